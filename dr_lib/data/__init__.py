@@ -1,0 +1,15 @@
+"""From photographs and a label table to batches, in the order of the data's way.
+
+synthetic    draws the sample of fundus photographs
+disc         finds the disc in a decoded photograph
+fundus       reads a photograph and crops it to its disc
+layouts      knows how public data sets are laid out
+label_files  finds a data set in a folder and reads its label files
+tables       reads, checks and splits the label table
+tfrecord     is the file format, without TensorFlow
+records      writes, reads and verifies TFRecord shards
+privacy      keeps names apart: salt, pseudonyms, private folder
+prepare      photographs + label table -> shards
+sample       the drawn sample, prepared once
+batches      shards -> Keras
+"""
