@@ -1,0 +1,174 @@
+"""Say how sure a number is: 95 % intervals of a mean, a ratio, a ratio of spreads and an AUC.
+
+What disturbs a run multiplies its time (a slower clock, a busy neighbour), so times are analysed on
+their logarithms (Jain 1991, chapters 13 and 21); the bounds come back in the unit of the times.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import stats
+
+UPPER = 0.975  # upper quantile of a two-sided 95 % interval
+
+
+class BadSampleError(ValueError):
+    """These values have no such interval; the message says what to take out or add."""
+
+
+class Interval(NamedTuple):
+    """A value between the bounds of its 95 % interval, and the sample size it rests on.
+
+    `n` counts independent observations: runs, or patients for an AUC; for a ratio it is the smaller of
+    the two counts. Fewer than two of them, or a ratio of spreads without a spread, give NaN bounds.
+    """
+
+    value: float
+    low: float
+    high: float
+    n: int
+
+
+def mean_interval(times: ArrayLike) -> Interval:
+    """Estimate the arithmetic mean, which the papers print, with bounds from the log times.
+
+    For log-normal times the mean is exp(m + v / 2), m and v the mean and variance of the logarithms, and
+    Cox's interval with quantiles of t covers it (Olsson 2005, J. Stat. Educ. 13-1): 94-95 % of 20,000
+    simulated samples of 3 to 10 with a coefficient of variation of 2 to 60 %, where t on the plain times
+    falls to 91 %. At 10 % and less the two agree. The bounds are never negative.
+
+    Args:
+        times: any shape, positive, any unit (seconds, milliseconds, USD).
+
+    Raises:
+        BadSampleError: a value is zero, negative or not finite.
+    """
+    times = _positive(times)
+    n = times.size
+    if n < 2:
+        return Interval(float(times[0]) if n else np.nan, np.nan, np.nan, n)
+    logs = np.log(times)
+    variance = logs.var(ddof=1)
+    centre = logs.mean() + variance / 2
+    half = stats.t.ppf(UPPER, n - 1) * np.sqrt(variance / n + variance**2 / (2 * (n - 1)))
+    return Interval(float(times.mean()), float(np.exp(centre - half)), float(np.exp(centre + half)), n)
+
+
+def ratio_interval(a: ArrayLike, b: ArrayLike) -> Interval:
+    """Estimate how many times as long `a` takes as `b`: Welch's interval on the logarithms, exponentiated.
+
+    The value is the ratio of the geometric means. It differs from the ratio of the arithmetic means by
+    the factor exp((v_a - v_b) / 2): 0.5 % for coefficients of variation of 10 and 0 %.
+
+    Args:
+        a: times of the numerator, any shape, positive.
+        b: times of the denominator in the same unit; the two need not have the same length or spread.
+
+    Raises:
+        BadSampleError: a value is zero, negative or not finite.
+    """
+    a, b = np.log(_positive(a)), np.log(_positive(b))
+    n = min(a.size, b.size)
+    if n == 0:
+        return Interval(np.nan, np.nan, np.nan, 0)
+    difference = a.mean() - b.mean()
+    if n == 1:
+        return Interval(float(np.exp(difference)), np.nan, np.nan, n)
+    var_a, var_b = a.var(ddof=1) / a.size, b.var(ddof=1) / b.size
+    half = 0.0  # constants such as prices have no spread, and Welch's degrees of freedom would be 0 / 0
+    if var_a + var_b > 0:
+        dof = (var_a + var_b) ** 2 / (var_a**2 / (a.size - 1) + var_b**2 / (b.size - 1))
+        half = stats.t.ppf(UPPER, dof) * np.sqrt(var_a + var_b)
+    low, value, high = np.exp([difference - half, difference, difference + half])
+    return Interval(float(value), float(low), float(high), n)
+
+
+def sd_ratio_interval(a: ArrayLike, b: ArrayLike) -> Interval:
+    """Estimate how many times as wide `a` spreads as `b`: the F interval of two standard deviations.
+
+    The deviations are those of the plain times, because the paper compares minutes; spreads of logarithms
+    would be relative to each mean. The F interval wants nearly normal samples: it covers 94-95 % of
+    log-normal times whose coefficient of variation is 10 % or less, but 91 % at 30 % with n = 10. It is
+    wide: at n = 10 each the bounds lie a factor of 2.0 away.
+
+    Args:
+        a: times of the numerator, any shape, positive.
+        b: times of the denominator, in the same unit.
+
+    Raises:
+        BadSampleError: a value is zero, negative or not finite.
+    """
+    a, b = _positive(a), _positive(b)
+    n = min(a.size, b.size)
+    if n < 2 or np.ptp(a) == 0 or np.ptp(b) == 0:
+        return Interval(np.nan, np.nan, np.nan, n)
+    value = a.std(ddof=1) / b.std(ddof=1)
+    low = value / np.sqrt(stats.f.ppf(UPPER, a.size - 1, b.size - 1))
+    high = value * np.sqrt(stats.f.ppf(UPPER, b.size - 1, a.size - 1))
+    return Interval(float(value), float(low), float(high), n)
+
+
+def auc_interval(
+    y: ArrayLike, score: ArrayLike, groups: ArrayLike | None = None, *, seed: int, resamples: int = 2000
+) -> Interval:
+    """Estimate the area under the ROC curve, with a percentile bootstrap over patients.
+
+    The AUC is the share of (ill, healthy) pairs that the score orders rightly, ties counting half (Mann
+    and Whitney). The two eyes of a patient are alike, so whole patients are drawn with replacement; a
+    draw that holds one class only is left out.
+
+    Args:
+        y: (photographs,) 0 or 1, 1 where the condition is present.
+        score: (photographs,) finite, larger where the condition is likelier.
+        groups: (photographs,) the patient of each; without it every photograph is its own patient.
+        seed: of the draws; the same seed gives the same bounds.
+        resamples: number of draws.
+
+    Returns:
+        The AUC; `n` is the number of patients.
+
+    Raises:
+        BadSampleError: lengths differ, a score is not finite, or `y` is not both 0 and 1.
+    """
+    y, score, groups = _check_scores(y, score, groups)
+    order = np.argsort(score, kind="stable")
+    starts = np.flatnonzero(np.diff(score[order], prepend=-np.inf))  # first photograph of each distinct score
+    ill = y[order] == 1
+    patient = np.unique(groups, return_inverse=True)[1][order]
+    n = int(patient.max()) + 1
+
+    def weighted_auc(draws_of_patient: np.ndarray) -> float:
+        weight = draws_of_patient[patient]
+        positives = np.add.reduceat(weight * ill, starts)
+        negatives = np.add.reduceat(weight * ~ill, starts)
+        pairs = positives.sum() * negatives.sum()
+        below = np.cumsum(negatives) - negatives / 2
+        return float((positives * below).sum() / pairs) if pairs else np.nan
+
+    value = weighted_auc(np.ones(n))
+    if n < 2:
+        return Interval(value, np.nan, np.nan, n)
+    rng = np.random.default_rng(seed)
+    drawn = np.array([weighted_auc(rng.multinomial(n, np.full(n, 1 / n))) for _ in range(resamples)])
+    low, high = np.quantile(drawn[np.isfinite(drawn)], [1 - UPPER, UPPER])
+    return Interval(value, float(low), float(high), n)
+
+
+def _positive(times: ArrayLike) -> np.ndarray:
+    times = np.asarray(times, dtype=float).ravel()
+    if not (np.isfinite(times) & (times > 0)).all():
+        raise BadSampleError("times must be positive and finite: leave out the runs that have none, and count them")
+    return times
+
+
+def _check_scores(y: ArrayLike, score: ArrayLike, groups: ArrayLike | None) -> tuple[np.ndarray, ...]:
+    y, score = np.asarray(y).ravel(), np.asarray(score, dtype=float).ravel()
+    groups = np.arange(y.size) if groups is None else np.asarray(groups).ravel()
+    if not y.size == score.size == groups.size:
+        raise BadSampleError(f"{y.size} labels, {score.size} scores, {groups.size} groups: give each row all")
+    if not np.isfinite(score).all():
+        raise BadSampleError("a score is not finite: take its photograph out, and count it")
+    if set(np.unique(y)) != {0, 1}:
+        raise BadSampleError("an AUC needs labels 0 and 1, and at least one photograph of each")
+    return y, score, groups

@@ -1,0 +1,49 @@
+"""Score predictions of referable disease."""
+
+import numpy as np
+from sklearn.metrics import roc_auc_score, roc_curve
+
+
+def choose_threshold(referable: np.ndarray, probability: np.ndarray, sensitivity: float = 0.9) -> float:
+    """The highest threshold that reaches a sensitivity, to be chosen on the validation split only.
+
+    Args:
+        referable: (n,) 0 or 1.
+        probability: (n,) of referable disease.
+        sensitivity: wanted share of referable eyes found; 0.9 is a high-sensitivity point as in Voets et al. 2019.
+
+    Returns:
+        The threshold: an eye is called referable where its probability is at least that.
+    """
+    _check_classes(referable)
+    _, found, thresholds = roc_curve(referable, probability, drop_intermediate=False)
+    return float(thresholds[np.argmax(found >= sensitivity)])
+
+
+def score(referable: np.ndarray, probability: np.ndarray, threshold: float) -> dict[str, float]:
+    """AUC, and sensitivity, specificity and accuracy at a threshold.
+
+    Args:
+        referable: (n,) 0 or 1, both present.
+        probability: (n,) of referable disease.
+        threshold: from `choose_threshold`.
+
+    Raises:
+        ValueError: one class only, or a probability that is not finite.
+    """
+    _check_classes(referable)
+    if not np.isfinite(probability).all():
+        raise ValueError("a predicted probability is not finite: the training diverged, lower the learning rate")
+    truth, called = np.asarray(referable) > 0.5, np.asarray(probability) >= threshold
+    return {
+        "auc": float(roc_auc_score(truth, probability)),
+        "sensitivity": float(called[truth].mean()),
+        "specificity": float((~called[~truth]).mean()),
+        "accuracy": float((called == truth).mean()),
+        "threshold": float(threshold),
+    }
+
+
+def _check_classes(referable: np.ndarray) -> None:
+    if len(np.unique(referable)) != 2:
+        raise ValueError("the split holds one class only: AUC and thresholds need referable and other eyes")

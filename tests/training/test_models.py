@@ -1,0 +1,137 @@
+"""Models: their size, their preprocessing, and an augmentation that is right in [0, 1]."""
+
+import colorsys
+
+import keras
+import numpy as np
+import pytest
+
+from dr_lib.training.models import Augment, ModelError, build_model, recolour
+
+NEUTRAL = {"brightness": 0.0, "saturation": 1.0, "hue": 0.0, "contrast": 1.0}
+
+
+def change(images: np.ndarray, **factors: float) -> np.ndarray:
+    """Recolour all images by the same factors."""
+    values = {k: np.full(len(images), v, np.float32) for k, v in (NEUTRAL | factors).items()}
+    return np.array(recolour(images.astype(np.float32), **values))
+
+
+@pytest.fixture
+def images() -> np.ndarray:
+    """Three images of muted colours, far from black and white so that nothing is clipped."""
+    return np.random.default_rng(0).uniform(0.35, 0.65, (3, 8, 8, 3)).astype(np.float32)
+
+
+def test_neutral_factors_change_nothing(images):
+    """Where saturation and contrast are 1 and brightness and hue 0, the pixels stay."""
+    assert np.abs(change(images) - images).max() < 1e-5
+
+
+def test_brightness_and_contrast_are_those_of_tensorflow(images):
+    """tf.image gives the same pixels."""
+    tf = pytest.importorskip("tensorflow")
+    assert np.abs(change(images, brightness=0.1) - tf.image.adjust_brightness(images, 0.1)).max() < 1e-5
+    assert np.abs(change(images, contrast=1.3) - tf.image.adjust_contrast(images, 1.3)).max() < 1e-5
+
+
+def test_saturation_and_hue_turn_the_chroma_of_yiq(images):
+    """Python's colorsys: luma stays, chroma (I, Q) is scaled by the saturation and turned by the hue."""
+    changed = change(images, saturation=0.7, hue=0.2)
+    for before, after in zip(images.reshape(-1, 3)[:20], changed.reshape(-1, 3)[:20], strict=True):
+        (y0, i0, q0), (y1, i1, q1) = colorsys.rgb_to_yiq(*before), colorsys.rgb_to_yiq(*after)
+        turned = 0.7 * (i0 + 1j * q0) * np.exp(2j * np.pi * 0.2)
+        assert (y1, i1, q1) == pytest.approx((y0, turned.real, turned.imag), abs=2e-3)
+
+
+def test_no_saturation_is_grey(images):
+    """All three channels become the luma."""
+    grey = change(images, saturation=0.0)
+    assert np.ptp(grey, axis=-1).max() < 1e-3
+
+
+def test_augmentation_rests_outside_training_and_draws_within_it():
+    """Inference only casts to [0, 1]; training changes each image in its own way and stays in [0, 1]."""
+    photographs = np.random.default_rng(1).integers(0, 256, (6, 16, 16, 3), dtype=np.uint8)
+    layer = Augment("colour", seed=3)
+    assert np.allclose(np.array(layer(photographs)), photographs / 255, atol=1e-6)
+    first, second = np.array(layer(photographs, training=True)), np.array(layer(photographs, training=True))
+    assert first.min() >= 0 and first.max() <= 1
+    assert all(np.abs(a - b).max() > 0.01 for a, b in zip(first, second, strict=True))
+
+
+def test_flip_mirrors_left_and_right_alone():
+    """Every image comes out as it is or mirrored, and both occur."""
+    photographs = np.random.default_rng(1).integers(0, 256, (40, 4, 4, 3), dtype=np.uint8)
+    flipped = np.array(Augment("flip", seed=0)(photographs, training=True)) * 255
+    same = np.array([np.allclose(a, b) for a, b in zip(flipped, photographs, strict=True)])
+    mirrored = np.array([np.allclose(a, b[:, ::-1]) for a, b in zip(flipped, photographs, strict=True)])
+    assert (same ^ mirrored).all() and 8 < same.sum() < 32
+
+
+@pytest.mark.parametrize(
+    ("model", "image_size", "parameters"),
+    [
+        # Keras documents 21,802,784 and 3,228,864 parameters without the top; the output adds one per feature and 1
+        ("inception_v3", 299, 21_802_784 + 2048 + 1),
+        ("mobilenet", 224, 3_228_864 + 1024 + 1),
+        # 3x3 convolutions 3-16-32-48-64-96, by hand
+        ("small_cnn", 96, 448 + 4640 + 13872 + 27712 + 55392 + 96 + 1),
+    ],
+)
+def test_networks_have_the_known_size(model, image_size, parameters):
+    """One sigmoid output on the published base."""
+    network = build_model(model, image_size)
+    assert network.count_params() == parameters
+    assert network.output_shape == (None, 1) and network.input.dtype == "uint8"
+
+
+def test_the_base_sees_minus_one_to_one():
+    """MobileNet's and InceptionV3's own preprocessing: Keras' preprocess_input."""
+    network = build_model("mobilenet", 64)
+    photographs = np.random.default_rng(2).integers(0, 256, (2, 64, 64, 3), dtype=np.uint8)
+    scaled = keras.Model(network.input, network.get_layer("to_minus_one_and_one").output)(photographs)
+    expected = keras.applications.mobilenet.preprocess_input(photographs.astype("float32"))
+    assert np.allclose(scaled, expected, atol=1e-5)
+
+
+def test_weights_come_from_a_file(tmp_path):
+    """A file of weights without the top gives the network those weights."""
+    keras.utils.set_random_seed(1)
+    base = build_model("small_cnn", 64).get_layer("base")
+    base.save_weights(tmp_path / "base.weights.h5")
+    keras.utils.set_random_seed(2)
+    loaded = build_model("small_cnn", 64, weights=str(tmp_path / "base.weights.h5")).get_layer("base")
+    assert all((a == b).all() for a, b in zip(base.get_weights(), loaded.get_weights(), strict=True))
+
+
+def test_imagenet_weights_give_known_features(real_data):
+    """MobileNet from the published file: all weights equal those that Keras itself loads from it."""
+    path = str(real_data / "weights" / "mobilenet_1_0_224_tf_no_top.weights.h5")
+    ours = build_model("mobilenet", 224, weights=path).get_layer("base").get_weights()
+    theirs = keras.applications.MobileNet(include_top=False, weights=path, input_shape=(224, 224, 3)).get_weights()
+    assert all((a == b).all() for a, b in zip(ours, theirs, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"model": "resnet"}, "choose from"),
+        ({"model": "small_cnn", "augmentation": "rotate"}, "choose from"),
+        ({"model": "small_cnn", "weights": "imagenet"}, "no ImageNet weights"),
+        ({"model": "small_cnn", "image_size": 16}, "32 px or more"),
+        ({"model": "mobilenet", "weights": "no/such.h5"}, "no such file"),
+        ({"model": "inception_v3", "image_size": 64}, "inception_v3 at 64 px"),
+    ],
+)
+def test_what_cannot_be_built_says_why(arguments, message):
+    """Each mistake is a ModelError before anything is trained."""
+    with pytest.raises(ModelError, match=message):
+        build_model(arguments.pop("model"), arguments.pop("image_size", 96), **arguments)
+
+
+def test_a_file_of_other_weights_is_refused(tmp_path):
+    """Weights of another network do not load half."""
+    build_model("small_cnn", 64).get_layer("base").save_weights(tmp_path / "small.weights.h5")
+    with pytest.raises(ModelError, match="mobilenet"):
+        build_model("mobilenet", 96, weights=str(tmp_path / "small.weights.h5"))
