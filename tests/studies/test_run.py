@@ -1,0 +1,74 @@
+"""Rows: written whole or not at all, checked, and read back as one table from many machines."""
+
+import json
+import shutil
+import time
+
+import pytest
+
+from dr_lib.studies.run import RowError, Run, read_runs
+
+ASKED = {"model": "small_cnn", "repetition": 4, "seed": 20}
+
+
+def test_a_row_says_what_ran_where_and_when(tmp_path):
+    """Identity, seed, load and whatever was measured stand in one flat row."""
+    run = Run(tmp_path, "10_train_referable", ASKED)
+    time.sleep(0.2)
+    path = run.finish(train_s=12.5, metric_auc_test=0.9, epoch_s=[2.0, 1.0])
+    row = json.loads(path.read_text())
+    assert path == tmp_path / "papermill_runs" / "adhoc" / "rows" / f"{row['run_id']}.json"
+    assert (row["study"], row["seed"], row["model"], row["status"]) == ("adhoc", 24, "small_cnn", "ok")
+    assert row["train_s"] == 12.5 and row["epoch_s"] == [2.0, 1.0] and row["metric_auc_test"] == 0.9
+    assert 0.2 <= row["wall_s"] < 5 and not any(isinstance(value, dict) for value in row.values())
+
+
+def test_a_number_that_is_missing_is_empty_and_one_that_is_infinite_an_error(tmp_path):
+    """NaN becomes null in JSON; infinity and a wrong type are refused, and no row is written."""
+    run = Run(tmp_path, "n", ASKED)
+    for wrong in ({"train_s": float("inf")}, {"epoch_s": "fast"}):
+        with pytest.raises(RowError, match=next(iter(wrong))):
+            run.finish(**wrong)
+    assert not list(tmp_path.rglob("*.json"))
+    assert json.loads(run.finish(steady_epoch_s=float("nan")).read_text())["steady_epoch_s"] is None
+
+
+def test_others_work_marks_a_run_as_contended(tmp_path, monkeypatch):
+    """CPU seconds of the whole machine beyond our own, above a tenth of what it has, are somebody else's."""
+    from dr_lib.studies import run as module
+
+    calm, busy = Run(tmp_path, "n", ASKED), Run(tmp_path, "n", ASKED)
+    time.sleep(0.1)
+    monkeypatch.setattr(module, "_busy_cpu_s", lambda: calm._busy + module._own_cpu_s() - calm._own)
+    assert not json.loads(calm.finish().read_text())["contended"]
+    monkeypatch.setattr(module, "_busy_cpu_s", lambda: busy._busy + 100)
+    assert json.loads(busy.finish().read_text())["contended"]
+
+
+def test_rows_of_several_machines_are_one_table(tmp_path):
+    """Two folders are read together, in the order of their start; the same row twice counts once."""
+    for machine in ("a", "b"):
+        Run(tmp_path / machine, "n", ASKED).finish(train_s=1.0)
+    shutil.copytree(tmp_path / "a", tmp_path / "copy")
+    assert len(read_runs(tmp_path / "a", tmp_path / "b")) == 2
+    assert len(read_runs(tmp_path)) == 2
+
+
+def test_a_file_that_is_no_row_is_named(tmp_path):
+    """A stray JSON file among the rows is an error that names it; no rows at all say what to run."""
+    with pytest.raises(RowError, match="run a study, or notebook 10"):
+        read_runs(tmp_path)
+    path = Run(tmp_path, "n", ASKED).finish()
+    (path.parent / "stray.json").write_text('{"status": "ok"}')
+    with pytest.raises(RowError, match="stray.json"):
+        read_runs(tmp_path)
+
+
+def test_one_run_with_two_contents_is_an_error(tmp_path):
+    """Rows that contradict each other are not pooled."""
+    path = Run(tmp_path / "a", "n", ASKED).finish(train_s=1.0)
+    other = tmp_path / "b" / "rows" / path.name
+    other.parent.mkdir(parents=True)
+    other.write_text(path.read_text().replace('"train_s": 1.0', '"train_s": 2.0'))
+    with pytest.raises(RowError, match="stands twice"):
+        read_runs(tmp_path)
