@@ -1,0 +1,46 @@
+# make demo | test | test-slow | lint | sync | bench | clean
+SHELL := /bin/bash
+PYTHON ?= python3
+BIN := .venv/bin
+export TF_CPP_MIN_LOG_LEVEL ?= 2
+export PYTHONPATH := $(CURDIR)
+
+.PHONY: demo test test-slow lint sync bench clean
+
+# .venv holds what requirements.txt asks for; a changed requirements.txt brings it up to date
+.venv/ready: requirements.txt
+	@echo "1/4 setting up .venv: a download of 700 MB the first time"
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
+	@touch $@
+
+demo: .venv/ready
+	@echo "2/4 the sample: photographs drawn here, cropped to their discs"
+	@$(BIN)/python -m dr_lib sample
+	@echo "3/4 three timed trainings"
+	@$(BIN)/python -m dr_lib run papermill_runs/demo.yaml
+	@echo "4/4 figure and report"
+	@$(BIN)/python -m dr_lib report papermill_runs/demo
+	@$(BIN)/papermill --no-progress-bar notebooks/11_gpu_vs_tpu.ipynb papermill_runs/demo/notebooks/11_gpu_vs_tpu.ipynb \
+	  -p runs papermill_runs/demo > papermill_runs/demo/logs/11_gpu_vs_tpu.log 2>&1
+	@echo "look at papermill_runs/demo/report.md and papermill_runs/demo/figure_1.png"
+
+test: .venv/ready
+	$(BIN)/python -m pytest -m "not slow"
+
+test-slow: .venv/ready
+	$(BIN)/python -m pytest -m slow
+
+.venv/ruff: .venv/ready
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check ruff
+	@touch $@
+
+lint: .venv/ruff
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+sync: .venv/ready
+	$(BIN)/jupytext --to ipynb --update notebooks/*.py
+
+clean:
+	rm -rf .venv papermill_runs/*/

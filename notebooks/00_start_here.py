@@ -1,0 +1,142 @@
+# ---
+# jupyter:
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Start here: one photograph through the whole chain
+#
+# [![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/OWNER/REPO/blob/main/notebooks/00_start_here.ipynb)
+# [![Open in Kaggle](https://kaggle.com/static/images/open-in-kaggle.svg)](https://kaggle.com/kernels/welcome?src=https://github.com/OWNER/REPO/blob/main/notebooks/00_start_here.ipynb)
+#
+# **Question.** What is this machine, and what happens to a photograph between the camera and the model's answer?
+# **Input.** Nothing: the photograph is drawn. **Output.** Pictures of each step. **Time.** Under a minute.
+#
+# **Resumo.** O que é esta máquina, e o que acontece com uma retinografia entre a câmera e a resposta do modelo? Nada é
+# baixado: a fotografia é desenhada aqui. Cada passo da cadeia é mostrado uma vez, com uma única imagem.
+
+# %% tags=["parameters"]
+grade: int = 3  # of the eye to draw, 0 (healthy) to 4 (proliferative)
+image_size: int = 96  # side of the network's input [px]
+seed: int = 4  # of the drawing
+
+# %% [markdown]
+# ## Setup
+#
+# The library comes from the folder around this notebook; a fresh Colab or Kaggle machine clones it.
+
+# %%
+import subprocess
+import sys
+from pathlib import Path
+
+address = "https://github.com/OWNER/REPO"  # of the repository, for a machine that holds only this notebook
+here = Path.cwd()
+root = next((d for d in (here, here / "REPO", *here.parents) if (d / "dr_lib").is_dir()), None)
+if root is None and "OWNER" in address:
+    raise SystemExit("dr_lib is not here: open this notebook inside a clone, or set address to the repository's")
+if root is None:
+    root = here / "REPO"
+    subprocess.run(["git", "clone", "--depth=1", address, root], check=True)
+sys.path.insert(0, str(root))
+
+# %% [markdown]
+# What this machine is, and how a training would run on it. Nothing is imported to find that out.
+
+# %%
+from dr_lib import hardware
+
+facts = hardware.probe()
+plan = hardware.choose(facts)
+print(*(f"{name}: {value}" for name, value in facts._asdict().items()), sep="\n")
+print(f"\nplan: {plan.backend} on {plan.accelerator}", *plan.reasons, sep="\n- ")
+
+# %% [markdown]
+# ## Data
+#
+# A photograph as a fundus camera takes it: a bright disc on black, here drawn.
+
+# %%
+import cv2
+import matplotlib.pyplot as plt
+import numpy as np
+
+from dr_lib.data.synthetic import draw_eye, draw_look
+
+rng = np.random.default_rng(seed)
+photograph, _ = draw_eye(grade, "right", draw_look(rng), rng)
+plt.imshow(photograph)
+plt.title(f"drawn, grade {grade}: {photograph.shape[1]} x {photograph.shape[0]} px")
+plt.axis("off");
+
+# %% [markdown]
+# ## Method
+#
+# **Find the disc and crop it.** The circle is found whatever the background, and all outside it becomes black, so that
+# no text in a corner survives.
+
+# %%
+from dr_lib.data.fundus import crop_fundus
+
+encoded = cv2.imencode(".jpg", photograph[..., ::-1])[1].tobytes()  # the file that the camera would write
+crop = crop_fundus(encoded)
+figure, (left, right) = plt.subplots(1, 2, figsize=(9, 4))
+left.imshow(photograph)
+left.add_patch(plt.Circle(crop.circle[:2], crop.circle.radius, fill=False, color="cyan"))
+left.set_title(f"radius {crop.circle.radius:.1f} px, status {crop.status}")
+right.imshow(crop.image)
+right.set_title(f"the crop, {crop.image.shape[0]} px")
+
+# %% [markdown]
+# **Store it.** A record holds the crop as JPEG, the grade and pseudonyms; shards of records are what trainings read,
+# with or without TensorFlow.
+
+# %%
+from dr_lib.data import records
+
+record = records.Record(
+    records.encode_jpeg(crop.image), grade, "a patient's pseudonym", "a photograph's", "right", *crop.circle, crop.status
+)
+example = records.to_example(record)
+back = records.from_example(example)
+print(f"{len(example):,} bytes; grade {back.grade}, referable: {back.referable}, eye: {back.eye}")
+
+# %% [markdown]
+# **Augment it.** The network takes uint8 pixels; casting, flips and changes of colour happen on the device. In notebook
+# 10 this is a layer of the model.
+
+# %%
+hardware.activate(plan)
+from dr_lib.training.models import Augment, build_model
+
+pixels = records.decode_jpeg(back.encoded, image_size)
+augmented = np.array(Augment("colour", seed=seed)(np.stack([pixels] * 5), training=True))
+figure, axes = plt.subplots(1, 6, figsize=(12, 2.3))
+for axis, image, title in zip(axes, [pixels, *augmented], ["as stored", *["augmented"] * 5], strict=True):
+    axis.imshow(image)
+    axis.set_title(title)
+    axis.axis("off")
+
+# %% [markdown]
+# ## Result
+#
+# The network gives a probability of referable disease. This one has not been trained, so its answer says nothing yet.
+
+# %%
+network = build_model("small_cnn", image_size)
+probability = float(network.predict(pixels[None], verbose=0)[0, 0])
+print(f"{network.name}: {network.count_params():,} parameters, probability of referable disease {probability:.2f}")
+
+# %% [markdown]
+# ## What this shows
+#
+# The chain from a photograph to an answer runs on this machine. Go on with **01** to prepare photographs, **10** to
+# train and time, **11** to compare machines with the paper.
+#
+# ## Limits
+#
+# One drawn photograph shows the steps and nothing about accuracy: neither of the disc (the tests measure that) nor of
+# the model.

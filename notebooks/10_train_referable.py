@@ -1,0 +1,215 @@
+# ---
+# jupyter:
+#   accelerator: GPU
+#   kaggle:
+#     accelerator: nvidiaTeslaT4
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Train the referral model once, and time it
+#
+# [![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/OWNER/REPO/blob/main/notebooks/10_train_referable.ipynb)
+# [![Open in Kaggle](https://kaggle.com/static/images/open-in-kaggle.svg)](https://kaggle.com/kernels/welcome?src=https://github.com/OWNER/REPO/blob/main/notebooks/10_train_referable.ipynb)
+#
+# **Question.** How long does one training of the referral model take on this machine, and how well does the model
+# find eyes that a specialist should see (grade 2 or worse)? **Input.** A folder that notebook 01 prepared, or the
+# drawn sample. **Output.** One row in `papermill_runs/<study>/rows/`, the history, the best model. Ten such runs per
+# machine make figure 1 of notebook 11.
+#
+# **Resumo.** Quanto tempo leva um treinamento do modelo de encaminhamento nesta máquina, e quão bem ele encontra os
+# olhos que um especialista deve ver (grau 2 ou mais)? Entrada: uma pasta preparada pelo caderno 01, ou a amostra
+# desenhada. Saída: uma linha com tempos e métricas; dez execuções por máquina formam a figura 1 do caderno 11.
+
+# %% tags=["parameters"]
+data_dir: str = "sample"  # folder that notebook 01 prepared, or the word sample
+model: str = "small_cnn"  # small_cnn, mobilenet or inception_v3 (the paper; its values stand in gpu_vs_tpu.yaml)
+weights: str = "none"  # none, imagenet (downloaded) or the path of a weights file without the top
+image_size: int = 96  # side of the square input, from the 299 px crop [px]
+batch_size: int = 8  # images per step, over all replicas
+epochs: int = 12  # passes over the training set
+optimizer: str = "adam"  # rmsprop (Voets et al.) or adam
+learning_rate: float = 0.001  # at the start, halved on plateaus
+augmentation: str = "flip"  # none, flip or colour
+dropout: float = 0.0  # share of the pooled features dropped in training
+accelerator: str = "auto"  # auto, cpu or gpu
+backend: str = "auto"  # auto, tensorflow or jax
+precision: str = "float32"  # float32, mixed_float16 or mixed_bfloat16
+tensorboard: bool = False  # write logs for TensorBoard
+seed: int = 20  # of the study, the run adds its repetition
+repetition: int = 0  # index of this timed run
+
+# %% [markdown]
+# ## Setup
+#
+# The library comes from the folder around this notebook; a fresh Colab or Kaggle machine clones it.
+
+# %%
+import subprocess
+import sys
+from pathlib import Path
+
+address = "https://github.com/OWNER/REPO"  # of the repository, for a machine that holds only this notebook
+here = Path.cwd()
+root = next((d for d in (here, here / "REPO", *here.parents) if (d / "dr_lib").is_dir()), None)
+if root is None and "OWNER" in address:
+    raise SystemExit("dr_lib is not here: open this notebook inside a clone, or set address to the repository's")
+if root is None:
+    root = here / "REPO"
+    subprocess.run(["git", "clone", "--depth=1", address, root], check=True)
+sys.path.insert(0, str(root))
+
+# %% [markdown]
+# The run begins here: what the notebook was asked for, and the clock of `wall_s` and `setup_s`.
+
+# %%
+from dr_lib.studies.run import Run
+
+asked = {
+    "data_dir": data_dir, "model": model, "weights": weights, "image_size": image_size, "batch_size": batch_size,
+    "epochs": epochs, "optimizer": optimizer, "learning_rate": learning_rate, "augmentation": augmentation,
+    "dropout": dropout, "precision": precision, "seed": seed, "repetition": repetition,
+}  # fmt: skip
+run = Run(root, "10_train_referable", asked)
+
+# %% [markdown]
+# What this machine is, and how it will train. An accelerator that was asked for and is not there stops the notebook.
+
+# %%
+from dr_lib import hardware
+
+facts = hardware.probe()
+plan = hardware.choose(facts, accelerator=accelerator, backend=backend, precision=precision)
+device = hardware.activate(plan)
+print(f"{plan.backend}, strategy {plan.strategy}, {plan.precision}", *plan.reasons, sep="\n- ")
+
+# %% [markdown]
+# ## Data
+#
+# Shards are checked against their manifest before they are read; every photograph is decoded once and stays uint8.
+
+# %%
+from dr_lib.data import batches
+from dr_lib.data.records import manifest_sha256, read_manifest
+
+if data_dir == "sample":
+    from dr_lib.data.sample import open_sample
+
+    data_dir = open_sample(root / "papermill_runs" / "sample")
+manifest = read_manifest(data_dir)
+splits = {name: batches.load_photographs(data_dir, name, image_size) for name in ("train", "validation", "test")}
+{name: f"{len(s.grade)} photographs, {s.referable.mean():.0%} referable" for name, s in splits.items() if len(s.grade)}
+
+# %% [markdown]
+# A few of them, as the network will see them.
+
+# %%
+import matplotlib.pyplot as plt
+
+figure, axes = plt.subplots(1, 6, figsize=(12, 2.4))
+for axis, image, grade in zip(axes, splits["train"].images, splits["train"].grade, strict=False):
+    axis.imshow(image)
+    axis.set_title(f"grade {grade}")
+    axis.axis("off")
+figure.suptitle("drawn, not photographs" if manifest["data_kind"] == "drawn" else "photographs: do not publish")
+
+# %% [markdown]
+# ## Method
+#
+# Uint8 pixels enter the network, which casts, augments and scales them on the device.
+
+# %%
+import keras
+
+from dr_lib.training import fit, metrics, models
+
+keras.utils.set_random_seed(run.seed)
+network = models.build_model(
+    model, image_size, weights=weights, augmentation=augmentation, dropout=dropout, seed=run.seed
+)
+fit.compile_model(network, optimizer=optimizer, learning_rate=learning_rate, jit=plan.jit)
+print(f"{network.name}: {network.count_params():,} parameters")
+
+# %% [markdown]
+# The timed part: from the call of `fit` to its return, with the device's work finished. Without a validation split
+# (the paper's 70/30) the last epoch is kept, else the one with the best AUC on it.
+
+# %%
+train, validation, test = splits["train"], splits["validation"], splits["test"]
+fed = batches.Batches(train.images, train.referable, batch_size, shuffle_seed=run.seed)
+held_out = batches.Batches(validation.images, validation.referable, batch_size) if len(validation.grade) else None
+setup_s = run.seconds()
+timing = fit.train(
+    network, fed, held_out, run.folder, epochs=epochs, tensorboard=tensorboard, report=run.show_progress
+)
+print(f"train_s {timing.train_s:.2f}, of it first step {timing.first_step_s:.2f}; steady epoch {timing.steady_epoch_s:.3f} s")
+
+# %% [markdown]
+# ## Result
+
+# %%
+import pandas as pd
+
+history = pd.read_csv(run.folder / "history.csv")
+figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.2), layout="constrained")
+history.plot(x="epoch", y=[c for c in history if c.endswith("loss")], ax=left, marker=".", ylabel="loss")
+history.plot(x="epoch", y=[c for c in history if c.endswith("auc")], ax=right, marker=".", ylabel="AUC", ylim=(0, 1.02))
+figure.suptitle("Training history: " + ("drawn sample" if manifest["data_kind"] == "drawn" else "photographs"))
+
+# %% [markdown]
+# The threshold is chosen on the validation split; the test split is only looked at. The interval is a bootstrap over
+# patients, for fellow eyes are not independent.
+
+# %%
+from dr_lib import stats
+
+
+def predict(photographs):
+    fed = batches.Batches(photographs.images, photographs.referable, batch_size)
+    return network.predict(fed, verbose=0)[:, 0]
+
+
+threshold = metrics.choose_threshold(validation.referable, predict(validation)) if held_out else 0.5
+probability = predict(test)
+scores = metrics.score(test.referable, probability, threshold)
+auc = stats.auc_interval(test.referable, probability, test.patient_id, seed=run.seed)
+pd.Series(scores | {"auc_low": auc.low, "auc_high": auc.high}).round(3).to_frame("test split")
+
+# %% [markdown]
+# The row: everything the report and notebook 11 will read.
+
+# %%
+row = run.finish(
+    **hardware.describe(facts), **device, backend=plan.backend, strategy=plan.strategy, jit=plan.jit,
+    steps_per_execution=plan.steps_per_execution, mode="paper", num_parameters=network.count_params(),
+    data_kind=manifest["data_kind"], data_manifest_sha256=manifest_sha256(data_dir),
+    **{f"num_images_{name}": len(s.grade) for name, s in splits.items()},
+    **timing._asdict(), setup_s=setup_s, steady_epoch_s=timing.steady_epoch_s,
+    images_per_s=len(train.grade) / timing.steady_epoch_s,
+    **{f"metric_{name}_test": value for name, value in scores.items()},
+    metric_auc_test_low=auc.low, metric_auc_test_high=auc.high,
+)  # fmt: skip
+print(f"wrote {row.relative_to(run.study_dir.parent)}")
+
+# %% [markdown]
+# ## What this shows
+
+# %%
+from IPython.display import Markdown
+
+kind = "the drawn sample, not photographs" if manifest["data_kind"] == "drawn" else "photographs"
+Markdown(
+    f"One training of **{model}** on {len(train.grade)} images of {kind} took **{timing.train_s:.1f} s** on "
+    f"{device['accelerator']} ({facts.cpu}), and finds referable eyes of the test split with an AUC of "
+    f"**{scores['auc']:.3f}** (95 % interval {auc.low:.3f} to {auc.high:.3f}, {len(test.grade)} images)."
+)
+
+# %% [markdown]
+# ## Limits
+#
+# One run says nothing about the spread: repeat it (`-p repetition 1`, 2, ...) or run a study file, and compare in
+# notebook 11. The interval of the AUC is that of this test split and this training alone. A drawn sample says how
+# the software works and what it costs, nothing about disease.

@@ -1,0 +1,134 @@
+# ---
+# jupyter:
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # GPU or TPU: how long does training take?
+#
+# [![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/OWNER/REPO/blob/main/notebooks/11_gpu_vs_tpu.ipynb)
+# [![Open in Kaggle](https://kaggle.com/static/images/open-in-kaggle.svg)](https://kaggle.com/kernels/welcome?src=https://github.com/OWNER/REPO/blob/main/notebooks/11_gpu_vs_tpu.ipynb)
+#
+# **Question.** How long does one training take on each machine, and do the claims of Araújo et al. hold on ours?
+# **Input.** The rows that notebook 10 left, from any number of machines. **Output.** The paper's figure 1 with our
+# bars beside its own, intervals, and a verdict on each claim. **Time.** Seconds.
+#
+# **Resumo.** Quanto tempo leva um treinamento em cada máquina, e as afirmações de Araújo et al. se confirmam nas
+# nossas? Entrada: as linhas deixadas pelo caderno 10, de quantas máquinas houver. Saída: a figura 1 do artigo com as
+# nossas barras ao lado, intervalos e um veredito para cada afirmação.
+
+# %% tags=["parameters"]
+runs: str = "papermill_runs/demo"  # folders with rows, separated by commas
+lang: str = "en"  # of the figure, en or pt
+keep: str = "contended"  # marks of runs that enter the statistics all the same, separated by commas
+
+# %% [markdown]
+# ## Setup
+#
+# The library comes from the folder around this notebook; a fresh Colab or Kaggle machine clones it.
+
+# %%
+import subprocess
+import sys
+from pathlib import Path
+
+address = "https://github.com/OWNER/REPO"  # of the repository, for a machine that holds only this notebook
+here = Path.cwd()
+root = next((d for d in (here, here / "REPO", *here.parents) if (d / "dr_lib").is_dir()), None)
+if root is None and "OWNER" in address:
+    raise SystemExit("dr_lib is not here: open this notebook inside a clone, or set address to the repository's")
+if root is None:
+    root = here / "REPO"
+    subprocess.run(["git", "clone", "--depth=1", address, root], check=True)
+sys.path.insert(0, str(root))
+
+# %% [markdown]
+# ## Data
+#
+# All rows below the folders, one per run. Rows from another machine are copied beside them; none at all leaves the
+# paper alone in the figure.
+
+# %%
+import pandas as pd
+
+from dr_lib.studies.run import read_rows, read_runs
+
+folders = [root / name.strip() for name in runs.split(",")]
+table = read_runs(*folders) if read_rows(*folders) else pd.DataFrame()
+shown = ["run_id", "accelerator", "model", "train_s", "first_step_s", "steady_epoch_s", "metric_auc_test", "contended"]
+table[[name for name in shown if name in table]].round(3) if len(table) else "no rows: run notebook 10, or a study, first"
+
+# %% [markdown]
+# ## Method
+#
+# Rows are pooled only where data, model, parameters and commit agree. Times are analysed on their logarithms: the
+# interval of a ratio is Welch's. Runs that were resumed, or shared the machine with other work (`contended`), are
+# marked; `keep` names the marks that may enter the statistics.
+
+# %%
+from dr_lib.studies.figures import timed_runs
+
+kept = [name.strip() for name in keep.split(",") if name.strip()]
+timed = timed_runs(table, keep=kept)
+print(f"{len(table)} rows, {len(timed)} of them timed")
+
+# %% [markdown]
+# ## Result
+#
+# Figure 1 of the paper: bars are mean training times, error bars standard deviations, points the runs. The paper's
+# means are drawn hatched.
+
+# %%
+from dr_lib.studies.figures import plot_training_time
+
+plot_training_time(table, lang=lang, keep=kept)
+
+# %% [markdown]
+# Each claim of the paper, held against our rows. It holds only if the whole 95 % interval satisfies it; rows from other
+# hardware than the paper's are shown and not compared.
+
+# %%
+from dr_lib.studies.claims import judge, read_published
+
+claims = read_published("A")
+verdicts = [judge(claim, table, keep=kept) for claim in claims.itertuples()]
+pd.DataFrame(
+    {
+        "claim": claims["quotation"],
+        "published": claims["value"],
+        "ours": [verdict.ours.value for verdict in verdicts],
+        "low": [verdict.ours.low for verdict in verdicts],
+        "high": [verdict.ours.high for verdict in verdicts],
+        "n": [verdict.n for verdict in verdicts],
+        "verdict": [verdict.verdict for verdict in verdicts],
+        "reason": [verdict.reason for verdict in verdicts],
+    }
+).round(3)
+
+# %% [markdown]
+# ## What this shows
+
+# %%
+from IPython.display import Markdown
+
+from dr_lib.stats import mean_interval
+
+sentences = []
+for environment, rows in timed.groupby("environment"):
+    mean = mean_interval(rows["train_s"])
+    kind = "on the drawn sample" if (rows["data_kind"] == "drawn").any() else "on photographs"
+    sentences.append(
+        f"- **{environment}**, {kind}: {mean.value:.1f} s on average over {mean.n} trainings "
+        f"(95 % interval {mean.low:.1f} to {mean.high:.1f} s)"
+    )
+Markdown("\n".join(sentences) or "No training has been timed yet.")
+
+# %% [markdown]
+# ## Limits
+#
+# Runs of one session share a machine, its neighbours and its temperature: ten of them understate the spread between
+# sessions. The paper names neither its network nor its number of photographs, so its minutes can be compared with ours
+# only in their ratio. At batch 8 the comparison measures overhead more than arithmetic.

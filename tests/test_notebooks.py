@@ -1,0 +1,107 @@
+"""Notebooks run headless, leave what they promise, and say what went wrong."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import papermill
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture
+def clone(tmp_path) -> Path:
+    """The repository as a user has it, without results: what the notebooks write stays out of the real one."""
+    for name in ("dr_lib", "notebooks"):
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+    return tmp_path
+
+
+def execute(clone: Path, name: str, **parameters) -> nbformat.NotebookNode:
+    """Run a notebook with papermill in the clone and return it executed."""
+    out = clone / "out" / f"{name}.ipynb"
+    out.parent.mkdir(exist_ok=True)
+    return papermill.execute_notebook(
+        clone / "notebooks" / f"{name}.ipynb", out, parameters, cwd=clone, progress_bar=False, stdout_file=None
+    )
+
+
+def texts(notebook: nbformat.NotebookNode) -> str:
+    """All that the cells printed or displayed as text."""
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
+    data = [str(output.get("text", "")) + json.dumps(output.get("data", {}).get("text/markdown", "")) for output in outputs]
+    tables = [json.dumps(output.get("data", {}).get("text/plain", "")) for output in outputs]
+    return "\n".join(data + tables)
+
+
+def num_pictures(notebook: nbformat.NotebookNode) -> int:
+    """How many pictures the cells display."""
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
+    return sum("image/png" in output.get("data", {}) for output in outputs)
+
+
+def test_00_shows_the_whole_chain(clone):
+    """The machine, four pictures and an answer, from nothing."""
+    notebook = execute(clone, "00_start_here")
+    assert num_pictures(notebook) >= 3 and "probability of referable disease" in texts(notebook)
+
+
+def test_01_prepares_a_folder_with_a_csv(clone, small_sample):
+    """A user's folder and CSV become shards; a file that is no photograph is counted as rejected."""
+    photographs = clone / "mine"
+    shutil.copytree(small_sample.parent / "photographs", photographs)
+    (photographs / "images" / "note.jpg").write_text("not a photograph")
+    with (photographs / "labels.csv").open("a") as file:
+        file.write("note.jpg,900,left,0\n")
+    parameters = {"images": "mine", "labels": "mine/labels.csv", "out": "prepared", "num_shards": 2}
+    notebook = execute(clone, "01_prepare_fundus", **parameters)
+    manifest = json.loads((clone / "prepared" / "manifest.json").read_text())
+    assert manifest["num_photographs"] == 49 and manifest["num_rejected"] == 1
+    assert "1 rejected" in texts(notebook) and "note.jpg" not in json.dumps(notebook)
+    banners = [o for c in notebook.cells for o in c.get("outputs", []) if o.get("metadata", {}).get("shows_photographs")]
+    assert len(banners) == 1
+
+
+def test_10_alone_writes_a_row_that_11_reads(clone, small_sample):
+    """One papermill command trains and writes a valid row; notebook 11 draws figure 1 from it, in Portuguese too."""
+    parameters = ["-p", "data_dir", str(small_sample), "-p", "epochs", "2", "-p", "image_size", "48", "-p", "repetition", "3"]
+    command = [sys.executable, "-m", "papermill", "--no-progress-bar", "notebooks/10_train_referable.ipynb", "10.ipynb"]
+    subprocess.run([*command, *parameters], cwd=clone, check=True, capture_output=True)
+    (path,) = (clone / "papermill_runs" / "adhoc" / "rows").glob("*.json")
+    row = json.loads(path.read_text())
+    assert (row["study"], row["repetition"], row["seed"], row["status"]) == ("adhoc", 3, 23, "ok")
+    assert 0 < row["first_step_s"] < row["train_s"] < row["wall_s"] and len(row["epoch_s"]) == 2
+    assert row["data_kind"] == "drawn" and row["accelerator"] and row["keras"] and 0 <= row["metric_auc_test"] <= 1
+    assert (clone / "papermill_runs" / "adhoc" / "runs" / row["run_id"] / "best.keras").exists()
+    assert str(small_sample.parent) not in path.read_text() or row["data_dir"] == str(small_sample)
+    for lang, label in (("en", "not photographs"), ("pt", "")):
+        notebook = execute(clone, "11_gpu_vs_tpu", runs="papermill_runs/adhoc", lang=lang)
+        assert num_pictures(notebook) == 1 and "not comparable" in texts(notebook) and label in texts(notebook)
+
+
+def test_11_without_rows_shows_the_paper_alone(clone):
+    """Opened first, it draws the published bars and says that nothing has been measured."""
+    notebook = execute(clone, "11_gpu_vs_tpu")
+    assert num_pictures(notebook) == 1 and "not measured" in texts(notebook)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"data_dir": "nowhere"}, "nowhere has no manifest.json"),
+        ({"accelerator": "gpu"}, "no GPU is here"),
+        ({"model": "resnet"}, "choose from"),
+    ],
+)
+def test_10_stops_with_what_to_do(clone, small_sample, parameters, message):
+    """A folder, an accelerator or a model that is not there stops the notebook before training, and no row is written."""
+    if "gpu" in parameters.values() and os.path.exists("/dev/nvidia0"):
+        pytest.skip("this machine has a GPU")
+    with pytest.raises(papermill.PapermillExecutionError, match=message):
+        execute(clone, "10_train_referable", **({"data_dir": str(small_sample)} | parameters))
+    assert not list(clone.glob("papermill_runs/*/rows/*"))

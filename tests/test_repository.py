@@ -1,0 +1,137 @@
+"""The repository itself: pairs in step, no outputs, parameters explained, import rules kept."""
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import jupytext
+import nbformat
+import papermill
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+NOTEBOOKS = sorted(ROOT.glob("notebooks/*.py"))
+MODULES = sorted(ROOT.glob("dr_lib/**/*.py"))
+STUDIES = sorted(ROOT.glob("papermill_runs/*.yaml"))
+# who may know whom; hardware and stats may be known by all
+MAY_KNOW = {
+    "hardware": set(),
+    "stats": set(),
+    "data": {"hardware", "stats"},
+    "training": {"data", "hardware", "stats"},
+    "studies": {"hardware", "stats"},
+    "__main__": {"data", "training", "studies", "hardware", "stats"},
+    "__init__": set(),
+}
+HEAVY = {"tensorflow", "jax", "torch", "keras"}
+MAY_IMPORT_KERAS = {"data/batches.py", "training/models.py", "training/fit.py"}  # of no use without it
+
+
+def imports(tree: ast.AST) -> set[str]:
+    """Full names of what a tree imports."""
+    names = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return names
+
+
+def wing(module: str) -> str:
+    """dr_lib.data.records.Record -> data."""
+    return module.split(".")[1] if "." in module else "__init__"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda p: p.relative_to(ROOT).as_posix())
+def test_wings_know_only_whom_they_may(path):
+    """The import rules of the design hold for every module."""
+    parts = path.relative_to(ROOT / "dr_lib").with_suffix("").parts
+    own = parts[0]
+    known = {wing(name) for name in imports(ast.parse(path.read_text())) if name.split(".")[0] == "dr_lib"}
+    assert known - {own} <= MAY_KNOW[own]
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda p: p.relative_to(ROOT).as_posix())
+def test_no_module_imports_a_framework_at_its_top(path):
+    """Only what is of no use without Keras imports it; nothing imports a backend."""
+    tree = ast.parse(path.read_text())
+    top = ast.Module([node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)], [])
+    allowed = {"keras"} if path.relative_to(ROOT / "dr_lib").as_posix() in MAY_IMPORT_KERAS else set()
+    assert {name.split(".")[0] for name in imports(top)} & HEAVY <= allowed
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda p: p.relative_to(ROOT).as_posix())
+def test_modules_stay_small(path):
+    """No file over 300 lines."""
+    assert len(path.read_text().splitlines()) <= 300
+
+
+def test_the_library_stays_small():
+    """At most 4,500 lines in all."""
+    assert sum(len(path.read_text().splitlines()) for path in MODULES) <= 4500
+
+
+def test_importing_the_library_costs_nothing():
+    """`import dr_lib` imports no other package."""
+    code = "import sys; before = set(sys.modules); import dr_lib; print(*(set(sys.modules) - before))"
+    out = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    assert out.split() == ["dr_lib"]
+
+
+@pytest.mark.parametrize("source", NOTEBOOKS, ids=lambda p: p.stem)
+def test_notebook_pairs_are_in_step(source):
+    """The .ipynb is what jupytext makes of the .py, has no outputs, and names its kernel."""
+    notebook = nbformat.read(source.with_suffix(".ipynb"), as_version=4)
+    wanted = jupytext.read(source)
+    assert [(c.cell_type, c.source) for c in notebook.cells] == [(c.cell_type, c.source) for c in wanted.cells]
+    assert [c.metadata.get("tags", []) for c in notebook.cells] == [c.metadata.get("tags", []) for c in wanted.cells]
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert all(cell.outputs == [] and cell.execution_count is None for cell in code)
+    assert notebook.metadata.kernelspec.name == "python3"
+
+
+def test_no_notebook_without_a_source():
+    """Every .ipynb has its .py."""
+    assert [p.stem for p in sorted(ROOT.glob("notebooks/*.ipynb"))] == [p.stem for p in NOTEBOOKS]
+
+
+@pytest.mark.parametrize("source", NOTEBOOKS, ids=lambda p: p.stem)
+def test_every_parameter_is_typed_and_explained(source):
+    """papermill lists each parameter with its type and its help."""
+    notebook = nbformat.read(source.with_suffix(".ipynb"), as_version=4)
+    (cell,) = [cell for cell in notebook.cells if "parameters" in cell.metadata.get("tags", [])]
+    known = papermill.inspect_notebook(str(source.with_suffix(".ipynb")))
+    assert len(known) == len(cell.source.splitlines())
+    assert all(p["inferred_type_name"] in ("str", "int", "float", "bool") and p["help"] for p in known.values())
+
+
+@pytest.mark.parametrize("source", NOTEBOOKS, ids=lambda p: p.stem)
+def test_notebooks_keep_their_form(source):
+    """One title, a Portuguese summary, the headings in their order, cells of at most 15 lines."""
+    notebook = jupytext.read(source)
+    text = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
+    assert len(re.findall(r"^# ", text, re.M)) == 1 and "**Resumo.**" in text
+    headings = ["Setup", "Data", "Method", "Result", "What this shows", "Limits"]
+    assert re.findall(r"^## (.*)$", text, re.M) == headings
+    long = [cell.source for cell in notebook.cells if cell.cell_type == "code" and len(cell.source.splitlines()) > 15]
+    assert [cell for cell in long if "repetition: int" not in cell] == []
+
+
+@pytest.mark.parametrize("path", STUDIES, ids=lambda p: p.stem)
+def test_study_files_fit_their_notebooks(path):
+    """Every study that is committed can be planned."""
+    from dr_lib.studies.study import load_study, plan_runs
+
+    assert plan_runs(load_study(path, ROOT), "here")
+
+
+def test_nothing_committed_is_large_or_speaks_of_one_machine():
+    """No file over 1 MiB, no absolute path of somebody's machine."""
+    listed = subprocess.run(["git", "-C", ROOT, "ls-files", "-z"], capture_output=True, text=True, check=True).stdout
+    files = [ROOT / name for name in listed.split("\0") if name and (ROOT / name).is_file()]
+    assert all(path.stat().st_size < 2**20 for path in files)
+    machine_path = re.compile(r"(?<![\w.])/(?:home|root|work|tmp)/\w")
+    assert [path.name for path in files if machine_path.search(path.read_text(encoding="utf-8", errors="ignore"))] == []
