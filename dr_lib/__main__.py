@@ -102,8 +102,9 @@ def plan(study: Path) -> None:
 @click.option("--out", type=PATH, help="folder to write  [default: the first folder]")
 @click.option("--paper", default="A", show_default=True, help="the paper whose claims are judged")
 @click.option("--lang", default="en", show_default=True, type=click.Choice(["en", "pt"]))
-@click.option("--allow", multiple=True, help="a column in which pooled rows may differ")
-def report(folders: tuple[Path, ...], out: Path | None, paper: str, lang: str, allow: tuple[str, ...]) -> None:
+@click.option("--allow", multiple=True, help="a column in which pooled rows may differ, such as commit")
+@click.option("--keep", multiple=True, help="a mark, contended or resumed, that does not bar a row from the timing")
+def report(folders: tuple[Path, ...], out: Path | None, paper: str, lang: str, **choice: tuple[str, ...]) -> None:
     """Draw the figure and write report.md and runs.csv from the rows below the folders."""
     from dr_lib.studies.claims import write_report
     from dr_lib.studies.figures import plot_training_time
@@ -112,8 +113,8 @@ def report(folders: tuple[Path, ...], out: Path | None, paper: str, lang: str, a
     out = out or folders[0]
     runs = read_runs(*folders)
     runs.to_csv(out / "runs.csv", index=False)
-    write_report(runs, out / "report.md", paper=paper, allow=allow)
-    plot_training_time(runs, lang=lang).savefig(out / "figure_1.png", dpi=150)
+    write_report(runs, out / "report.md", paper=paper, lang=lang, **choice)
+    plot_training_time(runs, lang=lang, **choice).savefig(out / "figure_1.png", dpi=150)
     click.echo(f"wrote runs.csv, figure_1.png and report.md to {out}")
 
 

@@ -70,8 +70,7 @@ rng = np.random.default_rng(seed)
 photograph, _ = draw_eye(grade, "right", draw_look(rng), rng)
 plt.imshow(photograph)
 plt.title(f"drawn, grade {grade}: {photograph.shape[1]} x {photograph.shape[0]} px")
-plt.axis("off");
-
+plt.axis("off")
 # %% [markdown]
 # ## Method
 #
@@ -98,7 +97,13 @@ right.set_title(f"the crop, {crop.image.shape[0]} px")
 from dr_lib.data import records
 
 record = records.Record(
-    records.encode_jpeg(crop.image), grade, "a patient's pseudonym", "a photograph's", "right", *crop.circle, crop.status
+    records.encode_jpeg(crop.image),
+    grade,
+    "a patient's pseudonym",
+    "a photograph's",
+    "right",
+    *crop.circle,
+    crop.status,
 )
 example = records.to_example(record)
 back = records.from_example(example)

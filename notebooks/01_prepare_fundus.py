@@ -72,8 +72,11 @@ else:
     private_dir = Path(private) if private else data_dir.with_name(data_dir.name + ".private")
     settings = {"layout": layout, "split": split, "method": method, "num_shards": num_shards, "seed": seed}
     prepare(Path(images), Path(labels) if labels else None, data_dir, private=private_dir, **settings)
+
+# %%
 manifest = verify(data_dir)
-print(f"{manifest['num_photographs']} photographs in, {manifest['num_rejected']} rejected", *manifest["notices"], sep="\n")
+print(f"{manifest['num_photographs']} photographs in, {manifest['num_rejected']} rejected")
+print(*manifest["notices"], sep="\n")
 
 # %% [markdown]
 # Real photographs are personal health data: the outputs of this notebook then stay private.
@@ -137,7 +140,9 @@ sns.countplot(parts, y="status", ax=right).set(xlabel="photographs", ylabel="sta
 # %%
 rejected = pd.read_csv(private_dir / "rejected.csv")
 print(f"{len(rejected)} rejected")
-rejected.groupby("reason")["row"].agg(["count", lambda rows: rows.head(5).tolist()]).set_axis(["photographs", "rows"], axis=1)
+rejected.groupby("reason")["row"].agg(["count", lambda rows: rows.head(5).tolist()]).set_axis(
+    ["photographs", "rows"], axis=1
+)
 
 # %% [markdown]
 # ## What this shows

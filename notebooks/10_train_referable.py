@@ -30,11 +30,13 @@ model: str = "small_cnn"  # small_cnn, mobilenet or inception_v3 (the paper; its
 weights: str = "none"  # none, imagenet (downloaded) or the path of a weights file without the top
 image_size: int = 96  # side of the square input, from the 299 px crop [px]
 batch_size: int = 8  # images per step, over all replicas
-epochs: int = 12  # passes over the training set
+epochs: int = 20  # passes over the training set
 optimizer: str = "adam"  # rmsprop (Voets et al.) or adam
 learning_rate: float = 0.001  # at the start, halved on plateaus
 augmentation: str = "flip"  # none, flip or colour
 dropout: float = 0.0  # share of the pooled features dropped in training
+last_frozen: str = ""  # last layer of the base to freeze, its outputs are cached, e.g. conv_pw_11_relu of mobilenet
+mirror: bool = False  # average the final predictions with those of the mirror images
 accelerator: str = "auto"  # auto, cpu or gpu
 backend: str = "auto"  # auto, tensorflow or jax
 precision: str = "float32"  # float32, mixed_float16 or mixed_bfloat16
@@ -69,9 +71,10 @@ sys.path.insert(0, str(root))
 from dr_lib.studies.run import Run
 
 asked = {
-    "data_dir": data_dir, "model": model, "weights": weights, "image_size": image_size, "batch_size": batch_size,
-    "epochs": epochs, "optimizer": optimizer, "learning_rate": learning_rate, "augmentation": augmentation,
-    "dropout": dropout, "precision": precision, "seed": seed, "repetition": repetition,
+    "data_dir": data_dir, "model": model, "weights": Path(weights).name, "image_size": image_size,
+    "batch_size": batch_size, "epochs": epochs, "optimizer": optimizer, "learning_rate": learning_rate,
+    "augmentation": augmentation, "dropout": dropout, "last_frozen": last_frozen, "mirror": mirror,
+    "precision": precision, "seed": seed, "repetition": repetition,
 }  # fmt: skip
 run = Run(root, "10_train_referable", asked)
 
@@ -93,28 +96,29 @@ print(f"{plan.backend}, strategy {plan.strategy}, {plan.precision}", *plan.reaso
 
 # %%
 from dr_lib.data import batches
-from dr_lib.data.records import manifest_sha256, read_manifest
+from dr_lib.data.records import SPLITS, manifest_sha256, read_manifest
 
 if data_dir == "sample":
     from dr_lib.data.sample import open_sample
 
     data_dir = open_sample(root / "papermill_runs" / "sample")
 manifest = read_manifest(data_dir)
-splits = {name: batches.load_photographs(data_dir, name, image_size) for name in ("train", "validation", "test")}
+splits = {name: batches.load_photographs(data_dir, name, image_size) for name in SPLITS}
 {name: f"{len(s.grade)} photographs, {s.referable.mean():.0%} referable" for name, s in splits.items() if len(s.grade)}
 
 # %% [markdown]
-# A few of them, as the network will see them.
+# A few of them, as the network will see them; real photographs are not shown here, so this notebook can be kept.
 
 # %%
 import matplotlib.pyplot as plt
 
-figure, axes = plt.subplots(1, 6, figsize=(12, 2.4))
-for axis, image, grade in zip(axes, splits["train"].images, splits["train"].grade, strict=False):
-    axis.imshow(image)
-    axis.set_title(f"grade {grade}")
-    axis.axis("off")
-figure.suptitle("drawn, not photographs" if manifest["data_kind"] == "drawn" else "photographs: do not publish")
+if manifest["data_kind"] == "drawn":
+    figure, axes = plt.subplots(1, 6, figsize=(12, 2.4))
+    for axis, image, grade in zip(axes, splits["train"].images, splits["train"].grade, strict=False):
+        axis.imshow(image)
+        axis.set_title(f"grade {grade}")
+        axis.axis("off")
+    figure.suptitle("drawn, not photographs")
 
 # %% [markdown]
 # ## Method
@@ -123,6 +127,7 @@ figure.suptitle("drawn, not photographs" if manifest["data_kind"] == "drawn" els
 
 # %%
 import keras
+import numpy as np
 
 from dr_lib.training import fit, metrics, models
 
@@ -130,22 +135,36 @@ keras.utils.set_random_seed(run.seed)
 network = models.build_model(
     model, image_size, weights=weights, augmentation=augmentation, dropout=dropout, seed=run.seed
 )
-fit.compile_model(network, optimizer=optimizer, learning_rate=learning_rate, jit=plan.jit)
 print(f"{network.name}: {network.count_params():,} parameters")
+
+# %% [markdown]
+# With `last_frozen` only the layers behind it are trained. Each photograph and its mirror image pass the frozen ones
+# once, and the head starts as the logistic regression on their features; that is set-up. Ridge regression on the same
+# features is what the training then has to beat.
+
+# %%
+from dr_lib.training import frozen
+
+splits = {name: s for name, s in splits.items() if len(s.grade)}
+trained, inputs, ridge_auc = network, {name: s.images for name, s in splits.items()}, float("nan")
+targets = {name: s.referable for name, s in splits.items()}
+if last_frozen:
+    trained, inputs, targets, ridge_auc = frozen.freeze(network, last_frozen, splits)
+    print(f"ridge regression on the frozen features: test AUC {ridge_auc:.3f}")
 
 # %% [markdown]
 # The timed part: from the call of `fit` to its return, with the device's work finished. Without a validation split
 # (the paper's 70/30) the last epoch is kept, else the one with the best AUC on it.
 
 # %%
-train, validation, test = splits["train"], splits["validation"], splits["test"]
-fed = batches.Batches(train.images, train.referable, batch_size, shuffle_seed=run.seed)
-held_out = batches.Batches(validation.images, validation.referable, batch_size) if len(validation.grade) else None
+fit.compile_model(trained, optimizer=optimizer, learning_rate=learning_rate, jit=plan.jit)
+fed = batches.Batches(inputs["train"], targets["train"], batch_size, shuffle_seed=run.seed)
+held_out = batches.Batches(inputs["validation"], targets["validation"], batch_size) if "validation" in inputs else None
 setup_s = run.seconds()
-timing = fit.train(
-    network, fed, held_out, run.folder, epochs=epochs, tensorboard=tensorboard, report=run.show_progress
-)
-print(f"train_s {timing.train_s:.2f}, of it first step {timing.first_step_s:.2f}; steady epoch {timing.steady_epoch_s:.3f} s")
+timing = fit.train(trained, fed, held_out, run.folder, epochs=epochs, tensorboard=tensorboard, report=run.show_progress)
+network.save(run.folder / "best.keras")  # the whole network, also where only its upper part was trained
+print(f"train_s {timing.train_s:.2f}, of it first step {timing.first_step_s:.2f}")
+print(f"steady_epoch_s {timing.steady_epoch_s:.3f}")
 
 # %% [markdown]
 # ## Result
@@ -163,16 +182,20 @@ figure.suptitle("Training history: " + ("drawn sample" if manifest["data_kind"] 
 # The threshold is chosen on the validation split; the test split is only looked at. The interval is a bootstrap over
 # patients, for fellow eyes are not independent.
 
+
+# %%
+def predict(photographs):
+    views = [photographs.images, photographs.images[:, :, ::-1]] if mirror else [photographs.images]
+    return np.mean([network.predict(view, batch_size=32, verbose=0)[:, 0] for view in views], axis=0)
+
+
 # %%
 from dr_lib import stats
 
-
-def predict(photographs):
-    fed = batches.Batches(photographs.images, photographs.referable, batch_size)
-    return network.predict(fed, verbose=0)[:, 0]
-
-
-threshold = metrics.choose_threshold(validation.referable, predict(validation)) if held_out else 0.5
+threshold = 0.5
+if "validation" in splits:
+    threshold = metrics.choose_threshold(splits["validation"].referable, predict(splits["validation"]))
+test = splits["test"]
 probability = predict(test)
 scores = metrics.score(test.referable, probability, threshold)
 auc = stats.auc_interval(test.referable, probability, test.patient_id, seed=run.seed)
@@ -182,16 +205,15 @@ pd.Series(scores | {"auc_low": auc.low, "auc_high": auc.high}).round(3).to_frame
 # The row: everything the report and notebook 11 will read.
 
 # %%
-row = run.finish(
-    **hardware.describe(facts), **device, backend=plan.backend, strategy=plan.strategy, jit=plan.jit,
-    steps_per_execution=plan.steps_per_execution, mode="paper", num_parameters=network.count_params(),
-    data_kind=manifest["data_kind"], data_manifest_sha256=manifest_sha256(data_dir),
-    **{f"num_images_{name}": len(s.grade) for name, s in splits.items()},
-    **timing._asdict(), setup_s=setup_s, steady_epoch_s=timing.steady_epoch_s,
-    images_per_s=len(train.grade) / timing.steady_epoch_s,
-    **{f"metric_{name}_test": value for name, value in scores.items()},
-    metric_auc_test_low=auc.low, metric_auc_test_high=auc.high,
-)  # fmt: skip
+data = {"data_kind": manifest["data_kind"], "data_manifest_sha256": manifest_sha256(data_dir)}
+data |= {f"num_images_{name}": len(splits[name].grade) if name in splits else 0 for name in SPLITS}
+method = {name: getattr(plan, name) for name in ("backend", "strategy", "jit", "steps_per_execution")}
+method |= {"mode": "paper", "num_parameters": network.count_params()}
+times = timing._asdict() | {"setup_s": setup_s, "steady_epoch_s": timing.steady_epoch_s}
+times["images_per_s"] = len(fed.inputs) / timing.steady_epoch_s
+results = {f"metric_{name}_test": value for name, value in scores.items()}
+results |= {"metric_auc_test_low": auc.low, "metric_auc_test_high": auc.high, "metric_ridge_auc_test": ridge_auc}
+row = run.finish(**hardware.describe(facts), **device, **data, **method, **times, **results)
 print(f"wrote {row.relative_to(run.study_dir.parent)}")
 
 # %% [markdown]
@@ -202,7 +224,7 @@ from IPython.display import Markdown
 
 kind = "the drawn sample, not photographs" if manifest["data_kind"] == "drawn" else "photographs"
 Markdown(
-    f"One training of **{model}** on {len(train.grade)} images of {kind} took **{timing.train_s:.1f} s** on "
+    f"One training of **{model}** on {len(splits['train'].grade)} images of {kind} took **{timing.train_s:.1f} s** on "
     f"{device['accelerator']} ({facts.cpu}), and finds referable eyes of the test split with an AUC of "
     f"**{scores['auc']:.3f}** (95 % interval {auc.low:.3f} to {auc.high:.3f}, {len(test.grade)} images)."
 )

@@ -59,7 +59,9 @@ from dr_lib.studies.run import read_rows, read_runs
 folders = [root / name.strip() for name in runs.split(",")]
 table = read_runs(*folders) if read_rows(*folders) else pd.DataFrame()
 shown = ["run_id", "accelerator", "model", "train_s", "first_step_s", "steady_epoch_s", "metric_auc_test", "contended"]
-table[[name for name in shown if name in table]].round(3) if len(table) else "no rows: run notebook 10, or a study, first"
+table[[name for name in shown if name in table]].round(3) if len(
+    table
+) else "no rows: run notebook 10, or a study, first"
 
 # %% [markdown]
 # ## Method
@@ -95,18 +97,11 @@ from dr_lib.studies.claims import judge, read_published
 
 claims = read_published("A")
 verdicts = [judge(claim, table, keep=kept) for claim in claims.itertuples()]
-pd.DataFrame(
-    {
-        "claim": claims["quotation"],
-        "published": claims["value"],
-        "ours": [verdict.ours.value for verdict in verdicts],
-        "low": [verdict.ours.low for verdict in verdicts],
-        "high": [verdict.ours.high for verdict in verdicts],
-        "n": [verdict.n for verdict in verdicts],
-        "verdict": [verdict.verdict for verdict in verdicts],
-        "reason": [verdict.reason for verdict in verdicts],
-    }
-).round(3)
+judged = pd.DataFrame([verdict.ours[:3] for verdict in verdicts], columns=["ours", "low", "high"])
+judged.insert(0, "claim", claims["quotation"])
+judged.insert(1, "published", claims["value"])
+judged[["n", "verdict", "reason"]] = [(verdict.n, verdict.verdict, verdict.reason) for verdict in verdicts]
+judged.round(3)
 
 # %% [markdown]
 # ## What this shows

@@ -34,7 +34,9 @@ def execute(clone: Path, name: str, **parameters) -> nbformat.NotebookNode:
 def texts(notebook: nbformat.NotebookNode) -> str:
     """All that the cells printed or displayed as text."""
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
-    data = [str(output.get("text", "")) + json.dumps(output.get("data", {}).get("text/markdown", "")) for output in outputs]
+    data = [
+        str(output.get("text", "")) + json.dumps(output.get("data", {}).get("text/markdown", "")) for output in outputs
+    ]
     tables = [json.dumps(output.get("data", {}).get("text/plain", "")) for output in outputs]
     return "\n".join(data + tables)
 
@@ -55,6 +57,7 @@ def test_01_prepares_a_folder_with_a_csv(clone, small_sample):
     """A user's folder and CSV become shards; a file that is no photograph is counted as rejected."""
     photographs = clone / "mine"
     shutil.copytree(small_sample.parent / "photographs", photographs)
+    (photographs / "sample.json").unlink()  # without it they are a folder of photographs like any other
     (photographs / "images" / "note.jpg").write_text("not a photograph")
     with (photographs / "labels.csv").open("a") as file:
         file.write("note.jpg,900,left,0\n")
@@ -63,13 +66,28 @@ def test_01_prepares_a_folder_with_a_csv(clone, small_sample):
     manifest = json.loads((clone / "prepared" / "manifest.json").read_text())
     assert manifest["num_photographs"] == 49 and manifest["num_rejected"] == 1
     assert "1 rejected" in texts(notebook) and "note.jpg" not in json.dumps(notebook)
-    banners = [o for c in notebook.cells for o in c.get("outputs", []) if o.get("metadata", {}).get("shows_photographs")]
+    banners = [
+        o for c in notebook.cells for o in c.get("outputs", []) if o.get("metadata", {}).get("shows_photographs")
+    ]
     assert len(banners) == 1
 
 
 def test_10_alone_writes_a_row_that_11_reads(clone, small_sample):
     """One papermill command trains and writes a valid row; notebook 11 draws figure 1 from it, in Portuguese too."""
-    parameters = ["-p", "data_dir", str(small_sample), "-p", "epochs", "2", "-p", "image_size", "48", "-p", "repetition", "3"]
+    parameters = [
+        "-p",
+        "data_dir",
+        str(small_sample),
+        "-p",
+        "epochs",
+        "2",
+        "-p",
+        "image_size",
+        "48",
+        "-p",
+        "repetition",
+        "3",
+    ]
     command = [sys.executable, "-m", "papermill", "--no-progress-bar", "notebooks/10_train_referable.ipynb", "10.ipynb"]
     subprocess.run([*command, *parameters], cwd=clone, check=True, capture_output=True)
     (path,) = (clone / "papermill_runs" / "adhoc" / "rows").glob("*.json")
@@ -99,7 +117,7 @@ def test_11_without_rows_shows_the_paper_alone(clone):
     ],
 )
 def test_10_stops_with_what_to_do(clone, small_sample, parameters, message):
-    """A folder, an accelerator or a model that is not there stops the notebook before training, and no row is written."""
+    """A folder, an accelerator or a model that is not there stops the notebook before training; no row is written."""
     if "gpu" in parameters.values() and os.path.exists("/dev/nvidia0"):
         pytest.skip("this machine has a GPU")
     with pytest.raises(papermill.PapermillExecutionError, match=message):

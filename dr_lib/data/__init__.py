@@ -9,6 +9,7 @@ tables       reads, checks and splits the label table
 tfrecord     is the file format, without TensorFlow
 records      writes, reads and verifies TFRecord shards
 privacy      keeps names apart: salt, pseudonyms, private folder
+workers      crops photographs in processes of their own
 prepare      photographs + label table -> shards
 sample       the drawn sample, prepared once
 batches      shards -> Keras

@@ -68,6 +68,8 @@ def crop_fundus(source: str | Path | bytes, size: int = 299, *, method: str = "r
     if method == "voets":
         return _crop_voets(_decode(encoded, cv2.IMREAD_COLOR | cv2.IMREAD_IGNORE_ORIENTATION), size)
     truncated = is_jpeg and encoded.rfind(b"\xff\xd9") < encoded.rfind(b"\xff\xda")
+    if truncated:
+        encoded += b"\xff\xd9"  # the end marker, without which OpenCV gives nothing; what lacks becomes one flat colour
     reduction = _reduction(min(width, height), size) if is_jpeg else 1
     while True:
         image = _decode_upright(encoded, reduction, orientation)

@@ -2,36 +2,20 @@
 
 import hashlib
 import json
-import multiprocessing
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from dr_lib.data.fundus import NoFundusError, UnreadableImageError, crop_fundus
 from dr_lib.data.privacy import open_private, pseudonym
-from dr_lib.data.records import (
-    IMAGE_SIZE,
-    SPLITS,
-    Record,
-    encode_jpeg,
-    read_manifest,
-    to_example,
-    verify,
-    write_json,
-    write_shard,
-)
+from dr_lib.data.records import IMAGE_SIZE, SPLITS, read_manifest, verify, write_json, write_shard
 from dr_lib.data.tables import LabelTableError, read_labels, split_patients
-from dr_lib.data.tfrecord import frame
+from dr_lib.data.workers import Photograph, Prepared, Rejection, crop_photograph, map_over
 
 Progress = Callable[[int, int], None]  # (done, total)
 BYTES_PER_RECORD = 25_000  # a JPEG of quality 95 takes 18 kB on average
@@ -40,32 +24,6 @@ DRAWN_SALT = hashlib.sha256(b"the drawn sample has no patients").digest()
 
 class PrepareError(ValueError):
     """The data set cannot be prepared as asked; the message says what to do."""
-
-
-class Photograph(NamedTuple):
-    """One photograph to prepare; it leaves this module as a record or as a rejection."""
-
-    row: int  # of the label table
-    path: str
-    image_id: str
-    patient_id: str
-    eye: str
-    grade: int
-
-
-class Prepared(NamedTuple):
-    """One photograph as its shard holds it."""
-
-    framed: bytes
-    record: Record  # without the pixels
-
-
-class Rejection(NamedTuple):
-    """One photograph that could not be used, and why; written to the private folder."""
-
-    row: int
-    image: str
-    reason: str
 
 
 def prepare(
@@ -133,7 +91,7 @@ def prepare(
         return verify(out)
     _check_space(out, len(table))
     try:
-        crop = partial(_crop_photograph, method=method)
+        crop = partial(crop_photograph, method=method)
         shards, split_table, no_disc = _write_shards(
             out, photographs, crop, num_shards, workers or os.cpu_count() or 1, progress
         )
@@ -142,6 +100,8 @@ def prepare(
             columns=Rejection._fields,
         )
         rejected.sort_values(["row", "image"]).to_csv(private / "rejected.csv", index=False)
+        if set(split_table["split"]) != set(photographs):
+            raise PrepareError(f"a split has no usable photograph left: {private / 'rejected.csv'} says why")
         split_table.to_csv(out / "split.csv", index=False, lineterminator="\n")
         manifest = {
             "parameters": parameters,
@@ -192,7 +152,7 @@ def _pseudonyms(table: pd.DataFrame, images: Path, salt: bytes) -> dict[str, lis
 
 
 def _fingerprint(photographs: dict[str, list[Photograph]]) -> str:
-    known = [(s, *p[2:], os.path.getsize(p.path)) for s, rows in photographs.items() for p in rows]
+    known = sorted((*p[2:], os.path.getsize(p.path)) for rows in photographs.values() for p in rows)
     return hashlib.sha256(json.dumps(known).encode()).hexdigest()
 
 
@@ -249,7 +209,7 @@ def _write_shards(
     """Write all shards, one photograph after another in a fixed order, whoever cropped it."""
     in_order = [p for rows in photographs.values() for p in rows]
     shards, listed, rejected = {}, [], []
-    with _map_over(workers) as map_photographs:
+    with map_over(workers) as map_photographs:
         results = _counted(map_photographs(crop, in_order), len(in_order), progress)
         for split, rows in photographs.items():
             for index, part in enumerate(np.array_split(np.arange(len(rows)), num_shards)):
@@ -258,24 +218,6 @@ def _write_shards(
                 shards[name] = write_shard(out / name, kept)
     columns = ["image_id", "patient_id", "eye", "grade", "referable", "split", "status"]
     return shards, pd.DataFrame(listed, columns=columns), rejected
-
-
-def _crop_photograph(photograph: Photograph, method: str) -> Prepared | Rejection:
-    """Crop one photograph in a worker: a framed record, or the reason why there is none."""
-    try:
-        crop = crop_fundus(photograph.path, IMAGE_SIZE, method=method)
-    except (UnreadableImageError, NoFundusError) as error:
-        return Rejection(photograph.row, photograph.path, str(error))
-    record = Record(
-        encode_jpeg(crop.image),
-        photograph.grade,
-        photograph.patient_id,
-        photograph.image_id,
-        photograph.eye,
-        *crop.circle,
-        crop.status,
-    )
-    return Prepared(frame(to_example(record)), record._replace(encoded=b""))
 
 
 def _keep(results: Iterator, split: str, listed: list, rejected: list[Rejection]) -> Iterator[bytes]:
@@ -293,20 +235,6 @@ def _counted(results: Iterator, total: int, progress: Progress | None) -> Iterat
         if progress:
             progress(done, total)
         yield result
-
-
-@contextmanager
-def _map_over(workers: int) -> Iterator[Callable]:
-    """A `map` over that many processes; they are spawned, for the caller may hold a GPU or threads."""
-    if workers == 1:
-        yield map
-        return
-    context = multiprocessing.get_context("spawn")
-    try:
-        with ProcessPoolExecutor(workers, mp_context=context) as executor:
-            yield partial(executor.map, chunksize=8)
-    except BrokenProcessPool as error:
-        raise PrepareError("a worker died, most likely for want of memory: pass --workers 1") from error
 
 
 def _count(split_table: pd.DataFrame) -> dict:

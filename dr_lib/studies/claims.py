@@ -15,6 +15,7 @@ SCALES = {"mean": (1, 0), "ratio": (1, 0), "sd_ratio": (1, 0), "increase": (100,
 RELATIONS = (">=", "<=", "within")
 HARDWARE = ("accelerator", "num_accelerators", "instance", "platform")
 MIN_RUNS = 3
+LISTED = ("run_id", "split_seed", "train_s", "first_step_s", "steady_epoch_s", "contended", "metric_ridge_auc_test")
 DRAWN = "DRAWN SAMPLE, NOT PHOTOGRAPHS"
 _PORTUGUESE = {
     "Paper": "Artigo",
@@ -28,6 +29,7 @@ _PORTUGUESE = {
     "What was run": "O que foi executado",
     "Left out of the timing": "Fora da medida de tempo",
     "Environments": "Ambientes",
+    "Runs": "Execuções",
     "Claims": "Afirmações",
     "Failed runs": "Execuções com falha",
     "holds": "vale",
@@ -149,6 +151,7 @@ def write_report(
         "What was run": ok.groupby(work, dropna=False).size().reset_index(name="n") if work else ok,
         "Left out of the timing": pd.DataFrame([left_out]),
         "Environments": _compare(timed_runs(runs, keep=keep), allow),
+        "Runs": ok.reindex(columns=[c for c in ok if c in LISTED or c.startswith("metric_auc")]).round(4),
         "Claims": _tabulate(claims.rename(columns={"quotation_pt" if words else "quotation": "claim"}), verdicts),
         "Failed runs": runs[runs["status"] != "ok"][["run_id", "error"]] if len(runs) else runs,
     }.items():

@@ -13,7 +13,7 @@ from dr_lib.stats import mean_interval
 
 PUBLISHED = Path(__file__).with_name("published.csv")
 WORK = "data_kind data_manifest_sha256 model weights mode framework dataset network epochs batch_size".split()
-WORK += ["image_size", "learning_rate", "commit"]
+WORK += "image_size optimizer learning_rate augmentation dropout last_frozen commit".split()
 PLAN = ("precision", "strategy", "jit", "steps_per_execution", "backend")  # follows the hardware
 FLAWS = ("resumed", "contended")
 ACCELERATOR_COLOURS = {"cpu": "#949494", "gpu": "#029e73", "tpu": "#de8f05"}  # in every figure of the suite
@@ -75,7 +75,12 @@ def check_alike(timed: pd.DataFrame, *, allow: Collection[str] = ()) -> None:
 
 
 def plot_training_time(
-    runs: pd.DataFrame, lang: str = "en", published: bool = True, *, keep: Collection[str] = ()
+    runs: pd.DataFrame,
+    lang: str = "en",
+    published: bool = True,
+    *,
+    allow: Collection[str] = (),
+    keep: Collection[str] = (),
 ) -> Figure:
     """Draw the mean training time of each environment, and below it the means that paper A printed.
 
@@ -86,6 +91,7 @@ def plot_training_time(
         runs: one row per run; `timed_runs` says which count, and what `keep` is.
         lang: en, or pt with decimal commas.
         published: draw the paper's panel, from published.csv.
+        allow: columns in which the work may differ.
 
     Raises:
         NoRunsError: no finished run has a training time.
@@ -94,7 +100,7 @@ def plot_training_time(
     if lang not in ("en", "pt"):
         raise ValueError(f"no words for lang={lang!r}: choose en or pt")
     say, ours = (_PORTUGUESE.__getitem__ if lang == "pt" else str), timed_runs(runs, keep=keep)
-    check_alike(ours)
+    check_alike(ours, allow=allow)
     if ours.empty or ours["train_s"].isna().all():
         raise NoRunsError("no finished run has a training time: the rows' status and error say why")
     longest, paper = ours.groupby("environment")["train_s"].mean().max(), _read_paper()

@@ -42,9 +42,7 @@ class RunsBar:
     def start_run(self, run: NamedRun) -> None:
         """A run begins."""
         self._start = time.monotonic()
-        self._title = (
-            f"run {len(self._seconds) + 1} of {self._total}: {run.scenario}, repetition {run.repetition}"
-        )
+        self._title = f"run {len(self._seconds) + 1} of {self._total}: {run.scenario}, repetition {run.repetition}"
         self.show(None)
 
     def show(self, progress: dict[str, int] | None) -> None:
@@ -54,9 +52,7 @@ class RunsBar:
         expected = max(median(self._seconds), spent) if self._seconds else spent / told if told else 0.0
         self._bar.n = len(self._seconds) + (min(spent / expected, 0.99) if expected else 0)
         left = expected * (self._total - len(self._seconds)) - spent
-        self._bar.set_postfix_str(
-            f"{tqdm.format_interval(left)} left" if expected else "time left: after an epoch"
-        )
+        self._bar.set_postfix_str(f"{tqdm.format_interval(left)} left" if expected else "time left: after an epoch")
         epoch = f", epoch {progress['done']} of {progress['total']}" if progress else ""
         self._bar.set_description_str(self._title + epoch)
 

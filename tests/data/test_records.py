@@ -123,7 +123,7 @@ def test_verify_accepts_an_untouched_folder(folder):
 
 @pytest.mark.parametrize("damage", ["bit", "cut", "longer", "missing"])
 def test_verify_and_reading_name_the_damaged_shard(folder, damage):
-    """A flipped bit, a cut, extra bytes or a missing file is an error that names the shard, at verify and at reading."""
+    """A flipped bit, a cut, extra bytes or a missing file: verifying and reading both name the shard."""
     path = folder / "train-00001-of-00002.tfrecord"
     content = bytearray(path.read_bytes())
     if damage == "bit":

@@ -1,0 +1,258 @@
+"""The crop of a fundus photograph, against discs drawn at known places and real photographs."""
+
+import io
+
+import cv2
+import numpy as np
+import pytest
+from PIL import Image
+
+from dr_lib.data.disc import find_disc
+from dr_lib.data.fundus import Circle, NoFundusError, UnreadableImageError, crop_fundus
+
+
+def draw_disc(width=640, height=480, x=320.0, y=240.0, radius=200.0, *, background=0, brightness=1.0, squash=1.0):
+    """A mottled reddish disc with a hard, antialiased edge (supersampled), (height, width, 3) uint8 RGB."""
+    k = 4 if width < 1000 else 2
+    rng = np.random.default_rng(int(x * 7 + y))
+    fields = [cv2.resize(rng.normal(0, 18, (n, n)).astype(np.float32), (width * k, height * k)) for n in (6, 24)]
+    mottle = sum(fields)[..., None] * [1.0, 0.6, 0.3]
+    retina = np.clip((np.array([190.0, 100.0, 50.0]) + mottle) * brightness, 0, 255)
+    row, column = np.mgrid[: height * k, : width * k]
+    # the centre of pixel i of the small picture lies at k i + (k - 1) / 2 of the large one
+    at_x, at_y = (column - (k - 1) / 2) / k - x, (row - (k - 1) / 2) / k - y
+    inside = (at_x**2 + (at_y / squash) ** 2 < radius**2)[..., None]
+    large = np.where(inside, retina, background).astype(np.uint8)
+    return cv2.resize(large, (width, height), interpolation=cv2.INTER_AREA)
+
+
+def to_file(image: np.ndarray, suffix=".png", **options) -> bytes:
+    """Encode with Pillow; options such as exif or quality are passed on."""
+    buffer = io.BytesIO()
+    kind = {".png": "PNG", ".jpg": "JPEG", ".tif": "TIFF", ".bmp": "BMP", ".webp": "WEBP"}[suffix]
+    Image.fromarray(image).save(buffer, kind, **options)
+    return buffer.getvalue()
+
+
+def error(found: Circle, x: float, y: float, radius: float) -> float:
+    """The larger of the errors of centre and radius, as a share of the radius."""
+    return max(np.hypot(found.x - x, found.y - y), abs(found.radius - radius)) / radius
+
+
+@pytest.mark.parametrize(
+    "truth",
+    [
+        {},
+        {"x": 301.37, "y": 251.8, "radius": 171.3},
+        {"radius": 300.0},  # cut by the frame above and below
+        {"x": 150.0, "radius": 220.0},  # cut on three sides
+        {"radius": 90.0, "x": 200.0, "y": 150.0},
+        {"brightness": 0.15},
+        {"background": 255},
+        {"background": 128},
+    ],
+    ids=lambda truth: ",".join(f"{k}={v}" for k, v in truth.items()) or "plain",
+)
+def test_finds_a_disc_at_a_known_place(truth):
+    """Centre and radius within 0.5 % of the radius, whatever the background, the darkness or the frame's cuts."""
+    crop = crop_fundus(to_file(draw_disc(**truth)))
+    place = {"x": 320.0, "y": 240.0, "radius": 200.0} | {k: v for k, v in truth.items() if k in "x y radius".split()}
+    assert error(crop.circle, **place) < 0.005
+    clipped = truth.get("radius", 0) >= 220
+    assert crop.status == ("clipped" if clipped else "ok")
+
+
+def test_a_large_jpeg_decoded_small_gives_the_circle_of_the_whole():
+    """A JPEG of 2400 px is decoded at a quarter of its side; the circle still counts its own pixels."""
+    crop = crop_fundus(to_file(draw_disc(2400, 1800, 1190.0, 905.0, 820.0), ".jpg", quality=92))
+    assert error(crop.circle, 1190.0, 905.0, 820.0) < 0.003
+
+
+def test_a_small_disc_in_a_large_jpeg_keeps_its_detail():
+    """Where the disc is much smaller than the frame the JPEG is decoded larger again."""
+    crop = crop_fundus(to_file(draw_disc(2400, 1800, 700.0, 600.0, 300.0), ".jpg", quality=92))
+    assert error(crop.circle, 700.0, 600.0, 300.0) < 0.005
+
+
+def test_the_crop_is_black_outside_the_disc():
+    """Text in a corner and a bright tab do not survive; the disc touches the sides of the crop."""
+    image = draw_disc()
+    cv2.putText(image, "NAME 1970", (5, 30), cv2.FONT_HERSHEY_SIMPLEX, 1, (255, 255, 255), 2)
+    crop = crop_fundus(to_file(image), 299)
+    assert crop.image.shape == (299, 299, 3) and crop.image.dtype == np.uint8
+    row, column = np.mgrid[:299, :299] - 149
+    distance = np.hypot(row, column)
+    assert (crop.image[distance > 150] == 0).all() and (crop.image[distance < 147].max(axis=-1) > 60).all()
+    assert error(crop.circle, 320, 240, 200) < 0.005
+
+
+def test_the_crop_is_the_area_average_of_the_photograph():
+    """A quadrant painted green keeps its place and colour: the warp moves nothing."""
+    image = draw_disc(1200, 1200, 600.0, 600.0, 500.0)
+    image[600:, 600:][image[600:, 600:].max(axis=-1) > 30] = (20, 200, 20)
+    crop = crop_fundus(to_file(image), 299).image.astype(int)
+    green = crop[..., 1] > crop[..., 0]
+    assert green[155:220, 155:220].all() and not green[:145].any() and not green[:, :145].any()
+
+
+@pytest.mark.parametrize("squash", [0.8, 1.15])
+def test_a_squashed_disc_is_straightened(squash):
+    """An ellipse is recognised, and its crop is a whole disc again."""
+    crop = crop_fundus(to_file(draw_disc(squash=squash)))
+    assert crop.status == "ellipse"
+    row, column = np.mgrid[:299, :299] - 149
+    assert (crop.image[np.hypot(row, column) < 145].max(axis=-1) > 60).all()
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_exif_orientation_is_applied(orientation):
+    """Whatever the orientation tag, circle and crop are those of the upright picture."""
+    upright = draw_disc(640, 480, 260.0, 230.0, 150.0)
+    stored = {
+        1: upright,
+        2: upright[:, ::-1],
+        3: upright[::-1, ::-1],
+        4: upright[::-1],
+        5: upright.transpose(1, 0, 2),
+        6: np.rot90(upright, 1),
+        7: upright[::-1, ::-1].transpose(1, 0, 2),
+        8: np.rot90(upright, -1),
+    }[orientation]
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    crop = crop_fundus(to_file(np.ascontiguousarray(stored), ".jpg", exif=exif, quality=95))
+    assert error(crop.circle, 260.0, 230.0, 150.0) < 0.01
+
+
+@pytest.mark.parametrize("kind", ["grey", "rgba", "palette", "16 bit", "cmyk", ".tif", ".bmp", ".webp"])
+def test_formats(kind, tmp_path):
+    """The usual kinds of files give the same disc."""
+    image, buffer = draw_disc(), io.BytesIO()
+    if kind == "16 bit":
+        cv2.imwrite(str(tmp_path / "deep.png"), image[..., ::-1].astype(np.uint16) * 257)
+        encoded = (tmp_path / "deep.png").read_bytes()
+    elif kind.startswith("."):
+        encoded = to_file(image, kind)
+    else:
+        mode = {"grey": "L", "rgba": "RGBA", "palette": "P", "cmyk": "CMYK"}[kind]
+        Image.fromarray(image).convert(mode).save(buffer, "JPEG" if mode == "CMYK" else "PNG")
+        encoded = buffer.getvalue()
+    assert error(crop_fundus(encoded).circle, 320, 240, 200) < 0.006
+
+
+def test_path_and_bytes_are_the_same(tmp_path):
+    """A file and its bytes give the same crop."""
+    (tmp_path / "eye.jpg").write_bytes(to_file(draw_disc(), ".jpg"))
+    one, other = crop_fundus(tmp_path / "eye.jpg"), crop_fundus((tmp_path / "eye.jpg").read_bytes())
+    assert one.circle == other.circle and (one.image == other.image).all()
+
+
+def test_a_cut_file_is_used_where_most_of_the_disc_is_there():
+    """Of a JPEG cut late the disc is found and marked; cut early it is unreadable."""
+    encoded = to_file(draw_disc(radius=220.0), ".jpg", quality=95)
+    crop = crop_fundus(encoded[: int(len(encoded) * 0.85)])
+    assert "truncated" in crop.status and error(crop.circle, 320, 240, 220) < 0.02
+    with pytest.raises(ValueError, match="cut short|no disc|no edge"):
+        crop_fundus(encoded[: int(len(encoded) * 0.3)])
+
+
+def test_a_retina_without_border_is_kept_whole():
+    """A frame filled by the retina gets the circle around it: nothing is lost, the corners touch the disc."""
+    image = draw_disc(400, 300, 200.0, 150.0, 900.0)
+    crop = crop_fundus(to_file(image))
+    assert crop.status == "full_frame" and crop.circle.radius == pytest.approx(250, abs=1)
+
+
+@pytest.mark.parametrize("kind", ["black", "white", "noise", "text", "bars"])
+def test_what_is_no_fundus_is_refused(kind):
+    """A closed shutter, a blank page, noise, text and a test pattern are errors, never a circle."""
+    image = np.zeros((480, 640, 3), np.uint8)
+    if kind == "white":
+        image[:] = 255
+    if kind == "noise":
+        image[:] = np.random.default_rng(0).integers(0, 255, image.shape)
+    if kind == "text":
+        for line in range(60, 480, 60):
+            cv2.putText(image, "patient 12 left eye", (20, line), cv2.FONT_HERSHEY_SIMPLEX, 1.5, (255, 255, 255), 3)
+    if kind == "bars":
+        image[100:380, 80:560] = 200
+    with pytest.raises(NoFundusError):
+        crop_fundus(to_file(image))
+
+
+def make_bomb() -> bytes:
+    """A PNG of 20,000 x 20,000 px in half a megabyte."""
+    buffer = io.BytesIO()
+    Image.new("1", (20000, 20000)).save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "empty"),
+        (b"not a picture at all", "not a picture"),
+        (b"\x00" * 128 + b"DICM" + b"\x00" * 100, "DICOM"),
+        (b"\xff\xd8\xff\xe0garbage", "damaged"),
+        (make_bomb(), "too many"),
+    ],
+    ids=["empty", "garbage", "dicom", "header only", "bomb"],
+)
+def test_unreadable_files_say_why(content, message, tmp_path):
+    """Each is an UnreadableImageError, which does not name the file."""
+    (tmp_path / "maria_silva.jpg").write_bytes(content)
+    with pytest.raises(UnreadableImageError, match=message) as caught:
+        crop_fundus(tmp_path / "maria_silva.jpg")
+    assert "maria" not in str(caught.value)
+
+
+def test_missing_files_and_folders_are_unreadable(tmp_path):
+    """A path that is no file is an error of the same kind."""
+    (tmp_path / "x.jpg").mkdir()
+    for path in (tmp_path / "x.jpg", tmp_path / "none.jpg"):
+        with pytest.raises(UnreadableImageError, match="cannot be read"):
+            crop_fundus(path)
+
+
+def test_voets_does_the_published_steps():
+    """On a bright disc radius and centre are those of the mask; the orientation tag is ignored, as it was there."""
+    image = draw_disc(640, 480, 260.0, 230.0, 150.0)
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    crop = crop_fundus(to_file(image, ".jpg", exif=exif, quality=100), method="voets")
+    assert error(crop.circle, 260.0, 230.0, 150.0) < 0.01 and crop.image.shape == (299, 299, 3)
+    with pytest.raises(NoFundusError, match="100 px or less"):
+        crop_fundus(to_file(draw_disc(radius=90.0)), method="voets")
+    with pytest.raises(NoFundusError, match="nothing is bright enough"):
+        crop_fundus(to_file(draw_disc(brightness=0.04)), method="voets")
+
+
+def test_an_unknown_method_is_refused():
+    """The methods there are stand in the message."""
+    with pytest.raises(ValueError, match="robust, voets"):
+        crop_fundus(to_file(draw_disc()), method="hough")
+
+
+@pytest.mark.slow
+def test_every_photograph_of_odir_has_its_disc(real_data):
+    """All 610 are accepted, and the crop's rim is retina where the frame does not cut it: looked at one by one."""
+    rims, accepted = [], 0
+    for path in sorted((real_data / "odir512" / "images").iterdir()):
+        crop = crop_fundus(path)
+        accepted += 1
+        assert 200 < crop.circle.radius < 300 and max(abs(crop.circle.x - 255.5), abs(crop.circle.y - 255.5)) < 35
+        rims.append(min(crop.image[149, 3:8].max(), crop.image[149, -8:-3].max()))
+    assert accepted == 610 and np.mean(np.array(rims) > 8) > 0.95
+
+
+@pytest.mark.slow
+def test_drive_masks_overlap(real_data):
+    """The disc covers DRIVE's field-of-view masks, IoU at least 0.98 in each and 0.985 in the median."""
+    overlaps = []
+    for path in sorted((real_data / "geometry" / "drive").glob("*_test.tif")):
+        mask = np.asarray(Image.open(str(path).replace(".tif", "_mask.gif"))) > 0
+        disc = find_disc(np.ascontiguousarray(np.asarray(Image.open(path).convert("RGB"))))
+        row, column = np.indices(mask.shape)
+        found = ((column - disc.x) / disc.a) ** 2 + ((row - disc.y) / disc.b) ** 2 <= 1
+        overlaps.append((found & mask).sum() / (found | mask).sum())
+    assert len(overlaps) == 8 and min(overlaps) > 0.98 and np.median(overlaps) > 0.985

@@ -1,0 +1,162 @@
+"""The drawn sample: reproducible, clinically proportioned, and not to be graded by its colours."""
+
+import shutil
+
+import cv2
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import roc_auc_score
+from sklearn.model_selection import GroupKFold, cross_val_predict
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from dr_lib.data.fundus import crop_fundus
+from dr_lib.data.synthetic import SampleFolderError, choose_grades, draw_eye, draw_look, draw_sample
+
+
+@pytest.fixture(scope="module")
+def sample(tmp_path_factory):
+    """Both eyes of six patients."""
+    return draw_sample(tmp_path_factory.mktemp("drawn") / "sample", num_patients=6, workers=2)
+
+
+def read_files(folder):
+    """The bytes of every file, by its name."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def crop(image, circle):
+    """Cut out the disc by its true circle, shrink it to 299 px, and leave black what lies around it."""
+    to_crop = np.float32([[1, 0, circle.radius - circle.x], [0, 1, circle.radius - circle.y]])
+    side = round(2 * circle.radius)
+    square = cv2.resize(cv2.warpAffine(image, to_crop, (side, side)), (299, 299), interpolation=cv2.INTER_AREA)
+    y, x = np.mgrid[:299, :299] - 149
+    square[np.hypot(x, y) > 147] = 0
+    return square
+
+
+def colour_auc(crops, patients, referable):
+    """How well a logistic regression on colours alone grades the eyes of patients that it has not seen."""
+    pixels = np.reshape(crops, (len(crops), -1, 3)) / 255
+    bins = [[np.histogram(p[:, c], 16, (0, 1))[0] / len(p) for c in range(3)] for p in pixels]
+    features = np.hstack([pixels.mean(1), pixels.std(1), np.reshape(bins, (len(crops), -1))])
+    model = make_pipeline(StandardScaler(), LogisticRegression(C=0.1, max_iter=2000))
+    scores = cross_val_predict(
+        model, features, referable, groups=patients, cv=GroupKFold(5), method="decision_function"
+    )
+    return roc_auc_score(referable, scores)
+
+
+def test_same_bytes_for_any_number_of_workers(sample, tmp_path):
+    """One worker or two: every photograph and table is the same to the byte."""
+    assert read_files(draw_sample(tmp_path / "again", num_patients=6, workers=1)) == read_files(sample)
+
+
+def test_another_seed_draws_other_eyes(sample, tmp_path):
+    """The seed changes every photograph."""
+    other = read_files(draw_sample(tmp_path / "other", num_patients=6, seed=8, workers=2))
+    assert not set(other.values()) & {data for name, data in read_files(sample).items() if name.startswith("images")}
+
+
+def test_labels_name_every_photograph_once(sample):
+    """The table has a left and a right eye of each patient, and the folder no photograph besides."""
+    labels = pd.read_csv(sample / "labels.csv")
+    assert list(labels.columns) == ["image", "patient", "eye", "grade"]
+    assert sorted(labels.image) == sorted(f"images/{path.name}" for path in (sample / "images").iterdir())
+    assert labels.groupby("patient").eye.agg(lambda eyes: "+".join(sorted(eyes))).tolist() == ["left+right"] * 6
+    assert (labels.image == "images/" + labels.patient + "_" + labels.eye + ".jpg").all()
+
+
+def test_photographs_are_as_large_as_a_camera_makes_them(sample):
+    """Between 1,024 and 2,048 px on the long side, the same for both eyes of a patient."""
+    sizes = {path.stem: cv2.imread(str(path)).shape for path in (sample / "images").iterdir()}
+    assert all(1024 <= max(size) <= 2048 for size in sizes.values())
+    assert all(sizes[name] == sizes[name.replace("left", "right")] for name in sizes)
+
+
+def test_grades_have_the_shares_of_messidor_2():
+    """400 eyes hold 233, 62, 80, 17 and 8 of the grades 0 to 4 (counted by hand from 1,017, 270, 347, 75, 35)."""
+    assert np.bincount(choose_grades(200, 7).ravel()) == pytest.approx([233, 62, 80, 17, 8], abs=1)
+
+
+def test_fellow_eyes_have_similar_grades():
+    """Most patients have the same grade in both eyes, as in life, and some have not."""
+    left, right = choose_grades(200, 7).T
+    assert np.corrcoef(left, right)[0, 1] > 0.7
+    assert 0.6 < (left == right).mean() < 0.95
+
+
+@pytest.mark.parametrize("eye", ["left", "right"])
+def test_optic_disc_lies_on_the_side_of_the_nose(eye):
+    """In the mean of 12 healthy eyes the brightest spot lies left of the middle for left eyes, right for right eyes."""
+    crops = []
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        crops.append(crop(*draw_eye(0, eye, draw_look(rng), rng))[..., 1])
+    x = np.unravel_index(cv2.blur(np.mean(crops, 0), (25, 25)).argmax(), (299, 299))[1] - 149
+    assert 0.4 < x / 149 * (-1 if eye == "left" else 1) < 0.7
+
+
+def test_circles_tell_where_the_retina_ends(sample):
+    """All around, where the frame does not cut it, the retina is bright 6 px within the circle, dark 6 px beyond it."""
+    for row in pd.read_csv(sample / "circles.csv").itertuples():
+        image = cv2.imread(str(sample / row.image))[..., 2].astype(float)
+        angles = np.radians(np.arange(0, 360, 2))
+        edges = []
+        for radius in (row.radius - 6, row.radius + 6):
+            x, y = (row.x + radius * np.cos(angles)).round(), (row.y + radius * np.sin(angles)).round()
+            seen = (x >= 0) & (x < image.shape[1]) & (y >= 0) & (y < image.shape[0])
+            edges.append(image[y[seen].astype(int), x[seen].astype(int)])
+        assert np.percentile(edges[0], 5) > np.percentile(edges[1], 90) + 5
+
+
+def test_a_half_drawn_folder_is_drawn_again(sample, tmp_path):
+    """Without labels.csv, which is written last, a spoilt photograph does not survive."""
+    half = shutil.copytree(sample, tmp_path / "half")
+    (half / "labels.csv").unlink()
+    (half / "images" / "p0003_left.jpg").write_bytes(b"half a photo")
+    calls = []
+    draw_sample(half, num_patients=6, workers=2, progress=lambda *counts: calls.append(counts))
+    assert read_files(half) == read_files(sample)
+    assert calls == [(done, 12) for done in (2, 4, 6, 8, 10, 12)]
+
+
+def test_a_finished_folder_is_left_alone(sample):
+    """A second call draws nothing."""
+    assert draw_sample(sample, num_patients=6, progress=lambda *counts: pytest.fail("drew again")) == sample
+
+
+def test_refuses_a_folder_that_holds_something_else(sample, tmp_path):
+    """Neither another sample nor anybody's own files are overwritten."""
+    with pytest.raises(SampleFolderError, match="choose another folder"):
+        draw_sample(sample, num_patients=5)
+    (tmp_path / "thesis.docx").touch()
+    with pytest.raises(SampleFolderError, match="choose another folder"):
+        draw_sample(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.docx"]
+
+
+def test_refuses_no_patients(tmp_path):
+    """An empty sample is an error, never an empty folder."""
+    with pytest.raises(ValueError, match="at least one"):
+        draw_sample(tmp_path / "none", num_patients=0)
+
+
+def test_colours_do_not_grade_a_few_eyes():
+    """A first look at 80 patients, where chance alone moves the AUC by 0.05: colours say little."""
+    grades, crops = choose_grades(80, 1), []
+    for number, pair in enumerate(grades):
+        rng = np.random.default_rng(number)
+        look = draw_look(rng)
+        crops += [crop(*draw_eye(grade, eye, look, rng)) for grade, eye in zip(pair, ("left", "right"), strict=True)]
+    assert colour_auc(crops, np.arange(160) // 2, grades.ravel() >= 2) < 0.70
+
+
+@pytest.mark.slow
+def test_colours_do_not_grade_the_sample(tmp_path):
+    """The sample and as many eyes again, cropped as they will be: AUC by colours of at most 0.65."""
+    labels = pd.read_csv(draw_sample(tmp_path / "large", num_patients=400) / "labels.csv")
+    crops = [crop_fundus(tmp_path / "large" / image).image for image in labels.image]
+    assert colour_auc(crops, labels.patient, labels.grade >= 2) <= 0.65

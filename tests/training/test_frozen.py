@@ -1,0 +1,77 @@
+"""Frozen lower blocks: the cached way gives what the whole network gives, and only the upper part learns."""
+
+import keras
+import numpy as np
+import pytest
+from sklearn.metrics import roc_auc_score
+
+from dr_lib.data.batches import Batches, Photographs
+from dr_lib.training.fit import compile_model, train
+from dr_lib.training.frozen import freeze, score_ridge, split_network
+from dr_lib.training.models import ModelError, build_model
+
+
+def draw_photographs(number: int, seed: int) -> Photographs:
+    """Noise with a brighter left half where the eye is referable; two photographs per patient."""
+    rng = np.random.default_rng(seed)
+    referable = (np.arange(number) // 2 % 2).astype(np.float32)
+    images = rng.integers(60, 180, (number, 64, 64, 3))
+    images[:, :, :32] += (referable * 40).astype(int)[:, None, None, None]
+    patients = np.array([f"{seed}-{k // 2}" for k in range(number)])
+    return Photographs(images.astype(np.uint8), referable.astype(int) * 2, referable, patients, patients)
+
+
+@pytest.fixture(scope="module")
+def splits() -> dict[str, Photographs]:
+    """Three small splits."""
+    return {"train": draw_photographs(40, 1), "validation": draw_photographs(16, 2), "test": draw_photographs(20, 3)}
+
+
+def test_the_cached_way_is_the_network(splits):
+    """Upper on cached outputs predicts what the whole network predicts, mirrored photographs too."""
+    network = build_model("small_cnn", 64, augmentation="none")
+    layer = network.get_layer("base").layers[4].name
+    upper, inputs, targets, _ = freeze(network, layer, splits)
+    images = splits["test"].images
+    whole = network.predict(np.concatenate([images, images[:, :, ::-1]]), verbose=0)
+    assert np.abs(upper.predict(inputs["test"], verbose=0) - whole).max() < 2e-3  # outputs are kept as float16
+    assert inputs["train"].dtype == np.float16 and len(inputs["train"]) == len(targets["train"]) == 80
+
+
+def test_only_what_lies_behind_the_layer_learns(splits, tmp_path):
+    """After training the frozen weights, and batch normalisation everywhere, are what they were; others moved."""
+    network = build_model("mobilenet", 64, augmentation="none")
+    base = network.get_layer("base")
+    for layer in base.layers:  # as if trained: random weights behind frozen statistics would give zeros
+        layer.momentum = 0.0
+    network(splits["train"].images, training=True)
+    upper, inputs, targets, _ = freeze(network, "conv_pw_12_relu", splits)
+    before = {weight.path: weight.numpy() for weight in base.weights}
+    compile_model(upper, optimizer="adam", learning_rate=0.01)
+    train(upper, Batches(inputs["train"], targets["train"], 16), None, tmp_path, epochs=1)
+    moved = {w.path.split("/")[-2] for w in base.weights if np.abs(w.numpy() - before[w.path]).max() > 0}
+    assert moved == {"conv_dw_13", "conv_pw_13"}
+
+
+def test_the_head_starts_as_a_regression_on_the_features(splits):
+    """Before any training the network already separates what its frozen features separate."""
+    keras.utils.set_random_seed(0)
+    network = build_model("small_cnn", 64, augmentation="none")
+    upper, inputs, targets, ridge_auc = freeze(network, network.get_layer("base").layers[4].name, splits)
+    assert roc_auc_score(targets["train"], upper.predict(inputs["train"], verbose=0)[:, 0]) > 0.9
+    assert 0.5 < ridge_auc <= 1
+
+
+def test_ridge_finds_a_linear_rule():
+    """Features that carry the answer in one direction, with noise in the others, are ranked almost perfectly."""
+    rng = np.random.default_rng(0)
+    features, answers = rng.normal(size=(200, 30)), np.arange(200) % 2
+    features[:, 3] += 3 * answers
+    scores = score_ridge(features[:120], answers[:120], np.arange(120) // 2, features[120:])
+    assert scores[answers[120:] == 1].mean() > scores[answers[120:] == 0].mean() + 0.5
+
+
+def test_an_unknown_layer_is_named():
+    """The layers there are stand in the message."""
+    with pytest.raises(ModelError, match="conv_pw_11_relu"):
+        split_network(build_model("mobilenet", 64), "conv_11")
