@@ -151,7 +151,7 @@ def write_report(
         "What was run": ok.groupby(work, dropna=False).size().reset_index(name="n") if work else ok,
         "Left out of the timing": pd.DataFrame([left_out]),
         "Environments": _compare(timed_runs(runs, keep=keep), allow),
-        "Runs": ok.reindex(columns=[c for c in ok if c in LISTED or c.startswith("metric_auc")]).round(4),
+        "Runs": ok[[c for c in ok if c in LISTED or c.startswith("metric_auc")]].dropna(axis=1, how="all").round(4),
         "Claims": _tabulate(claims.rename(columns={"quotation_pt" if words else "quotation": "claim"}), verdicts),
         "Failed runs": runs[runs["status"] != "ok"][["run_id", "error"]] if len(runs) else runs,
     }.items():
@@ -198,7 +198,7 @@ def _compare(timed: pd.DataFrame, allow: Collection[str]) -> pd.DataFrame:
             line[f"sd({time})"] = f"{rows[time].std():.3g}"
             ratio = ratio_interval(rows[time].dropna(), slowest[time].dropna())
             line[f"{time}, ratio [95 %]"] = "1" if rows is slowest else _show(ratio)
-        for metric in (column for column in rows if column.startswith("metric_")):
+        for metric in (c for c in rows if c.startswith("metric_") and rows[c].notna().any()):
             line[f"{metric}, mean ± sd"] = f"{rows[metric].mean():.4g} ± {rows[metric].std():.2g}"
         lines.append(line)
     return pd.DataFrame(lines)
@@ -217,6 +217,6 @@ def _show(interval: Interval) -> str:
 
 
 def _to_markdown(table: pd.DataFrame, words: dict[str, str]) -> str:
-    lines = [list(table.columns), ["---"] * table.shape[1], *table.astype(str).to_numpy().tolist()]
+    lines = [list(table.columns), ["---"] * table.shape[1], *table.map(str).to_numpy().tolist()]
     lines = [[words.get(cell, cell).replace("|", "\\|").replace("\n", " ") for cell in line] for line in lines]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines) if len(table) else "–"
