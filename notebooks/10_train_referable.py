@@ -206,6 +206,7 @@ pd.Series(scores | {"auc_low": auc.low, "auc_high": auc.high}).round(3).to_frame
 
 # %%
 data = {"data_kind": manifest["data_kind"], "data_manifest_sha256": manifest_sha256(data_dir)}
+data["split_seed"] = manifest["parameters"]["seed"]
 data |= {f"num_images_{name}": len(splits[name].grade) if name in splits else 0 for name in SPLITS}
 method = {name: getattr(plan, name) for name in ("backend", "strategy", "jit", "steps_per_execution")}
 method |= {"mode": "paper", "num_parameters": network.count_params()}

@@ -71,7 +71,11 @@ table[[name for name in shown if name in table]].round(3) if len(
 # marked; `keep` names the marks that may enter the statistics.
 
 # %%
+from IPython import get_ipython
+
 from dr_lib.studies.figures import timed_runs
+
+get_ipython().run_line_magic("matplotlib", "inline")  # a figure that a cell ends in is shown
 
 kept = [name.strip() for name in keep.split(",") if name.strip()]
 timed = timed_runs(table, keep=kept)

@@ -88,24 +88,24 @@ def plot_training_time(
     is `mean_interval`'s. Both panels share the axis where our longest mean reaches a fifth of the paper's.
 
     Args:
-        runs: one row per run; `timed_runs` says which count, and what `keep` is.
+        runs: one row per run; `timed_runs` says which count, and what `keep` is. Without any the paper stands alone.
         lang: en, or pt with decimal commas.
         published: draw the paper's panel, from published.csv.
         allow: columns in which the work may differ.
 
     Raises:
-        NoRunsError: no finished run has a training time.
+        NoRunsError: there are runs, but none that finished has a training time.
         UnlikeRunsError: the runs did different work.
     """
     if lang not in ("en", "pt"):
         raise ValueError(f"no words for lang={lang!r}: choose en or pt")
     say, ours = (_PORTUGUESE.__getitem__ if lang == "pt" else str), timed_runs(runs, keep=keep)
     check_alike(ours, allow=allow)
-    if ours.empty or ours["train_s"].isna().all():
+    if (len(runs) or not published) and (ours.empty or ours["train_s"].isna().all()):
         raise NoRunsError("no finished run has a training time: the rows' status and error say why")
-    longest, paper = ours.groupby("environment")["train_s"].mean().max(), _read_paper()
+    paper, longest = _read_paper(), ours.groupby("environment")["train_s"].mean().max() if len(ours) else 0.0
     shared = published and longest > paper["train_s"].max() / 5
-    panels = [("our runs", ours), ("paper A", paper)][: 1 + published]
+    panels = [("our runs", ours), ("paper A", paper)][ours.empty : 1 + published]
     heights = [rows["environment"].nunique() for _, rows in panels]
     figure = Figure(figsize=(8, 1.8 + 0.7 * sum(heights)), layout="constrained")
     axes = figure.subplots(len(panels), sharex=shared, height_ratios=heights, squeeze=False)[:, 0]

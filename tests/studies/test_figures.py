@@ -107,12 +107,18 @@ def test_only_runs_that_count_are_drawn():
     assert widths(plot_training_time(runs, keep=["resumed"]).axes[0]) == pytest.approx([(20 + 20 + 99) / 3])
 
 
+def test_without_runs_the_paper_stands_alone():
+    """Before anything has been measured the figure holds the paper's two bars, in minutes."""
+    (axes,) = plot_training_time(pd.DataFrame()).axes
+    assert widths(axes) == pytest.approx([51.33, 33.24])
+
+
 def test_refuses_what_would_be_no_figure():
     """No finished run, unlike runs, and a language without words."""
     with pytest.raises(NoRunsError, match="status"):
         plot_training_time(make_runs([20.0], CPU, status="failed"))
     with pytest.raises(NoRunsError, match="status"):
-        plot_training_time(pd.DataFrame())
+        plot_training_time(pd.DataFrame(), published=False)
     with pytest.raises(UnlikeRunsError, match="model"):
         plot_training_time(pd.concat([make_runs([1.0], CPU), make_runs([2.0], CPU, model="mobilenet")]))
     with pytest.raises(ValueError, match="lang"):
