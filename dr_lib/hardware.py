@@ -4,6 +4,8 @@ import importlib.util
 import os
 import platform
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import NamedTuple
@@ -131,11 +133,24 @@ def describe(facts: Facts) -> dict[str, str | int | float]:
     }
 
 
-def _activate_tensorflow(plan: Plan) -> list[str]:
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # before the import, or TensorFlow logs CPU features
-    import tensorflow as tf
+@contextmanager
+def _without_stderr() -> Iterator[None]:
+    """Drop what native code writes to stderr: TensorFlow greets with lines on drivers and CPUs that no level stops."""
+    kept, null = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(null)
 
-    gpus = tf.config.list_physical_devices("GPU")
+
+def _activate_tensorflow(plan: Plan) -> list[str]:
+    with _without_stderr():
+        import tensorflow as tf
+
+        gpus = tf.config.list_physical_devices("GPU")
     if plan.accelerator == "cpu":
         tf.config.set_visible_devices([], "GPU")
         return ["cpu"]

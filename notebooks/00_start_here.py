@@ -70,7 +70,7 @@ rng = np.random.default_rng(seed)
 photograph, _ = draw_eye(grade, "right", draw_look(rng), rng)
 plt.imshow(photograph)
 plt.title(f"drawn, grade {grade}: {photograph.shape[1]} x {photograph.shape[0]} px")
-plt.axis("off")
+_ = plt.axis("off")
 # %% [markdown]
 # ## Method
 #
@@ -87,7 +87,7 @@ left.imshow(photograph)
 left.add_patch(plt.Circle(crop.circle[:2], crop.circle.radius, fill=False, color="cyan"))
 left.set_title(f"radius {crop.circle.radius:.1f} px, status {crop.status}")
 right.imshow(crop.image)
-right.set_title(f"the crop, {crop.image.shape[0]} px")
+_ = right.set_title(f"the crop, {crop.image.shape[0]} px")
 
 # %% [markdown]
 # **Store it.** A record holds the crop as JPEG, the grade and pseudonyms; shards of records are what trainings read,

@@ -120,7 +120,7 @@ for grade in range(5):
     axes[0, grade].set_title(f"grade {grade}")
 for axis in axes.flat:
     axis.axis("off")
-figure.suptitle("drawn, not photographs" if manifest["data_kind"] == "drawn" else "real photographs: keep private")
+_ = figure.suptitle("drawn, not photographs" if manifest["data_kind"] == "drawn" else "real photographs: keep private")
 
 # %% [markdown]
 # How large the discs are in the photographs, and what the crop had to say of them: `clipped` by the frame, `ellipse`
@@ -132,7 +132,7 @@ import seaborn as sns
 radii = [record.radius for name in ("train", "validation", "test") for record in read_split(data_dir, name)]
 figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3), layout="constrained")
 sns.histplot(radii, ax=left, bins=30).set(xlabel="radius of the disc [px]", ylabel="photographs")
-sns.countplot(parts, y="status", ax=right).set(xlabel="photographs", ylabel="status of the crop")
+_ = sns.countplot(parts, y="status", ax=right).set(xlabel="photographs", ylabel="status of the crop")
 
 # %% [markdown]
 # What could not be used, by row of the label table; `rejected.csv` in the private folder names the files.

@@ -118,7 +118,7 @@ if manifest["data_kind"] == "drawn":
         axis.imshow(image)
         axis.set_title(f"grade {grade}")
         axis.axis("off")
-    figure.suptitle("drawn, not photographs")
+    _ = figure.suptitle("drawn, not photographs")
 
 # %% [markdown]
 # ## Method
@@ -176,7 +176,7 @@ history = pd.read_csv(run.folder / "history.csv")
 figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.2), layout="constrained")
 history.plot(x="epoch", y=[c for c in history if c.endswith("loss")], ax=left, marker=".", ylabel="loss")
 history.plot(x="epoch", y=[c for c in history if c.endswith("auc")], ax=right, marker=".", ylabel="AUC", ylim=(0, 1.02))
-figure.suptitle("Training history: " + ("drawn sample" if manifest["data_kind"] == "drawn" else "photographs"))
+_ = figure.suptitle("Training history: " + ("drawn sample" if manifest["data_kind"] == "drawn" else "photographs"))
 
 # %% [markdown]
 # The threshold is chosen on the validation split; the test split is only looked at. The interval is a bootstrap over

@@ -105,6 +105,7 @@ judged = pd.DataFrame([verdict.ours[:3] for verdict in verdicts], columns=["ours
 judged.insert(0, "claim", claims["quotation"])
 judged.insert(1, "published", claims["value"])
 judged[["n", "verdict", "reason"]] = [(verdict.n, verdict.verdict, verdict.reason) for verdict in verdicts]
+pd.options.display.max_colwidth = None
 judged.round(3)
 
 # %% [markdown]
