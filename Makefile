@@ -44,3 +44,6 @@ sync: .venv/ready
 
 clean:
 	rm -rf .venv papermill_runs/*/
+
+bench: .venv/ready
+	$(BIN)/python tests/bench_data.py 2>/dev/null

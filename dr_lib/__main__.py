@@ -12,14 +12,15 @@ PATH = click.Path(path_type=Path)
 
 
 def _bar(title: str) -> Callable[[int, int], None]:
-    """A progress bar with photographs a second and the time left."""
-    bar = tqdm(desc=title, unit=" photographs")
+    """A progress bar with photographs a second and the time left, shown once there is progress."""
+    bars = []
 
     def show(done: int, total: int) -> None:
-        bar.total = total
-        bar.update(done - bar.n)
+        if not bars:
+            bars.append(tqdm(desc=title, total=total, unit=" photographs"))
+        bars[0].update(done - bars[0].n)
         if done == total:
-            bar.close()
+            bars[0].close()
 
     return show
 

@@ -124,7 +124,7 @@ def _crc_tables() -> tuple[list[int], list[int]]:
 
 
 def _crc32c(data: bytes) -> int:
-    # two bytes a step: 2.4 times as fast as one in plain Python
+    # two bytes a step, for half the steps of the usual loop
     by_byte, by_pair = _crc_tables()
     crc = 0xFFFFFFFF
     even = len(data) & ~1

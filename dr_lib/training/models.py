@@ -148,7 +148,7 @@ def _build_small_cnn(image_size: int) -> keras.Model:
     if image_size < 32:
         raise ModelError(f"image_size {image_size}: small_cnn halves the side four times, ask for 32 px or more")
     inputs = keras.Input((image_size, image_size, 3))
-    # standardise each channel of each photograph: without it the sample takes some 40 epochs to learn, with it 10
+    # each channel of each photograph has mean 0 and deviation 1: without it some seeds never learn the sample
     x = layers.GroupNormalization(groups=-1, center=False, scale=False, name="standardise")(inputs)
     for filters in (16, 32, 64, 96):
         x = layers.Conv2D(filters, 3, padding="same", activation="relu")(x)
