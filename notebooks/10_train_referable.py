@@ -71,7 +71,7 @@ sys.path.insert(0, str(root))
 from dr_lib.studies.run import Run
 
 asked = {
-    "data_dir": data_dir, "model": model, "weights": Path(weights).name, "image_size": image_size,
+    "data_dir": Path(data_dir).name, "model": model, "weights": Path(weights).name, "image_size": image_size,
     "batch_size": batch_size, "epochs": epochs, "optimizer": optimizer, "learning_rate": learning_rate,
     "augmentation": augmentation, "dropout": dropout, "last_frozen": last_frozen, "mirror": mirror,
     "precision": precision, "seed": seed, "repetition": repetition,

@@ -96,7 +96,7 @@ def test_10_alone_writes_a_row_that_11_reads(clone, small_sample):
     assert 0 < row["first_step_s"] < row["train_s"] < row["wall_s"] and len(row["epoch_s"]) == 2
     assert row["data_kind"] == "drawn" and row["accelerator"] and row["keras"] and 0 <= row["metric_auc_test"] <= 1
     assert (clone / "papermill_runs" / "adhoc" / "runs" / row["run_id"] / "best.keras").exists()
-    assert str(small_sample.parent) not in path.read_text() or row["data_dir"] == str(small_sample)
+    assert str(small_sample.parent) not in path.read_text()  # a row names no folder of this machine
     for lang in ("en", "pt"):
         notebook = execute(clone, "11_gpu_vs_tpu", runs="papermill_runs/adhoc", lang=lang)
         assert num_pictures(notebook) == 1
