@@ -9,7 +9,7 @@ export PYTHONPATH := $(CURDIR)
 
 # .venv holds what requirements.txt asks for; a changed requirements.txt brings it up to date
 .venv/ready: requirements.txt
-	@echo "1/4 setting up .venv; the first time this downloads TensorFlow"
+	@echo "1/4 setting up .venv; the first time this downloads TensorFlow, a minute or two"
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
 	@touch $@
