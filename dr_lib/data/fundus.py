@@ -12,6 +12,7 @@ from dr_lib.data.disc import Disc, NoFundusError, find_disc
 
 METHODS = ("robust", "voets")
 MAX_PIXELS = 150_000_000  # a 12,000 px square; more is no fundus camera but a decompression bomb
+MAX_SIDE = 30_000  # px; OpenCV's remap counts in 16 bits
 OVERSAMPLING = 1.5  # the disc is decoded at least that many times as large as the crop wants it
 TRANSPOSITIONS = {  # EXIF orientation -> how to make the picture upright
     2: lambda a: a[:, ::-1],
@@ -113,12 +114,15 @@ def _read_header(encoded: bytes) -> tuple[int, int, bool, int]:
     try:
         with Image.open(io.BytesIO(encoded)) as header:
             width, height = header.size
-            found = width, height, header.format in ("JPEG", "MPO"), header.getexif().get(0x0112, 1)
+            has_exif = header.format != "PNG" or "exif" in header.info  # else Pillow decodes a PNG to look for it
+            small = width * height <= MAX_PIXELS and max(width, height) <= MAX_SIDE
+            orientation = header.getexif().get(0x0112, 1) if small and has_exif else 1
+            found = width, height, header.format in ("JPEG", "MPO"), orientation
     except Image.DecompressionBombError as error:
         raise UnreadableImageError("the header promises too many pixels for a photograph") from error
     except Exception as error:  # Pillow's readers raise whatever the damage leads them to
         raise UnreadableImageError("not a picture, or one with a damaged header") from error
-    if width * height > MAX_PIXELS:
+    if not small:
         raise UnreadableImageError(f"{width} x {height} px are too many for a photograph")
     return found
 
@@ -132,7 +136,7 @@ def _decode(encoded: bytes, flags: int) -> np.ndarray:
     image = cv2.imdecode(np.frombuffer(encoded, np.uint8), flags)
     if image is None or image.size == 0:
         raise UnreadableImageError("the picture is damaged or of a kind that OpenCV does not read")
-    return image[..., ::-1]
+    return cv2.cvtColor(image, cv2.COLOR_BGR2RGB)
 
 
 def _decode_upright(encoded: bytes, reduction: int, orientation: int) -> np.ndarray:
@@ -168,8 +172,7 @@ def _place(image: np.ndarray, disc: Disc, size: int) -> np.ndarray:
     flags = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
     crop = cv2.warpAffine(shrunk, inverse, (size, size), flags=flags, borderMode=cv2.BORDER_CONSTANT)
     offsets = (np.arange(size) - centre) ** 2
-    crop[offsets[:, None] + offsets[None, :] > (size / 2) ** 2] = 0
-    return crop
+    return cv2.copyTo(crop, (offsets[:, None] + offsets <= (size / 2) ** 2).view(np.uint8))
 
 
 def _crop_voets(image: np.ndarray, size: int) -> Crop:

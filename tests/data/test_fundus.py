@@ -1,11 +1,13 @@
 """The crop of a fundus photograph, against discs drawn at known places and real photographs."""
 
 import io
+import struct
+import zlib
 
 import cv2
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageOps
 
 from dr_lib.data.disc import find_disc
 from dr_lib.data.fundus import Circle, NoFundusError, UnreadableImageError, crop_fundus
@@ -26,11 +28,11 @@ def draw_disc(width=640, height=480, x=320.0, y=240.0, radius=200.0, *, backgrou
     return cv2.resize(large, (width, height), interpolation=cv2.INTER_AREA)
 
 
-def to_file(image: np.ndarray, suffix=".png", **options) -> bytes:
+def to_file(image: np.ndarray | Image.Image, suffix=".png", **options) -> bytes:
     """Encode with Pillow; options such as exif or quality are passed on."""
     buffer = io.BytesIO()
-    kind = {".png": "PNG", ".jpg": "JPEG", ".tif": "TIFF", ".bmp": "BMP", ".webp": "WEBP"}[suffix]
-    Image.fromarray(image).save(buffer, kind, **options)
+    picture = image if isinstance(image, Image.Image) else Image.fromarray(image)
+    picture.save(buffer, Image.registered_extensions()[suffix], **options)
     return buffer.getvalue()
 
 
@@ -45,6 +47,7 @@ def error(found: Circle, x: float, y: float, radius: float) -> float:
         {},
         {"x": 301.37, "y": 251.8, "radius": 171.3},
         {"radius": 300.0},  # cut by the frame above and below
+        {"radius": 370.0},  # cut on all four: only the corners show an edge
         {"x": 150.0, "radius": 220.0},  # cut on three sides
         {"radius": 90.0, "x": 200.0, "y": 150.0},
         {"brightness": 0.15},
@@ -58,20 +61,14 @@ def test_finds_a_disc_at_a_known_place(truth):
     crop = crop_fundus(to_file(draw_disc(**truth)))
     place = {"x": 320.0, "y": 240.0, "radius": 200.0} | {k: v for k, v in truth.items() if k in "x y radius".split()}
     assert error(crop.circle, **place) < 0.005
-    clipped = truth.get("radius", 0) >= 220
-    assert crop.status == ("clipped" if clipped else "ok")
+    assert crop.status == ("clipped" if truth.get("radius", 0) >= 220 else "ok")
 
 
-def test_a_large_jpeg_decoded_small_gives_the_circle_of_the_whole():
-    """A JPEG of 2400 px is decoded at a quarter of its side; the circle still counts its own pixels."""
-    crop = crop_fundus(to_file(draw_disc(2400, 1800, 1190.0, 905.0, 820.0), ".jpg", quality=92))
-    assert error(crop.circle, 1190.0, 905.0, 820.0) < 0.003
-
-
-def test_a_small_disc_in_a_large_jpeg_keeps_its_detail():
-    """Where the disc is much smaller than the frame the JPEG is decoded larger again."""
-    crop = crop_fundus(to_file(draw_disc(2400, 1800, 700.0, 600.0, 300.0), ".jpg", quality=92))
-    assert error(crop.circle, 700.0, 600.0, 300.0) < 0.005
+@pytest.mark.parametrize("truth", [(1190.0, 905.0, 820.0), (700.0, 600.0, 300.0)], ids=["large", "small"])
+def test_a_large_jpeg_decoded_small_gives_the_circle_of_the_whole(truth):
+    """A JPEG of 2400 px is decoded as small as its disc allows; the circle still counts its own pixels."""
+    crop = crop_fundus(to_file(draw_disc(2400, 1800, *truth), ".jpg", quality=92))
+    assert error(crop.circle, *truth) < 0.003
 
 
 def test_the_crop_is_black_outside_the_disc():
@@ -106,37 +103,27 @@ def test_a_squashed_disc_is_straightened(squash):
 
 @pytest.mark.parametrize("orientation", range(1, 9))
 def test_exif_orientation_is_applied(orientation):
-    """Whatever the orientation tag, circle and crop are those of the upright picture."""
-    upright = draw_disc(640, 480, 260.0, 230.0, 150.0)
-    stored = {
-        1: upright,
-        2: upright[:, ::-1],
-        3: upright[::-1, ::-1],
-        4: upright[::-1],
-        5: upright.transpose(1, 0, 2),
-        6: np.rot90(upright, 1),
-        7: upright[::-1, ::-1].transpose(1, 0, 2),
-        8: np.rot90(upright, -1),
-    }[orientation]
+    """Whatever the orientation tag, circle and crop are those of the picture that Pillow turned upright."""
     exif = Image.Exif()
     exif[0x0112] = orientation
-    crop = crop_fundus(to_file(np.ascontiguousarray(stored), ".jpg", exif=exif, quality=95))
-    assert error(crop.circle, 260.0, 230.0, 150.0) < 0.01
+    stored = to_file(draw_disc(640, 480, 260.0, 230.0, 150.0), ".jpg", exif=exif, quality=95)
+    upright = ImageOps.exif_transpose(Image.open(io.BytesIO(stored)))
+    crop, expected = crop_fundus(stored), crop_fundus(to_file(upright))
+    assert error(crop.circle, *expected.circle) < 0.002
+    assert np.abs(crop.image.astype(int) - expected.image).mean() < 1
 
 
 @pytest.mark.parametrize("kind", ["grey", "rgba", "palette", "16 bit", "cmyk", ".tif", ".bmp", ".webp"])
-def test_formats(kind, tmp_path):
+def test_formats(kind):
     """The usual kinds of files give the same disc."""
-    image, buffer = draw_disc(), io.BytesIO()
+    image = draw_disc()
     if kind == "16 bit":
-        cv2.imwrite(str(tmp_path / "deep.png"), image[..., ::-1].astype(np.uint16) * 257)
-        encoded = (tmp_path / "deep.png").read_bytes()
+        encoded = cv2.imencode(".png", image[..., ::-1].astype(np.uint16) * 257)[1].tobytes()
     elif kind.startswith("."):
         encoded = to_file(image, kind)
     else:
         mode = {"grey": "L", "rgba": "RGBA", "palette": "P", "cmyk": "CMYK"}[kind]
-        Image.fromarray(image).convert(mode).save(buffer, "JPEG" if mode == "CMYK" else "PNG")
-        encoded = buffer.getvalue()
+        encoded = to_file(Image.fromarray(image).convert(mode), ".jpg" if mode == "CMYK" else ".png")
     assert error(crop_fundus(encoded).circle, 320, 240, 200) < 0.006
 
 
@@ -158,8 +145,7 @@ def test_a_cut_file_is_used_where_most_of_the_disc_is_there():
 
 def test_a_retina_without_border_is_kept_whole():
     """A frame filled by the retina gets the circle around it: nothing is lost, the corners touch the disc."""
-    image = draw_disc(400, 300, 200.0, 150.0, 900.0)
-    crop = crop_fundus(to_file(image))
+    crop = crop_fundus(to_file(draw_disc(400, 300, 200.0, 150.0, 900.0)))
     assert crop.status == "full_frame" and crop.circle.radius == pytest.approx(250, abs=1)
 
 
@@ -180,11 +166,11 @@ def test_what_is_no_fundus_is_refused(kind):
         crop_fundus(to_file(image))
 
 
-def make_bomb() -> bytes:
-    """A PNG of 20,000 x 20,000 px in half a megabyte."""
-    buffer = io.BytesIO()
-    Image.new("1", (20000, 20000)).save(buffer, "PNG")
-    return buffer.getvalue()
+def make_bomb(side: int) -> bytes:
+    """A PNG that promises side x side px and holds none: to look for them is to fail."""
+    chunks = (b"IHDR" + struct.pack(">2I5B", side, side, 8, 2, 0, 0, 0), b"IDAT" + zlib.compress(b""))
+    packed = [struct.pack(">I", len(c) - 4) + c + struct.pack(">I", zlib.crc32(c)) for c in chunks]
+    return b"\x89PNG\r\n\x1a\n" + b"".join(packed)
 
 
 @pytest.mark.parametrize(
@@ -194,9 +180,10 @@ def make_bomb() -> bytes:
         (b"not a picture at all", "not a picture"),
         (b"\x00" * 128 + b"DICM" + b"\x00" * 100, "DICOM"),
         (b"\xff\xd8\xff\xe0garbage", "damaged"),
-        (make_bomb(), "too many"),
+        (make_bomb(20_000), "too many"),
+        (make_bomb(12_650), "too many"),
     ],
-    ids=["empty", "garbage", "dicom", "header only", "bomb"],
+    ids=["empty", "garbage", "dicom", "header only", "bomb", "small bomb"],
 )
 def test_unreadable_files_say_why(content, message, tmp_path):
     """Each is an UnreadableImageError, which does not name the file."""
@@ -223,8 +210,15 @@ def test_voets_does_the_published_steps():
     assert error(crop.circle, 260.0, 230.0, 150.0) < 0.01 and crop.image.shape == (299, 299, 3)
     with pytest.raises(NoFundusError, match="100 px or less"):
         crop_fundus(to_file(draw_disc(radius=90.0)), method="voets")
+
+
+def test_voets_drops_what_is_darker_than_13():
+    """By hand: 196.15 (12 / 170)^2 = 0.98 is cut to 0, 196.15 (13 / 170)^2 = 1.15 to 1, which is a disc."""
+    inside = draw_disc().max(axis=-1, keepdims=True) > 30
+    dark, less_dark = (np.where(inside, level, 0).astype(np.uint8).repeat(3, axis=-1) for level in (12, 13))
+    assert error(crop_fundus(to_file(less_dark), method="voets").circle, 320, 240, 200) < 0.01
     with pytest.raises(NoFundusError, match="nothing is bright enough"):
-        crop_fundus(to_file(draw_disc(brightness=0.04)), method="voets")
+        crop_fundus(to_file(dark), method="voets")
 
 
 def test_an_unknown_method_is_refused():
@@ -236,18 +230,23 @@ def test_an_unknown_method_is_refused():
 @pytest.mark.slow
 def test_every_photograph_of_odir_has_its_disc(real_data):
     """All 610 are accepted, and the crop's rim is retina where the frame does not cut it: looked at one by one."""
-    rims, accepted = [], 0
+    rims = []
     for path in sorted((real_data / "odir512" / "images").iterdir()):
         crop = crop_fundus(path)
-        accepted += 1
         assert 200 < crop.circle.radius < 300 and max(abs(crop.circle.x - 255.5), abs(crop.circle.y - 255.5)) < 35
         rims.append(min(crop.image[149, 3:8].max(), crop.image[149, -8:-3].max()))
-    assert accepted == 610 and np.mean(np.array(rims) > 8) > 0.95
+    assert len(rims) == 610 and np.mean(np.array(rims) > 8) > 0.95
+
+
+def test_tiny_squashed_photographs_are_ellipses(real_data):
+    """Pictures squashed to 64 x 64 px, many of them cut above and below, are accepted; few pass for circles."""
+    crops = [crop_fundus(path) for path in sorted((real_data / "eyepacs64" / "images").iterdir())[::24]]
+    assert len(crops) == 100 and sum("ellipse" in crop.status for crop in crops) >= 97
 
 
 @pytest.mark.slow
 def test_drive_masks_overlap(real_data):
-    """The disc covers DRIVE's field-of-view masks, IoU at least 0.98 in each and 0.985 in the median."""
+    """The disc covers DRIVE's field-of-view masks, IoU at least 0.985 in each and 0.99 in the median."""
     overlaps = []
     for path in sorted((real_data / "geometry" / "drive").glob("*_test.tif")):
         mask = np.asarray(Image.open(str(path).replace(".tif", "_mask.gif"))) > 0
@@ -255,4 +254,4 @@ def test_drive_masks_overlap(real_data):
         row, column = np.indices(mask.shape)
         found = ((column - disc.x) / disc.a) ** 2 + ((row - disc.y) / disc.b) ** 2 <= 1
         overlaps.append((found & mask).sum() / (found | mask).sum())
-    assert len(overlaps) == 8 and min(overlaps) > 0.98 and np.median(overlaps) > 0.985
+    assert len(overlaps) == 8 and min(overlaps) > 0.985 and np.median(overlaps) > 0.99
