@@ -61,7 +61,7 @@ sys.path.insert(0, str(root))
 
 # %%
 from dr_lib.data.prepare import prepare
-from dr_lib.data.records import verify
+from dr_lib.data.records import read_manifest
 from dr_lib.data.sample import open_sample
 
 if images == "sample":
@@ -74,7 +74,7 @@ else:
     prepare(Path(images), Path(labels) if labels else None, data_dir, private=private_dir, **settings)
 
 # %%
-manifest = verify(data_dir)
+manifest = read_manifest(data_dir)
 print(f"{manifest['num_photographs']} photographs in, {manifest['num_rejected']} rejected")
 print(*manifest["notices"], sep="\n")
 

@@ -162,7 +162,8 @@ fed = batches.Batches(inputs["train"], targets["train"], batch_size, shuffle_see
 held_out = batches.Batches(inputs["validation"], targets["validation"], batch_size) if "validation" in inputs else None
 setup_s = run.seconds()
 timing = fit.train(trained, fed, held_out, run.folder, epochs=epochs, tensorboard=tensorboard, report=run.show_progress)
-network.save(run.folder / "best.keras")  # the whole network, also where only its upper part was trained
+if last_frozen:
+    network.save(run.folder / "best.keras")  # the whole network, not only its upper part that was trained
 print(f"train_s {timing.train_s:.2f}, of it first step {timing.first_step_s:.2f}")
 print(f"steady_epoch_s {timing.steady_epoch_s:.3f}")
 

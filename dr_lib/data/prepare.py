@@ -141,7 +141,6 @@ def _leave_out_duplicates(table: pd.DataFrame) -> tuple[pd.DataFrame, list[Rejec
 
 def _pseudonyms(table: pd.DataFrame, images: Path, salt: bytes) -> dict[str, list[Photograph]]:
     """Photographs of each split, in the order of their pseudonyms: as good as shuffled, and reproducible."""
-
     photographs = {split: [] for split in SPLITS}
     for row in table.itertuples():
         name = Path(os.path.relpath(row.image, images)).as_posix()
@@ -186,6 +185,8 @@ def _claim(out: Path, parameters: dict) -> bool:
         raise PrepareError(
             f"{out} holds another run (other {', '.join(changed)}): choose another --out, or delete the folder"
         )
+    if finished.exists():
+        begun.unlink(missing_ok=True)  # left by a kill between the manifest and the end
     return finished.exists()
 
 

@@ -145,7 +145,7 @@ def write_row(study_dir: Path, row: dict[str, Any]) -> Path:
     for name, value in checked.items():
         if isinstance(value, float) and math.isinf(value):
             raise RowError(f"{name} is infinite")
-    path = study_dir / "rows" / f"{checked['run_id']}.json"
+    path = row_path(study_dir, checked["run_id"])
     _write_json(path, {k: None if isinstance(v, float) and math.isnan(v) else v for k, v in checked.items()})
     return path
 
@@ -178,6 +178,11 @@ def read_runs(*folders: Path) -> pd.DataFrame:
     if not rows:
         raise RowError(f"no rows of runs below {', '.join(map(str, folders))}: run a study, or notebook 10, first")
     return pd.DataFrame(rows.values()).sort_values(["started_at", "run_id"], ignore_index=True)
+
+
+def row_path(study_dir: Path, run_id: str) -> Path:
+    """Where a run's row lies."""
+    return study_dir / "rows" / f"{run_id}.json"
 
 
 def progress_path(study_dir: Path, run_id: str) -> Path:

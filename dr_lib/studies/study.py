@@ -25,7 +25,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from dr_lib import hardware
 from dr_lib.studies.progress import RunsBar
-from dr_lib.studies.run import RUN_VARIABLE, progress_path, read_commit, read_rows, write_row
+from dr_lib.studies.run import RUN_VARIABLE, progress_path, read_commit, read_rows, row_path, write_row
 
 SET_BY_THE_STUDY = ("repetition", "seed")
 TYPES = {"int": (int,), "float": (int, float), "str": (str,), "bool": (bool,)}
@@ -165,7 +165,8 @@ def _run_one(root: Path, study: Study, run: PlannedRun, identity: dict, lock: in
     source = root / "notebooks" / f"{study.notebook}.ipynb"
     output = study_dir / "notebooks" / f"{run.run_id}.ipynb"
     progress = progress_path(study_dir, run.run_id)
-    progress.unlink(missing_ok=True)
+    for left_by_an_earlier_try in (progress, output):
+        left_by_an_earlier_try.unlink(missing_ok=True)
     for folder in ("notebooks", "logs", "parameters"):
         (study_dir / folder).mkdir(parents=True, exist_ok=True)
     parameters = study_dir / "parameters" / f"{run.run_id}.yaml"
@@ -191,8 +192,8 @@ def _run_one(root: Path, study: Study, run: PlannedRun, identity: dict, lock: in
             process.kill()
             process.wait()
     bar.finish_run()
-    finished = any(row["run_id"] == run.run_id and row["status"] == "ok" for row in read_rows(study_dir))
-    if process.returncode == 0 and finished:
+    row = row_path(study_dir, run.run_id)
+    if process.returncode == 0 and row.exists() and json.loads(row.read_text())["status"] == "ok":
         return ""
     error = _find_error(output) or f"papermill ended with {process.returncode} and no row: see logs/{run.run_id}.log"
     row = {name: identity[name] for name in ("run_id", "scenario", "order", "session_id", "retries")}
