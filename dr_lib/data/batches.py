@@ -47,7 +47,11 @@ def load_photographs(data_dir: Path, split: str, image_size: int = IMAGE_SIZE) -
 
 
 class Batches(keras.utils.PyDataset):
-    """Batches of (inputs, targets) for `fit`, `evaluate` and `predict`, every photograph once an epoch.
+    """Full batches for `fit` and `evaluate`, of any number of photographs.
+
+    Every batch has the same shape, so a device compiles once and any number of replicas that divides the batch can
+    share it. Training, which has a shuffle seed, leaves out the remainder of each epoch's order. Evaluation fills the
+    last batch up with copies that weigh nothing, so that every photograph counts exactly once.
 
     Keras knows the number of batches, so `optimizer.iterations` grows by exactly that an epoch; the order of an
     epoch depends on (seed, epoch) alone, so it is the same on every backend and after a restart. Keras's own
@@ -58,19 +62,26 @@ class Batches(keras.utils.PyDataset):
         """Hold the arrays, which stay on the host and are not copied.
 
         Args:
-            inputs: (n, ...) photographs as uint8, or features.
+            inputs: (n, ...) photographs as uint8, features, or row numbers of photographs kept on the device.
             targets: (n,) float32, 1 for referable.
-            batch_size: over all replicas; the last batch of an epoch may be smaller.
-            shuffle_seed: None keeps the order.
+            batch_size: over all replicas.
+            shuffle_seed: None keeps the order, for evaluation.
         """
         super().__init__()
         if len(inputs) == 0 or len(inputs) != len(targets) or batch_size < 1:
             raise ValueError(
                 f"{len(inputs)} inputs, {len(targets)} targets and batch_size {batch_size} make no batches"
             )
+        if shuffle_seed is not None and len(inputs) < batch_size:
+            raise ValueError(f"{len(inputs)} photographs make no batch of {batch_size}: ask for a smaller batch_size")
         self.inputs, self.targets, self.batch_size = inputs, targets, batch_size
         self.shuffle_seed = shuffle_seed
         self.start_epoch(0)
+
+    @property
+    def num_left_out(self) -> int:
+        """Photographs that an epoch of training leaves out, others in each."""
+        return len(self.inputs) % self.batch_size if self.shuffle_seed is not None else 0
 
     def start_epoch(self, epoch: int) -> None:
         """Take the order of that epoch; `fit` with `shuffle=False` then leaves it as it is."""
@@ -80,9 +91,20 @@ class Batches(keras.utils.PyDataset):
 
     def __len__(self) -> int:
         """Number of batches an epoch."""
-        return -(-len(self.inputs) // self.batch_size)
+        n = len(self.inputs)
+        return n // self.batch_size if self.shuffle_seed is not None else -(-n // self.batch_size)
 
-    def __getitem__(self, index: int) -> tuple[np.ndarray, np.ndarray]:
-        """The batch at that place of the epoch."""
+    def __getitem__(self, index: int) -> tuple[np.ndarray, ...]:
+        """The batch at that place of the epoch: inputs, targets and, in evaluation, weights.
+
+        The weights of a whole evaluation sum to the number of its places, so that Keras, which divides the loss of a
+        batch by its places and not by its weights, ends at the mean over the photographs.
+        """
         rows = self._order[index * self.batch_size : (index + 1) * self.batch_size]
-        return self.inputs[rows], self.targets[rows]
+        if self.shuffle_seed is not None:
+            return self.inputs[rows], self.targets[rows]
+        num_places, num_empty = len(self) * self.batch_size, self.batch_size - len(rows)
+        weights = np.full(self.batch_size, num_places / len(self.inputs), np.float32)
+        weights[len(rows) :] = 0
+        rows = np.pad(rows, (0, num_empty), mode="edge")
+        return self.inputs[rows], self.targets[rows], weights

@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 import pytest
+from sklearn.metrics import roc_auc_score
 
 from dr_lib.data.batches import Batches, load_photographs
 from dr_lib.data.records import ShardError, decode_jpeg, read_split
@@ -30,23 +31,39 @@ def fit_and_watch(epochs: int, seed: int = 5) -> tuple[list[list[int]], keras.Mo
     model.predict(batches, verbose=0)
     start = keras.callbacks.LambdaCallback(on_epoch_begin=lambda epoch, logs: batches.start_epoch(epoch))
     model.fit(batches, epochs=epochs, shuffle=False, callbacks=[start], verbose=0)
-    assert {len(b) for b in model.seen} == {4, 2}
-    flat = [number for batch in model.seen for number in batch][-10 * epochs :]
-    return [flat[10 * e : 10 * e + 10] for e in range(epochs)], model
+    assert {len(b) for b in model.seen} == {4} and batches.num_left_out == 2
+    flat = [number for batch in model.seen for number in batch][-8 * epochs :]
+    return [flat[8 * e : 8 * e + 8] for e in range(epochs)], model
 
 
-def test_every_photograph_once_an_epoch_in_a_new_order():
-    """Each epoch is a permutation, two epochs differ, and the same seed gives the same epochs."""
-    epochs, _ = fit_and_watch(3)
-    assert all(sorted(epoch) == list(range(10)) for epoch in epochs)
-    assert epochs[0] != epochs[1] != epochs[2]
-    assert epochs == fit_and_watch(3)[0] and epochs != fit_and_watch(3, seed=6)[0]
+def test_full_batches_of_a_new_order_each_epoch():
+    """Eight different numbers of ten an epoch, others left out in each, and the same seed gives the same epochs."""
+    epochs, _ = fit_and_watch(4)
+    assert all(len(set(epoch)) == 8 and set(epoch) <= set(range(10)) for epoch in epochs)
+    assert len({frozenset(epoch) for epoch in epochs}) > 1 and epochs[0] != epochs[1] != epochs[2]
+    assert epochs == fit_and_watch(4)[0] and epochs != fit_and_watch(4, seed=6)[0]
 
 
 def test_iterations_are_steps_times_epochs():
-    """The optimiser counts ceil(10 / 4) = 3 steps an epoch, no more."""
+    """The optimiser counts 10 // 4 = 2 steps an epoch, no more."""
     _, model = fit_and_watch(4)
-    assert int(model.optimizer.iterations) == 12
+    assert int(model.optimizer.iterations) == 8
+
+
+@pytest.mark.parametrize(("number", "batch_size"), [(10, 4), (12, 4), (3, 8), (1, 1)])
+def test_evaluation_counts_every_photograph_once(number, batch_size):
+    """Whatever fills the last batch up, loss and AUC are those of the photographs, by NumPy and scikit-learn."""
+    rng = np.random.default_rng(number)
+    scores, targets = rng.uniform(0.1, 0.9, number).astype(np.float32), (np.arange(number) % 2).astype(np.float32)
+    inputs = keras.Input(())
+    model = keras.Model(inputs, keras.layers.Reshape((1,))(inputs))
+    auc = keras.metrics.AUC(num_thresholds=5000, name="auc")
+    model.compile("sgd", "binary_crossentropy", weighted_metrics=[auc])
+    logs = model.evaluate(Batches(scores, targets, batch_size), return_dict=True, verbose=0)
+    loss = -np.mean(targets * np.log(scores) + (1 - targets) * np.log(1 - scores))
+    assert logs["loss"] == pytest.approx(loss, abs=1e-6)
+    if number > 1:
+        assert logs["auc"] == pytest.approx(roc_auc_score(targets, scores), abs=1e-3)
 
 
 def test_order_depends_on_the_epoch_alone():
@@ -61,9 +78,18 @@ def test_order_depends_on_the_epoch_alone():
 
 
 def test_without_a_seed_the_order_stays():
-    """Predictions line up with their photographs."""
+    """Predictions line up with their photographs, and what fills the last batch up weighs nothing."""
     numbers = np.arange(5)
-    assert [b.tolist() for b, _ in Batches(numbers, numbers, 2)] == [[0, 1], [2, 3], [4]]
+    batches = Batches(numbers, numbers, 2)
+    assert [inputs.tolist() for inputs, *_ in batches] == [[0, 1], [2, 3], [4, 4]]
+    assert np.allclose([weights for *_, weights in batches], [[1.2, 1.2], [1.2, 1.2], [1.2, 0]])  # 6 places, 5 numbers
+    assert batches.num_left_out == 0
+
+
+def test_refuses_a_batch_larger_than_the_training_set():
+    """No step could be made: the message says what to lower."""
+    with pytest.raises(ValueError, match="make no batch of 8"):
+        Batches(np.zeros(7), np.zeros(7), 8, shuffle_seed=0)
 
 
 @pytest.mark.parametrize(("inputs", "targets", "batch_size"), [(0, 0, 4), (3, 2, 4), (3, 3, 0)])
