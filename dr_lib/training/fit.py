@@ -1,66 +1,39 @@
-"""Train a model and time it: what is timed has really finished."""
+"""Train a model and time it: what is timed has really finished, and what is killed goes on."""
 
-import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
 
 from dr_lib.data.batches import Batches
+from dr_lib.training.checkpoint import assign_variables
+from dr_lib.training.recorder import Recorder, read_cpu_s, wait_for
 
 OPTIMIZERS = {"rmsprop": keras.optimizers.RMSprop, "adam": keras.optimizers.Adam}
 
 
+class OutOfTimeError(RuntimeError):
+    """The time was up: the training is saved, and goes on when it is started again."""
+
+
 class Timing(NamedTuple):
-    """Seconds of one training, on a monotonic clock."""
+    """Seconds of one training, on a monotonic clock; of a resumed one the sum over its parts."""
 
     train_s: float  # from the call of fit to its return with the device's work finished
-    first_step_s: float  # inside it: from the call to the end of the first step, so with the compilation
+    first_step_s: float  # inside it: from the call to the end of the first call of the device, so with the compilation
     epoch_s: list[float]  # inside it: each epoch with its validation and checkpoint; the first from the call
     cpu_s: float  # CPU seconds of this process, over all cores
+    checkpoint_s: float  # inside it: writing checkpoints
+    resumed: int  # how often the training went on from a checkpoint
 
     @property
     def steady_epoch_s(self) -> float:
         """Median of the epochs from the second on; not a number after one epoch."""
         return float(np.median(self.epoch_s[1:])) if len(self.epoch_s) > 1 else float("nan")
-
-
-class EpochTimer(keras.callbacks.Callback):
-    """Take the time at the end of the first step and of each epoch; must stand last among the callbacks."""
-
-    def __init__(self, report: Callable[[int, int], None] | None = None):
-        """`report` is called with (epochs done, epochs in all)."""
-        super().__init__()
-        self.report = report
-        self.first_step_s = float("nan")
-        self.epoch_ends: list[float] = []
-
-    def on_train_begin(self, logs=None):
-        """Start the clock; `train` moves the start to the call of fit."""
-        self.start = time.monotonic()
-
-    def on_train_batch_end(self, batch, logs=None):
-        """Note the end of the very first step: its loss has arrived on the host."""
-        if np.isnan(self.first_step_s):
-            # not `wait_for`: in an epoch Keras on JAX keeps the weights to itself
-            keras.ops.convert_to_numpy(logs["loss"])
-            self.first_step_s = time.monotonic() - self.start
-
-    def on_epoch_end(self, epoch, logs=None):
-        """Note the end of an epoch, its work finished."""
-        wait_for(self.model)
-        self.epoch_ends.append(time.monotonic())
-        if self.report:
-            self.report(epoch + 1, self.params["epochs"])
-
-
-def wait_for(model: keras.Model) -> None:
-    """Return when the device has finished the steps given to it: fetch a number that they all change."""
-    keras.ops.convert_to_numpy(model.optimizer.iterations)
-    keras.ops.convert_to_numpy(model.trainable_variables[-1])
 
 
 def compile_model(
@@ -71,7 +44,7 @@ def compile_model(
     jit: bool = False,
     steps_per_execution: int = 1,
 ) -> None:
-    """Compile for binary cross-entropy and AUC.
+    """Compile for binary cross-entropy and AUC, in the scope of the device.
 
     Args:
         model: with one sigmoid output.
@@ -85,10 +58,11 @@ def compile_model(
     model.compile(
         optimizer=OPTIMIZERS[optimizer](learning_rate),
         loss="binary_crossentropy",
-        metrics=[keras.metrics.AUC(num_thresholds=1000, name="auc")],
+        weighted_metrics=[keras.metrics.AUC(num_thresholds=1000, name="auc")],
         jit_compile=jit,
         steps_per_execution=steps_per_execution,
     )
+    model.optimizer.build(model.trainable_variables)
 
 
 def train(
@@ -98,13 +72,18 @@ def train(
     out_dir: Path,
     *,
     epochs: int,
+    warmup_epochs: int = 0,
+    identity: Mapping[str, Any] | None = None,
     tensorboard: bool = False,
     report: Callable[[int, int], None] | None = None,
+    seconds_left: Callable[[], float] | None = None,
 ) -> Timing:
-    """Train, time, and leave the best model.
+    """Train, time, and leave the model with its best weights: call it in the scope of the device.
 
-    Writes `history.csv`, `best.keras` (the epoch with the best AUC on the validation split, or without one the
-    last) and, on request, `tensorboard/` to `out_dir`. The model keeps the weights of `best.keras`.
+    The best epoch is that with the best AUC on the validation split, or without one the last. Writes `history.csv`,
+    `checkpoint.npz` and, on request, `tensorboard/` to `out_dir`. Where a checkpoint lies there, the training goes on
+    from it: on one device it then ends as if it had never been killed, to the bit. The work between the last
+    checkpoint and a kill is done again, and its time is not in the sum.
 
     Args:
         model: compiled by `compile_model`.
@@ -112,50 +91,80 @@ def train(
         validation: batches of the validation split; None where there is none, as in the paper's 70/30.
         out_dir: folder for what the training leaves.
         epochs: passes over the training batches.
+        warmup_epochs: first epochs, in which the learning rate rises evenly to its value (Goyal et al. 2017).
+        identity: what was asked for; a checkpoint of anything else is refused.
         tensorboard: write logs for TensorBoard (needs TensorFlow).
         report: called with (epochs done, epochs in all).
+        seconds_left: called after each epoch; where the next one would not fit, the training is saved and stops.
 
     Returns:
         The seconds.
+
+    Raises:
+        OutOfTimeError: the time was up before the last epoch.
+        CheckpointError: the checkpoint is damaged, or of another training.
     """
     out_dir.mkdir(parents=True, exist_ok=True)
-    best = out_dir / "best.keras"
-    timer = EpochTimer(report)
-    callbacks = [
-        keras.callbacks.LambdaCallback(on_epoch_begin=lambda epoch, logs: batches.start_epoch(epoch)),
-        # before the logger, to which it adds the learning rate
-        keras.callbacks.ReduceLROnPlateau(monitor="val_loss" if validation else "loss", factor=0.5, patience=5),
-        keras.callbacks.CSVLogger(str(out_dir / "history.csv")),
-    ]
-    if validation:
-        callbacks.append(keras.callbacks.ModelCheckpoint(str(best), "val_auc", mode="max", save_best_only=True))
+    peak = float(keras.ops.convert_to_numpy(model.optimizer.learning_rate))
+    plateau = keras.callbacks.ReduceLROnPlateau(monitor="val_loss" if validation else "loss", factor=0.5, patience=5)
+    monitor = "val_auc" if validation else ""
+    recorder = Recorder(out_dir, identity or {}, plateau, monitor, report, seconds_left)
+    recorder.resume(model)
+    resumed = _note_start(out_dir / "starts.csv", len(recorder.history), epochs)
+
+    def begin_epoch(epoch: int, logs: dict | None) -> None:
+        batches.start_epoch(epoch)
+        if epoch < warmup_epochs:
+            model.optimizer.learning_rate = peak * (epoch + 1) / warmup_epochs
+
+    callbacks = [keras.callbacks.LambdaCallback(on_epoch_begin=begin_epoch), plateau]
     if tensorboard:
         callbacks.append(keras.callbacks.TensorBoard(str(out_dir / "tensorboard")))
-    cpu = _cpu_s()
-    start = time.monotonic()
-    model.fit(
-        batches,
-        validation_data=validation,
-        epochs=epochs,
-        shuffle=False,  # Batches shuffles; Keras would shuffle the batches once more
-        callbacks=[*callbacks, timer],
-        verbose=0,
-    )
-    wait_for(model)
-    train_s = time.monotonic() - start
-    cpu_s = _cpu_s() - cpu
-    if validation:
-        model.set_weights(keras.models.load_model(best, compile=False).get_weights())
-    else:
-        model.save(best)
+    recorder.begin()
+    if len(recorder.history) < epochs:
+        model.fit(
+            batches,
+            validation_data=validation,
+            initial_epoch=len(recorder.history),
+            epochs=epochs,
+            shuffle=False,  # Batches shuffles; Keras would shuffle the batches once more
+            callbacks=[*callbacks, recorder],
+            verbose=0,
+        )
+        wait_for(model)
+    train_s, cpu_s = time.monotonic() - recorder.start, read_cpu_s() - recorder.cpu_start
+    if len(recorder.history) < epochs:
+        done = f"saved after epoch {len(recorder.history)} of {epochs}"
+        raise OutOfTimeError(f"the time is up, {done}: run it again, with the same parameters, to go on")
+    assign_variables(model, {"model": recorder.best_variables})
     return Timing(
-        train_s=train_s,
-        first_step_s=timer.first_step_s + timer.start - start,
-        epoch_s=np.diff([start, *timer.epoch_ends]).tolist(),
-        cpu_s=cpu_s,
+        train_s=recorder.train_s + train_s,
+        first_step_s=recorder.first_step_s,
+        epoch_s=recorder.epoch_s,
+        cpu_s=recorder.cpu_s + cpu_s,
+        checkpoint_s=recorder.checkpoint_s,
+        resumed=resumed,
     )
 
 
-def _cpu_s() -> float:
-    times = os.times()
-    return times.user + times.system
+def predict(model: keras.Model, inputs: np.ndarray, batch_size: int) -> np.ndarray:
+    """Predict for any number of inputs, in full batches that the replicas can share.
+
+    Args:
+        model: takes (batch, ...).
+        inputs: (n, ...).
+        batch_size: over all replicas.
+
+    Returns:
+        (n, ...) outputs.
+    """
+    batches = Batches(inputs, np.zeros(len(inputs), np.float32), batch_size)
+    return model.predict(batches, verbose=0)[: len(inputs)]
+
+
+def _note_start(path: Path, epochs_done: int, epochs: int) -> int:
+    """Add a start to the list of them; return how often the training has gone on from a checkpoint."""
+    with path.open("a", encoding="utf-8") as file:
+        file.write(f"{datetime.now(UTC).isoformat(timespec='seconds')},{epochs_done}\n")
+    done = [line.rsplit(",", 1)[-1].strip() for line in path.read_text(encoding="utf-8").splitlines()]
+    return sum(number.isdigit() and 0 < int(number) < epochs for number in done)

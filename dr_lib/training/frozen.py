@@ -11,6 +11,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 
 from dr_lib.data.batches import Photographs
+from dr_lib.training.fit import predict
 from dr_lib.training.models import ModelError
 
 
@@ -31,17 +32,18 @@ class Frozen(NamedTuple):
     ridge_auc: float  # of the test split
 
 
-def freeze(network: keras.Model, last_frozen: str, splits: dict[str, Photographs]) -> Frozen:
+def freeze(network: keras.Model, last_frozen: str, splits: dict[str, Photographs], batch_size: int = 32) -> Frozen:
     """Freeze the lower part, run every photograph and its mirror image through it once, and start the head.
 
     Args:
         network: of `build_model`; what is trained in `upper` is trained in it.
         last_frozen: name of the base's last frozen layer, such as conv_pw_11_relu of mobilenet.
         splits: train, test and, where there is one, validation.
+        batch_size: of the passes, over all replicas.
     """
     parts = split_network(network, last_frozen)
-    inputs = {name: cache_outputs(parts.lower, photographs.images) for name, photographs in splits.items()}
-    features = {name: parts.features.predict(cached, verbose=0) for name, cached in inputs.items()}
+    inputs = {name: cache_outputs(parts.lower, photographs.images, batch_size) for name, photographs in splits.items()}
+    features = {name: predict(parts.features, cached, batch_size) for name, cached in inputs.items()}
     targets = {name: np.tile(photographs.referable, 2) for name, photographs in splits.items()}
     start_head(network, features["train"], targets["train"], np.tile(splits["train"].patient_id, 2))
     known = [name for name in splits if name != "test"]  # ridge chooses on folds, so it may learn from validation too
@@ -82,18 +84,19 @@ def split_network(network: keras.Model, last_frozen: str) -> Parts:
     return Parts(lower, keras.Model(outputs, pooled, name="features"), keras.Model(outputs, probability, name="upper"))
 
 
-def cache_outputs(lower: keras.Model, images: np.ndarray) -> np.ndarray:
+def cache_outputs(lower: keras.Model, images: np.ndarray, batch_size: int) -> np.ndarray:
     """Run photographs and then their mirror images through the frozen part.
 
     Args:
         lower: from `split_network`.
         images: (n, size, size, 3) uint8.
+        batch_size: over all replicas.
 
     Returns:
         (2 n, ...) float16, the n mirror images last; 0.66 MB a photograph for mobilenet at 299 px.
     """
     views = [images, images[:, :, ::-1]]
-    return np.concatenate([lower.predict(view, batch_size=32, verbose=0).astype(np.float16) for view in views])
+    return np.concatenate([predict(lower, view, batch_size).astype(np.float16) for view in views])
 
 
 def start_head(network: keras.Model, features: np.ndarray, referable: np.ndarray, patient_id: np.ndarray) -> None:

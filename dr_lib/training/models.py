@@ -92,6 +92,7 @@ def build_model(
     augmentation: str = "flip",
     dropout: float = 0.0,
     seed: int = 0,
+    synchronised: bool = False,
 ) -> keras.Model:
     """Build a network: uint8 photographs in, the probability of referable disease out.
 
@@ -103,6 +104,7 @@ def build_model(
         augmentation: none, flip or colour, see `Augment`.
         dropout: share of the pooled features dropped in training.
         seed: of the augmentation and of dropout; initial weights follow `keras.utils.set_random_seed`.
+        synchronised: batch normalisation pools its statistics over the replicas; for tf.distribute alone.
 
     Returns:
         A model with layers "augment" and "base" (a model of its own) and one sigmoid output, always float32.
@@ -113,6 +115,7 @@ def build_model(
     if model not in MODELS or augmentation not in AUGMENTATIONS:
         raise ModelError(f"model {model!r}, augmentation {augmentation!r}: choose from {MODELS} and {AUGMENTATIONS}")
     base = _build_base(model, image_size, weights)
+    _synchronise(base, synchronised)
     inputs = keras.Input((image_size, image_size, 3), dtype="uint8")
     x = Augment(augmentation, seed, name="augment")(inputs)
     x = layers.Rescaling(2.0, offset=-1.0, name="to_minus_one_and_one")(x)
@@ -121,6 +124,29 @@ def build_model(
     x = layers.Dropout(dropout, seed=seed, name="dropout")(x)
     outputs = layers.Dense(1, activation="sigmoid", dtype="float32", name="referable")(x)
     return keras.Model(inputs, outputs, name=f"{model}_{image_size}")
+
+
+def save_model(network: keras.Model, path: Path) -> None:
+    """Save a network of `build_model` in one step, so that it loads on every backend.
+
+    Args:
+        network: its batch normalisation is saved unsynchronised, for only TensorFlow knows the other kind.
+        path: ends in .keras.
+    """
+    base, temporary = network.get_layer("base"), path.with_name(f"unfinished-{path.name}")
+    synchronised = _synchronise(base, False)
+    network.save(temporary)
+    _synchronise(base, synchronised)
+    temporary.replace(path)
+
+
+def _synchronise(base: keras.Model, synchronised: bool) -> bool:
+    """Set how batch normalisation takes its statistics; return how it did."""
+    normalisations = [layer for layer in base.layers if isinstance(layer, layers.BatchNormalization)]
+    before = any(layer.synchronized for layer in normalisations)
+    for layer in normalisations:
+        layer.synchronized = synchronised
+    return before
 
 
 def _build_base(model: str, image_size: int, weights: str) -> keras.Model:

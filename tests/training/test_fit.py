@@ -8,8 +8,9 @@ import pandas as pd
 import pytest
 
 from dr_lib.data.batches import Batches
-from dr_lib.training.fit import Timing, compile_model, train
-from dr_lib.training.models import build_model
+from dr_lib.training.checkpoint import read_checkpoint
+from dr_lib.training.fit import OutOfTimeError, Timing, compile_model, predict, train
+from dr_lib.training.models import build_model, save_model
 
 
 @pytest.fixture(scope="module")
@@ -31,24 +32,30 @@ def build():
 
 
 def test_keeps_the_epoch_with_the_best_validation_auc(photographs, tmp_path):
-    """The model, and the file, evaluate to the highest AUC in the history; the learning rate is logged."""
+    """The model, and the file saved from it, evaluate to the highest AUC in the history; the rate is logged."""
     images, labels = photographs
     model, validation = build(), Batches(images[32:], labels[32:], 8)
     train(model, Batches(images[:32], labels[:32], 8, shuffle_seed=1), validation, tmp_path, epochs=6)
     history = pd.read_csv(tmp_path / "history.csv")
+    save_model(model, tmp_path / "best.keras")
     saved = keras.models.load_model(tmp_path / "best.keras")
     for kept in (model, saved):
-        assert kept.evaluate(validation, verbose=0)[1] == pytest.approx(history["val_auc"].max(), abs=1e-6)
-    assert len(history) == 6 and {"loss", "auc", "val_loss", "val_auc", "learning_rate"} <= set(history)
+        auc = keras.metrics.AUC(num_thresholds=1000)
+        auc.update_state(labels[32:], predict(kept, images[32:], 8)[:, 0])
+        assert float(auc.result()) == pytest.approx(history["val_auc"].max(), abs=1e-6)
+    assert list(history["epoch"]) == list(range(6))
+    assert {"loss", "auc", "val_loss", "val_auc", "learning_rate"} <= set(history)
 
 
 def test_without_validation_the_last_epoch_is_kept(photographs, tmp_path):
-    """The paper's 70/30 has no validation split: best.keras is the model as it ended."""
+    """The paper's 70/30 has no validation split: the weights are those at the end of the last epoch."""
     images, labels = photographs
     model = build()
     train(model, Batches(images, labels, 16, shuffle_seed=1), None, tmp_path, epochs=2)
-    saved = keras.models.load_model(tmp_path / "best.keras")
-    assert all((a == b).all() for a, b in zip(saved.get_weights(), model.get_weights(), strict=True))
+    _, arrays = read_checkpoint(tmp_path / "checkpoint.npz")
+    at_the_end = [keras.ops.convert_to_numpy(variable) for variable in model.variables]
+    for name in ("model", "best"):
+        assert all((a == b).all() for a, b in zip(arrays[name], at_the_end, strict=True))
 
 
 def test_the_same_seed_trains_the_same_model(photographs, tmp_path):
@@ -67,30 +74,76 @@ def test_times_add_up(photographs, tmp_path):
     images, labels = photographs
     told = []
     outside = time.monotonic()
-    batches = Batches(images, labels, 8)
-    timing = train(build(), batches, batches, tmp_path, epochs=3, report=lambda *done: told.append(done))
+    batches = Batches(images, labels, 8, shuffle_seed=1)
+    timing = train(
+        build(), batches, Batches(images, labels, 8), tmp_path, epochs=3, report=lambda *done: told.append(done)
+    )
     outside = time.monotonic() - outside
     assert told == [(1, 3), (2, 3), (3, 3)] and len(timing.epoch_s) == 3
     assert 0 < timing.first_step_s < timing.epoch_s[0]
     assert sum(timing.epoch_s) <= timing.train_s <= outside
     assert timing.train_s - sum(timing.epoch_s) < 0.5
-    assert 0 < timing.cpu_s
+    assert 0 < timing.cpu_s and 0 < timing.checkpoint_s < timing.train_s and timing.resumed == 0
 
 
 def test_the_steady_epoch_leaves_the_first_out():
     """Median of 2, 4 and 3 s; after one epoch there is none."""
-    assert Timing(19.0, 8.0, [10.0, 2.0, 4.0, 3.0], 20.0).steady_epoch_s == 3.0
-    assert np.isnan(Timing(10.0, 8.0, [10.0], 20.0).steady_epoch_s)
+    assert Timing(19.0, 8.0, [10.0, 2.0, 4.0, 3.0], 20.0, 0.1, 0).steady_epoch_s == 3.0
+    assert np.isnan(Timing(10.0, 8.0, [10.0], 20.0, 0.1, 0).steady_epoch_s)
 
 
 def test_tensorboard_logs_on_request(photographs, tmp_path):
     """Logs appear when asked for, and only then."""
     images, labels = photographs
-    batches = Batches(images[:16], labels[:16], 16)
+    batches = Batches(images[:16], labels[:16], 16, shuffle_seed=1)
     train(build(), batches, None, tmp_path / "with", epochs=1, tensorboard=True)
     train(build(), batches, None, tmp_path / "without", epochs=1)
     assert list((tmp_path / "with" / "tensorboard").rglob("events*"))
     assert not (tmp_path / "without" / "tensorboard").exists()
+
+
+def test_stops_in_time_and_goes_on(photographs, tmp_path):
+    """Where the next epoch does not fit, the training is saved and says so; started again it ends as one in a piece."""
+    images, labels = photographs
+    fed, held_out = Batches(images[:32], labels[:32], 8, shuffle_seed=1), Batches(images[32:], labels[32:], 8)
+    whole = build()
+    train(whole, fed, held_out, tmp_path / "whole", epochs=5)
+    answers = iter([1e6, 1e6, 0.0])
+    with pytest.raises(OutOfTimeError, match="saved after epoch 3 of 5"):
+        train(build(), fed, held_out, tmp_path / "parts", epochs=5, seconds_left=lambda: next(answers))
+    model, told = build(), []
+    timing = train(model, fed, held_out, tmp_path / "parts", epochs=5, report=lambda *done: told.append(done))
+    assert told == [(4, 5), (5, 5)] and timing.resumed == 1 and len(timing.epoch_s) == 5
+    assert sum(timing.epoch_s) <= timing.train_s
+    assert all((a == b).all() for a, b in zip(model.get_weights(), whole.get_weights(), strict=True))
+    histories = [(tmp_path / name / "history.csv").read_text() for name in ("whole", "parts")]
+    assert histories[0] == histories[1]
+
+
+def test_a_finished_training_is_not_made_again(photographs, tmp_path):
+    """Killed after its last epoch, it returns at once with the weights and the times that it had."""
+    images, labels = photographs
+    fed, first, second = Batches(images, labels, 8, shuffle_seed=1), build(), build()
+    before = train(first, fed, None, tmp_path, epochs=2)
+    after = train(second, fed, None, tmp_path, epochs=2)
+    assert after.epoch_s[0] == before.epoch_s[0] and after.resumed == 0
+    assert all((a == b).all() for a, b in zip(first.get_weights(), second.get_weights(), strict=True))
+
+
+def test_the_learning_rate_warms_up(photographs, tmp_path):
+    """A rate of 0.003 rises evenly over four epochs, by hand, and stays."""
+    images, labels = photographs
+    train(build(), Batches(images, labels, 8, shuffle_seed=1), None, tmp_path, epochs=5, warmup_epochs=4)
+    rates = pd.read_csv(tmp_path / "history.csv")["learning_rate"]
+    assert rates.tolist() == pytest.approx([0.00075, 0.0015, 0.00225, 0.003, 0.003])
+
+
+def test_predicts_each_input_once_and_in_order(photographs):
+    """Seven photographs in batches of four give the seven outputs of one batch of seven."""
+    model = build()
+    images = photographs[0][:7]
+    assert predict(model, images, 4).shape == (7, 1)
+    assert predict(model, images, 4) == pytest.approx(np.array(model(images)), abs=1e-6)
 
 
 def test_an_unknown_optimizer_is_refused():

@@ -1,0 +1,90 @@
+"""Save a training in one file, whole or not at all, so that it can go on from there after a kill."""
+
+import csv
+import json
+import os
+import zipfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+
+from dr_lib.training.resident import STORE
+
+
+class CheckpointError(ValueError):
+    """A checkpoint cannot be used; the message says what to do."""
+
+
+def write_checkpoint(path: Path, progress: Mapping[str, Any], arrays: Mapping[str, Sequence[np.ndarray]]) -> None:
+    """Write a checkpoint under a temporary name, wait for the disk, and rename it.
+
+    Args:
+        path: the file; what was there before stays until the new one is whole.
+        progress: what JSON can hold.
+        arrays: lists of arrays by name.
+    """
+    numbered = {f"{name}/{number}": array for name, kept in arrays.items() for number, array in enumerate(kept)}
+    counts = {name: len(kept) for name, kept in arrays.items()}
+    meta = json.dumps({"progress": progress, "counts": counts}).encode()
+    temporary = path.with_name(path.name + ".tmp")
+    with temporary.open("wb") as file:
+        np.savez(file, meta=np.frombuffer(meta, np.uint8), **numbered)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+
+
+def read_checkpoint(path: Path) -> tuple[dict[str, Any], dict[str, list[np.ndarray]]]:
+    """Read back what `write_checkpoint` was given.
+
+    Raises:
+        CheckpointError: the file is damaged, or none of ours.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            meta = json.loads(file["meta"].tobytes())
+            arrays = {name: [file[f"{name}/{k}"] for k in range(n)] for name, n in meta["counts"].items()}
+            return meta["progress"], arrays
+    except (OSError, EOFError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
+        raise CheckpointError(f"{path.name} is damaged ({error!r}): delete it to start anew") from error
+
+
+def read_variables(model: keras.Model) -> dict[str, list[np.ndarray]]:
+    """All that training changes: weights, statistics and random state of the model, and the optimiser's variables."""
+    return {
+        "model": [keras.ops.convert_to_numpy(variable) for variable in _changing(model)],
+        "optimizer": [keras.ops.convert_to_numpy(variable) for variable in model.optimizer.variables],
+    }
+
+
+def assign_variables(model: keras.Model, arrays: Mapping[str, Sequence[np.ndarray]]) -> None:
+    """Give a compiled model what `read_variables` read, or a part of it.
+
+    Raises:
+        CheckpointError: the arrays are those of another network or optimiser.
+    """
+    known = {"model": _changing(model), "optimizer": model.optimizer.variables}
+    for name in (name for name in known if name in arrays):
+        shapes = [tuple(variable.shape) for variable in known[name]]
+        if shapes != [array.shape for array in arrays[name]]:
+            raise CheckpointError(f"the checkpoint holds another {name}: delete it to start anew")
+        for variable, array in zip(known[name], arrays[name], strict=True):
+            variable.assign(array)
+
+
+def write_history(path: Path, history: Sequence[Mapping[str, float]]) -> None:
+    """Write the history as a CSV, a row per epoch, in one step."""
+    temporary = path.with_name(path.name + ".tmp")
+    with temporary.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, ["epoch", *sorted({name for logs in history for name in logs})])
+        writer.writeheader()
+        writer.writerows({"epoch": epoch, **logs} for epoch, logs in enumerate(history))
+    temporary.replace(path)
+
+
+def _changing(model: keras.Model) -> list[keras.Variable]:
+    # photographs kept on the device are a variable of the model, and no state
+    return [variable for variable in model.variables if not variable.path.startswith(f"{STORE}/")]

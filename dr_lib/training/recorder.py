@@ -1,0 +1,129 @@
+"""What a training knows of itself: its times, its history, its best weights; and when it is saved."""
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+
+from dr_lib.training.checkpoint import (
+    CheckpointError,
+    assign_variables,
+    read_checkpoint,
+    read_variables,
+    write_checkpoint,
+    write_history,
+)
+
+CHECKPOINT = "checkpoint.npz"
+CHECKPOINT_SHARE = 0.05  # of the training's time, at most, goes into checkpoints
+PLATEAU_STATE = ("best", "wait", "cooldown_counter")  # of ReduceLROnPlateau, which Keras does not save
+
+
+class Recorder(keras.callbacks.Callback):
+    """Take the times, keep the history and the best weights, save; must stand last among the callbacks."""
+
+    def __init__(
+        self,
+        out_dir: Path,
+        identity: Mapping[str, Any],
+        plateau: keras.callbacks.ReduceLROnPlateau,
+        monitor: str,
+        report: Callable[[int, int], None] | None,
+        seconds_left: Callable[[], float] | None,
+    ):
+        """Begin with nothing done; `monitor` is the metric of the best epoch, empty to keep the last."""
+        super().__init__()
+        self.path, self.identity, self.plateau, self.monitor = out_dir / CHECKPOINT, dict(identity), plateau, monitor
+        self.report, self.seconds_left = report, seconds_left
+        self.history: list[dict[str, float]] = []
+        self.epoch_s: list[float] = []
+        self.first_step_s = self.best = float("nan")
+        self.best_variables: list[np.ndarray] = []
+        self.train_s = self.cpu_s = self.checkpoint_s = self.save_s = 0.0
+        self.plateau_state: dict[str, float] = {}
+        self.start = self.cpu_start = self.ended = self.saved = 0.0
+
+    def resume(self, model: keras.Model) -> None:
+        """Take up what the checkpoint holds, if there is one.
+
+        Raises:
+            CheckpointError: it is damaged, or of a training that was asked for otherwise.
+        """
+        if not self.path.exists():
+            return
+        progress, arrays = read_checkpoint(self.path)
+        other = {name for name, value in self.identity.items() if progress["identity"].get(name) != value}
+        if other:
+            told = ", ".join(sorted(other))
+            raise CheckpointError(f"{self.path.name} was written with other {told}: delete it to start anew")
+        self.best_variables = arrays.pop("best")
+        assign_variables(model, arrays)
+        for name in ("history", "epoch_s", "first_step_s", "best", "train_s", "cpu_s", "checkpoint_s", "plateau_state"):
+            setattr(self, name, progress[name])
+
+    def begin(self) -> None:
+        """Start the clock, right before the call of fit."""
+        self.cpu_start = read_cpu_s()
+        self.start = self.ended = self.saved = time.monotonic()
+
+    def on_train_begin(self, logs=None):
+        """Give the plateau callback, which has just reset itself, the state that was saved."""
+        for name, value in self.plateau_state.items():
+            setattr(self.plateau, name, value)
+
+    def on_train_batch_end(self, batch, logs=None):
+        """Note the end of the very first call: its loss has arrived on the host."""
+        if np.isnan(self.first_step_s):
+            # not `wait_for`: in an epoch Keras on JAX keeps the weights to itself
+            keras.ops.convert_to_numpy(logs["loss"])
+            self.first_step_s = time.monotonic() - self.start
+
+    def on_epoch_end(self, epoch, logs=None):
+        """Record an epoch, its work finished; save where it is time to; stop where time is up."""
+        wait_for(self.model)
+        self.history.append({name: float(value) for name, value in (logs or {}).items()})
+        write_history(self.path.with_name("history.csv"), self.history)
+        reached = self.history[-1].get(self.monitor, float("nan"))
+        if not self.monitor or reached > self.best or not self.best_variables:
+            self.best, self.best_variables = reached, read_variables(self.model)["model"]
+        last = epoch + 1 == self.params["epochs"]
+        longest = max([time.monotonic() - self.ended, *self.epoch_s[1:]])
+        no_time = self.seconds_left is not None and self.seconds_left() < longest + 2 * self.save_s and not last
+        now = time.monotonic()
+        self.epoch_s.append(now - self.ended)
+        if last or no_time or (now - self.saved) * CHECKPOINT_SHARE >= self.save_s:
+            self._save(now)
+        self.epoch_s[-1] += time.monotonic() - now
+        self.ended = time.monotonic()
+        if self.report:
+            self.report(epoch + 1, self.params["epochs"])
+        self.model.stop_training = self.model.stop_training or no_time
+
+    def _save(self, now: float) -> None:
+        progress = {
+            "identity": self.identity,
+            "plateau_state": {name: float(getattr(self.plateau, name)) for name in PLATEAU_STATE},
+            "train_s": self.train_s + now - self.start,
+            "cpu_s": self.cpu_s + read_cpu_s() - self.cpu_start,
+            **{name: getattr(self, name) for name in ("history", "epoch_s", "first_step_s", "best", "checkpoint_s")},
+        }
+        write_checkpoint(self.path, progress, {**read_variables(self.model), "best": self.best_variables})
+        self.saved = time.monotonic()
+        self.save_s = self.saved - now
+        self.checkpoint_s += self.save_s
+
+
+def wait_for(model: keras.Model) -> None:
+    """Return when the device has finished the steps given to it: fetch a number that they all change."""
+    keras.ops.convert_to_numpy(model.optimizer.iterations)
+    keras.ops.convert_to_numpy(model.trainable_variables[-1])
+
+
+def read_cpu_s() -> float:
+    """CPU seconds of this process so far, over all cores."""
+    times = os.times()
+    return times.user + times.system
