@@ -17,6 +17,7 @@ MODULES = sorted(ROOT.glob("dr_lib/**/*.py"))
 STUDIES = sorted(ROOT.glob("papermill_runs/*.yaml"))
 # who may know whom; hardware and stats may be known by all
 MAY_KNOW = {
+    "bootstrap": {"hardware"},
     "hardware": set(),
     "stats": set(),
     "data": {"hardware", "stats"},
@@ -27,7 +28,8 @@ MAY_KNOW = {
 }
 HEAVY = {"tensorflow", "jax", "torch", "keras"}
 # of no use without Keras
-MAY_IMPORT_KERAS = {"data/batches.py", "training/models.py", "training/fit.py", "training/frozen.py"}
+TRAINING = ("models", "resident", "checkpoint", "recorder", "fit", "frozen")
+MAY_IMPORT_KERAS = {"data/batches.py", *(f"training/{name}.py" for name in TRAINING)}
 
 
 def imports(tree: ast.AST) -> set[str]:
