@@ -76,11 +76,14 @@ def verify(data_dir: Path) -> None:
 
 @main.command()
 @click.argument("study", type=PATH)
-def run(study: Path) -> None:
+@click.option(
+    "--max-hours", type=click.FloatRange(min=0, min_open=True), help="save and stop in time  [default: the study's]"
+)
+def run(study: Path, max_hours: float | None) -> None:
     """Make the runs of a study file that are not finished yet."""
     from dr_lib.studies.study import run_study
 
-    failures = run_study(study, ROOT)
+    failures = run_study(study, ROOT, max_hours=max_hours)
     if failures:
         raise click.ClickException(f"{len(failures)} runs failed:\n" + "\n".join(failures))
 

@@ -16,6 +16,7 @@ import psutil
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 RUN_VARIABLE = "DR_LIB_RUN"  # how a study tells the notebook which run it is
+ASKED = "asked.json"  # in a run's folder: what it was asked for
 CONTENDED_SHARE = 0.1  # of the machine's CPU time, taken by others during the run
 
 
@@ -59,19 +60,31 @@ class Row(BaseModel):
 class Run:
     """A run that has begun; `finish` writes its row."""
 
-    def __init__(self, root: Path, notebook: str, parameters: dict[str, Any]):
-        """Begin a run.
+    def __init__(
+        self, root: Path, notebook: str, parameters: dict[str, Any], *, results: str = "", max_hours: float = 0.0
+    ):
+        """Begin a run, or go on with one.
+
+        Outside a study, a run that was asked for with the same parameters and has no row was cut off: this is that
+        run, and what it left in its folder is there to go on with.
 
         Args:
             root: the repository.
             notebook: its name without suffix.
-            parameters: all parameters of the notebook, by name; `repetition` and `seed` among them.
+            parameters: all parameters of the notebook that say what is to be done, by name; `repetition` and `seed`
+                among them.
+            results: folder for rows and runs, by default `papermill_runs/adhoc` of the repository; a study has its own.
+            max_hours: the run has to have stopped by then, see `seconds_left`; 0 for no limit.
         """
         given = json.loads(os.environ.get(RUN_VARIABLE, "{}"))
-        self.study_dir = Path(given.pop("study_dir", root / "papermill_runs" / "adhoc"))
+        adhoc = Path(results) if results else root / "papermill_runs" / "adhoc"
+        self.study_dir, self._stop_at = Path(given.pop("study_dir", adhoc)), given.pop("stop_at", math.inf)
+        if max_hours:
+            self._stop_at = min(self._stop_at, time.time() + 3600 * max_hours)
+        asked = json.loads(json.dumps({"notebook": notebook, "parameters": parameters}))
         source = root / "notebooks" / f"{notebook}.ipynb"
         self.identity = {
-            "run_id": uuid.uuid4().hex[:12],
+            "run_id": _find_cut_off(self.study_dir, asked) or uuid.uuid4().hex[:12],
             "study": self.study_dir.name,
             "scenario": "C1",
             "order": 0,
@@ -87,6 +100,7 @@ class Run:
             **parameters,
             "seed": parameters["seed"] + parameters["repetition"],
         }
+        _write_json(self.folder / ASKED, asked)
         self._start, self._busy, self._own = time.monotonic(), _busy_cpu_s(), _own_cpu_s()
 
     @property
@@ -104,6 +118,10 @@ class Run:
     def seconds(self) -> float:
         """Seconds since the run began."""
         return time.monotonic() - self._start
+
+    def seconds_left(self) -> float:
+        """Seconds until the run has to have stopped; infinite without a limit."""
+        return self._stop_at - time.time()
 
     def show_progress(self, done: int, total: int) -> None:
         """Tell whoever started the run how far it is."""
@@ -197,6 +215,19 @@ def read_commit(root: Path) -> str:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError):
         return ""
+
+
+def _find_cut_off(study_dir: Path, asked: dict[str, Any]) -> str:
+    """The youngest run that was asked for the same and left no row; empty if there is none."""
+    found = ""
+    for path in sorted(study_dir.glob(f"runs/*/{ASKED}"), key=lambda path: path.stat().st_mtime):
+        try:
+            same = json.loads(path.read_bytes()) == asked
+        except ValueError:  # cut off while it was written
+            continue
+        if same and not row_path(study_dir, path.parent.name).exists():
+            found = path.parent.name
+    return found
 
 
 def _write_json(path: Path, content: dict[str, Any]) -> None:

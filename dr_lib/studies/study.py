@@ -28,6 +28,7 @@ from dr_lib.studies.progress import RunsBar
 from dr_lib.studies.run import RUN_VARIABLE, progress_path, read_commit, read_rows, row_path, write_row
 
 SET_BY_THE_STUDY = ("repetition", "seed")
+OUT_OF_TIME = "OutOfTimeError"  # how a notebook says that it has saved and stopped in time
 TYPES = {"int": (int,), "float": (int, float), "str": (str,), "bool": (bool,)}
 
 
@@ -119,16 +120,30 @@ def plan_runs(study: Study, machine: str) -> list[PlannedRun]:
 
 def name_machine(facts: hardware.Facts) -> str:
     """A short name for machines that are alike, as it stands in a run's name: local-amd-epyc, kaggle-2x-tesla-t4."""
-    devices = "tpu" if facts.tpu else f"{len(facts.gpus)}x {facts.gpus[0]}" if facts.gpus else facts.cpu
+    devices = (
+        f"{facts.num_tpu_chips}x tpu"
+        if facts.num_tpu_chips
+        else f"{len(facts.gpus)}x {facts.gpus[0]}"
+        if facts.gpus
+        else facts.cpu
+    )
     return re.sub(r"[^a-z0-9]+", "-", f"{facts.platform} {devices}".lower()).strip("-")
 
 
-def run_study(path: Path, root: Path, *, show_progress: bool = True) -> list[str]:
+def run_study(path: Path, root: Path, *, max_hours: float | None = None, show_progress: bool = True) -> list[str]:
     """Make the runs of a study that are not finished yet, one after another.
 
     Everything goes to `<study>/` beside the study file: `rows/`, executed `notebooks/`, `logs/`, and what the runs
     leave in `runs/`. A run counts as finished when its row says ok; a run that was cut off has no row and is made
-    again, a failed one too. Kill it at any moment and start it again.
+    again, a failed one too, each in the folder where it may have left a checkpoint. Kill it at any moment and start
+    it again.
+
+    Args:
+        path: the study file.
+        root: the repository.
+        max_hours: in place of the file's: no run is begun that would not fit, and one that is under way then saves
+            and stops.
+        show_progress: draw a bar.
 
     Returns:
         The errors of the runs that failed, one line each; empty if all went well.
@@ -138,13 +153,15 @@ def run_study(path: Path, root: Path, *, show_progress: bool = True) -> list[str
     """
     study, study_dir = load_study(path, root), Path(path).with_suffix("")
     runs, session_id, failures = plan_runs(study, name_machine(hardware.probe())), uuid.uuid4().hex[:12], []
+    max_hours = max_hours or study.max_hours
+    stop_at = time.time() + 3600 * max_hours if max_hours else None
     with _lock(study_dir) as lock:
         earlier = {row["run_id"]: row for row in read_rows(study_dir)}
         todo = [run for run in runs if earlier.get(run.run_id, {}).get("status") != "ok"]
         with RunsBar(len(todo), show=show_progress) as bar:
             for run in todo:
-                if study.max_hours and bar.seconds_after_next() > 3600 * study.max_hours:
-                    bar.say(f"max_hours: {study.max_hours} h hold no further run; start again to go on")
+                if max_hours and bar.seconds_after_next() > 3600 * max_hours:
+                    bar.say(f"max_hours: {max_hours} h hold no further run; start again to go on")
                     break
                 before = earlier.get(run.run_id)
                 identity = {
@@ -152,8 +169,12 @@ def run_study(path: Path, root: Path, *, show_progress: bool = True) -> list[str
                     "study_dir": str(study_dir.resolve()),
                     "session_id": session_id,
                     "retries": before["retries"] + 1 if before else 0,
+                    **({"stop_at": stop_at} if stop_at else {}),
                 }
                 error = _run_one(root, study, run, identity, lock, bar)
+                if error.startswith(OUT_OF_TIME):
+                    bar.say(f"{run.run_id}: {error.removeprefix(OUT_OF_TIME + ': ')}")
+                    break
                 if error:
                     failures.append(f"{run.run_id}: {error}")
     return failures
@@ -195,7 +216,10 @@ def _run_one(root: Path, study: Study, run: PlannedRun, identity: dict, lock: in
     row = row_path(study_dir, run.run_id)
     if process.returncode == 0 and row.exists() and json.loads(row.read_text())["status"] == "ok":
         return ""
-    error = _find_error(output) or f"papermill ended with {process.returncode} and no row: see logs/{run.run_id}.log"
+    error = _find_error(output)
+    if error.startswith(OUT_OF_TIME):
+        return error  # neither finished nor failed: it has no row
+    error = error or f"papermill ended with {process.returncode} and no row: see logs/{run.run_id}.log"
     row = {name: identity[name] for name in ("run_id", "scenario", "order", "session_id", "retries")}
     row |= {"study": study_dir.name, "notebook": study.notebook, "commit": read_commit(root), "started_at": started_at}
     row |= {**run.parameters, "seed": study.seed + run.repetition, "resumed": 0, "notebook_sha256": ""}

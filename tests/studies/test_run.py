@@ -29,7 +29,7 @@ def test_a_number_that_is_missing_is_empty_and_one_that_is_infinite_an_error(tmp
     for wrong in ({"train_s": float("inf")}, {"epoch_s": "fast"}):
         with pytest.raises(RowError, match=next(iter(wrong))):
             run.finish(**wrong)
-    assert not list(tmp_path.rglob("*.json"))
+    assert not list(tmp_path.rglob("rows/*.json"))
     assert json.loads(run.finish(steady_epoch_s=float("nan")).read_text())["steady_epoch_s"] is None
 
 

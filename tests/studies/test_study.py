@@ -78,7 +78,7 @@ def test_plan_holds_every_cell_in_every_block():
 
 def test_machines_that_differ_have_other_names():
     """Kaggle's two T4 and a laptop's CPU do not overwrite each other's rows."""
-    cpu = Facts("local", "AMD EPYC 7B13", 2, 24.0, (), "", False, ("tensorflow",))
+    cpu = Facts("local", "AMD EPYC 7B13", 2, 24.0, (), 0.0, 0.0, "", 0, ("tensorflow",), False)
     t4s = cpu._replace(platform="kaggle", gpus=("Tesla T4", "Tesla T4"))
     assert name_machine(cpu) == "local-amd-epyc-7b13" and name_machine(t4s) == "kaggle-2x-tesla-t4"
 
