@@ -26,7 +26,8 @@ seed: int = 4  # of the drawing
 # %% [markdown]
 # ## Setup
 #
-# The library comes from the folder around this notebook; a fresh Colab or Kaggle machine clones it.
+# The library comes from the folder around this notebook; a fresh Colab or Kaggle machine clones it, and adds the
+# packages that it lacks.
 
 # %%
 import subprocess
@@ -42,6 +43,11 @@ if root is None:
     root = here / "REPO"
     subprocess.run(["git", "clone", "--depth=1", address, root], check=True)
 sys.path.insert(0, str(root))
+
+# %%
+from dr_lib.bootstrap import install_missing
+
+install_missing("cv2")
 
 # %% [markdown]
 # What this machine is, and how a training would run on it. Nothing is imported to find that out.

@@ -36,7 +36,8 @@ seed: int = 0  # of the split
 # %% [markdown]
 # ## Setup
 #
-# The library comes from the folder around this notebook; a fresh Colab or Kaggle machine clones it.
+# The library comes from the folder around this notebook; a fresh Colab or Kaggle machine clones it, and adds the
+# packages that it lacks.
 
 # %%
 import subprocess
@@ -52,6 +53,11 @@ if root is None:
     root = here / "REPO"
     subprocess.run(["git", "clone", "--depth=1", address, root], check=True)
 sys.path.insert(0, str(root))
+
+# %%
+from dr_lib.bootstrap import install_missing
+
+install_missing("cv2")
 
 # %% [markdown]
 # ## Data

@@ -26,10 +26,13 @@
 
 # %% tags=["parameters"]
 data_dir: str = "sample"  # folder that notebook 01 prepared, or the word sample
+mode: str = "paper"  # paper (as published), fast (the same schedule, a faster system) or scaled (a larger batch)
 model: str = "small_cnn"  # small_cnn, mobilenet or inception_v3 (the paper; its values stand in gpu_vs_tpu.yaml)
 weights: str = "none"  # none, imagenet (downloaded) or the path of a weights file without the top
 image_size: int = 96  # side of the square input, from the 299 px crop [px]
-batch_size: int = 8  # images per step, over all replicas
+batch_size: int = 8  # images per step, over all replicas; mode scaled multiplies it
+batch_scale: int = 8  # mode scaled, times the batch, and by its square root times the learning rate
+warmup_epochs: int = 5  # mode scaled, epochs in which the learning rate rises to its value
 epochs: int = 20  # passes over the training set
 optimizer: str = "adam"  # rmsprop (Voets et al.) or adam
 learning_rate: float = 0.001  # at the start, halved on plateaus
@@ -37,17 +40,22 @@ augmentation: str = "flip"  # none, flip or colour
 dropout: float = 0.0  # share of the pooled features dropped in training
 last_frozen: str = ""  # last layer of the base to freeze, its outputs are cached, e.g. conv_pw_11_relu of mobilenet
 mirror: bool = False  # average the final predictions with those of the mirror images
-accelerator: str = "auto"  # auto, cpu or gpu
+accelerator: str = "auto"  # auto, cpu, gpu or tpu
 backend: str = "auto"  # auto, tensorflow or jax
-precision: str = "float32"  # float32, mixed_float16 or mixed_bfloat16
+strategy: str = "auto"  # auto, none, MirroredStrategy, DataParallel or TPUStrategy (untried)
+num_devices: int = 0  # GPUs or TPU chips to train on, 0 for all; several of a CPU are virtual, for a rehearsal
+precision: str = "auto"  # auto follows the mode, else float32, mixed_float16 or mixed_bfloat16
 tensorboard: bool = False  # write logs for TensorBoard
+results: str = ""  # folder for rows, models and checkpoints; on Colab one on Drive outlives the machine
+max_hours: float = 0.0  # save and stop in time, 0 for no limit [h]
 seed: int = 20  # of the study, the run adds its repetition
 repetition: int = 0  # index of this timed run
 
 # %% [markdown]
 # ## Setup
 #
-# The library comes from the folder around this notebook; a fresh Colab or Kaggle machine clones it.
+# The library comes from the folder around this notebook; a fresh Colab or Kaggle machine clones it, and adds the
+# packages that it lacks.
 
 # %%
 import subprocess
@@ -64,38 +72,46 @@ if root is None:
     subprocess.run(["git", "clone", "--depth=1", address, root], check=True)
 sys.path.insert(0, str(root))
 
+# %%
+from dr_lib.bootstrap import install_missing
+
+install_missing(*["cv2"] if data_dir == "sample" else [])
+
 # %% [markdown]
-# The run begins here: what the notebook was asked for, and the clock of `wall_s` and `setup_s`.
+# The run begins here: what the notebook was asked for, and the clock of `wall_s` and `setup_s`. Started again after a
+# kill, with the same parameters, it is the same run and goes on from its last checkpoint.
 
 # %%
 from dr_lib.studies.run import Run
 
 asked = {
-    "data_dir": Path(data_dir).name, "model": model, "weights": Path(weights).name, "image_size": image_size,
-    "batch_size": batch_size, "epochs": epochs, "optimizer": optimizer, "learning_rate": learning_rate,
-    "augmentation": augmentation, "dropout": dropout, "last_frozen": last_frozen, "mirror": mirror,
-    "precision": precision, "seed": seed, "repetition": repetition,
+    "data_dir": Path(data_dir).name, "mode": mode, "model": model, "weights": Path(weights).name,
+    "image_size": image_size, "batch_size": batch_size, "batch_scale": batch_scale, "warmup_epochs": warmup_epochs,
+    "epochs": epochs, "optimizer": optimizer, "learning_rate": learning_rate, "augmentation": augmentation,
+    "dropout": dropout, "last_frozen": last_frozen, "mirror": mirror, "accelerator": accelerator, "backend": backend,
+    "strategy": strategy, "num_devices": num_devices, "precision": precision, "seed": seed, "repetition": repetition,
 }  # fmt: skip
-run = Run(root, "10_train_referable", asked)
+run = Run(root, "10_train_referable", asked, results=results, max_hours=max_hours)
 
 # %% [markdown]
-# What this machine is, and how it will train. An accelerator that was asked for and is not there stops the notebook.
+# Mode *paper* trains as published: float32, one step per call. *fast* keeps that schedule and uses what the device can
+# do. *scaled* also takes a larger batch: the learning rate grows with its square root, the rule for optimisers that
+# divide by a running mean of squared gradients (Malladi et al. 2022), and rises to that over the first epochs (Goyal et
+# al. 2017).
 
 # %%
-from dr_lib import hardware
-
-facts = hardware.probe()
-plan = hardware.choose(facts, accelerator=accelerator, backend=backend, precision=precision)
-device = hardware.activate(plan)
-print(f"{plan.backend}, strategy {plan.strategy}, {plan.precision}", *plan.reasons, sep="\n- ")
+if mode == "scaled":
+    batch_size, learning_rate = batch_size * batch_scale, learning_rate * batch_scale**0.5
+else:
+    batch_scale, warmup_epochs = 1, 0
+print(f"mode {mode}: batches of {batch_size}, learning rate {learning_rate:.2g}, {warmup_epochs} epochs of warm-up")
 
 # %% [markdown]
 # ## Data
 #
-# Shards are checked against their manifest before they are read; every photograph is decoded once and stays uint8.
+# The manifest says what was prepared; the shards are checked against it when they are read.
 
 # %%
-from dr_lib.data import batches
 from dr_lib.data.records import SPLITS, manifest_sha256, read_manifest
 
 if data_dir == "sample":
@@ -103,6 +119,32 @@ if data_dir == "sample":
 
     data_dir = open_sample(root / "papermill_runs" / "sample")
 manifest = read_manifest(data_dir)
+num_kept = sum(manifest["counts"].get(name, {"num_images": 0})["num_images"] for name in ("train", "validation"))
+data_gib = num_kept * 3 * image_size**2 / 2**30
+print(f"{num_kept} photographs to learn from, {data_gib:.2f} GiB decoded")
+
+# %% [markdown]
+# What this machine is, how it will train, and why. An accelerator that was asked for and is not there stops the
+# notebook.
+
+# %%
+from dr_lib import hardware
+
+facts = hardware.probe()
+plan = hardware.choose(
+    facts, accelerator=accelerator, backend=backend, strategy=strategy, num_devices=num_devices,
+    mode=mode, precision=precision, batch_size=batch_size, data_gib=data_gib,
+)  # fmt: skip
+device = hardware.activate(plan)
+print(*(f"{name}: {value}" for name, value in plan._asdict().items() if name != "reasons"), sep="\n")
+print("because", *plan.reasons, sep="\n- ")
+
+# %% [markdown]
+# Every photograph is decoded once and stays uint8.
+
+# %%
+from dr_lib.data import batches
+
 splits = {name: batches.load_photographs(data_dir, name, image_size) for name in SPLITS}
 {name: f"{len(s.grade)} photographs, {s.referable.mean():.0%} referable" for name, s in splits.items() if len(s.grade)}
 
@@ -132,9 +174,11 @@ import numpy as np
 from dr_lib.training import fit, metrics, models
 
 keras.utils.set_random_seed(run.seed)
-network = models.build_model(
-    model, image_size, weights=weights, augmentation=augmentation, dropout=dropout, seed=run.seed
-)
+with device.scope():
+    network = models.build_model(
+        model, image_size, weights=weights, augmentation=augmentation, dropout=dropout, seed=run.seed,
+        synchronised=device.synchronised,
+    )  # fmt: skip
 print(f"{network.name}: {network.count_params():,} parameters")
 
 # %% [markdown]
@@ -149,22 +193,45 @@ splits = {name: s for name, s in splits.items() if len(s.grade)}
 trained, inputs, ridge_auc = network, {name: s.images for name, s in splits.items()}, float("nan")
 targets = {name: s.referable for name, s in splits.items()}
 if last_frozen:
-    trained, inputs, targets, ridge_auc = frozen.freeze(network, last_frozen, splits)
+    with device.scope():
+        trained, inputs, targets, ridge_auc = frozen.freeze(network, last_frozen, splits, batch_size)
     print(f"ridge regression on the frozen features: test AUC {ridge_auc:.3f}")
+
+# %% [markdown]
+# Where the plan says so, the decoded photographs lie in the device's memory, and the network is fed by row numbers.
+
+# %%
+from dr_lib.training import resident
+
+on_device = plan.on_device and not last_frozen
+if on_device:
+    with device.scope():
+        learned_from = {name: inputs[name] for name in inputs if name != "test"}
+        trained, inputs = resident.keep_on_device(network, learned_from)
+
+# %% [markdown]
+# Every batch is full, so that the replicas can share it: in training the shuffled remainder of an epoch is left out.
+
+# %%
+fed = batches.Batches(inputs["train"], targets["train"], batch_size, shuffle_seed=run.seed)
+held_out = batches.Batches(inputs["validation"], targets["validation"], batch_size) if "validation" in inputs else None
+print(f"{len(fed)} steps an epoch, {fed.num_left_out} photographs left out of each")
 
 # %% [markdown]
 # The timed part: from the call of `fit` to its return, with the device's work finished. Without a validation split
 # (the paper's 70/30) the last epoch is kept, else the one with the best AUC on it.
 
 # %%
-fit.compile_model(trained, optimizer=optimizer, learning_rate=learning_rate, jit=plan.jit)
-fed = batches.Batches(inputs["train"], targets["train"], batch_size, shuffle_seed=run.seed)
-held_out = batches.Batches(inputs["validation"], targets["validation"], batch_size) if "validation" in inputs else None
-setup_s = run.seconds()
-timing = fit.train(trained, fed, held_out, run.folder, epochs=epochs, tensorboard=tensorboard, report=run.show_progress)
-if last_frozen:
-    network.save(run.folder / "best.keras")  # the whole network, not only its upper part that was trained
-print(f"train_s {timing.train_s:.2f}, of it first step {timing.first_step_s:.2f}")
+identity = asked | {"data_manifest_sha256": manifest_sha256(data_dir), "backend": plan.backend}
+with device.scope():
+    fit.compile_model(trained, optimizer=optimizer, learning_rate=learning_rate, **device.compile_arguments)
+    setup_s = run.seconds()
+    timing = fit.train(
+        trained, fed, held_out, run.folder, epochs=epochs, warmup_epochs=warmup_epochs, identity=identity,
+        tensorboard=tensorboard, report=run.show_progress, seconds_left=run.seconds_left,
+    )  # fmt: skip
+    models.save_model(network, run.folder / "best.keras")
+print(f"train_s {timing.train_s:.2f}, of it first call {timing.first_step_s:.2f}, resumed {timing.resumed} times")
 print(f"steady_epoch_s {timing.steady_epoch_s:.3f}")
 
 # %% [markdown]
@@ -187,7 +254,7 @@ _ = figure.suptitle("Training history: " + ("drawn sample" if manifest["data_kin
 # %%
 def predict(photographs):
     views = [photographs.images, photographs.images[:, :, ::-1]] if mirror else [photographs.images]
-    return np.mean([network.predict(view, batch_size=32, verbose=0)[:, 0] for view in views], axis=0)
+    return np.mean([fit.predict(network, view, batch_size)[:, 0] for view in views], axis=0)
 
 
 # %%
@@ -206,16 +273,20 @@ pd.Series(scores | {"auc_low": auc.low, "auc_high": auc.high}).round(3).to_frame
 # The row: everything the report and notebook 11 will read.
 
 # %%
+from dr_lib.training.recorder import CHECKPOINT
+
 data = {"data_kind": manifest["data_kind"], "data_manifest_sha256": manifest_sha256(data_dir)}
 data["split_seed"] = manifest["parameters"]["seed"]
 data |= {f"num_images_{name}": len(splits[name].grade) if name in splits else 0 for name in SPLITS}
-method = {name: getattr(plan, name) for name in ("backend", "strategy", "jit", "steps_per_execution")}
-method |= {"mode": "paper", "num_parameters": network.count_params()}
+data |= {"num_images_left_out": fed.num_left_out}
+method = {"batch_size": batch_size, "batch_scale": batch_scale, "learning_rate": learning_rate}
+method |= {"warmup_epochs": warmup_epochs, "on_device": on_device, "num_parameters": network.count_params()}
 times = timing._asdict() | {"setup_s": setup_s, "steady_epoch_s": timing.steady_epoch_s}
-times["images_per_s"] = len(fed.inputs) / timing.steady_epoch_s
-results = {f"metric_{name}_test": value for name, value in scores.items()}
-results |= {"metric_auc_test_low": auc.low, "metric_auc_test_high": auc.high, "metric_ridge_auc_test": ridge_auc}
-row = run.finish(**hardware.describe(facts), **device, **data, **method, **times, **results)
+times["images_per_s"] = len(fed) * batch_size / timing.steady_epoch_s
+metric = {f"metric_{name}_test": value for name, value in scores.items()}
+metric |= {"metric_auc_test_low": auc.low, "metric_auc_test_high": auc.high, "metric_ridge_auc_test": ridge_auc}
+row = run.finish(**device.describe(facts) | data | method | times | metric)
+(run.folder / CHECKPOINT).unlink()  # the row and the model are there: nothing is left to go on with
 print(f"wrote {row.relative_to(run.study_dir.parent)}")
 
 # %% [markdown]
@@ -227,7 +298,7 @@ from IPython.display import Markdown
 kind = "the drawn sample, not photographs" if manifest["data_kind"] == "drawn" else "photographs"
 Markdown(
     f"One training of **{model}** on {len(splits['train'].grade)} images of {kind} took **{timing.train_s:.1f} s** on "
-    f"{device['accelerator']} ({facts.cpu}), and finds referable eyes of the test split with an AUC of "
+    f"{device.name} ({facts.cpu}), and finds referable eyes of the test split with an AUC of "
     f"**{scores['auc']:.3f}** (95 % interval {auc.low:.3f} to {auc.high:.3f}, {len(test.grade)} images)."
 )
 

@@ -5,10 +5,12 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import nbformat
 import papermill
+import psutil
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -101,6 +103,75 @@ def test_10_alone_writes_a_row_that_11_reads(clone, small_sample):
         notebook = execute(clone, "11_gpu_vs_tpu", runs="papermill_runs/adhoc", lang=lang)
         assert num_pictures(notebook) == 1
         assert "not comparable" in texts(notebook) and "on the drawn sample" in texts(notebook)
+
+
+BLOCK = """from importlib.machinery import PathFinder
+find = PathFinder.find_spec
+hidden = ("tensorflow", "cv2", "statsmodels", "papermill")
+PathFinder.find_spec = lambda name, *more: None if name.split(".")[0] in hidden else find(name, *more)
+"""
+
+
+@pytest.mark.slow
+def test_10_and_11_run_without_tensorflow_and_opencv(clone, small_sample, monkeypatch):
+    """As on Colab's TPU runtime, with shards prepared: train on JAX, fast, and draw figure 1 from the row."""
+    pytest.importorskip("jax")
+    (clone / "blocked").mkdir()
+    (clone / "blocked" / "sitecustomize.py").write_text(BLOCK)
+    monkeypatch.setenv("PYTHONPATH", str(clone / "blocked"))
+    asked = {"data_dir": str(small_sample), "epochs": 2, "image_size": 48, "backend": "auto", "mode": "fast"}
+    notebook = execute(clone, "10_train_referable", **asked)
+    (row,) = [json.loads(path.read_text()) for path in (clone / "papermill_runs" / "adhoc" / "rows").glob("*.json")]
+    assert (row["backend"], row["mode"], row["status"], row["on_device"]) == ("jax", "fast", "ok", True)
+    assert "jax: installed here are jax" in texts(notebook) and num_pictures(notebook) == 2
+    assert num_pictures(execute(clone, "11_gpu_vs_tpu", runs="papermill_runs/adhoc")) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("asked", "strategy"),
+    [({"num_devices": 2}, "MirroredStrategy"), ({"num_devices": 8, "backend": "jax"}, "DataParallel")],
+)
+def test_10_rehearses_several_devices(clone, small_sample, asked, strategy):
+    """Virtual devices of the CPU: the row names the strategy, the replicas and what each epoch left out."""
+    pytest.importorskip(asked.get("backend", "tensorflow"))
+    wishes = {"data_dir": str(small_sample), "epochs": 2, "image_size": 48, **asked}
+    execute(clone, "10_train_referable", **wishes)
+    (row,) = [json.loads(path.read_text()) for path in (clone / "papermill_runs" / "adhoc" / "rows").glob("*.json")]
+    assert (row["strategy"], row["num_replicas"]) == (strategy, asked["num_devices"])
+    assert row["num_images_left_out"] == row["num_images_train"] % 8 and row["num_accelerators"] == 1
+
+
+@pytest.mark.slow
+def test_10_goes_on_after_a_kill(clone, small_sample):
+    """papermill and its kernel killed in the middle: the same command ends the same run, and the row says so."""
+    options = ["-p", "data_dir", str(small_sample), "-p", "epochs", "60", "-p", "image_size", "64"]
+    command = [sys.executable, "-m", "papermill", "--no-progress-bar", "notebooks/10_train_referable.ipynb", "10.ipynb"]
+    process = subprocess.Popen([*command, *options], cwd=clone, stderr=subprocess.DEVNULL, start_new_session=True)
+    runs = clone / "papermill_runs" / "adhoc" / "runs"
+    while not (list(runs.glob("*/checkpoint.npz")) or process.poll() is not None):
+        time.sleep(0.05)
+    children = psutil.Process(process.pid).children(recursive=True)
+    for victim in [psutil.Process(process.pid), *children]:
+        victim.kill()
+    process.wait()
+    assert not list((clone / "papermill_runs" / "adhoc").glob("rows/*.json"))
+    subprocess.run([*command, *options], cwd=clone, check=True, capture_output=True)
+    (path,) = (clone / "papermill_runs" / "adhoc" / "rows").glob("*.json")
+    row = json.loads(path.read_text())
+    assert row["resumed"] == 1 and len(row["epoch_s"]) == 60 and row["run_id"] == next(runs.iterdir()).name
+    history = (runs / row["run_id"] / "history.csv").read_text().splitlines()
+    assert [line.split(",")[0] for line in history[1:]] == [str(epoch) for epoch in range(60)]
+    assert not (runs / row["run_id"] / "checkpoint.npz").exists()
+
+
+@pytest.mark.slow
+def test_10_stops_in_time(clone, small_sample):
+    """With no time left it saves after an epoch, says so, and writes no row."""
+    with pytest.raises(papermill.PapermillExecutionError, match="saved after epoch 1 of 40"):
+        execute(clone, "10_train_referable", data_dir=str(small_sample), epochs=40, image_size=48, max_hours=1e-6)
+    assert not list(clone.glob("papermill_runs/*/rows/*"))
+    assert list(clone.glob("papermill_runs/adhoc/runs/*/checkpoint.npz"))
 
 
 def test_11_without_rows_shows_the_paper_alone(clone):
