@@ -28,7 +28,12 @@ demo: .venv/ready
 test: .venv/ready
 	$(BIN)/python -m pytest -m "not slow"
 
-test-slow: .venv/ready
+# Keras on JAX, for the plans of TPUs and several devices
+.venv/jax: .venv/ready
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check "jax>=0.7"
+	@touch $@
+
+test-slow: .venv/jax
 	$(BIN)/python -m pytest -m slow
 
 .venv/ruff: .venv/ready

@@ -1,86 +1,141 @@
-"""Hardware: the plan follows from the facts, and nothing falls back in silence."""
+"""Plans: they follow from the facts, use what is there, and combine nothing that is known to fail."""
 
-import subprocess
-import sys
+import itertools
 
 import pytest
 
-from dr_lib.hardware import Facts, HardwareError, activate, choose, describe, probe
+from dr_lib.hardware import Facts, HardwareError, choose
+from dr_lib.hardware.plans import ACCELERATORS, MODES, PRECISIONS, STRATEGIES
 
-CPU = Facts("local", "AMD EPYC", 2, 24.0, (), "", False, ("tensorflow", "jax"))
-T4 = CPU._replace(platform="colab", gpus=("Tesla T4",), driver="550.54")
-JAX_ONLY = T4._replace(gpus=("NVIDIA H200",), backends=("jax",))
-TPU = CPU._replace(tpu=True, backends=("jax",))
+LAPTOP = Facts("local", "AMD EPYC", 2, 24.0, (), 0.0, 0.0, "", 0, ("tensorflow", "jax"), False)
+COLAB_CPU = LAPTOP._replace(platform="colab")
+COLAB_T4 = COLAB_CPU._replace(gpus=("Tesla T4",), gpu_memory_gib=15.0, compute_capability=7.5, driver="550.54")
+COLAB_TPU = COLAB_CPU._replace(num_tpu_chips=1, backends=("jax",))
+KAGGLE_T4 = COLAB_T4._replace(platform="kaggle", gpus=("Tesla T4", "Tesla T4"))
+KAGGLE_P100 = COLAB_T4._replace(platform="kaggle", gpus=("Tesla P100-PCIE-16GB",), compute_capability=6.0)
+KAGGLE_TPU = COLAB_TPU._replace(platform="kaggle", num_tpu_chips=8, backends=("tensorflow", "jax"))
+H200 = LAPTOP._replace(gpus=("NVIDIA H200",), gpu_memory_gib=139.0, compute_capability=9.0, backends=("jax",))
+OLD_TPU = KAGGLE_TPU._replace(platform="local", tensorflow_tpu=True)
+MACHINES = (LAPTOP, COLAB_T4, COLAB_TPU, KAGGLE_T4, KAGGLE_P100, KAGGLE_TPU, H200, OLD_TPU)
+
+
+def columns(plan) -> tuple:
+    """What the tables below list."""
+    precision = plan.precision.removeprefix("mixed_")
+    return plan.backend, plan.strategy, plan.num_replicas, precision, plan.jit, plan.steps_per_execution
 
 
 @pytest.mark.parametrize(
-    ("facts", "asked", "accelerator", "backend", "jit"),
+    ("facts", "plan"),
     [
-        (CPU, {}, "cpu", "tensorflow", False),
-        (CPU, {"backend": "jax"}, "cpu", "jax", False),
-        (T4, {}, "gpu", "tensorflow", True),
-        (T4, {"accelerator": "cpu"}, "cpu", "tensorflow", False),
-        (JAX_ONLY, {"precision": "mixed_bfloat16"}, "gpu", "jax", True),
-        (TPU, {"accelerator": "cpu"}, "cpu", "jax", False),
+        (LAPTOP, ("tensorflow", "none", 1, "float32", False, 8)),
+        (COLAB_CPU, ("tensorflow", "none", 1, "float32", False, 8)),
+        (COLAB_T4, ("tensorflow", "none", 1, "float16", True, 16)),
+        (COLAB_TPU, ("jax", "none", 1, "bfloat16", True, 8)),
+        (KAGGLE_T4, ("tensorflow", "MirroredStrategy", 2, "float16", False, 1)),
+        (KAGGLE_P100, ("tensorflow", "none", 1, "float16", True, 16)),
+        (KAGGLE_TPU, ("jax", "DataParallel", 8, "bfloat16", True, 8)),
+        (H200, ("jax", "none", 1, "bfloat16", True, 16)),
     ],
 )
-def test_plan_follows_from_the_facts(facts, asked, accelerator, backend, jit):
-    """The fastest device that is there, the backend that is installed, and the reasons in words."""
-    plan = choose(facts, **asked)
-    assert (plan.accelerator, plan.backend, plan.jit) == (accelerator, backend, jit)
-    assert plan.precision == asked.get("precision", "float32") and all(plan.reasons)
+def test_fast_mode_by_environment(facts, plan):
+    """The table of environments: backend, strategy, replicas, precision, XLA, steps per call."""
+    assert columns(choose(facts, mode="fast")) == columns(choose(facts, mode="scaled", batch_size=64)) == plan
+
+
+@pytest.mark.parametrize(
+    ("facts", "asked", "plan"),
+    [
+        (LAPTOP, {}, ("tensorflow", "none", 1, "float32", False, 1)),
+        (COLAB_T4, {}, ("tensorflow", "none", 1, "float32", False, 1)),
+        (COLAB_TPU, {}, ("jax", "none", 1, "float32", True, 1)),
+        (KAGGLE_T4, {}, ("tensorflow", "MirroredStrategy", 2, "float32", False, 1)),
+        (KAGGLE_T4, {"backend": "jax"}, ("jax", "DataParallel", 2, "float32", True, 1)),
+        (KAGGLE_T4, {"strategy": "DataParallel"}, ("jax", "DataParallel", 2, "float32", True, 1)),
+        (KAGGLE_T4, {"num_devices": 1}, ("tensorflow", "none", 1, "float32", False, 1)),
+        (KAGGLE_TPU, {"num_devices": 4}, ("jax", "DataParallel", 4, "float32", True, 1)),
+        (KAGGLE_TPU, {"accelerator": "cpu"}, ("tensorflow", "none", 1, "float32", False, 1)),
+        (LAPTOP, {"num_devices": 2}, ("tensorflow", "MirroredStrategy", 2, "float32", False, 1)),
+        (LAPTOP, {"num_devices": 8, "backend": "jax"}, ("jax", "DataParallel", 8, "float32", True, 1)),
+        (OLD_TPU, {"strategy": "TPUStrategy"}, ("tensorflow", "TPUStrategy", 8, "float32", False, 1)),
+        (H200, {"precision": "mixed_bfloat16"}, ("jax", "none", 1, "bfloat16", True, 1)),
+    ],
+)
+def test_paper_mode_and_what_is_asked_for(facts, asked, plan):
+    """As published: float32, one step per call, XLA only where the backend knows nothing else."""
+    assert columns(choose(facts, **asked)) == plan
+
+
+def test_no_plan_combines_what_fails():
+    """Over all machines and wishes: XLA, several steps or resident data never meet a tf.distribute strategy."""
+    wishes = itertools.product(
+        MACHINES, ACCELERATORS, ("auto", "tensorflow", "jax"), STRATEGIES, (0, 1, 2), MODES, PRECISIONS, (1, 7, 8, 64)
+    )
+    names = "accelerator backend strategy num_devices mode precision batch_size".split()
+    plans = 0
+    for facts, *values in wishes:
+        asked = dict(zip(names, values, strict=True))
+        try:
+            plan = choose(facts, **asked)
+        except HardwareError:
+            continue
+        plans += 1
+        distributed = plan.strategy in ("MirroredStrategy", "TPUStrategy")
+        assert not (distributed and (plan.jit or plan.steps_per_execution > 1 or plan.on_device))
+        assert plan.backend == {"MirroredStrategy": "tensorflow", "DataParallel": "jax"}.get(
+            plan.strategy, plan.backend
+        )
+        assert plan.backend == "jax" or plan.accelerator != "tpu" or plan.strategy == "TPUStrategy"
+        assert asked["batch_size"] % plan.num_replicas == 0
+        assert (plan.num_replicas > 1) == (plan.strategy != "none") or plan.strategy == "TPUStrategy"
+        assert asked["accelerator"] in ("auto", plan.accelerator) and asked["backend"] in ("auto", plan.backend)
+        assert asked["strategy"] in ("auto", plan.strategy) and asked["precision"] in ("auto", plan.precision)
+        assert len(plan.reasons) >= 3 and all(plan.reasons)
+    assert plans > 1000
+
+
+@pytest.mark.parametrize(("batch_size", "num_replicas"), [(8, 8), (12, 4), (10, 2), (7, 1), (64, 8)])
+def test_as_many_replicas_as_divide_the_batch(batch_size, num_replicas):
+    """The batch stays as asked; chips that cannot share it idle, and the plan says so."""
+    plan = choose(KAGGLE_TPU, batch_size=batch_size)
+    assert plan.num_replicas == num_replicas
+    assert any("divides over no more" in reason for reason in plan.reasons) == (num_replicas < 8)
+
+
+def test_photographs_stay_on_the_host_where_they_do_not_fit():
+    """A T4 has 15 GiB: 1,000 photographs of 299 px lie there, EyePACS (22 GiB) does not."""
+    assert choose(COLAB_T4, mode="fast", data_gib=0.25).on_device
+    assert not choose(COLAB_T4, mode="fast", data_gib=22.0).on_device
+
+
+def test_tpustrategy_says_that_it_is_untried():
+    """The plan for it exists for whoever asks, with its warning."""
+    assert any("untried" in reason for reason in choose(OLD_TPU, strategy="TPUStrategy").reasons)
 
 
 @pytest.mark.parametrize(
     ("facts", "asked", "message"),
     [
-        (CPU, {"accelerator": "gpu"}, "no GPU is here"),
-        (CPU, {"accelerator": "tpu"}, "no TPU is here"),
-        (TPU, {}, "a TPU is here"),
-        (CPU._replace(backends=()), {}, "neither tensorflow nor jax"),
-        (JAX_ONLY, {"backend": "tensorflow"}, "tensorflow is not installed"),
-        (CPU, {"accelerator": "gpus"}, "'gpus' is not known"),
-        (CPU, {"precision": "half"}, "'half' is not known"),
+        (LAPTOP, {"accelerator": "gpu"}, "no GPU is here"),
+        (LAPTOP, {"accelerator": "tpu"}, "no TPU is here"),
+        (LAPTOP._replace(backends=()), {}, "neither tensorflow nor jax"),
+        (H200, {"backend": "tensorflow"}, "tensorflow is not installed"),
+        (KAGGLE_TPU, {"backend": "tensorflow"}, "cannot drive"),
+        (COLAB_TPU._replace(backends=("tensorflow",)), {}, "jax is not installed"),
+        (KAGGLE_TPU, {"strategy": "TPUStrategy"}, "tensorflow-tpu"),
+        (LAPTOP._replace(tensorflow_tpu=True), {"strategy": "TPUStrategy"}, "needs a TPU"),
+        (KAGGLE_T4, {"strategy": "none"}, "num_devices=1"),
+        (KAGGLE_T4, {"strategy": "MirroredStrategy", "backend": "jax"}, "MirroredStrategy is tensorflow's"),
+        (COLAB_T4, {"strategy": "MirroredStrategy"}, "several devices"),
+        (KAGGLE_TPU, {"strategy": "MirroredStrategy"}, "MirroredStrategy does not run on this tpu"),
+        (KAGGLE_T4, {"num_devices": 3}, "2 are here"),
+        (LAPTOP, {"num_devices": -1}, "num_devices -1"),
+        (LAPTOP, {"accelerator": "gpus"}, "'gpus' is not known"),
+        (LAPTOP, {"precision": "half"}, "'half' is not known"),
+        (LAPTOP, {"mode": "quick"}, "'quick' is not known"),
     ],
 )
 def test_what_is_not_there_is_an_error(facts, asked, message):
-    """An accelerator or backend that is missing is never replaced by another."""
+    """An accelerator, backend or strategy that cannot be had is never replaced by another."""
     with pytest.raises(HardwareError, match=message):
         choose(facts, **asked)
-
-
-def test_two_gpus_say_that_one_idles():
-    """The plan says in words what it leaves unused."""
-    plan = choose(T4._replace(gpus=("Tesla T4", "Tesla T4")))
-    assert plan.num_replicas == 1 and any("one of 2 GPUs trains" in reason for reason in plan.reasons)
-
-
-def test_activation_finds_the_cpu_and_describes_the_machine():
-    """On this machine the plan can be made so, and the row says what it is."""
-    facts = probe()
-    device = activate(choose(facts, accelerator="cpu"))
-    assert device == {"accelerator": "cpu", "num_accelerators": 1}
-    row = describe(facts)
-    assert row["num_cpus"] >= 1 and row["memory_gib"] > 0 and row["keras"] and row["python"].startswith("3.")
-
-
-def test_activation_raises_where_the_framework_lists_no_gpu():
-    """A driver that promises a GPU which TensorFlow does not see stops the run."""
-    if probe().gpus:
-        pytest.skip("this machine has a GPU")
-    with pytest.raises(HardwareError, match="TensorFlow does not"):
-        activate(choose(T4))
-
-
-def test_activation_raises_where_keras_runs_on_another_backend():
-    """Keras cannot change its backend once imported."""
-    activate(choose(probe(), accelerator="cpu", backend="tensorflow"))
-    with pytest.raises(HardwareError, match="restart the kernel"):
-        activate(choose(CPU, backend="jax"))
-
-
-def test_probing_imports_no_framework():
-    """Facts come before Keras: neither probe nor choose may import a backend."""
-    code = "import sys; from dr_lib import hardware; hardware.choose(hardware.probe()); "
-    code += "sys.exit(any(name in sys.modules for name in ('tensorflow', 'jax', 'keras', 'torch')))"
-    subprocess.run([sys.executable, "-c", code], check=True)

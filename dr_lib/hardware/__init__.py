@@ -1,0 +1,12 @@
+"""This machine: what it has, how to train on it, and making that so.
+
+facts    what the machine has
+plans    facts -> backend, strategy, precision, and why
+devices  plan -> devices that are there, or an error
+"""
+
+from dr_lib.hardware.devices import Device, activate
+from dr_lib.hardware.facts import Facts, probe
+from dr_lib.hardware.plans import HardwareError, Plan, choose
+
+__all__ = ["Device", "Facts", "HardwareError", "Plan", "activate", "choose", "probe"]

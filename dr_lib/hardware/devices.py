@@ -1,0 +1,144 @@
+"""Make a plan so: set the backend, find the devices by name, or raise."""
+
+import os
+import platform
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any, NamedTuple
+
+from dr_lib.hardware.facts import Facts, read_version
+from dr_lib.hardware.plans import HardwareError, Plan
+
+
+class Device(NamedTuple):
+    """The devices that a plan was given."""
+
+    plan: Plan
+    name: str  # as the framework gives it, or cpu
+    distribution: Any  # a tf.distribute.Strategy, or None
+
+    def scope(self) -> AbstractContextManager:
+        """Where the model is built and compiled."""
+        return self.distribution.scope() if self.distribution else nullcontext()
+
+    @property
+    def synchronised(self) -> bool:
+        """Whether batch normalisation has to be told to pool its statistics over the replicas.
+
+        On JAX a batch stays one array, whatever the number of devices: its statistics are those of all replicas.
+        """
+        return self.distribution is not None
+
+    @property
+    def compile_arguments(self) -> dict[str, bool | int]:
+        """What `compile_model` has to know."""
+        return {"jit": self.plan.jit, "steps_per_execution": self.plan.steps_per_execution}
+
+    def describe(self, facts: Facts) -> dict[str, str | int | float]:
+        """What the run's row says of the device, the plan, the machine and the versions installed."""
+        how = {name: value for name, value in self.plan._asdict().items() if name not in ("accelerator", "reasons")}
+        return {
+            "accelerator": self.name,
+            "num_accelerators": 1 if self.plan.accelerator == "cpu" else self.plan.num_replicas,
+            **how,
+            **{name: getattr(facts, name) for name in ("platform", "cpu", "num_cpus", "memory_gib", "driver")},
+            "python": platform.python_version(),
+            "tensorflow": read_version("tensorflow") or read_version("tensorflow-cpu"),
+            **{name: read_version(name) for name in ("keras", "jax", "numpy")},
+        }
+
+
+def activate(plan: Plan) -> Device:
+    """Set Keras up as planned and check, by name, that the devices are there.
+
+    Call it before anything imports Keras.
+
+    Raises:
+        HardwareError: Keras is running on another backend already, or the framework does not list the devices.
+    """
+    if "keras" in sys.modules and sys.modules["keras"].config.backend() != plan.backend:
+        raise HardwareError(f"Keras runs on another backend already: restart the kernel to train on {plan.backend}")
+    os.environ["KERAS_BACKEND"] = plan.backend
+    device = _activate_tensorflow(plan) if plan.backend == "tensorflow" else _activate_jax(plan)
+    import keras
+
+    keras.config.set_dtype_policy(plan.precision)
+    return device
+
+
+def _activate_tensorflow(plan: Plan) -> Device:
+    with _without_stderr():
+        import tensorflow as tf
+
+        gpus = tf.config.list_physical_devices("GPU")
+    if plan.strategy == "TPUStrategy":
+        resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu="local")
+        tf.config.experimental_connect_to_cluster(resolver)
+        tf.tpu.experimental.initialize_tpu_system(resolver)
+        return Device(plan, "TPU", tf.distribute.TPUStrategy(resolver))
+    if plan.accelerator == "cpu":
+        tf.config.set_visible_devices([], "GPU")
+        name, devices = "cpu", _divide_cpu(tf, plan.num_replicas)
+    else:
+        if len(gpus) < plan.num_replicas:
+            counts = f"the plan has {plan.num_replicas} GPUs, TensorFlow lists {len(gpus)}"
+            raise HardwareError(f"{counts}: pip install tensorflow[and-cuda], or restart the kernel")
+        gpus = gpus[: plan.num_replicas]
+        tf.config.set_visible_devices(gpus, "GPU")
+        for gpu in gpus:
+            tf.config.experimental.set_memory_growth(gpu, True)
+        name = tf.config.experimental.get_device_details(gpus[0]).get("device_name", "GPU")
+        devices = [f"GPU:{number}" for number in range(len(gpus))]
+    return Device(plan, name, tf.distribute.MirroredStrategy(devices) if plan.num_replicas > 1 else None)
+
+
+def _divide_cpu(tf: Any, number: int) -> list[str]:
+    """Make one CPU look like several devices."""
+    if number > 1:
+        (cpu,) = tf.config.list_physical_devices("CPU")
+        try:
+            tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * number)
+        except RuntimeError as error:
+            raise HardwareError(f"TensorFlow runs already: restart the kernel for {number} devices") from error
+    return [f"CPU:{position}" for position in range(number)]
+
+
+def _activate_jax(plan: Plan) -> Device:
+    if plan.accelerator == "cpu":
+        os.environ["JAX_PLATFORMS"] = "cpu"
+    import jax
+
+    if plan.accelerator == "cpu" and plan.num_replicas > 1:
+        try:
+            jax.config.update("jax_num_cpu_devices", plan.num_replicas)
+        except RuntimeError as error:
+            raise HardwareError(f"JAX runs already: restart the kernel for {plan.num_replicas} devices") from error
+    devices = [device for device in jax.devices() if device.platform == plan.accelerator]
+    if len(devices) < plan.num_replicas:
+        counts = (
+            f"the plan has {plan.num_replicas} x {plan.accelerator}, JAX lists {', '.join(map(str, jax.devices()))}"
+        )
+        raise HardwareError(f"{counts}: install jax[cuda12] or jax[tpu], or restart the kernel")
+    if plan.accelerator == "tpu" and len(devices) > plan.num_replicas:
+        warnings.warn(f"{plan.num_replicas} of {len(devices)} chips train: num_devices takes more", stacklevel=3)
+    if plan.strategy == "DataParallel":
+        import keras
+
+        names = [f"{device.platform}:{device.id}" for device in devices[: plan.num_replicas]]
+        keras.distribution.set_distribution(keras.distribution.DataParallel(devices=names))
+    return Device(plan, "cpu" if plan.accelerator == "cpu" else devices[0].device_kind, None)
+
+
+@contextmanager
+def _without_stderr() -> Iterator[None]:
+    """Drop what native code writes to stderr: TensorFlow greets with lines on drivers and CPUs that no level stops."""
+    kept, null = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(null)

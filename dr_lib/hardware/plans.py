@@ -1,0 +1,159 @@
+"""How to train on a machine: from its facts to a plan, with the reasons in words."""
+
+from math import gcd
+from typing import NamedTuple
+
+from dr_lib.hardware.facts import BACKENDS, Facts
+
+ACCELERATORS = ("auto", "cpu", "gpu", "tpu")
+STRATEGIES = ("auto", "none", "MirroredStrategy", "DataParallel", "TPUStrategy")
+MODES = ("paper", "fast", "scaled")
+PRECISIONS = ("auto", "float32", "mixed_float16", "mixed_bfloat16")
+TPU_MEMORY_GIB = 16.0  # of a v5e chip, what Colab and Kaggle lend
+STEPS_PER_EXECUTION = {"cpu": 8, "gpu": 16, "tpu": 8}  # in the modes fast and scaled
+
+
+class HardwareError(RuntimeError):
+    """The machine does not have what was asked for."""
+
+
+class Plan(NamedTuple):
+    """How to train on a machine, and why."""
+
+    accelerator: str  # cpu, gpu or tpu
+    backend: str  # of Keras
+    strategy: str  # none (one device), MirroredStrategy, DataParallel or TPUStrategy
+    num_replicas: int  # the batch is divided among them evenly
+    precision: str  # a dtype policy of Keras
+    jit: bool  # compile with XLA
+    steps_per_execution: int  # training steps per call of the device
+    on_device: bool  # the decoded photographs are kept in the device's memory
+    reasons: tuple[str, ...]
+
+
+def choose(
+    facts: Facts,
+    *,
+    accelerator: str = "auto",
+    backend: str = "auto",
+    strategy: str = "auto",
+    num_devices: int = 0,
+    mode: str = "paper",
+    precision: str = "auto",
+    batch_size: int = 8,
+    data_gib: float = 0.0,
+) -> Plan:
+    """Choose a plan from the facts alone.
+
+    Args:
+        facts: of the machine, from `probe` or from a table.
+        accelerator: auto, cpu, gpu or tpu; auto takes the fastest that is there, never less in silence.
+        backend: auto, tensorflow or jax.
+        strategy: auto, none, or a distribution by name; TPUStrategy is never chosen by itself.
+        num_devices: 0 takes all GPUs or chips; several of a CPU are virtual and rehearse a plan for accelerators.
+        mode: paper (as published: float32, one step per call), fast or scaled (all that the device can do).
+        precision: auto follows from the mode, else a dtype policy of Keras.
+        batch_size: over all replicas; as many devices are used as divide it.
+        data_gib: size of the decoded photographs, to be kept on the device in the modes fast and scaled.
+
+    Raises:
+        HardwareError: the machine does not have it, or the combination is known to fail.
+    """
+    for value, known in (
+        (accelerator, ACCELERATORS),
+        (backend, ("auto", *BACKENDS)),
+        (strategy, STRATEGIES),
+        (mode, MODES),
+        (precision, PRECISIONS),
+    ):
+        if value not in known:
+            raise HardwareError(f"{value!r} is not known: choose from {', '.join(known)}")
+    if accelerator == "auto":
+        accelerator = "tpu" if facts.num_tpu_chips else "gpu" if facts.gpus else "cpu"
+    names = {"cpu": facts.cpu, "gpu": ", ".join(facts.gpus), "tpu": f"{facts.num_tpu_chips} chips"}
+    reasons = [f"{accelerator}: {names[accelerator]}"]
+    num_devices = _choose_devices(facts, accelerator, num_devices)
+    num_replicas = gcd(num_devices, batch_size)
+    if num_replicas < num_devices:
+        reasons.append(f"{num_replicas} of {num_devices} devices: a batch of {batch_size} divides over no more")
+    backend = _choose_backend(facts, accelerator, backend, strategy, reasons)
+    strategy = _choose_strategy(facts, accelerator, backend, strategy, num_replicas, reasons)
+    if precision == "auto":
+        precision = _choose_precision(facts, accelerator, mode)
+        reasons.append(f"{precision}: mode {mode} on this {accelerator}")
+    else:
+        reasons.append(f"{precision}: asked for")
+    plain = Plan(accelerator, backend, strategy, num_replicas, precision, backend == "jax", 1, False, ())
+    if mode != "paper":
+        plain = _speed_up(facts, plain, data_gib, reasons)
+    return plain._replace(reasons=tuple(reasons))
+
+
+def _choose_devices(facts: Facts, accelerator: str, asked: int) -> int:
+    there = {"cpu": asked or 1, "gpu": len(facts.gpus), "tpu": facts.num_tpu_chips}[accelerator]
+    if not there:
+        what = accelerator.upper()
+        raise HardwareError(f"no {what} is here: switch one on in the runtime's settings, or ask for accelerator='cpu'")
+    if accelerator == "tpu" and asked > 0:  # the runtime's hints may count too few chips; `activate` will see
+        return asked
+    if not 0 <= asked <= there:
+        raise HardwareError(f"num_devices {asked}: {there} are here, 0 takes all")
+    return asked or there
+
+
+def _choose_backend(facts: Facts, accelerator: str, asked: str, strategy: str, reasons: list[str]) -> str:
+    needed = {"MirroredStrategy": "tensorflow", "TPUStrategy": "tensorflow", "DataParallel": "jax"}.get(strategy)
+    if accelerator == "tpu" and strategy != "TPUStrategy":
+        needed, why = "jax", "TensorFlow cannot drive the TPUs that Colab and Kaggle lend today"
+    else:
+        why = f"{strategy} is {needed}'s" if needed else f"installed here are {', '.join(facts.backends)}"
+    if needed and asked not in ("auto", needed):
+        raise HardwareError(f"backend {asked!r} cannot do that: {why}; ask for backend={needed!r}")
+    backend = needed or (facts.backends[0] if asked == "auto" and facts.backends else asked)
+    if backend == "auto":
+        raise HardwareError("neither tensorflow nor jax is installed: pip install -r requirements.txt")
+    if backend not in facts.backends:
+        raise HardwareError(f"{backend} is not installed ({why}): pip install {backend}, or ask for another backend")
+    reasons.append(f"{backend}: {why}")
+    return backend
+
+
+def _choose_strategy(
+    facts: Facts, accelerator: str, backend: str, asked: str, num_replicas: int, reasons: list[str]
+) -> str:
+    if asked == "TPUStrategy":
+        if accelerator != "tpu" or not facts.tensorflow_tpu:
+            raise HardwareError("TPUStrategy needs a TPU and the package tensorflow-tpu: ask for strategy='auto'")
+        reasons.append("TPUStrategy: asked for by name; untried, for no TPU that TensorFlow drives could be had")
+        return asked
+    if asked == "none" and num_replicas > 1:
+        raise HardwareError(f"strategy 'none' trains on one device, {num_replicas} were asked for: num_devices=1")
+    if asked not in ("auto", "none") and num_replicas == 1:
+        raise HardwareError(f"{asked} needs several devices that share the batch evenly: ask for strategy='auto'")
+    if num_replicas == 1:
+        return "none"
+    strategy = "MirroredStrategy" if backend == "tensorflow" else "DataParallel"
+    if asked not in ("auto", strategy):
+        raise HardwareError(f"{asked} does not run on this {accelerator} with {backend}: ask for strategy='auto'")
+    reasons.append(f"{strategy}: {num_replicas} {'virtual ' * (accelerator == 'cpu')}devices on {backend}")
+    return strategy
+
+
+def _choose_precision(facts: Facts, accelerator: str, mode: str) -> str:
+    if mode == "paper" or accelerator == "cpu":
+        return "float32"
+    # tensor cores take bfloat16 from compute capability 8.0 (Ampere) on
+    return "mixed_bfloat16" if accelerator == "tpu" or facts.compute_capability >= 8 else "mixed_float16"
+
+
+def _speed_up(facts: Facts, plan: Plan, data_gib: float, reasons: list[str]) -> Plan:
+    """Add to a plan what its strategy can bear."""
+    if plan.strategy in ("MirroredStrategy", "TPUStrategy"):
+        reasons.append(f"one step per call, photographs on the host, no XLA: {plan.strategy} fails with them")
+        return plan
+    memory = {"cpu": facts.memory_gib, "gpu": facts.gpu_memory_gib, "tpu": TPU_MEMORY_GIB}[plan.accelerator]
+    on_device = data_gib < memory / 2
+    steps = STEPS_PER_EXECUTION[plan.accelerator]
+    reasons.append(f"{steps} steps per call of the device")
+    reasons.append(f"photographs on the {'device' if on_device else 'host'}: {data_gib:.1f} of {memory:.0f} GiB")
+    return plan._replace(jit=plan.jit or plan.accelerator == "gpu", steps_per_execution=steps, on_device=on_device)

@@ -1,0 +1,90 @@
+"""Devices: a plan is made so, or an error says what is missing; in a process of its own where it sets a backend."""
+
+import subprocess
+import sys
+
+import pytest
+
+from dr_lib.hardware import HardwareError, activate, choose, probe
+from tests.hardware.test_plans import COLAB_T4, COLAB_TPU, KAGGLE_T4, LAPTOP, OLD_TPU
+
+
+def in_a_process(code: str) -> str:
+    """Run code after `from dr_lib.hardware import *` in a fresh process and return what it prints."""
+    code = f"from dr_lib.hardware import *\nfrom tests.hardware.test_plans import *\n{code}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout.strip()
+
+
+def refuse(facts: str, arguments: str = "") -> str:
+    """The message with which `activate` refuses a plan in a fresh process."""
+    return in_a_process(
+        f"try:\n    activate(choose({facts}{arguments}))\nexcept HardwareError as error:\n    print(error)"
+    )
+
+
+def test_activation_finds_the_cpu_and_describes_the_machine():
+    """On this machine the plan can be made so, and the row says what it is."""
+    facts = probe()
+    device = activate(choose(facts, accelerator="cpu", backend="tensorflow"))
+    row = device.describe(facts)
+    assert (row["accelerator"], row["num_accelerators"], row["num_replicas"]) == ("cpu", 1, 1)
+    assert (row["backend"], row["strategy"], row["precision"], row["jit"]) == ("tensorflow", "none", "float32", False)
+    assert row["num_cpus"] >= 1 and row["memory_gib"] > 0 and row["keras"] and row["python"].startswith("3.")
+    assert device.compile_arguments == {"jit": False, "steps_per_execution": 1} and not device.synchronised
+    with device.scope():
+        pass
+
+
+def test_activation_raises_where_keras_runs_on_another_backend():
+    """Keras cannot change its backend once imported."""
+    activate(choose(probe(), accelerator="cpu", backend="tensorflow"))
+    with pytest.raises(HardwareError, match="restart the kernel"):
+        activate(choose(LAPTOP, backend="jax"))
+
+
+def test_activation_raises_where_tensorflow_lists_no_gpu():
+    """A driver that promises a GPU which TensorFlow does not see stops the run."""
+    if probe().gpus:
+        pytest.skip("this machine has a GPU")
+    with pytest.raises(HardwareError, match="the plan has 1 GPUs, TensorFlow lists 0"):
+        activate(choose(COLAB_T4))
+    with pytest.raises(HardwareError, match="the plan has 2 GPUs, TensorFlow lists 0"):
+        activate(choose(KAGGLE_T4))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("facts", ["COLAB_TPU", "COLAB_T4._replace(backends=('jax',))", "H200"])
+def test_activation_raises_where_jax_lists_no_accelerator(facts):
+    """A runtime that promises a TPU or a GPU which JAX does not see stops the run: never the CPU in silence."""
+    pytest.importorskip("jax")
+    assert ", JAX lists " in refuse(facts)
+
+
+@pytest.mark.slow
+def test_tpustrategy_raises_where_tensorflow_finds_no_tpu():
+    """The untried strategy fails loudly too."""
+    code = (
+        "try:\n    activate(choose(OLD_TPU, strategy='TPUStrategy'))\nexcept Exception as error:\n    print('raised')"
+    )
+    assert in_a_process(code).endswith("raised")
+    assert choose(OLD_TPU, strategy="TPUStrategy").strategy == "TPUStrategy" and COLAB_TPU.num_tpu_chips == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("backend", "number"), [("tensorflow", 2), ("jax", 8)])
+def test_virtual_devices_are_counted_by_name(backend, number):
+    """A rehearsal on several devices of the CPU really has them; too late to divide it is an error."""
+    pytest.importorskip(backend)
+    late = {"tensorflow": "import tensorflow as f; f.constant(1)", "jax": "import jax; jax.devices()"}[backend]
+    plan = f"choose(LAPTOP, backend='{backend}', num_devices={number})"
+    count = (
+        "device.distribution.num_replicas_in_sync" if backend == "tensorflow" else "len(__import__('jax').devices())"
+    )
+    assert in_a_process(f"device = activate({plan})\nprint({count})").endswith(str(number))
+    arguments = f", backend='{backend}', num_devices={number}"
+    told = in_a_process(
+        f"{late}\ntry:\n    activate(choose(LAPTOP{arguments}))\nexcept HardwareError as error:\n    print(error)"
+    )
+    assert "restart the kernel" in told

@@ -1,0 +1,66 @@
+"""Facts: found without a framework, from the driver's tool and the runtime's hints."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dr_lib.hardware import probe
+
+
+@pytest.fixture
+def nvidia_smi(tmp_path, monkeypatch):
+    """A program of that name that answers as two T4 do, or fails."""
+
+    def install(script: str) -> None:
+        program = tmp_path / "nvidia-smi"
+        program.write_text(f"#!/bin/sh\n{script}\n")
+        program.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+
+    return install
+
+
+def test_probing_imports_no_framework():
+    """Facts come before Keras: neither probe nor choose may import a backend."""
+    code = "import sys; from dr_lib import hardware; hardware.choose(hardware.probe(), accelerator='cpu'); "
+    code += "sys.exit(any(name in sys.modules for name in ('tensorflow', 'jax', 'keras', 'torch')))"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_gpus_are_those_that_the_driver_lists(nvidia_smi):
+    """Names in order, the smallest memory, the lowest compute capability, the driver."""
+    nvidia_smi('echo "Tesla T4, 15360, 7.5, 550.54.15"; echo "NVIDIA L4, 23034, 8.9, 550.54.15"')
+    facts = probe()
+    assert facts.gpus == ("Tesla T4", "NVIDIA L4") and facts.driver == "550.54.15"
+    assert (facts.gpu_memory_gib, facts.compute_capability) == (15.0, 7.5)
+
+
+def test_a_driver_that_fails_lists_no_gpu(nvidia_smi):
+    """The tool without its driver exits with an error: no GPU."""
+    nvidia_smi("echo 'could not communicate with the NVIDIA driver'; exit 9")
+    assert probe().gpus == () and probe().driver == ""
+
+
+@pytest.mark.parametrize(
+    ("variables", "platform", "chips"),
+    [
+        ({}, "local", 0),
+        ({"COLAB_RELEASE_TAG": "r"}, "colab", 0),
+        ({"KAGGLE_KERNEL_RUN_TYPE": "Batch"}, "kaggle", 0),
+        ({"COLAB_RELEASE_TAG": "r", "TPU_ACCELERATOR_TYPE": "v5e-1"}, "colab", 1),
+        ({"KAGGLE_KERNEL_RUN_TYPE": "Batch", "TPU_ACCELERATOR_TYPE": "v5litepod-8"}, "kaggle", 8),
+        ({"KAGGLE_KERNEL_RUN_TYPE": "Batch", "ISTPUVM": "1"}, "kaggle", 1),
+    ],
+)
+def test_the_runtime_gives_hints(monkeypatch, variables, platform, chips):
+    """Platform and chips by the variables that Colab and Kaggle set."""
+    if list(Path("/dev").glob("accel*")) or Path("/content/sample_data").is_dir():
+        pytest.skip("this machine has hints of its own")
+    for name in ("COLAB_RELEASE_TAG", "KAGGLE_KERNEL_RUN_TYPE", "TPU_ACCELERATOR_TYPE", "ISTPUVM"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    facts = probe()
+    assert (facts.platform, facts.num_tpu_chips) == (platform, chips)
