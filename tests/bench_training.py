@@ -1,0 +1,203 @@
+"""Measured comparisons of training: python tests/bench_training.py [--out measured.csv] [--paper-run].
+
+Images per second of notebook 10's loop in its modes, against a plain Keras fit on a tf.data pipeline that decodes the
+JPEGs in each epoch, all in one process, in turns: MobileNet at 96 px on a CPU, InceptionV3 at 299 px where there is a
+GPU. There, modes and batches of the speed goals follow, and with --paper-run the paper's 200 epochs.
+"""
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+import numpy as np
+import pandas as pd
+
+from dr_lib import hardware
+from dr_lib.data.sample import open_sample
+from dr_lib.stats import mean_interval, ratio_interval
+from dr_lib.studies.run import read_commit
+
+PEER = "plain Keras fit on tf.data, JPEGs decoded each epoch"
+CPU = {"model": "mobilenet", "image_size": 96, "repeats": 10, "number": 224, "batches": ()}
+GPU = {"model": "inception_v3", "image_size": 299, "repeats": 10, "number": 1000, "batches": (64, 256, 1024)}
+BATCH, EPOCHS = 8, 4  # epochs of a turn
+
+
+class Variant:
+    """A way to train, and the images per second of each of its epochs."""
+
+    def __init__(self, name: str, plan: hardware.Plan, batch_size: int, number: int, fit: Callable[[int], object]):
+        """`fit` trains for that many epochs of `number` images, full batches alone."""
+        self.name, self.plan, self.batch_size, self.fit = name, plan, batch_size, fit
+        self.number, self.images_per_s = number // batch_size * batch_size, []
+        self.first_epoch_s = self.time(1)  # compiles, and enters no mean
+
+    def time(self, epochs: int) -> float:
+        """Seconds of so many epochs."""
+        start = time.perf_counter()
+        self.fit(epochs)
+        return time.perf_counter() - start
+
+    def measure(self) -> None:
+        """Time a turn of several epochs, with the checkpoints that fall due in them."""
+        self.images_per_s.append(EPOCHS * self.number / self.time(EPOCHS))
+
+    @property
+    def compile_s(self) -> float:
+        """What the first epoch took longer than the others."""
+        return self.first_epoch_s - self.number / float(np.median(self.images_per_s))
+
+
+def build(mode: str, batch_size: int, setting: dict, images: np.ndarray, labels: np.ndarray, *, frozen_input=False):
+    """Notebook 10's loop in a mode; with `frozen_input` every step is given the same batch, made once."""
+    gib = images.nbytes / 2**30
+    plan = hardware.choose(hardware.probe(), mode=mode, batch_size=batch_size, num_devices=1, data_gib=gib)
+    device = hardware.activate(plan)
+    import keras
+
+    from dr_lib.data.batches import Batches
+    from dr_lib.training import fit, models, resident
+
+    class SameBatch(Batches):
+        def __getitem__(self, index):
+            if not hasattr(self, "kept"):
+                made = super().__getitem__(0)
+                self.kept = made if plan.backend == "tensorflow" else tuple(map(keras.ops.convert_to_tensor, made))
+            return self.kept
+
+    keras.utils.set_random_seed(0)
+    network = models.build_model(setting["model"], setting["image_size"], augmentation="colour")
+    model, inputs = network, {"train": images}
+    if plan.on_device:
+        model, inputs = resident.keep_on_device(network, inputs)
+    fit.compile_model(model, **device.compile_arguments)
+    fed = (SameBatch if frozen_input else Batches)(inputs["train"], labels, batch_size, shuffle_seed=0)
+    folder = Path(tempfile.mkdtemp())
+
+    def train(epochs: int) -> None:
+        (folder / "checkpoint.npz").unlink(missing_ok=True)
+        fit.train(model, fed, None, folder, epochs=epochs)
+
+    name = f"mode {mode}" + (", input made once" if frozen_input else "")
+    return Variant(name, plan, batch_size, len(images), train)
+
+
+def build_peer(setting: dict, shards: list[str], number: int) -> Variant:
+    """What a tutorial would write: TFRecords parsed, decoded, resized, shuffled and batched by tf.data."""
+    plan = hardware.choose(hardware.probe(), backend="tensorflow", num_devices=1)
+    device = hardware.activate(plan)
+    import tensorflow as tf
+
+    from dr_lib.training import fit, models
+
+    size = setting["image_size"]
+    features = {
+        "image/encoded": tf.io.FixedLenFeature([], tf.string),
+        "image/referable": tf.io.FixedLenFeature([], tf.int64),
+    }
+
+    def read(example):
+        parsed = tf.io.parse_single_example(example, features)
+        image = tf.image.resize(tf.io.decode_jpeg(parsed["image/encoded"], channels=3), (size, size), method="area")
+        return tf.cast(image, tf.uint8), tf.cast(parsed["image/referable"], tf.float32)
+
+    examples = tf.data.TFRecordDataset(shards).repeat().take(number).shuffle(number)
+    pipeline = examples.map(read, num_parallel_calls=tf.data.AUTOTUNE).batch(BATCH, drop_remainder=True).prefetch(2)
+    network = models.build_model(setting["model"], size, augmentation="colour")
+    fit.compile_model(network, **device.compile_arguments)
+
+    return Variant(PEER, plan, BATCH, number, lambda epochs: network.fit(pipeline, epochs=epochs, verbose=0))
+
+
+def compare(setting: dict, folder: Path) -> list[Variant]:
+    """Build every variant that this machine can run, and measure them in turns."""
+    from dr_lib.data.batches import load_photographs
+
+    data, number = open_sample(folder), setting["number"]
+    split = load_photographs(data, "train", setting["image_size"])
+    rows = np.arange(number) % len(split.images)
+    images, labels = split.images[rows], split.referable[rows]
+    variants = [build(mode, BATCH, setting, images, labels) for mode in ("paper", "fast")]
+    variants.append(build("paper", BATCH, setting, images, labels, frozen_input=True))
+    if "tensorflow" in hardware.probe().backends and variants[0].plan.backend == "tensorflow":
+        variants.append(build_peer(setting, sorted(map(str, data.glob("train-*.tfrecord"))), number))
+    for batch_size in setting["batches"]:
+        more = np.arange(max(number, 4 * batch_size)) % number
+        variants.append(build("scaled", batch_size, setting, images[more], labels[more]))
+    for _ in range(setting["repeats"]):
+        for variant in variants:
+            variant.measure()
+    return variants
+
+
+def tabulate(variants: list[Variant], setting: dict) -> pd.DataFrame:
+    """A row per variant: images per second and how many times as fast as mode paper, with 95 % intervals."""
+    facts = hardware.probe()
+    known = hardware.Device(variants[0].plan, "", None).describe(facts)
+    versions = ", ".join(f"{name} {known[name]}" for name in ("keras", "tensorflow", "jax") if known[name])
+    where = ", ".join(facts.gpus) if variants[0].plan.accelerator == "gpu" else f"{facts.cpu}, {facts.num_cpus} cores"
+    lines = []
+    for variant in variants:
+        speed = mean_interval(variant.images_per_s)
+        ratio = ratio_interval(variant.images_per_s, variants[0].images_per_s)
+        lines.append(
+            {
+                "what": variant.name,
+                "model": setting["model"],
+                "image_size": setting["image_size"],
+                "batch_size": variant.batch_size,
+                "backend": variant.plan.backend,
+                "precision": variant.plan.precision,
+                "images_per_s": f"{speed.value:.4g}",
+                "low": f"{speed.low:.4g}",
+                "high": f"{speed.high:.4g}",
+                "times_paper": f"{ratio.value:.3g}",
+                "times_low": f"{ratio.low:.3g}",
+                "times_high": f"{ratio.high:.3g}",
+                "compile_s": f"{variant.compile_s:.1f}",
+                "n": speed.n,
+                "hardware": where,
+                "versions": versions,
+                "commit": read_commit(ROOT)[:12],
+                "date": f"{datetime.now(UTC):%Y-%m-%d}",
+            }
+        )
+    return pd.DataFrame(lines)
+
+
+def main() -> None:
+    """Measure, print, and write the table where asked to."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, help="CSV to write")
+    parser.add_argument("--paper-run", action="store_true", help="on a GPU: 200 epochs at 1,000 photographs")
+    given = parser.parse_args()
+    setting = GPU if hardware.probe().gpus else CPU
+    with tempfile.TemporaryDirectory() as folder:
+        variants = compare(setting, Path(folder))
+    table = tabulate(variants, setting)
+    print(
+        table[
+            ["what", "batch_size", "precision", "images_per_s", "low", "high", "times_paper", "compile_s", "n"]
+        ].to_string()
+    )
+    paper, frozen = (np.array(variants[k].images_per_s) for k in (0, 2))
+    low, median, high = np.percentile(1 - paper / frozen, [25, 50, 75])
+    print(f"share of a step spent on input, mode paper: {median:.2%} [{low:.2%}, {high:.2%}], n = {len(paper)}")
+    if given.paper_run and setting is GPU:
+        for variant in variants[:2]:
+            print(f"200 epochs at {setting['number']} photographs, {variant.name}: {variant.time(200) / 60:.2f} min")
+    if given.out:
+        table.to_csv(given.out, index=False)
+
+
+if __name__ == "__main__":
+    main()
