@@ -106,7 +106,7 @@ def plan(study: Path) -> None:
 @click.option("--out", type=PATH, help="folder to write  [default: the first folder]")
 @click.option("--paper", default="A", show_default=True, help="the paper whose claims are judged")
 @click.option("--lang", default="en", show_default=True, type=click.Choice(["en", "pt"]))
-@click.option("--allow", multiple=True, help="a column in which pooled rows may differ, such as commit")
+@click.option("--allow", multiple=True, help="a column in which pooled rows may differ, such as mode or commit")
 @click.option("--keep", multiple=True, help="a mark, contended or resumed, that does not bar a row from the timing")
 def report(folders: tuple[Path, ...], out: Path | None, paper: str, lang: str, **choice: tuple[str, ...]) -> None:
     """Draw the figure and write report.md and runs.csv from the rows below the folders."""

@@ -47,7 +47,7 @@ sys.path.insert(0, str(root))
 # %%
 from dr_lib.bootstrap import install_missing
 
-install_missing("cv2")
+print("packages added:", *install_missing("cv2") or ["none"])
 
 # %% [markdown]
 # What this machine is, and how a training would run on it. Nothing is imported to find that out.

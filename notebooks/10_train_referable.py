@@ -45,6 +45,7 @@ backend: str = "auto"  # auto, tensorflow or jax
 strategy: str = "auto"  # auto, none, MirroredStrategy, DataParallel or TPUStrategy (untried)
 num_devices: int = 0  # GPUs or TPU chips to train on, 0 for all; several of a CPU are virtual, for a rehearsal
 precision: str = "auto"  # auto follows the mode, else float32, mixed_float16 or mixed_bfloat16
+steps_per_execution: int = 0  # training steps per call of the device, 0 follows the mode
 tensorboard: bool = False  # write logs for TensorBoard
 results: str = ""  # folder for rows, models and checkpoints; on Colab one on Drive outlives the machine
 max_hours: float = 0.0  # save and stop in time, 0 for no limit [h]
@@ -75,7 +76,7 @@ sys.path.insert(0, str(root))
 # %%
 from dr_lib.bootstrap import install_missing
 
-install_missing(*["cv2"] if data_dir == "sample" else [])
+print("packages added:", *install_missing(*["cv2"] if data_dir == "sample" else []) or ["none"])
 
 # %% [markdown]
 # The run begins here: what the notebook was asked for, and the clock of `wall_s` and `setup_s`. Started again after a
@@ -90,6 +91,7 @@ asked = {
     "epochs": epochs, "optimizer": optimizer, "learning_rate": learning_rate, "augmentation": augmentation,
     "dropout": dropout, "last_frozen": last_frozen, "mirror": mirror, "accelerator": accelerator, "backend": backend,
     "strategy": strategy, "num_devices": num_devices, "precision": precision, "seed": seed, "repetition": repetition,
+    "steps_per_execution": steps_per_execution,
 }  # fmt: skip
 run = Run(root, "10_train_referable", asked, results=results, max_hours=max_hours)
 
@@ -133,7 +135,7 @@ from dr_lib import hardware
 facts = hardware.probe()
 plan = hardware.choose(
     facts, accelerator=accelerator, backend=backend, strategy=strategy, num_devices=num_devices,
-    mode=mode, precision=precision, batch_size=batch_size, data_gib=data_gib,
+    mode=mode, precision=precision, steps_per_execution=steps_per_execution, batch_size=batch_size, data_gib=data_gib,
 )  # fmt: skip
 device = hardware.activate(plan)
 print(*(f"{name}: {value}" for name, value in plan._asdict().items() if name != "reasons"), sep="\n")

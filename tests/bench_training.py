@@ -7,6 +7,7 @@ GPU. There, modes and batches of the speed goals follow, and with --paper-run th
 
 import argparse
 import os
+import re
 import sys
 import tempfile
 import time
@@ -174,10 +175,23 @@ def tabulate(variants: list[Variant], setting: dict) -> pd.DataFrame:
     return pd.DataFrame(lines)
 
 
+def render(measured: Path) -> str:
+    """The table of the READMEs, from the CSV."""
+    table = pd.read_csv(measured, dtype=str)
+    lines = ["| | model | batch | precision | images/s [95 %] | times mode paper [95 %] | n |", "| --- " * 7 + "|"]
+    for row in table.itertuples():
+        speed = f"{row.images_per_s} [{row.low}, {row.high}]"
+        ratio = f"{row.times_paper} [{row.times_low}, {row.times_high}]" if row.what != "mode paper" else "1"
+        cells = [row.what, f"{row.model}, {row.image_size} px", row.batch_size, row.precision, speed, ratio, row.n]
+        lines.append(f"| {' | '.join(cells)} |")
+    first = next(table.itertuples())
+    return "\n".join([*lines, "", f"{first.hardware}; {first.versions}; commit {first.commit}; {first.date}"])
+
+
 def main() -> None:
     """Measure, print, and write the table where asked to."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path, help="CSV to write")
+    parser.add_argument("--out", type=Path, help="CSV to write; the READMEs then show it")
     parser.add_argument("--paper-run", action="store_true", help="on a GPU: 200 epochs at 1,000 photographs")
     given = parser.parse_args()
     setting = GPU if hardware.probe().gpus else CPU
@@ -197,6 +211,9 @@ def main() -> None:
             print(f"200 epochs at {setting['number']} photographs, {variant.name}: {variant.time(200) / 60:.2f} min")
     if given.out:
         table.to_csv(given.out, index=False)
+        for readme in (ROOT / "README.md", ROOT / "README.pt-BR.md"):
+            before, _, after = re.split("(?s)(?<=<!-- measured -->\n)(.*)(?=<!-- /measured -->)", readme.read_text())
+            readme.write_text(f"{before}{render(given.out)}\n{after}")
 
 
 if __name__ == "__main__":

@@ -126,6 +126,16 @@ def test_study_files_fit_their_notebooks(path):
     assert plan_runs(load_study(path, ROOT), "here")
 
 
+@pytest.mark.parametrize("readme", ["README.md", "README.pt-BR.md"])
+def test_the_readme_shows_what_was_measured(readme):
+    """The table of speeds is that of measured.csv, never typed."""
+    from tests.bench_training import render
+
+    text = (ROOT / readme).read_text()
+    shown = re.search("(?s)<!-- measured -->\n(.*)\n<!-- /measured -->", text)[1]
+    assert shown == render(ROOT / "dr_lib" / "studies" / "measured.csv")
+
+
 def test_nothing_committed_is_large_or_speaks_of_one_machine():
     """No file over 1 MiB, no absolute path of somebody's machine."""
     listed = subprocess.run(["git", "-C", ROOT, "ls-files", "-z"], capture_output=True, text=True, check=True).stdout

@@ -40,6 +40,7 @@ def choose(
     num_devices: int = 0,
     mode: str = "paper",
     precision: str = "auto",
+    steps_per_execution: int = 0,
     batch_size: int = 8,
     data_gib: float = 0.0,
 ) -> Plan:
@@ -53,6 +54,7 @@ def choose(
         num_devices: 0 takes all GPUs or chips; several of a CPU are virtual and rehearse a plan for accelerators.
         mode: paper (as published: float32, one step per call), fast or scaled (all that the device can do).
         precision: auto follows from the mode, else a dtype policy of Keras.
+        steps_per_execution: training steps per call of the device, 0 follows from the mode.
         batch_size: over all replicas; as many devices are used as divide it.
         data_gib: size of the decoded photographs, to be kept on the device in the modes fast and scaled.
 
@@ -83,10 +85,15 @@ def choose(
         reasons.append(f"{precision}: mode {mode} on this {accelerator}")
     else:
         reasons.append(f"{precision}: asked for")
-    plain = Plan(accelerator, backend, strategy, num_replicas, precision, backend == "jax", 1, False, ())
+    plan = Plan(accelerator, backend, strategy, num_replicas, precision, backend == "jax", 1, False, ())
     if mode != "paper":
-        plain = _speed_up(facts, plain, data_gib, reasons)
-    return plain._replace(reasons=tuple(reasons))
+        plan = _speed_up(facts, plan, data_gib, reasons)
+    if steps_per_execution:
+        plan = plan._replace(steps_per_execution=steps_per_execution)
+        reasons.append(f"{steps_per_execution} steps per call of the device: asked for")
+    if plan.steps_per_execution > 1 and strategy in ("MirroredStrategy", "TPUStrategy"):
+        raise HardwareError(f"several steps per call fail under {strategy}: ask for steps_per_execution=1")
+    return plan._replace(reasons=tuple(reasons))
 
 
 def _choose_devices(facts: Facts, accelerator: str, asked: int) -> int:

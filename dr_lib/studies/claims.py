@@ -9,19 +9,30 @@ import numpy as np
 import pandas as pd
 
 from dr_lib.stats import BadSampleError, Interval, mean_interval, ratio_interval, sd_ratio_interval
-from dr_lib.studies.figures import FLAWS, PUBLISHED, WORK, check_alike, timed_runs
+from dr_lib.studies.figures import FLAWS, MIN_RUNS, PUBLISHED, WORK, check_alike, timed_runs
+from dr_lib.studies.modes import compare_modes
 
 SCALES = {"mean": (1, 0), "ratio": (1, 0), "sd_ratio": (1, 0), "increase": (100, -100), "saving": (-100, 100)}
 RELATIONS = (">=", "<=", "within")
 HARDWARE = ("accelerator", "num_accelerators", "instance", "platform")
-MIN_RUNS = 3
-LISTED = ("run_id", "split_seed", "train_s", "first_step_s", "steady_epoch_s", "contended", "metric_ridge_auc_test")
+LISTED = (
+    "run_id",
+    "mode",
+    "split_seed",
+    "train_s",
+    "first_step_s",
+    "steady_epoch_s",
+    "contended",
+    "metric_ridge_auc_test",
+)
 DRAWN = "DRAWN SAMPLE, NOT PHOTOGRAPHS"
 _PORTUGUESE = {
     "Paper": "Artigo",
     "environment": "ambiente",
+    "machine": "máquina",
+    "mode": "modo",
     "claim": "afirmação",
-    "paper": "artigo",
+    "published": "publicado",
     "ours": "nossas execuções [95 %]",
     "verdict": "veredito",
     "reason": "motivo",
@@ -29,6 +40,7 @@ _PORTUGUESE = {
     "What was run": "O que foi executado",
     "Left out of the timing": "Fora da medida de tempo",
     "Environments": "Ambientes",
+    "Modes": "Modos",
     "Runs": "Execuções",
     "Claims": "Afirmações",
     "Failed runs": "Execuções com falha",
@@ -37,6 +49,11 @@ _PORTUGUESE = {
     "undecided": "indeciso",
     "not comparable": "não comparável",
     "not measured": "não medido",
+    "reference": "referência",
+    "counts": "conta",
+    "does not count: AUC below A's interval": "não conta: AUC abaixo do intervalo de A",
+    "does not count: AUC above A's interval": "não conta: AUC acima do intervalo de A",
+    f"undecided: n < {MIN_RUNS}": f"indeciso: n < {MIN_RUNS}",
 }
 
 
@@ -85,7 +102,8 @@ def judge(claim: Any, runs: pd.DataFrame, *, keep: Collection[str] = ()) -> Verd
     """Say whether a claim, a row of `read_published`, holds: only if the whole 95 % interval satisfies it.
 
     Rows from its hardware that did its work decide. Where there are none, the nearest are shown as not
-    comparable: conditions, then hardware, are given up term by term from the right until rows are found.
+    comparable: hardware, then conditions, narrow the rows term by term, and a term that none of them meets is
+    given up.
     """
     timed = timed_runs(runs, keep=keep)
     timed = timed[timed[claim.column].notna()] if claim.column in timed else timed[:0]
@@ -126,7 +144,7 @@ def write_report(
     allow: Collection[str] = (),
     keep: Collection[str] = (),
 ) -> list[Verdict]:
-    """Write what was run, and each environment, claim, metric and failed run, as Markdown.
+    """Write what was run, and each environment, mode, claim, metric and failed run, as Markdown.
 
     Args:
         runs: one row per run, failed ones too.
@@ -151,6 +169,7 @@ def write_report(
         "What was run": ok.groupby(work, dropna=False).size().reset_index(name="n") if work else ok,
         "Left out of the timing": pd.DataFrame([left_out]),
         "Environments": _compare(timed_runs(runs, keep=keep), allow),
+        **({"Modes": _join_bounds(compare_modes(runs, keep=keep))} if ok["mode"].nunique() > 1 else {}),
         "Runs": ok[[c for c in ok if c in LISTED or c.startswith("metric_auc")]].dropna(axis=1, how="all").round(4),
         "Claims": _tabulate(claims.rename(columns={"quotation_pt" if words else "quotation": "claim"}), verdicts),
         "Failed runs": runs[runs["status"] != "ok"][["run_id", "error"]] if len(runs) else runs,
@@ -163,10 +182,14 @@ def write_report(
 def _find_rows(timed: pd.DataFrame, selector: str, conditions: str) -> tuple[pd.DataFrame, list[str]]:
     terms = selector.split(";") if selector else []
     loose = [t for t in terms if t.split("=")[0] in HARDWARE] + (conditions.split(";") if conditions else [])
-    fixed, dropped = [term for term in terms if term not in loose], []
-    while (rows := timed[_meets(timed, fixed + loose)]).empty and loose:
-        dropped.append(loose.pop())
-    return rows, [term for term in dropped if not _meets(rows, [term]).all()]
+    rows, unmet = timed[_meets(timed, [term for term in terms if term not in loose])], []
+    for term in loose:
+        nearer = rows[_meets(rows, [term])]
+        if nearer.empty:
+            unmet.append(term)
+        else:
+            rows = nearer
+    return rows, unmet
 
 
 def _meets(rows: pd.DataFrame, terms: list[str]) -> np.ndarray:
@@ -187,7 +210,7 @@ def _measure(claim: Any, columns: list[pd.Series]) -> Interval:
 
 
 def _compare(timed: pd.DataFrame, allow: Collection[str]) -> pd.DataFrame:
-    keys = ["environment", *(column for column in allow if column in timed)]
+    keys = ["environment", *(column for column in allow if column in timed and column != "mode")]
     times = [column for column in ("train_s", "steady_epoch_s") if column in timed]
     groups, lines = dict(list(timed.groupby(keys, dropna=False))), []
     slowest = max(groups.values(), key=lambda rows: rows[times[0]].mean()) if times and groups else timed
@@ -204,11 +227,21 @@ def _compare(timed: pd.DataFrame, allow: Collection[str]) -> pd.DataFrame:
     return pd.DataFrame(lines)
 
 
+def _join_bounds(modes: pd.DataFrame) -> pd.DataFrame:
+    """Write each value and its two bounds into one column."""
+    for low in [column for column in modes if column.endswith("_low")]:
+        name = low.removesuffix("_low")
+        bounded = modes[[name, low, f"{name}_high"]].itertuples(index=False)
+        modes[name] = [_show(Interval(*bounds, 0)) for bounds in bounded]
+        modes = modes.drop(columns=[low, f"{name}_high"]).rename(columns={name: f"{name} [95 %]"})
+    return modes
+
+
 def _tabulate(claims: pd.DataFrame, verdicts: list[Verdict]) -> pd.DataFrame:
     spread = claims["tolerance"].map(lambda tolerance: f" ± {tolerance:g} " if tolerance else " ")
-    paper = claims["relation"] + claims["value"].map(" {:g}".format) + spread + claims["unit"]
+    published = claims["relation"] + claims["value"].map(" {:g}".format) + spread + claims["unit"]
     judged = pd.DataFrame(verdicts).assign(ours=[_show(verdict.ours) for verdict in verdicts])
-    return pd.concat([claims[["id", "claim"]].assign(paper=paper), judged.drop(columns="id")], axis=1)
+    return pd.concat([claims[["id", "claim"]].assign(published=published), judged.drop(columns="id")], axis=1)
 
 
 def _show(interval: Interval) -> str:

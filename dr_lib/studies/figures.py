@@ -13,9 +13,11 @@ from dr_lib.stats import mean_interval
 
 PUBLISHED = Path(__file__).with_name("published.csv")
 WORK = "data_kind data_manifest_sha256 model weights mode framework dataset network epochs batch_size".split()
-WORK += "image_size optimizer learning_rate augmentation dropout last_frozen commit".split()
-PLAN = ("precision", "strategy", "jit", "steps_per_execution", "backend")  # follows the hardware
+WORK += "image_size optimizer learning_rate warmup_epochs augmentation dropout last_frozen commit".split()
+SET_BY_MODE = ("batch_size", "learning_rate", "warmup_epochs")  # part of the work that a mode may set anew
+PLAN = "precision strategy jit steps_per_execution backend num_replicas on_device".split()  # follows the hardware
 FLAWS = ("resumed", "contended")
+MIN_RUNS = 3  # fewer decide nothing
 ACCELERATOR_COLOURS = {"cpu": "#949494", "gpu": "#029e73", "tpu": "#de8f05"}  # in every figure of the suite
 _PORTUGUESE = {
     "Training time by hardware": "Tempo de treinamento por hardware",
@@ -40,32 +42,37 @@ class NoRunsError(ValueError):
 def timed_runs(runs: pd.DataFrame, *, keep: Collection[str] = ()) -> pd.DataFrame:
     """Take the rows whose times count: status ok, not `resumed`, not `contended` (unless named in `keep`).
 
-    A column `environment` is added: `kaggle, 2 x Tesla T4`, with the instance where that tells two apart.
+    Columns are added: `machine`, such as `kaggle, 2 x Tesla T4`, with the instance where that tells two apart;
+    `mode`, paper where a row names none; and `environment`, the machine and any mode but the paper's.
     """
-    if runs.empty:
-        return pd.DataFrame(columns=["environment"])
-    timed = runs[runs["status"] == "ok"]
+    ok = runs[runs["status"] == "ok"] if len(runs) else runs
+    if ok.empty:
+        return ok.assign(machine="", mode="", environment="")
+    count = ok["num_accelerators"].map(lambda count: f"{count:.0f} x " if count > 1 else "")
+    machine = ok["platform"] + ", " + (count + ok["accelerator"]).replace("cpu", "CPU")
+    if "instance" in ok:
+        instance = ok["instance"].fillna("").astype(str)
+        machine = machine.mask(instance.groupby(machine).transform("nunique") > 1, machine + ", " + instance)
+    mode = ok["mode"].fillna("paper") if "mode" in ok else pd.Series("paper", ok.index)
+    timed = ok.assign(machine=machine, mode=mode, environment=machine.where(mode == "paper", machine + ", " + mode))
     for flaw in set(FLAWS) & set(timed) - set(keep):
         timed = timed[~pd.to_numeric(timed[flaw]).gt(0)]
-    count = timed["num_accelerators"].map(lambda count: f"{count:.0f} x " if count > 1 else "")
-    names = timed["platform"] + ", " + (count + timed["accelerator"]).replace("cpu", "CPU")
-    if "instance" in timed:
-        instance = timed["instance"].fillna("").astype(str)
-        names = names.mask(instance.groupby(names).transform("nunique") > 1, names + ", " + instance)
-    return timed.assign(environment=names).reset_index(drop=True)
+    return timed.reset_index(drop=True)
 
 
 def check_alike(timed: pd.DataFrame, *, allow: Collection[str] = ()) -> None:
     """Refuse rows of `timed_runs` that did different work: their mean would be the mean of nothing.
 
-    Data, model, mode, parameters and commit must be one in all rows, precision and the like in each
-    environment; `allow` names columns that may differ.
+    Data, model, mode, parameters and commit must be one in all rows, batch and learning rate in each mode, precision
+    and the like in each environment; `allow` names columns that may differ.
 
     Raises:
         UnlikeRunsError: other columns differ.
     """
-    unlike = {}
-    for rows, columns in [(timed, WORK)] + [(rows, PLAN) for _, rows in timed.groupby("environment")]:
+    unlike, groups = {}, [(timed, set(WORK) - set(SET_BY_MODE))]
+    groups += [(rows, SET_BY_MODE) for _, rows in timed.groupby("mode")]
+    groups += [(rows, PLAN) for _, rows in timed.groupby("environment")]
+    for rows, columns in groups:
         for column in set(columns) & set(rows) - set(allow):
             if rows[column].nunique(dropna=False) > 1:
                 unlike[column] = ", ".join(sorted({str(value) for value in rows[column]}))
@@ -99,7 +106,7 @@ def plot_training_time(
     """
     if lang not in ("en", "pt"):
         raise ValueError(f"no words for lang={lang!r}: choose en or pt")
-    say, ours = (_PORTUGUESE.__getitem__ if lang == "pt" else str), timed_runs(runs, keep=keep)
+    say, ours = (_PORTUGUESE.__getitem__ if lang == "pt" else str), _sort_by_machine(timed_runs(runs, keep=keep))
     check_alike(ours, allow=allow)
     if (len(runs) or not published) and (ours.empty or ours["train_s"].isna().all()):
         raise NoRunsError("no finished run has a training time: the rows' status and error say why")
@@ -118,6 +125,12 @@ def plot_training_time(
     figure.suptitle("\n".join(map(say, list(_PORTUGUESE)[: 1 + drawn])))
     figure.supxlabel(say(list(_PORTUGUESE)[-1]), fontsize="small")
     return figure
+
+
+def _sort_by_machine(timed: pd.DataFrame) -> pd.DataFrame:
+    """Put the modes of a machine side by side, the paper's first; machines and runs keep their order."""
+    order = timed.assign(machine=pd.factorize(timed["machine"])[0], other=timed["mode"] != "paper")
+    return timed.loc[order.sort_values(["machine", "other", "mode"], kind="stable").index]
 
 
 def _draw_bars(ax: Axes, rows: pd.DataFrame, unit: str, lang: str) -> None:

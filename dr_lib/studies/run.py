@@ -84,7 +84,7 @@ class Run:
         asked = json.loads(json.dumps({"notebook": notebook, "parameters": parameters}))
         source = root / "notebooks" / f"{notebook}.ipynb"
         self.identity = {
-            "run_id": _find_cut_off(self.study_dir, asked) or uuid.uuid4().hex[:12],
+            "run_id": given.pop("run_id", "") or _find_cut_off(self.study_dir, asked) or uuid.uuid4().hex[:12],
             "study": self.study_dir.name,
             "scenario": "C1",
             "order": 0,

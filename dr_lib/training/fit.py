@@ -82,8 +82,8 @@ def train(
 
     The best epoch is that with the best AUC on the validation split, or without one the last. Writes `history.csv`,
     `checkpoint.npz` and, on request, `tensorboard/` to `out_dir`. Where a checkpoint lies there, the training goes on
-    from it: on one device it then ends as if it had never been killed, to the bit. The work between the last
-    checkpoint and a kill is done again, and its time is not in the sum.
+    from it and ends as if it had never been killed, to the bit where the device adds in a fixed order. The work between
+    the last checkpoint and a kill is done again, and its time is not in the sum.
 
     Args:
         model: compiled by `compile_model`.

@@ -58,6 +58,8 @@ def test_fast_mode_by_environment(facts, plan):
         (LAPTOP, {"num_devices": 2}, ("tensorflow", "MirroredStrategy", 2, "float32", False, 1)),
         (LAPTOP, {"num_devices": 8, "backend": "jax"}, ("jax", "DataParallel", 8, "float32", True, 1)),
         (OLD_TPU, {"strategy": "TPUStrategy"}, ("tensorflow", "TPUStrategy", 8, "float32", False, 1)),
+        (LAPTOP, {"mode": "fast", "backend": "jax"}, ("jax", "none", 1, "float32", True, 8)),
+        (H200, {"steps_per_execution": 32}, ("jax", "none", 1, "float32", True, 32)),
         (H200, {"precision": "mixed_bfloat16"}, ("jax", "none", 1, "bfloat16", True, 1)),
     ],
 )
@@ -69,9 +71,9 @@ def test_paper_mode_and_what_is_asked_for(facts, asked, plan):
 def test_no_plan_combines_what_fails():
     """Over all machines and wishes: XLA, several steps or resident data never meet a tf.distribute strategy."""
     wishes = itertools.product(
-        MACHINES, ACCELERATORS, ("auto", "tensorflow", "jax"), STRATEGIES, (0, 1, 2), MODES, PRECISIONS, (1, 7, 8, 64)
+        MACHINES, ACCELERATORS, ("auto", "tensorflow", "jax"), STRATEGIES, (0, 2), MODES, PRECISIONS, (0, 8), (1, 7, 8)
     )
-    names = "accelerator backend strategy num_devices mode precision batch_size".split()
+    names = "accelerator backend strategy num_devices mode precision steps_per_execution batch_size".split()
     plans = 0
     for facts, *values in wishes:
         asked = dict(zip(names, values, strict=True))
@@ -129,6 +131,7 @@ def test_tpustrategy_says_that_it_is_untried():
         (COLAB_T4, {"strategy": "MirroredStrategy"}, "several devices"),
         (KAGGLE_TPU, {"strategy": "MirroredStrategy"}, "MirroredStrategy does not run on this tpu"),
         (KAGGLE_T4, {"num_devices": 3}, "2 are here"),
+        (KAGGLE_T4, {"steps_per_execution": 8}, "several steps per call fail"),
         (LAPTOP, {"num_devices": -1}, "num_devices -1"),
         (LAPTOP, {"accelerator": "gpus"}, "'gpus' is not known"),
         (LAPTOP, {"precision": "half"}, "'half' is not known"),

@@ -11,6 +11,7 @@ PARAMETERS = """\
 level: str = "a"  # a factor
 pause_s: float = 0.0  # how long the run takes [s]
 fail_at: int = -1  # the repetition that fails
+needs_s: float = 0.0  # the run saves and stops, once, if less time is left to it [s]
 seed: int = 0  # of the study
 repetition: int = 0  # index of the run
 """
@@ -19,6 +20,11 @@ import time
 from pathlib import Path
 
 from dr_lib.studies.run import Run
+
+
+class OutOfTimeError(RuntimeError):
+    pass
+
 
 run = Run(Path.cwd(), "quick", {"level": level, "repetition": repetition, "seed": seed})
 begun = run.study_dir / "begun"
@@ -29,7 +35,11 @@ for step in range(5):
     run.show_progress(step + 1, 5)
 if repetition == fail_at:
     raise ValueError("this one fails")
-run.finish(train_s=1.0 + repetition, epoch_s=[0.5, 0.5 + repetition])
+saved = run.folder / "saved"
+if needs_s and run.seconds_left() < needs_s and not saved.exists():
+    saved.touch()
+    raise OutOfTimeError("the time is up, saved after epoch 2: run it again")
+run.finish(resumed=int(saved.exists()), train_s=1.0 + repetition, epoch_s=[0.5, 0.5 + repetition])
 """
 
 

@@ -4,7 +4,14 @@ import pandas as pd
 import pytest
 from matplotlib.colors import to_hex
 
-from dr_lib.studies.figures import ACCELERATOR_COLOURS, NoRunsError, UnlikeRunsError, plot_training_time
+from dr_lib.studies.figures import (
+    ACCELERATOR_COLOURS,
+    NoRunsError,
+    UnlikeRunsError,
+    check_alike,
+    plot_training_time,
+    timed_runs,
+)
 
 CPU = {"platform": "local", "accelerator": "cpu", "num_accelerators": 1}
 T4 = {"platform": "kaggle", "accelerator": "Tesla T4", "num_accelerators": 2}
@@ -27,6 +34,74 @@ def words(figure):
     axes = [t.get_text() for ax in figure.axes for t in [*ax.texts, *ax.get_yticklabels(), ax.xaxis.label]]
     titles = [ax.get_title(loc="left") for ax in figure.axes]
     return "\n".join([figure.get_suptitle(), figure.get_supxlabel(), *titles, *axes])
+
+
+def test_environments_are_told_apart_by_instance_and_mode_where_they_must_be():
+    """Two instances of one platform and processor get their names; the paper's mode goes without saying."""
+    runs = [make_runs([1], T4, instance=""), make_runs([1], T4, instance="", mode="paper")]
+    runs += [make_runs([1], T4, instance="", mode="fast"), make_runs([1], TPU, instance="", mode="scaled")]
+    runs += [make_runs([1], CPU, instance="a", contended=True), make_runs([1], CPU, instance="b", mode="fast")]
+    timed = timed_runs(pd.concat(runs))
+    assert list(timed["environment"].unique()) == [
+        "kaggle, 2 x Tesla T4",
+        "kaggle, 2 x Tesla T4, fast",
+        "colab, TPU v5 lite, scaled",
+        "local, CPU, b, fast",  # whether or not the rows of a are timed
+    ]
+    assert list(timed["machine"].unique()) == ["kaggle, 2 x Tesla T4", "colab, TPU v5 lite", "local, CPU, b"]
+    assert list(timed["mode"]) == ["paper", "paper", "fast", "scaled", "fast"]
+
+
+def test_unlike_runs_are_refused_by_column_and_value():
+    """Neither a model nor a dirty commit slips into a mean."""
+    runs = [make_runs([1], CPU, commit="c"), make_runs([1], CPU, model="mobilenet", commit="c-dirty")]
+    runs = timed_runs(pd.concat(runs))
+    with pytest.raises(UnlikeRunsError, match=r"commit \(c, c-dirty\); model \(mobilenet, small_cnn\)"):
+        check_alike(runs)
+    with pytest.raises(UnlikeRunsError, match="commit"):
+        check_alike(runs, allow=["model"])
+    check_alike(runs, allow=["model", "commit"])
+
+
+@pytest.mark.parametrize(
+    ("column", "one", "other"),
+    [
+        ("precision", "mixed_float16", "mixed_bfloat16"),
+        ("num_replicas", 2, 8),
+        ("on_device", True, False),
+        ("steps_per_execution", 1, 32),
+    ],
+)
+def test_the_plan_may_differ_between_machines_and_modes_not_within(column, one, other):
+    """The fast mode takes float16 on a GPU and bfloat16 on a TPU; that is its plan, not a slip."""
+    gpu, tpu = (make_runs([1], hardware, mode="fast", **{column: one}) for hardware in (T4, TPU))
+    check_alike(timed_runs(pd.concat([gpu, tpu.assign(**{column: other})])))
+    check_alike(timed_runs(pd.concat([gpu, gpu.assign(**{column: other}, mode="paper")])), allow=["mode"])
+    with pytest.raises(UnlikeRunsError, match=column):
+        check_alike(timed_runs(pd.concat([gpu, gpu.assign(**{column: other})])))
+
+
+def test_modes_are_pooled_only_when_asked_and_may_then_set_the_batch():
+    """Mode scaled has its batch and learning rate; two batches in one mode, or other epochs, stay unlike."""
+    paper = make_runs([2], T4, mode="paper", batch_size=8, learning_rate=0.001, warmup_epochs=0, epochs=20)
+    scaled = paper.assign(mode="scaled", batch_size=64, learning_rate=0.0028, warmup_epochs=5)
+    with pytest.raises(UnlikeRunsError, match=r"rows differ in mode \(paper, scaled\):"):
+        check_alike(timed_runs(pd.concat([paper, scaled])))
+    check_alike(timed_runs(pd.concat([paper, scaled])), allow=["mode"])
+    for column, value in (("batch_size", 128), ("learning_rate", 0.1), ("warmup_epochs", 9), ("epochs", 10)):
+        with pytest.raises(UnlikeRunsError, match=column):
+            check_alike(timed_runs(pd.concat([paper, scaled, scaled.assign(**{column: value})])), allow=["mode"])
+    with pytest.raises(UnlikeRunsError, match="epochs"):
+        check_alike(timed_runs(pd.concat([paper, scaled.assign(epochs=10)])), allow=["mode"])
+
+
+def test_each_mode_has_its_bar_below_the_papers():
+    """1.5 s and 3 s on one CPU are two bars, not one of 2.25 s; the machine that began first stays first."""
+    runs = [make_runs([1.5], CPU, mode="fast"), make_runs([9.0], T4, mode="paper"), make_runs([3.0], CPU, mode="paper")]
+    ax = plot_training_time(pd.concat(runs), published=False, allow=["mode"]).axes[0]
+    assert widths(ax) == pytest.approx([3, 1.5, 9])
+    labels = [label.get_text() for label in ax.get_yticklabels()]
+    assert labels == [f"{place}\nn = 1" for place in ("local, CPU", "local, CPU, fast", "kaggle, 2 x Tesla T4")]
 
 
 def test_seconds_have_an_axis_of_their_own():

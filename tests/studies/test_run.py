@@ -1,12 +1,13 @@
 """Rows: written whole or not at all, checked, and read back as one table from many machines."""
 
 import json
+import os
 import shutil
 import time
 
 import pytest
 
-from dr_lib.studies.run import RowError, Run, read_runs
+from dr_lib.studies.run import RUN_VARIABLE, RowError, Run, read_runs
 
 ASKED = {"model": "small_cnn", "repetition": 4, "seed": 20}
 
@@ -31,6 +32,55 @@ def test_a_number_that_is_missing_is_empty_and_one_that_is_infinite_an_error(tmp
             run.finish(**wrong)
     assert not list(tmp_path.rglob("rows/*.json"))
     assert json.loads(run.finish(steady_epoch_s=float("nan")).read_text())["steady_epoch_s"] is None
+
+
+def test_a_run_that_was_cut_off_goes_on_in_its_folder(tmp_path):
+    """The same notebook and parameters without a row are the same run, until it has finished."""
+    cut_off = Run(tmp_path, "n", ASKED)
+    (cut_off.folder / "checkpoint").touch()
+    again = Run(tmp_path, "n", dict(reversed(ASKED.items())))
+    assert (again.folder / "checkpoint").exists() and again.identity["resumed"] == 0
+    assert json.loads(again.finish(resumed=2).read_text())["resumed"] == 2
+    assert Run(tmp_path, "n", ASKED).folder != cut_off.folder
+
+
+def test_another_notebook_parameter_or_folder_is_another_run(tmp_path):
+    """Nothing but the very same is gone on with."""
+    runs = [Run(tmp_path, "n", ASKED), Run(tmp_path, "m", ASKED), Run(tmp_path, "n", ASKED | {"repetition": 5})]
+    runs += [Run(tmp_path, "n", ASKED | {"model": "mobilenet"}), Run(tmp_path, "n", ASKED | {"epochs": 3})]
+    runs += [Run(tmp_path, "n", ASKED, results=str(tmp_path / "drive"))]
+    assert len({run.folder for run in runs}) == 6 and runs[-1].folder.is_relative_to(tmp_path / "drive" / "runs")
+
+
+def test_the_youngest_of_those_cut_off_goes_on(tmp_path):
+    """A folder whose asked.json is broken is passed over."""
+    first, now = Run(tmp_path, "n", ASKED).folder, time.time()
+    for name, begun_at in (("older", now - 200), ("younger", now), ("broken", now + 100)):
+        shutil.copytree(first, first.with_name(name))
+        os.utime(first.with_name(name) / "asked.json", (begun_at, begun_at))
+    os.utime(first / "asked.json", (now - 100, now - 100))
+    (first.with_name("broken") / "asked.json").write_bytes(b'{"notebook": "n\xff')
+    assert Run(tmp_path, "n", ASKED).folder.name == "younger"
+
+
+def test_a_studys_identity_wins(tmp_path, monkeypatch):
+    """Inside a study the run has the study's name and folder, whatever `results` says and was cut off there."""
+    given = {"run_id": "C2-r04-here", "study_dir": str(tmp_path / "trial"), "scenario": "C2", "retries": 1}
+    Run(tmp_path, "n", ASKED, results=str(tmp_path / "trial"))
+    monkeypatch.setenv(RUN_VARIABLE, json.dumps(given | {"stop_at": time.time() + 60}))
+    run = Run(tmp_path, "n", ASKED, results=str(tmp_path / "drive"))
+    row = json.loads(run.finish().read_text())
+    assert (row["run_id"], row["study"], row["scenario"], row["retries"]) == ("C2-r04-here", "trial", "C2", 1)
+    assert not {"stop_at", "study_dir"} & set(row) and not (tmp_path / "drive").exists()
+
+
+def test_a_run_knows_how_long_it_may_go_on(tmp_path, monkeypatch):
+    """Its own limit and the study's, the smaller of the two; without either there is no end."""
+    assert Run(tmp_path, "n", ASKED).seconds_left() == float("inf")
+    assert Run(tmp_path, "n", ASKED, max_hours=0.5).seconds_left() == pytest.approx(1800, abs=5)
+    monkeypatch.setenv(RUN_VARIABLE, json.dumps({"stop_at": time.time() + 60}))
+    assert Run(tmp_path, "n", ASKED, max_hours=0.5).seconds_left() == pytest.approx(60, abs=5)
+    assert Run(tmp_path, "n", ASKED, max_hours=0.01).seconds_left() == pytest.approx(36, abs=5)
 
 
 def test_others_work_marks_a_run_as_contended(tmp_path, monkeypatch):

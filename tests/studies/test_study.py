@@ -11,7 +11,9 @@ from pathlib import Path
 import psutil
 import pytest
 import yaml
+from click.testing import CliRunner
 
+from dr_lib.__main__ import main
 from dr_lib.hardware import Facts
 from dr_lib.studies.run import read_runs
 from dr_lib.studies.study import Study, StudyError, load_study, name_machine, plan_runs, run_study
@@ -92,9 +94,11 @@ def test_runs_once_and_records_failures(house):
     assert runs["status"].tolist() == ["ok", "failed", "ok"] and runs["seed"].tolist() == [20, 21, 22]
     assert runs["error"].tolist() == ["", "ValueError: this one fails", ""]
     assert len(list((house / "papermill_runs" / "trial" / "notebooks").glob("*.ipynb"))) == 3
+    left = house / "papermill_runs" / "trial" / "runs" / runs["run_id"].iloc[1] / "checkpoint"
+    left.touch()
     assert run_study(path, house, show_progress=False) == failures
     runs = read_runs(house / "papermill_runs" / "trial").sort_values("repetition")
-    assert runs["retries"].tolist() == [0, 1, 0]
+    assert runs["retries"].tolist() == [0, 1, 0] and left.exists()
     begun = [p.name.split("-r")[1][:2] for p in (house / "papermill_runs" / "trial" / "begun").iterdir()]
     assert sorted(begun) == ["00", "01", "01", "02"]
 
@@ -150,6 +154,37 @@ def test_stops_before_a_run_that_does_not_fit(house):
     path = write_study(house, repetitions=3, parameters={"pause_s": 0.5}, max_hours=1 / 3600)
     assert run_study(path, house, show_progress=False) == []
     assert len(read_runs(house / "papermill_runs" / "trial")) == 1
+
+
+def test_a_run_that_saved_in_time_is_no_failure_and_goes_on(house, monkeypatch):
+    """--max-hours goes over the file's, the first run stops in time and the second is not begun; then both finish."""
+    monkeypatch.setattr("dr_lib.__main__.ROOT", house)
+    path, folder = write_study(house, parameters={"needs_s": 7200.0}, max_hours=100), house / "papermill_runs" / "trial"
+    result = CliRunner().invoke(main, ["run", str(path), "--max-hours", "1"])
+    assert result.exit_code == 0 and "saved after epoch 2" in result.output
+    assert not list(folder.glob("rows/*")) and len(list(folder.glob("begun/*"))) == 1
+    assert run_study(path, house, show_progress=False) == []
+    runs = read_runs(folder).sort_values("repetition")
+    assert runs["resumed"].tolist() == [1, 0] and runs["retries"].tolist() == [0, 0]
+    assert "stop_at" not in runs and (runs["status"] == "ok").all()
+
+
+@pytest.mark.slow
+def test_a_killed_papermill_command_goes_on_when_it_is_given_again(house):
+    """Killed with -9 and given again with the same parameters, it is one run with one folder and one row."""
+    command = [sys.executable, "-m", "papermill", "--no-progress-bar", "notebooks/quick.ipynb", "out.ipynb"]
+    folder, deadline = house / "papermill_runs" / "adhoc", time.monotonic() + 60
+    process = subprocess.Popen([*command, "-p", "pause_s", "30"], cwd=house, stderr=subprocess.DEVNULL)
+    while not list(folder.glob("begun/*")):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    process.kill()
+    process.wait()
+    time.sleep(3)  # the kernel looks after its parent once a second
+    subprocess.run([*command, "-p", "pause_s", "0"], cwd=house, check=True, capture_output=True)
+    (row,) = (json.loads(path.read_text()) for path in folder.glob("rows/*.json"))
+    assert [path.name for path in (folder / "runs").iterdir()] == [row["run_id"]]
+    assert [path.name.split("-")[0] for path in folder.glob("begun/*")] == [row["run_id"]] * 2
 
 
 def test_a_notebook_stands_on_its_own(house):

@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 
-from dr_lib.training.models import Augment, ModelError, build_model, recolour
+from dr_lib.training.models import Augment, ModelError, build_model, recolour, save_model
 
 NEUTRAL = {"brightness": 0.0, "saturation": 1.0, "hue": 0.0, "contrast": 1.0}
 
@@ -93,6 +93,21 @@ def test_the_base_sees_minus_one_to_one():
     scaled = keras.Model(network.input, network.get_layer("to_minus_one_and_one").output)(photographs)
     expected = keras.applications.mobilenet.preprocess_input(photographs.astype("float32"))
     assert np.allclose(scaled, expected, atol=1e-5)
+
+
+def test_batch_normalisation_is_synchronised_in_training_alone(tmp_path):
+    """Under tf.distribute every layer pools its statistics; the saved file has none that only TensorFlow knows."""
+    network = build_model("mobilenet", 32, synchronised=True)
+
+    def flags(model: keras.Model) -> set[bool]:
+        normalisations = [layer for layer in model.get_layer("base").layers if hasattr(layer, "synchronized")]
+        assert len(normalisations) == 27
+        return {layer.synchronized for layer in normalisations}
+
+    assert flags(network) == {True}
+    save_model(network, tmp_path / "best.keras")
+    assert flags(network) == {True} and flags(keras.models.load_model(tmp_path / "best.keras")) == {False}
+    assert [path.name for path in tmp_path.iterdir()] == ["best.keras"]
 
 
 def test_weights_come_from_a_file(tmp_path):
