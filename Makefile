@@ -52,3 +52,4 @@ clean:
 
 bench: .venv/ready
 	$(BIN)/python tests/bench_data.py 2>/dev/null
+	$(BIN)/python tests/bench_training.py 2>/dev/null

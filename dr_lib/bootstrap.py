@@ -2,6 +2,7 @@
 
 import importlib
 import importlib.util
+import re
 import subprocess
 import sys
 import tempfile
@@ -55,7 +56,10 @@ def install_missing(*modules: str) -> list[str]:
 def _install(packages: list[str]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         held = Path(folder) / "held.txt"
-        shipped = {d.metadata["Name"]: d.version for d in distributions() if d.metadata["Name"]}
+        shipped: dict[str, str] = {}
+        for found in distributions():  # in the order of sys.path: the first of a name is the one that is imported
+            if found.metadata["Name"]:
+                shipped.setdefault(re.sub(r"[-_.]+", "-", found.metadata["Name"]).lower(), found.version)
         held.write_text("\n".join(f"{name}=={number}" for name, number in shipped.items()), encoding="utf-8")
         command = [sys.executable, "-m", "pip", "install", "--quiet", "--constraint", str(held), *packages]
         ran = subprocess.run(command, capture_output=True, text=True)

@@ -135,7 +135,8 @@ from dr_lib import hardware
 facts = hardware.probe()
 plan = hardware.choose(
     facts, accelerator=accelerator, backend=backend, strategy=strategy, num_devices=num_devices,
-    mode=mode, precision=precision, steps_per_execution=steps_per_execution, batch_size=batch_size, data_gib=data_gib,
+    mode=mode, precision=precision, steps_per_execution=steps_per_execution, batch_size=batch_size,
+    data_gib=float("inf") if last_frozen else data_gib,  # the outputs of frozen layers stay on the host
 )  # fmt: skip
 device = hardware.activate(plan)
 print(*(f"{name}: {value}" for name, value in plan._asdict().items() if name != "reasons"), sep="\n")
@@ -205,11 +206,12 @@ if last_frozen:
 # %%
 from dr_lib.training import resident
 
-on_device = plan.on_device and not last_frozen
-if on_device:
+if plan.on_device:
     with device.scope():
         learned_from = {name: inputs[name] for name in inputs if name != "test"}
         trained, inputs = resident.keep_on_device(network, learned_from)
+elif plan.steps_per_execution > 1:
+    trained = resident.ManySteps(trained.input, trained.output)
 
 # %% [markdown]
 # Every batch is full, so that the replicas can share it: in training the shuffled remainder of an epoch is left out.
@@ -225,12 +227,14 @@ print(f"{len(fed)} steps an epoch, {fed.num_left_out} photographs left out of ea
 
 # %%
 identity = asked | {"data_manifest_sha256": manifest_sha256(data_dir), "backend": plan.backend}
+session = {name: getattr(plan, name) for name in ("precision", "strategy")}
+session |= {"accelerator": device.name, "cpu": facts.cpu, "commit": run.identity["commit"]}
 with device.scope():
     fit.compile_model(trained, optimizer=optimizer, learning_rate=learning_rate, **device.compile_arguments)
     setup_s = run.seconds()
     timing = fit.train(
         trained, fed, held_out, run.folder, epochs=epochs, warmup_epochs=warmup_epochs, identity=identity,
-        tensorboard=tensorboard, report=run.show_progress, seconds_left=run.seconds_left,
+        tensorboard=tensorboard, report=run.show_progress, seconds_left=run.seconds_left, session=session,
     )  # fmt: skip
     models.save_model(network, run.folder / "best.keras")
 print(f"train_s {timing.train_s:.2f}, of it first call {timing.first_step_s:.2f}, resumed {timing.resumed} times")
@@ -282,12 +286,13 @@ data["split_seed"] = manifest["parameters"]["seed"]
 data |= {f"num_images_{name}": len(splits[name].grade) if name in splits else 0 for name in SPLITS}
 data |= {"num_images_left_out": fed.num_left_out}
 method = {"batch_size": batch_size, "batch_scale": batch_scale, "learning_rate": learning_rate}
-method |= {"warmup_epochs": warmup_epochs, "on_device": on_device, "num_parameters": network.count_params()}
+method |= {"warmup_epochs": warmup_epochs, "num_parameters": network.count_params()}
 times = timing._asdict() | {"setup_s": setup_s, "steady_epoch_s": timing.steady_epoch_s}
+done_by = times.pop("done_by")  # of a resumed training: all devices, precisions and commits that took part
 times["images_per_s"] = len(fed) * batch_size / timing.steady_epoch_s
 metric = {f"metric_{name}_test": value for name, value in scores.items()}
 metric |= {"metric_auc_test_low": auc.low, "metric_auc_test_high": auc.high, "metric_ridge_auc_test": ridge_auc}
-row = run.finish(**device.describe(facts) | data | method | times | metric)
+row = run.finish(**device.describe(facts) | data | method | times | metric | done_by)
 (run.folder / CHECKPOINT).unlink()  # the row and the model are there: nothing is left to go on with
 print(f"wrote {row.relative_to(run.study_dir.parent)}")
 

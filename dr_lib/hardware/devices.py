@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, NamedTuple
 
-from dr_lib.hardware.facts import Facts, read_version
-from dr_lib.hardware.plans import HardwareError, Plan
+from dr_lib.hardware.facts import Facts, HardwareError, read_version
+from dr_lib.hardware.plans import Plan
 
 
 class Device(NamedTuple):
@@ -123,11 +123,11 @@ def _activate_jax(plan: Plan) -> Device:
         raise HardwareError(f"{counts}: install jax[cuda12] or jax[tpu], or restart the kernel")
     if plan.accelerator == "tpu" and len(devices) > plan.num_replicas:
         warnings.warn(f"{plan.num_replicas} of {len(devices)} chips train: num_devices takes more", stacklevel=3)
-    if plan.strategy == "DataParallel":
-        import keras
+    import keras
 
-        names = [f"{device.platform}:{device.id}" for device in devices[: plan.num_replicas]]
-        keras.distribution.set_distribution(keras.distribution.DataParallel(devices=names))
+    names = [f"{device.platform}:{device.id}" for device in devices[: plan.num_replicas]]
+    parallel = keras.distribution.DataParallel(devices=names) if plan.strategy == "DataParallel" else None
+    keras.distribution.set_distribution(parallel)  # a kernel may have had another plan before
     return Device(plan, "cpu" if plan.accelerator == "cpu" else devices[0].device_kind, None)
 
 

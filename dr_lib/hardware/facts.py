@@ -10,6 +10,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 BACKENDS = ("tensorflow", "jax")
+GPU_DEVICE = Path("/dev/nvidia0")
+
+
+class HardwareError(RuntimeError):
+    """The machine does not have what was asked for, or does not say what it has."""
 
 
 class Facts(NamedTuple):
@@ -29,7 +34,11 @@ class Facts(NamedTuple):
 
 
 def probe() -> Facts:
-    """Collect the facts of this machine; neither a framework nor a driver's library is imported."""
+    """Collect the facts of this machine; neither a framework nor a driver's library is imported.
+
+    Raises:
+        HardwareError: there is a GPU, and its driver does not answer.
+    """
     import psutil
 
     gpus = _list_gpus()
@@ -39,8 +48,8 @@ def probe() -> Facts:
         num_cpus=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
         memory_gib=round(psutil.virtual_memory().total / 2**30, 1),
         gpus=tuple(name for name, *_ in gpus),
-        gpu_memory_gib=min((round(float(mib) / 1024, 1) for _, mib, *_ in gpus), default=0.0),
-        compute_capability=min((float(capability) for *_, capability, _ in gpus), default=0.0),
+        gpu_memory_gib=min((round(_number(mib) / 1024, 1) for _, mib, *_ in gpus), default=0.0),
+        compute_capability=min((_number(capability) for *_, capability, _ in gpus), default=0.0),
         driver=gpus[0][-1] if gpus else "",
         num_tpu_chips=_count_tpu_chips(),
         backends=tuple(name for name in BACKENDS if importlib.util.find_spec(name)),
@@ -71,9 +80,19 @@ def _list_gpus() -> list[list[str]]:
     command = ["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader,nounits"]
     try:
         listed = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
-    except (OSError, subprocess.SubprocessError):  # no NVIDIA driver, or one that does not answer
+    except (OSError, subprocess.SubprocessError) as error:
+        if GPU_DEVICE.exists():
+            raise HardwareError(f"a GPU is here and nvidia-smi fails ({error}): repair or update its driver") from error
         return []
     return [[field.strip() for field in line.split(",")] for line in listed.splitlines() if line.strip()]
+
+
+def _number(field: str) -> float:
+    """A field of the driver's tool; 0 where it says that it does not apply."""
+    try:
+        return float(field)
+    except ValueError:
+        return 0.0
 
 
 def _count_tpu_chips() -> int:

@@ -1,9 +1,9 @@
 """How to train on a machine: from its facts to a plan, with the reasons in words."""
 
-from math import gcd
+from math import isinf
 from typing import NamedTuple
 
-from dr_lib.hardware.facts import BACKENDS, Facts
+from dr_lib.hardware.facts import BACKENDS, Facts, HardwareError
 
 ACCELERATORS = ("auto", "cpu", "gpu", "tpu")
 STRATEGIES = ("auto", "none", "MirroredStrategy", "DataParallel", "TPUStrategy")
@@ -11,10 +11,6 @@ MODES = ("paper", "fast", "scaled")
 PRECISIONS = ("auto", "float32", "mixed_float16", "mixed_bfloat16")
 TPU_MEMORY_GIB = 16.0  # of a v5e chip, what Colab and Kaggle lend
 STEPS_PER_EXECUTION = {"cpu": 8, "gpu": 16, "tpu": 8}  # in the modes fast and scaled
-
-
-class HardwareError(RuntimeError):
-    """The machine does not have what was asked for."""
 
 
 class Plan(NamedTuple):
@@ -56,7 +52,8 @@ def choose(
         precision: auto follows from the mode, else a dtype policy of Keras.
         steps_per_execution: training steps per call of the device, 0 follows from the mode.
         batch_size: over all replicas; as many devices are used as divide it.
-        data_gib: size of the decoded photographs, to be kept on the device in the modes fast and scaled.
+        data_gib: size of the decoded photographs, to be kept on the device in the modes fast and scaled; infinite
+            where they have to stay on the host.
 
     Raises:
         HardwareError: the machine does not have it, or the combination is known to fail.
@@ -70,12 +67,16 @@ def choose(
     ):
         if value not in known:
             raise HardwareError(f"{value!r} is not known: choose from {', '.join(known)}")
+    if batch_size < 1 or steps_per_execution < 0:
+        raise HardwareError(
+            f"batch_size {batch_size}, steps_per_execution {steps_per_execution}: ask for positive ones"
+        )
     if accelerator == "auto":
         accelerator = "tpu" if facts.num_tpu_chips else "gpu" if facts.gpus else "cpu"
     names = {"cpu": facts.cpu, "gpu": ", ".join(facts.gpus), "tpu": f"{facts.num_tpu_chips} chips"}
     reasons = [f"{accelerator}: {names[accelerator]}"]
     num_devices = _choose_devices(facts, accelerator, num_devices)
-    num_replicas = gcd(num_devices, batch_size)
+    num_replicas = _choose_replicas(accelerator, num_devices, batch_size)
     if num_replicas < num_devices:
         reasons.append(f"{num_replicas} of {num_devices} devices: a batch of {batch_size} divides over no more")
     backend = _choose_backend(facts, accelerator, backend, strategy, reasons)
@@ -106,6 +107,12 @@ def _choose_devices(facts: Facts, accelerator: str, asked: int) -> int:
     if not 0 <= asked <= there:
         raise HardwareError(f"num_devices {asked}: {there} are here, 0 takes all")
     return asked or there
+
+
+def _choose_replicas(accelerator: str, num_devices: int, batch_size: int) -> int:
+    """The most devices that share a batch evenly; of a TPU's chips a half, a quarter, ..., as they are wired."""
+    counts = [n for n in range(1, num_devices + 1) if accelerator != "tpu" or num_devices % n == 0]
+    return max(n for n in counts if batch_size % n == 0)
 
 
 def _choose_backend(facts: Facts, accelerator: str, asked: str, strategy: str, reasons: list[str]) -> str:
@@ -159,8 +166,9 @@ def _speed_up(facts: Facts, plan: Plan, data_gib: float, reasons: list[str]) -> 
         reasons.append(f"one step per call, photographs on the host, no XLA: {plan.strategy} fails with them")
         return plan
     memory = {"cpu": facts.memory_gib, "gpu": facts.gpu_memory_gib, "tpu": TPU_MEMORY_GIB}[plan.accelerator]
-    on_device = data_gib < memory / 2
+    on_device = data_gib < min(memory / 2, facts.memory_gib / 4)  # the host holds copies on the way there
     steps = STEPS_PER_EXECUTION[plan.accelerator]
     reasons.append(f"{steps} steps per call of the device")
-    reasons.append(f"photographs on the {'device' if on_device else 'host'}: {data_gib:.1f} of {memory:.0f} GiB")
+    size = "what is cached stays there" if isinf(data_gib) else f"{data_gib:.1f} of {memory:.0f} GiB"
+    reasons.append(f"photographs on the {'device' if on_device else 'host'}: {size}")
     return plan._replace(jit=plan.jit or plan.accelerator == "gpu", steps_per_execution=steps, on_device=on_device)

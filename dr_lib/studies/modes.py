@@ -33,7 +33,7 @@ def compare_modes(runs: pd.DataFrame, *, keep: Collection[str] = ()) -> pd.DataF
         paper, num_modes = (machine, "paper"), sum(place == machine for place, _ in finished)
         if paper not in finished or num_modes == 1:
             continue
-        auc, paper_auc = (mean_interval(_read(finished[key], AUC)) for key in ((machine, mode), paper))
+        auc, paper_auc = (_bound(mean_interval(_read(finished[key], AUC))) for key in ((machine, mode), paper))
         rows, paper_rows = (timed.get(key, runs[:0]) for key in ((machine, mode), paper))
         line = {"machine": machine, "mode": mode, "n": auc.n, **_name(AUC, auc), "n_timed": len(rows)}
         for time in TIMES:
@@ -43,6 +43,11 @@ def compare_modes(runs: pd.DataFrame, *, keep: Collection[str] = ()) -> pd.DataF
             line |= _name(f"{time}_ratio", ratio)
         lines.append(line | {"verdict": "reference" if mode == "paper" else _judge(auc, paper_auc)})
     return pd.DataFrame(lines)
+
+
+def _bound(auc: Interval) -> Interval:
+    """No AUC lies above 1."""
+    return auc._replace(high=min(auc.high, 1.0))
 
 
 def _judge(auc: Interval, paper: Interval) -> str:

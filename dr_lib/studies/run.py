@@ -4,6 +4,7 @@ import hashlib
 import json
 import math
 import os
+import platform
 import subprocess
 import time
 import uuid
@@ -65,8 +66,9 @@ class Run:
     ):
         """Begin a run, or go on with one.
 
-        Outside a study, a run that was asked for with the same parameters and has no row was cut off: this is that
-        run, and what it left in its folder is there to go on with.
+        Outside a study, a run that was asked for with the same parameters, has no row and no living process was cut
+        off: this is that run, and what it left in its folder is there to go on with. Other machines' processes cannot
+        be seen: machines that run at the same time need `results` of their own.
 
         Args:
             root: the repository.
@@ -100,7 +102,7 @@ class Run:
             **parameters,
             "seed": parameters["seed"] + parameters["repetition"],
         }
-        _write_json(self.folder / ASKED, asked)
+        _write_json(self.folder / ASKED, asked | {"process": _name_process()})
         self._start, self._busy, self._own = time.monotonic(), _busy_cpu_s(), _own_cpu_s()
 
     @property
@@ -222,12 +224,24 @@ def _find_cut_off(study_dir: Path, asked: dict[str, Any]) -> str:
     found = ""
     for path in sorted(study_dir.glob(f"runs/*/{ASKED}"), key=lambda path: path.stat().st_mtime):
         try:
-            same = json.loads(path.read_bytes()) == asked
-        except ValueError:  # cut off while it was written
+            known = json.loads(path.read_bytes())
+            same = {name: known[name] for name in asked} == asked and not _is_another_alive(known["process"])
+        except (ValueError, KeyError, TypeError, psutil.Error):  # cut off while it was written
             continue
         if same and not row_path(study_dir, path.parent.name).exists():
             found = path.parent.name
     return found
+
+
+def _name_process() -> dict[str, Any]:
+    return {"host": platform.node(), "pid": os.getpid(), "started": psutil.Process().create_time()}
+
+
+def _is_another_alive(process: dict[str, Any]) -> bool:
+    """Whether another process of this machine is at work on a run."""
+    if process == _name_process() or process["host"] != platform.node() or not psutil.pid_exists(process["pid"]):
+        return False
+    return abs(psutil.Process(process["pid"]).create_time() - process["started"]) < 1
 
 
 def _write_json(path: Path, content: dict[str, Any]) -> None:

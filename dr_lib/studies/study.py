@@ -222,9 +222,15 @@ def _run_one(root: Path, study: Study, run: PlannedRun, identity: dict, lock: in
     error = error or f"papermill ended with {process.returncode} and no row: see logs/{run.run_id}.log"
     row = {name: identity[name] for name in ("run_id", "scenario", "order", "session_id", "retries")}
     row |= {"study": study_dir.name, "notebook": study.notebook, "commit": read_commit(root), "started_at": started_at}
-    row |= {**run.parameters, "seed": study.seed + run.repetition, "resumed": 0, "notebook_sha256": ""}
-    write_row(study_dir, {**row, "status": "failed", "error": error, "wall_s": time.monotonic() - start})
+    row |= {name: _hide_folders(value) for name, value in run.parameters.items()}
+    row |= {"seed": study.seed + run.repetition, "resumed": 0, "notebook_sha256": "", "status": "failed"}
+    write_row(study_dir, {**row, "error": _hide_folders(error), "wall_s": time.monotonic() - start})
     return error
+
+
+def _hide_folders(value: Any) -> Any:
+    """A row names files, never where they lie: of an absolute path in a text its last part stays."""
+    return re.sub(r"(?<![\w.])/(?:[^\s/'\":,;]+/)*(?=[^\s/'\":,;])", "", value) if isinstance(value, str) else value
 
 
 def _find_error(notebook: Path) -> str:

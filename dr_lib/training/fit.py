@@ -29,6 +29,7 @@ class Timing(NamedTuple):
     cpu_s: float  # CPU seconds of this process, over all cores
     checkpoint_s: float  # inside it: writing checkpoints
     resumed: int  # how often the training went on from a checkpoint
+    done_by: dict[str, str]  # what `session` said, of all parts of the training: "Tesla T4 + cpu"
 
     @property
     def steady_epoch_s(self) -> float:
@@ -77,6 +78,7 @@ def train(
     tensorboard: bool = False,
     report: Callable[[int, int], None] | None = None,
     seconds_left: Callable[[], float] | None = None,
+    session: Mapping[str, str] | None = None,
 ) -> Timing:
     """Train, time, and leave the model with its best weights: call it in the scope of the device.
 
@@ -96,6 +98,7 @@ def train(
         tensorboard: write logs for TensorBoard (needs TensorFlow).
         report: called with (epochs done, epochs in all).
         seconds_left: called after each epoch; where the next one would not fit, the training is saved and stops.
+        session: what may be another after a restart, such as the device; all that took part are told.
 
     Returns:
         The seconds.
@@ -108,9 +111,9 @@ def train(
     peak = float(keras.ops.convert_to_numpy(model.optimizer.learning_rate))
     plateau = keras.callbacks.ReduceLROnPlateau(monitor="val_loss" if validation else "loss", factor=0.5, patience=5)
     monitor = "val_auc" if validation else ""
-    recorder = Recorder(out_dir, identity or {}, plateau, monitor, report, seconds_left)
+    recorder = Recorder(out_dir, identity or {}, plateau, monitor, report, seconds_left, session or {})
     recorder.resume(model)
-    resumed = _note_start(out_dir / "starts.csv", len(recorder.history), epochs)
+    resumed = _note_start(out_dir / "starts.csv", len(recorder.history))
 
     def begin_epoch(epoch: int, logs: dict | None) -> None:
         batches.start_epoch(epoch)
@@ -144,6 +147,7 @@ def train(
         cpu_s=recorder.cpu_s + cpu_s,
         checkpoint_s=recorder.checkpoint_s,
         resumed=resumed,
+        done_by={name: " + ".join(values) for name, values in recorder.done_by.items()},
     )
 
 
@@ -162,9 +166,9 @@ def predict(model: keras.Model, inputs: np.ndarray, batch_size: int) -> np.ndarr
     return model.predict(batches, verbose=0)[: len(inputs)]
 
 
-def _note_start(path: Path, epochs_done: int, epochs: int) -> int:
+def _note_start(path: Path, epochs_done: int) -> int:
     """Add a start to the list of them; return how often the training has gone on from a checkpoint."""
-    with path.open("a", encoding="utf-8") as file:
+    with path.open("a" if epochs_done else "w", encoding="utf-8") as file:
         file.write(f"{datetime.now(UTC).isoformat(timespec='seconds')},{epochs_done}\n")
     done = [line.rsplit(",", 1)[-1].strip() for line in path.read_text(encoding="utf-8").splitlines()]
-    return sum(number.isdigit() and 0 < int(number) < epochs for number in done)
+    return sum(number.isdigit() and int(number) > 0 for number in done)

@@ -19,7 +19,7 @@ from dr_lib.training.checkpoint import (
 )
 
 CHECKPOINT = "checkpoint.npz"
-CHECKPOINT_SHARE = 0.05  # of the training's time, at most, goes into checkpoints
+CHECKPOINT_SHARE = 0.05  # of the time, at most, goes into checkpoints between the first epoch's and the last
 PLATEAU_STATE = ("best", "wait", "cooldown_counter")  # of ReduceLROnPlateau, which Keras does not save
 
 
@@ -34,6 +34,7 @@ class Recorder(keras.callbacks.Callback):
         monitor: str,
         report: Callable[[int, int], None] | None,
         seconds_left: Callable[[], float] | None,
+        session: Mapping[str, str],
     ):
         """Begin with nothing done; `monitor` is the metric of the best epoch, empty to keep the last."""
         super().__init__()
@@ -45,6 +46,7 @@ class Recorder(keras.callbacks.Callback):
         self.best_variables: list[np.ndarray] = []
         self.train_s = self.cpu_s = self.checkpoint_s = self.save_s = 0.0
         self.plateau_state: dict[str, float] = {}
+        self.done_by = {name: [value] for name, value in session.items()}
         self.start = self.cpu_start = self.ended = self.saved = 0.0
 
     def resume(self, model: keras.Model) -> None:
@@ -64,6 +66,8 @@ class Recorder(keras.callbacks.Callback):
         assign_variables(model, arrays)
         for name in ("history", "epoch_s", "first_step_s", "best", "train_s", "cpu_s", "checkpoint_s", "plateau_state"):
             setattr(self, name, progress[name])
+        for name, values in progress["done_by"].items():
+            self.done_by[name] = list(dict.fromkeys([*values, *self.done_by.get(name, [])]))
 
     def begin(self) -> None:
         """Start the clock, right before the call of fit."""
@@ -88,7 +92,7 @@ class Recorder(keras.callbacks.Callback):
         self.history.append({name: float(value) for name, value in (logs or {}).items()})
         write_history(self.path.with_name("history.csv"), self.history)
         reached = self.history[-1].get(self.monitor, float("nan"))
-        if not self.monitor or reached > self.best or not self.best_variables:
+        if not self.monitor or np.isnan(self.best) or reached > self.best:
             self.best, self.best_variables = reached, read_variables(self.model)["model"]
         last = epoch + 1 == self.params["epochs"]
         longest = max([time.monotonic() - self.ended, *self.epoch_s[1:]])
@@ -106,6 +110,7 @@ class Recorder(keras.callbacks.Callback):
     def _save(self, now: float) -> None:
         progress = {
             "identity": self.identity,
+            "done_by": self.done_by,
             "plateau_state": {name: float(getattr(self.plateau, name)) for name in PLATEAU_STATE},
             "train_s": self.train_s + now - self.start,
             "cpu_s": self.cpu_s + read_cpu_s() - self.cpu_start,

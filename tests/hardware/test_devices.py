@@ -73,6 +73,14 @@ def test_tpustrategy_raises_where_tensorflow_finds_no_tpu():
 
 
 @pytest.mark.slow
+def test_another_plan_in_the_same_kernel_replaces_the_first():
+    """After eight devices one: nothing of the distribution stays."""
+    pytest.importorskip("jax")
+    code = "for number in (8, 1):\n    activate(choose(LAPTOP, backend='jax', num_devices=number))\n"
+    assert in_a_process(code + "import keras; print(keras.distribution.distribution())").endswith("None")
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(("backend", "number"), [("tensorflow", 2), ("jax", 8)])
 def test_virtual_devices_are_counted_by_name(backend, number):
     """A rehearsal on several devices of the CPU really has them; too late to divide it is an error."""

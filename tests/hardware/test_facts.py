@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dr_lib.hardware import probe
+from dr_lib.hardware import HardwareError, choose, probe
+from dr_lib.hardware import facts as facts_module
 
 
 @pytest.fixture
@@ -37,10 +38,28 @@ def test_gpus_are_those_that_the_driver_lists(nvidia_smi):
     assert (facts.gpu_memory_gib, facts.compute_capability) == (15.0, 7.5)
 
 
-def test_a_driver_that_fails_lists_no_gpu(nvidia_smi):
-    """The tool without its driver exits with an error: no GPU."""
+def test_the_tool_without_a_device_lists_no_gpu(nvidia_smi, monkeypatch, tmp_path):
+    """An image for GPUs on a machine that has none: the tool exits with an error."""
     nvidia_smi("echo 'could not communicate with the NVIDIA driver'; exit 9")
+    monkeypatch.setattr(facts_module, "GPU_DEVICE", tmp_path / "nvidia0")
     assert probe().gpus == () and probe().driver == ""
+
+
+def test_a_gpu_whose_driver_does_not_answer_is_an_error(nvidia_smi, monkeypatch, tmp_path):
+    """The device is there: to plan for the CPU would be a fallback in silence."""
+    nvidia_smi("exit 9")
+    (tmp_path / "nvidia0").touch()
+    monkeypatch.setattr(facts_module, "GPU_DEVICE", tmp_path / "nvidia0")
+    with pytest.raises(HardwareError, match="a GPU is here and nvidia-smi fails"):
+        probe()
+
+
+def test_a_field_that_does_not_apply_is_zero(nvidia_smi):
+    """A GPU that shares the host's memory names none of its own: nothing is kept on it."""
+    nvidia_smi('echo "NVIDIA GB10, [N/A], 12.1, 580.95"')
+    facts = probe()
+    assert facts.gpus == ("NVIDIA GB10",) and (facts.gpu_memory_gib, facts.compute_capability) == (0.0, 12.1)
+    assert not choose(facts, mode="fast", data_gib=0.1).on_device
 
 
 @pytest.mark.parametrize(

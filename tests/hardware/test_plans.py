@@ -96,16 +96,30 @@ def test_no_plan_combines_what_fails():
     assert plans > 1000
 
 
-@pytest.mark.parametrize(("batch_size", "num_replicas"), [(8, 8), (12, 4), (10, 2), (7, 1), (64, 8)])
-def test_as_many_replicas_as_divide_the_batch(batch_size, num_replicas):
-    """The batch stays as asked; chips that cannot share it idle, and the plan says so."""
-    plan = choose(KAGGLE_TPU, batch_size=batch_size)
+@pytest.mark.parametrize(
+    ("facts", "batch_size", "num_replicas"),
+    [
+        (KAGGLE_TPU, 8, 8),
+        (KAGGLE_TPU, 12, 4),
+        (KAGGLE_TPU, 10, 2),
+        (KAGGLE_TPU, 7, 1),
+        (KAGGLE_TPU, 64, 8),
+        (KAGGLE_T4._replace(gpus=("Tesla T4",) * 7), 8, 4),
+        (KAGGLE_T4._replace(gpus=("Tesla T4",) * 6), 12, 6),
+    ],
+)
+def test_as_many_replicas_as_divide_the_batch(facts, batch_size, num_replicas):
+    """The batch stays as asked; devices that cannot share it idle, and the plan says so."""
+    plan = choose(facts, batch_size=batch_size)
     assert plan.num_replicas == num_replicas
-    assert any("divides over no more" in reason for reason in plan.reasons) == (num_replicas < 8)
+    there = max(len(facts.gpus), facts.num_tpu_chips)
+    assert any("divides over no more" in reason for reason in plan.reasons) == (num_replicas < there)
 
 
 def test_photographs_stay_on_the_host_where_they_do_not_fit():
-    """A T4 has 15 GiB: 1,000 photographs of 299 px lie there, EyePACS (22 GiB) does not."""
+    """A T4 has 15 GiB: 1,000 photographs of 299 px fit, EyePACS (22 GiB) does not, and the host holds copies."""
+    assert not choose(COLAB_T4._replace(memory_gib=12.7), mode="fast", data_gib=5.0).on_device
+    assert not choose(COLAB_T4, mode="fast", data_gib=float("inf")).on_device
     assert choose(COLAB_T4, mode="fast", data_gib=0.25).on_device
     assert not choose(COLAB_T4, mode="fast", data_gib=22.0).on_device
 
@@ -136,6 +150,8 @@ def test_tpustrategy_says_that_it_is_untried():
         (LAPTOP, {"accelerator": "gpus"}, "'gpus' is not known"),
         (LAPTOP, {"precision": "half"}, "'half' is not known"),
         (LAPTOP, {"mode": "quick"}, "'quick' is not known"),
+        (LAPTOP, {"batch_size": 0}, "batch_size 0"),
+        (LAPTOP, {"steps_per_execution": -1}, "steps_per_execution -1"),
     ],
 )
 def test_what_is_not_there_is_an_error(facts, asked, message):

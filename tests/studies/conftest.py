@@ -34,7 +34,7 @@ for step in range(5):
     time.sleep(pause_s / 5)
     run.show_progress(step + 1, 5)
 if repetition == fail_at:
-    raise ValueError("this one fails")
+    raise ValueError("this one fails" + (f" for {level}/labels.csv: not there" if "/" in level else ""))
 saved = run.folder / "saved"
 if needs_s and run.seconds_left() < needs_s and not saved.exists():
     saved.touch()

@@ -3,11 +3,14 @@
 import json
 import os
 import shutil
+import subprocess
+import sys
 import time
 
 import pytest
 
 from dr_lib.studies.run import RUN_VARIABLE, RowError, Run, read_runs
+from tests.studies.conftest import ROOT
 
 ASKED = {"model": "small_cnn", "repetition": 4, "seed": 20}
 
@@ -42,6 +45,19 @@ def test_a_run_that_was_cut_off_goes_on_in_its_folder(tmp_path):
     assert (again.folder / "checkpoint").exists() and again.identity["resumed"] == 0
     assert json.loads(again.finish(resumed=2).read_text())["resumed"] == 2
     assert Run(tmp_path, "n", ASKED).folder != cut_off.folder
+
+
+def test_a_run_that_is_still_alive_is_left_alone(tmp_path):
+    """Two sessions with the same parameters are two runs; once the first is killed, its run is taken up."""
+    code = f"import time; from dr_lib.studies.run import Run; print(Run(__import__('pathlib').Path({str(tmp_path)!r}), "
+    code += f"'n', {ASKED!r}).folder.name, flush=True); time.sleep(60)"
+    with subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        name = process.stdout.readline().strip()
+        other = Run(tmp_path, "n", ASKED)
+        assert other.folder.name != name
+        other.finish()
+        process.kill()
+    assert Run(tmp_path, "n", ASKED).folder.name == name
 
 
 def test_another_notebook_parameter_or_folder_is_another_run(tmp_path):

@@ -85,6 +85,14 @@ def test_machines_that_differ_have_other_names():
     assert name_machine(cpu) == "local-amd-epyc-7b13" and name_machine(t4s) == "kaggle-2x-tesla-t4"
 
 
+def test_a_failed_run_names_no_folder_of_the_machine(house):
+    """Its row keeps the last part of a path, in the parameters and in the error."""
+    path = write_study(house, repetitions=1, parameters={"fail_at": 0, "level": "/data/hospital/eyes"})
+    run_study(path, house, show_progress=False)
+    (row,) = read_runs(house / "papermill_runs" / "trial").to_dict("records")
+    assert row["level"] == "eyes" and row["error"] == "ValueError: this one fails for labels.csv: not there"
+
+
 def test_runs_once_and_records_failures(house):
     """Of three repetitions the failing one is recorded with its error, the others go on, and a second call retries."""
     path = write_study(house, repetitions=3, parameters={"fail_at": 1})

@@ -88,8 +88,8 @@ def test_times_add_up(photographs, tmp_path):
 
 def test_the_steady_epoch_leaves_the_first_out():
     """Median of 2, 4 and 3 s; after one epoch there is none."""
-    assert Timing(19.0, 8.0, [10.0, 2.0, 4.0, 3.0], 20.0, 0.1, 0).steady_epoch_s == 3.0
-    assert np.isnan(Timing(10.0, 8.0, [10.0], 20.0, 0.1, 0).steady_epoch_s)
+    assert Timing(19.0, 8.0, [10.0, 2.0, 4.0, 3.0], 20.0, 0.1, 0, {}).steady_epoch_s == 3.0
+    assert np.isnan(Timing(10.0, 8.0, [10.0], 20.0, 0.1, 0, {}).steady_epoch_s)
 
 
 def test_tensorboard_logs_on_request(photographs, tmp_path):
@@ -110,14 +110,26 @@ def test_stops_in_time_and_goes_on(photographs, tmp_path):
     train(whole, fed, held_out, tmp_path / "whole", epochs=5)
     answers = iter([1e6, 1e6, 0.0])
     with pytest.raises(OutOfTimeError, match="saved after epoch 3 of 5"):
-        train(build(), fed, held_out, tmp_path / "parts", epochs=5, seconds_left=lambda: next(answers))
-    model, told = build(), []
-    timing = train(model, fed, held_out, tmp_path / "parts", epochs=5, report=lambda *done: told.append(done))
+        on_t4 = {"accelerator": "Tesla T4", "commit": "a"}
+        train(build(), fed, held_out, tmp_path / "parts", epochs=5, seconds_left=lambda: next(answers), session=on_t4)
+    model, told, here = build(), [], {"accelerator": "cpu", "commit": "a"}
+    how = {"report": lambda *done: told.append(done), "session": here}
+    timing = train(model, fed, held_out, tmp_path / "parts", epochs=5, **how)
     assert told == [(4, 5), (5, 5)] and timing.resumed == 1 and len(timing.epoch_s) == 5
+    assert timing.done_by == {"accelerator": "Tesla T4 + cpu", "commit": "a"}
     assert sum(timing.epoch_s) <= timing.train_s
     assert all((a == b).all() for a, b in zip(model.get_weights(), whole.get_weights(), strict=True))
     histories = [(tmp_path / name / "history.csv").read_text() for name in ("whole", "parts")]
     assert histories[0] == histories[1]
+
+
+def test_a_training_that_starts_anew_has_not_been_resumed(photographs, tmp_path):
+    """Where the checkpoint was deleted, what was there before does not count."""
+    fed = Batches(*photographs, 8, shuffle_seed=1)
+    for _ in range(2):
+        train(build(), fed, None, tmp_path, epochs=1)
+    (tmp_path / "checkpoint.npz").unlink()
+    assert train(build(), fed, None, tmp_path, epochs=1).resumed == 0
 
 
 def test_a_finished_training_is_not_made_again(photographs, tmp_path):
@@ -126,7 +138,7 @@ def test_a_finished_training_is_not_made_again(photographs, tmp_path):
     fed, first, second = Batches(images, labels, 8, shuffle_seed=1), build(), build()
     before = train(first, fed, None, tmp_path, epochs=2)
     after = train(second, fed, None, tmp_path, epochs=2)
-    assert after.epoch_s[0] == before.epoch_s[0] and after.resumed == 0
+    assert after.epoch_s[0] == before.epoch_s[0] and after.resumed == 1
     assert all((a == b).all() for a, b in zip(first.get_weights(), second.get_weights(), strict=True))
 
 
