@@ -1,11 +1,11 @@
-# make demo | test | test-slow | lint | sync | bench | clean
+# make demo | test | test-slow | lint | sync | bench | runtimes | clean
 SHELL := /bin/bash
 PYTHON ?= python3
 BIN := .venv/bin
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 export PYTHONPATH := $(CURDIR)
 
-.PHONY: demo test test-slow lint sync bench clean
+.PHONY: demo test test-slow lint sync bench runtimes clean
 
 # .venv holds what requirements.txt asks for; a changed requirements.txt brings it up to date
 .venv/ready: requirements.txt
@@ -48,8 +48,13 @@ sync: .venv/ready
 	$(BIN)/jupytext --to ipynb --update notebooks/*.py
 
 clean:
-	rm -rf .venv papermill_runs/*/
+	rm -rf .venv .runtimes papermill_runs/*/
 
 bench: .venv/ready
 	$(BIN)/python tests/bench_data.py 2>/dev/null
 	$(BIN)/python tests/bench_training.py 2>/dev/null
+
+# the notebooks in look-alikes of the cloud runtimes, as many as this machine has a Python for
+runtimes: .venv/ready
+	@$(BIN)/python -m dr_lib sample > /dev/null
+	$(BIN)/python tests/runtimes.py

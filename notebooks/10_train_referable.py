@@ -279,8 +279,6 @@ pd.Series(scores | {"auc_low": auc.low, "auc_high": auc.high}).round(3).to_frame
 # The row: everything the report and notebook 11 will read.
 
 # %%
-from dr_lib.training.recorder import CHECKPOINT
-
 data = {"data_kind": manifest["data_kind"], "data_manifest_sha256": manifest_sha256(data_dir)}
 data["split_seed"] = manifest["parameters"]["seed"]
 data |= {f"num_images_{name}": len(splits[name].grade) if name in splits else 0 for name in SPLITS}
@@ -288,12 +286,20 @@ data |= {"num_images_left_out": fed.num_left_out}
 method = {"batch_size": batch_size, "batch_scale": batch_scale, "learning_rate": learning_rate}
 method |= {"warmup_epochs": warmup_epochs, "num_parameters": network.count_params()}
 times = timing._asdict() | {"setup_s": setup_s, "steady_epoch_s": timing.steady_epoch_s}
-done_by = times.pop("done_by")  # of a resumed training: all devices, precisions and commits that took part
 times["images_per_s"] = len(fed) * batch_size / timing.steady_epoch_s
 metric = {f"metric_{name}_test": value for name, value in scores.items()}
 metric |= {"metric_auc_test_low": auc.low, "metric_auc_test_high": auc.high, "metric_ridge_auc_test": ridge_auc}
+
+# %% [markdown]
+# Of a training that was resumed the row names all devices, precisions and commits that took part. With the row and the
+# model there, nothing is left to go on with.
+
+# %%
+from dr_lib.training.recorder import CHECKPOINT
+
+done_by = times.pop("done_by")
 row = run.finish(**device.describe(facts) | data | method | times | metric | done_by)
-(run.folder / CHECKPOINT).unlink()  # the row and the model are there: nothing is left to go on with
+(run.folder / CHECKPOINT).unlink()
 print(f"wrote {row.relative_to(run.study_dir.parent)}")
 
 # %% [markdown]
