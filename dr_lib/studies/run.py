@@ -238,10 +238,14 @@ def _name_process() -> dict[str, Any]:
 
 
 def _is_another_alive(process: dict[str, Any]) -> bool:
-    """Whether another process of this machine is at work on a run."""
-    if process == _name_process() or process["host"] != platform.node() or not psutil.pid_exists(process["pid"]):
+    """Whether another process of this machine is at work on a run; one killed but not yet reaped is not."""
+    if process == _name_process() or process["host"] != platform.node():
         return False
-    return abs(psutil.Process(process["pid"]).create_time() - process["started"]) < 1
+    try:
+        other = psutil.Process(process["pid"])
+        return other.status() != psutil.STATUS_ZOMBIE and abs(other.create_time() - process["started"]) < 1
+    except psutil.NoSuchProcess:
+        return False
 
 
 def _write_json(path: Path, content: dict[str, Any]) -> None:

@@ -48,7 +48,7 @@ def test_a_run_that_was_cut_off_goes_on_in_its_folder(tmp_path):
 
 
 def test_a_run_that_is_still_alive_is_left_alone(tmp_path):
-    """Two sessions with the same parameters are two runs; once the first is killed, its run is taken up."""
+    """Two sessions with the same parameters are two runs; once the first is killed, reaped or not, its run goes on."""
     code = f"import time; from dr_lib.studies.run import Run; print(Run(__import__('pathlib').Path({str(tmp_path)!r}), "
     code += f"'n', {ASKED!r}).folder.name, flush=True); time.sleep(60)"
     with subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
@@ -57,6 +57,8 @@ def test_a_run_that_is_still_alive_is_left_alone(tmp_path):
         assert other.folder.name != name
         other.finish()
         process.kill()
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        assert Run(tmp_path, "n", ASKED).folder.name == name
     assert Run(tmp_path, "n", ASKED).folder.name == name
 
 
