@@ -33,7 +33,13 @@ test: .venv/ready
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check "jax>=0.7"
 	@touch $@
 
-test-slow: .venv/jax
+# the other frameworks' kernels, and Dask
+.venv/kernels: .venv/jax
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check "distributed>=2024.5"
+	$(BIN)/python -m dr_lib kernels
+	@touch $@
+
+test-slow: .venv/kernels
 	$(BIN)/python -m pytest -m slow
 
 .venv/ruff: .venv/ready
@@ -48,7 +54,7 @@ sync: .venv/ready
 	$(BIN)/jupytext --to ipynb --update notebooks/*.py
 
 clean:
-	rm -rf .venv .runtimes papermill_runs/*/
+	rm -rf .venv .runtimes .kernels papermill_runs/*/
 
 bench: .venv/ready
 	$(BIN)/python tests/bench_data.py 2>/dev/null

@@ -1,4 +1,4 @@
-"""The command line: python -m dr_lib sample | prepare | verify | run | plan | report."""
+"""The command line: python -m dr_lib sample | prepare | verify | kernels | run | plan | report."""
 
 import sys
 from collections.abc import Callable
@@ -9,6 +9,7 @@ from tqdm import tqdm
 
 ROOT = Path(__file__).resolve().parents[1]
 PATH = click.Path(path_type=Path)
+INSTANCE = click.option("--instance", default="", help="the machine's name in prices.csv  [default: the study's]")
 
 
 def _bar(title: str) -> Callable[[int, int], None]:
@@ -75,30 +76,64 @@ def verify(data_dir: Path) -> None:
 
 
 @main.command()
+@click.argument("names", nargs=-1)
+def kernels(names: tuple[str, ...]) -> None:
+    """Set up the Jupyter kernels of MXNet, PyTorch and JAX, an environment each, in .kernels/."""
+    from dr_lib import hardware
+    from dr_lib.studies.kernels import KERNELS, KernelError, set_up
+
+    has_gpu = bool(hardware.probe().gpus)
+    for name in names or KERNELS:
+        try:
+            click.echo(f"{name}: {set_up(name, ROOT / '.kernels', has_gpu=has_gpu)}")
+        except KernelError as error:
+            click.echo(f"{name}: not here: {error}")
+
+
+@main.command()
 @click.argument("study", type=PATH)
 @click.option(
     "--max-hours", type=click.FloatRange(min=0, min_open=True), help="save and stop in time  [default: the study's]"
 )
-def run(study: Path, max_hours: float | None) -> None:
+@INSTANCE
+@click.option("--only", default="", help="one run alone, by scenario and repetition, such as C3-r02")
+@click.option("--dask", "address", default="", help="hand the runs to the Dask cluster at this address")
+def run(study: Path, max_hours: float | None, instance: str, only: str, address: str) -> None:
     """Make the runs of a study file that are not finished yet."""
-    from dr_lib.studies.study import run_study
+    from dr_lib.studies.fan_out import run_on_cluster
+    from dr_lib.studies.runner import run_study
 
-    failures = run_study(study, ROOT, max_hours=max_hours)
+    if address:
+        failures = run_on_cluster(study, ROOT, address, instance=instance)
+    else:
+        failures = run_study(study, ROOT, max_hours=max_hours, instance=instance, only=only, wait=bool(only))
     if failures:
         raise click.ClickException(f"{len(failures)} runs failed:\n" + "\n".join(failures))
 
 
 @main.command()
 @click.argument("study", type=PATH)
-def plan(study: Path) -> None:
-    """List the runs of a study file and which of them are finished."""
+@INSTANCE
+@click.option("--precision", default=0.05, show_default=True, help="wanted half width of a 95 % interval, relative")
+@click.option("--commands", is_flag=True, help="print one command per run that is to be made, for any scheduler")
+def plan(study: Path, instance: str, precision: float, commands: bool) -> None:
+    """List the runs of a study file, and what the rest takes in time, money and repetitions."""
     from dr_lib import hardware
-    from dr_lib.studies.run import read_rows
+    from dr_lib.studies.estimate import describe_estimate, estimate_rest
+    from dr_lib.studies.fan_out import list_commands
+    from dr_lib.studies.runner import read_finished
     from dr_lib.studies.study import load_study, name_machine, plan_runs
 
-    finished = {row["run_id"]: row["status"] for row in read_rows(study.with_suffix(""))}
-    for planned in plan_runs(load_study(study, ROOT), name_machine(hardware.probe())):
-        click.echo(f"{planned.order:4d}  {planned.run_id}  {finished.get(planned.run_id, 'to do')}")
+    asked = load_study(study, ROOT, instance=instance)
+    runs = plan_runs(asked, name_machine(hardware.probe()))
+    rows = read_finished(study.with_suffix(""), runs)
+    status = {run.run_id: rows.get(run.run_id, {}).get("status", "to do") for run in runs}
+    if commands:
+        return click.echo("\n".join(list_commands(study, [run for run in runs if status[run.run_id] != "ok"])))
+    for run in runs:
+        levels = ", ".join(f"{name}={run.parameters[name]}" for name in asked.factors)
+        click.echo(f"{run.order:4d}  {run.run_id}  {status[run.run_id]:8}  {levels}")
+    click.echo(describe_estimate(estimate_rest(asked, runs, rows), precision))
 
 
 @main.command()
@@ -112,7 +147,7 @@ def report(folders: tuple[Path, ...], out: Path | None, paper: str, lang: str, *
     """Draw the figure and write report.md and runs.csv from the rows below the folders."""
     from dr_lib.studies.claims import write_report
     from dr_lib.studies.figures import plot_training_time
-    from dr_lib.studies.run import read_runs
+    from dr_lib.studies.rows import read_runs
 
     out = out or folders[0]
     runs = read_runs(*folders)
@@ -128,7 +163,7 @@ if __name__ == "__main__":
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
-    except (ValueError, RuntimeError) as error:  # ours say what to do; a traceback would hide it
+    except (ValueError, RuntimeError, OSError) as error:  # ours say what to do; a traceback would hide it
         click.echo(f"Error: {error}", err=True)
         sys.exit(1)
     except (KeyboardInterrupt, click.Abort):

@@ -61,7 +61,7 @@ print("packages added:", *install_missing() or ["none"])
 # %%
 import pandas as pd
 
-from dr_lib.studies.run import read_rows, read_runs
+from dr_lib.studies.rows import read_rows, read_runs
 
 folders = [root / name.strip() for name in runs.split(",")]
 table = read_runs(*folders) if read_rows(*folders) else pd.DataFrame()

@@ -17,11 +17,11 @@ class NamedRun(Protocol):
 class RunsBar:
     """A bar over runs; the time left follows from the runs done, or from how far the first one is."""
 
-    def __init__(self, total: int, *, show: bool = True):
-        """Expect `total` runs."""
+    def __init__(self, *, show: bool = True):
+        """Begin with no runs, see `expect`."""
         layout = "{desc} |{bar:24}| {percentage:3.0f} %{postfix}"
-        self._bar = tqdm(total=total, disable=not show, bar_format=layout)
-        self._total, self._begin, self._seconds, self._title = total, time.monotonic(), [], ""
+        self._bar = tqdm(total=0, disable=not show, bar_format=layout)
+        self._total, self._seconds, self._title = 0, [], ""
 
     def __enter__(self) -> "RunsBar":
         """Show the bar."""
@@ -31,9 +31,18 @@ class RunsBar:
         """Leave the bar where it is."""
         self._bar.close()
 
-    def seconds_after_next(self) -> float:
-        """Seconds since the beginning, once the next run will have been made."""
-        return time.monotonic() - self._begin + (median(self._seconds) if self._seconds else 0)
+    def expect(self, number: int) -> None:
+        """So many more runs are to be made."""
+        self._total += number
+        self._bar.total = self._total
+
+    def pass_over(self) -> None:
+        """A run that was expected is not made."""
+        self.expect(-1)
+
+    def seconds_of_next(self) -> float:
+        """Seconds that the next run will take, by those made; 0 before the first."""
+        return median(self._seconds) if self._seconds else 0.0
 
     def say(self, sentence: str) -> None:
         """Print a sentence above the bar."""

@@ -1,74 +1,65 @@
-"""One run of a notebook and the row it leaves: one flat JSON file, a table when read together."""
+"""One run of a notebook: begun, held by one process alone, and ended by its row.
 
+Notebooks of foreign kernels begin runs too: this file needs Python 3.9 and psutil, nothing else.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
 import hashlib
 import json
 import math
 import os
-import platform
+import signal
 import subprocess
+import sys
 import time
 import uuid
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, TextIO
 
-import pandas as pd
 import psutil
-from pydantic import BaseModel, ConfigDict, ValidationError
+
+from dr_lib.studies.cost import find_price, run_cost
+from dr_lib.studies.rows import RowError, progress_path, row_path, write_json, write_row
+
+try:
+    import fcntl
+except ImportError:  # Windows: a run that is still under way looks like one that was cut off
+    fcntl = None
 
 RUN_VARIABLE = "DR_LIB_RUN"  # how a study tells the notebook which run it is
 ASKED = "asked.json"  # in a run's folder: what it was asked for
-CONTENDED_SHARE = 0.1  # of the machine's CPU time, taken by others during the run
+HELD = "held"  # in a run's folder: locked by the process that is at work on it
+PATIENCE_S = 10.0
+_HELD: dict[Path, TextIO] = {}  # folders of this process's runs; closing a file would free it
+CONTENDED_SHARE = 0.1  # of the machine's CPU time, taken by others before or during the run
 
 
-class RowError(ValueError):
-    """A row is not what a row has to be."""
-
-
-class Row(BaseModel):
-    """What every run says of itself; parameters, metrics and whatever else it measured stand beside it.
-
-    Seconds are on a monotonic clock. `train_s` runs from the call of the training to its return with the device's
-    work finished; `first_step_s` and `epoch_s` are inside it; `setup_s` is what came before it.
-    """
-
-    model_config = ConfigDict(extra="allow")
-
-    run_id: str
-    study: str
-    notebook: str
-    notebook_sha256: str
-    scenario: str
-    repetition: int
-    order: int
-    seed: int
-    session_id: str
-    started_at: str
-    status: Literal["ok", "failed"]
-    retries: int
-    resumed: int
-    error: str
-    commit: str
-    wall_s: float
-    setup_s: float | None = None
-    train_s: float | None = None
-    first_step_s: float | None = None
-    epoch_s: list[float] | None = None
-    steady_epoch_s: float | None = None
-    cpu_s: float | None = None
+class UnavailableError(RuntimeError):
+    """This machine cannot make such a run, however often it is tried: a study skips it and says why."""
 
 
 class Run:
     """A run that has begun; `finish` writes its row."""
 
     def __init__(
-        self, root: Path, notebook: str, parameters: dict[str, Any], *, results: str = "", max_hours: float = 0.0
+        self,
+        root: Path,
+        notebook: str,
+        parameters: dict[str, Any],
+        *,
+        results: str = "",
+        max_hours: float = 0.0,
+        instance: str = "",
     ):
         """Begin a run, or go on with one.
 
-        Outside a study, a run that was asked for with the same parameters, has no row and no living process was cut
-        off: this is that run, and what it left in its folder is there to go on with. Other machines' processes cannot
-        be seen: machines that run at the same time need `results` of their own.
+        Outside a study, a run that was asked for with the same parameters, has no row and is held by no process was
+        cut off: this is that run, and what it left in its folder is there to go on with. Where other machines' locks
+        cannot be seen, machines that run at the same time need `results` of their own.
 
         Args:
             root: the repository.
@@ -77,12 +68,17 @@ class Run:
                 among them.
             results: folder for rows and runs, by default `papermill_runs/adhoc` of the repository; a study has its own.
             max_hours: the run has to have stopped by then, see `seconds_left`; 0 for no limit.
+            instance: the machine's name in prices.csv, by which the row says what the run cost; a study's wins.
+
+        Raises:
+            RowError: another process is at work on this run of the study.
+            PriceError: the instance has no price.
         """
         given = json.loads(os.environ.get(RUN_VARIABLE, "{}"))
         adhoc = Path(results) if results else root / "papermill_runs" / "adhoc"
         self.study_dir, self._stop_at = Path(given.pop("study_dir", adhoc)), given.pop("stop_at", math.inf)
         if max_hours:
-            self._stop_at = min(self._stop_at, time.time() + 3600 * max_hours)
+            self._stop_at = min(self._stop_at, time.monotonic() + 3600 * max_hours)
         asked = json.loads(json.dumps({"notebook": notebook, "parameters": parameters}))
         source = root / "notebooks" / f"{notebook}.ipynb"
         self.identity = {
@@ -93,16 +89,23 @@ class Run:
             "session_id": uuid.uuid4().hex[:12],
             "retries": 0,
             "resumed": 0,
+            "instance": instance,
+            "others_before": 0.0,
             **given,
             "notebook": notebook,
             "notebook_sha256": hashlib.sha256(source.read_bytes()).hexdigest() if source.exists() else "",
             "commit": read_commit(root),
-            "started_at": datetime.now(UTC).isoformat(timespec="seconds"),
+            "started_at": datetime.now(timezone.utc).isoformat(timespec="seconds"),
             "load_before": round(psutil.getloadavg()[0], 2),
             **parameters,
             "seed": parameters["seed"] + parameters["repetition"],
         }
-        _write_json(self.folder / ASKED, asked | {"process": _name_process()})
+        if RUN_VARIABLE in os.environ:
+            die_with_parent()
+        self._price = find_price(self.identity["instance"]) if self.identity["instance"] else None
+        if not _hold(self.folder, wait_s=PATIENCE_S):  # a kernel whose study was killed needs a moment to end
+            raise RowError(f"another process is at work on run {self.identity['run_id']}: wait for it, or end it")
+        write_json(self.folder / ASKED, asked)
         self._start, self._busy, self._own = time.monotonic(), _busy_cpu_s(), _own_cpu_s()
 
     @property
@@ -123,11 +126,11 @@ class Run:
 
     def seconds_left(self) -> float:
         """Seconds until the run has to have stopped; infinite without a limit."""
-        return self._stop_at - time.time()
+        return self._stop_at - time.monotonic()
 
     def show_progress(self, done: int, total: int) -> None:
         """Tell whoever started the run how far it is."""
-        _write_json(progress_path(self.study_dir, self.identity["run_id"]), {"done": done, "total": total})
+        write_json(progress_path(self.study_dir, self.identity["run_id"]), {"done": done, "total": total})
 
     def finish(self, **measured: Any) -> Path:
         """Write the row of a run that came to its end, and return its path.
@@ -138,8 +141,8 @@ class Run:
         Raises:
             RowError: a column has the wrong type, or a number that is not finite.
         """
-        wall_s, cpus = self.seconds(), psutil.cpu_count() or 1
-        others_s = (_busy_cpu_s() - self._busy) - (_own_cpu_s() - self._own)
+        wall_s = self.seconds()
+        others = _share(_busy_cpu_s() - self._busy - (_own_cpu_s() - self._own), wall_s)
         return write_row(
             self.study_dir,
             {
@@ -148,66 +151,19 @@ class Run:
                 "error": "",
                 "wall_s": wall_s,
                 "load_after": round(psutil.getloadavg()[0], 2),
-                "others_cpu_share": round(max(0.0, others_s / (wall_s * cpus)), 3),
-                "contended": others_s > CONTENDED_SHARE * wall_s * cpus,
+                "others_cpu_share": others,
+                "contended": max(others, self.identity["others_before"]) > CONTENDED_SHARE,
                 "peak_memory_mib": round(psutil.Process().memory_info().rss / 2**20),
+                **self._cost(measured),
                 **measured,
             },
         )
 
-
-def write_row(study_dir: Path, row: dict[str, Any]) -> Path:
-    """Check a row and write it in one step to `rows/<run_id>.json` of the study."""
-    try:
-        checked = Row.model_validate(row).model_dump()
-    except ValidationError as error:
-        raise RowError(f"this run's row is not valid: {error}") from error
-    for name, value in checked.items():
-        if isinstance(value, float) and math.isinf(value):
-            raise RowError(f"{name} is infinite")
-    path = row_path(study_dir, checked["run_id"])
-    _write_json(path, {k: None if isinstance(v, float) and math.isnan(v) else v for k, v in checked.items()})
-    return path
-
-
-def read_rows(*folders: Path) -> list[dict[str, Any]]:
-    """Read all rows below the folders, of any number of machines.
-
-    Raises:
-        RowError: a file is no row; it is named.
-    """
-    rows = []
-    for path in sorted(path for folder in folders for path in Path(folder).rglob("rows/*.json")):
-        try:
-            rows.append(Row.model_validate_json(path.read_bytes()).model_dump())
-        except ValidationError as error:
-            raise RowError(f"{path} is no row of a run, take it out: {error}") from error
-    return rows
-
-
-def read_runs(*folders: Path) -> pd.DataFrame:
-    """The rows below the folders as one table, a row per run, in the order in which they began.
-
-    Raises:
-        RowError: there is none, two rows of one run differ, or a file is no row.
-    """
-    rows = {}
-    for row in read_rows(*folders):
-        if rows.setdefault(row["run_id"], row) != row:
-            raise RowError(f"run {row['run_id']} stands twice in {', '.join(map(str, folders))}, with other content")
-    if not rows:
-        raise RowError(f"no rows of runs below {', '.join(map(str, folders))}: run a study, or notebook 10, first")
-    return pd.DataFrame(rows.values()).sort_values(["started_at", "run_id"], ignore_index=True)
-
-
-def row_path(study_dir: Path, run_id: str) -> Path:
-    """Where a run's row lies."""
-    return study_dir / "rows" / f"{run_id}.json"
-
-
-def progress_path(study_dir: Path, run_id: str) -> Path:
-    """Where a run says how far it is."""
-    return study_dir / "progress" / f"{run_id}.json"
+    def _cost(self, measured: dict[str, Any]) -> dict[str, Any]:
+        if not self._price:
+            return {}
+        cost_usd = run_cost(self._price, measured.get("train_s") or 0.0, measured.get("setup_s") or 0.0)
+        return {"usd_per_hour": self._price.usd_per_hour, "price_as_of": self._price.date, "cost_usd": cost_usd}
 
 
 def read_commit(root: Path) -> str:
@@ -219,40 +175,50 @@ def read_commit(root: Path) -> str:
         return ""
 
 
-def _find_cut_off(study_dir: Path, asked: dict[str, Any]) -> str:
-    """The youngest run that was asked for the same and left no row; empty if there is none."""
-    found = ""
-    for path in sorted(study_dir.glob(f"runs/*/{ASKED}"), key=lambda path: path.stat().st_mtime):
+def die_with_parent() -> None:
+    """Ask Linux to end this process when its parent ends; elsewhere locks keep a second one waiting."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # 1 = PR_SET_PDEATHSIG
+
+
+def measure_others(seconds: float) -> float:
+    """Watch for so long what share of the machine's CPU time everybody takes but this process, steal included."""
+    start, busy, own = time.monotonic(), _busy_cpu_s(), _own_cpu_s()
+    time.sleep(seconds)
+    return _share(_busy_cpu_s() - busy - (_own_cpu_s() - own), time.monotonic() - start)
+
+
+def _hold(folder: Path, wait_s: float = 0.0) -> bool:
+    """Lock a run's folder for as long as this process lives, however it ends; False if another process holds it."""
+    if fcntl is None or folder in _HELD:
+        return True
+    file, deadline = (folder / HELD).open("w"), time.monotonic() + wait_s
+    while True:
         try:
-            known = json.loads(path.read_bytes())
-            same = {name: known[name] for name in asked} == asked and not _is_another_alive(known["process"])
-        except (ValueError, KeyError, TypeError, psutil.Error):  # cut off while it was written
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            locked = error.errno in (errno.EACCES, errno.EAGAIN)  # else a file system without locks
+            if locked and time.monotonic() < deadline:
+                time.sleep(0.1)
+                continue
+            if locked:
+                file.close()
+                return False
+        _HELD[folder] = file
+        return True
+
+
+def _find_cut_off(study_dir: Path, asked: dict[str, Any]) -> str:
+    """The youngest run that was asked for the same, left no row and is held by nobody; empty if there is none."""
+    paths = sorted(study_dir.glob(f"runs/*/{ASKED}"), key=lambda path: path.stat().st_mtime, reverse=True)
+    for path in paths:
+        try:
+            same = json.loads(path.read_bytes()) == asked
+        except ValueError:  # cut off while it was written
             continue
-        if same and not row_path(study_dir, path.parent.name).exists():
-            found = path.parent.name
-    return found
-
-
-def _name_process() -> dict[str, Any]:
-    return {"host": platform.node(), "pid": os.getpid(), "started": psutil.Process().create_time()}
-
-
-def _is_another_alive(process: dict[str, Any]) -> bool:
-    """Whether another process of this machine is at work on a run; one killed but not yet reaped is not."""
-    if process == _name_process() or process["host"] != platform.node():
-        return False
-    try:
-        other = psutil.Process(process["pid"])
-        return other.status() != psutil.STATUS_ZOMBIE and abs(other.create_time() - process["started"]) < 1
-    except psutil.NoSuchProcess:
-        return False
-
-
-def _write_json(path: Path, content: dict[str, Any]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f"{path.name}.tmp")
-    temporary.write_text(json.dumps(content, indent=1), encoding="utf-8")
-    temporary.replace(path)
+        if same and not row_path(study_dir, path.parent.name).exists() and _hold(path.parent):
+            return path.parent.name
+    return ""
 
 
 def _busy_cpu_s() -> float:
@@ -262,3 +228,7 @@ def _busy_cpu_s() -> float:
 
 def _own_cpu_s() -> float:
     return sum(psutil.Process().cpu_times()[:4])
+
+
+def _share(cpu_s: float, wall_s: float) -> float:
+    return round(max(0.0, cpu_s / (wall_s * (psutil.cpu_count() or 1))), 3)

@@ -223,7 +223,8 @@ for absent in ("tensorflow", "jax", "cv2", "statsmodels", "papermill"):
     sys.modules[absent] = None
 from dr_lib.studies.claims import write_report
 from dr_lib.studies.figures import plot_training_time
-from dr_lib.studies.run import Run, read_runs
+from dr_lib.studies.rows import read_runs
+from dr_lib.studies.run import Run
 
 here = Path(sys.argv[1])
 for repetition, mode in enumerate(["paper", "fast"]):

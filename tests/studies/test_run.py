@@ -9,7 +9,8 @@ import time
 
 import pytest
 
-from dr_lib.studies.run import RUN_VARIABLE, RowError, Run, read_runs
+from dr_lib.studies.rows import RowError, read_runs
+from dr_lib.studies.run import RUN_VARIABLE, Run
 from tests.studies.conftest import ROOT
 
 ASKED = {"model": "small_cnn", "repetition": 4, "seed": 20}
@@ -85,7 +86,7 @@ def test_a_studys_identity_wins(tmp_path, monkeypatch):
     """Inside a study the run has the study's name and folder, whatever `results` says and was cut off there."""
     given = {"run_id": "C2-r04-here", "study_dir": str(tmp_path / "trial"), "scenario": "C2", "retries": 1}
     Run(tmp_path, "n", ASKED, results=str(tmp_path / "trial"))
-    monkeypatch.setenv(RUN_VARIABLE, json.dumps(given | {"stop_at": time.time() + 60}))
+    monkeypatch.setenv(RUN_VARIABLE, json.dumps(given | {"stop_at": time.monotonic() + 60}))
     run = Run(tmp_path, "n", ASKED, results=str(tmp_path / "drive"))
     row = json.loads(run.finish().read_text())
     assert (row["run_id"], row["study"], row["scenario"], row["retries"]) == ("C2-r04-here", "trial", "C2", 1)
@@ -96,7 +97,7 @@ def test_a_run_knows_how_long_it_may_go_on(tmp_path, monkeypatch):
     """Its own limit and the study's, the smaller of the two; without either there is no end."""
     assert Run(tmp_path, "n", ASKED).seconds_left() == float("inf")
     assert Run(tmp_path, "n", ASKED, max_hours=0.5).seconds_left() == pytest.approx(1800, abs=5)
-    monkeypatch.setenv(RUN_VARIABLE, json.dumps({"stop_at": time.time() + 60}))
+    monkeypatch.setenv(RUN_VARIABLE, json.dumps({"stop_at": time.monotonic() + 60}))
     assert Run(tmp_path, "n", ASKED, max_hours=0.5).seconds_left() == pytest.approx(60, abs=5)
     assert Run(tmp_path, "n", ASKED, max_hours=0.01).seconds_left() == pytest.approx(36, abs=5)
 

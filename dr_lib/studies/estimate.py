@@ -1,0 +1,107 @@
+"""What the rest of a study takes, in hours and money, and how many repetitions a wanted precision needs."""
+
+import itertools
+import math
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dr_lib.stats import repetitions_for_precision
+from dr_lib.studies.cost import find_price
+from dr_lib.studies.study import PlannedRun, Study
+
+START_S = 3.0  # papermill and kernel, where no row says how long they take
+
+
+class Estimate(NamedTuple):
+    """What is left of a study; NaN where nothing has run yet, or no price is known."""
+
+    num_runs: int
+    num_made: int
+    num_impossible: int  # runs that this machine cannot make, as far as is known
+    hours_left: float
+    usd_left: float
+    cv: float  # coefficient of variation between repetitions of one scenario
+    num_repeated: int  # scenarios made twice or more, on which `cv` rests
+
+
+def estimate_rest(study: Study, runs: list[PlannedRun], rows: dict[str, dict[str, Any]]) -> Estimate:
+    """Estimate from the runs made so far what the others take.
+
+    A scenario that has run takes its geometric mean again. For one that has not, each factor multiplies: a least
+    squares fit of the logarithms on the levels of the factors, which is exact where there are no interactions.
+
+    Args:
+        study: from `load_study`; its instance gives the price.
+        runs: from `plan_runs`.
+        rows: the rows that the runs have left, by run.
+    """
+    made = [run for run in runs if rows.get(run.run_id, {}).get("status") == "ok"]
+    unavailable = {run.scenario for run in runs if rows.get(run.run_id, {}).get("status") == "skipped"}
+    left = [run for run in runs if run not in made and run.scenario not in unavailable]
+    seconds = [_read_process_s(rows[run.run_id]) for run in made]
+    cv, num_repeated = _pool_spread(made, rows)
+    hours_left = sum(_predict(study, made, seconds, left)) / 3600 if made or not left else math.nan
+    usd_left = hours_left * find_price(study.instance).usd_per_hour if study.instance else math.nan
+    num_impossible = len(runs) - len(made) - len(left)
+    return Estimate(len(runs), len(made), num_impossible, hours_left, usd_left, cv, num_repeated)
+
+
+def describe_estimate(estimate: Estimate, precision: float) -> str:
+    """Say it in sentences; `precision` is the wanted half width of a 95 % interval, relative to the mean."""
+    num_left = estimate.num_runs - estimate.num_made - estimate.num_impossible
+    said = [f"{estimate.num_runs} runs: {estimate.num_made} made, {num_left} to make"]
+    said += [f"{estimate.num_impossible} that this machine cannot make"] * bool(estimate.num_impossible)
+    if math.isnan(estimate.hours_left):
+        said.append("time and money: make a few runs first, for they are estimated from these")
+    elif num_left:
+        money = "" if math.isnan(estimate.usd_left) else f", {estimate.usd_left:.2f} USD"
+        said.append(f"about {60 * estimate.hours_left:.0f} min{money} for the rest")
+    if estimate.num_repeated:
+        needed = repetitions_for_precision(estimate.cv, precision)
+        said.append(
+            f"repetitions vary by {estimate.cv:.1%} ({estimate.num_repeated} scenarios): a mean within "
+            f"{precision:.0%} needs {needed} of each"
+        )
+    return "\n".join(said)
+
+
+def _predict(
+    study: Study, made: list[PlannedRun], seconds: list[float], wanted: Iterable[PlannedRun]
+) -> Iterable[float]:
+    levels = [(name, value) for name, values in study.factors.items() for value in values]
+
+    def describe(run: PlannedRun) -> list[float]:
+        return [1.0, *(float(run.parameters[name] == value) for name, value in levels)]
+
+    logs = np.log(seconds)
+    fitted = np.linalg.lstsq(np.array([describe(run) for run in made]), logs, rcond=None)[0] if made else []
+    known = {
+        scenario: np.mean([log for _, log in group])
+        for scenario, group in itertools.groupby(sorted(zip((r.scenario for r in made), logs, strict=True)), _first)
+    }
+    return [math.exp(known.get(run.scenario, np.dot(describe(run), fitted))) for run in wanted]
+
+
+def _pool_spread(made: list[PlannedRun], rows: dict[str, dict[str, Any]]) -> tuple[float, int]:
+    """Deviation of the logarithms of the steady epochs within scenarios, pooled, and the number of these."""
+    times = sorted((run.scenario, math.log(_read_epoch_s(rows[run.run_id]))) for run in made)
+    groups = [np.array([log for _, log in group]) for _, group in itertools.groupby(times, _first)]
+    groups = [group for group in groups if len(group) > 1]
+    if not groups:
+        return math.nan, 0
+    dof = sum(len(group) - 1 for group in groups)
+    return math.sqrt(sum(((group - group.mean()) ** 2).sum() for group in groups) / dof), len(groups)
+
+
+def _first(pair: tuple[str, float]) -> str:
+    return pair[0]
+
+
+def _read_process_s(row: dict[str, Any]) -> float:
+    return row.get("process_s") or row["wall_s"] + START_S
+
+
+def _read_epoch_s(row: dict[str, Any]) -> float:
+    return row.get("steady_epoch_s") or row.get("train_s") or row["wall_s"]

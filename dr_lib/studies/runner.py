@@ -1,0 +1,291 @@
+"""The runner of a study: one papermill process per run, one run at a time, resumed after any kill."""
+
+import fcntl
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import time
+import uuid
+from collections import Counter, deque
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+
+import nbformat
+import yaml
+from jupyter_client.kernelspec import KernelSpecManager
+
+from dr_lib import hardware
+from dr_lib.studies.progress import RunsBar
+from dr_lib.studies.rows import RowError, progress_path, read_row, row_path, write_json, write_row
+from dr_lib.studies.run import RUN_VARIABLE, die_with_parent, measure_others, read_commit
+from dr_lib.studies.study import PlannedRun, Study, StudyError, load_study, name_machine, plan_runs
+
+OUT_OF_TIME = "OutOfTimeError"  # how a notebook says that it has saved and stopped in time
+UNAVAILABLE = "UnavailableError"  # how a notebook says that this machine cannot make such a run
+MIN_FREE_MIB = 100  # of the disk, before a run begins
+WATCHED_S = 0.5  # before a run begins: is somebody else at work?
+TRY = ("session_id", "retries", "repeats")
+WHAT = {"notebook", "parameters", "factors", "order", "seed"}  # other keys of a study may change between sessions
+
+
+class Session(NamedTuple):
+    """One call of `run_study`."""
+
+    study: Study
+    root: Path
+    folder: Path  # of the study
+    session_id: str
+    lock: int  # file descriptor, held by the runs too
+    stop_at: float | None  # on the monotonic clock
+    bar: RunsBar
+
+
+def run_study(
+    path: Path,
+    root: Path,
+    *,
+    max_hours: float | None = None,
+    instance: str = "",
+    only: str = "",
+    wait: bool = False,
+    show_progress: bool = True,
+) -> list[str]:
+    """Make the runs of a study that are not finished yet, one after another.
+
+    Everything goes to `<study>/` beside the study file: `rows/`, executed `notebooks/`, `logs/`, and what the runs
+    leave in `runs/`. A run counts as finished when its row says ok; a run that was cut off has no row and is made
+    again, a failed one too, each in the folder where it may have left a checkpoint; one that shared the machine with
+    other work is made again at the end. Kill it at any moment and start it again.
+
+    Args:
+        path: the study file.
+        root: the repository.
+        max_hours: in place of the file's: no run is begun that would not fit, and one that is under way then saves
+            and stops.
+        instance: in place of the file's: the machine's name in prices.csv.
+        only: one run alone, by scenario and repetition, such as C3-r02.
+        wait: for another process of this machine that is running the study, rather than stop.
+        show_progress: draw a bar.
+
+    Returns:
+        The errors of the runs that failed, one line each; empty if all went well. Runs that this machine cannot make
+        are no failures: they are told, and their rows say skipped and why.
+
+    Raises:
+        StudyError: the study is not valid, its folder holds another, the disk is full, or another process of this
+            machine is running it.
+    """
+    study, folder = load_study(path, root, instance=instance), Path(path).with_suffix("")
+    runs = plan_runs(study, name_machine(hardware.probe()))
+    if only:
+        runs = [run for run in runs if run.run_id.startswith(f"{only}-")]
+        if not runs:
+            raise StudyError(f"{path} has no run {only!r}: scenario and repetition are told as in C3-r02")
+    max_hours = max_hours or study.max_hours
+    stop_at = time.monotonic() + 3600 * max_hours if max_hours else None
+    with _lock(folder, wait) as lock, RunsBar(show=show_progress) as bar:
+        _claim(folder, study)
+        return _make(Session(study, root, folder, uuid.uuid4().hex[:12], lock, stop_at, bar), runs)
+
+
+def read_finished(folder: Path, runs: list[PlannedRun]) -> dict[str, dict[str, Any]]:
+    """The rows that runs have left so far, by run; one that was cut short is none."""
+    rows = {}
+    for run in runs:
+        path = row_path(folder, run.run_id)
+        with suppress(RowError):
+            rows |= {run.run_id: read_row(path)} if path.exists() else {}
+    return rows
+
+
+def _make(session: Session, runs: list[PlannedRun]) -> list[str]:
+    """Make what is unfinished in its order; what failed is tried again at once, what was contended at the end."""
+    study, bar, rows = session.study, session.bar, read_finished(session.folder, runs)
+    todo = deque(run for run in runs if rows.get(run.run_id, {}).get("status") != "ok")
+    todo += [run for run in runs if run not in todo and _is_to_be_repeated(rows[run.run_id], study)]
+    tried, failures, unavailable = Counter(), {}, _find_missing_kernels(runs)  # by run, by run, by scenario
+    bar.expect(len(todo))
+    while todo:
+        reason = _find_reason_to_stop(session, rows)
+        if reason:
+            bar.say(f"{reason}; start again to go on")
+            break
+        run = todo.popleft()
+        error = unavailable.get(run.scenario, "")
+        if error:
+            _write_unmade(session, run, _identify(session, run, rows), "skipped", error)
+            bar.pass_over()
+            continue
+        error = _run_one(session, run, _identify(session, run, rows))
+        if error.startswith(OUT_OF_TIME):
+            bar.say(f"{run.run_id}: {error.removeprefix(OUT_OF_TIME + ': ')}")
+            break
+        rows |= read_finished(session.folder, [run])
+        tried[run.run_id] += bool(error)
+        if error.startswith(UNAVAILABLE):
+            unavailable[run.scenario] = rows[run.run_id]["error"]
+        elif error and tried[run.run_id] <= study.retries:
+            todo.appendleft(run)
+            bar.expect(1)
+        elif error:
+            failures[run.run_id] = f"{run.run_id}: {error}"
+        elif _is_to_be_repeated(rows[run.run_id], study):
+            todo.append(run)
+            bar.expect(1)
+    for reason, number in Counter(unavailable.values()).items():
+        bar.say(f"{number} scenarios skipped: {reason}")
+    return list(failures.values())
+
+
+def _is_to_be_repeated(row: dict[str, Any], study: Study) -> bool:
+    return bool(row.get("contended")) and row.get("repeats", 0) < study.repeat_contended
+
+
+def _find_missing_kernels(runs: list[PlannedRun]) -> dict[str, str]:
+    """The scenarios whose kernel this machine does not have, and what that means."""
+    known = KernelSpecManager().find_kernel_specs()
+    hint = "python -m dr_lib kernels sets it up, or says why it cannot"
+    return {run.scenario: f"no Jupyter kernel {run.kernel}: {hint}" for run in runs if run.kernel not in known}
+
+
+def _find_reason_to_stop(session: Session, rows: dict[str, dict[str, Any]]) -> str:
+    """Why no further run may begin; empty if one may."""
+    study, spent = session.study, [row.get("cost_usd") or 0.0 for row in rows.values()]
+    if session.stop_at and time.monotonic() + session.bar.seconds_of_next() > session.stop_at:
+        return "max_hours hold no further run"
+    if study.max_usd and sum(spent) + (median(spent) if spent else 0.0) > study.max_usd:
+        return f"max_usd: {sum(spent):.2f} of {study.max_usd:.2f} USD are spent"
+    free_mib = shutil.disk_usage(session.folder).free / 2**20
+    if free_mib < MIN_FREE_MIB:
+        raise StudyError(f"{free_mib:.0f} MiB are free on the disk of {session.folder}: make room, and start again")
+    return ""
+
+
+def _identify(session: Session, run: PlannedRun, rows: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """What a run has to know of itself."""
+    before, repeated = rows.get(run.run_id), rows.get(run.run_id, {}).get("status") == "ok"
+    return {
+        **{name: getattr(run, name) for name in ("run_id", "scenario", "order", "kernel")},
+        "study_dir": str(session.folder.resolve()),
+        "session_id": session.session_id,
+        "retries": before["retries"] + (not repeated) if before else 0,
+        "repeats": before.get("repeats", 0) + repeated if before else 0,
+        "instance": session.study.instance,
+        **({"stop_at": session.stop_at} if session.stop_at else {}),
+    }
+
+
+def _run_one(session: Session, run: PlannedRun, identity: dict[str, Any]) -> str:
+    """Run the notebook in a process of its own; return its error, after writing it to the run's row."""
+    root, folder, bar = session.root, session.folder, session.bar
+    source = root / "notebooks" / f"{session.study.notebook}.ipynb"
+    output, progress = folder / "notebooks" / f"{run.run_id}.ipynb", progress_path(folder, run.run_id)
+    for left_by_an_earlier_try in (progress, output):
+        left_by_an_earlier_try.unlink(missing_ok=True)
+    for name in ("notebooks", "logs", "parameters"):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+    parameters, log = folder / "parameters" / f"{run.run_id}.yaml", folder / "logs" / f"{run.run_id}.log"
+    parameters.write_text(yaml.safe_dump(run.parameters), encoding="utf-8")
+    bar.start_run(run)
+    identity |= {"others_before": measure_others(WATCHED_S)}
+    start, limit_s = time.monotonic(), 3600 * (session.study.timeout_hours or float("inf"))
+    process = _start(root, [str(source), str(output), "-f", str(parameters), "-k", run.kernel], identity, log, session)
+    try:
+        while process.poll() is None and time.monotonic() - start < limit_s:
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(0.5)
+            bar.show(json.loads(progress.read_text()) if progress.exists() else None)
+        in_time = process.poll() is not None
+    finally:
+        process.kill()
+        process.wait()
+    bar.finish_run()
+    row = read_finished(folder, [run]).get(run.run_id, {})
+    if row.get("status") == "ok" and all(row[name] == identity[name] for name in TRY):
+        write_row(folder, row | {"process_s": time.monotonic() - start})  # papermill and the kernel's start included
+        return ""
+    error = _find_error(output, log, process.returncode) if in_time else f"ended after {limit_s:.0f} s: timeout_hours"
+    if not (error.startswith(OUT_OF_TIME) or row.get("status") == "ok"):  # saved, or made before and only contended
+        status = "skipped" if error.startswith(UNAVAILABLE) else "failed"
+        _write_unmade(session, run, identity, status, error, time.monotonic() - start)
+    return error
+
+
+def _start(
+    root: Path, arguments: list[str], identity: dict[str, Any], log: Path, session: Session
+) -> subprocess.Popen[bytes]:
+    with log.open("wb") as file:
+        return subprocess.Popen(
+            [sys.executable, "-m", "papermill", *arguments, "--no-progress-bar"],
+            cwd=root,
+            env={**os.environ, RUN_VARIABLE: json.dumps(identity)},
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            pass_fds=[session.lock],  # the study stays locked while a run of it lives, even if this process is killed
+            preexec_fn=die_with_parent,
+        )
+
+
+def _write_unmade(
+    session: Session, run: PlannedRun, identity: dict[str, Any], status: str, error: str, wall_s: float = 0.0
+) -> None:
+    """Write the row of a run that the notebook did not write."""
+    known = {name: value for name, value in identity.items() if name not in ("study_dir", "stop_at")}
+    row = {"study": session.folder.name, "notebook": session.study.notebook, "notebook_sha256": "", "resumed": 0}
+    row |= {"commit": read_commit(session.root), "started_at": datetime.now(UTC).isoformat(timespec="seconds")}
+    row |= {name: _hide_folders(value) for name, value in run.parameters.items()}
+    row |= {"seed": session.study.seed + run.repetition, "status": status, "error": _hide_folders(error)}
+    write_row(session.folder, known | row | {"wall_s": float(wall_s)})
+
+
+def _hide_folders(value: Any) -> Any:
+    """A row names files, never where they lie: of an absolute path in a text its last part stays."""
+    return re.sub(r"(?<![\w.])/(?:[^\s/'\":,;]+/)*(?=[^\s/'\":,;])", "", value) if isinstance(value, str) else value
+
+
+def _find_error(notebook: Path, log: Path, returncode: int) -> str:
+    """What stopped an executed notebook, in one line: its own error, else the last words of papermill."""
+    cells = nbformat.read(notebook, as_version=4).cells if notebook.exists() else []
+    outputs = [output for cell in cells for output in cell.get("outputs", []) if output.output_type == "error"]
+    if outputs:
+        return f"{outputs[-1].ename}: {outputs[-1].evalue}".split("\n")[0]
+    said = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    hint = " (killed, or out of memory?)" if said and "DeadKernelError" in said[-1] else ""
+    return f"papermill ended with {returncode}: {said[-1] if said else 'nothing said'}{hint}"
+
+
+def _claim(folder: Path, study: Study) -> None:
+    """Keep a folder for one study: scenarios of another would stand under the same names."""
+    asked, path = json.loads(json.dumps(study.model_dump(include=WHAT))), folder / "study.json"
+    there = json.loads(path.read_bytes()) if path.exists() else asked
+    unlike = [name for name in sorted(WHAT) if there.get(name) != asked[name]]
+    if unlike:
+        raise StudyError(
+            f"{folder} holds runs of a study with other {', '.join(unlike)}: give one of them another name"
+        )
+    write_json(path, asked)
+
+
+@contextmanager
+def _lock(folder: Path, wait: bool) -> Iterator[int]:
+    """Hold the study on this machine for this process and the runs it starts; it is freed however they end."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / f"lock-{platform.node()}").open("a+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError as error:
+            file.seek(0)
+            who = f"{folder} is being run by another process ({file.read().strip() or 'unknown'})"
+            raise StudyError(f"{who}: wait for it, or end it") from error
+        file.truncate(0)
+        file.write(f"process {os.getpid()} on {platform.node()}, since {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC")
+        file.flush()
+        yield file.fileno()

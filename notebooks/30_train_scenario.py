@@ -1,0 +1,210 @@
+# ---
+# jupyter:
+#   accelerator: GPU
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Train one scenario of the factorial design, monitored
+#
+# [![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/OWNER/REPO/blob/main/notebooks/30_train_scenario.ipynb)
+# [![Open in Kaggle](https://kaggle.com/static/images/open-in-kaggle.svg)](https://kaggle.com/kernels/welcome?src=https://github.com/OWNER/REPO/blob/main/notebooks/30_train_scenario.ipynb)
+#
+# **Question.** What does one training cost in time, money and utilisation, for one framework, data set, image side and
+# network on this machine? **Input.** MNIST or CIFAR-10, from keras.datasets, from a file, or drawn (timing only).
+# **Output.** One row in `papermill_runs/<study>/rows/` and the samples of a monitor that ran beside the training.
+# `scenarios.yaml` makes all 240 runs of Moura Filho and Sousa from this notebook; notebook 31 reads the rows.
+#
+# **Resumo.** Quanto custa um treinamento em tempo, dinheiro e utilização, para um framework, conjunto de dados, lado da
+# imagem e rede nesta máquina? Saída: uma linha e as amostras de um monitor que correu ao lado do treinamento;
+# `scenarios.yaml` faz as 240 execuções do artigo com este caderno, e o caderno 31 lê as linhas.
+
+# %% tags=["parameters"]
+framework: str = "tensorflow"  # tensorflow (Keras on it), pytorch, mxnet, keras_jax or keras_torch
+dataset: str = "mnist"  # mnist or cifar10
+image_size: int = 32  # side of the square input, 32 or 64 [px]
+network: int = 1  # Rede 1 or Rede 2, one block of convolutions more
+accelerator: str = "auto"  # auto (a GPU if there is one), cpu or gpu
+data_source: str = "drawn"  # keras (keras.datasets), the path of an .npz file, or drawn (images for timing only)
+data_share: float = 0.0128  # share of the images, 1 for all; an epoch of MNIST and one of CIFAR-10 stay 6 to 5
+batch_size: int = 128  # images per step
+epochs: int = 3  # passes over the training set, 10 in the paper
+learning_rate: float = 0.01  # of stochastic gradient descent with momentum 0.9
+evaluate_every: int = 0  # epochs between looks at the test accuracy, 0 for one at the end [epochs]
+threads: int = 0  # CPUs that the process is pinned to, 0 for all that it may use
+sample_s: float = 1.0  # period of the monitor, 10 in the paper [s]
+instance: str = ""  # the machine's name in prices.csv, for the cost
+results: str = ""  # folder for rows and samples; on Colab one on Drive outlives the machine
+seed: int = 20  # of the study, the run adds its repetition
+repetition: int = 0  # index of this run
+
+# %% [markdown]
+# ## Setup
+#
+# The library comes from the folder around this notebook. This notebook also runs in the kernels of
+# `python -m dr_lib kernels`, which hold one framework each and little else, so it draws nothing.
+
+# %%
+import subprocess
+import sys
+from pathlib import Path
+
+address = "https://github.com/OWNER/REPO"  # of the repository, for a machine that holds only this notebook
+here = Path.cwd()
+root = next((d for d in (here, here / "REPO", *here.parents) if (d / "dr_lib").is_dir()), None)
+if root is None and "OWNER" in address:
+    raise SystemExit("dr_lib is not here: open this notebook inside a clone, or set address to the repository's")
+if root is None:
+    root = here / "REPO"
+    subprocess.run(["git", "clone", "--depth=1", address, root], check=True)
+sys.path.insert(0, str(root))
+
+# %% [markdown]
+# ## 1. Understand the environment / Entender o ambiente
+#
+# What this machine is. Every framework is pinned to the same CPUs before it is imported: unpinned, each takes a number
+# of threads of its own, and the comparison would be one of defaults.
+
+# %%
+import os
+
+from dr_lib.hardware.facts import probe
+from dr_lib.studies.run import Run, UnavailableError
+from dr_lib.training.frameworks import threads as pinning
+
+facts = probe()
+if accelerator == "gpu" and not facts.gpus:
+    raise UnavailableError("no NVIDIA GPU on this machine")
+asked_accelerator, accelerator = accelerator, accelerator if accelerator != "auto" else "gpu" if facts.gpus else "cpu"
+if accelerator == "cpu":
+    os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
+asked_threads, threads = threads, pinning.pin(threads)
+print(f"{facts.cpu}, {threads} of {facts.num_cpus} CPUs, {facts.memory_gib} GiB;", *facts.gpus or ["no GPU"])
+
+# %% [markdown]
+# ## 2. Plan the experiment / Planejar o experimento
+#
+# One cell of the design: the factors are framework, data set, image side, network and accelerator. A study file sets
+# them and the order; the clock of `setup_s` begins here.
+
+# %%
+asked = {
+    "framework": framework, "dataset": dataset, "image_size": image_size, "network": network,
+    "accelerator_asked": asked_accelerator, "data_source": Path(data_source).name, "data_share": data_share,
+    "batch_size": batch_size, "epochs": epochs, "learning_rate": learning_rate, "evaluate_every": evaluate_every,
+    "threads_asked": asked_threads, "sample_s": sample_s, "seed": seed, "repetition": repetition,
+}  # fmt: skip
+run = Run(root, "30_train_scenario", asked, results=results, instance=instance)
+print({name: asked[name] for name in ("framework", "dataset", "image_size", "network")})
+
+# %% [markdown]
+# ## 3. Configure / Configurar
+#
+# The data, resized and kept as bytes. Images that were drawn have the shapes and counts of the real ones and serve the
+# timing alone.
+
+# %%
+from dr_lib.training.frameworks import batches, image_sets, networks
+
+images = image_sets.load_images(dataset, image_size, data_source, share=data_share, seed=seed)
+fed = batches.Batches(images.x_train, images.y_train, batch_size, seed=run.seed)
+print(f"{images.kind}: {len(images.x_train)} images, {len(fed)} steps an epoch, {fed.num_left_out} left out of each")
+
+# %% [markdown]
+# The network, from the same initial weights in every framework.
+
+# %%
+from dr_lib.training.frameworks.network import FrameworkError
+from dr_lib.training.frameworks.opening import open_network
+
+layers = networks.build_layers(network, image_size, images.x_train.shape[-1])
+print(*layers, sep="\n")
+print(f"{networks.count_parameters(layers):,} parameters, {networks.count_multiplications(layers):,} multiplications")
+try:
+    model = open_network(
+        framework, layers, networks.draw_weights(layers, run.seed), learning_rate=learning_rate, accelerator=accelerator
+    )
+except FrameworkError as error:
+    raise UnavailableError(str(error)) from error
+print(model.versions())
+
+# %% [markdown]
+# ## 4. Measure / Medir
+#
+# A process of its own samples the machine while the network trains, and notes each epoch's end. An epoch's time ends
+# when the device has done its work; the looks at the test accuracy lie between the epochs.
+
+# %%
+import time
+
+from dr_lib.studies.monitor import Monitor, summarise
+
+epoch_s, losses, epoch_accuracy = [], [], []
+
+
+def look(epoch, loss, seconds):
+    epoch_s.append(seconds)
+    losses.append(loss)
+    monitor.mark(f"epoch {epoch + 1}")
+    if evaluate_every and (epoch + 1) % evaluate_every == 0:
+        epoch_accuracy.append(measure_accuracy())
+    run.show_progress(epoch + 1, epochs)
+
+
+# %%
+def measure_accuracy():
+    return float((model.forward(images.x_test).argmax(axis=1) == images.y_test).mean())
+
+
+setup_s, cpu_before, samples = run.seconds(), time.process_time(), run.folder / "samples.csv"
+with Monitor(samples, period_s=sample_s) as monitor:
+    start = time.monotonic()
+    model.fit(fed, epochs, look)
+    train_s = time.monotonic() - start
+cpu_s = time.process_time() - cpu_before
+print(f"trained in {train_s:.2f} s, epochs {', '.join(f'{s:.2f}' for s in epoch_s)} s, loss {losses[-1]:.3f}")
+
+# %% [markdown]
+# ## 5. Analyse / Analisar
+#
+# The row: everything that the report and notebook 31 will read.
+
+# %%
+import platform
+from statistics import median
+
+used = summarise(samples)
+steady_epoch_s = median(epoch_s[1:] or epoch_s)
+times = {"setup_s": setup_s, "train_s": train_s, "epoch_s": epoch_s, "steady_epoch_s": steady_epoch_s, "cpu_s": cpu_s}
+times |= {"images_per_s": len(fed) * batch_size / steady_epoch_s, "num_parameters": networks.count_parameters(layers)}
+gpu = {"accelerator": facts.gpus[0] if accelerator == "gpu" else "cpu", "num_accelerators": 1, "threads": threads}
+machine = {name: getattr(facts, name) for name in ("platform", "cpu", "num_cpus", "memory_gib", "driver")}
+data = {"data_kind": images.kind, "num_images_train": len(images.x_train), "num_images_test": len(images.x_test)}
+data |= {"num_images_left_out": fed.num_left_out}
+metric = {"metric_accuracy_test": measure_accuracy(), "epoch_accuracy": epoch_accuracy, "epoch_loss": losses}
+
+# %%
+versions = {"python": platform.python_version()} | model.versions()
+files = {"samples": samples.relative_to(run.study_dir).as_posix()}
+row = run.finish(**data, **times, **used, **gpu, **machine, **versions, **metric, **files)
+print(f"wrote {row.relative_to(run.study_dir.parent)}")
+
+# %% [markdown]
+# ## What this shows
+
+# %%
+print(
+    f"{framework} trained Rede {network} on {len(images.x_train)} {images.kind} images of {dataset} at {image_size} px in "
+    f"{train_s:.2f} s ({epochs} epochs, {steady_epoch_s:.3f} s each from the second on, "
+    f"{times['images_per_s']:.0f} images/s) on {gpu['accelerator']}, and {metric['metric_accuracy_test']:.1%} of the "
+    f"test images are right."
+)
+
+# %% [markdown]
+# ## Limits
+#
+# The paper does not give the layers of its networks, nor its optimiser; these are ours. One run says nothing about the
+# spread: a study file repeats it in random order. Accuracies of drawn images mean nothing but that the training learns.
