@@ -26,10 +26,27 @@ MAY_KNOW = {
     "__main__": {"data", "training", "studies", "hardware", "stats"},
     "__init__": set(),
 }
-HEAVY = {"tensorflow", "jax", "torch", "keras"}
-# of no use without Keras
+HEAVY = {"tensorflow", "jax", "torch", "keras", "mxnet"}
+# of no use without their framework
 TRAINING = ("models", "resident", "checkpoint", "recorder", "fit", "frozen")
-MAY_IMPORT_KERAS = {"data/batches.py", *(f"training/{name}.py" for name in TRAINING)}
+MAY_IMPORT = {"data/batches.py": {"keras"}} | {f"training/{name}.py": {"keras"} for name in TRAINING}
+MAY_IMPORT |= {f"training/frameworks/{name}_network.py": {name} for name in ("keras", "torch", "mxnet")}
+# run in kernels of their own too: Python 3.9, the standard library, NumPy, psutil and one framework
+FOREIGN = [f"studies/{name}.py" for name in ("__init__", "rows", "run", "cost", "monitor", "sampler")]
+FOREIGN += [f"hardware/{name}.py" for name in ("__init__", "facts", "plans", "devices")] + ["training/__init__.py"]
+FOREIGN += [f"training/frameworks/{path.name}" for path in ROOT.glob("dr_lib/training/frameworks/*.py")]
+LIGHT = {*sys.stdlib_module_names, "numpy", "psutil", "pynvml", "dr_lib"}
+HEADINGS = ["Setup", "Data", "Method", "Result", "What this shows", "Limits"]
+ACTIVITIES = [  # of the factorial methodology, in both languages
+    "Setup",
+    "1. Understand the environment / Entender o ambiente",
+    "2. Plan the experiment / Planejar o experimento",
+    "3. Configure / Configurar",
+    "4. Measure / Medir",
+    "5. Analyse / Analisar",
+    "What this shows",
+    "Limits",
+]
 
 
 def imports(tree: ast.AST) -> set[str]:
@@ -59,11 +76,21 @@ def test_wings_know_only_whom_they_may(path):
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda p: p.relative_to(ROOT).as_posix())
 def test_no_module_imports_a_framework_at_its_top(path):
-    """Only what is of no use without Keras imports it; nothing imports a backend."""
+    """Only what is of no use without a framework imports it; nothing imports a backend."""
     tree = ast.parse(path.read_text())
     top = ast.Module([node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)], [])
-    allowed = {"keras"} if path.relative_to(ROOT / "dr_lib").as_posix() in MAY_IMPORT_KERAS else set()
+    allowed = MAY_IMPORT.get(path.relative_to(ROOT / "dr_lib").as_posix(), set())
     assert {name.split(".")[0] for name in imports(top)} & HEAVY <= allowed
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_what_runs_in_foreign_kernels_needs_little(name):
+    """It is Python 3.9, and at its top imports nothing that MXNet's kernel does not have."""
+    tree = ast.parse((ROOT / "dr_lib" / name).read_text(), feature_version=(3, 9))
+    top = ast.Module([node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)], [])
+    assert {module.split(".")[0] for module in imports(top)} <= LIGHT | MAY_IMPORT.get(name, set())
+    annotated = [node for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.AnnAssign)]
+    assert not annotated or "from __future__ import annotations" in ast.unparse(tree)
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda p: p.relative_to(ROOT).as_posix())
@@ -112,8 +139,7 @@ def test_notebooks_keep_their_form(source):
     notebook = jupytext.read(source)
     text = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
     assert len(re.findall(r"^# ", text, re.M)) == 1 and "**Resumo.**" in text
-    headings = ["Setup", "Data", "Method", "Result", "What this shows", "Limits"]
-    assert re.findall(r"^## (.*)$", text, re.M) == headings
+    assert re.findall(r"^## (.*)$", text, re.M) == (ACTIVITIES if source.name.startswith("3") else HEADINGS)
     long = [cell.source for cell in notebook.cells if cell.cell_type == "code" and len(cell.source.splitlines()) > 15]
     assert [cell for cell in long if "repetition: int" not in cell] == []
 

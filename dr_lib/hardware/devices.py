@@ -1,5 +1,7 @@
 """Make a plan so: set the backend, find the devices by name, or raise."""
 
+from __future__ import annotations
+
 import os
 import platform
 import sys

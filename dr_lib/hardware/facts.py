@@ -1,5 +1,7 @@
 """What a machine has, found without importing a framework."""
 
+from __future__ import annotations
+
 import importlib.util
 import os
 import platform

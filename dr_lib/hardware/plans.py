@@ -1,5 +1,7 @@
 """How to train on a machine: from its facts to a plan, with the reasons in words."""
 
+from __future__ import annotations
+
 from math import isinf
 from typing import NamedTuple
 

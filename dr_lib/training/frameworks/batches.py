@@ -1,0 +1,66 @@
+"""Cut images into batches that are the same in every framework, in an order of its own in each epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+
+class BatchError(ValueError):
+    """These images and labels make no batches; the message says why."""
+
+
+class Batches:
+    """Full batches only, so that every step costs the same; the order depends on (seed, epoch) alone."""
+
+    def __init__(self, images: np.ndarray, labels: np.ndarray, batch_size: int, seed: int):
+        """Hold the arrays, which are not copied.
+
+        Args:
+            images: (n, height, width, channels) uint8.
+            labels: (n,) integers, 0 to 9.
+            batch_size: images a step, at most n.
+            seed: of the orders, 0 or more.
+
+        Raises:
+            BatchError: there is no full batch, images and labels do not go together, or the seed is negative.
+        """
+        if images.ndim != 4 or images.dtype != np.uint8 or labels.shape != images.shape[:1]:
+            told = f"images {images.dtype} {images.shape} and labels {labels.shape}"
+            raise BatchError(f"{told}: give (n, height, width, channels) uint8 and (n,)")
+        if not 1 <= batch_size <= len(images):
+            raise BatchError(f"batch_size {batch_size} of {len(images)} images: ask for 1 to {len(images)}")
+        if seed < 0:
+            raise BatchError(f"seed {seed}: give 0 or more")
+        self.images, self.labels, self.batch_size, self.seed = images, labels, batch_size, seed
+
+    def __len__(self) -> int:
+        """Number of batches an epoch."""
+        return len(self.images) // self.batch_size
+
+    @property
+    def num_left_out(self) -> int:
+        """Images that an epoch leaves out, others in each."""
+        return len(self.images) % self.batch_size
+
+    def draw_order(self, epoch: int) -> np.ndarray:
+        """Row numbers of an epoch's images, (batches, batch_size)."""
+        order = np.random.default_rng((self.seed, epoch)).permutation(len(self.images))
+        return order[: len(self) * self.batch_size].reshape(len(self), self.batch_size)
+
+    def take(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The images of these rows, float32 in [0, 1], and their labels, int64."""
+        return to_floats(self.images[rows]), self.labels[rows].astype(np.int64)
+
+    def epoch(self, number: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """The batches of an epoch, counted from 0."""
+        for rows in self.draw_order(number):
+            yield self.take(rows)
+
+
+def to_floats(images: np.ndarray) -> np.ndarray:
+    """Images as float32: uint8 is scaled to [0, 1], floats are taken to be so already."""
+    if images.dtype == np.uint8:
+        return np.multiply(images, np.float32(1 / 255), dtype=np.float32)
+    return images.astype(np.float32, copy=False)

@@ -1,0 +1,200 @@
+"""MNIST and CIFAR-10 at the size asked for: from Keras, from a file, or drawn for timing only."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+import zipfile
+import zlib
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+NUM_CLASSES = 10
+CHUNK = 100  # images resized at a time: 5 MB of floats at 64 px in colour, which a cache holds
+ARRAYS = ("x_train", "y_train", "x_test", "y_test")
+
+# Keras keeps CIFAR-10 as pickles: what it loads is saved beside MNIST as the same kind of file, once, under a
+# temporary name first.
+FETCH = """
+import os, sys
+import keras, numpy
+path = sys.argv[2]
+train, test = getattr(keras.datasets, sys.argv[1]).load_data()
+if not os.path.exists(path):
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    numpy.savez(path + ".part.npz", x_train=train[0], y_train=train[1], x_test=test[0], y_test=test[1])
+    os.replace(path + ".part.npz", path)
+"""
+
+
+class ImageSetError(ValueError):
+    """There are no such images; the message says what to ask for or what is wrong with the file."""
+
+
+class Dataset(NamedTuple):
+    """What a data set consists of; `shape` is that of one image."""
+
+    shape: tuple[int, int, int]
+    num_train: int
+    num_test: int
+
+
+DATASETS = {"mnist": Dataset((28, 28, 1), 60_000, 10_000), "cifar10": Dataset((32, 32, 3), 50_000, 10_000)}
+
+
+class ImageSet(NamedTuple):
+    """Images of ten classes, for training and for testing."""
+
+    x_train: np.ndarray  # (n, size, size, channels) uint8
+    y_train: np.ndarray  # (n,) int64, 0 to 9
+    x_test: np.ndarray
+    y_test: np.ndarray
+    kind: str  # given, or drawn: good for timing only
+
+
+def load_images(dataset: str, image_size: int, source: str, *, share: float = 1.0, seed: int = 0) -> ImageSet:
+    """Load a data set, or a share of it, and enlarge its images to a size.
+
+    A share keeps the ratio of the data sets' epochs: 0.0128 of MNIST and CIFAR-10 are 6 and 5 batches of 128.
+
+    Args:
+        dataset: mnist or cifar10.
+        image_size: side to enlarge the images to, bilinearly [px]; 32 or 64.
+        source: keras; drawn, for images of the same shapes and counts that a network can tell apart; or the path of an
+            .npz file with uint8 images x_train and x_test and labels y_train and y_test, such as Keras's mnist.npz.
+        share: of the training and of the test images that is kept, more than 0, at most 1.
+        seed: of the choice of the images kept, and of the drawing; 0 or more.
+
+    Raises:
+        ImageSetError: one of these is out of range, the file is not such a file, or Keras cannot load the data set.
+    """
+    if dataset not in DATASETS:
+        raise ImageSetError(f"dataset {dataset!r}: choose from {', '.join(DATASETS)}")
+    if image_size not in (32, 64):
+        raise ImageSetError(f"image_size {image_size!r}: choose from 32, 64")
+    if not 0 < share <= 1:
+        raise ImageSetError(f"share {share}: give more than 0 and at most 1")
+    if seed < 0:
+        raise ImageSetError(f"seed {seed}: give 0 or more")
+    if source == "drawn":
+        arrays = _draw(DATASETS[dataset], share, seed)
+    else:
+        path = _fetch(dataset) if source == "keras" else Path(source)
+        arrays = _keep(_read(path, DATASETS[dataset]), share, seed)
+    x_train, y_train, x_test, y_test = arrays
+    kind = "drawn" if source == "drawn" else "given"
+    return ImageSet(resize(x_train, image_size), y_train, resize(x_test, image_size), y_test, kind)
+
+
+def resize(images: np.ndarray, size: int) -> np.ndarray:
+    """Resize images bilinearly: the centres of the corner pixels' squares stay in place, the borders are repeated.
+
+    Args:
+        images: (n, height, width, channels) uint8.
+        size: new side [px]; to shrink by much would alias.
+
+    Returns:
+        (n, size, size, channels) uint8, rounded.
+    """
+    n, height, width, channels = images.shape
+    if height == width == size:
+        return images
+    rows, columns = _weigh(height, size), _weigh(width, size)
+    resized = np.empty((n, size, size, channels), np.uint8)
+    for start in range(0, n, CHUNK):
+        chunk = images[start : start + CHUNK].astype(np.float32)
+        # each axis in turn becomes the last, for one product of matrices
+        chunk = (chunk.transpose(0, 2, 3, 1) @ rows).transpose(0, 3, 2, 1) @ columns
+        resized[start : start + CHUNK] = np.rint(chunk).transpose(0, 1, 3, 2)
+    return resized
+
+
+def _weigh(old: int, new: int) -> np.ndarray:
+    """The matrix (old, new) whose columns hold the weights of the old pixels in each new one."""
+    centres = np.clip((np.arange(new) + 0.5) * old / new - 0.5, 0, old - 1)
+    return np.maximum(0, 1 - np.abs(np.arange(old)[:, None] - centres)).astype(np.float32)
+
+
+def _draw(dataset: Dataset, share: float, seed: int) -> list[np.ndarray]:
+    """Draw a coarse pattern for each class, and images that are half pattern, half noise."""
+    rng = np.random.default_rng(seed)
+    coarse = rng.integers(0, 128, (NUM_CLASSES, 4, 4, dataset.shape[2]), dtype=np.uint8)
+    patterns = resize(coarse, dataset.shape[0])
+    arrays = []
+    for num_images in (dataset.num_train, dataset.num_test):
+        labels = rng.integers(0, NUM_CLASSES, _count(num_images, share))
+        images = rng.integers(0, 128, (len(labels), *dataset.shape), dtype=np.uint8)
+        images += patterns[labels]
+        arrays += [images, labels]
+    return arrays
+
+
+def _fetch(dataset: str) -> Path:
+    """Find a data set in Keras's folder, or have a process of its own put it there: this one imports no Keras."""
+    path = Path(os.environ.get("KERAS_HOME") or Path.home() / ".keras") / "datasets" / f"{dataset}.npz"
+    if path.is_file():
+        return path
+    if importlib.util.find_spec("keras") is None:
+        advice = f"load keras.datasets.{dataset} by load_images in the main environment first"
+        raise ImageSetError(f"{path} is not there, and this kernel has no Keras to download it: {advice}")
+    # loading needs no backend, but Keras does not start without one that is installed
+    backend = next((name for name in ("torch", "jax", "tensorflow") if importlib.util.find_spec(name)), "numpy")
+    fetched = subprocess.run(
+        [sys.executable, "-c", FETCH, dataset, str(path)],
+        env={**os.environ, "KERAS_BACKEND": backend},
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        errors="replace",
+    )
+    if fetched.returncode:
+        reason = fetched.stderr.strip().splitlines()[-1:] or ["it was killed"]
+        raise ImageSetError(f"Keras cannot load {dataset} ({reason[0]}): give the path of a file, or drawn")
+    return path
+
+
+def _read(path: Path, dataset: Dataset) -> list[np.ndarray]:
+    """Read and check the arrays of a file."""
+    if not path.is_file():
+        raise ImageSetError(f"{path}: no such file; give keras, drawn or the path of an .npz file")
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = [file[name] for name in ARRAYS]
+    except KeyError as error:
+        raise ImageSetError(f"{path}: {error.args[0]}; it must hold {', '.join(ARRAYS)}") from error
+    except (OSError, ValueError, EOFError, TypeError, AttributeError, zipfile.BadZipFile, zlib.error) as error:
+        raise ImageSetError(f"{path} is no .npz file of plain arrays, or damaged: {error}") from error
+    return [*_check(path, "train", arrays[:2], dataset.shape), *_check(path, "test", arrays[2:], dataset.shape)]
+
+
+def _check(path: Path, part: str, arrays: list[np.ndarray], shape: tuple[int, int, int]) -> list[np.ndarray]:
+    """Return images as (n, height, width, channels) and labels as (n,) int64, if that is what they are."""
+    images, labels = arrays
+    grey = shape[2] == 1 and images.shape[1:] == shape[:2]
+    if images.dtype != np.uint8 or not (grey or images.shape[1:] == shape) or not len(images):
+        raise ImageSetError(f"{path}: x_{part} is {images.dtype} {images.shape}, not uint8 (n, {shape})")
+    if labels.shape not in ((len(images),), (len(images), 1)) or labels.dtype.kind not in "iu":
+        raise ImageSetError(f"{path}: y_{part} is {labels.dtype} {labels.shape}, not {len(images)} integers")
+    if labels.min() < 0 or labels.max() >= NUM_CLASSES:
+        raise ImageSetError(f"{path}: y_{part} holds {labels.min()} to {labels.max()}, not 0 to {NUM_CLASSES - 1}")
+    return [images.reshape(-1, *shape), labels.ravel().astype(np.int64)]
+
+
+def _keep(arrays: list[np.ndarray], share: float, seed: int) -> list[np.ndarray]:
+    """Keep a share of the images, drawn because files may be sorted by class, in their order."""
+    rng, kept = np.random.default_rng(seed), []
+    for images, labels in (arrays[:2], arrays[2:]):
+        rows = np.sort(rng.choice(len(images), _count(len(images), share), replace=False))
+        kept += [images[rows], labels[rows]]
+    return kept
+
+
+def _count(num_images: int, share: float) -> int:
+    count = round(num_images * share)
+    if not count:
+        raise ImageSetError(f"share {share} of {num_images} images is none: ask for a larger share")
+    return count

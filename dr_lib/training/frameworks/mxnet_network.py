@@ -1,0 +1,93 @@
+"""A network in MXNet 1.9.1, as Gluon's tutorials train one: hybridized, with a Trainer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import mxnet as mx
+import numpy as np
+from mxnet import autograd, gluon
+from mxnet.gluon import nn
+
+from dr_lib.training.frameworks.batches import Batches
+from dr_lib.training.frameworks.layouts import to_channels_first, to_channels_last
+from dr_lib.training.frameworks.network import FrameworkError, Network, OnEpochEnd, run_epochs
+from dr_lib.training.frameworks.networks import Layer
+
+
+class MxnetNetwork(Network):
+    """Gluon, compiled to a static graph, on images with their channels first."""
+
+    def __init__(
+        self,
+        layers: tuple[Layer, ...],
+        weights: list[np.ndarray],
+        learning_rate: float,
+        momentum: float,
+        accelerator: str,
+    ):
+        """Build the network on the CPU or the first GPU.
+
+        Raises:
+            FrameworkError: MXNet sees no GPU.
+        """
+        super().__init__(layers, weights, learning_rate, momentum)
+        if accelerator == "gpu" and not mx.context.num_gpus():
+            raise FrameworkError("MXNet sees no GPU: install mxnet-cu117 instead of mxnet, or ask for accelerator cpu")
+        self.device = mx.gpu(0) if accelerator == "gpu" else mx.cpu()
+        self.model = nn.HybridSequential()
+        for layer in layers:
+            self.model.add(_build(layer))
+        self.model.initialize(ctx=self.device)
+        self.parameters = list(self.model.collect_params().values())
+        converted = to_channels_first(layers, weights)
+        for index, parameter in enumerate(self.parameters):
+            parameter.set_data(mx.nd.array(converted[index]))
+        self.model.hybridize(static_alloc=True)
+        self.loss = gluon.loss.SoftmaxCrossEntropyLoss()
+        self.loss.hybridize(static_alloc=True)
+        settings = {"learning_rate": learning_rate, "momentum": momentum, "wd": 0.0}
+        self.trainer = gluon.Trainer(self.model.collect_params(), "sgd", settings, kvstore=None)
+
+    def fit(self, batches: Batches, epochs: int, on_epoch_end: OnEpochEnd) -> None:
+        """Train, and time each epoch, as `Network.fit` says."""
+        run_epochs(self._train_epoch, batches, epochs, on_epoch_end)
+
+    def weights(self) -> list[np.ndarray]:
+        """The weights as they are now, laid out as `draw_weights` does."""
+        return to_channels_last(self.layers, [parameter.data().asnumpy() for parameter in self.parameters])
+
+    def _train_epoch(self, epoch: Iterator[tuple[np.ndarray, np.ndarray]]) -> float:
+        losses = []
+        for images, labels in epoch:
+            target = mx.nd.array(labels, ctx=self.device)
+            with autograd.record():
+                loss = self.loss(self.model(self._load(images)), target)
+            loss.backward()
+            self.trainer.step(len(images))  # divides the sum of the images' gradients
+            losses.append(loss.mean())  # stays on the device: reading it would stop the loop at every step
+        mean = float(mx.nd.stack(*losses).mean().asscalar())
+        mx.nd.waitall()
+        return mean
+
+    def _forward(self, images: np.ndarray) -> np.ndarray:
+        return self.model(self._load(images)).asnumpy()
+
+    def _load(self, images: np.ndarray) -> mx.nd.NDArray:
+        return mx.nd.array(images.transpose(0, 3, 1, 2), ctx=self.device)
+
+    def _framework_versions(self) -> dict[str, str]:
+        return {"backend": "mxnet", "mxnet": mx.__version__}
+
+
+def _build(layer: Layer) -> nn.HybridBlock:
+    """The block of a layer."""
+    if layer.kind == "pool":
+        return nn.MaxPool2D(2)
+    if layer.kind == "flatten":
+        return nn.Flatten()
+    num_in, num_out = layer.kernel_shape[-2:]
+    activation = "relu" if layer.relu else None
+    if layer.kind == "conv":
+        return nn.Conv2D(num_out, 3, padding=1, activation=activation, in_channels=num_in)
+    return nn.Dense(num_out, activation=activation, in_units=num_in)

@@ -1,0 +1,51 @@
+"""Give every framework the same number of threads: unpinned, MXNet takes half the CPUs and the others all."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+FRAMEWORKS = ("tensorflow", "jax", "torch", "mxnet", "keras")
+VARIABLES = (
+    "OMP_NUM_THREADS",  # PyTorch and MXNet
+    "MKL_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "TF_NUM_INTRAOP_THREADS",
+    "TF_NUM_INTEROP_THREADS",
+    "NPROC",  # JAX
+)
+
+
+class ThreadsError(RuntimeError):
+    """The threads cannot be pinned so; the message says what to do."""
+
+
+def pin(threads: int) -> int:
+    """Pin this process to a number of CPUs and tell the frameworks, before any of them is imported, to use as many.
+
+    A framework sizes its pools once, when it starts, from these variables or from the CPUs it may use. Where the
+    system has no affinity (macOS, Windows) the variables alone have to do.
+
+    Args:
+        threads: number of CPUs, or 0 for all that the process may use.
+
+    Returns:
+        The number pinned.
+
+    Raises:
+        ThreadsError: a framework is imported already, or there are not as many CPUs.
+    """
+    imported = [name for name in FRAMEWORKS if name in sys.modules]
+    if imported:
+        raise ThreadsError(f"{', '.join(imported)} was imported first: restart the kernel and pin the threads before")
+    has_affinity = hasattr(os, "sched_getaffinity")
+    cpus = sorted(os.sched_getaffinity(0)) if has_affinity else list(range(os.cpu_count() or 1))
+    if not 0 <= threads <= len(cpus):
+        raise ThreadsError(f"threads {threads}: this process may use {len(cpus)} CPUs, ask for 1 to {len(cpus)}, or 0")
+    threads = threads or len(cpus)
+    if has_affinity:
+        # the calling thread's, which the frameworks' threads inherit
+        os.sched_setaffinity(0, cpus[:threads])
+    os.environ.update({name: str(threads) for name in VARIABLES})
+    os.environ["MXNET_CPU_WORKER_NTHREADS"] = "1"  # operators at a time, each of which has all the threads
+    return threads

@@ -1,0 +1,90 @@
+"""A network in PyTorch, as its own tutorials train one: a plain loop over batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+from torch import nn
+
+from dr_lib.training.frameworks.batches import Batches
+from dr_lib.training.frameworks.layouts import to_channels_first, to_channels_last
+from dr_lib.training.frameworks.network import FrameworkError, Network, OnEpochEnd, run_epochs
+from dr_lib.training.frameworks.networks import Layer
+
+
+class TorchNetwork(Network):
+    """Eager PyTorch on images with their channels first."""
+
+    def __init__(
+        self,
+        layers: tuple[Layer, ...],
+        weights: list[np.ndarray],
+        learning_rate: float,
+        momentum: float,
+        accelerator: str,
+    ):
+        """Build the network on the CPU or the first GPU.
+
+        Raises:
+            FrameworkError: PyTorch sees no GPU.
+        """
+        super().__init__(layers, weights, learning_rate, momentum)
+        if accelerator == "gpu" and not torch.cuda.is_available():
+            raise FrameworkError("PyTorch sees no GPU: install its build for CUDA, or ask for accelerator cpu")
+        self.device = torch.device("cuda:0" if accelerator == "gpu" else "cpu")
+        self.model = nn.Sequential(*(module for layer in layers for module in _build(layer)))
+        self._assign(to_channels_first(layers, weights))
+        self.model.to(self.device)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=learning_rate, momentum=momentum)
+
+    def fit(self, batches: Batches, epochs: int, on_epoch_end: OnEpochEnd) -> None:
+        """Train, and time each epoch, as `Network.fit` says."""
+        run_epochs(self._train_epoch, batches, epochs, on_epoch_end)
+
+    def weights(self) -> list[np.ndarray]:
+        """The weights as they are now, laid out as `draw_weights` does."""
+        arrays = [parameter.detach().cpu().numpy().copy() for parameter in self.model.parameters()]
+        return to_channels_last(self.layers, arrays)
+
+    def _assign(self, weights: list[np.ndarray]) -> None:
+        with torch.no_grad():
+            for index, parameter in enumerate(self.model.parameters()):
+                parameter.copy_(torch.from_numpy(weights[index]))
+
+    def _train_epoch(self, epoch: Iterator[tuple[np.ndarray, np.ndarray]]) -> float:
+        self.model.train()
+        losses = []
+        for images, labels in epoch:
+            self.optimizer.zero_grad()
+            loss = nn.functional.cross_entropy(self.model(self._load(images)), torch.from_numpy(labels).to(self.device))
+            loss.backward()
+            self.optimizer.step()
+            losses.append(loss.detach())  # stays on the device: reading it would stop the loop at every step
+        mean = float(torch.stack(losses).mean())
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+        return mean
+
+    def _forward(self, images: np.ndarray) -> np.ndarray:
+        self.model.eval()
+        with torch.no_grad():
+            return self.model(self._load(images)).cpu().numpy()
+
+    def _load(self, images: np.ndarray) -> torch.Tensor:
+        return torch.from_numpy(images).to(self.device).permute(0, 3, 1, 2).contiguous()
+
+    def _framework_versions(self) -> dict[str, str]:
+        return {"backend": "torch", "torch": torch.__version__}
+
+
+def _build(layer: Layer) -> list[nn.Module]:
+    """The modules of a layer."""
+    if layer.kind == "pool":
+        return [nn.MaxPool2d(2)]
+    if layer.kind == "flatten":
+        return [nn.Flatten()]
+    num_in, num_out = layer.kernel_shape[-2:]
+    learnt = nn.Conv2d(num_in, num_out, 3, padding=1) if layer.kind == "conv" else nn.Linear(num_in, num_out)
+    return [learnt, nn.ReLU()] if layer.relu else [learnt]

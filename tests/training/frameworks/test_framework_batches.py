@@ -1,0 +1,54 @@
+"""Batches for the frameworks: full, in an order of their own, each image at most once an epoch."""
+
+import numpy as np
+import pytest
+
+from dr_lib.training.frameworks.batches import BatchError, Batches, to_floats
+
+
+@pytest.fixture
+def batches() -> Batches:
+    """23 images of one pixel, whose value is their number, in batches of 5."""
+    numbers = np.arange(23)
+    return Batches(numbers.astype(np.uint8).reshape(-1, 1, 1, 1), numbers % 10, 5, seed=2)
+
+
+def read_numbers(batches: Batches, epoch: int) -> list[int]:
+    """The images of an epoch, by number."""
+    return [round(255 * float(pixel)) for images, _ in batches.epoch(epoch) for pixel in images.ravel()]
+
+
+def test_an_epoch_has_full_batches_of_different_images(batches):
+    """Of 23 images, 4 batches of 5 and 3 left out; images and labels stay together."""
+    assert len(batches) == 4 and batches.num_left_out == 3
+    cut = list(batches.epoch(0))
+    assert [(images.shape, labels.shape) for images, labels in cut] == [((5, 1, 1, 1), (5,))] * 4
+    assert all(images.dtype == np.float32 and labels.dtype == np.int64 for images, labels in cut)
+    numbers = read_numbers(batches, 0)
+    assert len(set(numbers)) == 20 and set(numbers) <= set(range(23))
+    assert [n % 10 for n in numbers] == [int(label) for _, labels in cut for label in labels]
+
+
+def test_the_order_depends_on_seed_and_epoch_alone(batches):
+    """Asked for again it is the same; another epoch or seed has another."""
+    assert read_numbers(batches, 1) == read_numbers(batches, 1) != read_numbers(batches, 0)
+    other = Batches(batches.images, batches.labels, 5, seed=3)
+    assert read_numbers(other, 1) != read_numbers(batches, 1)
+
+
+def test_pixels_are_scaled_to_one():
+    """0, 51 and 255 are 0, 0.2 and 1; floats are taken as they are."""
+    assert to_floats(np.array([0, 51, 255], np.uint8)).tolist() == pytest.approx([0, 0.2, 1], abs=1e-7)
+    assert to_floats(np.array([0.25, 0.5])).tolist() == [0.25, 0.5]
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [({"batch_size": 24}, "1 to 23"), ({"batch_size": 0}, "1 to 23"), ({"seed": -1}, "0 or more")]
+    + [({"labels": np.zeros(22, int)}, r"labels \(22,\)"), ({"images": np.zeros((23, 1, 1, 1))}, "float64")],
+)
+def test_what_makes_no_batches_is_refused(batches, change, told):
+    """The message says what was given and what may be."""
+    given = {"images": batches.images, "labels": batches.labels, "batch_size": 5, "seed": 0}
+    with pytest.raises(BatchError, match=told):
+        Batches(**{**given, **change})

@@ -1,0 +1,160 @@
+"""MNIST and CIFAR-10: from files, from Keras's folder or drawn, enlarged as OpenCV does, and checked."""
+
+import cv2
+import numpy as np
+import pytest
+
+from dr_lib.training.frameworks.image_sets import ImageSetError, load_images, resize
+
+
+def write_set(path, **change):
+    """A file of 100 grey images for training and 10 for testing, or what is given instead; None leaves one out."""
+    rng = np.random.default_rng(0)
+    arrays = {"x_train": rng.integers(0, 256, (100, 28, 28), dtype=np.uint8), "y_train": np.arange(100) % 10}
+    arrays |= {"x_test": arrays["x_train"][:10], "y_test": arrays["y_train"][:10]}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    np.savez(path, **{name: array for name, array in (arrays | change).items() if array is not None})
+    return str(path)
+
+
+@pytest.mark.parametrize(("shape", "size"), [((28, 28, 1), 32), ((28, 28, 1), 64), ((32, 32, 3), 64)])
+def test_resizes_as_opencv_does(shape, size):
+    """Bilinear interpolation with the centres of pixels at halves, to one grey level."""
+    images = np.random.default_rng(1).integers(0, 256, (3, *shape), dtype=np.uint8)
+    wanted = [cv2.resize(image, (size, size), interpolation=cv2.INTER_LINEAR) for image in images]
+    resized = resize(images, size)
+    assert resized.dtype == np.uint8
+    assert np.abs(resized.astype(int) - np.array(wanted).reshape(resized.shape)).max() <= 1
+
+
+def test_resizes_the_same_in_chunks():
+    """101 images are resized like the first and the last of them alone."""
+    images = np.random.default_rng(1).integers(0, 256, (101, 28, 28, 1), dtype=np.uint8)
+    assert (resize(images, 32)[[0, -1]] == resize(images[[0, -1]], 32)).all()
+
+
+def test_a_share_keeps_the_epochs_at_six_to_five():
+    """0.0128 of 60,000 and of 50,000 images are 6 and 5 batches of 128."""
+    mnist, cifar10 = (load_images(name, 32, "drawn", share=0.0128) for name in ("mnist", "cifar10"))
+    assert (mnist.x_train.shape, mnist.x_test.shape) == ((768, 32, 32, 1), (128, 32, 32, 1))
+    assert (cifar10.x_train.shape, cifar10.x_test.shape) == ((640, 32, 32, 3), (128, 32, 32, 3))
+    assert mnist.kind == cifar10.kind == "drawn"
+
+
+def test_drawn_images_can_be_learnt_and_drawn_again():
+    """The mean image of each class tells the test images apart; a seed gives the same images again."""
+    images = load_images("cifar10", 64, "drawn", share=0.01, seed=3)
+    assert images.x_train.dtype == np.uint8 and images.x_train.shape[1:] == (64, 64, 3)
+    x_train, x_test = (x.reshape(len(x), -1).astype(float) for x in (images.x_train, images.x_test))
+    means = np.array([x_train[images.y_train == label].mean(axis=0) for label in range(10)])
+    guess = ((x_test[:, None] - means) ** 2).sum(axis=2).argmin(axis=1)
+    assert (guess == images.y_test).mean() > 0.95
+    again, other = (load_images("cifar10", 64, "drawn", share=0.01, seed=seed) for seed in (3, 4))
+    assert (again.x_test == images.x_test).all() and (other.x_test != images.x_test).any()
+
+
+def test_reads_a_file(tmp_path):
+    """All of it: every image once, in its order, with its label, one channel added."""
+    images = load_images("mnist", 32, write_set(tmp_path / "digits.npz", y_test=np.arange(10)[:, None]))
+    assert images.x_train.shape == (100, 32, 32, 1) and images.kind == "given"
+    assert images.y_train.tolist() == [n % 10 for n in range(100)] and images.y_test.tolist() == list(range(10))
+    with np.load(tmp_path / "digits.npz") as file:
+        assert (images.x_train == resize(file["x_train"][..., None], 32)).all()
+
+
+def test_a_share_of_a_sorted_file_has_every_class(tmp_path):
+    """Files may be sorted by class: the images kept are drawn, with a seed."""
+    path = write_set(tmp_path / "digits.npz", y_train=np.sort(np.arange(100) % 10))
+    kept = load_images("mnist", 32, path, share=0.5)
+    assert len(kept.y_train) == 50 and len(kept.y_test) == 5 and set(kept.y_train) == set(range(10))
+    assert (kept.x_train == load_images("mnist", 32, path, share=0.5).x_train).all()
+
+
+def test_finds_what_keras_has_downloaded(tmp_path, monkeypatch):
+    """Keras's own mnist.npz is read where it lies, without Keras."""
+    monkeypatch.setenv("KERAS_HOME", str(tmp_path))
+    write_set(tmp_path / "datasets" / "mnist.npz")
+    assert len(load_images("mnist", 32, "keras").y_train) == 100
+
+
+def test_without_keras_says_what_to_do(tmp_path, monkeypatch):
+    """A kernel that has no Keras, such as MXNet's, cannot download."""
+    monkeypatch.setenv("KERAS_HOME", str(tmp_path))
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ImageSetError, match="in the main environment first"):
+        load_images("cifar10", 32, "keras")
+
+
+@pytest.mark.slow
+def test_saves_what_keras_loads(tmp_path, monkeypatch):
+    """CIFAR-10, which Keras keeps as pickles, is saved as plain arrays, once; a failure says what Keras said."""
+    stand_in = tmp_path / "modules" / "keras" / "__init__.py"
+    stand_in.parent.mkdir(parents=True)
+    loaded = "(numpy.full((20, 32, 32, 3), 7, 'uint8'), numpy.arange(20)[:, None] % 10)"
+    load = f"staticmethod(lambda: ({loaded}, {loaded}))"
+    stand_in.write_text(f"import numpy\nclass datasets:\n    class cifar10:\n        load_data = {load}\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "modules"))
+    monkeypatch.setenv("KERAS_HOME", str(tmp_path / "home"))
+    images = load_images("cifar10", 32, "keras")
+    assert images.y_test.tolist() == [n % 10 for n in range(20)] and (images.x_train == 7).all()
+    assert [path.name for path in (tmp_path / "home" / "datasets").iterdir()] == ["cifar10.npz"]
+    stand_in.write_text("raise OSError('no route to host')\n")
+    assert len(load_images("cifar10", 32, "keras").y_train) == 20
+    with pytest.raises(ImageSetError, match="no route to host"):
+        load_images("mnist", 32, "keras")
+
+
+def test_reads_the_real_digits(real_data):
+    """MNIST as published: 60,000 and 10,000 digits, 5,421 of the fives in training (LeCun et al. 1998)."""
+    images = load_images("mnist", 32, str(real_data / "mnist" / "mnist.npz"))
+    assert images.x_train.shape == (60_000, 32, 32, 1) and images.x_test.shape == (10_000, 32, 32, 1)
+    assert np.bincount(images.y_train)[5] == 5421
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"x_train": np.zeros((100, 28, 28))}, "x_train is float64"),
+        ({"x_train": np.zeros((100, 32, 32), np.uint8)}, "x_train is uint8"),
+        ({"x_test": np.zeros((10, 28, 28, 3), np.uint8)}, "x_test is uint8"),
+        ({"x_test": np.zeros((0, 28, 28), np.uint8), "y_test": np.zeros(0, int)}, "x_test is"),
+        ({"y_train": np.zeros(99, int)}, "y_train is int64"),
+        ({"y_train": np.zeros(100)}, "y_train is float64"),
+        ({"y_test": np.full(10, 10)}, "holds 10 to 10, not 0 to 9"),
+        ({"y_test": None}, "must hold x_train, y_train, x_test, y_test"),
+        ({"y_test": np.array([{}] * 10)}, "no .npz file of plain arrays"),
+    ],
+)
+def test_a_file_that_is_no_such_set_is_refused(tmp_path, change, told):
+    """The message names the array and what is wrong with it; pickles are never loaded."""
+    with pytest.raises(ImageSetError, match=told):
+        load_images("mnist", 32, write_set(tmp_path / "digits.npz", **change))
+
+
+def test_a_damaged_file_is_refused(tmp_path):
+    """Cut short, a single array, text, or not there at all."""
+    whole = tmp_path / "digits.npz"
+    write_set(whole)
+    (tmp_path / "cut.npz").write_bytes(whole.read_bytes()[:5000])
+    (tmp_path / "text.npz").write_text("x_train")
+    np.save(tmp_path / "one.npy", np.zeros(3))
+    flipped = bytearray(whole.read_bytes())
+    flipped[3000] ^= 255
+    (tmp_path / "flipped.npz").write_bytes(flipped)
+    for name in ("cut.npz", "text.npz", "one.npy", "flipped.npz"):
+        with pytest.raises(ImageSetError, match="no .npz file"):
+            load_images("mnist", 32, str(tmp_path / name))
+    with pytest.raises(ImageSetError, match="no such file"):
+        load_images("mnist", 32, str(tmp_path / "absent.npz"))
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [({"dataset": "svhn"}, "mnist, cifar10"), ({"image_size": 48}, "32, 64"), ({"share": 0}, "more than 0")]
+    + [({"share": 1.01}, "at most 1"), ({"seed": -1}, "0 or more"), ({"share": 1e-6}, "larger share")],
+)
+def test_parameters_out_of_range_are_refused(change, told):
+    """The message says what there is."""
+    given = {"dataset": "mnist", "image_size": 32, "source": "drawn"}
+    with pytest.raises(ImageSetError, match=told):
+        load_images(**{**given, **change})

@@ -1,0 +1,70 @@
+"""Pinning: as many CPUs as asked for, told to every framework, before any of them is there."""
+
+import os
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from dr_lib.training.frameworks import threads
+
+
+@pytest.fixture
+def process(monkeypatch) -> SimpleNamespace:
+    """A process that may use the CPUs 1, 3, 4 and 6, has imported no framework, and has an environment of its own."""
+    process = SimpleNamespace(cpus={1, 3, 4, 6}, environ={}, modules={}, cpu_count=lambda: 3)
+    process.sched_getaffinity = lambda pid: process.cpus
+    process.sched_setaffinity = lambda pid, cpus: setattr(process, "cpus", set(cpus))
+    monkeypatch.setattr(threads, "os", process)
+    monkeypatch.setattr(threads, "sys", process)
+    return process
+
+
+@pytest.mark.parametrize(("asked", "cpus"), [(2, {1, 3}), (1, {1}), (4, {1, 3, 4, 6}), (0, {1, 3, 4, 6})])
+def test_pins_as_many_cpus_as_asked_for(process, asked, cpus):
+    """The first that the process may use, and every framework is told the number; 0 is all."""
+    assert threads.pin(asked) == len(cpus) and process.cpus == cpus
+    told = {name: value for name, value in process.environ.items() if name != "MXNET_CPU_WORKER_NTHREADS"}
+    assert set(told.values()) == {str(len(cpus))}
+    assert {"OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"} <= set(told)
+
+
+def test_without_affinity_the_frameworks_are_told(process):
+    """On macOS and Windows a process cannot be bound to CPUs."""
+    del process.sched_getaffinity
+    assert threads.pin(2) == 2 and process.environ["OMP_NUM_THREADS"] == "2"
+
+
+@pytest.mark.parametrize("asked", [5, -1])
+def test_there_are_not_as_many_cpus(process, asked):
+    """The message says how many there are, and nothing is changed."""
+    with pytest.raises(threads.ThreadsError, match="1 to 4"):
+        threads.pin(asked)
+    assert process.environ == {} and len(process.cpus) == 4
+
+
+def test_a_framework_was_first(process):
+    """It has sized its pools: too late."""
+    process.modules["torch"] = object()
+    with pytest.raises(threads.ThreadsError, match="torch was imported first: restart"):
+        threads.pin(1)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="this system binds no process to CPUs")
+def test_tensorflow_stays_on_one_cpu():
+    """Multiplying matrices on every thread it has, TensorFlow takes no more CPU seconds than seconds."""
+    code = (
+        "from dr_lib.training.frameworks.threads import pin\n"
+        "import os, time\n"
+        "pin(1)\n"
+        "import tensorflow as tf\n"
+        "x = tf.random.normal((1000, 1000))\n"
+        "tf.linalg.matmul(x, x).numpy()\n"
+        "start, cpu = time.perf_counter(), sum(os.times()[:2])\n"
+        "for _ in range(20): y = tf.linalg.matmul(x, x).numpy()\n"
+        "print((sum(os.times()[:2]) - cpu) / (time.perf_counter() - start))\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert float(ran.stdout) <= 1.1
