@@ -197,10 +197,10 @@ print(f"wrote {row.relative_to(run.study_dir.parent)}")
 
 # %%
 print(
-    f"{framework} trained Rede {network} on {len(images.x_train)} {images.kind} images of {dataset} at {image_size} px in "
-    f"{train_s:.2f} s ({epochs} epochs, {steady_epoch_s:.3f} s each from the second on, "
-    f"{times['images_per_s']:.0f} images/s) on {gpu['accelerator']}, and {metric['metric_accuracy_test']:.1%} of the "
-    f"test images are right."
+    f"{framework} trained Rede {network} on {len(images.x_train)} {images.kind} images of {dataset} at {image_size} px "
+    f"in {train_s:.2f} s ({epochs} epochs, {steady_epoch_s:.3f} s each from the second on, "
+    f"{times['images_per_s']:.0f} images/s) on {gpu['accelerator']}; {metric['metric_accuracy_test']:.1%} of the test "
+    "images are right."
 )
 
 # %% [markdown]

@@ -13,6 +13,8 @@ import papermill
 import psutil
 import pytest
 
+from dr_lib.studies.kernels import find_kernel
+
 ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -24,12 +26,18 @@ def clone(tmp_path) -> Path:
     return tmp_path
 
 
-def execute(clone: Path, name: str, **parameters) -> nbformat.NotebookNode:
+def execute(clone: Path, name: str, kernel: str = "python3", **parameters) -> nbformat.NotebookNode:
     """Run a notebook with papermill in the clone and return it executed."""
     out = clone / "out" / f"{name}.ipynb"
     out.parent.mkdir(exist_ok=True)
     return papermill.execute_notebook(
-        clone / "notebooks" / f"{name}.ipynb", out, parameters, cwd=clone, progress_bar=False, stdout_file=None
+        clone / "notebooks" / f"{name}.ipynb",
+        out,
+        parameters,
+        kernel_name=kernel,
+        cwd=clone,
+        progress_bar=False,
+        stdout_file=None,
     )
 
 
@@ -195,3 +203,49 @@ def test_10_stops_with_what_to_do(clone, small_sample, parameters, message):
     with pytest.raises(papermill.PapermillExecutionError, match=message):
         execute(clone, "10_train_referable", **({"data_dir": str(small_sample)} | parameters))
     assert not list(clone.glob("papermill_runs/*/rows/*"))
+
+
+@pytest.mark.parametrize(
+    ("framework", "dataset", "evaluate_every"), [("tensorflow", "mnist", 1), pytest.param("pytorch", "cifar10", 0)]
+)
+def test_30_trains_a_scenario_and_monitors_it(clone, framework, dataset, evaluate_every):
+    """One cell of the design: a row with times and utilisation, and samples with every epoch; a kernel that is not
+    there is told."""
+    kernel = "python3" if framework == "tensorflow" else find_kernel_name("dr-torch")
+    notebook = execute(
+        clone, "30_train_scenario", kernel, framework=framework, dataset=dataset, epochs=2, sample_s=0.2,
+        evaluate_every=evaluate_every, instance="F4s_v2", accelerator="cpu",
+    )  # fmt: skip
+    (row,) = (json.loads(path.read_text()) for path in clone.glob("papermill_runs/adhoc/rows/*.json"))
+    assert (row["framework"], row["dataset"], row["data_kind"], row["accelerator"]) == (
+        framework,
+        dataset,
+        "drawn",
+        "cpu",
+    )
+    assert row["num_images_train"] == {"mnist": 768, "cifar10": 640}[dataset] and row["num_images_left_out"] == 0
+    assert len(row["epoch_s"]) == 2 and sum(row["epoch_s"]) <= row["train_s"] < row["wall_s"]
+    assert len(row["epoch_accuracy"]) == (2 if evaluate_every else 0) and row["epoch_loss"][1] < row["epoch_loss"][0]
+    assert row["cost_usd"] == pytest.approx(0.169 * (row["train_s"] + row["setup_s"]) / 3600)
+    assert 0 < row["cpu_percent_mean"] <= 100 and row["gpu_percent_mean"] is None
+    samples = (clone / "papermill_runs" / "adhoc" / row["samples"]).read_text()
+    assert [f",{event}," in samples for event in ("start", "epoch 1", "epoch 2", "end")] == [True] * 4
+    assert "parameters" in texts(notebook)
+
+
+def test_30_says_what_this_machine_cannot_do(clone):
+    """A GPU that is not here, and a framework that this kernel does not have, stop it as unavailable."""
+    if os.path.exists("/dev/nvidia0"):
+        pytest.skip("this machine has a GPU")
+    with pytest.raises(papermill.PapermillExecutionError, match="UnavailableError: no NVIDIA GPU"):
+        execute(clone, "30_train_scenario", accelerator="gpu")
+    with pytest.raises(papermill.PapermillExecutionError, match="UnavailableError: mxnet needs mxnet"):
+        execute(clone, "30_train_scenario", framework="mxnet")
+    assert not list(clone.glob("papermill_runs/adhoc/rows/*"))
+
+
+def find_kernel_name(name: str) -> str:
+    """The kernel, where it is set up."""
+    if not find_kernel(name):
+        pytest.skip(f"no kernel {name}: python -m dr_lib kernels sets it up")
+    return name

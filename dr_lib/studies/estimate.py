@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,7 +41,8 @@ def estimate_rest(study: Study, runs: list[PlannedRun], rows: dict[str, dict[str
     unavailable = {run.scenario for run in runs if rows.get(run.run_id, {}).get("status") == "skipped"}
     left = [run for run in runs if run not in made and run.scenario not in unavailable]
     seconds = [_read_process_s(rows[run.run_id]) for run in made]
-    cv, num_repeated = _pool_spread(made, rows)
+    epochs = sorted((run.scenario, _read_epoch_s(rows[run.run_id])) for run in made)
+    cv, num_repeated = pool_spread([epoch_s for _, epoch_s in group] for _, group in itertools.groupby(epochs, _first))
     hours_left = sum(_predict(study, made, seconds, left)) / 3600 if made or not left else math.nan
     usd_left = hours_left * find_price(study.instance).usd_per_hour if study.instance else math.nan
     num_impossible = len(runs) - len(made) - len(left)
@@ -67,6 +68,22 @@ def describe_estimate(estimate: Estimate, precision: float) -> str:
     return "\n".join(said)
 
 
+def pool_spread(times: Iterable[Sequence[float]]) -> tuple[float, int]:
+    """Pool how much repetitions vary within their scenarios.
+
+    Args:
+        times: the times of each scenario, positive; those of which there is one alone say nothing.
+
+    Returns:
+        The deviation of the logarithms, which is a coefficient of variation, and the number of scenarios it rests on.
+    """
+    logs = [np.log(group) for group in times if len(group) > 1]
+    if not logs:
+        return math.nan, 0
+    dof = sum(len(group) - 1 for group in logs)
+    return math.sqrt(sum(((group - group.mean()) ** 2).sum() for group in logs) / dof), len(logs)
+
+
 def _predict(
     study: Study, made: list[PlannedRun], seconds: list[float], wanted: Iterable[PlannedRun]
 ) -> Iterable[float]:
@@ -82,17 +99,6 @@ def _predict(
         for scenario, group in itertools.groupby(sorted(zip((r.scenario for r in made), logs, strict=True)), _first)
     }
     return [math.exp(known.get(run.scenario, np.dot(describe(run), fitted))) for run in wanted]
-
-
-def _pool_spread(made: list[PlannedRun], rows: dict[str, dict[str, Any]]) -> tuple[float, int]:
-    """Deviation of the logarithms of the steady epochs within scenarios, pooled, and the number of these."""
-    times = sorted((run.scenario, math.log(_read_epoch_s(rows[run.run_id]))) for run in made)
-    groups = [np.array([log for _, log in group]) for _, group in itertools.groupby(times, _first)]
-    groups = [group for group in groups if len(group) > 1]
-    if not groups:
-        return math.nan, 0
-    dof = sum(len(group) - 1 for group in groups)
-    return math.sqrt(sum(((group - group.mean()) ** 2).sum() for group in groups) / dof), len(groups)
 
 
 def _first(pair: tuple[str, float]) -> str:

@@ -71,7 +71,7 @@ def test_goes_on_after_kill_9(house, moment):
     """Killed at any moment, a study keeps its finished runs, repeats the half one, and leaves no process behind."""
     path, folder = write_study(house, repetitions=3, parameters={"pause_s": 1.5}), house / "papermill_runs" / "trial"
     runner = start(house, path)
-    waits = {"setting up": "lock", "in a run": "begun/*", "between runs": "rows/*.json"}
+    waits = {"setting up": "lock-*", "in a run": "begun/*", "between runs": "rows/*.json"}
     deadline = time.monotonic() + 60
     while not list(folder.glob(waits[moment])):
         assert time.monotonic() < deadline
