@@ -58,6 +58,7 @@ clean:
 
 bench: .venv/ready
 	$(BIN)/python tests/bench_data.py 2>/dev/null
+	$(BIN)/python tests/bench_monitor.py 2>/dev/null
 	$(BIN)/python tests/bench_training.py 2>/dev/null
 
 # the notebooks in look-alikes of the cloud runtimes, as many as this machine has a Python for

@@ -203,7 +203,9 @@ def cost_to_reach(row: Mapping[str, Any], accuracy: float) -> float:
     every = int(_read_number(row, "evaluate_every", 1.0)) or 1
     if len(reached) * every > len(epoch_s):
         raise PriceError(f"{len(reached)} accuracies, one in {every} epochs, do not fit {len(epoch_s)} epochs")
-    epoch = next((every * (look + 1) for look, value in enumerate(reached) if value is not None and value >= accuracy), None)
+    epoch = next(
+        (every * (look + 1) for look, value in enumerate(reached) if value is not None and value >= accuracy), None
+    )
     if epoch is None:
         return NAN
     setup_s = _read_number(row, "setup_s", 0.0)

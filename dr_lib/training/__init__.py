@@ -7,4 +7,5 @@ recorder     times, history and best weights of a training, and when it is saved
 fit          trains and times
 frozen       trains only the upper blocks, on cached outputs of the lower ones
 metrics      scores predictions of referable disease
+frameworks   two small networks, the same in Keras, PyTorch and MXNet
 """
