@@ -249,3 +249,41 @@ def find_kernel_name(name: str) -> str:
     if not find_kernel(name):
         pytest.skip(f"no kernel {name}: python -m dr_lib kernels sets it up")
     return name
+
+
+def test_31_without_rows_says_how_to_make_them(clone):
+    """No rows at all: the sentence names the command."""
+    with pytest.raises(papermill.PapermillExecutionError, match="python -m dr_lib run papermill_runs/scenarios_small"):
+        execute(clone, "31_factor_effects", runs="papermill_runs/none")
+
+
+@pytest.mark.slow
+def test_a_factorial_study_from_its_file_to_its_report(clone):
+    """Two data sets by two networks, twice, and a framework that is not there: rows, notebook 31, report."""
+    study = clone / "papermill_runs" / "trial.yaml"
+    study.parent.mkdir(exist_ok=True)
+    study.write_text(
+        "notebook: 30_train_scenario\nrepetitions: 2\ninstance: F4s_v2\nrepeat_contended: 0\n"
+        "parameters: {image_size: 32, data_share: 0.005, batch_size: 50, epochs: 3, sample_s: 0.2, accelerator: cpu}\n"
+        "factors: {framework: [tensorflow, mxnet], dataset: [mnist, cifar10], network: [1, 2]}\n"
+        "kernel: {framework: {mxnet: no-such-kernel}}\n"
+    )
+    command = [sys.executable, "-m", "dr_lib"]
+    ran = subprocess.run([*command, "run", study], cwd=clone, check=True, capture_output=True, text=True)
+    assert "4 scenarios skipped: no Jupyter kernel no-such-kernel" in ran.stdout
+    shown = texts(execute(clone, "31_factor_effects", runs="papermill_runs/trial", keep="contended", bill_usd=1.0))
+    assert "s of overhead a run" in shown and "papermill_s" in shown
+    notebook = execute(clone, "31_factor_effects", runs="papermill_runs/trial", keep="contended", lang="pt")
+    assert num_pictures(notebook) == 7
+    report = [*command, "report", study.with_suffix(""), "--paper", "C", "--keep", "contended"]
+    subprocess.run(report, cwd=clone, check=True, capture_output=True)
+    text = (study.with_suffix("") / "report.md").read_text()
+    assert "## Allocation of variation" in text and "| dataset |" in text and "| C33 |" in text
+    assert "8 skipped | no Jupyter kernel no-such-kernel" in text and "## Overhead of a run" in text
+    assert {path.name for path in study.with_suffix("").glob("*.png")} >= {
+        "figure_2_3.png",
+        "figure_4.png",
+        "effects.png",
+    }
+    planned = subprocess.run([*command, "plan", study], cwd=clone, check=True, capture_output=True, text=True).stdout
+    assert "8 made, 0 to make" in planned and "8 that this machine cannot make" in planned

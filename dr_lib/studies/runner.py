@@ -89,11 +89,14 @@ def run_study(
         runs = [run for run in runs if run.run_id.startswith(f"{only}-")]
         if not runs:
             raise StudyError(f"{path} has no run {only!r}: scenario and repetition are told as in C3-r02")
+    missing = _find_missing_kernels(runs)
+    if not only and all(run.scenario in missing for run in runs):
+        raise StudyError(f"{path}: no run can be made: {'; '.join(sorted(set(missing.values())))}")
     max_hours = max_hours or study.max_hours
     stop_at = time.monotonic() + 3600 * max_hours if max_hours else None
     with _lock(folder, wait) as lock, RunsBar(show=show_progress) as bar:
         _claim(folder, study)
-        return _make(Session(study, root, folder, uuid.uuid4().hex[:12], lock, stop_at, bar), runs)
+        return _make(Session(study, root, folder, uuid.uuid4().hex[:12], lock, stop_at, bar), runs, missing)
 
 
 def read_finished(folder: Path, runs: list[PlannedRun]) -> dict[str, dict[str, Any]]:
@@ -106,12 +109,12 @@ def read_finished(folder: Path, runs: list[PlannedRun]) -> dict[str, dict[str, A
     return rows
 
 
-def _make(session: Session, runs: list[PlannedRun]) -> list[str]:
+def _make(session: Session, runs: list[PlannedRun], missing: dict[str, str]) -> list[str]:
     """Make what is unfinished in its order; what failed is tried again at once, what was contended at the end."""
     study, bar, rows = session.study, session.bar, read_finished(session.folder, runs)
     todo = deque(run for run in runs if rows.get(run.run_id, {}).get("status") != "ok")
     todo += [run for run in runs if run not in todo and _is_to_be_repeated(rows[run.run_id], study)]
-    tried, failures, unavailable = Counter(), {}, _find_missing_kernels(runs)  # by run, by run, by scenario
+    tried, failures, unavailable = Counter(), {}, dict(missing)  # by run, by run, by scenario
     bar.expect(len(todo))
     while todo:
         reason = _find_reason_to_stop(session, rows)

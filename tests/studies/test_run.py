@@ -102,6 +102,14 @@ def test_a_run_knows_how_long_it_may_go_on(tmp_path, monkeypatch):
     assert Run(tmp_path, "n", ASKED, max_hours=0.01).seconds_left() == pytest.approx(36, abs=5)
 
 
+def test_a_clock_that_jumps_changes_nothing(tmp_path, monkeypatch):
+    """A day forward while the run is under way: its times and what is left to it stay."""
+    run, true_time = Run(tmp_path, "n", ASKED, max_hours=1), time.time
+    monkeypatch.setattr(time, "time", lambda: true_time() + 86400)
+    assert run.seconds() < 5 and 3595 < run.seconds_left() <= 3600
+    assert json.loads(run.finish().read_text())["wall_s"] < 5
+
+
 def test_others_work_marks_a_run_as_contended(tmp_path, monkeypatch):
     """CPU seconds of the whole machine beyond our own, above a tenth of what it has, are somebody else's."""
     from dr_lib.studies import run as module

@@ -7,10 +7,12 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
 import pytest
+import yaml
 from click.testing import CliRunner
 
 from dr_lib.__main__ import main
@@ -161,6 +163,13 @@ def test_a_missing_kernel_skips_its_scenarios_and_says_so(house, capsys):
     assert "1 scenarios skipped: no Jupyter kernel dr-none" in capsys.readouterr().out
 
 
+def test_a_kernel_that_no_run_finds_is_an_error(house):
+    """A misspelt kernel of the whole study is told before anything runs."""
+    with pytest.raises(StudyError, match="no Jupyter kernel pyhton3"):
+        run_study(write_study(house, kernel="pyhton3"), house)
+    assert not list((house / "papermill_runs" / "trial").glob("rows/*"))
+
+
 def test_what_a_machine_cannot_do_is_found_out_once(house):
     """A notebook that says unavailable is skipped, not failed, and its other repetitions are not begun."""
     path = write_study(house, repetitions=3, parameters={"trouble": "unavailable"})
@@ -274,27 +283,37 @@ def is_of(process: psutil.Process, house: Path) -> bool:
 
 @pytest.mark.slow
 def test_twenty_kills_change_nothing(house):
-    """Four cells twice, five steps each; runner or kernel killed at 20 random moments: the same table in the end."""
+    """Four cells twice; the runner, papermill or a kernel killed at 20 random moments: the same table in the end."""
     options = {"factors": {"level": ["a", "b", "c", "d"]}, "parameters": {"pause_s": 0.5}, "repeat_contended": 0}
     path, folder, draw = write_study(house, **options), house / "papermill_runs" / "trial", random.Random(4)
+    runner = start(house, path)
     for _ in range(20):
-        runner = start(house, path)
-        time.sleep(draw.uniform(0.5, 6.0))
-        everybody = [psutil.Process(runner.pid), *psutil.Process(runner.pid).children(recursive=True)]
-        os.kill(draw.choice(everybody).pid, signal.SIGKILL)
-        runner.kill()
-        runner.wait()
+        time.sleep(draw.uniform(0.2, 4.0))
+        if runner.poll() is not None:  # killed, or at its end
+            runner = start(house, path)
+            time.sleep(draw.uniform(1.0, 4.0))
+        with suppress(psutil.NoSuchProcess):
+            everybody = [psutil.Process(runner.pid), *psutil.Process(runner.pid).children(recursive=True)]
+            draw.choice(everybody).kill()
         read_rows(folder)  # no half row is ever there
+    runner.kill()
+    runner.wait()
     wait_for_silence(house)
     assert run_quietly(path, house) == []
-    columns = ["scenario", "repetition", "level", "seed", "status", "order"]
-    disturbed = read_runs(folder)[columns].sort_values("order", ignore_index=True)
+    columns = ["scenario", "repetition", "level", "pause_s", "seed", "status", "order"]
+    disturbed = read_table(folder, columns)
     folder.rename(folder.with_name("disturbed"))
     assert run_quietly(path, house) == []
-    undisturbed = read_runs(folder)[columns].sort_values("order", ignore_index=True)
-    assert disturbed.equals(undisturbed) and len(disturbed) == 8
+    assert disturbed == read_table(folder, columns) and len(disturbed) == 8
     assert not list(folder.with_name("disturbed").rglob("*.tmp"))
     wait_for_silence(house)
+
+
+def read_table(folder: Path, columns: list[str]) -> list[tuple]:
+    """What runs were asked for and how they ended, in their order; parameters as papermill was given them."""
+    rows = sorted(read_rows(folder), key=lambda row: row["order"])
+    given = [yaml.safe_load((folder / "parameters" / f"{row['run_id']}.yaml").read_text()) for row in rows]
+    return [tuple((known | row).get(name) for name in columns) for known, row in zip(given, rows, strict=True)]
 
 
 @pytest.mark.slow
