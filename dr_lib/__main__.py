@@ -145,16 +145,17 @@ def plan(study: Path, instance: str, precision: float, commands: bool) -> None:
 @click.option("--keep", multiple=True, help="a mark, contended or resumed, that does not bar a row from the timing")
 def report(folders: tuple[Path, ...], out: Path | None, paper: str, lang: str, **choice: tuple[str, ...]) -> None:
     """Draw the figure and write report.md and runs.csv from the rows below the folders."""
-    from dr_lib.studies.claims import write_report
-    from dr_lib.studies.figures import plot_training_time
+    from dr_lib.studies.report import draw_figures, write_report
     from dr_lib.studies.rows import read_runs
 
     out = out or folders[0]
     runs = read_runs(*folders)
     runs.to_csv(out / "runs.csv", index=False)
-    write_report(runs, out / "report.md", paper=paper, lang=lang, **choice)
-    plot_training_time(runs, lang=lang, **choice).savefig(out / "figure_1.png", dpi=150)
-    click.echo(f"wrote runs.csv, figure_1.png and report.md to {out}")
+    figures = draw_figures(runs, paper=paper, lang=lang, **choice)
+    for name, figure in figures.items():
+        figure.savefig(out / name, dpi=150)
+    write_report(runs, out / "report.md", paper=paper, lang=lang, figures=list(figures), **choice)
+    click.echo(f"wrote runs.csv, {', '.join(figures)} and report.md to {out}")
 
 
 if __name__ == "__main__":

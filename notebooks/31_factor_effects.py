@@ -101,7 +101,7 @@ unmade.groupby(["status", "error"]).size().rename("runs").reset_index() if len(u
 # difference in four of five studies (a power of 80 %).
 
 # %%
-from dr_lib import stats
+from dr_lib import effects
 from dr_lib.studies.figures import FLAWS, check_alike, timed_runs
 
 allowed, kept = ([name.strip() for name in names.split(",") if name.strip()] for names in (allow, keep))
@@ -113,9 +113,9 @@ print(f"{len(timed)} rows are timed; marked, and left out unless kept: {left_out
 from dr_lib.studies.estimate import pool_spread
 
 cv, num_repeated = pool_spread(timed.groupby(["environment", *FACTORS])["steady_epoch_s"].apply(list))
-needed = {f"a mean within {precision:.0%}": stats.repetitions_for_precision(cv, precision) if num_repeated else "-"}
+needed = {f"a mean within {precision:.0%}": effects.repetitions_for_precision(cv, precision) if num_repeated else "-"}
 for difference in (0.02, 0.05, 0.1):
-    needed[f"a difference of {difference:.0%}"] = stats.repetitions_for_power(cv, difference) if num_repeated else "-"
+    needed[f"a difference of {difference:.0%}"] = effects.repetitions_for_power(cv, difference) if num_repeated else "-"
 print(f"repetitions of one scenario vary by {cv:.1%}")
 pd.Series(needed).rename("repetitions needed").to_frame()
 
@@ -128,10 +128,12 @@ pd.Series(needed).rename("repetitions needed").to_frame()
 # %%
 from dr_lib.studies import cost
 
-check_alike(timed, allow={*allowed, *FACTORS})
+check_alike(timed, allow={*allowed, *FACTORS, "backend"})
 prices = [cost.find_price(instance)] if instance else None
-timed = cost.price_runs(timed.assign(instance=instance) if instance else timed, prices)
+own = timed["instance"]  # where a row says it ran: a price set here makes it no other machine
+timed = cost.price_runs(timed.assign(instance=instance or own), prices).assign(instance=own)
 billed = timed[["environment", "usd_per_hour", "price_as_of", "price_is_old"]].drop_duplicates()
+billed = billed.replace({"price_as_of": {"": "day unknown"}})
 billed if timed["usd_per_hour"].notna().any() else "no prices: set instance, see dr_lib/studies/prices.csv"
 
 # %% [markdown]
@@ -140,18 +142,18 @@ billed if timed["usd_per_hour"].notna().any() else "no prices: set instance, see
 # Figures 2 and 3 of the paper: bars are mean training times, points the runs, and the line is the cost.
 
 # %%
-from dr_lib.studies import scenario_figures as figures
+from dr_lib.studies import scenario_figures
 
-figures.plot_time_and_cost(timed, lang=lang)
+scenario_figures.plot_time_and_cost(timed, lang=lang)
 
 # %% [markdown]
 # Figures 4 and 5 of the paper: how much of the machine the training used.
 
 # %%
-figures.plot_utilisation(timed, ["cpu_percent_mean", "gpu_percent_mean"], lang=lang)
+scenario_figures.plot_utilisation(timed, ["cpu_percent_mean", "gpu_percent_mean"], lang=lang)
 
 # %%
-figures.plot_utilisation(timed, ["memory_percent_mean", "gpu_memory_percent_mean"], lang=lang)
+scenario_figures.plot_utilisation(timed, ["memory_percent_mean", "gpu_memory_percent_mean"], lang=lang)
 
 # %% [markdown]
 # One run over its time, with its epochs marked: the longest whose samples are here.
@@ -162,7 +164,7 @@ from dr_lib.studies.monitor import read_samples
 paths = {row.run_id: path for row in timed.itertuples() for f in folders for path in [f / row.samples] if path.exists()}
 longest = timed[timed["run_id"].isin(paths)].sort_values("train_s").tail(1)
 samples = pd.DataFrame(read_samples(paths[longest["run_id"].iloc[0]])) if len(longest) else pd.DataFrame()
-figures.plot_samples(samples, lang=lang) if len(samples) else "no samples beside these rows"
+scenario_figures.plot_samples(samples, lang=lang) if len(samples) else "no samples beside these rows"
 
 # %% [markdown]
 # What a headless run costs beyond its training: the start of papermill and of the kernel, then imports, data and
@@ -179,26 +181,33 @@ timed.groupby("framework")[["papermill_s", "setup_s", "train_s", "process_cpu_s"
 # analysed on their logarithms, for what disturbs a run multiplies its time.
 
 # %%
-effects = stats.estimate_effects(timed, varied, "steady_epoch_s")
-figures.plot_effects(effects, lang=lang)
+from dr_lib.stats import BadSampleError
+from dr_lib.studies import effect_figures
+
+try:
+    found = effects.estimate_effects(timed, varied, "steady_epoch_s")
+    variation = effects.allocate_variation(timed, varied, "steady_epoch_s")
+except BadSampleError as error:  # an unfinished study has holes
+    found, variation, none = None, pd.DataFrame({"term": [], "share": [], "num_factors": []}), f"no effects: {error}"
+effect_figures.plot_effects(found, lang=lang) if found is not None else none
 
 # %% [markdown]
 # How much of the variation of the logarithms each factor explains, alone and with others (Jain 1991, chapter 22); the
 # rest is the repetitions'.
 
 # %%
-variation = stats.allocate_variation(timed, varied, "steady_epoch_s")
 variation.round(4)
 
 # %%
-figures.plot_variation(variation, lang=lang)
+effect_figures.plot_variation(variation, lang=lang) if len(variation) else none
 
 # %% [markdown]
-# Time against cost: on the front lie the scenarios that no other beats in both. Without prices there is none.
+# Time against cost: on the front lie the choices that no other, for the same work, beats in both. Without prices there
+# is none.
 
 # %%
 priced = timed["cost_usd"].notna().any()
-figures.plot_cost_front(timed, lang=lang) if priced else "no prices, no front"
+effect_figures.plot_cost_front(timed, lang=lang) if priced else "no prices, no front"
 
 # %% [markdown]
 # The formula, price x (training + set-up), against the bill; what is missing is an overhead of each run.
@@ -212,7 +221,7 @@ print(
 if bill_usd and len(paid):
     overhead_s = cost.fit_overhead(paid["train_s"] + paid["setup_s"], paid["usd_per_hour"], bill_usd)
     print(f"the bill of {bill_usd:.2f} USD asks for {overhead_s:.0f} s of overhead a run")
-    timed = cost.price_runs(timed, prices, overhead_s=overhead_s)
+    timed = cost.price_runs(timed.assign(instance=instance or own), prices, overhead_s=overhead_s).assign(instance=own)
 columns = ["cost_usd", "cost_per_epoch_usd", "cost_per_1000_images_usd"]
 timed.groupby(varied or FACTORS)[columns].mean() if len(paid) else "no prices, no costs"
 

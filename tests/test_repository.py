@@ -20,9 +20,10 @@ MAY_KNOW = {
     "bootstrap": {"hardware"},
     "hardware": set(),
     "stats": set(),
+    "effects": {"stats"},
     "data": {"hardware", "stats"},
     "training": {"data", "hardware", "stats"},
-    "studies": {"hardware", "stats"},
+    "studies": {"hardware", "stats", "effects"},
     "__main__": {"data", "training", "studies", "hardware", "stats"},
     "__init__": set(),
 }

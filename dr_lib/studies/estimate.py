@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dr_lib.stats import repetitions_for_precision
+from dr_lib.effects import repetitions_for_precision
 from dr_lib.studies.cost import find_price
 from dr_lib.studies.study import PlannedRun, Study
 
@@ -90,15 +90,17 @@ def _predict(
     levels = [(name, value) for name, values in study.factors.items() for value in values]
 
     def describe(run: PlannedRun) -> list[float]:
-        return [1.0, *(float(run.parameters[name] == value) for name, value in levels)]
+        return [float(run.parameters[name] == value) for name, value in levels]
 
     logs = np.log(seconds)
-    fitted = np.linalg.lstsq(np.array([describe(run) for run in made]), logs, rcond=None)[0] if made else []
+    mean = logs.mean() if made else math.nan
+    design = np.array([describe(run) for run in made]).reshape(len(made), len(levels))
+    fitted = np.linalg.lstsq(design, logs - mean, rcond=None)[0]  # a level that has not run counts as an average one
     known = {
         scenario: np.mean([log for _, log in group])
         for scenario, group in itertools.groupby(sorted(zip((r.scenario for r in made), logs, strict=True)), _first)
     }
-    return [math.exp(known.get(run.scenario, np.dot(describe(run), fitted))) for run in wanted]
+    return [math.exp(known.get(run.scenario, mean + np.dot(describe(run), fitted))) for run in wanted]
 
 
 def _first(pair: tuple[str, float]) -> str:

@@ -1,7 +1,6 @@
 """The verdicts on hand-made rows, and the report."""
 
-import subprocess
-import sys
+import itertools
 from pathlib import Path
 
 import numpy as np
@@ -9,8 +8,8 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from dr_lib.studies.claims import judge, read_published, write_report
-from dr_lib.studies.figures import UnlikeRunsError, timed_runs
+from dr_lib.studies.claims import judge, read_published
+from dr_lib.studies.figures import timed_runs
 
 ROOT = Path(__file__).resolve().parents[2]
 T4 = {"platform": "kaggle", "accelerator": "Tesla T4", "num_accelerators": 2}
@@ -157,6 +156,89 @@ def test_a_free_machine_has_no_ratio_of_costs():
     assert "positive" in verdict.reason
 
 
+def make_scenarios(repetitions=(0.98, 1.0, 1.02), hardware=CPU, **columns):
+    """Paper C's cells: MXNet 1, PyTorch 2, TensorFlow 5 s; 64 px 3 times, Rede 2 1.5 times, CIFAR-10 5/6 as long."""
+    rows = []
+    for framework, base_s in {"mxnet": 1.0, "pytorch": 2.0, "tensorflow": 5.0}.items():
+        for dataset, size, network in itertools.product(["mnist", "cifar10"], [32, 64], [1, 2]):
+            epoch_s = base_s * (1 if dataset == "mnist" else 5 / 6) * (size // 32 * 2 - 1) * (1 + (network == 2) / 2)
+            row = {"status": "ok", "framework": framework, "dataset": dataset, "image_size": size, "network": network}
+            row |= {"batch_size": 128, "epochs": 3} | hardware | columns
+            images = 60_000 if dataset == "mnist" else 50_000
+            rows += [row | {"steady_epoch_s": epoch_s * r, "images_per_s": images / epoch_s * r} for r in repetitions]
+    return pd.DataFrame(rows)
+
+
+@pytest.mark.parametrize(
+    ("claim_id", "value", "n", "verdict"),
+    [
+        ("C32", 200, 36, "holds"),  # 3 times as long is 200 % more
+        ("C33", 50, 36, "holds"),
+        ("C34", 5, 24, "does not hold"),
+        ("C35", 2.5, 24, "holds"),
+        ("C36", 2, 24, "holds"),
+        ("C37", 0.4, 24, "holds"),
+        ("C38", 5 / 6, 36, "does not hold"),
+        ("C39", 5 / 6, 36, "holds"),
+        ("C40", 1, 36, "holds"),
+    ],
+)
+def test_a_factor_is_judged_scenario_by_scenario(claim_id, value, n, verdict):
+    """Scenarios differ 15-fold, repetitions by 2 %: pooled, no interval would be narrow enough."""
+    found = judge(claim(claim_id), make_scenarios())
+    assert (found.verdict, found.n, found.ours.value) == (verdict, n, pytest.approx(value))
+    assert found.reason.endswith(f"; like scenarios paired: {n // 3}")
+
+
+def test_the_scenarios_of_two_machines_are_not_mixed():
+    """32 px on the slow machine alone makes 64 px no faster: its pairs are missing on the other side."""
+    fast, slow = make_scenarios(), make_scenarios([9.8, 10.0, 10.2], T4)
+    both_sizes, one_size = (
+        pd.concat([fast, rows], ignore_index=True) for rows in (slow, slow.query("image_size < 64"))
+    )
+    for runs, pairs in ((both_sizes, 24), (one_size, 12)):
+        found = judge(claim("C32"), runs)
+        assert found.ours.value == pytest.approx(200) and found.reason.endswith(f"paired: {pairs}")
+
+
+def test_hardware_that_a_claim_sets_is_not_paired():
+    """The GPU against the CPU, 20 times as fast in each of 24 scenarios."""
+    cpu = make_scenarios(hardware=CPU | {"instance": "F4s_v2"}, epochs=10)
+    t4 = T4 | {"num_accelerators": 1, "instance": "NC4as_T4_v3"}
+    gpu = make_scenarios([0.049, 0.05, 0.051], t4, epochs=10)
+    found = judge(claim("C6"), pd.concat([cpu, gpu], ignore_index=True))
+    assert (found.verdict, found.n, found.ours.value) == ("holds", 72, pytest.approx(20))
+    assert found.reason.endswith("paired: 24")
+
+
+@pytest.mark.parametrize(
+    ("kept", "verdict", "told"),
+    [
+        ("dataset == 'mnist' and framework == 'mxnet' and network == 1", "holds", "[180, 220]"),  # a cell on each side
+        ("dataset == 'mnist' or image_size == 32", "holds", "paired: 6"),
+        ("(dataset == 'mnist') == (image_size == 32)", "not measured", "paired: 0"),
+    ],
+)
+def test_what_has_no_like_on_the_other_side_is_left_out(kept, verdict, told):
+    """One scenario alone is Welch's; MNIST at 32 px is never held against CIFAR-10 at 64 px."""
+    found = judge(claim("C32"), make_scenarios().query(kept))
+    assert found.verdict == verdict and found.reason.endswith(told)
+
+
+def test_scenarios_without_repetitions_decide_nothing():
+    """Twelve pairs, each measured once: a value, and no interval."""
+    found = judge(claim("C32"), make_scenarios([1.0]))
+    assert (found.verdict, found.n, found.ours.value) == ("undecided", 12, pytest.approx(200))
+    assert "nothing was repeated" in found.reason
+
+
+def test_pytorchs_use_of_the_cpu_is_judged_on_any_cpu():
+    """A mean over its scenarios, the GPU's left out."""
+    rows = [make_scenarios(hardware=hardware, cpu_percent_mean=use) for hardware, use in ((CPU, 97.0), (T4, 20.0))]
+    found = judge(claim("C41"), pd.concat(rows, ignore_index=True))
+    assert (found.verdict, found.n, found.ours.value) == ("holds", 24, pytest.approx(97))
+
+
 def test_resumed_and_contended_runs_are_left_out_unless_asked():
     """A run that was interrupted or shared its machine has another time than the rest."""
     runs = both().assign(resumed=[1] + [0] * 19, contended=[False, True, None] + [False] * 17)
@@ -164,99 +246,3 @@ def test_resumed_and_contended_runs_are_left_out_unless_asked():
     assert len(timed_runs(runs, keep=["resumed", "contended"])) == 20
     assert judge(claim("A1"), runs).n == 8
     assert judge(claim("A1"), runs, keep=["contended"]).n == 9
-
-
-@pytest.mark.parametrize(
-    ("lang", "words"),
-    [
-        (
-            "en",
-            ["# Paper A", "DRAWN SAMPLE, NOT PHOTOGRAPHS", "TPU needs 36 %", "| holds |", "## Failed runs"],
-        ),
-        (
-            "pt",
-            ["# Artigo A", "AMOSTRA DESENHADA", "TPU precisa de 36 %", "| vale |", "## Execuções com falha"],
-        ),
-    ],
-)
-def test_the_report_tells_it_all(tmp_path, lang, words):
-    """Drawn data in capitals, the counts left out, environments, verdicts, metrics and the failed run."""
-    runs = both(data_kind="drawn", steady_epoch_s=9.0, metric_auc_test=0.9).assign(resumed=[1] + [0] * 19)
-    failed = make_runs([1], CPU, data_kind="drawn", status="failed", error="no | memory\nleft", run_id="f1")
-    verdicts = write_report(pd.concat([runs, failed]), tmp_path / "report.md", lang=lang)
-    text = (tmp_path / "report.md").read_text(encoding="utf-8")
-    assert [v.id for v in verdicts] == ["A1", "A2", "A3", "A4", "A5"]
-    for word in [*words, "![](figure_1.png)", "| 1 | 0 |", "metric_auc_test", r"| f1 | no \| memory left |"]:
-        assert word in text
-    fast, slow = [line.split(" | ") for line in text.splitlines() if line.startswith(("| colab", "| kaggle"))]
-    assert slow[:2] == ["| kaggle, 2 x Tesla T4", "9"]
-    assert (slow[4], fast[4][:6]) == ("1", "0.6461")  # SciPy: gmean(33.24 + SPREAD) / gmean((51.33 + SPREAD)[1:])
-    assert "nan" not in text
-
-
-@pytest.mark.parametrize(
-    ("keep", "left_out", "told"),
-    [
-        ([], "| resumed | contended |\n| --- | --- |\n| 1 | 0 |", "9 | 600 [600, 600]"),
-        (["resumed"], "| contended |\n| --- |\n| 0 |", "10 | 639.9 ["),  # (999 + 9 x 600) / 10
-    ],
-)
-def test_the_report_times_no_run_that_was_resumed_unless_asked(tmp_path, keep, left_out, told):
-    """One that went on twice after kills is counted among those left out, and its time is in no mean."""
-    runs = both(gpu=[]).assign(resumed=[2] + [0] * 9, train_s=[999.0] + [600.0] * 9)
-    write_report(runs, tmp_path / "report.md", keep=keep)
-    text = (tmp_path / "report.md").read_text(encoding="utf-8")
-    assert f"## Left out of the timing\n\n{left_out}\n" in text and f"| colab, TPU v2 | {told}" in text
-
-
-def test_the_report_of_failures_alone_lists_them(tmp_path):
-    """Rows of runs that never came to know their machine have no platform: no claim is measured, no error hidden."""
-    write_report(pd.DataFrame([{"run_id": "f1", "status": "failed", "error": "no"}]), tmp_path / "report.md")
-    assert "| f1 | no |" in (tmp_path / "report.md").read_text(encoding="utf-8")
-
-
-BARE = """\
-import sys
-from pathlib import Path
-
-for absent in ("tensorflow", "jax", "cv2", "statsmodels", "papermill"):
-    sys.modules[absent] = None
-from dr_lib.studies.claims import write_report
-from dr_lib.studies.figures import plot_training_time
-from dr_lib.studies.rows import read_runs
-from dr_lib.studies.run import Run
-
-here = Path(sys.argv[1])
-for repetition, mode in enumerate(["paper", "fast"]):
-    run = Run(here, "n", {"seed": 0, "repetition": repetition, "mode": mode}, results=str(here / "rows of all"))
-    run.finish(platform="local", accelerator="cpu", num_accelerators=1, train_s=2.0, metric_auc_test=0.9)
-runs = read_runs(here)
-write_report(runs, here / "report.md", allow=["mode", "commit"])
-plot_training_time(runs, allow=["mode", "commit"]).savefig(here / "figure_1.png")
-"""
-
-
-def test_rows_figure_and_report_need_few_packages(tmp_path):
-    """As on Colab's TPU runtime: no TensorFlow, OpenCV, statsmodels or papermill, from the run to the report."""
-    subprocess.run([sys.executable, "-c", BARE, str(tmp_path)], cwd=ROOT, check=True)
-    assert "## Modes" in (tmp_path / "report.md").read_text(encoding="utf-8")
-    assert (tmp_path / "figure_1.png").stat().st_size > 10_000
-
-
-def test_the_report_of_nothing_says_so(tmp_path):
-    """Before any run, every claim of every paper is not measured."""
-    for paper in "ABCD":
-        verdicts = write_report(pd.DataFrame(), tmp_path / "report.md", paper=paper)
-        assert {v.verdict for v in verdicts} == {"not measured"}
-
-
-def test_the_report_refuses_unlike_runs_and_unknown_languages(tmp_path):
-    """Nothing is written then; allowed columns get a line of their own in the table of environments."""
-    runs = pd.concat([both(), both(model="small_cnn")])
-    with pytest.raises(UnlikeRunsError, match="model"):
-        write_report(runs, tmp_path / "report.md")
-    with pytest.raises(ValueError, match="lang"):
-        write_report(both(), tmp_path / "report.md", lang="de")
-    assert not (tmp_path / "report.md").exists()
-    write_report(runs, tmp_path / "report.md", allow=["model"])
-    assert "| kaggle, 2 x Tesla T4 | small_cnn | 10 |" in (tmp_path / "report.md").read_text(encoding="utf-8")

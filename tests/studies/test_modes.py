@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from dr_lib.studies.claims import write_report
 from dr_lib.studies.modes import compare_modes
+from dr_lib.studies.report import write_report
 
 CPU = {"status": "ok", "error": "", "platform": "local", "accelerator": "cpu", "num_accelerators": 1}
 TIMES = {"paper": [100.0, 110, 105], "fast": [50.0, 52, 49], "scaled": [20.0, 21, 19]}

@@ -77,6 +77,39 @@ def test_the_costs_of_paper_c_imply_a_ratio_within_its_own_4_to_6():
     assert costs[0] == pytest.approx(14.00 / 5 / 4.865, rel=1e-3)
 
 
+def test_the_ratios_of_paper_c_are_of_steady_epochs():
+    """Short runs hold mostly compilation; the times in seconds stay the whole training's."""
+    claims = read_published("C")
+    times = claims[claims["column"].isin(["train_s", "steady_epoch_s"])]
+    assert ((times["column"] == "train_s") == (times["statistic"] == "mean")).all()
+    assert set(times["statistic"]) == {"mean", "ratio", "increase"}
+
+
+@pytest.mark.parametrize(
+    ("general", "special"),
+    [
+        ("C32", ["C1", "C2"]),
+        ("C33", ["C4", "C5"]),
+        ("C34", ["C14", "C15"]),
+        ("C35", ["C16", "C17"]),
+        ("C36", ["C18", "C20"]),
+        ("C37", ["C19", "C21"]),
+        ("C38", ["C22", "C24"]),
+        ("C39", ["C23", "C25"]),
+        ("C41", ["C12"]),
+    ],
+)
+def test_what_any_machine_can_be_held_to_is_what_the_paper_says_of_its_own(general, special):
+    """The claim without the paper's instances and epochs: the same statement, column and bounds."""
+    anywhere = claim(general)
+    assert anywhere["environments"] == "any" and "instance" not in anywhere["numerator"] + anywhere["denominator"]
+    same = ["column", "statistic", "relation", "value", "tolerance", "unit"]
+    for row in map(claim, special):
+        assert row[same].tolist() == anywhere[same].tolist()
+        for side in ("numerator", "denominator"):
+            assert row[side].split(";")[0] == anywhere[side].split(";")[0]
+
+
 @pytest.mark.parametrize(
     ("column", "value", "told"),
     [
