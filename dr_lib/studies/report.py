@@ -174,6 +174,7 @@ def _describe_factors(timed: pd.DataFrame) -> dict[str, pd.DataFrame]:
             **{"effect [95 %]": [_show(Interval(*values, 0)) for values in bounds]}
         )
         variation = variation.round({"sum_of_squares": 4, "share": 5, "f": 1}).drop(columns="num_factors")
+        variation["p"] = variation["p"].map("{:.2g}".format)
     parts = {"Effects on an epoch's time": effects, "Allocation of variation": variation}
     if {"process_s", "framework"} <= set(timed):
         overhead = timed.assign(papermill_s=timed["process_s"] - timed["wall_s"])
