@@ -23,6 +23,7 @@ import yaml
 from jupyter_client.kernelspec import KernelSpecManager
 
 from dr_lib import hardware
+from dr_lib.studies.cost import find_price
 from dr_lib.studies.progress import RunsBar
 from dr_lib.studies.rows import RowError, progress_path, read_row, row_path, write_json, write_row
 from dr_lib.studies.run import RUN_VARIABLE, die_with_parent, measure_others, read_commit
@@ -134,7 +135,7 @@ def _make(session: Session, runs: list[PlannedRun], missing: dict[str, str]) -> 
         rows |= read_finished(session.folder, [run])
         tried[run.run_id] += bool(error)
         if error.startswith(UNAVAILABLE):
-            unavailable[run.scenario] = rows[run.run_id]["error"]
+            unavailable[run.scenario] = _hide_folders(error)
         elif error and tried[run.run_id] <= study.retries:
             todo.appendleft(run)
             bar.expect(1)
@@ -161,11 +162,14 @@ def _find_missing_kernels(runs: list[PlannedRun]) -> dict[str, str]:
 
 def _find_reason_to_stop(session: Session, rows: dict[str, dict[str, Any]]) -> str:
     """Why no further run may begin; empty if one may."""
-    study, spent = session.study, [row.get("cost_usd") or 0.0 for row in rows.values()]
+    study = session.study
     if session.stop_at and time.monotonic() + session.bar.seconds_of_next() > session.stop_at:
         return "max_hours hold no further run"
-    if study.max_usd and sum(spent) + (median(spent) if spent else 0.0) > study.max_usd:
-        return f"max_usd: {sum(spent):.2f} of {study.max_usd:.2f} USD are spent"
+    if study.max_usd:
+        usd_per_s = find_price(study.instance).usd_per_hour / 3600
+        spent = [usd_per_s * (row.get("process_s") or row["wall_s"]) for row in rows.values()]
+        if sum(spent) + (median(spent) if spent else 0.0) > study.max_usd:
+            return f"max_usd: {sum(spent):.2f} of {study.max_usd:.2f} USD are spent"
     free_mib = shutil.disk_usage(session.folder).free / 2**20
     if free_mib < MIN_FREE_MIB:
         raise StudyError(f"{free_mib:.0f} MiB are free on the disk of {session.folder}: make room, and start again")
@@ -174,14 +178,14 @@ def _find_reason_to_stop(session: Session, rows: dict[str, dict[str, Any]]) -> s
 
 def _identify(session: Session, run: PlannedRun, rows: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """What a run has to know of itself."""
-    before, repeated = rows.get(run.run_id), rows.get(run.run_id, {}).get("status") == "ok"
+    before = {"status": "", "retries": 0} | rows.get(run.run_id, {})
     return {
         **{name: getattr(run, name) for name in ("run_id", "scenario", "order", "kernel")},
         "study_dir": str(session.folder.resolve()),
         "session_id": session.session_id,
-        "retries": before["retries"] + (not repeated) if before else 0,
-        "repeats": before.get("repeats", 0) + repeated if before else 0,
-        "instance": session.study.instance,
+        "retries": before["retries"] + (before["status"] == "failed"),
+        "repeats": before.get("repeats", 0) + (before["status"] == "ok"),
+        **({"instance": session.study.instance} if session.study.instance else {}),
         **({"stop_at": session.stop_at} if session.stop_at else {}),
     }
 
