@@ -80,14 +80,18 @@ def verify(data_dir: Path) -> None:
 def kernels(names: tuple[str, ...]) -> None:
     """Set up the Jupyter kernels of MXNet, PyTorch and JAX, an environment each, in .kernels/."""
     from dr_lib import hardware
-    from dr_lib.studies.kernels import KERNELS, KernelError, set_up
+    from dr_lib.studies.kernels import KERNELS, KernelError, NoPythonError, set_up
 
-    has_gpu = bool(hardware.probe().gpus)
+    has_gpu, failures = bool(hardware.probe().gpus), []
     for name in names or KERNELS:
         try:
             click.echo(f"{name}: {set_up(name, ROOT / '.kernels', has_gpu=has_gpu)}")
-        except KernelError as error:
+        except NoPythonError as error:  # nothing to be done here: its scenarios are skipped
             click.echo(f"{name}: not here: {error}")
+        except KernelError as error:
+            failures.append(f"{name}: {error}")
+    if failures:
+        raise click.ClickException("\n".join(failures))
 
 
 @main.command()

@@ -21,8 +21,9 @@ PACKAGES = {  # module: what pip calls it
     "scipy": "scipy",
     "seaborn": "seaborn",
     "sklearn": "scikit-learn",
+    "statsmodels": "statsmodels",
 }
-ALWAYS = tuple(PACKAGES)[1:]  # OpenCV is for photographs; prepared shards do without it
+ALWAYS = tuple(PACKAGES)[1:-1]  # OpenCV is for photographs, statsmodels for factorial designs
 
 
 class MissingPackageError(RuntimeError):

@@ -118,10 +118,12 @@ print(f"{images.kind}: {len(images.x_train)} images, {len(fed)} steps an epoch, 
 
 # %%
 from dr_lib.training.frameworks.network import FrameworkError
-from dr_lib.training.frameworks.opening import open_network
+from dr_lib.training.frameworks.opening import HOMES, open_network
 
 layers = networks.build_layers(network, image_size, images.x_train.shape[-1])
 print(*layers, sep="\n")
+if framework not in HOMES:
+    raise ValueError(f"framework {framework!r}: choose from {', '.join(HOMES)}")
 print(f"{networks.count_parameters(layers):,} parameters, {networks.count_multiplications(layers):,} multiplications")
 try:
     model = open_network(
@@ -160,7 +162,7 @@ def measure_accuracy():
 
 
 setup_s, cpu_before, samples = run.seconds(), time.process_time(), run.folder / "samples.csv"
-with Monitor(samples, period_s=sample_s) as monitor:
+with Monitor(samples, period_s=sample_s, num_gpus=int(accelerator == "gpu")) as monitor:
     start = time.monotonic()
     model.fit(fed, epochs, look)
     train_s = time.monotonic() - start

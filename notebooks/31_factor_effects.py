@@ -78,6 +78,8 @@ print(f"{len(table)} rows: {table['status'].value_counts().to_dict()}")
 
 # %%
 finished = table[table["status"] == "ok"]
+if finished.empty:
+    raise SystemExit("no run has finished: their errors stand in the rows")
 shown = ["platform", "accelerator", "cpu", "num_cpus", "threads", "memory_gib", "driver", "framework", "python"]
 shown += [name for name in ("mxnet", "torch", "tensorflow", "jax", "keras", "numpy") if name in finished]
 finished[shown].fillna("").astype(str).value_counts().rename("runs").reset_index()
@@ -206,14 +208,15 @@ effect_figures.plot_variation(variation, lang=lang) if len(variation) else none
 # is none.
 
 # %%
-priced = timed["cost_usd"].notna().any()
+priced = (timed["cost_usd"] > 0).any()
 effect_figures.plot_cost_front(timed, lang=lang) if priced else "no prices, no front"
 
 # %% [markdown]
 # The formula, price x (training + set-up), against the bill; what is missing is an overhead of each run.
 
 # %%
-paid = timed[timed["usd_per_hour"] > 0]
+whole = finished.assign(instance=instance or finished["instance"])  # a bill is for contended runs too
+paid = cost.price_runs(whole, prices).query("usd_per_hour > 0")
 formula_usd = paid["cost_usd"].sum()
 print(
     f"the formula: {formula_usd:.4f} USD = {cost.BRL.convert(formula_usd):.4f} BRL at {cost.BRL.per_usd:.3f} a dollar"

@@ -15,7 +15,9 @@ from dr_lib.studies.figures import MIN_RUNS, PUBLISHED, timed_runs
 SCALES = {"mean": (1, 0), "ratio": (1, 0), "sd_ratio": (1, 0), "increase": (100, -100), "saving": (-100, 100)}
 RELATIONS = (">=", "<=", "within")
 FACTORS = "framework dataset image_size network".split()  # of paper C; one cell has one level of each
-OTHER_WORK = "model data_kind mode batch_size epochs".split()  # tells cells apart where a side did several
+OTHER_WORK = (
+    "model data_kind mode batch_size epochs data_share threads_asked".split()
+)  # tells cells apart where a side did several
 HARDWARE = ("accelerator", "num_accelerators", "instance", "platform")
 
 

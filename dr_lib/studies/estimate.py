@@ -1,17 +1,20 @@
 """What the rest of a study takes, in hours and money, and how many repetitions a wanted precision needs."""
 
+from __future__ import annotations
+
 import itertools
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from dr_lib.effects import repetitions_for_precision
 from dr_lib.studies.cost import find_price
-from dr_lib.studies.study import PlannedRun, Study
+from dr_lib.studies.rows import read_process_s
 
-START_S = 3.0  # papermill and kernel, where no row says how long they take
+if TYPE_CHECKING:  # a cloud runtime without papermill estimates too
+    from dr_lib.studies.study import PlannedRun, Study
 
 
 class Estimate(NamedTuple):
@@ -40,7 +43,7 @@ def estimate_rest(study: Study, runs: list[PlannedRun], rows: dict[str, dict[str
     made = [run for run in runs if rows.get(run.run_id, {}).get("status") == "ok"]
     unavailable = {run.scenario for run in runs if rows.get(run.run_id, {}).get("status") == "skipped"}
     left = [run for run in runs if run not in made and run.scenario not in unavailable]
-    seconds = [_read_process_s(rows[run.run_id]) for run in made]
+    seconds = [read_process_s(rows[run.run_id]) for run in made]
     epochs = sorted((run.scenario, _read_epoch_s(rows[run.run_id])) for run in made)
     cv, num_repeated = pool_spread([epoch_s for _, epoch_s in group] for _, group in itertools.groupby(epochs, _first))
     hours_left = sum(_predict(study, made, seconds, left)) / 3600 if made or not left else math.nan
@@ -105,10 +108,6 @@ def _predict(
 
 def _first(pair: tuple[str, float]) -> str:
     return pair[0]
-
-
-def _read_process_s(row: dict[str, Any]) -> float:
-    return row.get("process_s") or row["wall_s"] + START_S
 
 
 def _read_epoch_s(row: dict[str, Any]) -> float:

@@ -1,5 +1,6 @@
 """Make the runs of a study on many machines: through a Dask cluster, or as commands for an array scheduler."""
 
+import os
 import shlex
 from collections.abc import Sequence
 from concurrent.futures import as_completed
@@ -53,7 +54,10 @@ def run_on_cluster(
     with client, client.get_executor(pure=False) as executor:
         futures = [executor.submit(make_run, path.stem, asked, _name(run), worker_root) for run in runs]
         for future in tqdm(as_completed(futures), total=len(futures), desc="runs"):
-            errors, rows = future.result()
+            try:
+                errors, rows = future.result()
+            except Exception as error:  # noqa: BLE001  a worker that is lost or set up badly does not end the others
+                errors, rows = [f"a worker: {error}"], []
             failures += errors
             for row in rows:
                 write_row(folder, row)
@@ -65,7 +69,9 @@ def make_run(name: str, asked: dict[str, Any], only: str, root: Path | None = No
     root = root or Path(__file__).resolve().parents[2]
     path = root / "papermill_runs" / f"{name}.yaml"
     if not path.exists():
-        path.write_text(yaml.safe_dump(asked), encoding="utf-8")
+        temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")  # another worker may be at the same
+        temporary.write_text(yaml.safe_dump(asked), encoding="utf-8")
+        temporary.replace(path)
     if load_study(path, root, instance=asked.get("instance", "")).model_dump(exclude_defaults=True) != asked:
         raise StudyError(f"a worker has another {path.name}: bring the repositories to one commit")
     errors = run_study(path, root, only=only, instance=asked.get("instance", ""), wait=True, show_progress=False)

@@ -14,6 +14,7 @@ from dr_lib.stats import mean_interval
 PUBLISHED = Path(__file__).with_name("published.csv")
 WORK = "data_kind data_manifest_sha256 model weights mode framework dataset network epochs batch_size".split()
 WORK += "image_size optimizer learning_rate warmup_epochs augmentation dropout last_frozen commit".split()
+WORK += "data_share threads_asked evaluate_every".split()
 SET_BY_MODE = ("batch_size", "learning_rate", "warmup_epochs")  # part of the work that a mode may set anew
 PLAN = "precision strategy jit steps_per_execution backend num_replicas on_device".split()  # follows the hardware
 FLAWS = ("resumed", "contended")
@@ -42,8 +43,8 @@ class NoRunsError(ValueError):
 def timed_runs(runs: pd.DataFrame, *, keep: Collection[str] = ()) -> pd.DataFrame:
     """Take the rows whose times count: status ok, not `resumed`, not `contended` (unless named in `keep`).
 
-    Columns are added: `machine`, such as `kaggle, 2 x Tesla T4`, with the instance where that tells two apart;
-    `mode`, paper where a row names none; and `environment`, the machine and any mode but the paper's.
+    Columns are added: `machine`, such as `kaggle, 2 x Tesla T4`, with the instance or the processor where that tells
+    two apart; `mode`, paper where a row names none; and `environment`, the machine and any mode but the paper's.
     """
     ok = runs[runs["status"] == "ok"] if len(runs) else runs
     if ok.empty:
@@ -53,6 +54,10 @@ def timed_runs(runs: pd.DataFrame, *, keep: Collection[str] = ()) -> pd.DataFram
     if "instance" in ok:
         instance = ok["instance"].fillna("").astype(str)
         machine = machine.mask(instance.groupby(machine).transform("nunique") > 1, machine + ", " + instance)
+    if "cpu" in ok:  # two machines without accelerators may have unlike processors
+        processor = ok["cpu"].astype(str) + (" x " + ok["num_cpus"].astype(str) if "num_cpus" in ok else "")
+        unlike = (processor.groupby(machine).transform("nunique") > 1) & (ok["accelerator"] == "cpu")
+        machine = machine.mask(unlike, machine + ", " + processor)
     mode = ok["mode"].fillna("paper") if "mode" in ok else pd.Series("paper", ok.index)
     timed = ok.assign(machine=machine, mode=mode, environment=machine.where(mode == "paper", machine + ", " + mode))
     for flaw in set(FLAWS) & set(timed) - set(keep):

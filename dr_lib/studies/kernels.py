@@ -17,6 +17,10 @@ class KernelError(RuntimeError):
     """A kernel cannot be set up; the message says why."""
 
 
+class NoPythonError(KernelError):
+    """This machine has no Python that the kernel runs on."""
+
+
 class Kernel(NamedTuple):
     """What a kernel is made of."""
 
@@ -77,7 +81,7 @@ def _make_environment(name: str, kernel: Kernel, folder: Path, has_gpu: bool) ->
     base = next(filter(None, map(_find_python, kernel.pythons)), "")
     if not base:
         needed = ", ".join(sorted(kernel.pythons, key=lambda version: int(version.split(".")[1])))
-        raise KernelError(f"{name} needs Python {needed}, and this machine has none of them")
+        raise NoPythonError(f"{name} needs Python {needed}, and this machine has none of them")
     python = folder / "bin" / "python"
     packages = kernel.packages_gpu if has_gpu else kernel.packages
     try:

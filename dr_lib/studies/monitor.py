@@ -20,6 +20,7 @@ from dr_lib.studies.sampler import COLUMNS, DIED, END, ERROR, PROCESS, START
 
 PERCENTS = ("cpu_percent", "steal_percent", "memory_percent", "gpu_percent", "gpu_memory_percent")
 MIN_PERIOD_S = 0.05
+ALL_GPUS = 1000
 START_PATIENCE_S, END_PATIENCE_S = 30.0, 5.0  # for the sampler, on a machine that is busy
 NAN = math.nan
 
@@ -34,19 +35,20 @@ class Monitor:
     Whatever becomes of the sampler, the training goes on; a warning says that the samples end early.
     """
 
-    def __init__(self, path: Path, period_s: float = 1.0):
+    def __init__(self, path: Path, period_s: float = 1.0, *, num_gpus: int = ALL_GPUS):
         """Say where the samples go and how often one is taken.
 
         Args:
             path: of the CSV; an older one is replaced.
             period_s: seconds between two samples, more than 0.05.
+            num_gpus: the GPUs that train, the first of the machine's; others would dilute their utilisation.
 
         Raises:
             MonitorError: the period is no such number.
         """
         if not MIN_PERIOD_S < period_s < math.inf:
             raise MonitorError(f"a period of {period_s} s is not possible: take more than {MIN_PERIOD_S} s, 1 s say")
-        self.path, self.period_s = Path(path), period_s
+        self.path, self.period_s, self.num_gpus = Path(path), period_s, num_gpus
         self.sampler: subprocess.Popen | None = None
         self._is_lost = False
 
@@ -63,7 +65,14 @@ class Monitor:
             raise MonitorError(f"samples cannot be written to {self.path}: {error}") from error
         self._is_lost = False
         self.sampler = subprocess.Popen(
-            [sys.executable, sampler.__file__, str(self.path), str(self.period_s), str(os.getpid())],
+            [
+                sys.executable,
+                sampler.__file__,
+                str(self.path),
+                str(self.period_s),
+                str(os.getpid()),
+                str(self.num_gpus),
+            ],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,

@@ -92,6 +92,8 @@ def draw_figures(
     if paper != "C":
         return {}
     timed = price_runs(timed_runs(runs, keep=keep))
+    if timed.empty:
+        return {}
     check_alike(timed, allow={*allow, *FACTORS, "backend"})
     drawn = {
         "figure_2_3.png": plot_time_and_cost(timed, lang),
@@ -101,7 +103,7 @@ def draw_figures(
     effects, variation, _ = _analyse(timed)
     if len(effects):
         drawn |= {"effects.png": plot_effects(effects, lang), "variation.png": plot_variation(variation, lang)}
-    if timed["cost_usd"].notna().any():
+    if (timed["cost_usd"] > 0).any():  # what is free has no front
         drawn |= {"cost_front.png": plot_cost_front(timed, lang)}
     return drawn
 
@@ -180,7 +182,9 @@ def _describe_factors(timed: pd.DataFrame) -> dict[str, pd.DataFrame]:
         overhead = timed.assign(papermill_s=timed["process_s"] - timed["wall_s"])
         columns = ["papermill_s", "setup_s", "train_s", "process_s"]
         medians = overhead.groupby("framework")[columns].median().round(2)
-        parts["Overhead of a run"] = medians.assign(n=overhead.groupby("framework").size()).reset_index()
+        parts["Overhead of a run"] = medians.assign(
+            n=overhead.groupby("framework")["papermill_s"].count()
+        ).reset_index()
     return parts
 
 

@@ -107,11 +107,21 @@ def read_runs(*folders: Path) -> pd.DataFrame:
 
     rows = {}
     for row in read_rows(*folders):
-        if rows.setdefault(row["run_id"], row) != row:
+        if rows.setdefault((row["study"], row["run_id"]), row) != row:
             raise RowError(f"run {row['run_id']} stands twice in {', '.join(map(str, folders))}, with other content")
     if not rows:
         raise RowError(f"no rows of runs below {', '.join(map(str, folders))}: run a study, or notebook 10, first")
     return pd.DataFrame(rows.values()).sort_values(["started_at", "run_id"], ignore_index=True)
+
+
+def read_process_s(row: dict[str, Any]) -> float:
+    """Seconds that a run took in all, papermill and the kernel's start included, as far as is known."""
+    return row.get("process_s") or row["wall_s"]
+
+
+def read_spent_s(row: dict[str, Any]) -> float:
+    """Seconds that a run and its earlier tries took together."""
+    return read_process_s(row) + (row.get("spent_s") or 0.0)
 
 
 def row_path(study_dir: Path, run_id: str) -> Path:

@@ -4,10 +4,7 @@ import fcntl
 import json
 import os
 import platform
-import re
 import shutil
-import subprocess
-import sys
 import time
 import uuid
 from collections import Counter, deque
@@ -18,15 +15,24 @@ from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
-import nbformat
 import yaml
 from jupyter_client.kernelspec import KernelSpecManager
 
 from dr_lib import hardware
 from dr_lib.studies.cost import find_price
+from dr_lib.studies.papermill_process import Papermill, find_error, hide_folders
 from dr_lib.studies.progress import RunsBar
-from dr_lib.studies.rows import RowError, progress_path, read_row, row_path, write_json, write_row
-from dr_lib.studies.run import RUN_VARIABLE, die_with_parent, measure_others, read_commit
+from dr_lib.studies.rows import (
+    RowError,
+    progress_path,
+    read_process_s,
+    read_row,
+    read_spent_s,
+    row_path,
+    write_json,
+    write_row,
+)
+from dr_lib.studies.run import measure_others, read_commit
 from dr_lib.studies.study import PlannedRun, Study, StudyError, load_study, name_machine, plan_runs
 
 OUT_OF_TIME = "OutOfTimeError"  # how a notebook says that it has saved and stopped in time
@@ -47,6 +53,7 @@ class Session(NamedTuple):
     lock: int  # file descriptor, held by the runs too
     stop_at: float | None  # on the monotonic clock
     bar: RunsBar
+    planned: list[PlannedRun]  # all runs of the study on this machine
 
 
 def run_study(
@@ -85,9 +92,9 @@ def run_study(
             machine is running it.
     """
     study, folder = load_study(path, root, instance=instance), Path(path).with_suffix("")
-    runs = plan_runs(study, name_machine(hardware.probe()))
+    planned = runs = plan_runs(study, name_machine(hardware.probe()))
     if only:
-        runs = [run for run in runs if run.run_id.startswith(f"{only}-")]
+        runs = [run for run in planned if run.run_id.startswith(f"{only}-")]
         if not runs:
             raise StudyError(f"{path} has no run {only!r}: scenario and repetition are told as in C3-r02")
     missing = _find_missing_kernels(runs)
@@ -97,7 +104,8 @@ def run_study(
     stop_at = time.monotonic() + 3600 * max_hours if max_hours else None
     with _lock(folder, wait) as lock, RunsBar(show=show_progress) as bar:
         _claim(folder, study)
-        return _make(Session(study, root, folder, uuid.uuid4().hex[:12], lock, stop_at, bar), runs, missing)
+        session = Session(study, root, folder, uuid.uuid4().hex[:12], lock, stop_at, bar, planned)
+        return _make(session, runs, missing)
 
 
 def read_finished(folder: Path, runs: list[PlannedRun]) -> dict[str, dict[str, Any]]:
@@ -118,12 +126,15 @@ def _make(session: Session, runs: list[PlannedRun], missing: dict[str, str]) -> 
     tried, failures, unavailable = Counter(), {}, dict(missing)  # by run, by run, by scenario
     bar.expect(len(todo))
     while todo:
-        reason = _find_reason_to_stop(session, rows)
+        reason = _find_reason_to_stop(session)
         if reason:
             bar.say(f"{reason}; start again to go on")
             break
         run = todo.popleft()
         error = unavailable.get(run.scenario, "")
+        if error and rows.get(run.run_id, {}).get("status") == "ok":  # made before, and only contended
+            bar.pass_over()
+            continue
         if error:
             _write_unmade(session, run, _identify(session, run, rows), "skipped", error)
             bar.pass_over()
@@ -135,7 +146,7 @@ def _make(session: Session, runs: list[PlannedRun], missing: dict[str, str]) -> 
         rows |= read_finished(session.folder, [run])
         tried[run.run_id] += bool(error)
         if error.startswith(UNAVAILABLE):
-            unavailable[run.scenario] = _hide_folders(error)
+            unavailable[run.scenario] = hide_folders(error)
         elif error and tried[run.run_id] <= study.retries:
             todo.appendleft(run)
             bar.expect(1)
@@ -160,16 +171,18 @@ def _find_missing_kernels(runs: list[PlannedRun]) -> dict[str, str]:
     return {run.scenario: f"no Jupyter kernel {run.kernel}: {hint}" for run in runs if run.kernel not in known}
 
 
-def _find_reason_to_stop(session: Session, rows: dict[str, dict[str, Any]]) -> str:
+def _find_reason_to_stop(session: Session) -> str:
     """Why no further run may begin; empty if one may."""
     study = session.study
     if session.stop_at and time.monotonic() + session.bar.seconds_of_next() > session.stop_at:
         return "max_hours hold no further run"
     if study.max_usd:
         usd_per_s = find_price(study.instance).usd_per_hour / 3600
-        spent = [usd_per_s * (row.get("process_s") or row["wall_s"]) for row in rows.values()]
-        if sum(spent) + (median(spent) if spent else 0.0) > study.max_usd:
-            return f"max_usd: {sum(spent):.2f} of {study.max_usd:.2f} USD are spent"
+        rows = read_finished(session.folder, session.planned).values()
+        spent = usd_per_s * sum(read_spent_s(row) for row in rows)
+        last = [usd_per_s * read_process_s(row) for row in rows if row["status"] != "skipped"]
+        if spent + (median(last) if last else 0.0) > study.max_usd:
+            return f"max_usd: {spent:.2f} of {study.max_usd:.2f} USD are spent"
     free_mib = shutil.disk_usage(session.folder).free / 2**20
     if free_mib < MIN_FREE_MIB:
         raise StudyError(f"{free_mib:.0f} MiB are free on the disk of {session.folder}: make room, and start again")
@@ -185,6 +198,7 @@ def _identify(session: Session, run: PlannedRun, rows: dict[str, dict[str, Any]]
         "session_id": session.session_id,
         "retries": before["retries"] + (before["status"] == "failed"),
         "repeats": before.get("repeats", 0) + (before["status"] == "ok"),
+        "spent_s": read_spent_s(before) if before["status"] else 0.0,  # by earlier tries
         **({"instance": session.study.instance} if session.study.instance else {}),
         **({"stop_at": session.stop_at} if session.stop_at else {}),
     }
@@ -203,42 +217,28 @@ def _run_one(session: Session, run: PlannedRun, identity: dict[str, Any]) -> str
     parameters.write_text(yaml.safe_dump(run.parameters), encoding="utf-8")
     bar.start_run(run)
     identity |= {"others_before": measure_others(WATCHED_S)}
-    start, limit_s = time.monotonic(), 3600 * (session.study.timeout_hours or float("inf"))
-    process = _start(root, [str(source), str(output), "-f", str(parameters), "-k", run.kernel], identity, log, session)
-    try:
-        while process.poll() is None and time.monotonic() - start < limit_s:
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(0.5)
+    start, stop_at = time.monotonic(), session.stop_at or float("inf")
+    limit_s = min(3600 * (session.study.timeout_hours or float("inf")), stop_at - start)
+    with Papermill(source, output, parameters, run.kernel, identity, log, root=root, lock=session.lock) as papermill:
+        while papermill.is_running() and time.monotonic() - start < limit_s:
+            papermill.wait(0.5)
             bar.show(json.loads(progress.read_text()) if progress.exists() else None)
-        in_time = process.poll() is not None
-    finally:
-        process.kill()
-        process.wait()
+        in_time = not papermill.is_running()
     bar.finish_run()
     row = read_finished(folder, [run]).get(run.run_id, {})
     if row.get("status") == "ok" and all(row[name] == identity[name] for name in TRY):
         write_row(folder, row | {"process_s": time.monotonic() - start})  # papermill and the kernel's start included
         return ""
-    error = _find_error(output, log, process.returncode) if in_time else f"ended after {limit_s:.0f} s: timeout_hours"
+    if in_time:
+        error = find_error(output, log, papermill.returncode)
+    elif time.monotonic() >= stop_at:
+        error = f"{OUT_OF_TIME}: ended by max_hours, unfinished"
+    else:
+        error = f"ended after {limit_s:.0f} s: timeout_hours"
     if not (error.startswith(OUT_OF_TIME) or row.get("status") == "ok"):  # saved, or made before and only contended
         status = "skipped" if error.startswith(UNAVAILABLE) else "failed"
         _write_unmade(session, run, identity, status, error, time.monotonic() - start)
     return error
-
-
-def _start(
-    root: Path, arguments: list[str], identity: dict[str, Any], log: Path, session: Session
-) -> subprocess.Popen[bytes]:
-    with log.open("wb") as file:
-        return subprocess.Popen(
-            [sys.executable, "-m", "papermill", *arguments, "--no-progress-bar"],
-            cwd=root,
-            env={**os.environ, RUN_VARIABLE: json.dumps(identity)},
-            stdout=file,
-            stderr=subprocess.STDOUT,
-            pass_fds=[session.lock],  # the study stays locked while a run of it lives, even if this process is killed
-            preexec_fn=die_with_parent,
-        )
 
 
 def _write_unmade(
@@ -248,25 +248,12 @@ def _write_unmade(
     known = {name: value for name, value in identity.items() if name not in ("study_dir", "stop_at")}
     row = {"study": session.folder.name, "notebook": session.study.notebook, "notebook_sha256": "", "resumed": 0}
     row |= {"commit": read_commit(session.root), "started_at": datetime.now(UTC).isoformat(timespec="seconds")}
-    row |= {name: _hide_folders(value) for name, value in run.parameters.items()}
-    row |= {"seed": session.study.seed + run.repetition, "status": status, "error": _hide_folders(error)}
+    row |= {name: hide_folders(value) for name, value in run.parameters.items()}
+    for value in run.parameters.values():  # a path with spaces is known to be one here alone
+        if isinstance(value, str) and Path(value).is_absolute():
+            error = error.replace(f"{value}/", "").replace(value, Path(value).name)
+    row |= {"seed": session.study.seed + run.repetition, "status": status, "error": hide_folders(error)}
     write_row(session.folder, known | row | {"wall_s": float(wall_s)})
-
-
-def _hide_folders(value: Any) -> Any:
-    """A row names files, never where they lie: of an absolute path in a text its last part stays."""
-    return re.sub(r"(?<![\w.])/(?:[^\s/'\":,;]+/)*(?=[^\s/'\":,;])", "", value) if isinstance(value, str) else value
-
-
-def _find_error(notebook: Path, log: Path, returncode: int) -> str:
-    """What stopped an executed notebook, in one line: its own error, else the last words of papermill."""
-    cells = nbformat.read(notebook, as_version=4).cells if notebook.exists() else []
-    outputs = [output for cell in cells for output in cell.get("outputs", []) if output.output_type == "error"]
-    if outputs:
-        return f"{outputs[-1].ename}: {outputs[-1].evalue}".split("\n")[0]
-    said = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
-    hint = " (killed, or out of memory?)" if said and "DeadKernelError" in said[-1] else ""
-    return f"papermill ended with {returncode}: {said[-1] if said else 'nothing said'}{hint}"
 
 
 def _claim(folder: Path, study: Study) -> None:
@@ -278,7 +265,8 @@ def _claim(folder: Path, study: Study) -> None:
         raise StudyError(
             f"{folder} holds runs of a study with other {', '.join(unlike)}: give one of them another name"
         )
-    write_json(path, asked)
+    if not path.exists():
+        write_json(path, asked)
 
 
 @contextmanager
@@ -292,6 +280,8 @@ def _lock(folder: Path, wait: bool) -> Iterator[int]:
             file.seek(0)
             who = f"{folder} is being run by another process ({file.read().strip() or 'unknown'})"
             raise StudyError(f"{who}: wait for it, or end it") from error
+        except OSError:  # a file system without locks
+            pass
         file.truncate(0)
         file.write(f"process {os.getpid()} on {platform.node()}, since {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC")
         file.flush()

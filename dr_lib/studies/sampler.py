@@ -31,10 +31,10 @@ TICKS_PER_S = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 SLOW_S = 0.5  # memory and processes change slowly, and each process costs 0.3 ms: no more often than this
 
 
-def sample(path: str, period_s: float, pid: int) -> None:
+def sample(path: str, period_s: float, pid: int, num_gpus: int) -> None:
     """What the sampler does: write a row for each event at once and one each period, until an end or a death."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    meters, events, parent = Meters(pid), queue.SimpleQueue(), os.getppid()
+    meters, events, parent = Meters(pid, num_gpus), queue.SimpleQueue(), os.getppid()
     threading.Thread(target=_listen, args=(events,), daemon=True).start()
     with open(path, "w", encoding="utf-8", newline="", buffering=1) as file:
         writer = csv.writer(file, lineterminator="\n")
@@ -54,13 +54,14 @@ def sample(path: str, period_s: float, pid: int) -> None:
 class Meters:
     """Everything that a row holds, and what of the last reading the next one needs."""
 
-    def __init__(self, pid: int):
-        """Find what is to be read for the machine and for the process of that id."""
+    def __init__(self, pid: int, num_gpus: int):
+        """Find what is to be read for the machine, its first GPUs, and the process of that id."""
         self.watched, self.children = psutil.Process(pid), []
         self.scanned_s = self.slow_s = -math.inf
         self.cpu_clock = CpuClock()
         self.cpu, self.min_cpu_s = None, MIN_CPU_S * (psutil.cpu_count() or 1)  # psutil's first share would be 0.0
-        self.nvml, self.gpus = _find_gpus()
+        self.nvml, gpus = _find_gpus()
+        self.gpus = gpus[:num_gpus]
 
     def read(self, *, in_full: bool) -> dict[str, float | None]:
         """Read the meters; children that are younger than 10 s may be missed until they end, unless `in_full`."""
@@ -202,4 +203,4 @@ def _round(value: float | None) -> float | str:
 
 
 if __name__ == "__main__":
-    sample(sys.argv[1], float(sys.argv[2]), int(sys.argv[3]))
+    sample(sys.argv[1], float(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]))

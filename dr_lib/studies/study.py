@@ -79,6 +79,8 @@ def load_study(path: Path, root: Path, *, instance: str = "") -> Study:
     known = papermill.inspect_notebook(str(notebook))
     given = [(name, value) for name, value in study.parameters.items()]
     given += [(name, value) for name, levels in study.factors.items() for value in levels]
+    if any(len(levels) > len(set(map(str, levels))) for levels in study.factors.values()):
+        raise StudyError(f"{path}: a factor has one level twice")
     if not all(study.factors.values()):
         raise StudyError(f"{path}: a factor has no levels")
     for name, value in given:

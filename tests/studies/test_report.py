@@ -6,7 +6,7 @@ import sys
 import pandas as pd
 import pytest
 
-from dr_lib.studies.figures import UnlikeRunsError
+from dr_lib.studies.figures import UnlikeRunsError, timed_runs
 from dr_lib.studies.report import draw_figures, write_report
 from tests.studies.test_claims import CPU, ROOT, both, make_runs, make_scenarios
 
@@ -130,3 +130,25 @@ def test_a_design_with_a_hole_has_a_report_that_says_so(tmp_path):
     runs = make_scenarios(**MEASURED).iloc[3:]
     write_report(runs, tmp_path / "report.md", paper="C", figures=list(draw_figures(runs, paper="C")))
     assert "the design has cells without a run" in (tmp_path / "report.md").read_text()
+
+
+def test_a_free_machine_has_a_report_without_a_front(tmp_path):
+    """Kaggle costs nothing: there is no front of costs, and no error."""
+    runs = make_scenarios(**MEASURED, instance="kaggle")
+    assert "cost_front.png" not in draw_figures(runs, paper="C")
+
+
+def test_a_study_that_was_disturbed_throughout_has_a_report(tmp_path):
+    """All runs contended: no figures, and the report says how many were left out."""
+    runs = make_scenarios(**MEASURED, contended=True)
+    assert draw_figures(runs, paper="C") == {}
+    write_report(runs, tmp_path / "report.md", paper="C", figures=[])
+    assert "| resumed | contended |\n| --- | --- |\n| 0 | 72 |" in (tmp_path / "report.md").read_text()
+
+
+def test_unlike_processors_are_unlike_machines():
+    """Two machines without accelerators stand apart, and each is paired with itself; unlike threads are refused."""
+    runs = pd.concat([make_scenarios(**MEASURED, cpu=cpu, num_cpus=2) for cpu in ("EPYC", "Xeon")])
+    assert set(timed_runs(runs)["environment"]) == {"local, CPU, EPYC x 2", "local, CPU, Xeon x 2"}
+    with pytest.raises(UnlikeRunsError, match="data_share"):
+        draw_figures(pd.concat([make_scenarios(**MEASURED, data_share=share) for share in (0.1, 1.0)]), paper="C")

@@ -17,6 +17,7 @@ from click.testing import CliRunner
 
 from dr_lib.__main__ import main
 from dr_lib.studies.fan_out import run_on_cluster
+from dr_lib.studies.papermill_process import find_error, hide_folders
 from dr_lib.studies.rows import RowError, read_rows, read_runs
 from dr_lib.studies.runner import run_study
 from dr_lib.studies.study import StudyError
@@ -107,8 +108,8 @@ def test_two_runners_do_not_share_a_study(house):
 
 
 def test_stops_before_a_run_that_does_not_fit(house):
-    """With no time at all left after the first run, the rest is left for the next start."""
-    path = write_study(house, repetitions=3, parameters={"pause_s": 0.5}, max_hours=1 / 3600)
+    """Twelve seconds hold one run of some eight: the rest is left for the next start."""
+    path = write_study(house, repetitions=3, parameters={"pause_s": 6.0}, max_hours=12 / 3600)
     assert run_study(path, house, show_progress=False) == []
     assert len(read_runs(house / "papermill_runs" / "trial")) == 1
 
@@ -210,6 +211,40 @@ def test_a_contended_run_is_made_again_at_the_end_once(house):
     assert run_quietly(path, house) == [] and len(list_begun(house)) == 4
 
 
+def test_a_run_that_is_made_stays_made(house):
+    """A contended run waits for its repeat when its kernel disappears: its row is kept, not overwritten by skipped."""
+    trouble = {"factors": {"level": ["a", "b"]}, "parameters": {"trouble": "contended"}, "repetitions": 1}
+    assert run_quietly(write_study(house, **trouble, repeat_contended=0), house) == []
+    path = write_study(house, **trouble, repeat_contended=1, kernel={"level": {"b": "dr-none"}})
+    assert run_quietly(path, house) == []
+    rows = read_rows(house / "papermill_runs" / "trial")
+    assert [(row["status"], row["repeats"]) for row in rows] == [("ok", 1), ("ok", 0)]
+
+
+def test_a_notebook_cut_off_while_it_was_written_stops_nothing(tmp_path):
+    """papermill killed between two bytes: the error comes from its log."""
+    (tmp_path / "out.ipynb").write_text('{"cells": [')
+    (tmp_path / "log").write_text("Executing\nKilled\n")
+    assert find_error(tmp_path / "out.ipynb", tmp_path / "log", -9) == "papermill ended with -9: Killed"
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [("/data/my hospital/eyes", "eyes"), ("no /a/b/labels.csv here", "no labels.csv here"), ("a/b", "a/b"), (3, 3)],
+)
+def test_folders_are_hidden(value, shown):
+    """Of an absolute path its last part stays, spaces or not; a relative one and a number stay as they are."""
+    assert hide_folders(value) == shown
+
+
+def test_an_end_in_time_is_no_failure(house):
+    """A run that goes on beyond max_hours is ended, has no row, and is made by the next call."""
+    path = write_study(house, repetitions=1, parameters={"pause_s": 60.0})
+    assert run_quietly(path, house, max_hours=5 / 3600) == []
+    assert not read_rows(house / "papermill_runs" / "trial") and len(list_begun(house)) == 1
+    wait_for_silence(house)
+
+
 def test_two_studies_do_not_share_a_folder(house):
     """A study file whose factors were changed would give other runs the same names; more repetitions would not."""
     assert run_quietly(write_study(house, repetitions=1, factors={"level": ["a"]}), house) == []
@@ -286,7 +321,7 @@ def test_twenty_kills_change_nothing(house):
     """Four cells twice; the runner, papermill or a kernel killed at 20 random moments: the same table in the end."""
     options = {"factors": {"level": ["a", "b", "c", "d"]}, "parameters": {"pause_s": 0.5}, "repeat_contended": 0}
     path, folder, draw = write_study(house, **options), house / "papermill_runs" / "trial", random.Random(4)
-    runner = start(house, path)
+    runner, killed = start(house, path), 0
     for _ in range(20):
         time.sleep(draw.uniform(0.2, 4.0))
         if runner.poll() is not None:  # killed, or at its end
@@ -295,10 +330,12 @@ def test_twenty_kills_change_nothing(house):
         with suppress(psutil.NoSuchProcess):
             everybody = [psutil.Process(runner.pid), *psutil.Process(runner.pid).children(recursive=True)]
             draw.choice(everybody).kill()
+            killed += 1
         read_rows(folder)  # no half row is ever there
     runner.kill()
     runner.wait()
     wait_for_silence(house)
+    assert killed >= 15  # the others came when a study had just ended
     assert run_quietly(path, house) == []
     columns = ["scenario", "repetition", "level", "pause_s", "seed", "status", "order"]
     disturbed = read_table(folder, columns)

@@ -17,6 +17,7 @@ from tests.studies.conftest import write_study
         ({"parameters": {"levle": "b"}}, "no parameter 'levle', it has level"),
         ({"factors": {"levle": ["b"]}}, "no parameter 'levle'"),
         ({"factors": {"level": []}}, "no levels"),
+        ({"factors": {"level": ["a", "b", "a"]}}, "one level twice"),
         ({"parameters": {"pause_s": "long"}}, "pause_s has to be a float"),
         ({"parameters": {"fail_at": True}}, "fail_at has to be a int"),
         ({"parameters": {"repetition": 1}}, "set by the study itself"),
