@@ -81,7 +81,7 @@ def estimate_effects(runs: pd.DataFrame, factors: Sequence[str], column: str) ->
     factors, cells = _read_cells(runs, factors, column, log=True)
     keys, counts = list(cells), np.array([len(values) for values in cells.values()])
     means = np.array([np.mean(values) for values in cells.values()])
-    variance, dof = _pool_variance(cells.values())
+    variance, dof = pool_variance(cells.values())
     lines = []
     for position, factor in enumerate(factors):
         for level in _find_levels(runs[factor]):
@@ -114,12 +114,25 @@ def paired_ratio_interval(a: Sequence[ArrayLike], b: Sequence[ArrayLike]) -> Int
     sides = [[_take_logs(times) for times in side] for side in (a, b)]
     n = min(sum(map(len, side)) for side in sides)
     value = np.mean([x.mean() - y.mean() for x, y in zip(*sides, strict=True)])
-    variance, dof = _pool_variance([*sides[0], *sides[1]])
+    variance, dof = pool_variance([*sides[0], *sides[1]])
     if not dof:
         return Interval(float(np.exp(value)), np.nan, np.nan, n)
     error = math.sqrt(variance * sum(1 / len(x) + 1 / len(y) for x, y in zip(*sides, strict=True))) / len(a)
     half = stats.t.ppf(UPPER, dof) * error
     return Interval(*map(float, np.exp([value, value - half, value + half])), n)
+
+
+def pool_variance(groups: Collection[np.ndarray]) -> tuple[float, int]:
+    """Pool the variance within groups, whatever lies between them.
+
+    Args:
+        groups: the values of each, arrays of one axis.
+
+    Returns:
+        The variance and its degrees of freedom; NaN and 0 where no group has two values.
+    """
+    dof = sum(len(group) - 1 for group in groups)
+    return (sum(((group - np.mean(group)) ** 2).sum() for group in groups) / dof if dof else np.nan), dof
 
 
 def repetitions_for_precision(cv: float, half_width: float) -> int:
@@ -206,12 +219,6 @@ def _take_finite(values: ArrayLike) -> np.ndarray:
     if not values.size or not np.isfinite(values).all():
         raise BadSampleError("a cell is empty, or a value is not finite: leave out the runs that have none")
     return values
-
-
-def _pool_variance(groups: Collection[np.ndarray]) -> tuple[float, int]:
-    """The variance within groups and its degrees of freedom."""
-    dof = sum(len(group) - 1 for group in groups)
-    return (sum(((group - np.mean(group)) ** 2).sum() for group in groups) / dof if dof else np.nan), dof
 
 
 def _name_unrepeated(found: pd.DataFrame) -> pd.DataFrame:

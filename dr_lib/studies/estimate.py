@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from dr_lib.effects import repetitions_for_precision
+from dr_lib.effects import pool_variance, repetitions_for_precision
 from dr_lib.studies.cost import find_price
 from dr_lib.studies.rows import read_process_s
 
@@ -83,8 +83,7 @@ def pool_spread(times: Iterable[Sequence[float]]) -> tuple[float, int]:
     logs = [np.log(group) for group in times if len(group) > 1]
     if not logs:
         return math.nan, 0
-    dof = sum(len(group) - 1 for group in logs)
-    return math.sqrt(sum(((group - group.mean()) ** 2).sum() for group in logs) / dof), len(logs)
+    return math.sqrt(pool_variance(logs)[0]), len(logs)
 
 
 def _predict(

@@ -12,12 +12,14 @@ from tqdm import tqdm
 
 from dr_lib.studies.rows import read_rows, write_row
 from dr_lib.studies.runner import run_study
-from dr_lib.studies.study import PlannedRun, StudyError, load_study, plan_runs
+from dr_lib.studies.study import PlannedRun, StudyError, load_study, name_run, plan_runs
 
 
 def list_commands(path: Path, runs: Sequence[PlannedRun]) -> list[str]:
     """One shell command per run, to be given to any scheduler from the root of the repository."""
-    return [f"python -m dr_lib run {shlex.quote(str(path))} --only {_name(run)}" for run in runs]
+    return [
+        f"python -m dr_lib run {shlex.quote(str(path))} --only {name_run(run.scenario, run.repetition)}" for run in runs
+    ]
 
 
 def run_on_cluster(
@@ -52,7 +54,8 @@ def run_on_cluster(
     except (OSError, ValueError) as error:
         raise StudyError(f"no Dask scheduler answers at {address}: {error}") from error
     with client, client.get_executor(pure=False) as executor:
-        futures = [executor.submit(make_run, path.stem, asked, _name(run), worker_root) for run in runs]
+        names = [name_run(run.scenario, run.repetition) for run in runs]
+        futures = [executor.submit(make_run, path.stem, asked, name, worker_root) for name in names]
         for future in tqdm(as_completed(futures), total=len(futures), desc="runs"):
             try:
                 errors, rows = future.result()
@@ -76,8 +79,4 @@ def make_run(name: str, asked: dict[str, Any], only: str, root: Path | None = No
         raise StudyError(f"a worker has another {path.name}: bring the repositories to one commit")
     errors = run_study(path, root, only=only, instance=asked.get("instance", ""), wait=True, show_progress=False)
     rows = read_rows(path.with_suffix(""))
-    return errors, [row for row in rows if f"{row['scenario']}-r{row['repetition']:02d}" == only]
-
-
-def _name(run: PlannedRun) -> str:
-    return f"{run.scenario}-r{run.repetition:02d}"
+    return errors, [row for row in rows if name_run(row["scenario"], row["repetition"]) == only]

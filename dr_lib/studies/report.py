@@ -16,6 +16,7 @@ from dr_lib.studies.figures import FLAWS, MIN_RUNS, WORK, check_alike, plot_trai
 from dr_lib.studies.modes import compare_modes
 from dr_lib.studies.scenario_figures import plot_time_and_cost, plot_utilisation
 
+VARIED = (*FACTORS, "backend")  # differ between the rows of a factorial study, which are alike all the same
 LISTED = (
     "run_id",
     "mode",
@@ -94,7 +95,7 @@ def draw_figures(
     timed = price_runs(timed_runs(runs, keep=keep))
     if timed.empty:
         return {}
-    check_alike(timed, allow={*allow, *FACTORS, "backend"})
+    check_alike(timed, allow={*allow, *VARIED})
     drawn = {
         "figure_2_3.png": plot_time_and_cost(timed, lang),
         "figure_4.png": plot_utilisation(timed, ["cpu_percent_mean", "gpu_percent_mean"], lang),
@@ -131,8 +132,8 @@ def write_report(
     if lang not in ("en", "pt"):
         raise ValueError(f"no words for lang={lang!r}: choose en or pt")
     words = _PORTUGUESE if lang == "pt" else {}
-    ok, claims = timed_runs(runs, keep=FLAWS), read_published(paper)
-    allow = [*allow, *(name for name in (*FACTORS, "backend") if paper == "C" and name not in allow)]
+    ok, timed, claims = timed_runs(runs, keep=FLAWS), timed_runs(runs, keep=keep), read_published(paper)
+    allow = [*allow, *(name for name in VARIED if paper == "C" and name not in allow)]
     check_alike(ok, allow=allow)
     verdicts = [judge(claim, runs, keep=keep) for claim in claims.itertuples()]
     work = [column for column in WORK if column in ok]
@@ -144,9 +145,9 @@ def write_report(
     for heading, table in {
         "What was run": ok.groupby(work, dropna=False).size().reset_index(name="n") if work else ok,
         "Left out of the timing": pd.DataFrame([left_out]),
-        "Environments": _compare(timed_runs(runs, keep=keep), allow),
+        "Environments": _compare(timed, allow),
         **({"Modes": _join_bounds(compare_modes(runs, keep=keep))} if ok["mode"].nunique() > 1 else {}),
-        **(_describe_factors(timed_runs(runs, keep=keep)) if paper == "C" else {}),
+        **(_describe_factors(timed) if paper == "C" else {}),
         "Runs": ok[[c for c in ok if c in LISTED or c.startswith("metric_auc")]].dropna(axis=1, how="all").round(4),
         "Claims": _tabulate(claims.rename(columns={"quotation_pt" if words else "quotation": "claim"}), verdicts),
         "Failed and skipped runs": _list_unmade(runs),

@@ -132,11 +132,9 @@ def _make(session: Session, runs: list[PlannedRun], missing: dict[str, str]) -> 
             break
         run = todo.popleft()
         error = unavailable.get(run.scenario, "")
-        if error and rows.get(run.run_id, {}).get("status") == "ok":  # made before, and only contended
-            bar.pass_over()
-            continue
         if error:
-            _write_unmade(session, run, _identify(session, run, rows), "skipped", error)
+            if rows.get(run.run_id, {}).get("status") != "ok":  # else it was made before, and only contended
+                _write_unmade(session, run, _identify(session, run, rows), "skipped", error)
             bar.pass_over()
             continue
         error = _run_one(session, run, _identify(session, run, rows))

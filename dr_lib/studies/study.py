@@ -128,10 +128,15 @@ def plan_runs(study: Study, machine: str) -> list[PlannedRun]:
         block = draw.sample(scenarios, len(scenarios)) if study.order == "random" else scenarios
         for scenario, values in block:
             parameters = {**study.parameters, **values, "repetition": repetition, "seed": study.seed}
-            run_id = f"{scenario}-r{repetition:02d}-{machine}"
+            run_id = f"{name_run(scenario, repetition)}-{machine}"
             kernel = study.name_kernel(parameters)
             runs.append(PlannedRun(run_id, scenario, repetition, len(runs), parameters, kernel))
     return runs
+
+
+def name_run(scenario: str, repetition: int) -> str:
+    """The name of a run on whatever machine: C3-r02."""
+    return f"{scenario}-r{repetition:02d}"
 
 
 def name_machine(facts: Facts) -> str:
