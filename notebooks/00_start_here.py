@@ -100,10 +100,10 @@ _ = right.set_title(f"the crop, {crop.image.shape[0]} px")
 # with or without TensorFlow.
 
 # %%
-from dr_lib.data import records
+from dr_lib.data import crops, records
 
 record = records.Record(
-    records.encode_jpeg(crop.image),
+    crops.encode_jpeg(crop.image),
     grade,
     "a patient's pseudonym",
     "a photograph's",
@@ -123,7 +123,7 @@ print(f"{len(example):,} bytes; grade {back.grade}, referable: {back.referable},
 hardware.activate(plan)
 from dr_lib.training.models import Augment, build_model
 
-pixels = records.decode_jpeg(back.encoded, image_size)
+pixels = crops.decode_jpeg(back.encoded, image_size)
 augmented = np.array(Augment("colour", seed=seed)(np.stack([pixels] * 5), training=True))
 figure, axes = plt.subplots(1, 6, figsize=(12, 2.3))
 for axis, image, title in zip(axes, [pixels, *augmented], ["as stored", *["augmented"] * 5], strict=True):

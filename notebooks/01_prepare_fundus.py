@@ -116,7 +116,8 @@ counts
 # %%
 import matplotlib.pyplot as plt
 
-from dr_lib.data.records import decode_jpeg, read_split
+from dr_lib.data.crops import decode_jpeg
+from dr_lib.data.records import read_split
 
 train = read_split(data_dir, "train")
 figure, axes = plt.subplots(2, 5, figsize=(12, 5), layout="constrained")

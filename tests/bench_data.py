@@ -14,7 +14,7 @@ import cv2
 import numpy as np
 import tensorflow as tf
 
-from dr_lib.data import records, tfrecord
+from dr_lib.data import crops, records, tfrecord
 from dr_lib.data.fundus import crop_fundus
 from dr_lib.data.synthetic import draw_eye, draw_look
 
@@ -45,14 +45,14 @@ def main() -> None:
     cv2.imwrite(path, photograph[..., ::-1])
     compare("crop_fundus / cv2.imread, 2048x1365 JPEG", lambda: crop_fundus(path), lambda: cv2.imread(path))
 
-    encoded = records.encode_jpeg(crop_fundus(path).image)
+    encoded = crops.encode_jpeg(crop_fundus(path).image)
     record = records.Record(encoded, 2, "p" * 64, "i" * 64, "right", *circle, "ok")
     shard, framed = folder / "train-00000-of-00001.tfrecord", tfrecord.frame(records.to_example(record))
     records.write_shard(shard, [framed] * 200)
 
     def read_ours() -> None:
         for payload in tfrecord.unframe(shard.read_bytes()):
-            records.decode_jpeg(records.from_example(payload).encoded)
+            crops.decode_jpeg(records.from_example(payload).encoded)
 
     def read_tensorflow() -> None:
         features = {"image/encoded": tf.io.FixedLenFeature([], tf.string)}

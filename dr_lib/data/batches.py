@@ -6,7 +6,8 @@ from typing import NamedTuple
 import keras
 import numpy as np
 
-from dr_lib.data.records import IMAGE_SIZE, decode_jpeg, read_split
+from dr_lib.data.crops import IMAGE_SIZE, decode_jpeg
+from dr_lib.data.records import read_split
 
 
 class Photographs(NamedTuple):

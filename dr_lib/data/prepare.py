@@ -12,8 +12,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from dr_lib.data.crops import IMAGE_SIZE
 from dr_lib.data.privacy import open_private, pseudonym
-from dr_lib.data.records import IMAGE_SIZE, SPLITS, read_manifest, verify, write_json, write_shard
+from dr_lib.data.records import SPLITS, read_manifest, verify, write_json, write_shard
 from dr_lib.data.tables import LabelTableError, read_labels, split_patients
 from dr_lib.data.workers import Photograph, Prepared, Rejection, crop_photograph, map_over
 

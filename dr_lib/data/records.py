@@ -1,21 +1,17 @@
 """Records of cropped photographs: write, read and verify TFRecord shards without TensorFlow."""
 
 import hashlib
-import io
 import json
 import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
-from PIL import Image
-
+from dr_lib.data.crops import IMAGE_SIZE
+from dr_lib.data.grades import REFERABLE_FROM
 from dr_lib.data.tfrecord import TFRecordError, parse_example, serialise_example, unframe
 
 SPLITS = ("train", "validation", "test")
-IMAGE_SIZE = 299  # side of every stored crop [px]
-JPEG_QUALITY = 95
 
 
 class ShardError(ValueError):
@@ -38,25 +34,7 @@ class Record(NamedTuple):
     @property
     def referable(self) -> bool:
         """Whether the eye should be seen by a specialist: grade 2 or worse."""
-        return self.grade >= 2
-
-
-def encode_jpeg(image: np.ndarray) -> bytes:
-    """Encode a (height, width, 3) uint8 RGB image as JPEG of quality 95."""
-    buffer = io.BytesIO()
-    Image.fromarray(image).save(buffer, "JPEG", quality=JPEG_QUALITY)
-    return buffer.getvalue()
-
-
-def decode_jpeg(encoded: bytes, size: int = IMAGE_SIZE) -> np.ndarray:
-    """Decode a stored crop to (size, size, 3) uint8 RGB, shrunk by area where size < 299.
-
-    One decoder (Pillow's libjpeg-turbo) serves every backend, so the pixels are the same to the bit.
-    """
-    image = Image.open(io.BytesIO(encoded))
-    if image.size != (size, size):
-        image = image.resize((size, size), Image.Resampling.BOX)
-    return np.asarray(image.convert("RGB"))
+        return self.grade >= REFERABLE_FROM
 
 
 def to_example(record: Record) -> bytes:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from dr_lib.data.grades import REFERABLE_FROM
 from dr_lib.data.label_files import LabelTableError, find_files, find_sources, match_photographs, name_rows, read_rows
 from dr_lib.data.layouts import Layout
 
@@ -162,7 +163,7 @@ def _official_sides(table: pd.DataFrame, patient: pd.Series) -> pd.Series:
 
 
 def _check_classes(where: str, grades: pd.Series) -> None:
-    referable = int((grades >= 2).sum())
+    referable = int((grades >= REFERABLE_FROM).sum())
     if referable in (0, len(grades)):
         raise LabelTableError(
             f"{where} has {referable} referable photographs (grade 2 or more) of {len(grades)}: both kinds are "

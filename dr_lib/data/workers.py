@@ -8,8 +8,9 @@ from contextlib import contextmanager
 from functools import partial
 from typing import NamedTuple
 
+from dr_lib.data.crops import IMAGE_SIZE, encode_jpeg
 from dr_lib.data.fundus import NoFundusError, UnreadableImageError, crop_fundus
-from dr_lib.data.records import IMAGE_SIZE, Record, encode_jpeg, to_example
+from dr_lib.data.records import Record, to_example
 from dr_lib.data.tfrecord import frame
 
 

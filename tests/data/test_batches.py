@@ -6,7 +6,8 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from dr_lib.data.batches import Batches, load_photographs
-from dr_lib.data.records import ShardError, decode_jpeg, read_split
+from dr_lib.data.crops import decode_jpeg
+from dr_lib.data.records import ShardError, read_split
 
 
 class Eyes(keras.Model):

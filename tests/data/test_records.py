@@ -6,7 +6,7 @@ import random
 import numpy as np
 import pytest
 
-from dr_lib.data import records, tfrecord
+from dr_lib.data import crops, records, tfrecord
 from dr_lib.data.records import Record, ShardError
 
 
@@ -14,7 +14,7 @@ def draw_record(number: int) -> Record:
     """A record of a smooth random picture."""
     rng = np.random.default_rng(number)
     image = np.kron(rng.integers(0, 255, (23, 23, 3), dtype=np.uint8), np.ones((13, 13, 1), np.uint8))
-    encoded = records.encode_jpeg(image)
+    encoded = crops.encode_jpeg(image)
     return Record(encoded, number % 5, f"patient{number}", f"image{number}", "left", 1.5, 2.25, 300.0, "ok")
 
 
@@ -92,22 +92,6 @@ def test_we_read_what_tensorflow_writes(tmp_path):
     written = (tmp_path / "tf.tfrecord").read_bytes()
     assert records.from_example(next(tfrecord.unframe(written))) == record
     assert tfrecord.frame(records.to_example(record)) == written
-
-
-def test_a_stored_crop_keeps_its_pixels(tmp_path):
-    """Quality 95 keeps a smooth picture within 2 grey values of 255 on average."""
-    ramp = np.linspace(0, 255, 299).astype(np.uint8)
-    image = np.stack([np.tile(ramp, (299, 1)), np.tile(ramp[:, None], (1, 299)), np.full((299, 299), 90, np.uint8)], -1)
-    decoded = records.decode_jpeg(records.encode_jpeg(image))
-    assert decoded.shape == (299, 299, 3) and np.abs(decoded.astype(int) - image).mean() < 2
-
-
-def test_shrinking_averages_areas():
-    """A checkerboard of single pixels shrinks to its mean, not to one of its colours."""
-    board = (np.indices((298, 298)).sum(0) % 2 * 255).astype(np.uint8)
-    image = np.pad(np.repeat(board[..., None], 3, -1), ((0, 1), (0, 1), (0, 0)), mode="edge")
-    small = records.decode_jpeg(records.encode_jpeg(image), 75)
-    assert np.abs(small.astype(int) - 127).max() < 40
 
 
 def test_reads_a_split_in_order(folder):
