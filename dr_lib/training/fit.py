@@ -42,15 +42,19 @@ def compile_model(
     *,
     optimizer: str = "rmsprop",
     learning_rate: float = 1e-3,
+    loss: str | Callable = "binary_crossentropy",
+    auc: keras.metrics.Metric | None = None,
     jit: bool = False,
     steps_per_execution: int = 1,
 ) -> None:
-    """Compile for binary cross-entropy and AUC, in the scope of the device.
+    """Compile for a loss and the AUC of referable disease, in the scope of the device.
 
     Args:
-        model: with one sigmoid output.
+        model: with one sigmoid output, or what the loss and the metric take.
         optimizer: rmsprop (Voets et al. 2019) or adam.
         learning_rate: at the start; `train` reduces it on plateaus.
+        loss: of targets and outputs.
+        auc: a metric named auc, which chooses the best epoch; by default that of one sigmoid output.
         jit: compile with XLA.
         steps_per_execution: steps per call of the device.
     """
@@ -58,8 +62,8 @@ def compile_model(
         raise ValueError(f"optimizer {optimizer!r}: choose from {', '.join(OPTIMIZERS)}")
     model.compile(
         optimizer=OPTIMIZERS[optimizer](learning_rate),
-        loss="binary_crossentropy",
-        weighted_metrics=[keras.metrics.AUC(num_thresholds=1000, name="auc")],
+        loss=loss,
+        weighted_metrics=[auc or keras.metrics.AUC(num_thresholds=1000, name="auc")],
         jit_compile=jit,
         steps_per_execution=steps_per_execution,
     )

@@ -1,7 +1,9 @@
-"""Score predictions of referable disease."""
+"""Score predictions of grades and of referable disease."""
 
 import numpy as np
-from sklearn.metrics import roc_auc_score, roc_curve
+from sklearn.metrics import cohen_kappa_score, roc_auc_score, roc_curve
+
+from dr_lib.data.grades import GRADES, REFERABLE_FROM
 
 
 def choose_threshold(referable: np.ndarray, probability: np.ndarray, sensitivity: float = 0.9) -> float:
@@ -42,6 +44,28 @@ def score(referable: np.ndarray, probability: np.ndarray, threshold: float) -> d
         "accuracy": float((called == truth).mean()),
         "threshold": float(threshold),
     }
+
+
+def score_grades(grade: np.ndarray, probabilities: np.ndarray, threshold: float) -> dict[str, float]:
+    """What `score` says of referable disease, and how well the grades agree.
+
+    Args:
+        grade: (n,) 0-4.
+        probabilities: (n, 5) of the grades.
+        threshold: of the probability of referable disease, from `choose_threshold`.
+
+    Returns:
+        `score`'s values, kappa (quadratic weighted, Cohen 1968) and grade_accuracy.
+    """
+    graded = probabilities.argmax(axis=1)
+    kappa = cohen_kappa_score(grade, graded, weights="quadratic", labels=range(len(GRADES)))
+    scores = score(grade >= REFERABLE_FROM, sum_referable(probabilities), threshold)
+    return scores | {"kappa": float(kappa), "grade_accuracy": float((graded == grade).mean())}
+
+
+def sum_referable(probabilities: np.ndarray) -> np.ndarray:
+    """(n, 5) probabilities of the grades -> (n,) probability of referable disease."""
+    return probabilities[:, REFERABLE_FROM:].sum(axis=1)
 
 
 def _check_classes(referable: np.ndarray) -> None:

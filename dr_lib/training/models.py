@@ -114,7 +114,7 @@ def build_model(
     """
     if model not in MODELS or augmentation not in AUGMENTATIONS:
         raise ModelError(f"model {model!r}, augmentation {augmentation!r}: choose from {MODELS} and {AUGMENTATIONS}")
-    base = _build_base(model, image_size, weights)
+    base = build_base(model, image_size, weights)
     _synchronise(base, synchronised)
     inputs = keras.Input((image_size, image_size, 3), dtype="uint8")
     x = Augment(augmentation, seed, name="augment")(inputs)
@@ -149,7 +149,17 @@ def _synchronise(base: keras.Model, synchronised: bool) -> bool:
     return before
 
 
-def _build_base(model: str, image_size: int, weights: str) -> keras.Model:
+def build_base(model: str, image_size: int, weights: str) -> keras.Model:
+    """Build a network without its top, named "base", from scaled photographs to feature maps.
+
+    Args:
+        model: inception_v3, mobilenet, vgg19 or small_cnn.
+        image_size: side of the square input [px].
+        weights: none, imagenet or the path of a weights file without the top.
+
+    Raises:
+        ModelError: a side too small, or weights that cannot be had or do not fit.
+    """
     if weights not in ("none", "imagenet") and not Path(weights).is_file():
         raise ModelError(f"weights {weights!r}: no such file; give none, imagenet or the path of a weights file")
     if model == "small_cnn":
@@ -159,12 +169,13 @@ def _build_base(model: str, image_size: int, weights: str) -> keras.Model:
         if weights != "none":
             base.load_weights(weights)
         return base
-    build = {"inception_v3": keras.applications.InceptionV3, "mobilenet": keras.applications.MobileNet}[model]
+    applications = keras.applications
+    build = {"inception_v3": applications.InceptionV3, "mobilenet": applications.MobileNet, "vgg19": applications.VGG19}
     source = None if weights == "none" else weights
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", UserWarning)  # Keras only warns where a file lacks a layer's weights
-            return build(include_top=False, weights=source, input_shape=(image_size, image_size, 3), name="base")
+            return build[model](include_top=False, weights=source, input_shape=(image_size, image_size, 3), name="base")
     except Exception as error:  # Keras raises whatever its download, its file reader or its shape check meets
         raise ModelError(f"cannot build {model} at {image_size} px with weights {weights!r}: {error}") from error
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dr_lib.training.metrics import choose_threshold, score
+from dr_lib.training.metrics import choose_threshold, score, score_grades
 
 TRUTH = np.array([0, 0, 0, 0, 1, 1, 1, 1, 1])
 PROBABILITY = np.array([0.1, 0.2, 0.3, 0.6, 0.4, 0.5, 0.7, 0.8, 0.9])
@@ -32,3 +32,14 @@ def test_a_diverged_training_is_an_error():
     """Probabilities that are not finite are not scored."""
     with pytest.raises(ValueError, match="diverged"):
         score(TRUTH, np.full(9, np.nan), 0.5)
+
+
+def test_grades_by_hand():
+    """One of five a grade too low, one two too high: kappa is 1 - observed / expected squared distances."""
+    grade, graded = np.array([0, 1, 2, 3, 4]), np.array([0, 0, 2, 3, 2])
+    probabilities = np.eye(5)[graded] * 0.8 + 0.04
+    observed = 1 + 4
+    expected = sum((a - b) ** 2 for a in grade for b in graded) / 5
+    scores = score_grades(grade, probabilities, 0.5)
+    assert scores["kappa"] == pytest.approx(1 - observed / expected) and scores["grade_accuracy"] == 0.6
+    assert (scores["sensitivity"], scores["specificity"]) == (1.0, 1.0)

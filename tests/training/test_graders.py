@@ -1,0 +1,68 @@
+"""The grading networks are the paper's, each with the preprocessing of its weights."""
+
+import keras
+import numpy as np
+import pytest
+from sklearn.metrics import roc_auc_score
+
+from dr_lib.training import graders
+from dr_lib.training.models import ModelError
+
+
+@pytest.mark.parametrize(("model", "parameters"), [("mobilenet", 3_377_221), ("vgg19", 20_107_205)])
+def test_has_the_papers_parameters(model, parameters):
+    """Exactly as many as Camargo, Künas and Navaux print."""
+    network = graders.build_grader(model, 224)
+    assert network.count_params() == parameters
+    assert network.input.dtype == "uint8" and network.output_shape == (None, 5)
+
+
+@pytest.mark.parametrize("model", ["mobilenet", "vgg19"])
+def test_scales_as_the_weights_were_trained(model):
+    """What reaches the base is what Keras's own preprocess_input of that network makes of the pixels."""
+    network = graders.build_grader(model, 32)
+    base = network.get_layer("base")
+    scaled = keras.Model(network.input, network.layers[network.layers.index(base) - 1].output)
+    images = np.random.default_rng(0).integers(0, 256, (2, 32, 32, 3), dtype=np.uint8)
+    wanted = getattr(keras.applications, model).preprocess_input(images.astype("float32"))
+    np.testing.assert_allclose(scaled(images), wanted, atol=2e-4 if model == "vgg19" else 1e-6)
+
+
+def test_a_grader_is_saved_and_loaded(tmp_path):
+    """The saved file gives the same probabilities, scaling included."""
+    network = graders.build_grader("vgg19", 32)
+    images = np.random.default_rng(0).integers(0, 256, (3, 32, 32, 3), dtype=np.uint8)
+    network.save(tmp_path / "vgg19.keras")
+    loaded = keras.saving.load_model(tmp_path / "vgg19.keras", compile=False)
+    np.testing.assert_allclose(loaded(images), network(images), atol=1e-6)
+
+
+def test_rare_grades_weigh_more():
+    """By hand: of 8 photographs of three grades a grade with 4, 3 and 1 weighs 8/12, 8/9 and 8/3."""
+    weights = graders.weigh_grades(np.array([0, 0, 0, 0, 2, 2, 2, 4]))
+    assert weights == pytest.approx({0: 8 / 12, 1: 1.0, 2: 8 / 9, 3: 1.0, 4: 8 / 3})
+
+
+def test_the_loss_weighs_each_photograph_by_its_grade():
+    """By hand: -log of the probability of the true grade, times the grade's weight."""
+    loss = graders.weighted_loss({0: 1.0, 1: 1.0, 2: 2.0, 3: 1.0, 4: 5.0})
+    probabilities = np.array([[0.5, 0.1, 0.2, 0.1, 0.1], [0.1, 0.1, 0.1, 0.2, 0.5]], "float32")
+    assert np.array(loss(np.array([2, 4]), probabilities)) == pytest.approx(
+        [-2 * np.log(0.2), -5 * np.log(0.5)], rel=1e-5
+    )
+
+
+def test_the_metric_is_the_auc_of_referable_disease():
+    """scikit-learn's AUC of grade 2 or worse by the sum of the last three probabilities."""
+    rng = np.random.default_rng(1)
+    grade, probabilities = rng.integers(0, 5, 400), rng.dirichlet(np.ones(5), 400).astype("float32")
+    metric = graders.ReferableAUC(num_thresholds=1000, name="auc")
+    metric.update_state(grade, probabilities)
+    wanted = roc_auc_score(grade >= 2, probabilities[:, 2:].sum(axis=1))
+    assert float(metric.result()) == pytest.approx(wanted, abs=2e-3)
+
+
+def test_refuses_an_unknown_name():
+    """The names that there are stand in the message."""
+    with pytest.raises(ModelError, match="mobilenet, vgg19, small_cnn"):
+        graders.build_grader("resnet", 224)
