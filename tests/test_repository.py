@@ -23,13 +23,14 @@ MAY_KNOW = {
     "effects": {"stats"},
     "data": {"hardware", "stats"},
     "training": {"data", "hardware", "stats"},
+    "serving": {"data", "training", "hardware", "stats"},
     "studies": {"hardware", "stats", "effects"},
-    "__main__": {"data", "training", "studies", "hardware", "stats"},
+    "__main__": {"data", "training", "serving", "studies", "hardware", "stats"},
     "__init__": set(),
 }
 HEAVY = {"tensorflow", "jax", "torch", "keras", "mxnet"}
 # of no use without their framework
-TRAINING = ("models", "resident", "checkpoint", "recorder", "fit", "frozen")
+TRAINING = ("models", "graders", "resident", "checkpoint", "recorder", "fit", "frozen")
 MAY_IMPORT = {"data/batches.py": {"keras"}} | {f"training/{name}.py": {"keras"} for name in TRAINING}
 MAY_IMPORT |= {f"training/frameworks/{name}_network.py": {name} for name in ("keras", "torch", "mxnet")}
 # run in kernels of their own too: Python 3.9, the standard library, NumPy, psutil and one framework
