@@ -135,7 +135,7 @@ def save_model(network: keras.Model, path: Path) -> None:
     """
     base, temporary = network.get_layer("base"), path.with_name(f"unfinished-{path.name}")
     synchronised = _synchronise(base, False)
-    network.save(temporary)
+    keras.Model(network.inputs, network.outputs, name=network.name).save(temporary)  # without the optimiser's state
     _synchronise(base, synchronised)
     temporary.replace(path)
 
