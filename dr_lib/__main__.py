@@ -1,5 +1,6 @@
-"""The command line: python -m dr_lib sample | prepare | verify | kernels | run | plan | report."""
+"""The command line: python -m dr_lib COMMAND; --help lists them."""
 
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -150,16 +151,96 @@ def plan(study: Path, instance: str, precision: float, commands: bool) -> None:
 def report(folders: tuple[Path, ...], out: Path | None, paper: str, lang: str, **choice: tuple[str, ...]) -> None:
     """Draw the figure and write report.md and runs.csv from the rows below the folders."""
     from dr_lib.studies.report import draw_figures, write_report
+    from dr_lib.studies.requests import read_requests
     from dr_lib.studies.rows import read_runs
 
     out = out or folders[0]
     runs = read_runs(*folders)
     runs.to_csv(out / "runs.csv", index=False)
+    runs = read_requests(runs, *folders) if paper == "B" else runs
     figures = draw_figures(runs, paper=paper, lang=lang, **choice)
     for name, figure in figures.items():
         figure.savefig(out / name, dpi=150)
     write_report(runs, out / "report.md", paper=paper, lang=lang, figures=list(figures), **choice)
     click.echo(f"wrote runs.csv, {', '.join(figures)} and report.md to {out}")
+
+
+@main.command()
+@click.argument("model", type=PATH)
+@click.option("--data", "data_dir", type=PATH, required=True, help="prepared folder to calibrate with and to judge by")
+@click.option("--out", type=PATH, required=True, help="gets a folder per format")
+@click.option("--format", "formats", multiple=True, help="such as litert_int8, repeatable  [default: all for serving]")
+@click.option("--margin", default=0.02, show_default=True, help="fall of AUC and kappa that is accepted")
+@click.option("--force", is_flag=True, help="write what loses more, too")
+@click.option("--pack", is_flag=True, help="also write FORMAT.tar.gz, the model.tar.gz of SageMaker")
+def export(model: Path, data_dir: Path, out: Path, formats: tuple[str, ...], pack: bool, **choice) -> None:
+    """Convert a model folder of notebook 20, and keep what passes the accuracy gate."""
+    os.environ["KERAS_BACKEND"] = "tensorflow"
+    from dr_lib.data.batches import load_photographs
+    from dr_lib.serving.convert import FORMATS
+    from dr_lib.serving.export import export_model, pack_folder
+    from dr_lib.serving.folder import read_folder
+    from dr_lib.serving.gate import Labelled
+
+    size = read_folder(model).facts["image_size"]
+    calibration, test = (load_photographs(data_dir, split, size) for split in ("train", "test"))
+    exported = export_model(
+        model,
+        out,
+        formats=formats or [name for name in FORMATS if not name.startswith("onnx")],
+        calibration=calibration.images[:100],
+        labelled=Labelled(test.images, test.grade, test.patient_id),
+        **choice,
+    )
+    for row in exported.itertuples():
+        told = row.folder or f"refused: {row.reason}"
+        click.echo(f"{row.format:20} {row.artifact_mib:7.2f} MiB  AUC {row.auc_difference:+.4f}  {told}")
+        if pack and row.folder:
+            pack_folder(Path(row.folder), out / f"{row.format}.tar.gz")
+
+
+@main.command()
+@click.argument("model", type=PATH)
+@click.argument("images", type=PATH, nargs=-1, required=True)
+@click.option("--out", type=PATH, required=True, help="CSV to write; it names the files, so keep it private")
+def predict(model: Path, images: tuple[Path, ...], out: Path) -> None:
+    """Grade photographs, files or folders of them, with an exported model."""
+    from dr_lib.serving.folder import read_folder
+    from dr_lib.serving.grade_files import grade_files
+
+    failed = grade_files(read_folder(model), images, out, progress=_bar("grading"))
+    click.echo(f"wrote {out}; {failed} photographs could not be graded")
+
+
+@main.command(context_settings={"ignore_unknown_options": True, "help_option_names": []})
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def serve(arguments: tuple[str, ...]) -> None:
+    """Put an exported model behind an endpoint, as the container does; --help for the options."""
+    from dr_lib.serving.__main__ import main as serve_main
+
+    serve_main(["serve", *arguments])
+
+
+@main.command()
+@click.argument("url")
+@click.option("--images", type=PATH, required=True, help="folder of JPEG files to send")
+@click.option("--requests", "num_requests", default=25, show_default=True, help="in sequence")
+@click.option("--gap", "gap_s", default=5.0, show_default=True, help="seconds between them")
+@click.option("--bound-ms", default=0.0, help="then look for the largest rate with 99 % within so many milliseconds")
+@click.option("--seconds", default=10.0, show_default=True, help="of each rate tried")
+@click.option("--out", type=PATH, required=True, help="CSV to write, a row per request")
+def load(url: str, images: Path, num_requests: int, gap_s: float, bound_ms: float, seconds: float, out: Path) -> None:
+    """Time an endpoint: URL is where predictions are asked for, such as http://127.0.0.1:8080/invocations."""
+    from dr_lib.serving.load import find_max_rate, request_in_sequence, summarise_latency
+
+    bodies = [path.read_bytes() for path in sorted(images.rglob("*")) if path.suffix.lower() in (".jpg", ".jpeg")]
+    requests = request_in_sequence(url, bodies, num_requests=num_requests, gap_s=gap_s)
+    requests.to_csv(out, index=False)
+    summary = summarise_latency(requests)
+    click.echo(f"{summary['n']} requests, p50 {summary['p50_ms']:.1f} ms, p99 {summary['p99_ms']:.1f} ms: {out}")
+    if bound_ms:
+        found = find_max_rate(url, bodies, bound_ms=bound_ms, seconds=seconds)
+        click.echo(f"holds {found.rate_per_s:.1f} requests/s with 99 % within {bound_ms:g} ms")
 
 
 if __name__ == "__main__":

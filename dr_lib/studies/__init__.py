@@ -15,5 +15,10 @@ claims            published claims held against rows
 figures           training time by hardware, and which rows are timed
 scenario_figures  the factorial study, scenario by scenario
 effect_figures    what its factors do
+requests          requests to a served model, written and read; what a latency is
+serving_cost      what predictions cost, and where the cheaper machine changes
+serving_figures   time of a prediction, cost by rate, latency under load
+runtime_figures   time by layer, and by set of instructions
+serving_report    what the report of the serving paper holds
 report            all of it on one page
 """

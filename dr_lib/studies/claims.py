@@ -16,8 +16,9 @@ SCALES = {"mean": (1, 0), "ratio": (1, 0), "sd_ratio": (1, 0), "increase": (100,
 RELATIONS = (">=", "<=", "within")
 FACTORS = "framework dataset image_size network".split()  # of paper C; one cell has one level of each
 OTHER_WORK = (
-    "model data_kind mode batch_size epochs data_share threads_asked".split()
+    "model format data_kind mode batch_size epochs data_share threads_asked".split()
 )  # tells cells apart where a side did several
+COUNTED = ("num_parameters", "savedmodel_mib", "usd_per_hour")  # not measured: one row is all there is to know
 HARDWARE = ("accelerator", "num_accelerators", "instance", "platform")
 
 
@@ -67,7 +68,7 @@ def judge(claim: Any, runs: pd.DataFrame, *, keep: Collection[str] = ()) -> Verd
 
     Rows from its hardware that did its work decide. Where there are none, the nearest are shown as not
     comparable: hardware, then conditions, narrow the rows term by term, and a term that none of them meets is
-    given up.
+    given up. What is counted and always came out the same needs no repetition. Formats of a model have no mean.
     """
     timed = timed_runs(runs, keep=keep)
     timed = timed[timed[claim.column].notna()] if claim.column in timed else timed[:0]
@@ -76,12 +77,15 @@ def judge(claim: Any, runs: pd.DataFrame, *, keep: Collection[str] = ()) -> Verd
     rows, asked = pd.concat(sides), ", ".join(sorted(set(sum(unmet, []))))
     several = claim.environments != "any" and any(side["environment"].nunique() > 1 for side in sides)
     ours, known = Interval(np.nan, np.nan, np.nan, 0), min(map(len, sides)) > 0
+    counted = known and claim.column in COUNTED and all(side[claim.column].nunique() == 1 for side in sides)
+    several |= claim.statistic == "mean" and "format" in rows and rows["format"].nunique() > 1 and not counted
     low = -np.inf if claim.relation == "<=" else claim.value - claim.tolerance
     high = np.inf if claim.relation == ">=" else claim.value + claim.tolerance
     cells, told = _pair(claim, sides) if known else ([[] for _ in sides], "")
     try:
         if known and not several and not rows.index.has_duplicates:
             ours = _measure(claim, cells)
+            ours = ours._replace(low=ours.value, high=ours.value) if counted else ours
     except BadSampleError as error:
         return Verdict(claim.id, ours, "not measured", 0, str(error))
     reason = f"[{ours.low:.4g}, {ours.high:.4g}] vs [{low:.4g}, {high:.4g}]{told}"
@@ -90,7 +94,7 @@ def judge(claim: Any, runs: pd.DataFrame, *, keep: Collection[str] = ()) -> Verd
     elif asked or several:
         places = "; ".join(sorted(set(rows["environment"])))
         verdict, reason = "not comparable", f"{places} vs {asked or claim.environments}"
-    elif ours.n < MIN_RUNS:
+    elif ours.n < MIN_RUNS and not counted:
         verdict, reason = "undecided", f"n = {ours.n} < {MIN_RUNS}"
     elif np.isnan(ours.low):
         verdict, reason = "undecided", f"no interval: nothing was repeated, or nothing varies{told}"

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from dr_lib.stats import mean_interval
 
 PUBLISHED = Path(__file__).with_name("published.csv")
-WORK = "data_kind data_manifest_sha256 model weights mode framework dataset network epochs batch_size".split()
+WORK = "data_kind data_manifest_sha256 model format weights mode framework dataset network epochs batch_size".split()
 WORK += "image_size optimizer learning_rate warmup_epochs augmentation dropout last_frozen commit".split()
 WORK += "data_share threads_asked evaluate_every".split()
 SET_BY_MODE = ("batch_size", "learning_rate", "warmup_epochs")  # part of the work that a mode may set anew

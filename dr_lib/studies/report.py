@@ -15,6 +15,14 @@ from dr_lib.studies.effect_figures import plot_cost_front, plot_effects, plot_va
 from dr_lib.studies.figures import FLAWS, MIN_RUNS, WORK, check_alike, plot_training_time, timed_runs
 from dr_lib.studies.modes import compare_modes
 from dr_lib.studies.scenario_figures import plot_time_and_cost, plot_utilisation
+from dr_lib.studies.serving_report import (
+    PER_REQUEST,
+    PORTUGUESE,
+    check_served,
+    describe_serving,
+    draw_serving,
+    take_runs,
+)
 
 VARIED = (*FACTORS, "backend")  # differ between the rows of a factorial study, which are alike all the same
 LISTED = (
@@ -65,6 +73,7 @@ _PORTUGUESE = {
     "does not count: AUC below A's interval": "não conta: AUC abaixo do intervalo de A",
     "does not count: AUC above A's interval": "não conta: AUC acima do intervalo de A",
     f"undecided: n < {MIN_RUNS}": f"indeciso: n < {MIN_RUNS}",
+    **PORTUGUESE,
 }
 
 
@@ -79,8 +88,8 @@ def draw_figures(
     """Draw a paper's figures from our rows, and for C what the factors do; by file name.
 
     Args:
-        runs: one row per run, failed ones too.
-        paper: A for figure 1, C for figures 2 to 5; others have none here.
+        runs: one row per run, failed ones too; of paper B one per request, from `read_requests`.
+        paper: A for figure 1, B for figures 1 and 2, C for figures 2 to 5; others have none here.
         lang: en or pt.
         allow: columns in which the work may differ; `keep`: flaws that do not bar a row from the timing.
 
@@ -90,6 +99,9 @@ def draw_figures(
     """
     if paper == "A":
         return {"figure_1.png": plot_training_time(runs, lang=lang, allow=allow, keep=keep)}
+    if paper == "B":
+        check_served(timed_runs(runs, keep=keep), allow=allow)
+        return draw_serving(timed_runs(runs, keep=keep), lang)
     if paper != "C":
         return {}
     timed = price_runs(timed_runs(runs, keep=keep))
@@ -122,7 +134,7 @@ def write_report(
     """Write what was run, and each environment, mode, claim, metric and failed run, as Markdown.
 
     Args:
-        runs: one row per run, failed ones too.
+        runs: one row per run, failed ones too; of paper B one per request, from `read_requests`.
         path: the file; `figures` are the pictures as seen from there; `paper`: A to D; `lang`: en or pt.
         allow: columns in which the work may differ; `keep`: flaws that do not bar a row from the timing.
 
@@ -132,10 +144,16 @@ def write_report(
     if lang not in ("en", "pt"):
         raise ValueError(f"no words for lang={lang!r}: choose en or pt")
     words = _PORTUGUESE if lang == "pt" else {}
+    requests, runs = runs, take_runs(runs) if paper == "B" else runs
     ok, timed, claims = timed_runs(runs, keep=FLAWS), timed_runs(runs, keep=keep), read_published(paper)
     allow = [*allow, *(name for name in VARIED if paper == "C" and name not in allow)]
-    check_alike(ok, allow=allow)
-    verdicts = [judge(claim, runs, keep=keep) for claim in claims.itertuples()]
+    if paper == "B":
+        check_served(timed_runs(requests, keep=FLAWS), allow=allow)
+    else:
+        check_alike(ok, allow=allow)
+    verdicts = [
+        judge(claim, requests if claim.column in PER_REQUEST else runs, keep=keep) for claim in claims.itertuples()
+    ]
     work = [column for column in WORK if column in ok]
     left_out = {f: len(ok) - len(timed_runs(runs, keep={*FLAWS} - {f})) for f in FLAWS if f not in keep}
     parts = [f"# {words.get('Paper', 'Paper')} {paper}", *(f"![]({figure})" for figure in figures)]
@@ -145,14 +163,15 @@ def write_report(
     for heading, table in {
         "What was run": ok.groupby(work, dropna=False).size().reset_index(name="n") if work else ok,
         "Left out of the timing": pd.DataFrame([left_out]),
-        "Environments": _compare(timed, allow),
+        **(_describe_serving(requests, runs, keep, lang) if paper == "B" else {"Environments": _compare(timed, allow)}),
         **({"Modes": _join_bounds(compare_modes(runs, keep=keep))} if ok["mode"].nunique() > 1 else {}),
         **(_describe_factors(timed) if paper == "C" else {}),
         "Runs": ok[[c for c in ok if c in LISTED or c.startswith("metric_auc")]].dropna(axis=1, how="all").round(4),
         "Claims": _tabulate(claims.rename(columns={"quotation_pt" if words else "quotation": "claim"}), verdicts),
-        "Failed and skipped runs": _list_unmade(runs),
+        "Failed and skipped runs": _list_unmade(requests),
     }.items():
-        parts += [f"## {words.get(heading, heading)}", _to_markdown(table, words)]
+        text = table if isinstance(table, str) else _to_markdown(table, words)
+        parts += [f"## {words.get(heading, heading)}", text]
     Path(path).write_text("\n\n".join(parts) + "\n", encoding="utf-8")
     return verdicts
 
@@ -187,6 +206,13 @@ def _describe_factors(timed: pd.DataFrame) -> dict[str, pd.DataFrame]:
             n=overhead.groupby("framework")["papermill_s"].count()
         ).reset_index()
     return parts
+
+
+def _describe_serving(
+    requests: pd.DataFrame, runs: pd.DataFrame, keep: Collection[str], lang: str
+) -> dict[str, pd.DataFrame | str]:
+    parts = describe_serving(timed_runs(requests, keep=keep), runs, lang)
+    return parts | {"Latency": _join_bounds(parts["Latency"])}
 
 
 def _list_unmade(runs: pd.DataFrame) -> pd.DataFrame:
@@ -229,13 +255,15 @@ def _join_bounds(modes: pd.DataFrame) -> pd.DataFrame:
 
 def _tabulate(claims: pd.DataFrame, verdicts: list[Verdict]) -> pd.DataFrame:
     spread = claims["tolerance"].map(lambda tolerance: f" ± {tolerance:g} " if tolerance else " ")
-    published = claims["relation"] + claims["value"].map(" {:g}".format) + spread + claims["unit"]
+    published = claims["relation"] + claims["value"].map(" {:.10g}".format) + spread + claims["unit"]
     judged = pd.DataFrame(verdicts).assign(ours=[_show(verdict.ours) for verdict in verdicts])
     return pd.concat([claims[["id", "claim"]].assign(published=published), judged.drop(columns="id")], axis=1)
 
 
 def _show(interval: Interval) -> str:
     bounds = f" [{interval.low:.4g}, {interval.high:.4g}]" if np.isfinite(interval.low) else ""
+    if interval.low == interval.high and interval.value >= 10_000:  # counted, not measured
+        return f"{interval.value:.0f}"
     return f"{interval.value:.4g}{bounds}" if np.isfinite(interval.value) else "–"
 
 
