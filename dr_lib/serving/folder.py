@@ -5,6 +5,7 @@ Whoever serves reads it: this file needs the standard library alone.
 
 import hashlib
 import json
+import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -66,8 +67,11 @@ def write_folder(folder: Path, artifact: str, facts: Mapping[str, Any]) -> Model
         ModelFolderError: the artifact is not there, or a fact is missing or of the wrong kind.
     """
     measured = {"artifact": artifact, "bytes": _count_bytes(folder / artifact), "sha256": _digest(folder / artifact)}
-    written = _check({**facts, **measured}, folder)
-    for name, text in {MANIFEST: json.dumps(written, indent=1) + "\n", CARD: describe(written)}.items():
+    written = _check(_to_plain({**facts, **measured}), folder)
+    for name, text in {
+        MANIFEST: json.dumps(written, indent=1, allow_nan=False) + "\n",
+        CARD: describe(written),
+    }.items():
         temporary = folder / f"{name}.tmp"
         temporary.write_text(text, encoding="utf-8")
         os.replace(temporary, folder / name)
@@ -96,8 +100,8 @@ def read_folder(folder: Path) -> ModelFolder:
 def describe(facts: Mapping[str, Any]) -> str:
     """The model card, as Markdown: what the model is, what it was made from, and what it must not be used for."""
     drawn = facts["data_kind"] == "drawn"
-    metrics = "\n".join(f"| {name} | {value:.4g} |" for name, value in facts["metrics"].items())
-    gate = "\n".join(f"| {name} | {value} |" for name, value in facts.get("gate", {}).items())
+    metrics = "\n".join(f"| {name} | {_show(value)} |" for name, value in facts["metrics"].items())
+    gate = "\n".join(f"| {name} | {_show(value)} |" for name, value in facts.get("gate", {}).items())
     lines = [
         f"# {facts['model']}, {facts['image_size']} px, five grades ({facts['format']})",
         "> **Made from a DRAWN SAMPLE, not from photographs.**" if drawn else "",
@@ -116,6 +120,17 @@ def describe(facts: Mapping[str, Any]) -> str:
         "other populations need a test of their own.",
     ]
     return "\n\n".join(line for line in lines if line) + "\n"
+
+
+def _show(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _to_plain(value: Any) -> Any:
+    """The same with null for what is not a number: JSON has no word for it."""
+    if isinstance(value, Mapping):
+        return {name: _to_plain(inside) for name, inside in value.items()}
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _check(facts: Any, folder: Path) -> dict[str, Any]:

@@ -1,0 +1,68 @@
+"""Measured comparisons of runtimes, each against the SavedModel's signature: python tests/bench_runtimes.py.
+
+MobileNet and VGG19 at 224 px with random weights, one photograph a call, one thread each, in turns. [--rounds 15]
+[--models mobilenet vgg19]
+"""
+
+import argparse
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import keras
+
+from dr_lib.hardware.facts import probe
+from dr_lib.serving.convert import FORMATS, convert
+from dr_lib.serving.runtimes import RUNTIMES, pin_tensorflow
+from dr_lib.serving.timing import LEVELS, compare_runtimes, pair_runtimes, read_cpu_flags
+from dr_lib.training.graders import build_grader
+from tests.serving.stand_in import draw_crops
+
+PEER = "savedmodel"
+GOALS = {  # times as fast as the peer; that of VGG19 where the processor has VNNI or AMX
+    ("mobilenet", "litert_int8"): 4.0,
+    ("mobilenet", "litert_float32"): 1.4,
+    ("vgg19", "litert_int8"): 10.0,
+}
+
+
+def build(model: str, folder: Path) -> dict[str, Path]:
+    """Convert a network to every format; the path for each runtime."""
+    network, crops = build_grader(model, 224), draw_crops(8, side=224)
+    made = {"keras": folder / "model.keras"}
+    network.save(made["keras"])
+    for name in FORMATS:
+        made[name] = convert(network, name, folder / name, calibration=crops).path
+    runtimes = set(RUNTIMES) - (set() if "avx512_bf16" in read_cpu_flags() else {"openvino_bf16"})
+    return {name: made[RUNTIMES[name]] for name in RUNTIMES if name in runtimes}
+
+
+def main() -> None:
+    """Print each runtime's median in ms, and how many times as fast as the peer it is: median and quartiles."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--models", nargs="+", default=["mobilenet", "vgg19"])
+    asked = parser.parse_args()
+    pin_tensorflow(1)
+    keras.utils.set_random_seed(0)
+    known = [level for level, needed in LEVELS.items() if needed <= read_cpu_flags()]
+    print(f"{probe().cpu}: {', '.join(known) or 'instructions unknown'}; one thread, n = {asked.rounds} rounds")
+    for model in asked.models:
+        with tempfile.TemporaryDirectory() as folder:
+            times = compare_runtimes(build(model, Path(folder)), draw_crops(1, side=224)[0], num_rounds=asked.rounds)
+        for name in RUNTIMES:
+            if name in set(times["runtime"]):
+                pair = pair_runtimes(times, PEER, name)  # of the times: how many times as fast
+                goal = GOALS.get((model, name))
+                print(
+                    f"{model} {name}: {pair['peer_ms']:.2f} ms, {pair['ratio']:.2f} x as fast as {PEER} "
+                    f"[{pair['ratio_low']:.2f}, {pair['ratio_high']:.2f}]" + (f", goal {goal:g}" if goal else "")
+                )
+
+
+if __name__ == "__main__":
+    main()
