@@ -4,6 +4,7 @@ synthetic    draws the sample of fundus photographs
 grades       the scale
 headers      tells size, kind and orientation of a picture
 disc         finds the disc in a decoded photograph
+fits         circles and ellipses through points, most of which lie on one
 fundus       reads a photograph and crops it to its disc
 layouts      knows how public data sets are laid out
 label_files  finds a data set in a folder and reads its label files

@@ -6,11 +6,13 @@ from typing import NamedTuple
 import cv2
 import numpy as np
 
-SEARCH_SIDE = 256  # px of the longer side on which the disc is first looked for
-NUM_RAYS = 360
-ANGLES = np.linspace(0, 2 * np.pi, NUM_RAYS, endpoint=False)
+from dr_lib.data.fits import Ellipse, fit_circle_of_most, fit_circle_robustly, fit_robustly, median
 
-Ellipse = tuple[float, float, float, float]  # x, y, horizontal and vertical semi-axis
+SEARCH_SIDE = 256  # px of the longer side on which the disc is first looked for
+ANGLES = np.linspace(0, 2 * np.pi, 360, endpoint=False)
+RAYS = np.column_stack([np.cos(ANGLES), np.sin(ANGLES)])  # directions in which the edge is looked for
+FEW_RAYS = RAYS[::3]  # as long as it is only roughly known
+ROUGH, FINE = 0.01, 0.003  # tolerances for a circle: an ellipse of 0.98 misses its best circle by 0.005
 
 
 class NoFundusError(ValueError):
@@ -50,35 +52,41 @@ def find_disc(image: np.ndarray) -> Disc:
     best = _search(small, background)
     if best is None:
         return _full_frame(small, image.shape)
-    x, y, a, b = best
+    (x, y, a, b), _ = _refine(small, background, best, FEW_RAYS, 0.10, ROUGH)
     to_x, to_y = width / small.shape[1], height / small.shape[0]
     best = (x + 0.5) * to_x - 0.5, (y + 0.5) * to_y - 0.5, a * to_x, b * to_y
-    (x, y, a, b), is_ellipse = _refine(image, background, best)
+    (x, y, a, b), is_ellipse = _refine(image, background, best, RAYS, 0.03, FINE)
     overhang = max(a - x - 0.5, b - y - 0.5, x + a - width + 0.5, y + b - height + 0.5)
     words = {"ellipse"} if is_ellipse else set()
     return Disc(x, y, a, b, frozenset(words | ({"clipped"} if overhang > 0.01 * a + 1 else set())))
 
 
+def halve(image: np.ndarray) -> np.ndarray:
+    """Average every 2 x 2 pixels, ten times as fast as shrinking by any other factor; an odd last one is left out."""
+    wanted = [max(1, length // 2) for length in image.shape[:2]]
+    return cv2.resize(image[: 2 * wanted[0], : 2 * wanted[1]], wanted[::-1], interpolation=cv2.INTER_AREA)
+
+
 def _shrink(image: np.ndarray) -> np.ndarray:
-    """A copy of SEARCH_SIDE px; of a large picture only every k-th pixel is averaged, five times as fast at 2464 px."""
-    k = max(1, max(image.shape[:2]) // (2 * SEARCH_SIDE))
+    """A copy whose longer side is SEARCH_SIDE, or the image itself where it is smaller."""
+    while max(image.shape[:2]) >= 2 * SEARCH_SIDE:
+        image = halve(image)
     factor = SEARCH_SIDE / max(image.shape[:2])
     wanted = [max(1, round(length * factor)) for length in image.shape[1::-1]]
-    return cv2.resize(image[::k, ::k], wanted, interpolation=cv2.INTER_AREA) if factor < 1 else image
+    return cv2.resize(image, wanted, interpolation=cv2.INTER_LINEAR) if factor < 1 else image
 
 
 def _background(image: np.ndarray) -> np.ndarray:
-    """The colour of the corners, (3,) float32."""
+    """The colour of the corners, (3,) uint8."""
     k = max(2, min(image.shape[:2]) // 24)
     ends = (slice(k), slice(-k, None))
     corners = [image[y, x].reshape(-1, 3) for y in ends for x in ends]
-    return np.median(np.concatenate(corners), axis=0).astype(np.float32)
+    return median(np.concatenate(corners))
 
 
 def _distance(image: np.ndarray, background: np.ndarray) -> np.ndarray:
-    """How far each pixel is from the background, in the channel where it is farthest: float32, 0-255."""
-    channels = zip(cv2.split(image), background, strict=True)
-    red, green, blue = (cv2.absdiff(channel.astype(np.float32), float(level)) for channel, level in channels)
+    """How far each pixel is from the background, in the channel where it is farthest: uint8."""
+    red, green, blue = cv2.split(cv2.absdiff(image, (*background.tolist(), 0)))
     return cv2.max(cv2.max(red, green), blue)
 
 
@@ -94,6 +102,8 @@ def _search(small: np.ndarray, background: np.ndarray) -> Ellipse | None:
             score = _edge_score(distance, ellipse) if _plausible(ellipse, small.shape) else 0.0
             if score > 0:
                 found.append((score, ellipse))
+        if found and max(found)[0] > 0.5 * cv2.mean(distance, mask)[0]:
+            break  # a halo's end has 0.1 to 0.4, the retina's of most photographs 0.5 to 1
     return max(found)[1] if found else None
 
 
@@ -105,12 +115,16 @@ def _explains(ellipse: Ellipse, points: np.ndarray) -> bool:
 
 
 def _masks(distance: np.ndarray) -> Iterator[np.ndarray]:
-    """Masks of what differs from the background, from a timid threshold to a bold one."""
-    scaled = distance.astype(np.uint8)
-    otsu, _ = cv2.threshold(scaled, 0, 255, cv2.THRESH_BINARY + cv2.THRESH_OTSU)
+    """Masks of what differs from the background, from a timid threshold to a bold one; of like ones the first."""
+    otsu, _ = cv2.threshold(distance, 0, 255, cv2.THRESH_BINARY + cv2.THRESH_OTSU)
     kernel = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (5, 5))
+    last = 0
     for threshold in sorted({5, 10, 18, 30, *(int(otsu * k) for k in (0.6, 1.0, 1.4))}):
-        yield cv2.morphologyEx((scaled > threshold).astype(np.uint8), cv2.MORPH_OPEN, kernel)
+        mask = (distance > threshold).view(np.uint8)
+        area = cv2.countNonZero(mask)
+        if abs(area - last) > 0.02 * area:  # each lies within the one before, so like areas are like shapes
+            last = area
+            yield cv2.morphologyEx(mask, cv2.MORPH_OPEN, kernel)
 
 
 def _outline(mask: np.ndarray) -> np.ndarray:
@@ -122,15 +136,15 @@ def _outline(mask: np.ndarray) -> np.ndarray:
     height, width = mask.shape
     x, y = points.T
     points = points[(x > 2) & (y > 2) & (x < width - 3) & (y < height - 3)]
-    return points[np.linspace(0, len(points) - 1, min(len(points), 120)).astype(int)]
+    return points[:: len(points) // 120 + 1]
 
 
 def _candidates(points: np.ndarray) -> Iterator[Ellipse]:
     """What fits an outline as a whole, and if that misses much of it the circle through most of it."""
-    ellipse, _ = _fit_robustly(points)
+    ellipse, _ = fit_robustly(points, ROUGH)
     yield ellipse
-    if not _explains(ellipse, points) and (circle := _fit_ransac(points)):
-        yield (*circle, circle[2])
+    if not _explains(ellipse, points) and (circle := fit_circle_of_most(points)):
+        yield circle
 
 
 def _plausible(ellipse: Ellipse, shape: tuple[int, ...]) -> bool:
@@ -141,30 +155,30 @@ def _plausible(ellipse: Ellipse, shape: tuple[int, ...]) -> bool:
     return inside and 0.12 * min(height, width) < radius < 0.75 * max(height, width)
 
 
-def _sample_rays(image: np.ndarray, ellipse: Ellipse, depths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _sample_rays(
+    image: np.ndarray, ellipse: Ellipse, rays: np.ndarray, depths: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Follow rays from the centre outwards, at those fractions of the semi-axes.
 
     Returns:
         What the image shows there, (rays, depths, ...); and how many samples of each ray, from the first on, lie
-        inside the frame, (rays,). A ray that leaves the frame repeats its last value.
+        inside the frame, (rays,). A sample beyond the frame has the value of the nearest pixel.
     """
     x, y, a, b = ellipse
-    at_x = (x + a * np.outer(np.cos(ANGLES), depths)).astype(np.float32)
-    at_y = (y + b * np.outer(np.sin(ANGLES), depths)).astype(np.float32)
+    at_x = (x + np.outer(a * rays[:, 0], depths)).astype(np.float32)
+    at_y = (y + np.outer(b * rays[:, 1], depths)).astype(np.float32)
     height, width = image.shape[:2]
     inside = (at_x >= 0.5) & (at_y >= 0.5) & (at_x <= width - 1.5) & (at_y <= height - 1.5)
     num_inside = np.where(inside.all(axis=1), len(depths), inside.argmin(axis=1))
-    rows = np.arange(NUM_RAYS)[:, None]
-    columns = np.minimum(np.arange(len(depths)), np.maximum(num_inside, 1)[:, None] - 1)
-    return cv2.remap(image, at_x[rows, columns], at_y[rows, columns], cv2.INTER_LINEAR), num_inside
+    return cv2.remap(image, at_x, at_y, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE), num_inside
 
 
 def _edge_score(distance: np.ndarray, ellipse: Ellipse) -> float:
     """Strength of the step at the edge, times how much of the edge shows it and of the inside is no background."""
     depths = np.array([0.3, 0.45, 0.6, 0.7, 0.8, 0.86, 0.92, 0.96, 1.03, 1.06])
-    values, num_inside = _sample_rays(distance, ellipse, depths)
+    values, num_inside = _sample_rays(distance, ellipse, FEW_RAYS, depths)
     visible = num_inside >= 9
-    if visible.mean() < 0.06:  # of a disc that all four sides of the frame cut, the corners show 10 %
+    if visible.mean() < 0.03:  # of a disc that all four sides of the frame cut, the corners show 4 to 10 %
         return 0.0
     inner, outer = values[visible, 6:8].mean(axis=1), values[visible, 8:].mean(axis=1)
     step = inner - outer
@@ -175,99 +189,34 @@ def _edge_score(distance: np.ndarray, ellipse: Ellipse) -> float:
     return float((clear * step).mean() * np.sqrt(visible.mean()) * filled)
 
 
-def _refine(image: np.ndarray, background: np.ndarray, ellipse: Ellipse) -> tuple[Ellipse, bool]:
+def _refine(
+    image: np.ndarray, background: np.ndarray, ellipse: Ellipse, rays: np.ndarray, reach: float, tolerance: float
+) -> tuple[Ellipse, bool]:
     """Locate the edge along rays with sub-pixel precision, drop outliers, and decide between circle and ellipse."""
-    is_ellipse = ellipse[2] != ellipse[3]
-    for reach in (0.10, 0.04, 0.02):
-        depths = np.linspace(1 - reach, 1 + reach, int(np.clip(3 * reach * ellipse[2], 16, 64)))
-        rays, num_inside = _sample_rays(image, ellipse, depths)
-        angles, edges = _find_edges(_distance(rays, background), num_inside, depths)
-        if len(edges) < 0.06 * NUM_RAYS:
-            raise NoFundusError("no edge of a disc stands out from the background")
-        x, y, a, b = ellipse
-        points = np.column_stack([x + a * edges * np.cos(angles), y + b * edges * np.sin(angles)])
-        if len(edges) < (0.25 if is_ellipse else 0.5) * NUM_RAYS:  # a short arc says little about its shape
-            ellipse = (*(circle := _fit_circle_robustly(points)), circle[2])
-        else:
-            ellipse, is_ellipse = _fit_robustly(points)
-    return ellipse, is_ellipse
+    depths = np.linspace(1 - reach, 1 + reach, int(np.clip(3 * reach * ellipse[2], 16, 64)))
+    values, num_inside = _sample_rays(image, ellipse, rays, depths)
+    clear, edges = _find_edges(_distance(values, background), num_inside, depths)
+    if len(edges) < 0.06 * len(rays):
+        raise NoFundusError("no edge of a disc stands out from the background")
+    points = ellipse[:2] + edges[:, None] * ellipse[2:] * rays[clear]
+    if len(edges) < 0.25 * len(rays):  # a short arc says little about its shape
+        return fit_circle_robustly(points), False
+    return fit_robustly(points, tolerance)
 
 
 def _find_edges(values: np.ndarray, num_inside: np.ndarray, depths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Angle and depth of the steepest fall on each ray that has one clear fall inside the frame."""
-    smooth = cv2.GaussianBlur(values, (7, 3), sigmaX=1.0, sigmaY=0.6)
+    """Which rays have one clear fall inside the frame, and the depth where it is steepest in each of those."""
+    smooth = cv2.GaussianBlur(values.astype(np.float32), (7, 3), sigmaX=1.0, sigmaY=0.6)
     falls = smooth[:, :-2] - smooth[:, 2:]
+    falls[np.arange(falls.shape[1]) + 3 >= num_inside[:, None]] = 0
     at = falls[:, 1:-1].argmax(axis=1) + 1
     rows = np.arange(len(at))
     left, peak, right = falls[rows, at - 1], falls[rows, at], falls[rows, at + 1]
     curvature = left - 2 * peak + right
     shift = np.where(curvature < 0, (left - right) / (2 * np.minimum(curvature, -1e-6)), 0)
-    whole = at + 3 < num_inside
-    inner, outer = smooth[:, 0], smooth[:, -1]
-    clear = whole & (inner - outer > 3) & (outer < 0.7 * inner) & (peak > 0) & (np.abs(shift) <= 1)
-    return ANGLES[clear], (depths[at + 1] + shift * (depths[1] - depths[0]))[clear]
-
-
-def _fit_circle(points: np.ndarray) -> tuple[float, float, float]:
-    """Least squares on x^2 + y^2 = 2 x cx + 2 y cy + c (Kasa 1976)."""
-    terms = np.column_stack([2 * points, np.ones(len(points))])
-    cx, cy, c = np.linalg.lstsq(terms, (points**2).sum(axis=1), rcond=None)[0]
-    return float(cx), float(cy), float(np.sqrt(max(c + cx**2 + cy**2, 0)))
-
-
-def _fit_ransac(points: np.ndarray, draws: int = 120) -> tuple[float, float, float] | None:
-    """The circle that most outline points lie on, refitted to them; seeded, so the same each time."""
-    triples = points[np.random.default_rng(0).integers(0, len(points), (draws, 3))]
-    a, (u, v), (s, t) = triples[:, 0], (triples[:, 1] - triples[:, 0]).T, (triples[:, 2] - triples[:, 0]).T
-    twice_area = u * t - v * s
-    valid = np.abs(twice_area) > 1e-3
-    if not valid.any():
-        return None
-    a, u, v, s, t, d = a[valid], u[valid], v[valid], s[valid], t[valid], 2 * twice_area[valid]
-    from_a = np.column_stack([(t * (u**2 + v**2) - v * (s**2 + t**2)) / d, (u * (s**2 + t**2) - s * (u**2 + v**2)) / d])
-    centres, radii = a + from_a, np.hypot(*from_a.T)
-    x, y = points[::2, :, None].transpose(1, 0, 2)  # every other point votes
-    misses = np.abs(np.sqrt((x - centres[:, 0]) ** 2 + (y - centres[:, 1]) ** 2) - radii)
-    best = np.count_nonzero(misses < np.clip(0.02 * radii, 1.0, 4.0), axis=0).argmax()
-    inliers = np.abs(np.hypot(*(points - centres[best]).T) - radii[best]) < 2.0
-    return _fit_circle(points[inliers]) if inliers.sum() >= 8 else None
-
-
-def _fit_circle_robustly(points: np.ndarray) -> tuple[float, float, float]:
-    """A circle to edge points of which some are wrong."""
-    x, y, radius = _fit_circle(points)
-    kept = len(points)
-    for _ in range(5):
-        misses = np.abs(np.hypot(points[:, 0] - x, points[:, 1] - y) - radius)
-        keep = misses < 2.5 * 1.4826 * np.median(misses) + 0.1
-        if np.count_nonzero(keep) == kept:
-            break
-        kept = np.count_nonzero(keep)
-        x, y, radius = _fit_circle(points[keep])
-    return x, y, radius
-
-
-def _fit_robustly(points: np.ndarray) -> tuple[Ellipse, bool]:
-    """A circle, or an axis-parallel ellipse where that fits clearly better (then True), to points of an edge."""
-    x, y, radius = _fit_circle_robustly(points)
-    circle = (x, y, radius, radius)
-    misses = np.median(np.abs(np.hypot(points[:, 0] - x, points[:, 1] - y) / radius - 1))
-    if misses < 0.003:  # an ellipse of 0.98 misses its best circle by 0.005
-        return circle, False
-    u, v = ((points - (x, y)) / radius).T
-    keep = np.ones(len(u), bool)
-    terms = np.column_stack([u**2, v**2, u, v])
-    for _ in range(5):
-        p, q, r, s = np.linalg.lstsq(terms[keep], np.ones(np.count_nonzero(keep)), rcond=None)[0]
-        if p <= 0 or q <= 0:
-            return circle, False
-        cu, cv, full = -r / (2 * p), -s / (2 * q), 1 + r**2 / (4 * p) + s**2 / (4 * q)
-        a, b = np.sqrt(full / p), np.sqrt(full / q)
-        off = np.abs(np.hypot((u - cu) / a, (v - cv) / b) - 1)
-        keep = off < max(2.5 * 1.4826 * np.median(off), 0.002)
-    if np.median(off) >= 0.5 * misses or abs(a / b - 1) < 0.02 or not 0.4 < a / b < 2.5:
-        return circle, False
-    return (x + cu * radius, y + cv * radius, a * radius, b * radius), True
+    inner, outer = smooth[:, 0], smooth[rows, num_inside - 1]
+    clear = (inner - outer > 3) & (outer < 0.7 * inner) & (peak > 0) & (np.abs(shift) <= 1)
+    return clear, (depths[at + 1] + shift * (depths[1] - depths[0]))[clear]
 
 
 def _full_frame(small: np.ndarray, shape: tuple[int, ...]) -> Disc:

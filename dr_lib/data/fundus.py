@@ -1,32 +1,35 @@
 """Read a fundus photograph and crop it to the disc of the retina."""
 
-import io
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 import cv2
 import numpy as np
-from PIL import Image
 
-from dr_lib.data.disc import Disc, NoFundusError, find_disc
+from dr_lib.data.disc import Disc, NoFundusError, find_disc, halve
+from dr_lib.data.headers import UnreadableImageError, read_header
 
 METHODS = ("robust", "voets")
 MAX_PIXELS = 150_000_000  # a 12,000 px square; more is no fundus camera but a decompression bomb
 MAX_SIDE = 30_000  # px; OpenCV's remap counts in 16 bits
 OVERSAMPLING = 1.5  # the disc is decoded at least that many times as large as the crop wants it
-TRANSPOSITIONS = {  # EXIF orientation -> how to make the picture upright
-    2: lambda a: a[:, ::-1],
-    3: lambda a: a[::-1, ::-1],
-    4: lambda a: a[::-1],
-    5: lambda a: a.transpose(1, 0, 2),
-    6: lambda a: np.rot90(a, -1),
-    7: lambda a: a[::-1, ::-1].transpose(1, 0, 2),
-    8: lambda a: np.rot90(a),
+REDUCED = {
+    1: cv2.IMREAD_COLOR,
+    2: cv2.IMREAD_REDUCED_COLOR_2,
+    4: cv2.IMREAD_REDUCED_COLOR_4,
+    8: cv2.IMREAD_REDUCED_COLOR_8,
 }
-
-
-class UnreadableImageError(ValueError):
-    """The file is missing, empty, damaged, too large or no picture."""
+TURNS = {  # EXIF orientation -> whether to swap rows and columns, then mirror left and right, and up and down
+    1: (False, False, False),
+    2: (False, True, False),
+    3: (False, True, True),
+    4: (False, False, True),
+    5: (True, False, False),
+    6: (True, True, False),
+    7: (True, True, True),
+    8: (True, False, True),
+}
 
 
 class Circle(NamedTuple):
@@ -65,33 +68,32 @@ def crop_fundus(source: str | Path | bytes, size: int = 299, *, method: str = "r
     if method not in METHODS:
         raise ValueError(f"method {method!r}: choose from {', '.join(METHODS)}")
     encoded = _read(source)
-    width, height, is_jpeg, orientation = _read_header(encoded)
+    width, height, kind, orientation = read_header(encoded)
+    if width * height > MAX_PIXELS or max(width, height) > MAX_SIDE:
+        raise UnreadableImageError(f"{width} x {height} px are too many for a photograph")
     if method == "voets":
-        return _crop_voets(_decode(encoded, cv2.IMREAD_COLOR | cv2.IMREAD_IGNORE_ORIENTATION), size)
-    truncated = is_jpeg and encoded.rfind(b"\xff\xd9") < encoded.rfind(b"\xff\xda")
+        return _crop_voets(_decode(encoded, 1), size)
+    truncated = kind == "jpeg" and _is_cut_short(encoded)
     if truncated:
         encoded += b"\xff\xd9"  # the end marker, without which OpenCV gives nothing; what lacks becomes one flat colour
-    reduction = _reduction(min(width, height), size) if is_jpeg else 1
+    reduction = _reduction(min(width, height), size)
     while True:
-        image = _decode_upright(encoded, reduction, orientation)
-        there = image[: _num_rows_decoded(image)] if truncated else image
-        disc = find_disc(there)
+        image = _decode(encoded, reduction, is_jpeg=kind == "jpeg")
+        if truncated:
+            image = image[: _num_rows_decoded(image)]
+        disc = find_disc(image)
         smaller = _reduction(2 * min(disc.a, disc.b) * reduction, size)
         if smaller >= reduction:
             break
         reduction = smaller  # the disc is smaller than the frame promised
     words = disc.words
     if truncated:
-        if disc.y + 0.2 * disc.b > len(there):  # more than about 40 % of its area is missing
+        if disc.y + 0.2 * disc.b > len(image):  # more than about 40 % of its area is missing
             raise UnreadableImageError("the file is cut short and most of the disc is missing")
         words |= {"truncated"}
-    if orientation in (5, 6, 7, 8):
-        width, height = height, width
-    factor_x, factor_y = width / image.shape[1], height / image.shape[0]
-    circle = Circle(
-        (disc.x + 0.5) * factor_x - 0.5, (disc.y + 0.5) * factor_y - 0.5, (disc.a * factor_x + disc.b * factor_y) / 2
-    )
-    return Crop(_place(there, disc, size), circle, "+".join(sorted(words)) or "ok")
+    x, y, radius = (disc.x + 0.5) * reduction - 0.5, (disc.y + 0.5) * reduction - 0.5, (disc.a + disc.b) / 2 * reduction
+    crop, circle = _turn(_place(image, disc, size), Circle(x, y, radius), width, height, orientation)
+    return Crop(crop, circle, "+".join(sorted(words)) or "ok")
 
 
 def _read(source: str | Path | bytes) -> bytes:
@@ -109,40 +111,26 @@ def _read(source: str | Path | bytes) -> bytes:
     return encoded
 
 
-def _read_header(encoded: bytes) -> tuple[int, int, bool, int]:
-    """Width, height, whether it is a JPEG, and the EXIF orientation, without decoding a pixel."""
-    try:
-        with Image.open(io.BytesIO(encoded)) as header:
-            width, height = header.size
-            has_exif = header.format != "PNG" or "exif" in header.info  # else Pillow decodes a PNG to look for it
-            small = width * height <= MAX_PIXELS and max(width, height) <= MAX_SIDE
-            orientation = header.getexif().get(0x0112, 1) if small and has_exif else 1
-            found = width, height, header.format in ("JPEG", "MPO"), orientation
-    except Image.DecompressionBombError as error:
-        raise UnreadableImageError("the header promises too many pixels for a photograph") from error
-    except Exception as error:  # Pillow's readers raise whatever the damage leads them to
-        raise UnreadableImageError("not a picture, or one with a damaged header") from error
-    if not small:
-        raise UnreadableImageError(f"{width} x {height} px are too many for a photograph")
-    return found
+def _is_cut_short(encoded: bytes) -> bool:
+    """Whether a JPEG lacks its end marker, which thumbnails have too, behind the last start of a scan."""
+    end = encoded.rfind(b"\xff\xd9")
+    return end < 0 or encoded.find(b"\xff\xda", end) >= 0
 
 
 def _reduction(disc_px: float, size: int) -> int:
-    """The largest power of two, up to 8, by which a JPEG may be shrunk while it is decoded."""
+    """The largest power of two, up to 8, by which a photograph may be shrunk while it is decoded."""
     return next((k for k in (8, 4, 2) if disc_px / k >= OVERSAMPLING * size), 1)
 
 
-def _decode(encoded: bytes, flags: int) -> np.ndarray:
+def _decode(encoded: bytes, reduction: int, *, is_jpeg: bool = False) -> np.ndarray:
+    """Decode as stored, shrunk by exactly that factor; a JPEG's decoder does so itself, in less time than none."""
+    flags = REDUCED[reduction if is_jpeg else 1] | cv2.IMREAD_IGNORE_ORIENTATION
     image = cv2.imdecode(np.frombuffer(encoded, np.uint8), flags)
     if image is None or image.size == 0:
         raise UnreadableImageError("the picture is damaged or of a kind that OpenCV does not read")
+    while not is_jpeg and reduction > 1:
+        image, reduction = halve(image), reduction // 2
     return cv2.cvtColor(image, cv2.COLOR_BGR2RGB)
-
-
-def _decode_upright(encoded: bytes, reduction: int, orientation: int) -> np.ndarray:
-    flags = {1: cv2.IMREAD_COLOR, 2: cv2.IMREAD_REDUCED_COLOR_2, 4: cv2.IMREAD_REDUCED_COLOR_4}
-    image = _decode(encoded, flags.get(reduction, cv2.IMREAD_REDUCED_COLOR_8) | cv2.IMREAD_IGNORE_ORIENTATION)
-    return np.ascontiguousarray(TRANSPOSITIONS.get(orientation, lambda a: a)(image))
 
 
 def _num_rows_decoded(image: np.ndarray) -> int:
@@ -156,23 +144,37 @@ def _num_rows_decoded(image: np.ndarray) -> int:
 
 
 def _place(image: np.ndarray, disc: Disc, size: int) -> np.ndarray:
-    """Shrink the disc's region by area, then place it with one sub-pixel step; black outside the disc."""
+    """Halve the disc's region while it is twice too large, then place it with one sub-pixel step; black outside."""
     height, width = image.shape[:2]
     left, top = max(0, int(disc.x - disc.a) - 2), max(0, int(disc.y - disc.b) - 2)
-    right, bottom = min(width, int(disc.x + disc.a) + 4), min(height, int(disc.y + disc.b) + 4)
-    region = image[top:bottom, left:right]
-    scale_x, scale_y = min(1.0, size / (2 * disc.a)), min(1.0, size / (2 * disc.b))
-    wanted = max(1, round(region.shape[1] * scale_x)), max(1, round(region.shape[0] * scale_y))
-    shrunk = cv2.resize(region, wanted, interpolation=cv2.INTER_AREA)  # bilinear would alias
-    per_x, per_y = shrunk.shape[1] / region.shape[1], shrunk.shape[0] / region.shape[0]
-    x, y = (disc.x - left + 0.5) * per_x - 0.5, (disc.y - top + 0.5) * per_y - 0.5
-    step_x, step_y = 2 * disc.a * per_x / size, 2 * disc.b * per_y / size
-    centre = (size - 1) / 2
+    region = image[top : min(height, int(disc.y + disc.b) + 4), left : min(width, int(disc.x + disc.a) + 4)]
+    x, y, a, b = disc.x - left, disc.y - top, disc.a, disc.b
+    while min(a, b) >= size:  # bilinear would alias
+        region, x, y, a, b = halve(region), (x - 0.5) / 2, (y - 0.5) / 2, a / 2, b / 2
+    step_x, step_y, centre = 2 * a / size, 2 * b / size, (size - 1) / 2
     inverse = np.array([[step_x, 0, x - step_x * centre], [0, step_y, y - step_y * centre]])
-    flags = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
-    crop = cv2.warpAffine(shrunk, inverse, (size, size), flags=flags, borderMode=cv2.BORDER_CONSTANT)
-    offsets = (np.arange(size) - centre) ** 2
-    return cv2.copyTo(crop, (offsets[:, None] + offsets <= (size / 2) ** 2).view(np.uint8))
+    crop = cv2.warpAffine(region, inverse, (size, size), flags=cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP)
+    return cv2.copyTo(crop, _disc_mask(size))
+
+
+@cache
+def _disc_mask(size: int) -> np.ndarray:
+    """1 inside the circle that touches the sides of a square, 0 outside: (size, size) uint8."""
+    offsets = (np.arange(size) - (size - 1) / 2) ** 2
+    return (offsets[:, None] + offsets <= (size / 2) ** 2).view(np.uint8)
+
+
+def _turn(crop: np.ndarray, circle: Circle, width: int, height: int, orientation: int) -> tuple[np.ndarray, Circle]:
+    """Turn upright a crop, and the circle in its photograph of width x height, both as stored."""
+    swap, mirror_x, mirror_y = TURNS[orientation]
+    x, y, radius = circle
+    if swap:
+        crop, x, y, width, height = crop.transpose(1, 0, 2), y, x, height, width
+    if mirror_x:
+        crop, x = crop[:, ::-1], width - 1 - x
+    if mirror_y:
+        crop, y = crop[::-1], height - 1 - y
+    return np.ascontiguousarray(crop), Circle(x, y, radius)
 
 
 def _crop_voets(image: np.ndarray, size: int) -> Crop:
