@@ -1,0 +1,66 @@
+"""Connections that are slow, half closed, or promise what they do not keep."""
+
+import socket
+import time
+
+import pytest
+
+from tests.serving.driver import head, post, send_raw
+
+LIMIT = 6_291_456  # bytes of a body, from SageMaker's contract
+
+
+def test_too_large_is_said_before_the_end_of_the_body(port):
+    """A promise of too much is refused before a byte of it; an endless body at the first byte too many."""
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+        connection.sendall(head(LIMIT + 1))
+        assert connection.recv(12) == b"HTTP/1.1 413"
+    chunked = head(0).replace(b"Content-Length: 0", b"Transfer-Encoding: chunked")
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+        connection.sendall(chunked + b"%x\r\n" % (2 * LIMIT) + bytes(LIMIT + 1))
+        assert connection.recv(12) == b"HTTP/1.1 413"
+
+
+def test_a_false_length_harms_only_its_own_connection(port, jpeg):
+    """Too short, and the rest is no request; too long, and the client is told so or closed; never another's body."""
+    assert send_raw(port, head(10) + jpeg).startswith(b"HTTP/1.1 400")
+    assert b"HTTP/1.1 408" in send_raw(port, head(len(jpeg) + 10) + jpeg)
+    assert send_raw(port, head(len(jpeg) + 10) + jpeg, half_close=True) == b""
+    for length in ("-1", "1e3", "0x10", "", "9" * 5000):
+        assert b" 200 " not in send_raw(port, head(length) + jpeg)[:20]
+    assert post(port, jpeg).status == 200
+
+
+@pytest.mark.parametrize("sent", [b"", b"POST /invo", b"GET /ping HTTP/1.1\r\nHost: x\r\nX-Slow: "])
+def test_a_client_that_does_not_finish_its_head_is_closed(port, sent):
+    """After the seconds that it has, and without an answer, for there was no request."""
+    start = time.monotonic()
+    assert send_raw(port, sent) == b""
+    assert 0.9 < time.monotonic() - start < 5
+
+
+def test_a_slow_body_is_408_and_its_connection_closed(port):
+    """The clock counts the whole body: drops do not wind it up again."""
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+        connection.sendall(head(1000))
+        start = time.monotonic()
+        for _ in range(4):
+            time.sleep(0.2)
+            connection.sendall(b"x")
+        assert b"".join(iter(lambda: connection.recv(65536), b"")).startswith(b"HTTP/1.1 408")
+        assert 0.9 < time.monotonic() - start < 5
+
+
+def test_a_half_closed_connection_gets_its_answers(port, jpeg):
+    """A client may say that it has sent everything, and still wants its answers: one, or two in a row."""
+    request = head(len(jpeg)) + jpeg
+    assert send_raw(port, request, half_close=True).count(b"HTTP/1.1 200") == 1
+    assert send_raw(port, request * 2, half_close=True).count(b"HTTP/1.1 200") == 2
+    assert send_raw(port, b"GET /ping HTTP/1.1\r\nHost: x\r\n\r\n", half_close=True).startswith(b"HTTP/1.1 200")
+
+
+def test_a_connection_is_used_again_also_after_a_refusal(port, jpeg):
+    """A body that was refused unread does not run into the next request."""
+    requests = head(len(jpeg), media_type="text/plain") + jpeg + head(len(jpeg)) + jpeg
+    answers = send_raw(port, requests, half_close=True)
+    assert [answers.count(b"HTTP/1.1 %d" % status) for status in (415, 200)] == [1, 1]
