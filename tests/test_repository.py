@@ -171,3 +171,10 @@ def test_nothing_committed_is_large_or_speaks_of_one_machine():
     assert all(path.stat().st_size < 2**20 for path in files)
     machine_path = re.compile(r"(?<![\w.])/(?:home|root|work|tmp)/\w")
     assert [path.name for path in files if machine_path.search(path.read_text(encoding="utf-8", errors="ignore"))] == []
+
+
+def test_the_container_installs_what_the_notebooks_do():
+    """Each package that the server needs stands in requirements.txt with the same bound."""
+    needed = (ROOT / "dr_lib/serving/requirements.txt").read_text().splitlines()
+    known = (ROOT / "requirements.txt").read_text().splitlines()
+    assert [line for line in needed if not line.startswith("#") and line not in known] == []

@@ -1,0 +1,256 @@
+# ---
+# jupyter:
+#   accelerator: GPU
+#   kaggle:
+#     accelerator: nvidiaTeslaT4
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Train a network to grade retinopathy from 0 to 4
+#
+# [![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/OWNER/REPO/blob/main/notebooks/20_train_grades.ipynb)
+# [![Open in Kaggle](https://kaggle.com/static/images/open-in-kaggle.svg)](https://kaggle.com/kernels/welcome?src=https://github.com/OWNER/REPO/blob/main/notebooks/20_train_grades.ipynb)
+#
+# **Question.** How well do the serving study's networks (Camargo, Künas, Navaux: MobileNet and VGG19) grade diabetic
+# retinopathy? **Input.** A folder that notebook 01 prepared, or the drawn sample. **Output.** A row, and a model folder
+# with all that serving needs: the model, its manifest and a model card. Notebook 21 exports it.
+#
+# **Resumo.** Quão bem as redes do estudo de implantação (MobileNet e VGG19) dão o grau da retinopatia diabética, de 0 a
+# 4? Entrada: uma pasta preparada pelo caderno 01, ou a amostra desenhada. Saída: uma linha com métricas e uma pasta de
+# modelo com tudo o que o servidor precisa; o caderno 21 a exporta.
+
+# %% tags=["parameters"]
+data_dir: str = "sample"  # folder that notebook 01 prepared, or the word sample
+model: str = "mobilenet"  # mobilenet, vgg19 or small_cnn
+weights: str = "none"  # none, imagenet (downloaded) or the path of a weights file without the top
+image_size: int = 96  # side of the square input, 224 in the paper [px]
+batch_size: int = 16  # images per step, over all replicas
+epochs: int = 6  # passes over the training set
+optimizer: str = "adam"  # rmsprop or adam
+learning_rate: float = 0.001  # at the start, halved on plateaus
+augmentation: str = "flip"  # none, flip or colour
+weigh_grades: bool = True  # let each grade count the same in the loss, however rare it is
+accelerator: str = "auto"  # auto, cpu, gpu or tpu
+backend: str = "auto"  # auto, tensorflow or jax
+mode: str = "paper"  # paper (float32, one step per call) or fast (what the device can do)
+results: str = ""  # folder for rows, models and checkpoints; on Colab one on Drive outlives the machine
+max_hours: float = 0.0  # save and stop in time, 0 for no limit [h]
+seed: int = 20  # of the study, the run adds its repetition
+repetition: int = 0  # index of this run
+
+# %% [markdown]
+# ## Setup
+#
+# The library comes from the folder around this notebook; a fresh Colab or Kaggle machine clones it, and adds the
+# packages that it lacks.
+
+# %%
+import subprocess
+import sys
+from pathlib import Path
+
+address = "https://github.com/OWNER/REPO"  # of the repository, for a machine that holds only this notebook
+here = Path.cwd()
+root = next((d for d in (here, here / "REPO", *here.parents) if (d / "dr_lib").is_dir()), None)
+if root is None and "OWNER" in address:
+    raise SystemExit("dr_lib is not here: open this notebook inside a clone, or set address to the repository's")
+if root is None:
+    root = here / "REPO"
+    subprocess.run(["git", "clone", "--depth=1", address, root], check=True)
+sys.path.insert(0, str(root))
+
+# %%
+from dr_lib.bootstrap import install_missing
+
+print("packages added:", *install_missing(*["cv2"] if data_dir == "sample" else []) or ["none"])
+
+# %%
+from dr_lib.studies.run import Run
+
+asked = {
+    "data_dir": Path(data_dir).name, "model": model, "weights": Path(weights).name, "image_size": image_size,
+    "batch_size": batch_size, "epochs": epochs, "optimizer": optimizer, "learning_rate": learning_rate,
+    "augmentation": augmentation, "weigh_grades": weigh_grades, "accelerator": accelerator, "backend": backend,
+    "mode": mode, "seed": seed, "repetition": repetition,
+}  # fmt: skip
+run = Run(root, "20_train_grades", asked, results=results, max_hours=max_hours)
+
+# %% [markdown]
+# ## Data
+
+# %%
+from dr_lib.data.records import SPLITS, manifest_sha256, read_manifest
+
+if data_dir == "sample":
+    from dr_lib.data.sample import open_sample
+
+    data_dir = open_sample(root / "papermill_runs" / "sample")
+manifest = read_manifest(data_dir)
+kind = "the drawn sample, not photographs" if manifest["data_kind"] == "drawn" else "photographs"
+
+# %%
+from dr_lib import hardware
+
+facts = hardware.probe()
+plan = hardware.choose(facts, accelerator=accelerator, backend=backend, mode=mode, batch_size=batch_size)
+device = hardware.activate(plan)
+print(f"{device.name}: Keras on {plan.backend}, {plan.precision}, strategy {plan.strategy}")
+
+# %% [markdown]
+# The grades are far from equally frequent: without weights a network does well by calling every eye healthy.
+
+# %%
+import pandas as pd
+
+from dr_lib.data import batches
+from dr_lib.data.grades import GRADES
+
+splits = {name: batches.load_photographs(data_dir, name, image_size) for name in SPLITS}
+splits = {name: photographs for name, photographs in splits.items() if len(photographs.grade)}
+counts = pd.DataFrame({name: pd.Series(s.grade).value_counts() for name, s in splits.items()})
+counts.reindex(range(len(GRADES))).fillna(0).astype(int).set_axis(GRADES).rename_axis(kind)
+
+# %% [markdown]
+# ## Method
+#
+# As in the paper: the base, global average pooling, two layers of 128 and one of 5. Unlike there, each base gets the
+# preprocessing its weights were trained with, inside the network: [-1, 1] for MobileNet, mean-free BGR for VGG19.
+
+# %%
+import keras
+
+from dr_lib.training import fit, graders, metrics, models
+
+keras.utils.set_random_seed(run.seed)
+with device.scope():
+    network = graders.build_grader(model, image_size, weights=weights, augmentation=augmentation, seed=run.seed)
+print(f"{network.name}: {network.count_params():,} parameters")
+
+# %%
+train = splits["train"]
+grade_weights = graders.weigh_grades(train.grade) if weigh_grades else dict.fromkeys(range(len(GRADES)), 1.0)
+fed = batches.Batches(train.images, train.grade, batch_size, shuffle_seed=run.seed)
+held_out = None
+if "validation" in splits:
+    held_out = batches.Batches(splits["validation"].images, splits["validation"].grade, batch_size)
+pd.Series(grade_weights).round(2).to_frame("weight of a photograph in the loss").rename_axis("grade")
+
+# %% [markdown]
+# The epoch with the best AUC of referable disease on the validation split is kept; without that split, the last.
+
+# %%
+identity = asked | {"data_manifest_sha256": manifest_sha256(data_dir), "backend": plan.backend}
+session = {name: getattr(plan, name) for name in ("precision", "strategy")}
+session |= {"accelerator": device.name, "cpu": facts.cpu, "commit": run.identity["commit"]}
+with device.scope():
+    fit.compile_model(
+        network, optimizer=optimizer, learning_rate=learning_rate, loss=graders.weighted_loss(grade_weights),
+        auc=graders.ReferableAUC(num_thresholds=1000, name="auc"), **device.compile_arguments,
+    )  # fmt: skip
+    setup_s = run.seconds()
+    timing = fit.train(
+        network, fed, held_out, run.folder, epochs=epochs, identity=identity, report=run.show_progress,
+        seconds_left=run.seconds_left, session=session,
+    )  # fmt: skip
+print(f"train_s {timing.train_s:.2f}, of it first call {timing.first_step_s:.2f}, resumed {timing.resumed} times")
+
+# %% [markdown]
+# ## Result
+
+# %%
+import matplotlib.pyplot as plt
+
+history = pd.read_csv(run.folder / "history.csv")
+figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.2), layout="constrained")
+history.plot(x="epoch", y=[c for c in history if c.endswith("loss")], ax=left, marker=".", ylabel="loss")
+aucs = [c for c in history if c.endswith("auc")]
+history.plot(x="epoch", y=aucs, ax=right, marker=".", ylabel="AUC of referable disease", ylim=(0, 1.02))
+_ = figure.suptitle(f"Training history: {kind}")
+
+# %% [markdown]
+# The threshold of referral is chosen on the validation split, for a sensitivity of 90 %; the test split is only looked
+# at. The interval is a bootstrap over patients.
+
+# %%
+from dr_lib import stats
+
+probabilities = {name: fit.predict(network, s.images, batch_size) for name, s in splits.items() if name != "train"}
+threshold = 0.5
+if "validation" in splits:
+    suspected = metrics.sum_referable(probabilities["validation"])
+    threshold = metrics.choose_threshold(splits["validation"].referable, suspected)
+test = splits["test"]
+scores = metrics.score_grades(test.grade, probabilities["test"], threshold)
+suspected = metrics.sum_referable(probabilities["test"])
+auc = stats.auc_interval(test.referable, suspected, test.patient_id, seed=run.seed)
+pd.Series(scores | {"auc_low": auc.low, "auc_high": auc.high}).round(3).to_frame(f"test split of {kind}")
+
+# %%
+import numpy as np
+import seaborn as sns
+
+graded = probabilities["test"].argmax(axis=1)
+table = pd.crosstab(pd.Categorical(test.grade, range(5)), pd.Categorical(graded, range(5)), dropna=False)
+axis = sns.heatmap(table, annot=True, fmt="d", cmap="Blues", cbar=False, square=True)
+_ = axis.set(xlabel="grade by the network", ylabel="true grade", title=f"Test split: {kind}")
+
+# %% [markdown]
+# The model folder: the network, the manifest that serving reads, the model card.
+
+# %%
+from datetime import UTC, datetime
+
+from dr_lib.serving import folder
+
+model_dir = run.folder / "model"
+model_dir.mkdir(exist_ok=True)
+models.save_model(network, model_dir / "model.keras")
+
+# %%
+data = {"data_kind": manifest["data_kind"], "data_manifest_sha256": manifest_sha256(data_dir)}
+described = {
+    "format": "keras", "model": model, "num_parameters": network.count_params(), "image_size": image_size,
+    "grades": list(GRADES), "threshold": float(threshold), "preprocessing": folder.PREPROCESSING,
+    "weights": Path(weights).name, "metrics": scores, "commit": run.identity["commit"],
+    "versions": {"keras": keras.__version__, "numpy": np.__version__}, "created_at": datetime.now(UTC).isoformat(),
+}  # fmt: skip
+saved = folder.write_folder(model_dir, "model.keras", described | data)
+print(f"model version {saved.version} in {model_dir.relative_to(run.study_dir.parent)}")
+
+# %%
+from dr_lib.training.recorder import CHECKPOINT
+
+data |= {f"num_images_{name}": len(splits[name].grade) if name in splits else 0 for name in SPLITS}
+times = timing._asdict() | {"setup_s": setup_s, "steady_epoch_s": timing.steady_epoch_s}
+times["images_per_s"] = len(fed) * batch_size / timing.steady_epoch_s
+metric = {f"metric_{name}_test": value for name, value in scores.items()}
+metric |= {"metric_auc_test_low": auc.low, "metric_auc_test_high": auc.high}
+about = {"num_parameters": network.count_params(), "model_version": saved.version}
+done_by = times.pop("done_by")
+row = run.finish(**device.describe(facts) | data | about | times | metric | done_by)
+(run.folder / CHECKPOINT).unlink()
+print(f"wrote {row.relative_to(run.study_dir.parent)}")
+
+# %% [markdown]
+# ## What this shows
+
+# %%
+from IPython.display import Markdown
+
+Markdown(
+    f"**{model}** at {image_size} px, trained on {len(train.grade)} images of {kind} in **{timing.train_s:.1f} s**, "
+    f"agrees with the true grades of the test split with a quadratic weighted kappa of **{scores['kappa']:.3f}** and "
+    f"finds referable eyes with an AUC of **{scores['auc']:.3f}** (95 % interval {auc.low:.3f} to {auc.high:.3f}, "
+    f"{len(test.grade)} images)."
+)
+
+# %% [markdown]
+# ## Limits
+#
+# The defaults train a small input for a few epochs from random weights, to show the way: give photographs,
+# `weights=imagenet`, `image_size=224` and more epochs for a model worth serving. Kappa depends on how the grades are
+# distributed. A drawn sample says how the software works, nothing about disease.

@@ -1,0 +1,250 @@
+# ---
+# jupyter:
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Export and quantize: how small, how fast, how right
+#
+# [![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/OWNER/REPO/blob/main/notebooks/21_export_quantize.ipynb)
+# [![Open in Kaggle](https://kaggle.com/static/images/open-in-kaggle.svg)](https://kaggle.com/kernels/welcome?src=https://github.com/OWNER/REPO/blob/main/notebooks/21_export_quantize.ipynb)
+#
+# **Question.** What do size and time of a prediction become in each format, and what does that cost in accuracy?
+# **Input.** A model folder of notebook 20 (or an untrained network), and the data it was trained on. **Output.** A
+# folder per format that the server can load, where the accuracy gate lets it through; one row.
+#
+# **Resumo.** Que tamanho e que tempo de predição o modelo tem em cada formato, e quanto de acurácia isso custa?
+# Entrada: uma pasta de modelo do caderno 20 (ou uma rede não treinada) e seus dados. Saída: uma pasta por formato para
+# o servidor, se a verificação de acurácia a aprova; uma linha.
+
+# %% tags=["parameters"]
+model_dir: str = ""  # model folder that notebook 20 wrote, empty makes an untrained network
+model: str = "mobilenet"  # of an untrained network, mobilenet, vgg19 or small_cnn
+image_size: int = 96  # of an untrained network, 224 in the paper [px]
+data_dir: str = "sample"  # prepared folder to calibrate with and to judge by, or the word sample
+num_calibrated: int = 100  # crops of the training split that set the scales of int8
+margin: float = 0.02  # fall of AUC and kappa that the gate accepts
+force: bool = False  # write what the gate refuses too
+num_rounds: int = 10  # in which the runtimes are timed in turns
+num_threads: int = 1  # of one prediction
+sweep: bool = False  # time OpenVINO by instruction set, each in a process of its own (minutes)
+results: str = ""  # folder for rows and exported models
+seed: int = 20  # of untrained weights, the run adds its repetition
+repetition: int = 0  # index of this run
+
+# %% [markdown]
+# ## Setup
+#
+# The library comes from the folder around this notebook; a fresh Colab or Kaggle machine clones it, and adds the
+# packages that it lacks.
+
+# %%
+import subprocess
+import sys
+from pathlib import Path
+
+address = "https://github.com/OWNER/REPO"  # of the repository, for a machine that holds only this notebook
+here = Path.cwd()
+root = next((d for d in (here, here / "REPO", *here.parents) if (d / "dr_lib").is_dir()), None)
+if root is None and "OWNER" in address:
+    raise SystemExit("dr_lib is not here: open this notebook inside a clone, or set address to the repository's")
+if root is None:
+    root = here / "REPO"
+    subprocess.run(["git", "clone", "--depth=1", address, root], check=True)
+sys.path.insert(0, str(root))
+
+# %%
+from dr_lib.bootstrap import install_missing
+
+print("packages added:", *install_missing("cv2", "ai_edge_litert") or ["none"])
+
+# %%
+from dr_lib.studies.run import Run
+
+asked = {
+    "model_dir": Path(model_dir).name, "model": model, "image_size": image_size, "data_dir": Path(data_dir).name,
+    "num_calibrated": num_calibrated, "margin": margin, "force": force, "num_rounds": num_rounds,
+    "num_threads": num_threads, "sweep": sweep, "seed": seed, "repetition": repetition,
+}  # fmt: skip
+run = Run(root, "21_export_quantize", asked, results=results)
+
+# %% [markdown]
+# ## Data
+#
+# TensorFlow computes with as many threads as the other runtimes, which has to be said before it computes at all.
+
+# %%
+from dr_lib import hardware
+from dr_lib.serving.runtimes import pin_tensorflow
+
+facts = hardware.probe()
+pin_tensorflow(num_threads)
+device = hardware.activate(hardware.choose(facts, accelerator="cpu", backend="tensorflow"))
+print(f"{facts.cpu}, {num_threads} of {facts.num_cpus} cores for a prediction")
+
+# %%
+from dr_lib.serving.folder import read_folder
+from dr_lib.serving.untrained import write_untrained
+
+is_trained = bool(model_dir)
+if is_trained:
+    source = read_folder(Path(model_dir))
+else:
+    source = write_untrained(run.folder / "model", model, image_size, commit=run.identity["commit"], seed=run.seed)
+model, image_size, parameters = (source.facts[name] for name in ("model", "image_size", "num_parameters"))
+print(f"{model}, {image_size} px, {parameters:,} parameters; weights: {source.facts['weights']}")
+
+# %% [markdown]
+# Scales of int8 come from crops of the training split; the gate judges by the test split.
+
+# %%
+from dr_lib.data import batches
+from dr_lib.data.records import read_manifest
+from dr_lib.serving.gate import Labelled
+
+if data_dir == "sample":
+    from dr_lib.data.sample import open_sample
+
+    data_dir = open_sample(root / "papermill_runs" / "sample")
+data_kind = read_manifest(data_dir)["data_kind"]
+calibration = batches.load_photographs(data_dir, "train", image_size).images[:num_calibrated]
+test = batches.load_photographs(data_dir, "test", image_size)
+labelled = Labelled(test.images, test.grade, test.patient_id)
+print(f"{len(calibration)} crops to calibrate with, {len(test.grade)} to judge by: {data_kind}")
+
+# %% [markdown]
+# ## Method
+#
+# Every format is compared with the Keras network on the test split. The gate refuses one that loses more than the
+# margin of AUC or of kappa; an untrained network has nothing to lose, so its exports are forced. ONNX Runtime and
+# OpenVINO are compared where they are installed (`pip install onnx onnxruntime openvino tf2onnx`); the server needs
+# neither.
+
+# %%
+from importlib.util import find_spec
+
+from dr_lib.serving.convert import FORMATS
+from dr_lib.serving.export import export_model
+
+installed = {name for name in ("onnxruntime", "openvino", "tf2onnx") if find_spec(name)}
+formats = [name for name in FORMATS if not name.startswith("onnx") or {"onnxruntime", "tf2onnx"} <= installed]
+exported = export_model(
+    source.path, run.folder / "exported", formats=formats, calibration=calibration, labelled=labelled,
+    margin=margin, force=force or not is_trained,
+)  # fmt: skip
+shown = ["format", "artifact_mib", "size_ratio", "max_abs_difference", "agreement", "passes", "forced"]
+exported[shown].round(4)
+
+# %%
+columns = ["auc_before", "auc_after", "auc_difference_low", "auc_difference_high"]
+columns += ["kappa_before", "kappa_after", "kappa_difference_low", "kappa_difference_high", "reason"]
+exported.set_index("format")[columns].round(4)
+
+# %% [markdown]
+# ## Result
+#
+# Each runtime predicts the same picture, in turns, so that what disturbs the machine disturbs all of them.
+# `keras_predict` is `model.predict`, which the paper timed; `savedmodel` is the same network without that call's
+# overhead.
+
+# %%
+import pandas as pd
+
+from dr_lib.serving import timing
+from dr_lib.serving.runtimes import RUNTIMES
+
+written = {row.format: Path(row.folder) for row in exported.itertuples() if row.folder} | {"keras": source.path}
+paths = {name: written[needed] for name, needed in RUNTIMES.items() if needed in written}
+paths = {name: path for name, path in paths.items() if "openvino" in installed or not name.startswith("openvino")}
+if "avx512_bf16" not in timing.read_cpu_flags():
+    paths.pop("openvino_bf16", None)
+
+# %%
+times = timing.compare_runtimes(paths, test.images[0], num_rounds=num_rounds, num_threads=num_threads)
+peer = "savedmodel" if "savedmodel" in paths else "keras_predict"
+pairs = pd.DataFrame([timing.pair_runtimes(times, peer, name) for name in paths])
+speed = pairs.rename(columns={"peer": "runtime", "runtime": "against", "peer_ms": "ms", "ms": "against_ms"})
+speed[["runtime", "ms", "ratio", "ratio_low", "ratio_high", "n"]].sort_values("ms").round(2)
+
+# %% [markdown]
+# The ratio is how many times as fast as the SavedModel each runtime is: median and quartiles over the rounds.
+
+# %%
+import matplotlib.pyplot as plt
+import seaborn as sns
+from IPython.display import Markdown, display
+
+figure, (left, right) = plt.subplots(1, 2, figsize=(12, 4), layout="constrained")
+order = times.groupby("runtime")["ms"].median().sort_values().index
+sns.barplot(times, x="ms", y="runtime", order=order, estimator="median", errorbar=("pi", 50), color="#949494", ax=left)
+left.set(xscale="log", xlabel="one prediction, median and quartiles [ms]", ylabel="", title=f"{model}, {image_size} px")
+sns.barplot(exported, x="artifact_mib", y="format", color="#949494", ax=right)
+_ = right.set(xlabel="size [MiB]", ylabel="", title="artifact")
+
+# %% [markdown]
+# Where does the time go? The paper left profiling to future work. OpenVINO counts each layer's time; what
+# `model.predict` adds to the SavedModel lies outside all layers.
+
+# %%
+from dr_lib.serving.convert import load_network
+from dr_lib.studies.runtime_figures import plot_instruction_sets, plot_profile
+
+overhead = timing.pair_runtimes(times, "keras_predict", peer)
+print(f"model.predict takes {overhead['difference_ms']:.1f} ms more than {peer}, of {overhead['ms']:.1f} ms")
+profile = pd.DataFrame()
+if "openvino_float32" in paths:
+    network = load_network(source.artifact)
+    profile = timing.profile_layers(paths["openvino_float32"], test.images[0], network=network)
+    display(plot_profile(profile))
+profile.sort_values("share", ascending=False).head(8).round(3) if len(profile) else "OpenVINO is not installed"
+
+# %% [markdown]
+# One processor as four generations: OpenVINO told not to use newer instructions than a level, one process each.
+
+# %%
+levels = pd.DataFrame()
+if sweep and "openvino_float32" in paths:
+    swept = {name: paths[name] for name in ("openvino_float32", "openvino_int8") if name in paths}
+    levels = timing.sweep_instruction_sets(swept, test.images[0])
+    display(plot_instruction_sets(levels))
+levels.groupby(["level", "precision"])["ms"].median().unstack().round(2) if len(levels) else "sweep was not asked for"
+
+# %% [markdown]
+# The row, and the tables beside it.
+
+# %%
+for name, table in {"exported": exported, "times": times, "profile": profile, "levels": levels}.items():
+    if len(table):
+        table.drop(columns="folder", errors="ignore").to_csv(run.folder / f"{name}.csv", index=False)
+about = {name: source.facts[name] for name in ("model", "image_size", "num_parameters", "weights")}
+about |= {"model_version": source.version, "data_kind": data_kind}
+about |= {f"{row.format}_mib": row.artifact_mib for row in exported.itertuples()}
+about |= {f"{row.format}_passes": bool(row.passes) for row in exported.itertuples()}
+about |= {f"{name}_ms": float(rows["ms"].median()) for name, rows in times.groupby("runtime")}
+row = run.finish(**device.describe(facts) | about | {"savedmodel_mib": about["savedmodel_mib"]})
+print(f"wrote {row.relative_to(run.study_dir.parent)}, exported models in {run.folder.name}/exported")
+
+# %% [markdown]
+# ## What this shows
+
+# %%
+fastest = speed.loc[speed["ms"].idxmin()]
+refused = exported.loc[~exported["passes"], "format"].tolist()
+verdict = f"the gate refuses {', '.join(refused)}" if refused else "the gate lets every format through"
+if not is_trained:
+    verdict = "the network is untrained, so nothing is said of its accuracy"
+Markdown(
+    f"**{model}** at {image_size} px: the fastest runtime is {fastest.runtime} with **{fastest.ms:.2f} ms** a "
+    f"prediction, **{fastest.ratio:.1f} times** as fast as {peer}; `model.predict` takes {overhead['ms']:.1f} ms. The "
+    f"smallest artifact has {exported.artifact_mib.min():.2f} MiB, the SavedModel {about['savedmodel_mib']:.2f}; "
+    f"{verdict}."
+)
+
+# %% [markdown]
+# ## Limits
+#
+# The times are of this processor: what int8 gains depends on its instructions (VNNI, AMX). The gate knows only this
+# labelled set; its intervals say how little a small one can show. A drawn sample says nothing about disease.

@@ -1,0 +1,323 @@
+# ---
+# jupyter:
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Put the model behind an endpoint, and ask it
+#
+# [![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/OWNER/REPO/blob/main/notebooks/22_serve_and_load.ipynb)
+# [![Open in Kaggle](https://kaggle.com/static/images/open-in-kaggle.svg)](https://kaggle.com/kernels/welcome?src=https://github.com/OWNER/REPO/blob/main/notebooks/22_serve_and_load.ipynb)
+#
+# **Question.** How long does one request take, of it decoding and predicting, and how many requests a second does the
+# endpoint hold? **Input.** A folder that notebook 21 exported (or an untrained network), photographs, and this machine
+# or the address of an endpoint. **Output.** One row, and a table with a line per request, for notebook 23.
+#
+# **Resumo.** Quanto tempo leva uma requisição ao modelo implantado (decodificar, predizer) e quantas requisições por
+# segundo o serviço aguenta? Entrada: uma pasta exportada pelo caderno 21, retinografias, esta máquina ou o endereço de
+# um serviço. Saída: uma linha e uma tabela por requisição, para o caderno 23.
+
+# %% tags=["parameters"]
+served_dir: str = ""  # folder that notebook 21 exported, empty makes one of an untrained network
+model: str = "mobilenet"  # of an untrained network, mobilenet, vgg19 or small_cnn
+image_size: int = 96  # of an untrained network, 224 in the paper [px]
+format: str = "litert_int8"  # of an untrained network, litert_float32, litert_float16 or litert_int8
+photographs: str = "sample"  # folder of JPEG or PNG files to send, or the word sample
+url: str = ""  # of an endpoint elsewhere, such as http://10.0.0.5:8080, empty starts the server here
+threads: int = 0  # predictions at a time of the server started here, 0 for one per core
+num_requests: int = 25  # in sequence, as in the paper
+gap_s: float = 0.2  # between the end of one request and the next, 5 in the paper [s]
+bound_ms: float = 100.0  # that 99 of 100 requests have to meet under load [ms]
+load_seconds: float = 3.0  # of each rate tried [s]
+num_compared: int = 20  # photographs whose answers are compared with predictions made here
+instance: str = ""  # the machine's name in prices.csv, for what a prediction costs
+results: str = ""  # folder for rows and tables
+seed: int = 20  # of the arrivals and of untrained weights, the run adds its repetition
+repetition: int = 0  # index of this run
+
+# %% [markdown]
+# ## Setup
+#
+# The library comes from the folder around this notebook; a fresh Colab or Kaggle machine clones it, and adds the
+# packages that it lacks.
+
+# %%
+import subprocess
+import sys
+from pathlib import Path
+
+address = "https://github.com/OWNER/REPO"  # of the repository, for a machine that holds only this notebook
+here = Path.cwd()
+root = next((d for d in (here, here / "REPO", *here.parents) if (d / "dr_lib").is_dir()), None)
+if root is None and "OWNER" in address:
+    raise SystemExit("dr_lib is not here: open this notebook inside a clone, or set address to the repository's")
+if root is None:
+    root = here / "REPO"
+    subprocess.run(["git", "clone", "--depth=1", address, root], check=True)
+sys.path.insert(0, str(root))
+
+# %%
+from dr_lib.bootstrap import install_missing
+
+print("packages added:", *install_missing("cv2", "ai_edge_litert", "starlette", "uvicorn") or ["none"])
+
+# %%
+from dr_lib.studies.run import Run
+
+asked = {
+    "served_dir": Path(served_dir).name, "model": model, "image_size": image_size, "format": format,
+    "photographs": Path(photographs).name, "threads": threads, "num_requests": num_requests, "gap_s": gap_s,
+    "bound_ms": bound_ms, "load_seconds": load_seconds, "num_compared": num_compared, "seed": seed,
+    "repetition": repetition, "endpoint": "remote" if url else "local",
+}  # fmt: skip
+run = Run(root, "22_serve_and_load", asked, results=results, instance=instance)
+
+# %% [markdown]
+# ## Data
+#
+# The photographs are sent as they are; real ones stay in memory, and nothing here names or shows them.
+
+# %%
+from dr_lib.data.sample import open_sample
+
+is_drawn, source = photographs == "sample", Path(photographs)
+if is_drawn:
+    source = open_sample(root / "papermill_runs" / "sample").parent / "photographs"
+kinds = {".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".png": "image/png"}
+files = sorted(path for path in source.rglob("*") if path.suffix.lower() in kinds)
+media_type = max(kinds.values(), key=[kinds[path.suffix.lower()] for path in files].count)
+bodies = [path.read_bytes() for path in files if kinds[path.suffix.lower()] == media_type]
+bodies = [body for body in bodies if len(body) <= 6_291_456]  # an endpoint of SageMaker takes no more
+print(f"{len(bodies)} {'drawn pictures' if is_drawn else 'photographs'} to send, of {len(files)}: {media_type}")
+
+# %% [markdown]
+# The model: an exported folder, or an untrained network, whose predictions mean nothing and take just as long.
+
+# %%
+import numpy as np
+
+from dr_lib.data import crops
+from dr_lib.data.fundus import crop_fundus
+from dr_lib.serving.folder import read_folder
+
+if not served_dir:
+    from dr_lib.serving.untrained import export_untrained
+
+    examples = [crops.shrink(crop_fundus(body).image, image_size) for body in bodies[:50]]
+    made = export_untrained(run.folder, model, image_size, format, calibration=np.stack(examples), seed=run.seed)
+    served_dir = made.path
+
+# %%
+served = read_folder(Path(served_dir))
+print(f"{served.facts['model']} {served.facts['image_size']} px, {served.facts['format']}, version {served.version}")
+print(f"{served.facts['bytes'] / 2**20:.2f} MiB; weights: {served.facts['weights']}")
+
+# %% [markdown]
+# ## Method
+#
+# The server is the container's own process, `python -m dr_lib.serving serve`, on a port of the loopback interface.
+# `GET /ping` says 503 until a warm-up prediction has passed.
+
+# %%
+import atexit
+import json
+import socket
+import time
+import urllib.error
+import urllib.request
+
+import psutil
+
+# %%
+server, started = None, time.monotonic()
+if not url:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{free.getsockname()[1]}"
+    command = [sys.executable, "-m", "dr_lib.serving", "serve", "--model", served_dir, "--host", "127.0.0.1"]
+    command += ["--port", url.rsplit(":", 1)[-1], *(["--threads", str(threads)] if threads else [])]
+    server = subprocess.Popen(command, cwd=root, stderr=(run.folder / "server.log").open("w"))
+    atexit.register(server.kill)  # whatever happens to this notebook
+
+
+# %%
+def ping() -> int:
+    try:
+        with urllib.request.urlopen(f"{url}/ping", timeout=2) as answer:
+            return answer.status
+    except OSError:  # nobody listens yet, or it is not ready
+        return 0
+
+
+# %%
+while ping() != 200:
+    if (server and server.poll() is not None) or time.monotonic() - started > 60:
+        raise RuntimeError(f"the endpoint does not get ready; see {run.folder.name}/server.log")
+    time.sleep(0.02)
+ready_s = time.monotonic() - started if server else float("nan")
+resident_mib = psutil.Process(server.pid).memory_info().rss / 2**20 if server else float("nan")
+print(f"ready after {ready_s:.2f} s, {resident_mib:.0f} MiB resident")
+
+# %% [markdown]
+# What the endpoint answers has to be what training's own steps and the same artifact give here: the same crop, stored
+# and read as records are, the same network. A photograph that is refused has to be refused in both places.
+
+
+# %%
+def predict_here(body: bytes) -> list[float]:
+    try:
+        image = crops.decode_jpeg(crops.encode_jpeg(crop_fundus(body).image), served.facts["image_size"])
+    except ValueError:  # no disc, or no picture
+        return []
+    return network(image[None])[0].tolist()
+
+
+# %%
+def ask(body: bytes) -> list[float]:
+    request = urllib.request.Request(f"{url}/invocations", body, {"Content-Type": media_type})
+    try:
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return json.load(answer)["probabilities"]
+    except urllib.error.HTTPError:
+        return []
+
+
+# %%
+from dr_lib.serving.litert import LiteRT
+
+network, compared = LiteRT(served.artifact), bodies[:num_compared]
+pairs = [(predict_here(body), ask(body)) for body in compared]
+refused = sum(not asked_there for _, asked_there in pairs)
+unlike = [pair for pair in pairs if len(pair[0]) != len(pair[1]) or not np.allclose(*pair, rtol=0, atol=1e-6)]
+print(f"{len(compared)} compared, {refused} refused in both places or one, {len(unlike)} different")
+if unlike:
+    raise RuntimeError(f"{len(unlike)} of {len(compared)} answers are not what this notebook predicts")
+
+# %% [markdown]
+# The paper's experiment: one request at a time, with a pause after each answer.
+
+# %%
+from dr_lib.serving import load
+
+sequence = load.request_in_sequence(
+    f"{url}/invocations", bodies, content_type=media_type, num_requests=num_requests, gap_s=gap_s
+)
+sequence[["call_ms", "decode_ms", "predict_ms"]].describe().round(2)
+
+# %% [markdown]
+# ## Result
+#
+# Under load: requests come at a rate whether or not the earlier ones are answered, and a latency counts from when its
+# request was due, so a stalled server cannot hide its stall. The rate rises until one of a hundred requests takes
+# longer than the bound.
+
+# %%
+found = load.find_max_rate(
+    f"{url}/invocations", bodies, bound_ms=bound_ms, seconds=load_seconds, content_type=media_type, seed=run.seed
+)
+shown = ["rate_per_s", "answered_per_s", "share_503", "share_failed", "p50_ms", "p99_ms", "service_p99_ms", "held"]
+print(f"holds {found.rate_per_s:.1f} requests/s with 99 % within {bound_ms:.0f} ms")
+found.tried[shown].sort_values("rate_per_s").round(3)
+
+# %%
+from IPython import get_ipython
+
+from dr_lib.studies.serving_figures import plot_latency_percentiles
+
+get_ipython().run_line_magic("matplotlib", "inline")  # a figure that a cell ends in is shown
+plot_latency_percentiles(found.tried, bound_ms)
+
+# %% [markdown]
+# SIGTERM ends the server: it finishes what it has accepted.
+
+# %%
+exit_status = 0
+if server:
+    server.terminate()
+    exit_status = server.wait(timeout=30)
+print("the server ended with status", exit_status)
+
+# %% [markdown]
+# The row, and the table of requests.
+
+# %%
+from dr_lib import hardware
+from dr_lib.studies.requests import write_requests
+
+facts = hardware.probe()
+machine = {"platform": facts.platform, "accelerator": "cpu", "num_accelerators": 0, "cpu": facts.cpu}
+machine |= {"num_cpus": facts.num_cpus, "memory_gib": facts.memory_gib} if server else {"cpu": "remote"}
+about = {name: served.facts[name] for name in ("model", "format", "image_size", "num_parameters", "weights")}
+about |= {"model_version": served.version, "artifact_mib": served.facts["bytes"] / 2**20, "served_dir": ""}
+measured = {"data_kind": "drawn" if is_drawn else "photographs", "num_compared": len(compared)}
+measured |= {"ready_s": ready_s, "resident_mib": resident_mib, "max_rate_per_s": found.rate_per_s}
+measured |= {f"{name}_mean": float(sequence[name].mean()) for name in ("call_ms", "decode_ms", "predict_ms")}
+write_requests(run.folder / "requests.csv", sequence)
+table = {"requests": (run.folder / "requests.csv").relative_to(run.study_dir).as_posix()}
+row = run.finish(**machine | about | measured | table)
+print(f"wrote {row.relative_to(run.study_dir.parent)}")
+
+# %% [markdown]
+# ## What this shows
+
+# %%
+from IPython.display import Markdown
+
+kind = "drawn pictures" if is_drawn else "photographs"
+Markdown(
+    f"**{served.facts['model']}** ({served.facts['format']}) answers one request of the {kind} in "
+    f"**{sequence.call_ms.median():.1f} ms** (median of {len(sequence)}), of it {sequence.decode_ms.median():.1f} ms "
+    f"for decoding and cropping and {sequence.predict_ms.median():.1f} ms for predicting, and holds "
+    f"**{found.rate_per_s:.1f} requests a second** with 99 % of them within {bound_ms:.0f} ms."
+)
+
+# %% [markdown]
+# ## Limits
+#
+# Client and server share this machine, so the client takes processor time from the server, and no network lies between
+# them; the paper's calls crossed the internet (its calls took about 195 ms more than their predictions). Tries of a few
+# seconds say little about the 99th percentile: give `load_seconds` a minute for a rate to plan with. An untrained
+# network's answers mean nothing.
+#
+# **Deploy it.** These commands build the container and make an endpoint of it. They were **not run here**: building
+# needs Docker and its base image, the endpoint an account. `ACCOUNT`, `REGION`, `ROLE` and `BUCKET` are yours;
+# `model.tar.gz` is what `python -m dr_lib export --pack` writes.
+#
+# ```sh
+# docker build -f dr_lib/serving/Dockerfile -t fundus-grader .
+# docker run --rm -p 8080:8080 -v "$PWD/exported/litert_int8:/opt/ml/model:ro" --read-only --tmpfs /tmp fundus-grader
+# serve curl -s http://127.0.0.1:8080/ping -o /dev/null -w '%{http_code}\n'
+# curl -s --data-binary @eye.jpg -H 'Content-Type: image/jpeg' http://127.0.0.1:8080/invocations
+#
+# REPO=ACCOUNT.dkr.ecr.REGION.amazonaws.com/fundus-grader
+# aws ecr create-repository --repository-name fundus-grader
+# aws ecr get-login-password | docker login --username AWS --password-stdin ACCOUNT.dkr.ecr.REGION.amazonaws.com
+# docker tag fundus-grader $REPO && docker push $REPO
+# aws s3 cp model.tar.gz s3://BUCKET/fundus-grader/model.tar.gz
+# aws sagemaker create-model --model-name fundus-grader --execution-role-arn ROLE \
+#   --primary-container Image=$REPO,ModelDataUrl=s3://BUCKET/fundus-grader/model.tar.gz
+# aws sagemaker create-endpoint-config --endpoint-config-name fundus-grader --production-variants \
+#   VariantName=one,ModelName=fundus-grader,InstanceType=ml.m5.xlarge,InitialInstanceCount=1
+# aws sagemaker create-endpoint --endpoint-name fundus-grader --endpoint-config-name fundus-grader
+# aws sagemaker wait endpoint-in-service --endpoint-name fundus-grader
+# aws sagemaker-runtime invoke-endpoint --endpoint-name fundus-grader --content-type image/jpeg \
+#   --body fileb://eye.jpg answer.json
+# ```
+#
+# Past one machine the endpoint scales by its requests a minute and instance; `TargetValue` is 60 times the rate that
+# this notebook found on that instance, with room to spare:
+#
+# ```sh
+# aws application-autoscaling register-scalable-target --service-namespace sagemaker \
+#   --resource-id endpoint/fundus-grader/variant/one --scalable-dimension sagemaker:variant:DesiredInstanceCount \
+#   --min-capacity 1 --max-capacity 4
+# aws application-autoscaling put-scaling-policy --policy-name requests --policy-type TargetTrackingScaling \
+#   --service-namespace sagemaker --resource-id endpoint/fundus-grader/variant/one \
+#   --scalable-dimension sagemaker:variant:DesiredInstanceCount --target-tracking-scaling-policy-configuration \
+#   '{"TargetValue": 600, "PredefinedMetricSpecification":
+#     {"PredefinedMetricType": "SageMakerVariantInvocationsPerInstance"}}'
+# aws sagemaker delete-endpoint --endpoint-name fundus-grader
+# ```
