@@ -49,7 +49,7 @@ class LiteRT:
 
 
 def _release(path: Path) -> None:
-    """Give back the memory of a mapped model file, on Linux: its weights are packed, and pages asked for are read again."""
+    """Give back a mapped file's memory, on Linux: the weights are packed, and what is missed is read again."""
     if sys.platform != "linux":
         return
     libc = ctypes.CDLL(None)
