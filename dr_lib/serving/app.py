@@ -102,7 +102,7 @@ class Service:
     def _check_room(self) -> None:
         if not self.is_warm:
             raise BusyError("the model is being loaded")
-        if self.num_accepted >= self.max_accepted or self.held_bytes > MAX_HELD_BYTES:
+        if self.num_accepted >= self.max_accepted:
             raise BusyError("too many requests wait already")
 
     async def _receive(self, request: Request, body: bytearray) -> None:
@@ -117,6 +117,8 @@ class Service:
                     self.held_bytes += len(chunk)
                     if len(body) > MAX_BODY_BYTES:
                         raise too_large
+                    if self.held_bytes > MAX_HELD_BYTES:
+                        raise BusyError("too many requests are on their way already")
         except TimeoutError as error:
             raise SlowError(f"the body did not arrive within {self.request_s:g} s") from error
         except ClientDisconnect as error:

@@ -23,7 +23,7 @@ MAX_BODY_BYTES = 6_291_456  # of SageMaker's endpoints, packed and unpacked
 MEDIA_TYPES = ("image/jpeg", "image/png", "application/json")
 CODINGS = ("", "identity", "gzip")  # values of Content-Encoding
 SCAN = re.compile(rb"\xff\xda")  # the marker; the expression finds it three times as fast as bytes.count
-LARGE_BYTES = 16 * 2**20  # of an artifact
+PACKED_BYTES = 12 * 2**20  # of artifacts that interpreters may pack, each its own copy
 MAX_SCANS = 100  # of a progressive JPEG; encoders write 10, and each costs the decoder 4 ms at the most pixels allowed
 
 
@@ -72,9 +72,8 @@ class Predictor:
     def __init__(self, folder: ModelFolder, num_threads: int, *, max_pixels: int):
         """Load the model.
 
-        A small model gets an interpreter for each thread. A large one gets a single interpreter that computes with all
-        of them, photograph after photograph: each interpreter packs the weights anew, so several would take as many
-        times the memory.
+        A small model gets an interpreter for each thread. Of a larger one fewer interpreters share the threads, and
+        photographs wait for each other: each interpreter packs the weights anew, which takes as many times the memory.
 
         Args:
             folder: of a LiteRT model, as `read_folder` found it.
@@ -88,7 +87,7 @@ class Predictor:
             raise ModelFolderError(f"{folder.path}: {folder.facts['format']} is not served, export it as LiteRT first")
         self.facts, self.version, self.max_pixels = folder.facts, folder.version, max_pixels
         self._idle: SimpleQueue[LiteRT] = SimpleQueue()
-        count = 1 if folder.facts["bytes"] > LARGE_BYTES else num_threads
+        count = max(1, min(num_threads, PACKED_BYTES // folder.facts["bytes"]))
         try:
             interpreters = [LiteRT(folder.artifact, num_threads=num_threads // count) for _ in range(count)]
         except LiteRTError as error:

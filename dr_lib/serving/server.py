@@ -91,6 +91,16 @@ class Protocol(H11Protocol):
         self._is_half_closed = True
         return self.cycle is not None and not self.cycle.more_body and not self.cycle.response_complete
 
+    def pause_writing(self) -> None:
+        """Give a client that does not read its answers as long as one that does not send."""
+        super().pause_writing()
+        self._watch()
+
+    def resume_writing(self) -> None:
+        """Stop that clock."""
+        super().resume_writing()
+        self._watch()
+
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the clock."""
         if self._clock:
@@ -115,18 +125,21 @@ class Protocol(H11Protocol):
             super().shutdown()
 
     def _watch(self) -> None:
-        """Have a clock run while the client is to send something and uvicorn's own for keep-alive does not run."""
+        """Have a clock run while the client is to send or read something, and uvicorn's for keep-alive does not run."""
         is_sending = self.conn.their_state in (h11.IDLE, h11.SEND_BODY) and self.timeout_keep_alive_task is None
-        if is_sending and self._clock is None:
+        is_due = is_sending or self.flow.write_paused
+        if is_due and self._clock is None:
             self._clock = self.loop.call_later(self._request_s, self._give_up)
-        elif self._clock and not is_sending:
+        elif self._clock and not is_due:
             self._clock.cancel()
             self._clock = None
 
     def _give_up(self) -> None:
         """Close a connection whose request does not come; for a body that does not, the application says 408."""
         self._clock = None
-        if self.cycle is None or self.cycle.response_complete:
+        if self.flow.write_paused:
+            self.transport.abort()
+        elif self.cycle is None or self.cycle.response_complete:
             self.transport.close()
 
 

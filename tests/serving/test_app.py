@@ -220,11 +220,20 @@ def test_bodies_on_their_way_are_counted(served_folder, jpeg, monkeypatch):
     monkeypatch.setattr("dr_lib.serving.app.MAX_HELD_BYTES", 1_000_000)
     with run_in_thread(service) as port:
         wait_until(lambda: get(port).status == 200)
-        with socket.create_connection(("127.0.0.1", port)) as slow:
-            slow.sendall(head(2_000_000) + bytes(1_500_000))
-            wait_until(lambda: service.held_bytes > 1_000_000)
-            assert post(port, jpeg).status == 503
-            wait_until(lambda: service.held_bytes == 0)
+        clients = [socket.create_connection(("127.0.0.1", port)) for _ in range(4)]
+        for client in clients:  # all are let in while nothing is held
+            client.sendall(head(800_000) + b"1")
+        wait_until(lambda: service.held_bytes == 4)
+        most = []
+        for client in clients:
+            client.sendall(bytes(700_000))
+            time.sleep(0.05)
+            most.append(service.held_bytes)
+        assert max(most) <= 1_000_000
+        assert sum(b" 503 " in client.recv(4096) for client in clients) >= 3
+        wait_until(lambda: service.held_bytes == 0)
+        for client in clients:
+            client.close()
         assert post(port, jpeg).status == 200
 
 
