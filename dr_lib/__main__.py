@@ -177,6 +177,7 @@ def export(model: Path, data_dir: Path, out: Path, formats: tuple[str, ...], pac
     """Convert a model folder of notebook 20, and keep what passes the accuracy gate."""
     os.environ["KERAS_BACKEND"] = "tensorflow"
     from dr_lib.data.batches import load_photographs
+    from dr_lib.data.records import manifest_sha256
     from dr_lib.serving.convert import FORMATS
     from dr_lib.serving.export import export_model, pack_folder
     from dr_lib.serving.folder import read_folder
@@ -189,7 +190,7 @@ def export(model: Path, data_dir: Path, out: Path, formats: tuple[str, ...], pac
         out,
         formats=formats or [name for name in FORMATS if not name.startswith("onnx")],
         calibration=calibration.images[:100],
-        labelled=Labelled(test.images, test.grade, test.patient_id),
+        labelled=Labelled(test.images, test.grade, test.patient_id, manifest_sha256(data_dir)),
         **choice,
     )
     for row in exported.itertuples():
@@ -197,6 +198,10 @@ def export(model: Path, data_dir: Path, out: Path, formats: tuple[str, ...], pac
         click.echo(f"{row.format:20} {row.artifact_mib:7.2f} MiB  AUC {row.auc_difference:+.4f}  {told}")
         if pack and row.folder:
             pack_folder(Path(row.folder), out / f"{row.format}.tar.gz")
+    if not exported["same_data"].all():
+        click.echo("judged on other data than the model was trained and tested on", err=True)
+    if not exported["folder"].any():
+        raise click.ClickException("the gate refused every format")
 
 
 @main.command()
@@ -226,7 +231,12 @@ def serve(arguments: tuple[str, ...]) -> None:
 @click.option("--images", type=PATH, required=True, help="folder of JPEG files to send")
 @click.option("--requests", "num_requests", default=25, show_default=True, help="in sequence")
 @click.option("--gap", "gap_s", default=5.0, show_default=True, help="seconds between them")
-@click.option("--bound-ms", default=0.0, help="then look for the largest rate with 99 % within so many milliseconds")
+@click.option(
+    "--bound-ms",
+    default=0.0,
+    type=click.FloatRange(min=0),
+    help="then look for the largest rate with 99 % within so many milliseconds",
+)
 @click.option("--seconds", default=10.0, show_default=True, help="of each rate tried")
 @click.option("--out", type=PATH, required=True, help="CSV to write, a row per request")
 def load(url: str, images: Path, num_requests: int, gap_s: float, bound_ms: float, seconds: float, out: Path) -> None:
@@ -234,10 +244,16 @@ def load(url: str, images: Path, num_requests: int, gap_s: float, bound_ms: floa
     from dr_lib.serving.load import find_max_rate, request_in_sequence, summarise_latency
 
     bodies = [path.read_bytes() for path in sorted(images.rglob("*")) if path.suffix.lower() in (".jpg", ".jpeg")]
+    out.touch()  # better now than after the requests
     requests = request_in_sequence(url, bodies, num_requests=num_requests, gap_s=gap_s)
     requests.to_csv(out, index=False)
+    failed = requests[requests["error"] != ""]
+    if len(failed) == len(requests):
+        raise click.ClickException(f"no request was answered: {failed['error'].iloc[0]}")
     summary = summarise_latency(requests)
     click.echo(f"{summary['n']} requests, p50 {summary['p50_ms']:.1f} ms, p99 {summary['p99_ms']:.1f} ms: {out}")
+    if len(failed):
+        click.echo(f"{len(failed)} were not answered, the first: {failed['error'].iloc[0]}")
     if bound_ms:
         found = find_max_rate(url, bodies, bound_ms=bound_ms, seconds=seconds)
         click.echo(f"holds {found.rate_per_s:.1f} requests/s with 99 % within {bound_ms:g} ms")

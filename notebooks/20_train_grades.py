@@ -179,10 +179,11 @@ _ = figure.suptitle(f"Training history: {kind}")
 from dr_lib import stats
 
 probabilities = {name: fit.predict(network, s.images, batch_size) for name, s in splits.items() if name != "train"}
-threshold = 0.5
+threshold, threshold_from = 0.5, "not chosen, for lack of a validation split"
 if "validation" in splits:
     suspected = metrics.sum_referable(probabilities["validation"])
     threshold = metrics.choose_threshold(splits["validation"].referable, suspected)
+    threshold_from = "for a sensitivity of 0.9 on the validation split"
 test = splits["test"]
 scores = metrics.score_grades(test.grade, probabilities["test"], threshold)
 suspected = metrics.sum_referable(probabilities["test"])
@@ -214,9 +215,10 @@ models.save_model(network, model_dir / "model.keras")
 data = {"data_kind": manifest["data_kind"], "data_manifest_sha256": manifest_sha256(data_dir)}
 described = {
     "format": "keras", "model": model, "num_parameters": network.count_params(), "image_size": image_size,
-    "grades": list(GRADES), "threshold": float(threshold), "preprocessing": folder.PREPROCESSING,
-    "weights": Path(weights).name, "metrics": scores, "commit": run.identity["commit"],
-    "versions": {"keras": keras.__version__, "numpy": np.__version__}, "created_at": datetime.now(UTC).isoformat(),
+    "grades": list(GRADES), "threshold": float(threshold), "threshold_from": threshold_from,
+    "preprocessing": folder.PREPROCESSING, "weights": Path(weights).name, "metrics": scores,
+    "commit": run.identity["commit"], "created_at": datetime.now(UTC).isoformat(timespec="seconds"),
+    "versions": {"keras": keras.__version__, "numpy": np.__version__},
 }  # fmt: skip
 saved = folder.write_folder(model_dir, "model.keras", described | data)
 print(f"model version {saved.version} in {model_dir.relative_to(run.study_dir.parent)}")

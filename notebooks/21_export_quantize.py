@@ -30,7 +30,7 @@ margin: float = 0.02  # fall of AUC and kappa that the gate accepts
 force: bool = False  # write what the gate refuses too
 num_rounds: int = 10  # in which the runtimes are timed in turns
 num_threads: int = 1  # of one prediction
-sweep: bool = False  # time OpenVINO by instruction set, each in a process of its own (minutes)
+sweep: bool = False  # time TensorFlow and OpenVINO by instruction set, each in a process of its own (minutes)
 results: str = ""  # folder for rows and exported models
 seed: int = 20  # of untrained weights, the run adds its repetition
 repetition: int = 0  # index of this run
@@ -102,7 +102,7 @@ print(f"{model}, {image_size} px, {parameters:,} parameters; weights: {source.fa
 
 # %%
 from dr_lib.data import batches
-from dr_lib.data.records import read_manifest
+from dr_lib.data.records import manifest_sha256, read_manifest
 from dr_lib.serving.gate import Labelled
 
 if data_dir == "sample":
@@ -112,7 +112,7 @@ if data_dir == "sample":
 data_kind = read_manifest(data_dir)["data_kind"]
 calibration = batches.load_photographs(data_dir, "train", image_size).images[:num_calibrated]
 test = batches.load_photographs(data_dir, "test", image_size)
-labelled = Labelled(test.images, test.grade, test.patient_id)
+labelled = Labelled(test.images, test.grade, test.patient_id, manifest_sha256(data_dir))
 print(f"{len(calibration)} crops to calibrate with, {len(test.grade)} to judge by: {data_kind}")
 
 # %% [markdown]
@@ -202,15 +202,15 @@ if "openvino_float32" in paths:
 profile.sort_values("share", ascending=False).head(8).round(3) if len(profile) else "OpenVINO is not installed"
 
 # %% [markdown]
-# One processor as four generations: OpenVINO told not to use newer instructions than a level, one process each.
+# With `sweep`, one processor as older ones: TensorFlow and OpenVINO, told not to use newer instructions than a level.
 
 # %%
 levels = pd.DataFrame()
 if sweep and "openvino_float32" in paths:
-    swept = {name: paths[name] for name in ("openvino_float32", "openvino_int8") if name in paths}
+    swept = {name: paths[name] for name in ("savedmodel", "openvino_float32", "openvino_int8") if name in paths}
     levels = timing.sweep_instruction_sets(swept, test.images[0])
     display(plot_instruction_sets(levels))
-levels.groupby(["level", "precision"])["ms"].median().unstack().round(2) if len(levels) else "sweep was not asked for"
+    display(levels.groupby(["level", "runtime"], sort=False)["ms"].median().unstack().round(2))
 
 # %% [markdown]
 # The row, and the tables beside it.
@@ -224,7 +224,7 @@ about |= {"model_version": source.version, "data_kind": data_kind}
 about |= {f"{row.format}_mib": row.artifact_mib for row in exported.itertuples()}
 about |= {f"{row.format}_passes": bool(row.passes) for row in exported.itertuples()}
 about |= {f"{name}_ms": float(rows["ms"].median()) for name, rows in times.groupby("runtime")}
-row = run.finish(**device.describe(facts) | about | {"savedmodel_mib": about["savedmodel_mib"]})
+row = run.finish(**device.describe(facts) | about)
 print(f"wrote {row.relative_to(run.study_dir.parent)}, exported models in {run.folder.name}/exported")
 
 # %% [markdown]
@@ -234,6 +234,8 @@ print(f"wrote {row.relative_to(run.study_dir.parent)}, exported models in {run.f
 fastest = speed.loc[speed["ms"].idxmin()]
 refused = exported.loc[~exported["passes"], "format"].tolist()
 verdict = f"the gate refuses {', '.join(refused)}" if refused else "the gate lets every format through"
+if is_trained and not exported["same_data"].all():
+    verdict += ", **judged on other data than the model was trained on**"
 if not is_trained:
     verdict = "the network is untrained, so nothing is said of its accuracy"
 Markdown(

@@ -78,7 +78,8 @@ run = Run(root, "22_serve_and_load", asked, results=results, instance=instance)
 # %% [markdown]
 # ## Data
 #
-# The photographs are sent as they are; real ones stay in memory, and nothing here names or shows them.
+# The photographs are sent as they are; real ones stay in memory, and nothing here names or shows them. What shows no
+# retina would be refused and is left out.
 
 # %%
 from dr_lib.data.sample import open_sample
@@ -89,8 +90,21 @@ if is_drawn:
 kinds = {".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".png": "image/png"}
 files = sorted(path for path in source.rglob("*") if path.suffix.lower() in kinds)
 media_type = max(kinds.values(), key=[kinds[path.suffix.lower()] for path in files].count)
-bodies = [path.read_bytes() for path in files if kinds[path.suffix.lower()] == media_type]
-bodies = [body for body in bodies if len(body) <= 6_291_456]  # an endpoint of SageMaker takes no more
+files = [path for path in files if kinds[path.suffix.lower()] == media_type][: max(100, num_compared)]
+
+# %%
+from dr_lib.data import crops
+from dr_lib.data.fundus import crop_fundus
+
+bodies, stored = [], []  # what is sent, and the crop as a record would hold it
+for path in files:
+    try:
+        stored.append(crops.encode_jpeg(crop_fundus(path).image))
+        bodies.append(path.read_bytes())
+    except ValueError:  # no disc, or no picture
+        continue
+if not bodies:
+    raise ValueError(f"photographs: none of {len(files)} JPEG or PNG files there shows a retina")
 print(f"{len(bodies)} {'drawn pictures' if is_drawn else 'photographs'} to send, of {len(files)}: {media_type}")
 
 # %% [markdown]
@@ -99,19 +113,18 @@ print(f"{len(bodies)} {'drawn pictures' if is_drawn else 'photographs'} to send,
 # %%
 import numpy as np
 
-from dr_lib.data import crops
-from dr_lib.data.fundus import crop_fundus
 from dr_lib.serving.folder import read_folder
 
+if url and not served_dir:
+    raise ValueError("served_dir: give the folder that the endpoint serves, its answers are held against it")
 if not served_dir:
     from dr_lib.serving.untrained import export_untrained
 
-    examples = [crops.shrink(crop_fundus(body).image, image_size) for body in bodies[:50]]
-    made = export_untrained(run.folder, model, image_size, format, calibration=np.stack(examples), seed=run.seed)
-    served_dir = made.path
+    examples = np.stack([crops.decode_jpeg(encoded, image_size) for encoded in stored[:50]])
+    served_dir = export_untrained(run.folder, model, image_size, format, calibration=examples, seed=run.seed).path
 
 # %%
-served = read_folder(Path(served_dir))
+served = read_folder(Path(served_dir).resolve())
 print(f"{served.facts['model']} {served.facts['image_size']} px, {served.facts['format']}, version {served.version}")
 print(f"{served.facts['bytes'] / 2**20:.2f} MiB; weights: {served.facts['weights']}")
 
@@ -126,18 +139,17 @@ import atexit
 import json
 import socket
 import time
-import urllib.error
 import urllib.request
 
 import psutil
 
 # %%
-server, started = None, time.monotonic()
+server, started, url = None, time.monotonic(), url.rstrip("/").removesuffix("/invocations")
 if not url:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{free.getsockname()[1]}"
-    command = [sys.executable, "-m", "dr_lib.serving", "serve", "--model", served_dir, "--host", "127.0.0.1"]
+    command = [sys.executable, "-m", "dr_lib.serving", "serve", "--model", served.path, "--host", "127.0.0.1"]
     command += ["--port", url.rsplit(":", 1)[-1], *(["--threads", str(threads)] if threads else [])]
     server = subprocess.Popen(command, cwd=root, stderr=(run.folder / "server.log").open("w"))
     atexit.register(server.kill)  # whatever happens to this notebook
@@ -155,7 +167,7 @@ def ping() -> int:
 # %%
 while ping() != 200:
     if (server and server.poll() is not None) or time.monotonic() - started > 60:
-        raise RuntimeError(f"the endpoint does not get ready; see {run.folder.name}/server.log")
+        raise RuntimeError(f"{url}/ping does not say 200" + f"; see {run.folder.name}/server.log" * bool(server))
     time.sleep(0.02)
 ready_s = time.monotonic() - started if server else float("nan")
 resident_mib = psutil.Process(server.pid).memory_info().rss / 2**20 if server else float("nan")
@@ -163,38 +175,29 @@ print(f"ready after {ready_s:.2f} s, {resident_mib:.0f} MiB resident")
 
 # %% [markdown]
 # What the endpoint answers has to be what training's own steps and the same artifact give here: the same crop, stored
-# and read as records are, the same network. A photograph that is refused has to be refused in both places.
+# and read as records are, the same network.
 
 
 # %%
-def predict_here(body: bytes) -> list[float]:
-    try:
-        image = crops.decode_jpeg(crops.encode_jpeg(crop_fundus(body).image), served.facts["image_size"])
-    except ValueError:  # no disc, or no picture
-        return []
-    return network(image[None])[0].tolist()
-
-
-# %%
-def ask(body: bytes) -> list[float]:
+def ask(body: bytes) -> dict:
     request = urllib.request.Request(f"{url}/invocations", body, {"Content-Type": media_type})
-    try:
-        with urllib.request.urlopen(request, timeout=60) as answer:
-            return json.load(answer)["probabilities"]
-    except urllib.error.HTTPError:
-        return []
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        return json.load(answer)
 
 
 # %%
 from dr_lib.serving.litert import LiteRT
 
-network, compared = LiteRT(served.artifact), bodies[:num_compared]
-pairs = [(predict_here(body), ask(body)) for body in compared]
-refused = sum(not asked_there for _, asked_there in pairs)
-unlike = [pair for pair in pairs if len(pair[0]) != len(pair[1]) or not np.allclose(*pair, rtol=0, atol=1e-6)]
-print(f"{len(compared)} compared, {refused} refused in both places or one, {len(unlike)} different")
-if unlike:
-    raise RuntimeError(f"{len(unlike)} of {len(compared)} answers are not what this notebook predicts")
+network, answers = LiteRT(served.artifact), [ask(body) for body in bodies[:num_compared]]
+if {answer["model_version"] for answer in answers} - {served.version}:
+    raise ValueError(f"served_dir holds version {served.version}, the endpoint serves {answers[0]['model_version']}")
+inputs = [crops.decode_jpeg(encoded, served.facts["image_size"]) for encoded in stored[:num_compared]]
+expected = [network(image[None])[0] for image in inputs]
+pairs = zip(expected, [answer["probabilities"] for answer in answers], strict=True)
+largest = max((float(abs(here - there).max()) for here, there in pairs), default=0.0)
+print(f"{len(answers)} compared, largest difference of a probability: {largest:.2g}")
+if largest > 1e-6:
+    raise RuntimeError(f"the endpoint's answers differ from this notebook's predictions by up to {largest:.2g}")
 
 # %% [markdown]
 # The paper's experiment: one request at a time, with a pause after each answer.
@@ -251,8 +254,8 @@ facts = hardware.probe()
 machine = {"platform": facts.platform, "accelerator": "cpu", "num_accelerators": 0, "cpu": facts.cpu}
 machine |= {"num_cpus": facts.num_cpus, "memory_gib": facts.memory_gib} if server else {"cpu": "remote"}
 about = {name: served.facts[name] for name in ("model", "format", "image_size", "num_parameters", "weights")}
-about |= {"model_version": served.version, "artifact_mib": served.facts["bytes"] / 2**20, "served_dir": ""}
-measured = {"data_kind": "drawn" if is_drawn else "photographs", "num_compared": len(compared)}
+about |= {"model_version": served.version, "artifact_mib": served.facts["bytes"] / 2**20}
+measured = {"data_kind": "drawn" if is_drawn else "photographs", "largest_difference": largest}
 measured |= {"ready_s": ready_s, "resident_mib": resident_mib, "max_rate_per_s": found.rate_per_s}
 measured |= {f"{name}_mean": float(sequence[name].mean()) for name in ("call_ms", "decode_ms", "predict_ms")}
 write_requests(run.folder / "requests.csv", sequence)
@@ -288,9 +291,11 @@ Markdown(
 #
 # ```sh
 # docker build -f dr_lib/serving/Dockerfile -t fundus-grader .
-# docker run --rm -p 8080:8080 -v "$PWD/exported/litert_int8:/opt/ml/model:ro" --read-only --tmpfs /tmp fundus-grader
-# serve curl -s http://127.0.0.1:8080/ping -o /dev/null -w '%{http_code}\n'
+# docker run -d --rm --name grader -p 8080:8080 --read-only --tmpfs /tmp \
+#   -v "$PWD/exported/litert_int8:/opt/ml/model:ro" fundus-grader serve
+# curl -s http://127.0.0.1:8080/ping -o /dev/null -w '%{http_code}\n'
 # curl -s --data-binary @eye.jpg -H 'Content-Type: image/jpeg' http://127.0.0.1:8080/invocations
+# docker stop grader
 #
 # REPO=ACCOUNT.dkr.ecr.REGION.amazonaws.com/fundus-grader
 # aws ecr create-repository --repository-name fundus-grader

@@ -26,6 +26,7 @@ keep: str = ""  # marks that do not bar a row, contended or resumed, comma separ
 instance: str = "ml.m5.xlarge"  # whose price our latencies are charged with where their rows have none
 cheap: str = "ml.c7g.xlarge"  # the paper's instance with the cheaper hour
 dear: str = "ml.m5.xlarge"  # the one that it is held against
+allow: str = ""  # columns in which pooled requests may differ, such as commit, comma separated
 lang: str = "en"  # of the figures, en or pt
 
 # %% [markdown]
@@ -96,9 +97,14 @@ paper.round(3)
 
 # %%
 from dr_lib.studies.requests import summarise_requests
+from dr_lib.studies.serving_report import check_served
 
+check_served(timed, allow=[name.strip() for name in allow.split(",") if name.strip()])
+
+# %%
 ours = summarise_requests(timed) if len(timed) else pd.DataFrame()
-shown = ["machine", "model", "format", "n", "predict_ms", "predict_sd_ms", "predict_median_ms", "decode_ms", "call_ms"]
+shown = ["machine", "model", "format", "image_size", "threads", "n"]
+shown += ["predict_ms", "predict_ms_sd", "predict_ms_median", "decode_ms", "call_ms"]
 ours[[name for name in shown if name in ours]].round(2) if len(ours) else "no requests: run notebook 22 first"
 
 # %% [markdown]
@@ -124,7 +130,7 @@ saved.round(2)
 
 # %% [markdown]
 # How busy a machine is decides what a prediction costs. The lines step where another machine is added; the dotted line
-# is the break-even of the two cheapest.
+# is where the machine with the cheapest hour first stops being the cheapest choice.
 
 # %%
 from dr_lib.studies.serving_figures import plot_cost_by_utilisation
@@ -147,10 +153,11 @@ priced[shown].round(4) if len(priced) else "no requests: run notebook 22 first"
 # compared.
 
 # %%
-from dr_lib.studies.claims import judge, read_published
+from dr_lib.studies.claims import read_published
+from dr_lib.studies.serving_report import judge_served
 
 claims = read_published("B")
-verdicts = [judge(claim, requests, keep=kept) for claim in claims.itertuples()]
+verdicts = judge_served(claims, requests, keep=kept)
 judged = pd.DataFrame([verdict.ours[:3] for verdict in verdicts], columns=["ours", "low", "high"])
 judged.insert(0, "claim", claims["quotation"])
 judged.insert(1, "published", claims["value"].map("{:g}".format))

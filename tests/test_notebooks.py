@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from dr_lib.serving.folder import read_folder
+from dr_lib.serving.untrained import write_untrained
 from dr_lib.studies.kernels import find_kernel
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -318,7 +319,7 @@ def test_from_a_trained_model_to_what_a_prediction_costs(clone, small_sample):
     photographs = {"photographs": str(small_sample.parent / "photographs"), "instance": "ml.m5.xlarge"}
     load = {"num_requests": 5, "gap_s": 0.0, "load_seconds": 0.5, "num_compared": 5, "bound_ms": 1000.0}
     asked = execute(clone, "22_serve_and_load", served_dir=str(served), **photographs, **load)
-    assert "5 compared, 0 refused in both places or one, 0 different" in texts(asked) and num_pictures(asked) == 1
+    assert "5 compared, largest difference of a probability: 0" in texts(asked) and num_pictures(asked) == 1
     assert "the server ended with status 0" in texts(asked)
     rows = [json.loads(path.read_text()) for path in adhoc.glob("rows/*.json")]
     (row,) = [row for row in rows if row["notebook"] == "22_serve_and_load"]
@@ -346,12 +347,18 @@ def test_22_untrained_serves_on_the_spot(clone, small_sample):
     asked = execute(
         clone, "22_serve_and_load", model="small_cnn", image_size=48, photographs=photographs, **load
     )  # fmt: skip
-    assert "untrained" in texts(asked) and "0 different" in texts(asked)
+    assert "untrained" in texts(asked) and "3 compared, largest difference of a probability: 0" in texts(asked)
 
 
 def test_22_says_why_an_endpoint_does_not_answer(clone, small_sample):
-    """A folder without a model stops it, and no server is left behind."""
+    """A folder that holds no model, an endpoint without a folder, and a model that the server refuses: each is told."""
+    photographs = str(small_sample.parent / "photographs")
     with pytest.raises(papermill.PapermillExecutionError, match="holds no model"):
-        execute(
-            clone, "22_serve_and_load", served_dir="nowhere", photographs=str(small_sample.parent / "photographs")
-        )  # fmt: skip
+        execute(clone, "22_serve_and_load", served_dir="nowhere", photographs=photographs)
+    with pytest.raises(papermill.PapermillExecutionError, match="give the folder that the endpoint serves"):
+        execute(clone, "22_serve_and_load", url="http://127.0.0.1:9", photographs=photographs)
+    refused = write_untrained(clone / "refused", "small_cnn", 48).path  # a Keras model
+    with pytest.raises(papermill.PapermillExecutionError, match="ping does not say 200; see"):
+        execute(clone, "22_serve_and_load", served_dir=str(refused), photographs=photographs)
+    (log,) = clone.glob("papermill_runs/adhoc/runs/*/server.log")
+    assert "keras is not served, export it as LiteRT first" in log.read_text()

@@ -51,13 +51,14 @@ def export_model(
         out: where the folders go; it is made where missing.
         formats: of FORMATS.
         calibration: (n, side, side, 3) uint8 crops of the training split, for int8.
-        labelled: graded crops, of a split that nothing was chosen on; the model's metrics came from it too.
+        labelled: graded crops, of a split that nothing was chosen on.
         margin: accepted fall of AUC and kappa.
         force: write what the gate refuses too; its manifest says so.
 
     Returns:
-        One row per format: format, artifact_mib, ideal_mib, size_ratio, what `gate.compare` gives, forced, and folder
-        (empty where nothing was written).
+        One row per format: format, artifact_mib, ideal_mib, size_ratio, what `gate.compare` gives, data_manifest_sha256
+        and same_data (whether the model was trained on another split of the same), forced, and folder (empty where
+        nothing was written).
 
     Raises:
         ExportError: the folder holds no Keras model, the photographs have another size, or an artifact of a precision
@@ -77,6 +78,8 @@ def export_model(
     before = network.predict(labelled.images, batch_size=BATCH_SIZE, verbose=0)
     out = Path(out)
     out.mkdir(parents=True, exist_ok=True)
+    given = labelled.data_manifest_sha256
+    judged_on = {"data_manifest_sha256": given, "same_data": given == source.facts["data_manifest_sha256"]}
     rows = []
     for format_name in formats:
         with tempfile.TemporaryDirectory(dir=out, prefix=".exporting-") as temporary:
@@ -85,7 +88,8 @@ def export_model(
             row = _convert(network, format_name, new, calibration)
             predict = open_runtime(format_name, new / FORMATS[format_name].artifact, num_threads=0)
             after = _predict(predict, labelled.images)
-            judged = gate.compare(*labelled[1:], before, after, threshold=source.facts["threshold"], margin=margin)
+            truth, threshold = (labelled.grade, labelled.patient_id), source.facts["threshold"]
+            judged = gate.compare(*truth, before, after, threshold=threshold, margin=margin) | judged_on
             _check_precision(format_name, judged["max_abs_difference"])
             row |= judged | {"forced": bool(force and not judged["passes"]), "folder": ""}
             if row["passes"] or force:

@@ -15,7 +15,7 @@ from dr_lib.data.grades import REFERABLE_FROM
 
 MANIFEST, CARD = "manifest.json", "README.md"
 PREPROCESSING = "crop_fundus, robust, 299 px; JPEG q95; shrunk by area to image_size; uint8 RGB, scaled in the model"
-FACTS = {  # what a manifest says, beside anything else that whoever wrote it knew
+FACTS = {  # what a manifest says, beside threshold_from and anything else that whoever wrote it knew
     "format": str,  # keras, savedmodel, or litert_ and its precision
     "model": str,
     "num_parameters": int,
@@ -107,13 +107,12 @@ def describe(facts: Mapping[str, Any]) -> str:
         "> **Made from a DRAWN SAMPLE, not from photographs.**" if drawn else "",
         f"Grades a fundus photograph: {', '.join(f'{k} {name}' for k, name in enumerate(facts['grades']))}. An eye is "
         f"called referable where the probability of grade {REFERABLE_FROM} or worse is at least "
-        f"{facts['threshold']:.4g}, a threshold chosen on the validation split.",
+        f"{facts['threshold']:.4g} ({facts.get('threshold_from', 'how it was chosen is not known')}).",
         f"- parameters: {facts['num_parameters']:,}; artifact: {facts['artifact']}, {facts['bytes']:,} bytes, sha256 "
         f"{facts['sha256']}\n- initial weights: {facts['weights']}\n- preprocessing: {facts['preprocessing']}\n"
         f"- data: {facts['data_kind']}, manifest {facts['data_manifest_sha256']}\n- commit: {facts['commit']}; "
         f"{', '.join(f'{name} {version}' for name, version in facts['versions'].items())}; {facts['created_at']}",
-        "## Test split",
-        "| metric | value |\n| --- | --- |\n" + metrics,
+        "## Test split\n\n| metric | value |\n| --- | --- |\n" + metrics if metrics else "",
         "## What the export changed\n\n| | |\n| --- | --- |\n" + gate if gate else "",
         "## Limits",
         "No medical device: not for deciding about a patient. Its figures hold for the data above; other cameras and "

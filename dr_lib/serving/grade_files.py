@@ -33,29 +33,32 @@ def grade_files(
 
     Raises:
         ModelFolderError: the folder holds no LiteRT model.
-        FileNotFoundError: no file is among the paths.
+        FileNotFoundError: a path is not there, or no file is among them.
     """
     files = [file for path in paths for file in _list_files(Path(path))]
     if not files:
         raise FileNotFoundError("no JPEG or PNG file is there to grade")
-    predictor, rows = Predictor(folder, 1, max_pixels=MAX_PIXELS), []
-    for done, file in enumerate(files, 1):
-        rows.append({"file": str(file)} | _grade(predictor, file))
-        if progress:
-            progress(done, len(files))
+    predictor, num_failed = Predictor(folder, 1, max_pixels=MAX_PIXELS), 0
     names = ["file", "grade", *(f"probability_{grade}" for grade in range(len(folder.facts["grades"])))]
     with out.open("w", newline="", encoding="utf-8") as table:
         writer = csv.DictWriter(table, [*names, "probability_referable", "referable", "fundus", "error"])
         writer.writeheader()
-        writer.writerows(rows)
-    return sum(bool(row["error"]) for row in rows)
+        for done, file in enumerate(files, 1):
+            row = {"file": str(file)} | _grade(predictor, file)
+            writer.writerow(row)
+            num_failed += bool(row["error"])
+            if progress:
+                progress(done, len(files))
+    return num_failed
 
 
 def _list_files(path: Path) -> Iterator[Path]:
     if path.is_dir():
         yield from sorted(file for file in path.rglob("*") if file.suffix.lower() in SUFFIXES)
-    else:
+    elif path.is_file():
         yield path
+    else:
+        raise FileNotFoundError(f"{path} is not there")
 
 
 def _grade(predictor: Predictor, file: Path) -> dict[str, Any]:

@@ -22,6 +22,7 @@ import pandas as pd
 from dr_lib.serving.caller import Caller, LoadError, fail
 
 QUANTILES = {"p50_ms": 0.5, "p90_ms": 0.9, "p95_ms": 0.95, "p99_ms": 0.99, "max_ms": 1.0}
+OVERLOADED = (http.client.REQUEST_TIMEOUT, http.client.TOO_MANY_REQUESTS)  # what a busy server may answer
 MAX_STEPS = 40  # of a search for the largest rate
 
 
@@ -199,7 +200,7 @@ def find_max_rate(
         connection: `num_connections` and `content_type` of `load_at_rate`.
 
     Raises:
-        LoadError: as there, or the percentile is no share.
+        LoadError: as there, the percentile is no share, or the server refuses a body (4xx) at any rate.
     """
     _check(bodies, bound_ms=bound_ms, start_per_s=start_per_s, seconds=seconds, precision=precision)
     if not 0 < percentile <= 1:
@@ -207,9 +208,13 @@ def find_max_rate(
     timeout_s = max(1.0, 4e-3 * bound_ms)
     held, missed, rate, tried = 0.0, math.inf, start_per_s, []
     while missed > (1 + precision) * held and rate * seconds >= 1 and len(tried) < MAX_STEPS:
-        request_in_sequence(url, bodies[:1], num_requests=1)
+        kind = {name: value for name, value in connection.items() if name == "content_type"}
+        request_in_sequence(url, bodies[:1], num_requests=1, **kind)
         load = {"rate_per_s": rate, "seconds": seconds, "seed": seed + len(tried), "timeout_s": timeout_s}
         requests = load_at_rate(url, bodies, **load, **connection)
+        refused = requests[requests["status"].between(400, 499) & ~requests["status"].isin(OVERLOADED)]
+        if len(refused):
+            raise LoadError(f"{refused['error'].iloc[0]}: a refused request says nothing of a rate, leave its body out")
         is_held = (requests["error"] == "").all() and find_percentile(requests["latency_ms"], percentile) <= bound_ms
         tried.append(summarise_latency(requests) | {"held": bool(is_held)})
         held, missed = (rate, missed) if is_held else (held, rate)

@@ -144,34 +144,36 @@ def sweep_instruction_sets(
     num_rounds: int = 3,
     num_calls: int = 20,
 ) -> pd.DataFrame:
-    """Time OpenVINO as if the processor knew no instructions above a level, one thread.
+    """Time OpenVINO, or TensorFlow, as if the processor knew no instructions above a level, one thread.
 
     One machine stands in for the generations of processors that the levels are named after; clock and caches stay its
     own. oneDNN reads its limit once, so that every measurement is a process of its own.
 
     Args:
-        paths: of the artifact or model folder of each openvino_ runtime, by its name in RUNTIMES.
+        paths: of the artifact or model folder of each runtime with oneDNN, openvino_ and savedmodel, by its name in
+            RUNTIMES.
         image: (side, side, 3) uint8.
         levels: of LEVELS; those that this processor lacks are left out.
         num_rounds: processes of each level and runtime, in turns.
         num_calls: predictions of each process.
 
     Returns:
-        One row per process: level, runtime, precision, round, ms (median of its calls).
+        One row per process: level, runtime, round, ms (median of its calls).
 
     Raises:
         TimingError: an unknown level, a runtime without oneDNN, this processor has none of the levels (or runs no
             Linux, which says what it has), or a process failed.
     """
-    levels, wrong = list(levels), [name for name in paths if not name.startswith("openvino_")]
+    levels, wrong = list(levels), [name for name in paths if not name.startswith(("openvino_", "savedmodel"))]
     if wrong or set(levels) - set(LEVELS):
-        raise TimingError(f"{', '.join(wrong) or levels}: give openvino_ runtimes, and levels of {', '.join(LEVELS)}")
+        known = ", ".join(LEVELS)
+        raise TimingError(f"{', '.join(wrong) or levels}: give openvino_ runtimes or savedmodel, and levels of {known}")
     flags = read_cpu_flags()
     present = [level for level in levels if LEVELS[level] <= flags]
     if not present:
         raise TimingError(f"this processor has none of {', '.join(levels)}, or Linux does not say so")
     rows = [
-        {"level": level, "runtime": name, "precision": name.removeprefix("openvino_"), "round": turn}
+        {"level": level, "runtime": name, "round": turn}
         for turn in range(num_rounds)
         for level in present
         for name in paths

@@ -38,6 +38,7 @@ def write_untrained(folder: Path, model: str, image_size: int, *, commit: str = 
         "image_size": image_size,
         "grades": list(GRADES),
         "threshold": 0.5,
+        "threshold_from": "not chosen",
         "preprocessing": PREPROCESSING,
         "weights": WEIGHTS,
         "data_kind": "none",

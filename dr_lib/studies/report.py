@@ -16,11 +16,11 @@ from dr_lib.studies.figures import FLAWS, MIN_RUNS, WORK, check_alike, plot_trai
 from dr_lib.studies.modes import compare_modes
 from dr_lib.studies.scenario_figures import plot_time_and_cost, plot_utilisation
 from dr_lib.studies.serving_report import (
-    PER_REQUEST,
     PORTUGUESE,
     check_served,
     describe_serving,
     draw_serving,
+    judge_served,
     take_runs,
 )
 
@@ -149,11 +149,10 @@ def write_report(
     allow = [*allow, *(name for name in VARIED if paper == "C" and name not in allow)]
     if paper == "B":
         check_served(timed_runs(requests, keep=FLAWS), allow=allow)
+        verdicts = judge_served(claims, requests, keep=keep)
     else:
         check_alike(ok, allow=allow)
-    verdicts = [
-        judge(claim, requests if claim.column in PER_REQUEST else runs, keep=keep) for claim in claims.itertuples()
-    ]
+        verdicts = [judge(claim, runs, keep=keep) for claim in claims.itertuples()]
     work = [column for column in WORK if column in ok]
     left_out = {f: len(ok) - len(timed_runs(runs, keep={*FLAWS} - {f})) for f in FLAWS if f not in keep}
     parts = [f"# {words.get('Paper', 'Paper')} {paper}", *(f"![]({figure})" for figure in figures)]

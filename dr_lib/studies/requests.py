@@ -13,7 +13,7 @@ from dr_lib.studies.serving_cost import usd_per_million
 NEEDED = ("load", "request", "call_ms", "predict_ms", "status", "error")  # columns of every table of requests
 TIMES = ("call_ms", "decode_ms", "predict_ms")
 TEXTS = {"error": str, "model_version": str}  # where they look like numbers too
-KINDS = ("machine", "environment", "instance", "model", "format")  # what tells latencies apart
+KINDS = ("machine", "environment", "instance", "model", "format", "image_size", "threads")  # what tells latencies apart
 SEQUENCE = "sequence"  # the load of the paper: one request after another
 
 

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from dr_lib.studies.scenario_figures import DRAWN, choose_words, write_number
 from dr_lib.studies.serving_figures import OURS, THEIRS, check_columns, open_panels, space_ticks
 
-PRECISIONS = {"float32": "#0173b2", "bf16": "#cc78bc", "int8": "#d55e00"}
+RUNTIMES = {"openvino_float32": "#0173b2", "openvino_bf16": "#cc78bc", "openvino_int8": "#d55e00"}
 OUTSIDE = "outside the layers"  # the last row of a profile
 _PORTUGUESE = {
     DRAWN: "imagens desenhadas, só para medir o tempo",
@@ -53,10 +53,10 @@ def plot_profile(layers: pd.DataFrame, lang: str = "en", *, num_layers: int = 12
 
 
 def plot_instruction_sets(sweep: pd.DataFrame, lang: str = "en") -> Figure:
-    """Draw the time of a prediction by the instructions allowed, a line for each precision; a panel for each model.
+    """Draw the time of a prediction by the instructions allowed, a line for each runtime; a panel for each model.
 
     Args:
-        sweep: a row per process with `level` (in the order of the table), `precision`, `ms`, and `model` where there
+        sweep: a row per process with `level` (in the order of the table), `runtime`, `ms`, and `model` where there
             are several.
         lang: en, or pt with decimal commas.
 
@@ -64,16 +64,16 @@ def plot_instruction_sets(sweep: pd.DataFrame, lang: str = "en") -> Figure:
         NoRunsError: the table has no rows, or is none of these.
     """
     say = choose_words(lang, _PORTUGUESE)
-    check_columns(sweep, ["level", "precision", "ms"])
+    check_columns(sweep, ["level", "runtime", "ms"])
     figure, panels = open_panels(sweep, "One processor as its older generations", say)
     levels = list(dict.fromkeys(sweep["level"]))
     for ax, rows in panels:
-        for precision, times in rows.groupby("precision", sort=False):
-            colour, medians = PRECISIONS.get(precision, "#404040"), times.groupby("level")["ms"].median()
+        for runtime, times in rows.groupby("runtime", sort=False):
+            colour, medians = RUNTIMES.get(runtime, "#404040"), times.groupby("level")["ms"].median()
             ax.plot(times["level"].map(levels.index), times["ms"], "o", ms=3, color=colour, alpha=0.4)
             medians = medians.reindex(levels)
             first, last = (write_number(medians.dropna().iloc[end], lang) for end in (0, -1))
-            ax.plot(range(len(levels)), medians, "o-", color=colour, label=f"{precision}: {first} → {last} ms")
+            ax.plot(range(len(levels)), medians, "o-", color=colour, label=f"{runtime}: {first} → {last} ms")
         ax.set(xlabel=say("instructions allowed"), ylabel=say("time of a prediction [ms]"), yscale="log")
         space_ticks(ax, lang, "y")
         ax.set_xticks(range(len(levels)), [level.replace("_", "\n") for level in levels], fontsize="small")

@@ -188,6 +188,7 @@ def _draw_times(ax: Axes, rows: pd.DataFrame, requests: pd.DataFrame | None, lan
         label = row.instance
         if requests is not None:
             label = ", ".join(str(getattr(row, name)) for name in ("environment", "format") if hasattr(row, name))
+            label += f"\n{row.image_size:g} px" if hasattr(row, "image_size") else ""
             times = requests[_is_of(requests, row)]["predict_ms"]
             ax.plot(times, position + np.linspace(-0.25, 0.25, len(times)), "o", color=ax_colour, ms=2.5, alpha=0.35)
             ax.plot([row.predict_ms_low, row.predict_ms_high], [position] * 2, color=ax_colour, lw=4, alpha=0.6)

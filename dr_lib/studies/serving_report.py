@@ -5,7 +5,7 @@ from collections.abc import Collection
 import pandas as pd
 from matplotlib.figure import Figure
 
-from dr_lib.studies.claims import read_published
+from dr_lib.studies.claims import Verdict, judge, read_published
 from dr_lib.studies.figures import check_alike
 from dr_lib.studies.requests import KINDS, summarise_requests
 from dr_lib.studies.scenario_figures import write_number
@@ -46,15 +46,21 @@ def take_runs(requests: pd.DataFrame) -> pd.DataFrame:
     return first.drop_duplicates(keys).sort_index().drop(columns="_failed")
 
 
+def judge_served(claims: pd.DataFrame, requests: pd.DataFrame, *, keep: Collection[str] = ()) -> list[Verdict]:
+    """Judge the claims of paper B: those on latencies by requests, those on what was counted by runs."""
+    runs = take_runs(requests)
+    return [judge(claim, requests if claim.column in PER_REQUEST else runs, keep=keep) for claim in claims.itertuples()]
+
+
 def check_served(timed: pd.DataFrame, *, allow: Collection[str] = ()) -> None:
-    """Refuse requests to one model in one format that are not alike; models and formats are never pooled.
+    """Refuse requests of one kind, as `summarise_requests` pools them, that are not alike.
 
     Raises:
         UnlikeRunsError: other columns than `allow` differ.
     """
     if "predict_ms" in timed:
         timed = timed.dropna(subset=["predict_ms"])
-        for _, rows in timed.groupby([name for name in ("model", "format") if name in timed], dropna=False):
+        for _, rows in timed.groupby([name for name in KINDS if name in timed], dropna=False):
             check_alike(rows, allow=allow)
 
 

@@ -53,7 +53,7 @@ def test_the_health_check_tells_a_server_from_none(instructions, served_folder, 
 
 
 def test_it_copies_every_module_that_the_server_imports(instructions, served_folder, jpeg, tmp_path):
-    """From the copied files alone it serves, and takes its model and port from the environment."""
+    """From the copied files alone it serves."""
     copy_files(instructions, tmp_path / "srv")
     with run_process(served_folder, tmp_path / "log", cwd=tmp_path / "srv") as server:
         assert post(server.port, jpeg).status == 200

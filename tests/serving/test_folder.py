@@ -11,6 +11,7 @@ from dr_lib.serving.folder import ModelFolderError, describe, read_folder, write
 FACTS = {
     "format": "litert_int8", "model": "mobilenet", "num_parameters": 3377221, "image_size": 224,
     "grades": ["no retinopathy", "mild", "moderate", "severe", "proliferative"], "threshold": 0.4,
+    "threshold_from": "for a sensitivity of 0.9",
     "preprocessing": "crop", "weights": "imagenet", "data_kind": "photographs", "data_manifest_sha256": "ab" * 32,
     "metrics": {"auc": 0.8125, "kappa": 0.5}, "commit": "c" * 40, "versions": {"keras": "3.15.1"},
     "created_at": "2026-11-21T12:00:00+00:00",
@@ -96,6 +97,9 @@ def test_the_card_says_what_the_model_is(folder):
     """Threshold, metrics, the data's kind, and what it is not for."""
     card = (folder / "README.md").read_text()
     assert (
-        "| auc | 0.8125 |" in card and "at least 0.4," in card and "3,377,221" in card and "No medical device" in card
+        "| auc | 0.8125 |" in card
+        and "at least 0.4 (for a sens" in card
+        and "3,377,221" in card
+        and "No medical device" in card
     )
     assert "DRAWN" not in card and "DRAWN SAMPLE" in describe(read_folder(folder).facts | {"data_kind": "drawn"})

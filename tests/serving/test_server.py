@@ -25,6 +25,7 @@ from tests.serving.driver import (
     find_port,
     get,
     head,
+    is_ready,
     post,
     run_process,
     send_raw,
@@ -290,3 +291,28 @@ def test_sigterm_while_idle_is_quick(served_folder, tmp_path):
         with socket.create_connection(("127.0.0.1", server.port)), socket.create_connection(("127.0.0.1", server.port)):
             server.process.send_signal(signal.SIGTERM)
             assert server.process.wait(5) == 0
+
+
+@pytest.mark.parametrize("name", ["SAGEMAKER_BIND_TO_PORT", "PORT"])
+def test_model_and_port_come_from_the_environment(served_folder, name):
+    """As SageMaker starts it: serve alone, all else in the environment."""
+    port = find_port()
+    environment = {"PATH": os.environ["PATH"], "MODEL": str(served_folder), name: str(port)}
+    command = [sys.executable, "-m", "dr_lib.serving", "serve"]
+    process = subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.DEVNULL)
+    try:
+        wait_until(lambda: is_ready(port))
+    finally:
+        process.terminate()
+    assert process.wait(timeout=30) == 0
+
+
+def test_the_contracts_port_and_folder_are_the_defaults():
+    """Port 8080 and /opt/ml/model; a port that is none is told in a line."""
+    command = [sys.executable, "-m", "dr_lib.serving", "serve"]
+    told = subprocess.run(
+        [*command, "--help"], cwd=ROOT, env={"PATH": os.environ["PATH"]}, capture_output=True, text=True
+    )
+    assert "(8080)" in told.stdout and "(/opt/ml/model)" in told.stdout
+    wrong = subprocess.run([*command, "--port", "70000"], cwd=ROOT, capture_output=True, text=True)
+    assert wrong.returncode == 2 and "--port at most 65535" in wrong.stderr

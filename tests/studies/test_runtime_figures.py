@@ -21,7 +21,7 @@ def make_sweep():
     """Three processes at each level; int8 gains where there is VNNI."""
     times = {"float32": (200.0, 100.0, 100.0), "int8": (150.0, 60.0, 20.0)}
     rows = [
-        {"level": level, "precision": precision, "round": turn, "ms": ms + turn}
+        {"level": level, "runtime": precision, "round": turn, "ms": ms + turn}
         for turn in range(3)
         for precision, values in times.items()
         for level, ms in zip(LEVELS, values, strict=True)
@@ -62,7 +62,7 @@ def test_a_line_for_each_precision_in_the_order_of_the_levels():
 
 def test_a_precision_that_was_not_measured_everywhere_has_gaps():
     """Its line begins where it was measured."""
-    sweep = make_sweep().query("precision == 'float32' or level != 'AVX2'")
+    sweep = make_sweep().query("runtime == 'float32' or level != 'AVX2'")
     (ax,) = plot_instruction_sets(sweep, "pt").axes
     assert "int8: 61 → 21 ms" in [line.get_label() for line in ax.lines]
 
