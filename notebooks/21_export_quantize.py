@@ -181,6 +181,9 @@ figure, (left, right) = plt.subplots(1, 2, figsize=(12, 4), layout="constrained"
 order = times.groupby("runtime")["ms"].median().sort_values().index
 sns.barplot(times, x="ms", y="runtime", order=order, estimator="median", errorbar=("pi", 50), color="#949494", ax=left)
 left.set(xscale="log", xlabel="one prediction, median and quartiles [ms]", ylabel="", title=f"{model}, {image_size} px")
+left.bar_label(left.containers[0], fmt="%.3g", padding=8)
+left.xaxis.set_minor_formatter("")
+left.margins(x=0.15)
 sns.barplot(exported, x="artifact_mib", y="format", color="#949494", ax=right)
 _ = right.set(xlabel="size [MiB]", ylabel="", title="artifact")
 

@@ -256,8 +256,11 @@ machine |= {"num_cpus": facts.num_cpus, "memory_gib": facts.memory_gib} if serve
 about = {name: served.facts[name] for name in ("model", "format", "image_size", "num_parameters", "weights")}
 about |= {"model_version": served.version, "artifact_mib": served.facts["bytes"] / 2**20}
 measured = {"data_kind": "drawn" if is_drawn else "photographs", "largest_difference": largest}
+measured |= {"threads": threads or facts.num_cpus} if server else {}
 measured |= {"ready_s": ready_s, "resident_mib": resident_mib, "max_rate_per_s": found.rate_per_s}
 measured |= {f"{name}_mean": float(sequence[name].mean()) for name in ("call_ms", "decode_ms", "predict_ms")}
+
+# %%
 write_requests(run.folder / "requests.csv", sequence)
 table = {"requests": (run.folder / "requests.csv").relative_to(run.study_dir).as_posix()}
 row = run.finish(**machine | about | measured | table)

@@ -31,7 +31,9 @@ def count_on_disk(path) -> int:
     return sum(os.path.getsize(os.path.join(where, name)) for where, _, names in os.walk(path) for name in names)
 
 
-@pytest.mark.parametrize("format_name", FORMATS)
+@pytest.mark.parametrize(
+    "format_name", [pytest.param(name, marks=pytest.mark.slow) if "onnx" in name else name for name in FORMATS]
+)
 def test_an_artifact_is_small_silent_and_right(network, tmp_path, capfd, caplog, format_name):
     """At most 1.15 x parameters x bytes + 64 KiB, nothing said, and the Keras network's probabilities."""
     made = convert(network, format_name, tmp_path / "artifact", calibration=draw_crops(50, seed=2))
@@ -46,6 +48,7 @@ def test_an_artifact_is_small_silent_and_right(network, tmp_path, capfd, caplog,
     assert np.abs(difference).mean() < CLOSE.get(format_name, 0.02)
 
 
+@pytest.mark.slow
 def test_a_network_that_was_never_called_becomes_onnx(tmp_path):
     """Keras itself refuses to export one to ONNX."""
     from dr_lib.training.graders import build_grader

@@ -38,6 +38,7 @@ def labelled(network):
     return Labelled(crops, network.predict(crops, verbose=0).argmax(1), np.arange(80) // 2)
 
 
+@pytest.mark.slow
 def test_every_format_becomes_a_folder_that_serves(network, source, labelled, tmp_path):
     """One row and one folder per format, with the source's facts, its own artifact and the gate's row."""
     out = tmp_path / "out"

@@ -14,6 +14,7 @@ from dr_lib.serving.folder import ModelFolderError, write_folder
 from dr_lib.serving.runtimes import RUNTIMES, RuntimeOpeningError, open_runtime, pin_tensorflow
 from tests.serving.stand_in import ROOT, build_network, draw_crops, write_model_folder
 
+pytestmark = pytest.mark.slow  # ONNX Runtime and OpenVINO are installed for the slow tests alone
 CLOSE = {"float32": 1e-4, "": 1e-4, "predict": 1e-6, "float16": 0.02, "bf16": 0.2}  # int8: 0.3
 
 
@@ -128,7 +129,6 @@ def test_tensorflow_that_has_computed_keeps_its_threads(network):
         pin_tensorflow(3)
 
 
-@pytest.mark.slow
 def test_one_thread_is_one_thread(tmp_path):
     """Over 40 predictions of MobileNet every runtime takes at most 1.15 s of processor time a second."""
     from dr_lib.training.graders import build_grader

@@ -23,6 +23,8 @@ from tests.serving.stand_in import build_network, draw_crops
 
 CROP = draw_crops(1)[0]
 
+pytestmark = pytest.mark.slow  # OpenVINO is installed for the slow tests alone
+
 
 @pytest.fixture(scope="module")
 def network():
@@ -117,7 +119,6 @@ def test_refuses_to_sweep_what_it_cannot(paths):
             sweep_instruction_sets({"openvino_float32": paths["onnx_float32"]}, CROP, levels=missing)
 
 
-@pytest.mark.slow
 def test_a_process_that_fails_says_why(paths):
     """The last line of its error stands in ours."""
     present = [level for level in LEVELS if LEVELS[level] <= read_cpu_flags()]
@@ -127,7 +128,6 @@ def test_a_process_that_fails_says_why(paths):
         sweep_instruction_sets({"openvino_int8": paths["litert_int8"]}, CROP, levels=present[:1], num_rounds=1)
 
 
-@pytest.mark.slow
 def test_fewer_instructions_take_longer(mobilenet):
     """The limit has an effect: without VNNI int8 takes at least 1.5 x as long, without AVX-512 float32 1.2 x."""
     if not LEVELS["AVX512_CORE_VNNI"] <= read_cpu_flags():
@@ -140,7 +140,6 @@ def test_fewer_instructions_take_longer(mobilenet):
     assert ms["openvino_float32", "AVX2"] > 1.2 * ms["openvino_float32", "AVX512_CORE_VNNI"]
 
 
-@pytest.mark.slow
 def test_mobilenets_time_is_in_its_convolutions(mobilenet):
     """Each of the 27 stands once, its normalisation and activation inside it, and 1x1 ones take the most."""
     network, made = mobilenet
