@@ -11,7 +11,10 @@ from dr_lib.effects import allocate_variation, estimate_effects
 from dr_lib.stats import BadSampleError, Interval, mean_interval, ratio_interval
 from dr_lib.studies.claims import FACTORS, Verdict, judge, read_published
 from dr_lib.studies.cost import price_runs
+from dr_lib.studies.cuda_figures import draw_cuda
 from dr_lib.studies.effect_figures import plot_cost_front, plot_effects, plot_variation
+from dr_lib.studies.epochs import PORTUGUESE as EPOCHS_PORTUGUESE
+from dr_lib.studies.epochs import compare_like_for_like, tabulate_accuracies
 from dr_lib.studies.figures import FLAWS, MIN_RUNS, WORK, check_alike, plot_training_time, timed_runs
 from dr_lib.studies.modes import compare_modes
 from dr_lib.studies.scenario_figures import plot_time_and_cost, plot_utilisation
@@ -24,10 +27,14 @@ from dr_lib.studies.serving_report import (
     take_runs,
 )
 
-VARIED = (*FACTORS, "backend")  # differ between the rows of a factorial study, which are alike all the same
+VARIED = {  # what differs between the rows of a paper's study, which are alike all the same
+    "C": (*FACTORS, "backend"),
+    "D": ("framework", "implementation", "batch_size", "replicas", "learning_rate", "backend"),
+}
 LISTED = (
     "run_id",
     "mode",
+    "implementation",
     "split_seed",
     "train_s",
     "first_step_s",
@@ -74,6 +81,7 @@ _PORTUGUESE = {
     "does not count: AUC above A's interval": "não conta: AUC acima do intervalo de A",
     f"undecided: n < {MIN_RUNS}": f"indeciso: n < {MIN_RUNS}",
     **PORTUGUESE,
+    **EPOCHS_PORTUGUESE,
 }
 
 
@@ -89,7 +97,7 @@ def draw_figures(
 
     Args:
         runs: one row per run, failed ones too; of paper B one per request, from `read_requests`.
-        paper: A for figure 1, B for figures 1 and 2, C for figures 2 to 5; others have none here.
+        paper: A for figure 1, B for figures 1 and 2, C for figures 2 to 5, D for figures 1a, 1b and 2.
         lang: en or pt.
         allow: columns in which the work may differ; `keep`: flaws that do not bar a row from the timing.
 
@@ -102,12 +110,13 @@ def draw_figures(
     if paper == "B":
         check_served(timed_runs(runs, keep=keep), allow=allow)
         return draw_serving(timed_runs(runs, keep=keep), lang)
-    if paper != "C":
-        return {}
+    if paper == "D":
+        check_alike(timed_runs(runs, keep=keep), allow={*allow, *VARIED["D"]})
+        return draw_cuda(timed_runs(runs, keep=keep), lang)
     timed = price_runs(timed_runs(runs, keep=keep))
     if timed.empty:
         return {}
-    check_alike(timed, allow={*allow, *VARIED})
+    check_alike(timed, allow={*allow, *VARIED["C"]})
     drawn = {
         "figure_2_3.png": plot_time_and_cost(timed, lang),
         "figure_4.png": plot_utilisation(timed, ["cpu_percent_mean", "gpu_percent_mean"], lang),
@@ -146,14 +155,14 @@ def write_report(
     words = _PORTUGUESE if lang == "pt" else {}
     requests, runs = runs, take_runs(runs) if paper == "B" else runs
     ok, timed, claims = timed_runs(runs, keep=FLAWS), timed_runs(runs, keep=keep), read_published(paper)
-    allow = [*allow, *(name for name in VARIED if paper == "C" and name not in allow)]
+    allow = [*allow, *(name for name in VARIED.get(paper, ()) if name not in allow)]
     if paper == "B":
         check_served(timed_runs(requests, keep=FLAWS), allow=allow)
         verdicts = judge_served(claims, requests, keep=keep)
     else:
         check_alike(ok, allow=allow)
         verdicts = [judge(claim, runs, keep=keep) for claim in claims.itertuples()]
-    work = [column for column in WORK if column in ok]
+    work = [column for column in (*WORK, "implementation") if column in ok]
     left_out = {f: len(ok) - len(timed_runs(runs, keep={*FLAWS} - {f})) for f in FLAWS if f not in keep}
     parts = [f"# {words.get('Paper', 'Paper')} {paper}", *(f"![]({figure})" for figure in figures)]
     if "data_kind" in ok and (ok["data_kind"] == "drawn").any():
@@ -165,6 +174,7 @@ def write_report(
         **(_describe_serving(requests, runs, keep, lang) if paper == "B" else {"Environments": _compare(timed, allow)}),
         **({"Modes": _join_bounds(compare_modes(runs, keep=keep))} if ok["mode"].nunique() > 1 else {}),
         **(_describe_factors(timed) if paper == "C" else {}),
+        **(_describe_epochs(timed, lang) if paper == "D" else {}),
         "Runs": ok[[c for c in ok if c in LISTED or c.startswith("metric_auc")]].dropna(axis=1, how="all").round(4),
         "Claims": _tabulate(claims.rename(columns={"quotation_pt" if words else "quotation": "claim"}), verdicts),
         "Failed and skipped runs": _list_unmade(requests),
@@ -212,6 +222,13 @@ def _describe_serving(
 ) -> dict[str, pd.DataFrame | str]:
     parts = describe_serving(timed_runs(requests, keep=keep), runs, lang)
     return parts | {"Latency": _join_bounds(parts["Latency"])}
+
+
+def _describe_epochs(timed: pd.DataFrame, lang: str) -> dict[str, pd.DataFrame]:
+    return {
+        "Time to accuracy": tabulate_accuracies(timed, lang),
+        "Like for like": compare_like_for_like(timed, lang),
+    }
 
 
 def _list_unmade(runs: pd.DataFrame) -> pd.DataFrame:

@@ -1,0 +1,310 @@
+# ---
+# jupyter:
+#   accelerator: GPU
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Train a small network in CUDA C, and hold it against Keras
+#
+# [![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/OWNER/REPO/blob/main/notebooks/40_mnist_cuda.ipynb)
+# [![Open in Kaggle](https://kaggle.com/static/images/open-in-kaggle.svg)](https://kaggle.com/kernels/welcome?src=https://github.com/OWNER/REPO/blob/main/notebooks/40_mnist_cuda.ipynb)
+#
+# **Question.** How fast can a network of 2,343 parameters learn MNIST in CUDA C, and how much of that is the language,
+# the GPU, or the size of the batch? **Input.** MNIST; an NVIDIA GPU with `nvcc`, or a C++ compiler alone: the same
+# source builds for both. **Output.** One row per implementation, with the time and the test accuracy after each epoch,
+# and figures 1a, 1b and 2 of De Felice Lima and Zola. `mnist_cuda.yaml` makes the paper's 40 epochs from this notebook.
+#
+# **Resumo.** Com que rapidez uma rede de 2.343 parâmetros aprende o MNIST em CUDA C, e quanto disso se deve à
+# linguagem, à GPU ou ao tamanho do lote? Entrada: MNIST e uma GPU com `nvcc`, ou só um compilador C++. Saída: uma linha
+# por implementação, com tempo e acurácia após cada época, e as figuras 1a, 1b e 2 do artigo.
+
+# %% tags=["parameters"]
+implementation: str = "paper@1, fused@1, minibatch@32, keras_tensorflow@1, keras_tensorflow@32"  # NAME@BATCH each
+device: str = "auto"  # of CUDA C, auto (a GPU if there is one), gpu or cpu; Keras stays on the CPU, as in the paper
+mnist: str = ""  # path of an mnist.npz, empty for keras.datasets, which downloads it once
+data_share: float = 0.1  # share of the training images, the first ones, 1 for all as in the paper
+epochs: int = 4  # passes over them, 40 in the paper
+replicas: int = 4  # networks of other seeds in one launch of CUDA C, 0 for one per multiprocessor or core
+lang: str = "en"  # of the figures, en or pt
+instance: str = ""  # the machine's name in prices.csv, for the cost
+results: str = ""  # folder for rows; on Colab one on Drive outlives the machine
+seed: int = 20  # of the first weights, the run adds its repetition
+repetition: int = 0  # index of this run
+
+# %% [markdown]
+# ## Setup
+#
+# The library comes from the folder around this notebook; a fresh Colab or Kaggle machine clones it, and adds the
+# packages that it lacks.
+
+# %%
+import subprocess
+import sys
+from pathlib import Path
+
+address = "https://github.com/OWNER/REPO"  # of the repository, for a machine that holds only this notebook
+here = Path.cwd()
+root = next((d for d in (here, here / "REPO", *here.parents) if (d / "dr_lib").is_dir()), None)
+if root is None and "OWNER" in address:
+    raise SystemExit("dr_lib is not here: open this notebook inside a clone, or set address to the repository's")
+if root is None:
+    root = here / "REPO"
+    subprocess.run(["git", "clone", "--depth=1", address, root], check=True)
+sys.path.insert(0, str(root))
+
+# %%
+from dr_lib.bootstrap import install_missing
+
+print("packages added:", *install_missing() or ["none"])
+
+# %% [markdown]
+# What to train. A batch is part of each name: an epoch of larger batches has fewer steps, each with more work to do at
+# once, and learns less. A row is one implementation, so a study file asks for one at a time.
+
+# %%
+import os
+
+from dr_lib.cuda import mnist as cuda_mnist
+from dr_lib.studies.run import RUN_VARIABLE, Run, UnavailableError
+from dr_lib.training.frameworks.mnist_peer import BACKENDS
+
+NAMES = (*cuda_mnist.IMPLEMENTATIONS, *(f"keras_{backend}" for backend in BACKENDS))
+pairs = [item.strip().partition("@")[::2] for item in implementation.split(",")]
+if any(name not in NAMES or not batch.isdigit() for name, batch in pairs):
+    raise ValueError(f"implementation {implementation!r}: write NAME@BATCH, NAME one of {', '.join(NAMES)}")
+if len(pairs) > 1 and RUN_VARIABLE in os.environ:
+    raise ValueError("a study makes one row a run: make implementation a factor with one NAME@BATCH a level")
+if {"keras_tensorflow", "keras_jax"} <= {name for name, _ in pairs}:
+    raise ValueError("Keras has one backend in a process: ask for keras_tensorflow or for keras_jax")
+wanted = [(name, int(batch)) for name, batch in pairs]
+
+# %% [markdown]
+# ## Data
+#
+# 60,000 handwritten digits to learn from, 10,000 to test on, 28 x 28 bytes each.
+
+# %%
+x_train, y_train, x_test, y_test = cuda_mnist.load_mnist(mnist)
+num_images = round(data_share * len(x_train))
+x_train, y_train = x_train[:num_images], y_train[:num_images]
+print(f"{len(x_train):,} images to learn from, {len(x_test):,} to test on")
+
+# %%
+import matplotlib.pyplot as plt
+
+figure, axes = plt.subplots(1, 10, figsize=(10, 1.4))
+for axis, image, digit in zip(axes, x_train, y_train, strict=False):
+    axis.imshow(image, cmap="gray_r")
+    axis.set_title(digit)
+    axis.axis("off")
+
+# %% [markdown]
+# ## Method
+#
+# **Build.** The source is compiled here, for the GPU that is here or for this processor, and kept for the next time.
+
+# %%
+from dr_lib import hardware
+
+facts = hardware.probe()
+try:
+    library = cuda_mnist.build(device)
+except (cuda_mnist.NoDeviceError, cuda_mnist.NoCompilerError) as error:
+    raise UnavailableError(str(error)) from error  # a study then skips what needs it
+print(f"built for the {library.kind.upper()}: {library.device}, {library.num_multiprocessors} multiprocessors or cores")
+
+# %% [markdown]
+# The original's way, some forty small kernels for each image, needs a GPU; the other implementations do not.
+
+# %%
+if library.kind == "cpu" and any(name == "paper" for name, _ in wanted):
+    told = "paper needs a GPU: there is none here, or no nvcc, or device is cpu"
+    wanted = [(name, batch) for name, batch in wanted if name != "paper"]
+    if not wanted:
+        raise UnavailableError(told)
+    print(told)
+print("to train:", *(f"{name} in batches of {batch}" for name, batch in wanted), sep="\n- ")
+
+# %% [markdown]
+# **Check.** Before anything is timed: from the same weights, CUDA C and Keras have to give the same outputs, and CUDA
+# C's gradients, which are written by hand, have to be those that Keras finds by automatic differentiation. The original
+# divides some of its gradients by the number of values that they were summed over (576 for the convolution, 216 for the
+# second layer's bias); `fused` does so too, so Keras's are divided likewise.
+
+# %%
+from dr_lib.training.frameworks.mnist_peer import MnistPeer
+
+backends = [name.removeprefix("keras_") for name, _ in wanted if name.startswith("keras_")]
+backend = next(iter([*backends, *facts.backends]), BACKENDS[0])
+weights = cuda_mnist.initial_weights(seed)
+rates = {1: cuda_mnist.LEARNING_RATES["fused"], 32: cuda_mnist.LEARNING_RATES["minibatch"]}
+peers = {batch: MnistPeer(backend, weights, batch_size=batch, learning_rate=rate) for batch, rate in rates.items()}
+DIVISORS = {"conv_kernel": 576, "conv_bias": 576, "pool_bias": 216}
+
+
+# %%
+def find_error(found, wanted):
+    return float(abs(found - wanted).max() / abs(wanted).max())
+
+
+def find_errors(name, batch):
+    x, y, peer = x_train[:batch], y_train[:batch], peers[batch]
+    exact = peer.gradients(x, y)
+    divided = {key: array / (DIVISORS.get(key, 1) if name in ("paper", "fused") else 1) for key, array in exact.items()}
+    found = cuda_mnist.gradients(library, weights, x, y, implementation=name)
+    outputs = cuda_mnist.forward(library, weights, x_test[:100], implementation=name)
+    gradient_error = max(find_error(found[key], divided[key]) for key in divided)
+    return {"gradient_error": gradient_error, "forward_error": find_error(outputs, peer.forward(x_test[:100]))}
+
+
+# %%
+import pandas as pd
+
+batches = {name: 32 if name == "minibatch" else 1 for name in cuda_mnist.IMPLEMENTATIONS}
+checked = {name: find_errors(name, batch) for name, batch in batches.items()}
+if max(max(errors.values()) for errors in checked.values()) > 1e-5:
+    raise RuntimeError(f"CUDA C and Keras disagree: {checked}")
+pd.DataFrame(checked).T.map("{:.1e}".format)
+
+# %% [markdown]
+# **Time.** The clock of an epoch runs while the network trains and stands still while it is tested. Keras begins from
+# the same weights, sees the images in the same order, and is called once for all epochs. At batch 1 it learns with the
+# original's loss and plain SGD, in larger batches with softmax and Adam, as `minibatch` does.
+
+
+# %%
+def train_cuda(name, batch, run):
+    num_replicas = replicas or library.num_multiprocessors
+    return cuda_mnist.train(
+        library, x_train, y_train, x_test, y_test, implementation=name, epochs=epochs, batch_size=batch,
+        seed=run.seed, replicas=1 if name == "paper" else num_replicas,
+    )  # fmt: skip
+
+
+# %%
+def train_keras(name, batch, run):
+    first, rate = cuda_mnist.initial_weights(run.seed), rates[1 if batch == 1 else 32]
+    peer = MnistPeer(name.removeprefix("keras_"), first, batch_size=batch, learning_rate=rate)
+    told = {"epochs": epochs, "seed": run.seed, "on_epoch_end": lambda epoch: run.show_progress(epoch, epochs)}
+    return peer.train(x_train, y_train, x_test, y_test, **told)
+
+
+# %% [markdown]
+# One row per implementation: `train_s` is the time after the last epoch, of the slowest replica; two lists of lists
+# hold the time and the accuracy after each epoch of each replica.
+
+
+# %%
+def tell_machine(name):
+    is_keras = name.startswith("keras_")
+    on_gpu = library.kind == "gpu" and not is_keras
+    told = {"framework": "keras" if is_keras else "cuda", "accelerator": library.device if on_gpu else "cpu"}
+    told |= peers[1].versions() if is_keras else {}
+    facts_told = {key: getattr(facts, key) for key in ("platform", "cpu", "num_cpus", "memory_gib", "driver")}
+    return told | facts_told | {"num_accelerators": 1}
+
+
+# %%
+from dr_lib.studies.epochs import summarise_trainings
+
+paths = []
+for name, batch in wanted:
+    asked = {"implementation": name, "batch_size": batch, "data_share": data_share, "epochs": epochs, "seed": seed}
+    asked |= {"replicas_asked": replicas, "device": device, "mnist": Path(mnist).name, "repetition": repetition}
+    run = Run(root, "40_mnist_cuda", asked, results=results, instance=instance)
+    setup_s = run.seconds()
+    table = (train_keras if name.startswith("keras_") else train_cuda)(name, batch, run)
+    about = {"data_kind": "given", "num_images_train": len(x_train), "num_images_test": len(x_test)}
+    about |= {"num_parameters": sum(array.size for array in weights.values()), "setup_s": setup_s}
+    about |= {"learning_rate": cuda_mnist.LEARNING_RATES.get(name, rates[1 if batch == 1 else 32])}
+    paths.append(run.finish(**summarise_trainings(table), **about, **tell_machine(name), **checked.get(name, {})))
+    print(f"{name}@{batch}: wrote {paths[-1].relative_to(run.study_dir.parent)}")
+
+# %% [markdown]
+# ## Result
+#
+# Accuracy at the end, and the time until each accuracy was first reached: median over replicas, fastest to slowest.
+
+# %%
+from dr_lib.studies.epochs import TIMES_AS_FAST, compare_like_for_like, tabulate_accuracies
+from dr_lib.studies.figures import FLAWS, timed_runs
+from dr_lib.studies.rows import read_row
+
+runs = pd.DataFrame([read_row(path) for path in paths])
+timed = timed_runs(runs, keep=FLAWS)
+tabulate_accuracies(timed, lang)
+
+# %% [markdown]
+# Like for like: the time of an epoch of Keras over that of CUDA C, in the same batch, on the same machine.
+
+# %%
+compared = compare_like_for_like(timed, lang)
+compared if len(compared) else "nothing to compare: train CUDA C and Keras in the same batch"
+
+# %% [markdown]
+# Figure 1a: the time after each epoch, with the paper's end points, which are those of 40 epochs of all images. Solid
+# lines are of batch 1, dashed ones of larger batches.
+
+# %%
+from IPython import get_ipython
+
+from dr_lib.studies.cuda_figures import draw_cuda
+
+get_ipython().run_line_magic("matplotlib", "inline")  # a figure that a cell ends in is shown
+figures = draw_cuda(timed, lang)
+figures["figure_1a.png"]
+
+# %% [markdown]
+# Figure 1b: the time to reach each accuracy. Batches that are unlike can only be compared by this.
+
+# %%
+figures["figure_1b.png"]
+
+# %% [markdown]
+# Figure 2: the speed-up after each epoch, a panel for each Keras. Dotted lines compare unlike batches, as the paper
+# most likely does: batch 1 in CUDA C, batch 32 in Keras.
+
+# %%
+figures.get("figure_2.png", "no speed-up: train CUDA C and Keras")
+
+# %% [markdown]
+# Each claim of the paper, held against these rows; `python -m dr_lib report FOLDER --paper D` does so for a study,
+# and says why.
+
+# %%
+from dr_lib.studies.claims import judge, read_published
+
+claims = read_published("D")
+verdicts = [judge(claim, runs, keep=FLAWS) for claim in claims.itertuples()]
+judged = pd.DataFrame([verdict.ours[:3] for verdict in verdicts], columns=["ours", "low", "high"])
+judged.insert(0, "claim", claims["quotation"])
+judged[["n", "verdict"]] = [(verdict.n, verdict.verdict) for verdict in verdicts]
+pd.options.display.max_colwidth = None
+judged.round(3)
+
+# %% [markdown]
+# ## What this shows
+
+# %%
+from IPython.display import Markdown
+
+sentences = [
+    f"- **{row['line']}** is **{row[TIMES_AS_FAST]} times** as fast as {row['peer']}, per epoch, in the same batch."
+    for row in compared.to_dict("records")
+]
+Markdown("\n".join(sentences) or "One implementation was trained; what it is held against is in other rows.")
+
+# %% [markdown]
+# ## Limits
+#
+# A short run on a share of the images says how fast an epoch is, not what 40 epochs of all of them reach. Replicas
+# share one launch: they show how much the seed matters, are no repetitions of its time, and on a CPU slow each other
+# down; a study trains one network a run and repeats the run.
+# Keras is called as its users call it, one call of `fit` with arrays in memory, on the CPU as in the paper; most of its
+# time at batch 1 is not arithmetic but the way to each step. The paper prints neither its batch nor its loss nor its
+# Keras code: what is called the original's arithmetic is that of a public CUDA network of the same shapes. `paper` is
+# not timed where there is no GPU.

@@ -1,0 +1,109 @@
+"""Notebook 40 runs on a CPU alone, leaves a row per implementation, and says what it cannot do."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import papermill
+import pytest
+
+from tests.test_notebooks import clone, execute, num_pictures, texts  # noqa: F401
+from tests.training.frameworks.test_mnist_peer import draw_digits
+
+
+@pytest.fixture
+def digits(tmp_path):
+    """A small mnist.npz of drawn digits."""
+    (x_train, y_train), (x_test, y_test) = draw_digits(640), draw_digits(200, seed=1)
+    np.savez(tmp_path / "digits.npz", x_train=x_train, y_train=y_train, x_test=x_test, y_test=y_test)
+    return tmp_path / "digits.npz"
+
+
+def read_rows(clone, study="adhoc"):  # noqa: F811
+    """The rows of a study by implementation and batch."""
+    rows = [json.loads(path.read_text()) for path in (clone / "papermill_runs" / study / "rows").glob("*.json")]
+    return {(row["implementation"], row.get("batch_size")): row for row in rows}
+
+
+def test_40_builds_checks_and_times_on_a_cpu(clone, digits):  # noqa: F811
+    """Checks stand before times; a row for each implementation but the GPU's own; three figures; claims and report."""
+    notebook = execute(clone, "40_mnist_cuda", mnist=str(digits), data_share=1.0, device="cpu", epochs=2)
+    rows = read_rows(clone)
+    assert set(rows) == {("fused", 1), ("minibatch", 32), ("keras_tensorflow", 1), ("keras_tensorflow", 32)}
+    for row in rows.values():
+        assert (row["num_parameters"], row["num_images_train"], row["accelerator"], row["epochs"]) == (
+            2343,
+            640,
+            "cpu",
+            2,
+        )
+        assert row["train_s"] == pytest.approx(sum(row["epoch_s"])) and len(row["epoch_s"]) == 2
+        assert len(row["replica_accuracy"]) == row["replicas"] and 0 <= row["metric_accuracy_test"] <= 1
+        assert row["learning_rate"] > 0 and str(clone) not in json.dumps(row)
+    fused = rows["fused", 1]
+    assert fused["framework"] == "cuda" and max(fused["gradient_error"], fused["forward_error"]) <= 1e-5
+    keras = rows["keras_tensorflow", 32]
+    assert (keras["framework"], keras["backend"], keras["replicas"]) == ("keras", "tensorflow", 1) and keras["keras"]
+    shown = texts(notebook)
+    assert num_pictures(notebook) == 4 and "paper needs a GPU" in shown and "times** as fast" in shown
+    outputs = [json.dumps(cell.get("outputs", [])) for cell in notebook.cells]
+    checks, times = (next(k for k, out in enumerate(outputs) if word in out) for word in ("gradient_error", "wrote"))
+    assert checks < times
+    command = [sys.executable, "-m", "dr_lib", "report", "papermill_runs/adhoc", "--paper", "D", "--keep", "contended"]
+    subprocess.run(command, cwd=clone, check=True, capture_output=True)
+    report = (clone / "papermill_runs" / "adhoc" / "report.md").read_text()
+    assert "| holds | 2 | [2343, 2343]" in report and "![](figure_2.png)" in report
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        ({"implementation": "fused"}, "write NAME@BATCH"),
+        ({"implementation": "numpy@1"}, "NAME one of paper, fused"),
+        ({"implementation": "keras_jax@1, keras_tensorflow@1"}, "one backend in a process"),
+        ({"mnist": "absent.npz"}, "absent.npz"),
+        ({"implementation": "paper@1", "device": "cpu"}, "UnavailableError: paper needs a GPU"),
+    ],
+)
+def test_40_says_what_it_cannot_do(clone, digits, asked, told):  # noqa: F811
+    """Before anything is trained; no row is left."""
+    with pytest.raises(papermill.PapermillExecutionError, match=told):
+        execute(clone, "40_mnist_cuda", **{"mnist": str(digits), "data_share": 1.0, "device": "cpu"} | asked)
+    assert not list(clone.glob("papermill_runs/adhoc/rows/*"))
+
+
+@pytest.mark.slow
+def test_40_trains_on_jax_and_speaks_portuguese(clone, digits):  # noqa: F811
+    """Keras on JAX is checked against and timed like Keras on TensorFlow."""
+    pytest.importorskip("jax")
+    asked = {"implementation": "true_gradient@1, minibatch@32, keras_jax@1, keras_jax@32", "lang": "pt", "epochs": 2}
+    execute(clone, "40_mnist_cuda", mnist=str(digits), data_share=1.0, device="cpu", **asked)
+    rows = read_rows(clone)
+    assert rows["keras_jax", 1]["backend"] == "jax" and rows["true_gradient", 1]["gradient_error"] <= 1e-5
+
+
+@pytest.mark.slow
+def test_a_study_of_implementations(clone, digits):  # noqa: F811
+    """One implementation a run, repeated; what needs a GPU is skipped and the row says why; the report reads it all."""
+    study = clone / "papermill_runs" / "trial.yaml"
+    study.parent.mkdir(exist_ok=True)
+    study.write_text(
+        "notebook: 40_mnist_cuda\nrepetitions: 2\nrepeat_contended: 0\nseed: 20\n"
+        f"parameters: {{mnist: {digits}, data_share: 1.0, epochs: 2, replicas: 1, device: cpu}}\n"
+        "factors: {implementation: [paper@1, fused@1, keras_tensorflow@1]}\n"
+    )
+    command = [sys.executable, "-m", "dr_lib"]
+    ran = subprocess.run([*command, "run", study], cwd=clone, check=True, capture_output=True, text=True)
+    assert "paper needs a GPU" in ran.stdout
+    report = [*command, "report", study.with_suffix(""), "--paper", "D", "--keep", "contended"]
+    subprocess.run(report, cwd=clone, check=True, capture_output=True)
+    text = (study.with_suffix("") / "report.md").read_text()
+    alike = text.split("## Like for like")[1].split("##")[0]
+    assert "| CUDA C fused, batch 1, CPU | Keras / TensorFlow, batch 1, CPU | 1 |" in alike and "| 2 |" in alike
+    assert "2 skipped | UnavailableError: paper needs a GPU" in text
+    several = study.read_text().replace("[paper@1, fused@1, keras_tensorflow@1]", "['fused@1, minibatch@32']")
+    (study.parent / "several.yaml").write_text(several)
+    failed = subprocess.run([*command, "run", study.parent / "several.yaml"], cwd=clone, capture_output=True, text=True)
+    assert "one NAME@BATCH a level" in failed.stdout + failed.stderr
