@@ -18,6 +18,8 @@ STUDIES = sorted(ROOT.glob("papermill_runs/*.yaml"))
 # who may know whom; hardware and stats may be known by all
 MAY_KNOW = {
     "bootstrap": {"hardware"},
+    "cuda": set(),
+    "cuda": set(),
     "hardware": set(),
     "stats": set(),
     "effects": {"stats"},

@@ -15,6 +15,8 @@ claims            published claims held against rows
 figures           training time by hardware, and which rows are timed
 scenario_figures  the factorial study, scenario by scenario
 effect_figures    what its factors do
+epochs            epochs of the CUDA study: time to accuracy, like held against like
+cuda_figures      its figures 1a, 1b and 2
 requests          requests to a served model, written and read; what a latency is
 serving_cost      what predictions cost, and where the cheaper machine changes
 serving_figures   time of a prediction, cost by rate, latency under load

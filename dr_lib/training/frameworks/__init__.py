@@ -11,5 +11,6 @@ layouts        weights between channels last and channels first
 keras_network  Keras on TensorFlow, JAX or PyTorch
 torch_network  PyTorch
 mxnet_network  MXNet Gluon
+mnist_peer     the MNIST network of the CUDA C study, in Keras
 opening        opens a network in the framework asked for, or says what is missing
 """
