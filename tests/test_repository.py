@@ -19,7 +19,6 @@ STUDIES = sorted(ROOT.glob("papermill_runs/*.yaml"))
 MAY_KNOW = {
     "bootstrap": {"hardware"},
     "cuda": set(),
-    "cuda": set(),
     "hardware": set(),
     "stats": set(),
     "effects": {"stats"},

@@ -1,0 +1,248 @@
+"""Find the device and a compiler, build mnist_cnn.cu for it once, and load it."""
+
+import ctypes
+import hashlib
+import os
+import platform
+import re
+import shutil
+import site
+import subprocess
+import tempfile
+from pathlib import Path
+
+SOURCE = Path(__file__).with_name("mnist_cnn.cu")
+GPU_FLAGS = ("-O3", "-std=c++17", "-shared", "-Xcompiler", "-fPIC", "-cudart", "static")
+CPU_FLAGS = ("-x", "c++", "-std=c++17", "-shared", "-fPIC", "-fno-math-errno")
+# flags that not every compiler has: Apple's lacks OpenMP (then one core trains one replica after another)
+CPU_EXTRAS = ("-march=native", "-fopenmp")
+GPU_DEVICE = Path("/dev/nvidia0")
+
+
+class CudaError(RuntimeError):
+    """The device or the library cannot do what was asked; the message says what to change."""
+
+
+class NoCompilerError(CudaError):
+    """There is no compiler for the device."""
+
+
+class NoDeviceError(CudaError):
+    """There is no GPU, or its driver does not answer."""
+
+
+class BuildError(CudaError):
+    """The compiler fails, or what it made cannot be kept or loaded."""
+
+
+class UnsupportedDeviceError(BuildError):
+    """The GPU is newer or older than what the CUDA toolkit builds for."""
+
+
+class OutOfMemoryError(CudaError):
+    """The device's memory does not hold what was asked for."""
+
+
+class Library:
+    """The built kernels on a device that is awake; the functions of `mnist` take it."""
+
+    def __init__(self, path: Path, kind: str):
+        """Load a built library and wake its device.
+
+        Args:
+            path: of the shared library.
+            kind: gpu or cpu.
+
+        Raises:
+            BuildError: it cannot be loaded.
+            NoDeviceError: the GPU's driver is too old or shows no GPU.
+            CudaError: the device does not start.
+        """
+        self.path, self.kind, self.device = path, kind, f"the {kind.upper()}"
+        try:
+            self._functions = ctypes.CDLL(str(path))
+        except OSError as error:
+            raise BuildError(f"{path} cannot be loaded ({error}): delete it, and it is built again") from error
+        self._functions.cnn_message.restype = ctypes.c_char_p
+        name, number = ctypes.create_string_buffer(256), ctypes.c_int()
+        self.call("cnn_open", name, len(name), ctypes.byref(number))
+        self.device = name.value.decode() or _read_cpu()[0]
+        self.num_multiprocessors = number.value  # cores, on a CPU
+
+    def call(self, function: str, *arguments) -> None:
+        """Call a C function that returns a status.
+
+        Raises:
+            OutOfMemoryError: the device's memory is too small.
+            NoDeviceError: there is no usable GPU.
+            CudaError: anything else that the function reports.
+        """
+        status = getattr(self._functions, function)(*arguments)
+        if not status:
+            return
+        message = f"{self.device}: {self._functions.cnn_message().decode(errors='replace')}"
+        if status == 2:
+            raise OutOfMemoryError(f"{message}: take fewer replicas, epochs or images, or free the device's memory")
+        if status == 3:
+            raise NoDeviceError(f"{message}: update the driver, take an older CUDA toolkit, or build('cpu')")
+        raise CudaError(message)
+
+
+def build(device: str = "auto") -> Library:
+    """Build the network for this machine at first use, and load it.
+
+    Args:
+        device: gpu, cpu, or auto: the GPU where there is one and nvcc, else the CPU.
+
+    Returns:
+        The library; it lies in the folder dr_lib of the user's cache (XDG_CACHE_HOME), and is built again only if
+        source, flags, compiler or processor change.
+
+    Raises:
+        NoDeviceError: gpu, and there is none; or its driver does not answer.
+        NoCompilerError: there is no compiler for the device.
+        UnsupportedDeviceError: the GPU is newer or older than the CUDA toolkit.
+        BuildError: the compiler fails, or the cache folder cannot be written.
+        ValueError: there is no such device.
+    """
+    if device not in ("auto", "gpu", "cpu"):
+        raise ValueError(f"device {device!r}: there are auto, gpu and cpu")
+    if device == "cpu":
+        return build_cpu()
+    capabilities, nvcc = find_gpus(), find_nvcc()
+    if capabilities and nvcc:
+        return Library(build_gpu(nvcc, capabilities), "gpu")
+    if device == "auto":
+        return build_cpu()
+    if not capabilities:
+        raise NoDeviceError(
+            "there is no NVIDIA GPU (nvidia-smi lists none): choose a runtime with one, or build('cpu')"
+        )
+    packages = "nvidia-cuda-nvcc, nvidia-cuda-runtime and nvidia-cuda-cccl"
+    raise NoCompilerError(f"there is a GPU but no nvcc: install the CUDA toolkit or {packages}, or build('cpu')")
+
+
+def build_gpu(nvcc: str, capabilities: set[str]) -> Path:
+    """Compile for GPUs of some compute capabilities: machine code for each, so that no driver has to translate PTX.
+
+    Args:
+        nvcc: the compiler.
+        capabilities: such as {"75", "90"}; the GPUs need not be here.
+
+    Raises:
+        UnsupportedDeviceError: the compiler does not know a capability.
+        BuildError: the compiler fails, or the cache folder cannot be written.
+    """
+    listed = _run([nvcc, "--list-gpu-code"])
+    known = sorted((name.removeprefix("sm_") for name in listed.split() if name.startswith("sm_")), key=_number)
+    for capability in capabilities - set(known):
+        age = "newer" if _number(capability) > _number(known[-1]) else "older"
+        raise UnsupportedDeviceError(
+            f"a GPU of compute capability sm_{capability} is {age} than what {nvcc} builds for (sm_{known[0]} to "
+            f"sm_{known[-1]}): take a CUDA toolkit that is {age}, or build('cpu')"
+        )
+    code = [f"-gencode=arch=compute_{capability},code=sm_{capability}" for capability in sorted(capabilities)]
+    return _compile([nvcc, *GPU_FLAGS, *code])
+
+
+def build_cpu(lanes: int = 0) -> Library:
+    """Compile for this CPU and load.
+
+    Args:
+        lanes: width of a vector [float32 numbers], a power of 2 from 4; 0 for the CPU's own; 32 gives the threads of
+            the GPU, warp by warp, to check their work where there is none.
+
+    Raises:
+        NoCompilerError: there is no C++ compiler.
+        BuildError: it fails, or the cache folder cannot be written.
+    """
+    compiler = next(filter(None, map(shutil.which, (os.environ.get("CXX") or "c++", "g++", "clang++"))), None)
+    if compiler is None:
+        raise NoCompilerError("there is no C++ compiler (c++, g++, clang++): install one, or name it in CXX")
+    # compilers take a minute to optimise vectors that are wider than the CPU's, and a check needs no speed
+    chosen = ["-O0", f"-DLANES={lanes}"] if lanes else ["-O3"]
+    return Library(_compile([compiler, *CPU_FLAGS, *chosen], CPU_EXTRAS), "cpu")
+
+
+def find_gpus() -> set[str]:
+    """Compute capabilities of the GPUs, such as {"75"}; empty where there is none or CUDA_VISIBLE_DEVICES hides them.
+
+    Raises:
+        NoDeviceError: there is a GPU, and nvidia-smi fails.
+    """
+    if os.environ.get("CUDA_VISIBLE_DEVICES", "0").strip() in ("", "-1"):
+        return set()
+    command = ["nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader"]
+    try:
+        listed = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+    except (OSError, subprocess.SubprocessError) as error:
+        if GPU_DEVICE.exists():
+            raise NoDeviceError(f"nvidia-smi fails ({error}): repair the GPU's driver, or build('cpu')") from error
+        return set()
+    return {"".join(found) for found in re.findall(r"^\s*(\d+)\.(\d)\s*$", listed, re.M)}
+
+
+def find_nvcc() -> str | None:
+    """The CUDA compiler: on the path, of CUDA_HOME, where toolkits are installed, or of the Python package."""
+    folders = [Path(site_folder) / "nvidia" for site_folder in (*site.getsitepackages(), site.getusersitepackages())]
+    packages = [str(path.parent) for folder in folders for path in sorted(folder.glob("*/bin/nvcc"), reverse=True)]
+    homes = [str(Path(os.environ[name]) / "bin") for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name)]
+    searched = (os.environ.get("PATH", ""), *homes, "/usr/local/cuda/bin", *packages)
+    return next(filter(None, (shutil.which("nvcc", path=path) for path in searched)), None)
+
+
+def _compile(command: list[str], extras: tuple[str, ...] = ()) -> Path:
+    """The library that a command makes, with those extra flags that the compiler has; from the cache if it is there."""
+    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dr_lib"
+    key = hashlib.sha256(repr((command, extras, _run([command[0], "--version"]), _read_cpu())).encode())
+    for path in sorted(SOURCE.parent.glob("*.cu*")):
+        key.update(path.read_bytes())
+    library = folder / f"mnist_cnn-{key.hexdigest()[:20]}.so"
+    if library.is_file():
+        return library
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        # built beside its place and then renamed: another process sees all of it or nothing
+        with tempfile.TemporaryDirectory(dir=folder) as made:
+            command = [*command, *(flag for flag in extras if _takes(command, flag, Path(made)))]
+            _run([*command, str(SOURCE), "-o", str(Path(made, "library.so"))])
+            Path(made, "library.so").replace(library)
+    except OSError as error:
+        raise BuildError(f"{folder} cannot be written ({error}): name another in XDG_CACHE_HOME") from error
+    return library
+
+
+def _takes(command: list[str], flag: str, folder: Path) -> bool:
+    """Whether the compiler has a flag, and what it needs to link with it."""
+    empty = folder / "empty.cpp"
+    empty.write_text("")
+    try:
+        _run([*command, flag, str(empty), "-o", str(folder / "empty.so")])
+    except BuildError:
+        return False
+    return True
+
+
+def _run(command: list[str]) -> str:
+    try:
+        ran = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    except (OSError, subprocess.SubprocessError) as error:
+        raise BuildError(f"{command[0]} does not run ({error}): repair or replace it") from error
+    if ran.returncode:
+        told = (ran.stderr or ran.stdout).strip()[:1500]  # the first error is the one to mend
+        raise BuildError(f"{' '.join(command)}\nfailed with status {ran.returncode}: {told}")
+    return ran.stdout
+
+
+def _number(capability: str) -> int:
+    """The number in 75 or 90a."""
+    return int("".join(filter(str.isdigit, capability)))
+
+
+def _read_cpu() -> tuple[str, str]:
+    """Model and features of the CPU."""
+    path = Path("/proc/cpuinfo")
+    lines = [line.partition(":") for line in path.read_text().splitlines()] if path.exists() else []
+    found = {name.strip(): value.strip() for name, _, value in reversed(lines)}
+    model = found.get("model name") or platform.processor() or platform.machine()
+    return model, found.get("flags") or found.get("Features", "")

@@ -1,0 +1,96 @@
+"""The network against Keras and against automatic differentiation in float64."""
+
+import numpy as np
+import pytest
+
+from dr_lib.cuda import mnist
+
+DIVISORS = {"conv_kernel": 576, "conv_bias": 576, "pool_bias": 216}  # of the original program, read by hand
+
+
+def differentiate(weights: dict[str, np.ndarray], x: np.ndarray, y: np.ndarray, softmax: bool) -> dict[str, np.ndarray]:
+    """Gradients of the mean cross-entropy over the batch, by TensorFlow, in float64."""
+    import tensorflow as tf
+
+    w = {name: tf.Variable(array, dtype=tf.float64) for name, array in weights.items()}
+    with tf.GradientTape() as tape:
+        maps = tf.nn.conv2d(x[..., None] / 255.0, w["conv_kernel"], 1, "VALID") + w["conv_bias"]
+        windows = tf.reshape(tf.sigmoid(maps), (-1, 6, 4, 6, 4, 6))
+        units = tf.einsum("nyixjm,ij->nyxm", windows, w["pool_kernel"][:, :, 0, 0, 0]) + w["pool_bias"]
+        sums = tf.reshape(tf.sigmoid(units), (-1, 216)) @ w["dense_kernel"] + w["dense_bias"]
+        target = tf.one_hot(y, 10, dtype=tf.float64)
+        if softmax:
+            loss = tf.nn.softmax_cross_entropy_with_logits(target, sums)
+        else:
+            loss = tf.reduce_sum(tf.nn.sigmoid_cross_entropy_with_logits(target, sums), axis=1)
+        loss = tf.reduce_mean(loss)
+    found = tape.gradient(loss, list(w.values()))
+    return {name: gradient.numpy() for name, gradient in zip(w, found, strict=True)}
+
+
+def build_keras(last: str):
+    """The same network in Keras, for images in [0, 1]."""
+    import keras
+
+    layers = keras.layers
+    return keras.Sequential(
+        [
+            keras.Input((28, 28, 1)),
+            layers.Conv2D(6, 5, activation="sigmoid"),
+            layers.Reshape((24, 24, 6, 1)),
+            layers.Conv3D(1, (4, 4, 1), strides=(4, 4, 1), activation="sigmoid"),
+            layers.Flatten(),
+            layers.Dense(10, activation=last),
+        ]
+    )
+
+
+@pytest.mark.parametrize("mapping", ["library", "warps"])
+@pytest.mark.parametrize("implementation", mnist.IMPLEMENTATIONS)
+def test_gradients_are_those_of_automatic_differentiation(request, digits, mapping, implementation):
+    """Every gradient, divided where the original divides, to 1e-5 of its array's largest; of 7 images at once."""
+    weights, (x, y) = mnist.initial_weights(3), (array[:7] for array in digits[:2])
+    found = mnist.gradients(request.getfixturevalue(mapping), weights, x, y, implementation=implementation)
+    wanted = differentiate(weights, x, y, softmax=implementation == "minibatch")
+    assert list(found) == list(weights)
+    for name, gradient in wanted.items():
+        divisor = DIVISORS.get(name, 1) if implementation in ("paper", "fused") else 1
+        assert found[name].shape == weights[name].shape
+        assert np.abs(found[name] - gradient / divisor).max() <= 1e-5 * np.abs(gradient / divisor).max(), name
+
+
+@pytest.mark.parametrize("mapping", ["library", "warps"])
+@pytest.mark.parametrize(("implementation", "last"), [("fused", "sigmoid"), ("minibatch", "softmax")])
+def test_outputs_are_those_of_keras(request, digits, mapping, implementation, last):
+    """Keras takes the weights as they are, and gives the same ten numbers for each image to 1e-6."""
+    weights, x = mnist.initial_weights(5), digits[2]
+    model = build_keras(last)
+    model.set_weights([*weights.values()])
+    wanted = model.predict(x[..., None] / np.float32(255), verbose=0)
+    found = mnist.forward(request.getfixturevalue(mapping), weights, x, implementation=implementation)
+    assert found.shape == (len(x), 10) and np.abs(found - wanted).max() <= 1e-6
+
+
+@pytest.mark.parametrize("implementation", ["fused", "true_gradient"])
+def test_a_step_goes_down_the_gradient_at_the_original_rate(library, digits, implementation):
+    """After one image the weights are the first ones less 0.1 times the gradient, as computed in float64."""
+    weights, (x, y) = mnist.initial_weights(0), (array[:1] for array in digits[:2])
+    gradients = differentiate(weights, x, y, softmax=False)
+    kept, _ = mnist.train_weights(library, implementation, (x, y), 1, 1, 0.1, 0, 1, 1)
+    for name, found in mnist.unflatten(kept[0, 0]).items():
+        divisor = DIVISORS.get(name, 1) if implementation == "fused" else 1
+        assert np.abs(found - (weights[name] - 0.1 * gradients[name] / divisor)).max() <= 1e-6, name
+
+
+def test_minibatch_is_adam_in_keras(library, digits):
+    """Two epochs of batches of 16, the last one of 8, end in Keras's weights."""
+    import keras
+
+    x, y = (array[:56] for array in digits[:2])
+    model = build_keras("softmax")
+    model.set_weights([*mnist.initial_weights(0).values()])
+    model.compile(keras.optimizers.Adam(0.01), "sparse_categorical_crossentropy")
+    model.fit(x[..., None] / np.float32(255), y, batch_size=16, epochs=2, shuffle=False, verbose=0)
+    kept, _ = mnist.train_weights(library, "minibatch", (x, y), 2, 16, 0.01, 0, 1, 1)
+    for found, wanted in zip(mnist.unflatten(kept[0, 1]).values(), model.get_weights(), strict=True):
+        assert np.abs(found - wanted).max() <= 1e-4
