@@ -65,7 +65,7 @@ class Service:
         """Start the threads' pool.
 
         Args:
-            predictor: has an interpreter for every thread.
+            predictor: made for as many threads.
             threads: predictions at a time.
             queue: how many requests may wait for a thread.
             request_s: a client has that long to send a body.

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from dr_lib.serving.folder import count_bytes
+
 if TYPE_CHECKING:
     import keras
 
@@ -102,12 +104,6 @@ def convert(network: "keras.Model", format_name: str, path: Path, *, calibration
             )
         temporary.rename(path)
     return measured
-
-
-def count_bytes(artifact: Path) -> int:
-    """Bytes of a file, or of all files in a folder."""
-    files = artifact.rglob("*") if artifact.is_dir() else [artifact]
-    return sum(file.stat().st_size for file in files if file.is_file())
 
 
 def load_network(path: Path) -> "keras.Model":

@@ -66,7 +66,7 @@ def write_folder(folder: Path, artifact: str, facts: Mapping[str, Any]) -> Model
     Raises:
         ModelFolderError: the artifact is not there, or a fact is missing or of the wrong kind.
     """
-    measured = {"artifact": artifact, "bytes": _count_bytes(folder / artifact), "sha256": _digest(folder / artifact)}
+    measured = {"artifact": artifact, "bytes": count_bytes(folder / artifact), "sha256": _digest(folder / artifact)}
     written = _check(_to_plain({**facts, **measured}), folder)
     for name, text in {
         MANIFEST: json.dumps(written, indent=1, allow_nan=False) + "\n",
@@ -92,7 +92,7 @@ def read_folder(folder: Path) -> ModelFolder:
     name = found.facts["artifact"]
     if Path(name).name != name or found.artifact.is_symlink():
         raise ModelFolderError(f"{folder}: the artifact {name!r} has to lie in the folder itself")
-    if _count_bytes(found.artifact) != found.facts["bytes"] or _digest(found.artifact) != found.facts["sha256"]:
+    if count_bytes(found.artifact) != found.facts["bytes"] or _digest(found.artifact) != found.facts["sha256"]:
         raise ModelFolderError(f"{folder}: {name} is not what {MANIFEST} says: copy or export the model again")
     return found
 
@@ -119,6 +119,15 @@ def describe(facts: Mapping[str, Any]) -> str:
         "other populations need a test of their own.",
     ]
     return "\n\n".join(line for line in lines if line) + "\n"
+
+
+def count_bytes(artifact: Path) -> int:
+    """Bytes of a file, or of all files in a folder.
+
+    Raises:
+        ModelFolderError: there is none.
+    """
+    return sum(path.stat().st_size for path in _list_files(artifact))
 
 
 def _show(value: Any) -> str:
@@ -151,10 +160,6 @@ def _list_files(artifact: Path) -> list[Path]:
     if not files or not all(path.is_file() for path in files):
         raise ModelFolderError(f"{artifact} is not there")
     return files
-
-
-def _count_bytes(artifact: Path) -> int:
-    return sum(path.stat().st_size for path in _list_files(artifact))
 
 
 def _digest(artifact: Path) -> str:

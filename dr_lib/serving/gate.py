@@ -6,6 +6,7 @@ import numpy as np
 from scipy.stats import rankdata
 
 from dr_lib.data.grades import GRADES, REFERABLE_FROM
+from dr_lib.training.metrics import sum_referable
 
 MIN_IMAGES = 30  # fewer cannot show a loss of 0.02
 ROUNDING = 1e-9  # 0.92 - 0.90 is more than 0.02 in binary
@@ -65,17 +66,12 @@ def compare(
     row: dict[str, Any] = {"num_images": len(grade), "num_patients": len(np.unique(patient_id))}
     row |= _score_both(grade, before, after)
     row |= _bound_differences(grade, patient_id, before, after, resamples, seed)
-    referred = [referable_probability(rows) >= threshold for rows in (before, after)]
+    referred = [sum_referable(rows) >= threshold for rows in (before, after)]
     row["agreement"] = float((before.argmax(1) == after.argmax(1)).mean())
     row["agreement_referable"] = float((referred[0] == referred[1]).mean())
     row["max_abs_difference"] = float(np.abs(before - after).max())
     reason = _find_reason(row, margin)
     return row | {"margin": margin, "passes": not reason, "reason": reason}
-
-
-def referable_probability(probabilities: np.ndarray) -> np.ndarray:
-    """(n, 5) probabilities of the grades -> (n,) of referable disease, grade 2 or worse."""
-    return probabilities[:, REFERABLE_FROM:].sum(axis=1)
 
 
 def _score_both(grade: np.ndarray, before: np.ndarray, after: np.ndarray) -> dict[str, float]:
@@ -110,7 +106,7 @@ def _auc(grade: np.ndarray, probabilities: np.ndarray) -> float:
     num_ill, num_other = ill.sum(), (~ill).sum()
     if not num_ill or not num_other:
         return float("nan")
-    ranks = rankdata(referable_probability(probabilities))
+    ranks = rankdata(sum_referable(probabilities))
     return float((ranks[ill].sum() - num_ill * (num_ill + 1) / 2) / (num_ill * num_other))
 
 
