@@ -3,6 +3,7 @@
 synthetic    draws the sample of fundus photographs
 grades       the scale
 headers      tells size, kind and orientation of a picture
+decode       decodes a picture file of any kind, as small as wanted
 disc         finds the disc in a decoded photograph
 fits         circles and ellipses through points, most of which lie on one
 fundus       reads a photograph and crops it to its disc

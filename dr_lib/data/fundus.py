@@ -7,19 +7,19 @@ from typing import NamedTuple
 import cv2
 import numpy as np
 
+from dr_lib.data.decode import (
+    MAX_PIXELS,
+    MAX_SIDE,
+    choose_reduction,
+    count_rows_decoded,
+    decode,
+    is_cut_short,
+    read_encoded,
+)
 from dr_lib.data.disc import Disc, NoFundusError, find_disc, halve
 from dr_lib.data.headers import UnreadableImageError, read_header
 
 METHODS = ("robust", "voets")
-MAX_PIXELS = 150_000_000  # a 12,000 px square; more is no fundus camera but a decompression bomb
-MAX_SIDE = 30_000  # px; OpenCV's remap counts in 16 bits
-OVERSAMPLING = 1.5  # the disc is decoded at least that many times as large as the crop wants it
-REDUCED = {
-    1: cv2.IMREAD_COLOR,
-    2: cv2.IMREAD_REDUCED_COLOR_2,
-    4: cv2.IMREAD_REDUCED_COLOR_4,
-    8: cv2.IMREAD_REDUCED_COLOR_8,
-}
 TURNS = {  # EXIF orientation -> whether to swap rows and columns, then mirror left and right, and up and down
     1: (False, False, False),
     2: (False, True, False),
@@ -67,22 +67,22 @@ def crop_fundus(source: str | Path | bytes, size: int = 299, *, method: str = "r
     """
     if method not in METHODS:
         raise ValueError(f"method {method!r}: choose from {', '.join(METHODS)}")
-    encoded = _read(source)
+    encoded = read_encoded(source)
     width, height, kind, orientation = read_header(encoded)
     if width * height > MAX_PIXELS or max(width, height) > MAX_SIDE:
         raise UnreadableImageError(f"{width} x {height} px are too many for a photograph")
     if method == "voets":
-        return _crop_voets(_decode(encoded, 1), size)
-    truncated = kind == "jpeg" and _is_cut_short(encoded)
+        return _crop_voets(decode(encoded, 1), size)
+    truncated = kind == "jpeg" and is_cut_short(encoded)
     if truncated:
         encoded += b"\xff\xd9"  # the end marker, without which OpenCV gives nothing; what lacks becomes one flat colour
-    reduction = _reduction(min(width, height), size)
+    reduction = choose_reduction(min(width, height), size)
     while True:
-        image = _decode(encoded, reduction, is_jpeg=kind == "jpeg")
+        image = decode(encoded, reduction, is_jpeg=kind == "jpeg")
         if truncated:
-            image = image[: _num_rows_decoded(image)]
+            image = image[: count_rows_decoded(image)]
         disc = find_disc(image)
-        smaller = _reduction(2 * min(disc.a, disc.b) * reduction, size)
+        smaller = choose_reduction(2 * min(disc.a, disc.b) * reduction, size)
         if smaller >= reduction:
             break
         reduction = smaller  # the disc is smaller than the frame promised
@@ -94,53 +94,6 @@ def crop_fundus(source: str | Path | bytes, size: int = 299, *, method: str = "r
     x, y, radius = (disc.x + 0.5) * reduction - 0.5, (disc.y + 0.5) * reduction - 0.5, (disc.a + disc.b) / 2 * reduction
     crop, circle = _turn(_place(image, disc, size), Circle(x, y, radius), width, height, orientation)
     return Crop(crop, circle, "+".join(sorted(words)) or "ok")
-
-
-def _read(source: str | Path | bytes) -> bytes:
-    if isinstance(source, bytes):
-        encoded = source
-    else:
-        try:
-            encoded = Path(source).read_bytes()
-        except OSError as error:
-            raise UnreadableImageError(f"the file cannot be read: {error.strerror}") from error
-    if not encoded:
-        raise UnreadableImageError("the file is empty")
-    if encoded[128:132] == b"DICM":
-        raise UnreadableImageError("a DICOM file: export it as PNG or JPEG, without the patient's name, first")
-    return encoded
-
-
-def _is_cut_short(encoded: bytes) -> bool:
-    """Whether a JPEG lacks its end marker, which thumbnails have too, behind the last start of a scan."""
-    end = encoded.rfind(b"\xff\xd9")
-    return end < 0 or encoded.find(b"\xff\xda", end) >= 0
-
-
-def _reduction(disc_px: float, size: int) -> int:
-    """The largest power of two, up to 8, by which a photograph may be shrunk while it is decoded."""
-    return next((k for k in (8, 4, 2) if disc_px / k >= OVERSAMPLING * size), 1)
-
-
-def _decode(encoded: bytes, reduction: int, *, is_jpeg: bool = False) -> np.ndarray:
-    """Decode as stored, shrunk by exactly that factor; a JPEG's decoder does so itself, in less time than none."""
-    flags = REDUCED[reduction if is_jpeg else 1] | cv2.IMREAD_IGNORE_ORIENTATION
-    image = cv2.imdecode(np.frombuffer(encoded, np.uint8), flags)
-    if image is None or image.size == 0:
-        raise UnreadableImageError("the picture is damaged or of a kind that OpenCV does not read")
-    while not is_jpeg and reduction > 1:
-        image, reduction = halve(image), reduction // 2
-    return cv2.cvtColor(image, cv2.COLOR_BGR2RGB)
-
-
-def _num_rows_decoded(image: np.ndarray) -> int:
-    """Rows before the flat colour with which the decoder fills what a cut file lacks."""
-    flat = np.ptp(image.reshape(len(image), -1, 3).astype(int), axis=1).max(axis=1) <= 2
-    same = np.abs(np.diff(image[:, 0].astype(int), axis=0)).max(axis=1) <= 2
-    filled = 0
-    while filled < len(image) - 1 and flat[-1 - filled] and (filled == 0 or same[-filled]):
-        filled += 1
-    return len(image) - filled
 
 
 def _place(image: np.ndarray, disc: Disc, size: int) -> np.ndarray:

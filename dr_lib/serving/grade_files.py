@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from dr_lib.data.fundus import MAX_PIXELS
+from dr_lib.data.decode import MAX_PIXELS
 from dr_lib.serving.folder import ModelFolder
 from dr_lib.serving.predict import Predictor
 

@@ -13,7 +13,8 @@ import cv2
 import numpy as np
 
 from dr_lib.data.crops import decode_jpeg, encode_jpeg
-from dr_lib.data.fundus import MAX_SIDE, UnreadableImageError, crop_fundus
+from dr_lib.data.decode import MAX_SIDE
+from dr_lib.data.fundus import UnreadableImageError, crop_fundus
 from dr_lib.data.grades import REFERABLE_FROM
 from dr_lib.data.headers import JPEG_SIGNATURE, PNG_SIGNATURE, read_header
 from dr_lib.serving.folder import ModelFolder, ModelFolderError

@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from dr_lib.__main__ import main
-from dr_lib.data.fundus import MAX_PIXELS
+from dr_lib.data.decode import MAX_PIXELS
 from dr_lib.serving.folder import read_folder
 from dr_lib.serving.predict import Predictor
 from tests.serving.driver import draw_photograph, encode
