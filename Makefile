@@ -45,7 +45,12 @@ test: .venv/ready
 	  "onnx>=1.16" "onnxruntime>=1.18" "openvino>=2024.3" "tf2onnx>=1.16"
 	@touch $@
 
-test-slow: .venv/kernels .venv/runtimes
+# damaged files by the hundred
+.venv/fuzz: .venv/ready
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check "hypothesis>=6.100"
+	@touch $@
+
+test-slow: .venv/kernels .venv/runtimes .venv/fuzz
 	$(BIN)/python -m pytest -m slow
 
 .venv/lint: .venv/ready

@@ -73,6 +73,33 @@ def fit_circle_of_most(points: np.ndarray, draws: int = 120) -> Ellipse | None:
     return _fit_circle(points[inliers]) if inliers.sum() >= 8 else None
 
 
+def explain(ellipse: Ellipse, points: np.ndarray) -> np.ndarray:
+    """Which of the points the ellipse passes within 1.2 %: (n,) bool."""
+    x, y, a, b = ellipse
+    return np.abs(np.hypot((points[:, 0] - x) / a, (points[:, 1] - y) / b) - 1) < 0.012
+
+
+def explains(ellipse: Ellipse, points: np.ndarray) -> bool:
+    """Whether the ellipse passes most of the points: then they would only find it again."""
+    return np.count_nonzero(explain(ellipse, points)) > 0.8 * len(points)
+
+
+def drop_straight(points: np.ndarray) -> np.ndarray:
+    """Leave out what lies on a line for longer than a circle does, where a mask cuts a disc.
+
+    Args:
+        points: (n, 2) px, a whole outline in its order.
+    """
+    if len(points) < 60:
+        return points
+    starts, ends = points[::6], np.roll(points, -30, axis=0)[::6]
+    ways = ends - starts
+    normals = np.column_stack([-ways[:, 1], ways[:, 0]]) / np.maximum(np.hypot(*ways.T), 1)[:, None]
+    near = np.abs(points @ normals.T - (starts * normals).sum(axis=1)) < 1.0  # (points, lines)
+    longest = 5 * np.sqrt(np.ptp(points, axis=0).max() / 2)  # a circle is within 1 px of a line along 2.8 sqrt(radius)
+    return points[~near[:, near.sum(axis=0) > longest].any(axis=1)]
+
+
 def median(values: np.ndarray) -> np.ndarray:
     """Find the median along the first axis, the upper one of two; np.median takes five times as long for a few."""
     middle = len(values) // 2

@@ -8,16 +8,17 @@ import cv2
 import numpy as np
 
 from dr_lib.data.decode import (
-    MAX_PIXELS,
-    MAX_SIDE,
+    MAX_MEMORY,
+    check_size,
     choose_reduction,
+    count_bytes,
     count_rows_decoded,
     decode,
-    is_cut_short,
-    read_encoded,
+    open_picture,
 )
-from dr_lib.data.disc import Disc, NoFundusError, find_disc, halve
-from dr_lib.data.headers import UnreadableImageError, read_header
+from dr_lib.data.disc import Disc, find_disc, halve
+from dr_lib.data.headers import UnreadableImageError
+from dr_lib.data.retina import NoFundusError
 
 METHODS = ("robust", "voets")
 TURNS = {  # EXIF orientation -> whether to swap rows and columns, then mirror left and right, and up and down
@@ -67,23 +68,28 @@ def crop_fundus(source: str | Path | bytes, size: int = 299, *, method: str = "r
     """
     if method not in METHODS:
         raise ValueError(f"method {method!r}: choose from {', '.join(METHODS)}")
-    encoded = read_encoded(source)
-    width, height, kind, orientation = read_header(encoded)
-    if width * height > MAX_PIXELS or max(width, height) > MAX_SIDE:
-        raise UnreadableImageError(f"{width} x {height} px are too many for a photograph")
+    encoded, header, truncated = open_picture(source)
+    width, height, kind, orientation = header
+    is_jpeg = kind == "jpeg"
     if method == "voets":
-        return _crop_voets(decode(encoded, 1), size)
-    truncated = kind == "jpeg" and is_cut_short(encoded)
-    if truncated:
-        encoded += b"\xff\xd9"  # the end marker, without which OpenCV gives nothing; what lacks becomes one flat colour
-    reduction = choose_reduction(min(width, height), size)
-    while True:
-        image = decode(encoded, reduction, is_jpeg=kind == "jpeg")
         if truncated:
+            raise UnreadableImageError("the file is cut short, which Voets et al. could not read")
+        check_size(encoded, header, 1)
+        return _crop_voets(decode(encoded, 1), size)
+    reduction = choose_reduction(min(width, height), size)
+    check_size(encoded, header, reduction)
+    while True:
+        image = decode(encoded, reduction, is_jpeg=is_jpeg)
+        if truncated and is_jpeg:
             image = image[: count_rows_decoded(image)]
-        disc = find_disc(image)
+        try:
+            disc = find_disc(image)
+        except NoFundusError as error:
+            if truncated:
+                raise UnreadableImageError("the file is cut short, and what is left of it shows no disc") from error
+            raise
         smaller = choose_reduction(2 * min(disc.a, disc.b) * reduction, size)
-        if smaller >= reduction:
+        if smaller >= reduction or count_bytes(encoded, header, smaller) > MAX_MEMORY:
             break
         reduction = smaller  # the disc is smaller than the frame promised
     words = disc.words

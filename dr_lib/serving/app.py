@@ -14,8 +14,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from dr_lib.data.disc import NoFundusError
 from dr_lib.data.headers import UnreadableImageError
+from dr_lib.data.retina import NoFundusError
 from dr_lib.serving.predict import (
     MAX_BODY_BYTES,
     MalformedError,
