@@ -19,7 +19,8 @@ def _bar(title: str) -> Callable[[int, int], None]:
 
     def show(done: int, total: int) -> None:
         if not bars:
-            bars.append(tqdm(desc=title, total=total, unit=" photographs"))
+            # what an earlier run has done is no part of the rate
+            bars.append(tqdm(desc=title, initial=done, total=total, unit=" photographs"))
         bars[0].update(done - bars[0].n)
         if done == total:
             bars[0].close()
@@ -53,6 +54,7 @@ def sample(out: Path, patients: int) -> None:
 @click.option("--seed", default=0, show_default=True, help="of the split")
 @click.option("--shards", default=8, show_default=True, help="files per split")
 @click.option("--workers", type=click.IntRange(1), help="processes  [default: one per core]")
+@click.option("--dask", default="", help="crop on the Dask cluster at this address, whose workers see the same paths")
 def prepare(shards: int, **options) -> None:
     """Turn photographs and a label table into shards to train from."""
     from dr_lib.data.prepare import prepare

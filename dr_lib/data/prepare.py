@@ -3,28 +3,37 @@
 import hashlib
 import json
 import os
-import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
 from functools import partial
-from itertools import islice
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 from dr_lib.data.crops import IMAGE_SIZE
-from dr_lib.data.privacy import open_private, pseudonym
-from dr_lib.data.records import SPLITS, read_manifest, verify, write_json, write_shard
-from dr_lib.data.tables import LabelTableError, read_labels, split_patients
-from dr_lib.data.workers import Photograph, Prepared, Rejection, crop_photograph, map_over
+from dr_lib.data.duplicates import leave_out_duplicates
+from dr_lib.data.near_duplicates import find_near_duplicates
+from dr_lib.data.privacy import hold, open_private, pseudonym
+from dr_lib.data.records import SPLITS, read_manifest, verify, write_json
+from dr_lib.data.tables import Labels, read_labels, split_patients
+from dr_lib.data.unfinished import (
+    Finished,
+    PrepareError,
+    Shards,
+    check_space,
+    claim,
+    clean_up,
+    divide,
+    read_finished,
+    write_finished,
+    write_table,
+)
+from dr_lib.data.workers import Map, Photograph, Rejection, crop_photograph, map_over
 
 Progress = Callable[[int, int], None]  # (done, total)
-BYTES_PER_RECORD = 25_000  # a JPEG of quality 95 takes 18 kB on average
+PUBLISHED = ["image_id", "patient_id", "eye", "grade", "referable", "split", "status"]  # the columns of split.csv
 DRAWN_SALT = hashlib.sha256(b"the drawn sample has no patients").digest()
-
-
-class PrepareError(ValueError):
-    """The data set cannot be prepared as asked; the message says what to do."""
 
 
 def prepare(
@@ -39,14 +48,15 @@ def prepare(
     seed: int = 0,
     num_shards: int = 8,
     workers: int | None = None,
+    dask: str = "",
     progress: Progress | None = None,
 ) -> dict:
     """Crop every photograph to its disc and write the data set that trainings read.
 
     Writes `<split>-00000-of-00008.tfrecord`, `split.csv` and, last, `manifest.json` to `out`; the salt of the
     pseudonyms and `rejected.csv`, which names files, to `private`. Photographs in = records + rejected. The same
-    input, parameters and salt give the same bytes for any number of workers. Started again after a kill it
-    completes the folder; started again on a complete one it verifies and returns it.
+    input, parameters and salt give the same bytes, whoever does the work. Started again after a kill it goes on
+    behind the last finished shard; started again on a complete folder it verifies and returns it.
 
     Args:
         images: folder of the photographs, or the root of a known data set.
@@ -60,84 +70,56 @@ def prepare(
         seed: of the split.
         num_shards: files per split.
         workers: processes; default one per core.
-        progress: called with (photographs done, photographs in all).
+        dask: address of a Dask scheduler, whose workers are taken instead; each has `images` under the same path.
+        progress: called with (photographs done, photographs in all), first with those done by an earlier run.
 
     Returns:
         The manifest.
 
     Raises:
         LabelTableError: something is wrong with the folder or the label table.
-        PrepareError: the folder `out` holds something else, is too small or cannot be written.
+        PrepareError: the folder `out` holds something else, is too small or cannot be written, or photographs in two
+            splits show nearly the same picture.
+        PrivateFolderError: the private folder cannot be used, or another prepare is at work with it.
         ShardError: the folder is complete but a shard does not match.
+        WorkerError: workers cannot be had, died, or do not see the photographs.
     """
-    found = read_labels(Path(images), None if labels is None else Path(labels), layout=layout)
-    out = Path(out)
+    images, out = Path(images).absolute(), Path(out)
+    found = read_labels(images, None if labels is None else Path(labels), layout=layout)
     private = Path(private) if private else out.with_name(out.name + ".private")
-    drawn = found.layout == "sample"
-    salt = open_private(private, DRAWN_SALT if drawn else None)
-    table, duplicates = _leave_out_duplicates(found.table)
-    table = table.assign(split=split_patients(table, seed=seed, kind=split))
-    photographs = _pseudonyms(table, Path(images), salt)
-    parameters = {
-        "method": method,
-        "split": split,
-        "seed": seed,
-        "num_shards": num_shards,
-        "image_size": IMAGE_SIZE,
-        "layout": found.layout,
-        "input_sha256": _fingerprint(photographs),
-    }
-    _check_counts(photographs, num_shards)
-    if _claim(out, parameters):
-        return verify(out)
-    _check_space(out, len(table))
-    try:
-        crop = partial(crop_photograph, method=method)
-        shards, split_table, no_disc = _write_shards(
-            out, photographs, crop, num_shards, workers or os.cpu_count() or 1, progress
-        )
-        rejected = pd.DataFrame(
-            [*found.unusable[list(Rejection._fields)].itertuples(index=False), *duplicates, *no_disc],
-            columns=Rejection._fields,
-        )
-        rejected.sort_values(["row", "image"]).to_csv(private / "rejected.csv", index=False)
-        if set(split_table["split"]) != set(photographs):
-            raise PrepareError(f"a split has no usable photograph left: {private / 'rejected.csv'} says why")
-        split_table.to_csv(out / "split.csv", index=False, lineterminator="\n")
-        manifest = {
-            "parameters": parameters,
-            "data_kind": "drawn" if drawn else "photographs",
-            "patients": found.patients,
-            "notices": found.notices,
-            "shards": shards,
-            "counts": _count(split_table),
-            "num_photographs": len(split_table) + len(rejected),
-            "num_rejected": len(rejected),
+    with hold(private):
+        salt = open_private(private, DRAWN_SALT if found.layout == "sample" else None)
+        table, duplicates = leave_out_duplicates(found.table)
+        table = table.assign(split=split_patients(table, seed=seed, kind=split))
+        photographs = _pseudonyms(table, images, salt)
+        parameters = {
+            "method": method,
+            "split": split,
+            "seed": seed,
+            "num_shards": num_shards,
+            "image_size": IMAGE_SIZE,
+            "layout": found.layout,
+            "input_sha256": _fingerprint(photographs),
         }
-        write_json(out / "manifest.json", manifest)
-        (out / "preparing.json").unlink()
-    except OSError as error:
-        raise PrepareError(f"cannot write to {out}: {error.strerror}. Make room or choose another --out") from error
-    return manifest
-
-
-def _leave_out_duplicates(table: pd.DataFrame) -> tuple[pd.DataFrame, list[Rejection]]:
-    """Keep the first of files with the same bytes; the same bytes with another label are an error."""
-    sizes = table["image"].map(os.path.getsize)
-    twins = table[sizes.duplicated(keep=False)].sort_values("image", kind="stable")
-    digests = twins["image"].map(lambda path: hashlib.sha256(Path(path).read_bytes()).hexdigest())
-    rejected = []
-    for _, same in twins.groupby(digests):
-        first = same.iloc[0]
-        for other in same.iloc[1:].itertuples():
-            if (other.grade, other.patient) != (first.grade, first.patient):
-                raise LabelTableError(
-                    f"rows {first.row} and {other.row} are the same photograph with another grade or patient: "
-                    "correct the label table, or take one of them out"
-                )
-            rejected.append(Rejection(other.row, other.image, f"same photograph as row {first.row}"))
-    gone = {r.image for r in rejected}
-    return table[~table["image"].isin(gone)], rejected
+        shards = divide(photographs, num_shards)
+        notes = private / "preparing"
+        if claim(out, parameters):
+            clean_up(out, notes)
+            return verify(out)
+        crop = partial(crop_photograph, method=method)
+        pool = map_over(workers or os.cpu_count() or 1, dask)
+        try:
+            finished = _write_shards(out, notes, shards, crop, pool, progress)
+            unusable = found.unusable[list(Rejection._fields)].itertuples(index=False)
+            num_rejected = _write_rejected(private, [*unusable, *duplicates], finished)
+            records = _list_records(shards, finished)
+            _refuse_near_duplicates(out, private, records, finished)
+            _write_manifest(out, found, parameters, finished, records[PUBLISHED], num_rejected)
+            clean_up(out, notes)
+        except OSError as error:
+            reason = error.strerror or error
+            raise PrepareError(f"cannot write to {out}: {reason}. Make room or choose another --out") from error
+        return read_manifest(out)
 
 
 def _pseudonyms(table: pd.DataFrame, images: Path, salt: bytes) -> dict[str, list[Photograph]]:
@@ -156,87 +138,100 @@ def _fingerprint(photographs: dict[str, list[Photograph]]) -> str:
     return hashlib.sha256(json.dumps(known).encode()).hexdigest()
 
 
-def _check_counts(photographs: dict[str, list[Photograph]], num_shards: int) -> None:
-    smallest = min(photographs, key=lambda split: len(photographs[split]))
-    if not 1 <= num_shards <= len(photographs[smallest]):
-        raise PrepareError(
-            f"{smallest} has {len(photographs[smallest])} photographs for {num_shards} shards: "
-            f"pass --shards {len(photographs[smallest])} or fewer"
-        )
-
-
-def _claim(out: Path, parameters: dict) -> bool:
-    """Take the folder for this run; True if it already holds the finished result of the same run."""
-    finished, begun = out / "manifest.json", out / "preparing.json"
-    try:
-        if finished.exists():
-            earlier = read_manifest(out)["parameters"]
-        elif begun.exists():
-            earlier = json.loads(begun.read_text())
-        elif out.exists() and any(out.iterdir()):
-            raise PrepareError(f"{out} is not empty and holds no data set of ours: choose another --out")
-        else:
-            out.mkdir(parents=True, exist_ok=True)
-            write_json(begun, parameters)
-            return False
-    except OSError as error:
-        raise PrepareError(f"cannot write to {out}: {error.strerror}. Choose another --out") from error
-    if earlier != parameters:
-        changed = sorted(k for k in parameters if earlier.get(k) != parameters[k])
-        raise PrepareError(
-            f"{out} holds another run (other {', '.join(changed)}): choose another --out, or delete the folder"
-        )
-    if finished.exists():
-        begun.unlink(missing_ok=True)  # left by a kill between the manifest and the end
-    return finished.exists()
-
-
-def _check_space(out: Path, num_photographs: int) -> None:
-    free, needed = shutil.disk_usage(out).free, num_photographs * BYTES_PER_RECORD
-    if free < needed:
-        raise PrepareError(
-            f"{out} has {free / 2**20:.0f} MiB free, {num_photographs} records need about "
-            f"{needed / 2**20:.0f} MiB: make room or choose another --out"
-        )
-
-
 def _write_shards(
-    out: Path,
-    photographs: dict[str, list[Photograph]],
-    crop: Callable[[Photograph], Prepared | Rejection],
-    num_shards: int,
-    workers: int,
-    progress: Progress | None,
-) -> tuple[dict[str, dict], pd.DataFrame, list[Rejection]]:
-    """Write all shards, one photograph after another in a fixed order, whoever cropped it."""
-    in_order = [p for rows in photographs.values() for p in rows]
-    shards, listed, rejected = {}, [], []
-    with map_over(workers) as map_photographs:
-        results = _counted(map_photographs(crop, in_order), len(in_order), progress)
-        for split, rows in photographs.items():
-            for index, part in enumerate(np.array_split(np.arange(len(rows)), num_shards)):
-                kept = _keep(islice(results, len(part)), split, listed, rejected)
-                name = f"{split}-{index:05d}-of-{num_shards:05d}.tfrecord"
-                shards[name] = write_shard(out / name, kept)
-    columns = ["image_id", "patient_id", "eye", "grade", "referable", "split", "status"]
-    return shards, pd.DataFrame(listed, columns=columns), rejected
+    out: Path, notes: Path, shards: Shards, crop: Callable, pool: AbstractContextManager[Map], progress: Progress | None
+) -> dict[str, Finished]:
+    """Write the shards that are not there yet, one photograph after another in a fixed order, whoever crops it."""
+    notes.mkdir(exist_ok=True)
+    finished = {name: read_finished(out / name, notes, rows) for name, rows in shards.items()}
+    rest = [photograph for name, rows in shards.items() if not finished[name] for photograph in rows]
+    check_space(out, len(rest))
+    total = sum(map(len, shards.values()))
+    if progress:
+        progress(total - len(rest), total)
+    with pool as map_photographs:
+        results = _counted(map_photographs(crop, rest), total - len(rest), total, progress)
+        for name, rows in shards.items():
+            finished[name] = finished[name] or write_finished(out / name, notes, rows, results)
+    return finished
 
 
-def _keep(results: Iterator, split: str, listed: list, rejected: list[Rejection]) -> Iterator[bytes]:
+def _counted(results: Iterable, done: int, total: int, progress: Progress | None) -> Iterator:
     for result in results:
-        if isinstance(result, Rejection):
-            rejected.append(result)
-            continue
-        r = result.record
-        listed.append((r.image_id, r.patient_id, r.eye, r.grade, int(r.referable), split, r.status))
-        yield result.framed
-
-
-def _counted(results: Iterator, total: int, progress: Progress | None) -> Iterator:
-    for done, result in enumerate(results, start=1):
+        done += 1
         if progress:
             progress(done, total)
         yield result
+
+
+def _write_rejected(private: Path, rejected: list[tuple], finished: dict[str, Finished]) -> int:
+    """Write `rejected.csv`, return the number of its rows, and see that it does not hold all of a split."""
+    rejected = rejected + [rejection for shard in finished.values() for rejection in shard.rejections]
+    table = pd.DataFrame(rejected, columns=Rejection._fields).sort_values(["row", "image"])
+    write_table(private / "rejected.csv", table)
+    usable = {_split_of(name) for name, shard in finished.items() if shard.records}
+    if usable != {_split_of(name) for name in finished}:
+        raise PrepareError(f"a split has no usable photograph left: {private / 'rejected.csv'} says why")
+    return len(table)
+
+
+def _list_records(shards: Shards, finished: dict[str, Finished]) -> pd.DataFrame:
+    """List the records: the columns of `split.csv`, and the row and the image of each, which are private."""
+    photographs = {p.image_id: p for rows in shards.values() for p in rows}
+    listed = [
+        (r.image_id, r.patient_id, r.eye, r.grade, int(r.referable), _split_of(name), r.status)
+        + (photographs[r.image_id].row, photographs[r.image_id].path)
+        for name, shard in finished.items()
+        for r in shard.records
+    ]
+    return pd.DataFrame(listed, columns=[*PUBLISHED, "row", "image"])
+
+
+def _refuse_near_duplicates(out: Path, private: Path, records: pd.DataFrame, finished: dict[str, Finished]) -> None:
+    """What is trained on and what is tested on must not be the same eye under two names."""
+    hashes = b"".join(perceptual_hash for shard in finished.values() for perceptual_hash in shard.hashes)
+    found = find_near_duplicates(np.frombuffer(hashes, np.uint8).reshape(-1, 32), records["split"].to_numpy(str))
+    path = private / "near_duplicates.csv"
+    path.unlink(missing_ok=True)
+    if not len(found):
+        return
+    one, two = (records.loc[found[:, i], ["row", "image", "split"]].reset_index(drop=True) for i in (0, 1))
+    pairs = pd.concat([one, two.add_suffix("_2")], axis=1).assign(distance=found[:, 2])
+    pairs = pairs.sort_values(["row", "row_2", "image", "image_2"])
+    write_table(path, pairs)
+    first = ", ".join(f"{row} and {row_2}" for row, row_2 in pairs[["row", "row_2"]].head(3).values)
+    raise PrepareError(
+        f"{len(pairs)} pairs of photographs in two splits show nearly the same picture, such as rows {first}: "
+        f"{path} lists them. Give both of a pair the same patient in the label table, or take one out; then delete "
+        f"{out} and start again"
+    )
+
+
+def _write_manifest(
+    out: Path,
+    found: Labels,
+    parameters: dict,
+    finished: dict[str, Finished],
+    split_table: pd.DataFrame,
+    num_rejected: int,
+) -> None:
+    """Write `split.csv` and, last of all, `manifest.json`."""
+    write_table(out / "split.csv", split_table)
+    manifest = {
+        "parameters": parameters,
+        "data_kind": "drawn" if found.layout == "sample" else "photographs",
+        "patients": found.patients,
+        "notices": found.notices,
+        "shards": {name: shard.entry for name, shard in finished.items()},
+        "counts": _count(split_table),
+        "num_photographs": len(split_table) + num_rejected,
+        "num_rejected": num_rejected,
+    }
+    write_json(out / "manifest.json", manifest)
+
+
+def _split_of(name: str) -> str:
+    return name.partition("-")[0]
 
 
 def _count(split_table: pd.DataFrame) -> dict:

@@ -12,6 +12,7 @@ from dr_lib.data.grades import REFERABLE_FROM
 from dr_lib.data.tfrecord import TFRecordError, parse_example, serialise_example, unframe
 
 SPLITS = ("train", "validation", "test")
+ADVICE = ". Prepare the folder again, or copy it again."
 
 
 class ShardError(ValueError):
@@ -120,8 +121,9 @@ def read_manifest(data_dir: Path) -> dict:
         raise ShardError(f"{data_dir} has no manifest.json: prepare it (again) with python -m dr_lib prepare")
     try:
         manifest = json.loads(path.read_text(encoding="utf-8"))
-        manifest["shards"], manifest["counts"], manifest["data_kind"]
-    except (ValueError, KeyError, TypeError) as error:
+        manifest["counts"], manifest["data_kind"]
+        [(entry["sha256"], entry["records"]) for entry in manifest["shards"].values()]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ShardError(f"{path} is damaged ({error!r}): prepare the folder again") from error
     return manifest
 
@@ -132,13 +134,18 @@ def manifest_sha256(data_dir: Path) -> str:
 
 
 def read_split(data_dir: Path, split: str) -> list[Record]:
-    """Read all records of a split, refusing any shard that does not match the manifest.
+    """Read all records of a split from a folder that matches its manifest.
+
+    Of the other splits' shards only the names are compared: none is read for nothing.
 
     Raises:
-        ShardError: names the shard that is missing, altered or cut short.
+        ShardError: names the shards that are missing, too many, altered or cut short.
     """
-    shards = {n: s for n, s in read_manifest(data_dir)["shards"].items() if n.startswith(f"{split}-")}
-    return [record for name in sorted(shards) for record in _read_shard(data_dir, name, shards[name])]
+    shards = read_manifest(data_dir)["shards"]
+    if faults := _compare_names(data_dir, shards):
+        raise ShardError("; ".join(faults) + ADVICE)
+    wanted = sorted(name for name in shards if name.startswith(f"{split}-"))
+    return [record for name in wanted for record in _read_shard(data_dir, name, shards[name])]
 
 
 def verify(data_dir: Path) -> dict:
@@ -150,29 +157,34 @@ def verify(data_dir: Path) -> dict:
     Raises:
         ShardError: names every shard that is missing, altered, cut short, or not in the manifest.
     """
-    manifest, faults = read_manifest(data_dir), []
+    manifest = read_manifest(data_dir)
+    faults = _compare_names(data_dir, manifest["shards"])
     for name, entry in sorted(manifest["shards"].items()):
         try:
-            num_records = len(_read_shard(data_dir, name, entry))
-            if num_records != entry["records"]:
-                faults.append(f"{name}: {num_records} records, the manifest says {entry['records']}")
+            _read_shard(data_dir, name, entry)
+        except FileNotFoundError:
+            continue  # its name is among the faults
         except ShardError as error:
             faults.append(str(error))
-    extra = {p.name for p in Path(data_dir).glob("*.tfrecord")} - set(manifest["shards"])
-    faults += [f"{name}: not in the manifest" for name in sorted(extra)]
     if faults:
-        raise ShardError("; ".join(faults) + ". Prepare the folder again, or copy it again.")
+        raise ShardError("; ".join(faults) + ADVICE)
     return manifest
 
 
+def _compare_names(data_dir: Path, shards: dict[str, dict]) -> list[str]:
+    there = {path.name for path in Path(data_dir).glob("*.tfrecord") if path.is_file()}
+    missing = [f"{name}: missing in {data_dir}" for name in sorted(set(shards) - there)]
+    return missing + [f"{name}: not in the manifest" for name in sorted(there - set(shards))]
+
+
 def _read_shard(data_dir: Path, name: str, entry: dict) -> list[Record]:
-    path = Path(data_dir) / name
-    if not path.is_file():
-        raise ShardError(f"{name}: missing in {data_dir}")
-    shard = path.read_bytes()
+    shard = (Path(data_dir) / name).read_bytes()
     if hashlib.sha256(shard).hexdigest() != entry["sha256"]:
         raise ShardError(f"{name}: altered or cut short, it does not match manifest.json")
     try:
-        return [from_example(payload) for payload in unframe(shard)]
+        shard_records = [from_example(payload) for payload in unframe(shard)]
     except (TFRecordError, ShardError) as error:
         raise ShardError(f"{name}: {error}") from error
+    if len(shard_records) != entry["records"]:
+        raise ShardError(f"{name}: {len(shard_records)} records, the manifest says {entry['records']}")
+    return shard_records

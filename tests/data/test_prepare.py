@@ -2,11 +2,9 @@
 
 import hashlib
 import os
-import signal
 import stat
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import cv2
@@ -16,32 +14,40 @@ import pytest
 
 from dr_lib.data.prepare import PrepareError, prepare
 from dr_lib.data.privacy import PrivateFolderError
-from dr_lib.data.records import ShardError, read_manifest, read_split, verify
+from dr_lib.data.records import ShardError, read_split, verify
 from dr_lib.data.tables import LabelTableError
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 def draw_eye(number: int) -> np.ndarray:
-    """A disc on black that differs from number to number."""
+    """A disc on black with lighter and darker blots that no other number has."""
     image = np.zeros((200, 240, 3), np.uint8)
-    cv2.circle(image, (120, 100), 80, (40 + number % 7, 90, 160 + number % 50), -1, cv2.LINE_AA)
-    cv2.circle(image, (90 + number % 60, 70 + number % 50), 6, (20, 30, 90), -1)
+    cv2.circle(image, (120, 100), 80, (60, 110, 190), -1, cv2.LINE_AA)
+    for x, y, size, share in np.random.default_rng(number).integers((70, 50, 4, 65), (170, 150, 20, 125), (12, 4)):
+        colour = tuple(int(share) * value // 100 for value in (60, 110, 190))
+        cv2.circle(image, (int(x), int(y)), int(size), colour, -1, cv2.LINE_AA)
     return image
+
+
+def write_photographs(folder: Path, num: int = 40) -> Path:
+    """Draw photographs of patients, two each, named like people, with a label table beside their folder."""
+    folder.mkdir(parents=True)
+    rows = []
+    for number in range(num):
+        eye = "left" if number % 2 else "right"
+        name = f"maria_{number // 2:02d}_{eye}.png"
+        cv2.imwrite(str(folder / name), draw_eye(number))
+        rows.append((name, f"Maria Silva {number // 2}", eye, (number // 2) % 5))
+    table = pd.DataFrame(rows, columns=["image", "patient", "eye", "grade"])
+    table.to_csv(folder.parent / "labels.csv", index=False)
+    return folder
 
 
 @pytest.fixture
 def photographs(tmp_path) -> Path:
-    """40 photographs of 20 patients named like people, with a label table."""
-    folder = tmp_path / "photographs"
-    folder.mkdir()
-    rows = []
-    for number in range(40):
-        name = f"maria_{number // 2:02d}_{'left' if number % 2 else 'right'}.png"
-        cv2.imwrite(str(folder / name), draw_eye(number))
-        rows.append((name, f"Maria Silva {number // 2}", "left" if number % 2 else "right", (number // 2) % 5))
-    pd.DataFrame(rows, columns=["image", "patient", "eye", "grade"]).to_csv(tmp_path / "labels.csv", index=False)
-    return folder
+    """40 photographs of 20 patients."""
+    return write_photographs(tmp_path / "photographs")
 
 
 def run(photographs: Path, out: str = "out", **options) -> dict:
@@ -105,26 +111,50 @@ def test_the_same_input_and_salt_give_the_same_bytes(photographs):
     assert digests(photographs.parent / "salted") != one
 
 
-def test_killed_and_started_again_it_ends_with_the_same_bytes(photographs):
-    """A kill -9 in the middle leaves no manifest; the same command then completes the folder."""
-    private = photographs.parent / "private"
-    run(photographs, "whole", private=private)
-    code = "import sys; from pathlib import Path; from dr_lib.data import prepare as p; import time; "
-    code += "slow = p.crop_photograph; p.crop_photograph = lambda *a, **k: (time.sleep(0.1), slow(*a, **k))[1]; "
-    code += "p.prepare(Path(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3]), private=Path(sys.argv[4]), "
-    code += "num_shards=2, workers=1)"
-    out = photographs.parent / "killed"
-    arguments = [str(p) for p in (photographs, photographs.parent / "labels.csv", out, private)]
-    process = subprocess.Popen([sys.executable, "-c", code, *arguments], cwd=ROOT)
-    while not list(out.glob("*.tfrecord")):
-        assert process.poll() is None
-        time.sleep(0.05)
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
-    with pytest.raises(ShardError, match="prepare"):
-        read_manifest(out)
-    run(photographs, "killed", private=private)
-    assert digests(out) == digests(photographs.parent / "whole")
+@pytest.mark.slow
+def test_the_bytes_do_not_depend_on_the_machine(photographs):
+    """1, 2, 3 or 8 workers, files made in another order, a shuffled table, any hash seed: the same bytes."""
+    folder, other, found = photographs.parent, photographs.parent / "other", []
+    other.mkdir()
+    for path in sorted(photographs.iterdir(), reverse=True):
+        (other / path.name).write_bytes(path.read_bytes())
+    pd.read_csv(folder / "labels.csv").sample(frac=1, random_state=2).to_csv(folder / "shuffled.csv", index=False)
+    for number, (images, labels, workers, seed) in enumerate(
+        [
+            (photographs, "labels.csv", 1, "0"),
+            (photographs, "labels.csv", 2, "1"),
+            (other, "shuffled.csv", 3, "12345"),
+            (other, "labels.csv", 8, "1"),
+        ]
+    ):
+        options = {"images": images, "labels": folder / labels, "out": folder / str(number), "workers": workers}
+        options |= {"private": folder / "private", "shards": 2}
+        command = [sys.executable, "-m", "dr_lib", "prepare", *(f"--{name}={value}" for name, value in options.items())]
+        subprocess.run(command, cwd=ROOT, env=os.environ | {"PYTHONHASHSEED": seed}, check=True)
+        found.append(digests(folder / str(number)))
+    assert all(files == found[0] for files in found) and len(found[0]) == 8
+
+
+def test_nearly_the_same_picture_in_two_splits(photographs):
+    """It is an error that names rows, and a private table names the files; with one patient for both it is none."""
+    table = pd.read_csv(photographs.parent / "labels.csv")
+    copies = table.head(10).assign(image=[f"maria_copy_{number}.jpg" for number in range(10)])
+    for name, copy in zip(table["image"], copies["image"], strict=False):
+        cv2.imwrite(str(photographs / copy), cv2.imread(str(photographs / name)))
+    unaware = copies.assign(patient=[f"Ana {number}" for number in range(10)])
+    pd.concat([table, unaware]).to_csv(photographs.parent / "labels.csv", index=False)
+    with pytest.raises(PrepareError, match="pairs of photographs in two splits .* such as rows") as caught:
+        run(photographs)
+    assert "maria" not in str(caught.value).lower() and not (photographs.parent / "out" / "manifest.json").exists()
+    private = photographs.parent / "out.private"
+    pairs = pd.read_csv(private / "near_duplicates.csv")
+    assert list(pairs.columns) == ["row", "image", "split", "row_2", "image_2", "split_2", "distance"] and len(pairs)
+    assert (pairs[["row", "row_2"]].diff(axis=1)["row_2"].abs() == 40).all() and (
+        pairs["split"] != pairs["split_2"]
+    ).all()
+    pd.concat([table, copies]).to_csv(photographs.parent / "labels.csv", index=False)
+    assert run(photographs, "aware", private=private)["num_photographs"] == 50
+    assert not (private / "near_duplicates.csv").exists()
 
 
 def test_a_complete_folder_is_verified_and_kept(photographs):

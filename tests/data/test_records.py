@@ -2,11 +2,14 @@
 
 import hashlib
 import random
+import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from dr_lib.data import crops, records, tfrecord
+from dr_lib.data.batches import load_photographs
 from dr_lib.data.records import Record, ShardError
 
 
@@ -21,13 +24,20 @@ def draw_record(number: int) -> Record:
 @pytest.fixture
 def folder(tmp_path):
     """A folder with two shards of three records each, and its manifest."""
-    shards = {}
-    for index in range(2):
-        name = f"train-{index:05d}-of-00002.tfrecord"
-        framed = (tfrecord.frame(records.to_example(draw_record(3 * index + k))) for k in range(3))
-        shards[name] = records.write_shard(tmp_path / name, framed)
-    records.write_json(tmp_path / "manifest.json", {"shards": shards, "counts": {}, "data_kind": "drawn"})
-    return tmp_path
+    return write_folder(tmp_path, {"train": 2})
+
+
+def write_folder(folder: Path, num_shards: dict[str, int]) -> Path:
+    """Write shards of three records for each split, and the manifest."""
+    shards, number = {}, 0
+    for split, count in num_shards.items():
+        for index in range(count):
+            name = f"{split}-{index:05d}-of-{count:05d}.tfrecord"
+            framed = [tfrecord.frame(records.to_example(draw_record(number + k))) for k in range(3)]
+            shards[name] = records.write_shard(folder / name, framed)
+            number += 3
+    records.write_json(folder / "manifest.json", {"shards": shards, "counts": {}, "data_kind": "drawn"})
+    return folder
 
 
 def test_crc_is_castagnoli():
@@ -105,26 +115,78 @@ def test_verify_accepts_an_untouched_folder(folder):
     assert len(records.verify(folder)["shards"]) == 2
 
 
-@pytest.mark.parametrize("damage", ["bit", "cut", "longer", "missing"])
-def test_verify_and_reading_name_the_damaged_shard(folder, damage):
-    """A flipped bit, a cut, extra bytes or a missing file: verifying and reading both name the shard."""
-    path = folder / "train-00001-of-00002.tfrecord"
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A folder with two shards of each split."""
+    return write_folder(tmp_path_factory.mktemp("whole"), {"train": 2, "validation": 2, "test": 2})
+
+
+DAMAGES = ("bit", "two bytes", "cut", "longer", "swap", "missing", "too many", "dropped", "doubled", "emptied")
+
+
+def damage(folder: Path, kind: str, rng: random.Random) -> set[str]:
+    """Do that damage to a random shard of the folder; the names that a message must hold."""
+    path, other = rng.sample(sorted(folder.glob("*.tfrecord")), 2)
     content = bytearray(path.read_bytes())
-    if damage == "bit":
-        content[random.Random(1).randrange(len(content))] ^= 4
-    path.write_bytes(content[:-7] if damage == "cut" else content + b"x" if damage == "longer" else content)
-    if damage == "missing":
+    at, framed = rng.randrange(len(content) - 1), [tfrecord.frame(payload) for payload in tfrecord.unframe(content)]
+    if kind == "bit":
+        content[at] ^= 1 << rng.randrange(8)
+    if kind == "two bytes":
+        at = next(
+            i for i in range(at, 2 * len(content)) if content[i % len(content)] != content[(i + 1) % len(content)]
+        )
+        i, k = at % len(content), (at + 1) % len(content)
+        content[i], content[k] = content[k], content[i]
+    if kind == "cut":
+        del content[at:]
+    if kind == "longer":
+        content += rng.choice((bytes(1), b"\n", framed[0][:-1]))
+    if kind in ("dropped", "doubled"):  # the framing stays valid
+        content = b"".join(framed[1:] if kind == "dropped" else [*framed, rng.choice(framed)])
+    if kind == "emptied":
+        content = b""
+    if kind == "swap":
+        content = other.read_bytes()
+        other.write_bytes(path.read_bytes())
+    path.write_bytes(content)
+    if kind == "missing":
         path.unlink()
-    for read in (records.verify, lambda folder: records.read_split(folder, "train")):
-        with pytest.raises(ShardError, match="train-00001-of-00002"):
-            read(folder)
+    if kind == "too many":
+        path = path.with_name(path.name.replace("-0000", "-0010"))
+        path.write_bytes(other.read_bytes())
+    return {path.name, other.name} if kind == "swap" else {path.name}
 
 
-def test_verify_names_a_shard_too_many(folder):
-    """A shard that the manifest does not know is named."""
-    (folder / "train-00009-of-00002.tfrecord").write_bytes(b"")
-    with pytest.raises(ShardError, match="train-00009-of-00002.tfrecord: not in the manifest"):
-        records.verify(folder)
+@pytest.mark.parametrize("kind", DAMAGES)
+def test_every_damage_is_named(whole, tmp_path, kind):
+    """20 seeded mutations of each kind, 200 in all: verifying names the shards, and nothing is read to train from."""
+    for seed in range(20):
+        folder = shutil.copytree(whole, tmp_path / str(seed))
+        names = damage(folder, kind, random.Random(f"{kind} {seed}"))
+        with pytest.raises(ShardError) as caught:
+            records.verify(folder)
+        assert {word.rstrip(":") for word in str(caught.value).split() if ".tfrecord" in word} == names
+        split = min(names).split("-")[0]
+        with pytest.raises(ShardError, match=f"{split}-"):
+            records.read_split(folder, split)
+
+
+@pytest.mark.parametrize("kind", ["missing", "too many"])
+def test_training_refuses_a_folder_whose_other_splits_do_not_match(whole, tmp_path, kind):
+    """A shard of the test split that is missing, or one too many, is no folder to train from either."""
+    folder = shutil.copytree(whole, tmp_path / "copy")
+    path = folder / "test-00001-of-00002.tfrecord"
+    path.rename(path.with_name("test-00002-of-00003.tfrecord")) if kind == "too many" else path.unlink()
+    with pytest.raises(ShardError, match="test-0000[12]-of"):
+        load_photographs(folder, "train")
+
+
+def test_other_splits_are_not_read(whole, tmp_path, monkeypatch):
+    """Reading the training split opens its own shards alone, each once."""
+    opened, read_bytes = [], Path.read_bytes
+    monkeypatch.setattr(Path, "read_bytes", lambda path: opened.append(path.name) or read_bytes(path))
+    assert len(records.read_split(whole, "train")) == 6
+    assert sorted(opened) == ["train-00000-of-00002.tfrecord", "train-00001-of-00002.tfrecord"]
 
 
 def test_a_damaged_shard_with_a_matching_sum_is_still_named(folder):
@@ -138,7 +200,17 @@ def test_a_damaged_shard_with_a_matching_sum_is_still_named(folder):
         records.verify(folder)
 
 
-@pytest.mark.parametrize("content", [None, "{", "[]", '{"shards": {}}'])
+@pytest.mark.parametrize(
+    "content",
+    [
+        None,
+        "{",
+        "[]",
+        '{"shards": {}}',
+        '{"shards": [], "counts": {}, "data_kind": "drawn"}',
+        '{"shards": {"train-00000-of-00001.tfrecord": {}}, "counts": {}, "data_kind": "drawn"}',
+    ],
+)
 def test_a_missing_or_damaged_manifest_says_to_prepare(tmp_path, content):
     """A folder that was not prepared to its end is refused with what to do."""
     if content is not None:

@@ -67,6 +67,27 @@ def test_a_brazilian_spreadsheet_is_read(folder):
     assert found.table[["eye", "grade"]].values.tolist() == [["left", 2]]
 
 
+def test_a_patient_written_in_other_ways_is_one_patient(folder):
+    """Case, blanks, an invisible character, a composed letter and a full-width one part nobody from himself."""
+    names = [
+        "Jos\u00e9  Alves",
+        "jos\u00e9 alves ",
+        "Jose\u0301 Alves",
+        "JOS\u00c9\u00a0ALVES",
+        "Jos\u00e9\u200b \uff21lves",
+    ]
+    rows = "".join(f"{i}.jpg,{i},{name}\n" for i, name in enumerate(names))
+    found = read_labels(*folder("image,grade,patient\n" + rows, *(f"{i}.jpg" for i in range(5))))
+    assert found.table["patient"].nunique() == 1
+
+
+@pytest.mark.parametrize("column", ["Patient", "patient_id", "Paciente", "PATIENT NAME"])
+def test_a_column_of_patients_under_another_name_is_not_passed_over(folder, column):
+    """Read as if there were no patients, it would let fellow eyes into two splits: said at once."""
+    with pytest.raises(LabelTableError, match=f"the column {column} is not read: call it patient"):
+        read_labels(*folder(f"image,grade,{column}\na.jpg,1,7\n", "a.jpg"))
+
+
 def test_finds_the_csv_below_the_root(folder):
     """Without labels= a CSV with image and grade under the folder is enough; two of them are a question."""
     images, labels = folder("image,grade\na.jpg,1\nb.jpg,2\n", "a.jpg", "b.jpg", "._a.jpg")
