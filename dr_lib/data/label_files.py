@@ -3,6 +3,7 @@
 import csv
 import os
 import re
+import unicodedata
 from pathlib import Path
 from typing import NamedTuple
 
@@ -136,6 +137,7 @@ def read_rows(source: Source) -> pd.DataFrame:
     part, table = source.part, read_label_file(source.labels)
     table = part.rewrite(table) if part.rewrite else table.drop(columns="reason", errors="ignore")
     columns = {"name": part.image, "patient": part.patient, "eye": part.eye, "grade": part.grade}
+    _refuse_other_patients(part.patient, list(table.columns))
     rows = pd.DataFrame({new: table.get(old, "") for new, old in columns.items()}, index=table.index)
     rows["split"] = part.split if part.split in SPLITS else table.get(part.split, "")
     rows["reason"] = table.get("reason", "")
@@ -159,7 +161,8 @@ def read_rows(source: Source) -> pd.DataFrame:
         raise LabelTableError(f"{name_rows(bad)}: the grade must be 0, 1, 2, 3 or 4, or empty where there is none")
     eyes = find_eyes(rows["name"])
     from_names = not rows["patient"].any() and bool(eyes["patient"].all())
-    return rows.assign(grade=grades, from_names=from_names, **(eyes if from_names else {})).reset_index(drop=True)
+    rows = rows.assign(grade=grades, from_names=from_names, **(eyes if from_names else {})).reset_index(drop=True)
+    return rows.assign(patient=rows["patient"].map(_fold_name))
 
 
 def read_label_file(labels: Path) -> pd.DataFrame:
@@ -231,6 +234,19 @@ def match_photographs(rows: pd.DataFrame, pool: list[Path]) -> pd.DataFrame:
     rows = rows.assign(image=[str(files[0]) if files else "" for files in found])
     rows.loc[(rows["image"] == "") & (rows["reason"] == ""), "reason"] = "no such file"
     return rows
+
+
+def _refuse_other_patients(wanted: str, columns: list[str]) -> None:
+    """A column that must name the patients, by another word than `patient`, is not passed over."""
+    others = [c for c in columns if re.fullmatch(r"(?i)(patient|paciente|subject)s?([ _-]?(id|name|nome))?", c)]
+    if wanted == "patient" and others and wanted not in columns:
+        raise LabelTableError(f"the column {others[0]} is not read: call it patient, so that no one is in two splits")
+
+
+def _fold_name(name: str) -> str:
+    """One patient written in two ways is one patient: case, blanks, invisible and composed characters do not count."""
+    letters = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
+    return " ".join("".join(c for c in letters if unicodedata.category(c) != "Cf").split())
 
 
 def _read_csv(lines: list[str]) -> dict[int, list[str]]:
