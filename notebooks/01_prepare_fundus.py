@@ -31,7 +31,9 @@ split: str = "drawn"  # drawn, paper (70/30 without validation) or official
 method: str = "robust"  # how the disc is found, robust or voets
 num_shards: int = 8  # files per split
 num_patients: int = 200  # of the sample, where it is not drawn yet
-seed: int = 0  # of the split
+num_shown: int = 16  # photographs on the contact sheet
+num_compared: int = 100  # photographs on which the two methods are compared
+seed: int = 0  # of the split and of what is shown
 
 # %% [markdown]
 # ## Setup
@@ -72,12 +74,13 @@ from dr_lib.data.sample import open_sample
 
 if images == "sample":
     data_dir = open_sample(root / "papermill_runs" / "sample", num_patients=num_patients)
-    private_dir = data_dir.with_name("records.private")
+    folder, label_file = data_dir.with_name("photographs"), data_dir.with_name("photographs") / "labels.csv"
 else:
-    data_dir = Path(out)
-    private_dir = Path(private) if private else data_dir.with_name(data_dir.name + ".private")
+    data_dir, folder, label_file = Path(out), Path(images), Path(labels) if labels else None
+private_dir = Path(private) if private else data_dir.with_name(data_dir.name + ".private")
+if images != "sample":
     settings = {"layout": layout, "split": split, "method": method, "num_shards": num_shards, "seed": seed}
-    prepare(Path(images), Path(labels) if labels else None, data_dir, private=private_dir, **settings)
+    prepare(folder, label_file, data_dir, private=private_dir, **settings)
 
 # %%
 manifest = read_manifest(data_dir)
@@ -88,8 +91,11 @@ print(*manifest["notices"], sep="\n")
 # Real photographs are personal health data: the outputs of this notebook then stay private.
 
 # %%
+from IPython import get_ipython
 from IPython.display import Markdown, display
 
+get_ipython().run_line_magic("matplotlib", "inline")  # a figure that a cell ends in is shown
+note = "drawn, not photographs" if manifest["data_kind"] == "drawn" else "real photographs: keep private"
 if manifest["data_kind"] == "photographs":
     warning = "> **This notebook shows real photographs. Clear its outputs before you share or publish it.**"
     display(Markdown(warning), metadata={"shows_photographs": True})
@@ -97,8 +103,21 @@ if manifest["data_kind"] == "photographs":
 # %% [markdown]
 # ## Method
 #
-# Each photograph is cropped to its disc at 299 px, black outside; patients are divided so that no one stands on two
-# sides, with the same shares of grades everywhere. Names are replaced by keyed hashes.
+# Each photograph is cropped to its disc at 299 px, black outside. The disc is what differs from the background, of
+# whatever colour, inside a circle. Not all files are that good, so here are some odd ones, drawn: above the file with
+# the circle found, beneath it the crop, or the reason why there is none. The status says what the crop had to put up
+# with: `clipped` by the frame, `ellipse` straightened, `full_frame` without a dark border, `truncated` file (which the
+# JPEG decoder may say in words of its own).
+
+# %%
+from dr_lib.data import contact_sheet as sheet
+from dr_lib.data.synthetic import draw_odd_files
+
+sheet.plot_contact_sheet(sheet.lay_out_files(draw_odd_files()), "Odd files (drawn, not photographs)")
+
+# %% [markdown]
+# Patients are divided so that no one stands on two sides, with the same shares of grades everywhere. Names are replaced
+# by keyed hashes.
 
 # %%
 import pandas as pd
@@ -111,35 +130,30 @@ counts
 # %% [markdown]
 # ## Result
 #
-# Two crops of each grade.
+# The contact sheet: every status and every grade that occurs, then the photographs that look least like those chosen
+# before, by row of the label table. The crops are those of the records.
+
+# %%
+from dr_lib.data.tables import read_labels
+
+labelled = read_labels(folder, label_file, layout=layout).table
+photographs = sheet.match_records(labelled, folder, data_dir, private_dir)
+shown = sheet.choose_looks(photographs, num_shown, seed)
+sheet.plot_contact_sheet(sheet.lay_out_records(shown), f"Photographs and their crops ({note})")
+
+# %% [markdown]
+# How large the discs are, and how often the crop had something to say of them.
 
 # %%
 import matplotlib.pyplot as plt
-
-from dr_lib.data.crops import decode_jpeg
-from dr_lib.data.records import read_split
-
-train = read_split(data_dir, "train")
-figure, axes = plt.subplots(2, 5, figsize=(12, 5), layout="constrained")
-for grade in range(5):
-    for axis, record in zip(axes[:, grade], [r for r in train if r.grade == grade], strict=False):
-        axis.imshow(decode_jpeg(record.encoded))
-    axes[0, grade].set_title(f"grade {grade}")
-for axis in axes.flat:
-    axis.axis("off")
-_ = figure.suptitle("drawn, not photographs" if manifest["data_kind"] == "drawn" else "real photographs: keep private")
-
-# %% [markdown]
-# How large the discs are in the photographs, and what the crop had to say of them: `clipped` by the frame, `ellipse`
-# straightened, `full_frame` without a dark border, `truncated` file.
-
-# %%
 import seaborn as sns
 
-radii = [record.radius for name in ("train", "validation", "test") for record in read_split(data_dir, name)]
-figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3), layout="constrained")
-sns.histplot(radii, ax=left, bins=30).set(xlabel="radius of the disc [px]", ylabel="photographs")
-_ = sns.countplot(parts, y="status", ax=right).set(xlabel="photographs", ylabel="status of the crop")
+figure, (left, right) = plt.subplots(1, 2, figsize=(12, 3), layout="constrained")
+sns.histplot(photographs["radius"], ax=left, bins=30).set(xlabel="radius of the disc [px]", ylabel="photographs")
+statuses = sns.countplot(photographs, y="status", order=photographs["status"].value_counts().index, ax=right)
+statuses.bar_label(statuses.containers[0], padding=3)
+statuses.set(xlabel="photographs", ylabel="status of the crop")
+sns.despine()
 
 # %% [markdown]
 # What could not be used, by row of the label table; `rejected.csv` in the private folder names the files.
@@ -147,18 +161,46 @@ _ = sns.countplot(parts, y="status", ax=right).set(xlabel="photographs", ylabel=
 # %%
 rejected = pd.read_csv(private_dir / "rejected.csv")
 print(f"{len(rejected)} rejected")
-rejected.groupby("reason")["row"].agg(["count", lambda rows: rows.head(5).tolist()]).set_axis(
-    ["photographs", "rows"], axis=1
-)
+if len(rejected):
+    display(sheet.plot_contact_sheet(sheet.lay_out_rejected(rejected), f"Rejected ({note})"))
+    reasons = rejected.groupby("reason")["row"].agg(["count", lambda rows: rows.head(5).tolist()])
+    display(reasons.set_axis(["photographs", "rows"], axis=1))
+
+# %% [markdown]
+# **The papers' preprocessing beside ours.** `method="voets"` repeats the steps of Voets et al. 2019, faults included.
+# Both look at the same photographs, chosen at random from the whole label table.
+
+# %%
+from dr_lib.data import methods
+
+truth = methods.read_truth(folder)  # the drawn sample knows it
+drawn_by_lot = labelled.sample(min(num_compared, len(labelled)), random_state=seed)
+compared = methods.compare_methods(drawn_by_lot, truth)
+print("refused, of", len(compared), "photographs:", methods.count_refusals(compared))
+methods.summarise_methods(compared).round(2)
+
+# %% [markdown]
+# Where they differ most: above the photograph with the circle of `robust` (solid) and of `voets` (dashed), beneath it
+# the crop of each, `robust` first.
+
+# %%
+if differing := sheet.lay_out_differences(compared):
+    display(sheet.plot_contact_sheet(differing, f"robust and voets ({note})"))
 
 # %% [markdown]
 # ## What this shows
 
 # %%
+off = compared[["centre_percent", "radius_percent"]].max(axis=1)
 shares = ", ".join(f"{name} {n['num_images']} photographs" for name, n in manifest["counts"].items())
+apart = "No photograph was compared that both methods accept."
+if off.notna().any():
+    apart = f"Where both methods find a disc they place half of them within {off.median():.1f} % of the radius of each "
+    apart += f"other, and at worst {off.max():.1f} % apart."
 Markdown(
     f"**{manifest['num_photographs'] - manifest['num_rejected']}** of {manifest['num_photographs']} photographs can be "
-    f"trained on: {shares}. The patients are {manifest['patients']}. Give `data_dir={data_dir.name}` to notebook 10."
+    f"trained on: {shares}. The patients are {manifest['patients']}. {apart} Give `data_dir={data_dir.name}` to "
+    "notebook 10."
 )
 
 # %% [markdown]

@@ -1,6 +1,7 @@
 """Measured comparisons of the data's way, each against a named peer in one run: python tests/bench_data.py."""
 
 import os
+import subprocess
 import sys
 import tempfile
 import time
@@ -8,10 +9,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
 
 import cv2
 import numpy as np
+import psutil
 import tensorflow as tf
 
 from dr_lib.data import crops, records, tfrecord
@@ -19,9 +22,29 @@ from dr_lib.data.fundus import crop_fundus
 from dr_lib.data.synthetic import draw_eye, draw_look
 
 REPEATS = 15
+LARGEST = (3888, 2592)  # px, of the photographs that are prepared
+SOURCES = [  # width, height, suffix, and the most that a crop may take as a multiple of the full decode
+    (*LARGEST, ".jpg", 0.40),
+    (2048, 1365, ".jpg", 1.1),
+    (1024, 683, ".jpg", 2.5),
+    (2464, 1632, ".png", 1.5),
+]
+GRAIN = 2.0  # grey levels of noise
+QUALITY, QUALITY_SHRUNK = 90, 95  # of a JPEG as a camera makes it, 0.8 to 1.3 MB (real ones: 0.9 to 1.2), and smaller
+FEW, MANY = 24, 96  # photographs prepared; the rate is that of those between, so that starting a process is left out
+ROUNDS = 3  # of preparing, in turn with one core and with several
+DECODE_MS = 47  # of the machine for which the rate of preparing is promised
+PREPARE = """import sys, time
+from pathlib import Path
+from dr_lib.data.prepare import prepare
+images, labels, out, workers = sys.argv[1:]
+start = time.perf_counter()
+prepare(Path(images), Path(labels), Path(out), num_shards=2, split="paper", workers=int(workers))
+print(time.perf_counter() - start)
+"""
 
 
-def compare(what: str, ours: Callable[[], object], peer: Callable[[], object]) -> None:
+def compare(what: str, ours: Callable[[], object], peer: Callable[[], object], limit: float | None = None) -> None:
     """Run both in turn after one warm-up; print the medians in ms, and the ratio's median and quartiles."""
     times = {ours: [], peer: []}
     for repeat in range(REPEATS + 1):
@@ -32,21 +55,51 @@ def compare(what: str, ours: Callable[[], object], peer: Callable[[], object]) -
                 times[run].append(1000 * (time.perf_counter() - start))
     low, median, high = np.percentile(np.divide(times[ours], times[peer]), [25, 50, 75])
     medians = np.median(times[ours]), np.median(times[peer])
-    print(f"{what}: {medians[0]:.1f} ms / {medians[1]:.1f} ms = {median:.2f} [{low:.2f}, {high:.2f}], n = {REPEATS}")
+    print(
+        f"{what}: {medians[0]:.1f} ms / {medians[1]:.1f} ms = {median:.2f} [{low:.2f}, {high:.2f}], n = {REPEATS}"
+        + (f", at most {limit}" if limit else ""),
+        flush=True,
+    )
 
 
-def main() -> None:
-    """Print every comparison; cores are those of the machine, OpenCV and TensorFlow on one thread."""
-    cv2.setNumThreads(1)
-    tf.config.threading.set_intra_op_parallelism_threads(1)
-    folder, rng = Path(tempfile.mkdtemp()), np.random.default_rng(0)
-    photograph, circle = draw_eye(2, "right", draw_look(rng)._replace(width=2048, height=1365), rng)
-    path = str(folder / "eye.jpg")
-    cv2.imwrite(path, photograph[..., ::-1])
-    compare("crop_fundus / cv2.imread, 2048x1365 JPEG", lambda: crop_fundus(path), lambda: cv2.imread(path))
+def draw_photograph(path: Path, width: int, height: int, number: int) -> Path:
+    """Draw an eye as large, and as grainy, as a camera's photograph."""
+    rng = np.random.default_rng(number)
+    look = draw_look(rng)._replace(width=width, height=height, coverage=0.95)
+    image, _ = draw_eye(number % 5, "right", look, rng)
+    cv2.setRNGSeed(number)
+    grain = cv2.randn(np.empty_like(image, np.int16), (0, 0, 0), (GRAIN, GRAIN, GRAIN))
+    noisy = cv2.add(image[..., ::-1], grain, dtype=cv2.CV_8U)
+    quality = QUALITY if (width, height) == LARGEST else QUALITY_SHRUNK
+    cv2.imwrite(str(path), noisy, [cv2.IMWRITE_JPEG_QUALITY, quality] if path.suffix == ".jpg" else [])
+    return path
 
-    encoded = crops.encode_jpeg(crop_fundus(path).image)
-    record = records.Record(encoded, 2, "p" * 64, "i" * 64, "right", *circle, "ok")
+
+def compare_crops(folder: Path) -> None:
+    """Crop beside a plain full decode of the same file: drawn ones, and real ones where they lie beside the clone."""
+    for width, height, suffix, limit in SOURCES:
+        path = draw_photograph(folder / f"eye{suffix}", width, height, 2)
+        _compare_crop(f"drawn {width}x{height} {suffix[1:]}, {path.stat().st_size / 1e6:.1f} MB", path, limit)
+    data, seen = ROOT.parent / "shared" / "data", set()
+    for path in sorted([*data.glob("geometry/*.jp*g"), *data.glob("fullres/images/*")]):
+        height, width = cv2.imread(str(path)).shape[:2]
+        if width >= 1000 and (width, height) not in seen:
+            seen.add((width, height))
+            _compare_crop(f"real {width}x{height} {path.suffix[1:]}, {path.stat().st_size / 1e6:.1f} MB", path)
+
+
+def _compare_crop(what: str, path: Path, limit: float | None = None) -> None:
+    name = str(path)
+    compare(f"crop_fundus / cv2.imread, {what}", lambda: crop_fundus(name), lambda: cv2.imread(name), limit)
+    voets = 'crop_fundus(method="voets")'
+    compare(f"{voets} / cv2.imread, {what}", lambda: crop_fundus(name, method="voets"), lambda: cv2.imread(name))
+
+
+def compare_records(folder: Path) -> None:
+    """Read and write records beside TensorFlow's own reader and writer."""
+    crop = crop_fundus(draw_photograph(folder / "small.jpg", 1024, 683, 2))
+    encoded = crops.encode_jpeg(crop.image)
+    record = records.Record(encoded, 2, "p" * 64, "i" * 64, "right", *crop.circle, "ok")
     shard, framed = folder / "train-00000-of-00001.tfrecord", tfrecord.frame(records.to_example(record))
     records.write_shard(shard, [framed] * 200)
 
@@ -71,6 +124,96 @@ def main() -> None:
         records.write_shard(folder / "ours.tfrecord", framed)
 
     compare("200 records serialised and written, ours / TensorFlow's writer", write_ours, write_tensorflow)
+
+
+def measure_prepare(folder: Path) -> None:
+    """Photographs a second and core, beside the full decode of the same run; several cores; memory. Needs Linux."""
+    cores = sorted(os.sched_getaffinity(0))[:4]
+    for count in (FEW, MANY):
+        _lay_out(folder, count)
+    seconds, peaks, decode_ms = {}, {}, []
+    for _ in range(ROUNDS):
+        for workers in (1, len(cores)):
+            decode_ms += [_time_decode(path) for path in sorted((folder / str(FEW)).iterdir())[:8]]
+            for count in (FEW, MANY):
+                taken, peak = _prepare(folder, count, cores[:workers])
+                seconds.setdefault((workers, count), []).append(taken)
+                peaks.setdefault((workers, count), []).append(peak)
+    rates = {workers: _find_rates(seconds, workers) for workers in (1, len(cores))}
+    decode = np.median(decode_ms)
+    print(f"prepare, drawn {LARGEST[0]}x{LARGEST[1]} jpg, where a full decode takes {decode:.1f} ms:")
+    for workers, rate in rates.items():
+        speedup = np.median(rate / rates[1])
+        print(
+            f"  {workers} cores: {_spread(rate)} photographs/s, {speedup / workers:.2f} N times one core's; at "
+            f"{DECODE_MS} ms that were {np.median(rate) * decode / DECODE_MS / workers:.1f} a second and core"
+        )
+        memory = ", ".join(f"{np.median(peaks[workers, n]):.0f} MiB for {n} photographs" for n in (FEW, MANY))
+        print(f"  {workers} cores: peak memory {memory}, all processes, n = {ROUNDS}")
+
+
+def _lay_out(folder: Path, count: int) -> None:
+    """A folder with the first `count` photographs, which all such folders share, and their label table."""
+    (folder / "drawn").mkdir(exist_ok=True)
+    (folder / str(count)).mkdir()
+    lines = ["image,patient,eye,grade"]
+    for number in range(count):
+        path = folder / "drawn" / f"{number}.jpg"
+        if not path.exists():
+            draw_photograph(path, *LARGEST, number)
+        os.link(path, folder / str(count) / path.name)
+        lines.append(f"{path.name},{number},right,{number % 5}")
+    (folder / f"{count}.csv").write_text("\n".join(lines) + "\n")
+
+
+def _time_decode(path: Path) -> float:
+    start = time.perf_counter()
+    cv2.imread(str(path))
+    return 1000 * (time.perf_counter() - start)
+
+
+def _prepare(folder: Path, count: int, cores: list[int]) -> tuple[float, float]:
+    """Prepare in processes that may use those cores alone: seconds, and the peak of their resident memory in MiB."""
+    with tempfile.TemporaryDirectory() as out:
+        arguments = [folder / str(count), folder / f"{count}.csv", Path(out) / "records", len(cores)]
+        command = [sys.executable, "-c", PREPARE, *map(str, arguments)]
+        mine = os.sched_getaffinity(0)
+        os.sched_setaffinity(0, cores)  # a process hands its cores down to those that it starts
+        with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+            os.sched_setaffinity(0, mine)
+            peak = 0
+            while process.poll() is None:
+                peak = max(peak, _resident(process.pid))
+                time.sleep(0.05)
+            return float(process.stdout.read()), peak / 2**20
+
+
+def _resident(pid: int) -> int:
+    """Bytes that a process and its children hold; shared pages count in each."""
+    total = 0
+    try:
+        for process in (parent := psutil.Process(pid), *parent.children(recursive=True)):
+            total += process.memory_info().rss
+    except psutil.NoSuchProcess:
+        return total
+    return total
+
+
+def _find_rates(seconds: dict[tuple[int, int], list[float]], workers: int) -> np.ndarray:
+    return (MANY - FEW) / np.subtract(seconds[workers, MANY], seconds[workers, FEW])
+
+
+def _spread(values: np.ndarray) -> str:
+    return f"{np.median(values):.1f} [{values.min():.1f}, {values.max():.1f}]"
+
+
+def main() -> None:
+    """Print every comparison; cores are those of the machine, OpenCV and TensorFlow on one thread."""
+    cv2.setNumThreads(1)
+    tf.config.threading.set_intra_op_parallelism_threads(1)
+    with tempfile.TemporaryDirectory() as name:
+        for part in (compare_crops, compare_records, measure_prepare):
+            part(Path(name))
 
 
 if __name__ == "__main__":

@@ -66,18 +66,23 @@ def test_00_shows_the_whole_chain(clone):
 
 
 def test_01_prepares_a_folder_with_a_csv(clone, small_sample):
-    """A user's folder and CSV become shards; a file that is no photograph is counted as rejected."""
+    """A user's folder and CSV become shards, shown without a name; a file that is no photograph is told as rejected."""
     photographs = clone / "mine"
     shutil.copytree(small_sample.parent / "photographs", photographs)
     (photographs / "sample.json").unlink()  # without it they are a folder of photographs like any other
-    (photographs / "images" / "note.jpg").write_text("not a photograph")
+    (photographs / "images" / "scribble.jpg").write_text("not a photograph")
     with (photographs / "labels.csv").open("a") as file:
-        file.write("note.jpg,900,left,0\n")
-    parameters = {"images": "mine", "labels": "mine/labels.csv", "out": "prepared", "num_shards": 2}
+        file.write("scribble.jpg,900,left,0\n")
+    parameters = {"images": "mine", "labels": "mine/labels.csv", "out": "prepared", "num_shards": 2, "num_shown": 8}
     notebook = execute(clone, "01_prepare_fundus", **parameters)
     manifest = json.loads((clone / "prepared" / "manifest.json").read_text())
     assert manifest["num_photographs"] == 49 and manifest["num_rejected"] == 1
-    assert "1 rejected" in texts(notebook) and "note.jpg" not in json.dumps(notebook)
+    said = texts(notebook)
+    assert "1 rejected" in said and "not a picture" in said and "photographs: {'robust': 1, 'voets': " in said
+    assert all(f"{method} beside the truth" in said for method in ("robust", "voets"))
+    assert num_pictures(notebook) == 5  # odd files, contact sheet, histograms, rejected, differences
+    names = [path.stem for path in (photographs / "images").iterdir()]
+    assert len(names) == 49 and not any(name in json.dumps(notebook) for name in names)
     banners = [
         o for c in notebook.cells for o in c.get("outputs", []) if o.get("metadata", {}).get("shows_photographs")
     ]

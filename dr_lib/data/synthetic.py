@@ -81,6 +81,33 @@ def draw_eye(grade: int, eye: str, look: Look, rng: np.random.Generator) -> tupl
     return _photograph(np.clip(canvas, look.black, 255).astype(np.uint8), eye, look, rng)
 
 
+def draw_odd_files(seed: int = 0) -> dict[str, bytes]:
+    """Draw one eye, and make of it files as they turn up in folders, by name; half of them cannot be used."""
+    rng = np.random.default_rng(seed)
+    look = draw_look(rng)._replace(width=1024, height=768, coverage=0.9, quality=90)
+    image, (x, y, radius) = draw_eye(1, "right", look, rng)
+    outside = np.hypot(np.arange(look.width) - x, np.arange(look.height)[:, None] - y) > radius + 1
+    left, top, side = round(x - 0.5 * radius), round(y - 0.5 * radius), round(radius)
+    page = np.full_like(image, 250)
+    for line in range(60, look.height, 40):
+        cv2.putText(page, "Drawn words, as on a page of a report", (60, line), 0, 1.2, (30, 30, 30), 2)
+    drawn = {
+        "white around it": np.where(outside[..., None], np.uint8(245), image),
+        "squashed": cv2.resize(image, (look.width, 600), interpolation=cv2.INTER_AREA),
+        "a part, enlarged": cv2.resize(image[top : top + side, left : left + side], (768, 768)),
+        "a closed shutter": np.full_like(image, look.black),
+        "a page": page,
+    }
+    files = {name: _encode(picture, look.quality) for name, picture in drawn.items()}
+    whole = _encode(image, look.quality)
+    files |= {"cut short late": whole[: len(whole) * 3 // 4], "cut short early": whole[: len(whole) // 4]}
+    return files | {"a text file": b"not a picture"}
+
+
+def _encode(image, quality):
+    return cv2.imencode(".jpg", image[..., ::-1], [cv2.IMWRITE_JPEG_QUALITY, quality])[1].tobytes()
+
+
 def _pixels(points):
     """Turn points into OpenCV's fixed-point pixels, in sixteenths."""
     return np.round((np.asarray(points) * RADIUS + SIDE / 2 - 0.5) * 16).astype(np.int32)
@@ -235,6 +262,5 @@ def _draw_patient(out, seed, number, grades):
     for eye, grade in zip(("left", "right"), grades.tolist(), strict=True):
         image, circle = draw_eye(grade, eye, look, rng)
         rows.append((f"images/{patient}_{eye}.jpg", patient, eye, grade, circle))
-        jpeg = cv2.imencode(".jpg", image[..., ::-1], [cv2.IMWRITE_JPEG_QUALITY, look.quality])[1]
-        (out / rows[-1][0]).write_bytes(jpeg)
+        (out / rows[-1][0]).write_bytes(_encode(image, look.quality))
     return rows
