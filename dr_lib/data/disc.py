@@ -47,12 +47,23 @@ def find_disc(image: np.ndarray) -> Disc:
         raise NoFundusError(f"{width} x {height} px are too few to show a disc")
     small = _shrink(image)
     half = halve(small)
+    try:
+        return _find_on_background(image, small, half)
+    except NoFundusError as error:
+        try:
+            check_full_frame(half)
+        except NoFundusError:
+            raise error from None
+    radius = np.hypot(width, height) / 2
+    return Disc((width - 1) / 2, (height - 1) / 2, radius, radius, frozenset({"full_frame"}))
+
+
+def _find_on_background(image: np.ndarray, small: np.ndarray, half: np.ndarray) -> Disc:
+    height, width = image.shape[:2]
     background = _background(small)
     best = _search(small, background)
     if best is None:
-        check_full_frame(half)
-        radius = np.hypot(width, height) / 2
-        return Disc((width - 1) / 2, (height - 1) / 2, radius, radius, frozenset({"full_frame"}))
+        raise NoFundusError("no disc stands out from the background")
     best = _scale(best, small.shape, image.shape)
     ellipse, is_ellipse, roundness = locate_edge(image, background, best, RAYS, 0.03, FINE)
     on_half = _scale(ellipse, image.shape, half.shape)
@@ -105,8 +116,11 @@ def _search(small: np.ndarray, background: np.ndarray) -> Ellipse | None:
             score = score_edge(distance, ellipse) if _plausible(ellipse, small.shape) else 0.0
             if score > 0:
                 found.append((score, ellipse))
-        if found and max(found)[0] > 0.5 * cv2.mean(distance, mask)[0]:
-            break  # a halo's end has 0.1 to 0.4, the retina's of most photographs 0.5 to 1
+        strength = max(found)[0] / cv2.mean(distance, mask)[0] if found else 0
+        if strength > 0.5:  # a halo has 0.1 to 0.75, most photographs 0.6 to 1
+            break
+    if found and strength > 0.76 and max(found)[1][2] > SEARCH_SIDE / 4:
+        return max(found)[1]  # sharp and large: no second look is needed
     if not found:
         return None
     score, best = max(found)
@@ -137,8 +151,7 @@ def _outline(mask: np.ndarray) -> np.ndarray:
     points = max(contours, key=cv2.contourArea)[:, 0].astype(float)
     height, width = mask.shape
     x, y = points.T
-    points = points[(x > 2) & (y > 2) & (x < width - 3) & (y < height - 3)]
-    return points
+    return points[(x > 2) & (y > 2) & (x < width - 3) & (y < height - 3)]
 
 
 def _candidates(points: np.ndarray) -> Iterator[Ellipse]:

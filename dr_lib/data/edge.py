@@ -6,9 +6,9 @@ import numpy as np
 from dr_lib.data.fits import Ellipse, explain, explains, fit_circle_of_most, fit_circle_robustly, fit_robustly, median
 from dr_lib.data.retina import NoFundusError
 
-ANGLES = np.linspace(0, 2 * np.pi, 360, endpoint=False)
+ANGLES = np.linspace(0, 2 * np.pi, 240, endpoint=False)
 RAYS = np.column_stack([np.cos(ANGLES), np.sin(ANGLES)])  # directions in which the edge is looked for
-FEW_RAYS = RAYS[::3]  # as long as it is only roughly known
+FEW_RAYS = RAYS[::2]  # as long as it is only roughly known
 ROUGH, FINE = 0.01, 0.003  # tolerances for a circle: an ellipse of 0.98 misses its best circle by 0.005
 
 

@@ -45,6 +45,17 @@ def test_crc_is_castagnoli():
     assert tfrecord._crc32c(b"123456789") == 0xE3069283
 
 
+@pytest.mark.parametrize("length", [0, 1, 3, 4, 63, 64, 65, 127, 128, 129, 4095, 4097, 18_000])
+def test_crc_of_any_length_is_the_division_bit_by_bit(length):
+    """However the payload is cut into lanes, the CRC is what dividing it bit by bit leaves."""
+    data, crc = np.random.default_rng(length).integers(0, 256, length, np.uint8).tobytes(), 0xFFFFFFFF
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+    assert tfrecord._crc32c(data) == crc ^ 0xFFFFFFFF
+
+
 def test_tensorflow_reads_what_we_write(folder):
     """TensorFlow's own reader and parser find every field, and its CRC checks pass."""
     import tensorflow as tf
