@@ -25,6 +25,7 @@ MAX_SIDE = 30_000  # px; OpenCV's remap counts in 16 bits
 MAX_SCANNED = 1_500_000_000  # px times scans of a JPEG: two seconds; a progressive one has ten scans as a rule
 BITS_TAG = 258  # of a TIFF: bits per sample
 DEPTHS = (8, 10, 12, 14, 16)  # bits that cameras give to a sample
+BLOCK = 16  # px of a JPEG that are coded together, at most
 SCAN = b"\xff\xda"  # the marker at its start
 OVERSAMPLING = 1.5  # the disc is decoded at least that many times as large as the crop wants it
 REDUCED = {
@@ -166,11 +167,11 @@ def _has_alpha(encoded: bytes) -> bool:
     return encoded[25:26] in (b"\x04", b"\x06") if is_png else encoded[8:12] == b"WEBP"
 
 
-def count_rows_decoded(image: np.ndarray) -> int:
-    """Rows before the flat colour with which the decoder fills what a cut file lacks."""
-    flat = (image.max(axis=1) - image.min(axis=1)).max(axis=1) <= 2
-    same = np.abs(np.diff(image[:, 0].astype(int), axis=0)).max(axis=1) <= 2
-    filled = 0
-    while filled < len(image) - 1 and flat[-1 - filled] and (filled == 0 or same[-filled]):
-        filled += 1
-    return len(image) - filled
+def count_rows_decoded(image: np.ndarray, reduction: int) -> int:
+    """Rows of a JPEG that is cut short, before the grey with which the decoder fills what lacks.
+
+    The last row of blocks, of which a part may be grey, does not count.
+    """
+    is_grey = np.abs(image.reshape(len(image), -1).astype(np.int16) - 128).max(axis=1) <= 2
+    num_rows = len(image) - int(np.argmin(is_grey[::-1])) if not is_grey.all() else 0
+    return num_rows if num_rows == len(image) else max(1, num_rows - BLOCK // reduction)

@@ -54,7 +54,7 @@ def find_disc(image: np.ndarray) -> Disc:
             check_full_frame(half)
         except NoFundusError:
             raise error from None
-    radius = np.hypot(width, height) / 2
+    radius = float(np.hypot(width, height)) / 2
     return Disc((width - 1) / 2, (height - 1) / 2, radius, radius, frozenset({"full_frame"}))
 
 
@@ -68,7 +68,7 @@ def _find_on_background(image: np.ndarray, small: np.ndarray, half: np.ndarray) 
     ellipse, is_ellipse, roundness = locate_edge(image, background, best, RAYS, 0.03, FINE)
     on_half = _scale(ellipse, image.shape, half.shape)
     check_retina(half, measure_distance(half, background), on_half, roundness, is_ellipse=is_ellipse)
-    x, y, a, b = ellipse
+    x, y, a, b = map(float, ellipse)
     overhang = max(a - x - 0.5, b - y - 0.5, x + a - width + 0.5, y + b - height + 0.5)
     words = {"ellipse"} if is_ellipse else set()
     return Disc(x, y, a, b, frozenset(words | ({"clipped"} if overhang > 0.01 * a + 1 else set())))

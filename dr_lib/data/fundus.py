@@ -81,7 +81,7 @@ def crop_fundus(source: str | Path | bytes, size: int = 299, *, method: str = "r
     while True:
         image = decode(encoded, reduction, is_jpeg=is_jpeg)
         if truncated and is_jpeg:
-            image = image[: count_rows_decoded(image)]
+            image = image[: count_rows_decoded(image, reduction)]
         try:
             disc = find_disc(image)
         except NoFundusError as error:
