@@ -267,8 +267,8 @@ if __name__ == "__main__":
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
+    except (KeyboardInterrupt, click.Abort):  # an Abort is a RuntimeError
+        sys.exit(130)
     except (ValueError, RuntimeError, OSError) as error:  # ours say what to do; a traceback would hide it
         click.echo(f"Error: {error}", err=True)
         sys.exit(1)
-    except (KeyboardInterrupt, click.Abort):
-        sys.exit(130)

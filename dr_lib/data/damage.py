@@ -1,17 +1,20 @@
 """Mend a picture file that was cut short: keep the rows that its bytes hold, so that a decoder takes it.
 
-OpenCV gives nothing of a cut file. A JPEG lacks but its end marker. Of a PNG, BMP or TIFF whose directory stands in
-front the whole rows are counted, and its header is made to promise no more. Of a cut WebP nothing can be had.
+OpenCV gives nothing of a cut file. A JPEG lacks but its end marker, perhaps behind zeros that an interrupted copy left.
+Of a PNG, BMP or TIFF whose directory stands in front the whole rows are counted, and its header is made to promise no
+more. Of a cut WebP nothing can be had.
 """
 
 import struct
 import zlib
 
-from dr_lib.data.headers import JPEG_END_MARKER, Header, UnreadableImageError, read_entries, read_segments
+from dr_lib.data.headers import JPEG_END_MARKER, Header, UnreadableImageError, read_chunks, read_entries, read_segments
 
 JPEG_END = b"\xff\xd9"
 PNG_END = b"\0\0\0\0IEND\xaeB`\x82"
+KIND = 254  # tag of a TIFF: 1 is a thumbnail
 LENGTH, STARTS, ROWS, SIZES = 257, 273, 278, 279  # tags of a TIFF: rows of the picture; strips, their rows, their bytes
+ZEROS = bytes(64)  # at the end of a packed picture: an interrupted copy left them
 MAX_BYTES_PER_PIXEL = 16  # four samples of 32 bits: a longer strip is a damaged number
 PNG_CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}  # colour type -> samples per pixel
 
@@ -32,7 +35,7 @@ def mend(encoded: bytes, header: Header) -> tuple[bytes, Header, bool]:
         UnreadableImageError: the file is cut short and no row of it can be had.
     """
     if header.format == "jpeg" and is_cut_short(encoded):
-        return encoded + JPEG_END, header, True
+        return encoded.rstrip(b"\0") + JPEG_END, header, True
     mended, num_rows, orientation = encoded, header.height, header.orientation
     try:
         if header.format == "png" and not _is_whole_png(encoded):
@@ -59,12 +62,10 @@ def _is_whole_png(encoded: bytes) -> bool:
     Raises:
         UnreadableImageError: there is far more behind the pixels than pixels, to keep the reader unpacking.
     """
-    at, num_packed = 8, 0
-    while at + 12 <= len(encoded):
-        length, kind = struct.unpack_from(">I4s", encoded, at)
-        at += 12 + length
+    num_packed = 0
+    for kind, at, length in read_chunks(encoded):
         num_packed += length * (kind == b"IDAT")
-        if kind == b"IEND" and at <= len(encoded):
+        if kind == b"IEND" and at + length + 4 <= len(encoded):
             width, height, depth = struct.unpack_from(">2IB", encoded, 16)
             if num_packed > height * (width * depth + 8) + 10_000:  # 8 samples per pixel: twice what there can be
                 raise UnreadableImageError("a PNG with far more in it than its pixels")
@@ -77,14 +78,12 @@ def _mend_png(encoded: bytes) -> tuple[bytes, int]:
     width, height, depth, colour, _, _, interlaced = struct.unpack_from(">2I5B", encoded, 16)
     if interlaced or colour not in PNG_CHANNELS:
         raise UnreadableImageError("a PNG that is cut short, and whose rows are not in order")
-    before, pixels, at = [], [], 33
-    while at + 8 <= len(encoded):
-        length, kind = struct.unpack_from(">I4s", encoded, at)
+    before, pixels = [], []
+    for kind, at, length in read_chunks(encoded):
         if kind == b"IDAT":
-            pixels.append(encoded[at + 8 : at + 8 + length])
+            pixels.append(encoded[at : at + length])
         elif kind in (b"PLTE", b"tRNS"):
-            before.append(encoded[at : at + 12 + length])
-        at += 12 + length
+            before.append(encoded[at - 8 : at + length + 4])
     stride = 1 + (width * depth * PNG_CHANNELS[colour] + 7) // 8
     try:
         raw = zlib.decompressobj().decompress(b"".join(pixels), stride * height)
@@ -119,18 +118,22 @@ def _mend_bmp(encoded: bytes, header: Header) -> tuple[bytes, int, int]:
 def _mend_tiff(encoded: bytes, header: Header) -> tuple[bytes, int]:
     """Count the rows of the strips that are there; without a compression, of the one that is cut too."""
     entries = read_entries(encoded)
+    if KIND in entries and entries[KIND].values[0] & 1:
+        raise UnreadableImageError("a TIFF that begins with a thumbnail: export the photograph alone")
     if not entries.keys() >= {LENGTH, STARTS, ROWS, SIZES}:  # tiles: the decoder takes all or nothing
         return encoded, header.height
     compression, orientation, planes = (entries[tag].values[0] if tag in entries else 1 for tag in (259, 274, 284))
     strips = list(zip(entries[STARTS].values, entries[SIZES].values, strict=False))
-    num_whole = next((i for i, (start, size) in enumerate(strips) if start + size > len(encoded)), len(strips))
+    is_packed = compression != 1
+    there = len(encoded.rstrip(b"\0") if is_packed and encoded.endswith(ZEROS) else encoded)
+    num_whole = next((i for i, (start, size) in enumerate(strips) if start + size > there), len(strips))
     if num_whole == len(strips):
         return encoded, header.height
     rows_per_strip = min(entries[ROWS].values[0], header.height)
     num_rows, (start, size) = num_whole * rows_per_strip, strips[num_whole]
     in_strip = min(rows_per_strip, header.height - num_rows)
     padding = b""
-    if compression == 1 and start < len(encoded) and size <= header.width * in_strip * MAX_BYTES_PER_PIXEL:
+    if not is_packed and start < len(encoded) and size <= header.width * in_strip * MAX_BYTES_PER_PIXEL:
         num_rows += (len(encoded) - start) * in_strip // size
         padding = bytes(start + size - len(encoded))
     if orientation != 1 or planes != 1 or not 0 < num_rows < header.height:  # the decoder turns it, or rows come twice

@@ -168,10 +168,12 @@ def _has_alpha(encoded: bytes) -> bool:
 
 
 def count_rows_decoded(image: np.ndarray, reduction: int) -> int:
-    """Rows of a JPEG that is cut short, before the grey with which the decoder fills what lacks.
+    """Rows of a JPEG before the grey with which the decoder fills what lacks; all where nothing does.
 
     The last row of blocks, of which a part may be grey, does not count.
     """
+    if np.abs(image[-1].astype(np.int16) - 128).max() > 2:
+        return len(image)
     is_grey = np.abs(image.reshape(len(image), -1).astype(np.int16) - 128).max(axis=1) <= 2
     num_rows = len(image) - int(np.argmin(is_grey[::-1])) if not is_grey.all() else 0
-    return num_rows if num_rows == len(image) else max(1, num_rows - BLOCK // reduction)
+    return max(1, num_rows - BLOCK // reduction)

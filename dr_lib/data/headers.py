@@ -83,6 +83,22 @@ def read_segments(encoded: bytes) -> Iterator[tuple[int, int, int]]:
         at += length
 
 
+def read_chunks(encoded: bytes) -> Iterator[tuple[bytes, int, int]]:
+    """Go through a PNG's chunks: kind, where the content starts, and its length, which a cut file does not hold.
+
+    Raises:
+        UnreadableImageError: there are more than a photograph has.
+    """
+    at = 8
+    for _ in range(MAX_SEGMENTS):
+        if at + 8 > len(encoded):
+            return
+        length, kind = struct.unpack_from(">I4s", encoded, at)
+        yield kind, at + 8, length
+        at += 12 + length
+    raise UnreadableImageError("a PNG of too many parts")
+
+
 def read_entries(tiff: bytes) -> dict[int, Entry]:
     """The whole numbers in the first directory of a TIFF, which a block of EXIF is too, by their tags.
 
@@ -127,13 +143,10 @@ def _read_png(encoded: bytes) -> Header:
     kind, width, height = struct.unpack_from(">4s2I", encoded, 12)
     if kind != b"IHDR":
         raise UnreadableImageError("a PNG with a damaged header")
-    at = 8
-    while at + 8 <= len(encoded):
-        length, kind = struct.unpack_from(">I4s", encoded, at)
+    for kind, at, length in read_chunks(encoded):
         if kind == b"eXIf":
-            exif = encoded[at + 8 : at + 8 + length]
+            exif = encoded[at : at + length]
             return Header(width, height, "png", _read_orientation(exif.removeprefix(b"Exif\0\0")))
-        at += 12 + length
     return Header(width, height, "png", 1)
 
 

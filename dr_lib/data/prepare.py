@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from dr_lib.data.crops import IMAGE_SIZE
-from dr_lib.data.duplicates import leave_out_duplicates
+from dr_lib.data.duplicates import leave_out_duplicates, measure_size
 from dr_lib.data.near_duplicates import find_near_duplicates
 from dr_lib.data.privacy import hold, open_private, pseudonym
 from dr_lib.data.records import SPLITS, read_manifest, verify, write_json
@@ -29,7 +29,7 @@ from dr_lib.data.unfinished import (
     write_finished,
     write_table,
 )
-from dr_lib.data.workers import Map, Photograph, Rejection, crop_photograph, map_over
+from dr_lib.data.workers import Map, Photograph, Rejection, count_cores, crop_photograph, map_over
 
 Progress = Callable[[int, int], None]  # (done, total)
 PUBLISHED = ["image_id", "patient_id", "eye", "grade", "referable", "split", "status"]  # the columns of split.csv
@@ -107,7 +107,7 @@ def prepare(
             clean_up(out, notes)
             return verify(out)
         crop = partial(crop_photograph, method=method)
-        pool = map_over(workers or os.cpu_count() or 1, dask)
+        pool = map_over(workers or count_cores(), dask)
         try:
             finished = _write_shards(out, notes, shards, crop, pool, progress)
             unusable = found.unusable[list(Rejection._fields)].itertuples(index=False)
@@ -134,7 +134,7 @@ def _pseudonyms(table: pd.DataFrame, images: Path, salt: bytes) -> dict[str, lis
 
 
 def _fingerprint(photographs: dict[str, list[Photograph]]) -> str:
-    known = sorted((*p[2:], os.path.getsize(p.path)) for rows in photographs.values() for p in rows)
+    known = sorted((*p[2:], measure_size(p.path)) for rows in photographs.values() for p in rows)
     return hashlib.sha256(json.dumps(known).encode()).hexdigest()
 
 
@@ -202,8 +202,8 @@ def _refuse_near_duplicates(out: Path, private: Path, records: pd.DataFrame, fin
     first = ", ".join(f"{row} and {row_2}" for row, row_2 in pairs[["row", "row_2"]].head(3).values)
     raise PrepareError(
         f"{len(pairs)} pairs of photographs in two splits show nearly the same picture, such as rows {first}: "
-        f"{path} lists them. Give both of a pair the same patient in the label table, or take one out; then delete "
-        f"{out} and start again"
+        f"{path} lists them. Take one of each pair out of the label table, or, if the split is not the data set's own, "
+        f"give both the same patient; then delete {out} and start again"
     )
 
 
@@ -216,6 +216,9 @@ def _write_manifest(
     num_rejected: int,
 ) -> None:
     """Write `split.csv` and, last of all, `manifest.json`."""
+    num_photographs = len(found.table) + len(found.unusable)
+    if num_photographs != len(split_table) + num_rejected:
+        raise PrepareError(f"of {num_photographs} photographs some are lost: delete {out} and start again")
     write_table(out / "split.csv", split_table)
     manifest = {
         "parameters": parameters,
@@ -224,7 +227,7 @@ def _write_manifest(
         "notices": found.notices,
         "shards": {name: shard.entry for name, shard in finished.items()},
         "counts": _count(split_table),
-        "num_photographs": len(split_table) + num_rejected,
+        "num_photographs": num_photographs,
         "num_rejected": num_rejected,
     }
     write_json(out / "manifest.json", manifest)

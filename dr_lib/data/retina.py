@@ -6,7 +6,7 @@ import numpy as np
 from dr_lib.data.fits import Ellipse
 
 MIN_ROUNDNESS = 0.4  # photographs have 0.47 and more, a square 0.13
-MIN_SIDE = 64  # px of the shorter side; smaller pictures show too little to tell
+MIN_SIDE = 64  # px of the longer side; smaller pictures show too little to tell
 # ellipse? -> most; of 641 photographs 2 have more than 0.4, at most 0.59; eyes in a face have 0.5 to 1
 MAX_HOLE = {False: 0.62, True: 0.45}
 HOLE = "the disc has a hole as dark as an eye in a face: this is no retina"
@@ -23,7 +23,7 @@ def check_retina(
     """Refuse a disc that is no retina.
 
     Args:
-        image: (height, width, 3) uint8 RGB, the photograph at 64 to 256 px; for a smaller one nothing is checked.
+        image: (height, width, 3) uint8 RGB, the photograph at 64 to 128 px; for a smaller one nothing is checked.
         distance: (height, width) uint8, how far each pixel is from the background.
         ellipse: the disc in it.
         roundness: share of its edge that lies on the ellipse.
@@ -34,7 +34,7 @@ def check_retina(
     """
     if roundness < MIN_ROUNDNESS:
         raise NoFundusError("what stands out from the background is not round")
-    if min(image.shape[:2]) < MIN_SIDE:
+    if max(image.shape[:2]) < MIN_SIDE:
         return
     level = float(np.median(distance[_cut_square(distance.shape, ellipse)]))
     if _has_hole(image, distance <= 0.2 * level, ellipse, MAX_HOLE[is_ellipse]):
@@ -48,7 +48,7 @@ def check_full_frame(image: np.ndarray) -> None:
     """Refuse a picture without background unless it has the colours of a retina, and no more detail.
 
     Args:
-        image: (height, width, 3) uint8 RGB, the photograph at 64 to 256 px.
+        image: (height, width, 3) uint8 RGB, the photograph at 64 to 128 px.
 
     Raises:
         NoFundusError: it is no retina.

@@ -17,7 +17,7 @@ import pandas as pd
 from dr_lib.data.near_duplicates import perceptual_hash
 from dr_lib.data.records import Record, from_example, read_manifest, write_json, write_shard
 from dr_lib.data.tfrecord import unframe
-from dr_lib.data.workers import Photograph, Prepared, Rejection
+from dr_lib.data.workers import Photograph, Prepared, Rejection, WorkerError
 
 BYTES_PER_RECORD = 25_000  # a JPEG of quality 95 takes 18 kB on average
 MARK = "preparing.json"  # says in the folder what it is to become
@@ -116,6 +116,8 @@ def write_finished(
                 yield result.framed
 
     finished.entry.update(write_shard(shard, keep()))
+    if len(finished.records) + len(finished.rejections) != len(photographs):
+        raise WorkerError(f"photographs of {shard.name} were lost on their way back from the workers: start again")
     write_json(notes / f"{shard.name}.json", {"sha256": finished.entry["sha256"], "rejected": rejected})
     return finished
 

@@ -4,6 +4,7 @@ import os
 import struct
 import subprocess
 import sys
+import time
 import zlib
 
 import cv2
@@ -117,6 +118,44 @@ def test_a_file_without_most_of_its_disc_is_unreadable(kind):
     """Cut early, it says so."""
     with pytest.raises(ValueError, match="cut short|no disc|no edge|no fundus"):
         crop_fundus(FILES[kind][: int(len(FILES[kind]) * 0.3)])
+
+
+@pytest.mark.parametrize("share", [0.7, 0.85])
+@pytest.mark.parametrize("end", [bytes(5000), b"\xff\xd9"], ids=["zeros", "end marker"])
+def test_a_cut_jpeg_with_something_behind_it_is_cut_all_the_same(end, share):
+    """An interrupted copy ends in zeros, a rescued file in an end marker: neither makes it whole, or worthless."""
+    encoded = FILES["jpeg"][: int(len(FILES["jpeg"]) * share)] + end
+    crop = crop_fundus(encoded)
+    assert "truncated" in crop.status and error(crop.circle, *PLACE) < 0.02
+
+
+@pytest.mark.parametrize("compression", ["tiff_lzw", "tiff_adobe_deflate"])
+@pytest.mark.parametrize("share", [0.3, 0.7, 0.9])
+def test_zeros_in_a_packed_tiff_are_missing_rows(compression, share):
+    """Of the right length, but zeros from some byte on: never ok."""
+    encoded = directory_first(to_file(DISC, ".tif", compression=compression))
+    kept = int(len(encoded) * share)
+    try:
+        crop = crop_fundus(encoded[:kept] + bytes(len(encoded) - kept))
+    except ValueError:
+        assert share < 0.7
+    else:
+        assert "truncated" in crop.status and error(crop.circle, *PLACE) < 0.02
+
+
+def test_a_tiff_that_begins_with_a_thumbnail_is_refused():
+    """Its first page says that it is a smaller copy: no crop of 60 px blown up."""
+    with pytest.raises(UnreadableImageError, match="thumbnail"):
+        crop_fundus(to_file(DISC[::8, ::8], ".tif", tiffinfo={254: 1}))
+
+
+def test_a_png_of_many_parts_is_refused_at_once():
+    """Two million empty chunks keep a reader busy for seconds: refused before any is looked into."""
+    empty = struct.pack(">I", 0) + b"tEXt" + struct.pack(">I", zlib.crc32(b"tEXt"))
+    start = time.process_time()
+    with pytest.raises(UnreadableImageError, match="too many parts"):
+        crop_fundus(FILES["png"][:33] + empty * 2_000_000 + FILES["png"][33:])
+    assert time.process_time() - start < 2
 
 
 def test_a_progressive_jpeg_cut_early_is_whole_and_coarse():

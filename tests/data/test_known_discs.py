@@ -31,7 +31,7 @@ def check(errors: dict[str, float]) -> None:
 
 
 def test_discs_of_every_kind_are_found():
-    """One of each kind at two sizes; the slow test draws twelve times as many."""
+    """One of each kind at two sizes; the slow test draws six times as many."""
     check(measure_errors((448, 960), range(1), [draw_texture(np.random.default_rng(1))]))
 
 

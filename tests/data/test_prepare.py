@@ -2,9 +2,11 @@
 
 import hashlib
 import os
+import signal
 import stat
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import cv2
@@ -16,6 +18,7 @@ from dr_lib.data.prepare import PrepareError, prepare
 from dr_lib.data.privacy import PrivateFolderError
 from dr_lib.data.records import ShardError, read_split, verify
 from dr_lib.data.tables import LabelTableError
+from dr_lib.data.workers import WorkerError
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -200,6 +203,15 @@ def test_the_same_photograph_twice(photographs):
         assert "maria" not in str(caught.value).lower()
 
 
+def test_a_link_to_nothing_is_named_by_its_row(photographs):
+    """A photograph that is not to be seen stops the preparation with its row, and no name is printed."""
+    (photographs / "maria_03_left.png").unlink()
+    (photographs / "maria_03_left.png").symlink_to("nowhere.png")
+    with pytest.raises(WorkerError, match=r"row \d+ is not to be seen") as caught:
+        run(photographs)
+    assert "maria" not in str(caught.value)
+
+
 def test_fewer_photographs_than_shards(photographs):
     """The message says how many shards there may be."""
     with pytest.raises(PrepareError, match="validation has 6 photographs for 8 shards: pass --shards 6 or fewer"):
@@ -269,3 +281,20 @@ def test_the_command_line_says_what_is_wrong(photographs, tmp_path):
     ]
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert result.returncode == 1 and "there is no folder" in result.stderr and "Traceback" not in result.stderr
+
+
+@pytest.mark.slow
+def test_the_command_line_shows_photographs_a_second(photographs, tmp_path):
+    """A bar with the rate, then what was used of what came in; stopped from the keyboard it ends without an error."""
+    command = [sys.executable, "-m", "dr_lib", "prepare", "--images", str(photographs), "--workers", "1"]
+    command += ["--labels", str(tmp_path / "labels.csv"), "--shards", "2", "--out"]
+    result = subprocess.run([*command, str(tmp_path / "o")], cwd=ROOT, capture_output=True, text=True)
+    assert result.returncode == 0 and "photographs/s" in result.stderr and "40/40" in result.stderr
+    assert "40 photographs in, 0 rejected" in result.stdout
+    process = subprocess.Popen([*command, str(tmp_path / "p")], cwd=ROOT, stderr=subprocess.PIPE, text=True)
+    while not (tmp_path / "p" / "preparing.json").exists():
+        assert process.poll() is None
+        time.sleep(0.002)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=20)
+    assert process.returncode in (0, 130) and "Error" not in errors
