@@ -9,6 +9,7 @@ import numpy as np
 
 from dr_lib.data.decode import (
     MAX_MEMORY,
+    Picture,
     check_size,
     choose_reduction,
     count_bytes,
@@ -69,20 +70,31 @@ def crop_fundus(source: str | Path | bytes, size: int = 299, *, method: str = "r
     """
     if method not in METHODS:
         raise ValueError(f"method {method!r}: choose from {', '.join(METHODS)}")
-    encoded, header, truncated = open_picture(source)
-    width, height, kind, orientation = header
-    is_jpeg = kind == "jpeg"
+    picture = open_picture(source)
     if method == "voets":
-        if truncated:
-            raise UnreadableImageError("the file is cut short, which Voets et al. could not read")
-        check_size(encoded, header, 1)
-        return _crop_voets(decode(encoded, 1), size)
-    reduction = choose_reduction(min(width, height), size)
+        if picture.truncated:
+            raise UnreadableImageError("the file is cut short: the steps of Voets et al. would take what lacks for retina")
+        check_size(picture.encoded, picture.header, 1)
+        return _crop_voets(decode(picture.encoded, 1), size)
+    image, disc, reduction, truncated = _decode_to_fit(picture, size)
+    words = disc.words | ({"truncated"} if truncated else set())
+    if truncated and disc.y + 0.2 * disc.b > len(image):  # more than about 40 % of its area is missing
+        raise UnreadableImageError("the file is cut short and most of the disc is missing")
+    x, y, radius = (disc.x + 0.5) * reduction - 0.5, (disc.y + 0.5) * reduction - 0.5, (disc.a + disc.b) / 2 * reduction
+    width, height, _, orientation = picture.header
+    crop, circle = _turn(_place(image, disc, size), Circle(x, y, radius), width, height, orientation)
+    return Crop(crop, circle, "+".join(sorted(words)) or "ok")
+
+
+def _decode_to_fit(picture: Picture, size: int) -> tuple[np.ndarray, Disc, int, bool]:
+    """Decode as small as the disc allows: the picture, the disc in it, the reduction, and whether rows are missing."""
+    encoded, header, truncated = picture
+    is_jpeg, reduction = header.format == "jpeg", choose_reduction(min(header[:2]), size)
     check_size(encoded, header, reduction)
     while True:
         image = decode(encoded, reduction, is_jpeg=is_jpeg)
-        if truncated and is_jpeg:
-            image = image[: count_rows_decoded(image, reduction)]
+        num_rows = count_rows_decoded(image, reduction) if is_jpeg else len(image)
+        image, truncated = image[:num_rows], truncated or num_rows < len(image)
         try:
             disc = find_disc(image)
         except NoFundusError as error:
@@ -91,16 +103,8 @@ def crop_fundus(source: str | Path | bytes, size: int = 299, *, method: str = "r
             raise
         smaller = choose_reduction(2 * min(disc.a, disc.b) * reduction, size)
         if smaller >= reduction or count_bytes(encoded, header, smaller) > MAX_MEMORY:
-            break
+            return image, disc, reduction, truncated
         reduction = smaller  # the disc is smaller than the frame promised
-    words = disc.words
-    if truncated:
-        if disc.y + 0.2 * disc.b > len(image):  # more than about 40 % of its area is missing
-            raise UnreadableImageError("the file is cut short and most of the disc is missing")
-        words |= {"truncated"}
-    x, y, radius = (disc.x + 0.5) * reduction - 0.5, (disc.y + 0.5) * reduction - 0.5, (disc.a + disc.b) / 2 * reduction
-    crop, circle = _turn(_place(image, disc, size), Circle(x, y, radius), width, height, orientation)
-    return Crop(crop, circle, "+".join(sorted(words)) or "ok")
 
 
 def _place(image: np.ndarray, disc: Disc, size: int) -> np.ndarray:
@@ -150,11 +154,33 @@ def _turn(crop: np.ndarray, circle: Circle, width: int, height: int, orientation
 
 
 def _crop_voets(image: np.ndarray, size: int) -> Crop:
-    """The steps of Voets et al. 2019 as their published code does them, uint8 overflow included."""
+    """The steps of Voets et al. 2019 as their published code does them, to the pixel; the circle is the one they found.
+
+    What was no 8-bit colour differs. There a grey picture was an error; 16 bits were stretched modulo 256 and came out
+    nearly white; transparency was ignored. Here the steps begin with what `decode` gives: grey as colour, 16 bits
+    scaled to 8, black where a pixel is transparent.
+    """
+    x, y, radius = circle = _find_voets(image)
+    # a disc that the frame cuts on the left or top moves the window: what it gains on the other side stays in
+    left, top, side = max(0, int(x - radius)), max(0, int(y - radius)), int(2 * radius)
+    region = image[top : top + side, left : left + side]
+    factor = size / 2 / radius
+    if min(region.shape[:2]) * factor <= 0.5:
+        raise NoFundusError("Voets et al.: what is bright is a line, less than a pixel of the crop in width")
+    shrunk = cv2.resize(region, None, fx=factor, fy=factor, interpolation=cv2.INTER_LINEAR)
+    height, width = shrunk.shape[:2]
+    at_y, at_x = (size - height + 1) // 2, (size - width + 1) // 2  # an odd pixel is added at the top and left
+    crop = np.zeros((size, size, 3), np.uint8)
+    crop[at_y : at_y + height, at_x : at_x + width] = shrunk
+    return Crop(crop, circle, "ok")
+
+
+def _find_voets(image: np.ndarray) -> Circle:
+    """The centroid, cut to whole pixels, of the largest bright region, with the radius of the circle around it."""
     values = np.arange(256) / (255 / 1.5)
     contrast = (255 / 1.3 * values**2).astype(np.int64).astype(np.uint8)  # from 195 on it starts again at 0
     grey = cv2.cvtColor(contrast[image], cv2.COLOR_RGB2GRAY)
-    contours, _ = cv2.findContours((grey > 0).astype(np.uint8), cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_SIMPLE)
+    contours, _ = cv2.findContours(grey, cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_SIMPLE)
     if not contours:
         raise NoFundusError("Voets et al.: nothing is bright enough")
     largest = max(contours, key=cv2.contourArea)
@@ -162,13 +188,4 @@ def _crop_voets(image: np.ndarray, size: int) -> Crop:
     radius = cv2.minEnclosingCircle(largest)[1]
     if radius <= 100 or moments["m00"] == 0:
         raise NoFundusError("Voets et al.: the disc has a radius of 100 px or less")
-    x, y = moments["m10"] / moments["m00"], moments["m01"] / moments["m00"]
-    left, top, side = int(x - radius), int(y - radius), int(2 * radius)
-    region = image[max(0, top) : max(0, top + side), max(0, left) : max(0, left + side)]
-    factor = size / 2 / radius
-    shrunk = cv2.resize(np.ascontiguousarray(region), None, fx=factor, fy=factor, interpolation=cv2.INTER_LINEAR)
-    crop = np.zeros((size, size, 3), np.uint8)
-    shrunk = shrunk[:size, :size]
-    at_y, at_x = (size - shrunk.shape[0]) // 2, (size - shrunk.shape[1]) // 2
-    crop[at_y : at_y + shrunk.shape[0], at_x : at_x + shrunk.shape[1]] = shrunk
-    return Crop(crop, Circle(x, y, radius), "ok")
+    return Circle(int(moments["m10"] / moments["m00"]), int(moments["m01"] / moments["m00"]), radius)

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from dr_lib.data.disc import find_disc
-from dr_lib.data.fundus import NoFundusError, crop_fundus
+from dr_lib.data.fundus import crop_fundus
 from tests.data.pictures import draw_disc, error, to_file
 
 
@@ -56,17 +56,29 @@ def test_a_reduced_jpeg_of_odd_size_keeps_its_place(orientation):
 
 @pytest.mark.parametrize("width", [pytest.param(3888, marks=pytest.mark.slow), 2048, 1024])
 def test_the_crop_does_not_alias(width):
-    """At least 42 dB against the mean of 8 x 8 samples of the whole photograph for each pixel of the crop."""
-    encoded = to_file(draw_disc(width, width * 2 // 3, width * 0.5, width * 0.33, width * 0.3), ".jpg", quality=92)
+    """At least 42 dB against the mean of 8 x 8 samples of the whole photograph for each pixel of the crop.
+
+    The retina has grains of three pixels; one bilinear step out of the whole photograph comes out 5 dB lower or worse.
+    """
+    height = width * 2 // 3
+    image = draw_disc(width, height, width * 0.5, width * 0.33, width * 0.3)
+    grain = np.random.default_rng(0).normal(0, 10, (height // 3, width // 3, 1)).astype(np.float32)
+    grain = cv2.resize(grain, (width, height), interpolation=cv2.INTER_CUBIC)[..., None]
+    image = np.where(image.max(axis=-1, keepdims=True) > 30, np.clip(image + grain, 0, 255), 0).astype(np.uint8)
+    encoded = to_file(image, ".jpg", quality=92)
     crop = crop_fundus(encoded)
     whole, (x, y, radius) = np.asarray(Image.open(io.BytesIO(encoded))), crop.circle
     offsets = ((np.arange(299 * 8) + 0.5) / (299 * 4) - 1) * radius
     at_x, at_y = np.meshgrid((x + offsets).astype(np.float32), (y + offsets).astype(np.float32))
     samples = cv2.remap(whole, at_x, at_y, cv2.INTER_LINEAR).astype(np.float32)
     expected = samples.reshape(299, 8, 299, 8, 3).mean(axis=(1, 3))
+    step = 2 * radius / 299
+    one_step = np.array([[step, 0, x - 149 * step], [0, step, y - 149 * step]])
+    aliased = cv2.warpAffine(whole, one_step, (299, 299), flags=cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP)
     row, column = np.mgrid[:299, :299] - 149
-    misses = (crop.image - expected)[np.hypot(row, column) < 147]
-    assert 10 * np.log10(255**2 / (misses**2).mean()) > 42
+    inside = np.hypot(row, column) < 147
+    ours, theirs = (10 * np.log10(255**2 / ((c - expected)[inside] ** 2).mean()) for c in (crop.image, aliased))
+    assert ours > max(42, theirs + 5)
 
 
 def test_the_crop_is_black_outside_the_disc():
@@ -110,26 +122,6 @@ def test_a_retina_without_border_is_kept_whole():
     """A frame filled by the retina gets the circle around it: nothing is lost, the corners touch the disc."""
     crop = crop_fundus(to_file(draw_disc(400, 300, 200.0, 150.0, 900.0)))
     assert crop.status == "full_frame" and crop.circle.radius == pytest.approx(250, abs=1)
-
-
-def test_voets_does_the_published_steps():
-    """On a bright disc radius and centre are those of the mask; the orientation tag is ignored, as it was there."""
-    image = draw_disc(640, 480, 260.0, 230.0, 150.0)
-    exif = Image.Exif()
-    exif[0x0112] = 6
-    crop = crop_fundus(to_file(image, ".jpg", exif=exif, quality=100), method="voets")
-    assert error(crop.circle, 260.0, 230.0, 150.0) < 0.01 and crop.image.shape == (299, 299, 3)
-    with pytest.raises(NoFundusError, match="100 px or less"):
-        crop_fundus(to_file(draw_disc(radius=90.0)), method="voets")
-
-
-def test_voets_drops_what_is_darker_than_13():
-    """By hand: 196.15 (12 / 170)^2 = 0.98 is cut to 0, 196.15 (13 / 170)^2 = 1.15 to 1, which is a disc."""
-    inside = draw_disc().max(axis=-1, keepdims=True) > 30
-    dark, less_dark = (np.where(inside, level, 0).astype(np.uint8).repeat(3, axis=-1) for level in (12, 13))
-    assert error(crop_fundus(to_file(less_dark), method="voets").circle, 320, 240, 200) < 0.01
-    with pytest.raises(NoFundusError, match="nothing is bright enough"):
-        crop_fundus(to_file(dark), method="voets")
 
 
 def test_an_unknown_method_is_refused():
