@@ -26,14 +26,14 @@ images: str = "sample"  # folder of the photographs, root of a known data set, o
 labels: str = ""  # CSV of the labels, empty to find it in a known data set
 out: str = "data/prepared"  # folder to write, new or empty
 private: str = ""  # folder for what names files or patients, empty for the name of out with .private behind it
-layout: str = "auto"  # name of a known data set
-split: str = "drawn"  # drawn, paper (70/30 without validation) or official
-method: str = "robust"  # how the disc is found, robust or voets
-num_shards: int = 8  # files per split
+layout: str = "auto"  # name of a known data set (not for the sample)
+split: str = "drawn"  # drawn, paper (70/30 without validation) or official (not for the sample)
+method: str = "robust"  # how the disc is found, robust or voets (not for the sample)
+num_shards: int = 8  # files per split (not for the sample)
 num_patients: int = 200  # of the sample, where it is not drawn yet
 num_shown: int = 16  # photographs on the contact sheet
 num_compared: int = 100  # photographs on which the two methods are compared
-seed: int = 0  # of the split and of what is shown
+seed: int = 0  # of the split (not for the sample) and of what is shown
 
 # %% [markdown]
 # ## Setup
@@ -163,7 +163,8 @@ rejected = pd.read_csv(private_dir / "rejected.csv")
 print(f"{len(rejected)} rejected")
 if len(rejected):
     display(sheet.plot_contact_sheet(sheet.lay_out_rejected(rejected), f"Rejected ({note})"))
-    reasons = rejected.groupby("reason")["row"].agg(["count", lambda rows: rows.head(5).tolist()])
+    kinds = rejected["row"].groupby(sheet.name_kinds(rejected["reason"]))
+    reasons = kinds.agg(["count", lambda rows: rows.head(5).tolist()])
     display(reasons.set_axis(["photographs", "rows"], axis=1))
 
 # %% [markdown]

@@ -19,26 +19,34 @@ def leave_out_duplicates(table: pd.DataFrame) -> tuple[pd.DataFrame, list[tuple[
         The table without the others, and (row, image, reason) of each of these.
 
     Raises:
-        LabelTableError: the same photograph stands there with two grades or patients.
+        LabelTableError: photographs stand there with two grades or patients; the message names the first five pairs.
     """
-    sizes = table["image"].map(_measure)
+    sizes = table["image"].map(measure_size)
     twins = table[sizes.duplicated(keep=False)].sort_values("image", kind="stable")
     digests = twins["image"].map(_digest)
-    left_out = []
+    left_out, differing = [], []
     for _, same in twins.groupby(digests):
         first = same.iloc[0]
         for other in same.iloc[1:].itertuples():
             if (other.grade, other.patient) != (first.grade, first.patient):
-                raise LabelTableError(
-                    f"rows {first.row} and {other.row} are the same photograph with another grade or patient: "
-                    "correct the label table, or take one of them out"
-                )
+                differing.append(sorted((first.row, other.row)))
             left_out.append((other.row, other.image, f"same photograph as row {first.row}"))
+    if differing:
+        raise LabelTableError(
+            f"the same photograph with another grade or patient stands in {_name_pairs(differing)}: correct the label "
+            "table, or take one of each pair out"
+        )
     gone = {image for _, image, _ in left_out}
     return table[~table["image"].isin(gone)], left_out
 
 
-def _measure(path: str) -> int:
+def _name_pairs(pairs: list[list[int]]) -> str:
+    more = f" and {len(pairs) - 5} more pairs" if len(pairs) > 5 else ""
+    return "rows " + ", ".join(f"{row} and {other}" for row, other in sorted(pairs)[:5]) + more
+
+
+def measure_size(path: str) -> int:
+    """Bytes of a file, -1 where it cannot be seen."""
     try:
         return os.path.getsize(path)
     except OSError:

@@ -73,7 +73,7 @@ def crop_fundus(source: str | Path | bytes, size: int = 299, *, method: str = "r
     picture = open_picture(source)
     if method == "voets":
         if picture.truncated:
-            raise UnreadableImageError("the file is cut short: the steps of Voets et al. would take what lacks for retina")
+            raise UnreadableImageError("the file is cut short: Voets et al. would take what lacks for retina")
         check_size(picture.encoded, picture.header, 1)
         return _crop_voets(decode(picture.encoded, 1), size)
     image, disc, reduction, truncated = _decode_to_fit(picture, size)

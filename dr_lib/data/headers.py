@@ -168,4 +168,4 @@ def _read_other(encoded: bytes) -> Header:
     except Image.DecompressionBombError as error:
         raise UnreadableImageError("the header promises too many pixels for a photograph") from error
     except Exception as error:  # Pillow's readers raise whatever the damage leads them to
-        raise UnreadableImageError("not a picture of a kind that is read, or one with a damaged header") from error
+        raise UnreadableImageError("not a picture of a kind that is read, or damaged: export it as a JPEG") from error

@@ -11,7 +11,8 @@ import pandas as pd
 
 from dr_lib.data.layouts import EYES, FOLDER, LAYOUTS, SPLITS, Layout, Part, find_eyes
 
-PICTURES = {".jpg", ".jpeg", ".png", ".tif", ".tiff", ".bmp", ".ppm", ".webp"}
+PICTURES = {".jpg", ".jpeg", ".jfif", ".png", ".tif", ".tiff", ".bmp", ".ppm", ".webp"}
+RARE_PICTURES = {".dcm", ".dicom", ".heic", ".heif", ".gif", ".jp2"}  # opening one tells if it is read
 LABEL_FILES = {".csv", ".txt", ".xls"}
 
 
@@ -38,7 +39,8 @@ def find_files(folder: Path) -> tuple[list[Path], list[Path]]:
         folders[:] = [name for name in folders if name != "__MACOSX" and not name.startswith(".")]
         files += [Path(parent, name) for name in names if not name.startswith(".")]
     photographs, label_files = (
-        sorted(path for path in files if path.suffix.lower() in suffixes) for suffixes in (PICTURES, LABEL_FILES)
+        sorted(path for path in files if path.suffix.lower() in suffixes)
+        for suffixes in (PICTURES | RARE_PICTURES, LABEL_FILES)
     )
     if not photographs:
         raise LabelTableError(f"no photographs under {folder}: they end in {', '.join(sorted(PICTURES))}")
@@ -74,11 +76,12 @@ def find_sources(
                 return _the_only(found)
     if given:
         read_label_file(label_files[0])  # an empty file is to be called empty
-    there = "; ".join(f"{path.name} ({_describe(path)})" for path in label_files[:5])
+    described = "; ".join(dict.fromkeys(map(_describe, label_files[:5])))  # without names: they may be patients'
+    there = f"{len(label_files)} label file{'s'[: len(label_files) > 1]} ({described})"
     raise LabelTableError(
         f"no label table{'' if layout == 'auto' else f' of {layout}'} with photographs, only: "
-        f"{there or 'no label file at all'}. Needed: the columns image and grade (patient, eye and split where "
-        f"known), or the files of one of {', '.join(known)}"
+        f"{there if label_files else 'no label file at all'}. Needed: the columns image and grade (patient, eye and "
+        f"split where known), or the files of one of {', '.join(known)}"
     )
 
 
@@ -95,7 +98,7 @@ def _find_parts(
 
 def _describe(labels: Path) -> str:
     """List the columns, but not where the header is missing and they are a photograph's row."""
-    columns = read_columns(labels)
+    columns = read_columns(labels) if labels.suffix.lower() != ".txt" else []
     is_row = any(re.fullmatch(r"[\d.]+", column) or _stem(column) != column.casefold() for column in columns)
     return "no header" if is_row or not columns else f"columns {', '.join(columns)}"
 
@@ -266,7 +269,7 @@ def _read_pairs(lines: list[str]) -> dict[int, list[str]]:
 def _stem(name: str) -> str:
     """The name without a picture's suffix, whatever its case; 1.2 is not suffix 2 of name 1."""
     base, suffix = os.path.splitext(name)
-    return (base if suffix.lower() in PICTURES else name).casefold()
+    return (base if suffix.lower() in PICTURES | RARE_PICTURES else name).casefold()
 
 
 def _find_files(name: str, by_stem: dict[str, list[Path]]) -> list[Path]:
@@ -275,4 +278,5 @@ def _find_files(name: str, by_stem: dict[str, list[Path]]) -> list[Path]:
     if folder:
         ending = "/" + _stem(name.removeprefix("./").lstrip("/"))
         files = [path for path in files if _stem(path.absolute().as_posix()).endswith(ending)]
-    return [path for path in files if path.name.casefold() == last.casefold()] or files
+    named = [path for path in files if path.name.casefold() == last.casefold()]
+    return named or [path for path in files if path.suffix.lower() in PICTURES] or files

@@ -1,6 +1,7 @@
 """Contact sheets: every status, grade and look is on them, circles lie where the retina is, and no name appears."""
 
 import io
+import shutil
 
 import cv2
 import numpy as np
@@ -12,19 +13,28 @@ from PIL import Image, ImageOps
 from dr_lib.data import contact_sheet as sheet
 from dr_lib.data.crops import encode_jpeg
 from dr_lib.data.fundus import Circle
+from dr_lib.data.privacy import open_private
+from dr_lib.data.records import SPLITS, Record, ShardError, read_split, to_example, write_shard
 from dr_lib.data.synthetic import draw_odd_files
 from dr_lib.data.tables import read_labels
+from dr_lib.data.tfrecord import frame
 
 
-def describe() -> pd.DataFrame:
+@pytest.fixture
+def described(tmp_path) -> pd.DataFrame:
     """Brown crops that hardly differ; one is nearly black, one has a rare status, one a rare grade."""
     rng = np.random.default_rng(0)
     colours = np.array([150, 80, 30]) + rng.integers(-3, 4, (60, 3))
     colours[41] = 8, 4, 2
     encoded = [encode_jpeg(np.tile(colour.astype(np.uint8), (299, 299, 1))) for colour in colours]
+    records = [Record(crop, 0, "", str(i), "", 99.0, 99.0, 90.0, "ok") for i, crop in enumerate(encoded)]
+    shards = [tmp_path / "train-0.tfrecord", tmp_path / "test-0.tfrecord"]
+    for i, shard in enumerate(shards):
+        write_shard(shard, [frame(to_example(record)) for record in records[i::2]])
     table = pd.DataFrame({"row": range(2, 62), "image": "maria.jpg", "grade": 0, "status": "ok"})
+    table = table.assign(image_id=[str(i) for i in range(60)], shard=[str(shard) for shard in shards] * 30)
     table.loc[7, "status"], table.loc[19, "grade"] = "clipped+truncated", 4
-    return table.assign(x=99.0, y=99.0, radius=90.0, encoded=encoded)
+    return table.assign(x=99.0, y=99.0, radius=90.0)
 
 
 def words(figure) -> list[str]:
@@ -32,18 +42,18 @@ def words(figure) -> list[str]:
     return [text.get_text() for text in figure.findobj(Text) if text.get_text()]
 
 
-def test_what_is_rare_is_shown():
+def test_what_is_rare_is_shown(described):
     """Of 60 photographs four are chosen: among them the only clipped one, the only grade 4 and the only dark one."""
-    chosen = sheet.choose_looks(describe(), 4)
+    chosen = sheet.choose_looks(described, 4)
     assert len(chosen) == 4 and {9, 21, 43} <= set(chosen["row"])
     assert chosen["grade"].is_monotonic_increasing
 
 
-def test_the_seed_chooses():
+def test_the_seed_chooses(described):
     """The same seed chooses the same photographs, another one others; never more than there are, none twice."""
-    first, again, other = (set(sheet.choose_looks(describe(), 12, seed)["row"]) for seed in (0, 0, 1))
+    first, again, other = (set(sheet.choose_looks(described, 12, seed)["row"]) for seed in (0, 0, 1))
     assert first == again != other and len(first) == 12
-    assert sorted(sheet.choose_looks(describe()[:5], 12)["row"]) == [2, 3, 4, 5, 6]
+    assert sorted(sheet.choose_looks(described[:5], 12)["row"]) == [2, 3, 4, 5, 6]
 
 
 def test_each_record_gets_its_own_photograph(small_sample):
@@ -57,6 +67,40 @@ def test_each_record_gets_its_own_photograph(small_sample):
     assert np.allclose(matched["radius"], truth["radius"], rtol=0.01) and np.allclose(matched["x"], truth["x"], atol=5)
 
 
+def test_each_photograph_shown_has_its_own_crop(small_sample):
+    """The JPEG is the record's of that pseudonym; what is not shown has none in memory."""
+    folder = small_sample.with_name("photographs")
+    table = read_labels(folder, folder / "labels.csv").table
+    matched = sheet.match_records(table, folder, small_sample, small_sample.with_name("records.private"))
+    assert "encoded" not in matched
+    stored = {r.image_id: r.encoded for split in SPLITS for r in read_split(small_sample, split)}
+    shown = sheet.choose_looks(matched, 6)
+    assert [stored[image_id] for image_id in shown["image_id"]] == shown["encoded"].tolist()
+
+
+def test_refuses_a_private_folder_that_is_not_the_records(small_sample, tmp_path):
+    """Without a salt, or with another one, the message names folder and photographs; nothing is written."""
+    folder = small_sample.with_name("photographs")
+    table = read_labels(folder, folder / "labels.csv").table
+    with pytest.raises(sheet.ContactSheetError, match="has no salt.*photographs.*and the private folder"):
+        sheet.match_records(table, folder, small_sample, tmp_path / "private")
+    assert not (tmp_path / "private").exists()
+    open_private(tmp_path / "private")
+    with pytest.raises(sheet.ContactSheetError, match="the salt or the photographs.*and the private folder"):
+        sheet.match_records(table, folder, small_sample, tmp_path / "private")
+
+
+def test_refuses_records_that_are_damaged(small_sample, tmp_path):
+    """A shard of which a byte was altered is named."""
+    shutil.copytree(small_sample, tmp_path / "records")
+    shard = tmp_path / "records" / "test-00000-of-00004.tfrecord"
+    shard.write_bytes(shard.read_bytes()[:-9] + bytes(9))
+    folder = small_sample.with_name("photographs")
+    table = read_labels(folder, folder / "labels.csv").table
+    with pytest.raises(ShardError, match=f"{shard.name}: altered"):
+        sheet.match_records(table, folder, tmp_path / "records", small_sample.with_name("records.private"))
+
+
 def test_refuses_records_of_other_photographs(small_sample):
     """A folder of other photographs does not explain the records, and the message says so."""
     folder = small_sample.with_name("photographs")
@@ -65,11 +109,12 @@ def test_refuses_records_of_other_photographs(small_sample):
         sheet.match_records(table, folder, small_sample, small_sample.with_name("records.private"))
 
 
-def test_the_circle_lies_on_the_photograph_and_no_name_is_written(tmp_path):
+def test_the_circle_lies_on_the_photograph_and_no_name_is_written(described, tmp_path):
     """Photograph above, crop beneath; circle in pixels of the whole photograph; rows, grades and statuses as words."""
     path = tmp_path / "maria_silva.jpg"
     cv2.imwrite(str(path), np.zeros((900, 1200, 3), np.uint8))
-    shown = describe()[6:9].assign(image=str(path), x=600.0, y=450.0, radius=400.0)
+    crops = [encode_jpeg(np.zeros((299, 299, 3), np.uint8))] * 3
+    shown = described[6:9].assign(image=str(path), x=600.0, y=450.0, radius=400.0, encoded=crops)
     figure = sheet.plot_contact_sheet(sheet.lay_out_records(shown), "drawn", num_columns=2)
     rings = [ax.patches[0] for ax in figure.axes if ax.patches]
     assert [(ring.center, ring.radius) for ring in rings] == [((600, 450), 400)] * 3
@@ -107,6 +152,18 @@ def test_every_reason_is_shown_before_any_twice(tmp_path):
     assert [panel.caption for panel in panels] == ["row 2", "row 12", "row 3"]
     said = words(sheet.plot_contact_sheet(panels, "real"))
     assert {"no picture", "no such file"} <= set(said) and not any("joana" in text for text in said)
+
+
+def test_twins_are_one_kind_of_reason():
+    """The row of a twin and the size of a picture do not make a kind; limits that are named in a reason stay."""
+    twins = [(n, "a.png", f"same photograph as row {n - 1}") for n in range(2, 12)]
+    large = [(n, "a.png", f"{n}000 x 9000 px as TIFF are too many") for n in range(12, 22)]
+    named = [(22, "a.png", "export the picture with 8 or 16 bits")]
+    rejected = pd.DataFrame(twins + large + named, columns=["row", "image", "reason"])
+    assert [panel.caption for panel in sheet.lay_out_rejected(rejected, 4)] == ["row 2", "row 12", "row 22", "row 3"]
+    kinds = ["same photograph as row ...", "... px as TIFF are too many", "export the picture with 8 or 16 bits"]
+    assert sheet.name_kinds(rejected["reason"]).unique().tolist() == kinds
+    assert sheet.lay_out_rejected(rejected[:0]) == []
 
 
 def test_odd_files_show_what_can_become_of_one():

@@ -181,7 +181,7 @@ def test_a_cut_behind_the_pixels_loses_nothing(kind):
 
 
 def test_the_published_steps_are_not_done_on_a_part():
-    """Voets et al. could not read a cut file: it is refused, not cropped to what is left of it."""
+    """Voets et al. would take the missing part of a cut file for retina: it is refused."""
     with pytest.raises(UnreadableImageError, match="cut short"):
         crop_fundus(FILES["png"][:-9000], method="voets")
 

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from dr_lib.data.fundus import UnreadableImageError, crop_fundus
 from dr_lib.data.tables import LabelTableError, read_labels, split_patients
 
 DATA = Path(__file__).resolve().parents[2] / ".." / "shared" / "data"
@@ -124,12 +125,48 @@ def test_what_cannot_be_used_is_listed_with_the_reason(folder):
     ]
 
 
+def test_files_of_other_kinds_are_counted(folder):
+    """What a camera or a phone writes is no missing file: labelled it stays in the table, unlabelled it is listed."""
+    names = ["c.DICOM", "d.heic", "e.HEIF", "f.gif", "g.jp2", "h.jfif"]
+    images, labels = folder("image,grade\na,1\nscan.dcm,2\nb,0\n", "a.jpg", "scan.dcm", "b.DCM", *names, "notes.doc")
+    found = read_labels(images, labels)
+    assert found.table["image"].tolist() == [str(images / name) for name in ("a.jpg", "scan.dcm", "b.DCM")]
+    assert found.unusable.values.tolist() == [[0, str(images / name), "no label"] for name in names]
+
+
+def test_an_exported_photograph_comes_before_what_it_was_exported_from(folder):
+    """A name without suffix means the JPEG, a name with it the file of that name; the other file has no label."""
+    images, labels = folder("image,grade\na,1\nb.dcm,2\n", "a.dcm", "a.jpg", "b.dcm", "b.jpg")
+    found = read_labels(images, labels)
+    assert found.table["image"].tolist() == [str(images / "a.jpg"), str(images / "b.dcm")]
+    assert found.unusable["image"].tolist() == [str(images / "a.dcm"), str(images / "b.jpg")]
+
+
+def test_a_folder_of_dicom_files_alone_comes_as_far_as_the_advice_for_each(folder):
+    """The label table is read, and the decoder tells what to do with each file."""
+    images, labels = folder("image,grade\nscan,1\n", "scan.dcm")
+    (images / "scan.dcm").write_bytes(bytes(128) + b"DICM")
+    (image,) = read_labels(images, labels).table["image"]
+    with pytest.raises(UnreadableImageError, match="a DICOM file: export it as PNG or JPEG"):
+        crop_fundus(image)
+
+
+def test_files_that_are_no_label_table_are_counted_and_not_named(folder):
+    """A report is called after its patient, and a text file begins with anything: columns are told, names are not."""
+    images, _ = folder("", "a.jpg")
+    (images / "Maria Silva report.txt").write_text("Maria 54\nSilva 2\n")
+    (images / "Maria Silva.csv").write_text("visit,level\n1,2\n")
+    with pytest.raises(LabelTableError, match=r"only: 2 label files \(no header; columns visit, level\)") as error:
+        read_labels(images)
+    assert "Maria" not in str(error.value) and "Silva" not in str(error.value)
+
+
 @pytest.mark.parametrize(
     ("csv", "message"),
     [
         ("", "labels.csv is empty"),
         ("image,grade\n", "labels.csv is empty"),
-        ("file,class\nsecret,1\n", "columns file, class.*image and grade"),
+        ("file,class\nsecret,1\n", "1 label file .columns file, class.*image and grade"),
         ("secret.jpg,1\nother.jpg,2\n", "no header"),
         ("image,grade\n" + "secret,7\n" * 8, "rows 2, 3, 4, 5, 6 and 3 more.*0, 1, 2, 3 or 4"),
         ("image,grade\nsecret,1.5\n", "labels.csv, row 2.*grade"),
