@@ -22,6 +22,7 @@ from dr_lib.data.tfrecord import frame
 
 PHOTOGRAPHS_PER_TASK = 2  # so that all workers end at about the same time
 TASKS_PER_WORKER = 8  # handed out at a time: enough that none waits, and memory does not grow with the photographs
+GONE = "all workers of the Dask cluster are gone: start some, and start again"
 PATIENCE_S = 20.0  # with a Dask cluster that does not answer or has no workers
 
 Map = Callable[[Callable, Iterable], Iterator]  # like the built-in map: results in the order of the items
@@ -173,6 +174,8 @@ def _map_on_cluster(client: Any, executor: Executor, function: Callable, items: 
     except WorkerError:
         raise
     except (Exception, CancelledError) as error:
+        if not _has_workers(client):
+            raise WorkerError(GONE) from error
         raise WorkerError(
             f"the Dask cluster failed ({error!r}): see to it that all workers have this repository at the same commit, "
             "with its requirements, and memory enough, and start again"
@@ -187,5 +190,13 @@ def _wait(client: Any, task: Future) -> list:
         except TimeoutError:
             if task.done():  # the work's own error
                 raise
-            if not client.nthreads():
-                raise WorkerError("all workers of the Dask cluster are gone: start some, and start again") from None
+            if not _has_workers(client):
+                raise WorkerError(GONE) from None
+
+
+def _has_workers(client: Any) -> bool:
+    """Whether there are workers; a scheduler that is gone itself says so in its own error."""
+    try:
+        return bool(client.nthreads())
+    except Exception:  # noqa: BLE001  of whatever kind distributed raises
+        return True

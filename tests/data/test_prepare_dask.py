@@ -58,7 +58,8 @@ def test_all_workers_are_lost(photographs, cluster, monkeypatch):
             for worker in list(cluster.workers.values()):
                 cluster.sync(worker.close)
 
-    with pytest.raises(WorkerError, match="start some"):
+    # a worker that goes may be the last or not when Dask tells of it
+    with pytest.raises(WorkerError, match="start some|start again"):
         run(photographs, "there", private=private, dask=cluster.scheduler_address, progress=lose)
     run(photographs, "there", private=private)
     assert digests(photographs.parent / "here") == digests(photographs.parent / "there")
