@@ -3,9 +3,8 @@
 They show health data wherever the photographs are real: a caption says the row of the label table, never a name.
 """
 
-import os
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,10 +17,10 @@ from matplotlib.patches import Circle as Ring
 
 from dr_lib.data.crops import decode_jpeg
 from dr_lib.data.decode import decode, open_picture
-from dr_lib.data.fundus import METHODS, TURNS, Circle, UnreadableImageError
+from dr_lib.data.fundus import METHODS, TURNS, Circle, UnreadableImageError, turn_upright
 from dr_lib.data.methods import crop_or_reason
-from dr_lib.data.privacy import pseudonym
-from dr_lib.data.records import Record, from_example, verify
+from dr_lib.data.privacy import name_image, pseudonym
+from dr_lib.data.records import from_example, read_shards
 from dr_lib.data.tfrecord import unframe
 
 SIDE = 320  # px of the longer side of a photograph as it is shown
@@ -94,13 +93,13 @@ def match_records(table: pd.DataFrame, images: Path, data_dir: Path, private: Pa
         salt = (Path(private) / "salt").read_bytes()
     except OSError as error:
         raise ContactSheetError(f"{private} has no salt that can be read: {advice}") from error
-    names = [Path(os.path.relpath(path, images)).as_posix() for path in table["image"]]
-    known = table[["row", "image"]].set_axis([pseudonym(salt, "image", name) for name in names])
-    columns, shards = ["image_id", "grade", "status", "x", "y", "radius"], sorted(verify(data_dir)["shards"])
+    image_ids = [pseudonym(salt, "image", name_image(path, images)) for path in table["image"]]
+    known = table[["row", "image"]].set_axis(image_ids)
+    columns = ["image_id", "grade", "status", "x", "y", "radius"]
     records = [
         (str(Path(data_dir) / shard), shard.partition("-")[0], *(getattr(record, name) for name in columns))
-        for shard in shards
-        for record in _read_shard(Path(data_dir) / shard)
+        for shard, in_shard in read_shards(data_dir)
+        for record in in_shard
     ]
     found = pd.DataFrame(records, columns=["shard", "split", *columns])
     if not set(found["image_id"]) <= set(known.index):
@@ -184,15 +183,10 @@ def lay_out_differences(compared: pd.DataFrame, num: int = 8) -> list[Panel]:
     return panels
 
 
-def _read_shard(path: Path) -> Iterator[Record]:
-    """Read a shard that `verify` found to be whole; the next one takes its place in memory."""
-    yield from map(from_example, unframe(path.read_bytes()))
-
-
 def _read_crops(photographs: pd.DataFrame) -> list[bytes]:
     """Fetch the JPEGs of a few photographs out of their shards."""
     wanted, shards = set(photographs["image_id"]), map(Path, photographs["shard"].unique())
-    records = (record for shard in shards for record in _read_shard(shard))
+    records = (from_example(payload) for shard in shards for payload in unframe(shard.read_bytes()))
     crops = {record.image_id: record.encoded for record in records if record.image_id in wanted}
     return [crops[image_id] for image_id in photographs["image_id"]]
 
@@ -238,7 +232,5 @@ def _read_small(source: str | Path | bytes) -> tuple[np.ndarray, int, int]:
     image = cv2.copyMakeBorder(image, 0, missing, 0, 0, cv2.BORDER_CONSTANT, value=(128, 128, 128))
     factor = min(1, SIDE / max(image.shape[:2]))
     image = cv2.resize(image, None, fx=factor, fy=factor, interpolation=cv2.INTER_AREA)
-    swap, mirror_x, mirror_y = TURNS[orientation]
-    if swap:
-        image, width, height = image.transpose(1, 0, 2), height, width
-    return image[:: -1 if mirror_y else 1, :: -1 if mirror_x else 1], width, height
+    image = turn_upright(image, orientation)
+    return (image, height, width) if TURNS[orientation][0] else (image, width, height)

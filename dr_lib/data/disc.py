@@ -119,11 +119,11 @@ def _search(small: np.ndarray, background: np.ndarray) -> Ellipse | None:
         strength = max(found)[0] / cv2.mean(distance, mask)[0] if found else 0
         if strength > 0.5:  # a halo has 0.1 to 0.75, most photographs 0.6 to 1
             break
-    if found and strength > 0.76 and max(found)[1][2] > SEARCH_SIDE / 4:
-        return max(found)[1]  # sharp and large: no second look is needed
     if not found:
         return None
     score, best = max(found)
+    if strength > 0.76 and best[2] > SEARCH_SIDE / 4:
+        return best  # sharp and large: no second look is needed
     closer, _, _ = locate_edge(small, background, best, FEW_RAYS, 0.07, ROUGH)
     if np.abs(np.subtract(closer, best)).max() > 0.02 * best[2] and score_edge(distance, closer) < 0.6 * score:
         return best  # the edges of a mask have drawn it away

@@ -140,17 +140,24 @@ def _disc_mask(size: int) -> np.ndarray:
     return (offsets[:, None] + offsets <= (size / 2) ** 2).view(np.uint8)
 
 
+def turn_upright(image: np.ndarray, orientation: int) -> np.ndarray:
+    """Turn a picture, (height, width, 3), as EXIF's orientation of its file says."""
+    swap, mirror_x, mirror_y = TURNS[orientation]
+    image = image.transpose(1, 0, 2) if swap else image
+    return np.ascontiguousarray(image[:: -1 if mirror_y else 1, :: -1 if mirror_x else 1])
+
+
 def _turn(crop: np.ndarray, circle: Circle, width: int, height: int, orientation: int) -> tuple[np.ndarray, Circle]:
     """Turn upright a crop, and the circle in its photograph of width x height, both as stored."""
     swap, mirror_x, mirror_y = TURNS[orientation]
     x, y, radius = circle
     if swap:
-        crop, x, y, width, height = crop.transpose(1, 0, 2), y, x, height, width
+        x, y, width, height = y, x, height, width
     if mirror_x:
-        crop, x = crop[:, ::-1], width - 1 - x
+        x = width - 1 - x
     if mirror_y:
-        crop, y = crop[::-1], height - 1 - y
-    return np.ascontiguousarray(crop), Circle(x, y, radius)
+        y = height - 1 - y
+    return turn_upright(crop, orientation), Circle(x, y, radius)
 
 
 def _crop_voets(image: np.ndarray, size: int) -> Crop:

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from functools import partial
@@ -14,7 +13,7 @@ import pandas as pd
 from dr_lib.data.crops import IMAGE_SIZE
 from dr_lib.data.duplicates import leave_out_duplicates, measure_size
 from dr_lib.data.near_duplicates import find_near_duplicates
-from dr_lib.data.privacy import hold, open_private, pseudonym
+from dr_lib.data.privacy import hold, name_image, open_private, pseudonym
 from dr_lib.data.records import SPLITS, read_manifest, verify, write_json
 from dr_lib.data.tables import Labels, read_labels, split_patients
 from dr_lib.data.unfinished import (
@@ -126,8 +125,8 @@ def _pseudonyms(table: pd.DataFrame, images: Path, salt: bytes) -> dict[str, lis
     """Photographs of each split, in the order of their pseudonyms: as good as shuffled, and reproducible."""
     photographs = {split: [] for split in SPLITS}
     for row in table.itertuples():
-        name = Path(os.path.relpath(row.image, images)).as_posix()
-        image_id, patient_id = pseudonym(salt, "image", name), pseudonym(salt, "patient", row.patient)
+        image_id = pseudonym(salt, "image", name_image(row.image, images))
+        patient_id = pseudonym(salt, "patient", row.patient)
         photograph = Photograph(int(row.row), row.image, image_id, patient_id, row.eye, int(row.grade))
         photographs[row.split].append(photograph)
     return {split: sorted(rows, key=lambda p: p.image_id) for split, rows in photographs.items() if rows}

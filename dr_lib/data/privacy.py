@@ -68,6 +68,11 @@ def pseudonym(salt: bytes, kind: str, name: str) -> str:
     return hmac.new(salt, f"{kind}:{name}".encode(), hashlib.sha256).hexdigest()
 
 
+def name_image(path: str | Path, images: Path) -> str:
+    """What the pseudonym of a photograph is made of: its place below the folder of the photographs, on any system."""
+    return Path(os.path.relpath(path, images)).as_posix()
+
+
 def _make(private: Path) -> None:
     try:
         private.mkdir(mode=0o700, parents=True, exist_ok=True)

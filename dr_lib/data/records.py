@@ -3,7 +3,7 @@
 import hashlib
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -141,11 +141,21 @@ def read_split(data_dir: Path, split: str) -> list[Record]:
     Raises:
         ShardError: names the shards that are missing, too many, altered or cut short.
     """
+    return [record for _, in_shard in read_shards(data_dir, f"{split}-") for record in in_shard]
+
+
+def read_shards(data_dir: Path, beginning: str = "") -> Iterator[tuple[str, list[Record]]]:
+    """Read the shards whose names begin so, in order: name and records, one shard in memory at a time.
+
+    Raises:
+        ShardError: names the shards that are missing or too many, or the first that is altered or cut short.
+    """
     shards = read_manifest(data_dir)["shards"]
     if faults := _compare_names(data_dir, shards):
         raise ShardError("; ".join(faults) + ADVICE)
-    wanted = sorted(name for name in shards if name.startswith(f"{split}-"))
-    return [record for name in wanted for record in _read_shard(data_dir, name, shards[name])]
+    for name in sorted(shards):
+        if name.startswith(beginning):
+            yield name, _read_shard(data_dir, name, shards[name])
 
 
 def verify(data_dir: Path) -> dict:
