@@ -6,7 +6,6 @@ wall time of an epoch, in turns. Where there is a GPU: 40 epochs at batch 1, and
 
 import os
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,6 +18,7 @@ import numpy as np
 
 from dr_lib.cuda import mnist
 from dr_lib.training.frameworks.mnist_peer import MnistPeer
+from tests.in_turn import time_in_turn
 
 REPEATS = 11
 PAPER_ACCURACY = 0.9722  # after 50 epochs of the program that the paper most likely ran, by its own README
@@ -31,15 +31,9 @@ CASES = (  # implementation, batch size, images of an epoch, times that ours sha
 
 def compare(what: str, ours: Callable[[], object], peer: Callable[[], object], images: int, goal: float) -> None:
     """Run both in turn after one warm-up; print the medians in us an image, and the ratio's median and quartiles."""
-    times = {ours: [], peer: []}
-    for repeat in range(REPEATS + 1):
-        for run in (ours, peer):
-            start = time.perf_counter()
-            run()
-            if repeat:
-                times[run].append(1e6 * (time.perf_counter() - start) / images)
-    low, median, high = np.percentile(np.divide(times[peer], times[ours]), [25, 50, 75])
-    medians = f"{np.median(times[peer]):.1f} us / {np.median(times[ours]):.2f} us an image"
+    times = 1e6 * time_in_turn(ours, peer, REPEATS) / images
+    low, median, high = np.percentile(times[1] / times[0], [25, 50, 75])
+    medians = f"{np.median(times[1]):.1f} us / {np.median(times[0]):.2f} us an image"
     verdict = "reached" if median >= goal else "missed"
     print(f"{what}: {medians} = {median:.1f}x [{low:.1f}, {high:.1f}], n = {REPEATS}, goal {goal}x {verdict}")
 

@@ -20,6 +20,7 @@ import tensorflow as tf
 from dr_lib.data import crops, records, tfrecord
 from dr_lib.data.fundus import crop_fundus
 from dr_lib.data.synthetic import draw_eye, draw_look
+from tests.in_turn import time_in_turn
 
 REPEATS = 15
 LARGEST = (3888, 2592)  # px, of the photographs that are prepared
@@ -46,15 +47,9 @@ print(time.perf_counter() - start)
 
 def compare(what: str, ours: Callable[[], object], peer: Callable[[], object], limit: float | None = None) -> None:
     """Run both in turn after one warm-up; print the medians in ms, and the ratio's median and quartiles."""
-    times = {ours: [], peer: []}
-    for repeat in range(REPEATS + 1):
-        for run in (ours, peer):
-            start = time.perf_counter()
-            run()
-            if repeat:
-                times[run].append(1000 * (time.perf_counter() - start))
-    low, median, high = np.percentile(np.divide(times[ours], times[peer]), [25, 50, 75])
-    medians = np.median(times[ours]), np.median(times[peer])
+    times = 1000 * time_in_turn(ours, peer, REPEATS)
+    low, median, high = np.percentile(times[0] / times[1], [25, 50, 75])
+    medians = np.median(times, axis=1)
     print(
         f"{what}: {medians[0]:.1f} ms / {medians[1]:.1f} ms = {median:.2f} [{low:.2f}, {high:.2f}], n = {REPEATS}"
         + (f", at most {limit}" if limit else ""),
