@@ -34,11 +34,12 @@ def folder(tmp_path) -> Path:
 
 
 def salt(folder: Path, name: str) -> Path:
-    """The private folder of a run, with a salt that is always the same."""
-    private = folder / name / "private"
+    """The private folder of a run, with a salt that is always the same; a kill here leaves none, or all of it."""
+    private, making = folder / name / "private", folder / name / "making"
     if not private.exists():
-        private.mkdir(parents=True)
-        (private / "salt").write_bytes(b"s" * 32)
+        making.mkdir(parents=True, exist_ok=True)
+        (making / "salt").write_bytes(b"s" * 32)
+        making.rename(private)
     return private
 
 
