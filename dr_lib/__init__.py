@@ -2,11 +2,12 @@
 
 bootstrap    adds the packages that a cloud runtime lacks
 hardware     facts, plans, devices: what this machine is, how to train on it, and making that so
-stats        intervals, ratios, bootstrap
-effects      what the factors of a designed experiment do
-data         synthetic, fundus, layouts, tables, records, prepare, batches: from photographs to Keras
+statistics   intervals, effects: how sure a number is, and what the factors of an experiment do
+data         photograph, labels, shards: from photographs and a label table to batches
 training     models, graders, fit, metrics: one timed training
-serving      export, app, server, load: from a trained model to an endpoint, and what it holds
 cuda         mnist: a small network trained in CUDA C, on a GPU or a CPU
-studies      study, runner, run, rows, monitor, cost, claims, report: runs, and what they say about a paper
+serving      grader, export, server: from a trained model to an endpoint, and what it holds
+runs         makes rows: studies, their runner, what a run writes
+evidence     reads rows: what they say about a paper
+figures      draws tables
 """

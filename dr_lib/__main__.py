@@ -38,7 +38,7 @@ def main() -> None:
 @click.option("--patients", default=200, show_default=True, help="patients to draw, two photographs each")
 def sample(out: Path, patients: int) -> None:
     """Draw the sample and prepare it."""
-    from dr_lib.data.sample import open_sample
+    from dr_lib.data.shards.sample import open_sample
 
     click.echo(f"sample: {open_sample(out, num_patients=patients, progress=_bar)}")
 
@@ -57,7 +57,7 @@ def sample(out: Path, patients: int) -> None:
 @click.option("--dask", default="", help="crop on the Dask cluster at this address, whose workers see the same paths")
 def prepare(shards: int, **options) -> None:
     """Turn photographs and a label table into shards to train from."""
-    from dr_lib.data.prepare import prepare
+    from dr_lib.data.shards.prepare import prepare
 
     manifest = prepare(**options, num_shards=shards, progress=_bar("preparing"))
     for notice in manifest["notices"]:
@@ -72,7 +72,7 @@ def prepare(shards: int, **options) -> None:
 @click.argument("data_dir", type=PATH)
 def verify(data_dir: Path) -> None:
     """Compare every shard of a prepared folder with its manifest."""
-    from dr_lib.data.records import verify
+    from dr_lib.data.shards.records import verify
 
     manifest = verify(data_dir)
     click.echo(f"{data_dir}: {len(manifest['shards'])} shards, all as the manifest says")
@@ -83,7 +83,7 @@ def verify(data_dir: Path) -> None:
 def kernels(names: tuple[str, ...]) -> None:
     """Set up the Jupyter kernels of MXNet, PyTorch and JAX, an environment each, in .kernels/."""
     from dr_lib import hardware
-    from dr_lib.studies.kernels import KERNELS, KernelError, NoPythonError, set_up
+    from dr_lib.runs.kernels import KERNELS, KernelError, NoPythonError, set_up
 
     has_gpu, failures = bool(hardware.probe().gpus), []
     for name in names or KERNELS:
@@ -107,8 +107,8 @@ def kernels(names: tuple[str, ...]) -> None:
 @click.option("--dask", "address", default="", help="hand the runs to the Dask cluster at this address")
 def run(study: Path, max_hours: float | None, instance: str, only: str, address: str) -> None:
     """Make the runs of a study file that are not finished yet."""
-    from dr_lib.studies.fan_out import run_on_cluster
-    from dr_lib.studies.runner import run_study
+    from dr_lib.runs.cluster import run_on_cluster
+    from dr_lib.runs.runner import run_study
 
     if address:
         failures = run_on_cluster(study, ROOT, address, instance=instance)
@@ -126,10 +126,10 @@ def run(study: Path, max_hours: float | None, instance: str, only: str, address:
 def plan(study: Path, instance: str, precision: float, commands: bool) -> None:
     """List the runs of a study file, and what the rest takes in time, money and repetitions."""
     from dr_lib import hardware
-    from dr_lib.studies.estimate import describe_estimate, estimate_rest
-    from dr_lib.studies.fan_out import list_commands
-    from dr_lib.studies.runner import read_finished
-    from dr_lib.studies.study import load_study, name_machine, plan_runs
+    from dr_lib.runs.cluster import list_commands
+    from dr_lib.runs.estimate import describe_estimate, estimate_rest
+    from dr_lib.runs.runner import read_finished
+    from dr_lib.runs.study import load_study, name_machine, plan_runs
 
     asked = load_study(study, ROOT, instance=instance)
     runs = plan_runs(asked, name_machine(hardware.probe()))
@@ -152,9 +152,9 @@ def plan(study: Path, instance: str, precision: float, commands: bool) -> None:
 @click.option("--keep", multiple=True, help="a mark, contended or resumed, that does not bar a row from the timing")
 def report(folders: tuple[Path, ...], out: Path | None, paper: str, lang: str, **choice: tuple[str, ...]) -> None:
     """Draw the figure and write report.md and runs.csv from the rows below the folders."""
-    from dr_lib.studies.report import draw_figures, write_report
-    from dr_lib.studies.requests import read_requests
-    from dr_lib.studies.rows import read_runs
+    from dr_lib.evidence.report import draw_figures, write_report
+    from dr_lib.evidence.request_log import read_requests
+    from dr_lib.runs.row import read_runs
 
     out = out or folders[0]
     runs = read_runs(*folders)
@@ -178,12 +178,12 @@ def report(folders: tuple[Path, ...], out: Path | None, paper: str, lang: str, *
 def export(model: Path, data_dir: Path, out: Path, formats: tuple[str, ...], pack: bool, **choice) -> None:
     """Convert a model folder of notebook 20, and keep what passes the accuracy gate."""
     os.environ["KERAS_BACKEND"] = "tensorflow"
-    from dr_lib.data.batches import load_photographs
-    from dr_lib.data.records import manifest_sha256
-    from dr_lib.serving.convert import FORMATS
-    from dr_lib.serving.export import export_model, pack_folder
-    from dr_lib.serving.folder import read_folder
-    from dr_lib.serving.gate import Labelled
+    from dr_lib.data.shards.batches import load_photographs
+    from dr_lib.data.shards.records import manifest_sha256
+    from dr_lib.serving.export.convert import FORMATS
+    from dr_lib.serving.export.export import export_model, pack_folder
+    from dr_lib.serving.export.gate import Labelled
+    from dr_lib.serving.grader.folder import read_folder
 
     size = read_folder(model).facts["image_size"]
     calibration, test = (load_photographs(data_dir, split, size) for split in ("train", "test"))
@@ -212,8 +212,8 @@ def export(model: Path, data_dir: Path, out: Path, formats: tuple[str, ...], pac
 @click.option("--out", type=PATH, required=True, help="CSV to write; it names the files, so keep it private")
 def predict(model: Path, images: tuple[Path, ...], out: Path) -> None:
     """Grade photographs, files or folders of them, with an exported model."""
-    from dr_lib.serving.folder import read_folder
-    from dr_lib.serving.grade_files import grade_files
+    from dr_lib.serving.grader.folder import read_folder
+    from dr_lib.serving.grader.grade_files import grade_files
 
     failed = grade_files(read_folder(model), images, out, progress=_bar("grading"))
     click.echo(f"wrote {out}; {failed} photographs could not be graded")
@@ -243,7 +243,7 @@ def serve(arguments: tuple[str, ...]) -> None:
 @click.option("--out", type=PATH, required=True, help="CSV to write, a row per request")
 def load(url: str, images: Path, num_requests: int, gap_s: float, bound_ms: float, seconds: float, out: Path) -> None:
     """Time an endpoint: URL is where predictions are asked for, such as http://127.0.0.1:8080/invocations."""
-    from dr_lib.serving.load import find_max_rate, request_in_sequence, summarise_latency
+    from dr_lib.serving.server.load import find_max_rate, request_in_sequence, summarise_latency
 
     bodies = [path.read_bytes() for path in sorted(images.rglob("*")) if path.suffix.lower() in (".jpg", ".jpeg")]
     out.touch()  # better now than after the requests

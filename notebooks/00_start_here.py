@@ -84,7 +84,7 @@ _ = plt.axis("off")
 # no text in a corner survives.
 
 # %%
-from dr_lib.data.fundus import crop_fundus
+from dr_lib.data.photograph.crop import crop_fundus
 
 encoded = cv2.imencode(".jpg", photograph[..., ::-1])[1].tobytes()  # the file that the camera would write
 crop = crop_fundus(encoded)
@@ -100,10 +100,11 @@ _ = right.set_title(f"the crop, {crop.image.shape[0]} px")
 # with or without TensorFlow.
 
 # %%
-from dr_lib.data import crops, records
+from dr_lib.data.photograph import pixels
+from dr_lib.data.shards import records
 
 record = records.Record(
-    crops.encode_jpeg(crop.image),
+    pixels.encode_jpeg(crop.image),
     grade,
     "a patient's pseudonym",
     "a photograph's",
@@ -123,7 +124,7 @@ print(f"{len(example):,} bytes; grade {back.grade}, referable: {back.referable},
 hardware.activate(plan)
 from dr_lib.training.models import Augment, build_model
 
-pixels = crops.decode_jpeg(back.encoded, image_size)
+pixels = pixels.decode_jpeg(back.encoded, image_size)
 augmented = np.array(Augment("colour", seed=seed)(np.stack([pixels] * 5), training=True))
 figure, axes = plt.subplots(1, 6, figsize=(12, 2.3))
 for axis, image, title in zip(axes, [pixels, *augmented], ["as stored", *["augmented"] * 5], strict=True):

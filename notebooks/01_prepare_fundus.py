@@ -68,9 +68,9 @@ print("packages added:", *install_missing("cv2") or ["none"])
 # is spent.
 
 # %%
-from dr_lib.data.prepare import prepare
-from dr_lib.data.records import read_manifest
-from dr_lib.data.sample import open_sample
+from dr_lib.data.shards.prepare import prepare
+from dr_lib.data.shards.records import read_manifest
+from dr_lib.data.shards.sample import open_sample
 
 if images == "sample":
     data_dir = open_sample(root / "papermill_runs" / "sample", num_patients=num_patients)
@@ -110,7 +110,7 @@ if manifest["data_kind"] == "photographs":
 # JPEG decoder may say in words of its own).
 
 # %%
-from dr_lib.data import contact_sheet as sheet
+from dr_lib.data.photograph import contact_sheet as sheet
 from dr_lib.data.synthetic import draw_odd_files
 
 sheet.plot_contact_sheet(sheet.lay_out_files(draw_odd_files()), "Odd files (drawn, not photographs)")
@@ -134,7 +134,7 @@ counts
 # before, by row of the label table. The crops are those of the records.
 
 # %%
-from dr_lib.data.tables import read_labels
+from dr_lib.data.labels.tables import read_labels
 
 labelled = read_labels(folder, label_file, layout=layout).table
 photographs = sheet.match_records(labelled, folder, data_dir, private_dir)
@@ -172,13 +172,13 @@ if len(rejected):
 # Both look at the same photographs, chosen at random from the whole label table.
 
 # %%
-from dr_lib.data import methods
+from dr_lib.data.photograph import compare
 
-truth = methods.read_truth(folder)  # the drawn sample knows it
+truth = compare.read_truth(folder)  # the drawn sample knows it
 drawn_by_lot = labelled.sample(min(num_compared, len(labelled)), random_state=seed)
-compared = methods.compare_methods(drawn_by_lot, truth)
-print("refused, of", len(compared), "photographs:", methods.count_refusals(compared))
-methods.summarise_methods(compared).round(2)
+compared = compare.compare_methods(drawn_by_lot, truth)
+print("refused, of", len(compared), "photographs:", compare.count_refusals(compared))
+compare.summarise_methods(compared).round(2)
 
 # %% [markdown]
 # Where they differ most: above the photograph with the circle of `robust` (solid) and of `voets` (dashed), beneath it

@@ -83,7 +83,7 @@ print("packages added:", *install_missing(*["cv2"] if data_dir == "sample" else 
 # kill, with the same parameters, it is the same run and goes on from its last checkpoint.
 
 # %%
-from dr_lib.studies.run import Run
+from dr_lib.runs.run import Run
 
 asked = {
     "data_dir": Path(data_dir).name, "mode": mode, "model": model, "weights": Path(weights).name,
@@ -114,10 +114,10 @@ print(f"mode {mode}: batches of {batch_size}, learning rate {learning_rate:.2g},
 # The manifest says what was prepared; the shards are checked against it when they are read.
 
 # %%
-from dr_lib.data.records import SPLITS, manifest_sha256, read_manifest
+from dr_lib.data.shards.records import SPLITS, manifest_sha256, read_manifest
 
 if data_dir == "sample":
-    from dr_lib.data.sample import open_sample
+    from dr_lib.data.shards.sample import open_sample
 
     data_dir = open_sample(root / "papermill_runs" / "sample")
 manifest = read_manifest(data_dir)
@@ -146,7 +146,7 @@ print("because", *plan.reasons, sep="\n- ")
 # Every photograph is decoded once and stays uint8.
 
 # %%
-from dr_lib.data import batches
+from dr_lib.data.shards import batches
 
 splits = {name: batches.load_photographs(data_dir, name, image_size) for name in SPLITS}
 {name: f"{len(s.grade)} photographs, {s.referable.mean():.0%} referable" for name, s in splits.items() if len(s.grade)}
@@ -264,7 +264,7 @@ def predict(photographs):
 
 
 # %%
-from dr_lib import stats
+from dr_lib.statistics import intervals
 
 threshold = 0.5
 if "validation" in splits:
@@ -272,7 +272,7 @@ if "validation" in splits:
 test = splits["test"]
 probability = predict(test)
 scores = metrics.score(test.referable, probability, threshold)
-auc = stats.auc_interval(test.referable, probability, test.patient_id, seed=run.seed)
+auc = intervals.auc_interval(test.referable, probability, test.patient_id, seed=run.seed)
 pd.Series(scores | {"auc_low": auc.low, "auc_high": auc.high}).round(3).to_frame("test split")
 
 # %% [markdown]

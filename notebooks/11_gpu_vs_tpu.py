@@ -61,7 +61,7 @@ print("packages added:", *install_missing() or ["none"])
 # %%
 import pandas as pd
 
-from dr_lib.studies.rows import read_rows, read_runs
+from dr_lib.runs.row import read_rows, read_runs
 
 folders = [root / name.strip() for name in runs.split(",")]
 table = read_runs(*folders) if read_rows(*folders) else pd.DataFrame()
@@ -82,7 +82,7 @@ table[[name for name in shown if name in table]].round(3) if len(
 # %%
 from IPython import get_ipython
 
-from dr_lib.studies.figures import FLAWS, check_alike, timed_runs
+from dr_lib.figures.hardware import FLAWS, check_alike, timed_runs
 
 get_ipython().run_line_magic("matplotlib", "inline")  # a figure that a cell ends in is shown
 
@@ -98,7 +98,7 @@ print(f"{len(table)} rows, {len(finished)} of them finished, {len(timed)} timed"
 # means are drawn hatched.
 
 # %%
-from dr_lib.studies.figures import plot_training_time
+from dr_lib.figures.hardware import plot_training_time
 
 plot_training_time(table, lang=lang, allow=allowed, keep=kept)
 
@@ -107,7 +107,7 @@ plot_training_time(table, lang=lang, allow=allowed, keep=kept)
 # speed counts if its mean AUC lies inside the 95 % interval of the paper mode's (A).
 
 # %%
-from dr_lib.studies.modes import compare_modes
+from dr_lib.evidence.modes import compare_modes
 
 several = finished["mode"].nunique() > 1
 compare_modes(table, keep=kept).round(3) if several else "one mode only: run notebook 10 with another, and allow mode"
@@ -117,7 +117,7 @@ compare_modes(table, keep=kept).round(3) if several else "one mode only: run not
 # hardware than the paper's are shown and not compared.
 
 # %%
-from dr_lib.studies.claims import judge, read_published
+from dr_lib.evidence.claims import judge, read_published
 
 claims = read_published("A")
 verdicts = [judge(claim, table, keep=kept) for claim in claims.itertuples()]
@@ -134,7 +134,7 @@ judged.round(3)
 # %%
 from IPython.display import Markdown
 
-from dr_lib.stats import mean_interval
+from dr_lib.statistics.intervals import mean_interval
 
 sentences = []
 for environment, rows in timed.groupby("environment"):

@@ -69,7 +69,7 @@ from dr_lib.bootstrap import install_missing
 print("packages added:", *install_missing(*["cv2"] if data_dir == "sample" else []) or ["none"])
 
 # %%
-from dr_lib.studies.run import Run
+from dr_lib.runs.run import Run
 
 asked = {
     "data_dir": Path(data_dir).name, "model": model, "weights": Path(weights).name, "image_size": image_size,
@@ -83,10 +83,10 @@ run = Run(root, "20_train_grades", asked, results=results, max_hours=max_hours)
 # ## Data
 
 # %%
-from dr_lib.data.records import SPLITS, manifest_sha256, read_manifest
+from dr_lib.data.shards.records import SPLITS, manifest_sha256, read_manifest
 
 if data_dir == "sample":
-    from dr_lib.data.sample import open_sample
+    from dr_lib.data.shards.sample import open_sample
 
     data_dir = open_sample(root / "papermill_runs" / "sample")
 manifest = read_manifest(data_dir)
@@ -106,8 +106,8 @@ print(f"{device.name}: Keras on {plan.backend}, {plan.precision}, strategy {plan
 # %%
 import pandas as pd
 
-from dr_lib.data import batches
-from dr_lib.data.grades import GRADES
+from dr_lib.data.labels.grades import GRADES
+from dr_lib.data.shards import batches
 
 splits = {name: batches.load_photographs(data_dir, name, image_size) for name in SPLITS}
 splits = {name: photographs for name, photographs in splits.items() if len(photographs.grade)}
@@ -176,7 +176,7 @@ _ = figure.suptitle(f"Training history: {kind}")
 # at. The interval is a bootstrap over patients.
 
 # %%
-from dr_lib import stats
+from dr_lib.statistics import intervals
 
 probabilities = {name: fit.predict(network, s.images, batch_size) for name, s in splits.items() if name != "train"}
 threshold, threshold_from = 0.5, "not chosen, for lack of a validation split"
@@ -187,7 +187,7 @@ if "validation" in splits:
 test = splits["test"]
 scores = metrics.score_grades(test.grade, probabilities["test"], threshold)
 suspected = metrics.sum_referable(probabilities["test"])
-auc = stats.auc_interval(test.referable, suspected, test.patient_id, seed=run.seed)
+auc = intervals.auc_interval(test.referable, suspected, test.patient_id, seed=run.seed)
 pd.Series(scores | {"auc_low": auc.low, "auc_high": auc.high}).round(3).to_frame(f"test split of {kind}")
 
 # %%
@@ -205,7 +205,7 @@ _ = axis.set(xlabel="grade by the network", ylabel="true grade", title=f"Test sp
 # %%
 from datetime import UTC, datetime
 
-from dr_lib.serving import folder
+from dr_lib.serving.grader import folder
 
 model_dir = run.folder / "model"
 model_dir.mkdir(exist_ok=True)

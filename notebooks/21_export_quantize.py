@@ -62,7 +62,7 @@ from dr_lib.bootstrap import install_missing
 print("packages added:", *install_missing("cv2", "ai_edge_litert") or ["none"])
 
 # %%
-from dr_lib.studies.run import Run
+from dr_lib.runs.run import Run
 
 asked = {
     "model_dir": Path(model_dir).name, "model": model, "image_size": image_size, "data_dir": Path(data_dir).name,
@@ -78,7 +78,7 @@ run = Run(root, "21_export_quantize", asked, results=results)
 
 # %%
 from dr_lib import hardware
-from dr_lib.serving.runtimes import pin_tensorflow
+from dr_lib.serving.export.runtimes import pin_tensorflow
 
 facts = hardware.probe()
 pin_tensorflow(num_threads)
@@ -86,7 +86,7 @@ device = hardware.activate(hardware.choose(facts, accelerator="cpu", backend="te
 print(f"{facts.cpu}, {num_threads} of {facts.num_cpus} cores for a prediction")
 
 # %%
-from dr_lib.serving.folder import read_folder
+from dr_lib.serving.grader.folder import read_folder
 from dr_lib.serving.untrained import write_untrained
 
 is_trained = bool(model_dir)
@@ -101,12 +101,12 @@ print(f"{model}, {image_size} px, {parameters:,} parameters; weights: {source.fa
 # Scales of int8 come from crops of the training split; the gate judges by the test split.
 
 # %%
-from dr_lib.data import batches
-from dr_lib.data.records import manifest_sha256, read_manifest
-from dr_lib.serving.gate import Labelled
+from dr_lib.data.shards import batches
+from dr_lib.data.shards.records import manifest_sha256, read_manifest
+from dr_lib.serving.export.gate import Labelled
 
 if data_dir == "sample":
-    from dr_lib.data.sample import open_sample
+    from dr_lib.data.shards.sample import open_sample
 
     data_dir = open_sample(root / "papermill_runs" / "sample")
 data_kind = read_manifest(data_dir)["data_kind"]
@@ -126,8 +126,8 @@ print(f"{len(calibration)} crops to calibrate with, {len(test.grade)} to judge b
 # %%
 from importlib.util import find_spec
 
-from dr_lib.serving.convert import FORMATS
-from dr_lib.serving.export import export_model
+from dr_lib.serving.export.convert import FORMATS
+from dr_lib.serving.export.export import export_model
 
 installed = {name for name in ("onnxruntime", "openvino", "tf2onnx") if find_spec(name)}
 formats = [name for name in FORMATS if not name.startswith("onnx") or {"onnxruntime", "tf2onnx"} <= installed]
@@ -153,8 +153,8 @@ exported.set_index("format")[columns].round(4)
 # %%
 import pandas as pd
 
-from dr_lib.serving import timing
-from dr_lib.serving.runtimes import RUNTIMES
+from dr_lib.serving.export import timing
+from dr_lib.serving.export.runtimes import RUNTIMES
 
 written = {row.format: Path(row.folder) for row in exported.itertuples() if row.folder} | {"keras": source.path}
 paths = {name: written[needed] for name, needed in RUNTIMES.items() if needed in written}
@@ -192,8 +192,8 @@ _ = right.set(xlabel="size [MiB]", ylabel="", title="artifact")
 # `model.predict` adds to the SavedModel lies outside all layers.
 
 # %%
-from dr_lib.serving.convert import load_network
-from dr_lib.studies.runtime_figures import plot_instruction_sets, plot_profile
+from dr_lib.figures.runtimes import plot_instruction_sets, plot_profile
+from dr_lib.serving.export.convert import load_network
 
 overhead = timing.pair_runtimes(times, "keras_predict", peer)
 print(f"model.predict takes {overhead['difference_ms']:.1f} ms more than {peer}, of {overhead['ms']:.1f} ms")

@@ -65,7 +65,7 @@ from dr_lib.bootstrap import install_missing
 print("packages added:", *install_missing("cv2", "ai_edge_litert", "starlette", "uvicorn") or ["none"])
 
 # %%
-from dr_lib.studies.run import Run
+from dr_lib.runs.run import Run
 
 asked = {
     "served_dir": Path(served_dir).name, "model": model, "image_size": image_size, "format": format,
@@ -82,7 +82,7 @@ run = Run(root, "22_serve_and_load", asked, results=results, instance=instance)
 # retina would be refused and is left out.
 
 # %%
-from dr_lib.data.sample import open_sample
+from dr_lib.data.shards.sample import open_sample
 
 is_drawn, source = photographs == "sample", Path(photographs)
 if is_drawn:
@@ -93,13 +93,13 @@ media_type = max(kinds.values(), key=[kinds[path.suffix.lower()] for path in fil
 files = [path for path in files if kinds[path.suffix.lower()] == media_type][: max(100, num_compared)]
 
 # %%
-from dr_lib.data import crops
-from dr_lib.data.fundus import crop_fundus
+from dr_lib.data.photograph import pixels
+from dr_lib.data.photograph.crop import crop_fundus
 
 bodies, stored = [], []  # what is sent, and the crop as a record would hold it
 for path in files:
     try:
-        stored.append(crops.encode_jpeg(crop_fundus(path).image))
+        stored.append(pixels.encode_jpeg(crop_fundus(path).image))
         bodies.append(path.read_bytes())
     except ValueError:  # no disc, or no picture
         continue
@@ -113,14 +113,14 @@ print(f"{len(bodies)} {'drawn pictures' if is_drawn else 'photographs'} to send,
 # %%
 import numpy as np
 
-from dr_lib.serving.folder import read_folder
+from dr_lib.serving.grader.folder import read_folder
 
 if url and not served_dir:
     raise ValueError("served_dir: give the folder that the endpoint serves, its answers are held against it")
 if not served_dir:
     from dr_lib.serving.untrained import export_untrained
 
-    examples = np.stack([crops.decode_jpeg(encoded, image_size) for encoded in stored[:50]])
+    examples = np.stack([pixels.decode_jpeg(encoded, image_size) for encoded in stored[:50]])
     served_dir = export_untrained(run.folder, model, image_size, format, calibration=examples, seed=run.seed).path
 
 # %%
@@ -186,12 +186,12 @@ def ask(body: bytes) -> dict:
 
 
 # %%
-from dr_lib.serving.litert import LiteRT
+from dr_lib.serving.grader.litert import LiteRT
 
 network, answers = LiteRT(served.artifact), [ask(body) for body in bodies[:num_compared]]
 if {answer["model_version"] for answer in answers} - {served.version}:
     raise ValueError(f"served_dir holds version {served.version}, the endpoint serves {answers[0]['model_version']}")
-inputs = [crops.decode_jpeg(encoded, served.facts["image_size"]) for encoded in stored[:num_compared]]
+inputs = [pixels.decode_jpeg(encoded, served.facts["image_size"]) for encoded in stored[:num_compared]]
 expected = [network(image[None])[0] for image in inputs]
 pairs = zip(expected, [answer["probabilities"] for answer in answers], strict=True)
 largest = max((float(abs(here - there).max()) for here, there in pairs), default=0.0)
@@ -203,7 +203,7 @@ if largest > 1e-6:
 # The paper's experiment: one request at a time, with a pause after each answer.
 
 # %%
-from dr_lib.serving import load
+from dr_lib.serving.server import load
 
 sequence = load.request_in_sequence(
     f"{url}/invocations", bodies, content_type=media_type, num_requests=num_requests, gap_s=gap_s
@@ -228,7 +228,7 @@ found.tried[shown].sort_values("rate_per_s").round(3)
 # %%
 from IPython import get_ipython
 
-from dr_lib.studies.serving_figures import plot_latency_percentiles
+from dr_lib.figures.serving import plot_latency_percentiles
 
 get_ipython().run_line_magic("matplotlib", "inline")  # a figure that a cell ends in is shown
 plot_latency_percentiles(found.tried, bound_ms)
@@ -248,7 +248,7 @@ print("the server ended with status", exit_status)
 
 # %%
 from dr_lib import hardware
-from dr_lib.studies.requests import write_requests
+from dr_lib.evidence.request_log import write_requests
 
 facts = hardware.probe()
 machine = {"platform": facts.platform, "accelerator": "cpu", "num_accelerators": 0, "cpu": facts.cpu}

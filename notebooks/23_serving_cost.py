@@ -65,9 +65,9 @@ import pandas as pd
 from IPython import get_ipython
 from IPython.display import Markdown
 
-from dr_lib.studies.figures import timed_runs
-from dr_lib.studies.requests import read_requests
-from dr_lib.studies.rows import read_rows, read_runs
+from dr_lib.evidence.request_log import read_requests
+from dr_lib.figures.hardware import timed_runs
+from dr_lib.runs.row import read_rows, read_runs
 
 get_ipython().run_line_magic("matplotlib", "inline")  # a figure that a cell ends in is shown
 
@@ -84,7 +84,7 @@ print(f"{len(table)} runs, {len(timed)} rows whose times count")
 # What the paper published: its table 1, with the means of 25 requests from its authors' raw measurements.
 
 # %%
-from dr_lib.studies.serving_cost import correct_saving, cost_table, read_paper_latencies
+from dr_lib.evidence.serving_cost import correct_saving, cost_table, read_paper_latencies
 
 paper = cost_table(read_paper_latencies())
 paper.round(3)
@@ -96,8 +96,8 @@ paper.round(3)
 # latency; at a rate they cost the hours of as many machines as the rate needs.
 
 # %%
-from dr_lib.studies.requests import summarise_requests
-from dr_lib.studies.serving_report import check_served
+from dr_lib.evidence.request_log import summarise_requests
+from dr_lib.evidence.serving_report import check_served
 
 check_served(timed, allow=[name.strip() for name in allow.split(",") if name.strip()])
 
@@ -113,7 +113,7 @@ ours[[name for name in shown if name in ours]].round(2) if len(ours) else "no re
 # Figure 1 of the paper, VGG19, and figure 2, MobileNet: its four machines, and every machine of ours.
 
 # %%
-from dr_lib.studies.serving_figures import plot_predict_time
+from dr_lib.figures.serving import plot_predict_time
 
 plot_predict_time(timed, "vgg19", lang=lang)
 
@@ -133,7 +133,7 @@ saved.round(2)
 # is where the machine with the cheapest hour first stops being the cheapest choice.
 
 # %%
-from dr_lib.studies.serving_figures import plot_cost_by_utilisation
+from dr_lib.figures.serving import plot_cost_by_utilisation
 
 plot_cost_by_utilisation(paper, lang=lang)
 
@@ -153,8 +153,8 @@ priced[shown].round(4) if len(priced) else "no requests: run notebook 22 first"
 # compared.
 
 # %%
-from dr_lib.studies.claims import read_published
-from dr_lib.studies.serving_report import judge_served
+from dr_lib.evidence.claims import read_published
+from dr_lib.evidence.serving_report import judge_served
 
 claims = read_published("B")
 verdicts = judge_served(claims, requests, keep=kept)
@@ -169,7 +169,7 @@ judged.round(3)
 # ## What this shows
 
 # %%
-from dr_lib.studies.serving_cost import Offer, break_even
+from dr_lib.evidence.serving_cost import Offer, break_even
 
 sentences = []
 for row in saved.itertuples():

@@ -72,7 +72,7 @@ sys.path.insert(0, str(root))
 import os
 
 from dr_lib.hardware.facts import probe
-from dr_lib.studies.run import Run, UnavailableError
+from dr_lib.runs.run import Run, UnavailableError
 from dr_lib.training.frameworks import threads as pinning
 
 facts = probe()
@@ -107,7 +107,7 @@ print({name: asked[name] for name in ("framework", "dataset", "image_size", "net
 # timing alone.
 
 # %%
-from dr_lib.training.frameworks import batches, image_sets, networks
+from dr_lib.training.frameworks import architecture, batches, image_sets
 
 images = image_sets.load_images(dataset, image_size, data_source, share=data_share, seed=seed)
 fed = batches.Batches(images.x_train, images.y_train, batch_size, seed=run.seed)
@@ -117,17 +117,22 @@ print(f"{images.kind}: {len(images.x_train)} images, {len(fed)} steps an epoch, 
 # The network, from the same initial weights in every framework.
 
 # %%
-from dr_lib.training.frameworks.network import FrameworkError
-from dr_lib.training.frameworks.opening import HOMES, open_network
+from dr_lib.training.frameworks.base import FrameworkError
+from dr_lib.training.frameworks.factory import HOMES, open_network
 
-layers = networks.build_layers(network, image_size, images.x_train.shape[-1])
+layers = architecture.build_layers(network, image_size, images.x_train.shape[-1])
 print(*layers, sep="\n")
 if framework not in HOMES:
     raise ValueError(f"framework {framework!r}: choose from {', '.join(HOMES)}")
-print(f"{networks.count_parameters(layers):,} parameters, {networks.count_multiplications(layers):,} multiplications")
+num_parameters, num_multiplications = architecture.count_parameters(layers), architecture.count_multiplications(layers)
+print(f"{num_parameters:,} parameters, {num_multiplications:,} multiplications")
 try:
     model = open_network(
-        framework, layers, networks.draw_weights(layers, run.seed), learning_rate=learning_rate, accelerator=accelerator
+        framework,
+        layers,
+        architecture.draw_weights(layers, run.seed),
+        learning_rate=learning_rate,
+        accelerator=accelerator,
     )
 except FrameworkError as error:
     raise UnavailableError(str(error)) from error
@@ -142,7 +147,7 @@ print(model.versions())
 # %%
 import time
 
-from dr_lib.studies.monitor import Monitor, summarise
+from dr_lib.runs.monitor import Monitor, summarise
 
 epoch_s, losses, epoch_accuracy = [], [], []
 
@@ -181,7 +186,7 @@ from statistics import median
 used = summarise(samples)
 steady_epoch_s = median(epoch_s[1:] or epoch_s)
 times = {"setup_s": setup_s, "train_s": train_s, "epoch_s": epoch_s, "steady_epoch_s": steady_epoch_s, "cpu_s": cpu_s}
-times |= {"images_per_s": len(fed) * batch_size / steady_epoch_s, "num_parameters": networks.count_parameters(layers)}
+times |= {"images_per_s": len(fed) * batch_size / steady_epoch_s, "num_parameters": num_parameters}
 gpu = {"accelerator": facts.gpus[0] if accelerator == "gpu" else "cpu", "num_accelerators": 1, "threads": threads}
 machine = {name: getattr(facts, name) for name in ("platform", "cpu", "num_cpus", "memory_gib", "driver")}
 data = {"data_kind": images.kind, "num_images_train": len(images.x_train), "num_images_test": len(images.x_test)}

@@ -61,7 +61,7 @@ print("packages added:", *install_missing("statsmodels") or ["none"])
 import pandas as pd
 from IPython import get_ipython
 
-from dr_lib.studies.rows import read_rows, read_runs
+from dr_lib.runs.row import read_rows, read_runs
 
 get_ipython().run_line_magic("matplotlib", "inline")  # a figure that a cell ends in is shown
 pd.options.display.max_rows, pd.options.display.max_colwidth = 100, None
@@ -103,8 +103,8 @@ unmade.groupby(["status", "error"]).size().rename("runs").reset_index() if len(u
 # difference in four of five studies (a power of 80 %).
 
 # %%
-from dr_lib import effects
-from dr_lib.studies.figures import FLAWS, check_alike, timed_runs
+from dr_lib.figures.hardware import FLAWS, check_alike, timed_runs
+from dr_lib.statistics import effects
 
 allowed, kept = ([name.strip() for name in names.split(",") if name.strip()] for names in (allow, keep))
 timed = timed_runs(table, keep=kept)
@@ -112,7 +112,7 @@ left_out = {flaw: len(timed_runs(table, keep=FLAWS)) - len(timed_runs(table, kee
 print(f"{len(timed)} rows are timed; marked, and left out unless kept: {left_out}")
 
 # %%
-from dr_lib.studies.estimate import pool_spread
+from dr_lib.runs.estimate import pool_spread
 
 cv, num_repeated = pool_spread(timed.groupby(["environment", *FACTORS])["steady_epoch_s"].apply(list))
 needed = {f"a mean within {precision:.0%}": effects.repetitions_for_precision(cv, precision) if num_repeated else "-"}
@@ -128,7 +128,7 @@ pd.Series(needed).rename("repetitions needed").to_frame()
 # price; a price that is older than a year, or of unknown day, is called old.
 
 # %%
-from dr_lib.studies import cost
+from dr_lib.runs import prices as cost
 
 check_alike(timed, allow={*allowed, *FACTORS, "backend"})
 prices = [cost.find_price(instance)] if instance else None
@@ -136,7 +136,7 @@ own = timed["instance"]  # where a row says it ran: a price set here makes it no
 timed = cost.price_runs(timed.assign(instance=instance or own), prices).assign(instance=own)
 billed = timed[["environment", "usd_per_hour", "price_as_of", "price_is_old"]].drop_duplicates()
 billed = billed.replace({"price_as_of": {"": "day unknown"}})
-billed if timed["usd_per_hour"].notna().any() else "no prices: set instance, see dr_lib/studies/prices.csv"
+billed if timed["usd_per_hour"].notna().any() else "no prices: set instance, see dr_lib/runs/prices.csv"
 
 # %% [markdown]
 # ## 4. Measure / Medir
@@ -144,29 +144,29 @@ billed if timed["usd_per_hour"].notna().any() else "no prices: set instance, see
 # Figures 2 and 3 of the paper: bars are mean training times, points the runs, and the line is the cost.
 
 # %%
-from dr_lib.studies import scenario_figures
+from dr_lib.figures import scenarios
 
-scenario_figures.plot_time_and_cost(timed, lang=lang)
+scenarios.plot_time_and_cost(timed, lang=lang)
 
 # %% [markdown]
 # Figures 4 and 5 of the paper: how much of the machine the training used.
 
 # %%
-scenario_figures.plot_utilisation(timed, ["cpu_percent_mean", "gpu_percent_mean"], lang=lang)
+scenarios.plot_utilisation(timed, ["cpu_percent_mean", "gpu_percent_mean"], lang=lang)
 
 # %%
-scenario_figures.plot_utilisation(timed, ["memory_percent_mean", "gpu_memory_percent_mean"], lang=lang)
+scenarios.plot_utilisation(timed, ["memory_percent_mean", "gpu_memory_percent_mean"], lang=lang)
 
 # %% [markdown]
 # One run over its time, with its epochs marked: the longest whose samples are here.
 
 # %%
-from dr_lib.studies.monitor import read_samples
+from dr_lib.runs.monitor import read_samples
 
 paths = {row.run_id: path for row in timed.itertuples() for f in folders for path in [f / row.samples] if path.exists()}
 longest = timed[timed["run_id"].isin(paths)].sort_values("train_s").tail(1)
 samples = pd.DataFrame(read_samples(paths[longest["run_id"].iloc[0]])) if len(longest) else pd.DataFrame()
-scenario_figures.plot_samples(samples, lang=lang) if len(samples) else "no samples beside these rows"
+scenarios.plot_samples(samples, lang=lang) if len(samples) else "no samples beside these rows"
 
 # %% [markdown]
 # What a headless run costs beyond its training: the start of papermill and of the kernel, then imports, data and
@@ -183,8 +183,8 @@ timed.groupby("framework")[["papermill_s", "setup_s", "train_s", "process_cpu_s"
 # analysed on their logarithms, for what disturbs a run multiplies its time.
 
 # %%
-from dr_lib.stats import BadSampleError
-from dr_lib.studies import effect_figures
+from dr_lib.figures import effects as effect_figures
+from dr_lib.statistics.intervals import BadSampleError
 
 try:
     found = effects.estimate_effects(timed, varied, "steady_epoch_s")
@@ -241,7 +241,7 @@ reached.groupby(varied or FACTORS)["cost_to_reach_usd"].describe() if known else
 # interval satisfies it; rows from other hardware than the paper's are shown and not compared.
 
 # %%
-from dr_lib.studies.claims import judge, read_published
+from dr_lib.evidence.claims import judge, read_published
 
 claims = read_published("C")
 verdicts = [judge(claim, timed, keep=kept) for claim in claims.itertuples()]

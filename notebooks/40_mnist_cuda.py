@@ -69,8 +69,8 @@ print("packages added:", *install_missing() or ["none"])
 import os
 
 from dr_lib.cuda import mnist as cuda_mnist
-from dr_lib.studies.run import RUN_VARIABLE, Run, UnavailableError
-from dr_lib.training.frameworks.mnist_peer import BACKENDS
+from dr_lib.runs.run import RUN_VARIABLE, Run, UnavailableError
+from dr_lib.training.frameworks.mnist_reference import BACKENDS
 
 NAMES = (*cuda_mnist.IMPLEMENTATIONS, *(f"keras_{backend}" for backend in BACKENDS))
 pairs = [item.strip().partition("@")[::2] for item in implementation.split(",")]
@@ -136,7 +136,7 @@ print("to train:", *(f"{name} in batches of {batch}" for name, batch in wanted),
 # second layer's bias); `fused` does so too, so Keras's are divided likewise.
 
 # %%
-from dr_lib.training.frameworks.mnist_peer import MnistPeer
+from dr_lib.training.frameworks.mnist_reference import MnistPeer
 
 backends = [name.removeprefix("keras_") for name, _ in wanted if name.startswith("keras_")]
 backend = next(iter([*backends, *facts.backends]), BACKENDS[0])
@@ -209,7 +209,7 @@ def tell_machine(name):
 
 
 # %%
-from dr_lib.studies.epochs import summarise_trainings
+from dr_lib.evidence.epochs import summarise_trainings
 
 paths = []
 for name, batch in wanted:
@@ -230,9 +230,9 @@ for name, batch in wanted:
 # Accuracy at the end, and the time until each accuracy was first reached: median over replicas, fastest to slowest.
 
 # %%
-from dr_lib.studies.epochs import TIMES_AS_FAST, compare_like_for_like, tabulate_accuracies
-from dr_lib.studies.figures import FLAWS, timed_runs
-from dr_lib.studies.rows import read_row
+from dr_lib.evidence.epochs import TIMES_AS_FAST, compare_like_for_like, tabulate_accuracies
+from dr_lib.figures.hardware import FLAWS, timed_runs
+from dr_lib.runs.row import read_row
 
 runs = pd.DataFrame([read_row(path) for path in paths])
 timed = timed_runs(runs, keep=FLAWS)
@@ -252,7 +252,7 @@ compared if len(compared) else "nothing to compare: train CUDA C and Keras in th
 # %%
 from IPython import get_ipython
 
-from dr_lib.studies.cuda_figures import draw_cuda
+from dr_lib.figures.cuda import draw_cuda
 
 get_ipython().run_line_magic("matplotlib", "inline")  # a figure that a cell ends in is shown
 figures = draw_cuda(timed, lang)
@@ -276,7 +276,7 @@ figures.get("figure_2.png", "no speed-up: train CUDA C and Keras")
 # and says why.
 
 # %%
-from dr_lib.studies.claims import judge, read_published
+from dr_lib.evidence.claims import judge, read_published
 
 claims = read_published("D")
 verdicts = [judge(claim, runs, keep=FLAWS) for claim in claims.itertuples()]

@@ -17,7 +17,7 @@ import keras
 import numpy as np
 
 from dr_lib.cuda import mnist
-from dr_lib.training.frameworks.mnist_peer import MnistPeer
+from dr_lib.training.frameworks.mnist_reference import MnistPeer
 from tests.in_turn import time_in_turn
 
 REPEATS = 11

@@ -17,8 +17,9 @@ import numpy as np
 import psutil
 import tensorflow as tf
 
-from dr_lib.data import crops, records, tfrecord
-from dr_lib.data.fundus import crop_fundus
+from dr_lib.data.photograph import pixels
+from dr_lib.data.photograph.crop import crop_fundus
+from dr_lib.data.shards import records, tfrecord
 from dr_lib.data.synthetic import draw_eye, draw_look
 from tests.in_turn import time_in_turn
 
@@ -37,7 +38,7 @@ ROUNDS = 3  # of preparing, in turn with one core and with several
 DECODE_MS = 47  # of the machine for which the rate of preparing is promised
 PREPARE = """import sys, time
 from pathlib import Path
-from dr_lib.data.prepare import prepare
+from dr_lib.data.shards.prepare import prepare
 images, labels, out, workers = sys.argv[1:]
 start = time.perf_counter()
 prepare(Path(images), Path(labels), Path(out), num_shards=2, split="paper", workers=int(workers))
@@ -93,14 +94,14 @@ def _compare_crop(what: str, path: Path, limit: float | None = None) -> None:
 def compare_records(folder: Path) -> None:
     """Read and write records beside TensorFlow's own reader and writer."""
     crop = crop_fundus(draw_photograph(folder / "small.jpg", 1024, 683, 2))
-    encoded = crops.encode_jpeg(crop.image)
+    encoded = pixels.encode_jpeg(crop.image)
     record = records.Record(encoded, 2, "p" * 64, "i" * 64, "right", *crop.circle, "ok")
     shard, framed = folder / "train-00000-of-00001.tfrecord", tfrecord.frame(records.to_example(record))
     records.write_shard(shard, [framed] * 200)
 
     def read_ours() -> None:
         for payload in tfrecord.unframe(shard.read_bytes()):
-            crops.decode_jpeg(records.from_example(payload).encoded)
+            pixels.decode_jpeg(records.from_example(payload).encoded)
 
     def read_tensorflow() -> None:
         features = {"image/encoded": tf.io.FixedLenFeature([], tf.string)}

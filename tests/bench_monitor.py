@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import numpy as np
 import psutil
 
-from dr_lib.studies.monitor import Monitor
+from dr_lib.runs.monitor import Monitor
 
 PERIOD_S, SECONDS, REPEATS, NUM_OTHERS, GOAL_PERCENT = 0.1, 20, 3, 200, 0.5
 

@@ -16,9 +16,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import keras
 
 from dr_lib.hardware.facts import probe
-from dr_lib.serving.convert import FORMATS, convert
-from dr_lib.serving.runtimes import RUNTIMES, pin_tensorflow
-from dr_lib.serving.timing import LEVELS, compare_runtimes, pair_runtimes, read_cpu_flags
+from dr_lib.serving.export.convert import FORMATS, convert
+from dr_lib.serving.export.runtimes import RUNTIMES, pin_tensorflow
+from dr_lib.serving.export.timing import LEVELS, compare_runtimes, pair_runtimes, read_cpu_flags
 from dr_lib.training.graders import build_grader
 from tests.serving.stand_in import draw_crops
 

@@ -18,9 +18,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import cv2
 import numpy as np
 
-from dr_lib.serving.folder import read_folder
-from dr_lib.serving.predict import Predictor
-from dr_lib.serving.server import MAX_PIXELS
+from dr_lib.serving.grader.folder import read_folder
+from dr_lib.serving.grader.predict import Predictor
+from dr_lib.serving.server.server import MAX_PIXELS
 from tests.serving.driver import Process, run_process
 
 REPEATS = 60
@@ -29,8 +29,8 @@ STARTS = 7
 
 def export_mobilenet(folder: Path) -> Path:
     """MobileNet at 224 px with random weights, in full int8 calibrated on crops of drawn photographs."""
-    from dr_lib.data.crops import shrink
-    from dr_lib.data.fundus import crop_fundus
+    from dr_lib.data.photograph.crop import crop_fundus
+    from dr_lib.data.photograph.pixels import shrink
     from dr_lib.serving.untrained import export_untrained
 
     crops = [shrink(crop_fundus(draw_photograph(1024, 768, seed)).image, 224) for seed in range(16)]

@@ -23,9 +23,9 @@ import numpy as np
 import pandas as pd
 
 from dr_lib import hardware
-from dr_lib.data.sample import open_sample
-from dr_lib.stats import mean_interval, ratio_interval
-from dr_lib.studies.run import read_commit
+from dr_lib.data.shards.sample import open_sample
+from dr_lib.runs.run import read_commit
+from dr_lib.statistics.intervals import mean_interval, ratio_interval
 
 PEER = "plain Keras fit on tf.data, JPEGs decoded each epoch"
 CPU = {"model": "mobilenet", "image_size": 96, "repeats": 10, "number": 224, "batches": ()}
@@ -65,7 +65,7 @@ def build(mode: str, batch_size: int, setting: dict, images: np.ndarray, labels:
     device = hardware.activate(plan)
     import keras
 
-    from dr_lib.data.batches import Batches
+    from dr_lib.data.shards.batches import Batches
     from dr_lib.training import fit, models, resident
 
     class SameBatch(Batches):
@@ -121,7 +121,7 @@ def build_peer(setting: dict, shards: list[str], number: int) -> Variant:
 
 def compare(setting: dict, folder: Path) -> list[Variant]:
     """Build every variant that this machine can run, and measure them in turns."""
-    from dr_lib.data.batches import load_photographs
+    from dr_lib.data.shards.batches import load_photographs
 
     data, number = open_sample(folder), setting["number"]
     split = load_photographs(data, "train", setting["image_size"])

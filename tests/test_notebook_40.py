@@ -9,7 +9,7 @@ import papermill
 import pytest
 
 from tests.test_notebooks import clone, execute, num_pictures, texts  # noqa: F401
-from tests.training.frameworks.test_mnist_peer import draw_digits
+from tests.training.frameworks.test_mnist_reference import draw_digits
 
 
 @pytest.fixture

@@ -13,9 +13,9 @@ import papermill
 import psutil
 import pytest
 
-from dr_lib.serving.folder import read_folder
+from dr_lib.runs.kernels import find_kernel
+from dr_lib.serving.grader.folder import read_folder
 from dr_lib.serving.untrained import write_untrained
-from dr_lib.studies.kernels import find_kernel
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import cv2
 import numpy as np
 
-from dr_lib.data.fundus import Circle
+from dr_lib.data.photograph.crop import Circle
 
 # Messidor-2 as adjudicated by Krause et al. 2018 (1017, 270, 347, 75, 35 of 1,744 photographs): 26 % are referable.
 GRADE_SHARES = (0.583, 0.155, 0.199, 0.043, 0.020)

@@ -6,8 +6,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from dr_lib.serving.folder import ModelFolderError
-from dr_lib.serving.server import serve
+from dr_lib.serving.grader.folder import ModelFolderError
+from dr_lib.serving.server.server import serve
 
 DEFAULT_MODEL, DEFAULT_PORT = "/opt/ml/model", 8080  # of SageMaker's contract
 

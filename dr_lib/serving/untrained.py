@@ -5,9 +5,9 @@ from pathlib import Path
 
 import numpy as np
 
-from dr_lib.data.grades import GRADES
-from dr_lib.serving.convert import FORMATS, convert, load_network
-from dr_lib.serving.folder import PREPROCESSING, ModelFolder, write_folder
+from dr_lib.data.labels.grades import GRADES
+from dr_lib.serving.export.convert import FORMATS, convert, load_network
+from dr_lib.serving.grader.folder import PREPROCESSING, ModelFolder, write_folder
 
 WEIGHTS = "none: initialised at random, untrained"
 

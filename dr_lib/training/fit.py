@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import keras
 import numpy as np
 
-from dr_lib.data.batches import Batches
+from dr_lib.data.shards.batches import Batches
 from dr_lib.training.checkpoint import assign_variables
 from dr_lib.training.recorder import Recorder, read_cpu_s, wait_for
 

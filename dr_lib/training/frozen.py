@@ -10,7 +10,7 @@ from sklearn.model_selection import GridSearchCV, StratifiedGroupKFold
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 
-from dr_lib.data.batches import Photographs
+from dr_lib.data.shards.batches import Photographs
 from dr_lib.training.fit import predict
 from dr_lib.training.models import ModelError
 

@@ -6,7 +6,7 @@ import keras
 import numpy as np
 from keras import layers, ops
 
-from dr_lib.data.grades import GRADES, REFERABLE_FROM
+from dr_lib.data.labels.grades import GRADES, REFERABLE_FROM
 from dr_lib.training.models import Augment, ModelError, build_base
 
 MODELS = ("mobilenet", "vgg19", "small_cnn")

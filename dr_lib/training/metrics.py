@@ -3,7 +3,7 @@
 import numpy as np
 from sklearn.metrics import cohen_kappa_score, roc_auc_score, roc_curve
 
-from dr_lib.data.grades import GRADES, REFERABLE_FROM
+from dr_lib.data.labels.grades import GRADES, REFERABLE_FROM
 
 
 def choose_threshold(referable: np.ndarray, probability: np.ndarray, sensitivity: float = 0.9) -> float:

@@ -12,7 +12,7 @@ from sklearn.model_selection import GroupKFold, cross_val_predict
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from dr_lib.data.fundus import crop_fundus
+from dr_lib.data.photograph.crop import crop_fundus
 from dr_lib.data.synthetic import SampleFolderError, choose_grades, draw_eye, draw_look, draw_sample
 
 

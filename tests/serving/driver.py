@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import cv2
 import numpy as np
 
-from dr_lib.serving.folder import read_folder
+from dr_lib.serving.grader.folder import read_folder
 
 ROOT = Path(__file__).resolve().parents[2]
 READY_S = 20  # on a machine that does much else
@@ -127,9 +127,9 @@ def is_ready(port: int) -> bool:
 
 def open_service(folder: Path, *, kind: type | None = None, threads: int = 2, queue: int = 8, request_s: float = 10.0):
     """A service of the folder, not warm yet; `kind` is a Predictor of the test's own."""
-    from dr_lib.serving.app import Service
-    from dr_lib.serving.predict import Predictor
-    from dr_lib.serving.server import MAX_PIXELS
+    from dr_lib.serving.grader.predict import Predictor
+    from dr_lib.serving.server.app import Service
+    from dr_lib.serving.server.server import MAX_PIXELS
 
     predictor = (kind or Predictor)(read_folder(folder), threads, max_pixels=MAX_PIXELS)
     return Service(predictor, threads=threads, queue=queue, request_s=request_s)
@@ -138,8 +138,8 @@ def open_service(folder: Path, *, kind: type | None = None, threads: int = 2, qu
 @contextlib.contextmanager
 def run_in_thread(service: Any) -> Iterator[int]:
     """Serve a service over real sockets from a thread of this process; yields the port, not yet warm perhaps."""
-    from dr_lib.serving.app import build_app
-    from dr_lib.serving.server import build_server
+    from dr_lib.serving.server.app import build_app
+    from dr_lib.serving.server.server import build_server
 
     port = find_port()
     server = build_server(service, build_app(service), "127.0.0.1", port)

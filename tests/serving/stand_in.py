@@ -5,8 +5,8 @@ from pathlib import Path
 import keras
 import numpy as np
 
-from dr_lib.data.grades import GRADES
-from dr_lib.serving.folder import PREPROCESSING, write_folder
+from dr_lib.data.labels.grades import GRADES
+from dr_lib.serving.grader.folder import PREPROCESSING, write_folder
 from dr_lib.training.graders import build_grader
 
 ROOT = Path(__file__).resolve().parents[2]

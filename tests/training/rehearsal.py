@@ -47,7 +47,7 @@ def train(folder: Path, wishes: dict, *, network: str, number: int, batch_size: 
     device = hardware.activate(plan)
     import keras
 
-    from dr_lib.data.batches import Batches
+    from dr_lib.data.shards.batches import Batches
     from dr_lib.training import fit, models, resident
 
     images, labels = draw(number)

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dr_lib.data.batches import Batches
+from dr_lib.data.shards.batches import Batches
 from dr_lib.training.checkpoint import read_checkpoint
 from dr_lib.training.fit import OutOfTimeError, Timing, compile_model, predict, train
 from dr_lib.training.models import build_model, save_model

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from dr_lib.data.batches import Batches, Photographs
+from dr_lib.data.shards.batches import Batches, Photographs
 from dr_lib.training.fit import compile_model, train
 from dr_lib.training.frozen import freeze, score_ridge, split_network
 from dr_lib.training.models import ModelError, build_model

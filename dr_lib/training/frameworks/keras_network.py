@@ -9,9 +9,9 @@ import keras
 import numpy as np
 from keras import layers as keras_layers
 
+from dr_lib.training.frameworks.architecture import Layer
+from dr_lib.training.frameworks.base import FrameworkError, Network, OnEpochEnd, check_loss
 from dr_lib.training.frameworks.batches import Batches
-from dr_lib.training.frameworks.network import FrameworkError, Network, OnEpochEnd, check_loss
-from dr_lib.training.frameworks.networks import Layer
 
 
 class KerasNetwork(Network):

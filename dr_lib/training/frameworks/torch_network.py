@@ -8,10 +8,10 @@ import numpy as np
 import torch
 from torch import nn
 
+from dr_lib.training.frameworks.architecture import Layer
+from dr_lib.training.frameworks.base import FrameworkError, Network, OnEpochEnd, run_epochs
 from dr_lib.training.frameworks.batches import Batches
-from dr_lib.training.frameworks.layouts import to_channels_first, to_channels_last
-from dr_lib.training.frameworks.network import FrameworkError, Network, OnEpochEnd, run_epochs
-from dr_lib.training.frameworks.networks import Layer
+from dr_lib.training.frameworks.weight_layout import to_channels_first, to_channels_last
 
 
 class TorchNetwork(Network):

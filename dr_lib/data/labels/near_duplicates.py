@@ -1,0 +1,90 @@
+"""Find photographs that are in a data set twice under two files, by a hash of what they show."""
+
+import hashlib
+from itertools import combinations
+
+import cv2
+import numpy as np
+
+from dr_lib.data.photograph.headers import UnreadableImageError
+
+NUM_BYTES = 32  # of a perceptual hash
+NUM_WAVES = 16  # across and down; 16 x 16 = 256 bits
+SIDE = 32  # px of the square that is hashed
+NOISE = 16  # grey levels; added before the logarithm, so that the noise of a dark photograph does not count
+LEAST_DETAIL = 0.015  # real photographs have 0.027 and more, those overexposed to plain white 0.010 and less
+# Of 185,745 pairs of different photographs (610 of ODIR, the closest looked at) none differs by less than 62 bits, of
+# 2.9 million pairs of EyePACS at 64 px none by less than 46 (alike eyes, stains on a lens). Of 9,760 copies (JPEG of
+# quality 30, 50, 75; PNG; 0.5, 0.75, 1.5 times the size; brightness and contrast by 0.7 and 1.3; gamma 0.6 and 1.6; a
+# border of 2 % cut off; text; a turn of 1 degree) 99.86 % differ by 40 bits or less; 10 of 14 others lost their disc.
+THRESHOLD = 40  # bits of 256
+PAIRS_AT_ONCE = 2**22  # a few tens of MB
+
+
+class HashError(ValueError):
+    """The hashes and the splits do not belong together."""
+
+
+def perceptual_hash(encoded: bytes) -> bytes:
+    """Sum a stored crop up in 256 bits that a copy of the picture, saved otherwise, nearly shares.
+
+    The bits are the signs of the slow waves in the picture (a DCT hash, Zauner 2010), with two changes, for all fundus
+    photographs are a bright disc on black: only the square inside the disc counts, in logarithms, where a change of
+    brightness or contrast hardly matters; and what is even across or down is left out. A mirrored picture is another
+    picture, as the left eye is no copy of the right. One without any detail is a copy of nothing but itself.
+
+    Args:
+        encoded: a picture file of any kind; the picture is square and the disc touches its sides.
+
+    Returns:
+        32 bytes.
+
+    Raises:
+        UnreadableImageError: the bytes are no picture.
+    """
+    image = cv2.imdecode(np.frombuffer(encoded, np.uint8), cv2.IMREAD_REDUCED_GRAYSCALE_4) if encoded else None
+    if image is None:
+        raise UnreadableImageError("not a picture: hash the JPEG of a crop")
+    margin = round(len(image) * (1 - 0.5**0.5) / 2)
+    inside = np.log(image[margin : len(image) - margin, margin : len(image) - margin].astype(np.float32) + NOISE)
+    waves = cv2.dct(cv2.resize(inside, (SIDE, SIDE), interpolation=cv2.INTER_AREA))[1:, 1:][:NUM_WAVES, :NUM_WAVES]
+    if waves.std() < LEAST_DETAIL:
+        return hashlib.sha256(encoded).digest()  # as many bits, near to no others
+    return np.packbits(waves > np.median(waves)).tobytes()
+
+
+def find_near_duplicates(hashes: np.ndarray, splits: np.ndarray) -> np.ndarray:
+    """Find pairs of photographs in two different splits that show nearly the same picture.
+
+    Args:
+        hashes: (n, 32) uint8, a perceptual hash in each row.
+        splits: (n,) str, the split of each.
+
+    Returns:
+        (pairs, 3) int: the rows of both, the smaller first, and the number of bits in which they differ; sorted.
+
+    Raises:
+        HashError: the shapes are others.
+    """
+    hashes, splits = np.asarray(hashes), np.asarray(splits)
+    if hashes.dtype != np.uint8 or hashes.shape != (len(splits), NUM_BYTES):
+        raise HashError(f"hashes is (n, {NUM_BYTES}) uint8, splits (n,): got {hashes.shape} and {splits.shape}")
+    words = np.ascontiguousarray(hashes).view(np.uint64)
+    found = [np.empty((0, 3), int)]
+    for one, other in combinations(np.unique(splits), 2):
+        left, right = np.flatnonzero(splits == one), np.flatnonzero(splits == other)
+        for rows in np.array_split(left, -(-len(left) * len(right) // PAIRS_AT_ONCE)):
+            distances = _count_differing_bits(words[rows], words[right])
+            i, j = np.nonzero(distances <= THRESHOLD)
+            pairs = np.sort(np.column_stack([rows[i], right[j]]), axis=1)
+            found.append(np.column_stack([pairs, distances[i, j]]))
+    pairs = np.concatenate(found)
+    return pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))]
+
+
+def _count_differing_bits(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Compare each of (n, words) uint64 with each of (m, words): (n, m) uint16."""
+    distances = np.zeros((len(left), len(right)), np.uint16)
+    for k in range(left.shape[1]):
+        distances += np.bitwise_count(left[:, k, None] ^ right[:, k])
+    return distances

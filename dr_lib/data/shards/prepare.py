@@ -1,0 +1,248 @@
+"""Prepare a data set: photographs and a label table in, shards, split table and manifest out."""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from dr_lib.data.labels.duplicates import leave_out_duplicates, measure_size
+from dr_lib.data.labels.near_duplicates import find_near_duplicates
+from dr_lib.data.labels.privacy import hold, name_image, open_private, pseudonym
+from dr_lib.data.labels.tables import Labels, read_labels, split_patients
+from dr_lib.data.photograph.pixels import IMAGE_SIZE
+from dr_lib.data.shards.records import SPLITS, read_manifest, verify, write_json
+from dr_lib.data.shards.resume import (
+    Finished,
+    PrepareError,
+    Shards,
+    check_space,
+    claim,
+    clean_up,
+    divide,
+    read_finished,
+    write_finished,
+    write_table,
+)
+from dr_lib.data.shards.workers import Map, Photograph, Rejection, count_cores, crop_photograph, map_over
+
+Progress = Callable[[int, int], None]  # (done, total)
+PUBLISHED = ["image_id", "patient_id", "eye", "grade", "referable", "split", "status"]  # the columns of split.csv
+DRAWN_SALT = hashlib.sha256(b"the drawn sample has no patients").digest()
+
+
+def prepare(
+    images: Path,
+    labels: Path | None,
+    out: Path,
+    *,
+    private: Path | None = None,
+    layout: str = "auto",
+    split: str = "drawn",
+    method: str = "robust",
+    seed: int = 0,
+    num_shards: int = 8,
+    workers: int | None = None,
+    dask: str = "",
+    progress: Progress | None = None,
+) -> dict:
+    """Crop every photograph to its disc and write the data set that trainings read.
+
+    Writes `<split>-00000-of-00008.tfrecord`, `split.csv` and, last, `manifest.json` to `out`; the salt of the
+    pseudonyms and `rejected.csv`, which names files, to `private`. Photographs in = records + rejected. The same
+    input, parameters and salt give the same bytes, whoever does the work. Started again after a kill it goes on
+    behind the last finished shard; started again on a complete folder it verifies and returns it.
+
+    Args:
+        images: folder of the photographs, or the root of a known data set.
+        labels: CSV of the labels; None finds it in a known data set.
+        out: folder to write, new or empty.
+        private: folder for the salt and `rejected.csv`, mode 0700; default `<out>.private`.
+        layout: name of a known data set, or auto.
+        split: drawn (70 % of the photographs, a fifth of their patients for validation, and 30 % test), paper
+            (70/30 without validation) or official (the data set's own).
+        method: how the disc is found, see `fundus.crop_fundus`.
+        seed: of the split.
+        num_shards: files per split.
+        workers: processes; default one per core.
+        dask: address of a Dask scheduler, whose workers are taken instead; each has `images` under the same path.
+        progress: called with (photographs done, photographs in all), first with those done by an earlier run.
+
+    Returns:
+        The manifest.
+
+    Raises:
+        LabelTableError: something is wrong with the folder or the label table.
+        PrepareError: the folder `out` holds something else, is too small or cannot be written, or photographs in two
+            splits show nearly the same picture.
+        PrivateFolderError: the private folder cannot be used, or another prepare is at work with it.
+        ShardError: the folder is complete but a shard does not match.
+        WorkerError: workers cannot be had, died, or do not see the photographs.
+    """
+    images, out = Path(images).absolute(), Path(out)
+    found = read_labels(images, None if labels is None else Path(labels), layout=layout)
+    private = Path(private) if private else out.with_name(out.name + ".private")
+    with hold(private):
+        salt = open_private(private, DRAWN_SALT if found.layout == "sample" else None)
+        table, duplicates = leave_out_duplicates(found.table)
+        table = table.assign(split=split_patients(table, seed=seed, kind=split))
+        photographs = _pseudonyms(table, images, salt)
+        parameters = {
+            "method": method,
+            "split": split,
+            "seed": seed,
+            "num_shards": num_shards,
+            "image_size": IMAGE_SIZE,
+            "layout": found.layout,
+            "input_sha256": _fingerprint(photographs),
+        }
+        shards = divide(photographs, num_shards)
+        notes = private / "preparing"
+        if claim(out, parameters):
+            clean_up(out, notes)
+            return verify(out)
+        crop = partial(crop_photograph, method=method)
+        pool = map_over(workers or count_cores(), dask)
+        try:
+            finished = _write_shards(out, notes, shards, crop, pool, progress)
+            unusable = found.unusable[list(Rejection._fields)].itertuples(index=False)
+            num_rejected = _write_rejected(private, [*unusable, *duplicates], finished)
+            records = _list_records(shards, finished)
+            _refuse_near_duplicates(out, private, records, finished)
+            _write_manifest(out, found, parameters, finished, records[PUBLISHED], num_rejected)
+            clean_up(out, notes)
+        except OSError as error:
+            reason = error.strerror or error
+            raise PrepareError(f"cannot write to {out}: {reason}. Make room or choose another --out") from error
+        return read_manifest(out)
+
+
+def _pseudonyms(table: pd.DataFrame, images: Path, salt: bytes) -> dict[str, list[Photograph]]:
+    """Photographs of each split, in the order of their pseudonyms: as good as shuffled, and reproducible."""
+    photographs = {split: [] for split in SPLITS}
+    for row in table.itertuples():
+        image_id = pseudonym(salt, "image", name_image(row.image, images))
+        patient_id = pseudonym(salt, "patient", row.patient)
+        photograph = Photograph(int(row.row), row.image, image_id, patient_id, row.eye, int(row.grade))
+        photographs[row.split].append(photograph)
+    return {split: sorted(rows, key=lambda p: p.image_id) for split, rows in photographs.items() if rows}
+
+
+def _fingerprint(photographs: dict[str, list[Photograph]]) -> str:
+    known = sorted((*p[2:], measure_size(p.path)) for rows in photographs.values() for p in rows)
+    return hashlib.sha256(json.dumps(known).encode()).hexdigest()
+
+
+def _write_shards(
+    out: Path, notes: Path, shards: Shards, crop: Callable, pool: AbstractContextManager[Map], progress: Progress | None
+) -> dict[str, Finished]:
+    """Write the shards that are not there yet, one photograph after another in a fixed order, whoever crops it."""
+    notes.mkdir(exist_ok=True)
+    finished = {name: read_finished(out / name, notes, rows) for name, rows in shards.items()}
+    rest = [photograph for name, rows in shards.items() if not finished[name] for photograph in rows]
+    check_space(out, len(rest))
+    total = sum(map(len, shards.values()))
+    if progress:
+        progress(total - len(rest), total)
+    with pool as map_photographs:
+        results = _counted(map_photographs(crop, rest), total - len(rest), total, progress)
+        for name, rows in shards.items():
+            finished[name] = finished[name] or write_finished(out / name, notes, rows, results)
+    return finished
+
+
+def _counted(results: Iterable, done: int, total: int, progress: Progress | None) -> Iterator:
+    for result in results:
+        done += 1
+        if progress:
+            progress(done, total)
+        yield result
+
+
+def _write_rejected(private: Path, rejected: list[tuple], finished: dict[str, Finished]) -> int:
+    """Write `rejected.csv`, return the number of its rows, and see that it does not hold all of a split."""
+    rejected = rejected + [rejection for shard in finished.values() for rejection in shard.rejections]
+    table = pd.DataFrame(rejected, columns=Rejection._fields).sort_values(["row", "image"])
+    write_table(private / "rejected.csv", table)
+    usable = {_split_of(name) for name, shard in finished.items() if shard.records}
+    if usable != {_split_of(name) for name in finished}:
+        raise PrepareError(f"a split has no usable photograph left: {private / 'rejected.csv'} says why")
+    return len(table)
+
+
+def _list_records(shards: Shards, finished: dict[str, Finished]) -> pd.DataFrame:
+    """List the records: the columns of `split.csv`, and the row and the image of each, which are private."""
+    photographs = {p.image_id: p for rows in shards.values() for p in rows}
+    listed = [
+        (r.image_id, r.patient_id, r.eye, r.grade, int(r.referable), _split_of(name), r.status)
+        + (photographs[r.image_id].row, photographs[r.image_id].path)
+        for name, shard in finished.items()
+        for r in shard.records
+    ]
+    return pd.DataFrame(listed, columns=[*PUBLISHED, "row", "image"])
+
+
+def _refuse_near_duplicates(out: Path, private: Path, records: pd.DataFrame, finished: dict[str, Finished]) -> None:
+    """What is trained on and what is tested on must not be the same eye under two names."""
+    hashes = b"".join(perceptual_hash for shard in finished.values() for perceptual_hash in shard.hashes)
+    found = find_near_duplicates(np.frombuffer(hashes, np.uint8).reshape(-1, 32), records["split"].to_numpy(str))
+    path = private / "near_duplicates.csv"
+    path.unlink(missing_ok=True)
+    if not len(found):
+        return
+    one, two = (records.loc[found[:, i], ["row", "image", "split"]].reset_index(drop=True) for i in (0, 1))
+    pairs = pd.concat([one, two.add_suffix("_2")], axis=1).assign(distance=found[:, 2])
+    pairs = pairs.sort_values(["row", "row_2", "image", "image_2"])
+    write_table(path, pairs)
+    first = ", ".join(f"{row} and {row_2}" for row, row_2 in pairs[["row", "row_2"]].head(3).values)
+    raise PrepareError(
+        f"{len(pairs)} pairs of photographs in two splits show nearly the same picture, such as rows {first}: "
+        f"{path} lists them. Take one of each pair out of the label table, or, if the split is not the data set's own, "
+        f"give both the same patient; then delete {out} and start again"
+    )
+
+
+def _write_manifest(
+    out: Path,
+    found: Labels,
+    parameters: dict,
+    finished: dict[str, Finished],
+    split_table: pd.DataFrame,
+    num_rejected: int,
+) -> None:
+    """Write `split.csv` and, last of all, `manifest.json`."""
+    num_photographs = len(found.table) + len(found.unusable)
+    if num_photographs != len(split_table) + num_rejected:
+        raise PrepareError(f"of {num_photographs} photographs some are lost: delete {out} and start again")
+    write_table(out / "split.csv", split_table)
+    manifest = {
+        "parameters": parameters,
+        "data_kind": "drawn" if found.layout == "sample" else "photographs",
+        "patients": found.patients,
+        "notices": found.notices,
+        "shards": {name: shard.entry for name, shard in finished.items()},
+        "counts": _count(split_table),
+        "num_photographs": num_photographs,
+        "num_rejected": num_rejected,
+    }
+    write_json(out / "manifest.json", manifest)
+
+
+def _split_of(name: str) -> str:
+    return name.partition("-")[0]
+
+
+def _count(split_table: pd.DataFrame) -> dict:
+    """Photographs, patients and grades of each split, for the manifest."""
+    return {
+        split: {
+            "num_images": len(rows),
+            "num_patients": int(rows["patient_id"].nunique()),
+            "grades": {str(g): int((rows["grade"] == g).sum()) for g in range(5)},
+        }
+        for split, rows in split_table.groupby("split")
+    }

@@ -1,0 +1,200 @@
+"""Records of cropped photographs: write, read and verify TFRecord shards without TensorFlow."""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from dr_lib.data.labels.grades import REFERABLE_FROM
+from dr_lib.data.photograph.pixels import IMAGE_SIZE
+from dr_lib.data.shards.tfrecord import TFRecordError, parse_example, serialise_example, unframe
+
+SPLITS = ("train", "validation", "test")
+ADVICE = ". Prepare the folder again, or copy it again."
+
+
+class ShardError(ValueError):
+    """A shard or a manifest is missing, cut short, altered or not one of ours."""
+
+
+class Record(NamedTuple):
+    """One cropped photograph and what is known of it; no field names a file or a person."""
+
+    encoded: bytes  # JPEG of the (299, 299, 3) crop
+    grade: int  # 0-4
+    patient_id: str  # HMAC-SHA256, hexadecimal
+    image_id: str  # HMAC-SHA256, hexadecimal
+    eye: str  # left, right or empty
+    x: float  # centre and radius of the disc, in pixels of the whole photograph
+    y: float
+    radius: float
+    status: str  # status of the crop, as dr_lib.data.photograph.crop.Crop gives it
+
+    @property
+    def referable(self) -> bool:
+        """Whether the eye should be seen by a specialist: grade 2 or worse."""
+        return self.grade >= REFERABLE_FROM
+
+
+def to_example(record: Record) -> bytes:
+    """Serialise a record as the protocol buffer tf.train.Example, keys in sorted order."""
+    features = {
+        "eye": record.eye.encode(),
+        "fundus/radius": float(record.radius),
+        "fundus/status": record.status.encode(),
+        "fundus/x": float(record.x),
+        "fundus/y": float(record.y),
+        "image/class/label": int(record.grade),
+        "image/encoded": record.encoded,
+        "image/format": b"jpeg",
+        "image/height": IMAGE_SIZE,
+        "image/id": record.image_id.encode(),
+        "image/referable": int(record.referable),
+        "image/width": IMAGE_SIZE,
+        "patient/id": record.patient_id.encode(),
+    }
+    return serialise_example(features)
+
+
+def from_example(example: bytes) -> Record:
+    """Read a record back from a serialised tf.train.Example, ours or TensorFlow's.
+
+    Raises:
+        ShardError: the bytes are no Example, or one without the keys of a record.
+    """
+    try:
+        features = parse_example(example)
+        return Record(
+            encoded=features["image/encoded"],
+            grade=features["image/class/label"],
+            patient_id=features["patient/id"].decode(),
+            image_id=features["image/id"].decode(),
+            eye=features["eye"].decode(),
+            x=features["fundus/x"],
+            y=features["fundus/y"],
+            radius=features["fundus/radius"],
+            status=features["fundus/status"].decode(),
+        )
+    except (KeyError, AttributeError, ValueError) as error:
+        raise ShardError(f"not a record of a cropped photograph ({error!r})") from error
+
+
+def write_shard(path: Path, framed: Iterable[bytes]) -> dict:
+    """Write framed records to a temporary name and rename it: a shard is whole or absent.
+
+    Returns:
+        The manifest's entry: `records` (count) and `sha256` of the file.
+    """
+    digest, count = hashlib.sha256(), 0
+    temporary = path.with_name(path.name + ".tmp")
+    try:
+        with temporary.open("wb") as file:
+            for record in framed:
+                file.write(record)
+                digest.update(record)
+                count += 1
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return {"records": count, "sha256": digest.hexdigest()}
+
+
+def write_json(path: Path, content: dict) -> None:
+    """Write a JSON file in one step: readers see the old one or the new one, never half of it."""
+    temporary = path.with_name(path.name + ".tmp")
+    temporary.write_text(json.dumps(content, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    temporary.replace(path)
+
+
+def read_manifest(data_dir: Path) -> dict:
+    """Read `manifest.json` of a prepared folder.
+
+    Raises:
+        ShardError: the folder was not prepared, or not to the end.
+    """
+    path = Path(data_dir) / "manifest.json"
+    if not path.is_file():
+        raise ShardError(f"{data_dir} has no manifest.json: prepare it (again) with python -m dr_lib prepare")
+    try:
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+        manifest["counts"], manifest["data_kind"]
+        [(entry["sha256"], entry["records"]) for entry in manifest["shards"].values()]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ShardError(f"{path} is damaged ({error!r}): prepare the folder again") from error
+    return manifest
+
+
+def manifest_sha256(data_dir: Path) -> str:
+    """SHA-256 of the manifest, which names every shard's: one word for the whole data set."""
+    return hashlib.sha256((Path(data_dir) / "manifest.json").read_bytes()).hexdigest()
+
+
+def read_split(data_dir: Path, split: str) -> list[Record]:
+    """Read all records of a split from a folder that matches its manifest.
+
+    Of the other splits' shards only the names are compared: none is read for nothing.
+
+    Raises:
+        ShardError: names the shards that are missing, too many, altered or cut short.
+    """
+    return [record for _, in_shard in read_shards(data_dir, f"{split}-") for record in in_shard]
+
+
+def read_shards(data_dir: Path, beginning: str = "") -> Iterator[tuple[str, list[Record]]]:
+    """Read the shards whose names begin so, in order: name and records, one shard in memory at a time.
+
+    Raises:
+        ShardError: names the shards that are missing or too many, or the first that is altered or cut short.
+    """
+    shards = read_manifest(data_dir)["shards"]
+    if faults := _compare_names(data_dir, shards):
+        raise ShardError("; ".join(faults) + ADVICE)
+    for name in sorted(shards):
+        if name.startswith(beginning):
+            yield name, _read_shard(data_dir, name, shards[name])
+
+
+def verify(data_dir: Path) -> dict:
+    """Compare every shard with the manifest and read every record.
+
+    Returns:
+        The manifest.
+
+    Raises:
+        ShardError: names every shard that is missing, altered, cut short, or not in the manifest.
+    """
+    manifest = read_manifest(data_dir)
+    faults = _compare_names(data_dir, manifest["shards"])
+    for name, entry in sorted(manifest["shards"].items()):
+        try:
+            _read_shard(data_dir, name, entry)
+        except FileNotFoundError:
+            continue  # its name is among the faults
+        except ShardError as error:
+            faults.append(str(error))
+    if faults:
+        raise ShardError("; ".join(faults) + ADVICE)
+    return manifest
+
+
+def _compare_names(data_dir: Path, shards: dict[str, dict]) -> list[str]:
+    there = {path.name for path in Path(data_dir).glob("*.tfrecord") if path.is_file()}
+    missing = [f"{name}: missing in {data_dir}" for name in sorted(set(shards) - there)]
+    return missing + [f"{name}: not in the manifest" for name in sorted(there - set(shards))]
+
+
+def _read_shard(data_dir: Path, name: str, entry: dict) -> list[Record]:
+    shard = (Path(data_dir) / name).read_bytes()
+    if hashlib.sha256(shard).hexdigest() != entry["sha256"]:
+        raise ShardError(f"{name}: altered or cut short, it does not match manifest.json")
+    try:
+        shard_records = [from_example(payload) for payload in unframe(shard)]
+    except (TFRecordError, ShardError) as error:
+        raise ShardError(f"{name}: {error}") from error
+    if len(shard_records) != entry["records"]:
+        raise ShardError(f"{name}: {len(shard_records)} records, the manifest says {entry['records']}")
+    return shard_records

@@ -1,0 +1,41 @@
+"""The embedded default: the drawn sample, drawn and prepared once, then found."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from dr_lib.data.shards.prepare import prepare
+from dr_lib.data.shards.records import verify
+from dr_lib.data.synthetic import draw_sample
+
+NUM_PATIENTS = 200
+
+
+def open_sample(
+    folder: Path,
+    *,
+    num_patients: int = NUM_PATIENTS,
+    workers: int | None = None,
+    progress: Callable[[str], Callable[[int, int], None]] | None = None,
+) -> Path:
+    """Find the prepared sample, drawing and preparing it where it is not there yet.
+
+    Args:
+        folder: holds `photographs/` and, prepared, `records/`.
+        num_patients: two photographs each.
+        workers: processes; default one per core.
+        progress: given a title, returns what is called with (done, total).
+
+    Returns:
+        The folder to train from.
+    """
+    records = Path(folder) / "records"
+    if (records / "manifest.json").exists():
+        verify(records)
+        return records
+    photographs = Path(folder) / "photographs"
+    draw_sample(photographs, num_patients=num_patients, workers=workers, progress=progress and progress("drawing"))
+    bar = progress and progress("preparing")
+    num_shards = min(8, num_patients // 6)  # a seventh of the patients are the smallest split, for validation
+    labels = photographs / "labels.csv"
+    prepare(photographs, labels, records, num_shards=num_shards, workers=workers, progress=bar)
+    return records

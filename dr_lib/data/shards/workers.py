@@ -1,0 +1,202 @@
+"""Crop photographs in other processes, here or on a Dask cluster: each becomes a framed record, or a reason."""
+
+import multiprocessing
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import CancelledError, Executor, Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from functools import partial
+from itertools import islice
+from typing import Any, NamedTuple
+
+import cv2
+
+from dr_lib.data.labels.near_duplicates import perceptual_hash
+from dr_lib.data.photograph.crop import NoFundusError, UnreadableImageError, crop_fundus
+from dr_lib.data.photograph.pixels import IMAGE_SIZE, encode_jpeg
+from dr_lib.data.shards.records import Record, to_example
+from dr_lib.data.shards.tfrecord import frame
+
+PHOTOGRAPHS_PER_TASK = 2  # so that all workers end at about the same time
+TASKS_PER_WORKER = 8  # handed out at a time: enough that none waits, and memory does not grow with the photographs
+GONE = "all workers of the Dask cluster are gone: start some, and start again"
+PATIENCE_S = 20.0  # with a Dask cluster that does not answer or has no workers
+
+Map = Callable[[Callable, Iterable], Iterator]  # like the built-in map: results in the order of the items
+
+
+class WorkerError(RuntimeError):
+    """There are no workers, one died, or one does not see the photographs."""
+
+
+class Photograph(NamedTuple):
+    """One photograph to prepare; it leaves this module as a record or as a rejection."""
+
+    row: int  # of the label table
+    path: str
+    image_id: str
+    patient_id: str
+    eye: str
+    grade: int
+
+
+class Prepared(NamedTuple):
+    """One photograph as its shard holds it."""
+
+    framed: bytes
+    record: Record  # without the pixels
+    perceptual_hash: bytes
+
+
+class Rejection(NamedTuple):
+    """One photograph that could not be used, and why; written to the private folder."""
+
+    row: int
+    image: str
+    reason: str
+
+
+def crop_photograph(photograph: Photograph, method: str) -> Prepared | Rejection:
+    """Crop one photograph in a worker: a framed record, or the reason why there is none.
+
+    Raises:
+        WorkerError: the file is not there, though it was when the label table was read. A disk that went away must
+            not end in a data set of rejections.
+    """
+    try:
+        crop = crop_fundus(photograph.path, IMAGE_SIZE, method=method)
+    except (UnreadableImageError, NoFundusError) as error:
+        if not os.path.exists(photograph.path):
+            raise WorkerError(
+                f"the photograph of row {photograph.row} is not to be seen (any more): see to it that every worker has "
+                "the folder of the photographs under the same path, and start again"
+            ) from error
+        return Rejection(photograph.row, photograph.path, str(error))
+    record = Record(
+        encode_jpeg(crop.image),
+        photograph.grade,
+        photograph.patient_id,
+        photograph.image_id,
+        photograph.eye,
+        *crop.circle,
+        crop.status,
+    )
+    return Prepared(frame(to_example(record)), record._replace(encoded=b""), perceptual_hash(record.encoded))
+
+
+def count_cores() -> int:
+    """The cores that this process may use, which a scheduler may have limited."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@contextmanager
+def map_over(workers: int, dask: str = "") -> Iterator[Map]:
+    """Give a `map` over worker processes, for results that do not depend on who did the work.
+
+    Args:
+        workers: processes here; they are spawned, for the caller may hold a GPU or threads. 1 is this process.
+        dask: address of a Dask scheduler, whose workers are then taken instead.
+
+    Raises:
+        WorkerError: nobody answers at the address, or a worker died.
+    """
+    if dask:
+        with _connect(dask) as client:
+            executor = client.get_executor(pure=False)
+            try:
+                yield partial(_map_on_cluster, client, executor)
+            finally:
+                executor.shutdown(wait=False)  # takes back what nobody will ask for
+    elif workers == 1:
+        yield map
+    else:
+        context = multiprocessing.get_context("spawn")
+        try:
+            with ProcessPoolExecutor(workers, context, initializer=_end_with_parent) as executor:
+                yield partial(_map_in_window, executor, workers, Future.result)
+        except BrokenProcessPool as error:
+            raise WorkerError("a worker died, most likely for want of memory: pass --workers 1") from error
+
+
+def _map_in_window(
+    executor: Executor, workers: int, take: Callable[[Future], list], function: Callable, items: Iterable
+) -> Iterator:
+    """Hand out a few tasks per worker, and one more for each whose results were taken."""
+    items, tasks = iter(items), deque()
+    while part := list(islice(items, PHOTOGRAPHS_PER_TASK)):
+        tasks.append(executor.submit(_map_part, function, part))
+        if len(tasks) == TASKS_PER_WORKER * workers:
+            yield from take(tasks.popleft())
+    while tasks:
+        yield from take(tasks.popleft())
+
+
+def _map_part(function: Callable, part: list) -> list:
+    cv2.setNumThreads(1)  # there is a process for each core already
+    return [function(item) for item in part]
+
+
+def _end_with_parent() -> None:
+    """Let a worker end when the process that started it was killed; it would wait for work for ever."""
+
+    def wait() -> None:
+        multiprocessing.parent_process().join()
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
+@contextmanager
+def _connect(address: str) -> Iterator[Any]:
+    try:
+        from distributed import Client
+    except ImportError as error:
+        raise WorkerError("a Dask cluster needs the package distributed: pip install '.[dask]'") from error
+    try:
+        client = Client(address, timeout=PATIENCE_S)
+    except (OSError, ValueError) as error:
+        raise WorkerError(f"no Dask scheduler answers at {address}: give one's address, tcp://HOST:8786") from error
+    with client:
+        try:
+            client.wait_for_workers(1, timeout=PATIENCE_S)
+        except TimeoutError as error:
+            raise WorkerError(f"the Dask scheduler at {address} has no workers: start some") from error
+        yield client
+
+
+def _map_on_cluster(client: Any, executor: Executor, function: Callable, items: Iterable) -> Iterator:
+    try:
+        workers = sum(client.nthreads().values())
+        yield from _map_in_window(executor, workers, partial(_wait, client), function, items)
+    except WorkerError:
+        raise
+    except (Exception, CancelledError) as error:
+        if not _has_workers(client):
+            raise WorkerError(GONE) from error
+        raise WorkerError(
+            f"the Dask cluster failed ({error!r}): see to it that all workers have this repository at the same commit, "
+            "with its requirements, and memory enough, and start again"
+        ) from error
+
+
+def _wait(client: Any, task: Future) -> list:
+    """Wait for a task as long as there are workers; Dask gives those of a lost worker to another by itself."""
+    while True:
+        try:
+            return task.result(timeout=PATIENCE_S)
+        except TimeoutError:
+            if task.done():  # the work's own error
+                raise
+            if not _has_workers(client):
+                raise WorkerError(GONE) from None
+
+
+def _has_workers(client: Any) -> bool:
+    """Whether there are workers; a scheduler that is gone itself says so in its own error."""
+    try:
+        return bool(client.nthreads())
+    except Exception:  # noqa: BLE001  of whatever kind distributed raises
+        return True

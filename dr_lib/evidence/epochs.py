@@ -1,0 +1,185 @@
+"""Epochs of paper D's runs: one table of them, when each accuracy was reached, CUDA C held against Keras like for like.
+
+A row of a run holds the seconds and the accuracy after each epoch of each of its replicas (networks of another seed
+trained in the same launch) as two lists of lists, `replica_train_s` and `replica_accuracy`.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from dr_lib.figures.scenarios import write_number
+from dr_lib.statistics.intervals import Interval, ratio_interval
+
+IMPLEMENTATIONS = {  # in the order of the legends
+    "keras_tensorflow": "Keras / TensorFlow",
+    "keras_jax": "Keras / JAX",
+    "paper": "CUDA C as the paper's",
+    "fused": "CUDA C fused",
+    "true_gradient": "CUDA C true gradient",
+    "minibatch": "CUDA C minibatch",
+}
+TIMES_AS_FAST = "times as fast [95 %]"
+LEVELS = (0.90, 0.95, 0.97)  # accuracies of the table
+PER_REPLICA = ["replica_train_s", "replica_accuracy"]
+LINE = ["environment", "framework", "implementation", "batch_size"]  # what tells lines apart
+PORTUGUESE = {
+    "Time to accuracy": "Tempo até a acurácia",
+    "Like for like": "Comparação no mesmo lote",
+    "line": "linha",
+    "peer": "par",
+    "batch_size": "lote",
+    TIMES_AS_FAST: "vezes mais rápido [95 %]",
+}
+
+
+class EpochsError(ValueError):
+    """A row's epochs cannot be read; the message names the run."""
+
+
+def summarise_trainings(table: pd.DataFrame) -> dict[str, Any]:
+    """Put the trainings of one launch, or the one of Keras, into columns of a row.
+
+    Args:
+        table: a row per epoch of each replica, with `replica`, `train_s` (cumulative) and `test_accuracy`.
+
+    Returns:
+        `train_s`, after the last epoch of the slowest replica, and its parts `epoch_s`; `steady_epoch_s`, the median
+        epoch from the second on; `replicas`, their number; the two lists of PER_REPLICA; and `metric_accuracy_test`,
+        the mean of their last accuracies.
+    """
+    trainings = [rows for _, rows in table.groupby("replica")]
+    ends_s = np.max([rows["train_s"] for rows in trainings], axis=0)
+    epoch_s = np.diff(ends_s, prepend=0.0).tolist()
+    return {
+        "train_s": float(ends_s[-1]),
+        "epoch_s": epoch_s,
+        "steady_epoch_s": float(np.median(epoch_s[1:] or epoch_s)),
+        "replicas": len(trainings),
+        "replica_train_s": [rows["train_s"].astype(float).tolist() for rows in trainings],
+        "replica_accuracy": [rows["test_accuracy"].astype(float).tolist() for rows in trainings],
+        "metric_accuracy_test": float(np.mean([rows["test_accuracy"].iloc[-1] for rows in trainings])),
+    }
+
+
+def list_epochs(timed: pd.DataFrame) -> pd.DataFrame:
+    """Take the epochs out of their rows.
+
+    Args:
+        timed: rows of `timed_runs`; those without epochs of replicas are passed over.
+
+    Returns:
+        A row per epoch of each replica: the columns of LINE, `line` (its name), `host` (the machine whose CPU trained
+        Keras or drove the GPU), `run` (its place in the table), `replica`, `epoch` from 1, `train_s` (cumulative) and
+        `accuracy` (share of the test images). Empty without such rows.
+
+    Raises:
+        EpochsError: the two lists of a run differ in length, or the times do not rise.
+    """
+    if not {*LINE, *PER_REPLICA} <= set(timed):
+        return pd.DataFrame(columns=[*LINE, "line", "host", "run", "replica", "epoch", "train_s", "accuracy"])
+    timed = timed.dropna(subset=PER_REPLICA).reset_index(drop=True)
+    lines, processor = _name_lines(timed), timed["cpu"].astype(str) if "cpu" in timed else ""
+    timed = timed.assign(line=lines, host=timed["platform"] + ", " + processor, run=timed.index)
+    tables = []
+    for row in timed.itertuples():
+        for replica, (seconds, accuracy) in enumerate(zip(row.replica_train_s, row.replica_accuracy, strict=False)):
+            if len(seconds) != len(accuracy) or len(row.replica_train_s) != len(row.replica_accuracy):
+                raise EpochsError(f"run {row.run_id}: as many times as accuracies are needed, make the run again")
+            if not (np.diff(seconds, prepend=0.0) > 0).all():
+                raise EpochsError(f"run {row.run_id}: replica {replica}'s times do not rise, make the run again")
+            about = {name: getattr(row, name) for name in (*LINE, "line", "host", "run")} | {"replica": replica}
+            table = {"epoch": range(1, len(seconds) + 1), "train_s": seconds, "accuracy": accuracy}
+            tables.append(pd.DataFrame(about | table))
+    return pd.concat(tables, ignore_index=True) if tables else list_epochs(timed.drop(columns=PER_REPLICA))
+
+
+def find_times_to_accuracy(epochs: pd.DataFrame, levels: Sequence[float]) -> pd.DataFrame:
+    """Say when each training first had each accuracy: at the end of the first epoch that reached it.
+
+    Args:
+        epochs: from `list_epochs`, of one line.
+        levels: accuracies, shares.
+
+    Returns:
+        A row per training, a column per level [s]; infinite where it was never reached.
+    """
+    rows = []
+    for _, training in epochs.groupby(["run", "replica"], sort=False):
+        reached = training["accuracy"].to_numpy()[:, None] >= np.asarray(levels)
+        seconds = training["train_s"].to_numpy()[reached.argmax(axis=0)]
+        rows.append(np.where(reached.any(axis=0), seconds, np.inf))
+    return pd.DataFrame(rows, columns=list(levels))
+
+
+def tabulate_accuracies(timed: pd.DataFrame, lang: str = "en") -> pd.DataFrame:
+    """Make a row per line: trainings, final accuracy, and the seconds to 90, 95 and 97 %: median, fastest to slowest.
+
+    Args:
+        timed: rows of `timed_runs`.
+        lang: en, or pt with decimal commas.
+    """
+    rows = []
+    for name, epochs in list_epochs(timed).groupby("line", sort=False):
+        final = epochs[epochs["epoch"] == epochs["epoch"].max()]["accuracy"]
+        row = {"line": name, "n": len(final), "epochs": epochs["epoch"].max()}
+        row["accuracy [%]"] = write_number(100 * final.mean(), lang, "{:.2f}")
+        times = find_times_to_accuracy(epochs, LEVELS)
+        for level in LEVELS:
+            row[f"{100 * level:g} % [s]"] = _write_range(times[level], lang)
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def compare_like_for_like(timed: pd.DataFrame, lang: str = "en") -> pd.DataFrame:
+    """Say how many times as fast as Keras CUDA C is on the same host at the same batch, by epochs from the second on.
+
+    Args:
+        timed: rows of `timed_runs` with `steady_epoch_s`.
+        lang: en, or pt with decimal commas.
+
+    Returns:
+        A row per pair: both lines, the batch, the ratio of an epoch's time with its 95 % interval where there are two
+        runs of each, n of the smaller side. Replicas share a launch: they are no repetitions of its time.
+    """
+    epochs = list_epochs(timed)
+    if epochs.empty:
+        return pd.DataFrame()
+    firsts = epochs.drop_duplicates("run").set_index("run")
+    kept = timed.dropna(subset=PER_REPLICA).reset_index(drop=True)
+    runs, rows = firsts.assign(steady_epoch_s=kept["steady_epoch_s"].reindex(firsts.index)), []
+    groups = list(runs.groupby(["line", "host", "framework", "batch_size"], sort=False)["steady_epoch_s"])
+    peers = [group for group in groups if group[0][2] == "keras"]
+    for (line, host, framework, batch_size), ours in groups:
+        for (peer, peer_host, _, peer_batch), theirs in peers:
+            if framework == "cuda" and (host, batch_size) == (peer_host, peer_batch):
+                ratio = ratio_interval(theirs, ours)
+                row = {"line": line, "peer": peer, "batch_size": int(batch_size)}
+                rows.append(row | {TIMES_AS_FAST: _write_interval(ratio, lang), "n": ratio.n})
+    return pd.DataFrame(rows)
+
+
+def _name_lines(timed: pd.DataFrame) -> pd.Series:
+    """Implementation, batch, and what trained: its accelerator, or the whole environment where that is not enough."""
+    names = timed["implementation"].map(lambda name: IMPLEMENTATIONS.get(name, name))
+    names += ", batch " + timed["batch_size"].map("{:g}".format) + ", "
+    short = names + timed["accelerator"].replace("cpu", "CPU")
+    several = timed["environment"].groupby(short).transform("nunique") > 1
+    return short.mask(several, names + timed["environment"])
+
+
+def _write_range(seconds: pd.Series, lang: str) -> str:
+    """Median, fastest and slowest; a dash for who did not get there."""
+    middle, *ends = (
+        write_number(value, lang) if np.isfinite(value) else "–"
+        for value in (seconds.median(), seconds.min(), seconds.max())
+    )
+    return f"{middle} ({' … '.join(ends)})" if len(set(ends)) > 1 else middle
+
+
+def _write_interval(ratio: Interval, lang: str) -> str:
+    bounds = [write_number(bound, lang) for bound in (ratio.low, ratio.high)]
+    told = f" [{('; ' if lang == 'pt' else ', ').join(bounds)}]" if np.isfinite(ratio.low) else ""
+    return write_number(ratio.value, lang) + told

@@ -1,0 +1,132 @@
+"""Requests to a served model: written beside the row of their run, read back as one table, a row per request."""
+
+import os
+from pathlib import Path, PurePosixPath
+
+import numpy as np
+import pandas as pd
+
+from dr_lib.evidence.serving_cost import usd_per_million
+from dr_lib.runs.row import read_row
+from dr_lib.statistics.intervals import mean_interval
+
+NEEDED = ("load", "request", "call_ms", "predict_ms", "status", "error")  # columns of every table of requests
+TIMES = ("call_ms", "decode_ms", "predict_ms")
+TEXTS = {"error": str, "model_version": str}  # where they look like numbers too
+KINDS = ("machine", "environment", "instance", "model", "format", "image_size", "threads")  # what tells latencies apart
+SEQUENCE = "sequence"  # the load of the paper: one request after another
+
+
+class RequestsError(ValueError):
+    """Requests cannot be written or read; the message names the file."""
+
+
+def write_requests(path: Path, table: pd.DataFrame) -> None:
+    """Write the requests of a run as CSV, in one step.
+
+    Args:
+        path: in the folder of the run; the row of the run says where, from the folder of its study on, as `requests`.
+        table: one row per request, from `request_in_sequence` or `load_at_rate`, or several of them joined.
+
+    Raises:
+        RequestsError: a column is missing.
+    """
+    _check_columns(table, path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f"{path.name}.tmp")
+    table.to_csv(temporary, index=False)
+    os.replace(temporary, path)
+
+
+def read_requests(runs: pd.DataFrame, *folders: Path) -> pd.DataFrame:
+    """Put the requests that were sent one after another in the place of their runs.
+
+    Args:
+        runs: one row per run, from `read_runs`; `requests` names a run's file from the folder of its study on.
+        folders: those that were given to `read_runs`.
+
+    Returns:
+        A row per request: the run's columns, the request's, and `usd_per_million` on a machine that is never idle,
+        where the run has a price. Of a column that both have the run's stays and the request's is request_NAME, but
+        times are the request's, and `status` and `error` say whether it has a prediction; the server's status is
+        `http_status`. Runs without requests keep their one row.
+
+    Raises:
+        RequestsError: a file is missing, lies outside its study, or is no table of requests.
+    """
+    runs = runs.reset_index(drop=True)
+    named = runs["requests"].notna() & (runs["status"] == "ok") if "requests" in runs else pd.Series(False, runs.index)
+    studies = _find_studies(folders) if named.any() else {}
+    tables = [runs[~named]] if not named.all() else []
+    for position in runs.index[named]:
+        run = runs.iloc[position]
+        table = _read(studies.get((run["study"], run["run_id"]), []), run["requests"])
+        kept = runs.drop(columns=[*TIMES], errors="ignore").iloc[[position] * len(table)].reset_index(drop=True)
+        marks = {"status": np.where(table["error"] == "", "ok", "failed"), "error": table["error"]}
+        table = table.rename(columns={"status": "http_status"}).drop(columns="error")
+        table = table.rename(columns={name: f"request_{name}" for name in table if name in kept})
+        tables.append(pd.concat([kept.assign(**marks), table], axis=1))
+    requests = pd.concat(tables, ignore_index=True) if tables else runs
+    if {"usd_per_hour", "predict_ms"} <= set(requests):
+        busy = requests[["usd_per_hour", "predict_ms"]].astype(float).dropna()
+        requests["usd_per_million"] = pd.Series(usd_per_million(busy["usd_per_hour"], busy["predict_ms"]), busy.index)
+    return requests
+
+
+def summarise_requests(timed: pd.DataFrame) -> pd.DataFrame:
+    """Say how long each model takes in each format on each machine.
+
+    Args:
+        timed: requests of `read_requests` whose times count, from `timed_runs`.
+
+    Returns:
+        A row for each, with as many of `machine`, `environment`, `instance`, `model` and `format` as there are, `n`,
+        the run's `usd_per_hour`, and for each of call_ms, decode_ms and predict_ms its mean under that name, and with
+        _low and _high the bounds of its 95 % interval, with _sd the deviation, with _median the median. All requests
+        count, the first too: the paper left none out; the median shows what the first ones weigh.
+    """
+    if "predict_ms" not in timed or timed["predict_ms"].isna().all():
+        return pd.DataFrame()
+    timed, keys = timed.dropna(subset=["predict_ms"]), [name for name in KINDS if name in timed]
+    lines = []
+    for key, rows in timed.groupby(keys, dropna=False, sort=False):
+        line = dict(zip(keys, key, strict=True)) | {"n": len(rows)}
+        line |= {name: rows[name].iloc[0] for name in ("usd_per_hour",) if name in rows}
+        for name in TIMES:
+            times = rows[name] if name in rows else rows["predict_ms"][:0]
+            times = times[times > 0]  # who sends arrays decodes nothing
+            mean, low, high, _ = mean_interval(times)
+            spread = {"low": low, "high": high, "sd": times.std(), "median": times.median()}
+            line |= {name: mean} | {f"{name}_{told}": value for told, value in spread.items()}
+        lines.append(line)
+    return pd.DataFrame(lines)
+
+
+def _find_studies(folders: tuple[Path, ...]) -> dict[tuple[str, str], list[Path]]:
+    """The folders in which each run has a row: one, or several where rows were copied."""
+    found = {}
+    for path in sorted(path for folder in folders for path in Path(folder).rglob("rows/*.json")):
+        row = read_row(path)
+        found.setdefault((row["study"], row["run_id"]), []).append(path.parents[1])
+    return found
+
+
+def _read(studies: list[Path], name: str) -> pd.DataFrame:
+    inside = PurePosixPath(name)
+    if inside.is_absolute() or ".." in inside.parts:
+        raise RequestsError(f"{name} lies outside the study: a row names its requests from the study's folder on")
+    path = next((study / inside for study in studies if (study / inside).is_file()), None)
+    if path is None:
+        raise RequestsError(f"{name} is not below {', '.join(map(str, studies))}: copy it to where its run's row is")
+    try:
+        table = pd.read_csv(path, dtype=TEXTS, keep_default_na=False, na_values=[""])
+    except (ValueError, OSError) as error:  # pandas' own are ValueErrors, as is text that is none
+        raise RequestsError(f"{path} is no table of requests: {error}") from error
+    _check_columns(table, path)
+    return table[table["load"] == SEQUENCE].fillna({"error": ""}).reset_index(drop=True)
+
+
+def _check_columns(table: pd.DataFrame, path: Path) -> None:
+    missing = [name for name in NEEDED if name not in table]
+    if missing:
+        raise RequestsError(f"{path}: the requests have no {', '.join(missing)}: dr_lib.serving.server.load has them")

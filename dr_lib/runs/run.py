@@ -1,0 +1,234 @@
+"""One run of a notebook: begun, held by one process alone, and ended by its row.
+
+Notebooks of foreign kernels begin runs too: this file needs Python 3.9 and psutil, nothing else.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import hashlib
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any, TextIO
+
+import psutil
+
+from dr_lib.runs.prices import find_price, run_cost
+from dr_lib.runs.row import RowError, progress_path, row_path, write_json, write_row
+
+try:
+    import fcntl
+except ImportError:  # Windows: a run that is still under way looks like one that was cut off
+    fcntl = None
+
+RUN_VARIABLE = "DR_LIB_RUN"  # how a study tells the notebook which run it is
+ASKED = "asked.json"  # in a run's folder: what it was asked for
+HELD = "held"  # in a run's folder: locked by the process that is at work on it
+PATIENCE_S = 10.0
+_HELD: dict[Path, TextIO] = {}  # folders of this process's runs; closing a file would free it
+CONTENDED_SHARE = 0.1  # of the machine's CPU time, taken by others before or during the run
+
+
+class UnavailableError(RuntimeError):
+    """This machine cannot make such a run, however often it is tried: a study skips it and says why."""
+
+
+class Run:
+    """A run that has begun; `finish` writes its row."""
+
+    def __init__(
+        self,
+        root: Path,
+        notebook: str,
+        parameters: dict[str, Any],
+        *,
+        results: str = "",
+        max_hours: float = 0.0,
+        instance: str = "",
+    ):
+        """Begin a run, or go on with one.
+
+        Outside a study, a run that was asked for with the same parameters, has no row and is held by no process was
+        cut off: this is that run, and what it left in its folder is there to go on with. Where other machines' locks
+        cannot be seen, machines that run at the same time need `results` of their own.
+
+        Args:
+            root: the repository.
+            notebook: its name without suffix.
+            parameters: all parameters of the notebook that say what is to be done, by name; `repetition` and `seed`
+                among them.
+            results: folder for rows and runs, by default `papermill_runs/adhoc` of the repository; a study has its own.
+            max_hours: the run has to have stopped by then, see `seconds_left`; 0 for no limit.
+            instance: the machine's name in prices.csv, by which the row says what the run cost; a study's wins.
+
+        Raises:
+            RowError: another process is at work on this run of the study.
+            PriceError: the instance has no price.
+        """
+        given = json.loads(os.environ.get(RUN_VARIABLE, "{}"))
+        adhoc = Path(results) if results else root / "papermill_runs" / "adhoc"
+        self.study_dir, self._stop_at = Path(given.pop("study_dir", adhoc)), given.pop("stop_at", math.inf)
+        if max_hours:
+            self._stop_at = min(self._stop_at, time.monotonic() + 3600 * max_hours)
+        asked = json.loads(json.dumps({"notebook": notebook, "parameters": parameters}))
+        source = root / "notebooks" / f"{notebook}.ipynb"
+        self.identity = {
+            "run_id": given.pop("run_id", "") or _find_cut_off(self.study_dir, asked) or uuid.uuid4().hex[:12],
+            "study": self.study_dir.name,
+            "scenario": "C1",
+            "order": 0,
+            "session_id": uuid.uuid4().hex[:12],
+            "retries": 0,
+            "resumed": 0,
+            "instance": instance,
+            "others_before": 0.0,
+            **given,
+            "notebook": notebook,
+            "notebook_sha256": hashlib.sha256(source.read_bytes()).hexdigest() if source.exists() else "",
+            "commit": read_commit(root),
+            "started_at": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            "load_before": round(psutil.getloadavg()[0], 2),
+            **parameters,
+            "seed": parameters["seed"] + parameters["repetition"],
+        }
+        if RUN_VARIABLE in os.environ:
+            die_with_parent()
+        self._price = find_price(self.identity["instance"]) if self.identity["instance"] else None
+        if not _hold(self.folder, wait_s=PATIENCE_S):  # a kernel whose study was killed needs a moment to end
+            raise RowError(f"another process is at work on run {self.identity['run_id']}: wait for it, or end it")
+        write_json(self.folder / ASKED, asked)
+        self._start, self._busy, self._own = time.monotonic(), _busy_cpu_s(), _own_cpu_s()
+
+    @property
+    def seed(self) -> int:
+        """The seed of this run: the study's plus the repetition."""
+        return self.identity["seed"]
+
+    @property
+    def folder(self) -> Path:
+        """Where this run leaves what is not a row: its history, its model."""
+        path = self.study_dir / "runs" / self.identity["run_id"]
+        path.mkdir(parents=True, exist_ok=True)
+        return path
+
+    def seconds(self) -> float:
+        """Seconds since the run began."""
+        return time.monotonic() - self._start
+
+    def seconds_left(self) -> float:
+        """Seconds until the run has to have stopped; infinite without a limit."""
+        return self._stop_at - time.monotonic()
+
+    def show_progress(self, done: int, total: int) -> None:
+        """Tell whoever started the run how far it is."""
+        write_json(progress_path(self.study_dir, self.identity["run_id"]), {"done": done, "total": total})
+
+    def finish(self, **measured: Any) -> Path:
+        """Write the row of a run that came to its end, and return its path.
+
+        Args:
+            measured: columns of the row, in the names and units of DESIGN's run row.
+
+        Raises:
+            RowError: a column has the wrong type, or a number that is not finite.
+        """
+        wall_s = self.seconds()
+        others = _share(_busy_cpu_s() - self._busy - (_own_cpu_s() - self._own), wall_s)
+        return write_row(
+            self.study_dir,
+            {
+                **self.identity,
+                "status": "ok",
+                "error": "",
+                "wall_s": wall_s,
+                "load_after": round(psutil.getloadavg()[0], 2),
+                "others_cpu_share": others,
+                "contended": max(others, self.identity["others_before"]) > CONTENDED_SHARE,
+                "peak_memory_mib": round(psutil.Process().memory_info().rss / 2**20),
+                **self._cost(measured),
+                **measured,
+            },
+        )
+
+    def _cost(self, measured: dict[str, Any]) -> dict[str, Any]:
+        if not self._price:
+            return {}
+        cost_usd = run_cost(self._price, measured.get("train_s") or 0.0, measured.get("setup_s") or 0.0)
+        return {"usd_per_hour": self._price.usd_per_hour, "price_as_of": self._price.date, "cost_usd": cost_usd}
+
+
+def read_commit(root: Path) -> str:
+    """The commit of the repository, with -dirty if files differ from it; empty outside a repository."""
+    command = ["git", "-C", str(root), "describe", "--always", "--abbrev=40", "--dirty", "--exclude=*"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+
+
+def die_with_parent() -> None:
+    """Ask Linux to end this process when its parent ends; elsewhere locks keep a second one waiting."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # 1 = PR_SET_PDEATHSIG
+
+
+def measure_others(seconds: float) -> float:
+    """Watch for so long what share of the machine's CPU time everybody takes but this process, steal included."""
+    start, busy, own = time.monotonic(), _busy_cpu_s(), _own_cpu_s()
+    time.sleep(seconds)
+    return _share(_busy_cpu_s() - busy - (_own_cpu_s() - own), time.monotonic() - start)
+
+
+def _hold(folder: Path, wait_s: float = 0.0) -> bool:
+    """Lock a run's folder for as long as this process lives, however it ends; False if another process holds it."""
+    if fcntl is None or folder in _HELD:
+        return True
+    file, deadline = (folder / HELD).open("w"), time.monotonic() + wait_s
+    while True:
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            locked = error.errno in (errno.EACCES, errno.EAGAIN)  # else a file system without locks
+            if locked and time.monotonic() < deadline:
+                time.sleep(0.1)
+                continue
+            if locked:
+                file.close()
+                return False
+        _HELD[folder] = file
+        return True
+
+
+def _find_cut_off(study_dir: Path, asked: dict[str, Any]) -> str:
+    """The youngest run that was asked for the same, left no row and is held by nobody; empty if there is none."""
+    paths = sorted(study_dir.glob(f"runs/*/{ASKED}"), key=lambda path: path.stat().st_mtime, reverse=True)
+    for path in paths:
+        try:
+            same = json.loads(path.read_bytes()) == asked
+        except ValueError:  # cut off while it was written
+            continue
+        if same and not row_path(study_dir, path.parent.name).exists() and _hold(path.parent):
+            return path.parent.name
+    return ""
+
+
+def _busy_cpu_s() -> float:
+    times = psutil.cpu_times()
+    return sum(times) - times.idle - getattr(times, "iowait", 0.0) - getattr(times, "guest", 0.0)
+
+
+def _own_cpu_s() -> float:
+    return sum(psutil.Process().cpu_times()[:4])
+
+
+def _share(cpu_s: float, wall_s: float) -> float:
+    return round(max(0.0, cpu_s / (wall_s * (psutil.cpu_count() or 1))), 3)

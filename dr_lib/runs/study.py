@@ -1,0 +1,151 @@
+"""A study: the file that asks for runs, held against its notebook, and the runs in their order."""
+
+import itertools
+import random
+import re
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import papermill
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from dr_lib.hardware import Facts
+from dr_lib.runs.prices import PriceError, find_price
+
+SET_BY_THE_STUDY = ("repetition", "seed")
+DEFAULT_KERNEL = "python3"
+TYPES = {"int": (int,), "float": (int, float), "str": (str,), "bool": (bool,)}
+
+
+class StudyError(ValueError):
+    """The study cannot be run as written; the message says what to change."""
+
+
+class Study(BaseModel):
+    """What a study file asks for."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    notebook: str
+    repetitions: int = Field(ge=1)
+    parameters: dict[str, Any] = {}
+    factors: dict[str, list[Any]] = {}
+    kernel: str | dict[str, dict[str, str]] = DEFAULT_KERNEL  # one for all, or factor: {its value: a kernel}
+    order: Literal["random", "sequential"] = "random"
+    seed: int = 0
+    instance: str = ""  # the machine's name in prices.csv
+    max_hours: float | None = Field(default=None, gt=0)
+    max_usd: float | None = Field(default=None, gt=0)  # of all sessions together
+    timeout_hours: float | None = Field(default=None, gt=0)  # of one run, which is then ended
+    retries: int = Field(default=0, ge=0)  # of a run that failed, in one session
+    repeat_contended: int = Field(default=1, ge=0)  # times that a contended run is made again, when all are made
+
+    def name_kernel(self, values: dict[str, Any]) -> str:
+        """The kernel of the runs with these values of the factors."""
+        if isinstance(self.kernel, str):
+            return self.kernel
+        named = [kernels.get(str(values.get(factor))) for factor, kernels in self.kernel.items()]
+        return next(filter(None, named), DEFAULT_KERNEL)
+
+
+class PlannedRun(NamedTuple):
+    """One cell of the design, once."""
+
+    run_id: str
+    scenario: str
+    repetition: int
+    order: int
+    parameters: dict[str, Any]  # as passed to the notebook
+    kernel: str
+
+
+def load_study(path: Path, root: Path, *, instance: str = "") -> Study:
+    """Read a study file and hold it against its notebook, before anything runs; `instance` goes over the file's.
+
+    Raises:
+        StudyError: the file or its notebook is missing, a key or a parameter is misspelt or has the wrong type.
+    """
+    try:
+        study = Study.model_validate(yaml.safe_load(Path(path).read_text(encoding="utf-8")) or {})
+        study = study.model_copy(update={"instance": instance or study.instance})
+    except FileNotFoundError as error:
+        raise StudyError(f"{path}: no such study file") from error
+    except (yaml.YAMLError, ValidationError) as error:
+        raise StudyError(f"{path} is not a valid study file: {error}") from error
+    notebook = root / "notebooks" / f"{study.notebook}.ipynb"
+    if not notebook.is_file():
+        raise StudyError(f"{path}: notebook {study.notebook!r} is not in {notebook.parent}")
+    known = papermill.inspect_notebook(str(notebook))
+    given = [(name, value) for name, value in study.parameters.items()]
+    given += [(name, value) for name, levels in study.factors.items() for value in levels]
+    if any(len(levels) > len(set(map(str, levels))) for levels in study.factors.values()):
+        raise StudyError(f"{path}: a factor has one level twice")
+    if not all(study.factors.values()):
+        raise StudyError(f"{path}: a factor has no levels")
+    for name, value in given:
+        if name in SET_BY_THE_STUDY or (name in study.parameters and name in study.factors):
+            raise StudyError(f"{path}: {name} is set by the study itself or twice: take it out of the parameters")
+        if name not in known:
+            raise StudyError(f"{path}: {study.notebook} has no parameter {name!r}, it has {', '.join(known)}")
+        allowed = TYPES.get(known[name]["inferred_type_name"])
+        if allowed and (not isinstance(value, allowed) or (isinstance(value, bool) and bool not in allowed)):
+            wanted = known[name]["inferred_type_name"]
+            raise StudyError(f"{path}: {name} has to be a {wanted}, {value!r} is none")
+    for factor, kernels in study.kernel.items() if isinstance(study.kernel, dict) else ():
+        unknown = set(kernels) - {str(value) for value in study.factors.get(factor, [study.parameters.get(factor)])}
+        if unknown:
+            raise StudyError(
+                f"{path}: kernel names {factor}={', '.join(sorted(unknown))}, which the study does not have"
+            )
+    if study.instance:
+        try:
+            find_price(study.instance)
+        except PriceError as error:
+            raise StudyError(f"{path}: {error}") from error
+    if study.max_usd and not study.instance:
+        raise StudyError(f"{path}: max_usd needs an instance, whose price is in prices.csv")
+    missing = [name for name in SET_BY_THE_STUDY if name not in known]
+    if missing:
+        raise StudyError(f"{path}: {study.notebook} has no parameter {', '.join(missing)}: it cannot be repeated")
+    return study
+
+
+def plan_runs(study: Study, machine: str) -> list[PlannedRun]:
+    """All runs of a study in the order in which they are to be made.
+
+    Scenarios are numbered C1, C2, ... in the order of the factors in the file, the last factor changing fastest.
+    Each repetition is a block that holds every scenario once, in an order drawn from the study's seed.
+
+    Args:
+        study: from `load_study`.
+        machine: from `name_machine`; a run is made once per machine.
+    """
+    levels = [dict(zip(study.factors, values, strict=True)) for values in itertools.product(*study.factors.values())]
+    scenarios = [(f"C{number}", values) for number, values in enumerate(levels, start=1)]
+    draw, runs = random.Random(study.seed), []
+    for repetition in range(study.repetitions):
+        block = draw.sample(scenarios, len(scenarios)) if study.order == "random" else scenarios
+        for scenario, values in block:
+            parameters = {**study.parameters, **values, "repetition": repetition, "seed": study.seed}
+            run_id = f"{name_run(scenario, repetition)}-{machine}"
+            kernel = study.name_kernel(parameters)
+            runs.append(PlannedRun(run_id, scenario, repetition, len(runs), parameters, kernel))
+    return runs
+
+
+def name_run(scenario: str, repetition: int) -> str:
+    """The name of a run on whatever machine: C3-r02."""
+    return f"{scenario}-r{repetition:02d}"
+
+
+def name_machine(facts: Facts) -> str:
+    """A short name for machines that are alike, as it stands in a run's name: local-amd-epyc, kaggle-2x-tesla-t4."""
+    devices = (
+        f"{facts.num_tpu_chips}x tpu"
+        if facts.num_tpu_chips
+        else f"{len(facts.gpus)}x {facts.gpus[0]}"
+        if facts.gpus
+        else facts.cpu
+    )
+    return re.sub(r"[^a-z0-9]+", "-", f"{facts.platform} {devices}".lower()).strip("-")

@@ -1,0 +1,8 @@
+"""From a trained model to artifacts that can be served.
+
+convert   Keras -> SavedModel, LiteRT, ONNX
+runtimes  runs every artifact in the same way
+gate      accuracy before and after
+export    model folder -> folders that can be served
+timing    latency of runtimes, by instruction set and by layer
+"""

@@ -1,0 +1,238 @@
+"""Convert a Keras network to what serves it: SavedModel, LiteRT and ONNX, in full precision and in less."""
+
+import contextlib
+import io
+import logging
+import os
+import re
+import sys
+import tempfile
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from dr_lib.serving.grader.folder import count_bytes
+
+if TYPE_CHECKING:
+    import keras
+
+MAX_RATIO = 1.15  # of an artifact to its ideal size, parameters x bytes: what is stored twice is far above
+# A graph costs bytes whatever its weights: names, shapes and scales of the small network's 30 operations take 7-40 kB.
+GRAPH_BYTES = 64 * 1024
+MIB = 2**20
+
+
+class ConversionError(ValueError):
+    """The network cannot be converted as asked; the message says what to do, and what the converter said."""
+
+
+class Format(NamedTuple):
+    """How a format stores a network."""
+
+    artifact: str  # name of the file, or of SavedModel's folder
+    bytes_per_parameter: int
+
+
+FORMATS = {
+    "savedmodel": Format("saved_model", 4),
+    "litert_float32": Format("model.tflite", 4),
+    "litert_float16": Format("model.tflite", 2),  # weights alone; a CPU computes in float32
+    "litert_dynamic_int8": Format("model.tflite", 1),  # weights alone; activations are rounded call by call
+    "litert_int8": Format("model.tflite", 1),  # every operation, with scales from calibration
+    "onnx_float32": Format("model.onnx", 4),
+    "onnx_int8": Format("model.onnx", 1),
+}
+CALIBRATED = ("litert_int8", "onnx_int8")
+
+
+class Artifact(NamedTuple):
+    """A converted network on the disk."""
+
+    path: Path
+    bytes: int
+    ideal_bytes: int  # parameters x bytes per parameter
+
+    @property
+    def size_ratio(self) -> float:
+        """How many times its ideal size it takes."""
+        return self.bytes / self.ideal_bytes
+
+
+def convert(network: "keras.Model", format_name: str, path: Path, *, calibration: np.ndarray | None = None) -> Artifact:
+    """Convert a network, and check that the artifact is about as small as its weights.
+
+    What the converters write to stdout, stderr and the log is kept for the error's text; nothing of it is shown. The
+    process's own streams are turned away meanwhile, so nothing else should print from another thread.
+
+    Args:
+        network: (n, side, side, 3) uint8 photographs -> (n, grades) float32, on the TensorFlow backend.
+        format_name: one of FORMATS.
+        path: of the artifact; nothing may be there.
+        calibration: (n, side, side, 3) uint8 crops from the training split, for int8 alone: their activations set the
+            scales. About 100 of all grades do.
+
+    Returns:
+        The artifact; it has at most MAX_RATIO x its ideal size + GRAPH_BYTES.
+
+    Raises:
+        ConversionError: unknown format, no crops to calibrate with, a network of another kind, something at `path`,
+            a package is missing, the converter failed, or the artifact is too large.
+    """
+    _check_request(network, format_name, path, calibration)
+    family, _, precision = format_name.partition("_")
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=".converting-") as folder:
+        temporary = Path(folder) / path.name
+        with _keep_quiet(format_name):
+            if family == "savedmodel":
+                _write_savedmodel(network, temporary)
+            elif family == "litert":
+                temporary.write_bytes(_to_litert(network, precision, calibration))
+            elif precision == "float32":
+                _write_onnx(network, temporary)
+            else:
+                _write_onnx_int8(network, temporary, calibration)
+        measured = Artifact(
+            path, count_bytes(temporary), network.count_params() * FORMATS[format_name].bytes_per_parameter
+        )
+        if measured.bytes > MAX_RATIO * measured.ideal_bytes + GRAPH_BYTES:
+            raise ConversionError(
+                f"{format_name}: {measured.bytes / MIB:.2f} MiB for {measured.ideal_bytes / MIB:.2f} MiB of weights: "
+                "something is stored twice or in another precision"
+            )
+        temporary.rename(path)
+    return measured
+
+
+def load_network(path: Path) -> "keras.Model":
+    """Load a .keras file with the layers of this library, without its optimizer, to compute in float32.
+
+    A network that was trained in mixed precision has float32 weights; it serves in float32, because only some
+    converters and few processors know float16.
+
+    Raises:
+        ConversionError: there is no such file, or Keras cannot read it.
+    """
+    import keras
+
+    import dr_lib.training.graders  # noqa: F401  registers the layers that Keras does not have
+
+    try:
+        network = keras.saving.load_model(path, compile=False)
+    except Exception as error:  # Keras raises whatever its archive and its layers meet
+        raise ConversionError(f"{path} is no Keras model that this library can read: {error}") from error
+    config = network.to_json()
+    if "mixed_" not in config:
+        return network
+    full = keras.models.model_from_json(re.sub("mixed_b?float16", "float32", config))
+    full.set_weights(network.get_weights())
+    return full
+
+
+def _check_request(network: "keras.Model", format_name: str, path: Path, calibration: np.ndarray | None) -> None:
+    import keras
+
+    if format_name not in FORMATS:
+        raise ConversionError(f"format {format_name!r}: choose from {', '.join(FORMATS)}")
+    if keras.backend.backend() != "tensorflow":
+        raise ConversionError("converters need TensorFlow: set KERAS_BACKEND=tensorflow before keras is imported")
+    given, wanted = network.inputs[0], network.outputs[0]
+    if (given.dtype, wanted.dtype, len(given.shape), len(wanted.shape)) != ("uint8", "float32", 4, 2):
+        raise ConversionError(
+            f"the network takes {given.shape} {given.dtype} and gives {wanted.shape} {wanted.dtype}: it has to take "
+            "(n, side, side, 3) uint8 and give (n, grades) float32"
+        )
+    if path.exists() or not path.parent.is_dir():
+        raise ConversionError(f"{path}: give a new name in a folder that is there")
+    if format_name in CALIBRATED:
+        _check_calibration(format_name, calibration, given.shape)
+
+
+def _check_calibration(format_name: str, calibration: np.ndarray | None, shape: tuple[int | None, ...]) -> None:
+    crops = calibration if isinstance(calibration, np.ndarray) else np.empty(0)
+    if crops.dtype != np.uint8 or crops.shape[1:] != shape[1:] or not len(crops):
+        raise ConversionError(f"{format_name} needs calibration: crops as (n, {', '.join(map(str, shape[1:]))}) uint8")
+    if not np.ptp(crops, axis=(1, 2)).any():  # scales of 0 end the process, from inside LiteRT
+        raise ConversionError(f"{format_name}: the crops to calibrate with are flat: give crops that show something")
+
+
+@contextlib.contextmanager
+def _keep_quiet(format_name: str) -> Iterator[None]:
+    """Keep what Python prints and C++ writes for the error's text; converters say hundreds of lines."""
+    disabled, printed = logging.root.manager.disable, io.StringIO()
+    with tempfile.TemporaryFile() as log, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        logging.disable(logging.CRITICAL)
+        sys.stdout.flush()
+        kept = {number: os.dup(number) for number in (1, 2)}
+        for number in kept:
+            os.dup2(log.fileno(), number)
+        try:
+            with contextlib.redirect_stdout(printed):  # stderr stays: a logger made now would keep another one
+                yield
+        except ImportError as error:
+            raise ConversionError(f"{format_name} needs a package: pip install {error.name} ({error})") from error
+        except Exception as error:  # each converter has its own, and TensorFlow's derive from Exception alone
+            log.seek(0)
+            said = (printed.getvalue() + log.read().decode(errors="replace")).splitlines()
+            raise ConversionError("\n".join([f"{format_name}: {error}", "The converter said:", *said[-10:]])) from error
+        finally:
+            for number, copy in kept.items():
+                os.dup2(copy, number)
+                os.close(copy)
+            logging.disable(disabled)
+
+
+def _write_savedmodel(network: "keras.Model", path: Path) -> None:
+    """One signature and the weights; `network.export` would store every weight twice."""
+    import tensorflow as tf
+
+    @tf.function(input_signature=[tf.TensorSpec(network.inputs[0].shape, tf.uint8, name="images")])
+    def grade(images):
+        return {"probabilities": network(images, training=False)}
+
+    module = tf.Module()
+    module.weights = [weight.value for weight in network.weights]
+    module.grade = grade
+    tf.saved_model.save(module, str(path), signatures={"serving_default": grade})
+
+
+def _to_litert(network: "keras.Model", precision: str, calibration: np.ndarray | None) -> bytes:
+    import tensorflow as tf
+
+    converter = tf.lite.TFLiteConverter.from_keras_model(network)
+    if precision != "float32":
+        converter.optimizations = [tf.lite.Optimize.DEFAULT]
+    if precision == "float16":
+        converter.target_spec.supported_types = [tf.float16]
+    if precision == "int8":
+        converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS_INT8]  # float32 where one knows no int8
+        converter.representative_dataset = lambda: ([image[None]] for image in calibration)
+    return converter.convert()
+
+
+def _write_onnx(network: "keras.Model", path: Path) -> None:
+    network(np.zeros((1, *network.inputs[0].shape[1:]), np.uint8))  # Keras exports only what has been called
+    network.export(path, format="onnx", verbose=False)
+
+
+def _write_onnx_int8(network: "keras.Model", path: Path, calibration: np.ndarray) -> None:
+    """Quantize with scales in the graph (QDQ), one for each filter: ONNX Runtime and OpenVINO read it."""
+    from onnxruntime import quantization
+    from onnxruntime.quantization.shape_inference import quant_pre_process
+
+    full, folded = path.with_name("full.onnx"), path.with_name("folded.onnx")
+    _write_onnx(network, full)
+    quant_pre_process(full, folded, skip_symbolic_shape=True)  # batch normalisation goes into the convolutions
+    name = network.inputs[0].name
+
+    class Crops(quantization.CalibrationDataReader):
+        def __init__(self):
+            self.feeds = ({name: image[None]} for image in calibration)
+
+        def get_next(self):
+            return next(self.feeds, None)
+
+    quantization.quantize_static(folded, path, Crops(), quant_format=quantization.QuantFormat.QDQ, per_channel=True)

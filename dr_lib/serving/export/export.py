@@ -1,0 +1,170 @@
+"""From a trained model's folder to folders that can be served, one for each format that passes the gate."""
+
+import gzip
+import tarfile
+import tempfile
+from collections.abc import Iterable, Mapping
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from dr_lib.serving.export import gate
+from dr_lib.serving.export.convert import FORMATS, MIB, convert, load_network
+from dr_lib.serving.export.runtimes import Predict, open_runtime
+from dr_lib.serving.grader.folder import CARD, MANIFEST, ModelFolder, read_folder, write_folder
+
+if TYPE_CHECKING:
+    import keras
+
+# of a probability: rounding is no mistake, another result in the same precision is one; a MobileNet trained on
+# photographs came out 1.1e-5 off in float32, 0.02 in float16
+TOLERANCE = {"savedmodel": 1e-4, "litert_float32": 1e-4, "onnx_float32": 1e-4, "litert_float16": 5e-2}
+CONVERTERS = ("tensorflow", "keras", "tf2onnx", "onnx", "onnxruntime")
+BATCH_SIZE = 16  # VGG19's first layers take 26 MB a photograph at 224 px
+
+
+class ExportError(ValueError):
+    """The model cannot be exported as asked; the message says what to change."""
+
+
+def export_model(
+    folder: Path,
+    out: Path,
+    *,
+    formats: Iterable[str] = tuple(FORMATS),
+    calibration: np.ndarray,
+    labelled: gate.Labelled,
+    margin: float = 0.02,
+    force: bool = False,
+) -> pd.DataFrame:
+    """Convert a trained model to formats, compare each with the Keras network, and write those that pass.
+
+    `out`/<format> becomes a model folder with the source's facts and the gate's row. It is written beside its place
+    and then renamed; what lay there is replaced whole. A refused format writes nothing and leaves what lay there.
+
+    Args:
+        folder: a model folder that holds a .keras file.
+        out: where the folders go; it is made where missing.
+        formats: of FORMATS.
+        calibration: (n, side, side, 3) uint8 crops of the training split, for int8.
+        labelled: graded crops, of a split that nothing was chosen on.
+        margin: accepted fall of AUC and kappa.
+        force: write what the gate refuses too; its manifest says so.
+
+    Returns:
+        One row per format: format, artifact_mib, ideal_mib, size_ratio, what `gate.compare` gives, data_manifest_sha256
+        and same_data (whether the model was trained on another split of the same), forced, and folder (empty where
+        nothing was written).
+
+    Raises:
+        ExportError: the folder holds no Keras model, the photographs have another size, or an artifact of a precision
+            that loses nothing gives other probabilities.
+        ConversionError: a conversion failed or came out too large.
+        ModelFolderError: the folder's artifact is not the one in its manifest.
+        GateError: the labels are no grades, or the artifact gives no probabilities.
+        RuntimeOpeningError: the runtime that reads a format is not installed.
+    """
+    source = read_folder(Path(folder))
+    if source.facts["format"] != "keras":
+        raise ExportError(f"{folder} holds {source.facts['format']}: give the folder of the trained Keras model")
+    network = load_network(source.artifact)
+    given, wanted = np.shape(labelled.images), network.inputs[0].shape
+    if given[1:] != wanted[1:] or not len(labelled.images):
+        raise ExportError(f"labelled photographs are {given}, they have to be (n, {', '.join(map(str, wanted[1:]))})")
+    before = network.predict(labelled.images, batch_size=BATCH_SIZE, verbose=0)
+    out = Path(out)
+    out.mkdir(parents=True, exist_ok=True)
+    given = labelled.data_manifest_sha256
+    judged_on = {"data_manifest_sha256": given, "same_data": given == source.facts["data_manifest_sha256"]}
+    rows = []
+    for format_name in formats:
+        with tempfile.TemporaryDirectory(dir=out, prefix=".exporting-") as temporary:
+            new = Path(temporary) / format_name
+            new.mkdir()
+            row = _convert(network, format_name, new, calibration)
+            predict = open_runtime(format_name, new / FORMATS[format_name].artifact, num_threads=0)
+            after = _predict(predict, labelled.images)
+            truth, threshold = (labelled.grade, labelled.patient_id), source.facts["threshold"]
+            judged = gate.compare(*truth, before, after, threshold=threshold, margin=margin) | judged_on
+            _check_precision(format_name, judged["max_abs_difference"])
+            row |= judged | {"forced": bool(force and not judged["passes"]), "folder": ""}
+            if row["passes"] or force:
+                row["folder"] = str(out / format_name)
+                _write(new, source, row)
+                _replace(out / format_name, new)
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def pack_folder(folder: Path, path: Path) -> None:
+    """Pack a model folder into model.tar.gz as SageMaker wants it: the files at the archive's root.
+
+    The same model gives the same bytes: no names of users, no times, files in order.
+
+    Args:
+        folder: a model folder; its artifact, manifest and card are packed, nothing else that lies there.
+        path: of the archive; what is there is replaced.
+
+    Raises:
+        ModelFolderError: the folder's artifact is not the one in its manifest.
+    """
+    model = read_folder(Path(folder))
+    inside = model.artifact.rglob("*") if model.artifact.is_dir() else [model.artifact]
+    files = sorted([model.path / MANIFEST, model.path / CARD, *(file for file in inside if file.is_file())])
+    temporary = path.with_name(f".{path.name}.tmp")
+    with (
+        temporary.open("wb") as raw,
+        gzip.GzipFile("", "wb", fileobj=raw, mtime=0) as packed,
+        tarfile.open(fileobj=packed, mode="w", format=tarfile.USTAR_FORMAT) as archive,
+    ):
+        for file in files:
+            entry = tarfile.TarInfo(file.relative_to(model.path).as_posix())  # mode 0644, owner 0, time 0
+            entry.size = file.stat().st_size
+            with file.open("rb") as content:
+                archive.addfile(entry, content)
+    temporary.replace(path)
+
+
+def _convert(network: "keras.Model", format_name: str, folder: Path, calibration: np.ndarray | None) -> dict[str, Any]:
+    artifact = convert(network, format_name, folder / FORMATS[format_name].artifact, calibration=calibration)
+    return {
+        "format": format_name,
+        "artifact_mib": artifact.bytes / MIB,
+        "ideal_mib": artifact.ideal_bytes / MIB,
+        "size_ratio": artifact.size_ratio,
+    }
+
+
+def _predict(predict: Predict, images: np.ndarray) -> np.ndarray:
+    return np.concatenate([predict(images[k : k + BATCH_SIZE]) for k in range(0, len(images), BATCH_SIZE)])
+
+
+def _check_precision(format_name: str, max_abs_difference: float) -> None:
+    tolerance = TOLERANCE.get(format_name, 1.0)
+    if max_abs_difference > tolerance:
+        raise ExportError(
+            f"{format_name} gives probabilities {max_abs_difference:.2g} off, {tolerance:g} is rounding: the conversion"
+            " went wrong, or an operation of the network is computed in another way"
+        )
+
+
+def _write(folder: Path, source: ModelFolder, row: Mapping[str, Any]) -> None:
+    judged = {name: None if value != value else value for name, value in row.items() if name != "folder"}  # NaN
+    facts = source.facts | {
+        "format": row["format"],
+        "gate": judged,
+        "source_sha256": source.facts["sha256"],
+        "converters": {name: version(name) for name in CONVERTERS if find_spec(name)},
+    }
+    write_folder(folder, FORMATS[row["format"]].artifact, facts)
+
+
+def _replace(target: Path, new: Path) -> None:
+    """Rename a folder to its place; what lay there goes to the temporary folder that the new one comes from."""
+    if target.exists():
+        target.rename(new.parent / "old")
+    new.rename(target)

@@ -1,0 +1,171 @@
+"""A model folder: one artifact, a manifest that says what serving it needs, and a model card.
+
+Whoever serves reads it: this file needs the standard library alone.
+"""
+
+import hashlib
+import json
+import math
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from dr_lib.data.labels.grades import REFERABLE_FROM
+
+MANIFEST, CARD = "manifest.json", "README.md"
+PREPROCESSING = "crop_fundus, robust, 299 px; JPEG q95; shrunk by area to image_size; uint8 RGB, scaled in the model"
+FACTS = {  # what a manifest says, beside threshold_from and anything else that whoever wrote it knew
+    "format": str,  # keras, savedmodel, or litert_ and its precision
+    "model": str,
+    "num_parameters": int,
+    "image_size": int,
+    "grades": list,
+    "threshold": float,  # an eye is referable where the probability of grade 2 or worse is at least that
+    "preprocessing": str,
+    "weights": str,
+    "data_kind": str,  # drawn or photographs
+    "data_manifest_sha256": str,
+    "metrics": dict,
+    "commit": str,
+    "versions": dict,
+    "created_at": str,
+}
+ARTIFACT = {"artifact": str, "bytes": int, "sha256": str}
+
+
+class ModelFolderError(ValueError):
+    """A folder holds no model that can be used; the message says what is wrong with it."""
+
+
+class ModelFolder(NamedTuple):
+    """A folder whose artifact is the one that its manifest names."""
+
+    path: Path
+    facts: dict[str, Any]
+
+    @property
+    def artifact(self) -> Path:
+        """The model itself: a file, or a SavedModel's folder."""
+        return self.path / self.facts["artifact"]
+
+    @property
+    def version(self) -> str:
+        """The first 12 digits of the artifact's sha256."""
+        return self.facts["sha256"][:12]
+
+
+def write_folder(folder: Path, artifact: str, facts: Mapping[str, Any]) -> ModelFolder:
+    """Write the manifest and the card of an artifact that lies in the folder.
+
+    Args:
+        folder: holds the artifact.
+        artifact: its name.
+        facts: all of FACTS, and whatever else is known.
+
+    Raises:
+        ModelFolderError: the artifact is not there, or a fact is missing or of the wrong kind.
+    """
+    measured = {"artifact": artifact, "bytes": count_bytes(folder / artifact), "sha256": _digest(folder / artifact)}
+    written = _check(_to_plain({**facts, **measured}), folder)
+    for name, text in {
+        MANIFEST: json.dumps(written, indent=1, allow_nan=False) + "\n",
+        CARD: describe(written),
+    }.items():
+        temporary = folder / f"{name}.tmp"
+        temporary.write_text(text, encoding="utf-8")
+        os.replace(temporary, folder / name)
+    return ModelFolder(folder, written)
+
+
+def read_folder(folder: Path) -> ModelFolder:
+    """Read a model folder, and check that the artifact is the one that was written.
+
+    Raises:
+        ModelFolderError: no manifest, a fact is missing, or the artifact is not there, cut short or another one.
+    """
+    try:
+        facts = json.loads((folder / MANIFEST).read_bytes())
+    except (OSError, ValueError) as error:
+        raise ModelFolderError(f"{folder} holds no model: its {MANIFEST} cannot be read ({error})") from error
+    found = ModelFolder(folder, _check(facts, folder))
+    name = found.facts["artifact"]
+    if Path(name).name != name or found.artifact.is_symlink():
+        raise ModelFolderError(f"{folder}: the artifact {name!r} has to lie in the folder itself")
+    if count_bytes(found.artifact) != found.facts["bytes"] or _digest(found.artifact) != found.facts["sha256"]:
+        raise ModelFolderError(f"{folder}: {name} is not what {MANIFEST} says: copy or export the model again")
+    return found
+
+
+def describe(facts: Mapping[str, Any]) -> str:
+    """The model card, as Markdown: what the model is, what it was made from, and what it must not be used for."""
+    drawn = facts["data_kind"] == "drawn"
+    metrics = "\n".join(f"| {name} | {_show(value)} |" for name, value in facts["metrics"].items())
+    gate = "\n".join(f"| {name} | {_show(value)} |" for name, value in facts.get("gate", {}).items())
+    lines = [
+        f"# {facts['model']}, {facts['image_size']} px, five grades ({facts['format']})",
+        "> **Made from a DRAWN SAMPLE, not from photographs.**" if drawn else "",
+        f"Grades a fundus photograph: {', '.join(f'{k} {name}' for k, name in enumerate(facts['grades']))}. An eye is "
+        f"called referable where the probability of grade {REFERABLE_FROM} or worse is at least "
+        f"{facts['threshold']:.4g} ({facts.get('threshold_from', 'how it was chosen is not known')}).",
+        f"- parameters: {facts['num_parameters']:,}; artifact: {facts['artifact']}, {facts['bytes']:,} bytes, sha256 "
+        f"{facts['sha256']}\n- initial weights: {facts['weights']}\n- preprocessing: {facts['preprocessing']}\n"
+        f"- data: {facts['data_kind']}, manifest {facts['data_manifest_sha256']}\n- commit: {facts['commit']}; "
+        f"{', '.join(f'{name} {version}' for name, version in facts['versions'].items())}; {facts['created_at']}",
+        "## Test split\n\n| metric | value |\n| --- | --- |\n" + metrics if metrics else "",
+        "## What the export changed\n\n| | |\n| --- | --- |\n" + gate if gate else "",
+        "## Limits",
+        "No medical device: not for deciding about a patient. Its figures hold for the data above; other cameras and "
+        "other populations need a test of their own.",
+    ]
+    return "\n\n".join(line for line in lines if line) + "\n"
+
+
+def count_bytes(artifact: Path) -> int:
+    """Bytes of a file, or of all files in a folder.
+
+    Raises:
+        ModelFolderError: there is none.
+    """
+    return sum(path.stat().st_size for path in _list_files(artifact))
+
+
+def _show(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _to_plain(value: Any) -> Any:
+    """The same with null for what is not a number: JSON has no word for it."""
+    if isinstance(value, Mapping):
+        return {name: _to_plain(inside) for name, inside in value.items()}
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _check(facts: Any, folder: Path) -> dict[str, Any]:
+    if not isinstance(facts, dict):
+        raise ModelFolderError(f"{folder}: {MANIFEST} is no table of facts")
+    for name, kind in {**FACTS, **ARTIFACT}.items():
+        value = facts.get(name)
+        if not isinstance(value, (int, float) if kind is float else kind) or isinstance(value, bool):
+            raise ModelFolderError(f"{folder}: {name} is {value!r}, it has to be a {kind.__name__}")
+    if not 0 <= facts["threshold"] <= 1 or facts["image_size"] < 1:
+        raise ModelFolderError(
+            f"{folder}: threshold {facts['threshold']}, image_size {facts['image_size']}: out of range"
+        )
+    return facts
+
+
+def _list_files(artifact: Path) -> list[Path]:
+    files = sorted(path for path in artifact.rglob("*") if path.is_file()) if artifact.is_dir() else [artifact]
+    if not files or not all(path.is_file() for path in files):
+        raise ModelFolderError(f"{artifact} is not there")
+    return files
+
+
+def _digest(artifact: Path) -> str:
+    """Of a file its sha256; of a folder that of its files' names and sha256."""
+    if artifact.is_dir():
+        listed = "".join(f"{path.relative_to(artifact).as_posix()} {_digest(path)}\n" for path in _list_files(artifact))
+        return hashlib.sha256(listed.encode()).hexdigest()
+    with artifact.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

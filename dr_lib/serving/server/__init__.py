@@ -1,0 +1,7 @@
+"""The endpoint, and the load put on one.
+
+app     HTTP, in SageMaker's contract
+server  the process: model, sockets, signals
+caller  one connection to an endpoint
+load    requests in sequence and at a rate
+"""

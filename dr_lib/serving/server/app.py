@@ -1,0 +1,188 @@
+"""The endpoint: GET /ping and POST /invocations, in front of a bounded queue and worker threads."""
+
+import asyncio
+import logging
+import re
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from dr_lib.data.photograph.headers import UnreadableImageError
+from dr_lib.data.photograph.plausibility import NoFundusError
+from dr_lib.serving.grader.predict import (
+    MAX_BODY_BYTES,
+    MalformedError,
+    Predictor,
+    TooLargeError,
+    UnsupportedError,
+    check_kind,
+)
+
+ATTRIBUTES = "X-Amzn-SageMaker-Custom-Attributes"
+VISIBLE_ASCII = re.compile(r"[\x20-\x7e]{0,1024}")
+MAX_HELD_BYTES = 32 * MAX_BODY_BYTES  # of bodies that are being received or wait
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT")
+
+logger = logging.getLogger(__name__)
+
+
+class BusyError(Exception):
+    """The queue is full, or the model is not warm yet; later there will be room."""
+
+
+class SlowError(Exception):
+    """The client took too long to send the body."""
+
+
+class BadAttributesError(ValueError):
+    """The custom attributes are too long or hold something else than visible ASCII."""
+
+
+STATUSES = {
+    BadAttributesError: 400,
+    MalformedError: 400,
+    UnreadableImageError: 400,
+    SlowError: 408,
+    TooLargeError: 413,
+    UnsupportedError: 415,
+    NoFundusError: 422,
+    BusyError: 503,
+}
+HEADERS = {SlowError: {"Connection": "close"}, BusyError: {"Retry-After": "1"}}
+
+
+class Service:
+    """A predictor, its threads, and how much may wait for them; all but the predictor lives in the event loop."""
+
+    def __init__(self, predictor: Predictor, *, threads: int, queue: int, request_s: float):
+        """Start the threads' pool.
+
+        Args:
+            predictor: made for as many threads.
+            threads: predictions at a time.
+            queue: how many requests may wait for a thread.
+            request_s: a client has that long to send a body.
+        """
+        self.predictor, self.request_s, self.max_accepted = predictor, request_s, threads + queue
+        self.is_warm = self.is_stopping = False
+        self.num_accepted = self.held_bytes = 0
+        self.pool = ThreadPoolExecutor(threads, "predict")
+
+    async def warm_up(self) -> None:
+        """Predict once with every interpreter; from then on /ping says so."""
+        await asyncio.get_running_loop().run_in_executor(self.pool, self.predictor.warm_up)
+        self.is_warm = True
+
+    async def answer(self, request: Request) -> dict[str, Any]:
+        """Read a request's body and predict; raises one of STATUSES."""
+        media_type = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+        coding = request.headers.get("Content-Encoding", "").strip().lower()
+        check_kind(media_type, coding)
+        self._check_room()
+        body = bytearray()
+        try:
+            await self._receive(request, body)
+            self._check_room()
+            self.num_accepted += 1
+            try:
+                given = (bytes(body), media_type, coding)
+                return await asyncio.get_running_loop().run_in_executor(self.pool, self.predictor, *given)
+            finally:
+                self.num_accepted -= 1
+        finally:
+            self.held_bytes -= len(body)
+
+    def _check_room(self) -> None:
+        if not self.is_warm:
+            raise BusyError("the model is being loaded")
+        if self.num_accepted >= self.max_accepted:
+            raise BusyError("too many requests wait already")
+
+    async def _receive(self, request: Request, body: bytearray) -> None:
+        """Append the request's body to `body` as it arrives, and stop at the first byte too many."""
+        too_large = TooLargeError(f"the body has over {MAX_BODY_BYTES} bytes")
+        if int(request.headers.get("Content-Length", 0)) > MAX_BODY_BYTES:
+            raise too_large
+        try:
+            async with asyncio.timeout(self.request_s):
+                async for chunk in request.stream():
+                    body += chunk
+                    self.held_bytes += len(chunk)
+                    if len(body) > MAX_BODY_BYTES:
+                        raise too_large
+                    if self.held_bytes > MAX_HELD_BYTES:
+                        raise BusyError("too many requests are on their way already")
+        except TimeoutError as error:
+            raise SlowError(f"the body did not arrive within {self.request_s:g} s") from error
+        except ClientDisconnect as error:
+            raise MalformedError("the body was cut short") from error
+
+
+def build_app(service: Service) -> Starlette:
+    """Build the ASGI application around a service; whoever runs it calls `service.warm_up`."""
+
+    async def ping(request: Request) -> Response:
+        return Response(status_code=200 if service.is_warm and not service.is_stopping else 503)
+
+    async def invoke(request: Request) -> Response:
+        attributes = request.headers.get(ATTRIBUTES)
+        try:
+            if attributes is not None and not VISIBLE_ASCII.fullmatch(attributes):
+                attributes = None
+                raise BadAttributesError(f"{ATTRIBUTES}: at most 1024 visible ASCII characters")
+            response = JSONResponse(await service.answer(request))
+        except tuple(STATUSES) as error:
+            status = next(status for kind, status in STATUSES.items() if isinstance(error, kind))
+            response = JSONResponse({"error": str(error)}, status, HEADERS.get(type(error)))
+        except Exception as error:  # its message may hold what was sent, so it is not logged
+            place = error.__traceback__
+            while place.tb_next:
+                place = place.tb_next
+            logger.error("%s in %s:%d", type(error).__name__, place.tb_frame.f_code.co_filename, place.tb_lineno)
+            response = JSONResponse({"error": "the server failed; the request may be right"}, 500)
+        if attributes is not None:
+            response.headers[ATTRIBUTES] = attributes
+        return response
+
+    async def refuse(request: Request, error: HTTPException) -> Response:
+        return JSONResponse({"error": f"{error.detail}: there are GET /ping and POST /invocations"}, error.status_code)
+
+    routes = [Route("/ping", ping), Route("/invocations", invoke, methods=["POST"])]
+    app = Starlette(
+        routes=routes, middleware=[Middleware(_Log, service=service)], exception_handlers={HTTPException: refuse}
+    )
+    app.router.redirect_slashes = False  # a redirect would repeat the path and the host that were sent
+    return app
+
+
+class _Log:
+    """Log method, route, status and milliseconds, nothing else; while stopping, have connections closed."""
+
+    def __init__(self, app, service: Service):
+        self.app, self.service = app, service
+
+    async def __call__(self, scope, receive, send):
+        """Pass a request on and log its answer."""
+        start, status = time.perf_counter(), "-"
+
+        async def send_noting(message):
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                if self.service.is_stopping:
+                    message["headers"] = [*message.get("headers", []), (b"connection", b"close")]
+            await send(message)
+
+        if scope["type"] != "http":
+            return await self.app(scope, receive, send)
+        await self.app(scope, receive, send_noting)
+        method = scope["method"] if scope["method"] in METHODS else "-"
+        route = scope["path"] if scope["path"] in ("/ping", "/invocations") else "-"
+        logger.info("%s %s %s %.1f ms", method, route, status, 1000 * (time.perf_counter() - start))

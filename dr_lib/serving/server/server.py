@@ -1,0 +1,222 @@
+"""The process: open the model, listen, serve, and end well."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import sys
+import tarfile
+import tempfile
+import zlib
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import h11
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from dr_lib.serving.grader.folder import ModelFolder, ModelFolderError, read_folder
+
+MAX_PIXELS = 40_000_000  # of a photograph: a 6,300 px square, which takes 240 MB while a PNG of it is decoded
+MAX_UNPACKED_BYTES = 2**30  # of a model archive
+# Read at a time. A body of known length is one piece; what may be chunks of a byte, 20 microseconds each, is read in
+# small portions, so that others have their turn every 50 ms.
+READ_BYTES, READ_WARILY_BYTES = 2**18, 2**14
+KEEP_ALIVE_S = 75
+GRACE_S = 0.5  # after SIGTERM, for requests on their way over connections that are open
+STOP_S = 20  # after SIGTERM, for predictions
+
+
+@contextlib.contextmanager
+def open_model(path: Path) -> Iterator[ModelFolder]:
+    """Open a model folder, or a .tar.gz of one, which is unpacked into a private folder for as long.
+
+    Raises:
+        ModelFolderError: it is neither, or its artifact is not the one that its manifest names.
+    """
+    if not path.is_file():
+        yield read_folder(path)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        _unpack(path, Path(folder))
+        yield read_folder(Path(folder))
+
+
+def _unpack(archive: Path, folder: Path) -> None:
+    """Unpack plain files of decent size; anything else in an archive means that it is no model."""
+    unpacked_bytes = 0
+    try:
+        with tarfile.open(archive, "r:gz") as tar:
+            for member in tar:
+                unpacked_bytes += member.size
+                if not (member.isreg() or member.isdir()) or unpacked_bytes > MAX_UNPACKED_BYTES:
+                    raise ModelFolderError(f"{archive}: a link, a device, or over {MAX_UNPACKED_BYTES >> 20} MiB")
+                tar.extract(member, folder, filter="data")
+    except (tarfile.TarError, OSError, EOFError, zlib.error) as error:
+        raise ModelFolderError(f"{archive} is no .tar.gz of a model folder: {error}") from error
+
+
+class Protocol(H11Protocol):
+    """uvicorn's HTTP/1.1, with a limit for slow clients, answers for half-closed ones, and a patient end."""
+
+    def __init__(self, *args, request_s: float, **kwargs):
+        """Give the client `request_s` seconds for a request; the rest is uvicorn's."""
+        super().__init__(*args, **kwargs)
+        self._request_s, self._clock, self._is_half_closed = request_s, None, False
+
+    def connection_made(self, transport: asyncio.Transport) -> None:
+        """Start the clock: a connection that sends nothing is closed too."""
+        super().connection_made(transport)
+        transport.max_size = READ_WARILY_BYTES
+        self._watch()
+
+    def data_received(self, data: bytes) -> None:
+        """Stop the clock where that completes a request; read faster where it is harmless."""
+        super().data_received(data)
+        is_whole = self.conn.their_state is h11.SEND_BODY and b"transfer-encoding" not in dict(self.headers)
+        self.transport.max_size = READ_BYTES if is_whole else READ_WARILY_BYTES
+        self._watch()
+
+    def on_response_complete(self) -> None:
+        """Go on with the next request, unless the client has said that there will be none."""
+        super().on_response_complete()
+        if self._is_half_closed and self.cycle.response_complete:
+            self.transport.close()
+        self._watch()
+
+    def eof_received(self) -> bool:
+        """Keep the connection where an answer is due: asyncio would close it, and the answer be lost."""
+        self._is_half_closed = True
+        return self.cycle is not None and not self.cycle.more_body and not self.cycle.response_complete
+
+    def pause_writing(self) -> None:
+        """Give a client that does not read its answers as long as one that does not send."""
+        super().pause_writing()
+        self._watch()
+
+    def resume_writing(self) -> None:
+        """Stop that clock."""
+        super().resume_writing()
+        self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the clock."""
+        if self._clock:
+            self._clock.cancel()
+        super().connection_lost(exc)
+
+    def shutdown(self) -> None:
+        """Close an idle connection only after a while: a request may be on its way."""
+        self.loop.call_later(GRACE_S, self._close_unless_busy)
+
+    def send_400_response(self, msg: str) -> None:
+        """Say that the request is malformed, unless it has its answer already; whatever follows goes nowhere."""
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            super().send_400_response(msg)
+        if self.cycle:
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+        self.transport.close()
+
+    def _close_unless_busy(self) -> None:
+        if not self.conn.trailing_data[0]:  # else half a request is there, and its answer will close the connection
+            super().shutdown()
+
+    def _watch(self) -> None:
+        """Have a clock run while the client is to send or read something, and uvicorn's for keep-alive does not run."""
+        is_sending = self.conn.their_state in (h11.IDLE, h11.SEND_BODY) and self.timeout_keep_alive_task is None
+        is_due = is_sending or self.flow.write_paused
+        if is_due and self._clock is None:
+            self._clock = self.loop.call_later(self._request_s, self._give_up)
+        elif self._clock and not is_due:
+            self._clock.cancel()
+            self._clock = None
+
+    def _give_up(self) -> None:
+        """Close a connection whose request does not come; for a body that does not, the application says 408."""
+        self._clock = None
+        if self.flow.write_paused:
+            self.transport.abort()
+        elif self.cycle is None or self.cycle.response_complete:
+            self.transport.close()
+
+
+class Server(uvicorn.Server):
+    """uvicorn's server, which warms its model up while it listens, and ends with status 0 when told to."""
+
+    def __init__(self, config: uvicorn.Config, service):
+        """Run `config`, whose application is that of the service."""
+        super().__init__(config)
+        self._service, self._warming, self.failure = service, None, None
+
+    async def startup(self, sockets=None) -> None:
+        """Listen, then warm up."""
+        await super().startup(sockets)
+        self._warming = asyncio.create_task(self._warm_up())
+
+    async def _warm_up(self) -> None:
+        try:
+            await self._service.warm_up()
+        except Exception as error:  # whatever it is, this model will never answer
+            self.failure, self.should_exit = error, True
+
+    def handle_exit(self, sig: int, frame) -> None:
+        """Stop, and do not raise the signal again afterwards as uvicorn does."""
+        self.should_exit = self._service.is_stopping = True
+
+
+def build_server(service, app, host: str, port: int) -> Server:
+    """Put uvicorn, set for this contract, in front of a service's application."""
+    config = uvicorn.Config(
+        app,
+        host=host,
+        port=port,
+        http=partial(Protocol, request_s=service.request_s),
+        loop="asyncio",
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,  # it would hold addresses
+        proxy_headers=False,
+        server_header=False,
+        timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_graceful_shutdown=STOP_S,
+    )
+    return Server(config, service)
+
+
+def serve(model: Path, *, host: str, port: int, threads: int, queue: int, request_s: float) -> None:
+    """Serve a model until SIGTERM or SIGINT, then finish what was accepted.
+
+    Args:
+        model: a model folder, or a .tar.gz of one.
+        host: address to listen at.
+        port: port to listen at; 0 for any.
+        threads: predictions at a time.
+        queue: how many requests may wait for a thread; the next gets 503.
+        request_s: a client has that long to send the head of a request, and again for its body.
+
+    Raises:
+        ModelFolderError: there is no such model, or it cannot be served.
+    """
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # the first process of a container would ignore it
+    os.environ["OPENCV_IO_MAX_IMAGE_PIXELS"] = str(MAX_PIXELS)  # OpenCV reads it when it is imported
+    os.environ.setdefault("OPENCV_LOG_LEVEL", "SILENT")  # what is wrong with a picture is said to who sent it
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # each thread's buffers count as resident
+    import cv2
+
+    from dr_lib.serving.grader.predict import Predictor
+    from dr_lib.serving.server.app import Service, build_app
+
+    cv2.setNumThreads(1)
+    logging.basicConfig(format="%(message)s", level=logging.INFO)
+    with open_model(model) as folder:
+        predictor = Predictor(folder, threads, max_pixels=MAX_PIXELS)
+    service = Service(predictor, threads=threads, queue=queue, request_s=request_s)
+    server = build_server(service, build_app(service), host, port)
+    server.run()
+    service.pool.shutdown(wait=False, cancel_futures=True)
+    if server.failure:
+        raise ModelFolderError(f"{model}: the warm-up failed: {server.failure}") from server.failure

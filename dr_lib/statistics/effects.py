@@ -1,0 +1,247 @@
+"""Say what each factor of a designed experiment does, and how many repetitions a comparison needs.
+
+A factorial design runs every level of every factor with every other; a cell is one combination, its repetitions are
+its runs. Times are analysed on their logarithms, where a factor that multiplies adds, and interactions that plain times
+pretend disappear (Jain 1991, The Art of Computer Systems Performance Analysis, chapters 17 to 22).
+"""
+
+import itertools
+import math
+from collections.abc import Callable, Collection, Sequence
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+from scipy import stats
+
+from dr_lib.statistics.intervals import UPPER, BadSampleError, Interval
+
+RESIDUAL = "residual"  # the variation between the repetitions of a cell
+MAX_RUNS = 1_000_000_000  # what needs more is no experiment
+
+
+def allocate_variation(runs: pd.DataFrame, factors: Sequence[str], column: str, *, log: bool = True) -> pd.DataFrame:
+    """Divide the variation of a column among the factors, their interactions, and the repetitions.
+
+    Args:
+        runs: one row per run, every cell of the design at least once.
+        factors: columns; those of one level are left out.
+        column: positive numbers, a time say.
+        log: of their logarithms rather than of themselves.
+
+    Returns:
+        A row per term in the order of its number of factors, `residual` last: `term` (factors joined by " x "),
+        `num_factors`, `sum_of_squares` (type II), `dof`, `share` of the total sum of squares, `f` and `p`, NaN where
+        no cell is repeated. The shares add up to one where all cells are repeated equally often.
+
+    Raises:
+        BadSampleError: a column is missing, a level is, a number is not positive, a cell of the design has no run, or
+            no factor has two levels.
+    """
+    from statsmodels.formula.api import ols  # takes a second to import
+    from statsmodels.stats.anova import anova_lm
+
+    factors, cells = _read_cells(runs, factors, column, log)
+    table = pd.DataFrame([(*key, value) for key, values in cells.items() for value in values])
+    names = [f"f{position}" for position in range(len(factors))]
+    table.columns = [*names, "y"]
+    is_repeated = len(table) > len(cells)
+    fitted = ols("y ~ " + " * ".join(f"C({name})" for name in names), table).fit()
+    with np.errstate(divide="ignore", invalid="ignore"):  # F without repetitions, dropped below
+        found = anova_lm(fitted, typ=2) if is_repeated else anova_lm(fitted, typ=1).drop(columns="mean_sq")
+    found = found.set_axis(["sum_of_squares", "dof", "f", "p"], axis=1) if is_repeated else _name_unrepeated(found)
+    terms = [
+        [factors[int(part[3:-1])] for part in term.split(":")] if term != "Residual" else [] for term in found.index
+    ]
+    found.insert(0, "term", [" x ".join(term) or RESIDUAL for term in terms])
+    found.insert(1, "num_factors", [len(term) for term in terms])
+    total = ((table["y"] - table["y"].mean()) ** 2).sum()
+    found.insert(4, "share", found["sum_of_squares"] / total if total else np.nan)
+    return found.reset_index(drop=True)
+
+
+def estimate_effects(runs: pd.DataFrame, factors: Sequence[str], column: str) -> pd.DataFrame:
+    """Estimate by how much each level of each factor multiplies a time.
+
+    The effect is the geometric mean over the level's cells divided by that over all cells; every cell counts the
+    same, however often it was repeated. The interval comes from the spread between repetitions, pooled over the cells
+    (Jain 1991, chapter 22); without repetitions it has no bounds.
+
+    Args:
+        runs: one row per run, every cell of the design at least once.
+        factors: columns; those of one level are left out.
+        column: positive numbers.
+
+    Returns:
+        A row per level: `factor`, `level`, `effect`, `low`, `high`, `num_runs`.
+
+    Raises:
+        BadSampleError: as `allocate_variation`.
+    """
+    factors, cells = _read_cells(runs, factors, column, log=True)
+    keys, counts = list(cells), np.array([len(values) for values in cells.values()])
+    means = np.array([np.mean(values) for values in cells.values()])
+    variance, dof = pool_variance(cells.values())
+    lines = []
+    for position, factor in enumerate(factors):
+        for level in _find_levels(runs[factor]):
+            member = np.array([key[position] == level for key in keys])
+            contrast = member / member.sum() - 1 / len(keys)
+            half = stats.t.ppf(UPPER, dof) * math.sqrt(variance * (contrast**2 / counts).sum()) if dof else np.nan
+            bounds = np.exp(contrast @ means + np.array([0, -half, half]))
+            lines.append((factor, level, *bounds, int(counts[member].sum())))
+    return pd.DataFrame(lines, columns=["factor", "level", "effect", "low", "high", "num_runs"])
+
+
+def paired_ratio_interval(a: Sequence[ArrayLike], b: Sequence[ArrayLike]) -> Interval:
+    """Estimate how many times as long `a` takes as `b`, cell by cell.
+
+    The value is the geometric mean over the cells of the ratio within each; what differs between cells, however much,
+    does not widen the interval. The spread is pooled over the repetitions of all cells of both sides.
+
+    Args:
+        a: the times of each cell, positive.
+        b: those of the same cells but for one factor, in the same order and unit.
+
+    Returns:
+        The ratio; `n` is the number of runs of the smaller side.
+
+    Raises:
+        BadSampleError: the sides have not the same number of cells, a cell is empty, or a time is not positive.
+    """
+    if len(a) != len(b) or not len(a):
+        raise BadSampleError(f"{len(a)} cells against {len(b)}: give the same cells on both sides, one at least")
+    sides = [[_take_logs(times) for times in side] for side in (a, b)]
+    n = min(sum(map(len, side)) for side in sides)
+    value = np.mean([x.mean() - y.mean() for x, y in zip(*sides, strict=True)])
+    variance, dof = pool_variance([*sides[0], *sides[1]])
+    if not dof:
+        return Interval(float(np.exp(value)), np.nan, np.nan, n)
+    error = math.sqrt(variance * sum(1 / len(x) + 1 / len(y) for x, y in zip(*sides, strict=True))) / len(a)
+    half = stats.t.ppf(UPPER, dof) * error
+    return Interval(*map(float, np.exp([value, value - half, value + half])), n)
+
+
+def pool_variance(groups: Collection[np.ndarray]) -> tuple[float, int]:
+    """Pool the variance within groups, whatever lies between them.
+
+    Args:
+        groups: the values of each, arrays of one axis.
+
+    Returns:
+        The variance and its degrees of freedom; NaN and 0 where no group has two values.
+    """
+    dof = sum(len(group) - 1 for group in groups)
+    return (sum(((group - np.mean(group)) ** 2).sum() for group in groups) / dof if dof else np.nan), dof
+
+
+def repetitions_for_precision(cv: float, half_width: float) -> int:
+    """The smallest number of runs whose mean has a 95 % interval of at most this half width.
+
+    Args:
+        cv: coefficient of variation of one run.
+        half_width: relative to the mean, 0.05 for 5 %.
+
+    Raises:
+        BadSampleError: a number is not positive and finite, or more than a billion runs would be needed.
+    """
+    _check_positive(cv=cv, half_width=half_width)
+    return _find_smallest(lambda n: stats.t.ppf(UPPER, n - 1) * cv / math.sqrt(n) <= half_width)
+
+
+def repetitions_for_power(cv: float, difference: float, power: float = 0.8) -> int:
+    """The smallest number of runs on each side that finds a difference, by a two-sided t test at 5 %.
+
+    Args:
+        cv: coefficient of variation of one run.
+        difference: of the means, relative, 0.1 for 10 %.
+        power: share of such experiments that are to find it.
+
+    Raises:
+        BadSampleError: a number is not positive and finite, the power is no share, or it would need a billion runs.
+    """
+    _check_positive(cv=cv, difference=difference, power=power)
+    if power >= 1:
+        raise BadSampleError(f"a power of {power} cannot be had: take 0.8, say")
+
+    def finds(n: int) -> bool:
+        dof, shift = 2 * (n - 1), difference / cv * math.sqrt(n / 2)
+        critical = stats.t.ppf(UPPER, dof)
+        return stats.nct.sf(critical, dof, shift) + stats.nct.cdf(-critical, dof, shift) >= power
+
+    return _find_smallest(finds)
+
+
+def _read_cells(
+    runs: pd.DataFrame, factors: Sequence[str], column: str, log: bool
+) -> tuple[list[str], dict[tuple, np.ndarray]]:
+    """The factors with two levels and more, and the values of each cell."""
+    missing = [name for name in (*factors, column) if name not in runs]
+    if missing:
+        raise BadSampleError(f"no column {', '.join(missing)}: the rows have {', '.join(map(str, runs.columns))}")
+    nameless = [name for name in factors if runs[name].isna().any()]
+    if nameless:
+        raise BadSampleError(f"some runs have no {', '.join(nameless)}: fill it in, or leave these runs out")
+    factors = [name for name in factors if runs[name].nunique() > 1]
+    if not factors:
+        raise BadSampleError("no factor has two levels: there is nothing to compare")
+    groups = {key: values for key, values in runs.groupby(factors)[column] if len(values)}
+    designed = itertools.product(*(_find_levels(runs[name]) for name in factors))
+    empty = [", ".join(map("{}={}".format, factors, key)) for key in designed if key not in groups]
+    if empty:
+        named = "; ".join(empty[:3]) + "; ..." * (len(empty) > 3)
+        raise BadSampleError(f"the design has cells without a run ({named}): make them, or take the level out")
+    take = _take_logs if log else _take_finite
+    return factors, {key: take(values) for key, values in groups.items()}
+
+
+def _find_levels(levels: pd.Series) -> list:
+    """The levels in their order, numbers as numbers, and a mixture as texts."""
+    levels = levels.unique().tolist()
+    try:
+        return sorted(levels)
+    except TypeError:
+        return sorted(levels, key=str)
+
+
+def _take_logs(times: ArrayLike) -> np.ndarray:
+    times = _take_finite(times)
+    if not (times > 0).all():
+        raise BadSampleError("a time is not positive: leave out the runs that have none, and count them")
+    return np.log(times)
+
+
+def _take_finite(values: ArrayLike) -> np.ndarray:
+    try:
+        values = np.asarray(values, dtype=float).ravel()
+    except (TypeError, ValueError) as error:
+        raise BadSampleError(f"a value is no number: {error}") from error
+    if not values.size or not np.isfinite(values).all():
+        raise BadSampleError("a cell is empty, or a value is not finite: leave out the runs that have none")
+    return values
+
+
+def _name_unrepeated(found: pd.DataFrame) -> pd.DataFrame:
+    """Without repetitions every effect is exact, and nothing is left to test it against."""
+    found = found.set_axis(["dof", "sum_of_squares", "f", "p"], axis=1)[["sum_of_squares", "dof", "f", "p"]]
+    return found.assign(f=np.nan, p=np.nan).fillna({"sum_of_squares": 0.0})
+
+
+def _check_positive(**numbers: float) -> None:
+    for name, number in numbers.items():
+        if not 0 < number < math.inf:
+            raise BadSampleError(f"{name} has to be positive and finite, {number} is not")
+
+
+def _find_smallest(is_enough: Callable[[int], bool]) -> int:
+    """The smallest n from 2 on that is enough, where every larger one is too."""
+    high = 2
+    while not is_enough(high):
+        high *= 2
+        if high > MAX_RUNS:
+            raise BadSampleError(f"that takes more than {MAX_RUNS:,} runs: ask for less")
+    low = high // 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if is_enough(middle) else (middle, high)
+    return high

@@ -1,0 +1,113 @@
+"""What a network can do in any framework: train for timed epochs, predict, and give its weights back."""
+
+from __future__ import annotations
+
+import math
+import platform
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from dr_lib.training.frameworks.architecture import Layer
+from dr_lib.training.frameworks.batches import Batches, to_floats
+
+CHUNK = 256  # images of a forward pass at a time: 12.6 MB of floats at 64 px in colour
+
+OnEpochEnd = Callable[[int, float, float], None]
+TrainEpoch = Callable[[Iterator[tuple[np.ndarray, np.ndarray]]], float]
+
+
+class FrameworkError(RuntimeError):
+    """The framework cannot be used as asked; the message says what to do."""
+
+
+class TrainingError(RuntimeError):
+    """The training went wrong; the message names the epoch."""
+
+
+class Network(ABC):
+    """A network of one framework, on one device.
+
+    Every framework takes the same step: the mean softmax cross-entropy of a batch's logits, then for each weight w
+    with gradient g and velocity v, which begins at 0: v <- momentum * v - learning_rate * g, w <- w + v.
+    """
+
+    def __init__(self, layers: tuple[Layer, ...], weights: list[np.ndarray], learning_rate: float, momentum: float):
+        """Hold what is asked for; `open_network` explains and checks it."""
+        self.layers, self.learning_rate, self.momentum = layers, learning_rate, momentum
+
+    @abstractmethod
+    def fit(self, batches: Batches, epochs: int, on_epoch_end: OnEpochEnd) -> None:
+        """Train, and time each epoch.
+
+        Args:
+            batches: the same in every epoch but for their order.
+            epochs: passes over them.
+            on_epoch_end: called with (epoch from 0, mean loss of its batches, seconds). The seconds are those of the
+                epoch alone, from before its first batch to the end of its work on the device; what the function takes
+                itself, for an evaluation maybe, is in no epoch. The first epoch includes what the framework compiles.
+
+        Raises:
+            TrainingError: the loss is not finite.
+        """
+
+    def forward(self, images: np.ndarray) -> np.ndarray:
+        """Compute logits, a few images at a time.
+
+        Args:
+            images: (n, height, width, channels), uint8 or floats in [0, 1].
+
+        Returns:
+            (n, 10) float32.
+        """
+        chunks = (to_floats(images[start : start + CHUNK]) for start in range(0, len(images), CHUNK))
+        logits = [self._forward(chunk) for chunk in chunks]
+        return np.concatenate([np.zeros((0, self.layers[-1].output_shape[0]), np.float32), *logits])
+
+    def versions(self) -> dict[str, str]:
+        """Versions of Python, NumPy and the framework, and `backend`, what computes."""
+        return {"python": platform.python_version(), "numpy": np.__version__, **self._framework_versions()}
+
+    @abstractmethod
+    def weights(self) -> list[np.ndarray]:
+        """The weights as they are now, laid out as `draw_weights` does."""
+
+    @abstractmethod
+    def _forward(self, images: np.ndarray) -> np.ndarray:
+        """Logits of a few images, float32."""
+
+    @abstractmethod
+    def _framework_versions(self) -> dict[str, str]:
+        """Version of the framework, and `backend`."""
+
+
+def run_epochs(train_epoch: TrainEpoch, batches: Batches, epochs: int, on_epoch_end: OnEpochEnd) -> None:
+    """Fit where the framework leaves the loop to its user.
+
+    Args:
+        train_epoch: takes a step on each batch and returns their mean loss when the device has finished.
+        batches: as in `Network.fit`.
+        epochs: as in `Network.fit`.
+        on_epoch_end: as in `Network.fit`.
+
+    Raises:
+        TrainingError: the loss is not finite.
+    """
+    for epoch in range(epochs):
+        start = time.perf_counter()
+        loss = train_epoch(batches.epoch(epoch))
+        seconds = time.perf_counter() - start
+        check_loss(loss, epoch, epochs)
+        on_epoch_end(epoch, loss, seconds)
+
+
+def check_loss(loss: float, epoch: int, epochs: int) -> None:
+    """Stop a training that has run away.
+
+    Raises:
+        TrainingError: the loss is not finite.
+    """
+    if not math.isfinite(loss):
+        raise TrainingError(f"the loss is {loss} after epoch {epoch + 1} of {epochs}: lower the learning rate")

@@ -1,0 +1,213 @@
+"""The MNIST network of the CUDA C study in Keras on TensorFlow or JAX, on the CPU: what CUDA C is held against.
+
+    conv 6 filters 5x5, sigmoid -> 6 maps 24x24 -> ONE filter 4x4, stride 4, shared by the maps, sigmoid
+    -> 6 maps 6x6 -> flatten 216 -> dense 10: 156 + 17 + 2,170 = 2,343 parameters
+
+The filter's patches do not overlap, so it is a dense layer on 216 patches of 16 values each: of three ways to write it
+in Keras the fastest, twice as fast as `Conv3D` and `TimeDistributed(Conv2D)` at batch 32 on TensorFlow.
+
+At batch 1 the peer learns as the original does: sigmoid outputs, binary cross-entropy summed over the ten, plain SGD.
+In larger batches that learns slowly, and the peer trains as one would today: softmax cross-entropy and Adam.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import platform
+import time
+from collections.abc import Callable, Mapping
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dr_lib.training.frameworks.base import FrameworkError, check_loss
+from dr_lib.training.frameworks.batches import to_floats
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+BACKENDS = ("tensorflow", "jax")
+SHAPES = {  # of the weights by name, in the order of the layers
+    "conv_kernel": (5, 5, 1, 6),
+    "conv_bias": (6,),
+    "pool_kernel": (4, 4, 1, 1, 1),
+    "pool_bias": (1,),
+    "dense_kernel": (216, 10),
+    "dense_bias": (10,),
+}
+CHUNK = 1000  # images of a forward pass at a time
+
+
+class PeerError(ValueError):
+    """The network cannot be built or trained so; the message says what to change."""
+
+
+class MnistPeer:
+    """The network in Keras, at one batch size."""
+
+    def __init__(self, backend: str, weights: Mapping[str, np.ndarray], *, batch_size: int, learning_rate: float):
+        """Build the network on the CPU.
+
+        Args:
+            backend: tensorflow or jax; a process can have one of them.
+            weights: to begin with, by the names of SHAPES; dense_kernel's rows are ordered row, column, map.
+            batch_size: images a step; 1 chooses the original's loss and SGD, more softmax and Adam.
+            learning_rate: of SGD, 0.1 in the original, or of Adam.
+
+        Raises:
+            FrameworkError: the backend is not installed, or Keras runs on another already.
+            PeerError: a weight is missing or has another shape, or a number is not positive.
+        """
+        if batch_size < 1 or not learning_rate > 0:
+            raise PeerError(f"batch_size {batch_size}, learning_rate {learning_rate}: both have to be positive")
+        wrong = [name for name, shape in SHAPES.items() if np.shape(weights.get(name)) != shape]
+        if wrong:
+            raise PeerError(f"{', '.join(wrong)} missing or of another shape: the network's are {SHAPES}")
+        self.backend, self.batch_size, self.is_original = backend, batch_size, batch_size == 1
+        self.keras = _open_keras(backend)
+        self.model = _build_model(self.keras)
+        self.model.set_weights([np.reshape(weights[name], v.shape) for name, v in zip(SHAPES, self.model.weights)])
+        if self.is_original:
+            optimizer, loss = self.keras.optimizers.SGD(learning_rate), self._sum_cross_entropy
+        else:
+            optimizer = self.keras.optimizers.Adam(learning_rate)
+            loss = self.keras.losses.CategoricalCrossentropy(from_logits=True)
+        # XLA makes TensorFlow's steps longer on a CPU; JAX has nothing else
+        self.model.compile(optimizer, loss, jit_compile=backend == "jax")
+
+    def train(
+        self,
+        x_train: np.ndarray,
+        y_train: np.ndarray,
+        x_test: np.ndarray,
+        y_test: np.ndarray,
+        *,
+        epochs: int,
+        seed: int = 0,
+        on_epoch_end: Callable[[int], None] = lambda epoch: None,
+    ) -> pd.DataFrame:
+        """Train in one call of `fit`, without shuffling, as the original does.
+
+        Args:
+            x_train: (n, 28, 28) uint8.
+            y_train: (n,) 0 to 9.
+            x_test: to look at after each epoch, while the clock stands still.
+            y_test: (n,) 0 to 9.
+            epochs: passes over the training images.
+            seed: of the weights, for the table.
+            on_epoch_end: called with the epochs done.
+
+        Returns:
+            A row per epoch: epoch from 1, train_s (seconds until its end, compilation in the first), test_accuracy,
+            implementation, device, batch_size, replica, seed: the columns of CUDA C's table.
+
+        Raises:
+            TrainingError: the loss is not finite.
+            PeerError: there are fewer images than a batch holds, or no epochs.
+        """
+        import pandas as pd
+
+        if not 0 < self.batch_size <= len(x_train) or epochs < 1:
+            raise PeerError(f"{len(x_train)} images in batches of {self.batch_size}, {epochs} epochs: nothing to train")
+        pixels, targets = _prepare(x_train), np.eye(10, dtype=np.float32)[y_train]
+        seconds, rows, start = 0.0, [], 0.0
+
+        def begin(epoch: int, logs: dict | None) -> None:
+            nonlocal start
+            start = time.perf_counter() if epoch else begun  # the first epoch began when fit was called
+
+        def end(epoch: int, logs: dict | None) -> None:
+            nonlocal seconds
+            self.keras.ops.convert_to_numpy(self.model.trainable_variables[-1])  # the device has finished then
+            seconds += time.perf_counter() - start
+            check_loss(float(logs["loss"]), epoch, epochs)
+            accuracy = float((self.forward(x_test).argmax(axis=1) == y_test).mean())
+            rows.append({"epoch": epoch + 1, "train_s": seconds, "test_accuracy": accuracy})
+            on_epoch_end(epoch + 1)
+
+        timer, begun = self.keras.callbacks.LambdaCallback(on_epoch_begin=begin, on_epoch_end=end), time.perf_counter()
+        settings = {"batch_size": self.batch_size, "epochs": epochs, "shuffle": False, "verbose": 0}
+        self.model.fit(pixels, targets, callbacks=[timer], **settings)
+        about = {"implementation": f"keras_{self.backend}", "device": "cpu", "batch_size": self.batch_size}
+        return pd.DataFrame(rows).assign(**about, replica=0, seed=seed)
+
+    def forward(self, x: np.ndarray) -> np.ndarray:
+        """Outputs of images (n, 28, 28): (n, 10) sigmoids at batch 1, else probabilities."""
+        activation = self.keras.ops.sigmoid if self.is_original else self.keras.ops.softmax
+        chunks = [self.model.predict_on_batch(_prepare(x[start : start + CHUNK])) for start in range(0, len(x), CHUNK)]
+        return np.concatenate([np.asarray(activation(chunk)) for chunk in chunks])
+
+    def gradients(self, x: np.ndarray, y: np.ndarray) -> dict[str, np.ndarray]:
+        """What automatic differentiation finds: gradients of the loss of one batch, its mean over the images."""
+        pixels, targets = _prepare(x), np.eye(10, dtype=np.float32)[y]
+        found = {"tensorflow": self._differentiate_tensorflow, "jax": self._differentiate_jax}[self.backend]
+        arrays = [np.asarray(gradient) for gradient in found(pixels, targets)]
+        return {name: array.reshape(SHAPES[name]) for name, array in zip(SHAPES, arrays)}
+
+    def versions(self) -> dict[str, str]:
+        """`backend`, what computes, and the versions of Keras, of the backend, of NumPy and of Python."""
+        module = importlib.import_module(self.backend)
+        told = {"backend": self.backend, "keras": self.keras.__version__, self.backend: module.__version__}
+        return told | {"numpy": np.__version__, "python": platform.python_version()}
+
+    def _sum_cross_entropy(self, targets: Any, logits: Any) -> Any:
+        """Binary cross-entropy summed over the outputs: its gradient is output - target, as the original's."""
+        ops = self.keras.ops
+        return ops.sum(ops.binary_crossentropy(targets, logits, from_logits=True), axis=-1)
+
+    def _differentiate_tensorflow(self, pixels: np.ndarray, targets: np.ndarray) -> list:
+        import tensorflow as tf
+
+        with tf.GradientTape() as tape:
+            loss = self.keras.ops.mean(self.model.loss(targets, self.model(pixels)))
+        return tape.gradient(loss, [variable.value for variable in self.model.trainable_variables])
+
+    def _differentiate_jax(self, pixels: np.ndarray, targets: np.ndarray) -> list:
+        import jax
+
+        def find_loss(trainable: list) -> Any:
+            logits, _ = self.model.stateless_call(trainable, [], pixels)
+            return self.keras.ops.mean(self.model.loss(targets, logits))
+
+        return jax.grad(find_loss)([variable.value for variable in self.model.trainable_variables])
+
+
+def _prepare(images: np.ndarray) -> np.ndarray:
+    """Bytes as (n, 28, 28, 1) float32 in [0, 1]."""
+    return to_floats(np.asarray(images)).reshape(-1, 28, 28, 1)
+
+
+def _open_keras(backend: str) -> Any:
+    """Import Keras on a backend, and keep that on the CPU; CUDA C may have the GPU of the same process."""
+    if backend not in BACKENDS:
+        raise FrameworkError(f"backend {backend!r}: choose from {', '.join(BACKENDS)}")
+    missing = [name for name in ("keras", backend) if find_spec(name) is None]
+    if missing:
+        raise FrameworkError(f"Keras on {backend} needs {' and '.join(missing)}: pip install them, or take the other")
+    os.environ["KERAS_BACKEND"] = backend  # read once, when Keras is imported
+    import keras
+
+    from dr_lib.training.frameworks.keras_network import CHOOSE_DEVICE
+
+    if keras.config.backend() != backend:
+        raise FrameworkError(f"Keras runs on {keras.config.backend()} already: restart the kernel to use {backend}")
+    CHOOSE_DEVICE[backend]("cpu")
+    return keras
+
+
+def _build_model(keras: Any) -> Any:
+    """Five layers of Keras's own; the last gives logits."""
+    return keras.Sequential(
+        [
+            keras.Input((28, 28, 1)),
+            keras.layers.Conv2D(6, 5, activation="sigmoid"),
+            keras.layers.Reshape((6, 4, 6, 4, 6)),  # row, row in the patch, column, column in the patch, map
+            keras.layers.Permute((1, 3, 5, 2, 4)),
+            keras.layers.Reshape((216, 16)),
+            keras.layers.Dense(1, activation="sigmoid"),
+            keras.layers.Flatten(),
+            keras.layers.Dense(10),
+        ]
+    )

@@ -1,0 +1,212 @@
+"""A picture that is there twice, saved otherwise, is found; no two eyes are taken for one."""
+
+import cv2
+import numpy as np
+import pytest
+
+from dr_lib.data.labels.near_duplicates import (
+    PAIRS_AT_ONCE,
+    THRESHOLD,
+    HashError,
+    find_near_duplicates,
+    perceptual_hash,
+)
+from dr_lib.data.photograph.crop import crop_fundus
+from dr_lib.data.photograph.headers import UnreadableImageError
+from dr_lib.data.photograph.pixels import encode_jpeg
+from dr_lib.data.shards.records import SPLITS, read_split
+from dr_lib.data.synthetic import draw_eye, draw_look
+
+
+def save(image: np.ndarray, suffix: str = ".jpg", quality: int = 90) -> bytes:
+    """The photograph as a file."""
+    return cv2.imencode(suffix, image[..., ::-1], [cv2.IMWRITE_JPEG_QUALITY, quality])[1].tobytes()
+
+
+def resize(image: np.ndarray, factor: float) -> np.ndarray:
+    """The photograph in another size."""
+    way = cv2.INTER_AREA if factor < 1 else cv2.INTER_CUBIC
+    return cv2.resize(image, None, fx=factor, fy=factor, interpolation=way)
+
+
+def recolour(image: np.ndarray, gain: float = 1, gamma: float = 1) -> np.ndarray:
+    """The photograph brighter, darker or in other contrast."""
+    return np.clip(gain * (image / 255) ** gamma * 255, 0, 255).astype(np.uint8)
+
+
+def turn(image: np.ndarray, degrees: float) -> np.ndarray:
+    """The photograph turned about its middle."""
+    height, width = image.shape[:2]
+    matrix = cv2.getRotationMatrix2D((width / 2, height / 2), degrees, 1)
+    return cv2.warpAffine(image, matrix, (width, height), flags=cv2.INTER_CUBIC)
+
+
+def write_on(image: np.ndarray) -> np.ndarray:
+    """The photograph with a date in its corner."""
+    at, size = (10, image.shape[0] // 20), image.shape[0] / 800
+    return cv2.putText(image.copy(), "2019-03-01 OD", at, 0, size, (255, 255, 255), 2)
+
+
+def cut(image: np.ndarray, share: float) -> np.ndarray:
+    """The photograph without a border."""
+    rows, columns = (round(side * share) for side in image.shape[:2])
+    return image[rows:-rows, columns:-columns]
+
+
+COPIES = {
+    "JPEG of quality 30": lambda image: save(image, quality=30),
+    "PNG": lambda image: save(image, ".png"),
+    "half the size": lambda image: save(resize(image, 0.5)),
+    "larger": lambda image: save(resize(image, 1.5)),
+    "darker": lambda image: save(recolour(image, 0.7)),
+    "brighter": lambda image: save(recolour(image, 1.3)),
+    "much darker": lambda image: save(recolour(image, 0.4)),
+    "other contrast": lambda image: save(recolour(image, gamma=1.6)),
+    "text": lambda image: save(write_on(image)),
+    "cut": lambda image: save(cut(image, 0.02)),
+    "turned by 1 degree": lambda image: save(turn(image, 1)),
+    "grey": lambda image: save(np.repeat(image.mean(2, keepdims=True).astype(np.uint8), 3, 2)),
+}
+
+
+def hash_crops(files: list[bytes]) -> np.ndarray:
+    """Hash photographs the way that `prepare` does."""
+    crops = (encode_jpeg(crop_fundus(encoded).image) for encoded in files)
+    return np.frombuffer(b"".join(map(perceptual_hash, crops)), np.uint8).reshape(-1, 32)
+
+
+def find_between(left: np.ndarray, right: np.ndarray) -> list[tuple[int, int]]:
+    """The near duplicates between two splits, as rows of each."""
+    splits = np.repeat(["train", "test"], (len(left), len(right)))
+    pairs = find_near_duplicates(np.concatenate([left, right]), splits)
+    return [(i, j - len(left)) for i, j, _ in pairs.tolist()]
+
+
+@pytest.fixture(scope="module")
+def eyes() -> list[np.ndarray]:
+    """Eight drawn photographs: both eyes of four patients, each patient with a camera of its own."""
+    images = []
+    for number in range(4):
+        rng = np.random.default_rng([3, number])
+        look = draw_look(rng)._replace(width=1024, height=768)
+        images += [draw_eye(number, eye, look, rng)[0] for eye in ("left", "right")]
+    return images
+
+
+@pytest.fixture(scope="module")
+def hashes(eyes) -> np.ndarray:
+    """The hashes of the drawn photographs."""
+    return hash_crops([save(image) for image in eyes])
+
+
+@pytest.mark.parametrize("kind", COPIES)
+def test_a_copy_is_found_and_no_other_eye(eyes, hashes, kind):
+    """Saved otherwise, shrunk, brightened, written on: each copy is found with its original and with nothing else."""
+    copies = hash_crops([COPIES[kind](image) for image in eyes])
+    assert find_between(hashes, copies) == [(i, i) for i in range(len(eyes))]
+
+
+def test_a_mirrored_picture_is_another_picture(eyes, hashes):
+    """A left eye is no copy of a right one, however alike the two are."""
+    assert find_between(hashes, hash_crops([save(image[:, ::-1]) for image in eyes])) == []
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda image: recolour(image, 0.1),
+        lambda image: cv2.GaussianBlur(image, (0, 0), 16),
+        lambda image: recolour(image, 20),
+    ],
+    ids=["dark", "blurred", "plain white"],
+)
+def test_bad_photographs_are_no_copies_of_each_other(eyes, spoil):
+    """Where little or nothing can be seen, little is alike; the same file still is the same picture."""
+    spoilt = hash_crops([save(spoil(image)) for image in eyes])
+    assert find_between(spoilt, spoilt) == [(i, i) for i in range(len(eyes))]
+
+
+def test_plain_crops_of_two_files_are_no_pair():
+    """A crop without any detail, white or black, is a copy of nothing but itself."""
+    plain = [encode_jpeg(np.full((299, 299, 3), level, np.uint8)) for level in (0, 250, 255)]
+    hashes = np.frombuffer(b"".join(map(perceptual_hash, plain)), np.uint8).reshape(-1, 32)
+    assert find_between(hashes, hashes) == [(0, 0), (1, 1), (2, 2)]
+
+
+def test_the_drawn_sample_has_no_copies(small_sample):
+    """No two photographs of the sample's splits pass for one."""
+    records = [(split, record) for split in SPLITS for record in read_split(small_sample, split)]
+    hashes = b"".join(perceptual_hash(record.encoded) for _, record in records)
+    splits = np.array([split for split, _ in records])
+    assert len(find_near_duplicates(np.frombuffer(hashes, np.uint8).reshape(-1, 32), splits)) == 0
+
+
+@pytest.mark.slow
+def test_real_photographs_and_their_copies_are_told_apart(real_data):
+    """Of 185,745 pairs of different photographs none comes near the threshold; of real copies at most 1 % is missed."""
+    files = [path.read_bytes() for path in sorted((real_data / "odir512" / "images").iterdir())]
+    hashes = hash_crops(files)
+    signs = np.unpackbits(hashes, axis=1) * 2.0 - 1
+    distances = (256 - signs @ signs.T) / 2  # of +-1 vectors: bits alike less bits that differ
+    assert distances[np.triu_indices(len(files), 1)].min() >= THRESHOLD + 16
+    few = range(0, len(files), 10)
+    images = [cv2.imdecode(np.frombuffer(files[i], np.uint8), cv2.IMREAD_COLOR)[..., ::-1] for i in few]
+    copies = hash_crops([copy(image) for copy in COPIES.values() for image in images])
+    bits = np.unpackbits(np.tile(hashes[few], (len(COPIES), 1)) ^ copies, axis=1)
+    assert (bits.sum(1) <= THRESHOLD).mean() >= 0.99
+
+
+def flip(hashed: np.ndarray, num_bits: int) -> np.ndarray:
+    """The hash with its first bits turned over."""
+    return hashed ^ np.packbits(np.arange(256) < num_bits)
+
+
+def test_pairs_stand_in_two_splits_at_most_the_threshold_apart():
+    """At the threshold is a pair, one bit more is none, within a split nothing is; sorted, the smaller row first."""
+    base = np.random.default_rng(0).integers(0, 256, 32, np.uint8)
+    rows = {
+        "test": [flip(base, THRESHOLD), ~base],
+        "train": [base, base, flip(~base, THRESHOLD + 1)],
+        "validation": [flip(base, 1)],
+    }
+    splits = np.repeat(list(rows), [len(part) for part in rows.values()])
+    found = find_near_duplicates(np.array([h for part in rows.values() for h in part]), splits)
+    expected = [(0, 2, THRESHOLD), (0, 3, THRESHOLD), (0, 5, THRESHOLD - 1), (2, 5, 1), (3, 5, 1)]
+    assert found.tolist() == [list(pair) for pair in expected]
+
+
+def test_blocks_lose_and_double_nothing(monkeypatch):
+    """However few pairs are compared at a time, the result is that of counting bits one pair after another."""
+    rng = np.random.default_rng(1)
+    hashes = rng.integers(0, 2, (90, 32), np.uint8)  # one bit in eight at random: many pairs on both sides
+    splits = rng.choice(["train", "validation", "test"], 90)
+    numbers = [int.from_bytes(row.tobytes(), "big") for row in hashes]
+    distances = {(i, j): (numbers[i] ^ numbers[j]).bit_count() for j in range(90) for i in range(j)}
+    near = [[i, j, d] for (i, j), d in sorted(distances.items()) if d <= 14 and splits[i] != splits[j]]
+    assert 100 < len(near) < 2500
+    monkeypatch.setattr("dr_lib.data.labels.near_duplicates.THRESHOLD", 14)
+    for at_once in (1, 7, 30, 31, 32, PAIRS_AT_ONCE):
+        monkeypatch.setattr("dr_lib.data.labels.near_duplicates.PAIRS_AT_ONCE", at_once)
+        assert find_near_duplicates(hashes, splits).tolist() == near
+
+
+def test_nothing_and_one_split_have_no_pairs():
+    """An empty set and a set without a division are no errors."""
+    assert find_near_duplicates(np.empty((0, 32), np.uint8), np.empty(0, str)).shape == (0, 3)
+    assert find_near_duplicates(np.zeros((5, 32), np.uint8), np.array(["train"] * 5)).shape == (0, 3)
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "num_splits"), [((3, 8), np.uint8, 3), ((3, 32), np.int64, 3), ((3, 32), np.uint8, 2)]
+)
+def test_hashes_of_another_kind_are_refused(shape, dtype, num_splits):
+    """Another number of bits, another type or a split too few: the message says what is wanted."""
+    with pytest.raises(HashError, match=r"hashes is \(n, 32\) uint8"):
+        find_near_duplicates(np.zeros(shape, dtype), np.array(["train"] * num_splits))
+
+
+@pytest.mark.parametrize("encoded", [b"", b"no picture"])
+def test_what_is_no_picture_has_no_hash(encoded):
+    """Empty and foreign bytes are an error, not a hash that all of them share."""
+    with pytest.raises(UnreadableImageError, match="not a picture"):
+        perceptual_hash(encoded)

@@ -1,0 +1,160 @@
+"""The crop of a fundus photograph, against discs drawn at known places and real photographs."""
+
+import io
+
+import cv2
+import numpy as np
+import pytest
+from PIL import Image
+
+from dr_lib.data.photograph.crop import crop_fundus
+from dr_lib.data.photograph.fov import find_disc
+from tests.data.photograph.pictures import draw_disc, error, to_file
+
+
+@pytest.mark.parametrize(
+    "truth",
+    [
+        {},
+        {"x": 301.37, "y": 251.8, "radius": 171.3},
+        {"radius": 300.0},  # cut by the frame above and below
+        {"radius": 370.0},  # cut on all four: only the corners show an edge
+        {"x": 150.0, "radius": 220.0},  # cut on three sides
+        {"radius": 90.0, "x": 200.0, "y": 150.0},
+        {"brightness": 0.15},
+        {"background": 255},
+        {"background": 128},
+    ],
+    ids=lambda truth: ",".join(f"{k}={v}" for k, v in truth.items()) or "plain",
+)
+def test_finds_a_disc_at_a_known_place(truth):
+    """Centre and radius within 0.5 % of the radius, whatever the background, the darkness or the frame's cuts."""
+    crop = crop_fundus(to_file(draw_disc(**truth)))
+    place = {"x": 320.0, "y": 240.0, "radius": 200.0} | {k: v for k, v in truth.items() if k in "x y radius".split()}
+    assert error(crop.circle, **place) < 0.005
+    assert crop.status == ("clipped" if truth.get("radius", 0) >= 220 else "ok")
+
+
+@pytest.mark.parametrize("truth", [(1190.0, 905.0, 820.0), (700.0, 600.0, 300.0)], ids=["large", "small"])
+def test_a_large_jpeg_decoded_small_gives_the_circle_of_the_whole(truth):
+    """A JPEG of 2400 px is decoded as small as its disc allows; the circle still counts its own pixels."""
+    crop = crop_fundus(to_file(draw_disc(2400, 1800, *truth), ".jpg", quality=92))
+    assert error(crop.circle, *truth) < 0.003
+
+
+@pytest.mark.parametrize("orientation", [3, 6])
+def test_a_reduced_jpeg_of_odd_size_keeps_its_place(orientation):
+    """1/4 of 2,403 px are 601 that show 2,404: the circle does not drift with that, however the picture is turned."""
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    image = draw_disc(2403, 1999, 1252.0, 1003.0, 950.0)
+    circle = crop_fundus(to_file(image, ".jpg", exif=exif, quality=92)).circle
+    # where the stored point (1252, 1003) lies after the turn, by hand
+    place = {3: (2402 - 1252, 1998 - 1003), 6: (1998 - 1003, 1252)}
+    assert error(circle, *place[orientation], 950.0) < 0.0005
+
+
+@pytest.mark.parametrize("width", [pytest.param(3888, marks=pytest.mark.slow), 2048, 1024])
+def test_the_crop_does_not_alias(width):
+    """At least 42 dB against the mean of 8 x 8 samples of the whole photograph for each pixel of the crop.
+
+    The retina has grains of three pixels; one bilinear step out of the whole photograph comes out 5 dB lower or worse.
+    """
+    height = width * 2 // 3
+    image = draw_disc(width, height, width * 0.5, width * 0.33, width * 0.3)
+    grain = np.random.default_rng(0).normal(0, 10, (height // 3, width // 3, 1)).astype(np.float32)
+    grain = cv2.resize(grain, (width, height), interpolation=cv2.INTER_CUBIC)[..., None]
+    image = np.where(image.max(axis=-1, keepdims=True) > 30, np.clip(image + grain, 0, 255), 0).astype(np.uint8)
+    encoded = to_file(image, ".jpg", quality=92)
+    crop = crop_fundus(encoded)
+    whole, (x, y, radius) = np.asarray(Image.open(io.BytesIO(encoded))), crop.circle
+    offsets = ((np.arange(299 * 8) + 0.5) / (299 * 4) - 1) * radius
+    at_x, at_y = np.meshgrid((x + offsets).astype(np.float32), (y + offsets).astype(np.float32))
+    samples = cv2.remap(whole, at_x, at_y, cv2.INTER_LINEAR).astype(np.float32)
+    expected = samples.reshape(299, 8, 299, 8, 3).mean(axis=(1, 3))
+    step = 2 * radius / 299
+    one_step = np.array([[step, 0, x - 149 * step], [0, step, y - 149 * step]])
+    aliased = cv2.warpAffine(whole, one_step, (299, 299), flags=cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP)
+    row, column = np.mgrid[:299, :299] - 149
+    inside = np.hypot(row, column) < 147
+    ours, theirs = (10 * np.log10(255**2 / ((c - expected)[inside] ** 2).mean()) for c in (crop.image, aliased))
+    assert ours > max(42, theirs + 5)
+
+
+def test_the_crop_is_black_outside_the_disc():
+    """Text in a corner and a bright tab do not survive; the disc touches the sides of the crop."""
+    image = draw_disc()
+    cv2.putText(image, "NAME 1970", (5, 30), cv2.FONT_HERSHEY_SIMPLEX, 1, (255, 255, 255), 2)
+    crop = crop_fundus(to_file(image), 299)
+    assert crop.image.shape == (299, 299, 3) and crop.image.dtype == np.uint8
+    row, column = np.mgrid[:299, :299] - 149
+    distance = np.hypot(row, column)
+    assert (crop.image[distance > 150] == 0).all() and (crop.image[distance < 147].max(axis=-1) > 60).all()
+    assert error(crop.circle, 320, 240, 200) < 0.005
+
+
+def test_the_crop_is_the_area_average_of_the_photograph():
+    """A quadrant painted green keeps its place and colour: the warp moves nothing."""
+    image = draw_disc(1200, 1200, 600.0, 600.0, 500.0)
+    image[600:, 600:][image[600:, 600:].max(axis=-1) > 30] = (150, 210, 20)
+    crop = crop_fundus(to_file(image), 299).image.astype(int)
+    green = crop[..., 1] > crop[..., 0]
+    assert green[155:220, 155:220].all() and not green[:145].any() and not green[:, :145].any()
+
+
+@pytest.mark.parametrize("squash", [0.8, 1.15])
+def test_a_squashed_disc_is_straightened(squash):
+    """An ellipse is recognised, and its crop is a whole disc again."""
+    crop = crop_fundus(to_file(draw_disc(squash=squash)))
+    assert crop.status == "ellipse"
+    row, column = np.mgrid[:299, :299] - 149
+    assert (crop.image[np.hypot(row, column) < 145].max(axis=-1) > 60).all()
+
+
+def test_path_and_bytes_are_the_same(tmp_path):
+    """A file and its bytes give the same crop."""
+    (tmp_path / "eye.jpg").write_bytes(to_file(draw_disc(), ".jpg"))
+    one, other = crop_fundus(tmp_path / "eye.jpg"), crop_fundus((tmp_path / "eye.jpg").read_bytes())
+    assert one.circle == other.circle and (one.image == other.image).all()
+
+
+def test_a_retina_without_border_is_kept_whole():
+    """A frame filled by the retina gets the circle around it: nothing is lost, the corners touch the disc."""
+    crop = crop_fundus(to_file(draw_disc(400, 300, 200.0, 150.0, 900.0)))
+    assert crop.status == "full_frame" and crop.circle.radius == pytest.approx(250, abs=1)
+
+
+def test_an_unknown_method_is_refused():
+    """The methods there are stand in the message."""
+    with pytest.raises(ValueError, match="robust, voets"):
+        crop_fundus(to_file(draw_disc()), method="hough")
+
+
+@pytest.mark.slow
+def test_every_photograph_of_odir_has_its_disc(real_data):
+    """All 610 are accepted, and the crop's rim is retina where the frame does not cut it: looked at one by one."""
+    rims = []
+    for path in sorted((real_data / "odir512" / "images").iterdir()):
+        crop = crop_fundus(path)
+        assert 200 < crop.circle.radius < 300 and max(abs(crop.circle.x - 255.5), abs(crop.circle.y - 255.5)) < 35
+        rims.append(min(crop.image[149, 3:8].max(), crop.image[149, -8:-3].max()))
+    assert len(rims) == 610 and np.mean(np.array(rims) > 8) > 0.95
+
+
+def test_tiny_squashed_photographs_are_ellipses(real_data):
+    """Pictures squashed to 64 x 64 px, many of them cut above and below, are accepted; few pass for circles."""
+    crops = [crop_fundus(path) for path in sorted((real_data / "eyepacs64" / "images").iterdir())[::24]]
+    assert len(crops) == 100 and sum("ellipse" in crop.status for crop in crops) >= 97
+
+
+@pytest.mark.slow
+def test_drive_masks_overlap(real_data):
+    """The disc covers DRIVE's field-of-view masks, IoU at least 0.985 in each and 0.99 in the median."""
+    overlaps = []
+    for path in sorted((real_data / "geometry" / "drive").glob("*_test.tif")):
+        mask = np.asarray(Image.open(str(path).replace(".tif", "_mask.gif"))) > 0
+        disc = find_disc(np.ascontiguousarray(np.asarray(Image.open(path).convert("RGB"))))
+        row, column = np.indices(mask.shape)
+        found = ((column - disc.x) / disc.a) ** 2 + ((row - disc.y) / disc.b) ** 2 <= 1
+        overlaps.append((found & mask).sum() / (found | mask).sum())
+    assert len(overlaps) == 8 and min(overlaps) > 0.985 and np.median(overlaps) > 0.99

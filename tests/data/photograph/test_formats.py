@@ -1,0 +1,182 @@
+"""Files of every format and kind: circle and colours are those of what Pillow decodes."""
+
+import io
+import struct
+import zlib
+
+import cv2
+import numpy as np
+import pytest
+from PIL import Image, ImageOps
+
+from dr_lib.data.photograph.crop import UnreadableImageError, crop_fundus
+from dr_lib.data.photograph.decode import decode
+from tests.data.photograph.pictures import draw_disc, error, to_file
+
+PLACE = (331.0, 236.0, 190.0)
+DISC = draw_disc(640, 480, *PLACE)
+PICTURE = Image.fromarray(DISC)
+GREY = PICTURE.convert("L")
+PALETTE = PICTURE.quantize(200)
+INSIDE = np.hypot(*(np.indices(DISC.shape[:2])[::-1] - np.array(PLACE[:2])[:, None, None])) < PLACE[2]
+# what is transparent is white underneath
+RGBA = Image.fromarray(np.dstack([np.where(INSIDE[..., None], DISC, 255), 255 * INSIDE]).astype(np.uint8))
+
+
+def to_deep(suffix: str, image: np.ndarray, bits: int) -> bytes:
+    """Samples of that many bits in a file of 16, as cameras write them: encoded by OpenCV."""
+    deep = image.astype(np.uint16) << (bits - 8) | image >> (16 - bits)
+    return cv2.imencode(suffix, deep[..., ::-1] if deep.ndim == 3 else deep)[1].tobytes()
+
+
+def to_ycck() -> bytes:
+    """A CMYK JPEG whose first three planes are stored as brightness and colour, as Photoshop does it."""
+    luma, *chroma = ImageOps.invert(PICTURE).convert("YCbCr").split()
+    black = Image.new("L", PICTURE.size, 255)
+    # Pillow stores the inverse of what it is given
+    planes = [plane.point(lambda v: 255 - v) for plane in (luma, *chroma, black)]
+    encoded = bytearray(to_file(Image.merge("CMYK", planes), ".jpg", quality=95, subsampling=0))
+    encoded[encoded.index(b"Adobe") + 11] = 2  # the transformation: YCCK
+    return bytes(encoded)
+
+
+def to_jpegs() -> dict[str, bytes]:
+    """JPEGs of every kind."""
+    cmyk = to_file(PICTURE.convert("CMYK"), ".jpg", quality=95)
+    return {
+        "jpeg": to_file(PICTURE, ".jpg", quality=95),
+        "jpeg, progressive": to_file(PICTURE, ".jpg", quality=95, progressive=True),
+        "jpeg, progressive, 4:4:4": to_file(PICTURE, ".jpg", quality=95, progressive=True, subsampling=0),
+        "jpeg, grey": to_file(GREY, ".jpg", quality=95),
+        "jpeg, restart markers": to_file(PICTURE, ".jpg", quality=95, restart_marker_blocks=7),
+        "jpeg, cmyk, Adobe's": cmyk,
+        "jpeg, cmyk, progressive": to_file(PICTURE.convert("CMYK"), ".jpg", quality=95, progressive=True),
+        "jpeg, ycck": to_ycck(),
+        "jpeg, bytes behind its end": to_file(PICTURE, ".jpg", quality=95) + b"\xff\xd8\xff\xda" + bytes(500),
+    }
+
+
+def to_pngs() -> dict[str, bytes]:
+    """PNGs of every kind; Pillow writes no interlaced ones, so that is put together by hand."""
+    return {
+        "png": to_file(PICTURE, ".png"),
+        "png, grey": to_file(GREY, ".png"),
+        "png, grey and alpha": to_file(GREY.convert("LA"), ".png"),
+        "png, transparent": to_file(RGBA, ".png"),
+        "png, palette": to_file(PALETTE, ".png"),
+        "png, transparent palette": to_file(PALETTE, ".png", transparency=bytes([0, 128] + [255] * 198)),
+        "png, 4 bit": to_file(PICTURE.quantize(16), ".png", bits=4),
+        "png, 2 bit": to_file(PICTURE.quantize(4), ".png", bits=2),
+        "png, 1 bit": to_file(GREY.point(lambda v: 255 * (v > 25)).convert("1"), ".png"),
+        "png, interlaced": interlace(DISC),
+        "png, 16 bit": to_deep(".png", DISC, 16),
+    }
+
+
+def to_others() -> dict[str, bytes]:
+    """TIFF, BMP and WebP of every kind, and what else is read."""
+    second = Image.new("RGB", (50, 40), "red")
+    return {
+        "tiff": to_file(PICTURE, ".tif"),
+        "tiff, lzw": to_file(PICTURE, ".tif", compression="tiff_lzw"),
+        "tiff, deflate": to_file(PICTURE, ".tif", compression="tiff_adobe_deflate"),
+        "tiff, jpeg": to_file(PICTURE, ".tif", compression="jpeg", quality=95),
+        "tiff, grey": to_file(GREY, ".tif"),
+        "tiff, cmyk": to_file(PICTURE.convert("CMYK"), ".tif"),
+        "tiff, several pages": to_file(PICTURE, ".tif", save_all=True, append_images=[second]),
+        "tiff, 16 bit": to_deep(".tif", DISC, 16),
+        "bmp": to_file(PICTURE, ".bmp"),
+        "bmp, grey": to_file(GREY, ".bmp"),
+        "bmp, palette": to_file(PALETTE, ".bmp"),
+        "webp": to_file(PICTURE, ".webp", quality=95),
+        "webp, lossless": to_file(PICTURE, ".webp", lossless=True),
+        "webp, transparent": to_file(RGBA, ".webp", quality=95),
+        "ppm": to_file(PICTURE, ".ppm"),
+    }
+
+
+def interlace(image: np.ndarray) -> bytes:
+    """An interlaced PNG: the seven passes of the specification, each a picture of its own without filters."""
+    passes = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2))
+    raw = b"".join(b"\0" + row.tobytes() for x, y, dx, dy in passes for row in image[y::dy, x::dx])
+    return make_png(image.shape[1], image.shape[0], raw, interlaced=1)
+
+
+def make_png(width: int, height: int, raw: bytes, *, interlaced=0) -> bytes:
+    """A PNG of 8 bits RGB around the rows as they are given."""
+    size = struct.pack(">2I5B", width, height, 8, 2, 0, 0, interlaced)
+    chunks = (b"IHDR" + size, b"IDAT" + zlib.compress(raw), b"IEND")
+    packed = [struct.pack(">I", len(c) - 4) + c + struct.pack(">I", zlib.crc32(c)) for c in chunks]
+    return b"\x89PNG\r\n\x1a\n" + b"".join(packed)
+
+
+FILES = to_jpegs() | to_pngs() | to_others()
+
+
+def decode_with_pillow(encoded: bytes) -> np.ndarray:
+    """Upright, on black where it is transparent, (height, width, 3) uint8 RGB."""
+    with Image.open(io.BytesIO(encoded)) as picture:
+        upright = ImageOps.exif_transpose(picture)
+        visible = upright.getchannel("A") if "A" in upright.getbands() else Image.new("L", upright.size, 255)
+        return np.asarray(Image.composite(upright.convert("RGB"), Image.new("RGB", upright.size), visible))
+
+
+@pytest.mark.parametrize("kind", FILES)
+@pytest.mark.filterwarnings("ignore:Palette images")
+def test_circle_and_colours_are_those_of_pillow(kind):
+    """Every kind of file gives the disc that was drawn, in the colours that Pillow sees."""
+    crop = crop_fundus(FILES[kind])
+    expected = crop_fundus(to_file(decode_with_pillow(FILES[kind])))
+    assert error(crop.circle, *PLACE) < 0.006 and error(crop.circle, *expected.circle) < 0.002
+    assert np.abs(crop.image.astype(int) - expected.image).mean() < 1.5
+    assert crop.status == "ok"
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+@pytest.mark.parametrize("suffix", [".jpg", ".png", ".tif", ".webp"])
+def test_exif_orientation_is_applied(orientation, suffix):
+    """Whatever the orientation tag, circle and crop are those of the picture that Pillow turned upright."""
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    stored = to_file(draw_disc(640, 480, 260.0, 230.0, 150.0), suffix, exif=exif, quality=95)
+    crop, expected = crop_fundus(stored), crop_fundus(to_file(decode_with_pillow(stored)))
+    assert error(crop.circle, *expected.circle) < 0.002
+    assert np.abs(crop.image.astype(int) - expected.image).mean() < 1
+
+
+@pytest.mark.parametrize("suffix", [".png", ".tif"])
+@pytest.mark.parametrize("bits", [10, 12, 14, 16])
+def test_deep_samples_are_scaled_from_their_own_depth(bits, suffix):
+    """10, 12 and 14 bits in samples of 16 show what 8 bits show; divided by 256 they would be nearly black."""
+    for picture in (PICTURE, GREY):
+        crop, expected = crop_fundus(to_deep(suffix, np.asarray(picture), bits)), crop_fundus(to_file(picture))
+        assert np.abs(crop.image.astype(int) - expected.image).mean() < 1.5
+        assert error(crop.circle, *expected.circle) < 0.002
+
+
+def test_a_large_deep_picture_is_shrunk_before_it_is_scaled():
+    """2,400 px of 12 bits, two halvings: the colours are those of 8 bits."""
+    image = draw_disc(2400, 1800, 1190.0, 905.0, 820.0)
+    crop, expected = crop_fundus(to_deep(".png", image, 12)), crop_fundus(to_file(image))
+    assert np.abs(crop.image.astype(int) - expected.image).mean() < 1.5
+    assert error(crop.circle, 1190.0, 905.0, 820.0) < 0.003
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.int32])
+def test_other_samples_are_refused(kind):
+    """Samples that are no whole numbers of 8 or 16 bits have no scale: an error, never a black picture."""
+    with pytest.raises(UnreadableImageError, match="OpenCV does not read|samples of type"):
+        crop_fundus(to_file(Image.fromarray(np.asarray(GREY).astype(kind)), ".tif"))
+    with pytest.raises(UnreadableImageError):
+        crop_fundus(cv2.imencode(".tif", DISC.astype(np.float32))[1].tobytes())
+
+
+def test_reduced_decoding_keeps_colours():
+    """Whatever the reduction, a flat patch keeps its colour in every format that is common."""
+    flat = np.zeros((512, 512, 3), np.uint8)
+    flat[128:384, 128:384] = (200, 110, 60)
+    for suffix in (".jpg", ".png"):
+        for reduction in (1, 2, 4, 8):
+            image = decode(to_file(flat, suffix), reduction, is_jpeg=suffix == ".jpg")
+            assert image.shape == (512 // reduction, 512 // reduction, 3)
+            assert np.abs(image[256 // reduction, 256 // reduction].astype(int) - (200, 110, 60)).max() <= 3

@@ -1,0 +1,199 @@
+"""Damaged and hostile files, and arrays of any shape: a crop, one of two errors, or no fundus; and that at once."""
+
+import re
+import struct
+import subprocess
+import sys
+import time
+import zlib
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+from PIL import Image
+
+hypothesis = pytest.importorskip("hypothesis")
+from hypothesis import HealthCheck, given, settings  # noqa: E402
+from hypothesis import strategies as st  # noqa: E402
+
+from dr_lib.data.photograph.crop import Crop, NoFundusError, UnreadableImageError, crop_fundus  # noqa: E402
+from dr_lib.data.photograph.fov import find_disc  # noqa: E402
+from tests.data.photograph.pictures import draw_disc, to_file  # noqa: E402
+
+WORDS = {"clipped", "ellipse", "full_frame", "truncated"}
+MAX_S = 2.0  # of the processor, for others may keep it busy
+NUMBERS = (0, 1, 2, 7, 64, 255, 256, 4097, 20_000, 29_999, 65_535, 2**31 - 1, 2**31, 2**32 - 1)
+PEAK_MB = 300
+ANY = dict(deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+
+
+def draw_seeds() -> list[bytes]:
+    """Small files of every format and kind."""
+    disc = draw_disc(160, 120, 78.0, 61.0, 48.0)
+    picture = Image.fromarray(disc)
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    deep = disc[..., ::-1].astype(np.uint16) * 257
+    return [
+        to_file(draw_disc(300, 220, 150.0, 110.0, 95.0), ".jpg", exif=exif),
+        to_file(picture, ".jpg", progressive=True),
+        to_file(picture.convert("CMYK"), ".jpg"),
+        to_file(picture.convert("L"), ".jpg", restart_marker_blocks=5),
+        to_file(picture, exif=exif),
+        to_file(picture.convert("LA")),
+        to_file(picture.quantize(60), transparency=bytes([0] * 30)),
+        cv2.imencode(".png", deep)[1].tobytes(),
+        to_file(picture, ".tif"),
+        to_file(picture, ".tif", compression="tiff_lzw"),
+        cv2.imencode(".tif", deep)[1].tobytes(),
+        to_file(picture, ".bmp"),
+        to_file(picture.quantize(60), ".bmp"),
+        to_file(picture, ".webp"),
+        to_file(picture.convert("RGBA"), ".webp", lossless=True),
+        to_file(picture.quantize(60), ".gif"),
+        to_file(picture, ".ppm"),
+    ]
+
+
+SEEDS = draw_seeds()
+
+
+def correct_sums(encoded: bytes) -> bytes:
+    """A PNG with the sums of its chunks put right, so that what was changed is decoded."""
+    mended, at = bytearray(encoded), 8
+    while encoded.startswith(b"\x89PNG") and at + 12 <= len(mended):
+        (length,) = struct.unpack_from(">I", mended, at)
+        end = at + 8 + length
+        if end + 4 > len(mended):
+            break
+        struct.pack_into(">I", mended, end, zlib.crc32(mended[at + 4 : end]))
+        at = end + 4
+    return bytes(mended)
+
+
+@st.composite
+def damaged_files(draw) -> bytes:
+    """A file with up to six changes: bytes, cuts, insertions, numbers in the header, the rest of another file."""
+    content = bytearray(draw(st.sampled_from(SEEDS)))
+    for _ in range(draw(st.integers(1, 6))):
+        # half of all changes near the start, where the header is
+        at = min(draw(st.one_of(st.integers(0, 200), st.integers(0, 40_000))), max(0, len(content) - 1))
+        change = draw(st.sampled_from(("flip", "byte", "number", "delete", "insert", "double", "cut", "splice")))
+        if change == "flip" and content:
+            content[at] ^= 1 << draw(st.integers(0, 7))
+        elif change == "byte" and content:
+            content[at] = draw(st.integers(0, 255))
+        elif change == "number":
+            kind = draw(st.sampled_from((">H", "<H", ">I", "<I")))
+            number = struct.pack(kind, draw(st.sampled_from(NUMBERS)) & (0xFFFF if kind[1] == "H" else 0xFFFFFFFF))
+            content[at : at + len(number)] = number
+        elif change == "delete":
+            del content[at : at + draw(st.integers(1, 400))]
+        elif change == "insert":
+            content[at:at] = draw(st.binary(min_size=1, max_size=60))
+        elif change == "double":
+            content[at:at] = content[at : at + draw(st.integers(1, 400))]
+        elif change == "cut":
+            del content[at:]
+        else:
+            content[at:] = draw(st.sampled_from(SEEDS))[at:]
+    return correct_sums(bytes(content)) if draw(st.booleans()) else bytes(content)
+
+
+def check_crop(encoded: bytes) -> None:
+    """Crop, and check whatever comes out."""
+    start = time.process_time()
+    try:
+        crop = crop_fundus(encoded)
+    except (UnreadableImageError, NoFundusError) as error:
+        assert str(error)
+    else:
+        check_result(crop)
+    assert time.process_time() - start < MAX_S
+
+
+def check_result(crop: Crop) -> None:
+    """Check that a crop is whole."""
+    assert crop.image.shape == (299, 299, 3) and crop.image.dtype == np.uint8
+    assert np.isfinite(crop.circle).all() and crop.circle.radius > 0
+    assert crop.status == "ok" or set(crop.status.split("+")) <= WORDS
+
+
+def check_array(image: np.ndarray) -> None:
+    """Look for a disc, and check whatever comes out."""
+    start = time.process_time()
+    try:
+        disc = find_disc(image)
+        assert np.isfinite(disc[:4]).all() and min(disc.a, disc.b) > 0 and disc.words <= WORDS
+    except NoFundusError as error:
+        assert str(error)
+    assert time.process_time() - start < MAX_S
+
+
+@st.composite
+def arrays(draw) -> np.ndarray:
+    """Pictures of extreme shapes and contents."""
+    sides = st.one_of(st.integers(1, 12), st.integers(13, 700), st.sampled_from((2047, 30_000)))
+    height, width = draw(sides), draw(sides)
+    if height * width > 2_000_000:
+        height = 2_000_000 // width
+    rng = np.random.default_rng(draw(st.integers(0, 99)))
+    low, high = sorted(draw(st.tuples(st.integers(0, 255), st.integers(0, 255))))
+    kind = draw(st.sampled_from(("flat", "noise", "two", "checks", "blobs", "disc", "stripes")))
+    image = np.full((height, width, 3), low, np.uint8)
+    if kind == "noise":
+        image = rng.integers(low, high + 1, image.shape, np.uint8)
+    elif kind == "two":
+        image[: height // 2] = high
+    elif kind == "checks":
+        image[::2, ::2] = high
+    elif kind == "blobs":
+        image = cv2.resize(rng.integers(low, high + 1, (4, 5, 3), np.uint8), (width, height))
+    elif kind == "disc":
+        place = int(rng.integers(-9, width + 9)), int(rng.integers(-9, height + 9))
+        cv2.circle(image, place, int(rng.integers(1, max(width, height) + 1)), (high, low, high // 2), -1)
+    elif kind == "stripes":
+        image[:, :: int(rng.integers(1, 9))] = high
+    return image
+
+
+@pytest.mark.slow
+def test_the_seeds_are_files_with_a_disc():
+    """Without damage each gives its disc: the fuzzing starts from what works."""
+    for encoded in SEEDS:
+        assert crop_fundus(encoded).status in ("ok", "clipped", "ellipse")
+
+
+@pytest.mark.slow
+@settings(max_examples=700, **ANY)
+@given(damaged_files())
+def test_damaged_files_give_a_crop_or_an_error_that_is_ours(encoded):
+    """Whatever was done to the bytes, within two seconds."""
+    check_crop(encoded)
+
+
+@pytest.mark.slow
+@settings(max_examples=300, **ANY)
+@given(arrays())
+def test_any_array_has_a_disc_or_none(image):
+    """From 1 x 1 to 30,000 x 2, black, white, noise, checks: a finite disc or NoFundusError."""
+    check_array(image)
+
+
+ALONE = """
+import re, sys
+from hypothesis import given, settings
+from tests.data.photograph.test_fuzz import ANY, check_crop, damaged_files
+from pathlib import Path
+settings(max_examples=int(sys.argv[1]), **ANY)(given(damaged_files())(check_crop))()
+print(re.search(r"VmHWM:[^0-9]+([0-9]+)", Path("/proc/self/status").read_text())[1])
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="Linux tells the peak of a process")
+def test_damaged_files_take_no_memory():
+    """The same files in a process of its own: never more than 300 MB, Python, OpenCV and hypothesis included."""
+    done = subprocess.run([sys.executable, "-c", ALONE, "700"], capture_output=True, text=True, check=True)
+    assert int(re.findall(r"\d+", done.stdout)[-1]) * 1024 / 1e6 < PEAK_MB

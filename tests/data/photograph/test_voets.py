@@ -1,0 +1,164 @@
+"""The steps of Voets et al. 2019, to the pixel, against the same steps stated a second time in another way."""
+
+import cv2
+import numpy as np
+import pytest
+from PIL import Image
+
+from dr_lib.data.photograph.crop import Circle, Crop, NoFundusError, crop_fundus
+from tests.data.photograph.pictures import draw_disc, error, to_file
+
+
+def find_again(image: np.ndarray) -> Circle:
+    """The reference's circle: contrast and grey in floats, the centroid by the shoelace formula in whole numbers."""
+    contrast = np.floor(255 / 1.3 * (image / (255 / 1.5)) ** 2) % 256
+    mask = (contrast @ [0.299, 0.587, 0.114] >= 0.5).astype(np.uint8)
+    contours = cv2.findContours(mask, cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_SIMPLE)[0]
+    largest = sorted(contours, key=cv2.contourArea)[-1]
+    here = largest[:, 0].astype(np.int64)
+    after = np.roll(here, -1, axis=0)
+    cross = here[:, 0] * after[:, 1] - after[:, 0] * here[:, 1]
+    x, y = ((here + after) * cross[:, None]).sum(axis=0) // (3 * cross.sum())
+    return Circle(int(x), int(y), cv2.minEnclosingCircle(largest)[1])
+
+
+def crop_again(image: np.ndarray, size: int) -> Crop:
+    """The reference's crop: rows and columns chosen one by one, padded last."""
+    circle = find_again(image)
+    chosen, borders = image, []
+    for axis, middle in ((0, circle.y), (1, circle.x)):
+        start = int(np.clip(middle - circle.radius, 0, None))
+        within = [i for i in range(image.shape[axis]) if 0 <= i - start < int(circle.radius * 2)]
+        chosen = np.take(chosen, within, axis)
+    factor = size / 2 / circle.radius
+    chosen = cv2.resize(chosen, (0, 0), fx=factor, fy=factor)
+    for missing in (size - chosen.shape[0], size - chosen.shape[1]):
+        borders.append((missing - missing // 2, missing // 2))
+    return Crop(np.pad(chosen, [*borders, (0, 0)]), circle, "ok")
+
+
+def check_same(encoded: bytes, size: int = 299) -> None:
+    """The library's crop of a file is the second statement's, circle and all."""
+    crop = crop_fundus(encoded, size, method="voets")
+    stored = cv2.imdecode(np.frombuffer(encoded, np.uint8), cv2.IMREAD_UNCHANGED)
+    expected = crop_again(stored[..., ::-1], size)
+    assert crop.circle == expected.circle and crop.status == "ok" and crop.image.any()
+    assert crop.image.shape == (size, size, 3) and (crop.image == expected.image).all()
+
+
+@pytest.mark.parametrize(
+    "truth",
+    [
+        {},
+        {"radius": 149.0},
+        {"radius": 150.0},
+        {"radius": 113.7},
+        {"y": 120.6},
+        {"x": 111.4},
+        {"y": 371.3},
+        {"x": 530.2},
+        {"x": 131.6, "y": 110.2},
+        {"radius": 300.0},
+        {"brightness": 1.3},
+        {"brightness": 0.12},
+        {"background": 60},
+        {"squash": 0.8},
+    ],
+    ids=lambda truth: ",".join(f"{k}={v}" for k, v in truth.items()) or "whole",
+)
+@pytest.mark.parametrize("size", [299, 128])
+def test_voets_is_the_reference_to_the_pixel(truth, size):
+    """Whole, cut on any side, bright, dark or squashed: window, resampling and odd pixel are the published ones."""
+    check_same(to_file(draw_disc(**{"x": 320.4, "y": 240.6, **truth})), size)
+
+
+@pytest.mark.slow
+def test_voets_is_the_reference_on_photographs(real_data):
+    """60 of ODIR and the photographs in full size, all the same to the pixel."""
+    paths = sorted((real_data / "odir512" / "images").iterdir())[::10][:60]
+    paths += sorted((real_data / "fullres" / "images").iterdir())
+    for path in paths:
+        check_same(path.read_bytes())
+    assert len(paths) >= 65
+
+
+def test_a_disc_cut_on_the_left_is_moved_not_centred():
+    """By hand: a square of 301 px at (0, 90) has the corners 300 sqrt(2) apart, the centre (150, 240), r = 212.13.
+
+    The window starts at (0, 27) and has 424 px: more black on the right than on the left, where there is none.
+    """
+    image = np.zeros((480, 640, 3), np.uint8)
+    image[90:391, :301] = 150
+    crop = crop_fundus(to_file(image), method="voets")
+    assert tuple(crop.circle) == pytest.approx((150, 240, 212.13), abs=0.01)
+    columns, rows = (np.flatnonzero(crop.image.max(axis=(axis, 2)) > 75) for axis in (0, 1))
+    # 299 / 424.26 of 301 px and of the 63 above; 424 px make 299
+    assert (columns[0], columns[-1]) == (0, 211) and (rows[0], rows[-1]) == (44, 256)
+
+
+def test_the_largest_area_is_the_disc():
+    """A scribble across the picture has more points and a larger circle around it than the disc, but less area."""
+    image = draw_disc(640, 480, 450.4, 300.6, 130.0)
+    zigzag = np.array([(x, 20 + 7 * (x % 20)) for x in range(10, 630, 10)])
+    cv2.polylines(image, [zigzag], isClosed=False, color=(200, 200, 200), thickness=2)
+    check_same(to_file(image))
+    assert error(crop_fundus(to_file(image), method="voets").circle, 450.4, 300.6, 130) < 0.01
+
+
+def test_voets_ignores_the_orientation():
+    """On a disc of one brightness radius and centre are those of the mask, in the photograph as it is stored."""
+    image = draw_disc(640, 480, 260.0, 230.0, 150.0)
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    crop = crop_fundus(to_file(image, ".jpg", exif=exif, quality=100), method="voets")
+    assert error(crop.circle, 260.0, 230.0, 150.0) < 0.01 and crop.image.shape == (299, 299, 3)
+
+
+def test_voets_refuses_a_small_disc():
+    """A radius of 100 px or less is no disc to them."""
+    with pytest.raises(NoFundusError, match="100 px or less"):
+        crop_fundus(to_file(draw_disc(radius=90.0)), method="voets")
+
+
+@pytest.mark.parametrize(
+    ("seen", "unseen"),
+    [
+        ((13, 13, 13), (12, 12, 12)),  # 196.15 (13 / 170)^2 = 1.15 is cut to 1, (12 / 170)^2 of it = 0.98 to 0
+        ((0, 0, 194), (0, 0, 196)),  # 255; but 260.7 is cut to 260 and starts again at 4, and 0.114 x 4 = 0.46
+    ],
+    ids=["dark", "overflow"],
+)
+def test_voets_sees_what_the_contrast_step_leaves(seen, unseen):
+    """By hand: what the step brings to 0 is background, also where a bright colour overflows."""
+    inside = draw_disc().max(axis=-1, keepdims=True) > 30
+    one, other = (np.where(inside, colour, 0).astype(np.uint8) for colour in (seen, unseen))
+    assert error(crop_fundus(to_file(one), method="voets").circle, 320, 240, 200) < 0.01
+    with pytest.raises(NoFundusError, match="nothing is bright enough"):
+        crop_fundus(to_file(other), method="voets")
+
+
+@pytest.mark.parametrize(("width", "height"), [(3000, 2), (2, 3000), (3000, 3), (30000, 2)])
+def test_a_line_is_no_disc_to_voets(width, height):
+    """A strip that shrinks to nothing is no fundus, where the reference stopped with an error of OpenCV."""
+    with pytest.raises(NoFundusError, match="line"):
+        crop_fundus(to_file(np.full((height, width, 3), 100, np.uint8)), method="voets")
+
+
+@pytest.mark.parametrize("kind", ["16 bit", "opaque", "transparent", "grey"])
+def test_voets_begins_with_8_bit_colour(kind):
+    """The same photograph in 16 bits, with transparency or in grey gives the crop of its 8 bits in colour."""
+    image = draw_disc()
+    inside = image.max(axis=-1) > 30
+    image[~inside] = 0
+    if kind == "grey":
+        image[:] = image[..., :1]
+    alpha, hidden = np.where(inside, 255, 0).astype(np.uint8), np.where(inside[..., None], image, 99)
+    other = {
+        "16 bit": image[..., ::-1] * np.uint16(257),
+        "opaque": np.dstack([image[..., ::-1], np.full_like(alpha, 255)]),
+        "transparent": np.dstack([hidden[..., ::-1], alpha]),
+        "grey": image[..., 0],
+    }[kind]
+    crop = crop_fundus(cv2.imencode(".png", other)[1].tobytes(), method="voets")
+    expected = crop_fundus(to_file(image), method="voets")
+    assert crop.circle == expected.circle and (crop.image == expected.image).all()

@@ -1,0 +1,266 @@
+"""Preparing under fire: killed at any moment and started again, it ends as if nothing had happened."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import cv2
+import numpy as np
+import psutil
+import pytest
+
+from dr_lib.data.labels.privacy import open_private
+from dr_lib.data.shards.prepare import prepare
+from tests.data.shards.test_prepare import digests, write_photographs
+
+ROOT = Path(__file__).resolve().parents[3]
+CHANGES = {"os.chmod", "os.mkdir", "os.remove", "os.rename", "os.rmdir"}  # audit events; files opened to write, too
+
+
+@pytest.fixture
+def folder(tmp_path) -> Path:
+    """24 photographs, two of which cannot be used, and their label table."""
+    photographs = write_photographs(tmp_path / "photographs", 24)
+    cv2.imwrite(str(photographs / "maria_01_left.png"), np.zeros((200, 240, 3), np.uint8))
+    (photographs / "maria_07_right.png").write_bytes(b"damaged")
+    return tmp_path
+
+
+def salt(folder: Path, name: str) -> Path:
+    """The private folder of a run, with a salt that is always the same; a kill here leaves none, or all of it."""
+    private, making = folder / name / "private", folder / name / "making"
+    if not private.exists():
+        making.mkdir(parents=True, exist_ok=True)
+        (making / "salt").write_bytes(b"s" * 32)
+        making.rename(private)
+    return private
+
+
+def start(folder: Path, name: str, **options) -> None:
+    """Prepare the photographs into folder / name / out."""
+    private = salt(folder, name)
+    prepare(folder / "photographs", folder / "labels.csv", folder / name / "out", private=private, **options)
+
+
+def look(folder: Path, name: str) -> list[dict[str, str]]:
+    """All that a run has left behind, by file: its digests."""
+    return [digests(folder / name / "out"), digests(folder / name / "private")]
+
+
+def inodes(folder: Path, name: str) -> dict[str, int]:
+    """The shards that are there, each with a number that changes when it is written again."""
+    return {path.name: path.stat().st_ino for path in (folder / name / "out").glob("*.tfrecord")}
+
+
+def die_at(share: float, told: Path) -> Callable[[int, int], None]:
+    """A progress that kills its process at that share, having told which processes work for it."""
+
+    def progress(done: int, total: int) -> None:
+        if done >= share * total:
+            told.write_text(json.dumps([child.pid for child in psutil.Process().children(recursive=True)]))
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    return progress
+
+
+def wait_for_end(pids: list[int], seconds: float) -> list[int]:
+    """Those of the processes that are still alive after that time."""
+    deadline = time.monotonic() + seconds
+    while (alive := [pid for pid in pids if is_alive(pid)]) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return alive
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process is there and more than an entry that nobody has read yet."""
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def call(name: str, *arguments) -> list:
+    """Call a function of this file in a process of its own, without threads, and return what it printed."""
+    code = f"import sys; from tests.data import test_prepare_kills as kills; kills.{name}(*sys.argv[1:])"
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    return [result.returncode, *map(json.loads, result.stdout.splitlines()), result.stderr]
+
+
+def prepare_and_die(folder: str, share: str, workers: str) -> None:
+    """Prepare into `killed`, and be killed at that share of the photographs."""
+    told = Path(folder) / "workers.json"
+    start(Path(folder), "killed", num_shards=4, workers=int(workers), progress=die_at(float(share), told))
+
+
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_after_a_kill_finished_shards_are_kept(folder, workers):
+    """Killed at 80 %: the workers end by themselves, and at most one shard per worker is written again."""
+    start(folder, "whole", num_shards=4, workers=1)
+    assert call("prepare_and_die", folder, 0.8, workers)[0] == -signal.SIGKILL
+    assert wait_for_end(json.loads((folder / "workers.json").read_text()), seconds=5) == []
+    before, progress = inodes(folder, "killed"), []
+    assert len(before) >= 8  # of 12
+    start(folder, "killed", num_shards=4, workers=workers, progress=lambda *state: progress.append(state))
+    after = inodes(folder, "killed")
+    assert sum(after[name] != before[name] for name in before) <= workers
+    assert progress[0][0] >= 14 and progress[-1] == (24, 24)  # the kept ones count at once
+    assert [done for done, _ in progress] == list(range(progress[0][0], 25))
+    assert look(folder, "killed") == look(folder, "whole")
+
+
+def fork(function: Callable[[], None]) -> int:
+    """Call a function in a child of this process; return the child's id."""
+    child = os.fork()
+    if not child:
+        try:
+            function()
+            os._exit(0)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+    return child
+
+
+def kill_at_random_moments(folder: str, num_kills: str, seed: str) -> None:
+    """Prepare, be killed and prepare again, that many times; print what was found after each."""
+    folder, rng = Path(folder), np.random.default_rng(int(seed))
+    lasts_s = {}
+    for workers in (1, 2):
+        began = time.monotonic()
+        os.waitpid(fork(partial(start, folder, f"whole{workers}", num_shards=4, workers=workers)), 0)
+        lasts_s[workers] = time.monotonic() - began
+    whole = look(folder, "whole1")
+    for number in range(int(num_kills)):
+        workers, name = (2 if number % 5 == 4 else 1), f"killed{number}"
+        run = partial(start, folder, name, num_shards=4, workers=workers)
+        child = fork(run)
+        earliest = 0.6 if workers == 2 else 0  # most of so short a run is the start of its two workers
+        time.sleep(rng.uniform(earliest, 1) * lasts_s[workers])
+        os.kill(child, signal.SIGSTOP)  # so that no worker is started unseen
+        helpers = [process.pid for process in psutil.Process(child).children(recursive=True)]
+        os.kill(child, signal.SIGKILL)
+        killed = os.WIFSIGNALED(os.waitpid(child, 0)[1])
+        before = inodes(folder, name)
+        orphans = wait_for_end(helpers, seconds=5)
+        code = os.waitpid(fork(run), 0)[1]
+        after = inodes(folder, name)
+        rewritten = sum(after.get(shard) != before[shard] for shard in before)
+        found = {"workers": workers, "killed": killed, "num_shards": len(before), "rewritten": rewritten}
+        print(json.dumps(found | {"orphans": orphans, "code": code, "same": look(folder, name) == whole}))
+
+
+@pytest.mark.slow
+def test_fifty_kills(folder):
+    """Killed at 50 random moments and started again: the bytes of one run, nothing left behind, no orphans."""
+    code, *found, errors = call("kill_at_random_moments", folder, 50, 20)
+    assert code == 0 and len(found) == 50, errors
+    assert [row for row in found if row["code"] or not row["same"] or row["orphans"]] == [], errors
+    assert all(row["rewritten"] <= row["workers"] for row in found)
+    assert sum(row["killed"] for row in found) >= 30  # the others were faster than the run that was timed
+    assert len({row["num_shards"] for row in found if row["killed"]}) >= 4  # early, late and between
+
+
+def die_at_change(number: int, folder: Path) -> None:
+    """Count from now on what this process changes in the folder; at that number leave it half done and die."""
+    left, dying = number, False
+
+    def hook(event: str, arguments: tuple) -> None:
+        nonlocal left, dying
+        is_writing = event == "open" and arguments[2] & (os.O_WRONLY | os.O_RDWR)
+        if dying or not (is_writing or event in CHANGES):
+            return
+        path = os.path.join(folder, os.fsdecode(arguments[0]))  # rmtree names files without their folder
+        if not path.startswith(str(folder)):
+            return
+        left -= 1
+        if not left:
+            dying = True
+            if is_writing:
+                Path(path).write_bytes(b'{"half')
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.addaudithook(hook)
+
+
+def kill_at_every_change(folder: str) -> None:
+    """Prepare, be killed at the first change of a file or folder and prepare again; then at the second, and so on."""
+    folder, number, status = Path(folder), 0, signal.SIGKILL
+    os.waitpid(fork(partial(start, folder, "whole", num_shards=1, workers=1)), 0)
+    whole = look(folder, "whole")
+
+    def run_and_die() -> None:
+        salt(folder, name)
+        die_at_change(number, folder / name)
+        start(folder, name, num_shards=1, workers=1)
+
+    while status == signal.SIGKILL:
+        number, name = number + 1, f"killed{number}"
+        status = os.waitpid(fork(run_and_die), 0)[1]
+        code = os.waitpid(fork(partial(start, folder, name, num_shards=1, workers=1)), 0)[1]
+        print(json.dumps({"status": status, "code": code, "same": look(folder, name) == whole}))
+
+
+@pytest.mark.slow
+def test_every_kill_point(folder):
+    """Killed at each change of a file in turn, with half of it written, and started again: the bytes of one run."""
+    code, *found, errors = call("kill_at_every_change", folder)
+    assert code == 0 and len(found) > 30, errors
+    assert [row for row in found if row["code"] or not row["same"]] == [], errors
+    assert found[-1]["status"] == 0  # the last one had no such change any more
+
+
+def draw_salt_and_die(folder: str, number: str) -> None:
+    """Draw a salt, and be killed at that change of a file."""
+    die_at_change(int(number), Path(folder))
+    open_private(Path(folder) / "private")
+
+
+@pytest.mark.parametrize("number", range(1, 7))
+def test_half_a_salt_is_never_found(tmp_path, number):
+    """Killed while the salt is drawn: the next call finds a whole one or draws one, and nothing else is there."""
+    assert call("draw_salt_and_die", tmp_path, number)[0] in (-signal.SIGKILL, 0)
+    salt = open_private(tmp_path / "private")
+    assert len(salt) == 32 and digests(tmp_path / "private").keys() == {"salt"}
+
+
+def test_a_worker_that_dies_is_an_error_and_no_loss(folder):
+    """As when memory runs out: the message says what to do; started again, it completes."""
+    from dr_lib.data.shards.workers import WorkerError
+
+    start(folder, "whole", num_shards=4, workers=1)
+
+    def kill_one(done: int, total: int) -> None:
+        if done == 1:
+            workers = [p for p in psutil.Process().children() if "resource_tracker" not in " ".join(p.cmdline())]
+            workers[0].kill()
+
+    with pytest.raises(WorkerError, match="pass --workers 1"):
+        start(folder, "killed", num_shards=4, workers=2, progress=kill_one)
+    start(folder, "killed", num_shards=4, workers=1)
+    assert look(folder, "killed") == look(folder, "whole")
+
+
+def test_two_at_once_are_kept_apart(folder):
+    """While one prepare is at work, another one of the same folder is refused with a sentence, and the first ends."""
+    with pytest.raises(ValueError, match="another prepare is at work"):
+        start(folder, "whole", num_shards=4, workers=1, progress=lambda *_: start(folder, "whole", num_shards=4))
+    start(folder, "whole", num_shards=4, workers=1)
+
+
+def test_a_shard_that_was_altered_is_written_again(folder):
+    """Only what still is what was written is kept after a kill."""
+    start(folder, "whole", num_shards=4, workers=1)
+    assert call("prepare_and_die", folder, 0.8, 1)[0] == -signal.SIGKILL
+    first, second = sorted(path for path in (folder / "killed" / "out").glob("train*.tfrecord"))[:2]
+    first.write_bytes(first.read_bytes()[:-1])
+    second.write_bytes(first.read_bytes())
+    start(folder, "killed", num_shards=4, workers=1)
+    assert look(folder, "killed") == look(folder, "whole")

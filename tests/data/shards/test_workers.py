@@ -1,0 +1,52 @@
+"""Work handed out to processes comes back in order, in small portions, and the processes do not outlive it."""
+
+import os
+
+import pytest
+
+from dr_lib.data.shards.workers import (
+    PHOTOGRAPHS_PER_TASK,
+    TASKS_PER_WORKER,
+    Photograph,
+    WorkerError,
+    crop_photograph,
+    map_over,
+)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_items_are_drawn_as_results_are_taken(workers):
+    """Results come in the order of the items, and only a few items are under way, however many there are."""
+    drawn = []
+
+    def draw():
+        for number in range(-2000, 0):
+            drawn.append(number)
+            yield number
+
+    with map_over(workers) as map_items:
+        results = map_items(abs, draw())
+        assert next(results) == 2000
+        assert len(drawn) <= workers * TASKS_PER_WORKER * PHOTOGRAPHS_PER_TASK
+        assert list(results) == list(range(1999, 0, -1))
+
+
+def test_the_work_is_done_elsewhere_and_by_one_thread_each():
+    """Each worker is a process of its own in which OpenCV starts no threads: there is one for every core already."""
+    with map_over(2) as map_items:
+        results = list(map_items(eval, ["__import__('os').getpid()", "__import__('cv2').getNumThreads()"] * 20))
+    assert os.getpid() not in results[::2] and set(results[1::2]) == {1}
+
+
+def test_an_error_in_a_worker_is_raised_here():
+    """A mistake in the work is no dead worker."""
+    with pytest.raises(ZeroDivisionError), map_over(2) as map_items:
+        list(map_items(eval, ["1", "1 / 0"]))
+
+
+def test_a_photograph_that_is_gone_is_no_rejection(tmp_path):
+    """A disk that went away, or that a worker does not see, is an error which names the row and not the file."""
+    photograph = Photograph(17, str(tmp_path / "maria.png"), "id", "patient", "left", 2)
+    with pytest.raises(WorkerError, match="row 17") as caught:
+        crop_photograph(photograph, "robust")
+    assert "maria" not in str(caught.value)

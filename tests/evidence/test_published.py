@@ -1,0 +1,136 @@
+"""The table of what the papers claim: whole, readable, and its derived numbers those of the printed ones."""
+
+import pandas as pd
+import pytest
+
+from dr_lib.evidence.claims import PublishedError, read_published
+from dr_lib.figures.hardware import PUBLISHED
+
+
+def claim(claim_id):
+    """One claim of the table."""
+    return read_published().set_index("id", drop=False).loc[claim_id]
+
+
+def price(instance):
+    """What paper B prints, USD an hour."""
+    return claims_on("usd_per_hour", "B")[f"instance={instance}"]
+
+
+def claims_on(column, paper):
+    """The printed means of a column, by selector."""
+    claims = read_published(paper).query("statistic == 'mean'")
+    return claims[claims["column"] == column].set_index("numerator")["value"]
+
+
+def test_every_paper_has_its_claims():
+    """Four papers, and each quotation in both languages."""
+    claims = read_published()
+    assert set(claims["paper"]) == set("ABCD")
+    assert (claims[["quotation", "quotation_pt", "environments"]] != "").all(axis=None)
+
+
+def test_the_means_of_figure_1_give_35_per_cent_not_36():
+    """The text's 36 % (A3) and what its own means give (A4) both stand in the table."""
+    saving = 100 * (1 - claim("A2")["value"] / claim("A1")["value"])
+    assert claim("A3")["value"] == 36
+    assert claim("A4")["value"] == pytest.approx(saving, abs=0.05)
+
+
+@pytest.mark.parametrize(("cheap", "dear", "printed"), [("m5", "m4", 4.17), ("c7g", "m6g", 5.84), ("c7g", "m5", 24.34)])
+def test_the_savings_of_paper_b_follow_from_its_prices(cheap, dear, printed):
+    """One minus the ratio of the prices is the printed saving, to its last digit."""
+    cheap, dear = f"ml.{cheap}.xlarge", f"ml.{dear}.xlarge"
+    assert 100 * (1 - price(cheap) / price(dear)) == pytest.approx(printed, abs=0.01)
+    found = read_published("B").query(f"numerator == 'instance={cheap}' and denominator == 'instance={dear}'")
+    assert list(found["value"]) == [printed]
+
+
+def test_the_ratios_of_paper_b_follow_from_its_latencies():
+    """Every ratio, saving and increase of latency is that of two printed means, to the printed digits."""
+    latency = claims_on("predict_ms", "B")
+    derived = read_published("B").query("column == 'predict_ms' and statistic != 'mean'")
+    assert len(derived) == 10
+    for row in derived.itertuples():
+        ratio = latency[row.numerator] / latency[row.denominator]
+        expected = {"ratio": ratio, "saving": 100 - 100 * ratio, "increase": 100 * ratio - 100}[row.statistic]
+        assert row.value == pytest.approx(expected, abs=0.005 if row.statistic == "ratio" else 0.5), row.id
+
+
+def test_the_costs_per_million_follow_from_price_and_latency():
+    """price / 3600 x latency: c7g is 14 % dearer than m5 for VGG19, and 12 % cheaper for MobileNet."""
+    latency = claims_on("predict_ms", "B")
+    for row in read_published("B").query("column == 'usd_per_million'").itertuples():
+        cost = [latency[side] * price(side.split("instance=")[1]) for side in (row.numerator, row.denominator)]
+        assert row.value == pytest.approx(100 * abs(cost[0] / cost[1] - 1), abs=0.5)
+
+
+def test_the_speed_up_of_paper_d_follows_from_its_times():
+    """621 s over 219 s is 2.84, which the text calls about 3."""
+    assert claim("D4")["value"] == pytest.approx(claim("D2")["value"] / claim("D1")["value"], abs=0.005)
+
+
+def test_the_costs_of_paper_c_imply_a_ratio_within_its_own_4_to_6():
+    """C20 (CPU) over C44 (GPU), the same cell: 14.00 / 2.50 = 5.6."""
+    costs = read_published("C").query("column == 'cost_usd' and statistic == 'mean'")["value"].tolist()
+    assert costs[0] / costs[1] == pytest.approx(14.00 / 2.50, rel=1e-3)
+    assert costs[0] == pytest.approx(14.00 / 5 / 4.865, rel=1e-3)
+
+
+def test_the_ratios_of_paper_c_are_of_steady_epochs():
+    """Short runs hold mostly compilation; the times in seconds stay the whole training's."""
+    claims = read_published("C")
+    times = claims[claims["column"].isin(["train_s", "steady_epoch_s"])]
+    assert ((times["column"] == "train_s") == (times["statistic"] == "mean")).all()
+    assert set(times["statistic"]) == {"mean", "ratio", "increase"}
+
+
+@pytest.mark.parametrize(
+    ("general", "special"),
+    [
+        ("C32", ["C1", "C2"]),
+        ("C33", ["C4", "C5"]),
+        ("C34", ["C14", "C15"]),
+        ("C35", ["C16", "C17"]),
+        ("C36", ["C18", "C20"]),
+        ("C37", ["C19", "C21"]),
+        ("C38", ["C22", "C24"]),
+        ("C39", ["C23", "C25"]),
+        ("C41", ["C12"]),
+    ],
+)
+def test_what_any_machine_can_be_held_to_is_what_the_paper_says_of_its_own(general, special):
+    """The claim without the paper's instances and epochs: the same statement, column and bounds."""
+    anywhere = claim(general)
+    assert anywhere["environments"] == "any" and "instance" not in anywhere["numerator"] + anywhere["denominator"]
+    same = ["column", "statistic", "relation", "value", "tolerance", "unit"]
+    for row in map(claim, special):
+        assert row[same].tolist() == anywhere[same].tolist()
+        for side in ("numerator", "denominator"):
+            assert row[side].split(";")[0] == anywhere[side].split(";")[0]
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "told"),
+    [
+        ("statistic", "median", "statistic"),
+        ("relation", ">", "relation"),
+        ("id", "A2", "twice"),
+        ("denominator", "platform=colab", "denominator"),
+        ("value", "much", "number"),
+        ("numerator", "Tesla T4", "selector"),
+    ],
+)
+def test_refuses_a_table_that_could_not_be_judged(tmp_path, column, value, told):
+    """A slip in the table is found on reading, and the claim named."""
+    table = pd.read_csv(PUBLISHED, dtype=str, keep_default_na=False)
+    table.loc[0, column] = value
+    table.to_csv(tmp_path / "published.csv", index=False)
+    with pytest.raises(PublishedError, match=f"A[12]: .*{told}"):
+        read_published(path=tmp_path / "published.csv")
+
+
+def test_refuses_an_unknown_paper():
+    """The papers that there are, are named."""
+    with pytest.raises(PublishedError, match="'A', 'B', 'C', 'D'"):
+        read_published("E")

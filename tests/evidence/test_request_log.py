@@ -1,0 +1,164 @@
+"""Requests written beside their run's row, read back, and judged."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from dr_lib.evidence.claims import judge, read_published
+from dr_lib.evidence.request_log import RequestsError, read_requests, summarise_requests, write_requests
+from dr_lib.figures.hardware import timed_runs
+from dr_lib.runs.row import read_runs, write_row
+
+RUN = {"study": "serving", "notebook": "22_serve_and_load", "notebook_sha256": "", "scenario": "C1", "repetition": 0}
+RUN |= {"order": 0, "seed": 0, "session_id": "", "started_at": "2026", "status": "ok", "retries": 0, "resumed": 0}
+RUN |= {"error": "", "commit": "c", "wall_s": 1.0, "platform": "local", "accelerator": "cpu", "num_accelerators": 1}
+RUN |= {"model": "vgg19", "format": "keras", "image_size": 224, "instance": "ml.m5.xlarge", "usd_per_hour": 0.23}
+
+
+def make_requests(predict_ms, load="sequence", **columns):
+    """Requests as the client returns them, answered in these times."""
+    times = np.asarray(predict_ms, dtype=float)
+    table = pd.DataFrame({"load": load, "request": range(len(times)), "sent_s": 5.0 * np.arange(len(times))})
+    table = table.assign(call_ms=times + 192, decode_ms=2.0, predict_ms=times, status=200, error="", attempts=1)
+    return table.assign(model="served", model_version="0123", **columns)
+
+
+def write_run(root, run_id, table, study="serving", **columns):
+    """A run of a study below the root, with its requests."""
+    name = f"runs/{run_id}/requests.csv"
+    write_requests(root / study / name, table)
+    write_row(root / study, RUN | {"run_id": run_id, "study": study, "requests": name} | columns)
+
+
+def claim(claim_id):
+    """One claim of the table."""
+    return read_published().set_index("id", drop=False).loc[claim_id]
+
+
+def test_a_row_for_each_request_with_its_runs_columns(tmp_path):
+    """The paper's n is 25 requests, not one run; what the run says of itself stands beside each."""
+    write_run(tmp_path, "a", make_requests(204.6 + np.linspace(-3, 3, 25)))
+    requests = read_requests(read_runs(tmp_path), tmp_path)
+    assert len(requests) == 25 and requests["request"].tolist() == list(range(25))
+    assert (requests[["run_id", "model", "instance", "status"]] == ["a", "vgg19", "ml.m5.xlarge", "ok"]).all(axis=None)
+    assert (requests[["request_model", "model_version", "http_status"]] == ["served", "0123", 200]).all(axis=None)
+    assert requests["usd_per_million"][12] == pytest.approx(13.07, abs=0.005)
+    found = judge(claim("B6"), requests)
+    assert (found.verdict, found.n, found.ours.value) == ("holds", 25, pytest.approx(204.6))
+
+
+def test_what_was_written_is_read_back(tmp_path):
+    """Each number as it was, and texts that look like missing numbers."""
+    times = np.random.default_rng(0).uniform(1, 500, 50)
+    write_run(tmp_path, "a", make_requests(times, seed=1).assign(model_version="NA"))
+    requests = read_requests(read_runs(tmp_path), tmp_path)
+    assert requests["predict_ms"].to_numpy() == pytest.approx(times, rel=1e-14)
+    assert (requests["model_version"] == "NA").all()
+
+
+def test_only_requests_in_sequence_are_the_papers(tmp_path):
+    """Those at a rate waited for each other, and lie in the same file."""
+    at_rate = make_requests([999.0] * 5, load="rate", due_s=0.5, latency_ms=1500.0, rate_per_s=10.0)
+    write_run(tmp_path, "a", pd.concat([make_requests([200.0] * 3), at_rate]))
+    requests = read_requests(read_runs(tmp_path), tmp_path)
+    assert requests["predict_ms"].tolist() == [200] * 3
+
+
+def test_the_first_request_counts(tmp_path):
+    """The paper left none out; beside the mean of 400 stands the median of 200."""
+    write_run(tmp_path, "a", make_requests([1200.0, 200, 200, 200, 200]))
+    (row,) = summarise_requests(timed_runs(read_requests(read_runs(tmp_path), tmp_path))).itertuples()
+    assert (row.n, row.predict_ms, row.predict_ms_median, row.usd_per_hour) == (5, pytest.approx(400), 200, 0.23)
+    assert row.predict_ms_sd == pytest.approx(np.std([1200, 200, 200, 200, 200], ddof=1))
+    assert row.predict_ms_low < 400 < row.predict_ms_high and row.decode_ms == 2
+
+
+def test_a_request_without_a_prediction_has_failed(tmp_path):
+    """It keeps its row and its reason, and is in no mean."""
+    table = make_requests([200.0, 200, np.nan]).assign(status=[200, 200, 503], error=["", "", "the queue is full"])
+    write_run(tmp_path, "a", table)
+    requests = read_requests(read_runs(tmp_path), tmp_path)
+    assert requests["status"].tolist() == ["ok", "ok", "failed"]
+    assert requests.loc[2, ["error", "http_status"]].tolist() == ["the queue is full", 503]
+    assert summarise_requests(timed_runs(requests))["n"].tolist() == [2]
+
+
+def test_runs_without_requests_keep_their_row(tmp_path):
+    """Exports and failed runs stand in the same study; a mean that a row holds itself gives way to its requests."""
+    write_run(tmp_path, "a", make_requests([200.0] * 3), predict_ms=1.0)
+    write_row(
+        tmp_path / "serving", RUN | {"run_id": "export", "savedmodel_mib": 77.0, "notebook": "21_export_quantize"}
+    )
+    write_row(tmp_path / "serving", RUN | {"run_id": "f", "status": "failed", "requests": "runs/f/requests.csv"})
+    requests = read_requests(read_runs(tmp_path), tmp_path)
+    assert requests["run_id"].value_counts().to_dict() == {"a": 3, "export": 1, "f": 1}
+    assert requests.groupby("run_id")["predict_ms"].max().dropna().to_dict() == {"a": 200}
+    alone = read_runs(tmp_path).query("run_id == 'export'").drop(columns="requests")
+    assert read_requests(alone)["run_id"].tolist() == ["export"]
+
+
+def test_runs_of_one_name_in_two_studies_are_not_mixed(tmp_path):
+    """A run's name says its scenario and machine: two studies have it."""
+    write_run(tmp_path, "C1-r00", make_requests([100.0] * 3), study="one")
+    write_run(tmp_path, "C1-r00", make_requests([300.0] * 3), study="two")
+    requests = read_requests(read_runs(tmp_path), tmp_path)
+    assert requests.groupby("study")["predict_ms"].unique().map(list).to_dict() == {"one": [100], "two": [300]}
+
+
+def test_formats_are_never_pooled(tmp_path):
+    """The paper ran Keras: int8 on its own instance answers no claim of it, and is no part of one that Keras does."""
+    int8 = make_requests(np.linspace(20, 21, 25))
+    write_run(tmp_path, "int8", int8, format="litert_int8")
+    alone = judge(claim("B6"), read_requests(read_runs(tmp_path), tmp_path))
+    assert alone.verdict == "not comparable" and alone.reason.endswith("vs format=keras")
+    write_run(tmp_path, "keras", make_requests(np.linspace(203, 206, 25)))
+    beside = judge(claim("B6"), read_requests(read_runs(tmp_path), tmp_path))
+    assert (beside.verdict, beside.n, beside.ours.value) == ("holds", 25, pytest.approx(204.5))
+    write_run(tmp_path, "keras", int8, format="litert_float32")
+    two = judge(claim("B6"), read_requests(read_runs(tmp_path), tmp_path))
+    assert (two.verdict, two.n) == ("not comparable", 0)  # a mean over two formats would be the mean of nothing
+    summary = summarise_requests(timed_runs(read_requests(read_runs(tmp_path), tmp_path)))
+    assert summary["format"].tolist() == ["litert_int8", "litert_float32"]
+
+
+def test_unlike_formats_are_paired_with_their_like(tmp_path):
+    """m6g against m5 in two other formats: 1.5 times as long in each, however far apart they lie."""
+    spread = np.linspace(0.99, 1.01, 25)
+    for name, base_ms in {"litert_int8": 20, "litert_float32": 300}.items():
+        for instance, factor in {"ml.m5.xlarge": 1.0, "ml.m6g.xlarge": 1.5}.items():
+            table = make_requests(base_ms * factor * spread)
+            write_run(tmp_path, f"{name}-{instance}", table, format=name, instance=instance)
+    found = judge(claim("B21"), read_requests(read_runs(tmp_path), tmp_path))
+    assert found.verdict == "not comparable" and found.ours.value == pytest.approx(1.5)
+    assert found.ours.high < 1.52
+
+
+@pytest.mark.parametrize("name", ["/elsewhere/requests.csv", "../other/requests.csv"])
+def test_refuses_files_outside_the_study(tmp_path, name):
+    """A row from elsewhere cannot make the report read any file."""
+    write_row(tmp_path / "serving", RUN | {"run_id": "a", "requests": name})
+    with pytest.raises(RequestsError, match="outside the study"):
+        read_requests(read_runs(tmp_path), tmp_path)
+
+
+@pytest.mark.parametrize("content", [None, b"", b"\xff\xfe\x00", b"load,request\nsequence,0\n"])
+def test_refuses_what_is_no_table_of_requests(tmp_path, content):
+    """Missing, empty, no text, or of other columns; the file is named."""
+    write_row(tmp_path / "serving", RUN | {"run_id": "a", "requests": "requests.csv"})
+    if content is not None:
+        (tmp_path / "serving" / "requests.csv").write_bytes(content)
+    with pytest.raises(RequestsError, match=r"requests\.csv"):
+        read_requests(read_runs(tmp_path), tmp_path)
+
+
+def test_refuses_to_write_what_could_not_be_read(tmp_path):
+    """The columns that lack are named, and nothing is left behind."""
+    with pytest.raises(RequestsError, match="predict_ms"):
+        write_requests(tmp_path / "requests.csv", make_requests([1.0]).drop(columns="predict_ms"))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_nothing_measured_is_no_summary(tmp_path):
+    """Before any request there is an empty table, not an error."""
+    assert summarise_requests(timed_runs(pd.DataFrame())).empty
+    assert summarise_requests(timed_runs(pd.DataFrame([RUN]))).empty

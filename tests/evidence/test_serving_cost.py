@@ -1,0 +1,155 @@
+"""What predictions cost, held against paper B's prices and latencies, and against brute force."""
+
+import itertools
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from dr_lib.evidence.serving_cost import (
+    BreakEven,
+    Offer,
+    break_even,
+    correct_saving,
+    cost_table,
+    find_num_machines,
+    read_paper_latencies,
+    usd_per_million,
+    usd_per_million_at_rate,
+    utilisation,
+)
+from dr_lib.runs.prices import Price, PriceError
+
+M5, C7G = Offer("m5", 0.23, 204.6), Offer("c7g", 0.174, 308.8)
+
+
+def test_a_million_on_a_busy_machine():
+    """0.23 USD an hour, 204.6 ms each: 1e6 x 0.2046 s are 56.83 hours, 13.07 USD; half as busy, twice as dear."""
+    assert usd_per_million(0.23, 204.6) == pytest.approx(13.07, abs=0.005)
+    assert usd_per_million(0.23, 204.6, 0.5) == pytest.approx(26.14, abs=0.01)
+
+
+def test_a_million_at_one_request_in_five_seconds():
+    """5 million seconds are 1,388.9 hours of 0.23 USD: 319.44 USD, whatever the model."""
+    assert usd_per_million_at_rate(0.23, 0.2) == pytest.approx(319.44, abs=0.005)
+    assert usd_per_million_at_rate(0.23, 0.2, 2) == pytest.approx(638.89, abs=0.005)
+
+
+def test_a_machine_that_is_asked_rarely_is_hardly_used():
+    """One request in 5 s keeps m5 busy for 4 % of the time with VGG19, 1 % with MobileNet; two at once, half of it."""
+    assert utilisation(0.2, [204.6, 61.5]) == pytest.approx([0.0409, 0.0123], abs=5e-5)
+    assert utilisation(10, 400, concurrency=2) == 2  # cannot keep up
+
+
+def test_both_ways_to_a_million_agree():
+    """The rate that a utilisation means on one machine gives the same price."""
+    rates = np.array([0.01, 1, 4.8])
+    assert usd_per_million(0.23, 204.6, utilisation(rates, 204.6)) == pytest.approx(
+        usd_per_million_at_rate(0.23, rates)
+    )
+
+
+@pytest.mark.parametrize(("rate", "machines"), [(0, 1), (0.1, 1), (3, 1), (3.01, 2), (6, 2), (30, 10), (30.1, 11)])
+def test_machines_are_added_whole(rate, machines):
+    """Each answers 3 in a second; exactly full is enough, and one is there before anybody asks."""
+    assert find_num_machines(rate, 1e3 / 3) == machines
+
+
+def test_papers_b_costs():
+    """The costs that its prices and latencies give, done by hand."""
+    costs = cost_table(read_paper_latencies()).set_index(["model", "instance"])["usd_per_million"]
+    for model, wanted in {"vgg19": (23.37, 13.07, 20.13, 14.93), "mobilenet": (5.41, 3.93, 4.49, 3.44)}.items():
+        found = [costs[model, f"ml.{instance}.xlarge"] for instance in ("m4", "m5", "m6g", "c7g")]
+        assert found == pytest.approx(wanted, abs=0.005)
+
+
+def test_papers_b_latencies_are_read_from_its_table():
+    """Eight rows, with prices, deviations and whole calls."""
+    table = read_paper_latencies().set_index(["model", "instance"])
+    assert len(table) == 8 and table.notna().all(axis=None)
+    assert table.loc[("vgg19", "ml.c7g.xlarge")].tolist() == [0.174, 308.8, 15.5, 504.9]
+
+
+def test_24_per_cent_cheaper_holds_per_hour_alone():
+    """c7g against m5: 14 % dearer per VGG19 prediction, 12 % cheaper per MobileNet prediction."""
+    saved = correct_saving(read_paper_latencies(), "ml.c7g.xlarge", "ml.m5.xlarge").set_index("model")
+    assert saved["saving_per_hour"].tolist() == pytest.approx([24.35, 24.35], abs=0.01)
+    assert saved.loc["vgg19", "saving_per_prediction"] == pytest.approx(-14, abs=0.5)
+    assert saved.loc["mobilenet", "saving_per_prediction"] == pytest.approx(12, abs=0.5)
+
+
+def test_where_c7g_stops_being_cheaper_than_m5():
+    """With VGG19 above 1 / 0.3088 s, where it needs a second machine and m5 none until 1 / 0.2046 s."""
+    found = break_even(M5, C7G)
+    assert found[:2] == ("c7g", "m5")
+    assert found.first_per_s == pytest.approx(1 / 0.3088)
+    assert found.always_per_s == pytest.approx(5 / 0.3088)
+    assert break_even(C7G, M5) == found
+    mobilenet = break_even(Offer("m5", 0.23, 61.5), Offer("c7g", 0.174, 71.2))
+    assert mobilenet == BreakEven("c7g", "m5", pytest.approx(1 / 0.0712), math.inf)
+
+
+@pytest.mark.parametrize(
+    ("cheap", "dear"),
+    [((1, 100), (1.5, 50)), ((1, 100), (2, 50)), ((1, 100), (3, 50)), ((1, 100), (2, 100)), ((2, 70), (3, 40))]
+    + [((1, 50), (1, 100)), ((1, 30), (1.4, 22)), ((0.174, 308.8), (0.23, 204.6)), ((1, 100), (4, 22))],
+)
+def test_break_evens_are_those_found_by_trying(cheap, dear):
+    """In steps of 0.002 requests a second up to 400: the first dearer one, and the last that is not."""
+    found = break_even(Offer("a", *cheap), Offer("b", *dear))
+    rates = np.arange(1, 200_000) / 500 + 1e-6
+    costs = [price * np.maximum(1, np.ceil(rates * ms / 1e3)) for price, ms in (cheap, dear)]
+    is_dearer = costs[0] > costs[1] + 1e-9
+    first = rates[is_dearer.argmax()] if is_dearer.any() else math.inf
+    assert found.first_per_s == pytest.approx(first, abs=4e-3)
+    if math.isfinite(found.always_per_s):
+        last = rates[np.flatnonzero(~is_dearer)[-1]]
+        assert found.always_per_s == pytest.approx(last, abs=4e-3) and found.always_per_s < 390
+    else:
+        assert not is_dearer[rates > 390].all()
+
+
+def test_rows_keep_their_own_price():
+    """Others are priced by the table that is given."""
+    rows = pd.DataFrame({"instance": ["x", "y"], "predict_ms": 36.0, "usd_per_hour": [math.nan, 2.0]})
+    costs = cost_table(rows, [Price("p", "x", "", "USD", 1.0, "", "s")])
+    assert costs["usd_per_million"].tolist() == pytest.approx([10, 20])
+    assert costs["max_rate_per_s"].tolist() == pytest.approx([27.78] * 2, abs=0.01)
+    assert costs["paper_utilisation"].tolist() == pytest.approx([0.0072] * 2)
+
+
+def test_a_model_slower_than_the_papers_rate_needs_more_machines():
+    """12 s a prediction, one request in 5 s: three machines, each busy for 80 % of the time."""
+    costs = cost_table(pd.DataFrame({"instance": ["x"], "predict_ms": [12_000.0], "usd_per_hour": [0.72]}))
+    assert costs["paper_utilisation"][0] == pytest.approx(0.8)
+    assert costs["paper_usd_per_million"][0] == pytest.approx(3 * 1000)
+
+
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        (lambda: usd_per_million(-1, 5), "usd_per_hour"),
+        (lambda: usd_per_million(1, math.nan), "latency_ms"),
+        (lambda: usd_per_million(1, 5, 0), "idle"),
+        (lambda: usd_per_million(1, 5, 1.1), "utilisation"),
+        (lambda: usd_per_million_at_rate(1, 0), "no requests"),
+        (lambda: utilisation(1, 5, 0), "concurrency"),
+        (lambda: utilisation(-1, 5), "rate_per_s"),
+        (lambda: break_even(M5, Offer("free", 0.0, 5)), "costs nothing"),
+        (lambda: cost_table(pd.DataFrame({"instance": ["no such"], "predict_ms": [1.0]})), "no such"),
+        (lambda: cost_table(pd.DataFrame({"instance": ["x"]})), "predict_ms"),
+    ],
+)
+def test_refuses_what_has_no_price(call, told):
+    """The number that is none is named."""
+    with pytest.raises(PriceError, match=told):
+        call()
+
+
+def test_arrays_are_priced_as_numbers_are():
+    """A grid of prices and latencies gives what each pair gives."""
+    prices, latencies = np.array([[0.1], [0.2]]), np.array([10.0, 20, 30])
+    grid = usd_per_million(prices, latencies)
+    for (i, price), (j, latency) in itertools.product(enumerate(prices[:, 0]), enumerate(latencies)):
+        assert grid[i, j] == pytest.approx(price / 3600 * latency / 1e3 * 1e6)

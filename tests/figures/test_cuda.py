@@ -1,0 +1,170 @@
+"""The figures and the report of paper D, read back from what was drawn."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from dr_lib.evidence.claims import read_published
+from dr_lib.evidence.report import draw_figures, write_report
+from dr_lib.figures.cuda import draw_cuda, plot_cumulative_time, plot_speed_up, plot_time_to_accuracy
+from dr_lib.figures.hardware import NoRunsError, UnlikeRunsError, timed_runs
+from tests.evidence.test_epochs import ACCURACIES, T4, make_run, make_timed
+from tests.figures.test_scenarios import words
+
+FORTY = [0.9 + 0.001 * k for k in range(40)]
+SPREAD = (0.98, 1.0, 1.02)
+
+
+def make_paper(**columns):
+    """Three runs each of what the paper most likely ran, with its times, and of ours; 40 epochs."""
+    rows = []
+    for s in SPREAD:
+        rows += [make_run("paper", 1, 219 / 40 * s, (FORTY,), **T4), make_run("fused", 1, 0.2 * s, (FORTY,) * 2, **T4)]
+        rows += [
+            make_run("keras_tensorflow", batch, epoch_s * s, (FORTY,)) for batch, epoch_s in ((1, 60), (32, 621 / 40))
+        ]
+    return pd.DataFrame(rows).assign(epochs=40, **columns)
+
+
+def take_lines(ax):
+    """Lines of the panel with a name."""
+    return {line.get_label(): line for line in ax.lines if not line.get_label().startswith("_")}
+
+
+def value(claim_id):
+    """A number of the paper."""
+    return float(read_published("D").set_index("id").loc[claim_id, "value"])
+
+
+def test_figure_1a_has_a_line_per_implementation_and_the_papers_end_points():
+    """Medians of the runs after each epoch; 219 and 621 s at epoch 40 come from published.csv."""
+    lines = take_lines(plot_cumulative_time(timed_runs(make_paper())).axes[0])
+    assert list(lines) == [
+        "Keras / TensorFlow, batch 1, CPU",
+        "Keras / TensorFlow, batch 32, CPU",
+        "CUDA C as the paper's, batch 1, Tesla T4",
+        "CUDA C fused, batch 1, Tesla T4",
+        "CUDA C, Tesla T4, paper D: 219 s",
+        "Keras, CPU, paper D: 621 s",
+    ]
+    ours = lines["CUDA C as the paper's, batch 1, Tesla T4"]
+    assert list(ours.get_xdata()) == list(range(1, 41)) and ours.get_ydata()[-1] == pytest.approx(219)
+    points = [lines[name] for name in list(lines)[-2:]]
+    assert [(p.get_xdata()[0], p.get_ydata()[0]) for p in points] == [(40, value("D1")), (40, value("D2"))]
+
+
+def test_bands_span_all_replicas_and_runs():
+    """Three runs of two replicas, the second of which needs twice the time: from 0.98 to 2.04 times a run's."""
+    rows = [make_run("fused", 1, s, (ACCURACIES, ACCURACIES)) for s in SPREAD]
+    (band,) = plot_cumulative_time(make_timed(*rows)).axes[0].collections
+    edges = band.get_paths()[0].vertices
+    assert edges[:, 1].min() == pytest.approx(0.98) and edges[:, 1].max() == pytest.approx(3 * 2.04)
+
+
+def test_before_any_run_the_paper_stands_alone():
+    """Its two points, and no figure for which it has none."""
+    assert set(draw_cuda(timed_runs(pd.DataFrame()))) == {"figure_1a.png"}
+    with pytest.raises(NoRunsError, match="notebook 40"):
+        plot_time_to_accuracy(timed_runs(pd.DataFrame()))
+    with pytest.raises(NoRunsError, match="Keras on its host"):
+        plot_speed_up(make_timed(make_run(), make_run("keras_jax", cpu="EPYC")))
+
+
+def test_figure_1b_ends_where_half_have_not_arrived():
+    """80 % after one epoch, 95 % after two; a replica that stops at 85 % ends the median above it."""
+    (line, _, _) = plot_time_to_accuracy(make_timed(make_run())).axes[0].lines
+    levels, seconds = line.get_data()
+    assert seconds[levels <= 0.8].tolist() == [1] and set(seconds[(levels > 0.8) & (levels <= 0.95)]) == {2}
+    two = make_run(accuracies=(ACCURACIES, [0.8, 0.85, 0.85]))
+    levels, seconds = plot_time_to_accuracy(make_timed(two)).axes[0].lines[0].get_data()
+    assert np.isfinite(seconds[levels <= 0.85]).all() and np.isnan(seconds[levels > 0.85]).all()
+
+
+def test_figure_1b_numbers_accuracies_that_have_room_and_takes_perfect_ones():
+    """No two numbers touch, from a network that guesses to one that never errs."""
+    figure = plot_time_to_accuracy(make_timed(make_run(accuracies=([0.05, 0.5, 1.0],))), "pt")
+    figure.draw_without_rendering()
+    (ax,) = figure.axes
+    boxes = [label.get_window_extent() for label in ax.get_xticklabels() if label.get_text()]
+    assert len(boxes) >= 5 and all(a.x1 < b.x0 for a, b in zip(boxes, boxes[1:], strict=False))
+
+
+def test_figure_2_compares_with_each_keras_and_dots_unlike_batches():
+    """At batch 1 solid, 60 / 0.2; against batch 32 dotted, and there the paper's ratio stands."""
+    figure = plot_speed_up(timed_runs(make_paper()))
+    like, unlike = figure.axes
+    titles = [ax.get_title(loc="left") for ax in (like, unlike)]
+    assert titles == [f"against Keras / TensorFlow, batch {batch}, CPU" for batch in (1, 32)]
+    assert {line.get_linestyle() for line in like.lines[:2]} == {"-"}
+    assert {line.get_linestyle() for line in unlike.lines[:2]} == {":"}
+    # the median of three runs of two replicas, of which the second is twice as slow, lies at 1.5 times the first's
+    assert like.lines[1].get_ydata()[-1] == pytest.approx(60 / 0.2 / 1.5, rel=0.02)
+    assert unlike.lines[0].get_ydata()[-1] == pytest.approx(value("D2") / value("D1"))
+    (point,) = [line for line in unlike.lines if line.get_marker() == "D"]
+    assert (point.get_xdata()[0], point.get_ydata()[0]) == (40, pytest.approx(value("D4"), abs=0.005))
+    assert not [line for line in like.lines if line.get_marker() == "D"]
+    assert "paper D: 2.84x" in [text.get_text() for text in figure.legends[0].get_texts()]
+
+
+def test_batches_other_than_1_are_dashed_and_each_keras_has_its_colour():
+    """Lines of one implementation are told apart by their style."""
+    lines = take_lines(plot_cumulative_time(timed_runs(make_paper())).axes[0])
+    one, many = (lines[f"Keras / TensorFlow, batch {batch}, CPU"] for batch in (1, 32))
+    assert (one.get_linestyle(), many.get_linestyle()) == ("-", "--") and one.get_color() == many.get_color()
+
+
+@pytest.mark.parametrize(
+    ("lang", "found"),
+    [
+        ("en", ["Time after each epoch", "cumulative training time [s]", "CUDA C fused, batch 1", "speed-up"]),
+        ("pt", ["Tempo após cada época", "tempo de treinamento acumulado [s]", "CUDA C fundido, lote 1", "2,84x"]),
+    ],
+)
+def test_the_figures_speak_both_languages(lang, found):
+    """Words of the papers' language, with its decimal commas; another language is refused."""
+    figures = draw_cuda(timed_runs(make_paper()), lang)
+    legends = "\n".join(text.get_text() for text in figures["figure_2.png"].legends[0].get_texts())
+    told = "\n".join([*map(words, figures.values()), legends])
+    assert all(word.lower() in told.lower() for word in found)
+    with pytest.raises(ValueError, match="lang"):
+        plot_cumulative_time(timed_runs(make_paper()), "de")
+
+
+def test_nothing_is_clipped():
+    """All text lies inside the picture."""
+    for figure in draw_cuda(timed_runs(make_paper(platform="some cloud")), "pt").values():
+        figure.draw_without_rendering()
+        box = figure.get_tightbbox()
+        assert box.x0 >= 0 and box.y0 >= 0
+        assert box.x1 <= figure.get_figwidth() and box.y1 <= figure.get_figheight()
+
+
+def test_the_report_of_paper_d(tmp_path):
+    """On the paper's hardware with its times every claim holds; each implementation has its line, like for like."""
+    runs = make_paper()
+    figures = draw_figures(runs, paper="D")
+    verdicts = write_report(runs, tmp_path / "report.md", paper="D", figures=list(figures))
+    assert [(v.id, v.verdict) for v in verdicts] == [(f"D{k}", "holds") for k in range(1, 6)]
+    text = (tmp_path / "report.md").read_text(encoding="utf-8")
+    assert all(f"![](figure_{name}.png)" in text for name in ("1a", "1b", "2"))
+    assert "| colab, Tesla T4 | cuda | fused | 1 | 2 | 3 |" in text.split("## Environments")[1]
+    alike = text.split("## Like for like")[1].split("##")[0]
+    assert "| CUDA C fused, batch 1, Tesla T4 | Keras / TensorFlow, batch 1, CPU | 1 | 150 [" in alike
+    assert "batch 32" not in alike and "| 6 | 40 | 93.90 |" in text.split("## Time to accuracy")[1]
+    write_report(runs, tmp_path / "report.md", paper="D", lang="pt", figures=[])
+    assert "## Comparação no mesmo lote" in (tmp_path / "report.md").read_text(encoding="utf-8")
+
+
+def test_fast_implementations_do_not_speak_for_the_papers(tmp_path):
+    """Fused alone on the T4 measures neither 219 s nor the speed-up; a share of the images is not comparable."""
+    runs = make_paper().query("implementation != 'paper'")
+    verdicts = {v.id: v.verdict for v in write_report(runs, tmp_path / "report.md", paper="D", figures=[])}
+    assert verdicts == {"D1": "not measured", "D2": "holds", "D3": "not measured", "D4": "not measured", "D5": "holds"}
+    verdicts = {v.id: v.verdict for v in write_report(make_paper(data_share=0.1), tmp_path / "r.md", paper="D")}
+    assert {verdicts[f"D{k}"] for k in range(1, 5)} == {"not comparable"}
+
+
+def test_runs_on_unlike_shares_of_the_images_are_refused():
+    """Their mean would be the mean of nothing."""
+    with pytest.raises(UnlikeRunsError, match="data_share"):
+        draw_figures(pd.concat([make_paper(), make_paper(data_share=0.1)]), paper="D")

@@ -1,0 +1,165 @@
+"""The figures of a served model, read back from what was drawn."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from dr_lib.evidence.request_log import summarise_requests
+from dr_lib.evidence.serving_cost import cost_table, read_paper_latencies
+from dr_lib.figures.hardware import NoRunsError, timed_runs
+from dr_lib.figures.serving import plot_cost_by_utilisation, plot_latency_percentiles, plot_predict_time
+from tests.figures.test_scenarios import words
+
+ROW = {"status": "ok", "platform": "local", "accelerator": "cpu", "num_accelerators": 1, "data_kind": "photographs"}
+TIMES = np.linspace(0.9, 1.1, 25)
+
+
+def make_requests(model="vgg19", predict_ms=450.0, name="keras", **columns):
+    """25 requests about a time, the run's columns beside them."""
+    row = ROW | {"model": model, "format": name, "instance": "local"} | columns
+    return pd.DataFrame([row | {"predict_ms": predict_ms * t, "call_ms": predict_ms * t + 9} for t in TIMES])
+
+
+def make_rates(**columns):
+    """A search for the largest rate as `find_max_rate` leaves it: 40/s held, 45/s missed."""
+    rates = np.array([10.0, 20, 40, 80, 57, 45])
+    table = pd.DataFrame({"rate_per_s": rates, "p50_ms": rates, "p90_ms": 2 * rates, "p99_ms": 4 * rates})
+    return table.assign(service_p99_ms=9.0, held=rates <= 40, **columns)
+
+
+def means(ax):
+    """The large points of a panel, from the top."""
+    return [line.get_xdata()[0] for line in ax.lines if line.get_marker() == "o" and line.get_markersize() == 7]
+
+
+def labels(ax):
+    """The names beside a panel."""
+    return [label.get_text() for label in ax.get_yticklabels()]
+
+
+@pytest.mark.parametrize(("model", "published"), [("vgg19", [350.6, 204.6, 392.2, 308.8]), ("mobilenet", [81.1, 61.5])])
+def test_the_papers_points_stand_below_ours(model, published):
+    """Four instances as it printed them, with its deviations; ours by machine and format, with n, on one axis."""
+    requests = pd.concat([make_requests(model), make_requests(model, 20.0, "litert_int8")], ignore_index=True)
+    figure = plot_predict_time(timed_runs(requests), model)
+    ours, paper = figure.axes
+    assert means(ours) == pytest.approx([450, 20]) and means(paper)[: len(published)] == published
+    assert labels(ours) == ["local, CPU, keras\nn = 25", "local, CPU, litert_int8\nn = 25"]
+    assert labels(paper) == [f"ml.{name}.xlarge" for name in ("m4", "m5", "m6g", "c7g")]
+    assert ours.get_xlim() == paper.get_xlim() and paper.get_xscale() == "log"
+    assert f"{published[0]} ms ± " in words(figure) and "450 ms [" in words(figure)
+
+
+def test_every_request_is_drawn_with_interval_and_deviation():
+    """25 points; the thick line spans the interval of the mean, the thin one a deviation to each side."""
+    requests = timed_runs(make_requests())
+    ours = plot_predict_time(requests, "vgg19").axes[0]
+    (summary,) = summarise_requests(requests).itertuples()
+    points, interval, deviation, _ = ours.lines
+    assert sorted(points.get_xdata()) == pytest.approx(sorted(450 * TIMES))
+    assert list(interval.get_xdata()) == [summary.predict_ms_low, summary.predict_ms_high]
+    sd = np.std(450 * TIMES, ddof=1)
+    assert list(deviation.get_xdata()) == pytest.approx([450 - sd, 450 + sd])
+
+
+def test_without_requests_the_paper_stands_alone_and_without_the_paper_we_do():
+    """Before anything has been measured, and for networks that the paper did not have."""
+    (paper,) = plot_predict_time(timed_runs(pd.DataFrame()), "vgg19").axes
+    assert len(means(paper)) == 4
+    (ours,) = plot_predict_time(timed_runs(make_requests("small_cnn", 3.0)), "small_cnn").axes
+    assert means(ours) == pytest.approx([3])
+    with pytest.raises(NoRunsError, match="small_cnn"):
+        plot_predict_time(timed_runs(make_requests()), "small_cnn")
+
+
+def test_machines_of_one_model_are_told_apart():
+    """Two instances are two lines, each with its own requests."""
+    instances = {"ml.m5.xlarge": 200.0, "ml.c7g.xlarge": 300.0}
+    requests = [make_requests(predict_ms=ms, instance=name) for name, ms in instances.items()]
+    ours = plot_predict_time(timed_runs(pd.concat(requests, ignore_index=True)), "vgg19").axes[0]
+    assert means(ours) == pytest.approx([200, 300])
+    assert [len(line.get_xdata()) for line in ours.lines if line.get_markersize() == 2.5] == [25, 25]
+
+
+@pytest.mark.parametrize(
+    ("lang", "found"),
+    [
+        ("en", ["Time of a prediction: VGG19", "drawn images", "350.6 ms ± 5.3", "450 ms [", "standard deviation"]),
+        ("pt", ["Tempo de uma predição: VGG19", "imagens desenhadas", "350,6 ms ± 5,3", "desvio padrão", "artigo B"]),
+    ],
+)
+def test_the_figure_speaks_both_languages(lang, found):
+    """Decimal commas in Portuguese, on the axis too; drawn pictures are said to be drawn."""
+    figure = plot_predict_time(timed_runs(make_requests(data_kind="drawn")), "vgg19", lang)
+    assert all(word in words(figure) for word in found)
+    assert figure.axes[1].xaxis.get_major_formatter()(2.5, 0) == {"en": "2.5", "pt": "2,5"}[lang]
+
+
+def test_cost_falls_until_a_machine_is_full_and_then_by_steps():
+    """Of m5 with VGG19: 319.4 USD at the paper's rate, 13.07 at the point where it is full, twice that just above."""
+    figure = plot_cost_by_utilisation(cost_table(read_paper_latencies()))
+    vgg19, mobilenet = figure.axes
+    assert [ax.get_title(loc="left") for ax in figure.axes] == ["VGG19", "MobileNet"]
+    line = next(line for line in vgg19.lines if line.get_label() == "ml.m5.xlarge, 0.23 USD/h")
+    rates, usd = line.get_data()
+    assert np.interp(0.2, rates, usd) == pytest.approx(319.4, rel=1e-3)
+    full = [line.get_data() for line in vgg19.lines if line.get_marker() == "o"][1]
+    assert (full[0][0], full[1][0]) == pytest.approx((1 / 0.2046, 13.07), rel=1e-3)
+    assert usd[rates > full[0][0]][0] == pytest.approx(2 * 13.07, rel=5e-3)
+    assert "3.24/s" in [text.get_text() for text in vgg19.texts]  # 1 / 0.3088 s: c7g needs a second machine
+    assert "14/s" in [text.get_text() for text in mobilenet.texts]
+
+
+def test_formats_have_panels_of_their_own_and_free_machines_none():
+    """What costs nothing has no line on a logarithmic axis."""
+    costs = cost_table(read_paper_latencies())
+    both = pd.concat([costs.assign(format="keras"), costs.assign(format="litert_int8", predict_ms=5.0)])
+    titles = [ax.get_title(loc="left") for ax in plot_cost_by_utilisation(both, "pt").axes]
+    assert titles == ["VGG19, keras", "MobileNet, keras", "VGG19, litert_int8", "MobileNet, litert_int8"]
+    assert len(plot_cost_by_utilisation(both.head(1)).axes[0].lines) == 3  # one machine: its line, dot, and the paper
+    with pytest.raises(NoRunsError, match="rows"):
+        plot_cost_by_utilisation(costs.assign(usd_per_hour=0.0))
+
+
+def test_latency_rises_with_the_rate_and_missed_rates_are_open():
+    """Three percentiles in the order of the rates, the bound, and what was not held is not filled."""
+    (ax,) = plot_latency_percentiles(make_rates(), 200.0).axes
+    lines = {line.get_label(): line for line in ax.lines if not line.get_label().startswith("_")}
+    assert set(lines) == {"p50", "p90", "p99", "p99 from the sending", "bound"}
+    assert list(lines["p99"].get_xdata()) == [10, 20, 40, 45, 57, 80]
+    assert list(lines["p99"].get_ydata()) == [40, 80, 160, 180, 228, 320]
+    assert list(lines["bound"].get_ydata()) == [200, 200]
+    held, missed = [line for line in ax.lines if line.get_marker() == "o"][-2:]
+    assert list(held.get_xdata()) == [10, 20, 40] and list(missed.get_xdata()) == [45, 57, 80]
+    assert missed.get_markerfacecolor() == "white" != held.get_markerfacecolor()
+
+
+def test_models_under_load_have_panels_of_their_own():
+    """Their rates lie far apart."""
+    rates = [make_rates(model=model, format="litert_int8") for model in ("mobilenet", "vgg19")]
+    figure = plot_latency_percentiles(pd.concat(rates), 200.0, "pt")
+    assert [ax.get_title(loc="left") for ax in figure.axes] == ["MobileNet, litert_int8", "VGG19, litert_int8"]
+    assert "Latência sob carga" in words(figure)
+
+
+def test_nothing_is_clipped():
+    """All text lies inside the picture."""
+    requests = timed_runs(make_requests(predict_ms=2000.0, platform="some cloud"))
+    figures = [plot_predict_time(requests, "vgg19", "pt"), plot_latency_percentiles(make_rates(), 200.0, "pt")]
+    for figure in [*figures, plot_cost_by_utilisation(cost_table(read_paper_latencies()), "pt")]:
+        figure.draw_without_rendering()
+        texts = [t for ax in figure.axes for t in [*ax.texts, ax.xaxis.label, ax.yaxis.label]]
+        texts += [t for ax in figure.axes if ax.get_yscale() == "linear" for t in ax.get_yticklabels()]
+        boxes = [t.get_window_extent() for t in [*texts, *figure.texts] if t.get_text()]
+        assert all(box.x0 >= 0 and box.x1 <= figure.bbox.x1 and box.y0 >= 0 for box in boxes)
+
+
+@pytest.mark.parametrize("draw", [plot_cost_by_utilisation, lambda table: plot_latency_percentiles(table, 1.0)])
+def test_refuses_what_is_no_such_table(draw):
+    """Empty tables, and columns that lack, are named."""
+    with pytest.raises(NoRunsError, match="nothing to draw"):
+        draw(pd.DataFrame())
+    with pytest.raises(NoRunsError, match="p50_ms|model"):
+        draw(pd.DataFrame({"rate_per_s": [1.0], "usd_per_hour": [1.0]}))
+    with pytest.raises(ValueError, match="lang"):
+        plot_predict_time(timed_runs(pd.DataFrame()), "vgg19", "de")

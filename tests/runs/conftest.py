@@ -1,0 +1,82 @@
+"""A small house for studies: a notebook that takes no time, in a folder of its own."""
+
+from pathlib import Path
+
+import nbformat
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+GOOD = {"notebook": "quick", "repetitions": 2, "seed": 20}
+
+PARAMETERS = """\
+level: str = "a"  # a factor
+pause_s: float = 0.0  # how long the run takes [s]
+fail_at: int = -1  # the repetition that fails
+trouble: str = ""  # what goes wrong, once with an exclamation mark before it
+needs_s: float = 0.0  # the run saves and stops, once, if less time is left to it [s]
+seed: int = 0  # of the study
+repetition: int = 0  # index of the run
+"""
+BODY = """\
+import os
+import signal
+import time
+from pathlib import Path
+
+from dr_lib.runs.run import Run, UnavailableError
+
+
+class OutOfTimeError(RuntimeError):
+    pass
+
+
+run, others = Run(Path.cwd(), "quick", {"level": level, "repetition": repetition, "seed": seed}), {"contended": False}
+begun = run.study_dir / "begun"
+begun.mkdir(parents=True, exist_ok=True)
+(begun / f"{run.identity['run_id']}-{time.monotonic_ns()}").touch()
+for step in range(5):
+    time.sleep(pause_s / 5)
+    run.show_progress(step + 1, 5)
+if not trouble.startswith("!") or len(list(begun.glob(f"{run.identity['run_id']}-*"))) == 1:
+    match trouble.removeprefix("!"):
+        case "dies":
+            os.kill(os.getpid(), signal.SIGKILL)
+        case "hangs":
+            time.sleep(3600)
+        case "fails":
+            raise ValueError("this time it fails")
+        case "unavailable":
+            raise UnavailableError("no such thing on this machine")
+        case "contended":
+            others = {"contended": True}
+if repetition == fail_at:
+    raise ValueError("this one fails" + (f" for {level}/labels.csv: not there" if "/" in level else ""))
+saved = run.folder / "saved"
+if needs_s and run.seconds_left() < needs_s and not saved.exists():
+    saved.touch()
+    raise OutOfTimeError("the time is up, saved after epoch 2: run it again")
+run.finish(**others, resumed=int(saved.exists()), train_s=1.0 + repetition, epoch_s=[0.5, 0.5 + repetition])
+"""
+
+
+@pytest.fixture
+def house(tmp_path, monkeypatch) -> Path:
+    """A root with `notebooks/quick.ipynb` and an empty `papermill_runs/`."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    cells = [
+        nbformat.v4.new_code_cell(PARAMETERS, metadata={"tags": ["parameters"]}),
+        nbformat.v4.new_code_cell(BODY),
+    ]
+    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
+    (tmp_path / "notebooks").mkdir()
+    (tmp_path / "papermill_runs").mkdir()
+    nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata=kernel), tmp_path / "notebooks" / "quick.ipynb")
+    return tmp_path
+
+
+def write_study(house: Path, **changes) -> Path:
+    """Write a study file; a value of None leaves a key out."""
+    path = house / "papermill_runs" / "trial.yaml"
+    path.write_text(yaml.safe_dump({k: v for k, v in (GOOD | changes).items() if v is not None}))
+    return path

@@ -1,0 +1,337 @@
+"""The monitor with real processes: what it samples, what it survives, and that nothing of it is left."""
+
+import ast
+import os
+import signal
+import subprocess
+import sys
+import time
+import warnings
+from pathlib import Path
+
+import psutil
+import pytest
+
+from dr_lib.runs import monitor as monitor_module
+from dr_lib.runs import sampler
+from dr_lib.runs.monitor import Monitor, MonitorError, read_samples, summarise
+
+ROOT = Path(__file__).resolve().parents[2]
+TRAINING = """\
+import sys, time
+from dr_lib.runs.monitor import Monitor
+with Monitor(sys.argv[1], period_s=0.1) as monitor:
+    print(monitor.sampler.pid, flush=True)
+    {before}
+    for epoch in range(1000):
+        time.sleep(0.05)
+        monitor.mark(f"epoch {{epoch}}")
+"""
+BURN = "import sys, time\nwhile time.process_time() < 0.3: pass\nprint(flush=True)\nsys.stdin.read()"
+FAKE_NVML = """\
+from types import SimpleNamespace
+class NVMLError(Exception): pass
+def nvmlInit(): pass
+def nvmlDeviceGetCount(): return 2
+def nvmlDeviceGetHandleByIndex(number): return number
+def nvmlDeviceGetUtilizationRates(gpu):
+    if {mig}: raise NVMLError("Not Supported")
+    return SimpleNamespace(gpu=[90, 30][gpu])
+def nvmlDeviceGetMemoryInfo(gpu): return SimpleNamespace(used=[4, 2][gpu] * 2**30, total=8 * 2**30)
+def nvmlDeviceGetPowerUsage(gpu): return [70_000, 20_500][gpu]
+"""
+
+
+def burn(seconds: float) -> float:
+    """Keep a core busy for so long; the CPU seconds that this process got."""
+    start, cpu = time.monotonic(), time.process_time()
+    while time.monotonic() < start + seconds:
+        pass
+    return time.process_time() - cpu
+
+
+def start_training(path: Path, before: str = "") -> tuple[subprocess.Popen, int]:
+    """A training in a process of its own, and its sampler's id."""
+    code, environment = TRAINING.format(before=before), {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", code, str(path)]
+    training = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+    return training, int(training.stdout.readline())
+
+
+def wait_until_gone(pid: int, seconds: float) -> bool:
+    """Whether a process ends within so long."""
+    deadline = time.monotonic() + seconds
+    while psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+def write_samples(path: Path, rows: list[dict]) -> Path:
+    """A monitor's file made by hand; what a row does not name is empty."""
+    lines = [",".join(str(row.get(name, "")) for name in sampler.COLUMNS) for row in rows]
+    path.write_text("".join(f"{line}\n" for line in (",".join(sampler.COLUMNS), *lines)))
+    return path
+
+
+def test_samples_come_on_a_grid_and_events_at_once(tmp_path):
+    """A row each 0.1 s from the start, without drift, and a row when an epoch ends; no other process remains."""
+    with Monitor(tmp_path / "new" / "samples.csv", period_s=0.1) as monitor:
+        time.sleep(0.53)
+        marked_s = time.monotonic()
+        monitor.mark("epoch 1, the last")
+        time.sleep(0.2)
+    rows = read_samples(monitor.path)
+    assert [row["event"] for row in rows if row["event"]] == ["start", "epoch 1, the last", "end"]
+    seconds = [row["seconds"] for row in rows if not row["event"]]
+    assert len(seconds) >= 5 and all(s % 0.1 < 0.06 for s in (x + 1e-6 for x in seconds))
+    (epoch,) = (row for row in rows if row["event"].startswith("epoch"))
+    assert epoch["monotonic_s"] == pytest.approx(marked_s, abs=0.05)
+    assert rows[0]["seconds"] == 0 and monitor.sampler.returncode == 0
+
+
+def test_a_busy_core_is_seen(tmp_path):
+    """The process's CPU seconds are those its own clock says; the machine's share holds at least these."""
+    with Monitor(tmp_path / "samples.csv", period_s=0.1):
+        cpu_s = burn(0.8)
+    summary = summarise(tmp_path / "samples.csv")
+    assert summary["process_cpu_s"] == pytest.approx(cpu_s, abs=0.1)
+    assert summary["monitored_s"] == pytest.approx(0.8, abs=0.15)
+    own_percent = 100 * cpu_s / (0.8 * psutil.cpu_count())
+    assert own_percent - 12 < summary["cpu_percent_mean"] < summary["cpu_percent_peak"] + 1e-6 < 100 + 2e-6
+    assert summary["process_peak_mib"] == pytest.approx(psutil.Process().memory_info().rss / 2**20, rel=0.1)
+    assert 0 < summary["memory_percent_mean"] < 100
+
+
+def test_psutils_first_value_does_not_enter(tmp_path):
+    """The share of no time is empty, not 0.0."""
+    with Monitor(tmp_path / "samples.csv", period_s=0.1):
+        time.sleep(0.15)
+    shares = [row["cpu_percent"] for row in read_samples(tmp_path / "samples.csv")]
+    assert shares[0] != shares[0] and any(share == share for share in shares)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere it is psutil that reads")
+def test_cpu_times_are_psutils():
+    """A second reader of the same file: all but the guests, who are in user time already."""
+    ours, theirs = sampler.CpuClock().read(), psutil.cpu_times()
+    assert ours.all_s == pytest.approx(sum(theirs) - theirs.guest - theirs.guest_nice, abs=0.2)
+    assert ours.idle_s == pytest.approx(theirs.idle + theirs.iowait, abs=0.2)
+    assert ours.steal_s == pytest.approx(theirs.steal, abs=0.2)
+
+
+def test_the_papers_period_still_gives_a_start_and_an_end(tmp_path):
+    """At 10 s a training of 0.5 s has two rows with its CPU time and share, and does not wait for the next sample."""
+    with Monitor(tmp_path / "samples.csv", period_s=10):
+        cpu_s = burn(0.5)
+        left_s = time.monotonic()
+    assert time.monotonic() - left_s < 2
+    summary = summarise(tmp_path / "samples.csv")
+    assert summary["num_samples"] == 2 and summary["process_cpu_s"] == pytest.approx(cpu_s, abs=0.1)
+    assert summary["cpu_percent_mean"] == summary["cpu_percent_peak"] > 0
+
+
+def test_the_cpu_seconds_of_children_count_once(tmp_path):
+    """Two children burn 0.3 s each; one has ended and was waited for, the other still lives."""
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with Monitor(tmp_path / "samples.csv", period_s=0.1):
+        children = [subprocess.Popen([sys.executable, "-c", BURN], **pipes) for _ in range(2)]
+        assert all(child.stdout.readline() for child in children)
+        children[0].communicate()
+        time.sleep(0.25)
+    children[1].communicate()
+    assert summarise(tmp_path / "samples.csv")["process_cpu_s"] == pytest.approx(0.6, abs=0.12)
+
+
+@pytest.mark.slow
+def test_a_stalled_training_is_still_sampled(tmp_path):
+    """While the training stands still no epoch ends, and the samples go on."""
+    training, _ = start_training(tmp_path / "samples.csv")
+    time.sleep(0.3)
+    training.send_signal(signal.SIGSTOP)
+    stopped_s = time.monotonic()
+    time.sleep(1.0)
+    training.send_signal(signal.SIGCONT)
+    time.sleep(0.3)
+    training.kill()
+    training.communicate()
+    rows = [row for row in read_samples(tmp_path / "samples.csv") if 0.1 < row["monotonic_s"] - stopped_s < 0.9]
+    assert len(rows) >= 6 and not any(row["event"] for row in rows)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "before", ["", "import os; os.fork() or (time.sleep(4), os._exit(0))"], ids=["alone", "with a fork"]
+)
+def test_a_killed_training_leaves_no_sampler(tmp_path, before):
+    """The sampler notes the death and ends, even while a forked child of the training holds its pipe open."""
+    training, pid = start_training(tmp_path / "samples.csv", before)
+    time.sleep(0.3)
+    training.kill()
+    training.wait()
+    assert wait_until_gone(pid, 2.5)
+    assert read_samples(tmp_path / "samples.csv")[-1]["event"] == "died"
+    assert summarise(tmp_path / "samples.csv")["monitored_s"] < 3
+    training.communicate()
+
+
+def test_an_exception_in_the_training_is_an_error(tmp_path):
+    """It goes through, and the last event is neither end nor died."""
+    with pytest.raises(ZeroDivisionError), Monitor(tmp_path / "samples.csv"):
+        1 / 0  # noqa: B018
+    assert [row["event"] for row in read_samples(tmp_path / "samples.csv")] == ["start", "error"]
+
+
+def test_a_dead_sampler_does_not_disturb_the_training(tmp_path):
+    """A killed sampler costs one warning, however many epochs follow; its samples are still summed up."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with Monitor(tmp_path / "samples.csv", period_s=0.1) as monitor:
+            time.sleep(0.25)
+            monitor.sampler.kill()
+            monitor.sampler.wait()
+            monitor.mark("epoch 1")
+            monitor.mark("epoch 2")
+    assert [str(warning.message) for warning in caught if "sampler is gone" in str(warning.message)]
+    assert len(caught) == 1 and caught[0].category is RuntimeWarning
+    assert caught[0].filename == __file__
+    assert 0.1 < summarise(tmp_path / "samples.csv")["monitored_s"] < 0.4
+
+
+def test_a_sampler_that_hangs_does_not_block_the_training(tmp_path, monkeypatch):
+    """Its pipe fills up after 64 KiB; events are dropped then, and the process is ended with the training."""
+    monkeypatch.setattr(monitor_module, "END_PATIENCE_S", 0.2)
+    with pytest.warns(RuntimeWarning, match="the sampler is gone"):
+        with Monitor(tmp_path / "samples.csv") as monitor:
+            monitor.sampler.send_signal(signal.SIGSTOP)
+            start = time.monotonic()
+            for epoch in range(10_000):
+                monitor.mark(f"epoch {epoch}")
+            assert time.monotonic() - start < 5
+    assert monitor.sampler.returncode == -signal.SIGKILL
+
+
+def test_gpus_are_averaged_and_summed(tmp_path, monkeypatch):
+    """90 and 30 % are 60 %, 4 and 2 of 8 GiB each 37.5 %, 70 and 20.5 W 90.5 W; energy is power x time."""
+    (tmp_path / "pynvml.py").write_text(FAKE_NVML.format(mig=False))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with Monitor(tmp_path / "samples.csv", period_s=0.1):
+        time.sleep(0.25)
+    row, summary = read_samples(tmp_path / "samples.csv")[1], summarise(tmp_path / "samples.csv")
+    assert [row[name] for name in sampler.GPU] == [60, 37.5, 6144, 90.5]
+    assert (summary["gpu_percent_mean"], summary["gpu_percent_peak"]) == pytest.approx((60, 60))
+    assert summary["energy_kwh"] == pytest.approx(90.5 * summary["monitored_s"] / 3.6e6)
+
+
+def test_what_a_gpu_cannot_tell_stays_empty(tmp_path, monkeypatch):
+    """With MIG on NVML knows no utilisation; memory and power are there all the same."""
+    (tmp_path / "pynvml.py").write_text(FAKE_NVML.format(mig=True))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with Monitor(tmp_path / "samples.csv"):
+        pass
+    row = read_samples(tmp_path / "samples.csv")[0]
+    assert row["gpu_percent"] != row["gpu_percent"] and row["gpu_power_w"] == 90.5
+
+
+def test_a_summary_computed_by_hand(tmp_path):
+    """100 W for 10 s, rising to 300 W in 10 s more, are 3000 J; rows before the start and after the end are out."""
+    rows = [
+        {"seconds": 0, "event": "", "gpu_power_w": 999, "memory_percent": 99, "process_cpu_s": 1},
+        {"seconds": 10, "event": "start", "gpu_power_w": 100, "memory_percent": 10, "process_cpu_s": 5},
+        {"seconds": 20, "cpu_percent": 80, "gpu_power_w": 100, "memory_percent": 20, "process_cpu_s": 12},
+        {"seconds": 25, "event": "epoch 1", "process_mib": 700},
+        {
+            "seconds": 30,
+            "event": "end",
+            "cpu_percent": 40,
+            "gpu_power_w": 300,
+            "memory_percent": 40,
+            "process_cpu_s": 16,
+        },
+        {"seconds": 40, "event": "", "gpu_power_w": 999, "memory_percent": 99, "process_cpu_s": 50},
+    ]
+    summary = summarise(write_samples(tmp_path / "samples.csv", rows))
+    assert summary["energy_kwh"] == pytest.approx(3000 / 3.6e6)
+    assert (summary["cpu_percent_mean"], summary["cpu_percent_peak"]) == (60, 80)
+    assert (summary["memory_percent_mean"], summary["memory_percent_peak"]) == (30, 40)
+    assert (summary["process_cpu_s"], summary["process_peak_mib"]) == (11, 700)
+    assert (summary["num_samples"], summary["monitored_s"]) == (4, 20)
+    assert summary["gpu_percent_mean"] != summary["gpu_percent_mean"]
+
+
+def test_events_close_together_do_not_weigh_more(tmp_path):
+    """Nine seconds at 10 % and one at 100 % are 19 %, in how many rows that second ever comes."""
+    rows = [{"seconds": 0, "event": "start"}, {"seconds": 9, "gpu_percent": 10}]
+    rows += [{"seconds": 9 + tenth / 10, "event": "step", "gpu_percent": 100} for tenth in range(1, 11)]
+    assert summarise(write_samples(tmp_path / "samples.csv", rows))["gpu_percent_mean"] == pytest.approx(19)
+
+
+def test_a_file_cut_short_is_read_up_to_its_last_whole_row(tmp_path):
+    """A number cut in two is no number: at every cut the rows that are whole are there, and no other."""
+    rows = [{"seconds": 0, "event": "start"}, {"seconds": 1, "memory_mib": 123.456}, {"seconds": 2, "event": "end"}]
+    whole = write_samples(tmp_path / "samples.csv", rows).read_text()
+    for length in range(len(whole) + 1):
+        (tmp_path / "cut.csv").write_text(whole[:length])
+        num_whole = max(0, whole[:length].count("\n") - 1)
+        assert [row["seconds"] for row in read_samples(tmp_path / "cut.csv")] == [0, 1, 2][:num_whole]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (None, "no samples of a monitor"),
+        ("a,b\n1,2\n", "header"),
+        (f"{','.join(sampler.COLUMNS)}\n1,2\n", "2 values"),
+        (f"{','.join(sampler.COLUMNS)}\n{'x,' * 12}x\n", "could not convert"),
+        (f"{','.join(sampler.COLUMNS)}\n", "no start"),
+    ],
+)
+def test_what_is_no_file_of_samples_is_refused(tmp_path, text, message):
+    """The error names the file and says what is wrong."""
+    path = tmp_path / "samples.csv"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(MonitorError, match=message) as caught:
+        summarise(path)
+    assert "samples.csv" in str(caught.value)
+
+
+@pytest.mark.parametrize("period_s", [0, -1, 0.05, float("nan"), float("inf")])
+def test_a_period_that_cannot_be_is_refused(tmp_path, period_s):
+    """A shorter one would cost more than it shows."""
+    with pytest.raises(MonitorError, match=r"more than 0\.05 s"):
+        Monitor(tmp_path / "samples.csv", period_s=period_s)
+
+
+@pytest.mark.parametrize("event", ["", " ", "end", "died", "two\nlines"])
+def test_an_event_has_a_name_of_its_own(tmp_path, event):
+    """Another end, or a line that looks like one, would end the samples."""
+    with pytest.raises(MonitorError, match="no name of an event"), Monitor(tmp_path / "samples.csv") as monitor:
+        monitor.mark(event)
+
+
+def test_a_folder_that_cannot_be_written_is_refused(tmp_path):
+    """Before anything is trained."""
+    (tmp_path / "file").touch()
+    with pytest.raises(MonitorError, match="samples cannot be written"), Monitor(tmp_path / "file" / "samples.csv"):
+        pass
+
+
+def test_a_sampler_that_does_not_start_says_why(tmp_path, monkeypatch):
+    """psutil may be missing in a kernel: its error is in ours."""
+    (tmp_path / "sampler.py").write_text("import no_such_package")
+    monkeypatch.setattr(sampler, "__file__", str(tmp_path / "sampler.py"))
+    with pytest.raises(MonitorError, match="No module named 'no_such_package'"), Monitor(tmp_path / "samples.csv"):
+        pass
+
+
+@pytest.mark.parametrize("name", ["monitor", "sampler", "cost"])
+def test_foreign_kernels_can_read_these_modules(name):
+    """MXNet's kernel may be Python 3.9."""
+    ast.parse((ROOT / "dr_lib" / "studies" / f"{name}.py").read_text(), feature_version=(3, 9))
+
+
+def test_no_module_beside_the_sampler_hides_one_of_pythons():
+    """A script's own folder comes first where Python looks for modules."""
+    assert {path.stem for path in (ROOT / "dr_lib" / "studies").glob("*.py")} & sys.stdlib_module_names == set()

@@ -1,0 +1,237 @@
+"""Prices and costs, held against numbers computed by hand and against paper C's bill."""
+
+import datetime
+import math
+
+import pandas as pd
+import pytest
+
+from dr_lib.runs.prices import (
+    BRL,
+    PRICES,
+    Price,
+    PriceError,
+    cost_to_reach,
+    find_price,
+    fit_overhead,
+    price_runs,
+    read_prices,
+    run_cost,
+)
+
+HEADER = "provider,instance,region,currency,usd_per_hour,date,source\n"
+TODAY = datetime.date(2026, 11, 21)
+
+
+def make_price(usd_per_hour: float, date: str = "", instance: str = "box") -> Price:
+    """A price of somebody's box."""
+    return Price("somebody", instance, "", "USD", usd_per_hour, date, "a bill")
+
+
+RUN = {
+    "instance": "box", "train_s": 1800.0, "setup_s": 600.0, "steady_epoch_s": 36.0, "images_per_s": 50.0,
+    "epoch_s": [60.0, 36.0, 36.0], "epoch_accuracy": [0.5, 0.92, 0.97], "energy_kwh": 0.1,
+}  # fmt: skip
+
+
+def test_the_table_holds_the_papers_prices():
+    """Those of papers B and C, to the digit; a machine of one's own costs nothing."""
+    prices = {price.instance: price.usd_per_hour for price in read_prices()}
+    assert prices == {
+        "F4s_v2": 0.169,
+        "NC4as_T4_v3": 0.526,
+        "ml.m4.xlarge": 0.24,
+        "ml.m5.xlarge": 0.23,
+        "ml.m6g.xlarge": 0.1848,
+        "ml.c7g.xlarge": 0.174,
+        "kaggle": 0,
+        "local": 0,
+    }
+    assert all(price.source and price.currency == "USD" for price in read_prices(PRICES))
+
+
+@pytest.mark.parametrize(
+    ("date", "age_days", "is_old", "text"),
+    [
+        ("2026-11-20", 1, False, "0.169 USD/h on 2026-11-20"),
+        ("2025-11-21", 365, False, "0.169 USD/h on 2025-11-21"),
+        ("2025-11-20", 366, True, "0.169 USD/h on 2025-11-20 (old)"),
+        ("", math.inf, True, "0.169 USD/h, day unknown (old)"),
+    ],
+)
+def test_a_price_older_than_a_year_is_shown_as_old(date, age_days, is_old, text):
+    """So is one whose day nobody knows."""
+    price = make_price(0.169, date)
+    assert (price.age_days(TODAY), price.is_old(TODAY), price.describe(TODAY)) == (age_days, is_old, text)
+
+
+def test_the_price_of_the_day_is_found():
+    """The youngest one that is not of a later day; one of an unknown day comes before all others."""
+    prices = [make_price(3, "2026-06-01"), make_price(1), make_price(2, "2025-01-01")]
+    found = [find_price("box", prices=prices, on=datetime.date(year, 12, 31)) for year in (2024, 2025, 2026)]
+    assert [price.usd_per_hour for price in found] == [1, 2, 3]
+    assert find_price("F4s_v2").usd_per_hour == 0.169
+
+
+@pytest.mark.parametrize("instance", ["F4", "", "f4s_v2"])
+def test_an_unknown_instance_is_an_error_that_names_the_known(instance):
+    """Never a price of 0 for a name with a slip in it."""
+    with pytest.raises(PriceError, match="F4s_v2.*NC4as_T4_v3.*local"):
+        find_price(instance)
+    with pytest.raises(PriceError, match="known are none"):
+        find_price("box", prices=[make_price(1, "2030-01-01")], on=TODAY)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("instance,usd_per_hour\nbox,1\n", "columns have to be provider, instance"),
+        (HEADER + "a,box,,USD,1,,s\na,box,,USD,cheap,,s\n", "line 3: could not convert"),
+        (HEADER + "a,box,,USD,-1,,s\n", "line 2: the price has to be a number from 0 on"),
+        (HEADER + "a,box,,USD,nan,,s\n", "line 2: the price"),
+        (HEADER + "a,box,,USD,1,21/11/2026,s\n", "line 2: .*21/11/2026"),
+        (HEADER + "a,box,,BRL,1,,s\n", "line 2: the currency is 'BRL'"),
+        (HEADER + "a,,,USD,1,,s\n", "line 2: instance missing"),
+        (HEADER + "a,box,,USD,1,,\n", "line 2: source missing"),
+        (HEADER + "a,box,,USD,1\n", "line 2: it has not as many columns"),
+        (HEADER + "a,box,,USD,1,,s,more\n", "line 2: it has not as many columns"),
+        (HEADER + "a,box,,USD,1,,s\nb,box,,USD,2,,s\n", "box stands twice"),
+    ],
+)
+def test_a_bad_table_is_refused_with_the_line_named(tmp_path, text, message):
+    """A price that is wrong is worse than none."""
+    (tmp_path / "prices.csv").write_text(text)
+    with pytest.raises(PriceError, match=message):
+        read_prices(tmp_path / "prices.csv")
+
+
+def test_a_table_that_is_not_there_is_refused(tmp_path):
+    """The file is named."""
+    with pytest.raises(PriceError, match="none.csv"):
+        read_prices(tmp_path / "none.csv")
+
+
+def test_a_run_costs_price_times_all_its_seconds():
+    """Half an hour of training, 20 min of set-up and 10 min of overhead are one hour."""
+    assert run_cost(make_price(0.526), 1800, 1200, 600) == pytest.approx(0.526)
+    assert run_cost(make_price(0.526), 1800, 0) == pytest.approx(0.263)
+    with pytest.raises(PriceError, match="-1"):
+        run_cost(make_price(0.526), -1, 0)
+
+
+def test_the_papers_bill_asks_for_213_seconds_a_run():
+    """R$134 by the formula, R$158 paid, 120 runs on each environment: 24 / 4.865 x 3600 / (120 x 0.695) s."""
+    usd_per_hour = [0.169] * 120 + [0.526] * 120
+    run_s = [134 / 4.865 * 3600 / 83.4] * 240  # any seconds that make the formula's sum
+    overhead_s = fit_overhead(run_s, usd_per_hour, 158 / 4.865)
+    assert overhead_s == pytest.approx(212.94, abs=0.01)
+    paid = sum(run_cost(make_price(price), s, 0, overhead_s) for price, s in zip(usd_per_hour, run_s, strict=True))
+    assert BRL.convert(paid) == pytest.approx(158)
+
+
+def test_a_bill_that_the_formula_meets_asks_for_nothing():
+    """Up to rounding."""
+    assert fit_overhead([3600] * 3, [0.1, 0.2, 0.3], 0.6) == 0
+
+
+@pytest.mark.parametrize(
+    ("run_s", "usd_per_hour", "bill_usd", "message"),
+    [
+        ([3600], [2.0], 1.0, "less than the 2.00 USD"),
+        ([3600, 10], [2.0], 5.0, "2 runs and 1 prices"),
+        ([], [], 5.0, "no run has a price"),
+        ([3600], [0.0], 5.0, "no run has a price"),
+        ([-1], [2.0], 5.0, "finite and not negative"),
+        ([math.nan], [2.0], 5.0, "finite and not negative"),
+        ([3600], [2.0], math.inf, "finite and not negative"),
+    ],
+)
+def test_a_bill_that_cannot_be_is_refused(run_s, usd_per_hour, bill_usd, message):
+    """An overhead below zero would hide a wrong price."""
+    with pytest.raises(PriceError, match=message):
+        fit_overhead(run_s, usd_per_hour, bill_usd)
+
+
+def test_the_papers_exchange_rate():
+    """US$200 are R$973, and R$158 are 32.48 USD."""
+    assert BRL.per_usd == 4.865 and BRL.convert(200) == pytest.approx(973)
+    assert BRL.to_usd(158) == pytest.approx(32.48, abs=0.005)
+
+
+def test_runs_are_priced_by_hand_computed_numbers():
+    """0.36 USD/h is 0.0001 USD/s: 2400 s and 200 s of overhead, an epoch of 36 s, 1,000 images in 20 s."""
+    runs = pd.DataFrame([RUN, RUN | {"instance": "other", "train_s": 600.0}])
+    prices = [make_price(0.36, "2026-01-01"), make_price(3.6, "2024-01-01", "other")]
+    priced = price_runs(runs, prices, overhead_s=200, on=TODAY)
+    assert priced["cost_usd"].tolist() == pytest.approx([0.26, 1.4])
+    assert priced["cost_per_epoch_usd"].tolist() == pytest.approx([0.0036, 0.036])
+    assert priced["cost_per_1000_images_usd"].tolist() == pytest.approx([0.002, 0.02])
+    assert priced["price_as_of"].tolist() == ["2026-01-01", "2024-01-01"]
+    assert priced["price_is_old"].tolist() == [False, True]
+    assert priced["energy_kwh"].tolist() == [0.1, 0.1] and "cost_usd" not in runs
+
+
+@pytest.mark.parametrize("instance", ["", None, math.nan, "unheard of"])
+def test_a_run_without_a_price_costs_nan(instance):
+    """Never 0: that is the price of a machine of one's own."""
+    priced = price_runs(pd.DataFrame([RUN, RUN | {"instance": instance}]), [make_price(0.36)])
+    money = ["usd_per_hour", "cost_usd", "cost_per_epoch_usd", "cost_per_1000_images_usd"]
+    assert priced[money].iloc[0].notna().all() and priced[money].iloc[1].isna().all()
+    assert not priced["price_is_old"][1] and priced["price_as_of"][1] == ""
+    assert price_runs(pd.DataFrame([RUN | {"instance": "local"}]))["cost_usd"].tolist() == [0]
+
+
+def test_a_run_keeps_the_price_that_its_row_was_written_with():
+    """Unless a table is given: then all runs are priced anew, by it alone."""
+    row = RUN | {"instance": "F4s_v2", "usd_per_hour": 0.36, "price_as_of": "2026-01-01", "cost_usd": 0.24}
+    runs = pd.DataFrame([row, row | {"usd_per_hour": math.nan, "price_as_of": None, "cost_usd": math.nan}])
+    kept = price_runs(runs, on=TODAY)
+    assert kept["usd_per_hour"].tolist() == [0.36, 0.169]
+    assert kept["cost_usd"].tolist() == pytest.approx([0.24, 0.169 * 2400 / 3600])
+    assert kept["price_is_old"].tolist() == [False, True]
+    anew = price_runs(runs, read_prices(), on=TODAY)
+    assert anew["usd_per_hour"].tolist() == [0.169, 0.169] and anew["price_as_of"].tolist() == ["", ""]
+
+
+def test_a_run_that_did_not_finish_costs_nan():
+    """A failed or skipped run's row has no training time; one without set-up is paid for its training."""
+    runs = pd.DataFrame([RUN | {"train_s": None, "steady_epoch_s": None, "images_per_s": 0}, RUN | {"setup_s": None}])
+    priced = price_runs(runs, [make_price(0.36)])
+    assert priced.loc[0, ["cost_usd", "cost_per_epoch_usd", "cost_per_1000_images_usd"]].isna().all()
+    assert priced["cost_usd"][1] == pytest.approx(0.18)
+    assert price_runs(pd.DataFrame(), [make_price(0.36)]).empty
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "seconds"), [(0.5, 660), (0.51, 696), (0.92, 696), (0.97, 732), (0.971, math.nan), (0, 660)]
+)
+def test_an_accuracy_costs_the_seconds_up_to_the_epoch_that_reached_it(accuracy, seconds):
+    """At 0.0001 USD/s; set-up is paid too, and what was never reached has no price."""
+    cost = cost_to_reach(RUN | {"usd_per_hour": 0.36}, accuracy)
+    assert cost == pytest.approx(seconds * 0.0001, nan_ok=True)
+
+
+def test_accuracies_that_were_looked_at_every_other_epoch():
+    """The second look of one in two is after the fourth epoch: 600 + 60 + 3 x 36 s."""
+    row = RUN | {"usd_per_hour": 0.36, "evaluate_every": 2, "epoch_s": [60.0, 36, 36, 36, 36]}
+    row |= {"epoch_accuracy": [0.5, 0.9]}
+    assert cost_to_reach(row, 0.9) == pytest.approx(0.0768)
+    with pytest.raises(PriceError, match="3 accuracies, one in 2 epochs, do not fit 5 epochs"):
+        cost_to_reach(row | {"epoch_accuracy": [0.5, 0.6, 0.9]}, 0.9)
+
+
+@pytest.mark.parametrize("missing", ["usd_per_hour", "epoch_accuracy", "epoch_s"])
+def test_a_row_that_cannot_say_costs_nan(missing):
+    """No price, or no accuracies; epochs that are missing make accuracies without a time."""
+    row = {name: value for name, value in (RUN | {"usd_per_hour": 0.36}).items() if name != missing}
+    if missing == "epoch_s":
+        with pytest.raises(PriceError, match="do not fit 0 epochs"):
+            cost_to_reach(row, 0.5)
+    else:
+        assert math.isnan(cost_to_reach(row, 0.5))
+
+
+def test_per_cents_are_no_accuracies():
+    """95 for 0.95 would never be reached."""
+    with pytest.raises(PriceError, match="0.95 for 95 %"):
+        cost_to_reach(RUN, 95)

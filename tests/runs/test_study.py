@@ -1,0 +1,69 @@
+"""Study files: what is asked is checked before anything runs, and planned in randomised blocks."""
+
+import pytest
+
+from dr_lib.hardware import Facts
+from dr_lib.runs.runner import run_study
+from dr_lib.runs.study import Study, StudyError, load_study, name_machine, plan_runs
+from tests.runs.conftest import write_study
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"repetition": 3}, "repetition"),  # a misspelt key
+        ({"notebook": "quik"}, "quik"),
+        ({"repetitions": 0}, "greater than or equal to 1"),
+        ({"parameters": {"levle": "b"}}, "no parameter 'levle', it has level"),
+        ({"factors": {"levle": ["b"]}}, "no parameter 'levle'"),
+        ({"factors": {"level": []}}, "no levels"),
+        ({"factors": {"level": ["a", "b", "a"]}}, "one level twice"),
+        ({"parameters": {"pause_s": "long"}}, "pause_s has to be a float"),
+        ({"parameters": {"fail_at": True}}, "fail_at has to be a int"),
+        ({"parameters": {"repetition": 1}}, "set by the study itself"),
+        ({"parameters": {"level": "b"}, "factors": {"level": ["a"]}}, "twice"),
+        ({"order": "shuffled"}, "order"),
+        ({"max_hours": -1}, "max_hours"),
+        ({"kernel": {"level": {"z": "dr-mxnet"}}, "factors": {"level": ["a", "b"]}}, "kernel names level=z"),
+        ({"instance": "F5s_v9"}, "F5s_v9"),
+        ({"max_usd": 3}, "max_usd needs an instance"),
+    ],
+)
+def test_a_mistake_is_found_before_anything_runs(house, changes, message):
+    """A misspelt key, parameter or notebook, or a value of the wrong type names itself."""
+    with pytest.raises(StudyError, match=message):
+        run_study(write_study(house, **changes), house)
+    assert not (house / "papermill_runs" / "trial").exists()
+
+
+def test_a_missing_or_broken_file_is_named(house):
+    """No file and no YAML are errors with the path."""
+    path = house / "papermill_runs" / "none.yaml"
+    with pytest.raises(StudyError, match="none.yaml: no such study file"):
+        load_study(path, house)
+    path.write_text("notebook: [")
+    with pytest.raises(StudyError, match="none.yaml is not a valid study file"):
+        load_study(path, house)
+
+
+def test_plan_holds_every_cell_in_every_block():
+    """Two factors of 2 and 3 levels, four repetitions: blocks of six, each a permutation of C1 to C6."""
+    study = Study(notebook="n", repetitions=4, factors={"a": [1, 2], "b": ["x", "y", "z"]}, parameters={"c": 5}, seed=3)
+    runs = plan_runs(study, "here")
+    blocks = [[run.scenario for run in runs[6 * k : 6 * k + 6]] for k in range(4)]
+    assert [run.order for run in runs] == list(range(24)) and len({run.run_id for run in runs}) == 24
+    assert all(sorted(block) == ["C1", "C2", "C3", "C4", "C5", "C6"] for block in blocks)
+    assert len(set(map(tuple, blocks))) > 1
+    by_name = {run.scenario: run.parameters for run in runs}
+    assert by_name["C2"] == {"a": 1, "b": "y", "c": 5, "repetition": 3, "seed": 3}
+    assert runs == plan_runs(study, "here")
+    assert [run.scenario for run in plan_runs(study.model_copy(update={"order": "sequential"}), "here")][:3] == [
+        "C1", "C2", "C3",
+    ]  # fmt: skip
+
+
+def test_machines_that_differ_have_other_names():
+    """Kaggle's two T4 and a laptop's CPU do not overwrite each other's rows."""
+    cpu = Facts("local", "AMD EPYC 7B13", 2, 24.0, (), 0.0, 0.0, "", 0, ("tensorflow",), False)
+    t4s = cpu._replace(platform="kaggle", gpus=("Tesla T4", "Tesla T4"))
+    assert name_machine(cpu) == "local-amd-epyc-7b13" and name_machine(t4s) == "kaggle-2x-tesla-t4"

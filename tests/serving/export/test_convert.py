@@ -1,0 +1,185 @@
+"""Converting a Keras network: sizes on the disk, the same probabilities, silence, and errors that say what to do."""
+
+import os
+import re
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+
+from dr_lib.serving.export.convert import FORMATS, ConversionError, convert, load_network
+from dr_lib.serving.export.runtimes import open_runtime
+from tests.serving.stand_in import ROOT, build_network, draw_crops
+
+# measured 4e-6, 3e-3, 0.06 (dynamic), 0.08 and 0.09 on the stand-in, whose logits are steep
+CLOSE = {"savedmodel": 1e-6, "litert_float32": 1e-4, "litert_float16": 0.02, "onnx_float32": 1e-4}
+BYTES = {"float32": 4, "float16": 2, "int8": 1, "dynamic_int8": 1}
+
+
+@pytest.fixture(scope="module")
+def network():
+    """A stand-in for a trained network."""
+    return build_network()
+
+
+def count_on_disk(path) -> int:
+    """Bytes, counted by os.walk and os.path alone."""
+    if os.path.isfile(path):
+        return os.path.getsize(path)
+    return sum(os.path.getsize(os.path.join(where, name)) for where, _, names in os.walk(path) for name in names)
+
+
+@pytest.mark.parametrize(
+    "format_name", [pytest.param(name, marks=pytest.mark.slow) if "onnx" in name else name for name in FORMATS]
+)
+def test_an_artifact_is_small_silent_and_right(network, tmp_path, capfd, caplog, format_name):
+    """At most 1.15 x parameters x bytes + 64 KiB, nothing said, and the Keras network's probabilities."""
+    made = convert(network, format_name, tmp_path / "artifact", calibration=draw_crops(50, seed=2))
+    assert capfd.readouterr() == ("", "") and not caplog.records
+    ideal = network.count_params() * BYTES[format_name.partition("_")[2] or "float32"]
+    assert (made.bytes, made.ideal_bytes) == (count_on_disk(made.path), ideal)
+    assert 0.95 * ideal < made.bytes <= 1.15 * ideal + 64 * 1024
+    assert os.listdir(tmp_path) == ["artifact"]
+    crops = draw_crops(40, seed=3)
+    difference = open_runtime(format_name, made.path, num_threads=0)(crops) - network.predict(crops, verbose=0)
+    assert np.abs(difference).max() < CLOSE.get(format_name, 0.3)
+    assert np.abs(difference).mean() < CLOSE.get(format_name, 0.02)
+
+
+@pytest.mark.slow
+def test_a_network_that_was_never_called_becomes_onnx(tmp_path):
+    """Keras itself refuses to export one to ONNX."""
+    from dr_lib.training.graders import build_grader
+
+    assert convert(build_grader("small_cnn", 32), "onnx_float32", tmp_path / "model.onnx").path.is_file()
+
+
+def test_no_optimizer_goes_into_a_savedmodel(tmp_path):
+    """Adam's state would triple it."""
+    network, crops = build_network(), draw_crops(8)
+    before = convert(network, "savedmodel", tmp_path / "before").bytes
+    network.compile("adam", "sparse_categorical_crossentropy")
+    network.fit(crops, np.arange(8) % 5, verbose=0)
+    assert convert(network, "savedmodel", tmp_path / "after").bytes == pytest.approx(before, abs=2000)
+
+
+def test_full_int8_computes_in_int8(network, tmp_path):
+    """Weights and activations of every convolution and dense layer."""
+    from ai_edge_litert.interpreter import Interpreter
+
+    made = convert(network, "litert_int8", tmp_path / "model.tflite", calibration=draw_crops(20))
+    tensors = Interpreter(str(made.path)).get_tensor_details()
+    kinds = [tensor["dtype"] for tensor in tensors if re.search("conv2d|dense", tensor["name"])]
+    assert len(kinds) > 10 and set(kinds) == {np.int8}
+
+
+def test_a_network_of_mixed_precision_serves_in_float32(tmp_path):
+    """Its float32 weights are all there; the probabilities are those of the training up to float16's rounding."""
+    before = keras.mixed_precision.dtype_policy()
+    try:
+        keras.mixed_precision.set_global_policy("mixed_float16")
+        mixed = build_network()
+        mixed.save(tmp_path / "model.keras")
+    finally:
+        keras.mixed_precision.set_global_policy(before)
+    network, crops = load_network(tmp_path / "model.keras"), draw_crops(20)
+    assert "float16" not in network.to_json()
+    wanted = network.predict(crops, verbose=0)
+    assert np.abs(mixed.predict(crops, verbose=0) - wanted).max() < 0.05
+    made = convert(network, "litert_float32", tmp_path / "model.tflite")
+    assert np.abs(open_runtime("litert_float32", made.path)(crops) - wanted).max() < 1e-4
+
+
+def test_refuses_an_artifact_that_is_too_large(tmp_path):
+    """Weights kept in float64 take twice the bytes of float32."""
+    inputs = keras.Input((8, 8, 3), dtype="uint8")
+    wide = keras.layers.Dense(500, dtype="float64")(keras.layers.Flatten()(inputs))
+    wide = keras.layers.Dense(5, activation="softmax", dtype="float32")(wide)
+    with pytest.raises(ConversionError, match="stored twice or in another precision"):
+        convert(keras.Model(inputs, wide), "savedmodel", tmp_path / "artifact")
+    assert not os.listdir(tmp_path)
+
+
+def test_a_converter_that_fails_is_heard(tmp_path, capfd):
+    """LiteRT has no inverse error function: its words stand in the error, and streams work again."""
+    inputs = keras.Input((4, 4, 3), dtype="uint8")
+    x = keras.ops.erfinv(keras.ops.cast(keras.layers.Flatten()(inputs), "float32") / 300)
+    network = keras.Model(inputs, keras.layers.Dense(5, activation="softmax")(x))
+    with pytest.raises(ConversionError, match="(?i)litert_float32: .*erfinv"):
+        convert(network, "litert_float32", tmp_path / "model.tflite")
+    assert not os.listdir(tmp_path) and capfd.readouterr() == ("", "")
+    print("heard")
+    os.write(2, b"heard too")
+    assert capfd.readouterr() == ("heard\n", "heard too")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"format_name": "litert"}, "choose from savedmodel, "),
+        ({"format_name": "litert_int8"}, r"needs calibration: crops as \(n, 32, 32, 3\) uint8"),
+        ({"format_name": "onnx_int8", "calibration": draw_crops(2, side=64)}, "needs calibration"),
+        ({"format_name": "litert_int8", "calibration": draw_crops(2) / 255}, "needs calibration"),
+        ({"format_name": "litert_int8", "calibration": draw_crops(1)[:0]}, "needs calibration"),
+        ({"format_name": "litert_int8", "calibration": draw_crops(1) * 0}, "are flat"),
+        ({"path": "missing/model.tflite"}, "a new name in a folder that is there"),
+        ({"path": "."}, "a new name in a folder that is there"),
+    ],
+)
+def test_refuses_a_wrong_request(network, tmp_path, changes, message):
+    """Unknown formats, no crops, crops of another size or kind, a place that is taken or not there."""
+    asked = {"format_name": "litert_float32", "path": "model.tflite", "calibration": None} | changes
+    with pytest.raises(ConversionError, match=message):
+        convert(network, asked["format_name"], tmp_path / asked["path"], calibration=asked["calibration"])
+
+
+def test_refuses_a_network_that_takes_something_else(tmp_path):
+    """Pixels are scaled inside the network, or two places could disagree how."""
+    inputs = keras.Input((4, 4, 3))
+    network = keras.Model(inputs, keras.layers.Dense(5)(keras.layers.Flatten()(inputs)))
+    with pytest.raises(ConversionError, match="has to take"):
+        convert(network, "savedmodel", tmp_path / "artifact")
+
+
+@pytest.mark.parametrize("content", [None, b"", b"PK\x03\x04 no archive"])
+def test_refuses_what_is_no_keras_file(tmp_path, content):
+    """Missing, empty or damaged."""
+    if content is not None:
+        (tmp_path / "model.keras").write_bytes(content)
+    with pytest.raises(ConversionError, match="is no Keras model that this library can read"):
+        load_network(tmp_path / "model.keras")
+
+
+@pytest.mark.slow
+def test_another_backend_is_told_what_to_set(tmp_path):
+    """Keras on JAX trains, but nothing converts from it."""
+    pytest.importorskip("jax")
+    code = (
+        "import pathlib, sys, keras\n"
+        "from dr_lib.serving.export.convert import ConversionError, convert\n"
+        "from dr_lib.training.graders import build_grader\n"
+        "try: convert(build_grader('small_cnn', 32), 'savedmodel', pathlib.Path(sys.argv[1]) / 'a')\n"
+        "except ConversionError as error: print(error)\n"
+    )
+    environment = os.environ | {"KERAS_BACKEND": "jax", "JAX_PLATFORMS": "cpu"}
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    said = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True).stdout
+    assert "set KERAS_BACKEND=tensorflow" in said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", ["mobilenet", "vgg19"])
+@pytest.mark.parametrize("format_name", FORMATS)
+def test_the_papers_networks_stay_within_their_ideal_size(tmp_path, model, format_name):
+    """At 224 px every artifact takes at most 1.15 x parameters x bytes, with no allowance, and runs."""
+    from dr_lib.training.graders import build_grader
+
+    crops = draw_crops(4, side=224)
+    made = convert(build_grader(model, 224), format_name, tmp_path / "artifact", calibration=crops)
+    parameters = {"mobilenet": 3_377_221, "vgg19": 20_107_205}[model]
+    ideal = parameters * BYTES[format_name.partition("_")[2] or "float32"]
+    assert made.size_ratio == count_on_disk(made.path) / ideal <= 1.15
+    probabilities = open_runtime(format_name, made.path, num_threads=0)(crops[:2])
+    assert probabilities.shape == (2, 5) and np.abs(probabilities.sum(1) - 1).max() < 0.02

@@ -1,0 +1,174 @@
+"""From a model folder to folders that can be served: the gate decides, and the disk shows whole folders only."""
+
+import gzip
+import hashlib
+import json
+import os
+import tarfile
+
+import numpy as np
+import pytest
+
+from dr_lib.serving.export.convert import FORMATS
+from dr_lib.serving.export.export import ExportError, export_model, pack_folder
+from dr_lib.serving.export.gate import GateError, Labelled
+from dr_lib.serving.export.runtimes import open_runtime
+from dr_lib.serving.grader.folder import ModelFolderError, read_folder
+from tests.serving.stand_in import build_network, draw_crops, write_model_folder
+
+DARK = draw_crops(20) // 32  # scales that fit no photograph
+
+
+@pytest.fixture(scope="module")
+def network():
+    """A stand-in for a trained network."""
+    return build_network()
+
+
+@pytest.fixture(scope="module")
+def source(network, tmp_path_factory):
+    """Its model folder, as notebook 20 writes it; read only."""
+    return write_model_folder(tmp_path_factory.mktemp("model") / "trained", network)
+
+
+@pytest.fixture(scope="module")
+def labelled(network):
+    """Crops, two of each patient, with the grades that the network calls: whatever changes is a loss."""
+    crops = draw_crops(80, seed=2)
+    return Labelled(crops, network.predict(crops, verbose=0).argmax(1), np.arange(80) // 2)
+
+
+@pytest.mark.slow
+def test_every_format_becomes_a_folder_that_serves(network, source, labelled, tmp_path):
+    """One row and one folder per format, with the source's facts, its own artifact and the gate's row."""
+    out = tmp_path / "out"
+    table = export_model(source, out, calibration=draw_crops(50), labelled=labelled, margin=0.3)
+    assert table["format"].tolist() == list(FORMATS) and table["passes"].all() and not table["forced"].any()
+    assert sorted(os.listdir(out)) == sorted(FORMATS)
+    wanted, before = network.predict(labelled.images, verbose=0), read_folder(source).facts
+    for row in table.itertuples():
+        assert row.folder == str(out / row.format)
+        model = read_folder(out / row.format)
+        for name in ("model", "threshold", "grades", "metrics", "data_manifest_sha256", "commit", "weights"):
+            assert model.facts[name] == before[name]
+        assert (model.facts["format"], model.facts["source_sha256"]) == (row.format, before["sha256"])
+        assert model.facts["gate"]["agreement"] == row.agreement and not model.facts["gate"]["forced"]
+        assert row.artifact_mib == pytest.approx(model.facts["bytes"] / 2**20)
+        assert row.size_ratio == pytest.approx(row.artifact_mib / row.ideal_mib)
+        given = open_runtime(row.format, out / row.format, num_threads=0)(labelled.images)
+        assert np.abs(given - wanted).max() == pytest.approx(row.max_abs_difference, abs=1e-5)
+    assert (table.set_index("format").loc[["savedmodel", "litert_float32", "onnx_float32"], "agreement"] == 1).all()
+
+
+def test_a_refused_format_leaves_what_was_there(source, labelled, tmp_path):
+    """Calibrated on nearly black crops int8 loses much: nothing is written, and the folder of yesterday stays."""
+    (tmp_path / "litert_int8").mkdir()
+    (tmp_path / "litert_int8" / "yesterday").write_text("")
+    table = export_model(source, tmp_path, formats=["litert_int8"], calibration=DARK, labelled=labelled)
+    (row,) = table.itertuples()
+    assert not row.passes and "more than 0.02" in row.reason and row.folder == ""
+    assert row.kappa_after < row.kappa_before == 1
+    assert os.listdir(tmp_path) == ["litert_int8"] and os.listdir(tmp_path / "litert_int8") == ["yesterday"]
+
+
+def test_a_forced_format_says_so(source, labelled, tmp_path):
+    """It replaces the folder whole; manifest and card say that the gate had refused it."""
+    (tmp_path / "litert_int8").mkdir()
+    (tmp_path / "litert_int8" / "yesterday").write_text("")
+    asked = {"formats": ["litert_int8"], "calibration": DARK, "labelled": labelled}
+    (row,) = export_model(source, tmp_path, **asked, force=True).itertuples()
+    model = read_folder(tmp_path / "litert_int8")
+    assert row.forced and model.facts["gate"]["forced"] and not model.facts["gate"]["passes"]
+    assert sorted(os.listdir(model.path)) == ["README.md", "manifest.json", "model.tflite"]
+    assert "| forced | True |" in (model.path / "README.md").read_text()
+
+
+def test_a_set_that_cannot_decide_needs_force(source, labelled, tmp_path):
+    """Ten crops of one kind: no AUC, no pass; the manifest stays JSON that any reader takes, without NaN."""
+    few = Labelled(labelled.images[:10], np.zeros(10, int), labelled.patient_id[:10])
+    asked = {"formats": ["litert_float32"], "calibration": draw_crops(1), "labelled": few}
+    (row,) = export_model(source, tmp_path, **asked).itertuples()
+    assert "cannot decide" in row.reason and not os.listdir(tmp_path)
+    export_model(source, tmp_path, **asked, force=True)
+
+    def refuse(constant):
+        raise AssertionError(constant)
+
+    facts = json.loads((tmp_path / "litert_float32" / "manifest.json").read_text(), parse_constant=refuse)
+    assert facts["gate"]["auc_difference"] is None and facts["gate"]["forced"]
+
+
+def test_another_model_in_the_folder_is_no_rounding(source, labelled, network, tmp_path, monkeypatch):
+    """An artifact of full precision that gives other probabilities is an error, whatever is forced."""
+    monkeypatch.setattr("dr_lib.serving.export.export.load_network", lambda path: network)
+    other = build_network(seed=1)
+    monkeypatch.setattr(network, "predict", other.predict)
+    asked = {"formats": ["litert_float32"], "calibration": draw_crops(1), "labelled": labelled}
+    with pytest.raises(ExportError, match="litert_float32 gives probabilities .* off, 0.0001 is rounding"):
+        export_model(source, tmp_path, **asked, force=True)
+    assert not os.listdir(tmp_path)
+
+
+def test_refuses_photographs_of_another_size_and_labels_that_are_none(source, labelled, tmp_path):
+    """Before anything is converted, where that can be seen."""
+    asked = {"formats": ["litert_float32"], "calibration": draw_crops(1)}
+    for images in (draw_crops(80, side=64), labelled.images[:0]):
+        with pytest.raises(ExportError, match=r"have to be \(n, 32, 32, 3\)"):
+            export_model(source, tmp_path, **asked, labelled=labelled._replace(images=images))
+    with pytest.raises(GateError, match="grade from 0 to 4"):
+        export_model(source, tmp_path, **asked, labelled=labelled._replace(grade=labelled.grade + 1))
+    assert not os.listdir(tmp_path)
+
+
+def test_refuses_what_is_no_trained_model(labelled, network, tmp_path):
+    """An exported folder, an empty one, and one whose artifact somebody changed."""
+    exported = write_model_folder(tmp_path / "exported", network, format="savedmodel")
+    changed = write_model_folder(tmp_path / "changed", network)
+    with (changed / "model.keras").open("ab") as file:
+        file.write(b"!")
+    asked = {"calibration": draw_crops(1), "labelled": labelled}
+    with pytest.raises(ExportError, match="holds savedmodel"):
+        export_model(exported, tmp_path / "out", **asked)
+    for folder in (tmp_path, changed):
+        with pytest.raises(ModelFolderError):
+            export_model(folder, tmp_path / "out", **asked)
+
+
+def test_a_package_has_its_files_at_the_root(source, tmp_path):
+    """What SageMaker unpacks to /opt/ml/model is the folder again, and nothing else that lies there."""
+    (source / "notes.txt").write_text("of nobody else's business")
+    pack_folder(source, tmp_path / "model.tar.gz")
+    (source / "notes.txt").unlink()
+    with tarfile.open(tmp_path / "model.tar.gz") as archive:
+        assert archive.getnames() == ["README.md", "manifest.json", "model.keras"]
+        archive.extractall(tmp_path / "unpacked", filter="data")
+    assert read_folder(tmp_path / "unpacked").facts == read_folder(source).facts
+
+
+def test_the_same_model_gives_the_same_package(source, labelled, tmp_path):
+    """To the bit, also of a SavedModel's folder, elsewhere, later and by somebody else; no name, no time in it."""
+    asked = {"formats": ["savedmodel"], "calibration": draw_crops(1), "labelled": labelled}
+    export_model(source, tmp_path, **asked)
+    folder, digests = tmp_path / "savedmodel", []
+    for name, time in (("a.tar.gz", 1), ("b.tar.gz", 10**9)):
+        for file in folder.rglob("*"):
+            os.utime(file, (time, time))
+        pack_folder(folder, tmp_path / name)
+        digests.append(hashlib.sha256((tmp_path / name).read_bytes()).hexdigest())
+    assert digests[0] == digests[1]
+    with tarfile.open(tmp_path / "a.tar.gz") as archive:
+        entries = archive.getmembers()
+    assert {(entry.uid, entry.gid, entry.uname, entry.gname, entry.mtime) for entry in entries} == {(0, 0, "", "", 0)}
+    assert "saved_model/variables/variables.index" in [entry.name for entry in entries]
+    assert gzip.decompress((tmp_path / "a.tar.gz").read_bytes()) and (tmp_path / "a.tar.gz").read_bytes()[3:8] == bytes(
+        5
+    )
+
+
+def test_a_changed_artifact_is_not_packed(network, tmp_path):
+    """Nor is anything left of a package that could not be made."""
+    folder = write_model_folder(tmp_path / "model", network)
+    (folder / "model.keras").write_bytes(b"")
+    with pytest.raises(ModelFolderError):
+        pack_folder(folder, tmp_path / "model.tar.gz")
+    assert os.listdir(tmp_path) == ["model"]

@@ -1,0 +1,132 @@
+"""The accuracy gate: hand-made tables, scikit-learn as the judge of AUC and kappa, and what cannot be decided."""
+
+import numpy as np
+import pytest
+from sklearn.metrics import cohen_kappa_score, roc_auc_score
+
+from dr_lib.serving.export.gate import GateError, compare
+
+
+def call(grade: int, surely: float = 0.9) -> np.ndarray:
+    """Five probabilities that call a grade."""
+    row = np.full(5, (1 - surely) / 4, np.float32)
+    row[grade] = surely
+    return row
+
+
+def draw(number: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Grades, and probabilities that know something of them."""
+    rng = np.random.default_rng(seed)
+    grade = rng.integers(0, 5, number)
+    logits = rng.normal(size=(number, 5)) + np.eye(5)[grade]
+    return grade, (np.exp(logits) / np.exp(logits).sum(1, keepdims=True)).astype(np.float32)
+
+
+def test_auc_and_kappa_are_those_of_scikit_learn():
+    """Both before and after, on 300 drawn photographs."""
+    (grade, before), (_, after) = draw(300, 0), draw(300, 1)
+    row = compare(grade, np.arange(300), before, after, resamples=1)
+    for name, rows in (("before", before), ("after", after)):
+        wanted = cohen_kappa_score(grade, rows.argmax(1), weights="quadratic")
+        assert row[f"kappa_{name}"] == pytest.approx(wanted, abs=1e-12)
+        assert row[f"auc_{name}"] == pytest.approx(roc_auc_score(grade >= 2, rows[:, 2:].sum(1)), abs=1e-12)
+
+
+def test_a_table_by_hand():
+    """20 eyes of grade 2 and 20 of 0, all right before; after, half of the healthy ones look ill.
+
+    AUC: 1 against the healthy ones still called so, 1/2 (a tie) against the others. Kappa: 1 - 40 / 80, a disagreement
+    by two grades weighing 4 and by chance 4 x (20 x 30 + 20 x 10) / 40 = 80. 30 of 40 agree.
+    """
+    grade = np.repeat([0, 2], 20)
+    before = np.array([call(k) for k in grade])
+    after = before.copy()
+    after[:10] = call(2)
+    row = compare(grade, np.arange(40), before, after, resamples=200)
+    assert (row["auc_before"], row["auc_after"], row["kappa_before"]) == (1, 0.75, 1)
+    assert row["kappa_after"] == pytest.approx(0.5)
+    assert row["agreement"] == row["agreement_referable"] == 0.75
+    assert row["max_abs_difference"] == pytest.approx(0.9 - 0.025)
+    assert not row["passes"] and row["reason"] == "auc falls by 0.250 and kappa falls by 0.500, more than 0.02"
+    assert row["auc_difference_low"] < -0.25 < row["auc_difference_high"] < 0
+
+
+@pytest.mark.parametrize(("num_wrong_pairs", "passes"), [(0, True), (4, True), (5, False)])
+def test_a_fall_of_the_margin_passes_and_one_pair_more_does_not(num_wrong_pairs, passes):
+    """10 ill and 20 healthy eyes are 200 pairs: four in the wrong order are 0.02, in binary a little more."""
+    grade = np.repeat([2, 0], [10, 20])
+    before = np.array([[1 - p, 0, p, 0, 0] for p in np.r_[np.linspace(0.2, 0.29, 10), np.full(20, 0.1)]])
+    after = before.copy()
+    after[10] = [1 - 0.195 - num_wrong_pairs / 100, 0, 0.195 + num_wrong_pairs / 100, 0, 0]  # above so many ill ones
+    row = compare(grade, np.arange(30), before, after, resamples=10)
+    assert row["auc_difference"] == pytest.approx(-num_wrong_pairs / 200) and row["passes"] == passes
+
+
+def test_kappa_alone_can_refuse():
+    """Every healthy eye called mild: the order of the referable ones stays, the grades are wrong."""
+    grade = np.repeat([0, 2], 20)
+    before = np.array([call(k) for k in grade])
+    after = np.array([call(1) if k == 0 else call(2) for k in grade])
+    row = compare(grade, np.arange(40), before, after, resamples=10)
+    assert row["auc_difference"] == 0 and row["reason"].startswith("kappa falls by")
+
+
+def test_the_interval_counts_patients_and_pairs():
+    """The same photographs four times of the same patients know no more; unlike patients would. No change has none."""
+    (grade, before), (_, noise) = draw(60, 2), draw(60, 3)
+    after = 0.7 * before + 0.3 * noise
+    bounds = [f"{score}_difference_{side}" for score in ("auc", "kappa") for side in ("low", "high")]
+    once = compare(grade, np.arange(60), before, after)
+    four = [np.repeat(values, 4, axis=0) for values in (grade, np.arange(60), before, after)]
+    grouped = compare(*four)
+    for name in bounds:
+        assert grouped[name] == pytest.approx(once[name], abs=1e-12)
+    apart = compare(four[0], np.arange(240), *four[2:])
+    width = lambda row: row["auc_difference_high"] - row["auc_difference_low"]  # noqa: E731
+    assert width(apart) == pytest.approx(width(once) / 2, rel=0.25)  # four times the patients, half the width
+    assert {compare(grade, np.arange(60), before, before)[name] for name in bounds} == {0}
+
+
+def test_the_threshold_decides_who_is_referred():
+    """0.35 and 0.45 are one decision at 0.3 and two at 0.4."""
+    grade = np.repeat([0, 2], 20)
+    before, after = np.tile([0.65, 0, 0.35, 0, 0], (40, 1)), np.tile([0.55, 0, 0.45, 0, 0], (40, 1))
+    shares = [compare(grade, np.arange(40), before, after, threshold=t, resamples=1) for t in (0.3, 0.4)]
+    assert [row["agreement_referable"] for row in shares] == [1, 0]
+
+
+@pytest.mark.parametrize(
+    ("grade", "message"), [([0, 2] * 14, "28 labelled"), ([0, 1] * 20, "one kind"), ([3] * 40, "one kind")]
+)
+def test_too_few_photographs_or_one_kind_decide_nothing(grade, message):
+    """Even with no change at all the artifact does not pass; nothing is called right that nobody could see."""
+    before = np.array([call(k) for k in grade])
+    row = compare(np.array(grade), np.arange(len(grade)), before, before, resamples=10)
+    assert not row["passes"] and message in row["reason"]
+
+
+def test_one_patient_has_no_interval():
+    """Nothing can be drawn anew from one."""
+    grade, before = draw(40, 0)
+    row = compare(grade, np.zeros(40), before, before, resamples=10)
+    assert np.isnan([row["auc_difference_low"], row["kappa_difference_high"]]).all() and row["passes"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"grade": np.full(40, 5)}, "grade from 0 to 4"),
+        ({"patient_id": np.arange(39)}, "a patient"),
+        ({"grade": np.array([], int)}, "grade from 0 to 4"),
+        ({"after": np.full((40, 4), 0.25)}, r"not \(40, 5\)"),
+        ({"after": np.full((40, 5), np.nan)}, "artifact is broken"),
+        ({"after": np.full((40, 5), 0.5)}, "artifact is broken"),
+        ({"before": np.tile([1.5, -0.5, 0, 0, 0], (40, 1))}, "before"),
+    ],
+)
+def test_refuses_what_are_no_predictions(changes, message):
+    """Wrong lengths, no probabilities, no grades: an error, never a verdict."""
+    grade, before = draw(40, 0)
+    given = {"grade": grade, "patient_id": np.arange(40), "before": before, "after": before} | changes
+    with pytest.raises(GateError, match=message):
+        compare(**given)

@@ -1,0 +1,158 @@
+"""One way to call every artifact: the same probabilities, the threads asked for, and errors that say what to do."""
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from dr_lib.serving.export import runtimes
+from dr_lib.serving.export.convert import FORMATS, convert
+from dr_lib.serving.export.runtimes import RUNTIMES, RuntimeOpeningError, open_runtime, pin_tensorflow
+from dr_lib.serving.grader.folder import ModelFolderError, write_folder
+from tests.serving.stand_in import ROOT, build_network, draw_crops, write_model_folder
+
+pytestmark = pytest.mark.slow  # ONNX Runtime and OpenVINO are installed for the slow tests alone
+CLOSE = {"float32": 1e-4, "": 1e-4, "predict": 1e-6, "float16": 0.02, "bf16": 0.2}  # int8: 0.3
+
+
+@pytest.fixture(scope="module")
+def network():
+    """A stand-in for a trained network."""
+    return build_network()
+
+
+@pytest.fixture(scope="module")
+def artifacts(network, tmp_path_factory):
+    """Its artifact in every format; read only."""
+    folder = tmp_path_factory.mktemp("artifacts")
+    network.save(folder / "model.keras")
+    made = {"keras": folder / "model.keras"}
+    for name in FORMATS:
+        made[name] = convert(network, name, folder / name, calibration=draw_crops(50, seed=2)).path
+    return made
+
+
+def has_bfloat16() -> bool:
+    """Whether OpenVINO computes in bfloat16 on this processor."""
+    import openvino
+
+    return "BF16" in openvino.Core().get_property("CPU", "OPTIMIZATION_CAPABILITIES")
+
+
+@pytest.mark.parametrize("name", RUNTIMES)
+def test_every_runtime_gives_the_networks_probabilities(network, artifacts, name):
+    """(n, 5) float32 for any n, one by one the same as together, and its own array each time."""
+    if name == "openvino_bf16" and not has_bfloat16():
+        pytest.skip("this processor has no bfloat16")
+    crops = draw_crops(20, seed=3)
+    predict = open_runtime(name, artifacts[RUNTIMES[name]], num_threads=0)
+    together = predict(crops)
+    assert together.shape == (20, 5) and together.dtype == np.float32
+    difference = np.abs(together - network.predict(crops, verbose=0)).max()
+    assert difference < CLOSE.get(name.partition("_")[2], 0.3)
+    kept = together.copy()
+    single = np.concatenate([predict(crop[None]) for crop in crops])
+    # a dynamic format rounds by what it is given, bfloat16 by how the work is split
+    assert np.abs(single - together).max() < (0.05 if "dynamic" in name or "bf16" in name else 1e-5)
+    assert (together == kept).all()
+
+
+def test_openvino_computes_in_float32_when_asked(network, artifacts):
+    """On processors with AMX it would take bfloat16 by itself, and be three decimals off."""
+    from openvino.properties import hint
+
+    for precision, wanted in (("float32", "f32"), ("int8", "f32")):
+        compiled = runtimes.compile_openvino(artifacts[f"onnx_{precision}"], precision, 1)
+        assert compiled.get_property(hint.inference_precision).to_string() == wanted
+    assert compiled.get_property("INFERENCE_NUM_THREADS") == 1
+
+
+def test_opens_a_model_folder_of_its_format_alone(network, tmp_path):
+    """What the manifest names, checked; a folder of another format or with another artifact is refused."""
+    folder = write_model_folder(tmp_path / "model", network)
+    crops = draw_crops(3)
+    assert (open_runtime("keras_predict", folder, num_threads=0)(crops) == network.predict(crops, verbose=0)).all()
+    with pytest.raises(RuntimeOpeningError, match="holds keras; litert_int8 reads litert_int8"):
+        open_runtime("litert_int8", folder)
+    (folder / "model.keras").write_bytes(b"another")
+    with pytest.raises(ModelFolderError, match="is not what"):
+        open_runtime("keras_predict", folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "package", "module"),
+    [
+        ("litert_int8", "ai-edge-litert", "ai_edge_litert"),
+        ("onnx_float32", "onnxruntime", "onnxruntime"),
+        ("openvino_int8", "openvino", "openvino"),
+        ("savedmodel", "tensorflow", "tensorflow"),
+    ],
+)
+def test_a_missing_runtime_is_named(artifacts, monkeypatch, name, package, module):
+    """The message is the command that installs it."""
+    monkeypatch.setitem(sys.modules, module, None)  # what Python does for a package that is not there
+    with pytest.raises(RuntimeOpeningError, match=f"pip install {package}$"):
+        open_runtime(name, artifacts[RUNTIMES[name]])
+
+
+def test_refuses_what_cannot_be_opened(artifacts, tmp_path):
+    """Unknown runtimes, negative threads, nothing there, another kind of file, and a folder without a manifest."""
+    with pytest.raises(RuntimeOpeningError, match="choose from keras_predict, savedmodel"):
+        open_runtime("tensorrt", artifacts["onnx_float32"])
+    with pytest.raises(RuntimeOpeningError, match="give 1 or more"):
+        open_runtime("onnx_float32", artifacts["onnx_float32"], num_threads=-1)
+    with pytest.raises(RuntimeOpeningError, match="export the model as onnx_int8 first"):
+        open_runtime("onnx_int8", tmp_path / "missing.onnx")
+    for name in RUNTIMES:
+        for wrong in (artifacts["onnx_float32" if "litert" in name else "litert_float32"], tmp_path):
+            with pytest.raises(RuntimeOpeningError, match=f"cannot be opened as {name}"):
+                open_runtime(name, wrong, num_threads=0)
+
+
+def test_a_manifest_that_names_another_file_is_refused(artifacts, tmp_path):
+    """The format in the manifest says what is tried; a file of another kind inside is an error, not a crash."""
+    from tests.serving.grader.test_folder import FACTS
+
+    (tmp_path / "model.tflite").write_bytes(b"no flatbuffer at all")
+    write_folder(tmp_path, "model.tflite", FACTS)
+    with pytest.raises(RuntimeOpeningError, match="cannot be opened as litert_int8"):
+        open_runtime("litert_int8", tmp_path)
+
+
+def test_tensorflow_that_has_computed_keeps_its_threads(network):
+    """It would go on with the old number without a word; the message says when to call."""
+    network.predict(draw_crops(1), verbose=0)
+    with pytest.raises(RuntimeOpeningError, match=r"call pin_tensorflow\(3\) before it is used"):
+        pin_tensorflow(3)
+
+
+def test_one_thread_is_one_thread(tmp_path):
+    """Over 40 predictions of MobileNet every runtime takes at most 1.15 s of processor time a second."""
+    from dr_lib.training.graders import build_grader
+
+    network = build_grader("mobilenet", 224)
+    paths = {"keras": tmp_path / "model.keras"}
+    network.save(paths["keras"])
+    for name in FORMATS:
+        paths[name] = convert(network, name, tmp_path / name, calibration=draw_crops(2, side=224)).path
+    code = (
+        "import json, sys, time, numpy as np\n"
+        "from dr_lib.serving.export.runtimes import RUNTIMES, open_runtime\n"
+        "paths, image, used = json.loads(sys.argv[1]), np.zeros((1, 224, 224, 3), np.uint8), {}\n"
+        "for name in sys.argv[2:]:\n"
+        "    predict = open_runtime(name, paths[RUNTIMES[name]])\n"
+        "    for _ in range(3): predict(image)\n"
+        "    wall, cpu = time.perf_counter(), time.process_time()\n"
+        "    for _ in range(40): predict(image)\n"
+        "    used[name] = (time.process_time() - cpu) / (time.perf_counter() - wall)\n"
+        "print(json.dumps(used))\n"
+    )
+    names = [name for name in RUNTIMES if name != "openvino_bf16" or has_bfloat16()]
+    asked = json.dumps({name: str(path) for name, path in paths.items()})
+    command = [sys.executable, "-c", code, asked, *names]
+    said = subprocess.run(command, cwd=ROOT, env=dict(os.environ), capture_output=True, text=True, check=True).stdout
+    used = json.loads(said.splitlines()[-1])
+    assert list(used) == names and max(used.values()) <= 1.15, used

@@ -1,0 +1,105 @@
+"""A model folder: what is read back is what was written, or an error that says what is wrong."""
+
+import hashlib
+import json
+import os
+
+import pytest
+
+from dr_lib.serving.grader.folder import ModelFolderError, describe, read_folder, write_folder
+
+FACTS = {
+    "format": "litert_int8", "model": "mobilenet", "num_parameters": 3377221, "image_size": 224,
+    "grades": ["no retinopathy", "mild", "moderate", "severe", "proliferative"], "threshold": 0.4,
+    "threshold_from": "for a sensitivity of 0.9",
+    "preprocessing": "crop", "weights": "imagenet", "data_kind": "photographs", "data_manifest_sha256": "ab" * 32,
+    "metrics": {"auc": 0.8125, "kappa": 0.5}, "commit": "c" * 40, "versions": {"keras": "3.15.1"},
+    "created_at": "2026-11-21T12:00:00+00:00",
+}  # fmt: skip
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A folder with an artifact of six bytes."""
+    (tmp_path / "model.tflite").write_bytes(b"sixbyt")
+    write_folder(tmp_path, "model.tflite", FACTS)
+    return tmp_path
+
+
+def test_reads_back_what_was_written(folder):
+    """All facts, with the size and the sha256 of the artifact; the version is the beginning of that."""
+    found = read_folder(folder)
+    sha256 = hashlib.sha256(b"sixbyt").hexdigest()
+    assert found.facts == FACTS | {"artifact": "model.tflite", "bytes": 6, "sha256": sha256}
+    assert found.version == sha256[:12] and found.artifact.read_bytes() == b"sixbyt"
+
+
+def test_an_artifact_may_be_a_folder(tmp_path):
+    """A SavedModel: any change of a file, or a file more, is seen."""
+    saved = tmp_path / "saved_model"
+    (saved / "variables").mkdir(parents=True)
+    (saved / "variables" / "data").write_bytes(b"123")
+    write_folder(tmp_path, "saved_model", FACTS)
+    assert read_folder(tmp_path).facts["bytes"] == 3
+    (saved / "more").write_bytes(b"")
+    with pytest.raises(ModelFolderError, match="is not what"):
+        read_folder(tmp_path)
+
+
+@pytest.mark.parametrize("damage", [b"sixbyT", b"sixby", b"sixbytes", b""])
+def test_refuses_another_artifact(folder, damage):
+    """A bit, a cut, more bytes: only the artifact whose sha256 stands in the manifest is a model."""
+    (folder / "model.tflite").write_bytes(damage)
+    with pytest.raises(ModelFolderError, match="copy or export the model again"):
+        read_folder(folder)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"artifact": "../model.tflite"}, "has to lie in the folder"),
+        ({"artifact": "/etc/hostname"}, "has to lie in the folder"),
+        ({"artifact": "gone.tflite"}, "is not there"),
+        ({"threshold": "0.4"}, "threshold is '0.4'"),
+        ({"threshold": 1.5}, "out of range"),
+        ({"image_size": True}, "image_size is True"),
+        ({"sha256": None}, "sha256 is None"),
+    ],
+)
+def test_refuses_a_manifest_that_cannot_be(folder, changes, message):
+    """The fact that is wrong is named."""
+    manifest = folder / "manifest.json"
+    manifest.write_text(json.dumps(json.loads(manifest.read_text()) | changes))
+    with pytest.raises(ModelFolderError, match=message):
+        read_folder(folder)
+
+
+def test_refuses_a_link_out_of_the_folder(folder, tmp_path_factory):
+    """An artifact that is a symbolic link could be any file of the machine."""
+    elsewhere = tmp_path_factory.mktemp("elsewhere") / "model.tflite"
+    elsewhere.write_bytes(b"sixbyt")
+    (folder / "model.tflite").unlink()
+    os.symlink(elsewhere, folder / "model.tflite")
+    with pytest.raises(ModelFolderError, match="has to lie in the folder"):
+        read_folder(folder)
+
+
+def test_an_empty_folder_is_no_model(tmp_path):
+    """Nothing there, or no JSON."""
+    with pytest.raises(ModelFolderError, match="holds no model"):
+        read_folder(tmp_path)
+    (tmp_path / "manifest.json").write_text("[1]")
+    with pytest.raises(ModelFolderError, match="no table of facts"):
+        read_folder(tmp_path)
+
+
+def test_the_card_says_what_the_model_is(folder):
+    """Threshold, metrics, the data's kind, and what it is not for."""
+    card = (folder / "README.md").read_text()
+    assert (
+        "| auc | 0.8125 |" in card
+        and "at least 0.4 (for a sens" in card
+        and "3,377,221" in card
+        and "No medical device" in card
+    )
+    assert "DRAWN" not in card and "DRAWN SAMPLE" in describe(read_folder(folder).facts | {"data_kind": "drawn"})

@@ -1,0 +1,256 @@
+"""The endpoint, over real sockets, against predictions made in this process and the wording of SageMaker's contract."""
+
+import base64
+import gzip
+import json
+import socket
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import cv2
+import numpy as np
+import pytest
+
+from dr_lib.data.photograph.crop import crop_fundus
+from dr_lib.data.photograph.pixels import decode_jpeg, encode_jpeg
+from dr_lib.serving.grader.folder import read_folder
+from dr_lib.serving.grader.litert import LiteRT
+from dr_lib.serving.grader.predict import Predictor
+from dr_lib.serving.server.server import MAX_PIXELS
+from tests.serving.driver import (
+    call,
+    draw_photograph,
+    encode,
+    get,
+    head,
+    open_service,
+    pack_png,
+    post,
+    run_in_thread,
+    wait_until,
+)
+
+LIMIT = 6_291_456  # bytes of a body, from SageMaker's contract
+
+
+class GatedPredictor(Predictor):
+    """A real one that lets nothing through until its gate is open, to see what the endpoint does meanwhile."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.gate = threading.Event()
+
+    def __call__(self, *args):
+        assert self.gate.wait(30)
+        return super().__call__(*args)
+
+
+@pytest.fixture(scope="module")
+def predictor(served_folder):
+    """The model in this process."""
+    return Predictor(read_folder(served_folder), 1, max_pixels=MAX_PIXELS)
+
+
+def pack_json(encoded):
+    """The JSON that holds a photograph."""
+    return json.dumps({"image": base64.b64encode(encoded).decode()}).encode()
+
+
+def chunk(body, size=65536):
+    """Pieces of a body, which the client sends as chunks."""
+    return (body[at : at + size] for at in range(0, len(body), size))
+
+
+def test_the_answer_says_what_the_contract_promises(port, served_folder, jpeg):
+    """Grade, probabilities, threshold, model, fundus and timings, computed here step by step from the library."""
+    answer = post(port, jpeg)
+    crop = crop_fundus(jpeg)
+    image = decode_jpeg(encode_jpeg(crop.image), 32)
+    probabilities = LiteRT(served_folder / "model.tflite")(image[None])[0]
+    body = json.loads(answer.body)
+    timings_ms = body.pop("timings_ms")
+    assert answer.status == 200 and answer.headers["Content-Type"] == "application/json"
+    assert body == {
+        "grade": int(np.argmax(probabilities)),
+        "probabilities": probabilities.tolist(),
+        "probability_referable": pytest.approx(probabilities[2:].sum(), abs=1e-6),
+        "referable": bool(probabilities[2:].sum() >= 0.5),
+        "threshold": 0.5,
+        "model": "small_cnn",
+        "model_version": json.loads((served_folder / "manifest.json").read_text())["sha256"][:12],
+        "fundus": {"status": crop.status} | {k: pytest.approx(v, abs=0.01) for k, v in crop.circle._asdict().items()},
+    }
+    assert timings_ms["decode"] > 0 and timings_ms["predict"] > 0 and len(timings_ms) == 2
+
+
+def test_photographs_come_as_jpeg_png_json_gzip_and_in_chunks(port, predictor, jpeg):
+    """However the same file is packed, the answer is the same; so it is for a PNG as for its pixels."""
+    wanted = predictor(jpeg)
+    del wanted["timings_ms"]
+    png = encode(cv2.imdecode(np.frombuffer(jpeg, np.uint8), 1), ".png")
+    answers = [
+        post(port, jpeg),
+        post(port, jpeg, "image/jpeg; name=x"),
+        post(port, jpeg, "IMAGE/JPEG"),
+        post(port, png, "image/png"),
+        post(port, pack_json(jpeg), "application/json"),
+        post(port, gzip.compress(jpeg), Content_Encoding="gzip"),
+        post(port, gzip.compress(pack_json(jpeg)), "application/json", Content_Encoding="gzip"),
+        post(port, chunk(jpeg, 1000)),
+    ]
+    assert [answer.status for answer in answers] == [200] * len(answers)
+    assert all(answer.facts == wanted for answer in (*answers[:3], *answers[4:]))
+    assert answers[3].facts["probabilities"] == pytest.approx(wanted["probabilities"], abs=0.01)
+
+
+def draw_black():
+    """A photograph whose shutter stayed closed."""
+    return encode(np.zeros((480, 640, 3), np.uint8))
+
+
+REFUSED = {
+    "no type": (415, b"\xff\xd8\xff", None),
+    "another type": (415, b"\xff\xd8\xff", "application/x-image"),
+    "text as JPEG": (415, b"hello", "image/jpeg"),
+    "nothing": (415, b"", "image/jpeg"),
+    "a BMP": (415, encode(draw_photograph(), ".bmp"), "image/png"),
+    "a TIFF": (415, encode(draw_photograph(), ".tiff"), "image/jpeg"),
+    "a pickle in JSON": (415, pack_json(b"\x80\x04K\x01."), "application/json"),
+    "a JPEG's first bytes": (400, b"\xff\xd8\xff\xe0", "image/jpeg"),
+    "half a PNG": (400, encode(draw_photograph(), ".png")[:900], "image/png"),
+    "no JSON": (400, b'{"image": "', "application/json"),
+    "JSON without an image": (400, b'{"picture": ""}', "application/json"),
+    "a list": (400, b"[1]", "application/json"),
+    "a number": (400, b'{"image": 1}', "application/json"),
+    "bad base64": (400, b'{"image": "!!!!"}', "application/json"),
+    "nested JSON": (400, b"[" * 90 + b"{" * 9, "application/json"),
+    "a JSON bomb": (400, b'{"image": [' + b"[]," * 2_000_000 + b"1]}", "application/json"),
+    "UTF-16": (400, '{"image": "ÿ"}'.encode("utf-16"), "application/json"),
+    "black": (422, draw_black(), "image/jpeg"),
+    "too many pixels": (413, pack_png(20_000, 20_000, 9), "image/png"),
+    "too long a side": (413, pack_png(40_000, 10, 10), "image/png"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_be_predicted_is_refused_with_a_sentence(port, name):
+    """Each kind of wrong body has its status, and the JSON says what is wrong."""
+    status, body, media_type = REFUSED[name]
+    answer = post(port, body, media_type)
+    assert answer.status == status, answer.body
+    assert list(json.loads(answer.body)) == ["error"] and json.loads(answer.body)["error"]
+
+
+def test_gzip_must_be_gzip(port, jpeg):
+    """Another coding is not served; a damaged, cut or lengthened stream is malformed."""
+    packed = gzip.compress(jpeg)
+    assert post(port, jpeg, Content_Encoding="br").status == 415
+    assert [post(port, bad, Content_Encoding="gzip").status for bad in (jpeg, packed[:-9], packed + b"x")] == [400] * 3
+
+
+def test_a_jpeg_made_of_scans_is_refused(port, jpeg):
+    """Ten bytes a scan would keep a decoder busy for half an hour."""
+    progressive = cv2.imencode(".jpg", draw_photograph(), [cv2.IMWRITE_JPEG_PROGRESSIVE, 1])[1].tobytes()
+    assert post(port, progressive).status == 200
+    last = progressive.rfind(b"\xff\xda")
+    scan = progressive[last : last + 10]
+    assert post(port, progressive[:-2] + 500_000 * scan + progressive[-2:]).status == 400
+
+
+def test_the_largest_body_is_the_contracts(port, jpeg):
+    """Exactly 6,291,456 bytes are served and one more is not: with a length, in chunks, and unpacked from gzip."""
+    fits, over = jpeg.ljust(LIMIT, b"\0"), jpeg.ljust(LIMIT + 1, b"\0")
+    assert [post(port, body).status for body in (fits, over)] == [200, 413]
+    assert [post(port, chunk(body)).status for body in (fits, over)] == [200, 413]
+    assert [post(port, gzip.compress(body, 1), Content_Encoding="gzip").status for body in (fits, over)] == [200, 413]
+    bomb = gzip.compress(bytes(2**28), 9)
+    assert len(bomb) < LIMIT / 20 and post(port, bomb, Content_Encoding="gzip").status == 413
+
+
+def test_custom_attributes_come_back(port, jpeg):
+    """As they were sent, with answers and with refusals; only up to 1024 visible ASCII characters."""
+    name, longest = "X-Amzn-SageMaker-Custom-Attributes", "trace=7; " + "~" * 1015
+    sent = {"X_Amzn_SageMaker_Custom_Attributes": longest}
+    assert post(port, jpeg, **sent).headers[name] == longest
+    assert post(port, draw_black(), **sent).headers[name] == longest
+    for bad in (longest + "~", "caf\xe9", "a\tb"):
+        answer = post(port, jpeg, X_Amzn_SageMaker_Custom_Attributes=bad)
+        assert answer.status == 400 and name not in answer.headers
+    assert name not in post(port, jpeg).headers
+
+
+def test_other_paths_and_methods_are_refused(port, jpeg):
+    """404 and 405 are JSON as all errors are."""
+    assert [get(port, path).status for path in ("/", "/ping/", "/invocations", "/../ping", "/%00")] == [
+        404,
+        404,
+        405,
+        404,
+        404,
+    ]
+    assert call(port, "POST", "/ping", jpeg).status == 405
+    assert "error" in json.loads(get(port, "/").body)
+
+
+def test_ping_waits_for_the_warm_up_and_busy_is_503(served_folder, predictor, jpeg):
+    """503 before the warm-up; then one predicts, one waits, and the third is sent away at once, to come again."""
+    service = open_service(served_folder, kind=GatedPredictor, threads=1, queue=1)
+    with run_in_thread(service) as port, ThreadPoolExecutor(2) as clients:
+        assert get(port).status == 503
+        assert post(port, jpeg).status == 503
+        service.predictor.gate.set()
+        wait_until(lambda: get(port).status == 200)
+        service.predictor.gate.clear()
+        accepted = [clients.submit(post, port, jpeg) for _ in range(2)]
+        wait_until(lambda: service.num_accepted == 2)
+        start = time.monotonic()
+        refused = post(port, jpeg)
+        assert refused.status == 503 and int(refused.headers["Retry-After"]) >= 1
+        assert get(port).status == 200 and time.monotonic() - start < 1
+        service.predictor.gate.set()
+        assert [answer.result().status for answer in accepted] == [200, 200]
+        assert post(port, jpeg).facts["probabilities"] == predictor(jpeg)["probabilities"]
+        assert service.num_accepted == service.held_bytes == 0
+
+
+def test_bodies_on_their_way_are_counted(served_folder, jpeg, monkeypatch):
+    """Bodies that are held have a limit in all, and what slow clients held is given back."""
+    service = open_service(served_folder, request_s=0.5)
+    monkeypatch.setattr("dr_lib.serving.server.app.MAX_HELD_BYTES", 1_000_000)
+    with run_in_thread(service) as port:
+        wait_until(lambda: get(port).status == 200)
+        clients = [socket.create_connection(("127.0.0.1", port)) for _ in range(4)]
+        for client in clients:  # all are let in while nothing is held
+            client.sendall(head(800_000) + b"1")
+        wait_until(lambda: service.held_bytes == 4)
+        most = []
+        for client in clients:
+            client.sendall(bytes(700_000))
+            time.sleep(0.05)
+            most.append(service.held_bytes)
+        assert max(most) <= 1_000_000
+        assert sum(b" 503 " in client.recv(4096) for client in clients) >= 3
+        wait_until(lambda: service.held_bytes == 0)
+        for client in clients:
+            client.close()
+        assert post(port, jpeg).status == 200
+
+
+class FailingPredictor(Predictor):
+    """A real one with a fault in it."""
+
+    def __call__(self, body, *args):
+        if body == b"fail":
+            raise ZeroDivisionError("SECRET")
+        return super().__call__(body, *args)
+
+
+def test_a_fault_of_ours_is_500_and_says_nothing(served_folder, jpeg, caplog):
+    """The log names the kind and the place of the error, not its message; the server goes on."""
+    with run_in_thread(open_service(served_folder, kind=FailingPredictor)) as port:
+        wait_until(lambda: get(port).status == 200)
+        failed = post(port, b"fail")
+        assert failed.status == 500 and b"SECRET" not in failed.body
+        assert post(port, jpeg).status == 200
+    assert "ZeroDivisionError in " in caplog.text and "SECRET" not in caplog.text

