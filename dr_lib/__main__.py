@@ -49,7 +49,7 @@ def sample(out: Path, patients: int) -> None:
 @click.option("--out", type=PATH, required=True, help="folder to write, new or empty")
 @click.option("--private", type=PATH, help="folder for what names files or patients  [default: OUT.private]")
 @click.option("--layout", default="auto", show_default=True, help="name of a known data set")
-@click.option("--split", default="drawn", show_default=True, type=click.Choice(["drawn", "paper", "official"]))
+@click.option("--split", default="random", show_default=True, type=click.Choice(["random", "paper", "official"]))
 @click.option("--method", default="robust", show_default=True, type=click.Choice(["robust", "voets"]))
 @click.option("--seed", default=0, show_default=True, help="of the split")
 @click.option("--shards", default=8, show_default=True, help="files per split")
@@ -149,7 +149,7 @@ def plan(study: Path, instance: str, precision: float, commands: bool) -> None:
 @click.option("--paper", default="A", show_default=True, help="the paper whose claims are judged")
 @click.option("--lang", default="en", show_default=True, type=click.Choice(["en", "pt"]))
 @click.option("--allow", multiple=True, help="a column in which pooled rows may differ, such as mode or commit")
-@click.option("--keep", multiple=True, help="a mark, contended or resumed, that does not bar a row from the timing")
+@click.option("--keep", multiple=True, help="a mark, disturbed or resumed, that does not bar a row from the timing")
 def report(folders: tuple[Path, ...], out: Path | None, paper: str, lang: str, **choice: tuple[str, ...]) -> None:
     """Draw the figure and write report.md and runs.csv from the rows below the folders."""
     from dr_lib.evidence.report import draw_figures, write_report

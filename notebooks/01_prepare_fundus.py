@@ -14,11 +14,11 @@
 #
 # **Question.** Which photographs can be used, what do they look like once cropped, and how are they divided?
 # **Input.** A folder of photographs with a CSV (`image,grade`, and `patient,eye` where known), a known data set, or the
-# drawn sample. **Output.** Shards, `split.csv` and `manifest.json` to train from; what was rejected and why, in a
+# synthetic sample. **Output.** Shards, `split.csv` and `manifest.json` to train from; what was rejected and why, in a
 # private folder.
 #
 # **Resumo.** Quais retinografias podem ser usadas, como ficam depois do recorte e como são divididas em treino,
-# validação e teste? Entrada: uma pasta de fotografias com um CSV, ou a amostra desenhada. Saída: os arquivos de
+# validação e teste? Entrada: uma pasta de fotografias com um CSV, ou a amostra sintética. Saída: os arquivos de
 # treinamento; o que foi rejeitado, e por quê, fica em uma pasta privada.
 
 # %% tags=["parameters"]
@@ -27,7 +27,7 @@ labels: str = ""  # CSV of the labels, empty to find it in a known data set
 out: str = "data/prepared"  # folder to write, new or empty
 private: str = ""  # folder for what names files or patients, empty for the name of out with .private behind it
 layout: str = "auto"  # name of a known data set (not for the sample)
-split: str = "drawn"  # drawn, paper (70/30 without validation) or official (not for the sample)
+split: str = "random"  # random, paper (70/30 without validation) or official (not for the sample)
 method: str = "robust"  # how the disc is found, robust or voets (not for the sample)
 num_shards: int = 8  # files per split (not for the sample)
 num_patients: int = 200  # of the sample, where it is not drawn yet
@@ -95,7 +95,7 @@ from IPython import get_ipython
 from IPython.display import Markdown, display
 
 get_ipython().run_line_magic("matplotlib", "inline")  # a figure that a cell ends in is shown
-note = "drawn, not photographs" if manifest["data_kind"] == "drawn" else "real photographs: keep private"
+note = "synthetic, not photographs" if manifest["data_kind"] == "synthetic" else "real photographs: keep private"
 if manifest["data_kind"] == "photographs":
     warning = "> **This notebook shows real photographs. Clear its outputs before you share or publish it.**"
     display(Markdown(warning), metadata={"shows_photographs": True})
@@ -174,7 +174,7 @@ if len(rejected):
 # %%
 from dr_lib.data.photograph import compare
 
-truth = compare.read_truth(folder)  # the drawn sample knows it
+truth = compare.read_truth(folder)  # the synthetic sample knows it
 drawn_by_lot = labelled.sample(min(num_compared, len(labelled)), random_state=seed)
 compared = compare.compare_methods(drawn_by_lot, truth)
 print("refused, of", len(compared), "photographs:", compare.count_refusals(compared))

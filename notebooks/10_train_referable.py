@@ -17,8 +17,8 @@
 #
 # **Question.** How long does one training of the referral model take on this machine, and how well does the model
 # find eyes that a specialist should see (grade 2 or worse)? **Input.** A folder that notebook 01 prepared, or the
-# drawn sample. **Output.** One row in `papermill_runs/<study>/rows/`, the history, the best model. Ten such runs per
-# machine make figure 1 of notebook 11.
+# synthetic sample. **Output.** One row in `papermill_runs/<study>/rows/`, the history, the best model. Ten such runs
+# per machine make figure 1 of notebook 11.
 #
 # **Resumo.** Quanto tempo leva um treinamento do modelo de encaminhamento nesta máquina, e quão bem ele encontra os
 # olhos que um especialista deve ver (grau 2 ou mais)? Entrada: uma pasta preparada pelo caderno 01, ou a amostra
@@ -157,7 +157,7 @@ splits = {name: batches.load_photographs(data_dir, name, image_size) for name in
 # %%
 import matplotlib.pyplot as plt
 
-if manifest["data_kind"] == "drawn":
+if manifest["data_kind"] == "synthetic":
     figure, axes = plt.subplots(1, 6, figsize=(12, 2.4))
     for axis, image, grade in zip(axes, splits["train"].images, splits["train"].grade, strict=False):
         axis.imshow(image)
@@ -250,7 +250,9 @@ history = pd.read_csv(run.folder / "history.csv")
 figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.2), layout="constrained")
 history.plot(x="epoch", y=[c for c in history if c.endswith("loss")], ax=left, marker=".", ylabel="loss")
 history.plot(x="epoch", y=[c for c in history if c.endswith("auc")], ax=right, marker=".", ylabel="AUC", ylim=(0, 1.02))
-_ = figure.suptitle("Training history: " + ("drawn sample" if manifest["data_kind"] == "drawn" else "photographs"))
+_ = figure.suptitle(
+    "Training history: " + ("synthetic sample" if manifest["data_kind"] == "synthetic" else "photographs")
+)
 
 # %% [markdown]
 # The threshold is chosen on the validation split; the test split is only looked at. The interval is a bootstrap over
@@ -308,7 +310,7 @@ print(f"wrote {row.relative_to(run.study_dir.parent)}")
 # %%
 from IPython.display import Markdown
 
-kind = "the drawn sample, not photographs" if manifest["data_kind"] == "drawn" else "photographs"
+kind = "the synthetic sample, not photographs" if manifest["data_kind"] == "synthetic" else "photographs"
 Markdown(
     f"One training of **{model}** on {len(splits['train'].grade)} images of {kind} took **{timing.train_s:.1f} s** on "
     f"{device.name} ({facts.cpu}), and finds referable eyes of the test split with an AUC of "
@@ -319,5 +321,5 @@ Markdown(
 # ## Limits
 #
 # One run says nothing about the spread: repeat it (`-p repetition 1`, 2, ...) or run a study file, and compare in
-# notebook 11. The interval of the AUC is that of this test split and this training alone. A drawn sample says how
+# notebook 11. The interval of the AUC is that of this test split and this training alone. A synthetic sample says how
 # the software works and what it costs, nothing about disease.

@@ -24,7 +24,7 @@
 runs: str = "papermill_runs/demo"  # folders with rows, separated by commas
 lang: str = "en"  # of the figure, en or pt
 allow: str = ""  # columns in which pooled rows may differ, such as mode,commit
-keep: str = "contended"  # marks of runs that enter the statistics all the same, separated by commas
+keep: str = "disturbed"  # marks of runs that enter the statistics all the same, separated by commas
 
 # %% [markdown]
 # ## Setup
@@ -66,7 +66,7 @@ from dr_lib.runs.row import read_rows, read_runs
 folders = [root / name.strip() for name in runs.split(",")]
 table = read_runs(*folders) if read_rows(*folders) else pd.DataFrame()
 shown = ["run_id", "accelerator", "model", "mode", "train_s", "first_step_s", "steady_epoch_s", "metric_auc_test"]
-shown += ["resumed", "contended"]
+shown += ["resumed", "disturbed"]
 table[[name for name in shown if name in table]].round(3) if len(
     table
 ) else "no rows: run notebook 10, or a study, first"
@@ -77,7 +77,7 @@ table[[name for name in shown if name in table]].round(3) if len(
 # Rows are pooled only where data, model, mode, parameters and commit agree; `allow` names columns that may differ all
 # the same. Rows of one machine in several modes then stand side by side, never in one mean. Times are analysed on
 # their logarithms: the interval of a ratio is Welch's. Runs that were resumed, or shared the machine with other work
-# (`contended`), are marked; `keep` names the marks that may enter the statistics.
+# (`disturbed`), are marked; `keep` names the marks that may enter the statistics.
 
 # %%
 from IPython import get_ipython
@@ -139,7 +139,7 @@ from dr_lib.statistics.intervals import mean_interval
 sentences = []
 for environment, rows in timed.groupby("environment"):
     mean = mean_interval(rows["train_s"])
-    kind = "on the drawn sample" if (rows["data_kind"] == "drawn").any() else "on photographs"
+    kind = "on the synthetic sample" if (rows["data_kind"] == "synthetic").any() else "on photographs"
     sentences.append(
         f"- **{environment}**, {kind}: {mean.value:.1f} s on average over {mean.n} trainings "
         f"(95 % interval {mean.low:.1f} to {mean.high:.1f} s)"

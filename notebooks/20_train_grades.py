@@ -16,11 +16,11 @@
 # [![Open in Kaggle](https://kaggle.com/static/images/open-in-kaggle.svg)](https://kaggle.com/kernels/welcome?src=https://github.com/OWNER/REPO/blob/main/notebooks/20_train_grades.ipynb)
 #
 # **Question.** How well do the serving study's networks (Camargo, Künas, Navaux: MobileNet and VGG19) grade diabetic
-# retinopathy? **Input.** A folder that notebook 01 prepared, or the drawn sample. **Output.** A row, and a model folder
-# with all that serving needs: the model, its manifest and a model card. Notebook 21 exports it.
+# retinopathy? **Input.** A folder that notebook 01 prepared, or the synthetic sample. **Output.** A row, and a model
+# folder with all that serving needs: the model, its manifest and a model card. Notebook 21 exports it.
 #
 # **Resumo.** Quão bem as redes do estudo de implantação (MobileNet e VGG19) dão o grau da retinopatia diabética, de 0 a
-# 4? Entrada: uma pasta preparada pelo caderno 01, ou a amostra desenhada. Saída: uma linha com métricas e uma pasta de
+# 4? Entrada: uma pasta preparada pelo caderno 01, ou a amostra sintética. Saída: uma linha com métricas e uma pasta de
 # modelo com tudo o que o servidor precisa; o caderno 21 a exporta.
 
 # %% tags=["parameters"]
@@ -90,7 +90,7 @@ if data_dir == "sample":
 
     data_dir = open_sample(root / "papermill_runs" / "sample")
 manifest = read_manifest(data_dir)
-kind = "the drawn sample, not photographs" if manifest["data_kind"] == "drawn" else "photographs"
+kind = "the synthetic sample, not photographs" if manifest["data_kind"] == "synthetic" else "photographs"
 
 # %%
 from dr_lib import hardware
@@ -255,4 +255,4 @@ Markdown(
 #
 # The defaults train a small input for a few epochs from random weights, to show the way: give photographs,
 # `weights=imagenet`, `image_size=224` and more epochs for a model worth serving. Kappa depends on how the grades are
-# distributed. A drawn sample says how the software works, nothing about disease.
+# distributed. A synthetic sample says how the software works, nothing about disease.

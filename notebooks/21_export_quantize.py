@@ -252,4 +252,4 @@ Markdown(
 # ## Limits
 #
 # The times are of this processor: what int8 gains depends on its instructions (VNNI, AMX). The gate knows only this
-# labelled set; its intervals say how little a small one can show. A drawn sample says nothing about disease.
+# labelled set; its intervals say how little a small one can show. A synthetic sample says nothing about disease.

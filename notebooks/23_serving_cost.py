@@ -22,7 +22,7 @@
 
 # %% tags=["parameters"]
 runs: str = "papermill_runs/adhoc,papermill_runs/exports,papermill_runs/serving"  # folders of rows, comma separated
-keep: str = ""  # marks that do not bar a row, contended or resumed, comma separated
+keep: str = ""  # marks that do not bar a row, disturbed or resumed, comma separated
 instance: str = "ml.m5.xlarge"  # whose price our latencies are charged with where their rows have none
 cheap: str = "ml.c7g.xlarge"  # the paper's instance with the cheaper hour
 dear: str = "ml.m5.xlarge"  # the one that it is held against

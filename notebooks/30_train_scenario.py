@@ -28,7 +28,7 @@ dataset: str = "mnist"  # mnist or cifar10
 image_size: int = 32  # side of the square input, 32 or 64 [px]
 network: int = 1  # Rede 1 or Rede 2, one block of convolutions more
 accelerator: str = "auto"  # auto (a GPU if there is one), cpu or gpu
-data_source: str = "drawn"  # keras (keras.datasets), the path of an .npz file, or drawn (images for timing only)
+data_source: str = "synthetic"  # keras, the path of an .npz file, or synthetic (drawn images, for timing only)
 data_share: float = 0.0128  # share of the images, 1 for all; an epoch of MNIST and one of CIFAR-10 stay 6 to 5
 batch_size: int = 128  # images per step
 epochs: int = 3  # passes over the training set, 10 in the paper
@@ -213,5 +213,5 @@ print(
 # %% [markdown]
 # ## Limits
 #
-# The paper does not give the layers of its networks, nor its optimiser; these are ours. One run says nothing about the
-# spread: a study file repeats it in random order. Accuracies of drawn images mean nothing but that the training learns.
+# The paper does not give the layers of its networks, nor its optimiser; these are ours. One run says nothing about
+# the spread: a study file repeats it in random order. Accuracies of synthetic images mean nothing but that the training learns.

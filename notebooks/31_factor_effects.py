@@ -29,7 +29,7 @@ bill_usd: float = 0.0  # what was really paid for all runs, to find the overhead
 accuracy: float = 0.9  # the test accuracy whose price is asked
 precision: float = 0.05  # wanted half width of a 95 % interval, relative to the mean
 allow: str = ""  # columns in which pooled rows may differ, such as commit
-keep: str = ""  # marks of runs that enter the statistics all the same, such as contended
+keep: str = ""  # marks of runs that enter the statistics all the same, such as disturbed
 
 # %% [markdown]
 # ## Setup
@@ -215,7 +215,7 @@ effect_figures.plot_cost_front(timed, lang=lang) if priced else "no prices, no f
 # The formula, price x (training + set-up), against the bill; what is missing is an overhead of each run.
 
 # %%
-whole = finished.assign(instance=instance or finished["instance"])  # a bill is for contended runs too
+whole = finished.assign(instance=instance or finished["instance"])  # a bill is for disturbed runs too
 paid = cost.price_runs(whole, prices).query("usd_per_hour > 0")
 formula_usd = paid["cost_usd"].sum()
 print(
@@ -258,7 +258,7 @@ judged.round(3)
 from IPython.display import Markdown
 
 alone = variation[variation["num_factors"] == 1].sort_values("share", ascending=False)
-kind = "drawn images" if (timed["data_kind"] == "drawn").any() else "given images"
+kind = "synthetic images" if (timed["data_kind"] == "synthetic").any() else "given images"
 lines = [f"- **{row.term}** explains {row.share:.1%} of the variation of an epoch's time" for row in alone.itertuples()]
 lines += [f"- repetitions alone: {variation.set_index('term')['share'].get('residual', float('nan')):.2%}"]
 Markdown(f"From {len(timed)} runs on {kind}:\n\n" + "\n".join(lines))
@@ -267,5 +267,5 @@ Markdown(f"From {len(timed)} runs on {kind}:\n\n" + "\n".join(lines))
 # ## Limits
 #
 # The effects are those of this machine, these versions and these two networks, whose layers the paper does not give.
-# Repetitions of one session share its temperature and its neighbours. Drawn images serve the timing alone. A price by
-# the hour is not a bill: disks, traffic and idle machines come on top.
+# Repetitions of one session share its temperature and its neighbours. Synthetic images serve the timing alone. A price
+# by the hour is not a bill: disks, traffic and idle machines come on top.

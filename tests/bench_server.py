@@ -38,7 +38,7 @@ def export_mobilenet(folder: Path) -> Path:
 
 
 def draw_photograph(width: int, height: int, seed: int = 0) -> bytes:
-    """A photograph of the drawn sample, as JPEG of quality 90."""
+    """A photograph of the synthetic sample, as JPEG of quality 90."""
     from dr_lib.data.synthetic import draw_eye, draw_look
 
     rng = np.random.default_rng(seed)

@@ -14,7 +14,7 @@ from tests.training.frameworks.test_mnist_reference import draw_digits
 
 @pytest.fixture
 def digits(tmp_path):
-    """A small mnist.npz of drawn digits."""
+    """A small mnist.npz of synthetic digits."""
     (x_train, y_train), (x_test, y_test) = draw_digits(640), draw_digits(200, seed=1)
     np.savez(tmp_path / "digits.npz", x_train=x_train, y_train=y_train, x_test=x_test, y_test=y_test)
     return tmp_path / "digits.npz"
@@ -50,7 +50,7 @@ def test_40_builds_checks_and_times_on_a_cpu(clone, digits):  # noqa: F811
     outputs = [json.dumps(cell.get("outputs", [])) for cell in notebook.cells]
     checks, times = (next(k for k, out in enumerate(outputs) if word in out) for word in ("gradient_error", "wrote"))
     assert checks < times
-    command = [sys.executable, "-m", "dr_lib", "report", "papermill_runs/adhoc", "--paper", "D", "--keep", "contended"]
+    command = [sys.executable, "-m", "dr_lib", "report", "papermill_runs/adhoc", "--paper", "D", "--keep", "disturbed"]
     subprocess.run(command, cwd=clone, check=True, capture_output=True)
     report = (clone / "papermill_runs" / "adhoc" / "report.md").read_text()
     assert "| holds | 2 | [2343, 2343]" in report and "![](figure_2.png)" in report
@@ -90,14 +90,14 @@ def test_a_study_of_implementations(clone, digits):  # noqa: F811
     study = clone / "papermill_runs" / "trial.yaml"
     study.parent.mkdir(exist_ok=True)
     study.write_text(
-        "notebook: 40_mnist_cuda\nrepetitions: 2\nrepeat_contended: 0\nseed: 20\n"
+        "notebook: 40_mnist_cuda\nrepetitions: 2\nrepeat_disturbed: 0\nseed: 20\n"
         f"parameters: {{mnist: {digits}, data_share: 1.0, epochs: 2, replicas: 1, device: cpu}}\n"
         "factors: {implementation: [paper@1, fused@1, keras_tensorflow@1]}\n"
     )
     command = [sys.executable, "-m", "dr_lib"]
     ran = subprocess.run([*command, "run", study], cwd=clone, check=True, capture_output=True, text=True)
     assert "paper needs a GPU" in ran.stdout
-    report = [*command, "report", study.with_suffix(""), "--paper", "D", "--keep", "contended"]
+    report = [*command, "report", study.with_suffix(""), "--paper", "D", "--keep", "disturbed"]
     subprocess.run(report, cwd=clone, check=True, capture_output=True)
     text = (study.with_suffix("") / "report.md").read_text()
     alike = text.split("## Like for like")[1].split("##")[0]

@@ -111,13 +111,13 @@ def test_10_alone_writes_a_row_that_11_reads(clone, small_sample):
     row = json.loads(path.read_text())
     assert (row["study"], row["repetition"], row["seed"], row["status"]) == ("adhoc", 3, 23, "ok")
     assert 0 < row["first_step_s"] < row["train_s"] < row["wall_s"] and len(row["epoch_s"]) == 2
-    assert row["data_kind"] == "drawn" and row["accelerator"] and row["keras"] and 0 <= row["metric_auc_test"] <= 1
+    assert row["data_kind"] == "synthetic" and row["accelerator"] and row["keras"] and 0 <= row["metric_auc_test"] <= 1
     assert (clone / "papermill_runs" / "adhoc" / "runs" / row["run_id"] / "best.keras").exists()
     assert str(small_sample.parent) not in path.read_text()  # a row names no folder of this machine
     for lang in ("en", "pt"):
         notebook = execute(clone, "11_gpu_vs_tpu", runs="papermill_runs/adhoc", lang=lang)
         assert num_pictures(notebook) == 1
-        assert "not comparable" in texts(notebook) and "on the drawn sample" in texts(notebook)
+        assert "not comparable" in texts(notebook) and "on the synthetic sample" in texts(notebook)
 
 
 BLOCK = """from importlib.machinery import PathFinder
@@ -227,7 +227,7 @@ def test_30_trains_a_scenario_and_monitors_it(clone, framework, dataset, evaluat
     assert (row["framework"], row["dataset"], row["data_kind"], row["accelerator"]) == (
         framework,
         dataset,
-        "drawn",
+        "synthetic",
         "cpu",
     )
     assert row["num_images_train"] == {"mnist": 768, "cifar10": 640}[dataset] and row["num_images_left_out"] == 0
@@ -270,7 +270,7 @@ def test_a_factorial_study_from_its_file_to_its_report(clone):
     study = clone / "papermill_runs" / "trial.yaml"
     study.parent.mkdir(exist_ok=True)
     study.write_text(
-        "notebook: 30_train_scenario\nrepetitions: 2\ninstance: F4s_v2\nrepeat_contended: 0\n"
+        "notebook: 30_train_scenario\nrepetitions: 2\ninstance: F4s_v2\nrepeat_disturbed: 0\n"
         "parameters: {image_size: 32, data_share: 0.005, batch_size: 50, epochs: 3, sample_s: 0.2, accelerator: cpu}\n"
         "factors: {framework: [tensorflow, mxnet], dataset: [mnist, cifar10], network: [1, 2]}\n"
         "kernel: {framework: {mxnet: no-such-kernel}}\n"
@@ -278,11 +278,11 @@ def test_a_factorial_study_from_its_file_to_its_report(clone):
     command = [sys.executable, "-m", "dr_lib"]
     ran = subprocess.run([*command, "run", study], cwd=clone, check=True, capture_output=True, text=True)
     assert "4 scenarios skipped: no Jupyter kernel no-such-kernel" in ran.stdout
-    shown = texts(execute(clone, "31_factor_effects", runs="papermill_runs/trial", keep="contended", bill_usd=1.0))
+    shown = texts(execute(clone, "31_factor_effects", runs="papermill_runs/trial", keep="disturbed", bill_usd=1.0))
     assert "s of overhead a run" in shown and "papermill_s" in shown
-    notebook = execute(clone, "31_factor_effects", runs="papermill_runs/trial", keep="contended", lang="pt")
+    notebook = execute(clone, "31_factor_effects", runs="papermill_runs/trial", keep="disturbed", lang="pt")
     assert num_pictures(notebook) == 7
-    report = [*command, "report", study.with_suffix(""), "--paper", "C", "--keep", "contended"]
+    report = [*command, "report", study.with_suffix(""), "--paper", "C", "--keep", "disturbed"]
     subprocess.run(report, cwd=clone, check=True, capture_output=True)
     text = (study.with_suffix("") / "report.md").read_text()
     assert "## Allocation of variation" in text and "| dataset |" in text and "| C33 |" in text
@@ -307,7 +307,7 @@ def test_20_leaves_a_model_folder(clone, small_sample):
     assert (
         folder.facts["data_manifest_sha256"] == row["data_manifest_sha256"] and folder.version == row["model_version"]
     )
-    assert num_pictures(notebook) == 2 and "DRAWN SAMPLE" in (folder.path / "README.md").read_text()
+    assert num_pictures(notebook) == 2 and "SYNTHETIC SAMPLE" in (folder.path / "README.md").read_text()
 
 
 @pytest.mark.slow
@@ -330,9 +330,9 @@ def test_from_a_trained_model_to_what_a_prediction_costs(clone, small_sample):
     (row,) = [row for row in rows if row["notebook"] == "22_serve_and_load"]
     assert row["max_rate_per_s"] > 0 and row["format"] == "litert_int8" and row["usd_per_hour"] == 0.23
     assert (adhoc / row["requests"]).read_text().count("\n") == 6
-    priced = execute(clone, "23_serving_cost", runs="papermill_runs/adhoc", keep="contended")
+    priced = execute(clone, "23_serving_cost", runs="papermill_runs/adhoc", keep="disturbed")
     assert num_pictures(priced) == 3 and "ours: " in texts(priced) and "small_cnn" in texts(priced)
-    command = [sys.executable, "-m", "dr_lib", "report", "papermill_runs/adhoc", "--paper", "B", "--keep", "contended"]
+    command = [sys.executable, "-m", "dr_lib", "report", "papermill_runs/adhoc", "--paper", "B", "--keep", "disturbed"]
     subprocess.run(command, cwd=clone, check=True, capture_output=True)
     assert "24.3" in (adhoc / "report.md").read_text() and "| B36 |" in (adhoc / "report.md").read_text()
 

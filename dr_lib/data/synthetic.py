@@ -218,7 +218,7 @@ def _photograph(canvas, eye, look, rng):
         at = (centre + [0.72 * radius, -0.72 * radius]).astype(int).tolist()
         cv2.circle(image, at, int(radius / 20), canvas[500, 500].tolist(), -1)
     if look.mark == "text":
-        cv2.putText(image, "DRAWN", (20, look.height - 20), 0, look.height / 1100, (190, 190, 190), 2)
+        cv2.putText(image, "SYNTHETIC", (20, look.height - 20), 0, look.height / 1100, (190, 190, 190), 2)
     return image, Circle(*centre.tolist(), radius)
 
 
@@ -233,7 +233,7 @@ def draw_sample(
     """
     if num_patients < 1:
         raise ValueError(f"num_patients is {num_patients}: draw at least one")
-    parameters = json.dumps({"data_kind": "drawn", "num_patients": num_patients, "seed": seed})
+    parameters = json.dumps({"data_kind": "synthetic", "num_patients": num_patients, "seed": seed})
     note = (out := Path(out)) / "sample.json"
     if out.exists() and any(out.iterdir()) and not (note.exists() and note.read_text() == parameters):
         raise SampleFolderError(f"{out} holds something else than this sample: empty it or choose another folder")

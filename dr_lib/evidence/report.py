@@ -39,11 +39,11 @@ LISTED = (
     "train_s",
     "first_step_s",
     "steady_epoch_s",
-    "contended",
+    "disturbed",
     "metric_ridge_auc_test",
 )
-DRAWN = "DRAWN SAMPLE, NOT PHOTOGRAPHS"
-DRAWN_IMAGES = "DRAWN IMAGES, FOR TIMING ONLY"
+DRAWN = "SYNTHETIC SAMPLE, NOT PHOTOGRAPHS"
+DRAWN_IMAGES = "SYNTHETIC IMAGES, FOR TIMING ONLY"
 _PORTUGUESE = {
     "Paper": "Artigo",
     "environment": "ambiente",
@@ -54,8 +54,8 @@ _PORTUGUESE = {
     "ours": "nossas execuções [95 %]",
     "verdict": "veredito",
     "reason": "motivo",
-    DRAWN: "AMOSTRA DESENHADA, NÃO RETINOGRAFIAS",
-    DRAWN_IMAGES: "IMAGENS DESENHADAS, SÓ PARA MEDIR TEMPO",
+    DRAWN: "AMOSTRA SINTÉTICA, NÃO RETINOGRAFIAS",
+    DRAWN_IMAGES: "IMAGENS SINTÉTICAS, SÓ PARA MEDIR TEMPO",
     "What was run": "O que foi executado",
     "Left out of the timing": "Fora da medida de tempo",
     "Environments": "Ambientes",
@@ -165,7 +165,7 @@ def write_report(
     work = [column for column in (*WORK, "implementation") if column in ok]
     left_out = {f: len(ok) - len(timed_runs(runs, keep={*FLAWS} - {f})) for f in FLAWS if f not in keep}
     parts = [f"# {words.get('Paper', 'Paper')} {paper}", *(f"![]({figure})" for figure in figures)]
-    if "data_kind" in ok and (ok["data_kind"] == "drawn").any():
+    if "data_kind" in ok and (ok["data_kind"] == "synthetic").any():
         told = DRAWN_IMAGES if paper == "C" else DRAWN
         parts.insert(1, f"> **{words.get(told, told)}**")
     for heading, table in {

@@ -43,7 +43,7 @@ FACTOR_NAMES = {
     RESIDUAL: ("repetitions", "repetições"),
 }
 _PORTUGUESE = {
-    DRAWN: "imagens desenhadas, só para medir o tempo",
+    DRAWN: "imagens sintéticas, só para medir o tempo",
     "Effect of each level": "Efeito de cada nível",
     "factor on the mean of all scenarios": "fator sobre a média de todos os cenários",
     "point: ratio of geometric means; error bar: 95 % interval": (

@@ -17,12 +17,12 @@ WORK += "image_size optimizer learning_rate warmup_epochs augmentation dropout l
 WORK += "data_share threads_asked evaluate_every".split()
 SET_BY_MODE = ("batch_size", "learning_rate", "warmup_epochs")  # part of the work that a mode may set anew
 PLAN = "precision strategy jit steps_per_execution backend num_replicas on_device".split()  # follows the hardware
-FLAWS = ("resumed", "contended")
+FLAWS = ("resumed", "disturbed")
 MIN_RUNS = 3  # fewer decide nothing
 ACCELERATOR_COLOURS = {"cpu": "#949494", "gpu": "#029e73", "tpu": "#de8f05"}  # in every figure of the suite
 _PORTUGUESE = {
     "Training time by hardware": "Tempo de treinamento por hardware",
-    "drawn sample, not photographs": "amostra desenhada, não retinografias",
+    "synthetic sample, not photographs": "amostra sintética, não retinografias",
     "training time": "tempo de treinamento",
     "our runs": "nossas execuções",
     "paper A": "artigo A",
@@ -41,7 +41,7 @@ class NoRunsError(ValueError):
 
 
 def timed_runs(runs: pd.DataFrame, *, keep: Collection[str] = ()) -> pd.DataFrame:
-    """Take the rows whose times count: status ok, not `resumed`, not `contended` (unless named in `keep`).
+    """Take the rows whose times count: status ok, not `resumed`, not `disturbed` (unless named in `keep`).
 
     Columns are added: `machine`, such as `kaggle, 2 x Tesla T4`, with the instance or the processor where that tells
     two apart; `mode`, paper where a row names none; and `environment`, the machine and any mode but the paper's.
@@ -126,7 +126,7 @@ def plot_training_time(
         _draw_bars(ax, rows, unit, lang)
         ax.set_title(say(name), loc="left", fontweight="bold")
         ax.set(xlabel=f"{say('training time')} [{unit}]", ylabel="")
-    drawn = "data_kind" in ours and (ours["data_kind"] == "drawn").any()
+    drawn = "data_kind" in ours and (ours["data_kind"] == "synthetic").any()
     figure.suptitle("\n".join(map(say, list(_PORTUGUESE)[: 1 + drawn])))
     figure.supxlabel(say(list(_PORTUGUESE)[-1]), fontsize="small")
     return figure

@@ -11,7 +11,7 @@ from dr_lib.figures.serving import OURS, THEIRS, check_columns, open_panels, spa
 RUNTIMES = {"openvino_float32": "#0173b2", "openvino_bf16": "#cc78bc", "openvino_int8": "#d55e00"}
 OUTSIDE = "outside the layers"  # the last row of a profile
 _PORTUGUESE = {
-    DRAWN: "imagens desenhadas, só para medir o tempo",
+    DRAWN: "imagens sintéticas, só para medir o tempo",
     "time of a prediction [ms]": "tempo de uma predição [ms]",
     "Where the time of a prediction goes": "Onde vai o tempo de uma predição",
     "share of the time [%]": "parte do tempo [%]",

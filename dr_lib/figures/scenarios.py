@@ -28,9 +28,9 @@ MEANS = {"cpu_percent_mean": "CPU", "memory_percent_mean": "memory", "gpu_percen
 MEANS |= {"gpu_memory_percent_mean": "GPU memory"}
 COURSES = {"cpu": "#0173b2", "memory": "#de8f05", "gpu": "#029e73", "gpu_memory": "#cc78bc"}
 MAX_NUMBERED = 12  # epochs with their number: more would touch
-DRAWN = "drawn images, for timing only"
+DRAWN = "synthetic images, for timing only"
 _PORTUGUESE = {
-    DRAWN: "imagens desenhadas, só para medir o tempo",
+    DRAWN: "imagens sintéticas, só para medir o tempo",
     "Training time and cost by scenario": "Tempo de treinamento e custo por cenário",
     "Utilisation by scenario": "Utilização por cenário",
     "Utilisation over one run": "Utilização ao longo de uma execução",
@@ -196,7 +196,7 @@ def write_number(value: float, lang: str, form: str = "{:.3g}") -> str:
 
 def write_title(words: str, runs: pd.DataFrame, say: Callable[[str], str]) -> str:
     """A title, with a second line where the data was drawn."""
-    is_drawn = "data_kind" in runs and (runs["data_kind"] == "drawn").any()
+    is_drawn = "data_kind" in runs and (runs["data_kind"] == "synthetic").any()
     return f"{say(words)}\n{say(DRAWN)}" if is_drawn else say(words)
 
 

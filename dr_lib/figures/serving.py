@@ -32,7 +32,7 @@ OURS, THEIRS = "#0173b2", "#949494"
 LINES = ("#0173b2", "#d55e00", "#cc78bc", "#ca9161", "#56b4e9", "#404040")  # none is an accelerator's
 PERCENTILES = {"p50_ms": "#56b4e9", "p90_ms": "#0173b2", "p99_ms": "#d55e00"}
 _PORTUGUESE = {
-    DRAWN: "imagens desenhadas, só para medir o tempo",
+    DRAWN: "imagens sintéticas, só para medir o tempo",
     "Time of a prediction: {}": "Tempo de uma predição: {}",
     "our requests": "nossas requisições",
     "paper B": "artigo B",

@@ -35,7 +35,7 @@ ASKED = "asked.json"  # in a run's folder: what it was asked for
 HELD = "held"  # in a run's folder: locked by the process that is at work on it
 PATIENCE_S = 10.0
 _HELD: dict[Path, TextIO] = {}  # folders of this process's runs; closing a file would free it
-CONTENDED_SHARE = 0.1  # of the machine's CPU time, taken by others before or during the run
+DISTURBED_SHARE = 0.1  # of the machine's CPU time, taken by others before or during the run
 
 
 class UnavailableError(RuntimeError):
@@ -152,7 +152,7 @@ class Run:
                 "wall_s": wall_s,
                 "load_after": round(psutil.getloadavg()[0], 2),
                 "others_cpu_share": others,
-                "contended": max(others, self.identity["others_before"]) > CONTENDED_SHARE,
+                "disturbed": max(others, self.identity["others_before"]) > DISTURBED_SHARE,
                 "peak_memory_mib": round(psutil.Process().memory_info().rss / 2**20),
                 **self._cost(measured),
                 **measured,

@@ -119,7 +119,7 @@ def read_finished(folder: Path, runs: list[PlannedRun]) -> dict[str, dict[str, A
 
 
 def _make(session: Session, runs: list[PlannedRun], missing: dict[str, str]) -> list[str]:
-    """Make what is unfinished in its order; what failed is tried again at once, what was contended at the end."""
+    """Make what is unfinished in its order; what failed is tried again at once, what was disturbed at the end."""
     study, bar, rows = session.study, session.bar, read_finished(session.folder, runs)
     todo = deque(run for run in runs if rows.get(run.run_id, {}).get("status") != "ok")
     todo += [run for run in runs if run not in todo and _is_to_be_repeated(rows[run.run_id], study)]
@@ -133,7 +133,7 @@ def _make(session: Session, runs: list[PlannedRun], missing: dict[str, str]) -> 
         run = todo.popleft()
         error = unavailable.get(run.scenario, "")
         if error:
-            if rows.get(run.run_id, {}).get("status") != "ok":  # else it was made before, and only contended
+            if rows.get(run.run_id, {}).get("status") != "ok":  # else it was made before, and only disturbed
                 _write_unmade(session, run, _identify(session, run, rows), "skipped", error)
             bar.pass_over()
             continue
@@ -159,7 +159,7 @@ def _make(session: Session, runs: list[PlannedRun], missing: dict[str, str]) -> 
 
 
 def _is_to_be_repeated(row: dict[str, Any], study: Study) -> bool:
-    return bool(row.get("contended")) and row.get("repeats", 0) < study.repeat_contended
+    return bool(row.get("disturbed")) and row.get("repeats", 0) < study.repeat_disturbed
 
 
 def _find_missing_kernels(runs: list[PlannedRun]) -> dict[str, str]:
@@ -233,7 +233,7 @@ def _run_one(session: Session, run: PlannedRun, identity: dict[str, Any]) -> str
         error = f"{OUT_OF_TIME}: ended by max_hours, unfinished"
     else:
         error = f"ended after {limit_s:.0f} s: timeout_hours"
-    if not (error.startswith(OUT_OF_TIME) or row.get("status") == "ok"):  # saved, or made before and only contended
+    if not (error.startswith(OUT_OF_TIME) or row.get("status") == "ok"):  # saved, or made before and only disturbed
         status = "skipped" if error.startswith(UNAVAILABLE) else "failed"
         _write_unmade(session, run, identity, status, error, time.monotonic() - start)
     return error

@@ -39,7 +39,7 @@ class Study(BaseModel):
     max_usd: float | None = Field(default=None, gt=0)  # of all sessions together
     timeout_hours: float | None = Field(default=None, gt=0)  # of one run, which is then ended
     retries: int = Field(default=0, ge=0)  # of a run that failed, in one session
-    repeat_contended: int = Field(default=1, ge=0)  # times that a contended run is made again, when all are made
+    repeat_disturbed: int = Field(default=1, ge=0)  # times that a disturbed run is made again, when all are made
 
     def name_kernel(self, values: dict[str, Any]) -> str:
         """The kernel of the runs with these values of the factors."""

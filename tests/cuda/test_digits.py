@@ -9,7 +9,7 @@ from dr_lib.cuda import mnist
 
 
 def write(path, digits, **changes):
-    """An mnist.npz of drawn digits."""
+    """An mnist.npz of synthetic digits."""
     path.parent.mkdir(parents=True, exist_ok=True)
     arrays = dict(zip(("x_train", "y_train", "x_test", "y_test"), digits, strict=True)) | changes
     np.savez(path, **{name: array for name, array in arrays.items() if array is not None})

@@ -1,4 +1,4 @@
-"""The drawn sample: reproducible, clinically proportioned, and not to be graded by its colours."""
+"""The synthetic sample: reproducible, clinically proportioned, and not to be graded by its colours."""
 
 import shutil
 

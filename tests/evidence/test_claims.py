@@ -239,10 +239,10 @@ def test_pytorchs_use_of_the_cpu_is_judged_on_any_cpu():
     assert (found.verdict, found.n, found.ours.value) == ("holds", 24, pytest.approx(97))
 
 
-def test_resumed_and_contended_runs_are_left_out_unless_asked():
+def test_resumed_and_disturbed_runs_are_left_out_unless_asked():
     """A run that was interrupted or shared its machine has another time than the rest."""
-    runs = both().assign(resumed=[1] + [0] * 19, contended=[False, True, None] + [False] * 17)
+    runs = both().assign(resumed=[1] + [0] * 19, disturbed=[False, True, None] + [False] * 17)
     assert len(timed_runs(runs)) == 18
-    assert len(timed_runs(runs, keep=["resumed", "contended"])) == 20
+    assert len(timed_runs(runs, keep=["resumed", "disturbed"])) == 20
     assert judge(claim("A1"), runs).n == 8
-    assert judge(claim("A1"), runs, keep=["contended"]).n == 9
+    assert judge(claim("A1"), runs, keep=["disturbed"]).n == 9

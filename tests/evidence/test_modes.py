@@ -76,13 +76,13 @@ def test_two_runs_on_either_side_decide_nothing(few):
 
 
 def test_a_flaw_touches_the_time_not_the_auc():
-    """A resumed and a contended run keep their AUCs; their times enter only when asked. A failed run has neither."""
-    runs = make_runs(resumed=[2] + [0] * 8, contended=[False] * 3 + [True] + [False] * 5)
+    """A resumed and a disturbed run keep their AUCs; their times enter only when asked. A failed run has neither."""
+    runs = make_runs(resumed=[2] + [0] * 8, disturbed=[False] * 3 + [True] + [False] * 5)
     runs = pd.concat([runs, make_runs(status="failed")], ignore_index=True)
     table = compare_modes(runs).set_index("mode")
     assert table["n"].tolist() == [3, 3, 3] and table["n_timed"].tolist() == [2, 2, 3]
     assert table.loc["fast", "train_s_ratio"] == pytest.approx(((110 * 105) / (52 * 49)) ** 0.5)
-    kept = compare_modes(runs, keep=["resumed", "contended"]).set_index("mode")
+    kept = compare_modes(runs, keep=["resumed", "disturbed"]).set_index("mode")
     assert kept["n_timed"].tolist() == [3, 3, 3]
     assert kept.loc["fast", "train_s_ratio"] == pytest.approx(((100 * 110 * 105) / (50 * 52 * 49)) ** (1 / 3))
 

@@ -18,18 +18,24 @@ MEASURED = {"run_id": "r", "train_s": 9.0, "cpu_percent_mean": 90.0, "memory_per
     [
         (
             "en",
-            ["# Paper A", "DRAWN SAMPLE, NOT PHOTOGRAPHS", "TPU needs 36 %", "| holds |", "## Failed and skipped runs"],
+            [
+                "# Paper A",
+                "SYNTHETIC SAMPLE, NOT PHOTOGRAPHS",
+                "TPU needs 36 %",
+                "| holds |",
+                "## Failed and skipped runs",
+            ],
         ),
         (
             "pt",
-            ["# Artigo A", "AMOSTRA DESENHADA", "TPU precisa de 36 %", "| vale |", "## Execuções com falha"],
+            ["# Artigo A", "AMOSTRA SINTÉTICA", "TPU precisa de 36 %", "| vale |", "## Execuções com falha"],
         ),
     ],
 )
 def test_the_report_tells_it_all(tmp_path, lang, words):
     """Drawn data in capitals, the counts left out, environments, verdicts, metrics and the failed run."""
-    runs = both(data_kind="drawn", steady_epoch_s=9.0, metric_auc_test=0.9).assign(resumed=[1] + [0] * 19)
-    failed = make_runs([1], CPU, data_kind="drawn", status="failed", error="no | memory\nleft", run_id="f1")
+    runs = both(data_kind="synthetic", steady_epoch_s=9.0, metric_auc_test=0.9).assign(resumed=[1] + [0] * 19)
+    failed = make_runs([1], CPU, data_kind="synthetic", status="failed", error="no | memory\nleft", run_id="f1")
     verdicts = write_report(pd.concat([runs, failed]), tmp_path / "report.md", lang=lang)
     text = (tmp_path / "report.md").read_text(encoding="utf-8")
     assert [v.id for v in verdicts] == ["A1", "A2", "A3", "A4", "A5"]
@@ -44,8 +50,8 @@ def test_the_report_tells_it_all(tmp_path, lang, words):
 @pytest.mark.parametrize(
     ("keep", "left_out", "told"),
     [
-        ([], "| resumed | contended |\n| --- | --- |\n| 1 | 0 |", "9 | 600 [600, 600]"),
-        (["resumed"], "| contended |\n| --- |\n| 0 |", "10 | 639.9 ["),  # (999 + 9 x 600) / 10
+        ([], "| resumed | disturbed |\n| --- | --- |\n| 1 | 0 |", "9 | 600 [600, 600]"),
+        (["resumed"], "| disturbed |\n| --- |\n| 0 |", "10 | 639.9 ["),  # (999 + 9 x 600) / 10
     ],
 )
 def test_the_report_times_no_run_that_was_resumed_unless_asked(tmp_path, keep, left_out, told):
@@ -139,11 +145,11 @@ def test_a_free_machine_has_a_report_without_a_front(tmp_path):
 
 
 def test_a_study_that_was_disturbed_throughout_has_a_report(tmp_path):
-    """All runs contended: no figures, and the report says how many were left out."""
-    runs = make_scenarios(**MEASURED, contended=True)
+    """All runs disturbed: no figures, and the report says how many were left out."""
+    runs = make_scenarios(**MEASURED, disturbed=True)
     assert draw_figures(runs, paper="C") == {}
     write_report(runs, tmp_path / "report.md", paper="C", figures=[])
-    assert "| resumed | contended |\n| --- | --- |\n| 0 | 72 |" in (tmp_path / "report.md").read_text()
+    assert "| resumed | disturbed |\n| --- | --- |\n| 0 | 72 |" in (tmp_path / "report.md").read_text()
 
 
 def test_unlike_processors_are_unlike_machines():

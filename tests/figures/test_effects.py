@@ -24,7 +24,7 @@ ALLOCATION = pd.DataFrame(
 
 def make_runs(points, **columns):
     """Two runs, about 1 % apart, of each (environment, framework, network): time in s and cost in USD."""
-    row = {"dataset": "mnist", "image_size": 32, "status": "ok", "accelerator": "cpu", "data_kind": "drawn"}
+    row = {"dataset": "mnist", "image_size": 32, "status": "ok", "accelerator": "cpu", "data_kind": "synthetic"}
     names = ["environment", "framework", "network"]
     rows = [row | dict(zip(names, key, strict=True)) | {"train_s": t, "cost_usd": c} for key, (t, c) in points.items()]
     rows = [r | {"train_s": r["train_s"] * f, "cost_usd": r["cost_usd"] * f} for r in rows for f in (0.99, 1.01)]
@@ -137,7 +137,7 @@ def test_the_figures_speak_portuguese():
     assert effects.axes[0].texts[0].get_text() == "0,50 [0,45; 0,55]" and effects.axes[1].get_ylabel() == "rede"
     assert variation.axes[0].texts[1].get_text() == "15,4 %, p = 0,002"
     assert [label.get_text() for label in variation.axes[0].get_yticklabels()][-1] == "repetições"
-    assert "imagens desenhadas" in front.get_suptitle() and read_front(front.axes[1]) == [(90, 0.9)]
+    assert "imagens sintéticas" in front.get_suptitle() and read_front(front.axes[1]) == [(90, 0.9)]
     assert front.axes[0].get_ylabel() == "custo de uma execução [USD]"
 
 

@@ -40,7 +40,7 @@ def test_environments_are_told_apart_by_instance_and_mode_where_they_must_be():
     """Two instances of one platform and processor get their names; the paper's mode goes without saying."""
     runs = [make_runs([1], T4, instance=""), make_runs([1], T4, instance="", mode="paper")]
     runs += [make_runs([1], T4, instance="", mode="fast"), make_runs([1], TPU, instance="", mode="scaled")]
-    runs += [make_runs([1], CPU, instance="a", contended=True), make_runs([1], CPU, instance="b", mode="fast")]
+    runs += [make_runs([1], CPU, instance="a", disturbed=True), make_runs([1], CPU, instance="b", mode="fast")]
     timed = timed_runs(pd.concat(runs))
     assert list(timed["environment"].unique()) == [
         "kaggle, 2 x Tesla T4",
@@ -147,20 +147,20 @@ def test_one_colour_for_each_kind_of_accelerator():
 @pytest.mark.parametrize(
     ("lang", "found"),
     [
-        ("en", ["Training time", "drawn sample, not photographs", "51.33", "20.00 [", "standard deviation"]),
-        ("pt", ["Tempo de treinamento", "amostra desenhada", "51,33", "20,00 [", "desvio padrão"]),
+        ("en", ["Training time", "synthetic sample, not photographs", "51.33", "20.00 [", "standard deviation"]),
+        ("pt", ["Tempo de treinamento", "amostra sintética", "51,33", "20,00 [", "desvio padrão"]),
     ],
 )
 def test_the_figure_speaks_both_languages(lang, found):
     """Drawn data is said in the title; Portuguese has decimal commas."""
-    figure = plot_training_time(make_runs([19.0, 20, 21], CPU, data_kind="drawn"), lang)
+    figure = plot_training_time(make_runs([19.0, 20, 21], CPU, data_kind="synthetic"), lang)
     assert all(word in words(figure) for word in found)
     assert {ax.xaxis.get_major_formatter()(2.5, 0) for ax in figure.axes} == {{"en": "2.5", "pt": "2,5"}[lang]}
 
 
 def test_photographs_are_not_called_drawn():
     """The warning is for the sample alone."""
-    assert "drawn" not in words(plot_training_time(make_runs([20.0], CPU)))
+    assert "synthetic" not in words(plot_training_time(make_runs([20.0], CPU)))
 
 
 def test_nothing_is_clipped_or_overlaps():
@@ -175,8 +175,8 @@ def test_nothing_is_clipped_or_overlaps():
 
 
 def test_only_runs_that_count_are_drawn():
-    """Failed, resumed and contended runs change no bar; `keep` takes them in."""
-    flawed = [make_runs([99.0], CPU, **flaw) for flaw in ({"status": "failed"}, {"resumed": 1}, {"contended": True})]
+    """Failed, resumed and disturbed runs change no bar; `keep` takes them in."""
+    flawed = [make_runs([99.0], CPU, **flaw) for flaw in ({"status": "failed"}, {"resumed": 1}, {"disturbed": True})]
     runs = pd.concat([make_runs([20.0, 20], CPU), *flawed])
     assert widths(plot_training_time(runs).axes[0]) == pytest.approx([20])
     assert widths(plot_training_time(runs, keep=["resumed"]).axes[0]) == pytest.approx([(20 + 20 + 99) / 3])

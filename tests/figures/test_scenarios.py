@@ -17,7 +17,7 @@ from dr_lib.figures.scenarios import (
 
 CPU = {"platform": "azure", "accelerator": "cpu"}
 T4 = {"platform": "azure", "accelerator": "Tesla T4"}
-MARKS = {"status": "ok", "num_accelerators": 1, "data_kind": "drawn", "cpu_percent_mean": 95.0, "cost_usd": 0.02}
+MARKS = {"status": "ok", "num_accelerators": 1, "data_kind": "synthetic", "cpu_percent_mean": 95.0, "cost_usd": 0.02}
 SAMPLES = [(0, "start", None), (1, "", 50.0), (2, "epoch 1", 60.0), (4, "epoch 2", 70.0), (5, "end", 80.0)]
 
 
@@ -129,10 +129,10 @@ def test_many_epochs_have_fewer_numbers_and_a_death_is_named():
 @pytest.mark.parametrize(
     ("lang", "found"),
     [
-        ("en", ["Training time and cost", "drawn images", "1.44 USD", "standard deviation", "n = 3 a scenario"]),
+        ("en", ["Training time and cost", "synthetic images", "1.44 USD", "standard deviation", "n = 3 a scenario"]),
         (
             "pt",
-            ["Tempo de treinamento e custo", "imagens desenhadas", "1,44 USD", "desvio padrão", "n = 3 por cenário"],
+            ["Tempo de treinamento e custo", "imagens sintéticas", "1,44 USD", "desvio padrão", "n = 3 por cenário"],
         ),
     ],
 )
@@ -149,8 +149,8 @@ def test_the_figures_speak_both_languages(lang, found):
 
 
 def test_real_data_is_not_called_drawn():
-    """The warning is for drawn images alone."""
-    assert "drawn" not in words(plot_time_and_cost(make_scenarios(frameworks=["mxnet"], data_kind="given")))
+    """The warning is for synthetic images alone."""
+    assert "synthetic" not in words(plot_time_and_cost(make_scenarios(frameworks=["mxnet"], data_kind="given")))
 
 
 def test_nothing_is_clipped_or_overlaps():

@@ -84,13 +84,13 @@ def test_machines_of_one_model_are_told_apart():
 @pytest.mark.parametrize(
     ("lang", "found"),
     [
-        ("en", ["Time of a prediction: VGG19", "drawn images", "350.6 ms ± 5.3", "450 ms [", "standard deviation"]),
-        ("pt", ["Tempo de uma predição: VGG19", "imagens desenhadas", "350,6 ms ± 5,3", "desvio padrão", "artigo B"]),
+        ("en", ["Time of a prediction: VGG19", "synthetic images", "350.6 ms ± 5.3", "450 ms [", "standard deviation"]),
+        ("pt", ["Tempo de uma predição: VGG19", "imagens sintéticas", "350,6 ms ± 5,3", "desvio padrão", "artigo B"]),
     ],
 )
 def test_the_figure_speaks_both_languages(lang, found):
     """Decimal commas in Portuguese, on the axis too; drawn pictures are said to be drawn."""
-    figure = plot_predict_time(timed_runs(make_requests(data_kind="drawn")), "vgg19", lang)
+    figure = plot_predict_time(timed_runs(make_requests(data_kind="synthetic")), "vgg19", lang)
     assert all(word in words(figure) for word in found)
     assert figure.axes[1].xaxis.get_major_formatter()(2.5, 0) == {"en": "2.5", "pt": "2,5"}[lang]
 

@@ -31,7 +31,7 @@ class OutOfTimeError(RuntimeError):
     pass
 
 
-run, others = Run(Path.cwd(), "quick", {"level": level, "repetition": repetition, "seed": seed}), {"contended": False}
+run, others = Run(Path.cwd(), "quick", {"level": level, "repetition": repetition, "seed": seed}), {"disturbed": False}
 begun = run.study_dir / "begun"
 begun.mkdir(parents=True, exist_ok=True)
 (begun / f"{run.identity['run_id']}-{time.monotonic_ns()}").touch()
@@ -48,8 +48,8 @@ if not trouble.startswith("!") or len(list(begun.glob(f"{run.identity['run_id']}
             raise ValueError("this time it fails")
         case "unavailable":
             raise UnavailableError("no such thing on this machine")
-        case "contended":
-            others = {"contended": True}
+        case "disturbed":
+            others = {"disturbed": True}
 if repetition == fail_at:
     raise ValueError("this one fails" + (f" for {level}/labels.csv: not there" if "/" in level else ""))
 saved = run.folder / "saved"

@@ -110,16 +110,16 @@ def test_a_clock_that_jumps_changes_nothing(tmp_path, monkeypatch):
     assert json.loads(run.finish().read_text())["wall_s"] < 5
 
 
-def test_others_work_marks_a_run_as_contended(tmp_path, monkeypatch):
+def test_others_work_marks_a_run_as_disturbed(tmp_path, monkeypatch):
     """CPU seconds of the whole machine beyond our own, above a tenth of what it has, are somebody else's."""
     from dr_lib.runs import run as module
 
     calm, busy = Run(tmp_path, "n", ASKED), Run(tmp_path, "n", ASKED)
     time.sleep(0.1)
     monkeypatch.setattr(module, "_busy_cpu_s", lambda: calm._busy + module._own_cpu_s() - calm._own)
-    assert not json.loads(calm.finish().read_text())["contended"]
+    assert not json.loads(calm.finish().read_text())["disturbed"]
     monkeypatch.setattr(module, "_busy_cpu_s", lambda: busy._busy + 100)
-    assert json.loads(busy.finish().read_text())["contended"]
+    assert json.loads(busy.finish().read_text())["disturbed"]
 
 
 def test_rows_of_several_machines_are_one_table(tmp_path):

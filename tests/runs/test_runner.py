@@ -25,7 +25,7 @@ from tests.runs.conftest import write_study
 
 
 def run_quietly(path: Path, house: Path, **options) -> list[str]:
-    """Run a study without a bar; these machines are shared, and a contended run would be made twice."""
+    """Run a study without a bar; these machines are shared, and a disturbed run would be made twice."""
     return run_study(path, house, show_progress=False, **options)
 
 
@@ -156,7 +156,7 @@ def test_a_notebook_stands_on_its_own(house):
 
 def test_a_missing_kernel_skips_its_scenarios_and_says_so(house, capsys):
     """One framework's kernel is not there: its rows say skipped and how to get it, the others are made."""
-    path = write_study(house, factors={"level": ["a", "b"]}, kernel={"level": {"b": "dr-none"}}, repeat_contended=0)
+    path = write_study(house, factors={"level": ["a", "b"]}, kernel={"level": {"b": "dr-none"}}, repeat_disturbed=0)
     assert run_quietly(path, house) == []
     runs = read_runs(house / "papermill_runs" / "trial").sort_values(["scenario", "repetition"])
     assert runs["status"].tolist() == ["ok", "ok", "skipped", "skipped"]
@@ -193,29 +193,29 @@ def test_a_run_that_dies_or_hangs_fails_alone(house, trouble, told):
 
 def test_a_failed_run_is_tried_again_as_often_as_asked(house):
     """What fails once and not again is no failure; the row counts the tries."""
-    path = write_study(house, repetitions=1, parameters={"trouble": "!fails"}, retries=1, repeat_contended=0)
+    path = write_study(house, repetitions=1, parameters={"trouble": "!fails"}, retries=1, repeat_disturbed=0)
     assert run_quietly(path, house) == []
     (row,) = read_rows(house / "papermill_runs" / "trial")
     assert (row["status"], row["retries"], row["repeats"]) == ("ok", 1, 0)
 
 
-def test_a_contended_run_is_made_again_at_the_end_once(house):
+def test_a_disturbed_run_is_made_again_at_the_end_once(house):
     """The runs that others disturbed come last, once more; if they are disturbed again they stay, marked."""
-    path = write_study(house, order="sequential", parameters={"trouble": "contended"})
+    path = write_study(house, order="sequential", parameters={"trouble": "disturbed"})
     assert run_quietly(path, house) == []
     assert list_begun(house) == ["C1-r00", "C1-r01", "C1-r00", "C1-r01"]
     rows = read_rows(house / "papermill_runs" / "trial")
-    assert [(row["status"], row["contended"], row["repeats"], row["retries"]) for row in rows] == [
+    assert [(row["status"], row["disturbed"], row["repeats"], row["retries"]) for row in rows] == [
         ("ok", True, 1, 0)
     ] * 2
     assert run_quietly(path, house) == [] and len(list_begun(house)) == 4
 
 
 def test_a_run_that_is_made_stays_made(house):
-    """A contended run waits for its repeat when its kernel disappears: its row is kept, not overwritten by skipped."""
-    trouble = {"factors": {"level": ["a", "b"]}, "parameters": {"trouble": "contended"}, "repetitions": 1}
-    assert run_quietly(write_study(house, **trouble, repeat_contended=0), house) == []
-    path = write_study(house, **trouble, repeat_contended=1, kernel={"level": {"b": "dr-none"}})
+    """A disturbed run waits for its repeat when its kernel disappears: its row is kept, not overwritten by skipped."""
+    trouble = {"factors": {"level": ["a", "b"]}, "parameters": {"trouble": "disturbed"}, "repetitions": 1}
+    assert run_quietly(write_study(house, **trouble, repeat_disturbed=0), house) == []
+    path = write_study(house, **trouble, repeat_disturbed=1, kernel={"level": {"b": "dr-none"}})
     assert run_quietly(path, house) == []
     rows = read_rows(house / "papermill_runs" / "trial")
     assert [(row["status"], row["repeats"]) for row in rows] == [("ok", 1), ("ok", 0)]
@@ -266,7 +266,7 @@ def test_a_row_cut_short_is_no_row(house):
 
 def test_money_ends_a_study(house):
     """No run is begun that the budget does not hold: a run here costs thousandths of a cent."""
-    path = write_study(house, repetitions=3, instance="F4s_v2", max_usd=1e-7, repeat_contended=0)
+    path = write_study(house, repetitions=3, instance="F4s_v2", max_usd=1e-7, repeat_disturbed=0)
     assert run_quietly(path, house) == []
     (row,) = read_rows(house / "papermill_runs" / "trial")
     assert row["cost_usd"] == pytest.approx(0.169 / 3600 * row["train_s"], rel=1e-6) and row["instance"] == "F4s_v2"
@@ -275,7 +275,7 @@ def test_money_ends_a_study(house):
 def test_one_run_alone_and_the_commands_for_all(house, monkeypatch):
     """plan --commands prints a command per run; each makes its run and no other."""
     monkeypatch.setattr("dr_lib.__main__.ROOT", house)
-    path = write_study(house, factors={"level": ["a", "b"]}, repeat_contended=0)
+    path = write_study(house, factors={"level": ["a", "b"]}, repeat_disturbed=0)
     printed = CliRunner().invoke(main, ["plan", str(path), "--commands"]).output.splitlines()
     assert len(printed) == 4 and all(line.startswith(f"python -m dr_lib run {path} --only C") for line in printed)
     result = CliRunner().invoke(main, printed[2].split()[3:])
@@ -319,7 +319,7 @@ def is_of(process: psutil.Process, house: Path) -> bool:
 @pytest.mark.slow
 def test_twenty_kills_change_nothing(house):
     """Four cells twice; the runner, papermill or a kernel killed at 20 random moments: the same table in the end."""
-    options = {"factors": {"level": ["a", "b", "c", "d"]}, "parameters": {"pause_s": 0.5}, "repeat_contended": 0}
+    options = {"factors": {"level": ["a", "b", "c", "d"]}, "parameters": {"pause_s": 0.5}, "repeat_disturbed": 0}
     path, folder, draw = write_study(house, **options), house / "papermill_runs" / "trial", random.Random(4)
     runner, killed = start(house, path), 0
     for _ in range(20):
@@ -357,7 +357,7 @@ def read_table(folder: Path, columns: list[str]) -> list[tuple]:
 def test_a_dask_cluster_makes_the_runs(house):
     """Two workers of one machine take turns; their rows come back, and what is made is not made again."""
     distributed = pytest.importorskip("distributed")
-    path = write_study(house, factors={"level": ["a", "b"]}, repeat_contended=0)
+    path = write_study(house, factors={"level": ["a", "b"]}, repeat_disturbed=0)
     with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
         assert run_on_cluster(path, house, cluster.scheduler_address, worker_root=house) == []
         runs = read_runs(house / "papermill_runs" / "trial")

@@ -37,7 +37,7 @@ def write_model_folder(folder: Path, network: keras.Model, **facts: object) -> P
     known = {
         "format": "keras", "model": "small_cnn", "num_parameters": network.count_params(), "image_size": 32,
         "grades": list(GRADES), "threshold": 0.4, "preprocessing": PREPROCESSING, "weights": "random",
-        "data_kind": "drawn", "data_manifest_sha256": "0" * 64, "metrics": {"auc": 0.5}, "commit": "c" * 40,
+        "data_kind": "synthetic", "data_manifest_sha256": "0" * 64, "metrics": {"auc": 0.5}, "commit": "c" * 40,
         "versions": {"keras": keras.__version__}, "created_at": "2026-11-21T12:00:00+00:00",
     }  # fmt: skip
     write_folder(folder, "model.keras", known | facts)

@@ -18,7 +18,7 @@ from dr_lib.data.labels.label_files import (
     read_rows,
 )
 
-KINDS = ("drawn", "paper", "official")
+KINDS = ("random", "paper", "official")
 NUM_DRAWS = 50
 UNKNOWN = (
     "The label table does not name the patient of every photograph; each of the others counts as a patient of its own, "
@@ -88,7 +88,7 @@ def read_labels(images: Path, labels: Path | None = None, *, layout: str = "auto
 
 
 def split_patients(
-    table: pd.DataFrame, *, seed: int, test: float = 0.30, validation: float = 0.20, kind: str = "drawn"
+    table: pd.DataFrame, *, seed: int, test: float = 0.30, validation: float = 0.20, kind: str = "random"
 ) -> pd.Series:
     """Divide photographs into train, validation and test, each patient on one side, stratified by grade.
 
@@ -101,7 +101,7 @@ def split_patients(
         seed: of the draw.
         test: share of the photographs.
         validation: share of the patients not in test.
-        kind: drawn; paper (no validation, as in Voets et al. 2019); or official: the data set's own split, where
+        kind: random; paper (no validation, as in Voets et al. 2019); or official: the data set's own split, where
             validation is drawn out of train if it ships none.
 
     Returns:
@@ -161,11 +161,11 @@ def _choose(vectors: np.ndarray, share: float, rng: np.random.Generator) -> np.n
 
 def _official_sides(table: pd.DataFrame, patient: pd.Series) -> pd.Series:
     if "split" not in table or not {"train", "test"} <= set(table["split"]) or (table["split"] == "").any():
-        raise LabelTableError("this data set ships no split into train and test: use drawn or paper")
+        raise LabelTableError("this data set ships no split into train and test: use random or paper")
     crossing = table.groupby(patient)["split"].transform("nunique") > 1
     if crossing.any():
         rows = name_rows(table[crossing].assign(labels="the label table"))
-        raise LabelTableError(f"{rows}: the patient stands on two sides of the split; correct it, or use drawn")
+        raise LabelTableError(f"{rows}: the patient stands on two sides of the split; correct it, or use random")
     return table.groupby(patient)["split"].first()
 
 

@@ -47,7 +47,7 @@ def compare_methods(photographs: pd.DataFrame, truth: pd.DataFrame | None = None
 
 
 def read_truth(images: Path) -> pd.DataFrame | None:
-    """Read the true circles that the drawn sample has in `circles.csv`, by path; None where there are none."""
+    """Read the true circles that the synthetic sample has in `circles.csv`, by path; None where there are none."""
     path = Path(images) / "circles.csv"
     if not path.is_file():
         return None

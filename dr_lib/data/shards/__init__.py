@@ -5,6 +5,6 @@ records   writes, reads and verifies TFRecord shards
 workers   crops photographs in processes of their own
 resume    keeps what a killed preparation had finished
 prepare   photographs + label table -> shards
-sample    the drawn sample, prepared once
+sample    the synthetic sample, prepared once
 batches   shards -> Keras
 """

@@ -32,7 +32,7 @@ from dr_lib.data.shards.workers import Map, Photograph, Rejection, count_cores, 
 
 Progress = Callable[[int, int], None]  # (done, total)
 PUBLISHED = ["image_id", "patient_id", "eye", "grade", "referable", "split", "status"]  # the columns of split.csv
-DRAWN_SALT = hashlib.sha256(b"the drawn sample has no patients").digest()
+DRAWN_SALT = hashlib.sha256(b"the synthetic sample has no patients").digest()
 
 
 def prepare(
@@ -42,7 +42,7 @@ def prepare(
     *,
     private: Path | None = None,
     layout: str = "auto",
-    split: str = "drawn",
+    split: str = "random",
     method: str = "robust",
     seed: int = 0,
     num_shards: int = 8,
@@ -221,7 +221,7 @@ def _write_manifest(
     write_table(out / "split.csv", split_table)
     manifest = {
         "parameters": parameters,
-        "data_kind": "drawn" if found.layout == "sample" else "photographs",
+        "data_kind": "synthetic" if found.layout == "sample" else "photographs",
         "patients": found.patients,
         "notices": found.notices,
         "shards": {name: shard.entry for name, shard in finished.items()},

@@ -1,4 +1,4 @@
-"""The embedded default: the drawn sample, drawn and prepared once, then found."""
+"""The embedded default: the synthetic sample, drawn and prepared once, then found."""
 
 from collections.abc import Callable
 from pathlib import Path

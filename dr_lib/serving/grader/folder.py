@@ -99,12 +99,12 @@ def read_folder(folder: Path) -> ModelFolder:
 
 def describe(facts: Mapping[str, Any]) -> str:
     """The model card, as Markdown: what the model is, what it was made from, and what it must not be used for."""
-    drawn = facts["data_kind"] == "drawn"
+    drawn = facts["data_kind"] == "synthetic"
     metrics = "\n".join(f"| {name} | {_show(value)} |" for name, value in facts["metrics"].items())
     gate = "\n".join(f"| {name} | {_show(value)} |" for name, value in facts.get("gate", {}).items())
     lines = [
         f"# {facts['model']}, {facts['image_size']} px, five grades ({facts['format']})",
-        "> **Made from a DRAWN SAMPLE, not from photographs.**" if drawn else "",
+        "> **Made from a SYNTHETIC SAMPLE, not from photographs.**" if drawn else "",
         f"Grades a fundus photograph: {', '.join(f'{k} {name}' for k, name in enumerate(facts['grades']))}. An eye is "
         f"called referable where the probability of grade {REFERABLE_FROM} or worse is at least "
         f"{facts['threshold']:.4g} ({facts.get('threshold_from', 'how it was chosen is not known')}).",

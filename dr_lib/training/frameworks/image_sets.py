@@ -1,4 +1,4 @@
-"""MNIST and CIFAR-10 at the size asked for: from Keras, from a file, or drawn for timing only."""
+"""MNIST and CIFAR-10 at the size asked for: from Keras, from a file, or synthetic, for timing only."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class ImageSet(NamedTuple):
     y_train: np.ndarray  # (n,) int64, 0 to 9
     x_test: np.ndarray
     y_test: np.ndarray
-    kind: str  # given, or drawn: good for timing only
+    kind: str  # given, or synthetic: good for timing only
 
 
 def load_images(dataset: str, image_size: int, source: str, *, share: float = 1.0, seed: int = 0) -> ImageSet:
@@ -64,8 +64,8 @@ def load_images(dataset: str, image_size: int, source: str, *, share: float = 1.
     Args:
         dataset: mnist or cifar10.
         image_size: side to enlarge the images to, bilinearly [px]; 32 or 64.
-        source: keras; drawn, for images of the same shapes and counts that a network can tell apart; or the path of an
-            .npz file with uint8 images x_train and x_test and labels y_train and y_test, such as Keras's mnist.npz.
+        source: keras; synthetic, for images of the same shapes and counts that a network can tell apart; or the path of
+            an .npz file with uint8 images x_train and x_test and labels y_train and y_test, such as Keras's mnist.npz.
         share: of the training and of the test images that is kept, more than 0, at most 1.
         seed: of the choice of the images kept, and of the drawing; 0 or more.
 
@@ -80,13 +80,13 @@ def load_images(dataset: str, image_size: int, source: str, *, share: float = 1.
         raise ImageSetError(f"share {share}: give more than 0 and at most 1")
     if seed < 0:
         raise ImageSetError(f"seed {seed}: give 0 or more")
-    if source == "drawn":
+    if source == "synthetic":
         arrays = _draw(DATASETS[dataset], share, seed)
     else:
         path = _fetch(dataset) if source == "keras" else Path(source)
         arrays = _keep(_read(path, DATASETS[dataset]), share, seed)
     x_train, y_train, x_test, y_test = arrays
-    kind = "drawn" if source == "drawn" else "given"
+    kind = "synthetic" if source == "synthetic" else "given"
     return ImageSet(resize(x_train, image_size), y_train, resize(x_test, image_size), y_test, kind)
 
 
@@ -153,14 +153,14 @@ def _fetch(dataset: str) -> Path:
     )
     if fetched.returncode:
         reason = fetched.stderr.strip().splitlines()[-1:] or ["it was killed"]
-        raise ImageSetError(f"Keras cannot load {dataset} ({reason[0]}): give the path of a file, or drawn")
+        raise ImageSetError(f"Keras cannot load {dataset} ({reason[0]}): give the path of a file, or synthetic")
     return path
 
 
 def _read(path: Path, dataset: Dataset) -> list[np.ndarray]:
     """Read and check the arrays of a file."""
     if not path.is_file():
-        raise ImageSetError(f"{path}: no such file; give keras, drawn or the path of an .npz file")
+        raise ImageSetError(f"{path}: no such file; give keras, synthetic or the path of an .npz file")
     try:
         with np.load(path, allow_pickle=False) as file:
             arrays = [file[name] for name in ARRAYS]

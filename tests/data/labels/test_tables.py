@@ -292,8 +292,8 @@ def test_unusable_splits_are_errors_that_say_so():
         split_patients(table.assign(grade=1), seed=0)
     with pytest.raises(LabelTableError, match="split has .* referable photographs"):
         split_patients(pd.DataFrame({"patient": list("abcdef"), "grade": [0, 0, 0, 0, 0, 4]}), seed=0)
-    with pytest.raises(LabelTableError, match="drawn, paper, official"):
-        split_patients(table, seed=0, kind="random")
+    with pytest.raises(LabelTableError, match="random, paper, official"):
+        split_patients(table, seed=0, kind="by eye")
 
 
 @needs_data

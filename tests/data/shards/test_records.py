@@ -37,7 +37,7 @@ def write_folder(folder: Path, num_shards: dict[str, int]) -> Path:
             framed = [tfrecord.frame(records.to_example(draw_record(number + k))) for k in range(3)]
             shards[name] = records.write_shard(folder / name, framed)
             number += 3
-    records.write_json(folder / "manifest.json", {"shards": shards, "counts": {}, "data_kind": "drawn"})
+    records.write_json(folder / "manifest.json", {"shards": shards, "counts": {}, "data_kind": "synthetic"})
     return folder
 
 
@@ -219,8 +219,8 @@ def test_a_damaged_shard_with_a_matching_sum_is_still_named(folder):
         "{",
         "[]",
         '{"shards": {}}',
-        '{"shards": [], "counts": {}, "data_kind": "drawn"}',
-        '{"shards": {"train-00000-of-00001.tfrecord": {}}, "counts": {}, "data_kind": "drawn"}',
+        '{"shards": [], "counts": {}, "data_kind": "synthetic"}',
+        '{"shards": {"train-00000-of-00001.tfrecord": {}}, "counts": {}, "data_kind": "synthetic"}',
     ],
 )
 def test_a_missing_or_damaged_manifest_says_to_prepare(tmp_path, content):

@@ -102,4 +102,6 @@ def test_the_card_says_what_the_model_is(folder):
         and "3,377,221" in card
         and "No medical device" in card
     )
-    assert "DRAWN" not in card and "DRAWN SAMPLE" in describe(read_folder(folder).facts | {"data_kind": "drawn"})
+    assert "SYNTHETIC" not in card and "SYNTHETIC SAMPLE" in describe(
+        read_folder(folder).facts | {"data_kind": "synthetic"}
+    )

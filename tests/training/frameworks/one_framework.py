@@ -20,7 +20,7 @@ LEARNING_RATE = 0.001
 
 def train_case(framework: str, network: int, dataset: str, image_size: int) -> dict[str, np.ndarray]:
     """Logits before and after, losses, seconds, weights and the order of the images of one network."""
-    images = load_images(dataset, image_size, "drawn", share=0.0032, seed=5)
+    images = load_images(dataset, image_size, "synthetic", share=0.0032, seed=5)
     layers = build_layers(network, image_size, images.x_train.shape[3])
     first = draw_weights(layers, seed=7)
     batches = Batches(images.x_train[: BATCH_SIZE * STEPS], images.y_train[: BATCH_SIZE * STEPS], BATCH_SIZE, seed=3)

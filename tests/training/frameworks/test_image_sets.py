@@ -35,21 +35,21 @@ def test_resizes_the_same_in_chunks():
 
 def test_a_share_keeps_the_epochs_at_six_to_five():
     """0.0128 of 60,000 and of 50,000 images are 6 and 5 batches of 128."""
-    mnist, cifar10 = (load_images(name, 32, "drawn", share=0.0128) for name in ("mnist", "cifar10"))
+    mnist, cifar10 = (load_images(name, 32, "synthetic", share=0.0128) for name in ("mnist", "cifar10"))
     assert (mnist.x_train.shape, mnist.x_test.shape) == ((768, 32, 32, 1), (128, 32, 32, 1))
     assert (cifar10.x_train.shape, cifar10.x_test.shape) == ((640, 32, 32, 3), (128, 32, 32, 3))
-    assert mnist.kind == cifar10.kind == "drawn"
+    assert mnist.kind == cifar10.kind == "synthetic"
 
 
 def test_drawn_images_can_be_learnt_and_drawn_again():
     """The mean image of each class tells the test images apart; a seed gives the same images again."""
-    images = load_images("cifar10", 64, "drawn", share=0.01, seed=3)
+    images = load_images("cifar10", 64, "synthetic", share=0.01, seed=3)
     assert images.x_train.dtype == np.uint8 and images.x_train.shape[1:] == (64, 64, 3)
     x_train, x_test = (x.reshape(len(x), -1).astype(float) for x in (images.x_train, images.x_test))
     means = np.array([x_train[images.y_train == label].mean(axis=0) for label in range(10)])
     guess = ((x_test[:, None] - means) ** 2).sum(axis=2).argmin(axis=1)
     assert (guess == images.y_test).mean() > 0.95
-    again, other = (load_images("cifar10", 64, "drawn", share=0.01, seed=seed) for seed in (3, 4))
+    again, other = (load_images("cifar10", 64, "synthetic", share=0.01, seed=seed) for seed in (3, 4))
     assert (again.x_test == images.x_test).all() and (other.x_test != images.x_test).any()
 
 
@@ -155,6 +155,6 @@ def test_a_damaged_file_is_refused(tmp_path):
 )
 def test_parameters_out_of_range_are_refused(change, told):
     """The message says what there is."""
-    given = {"dataset": "mnist", "image_size": 32, "source": "drawn"}
+    given = {"dataset": "mnist", "image_size": 32, "source": "synthetic"}
     with pytest.raises(ImageSetError, match=told):
         load_images(**{**given, **change})

@@ -1,0 +1,84 @@
+"""Write a file whole or not at all, and hold a lock that ends with its process.
+
+Notebooks of foreign kernels write files too: this file needs Python 3.9, nothing else.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TextIO
+
+try:
+    import fcntl
+except ImportError:  # Windows: nobody is kept out
+    fcntl = None
+
+
+@contextmanager
+def replace(path: Path) -> Iterator[Path]:
+    """Give a temporary path beside a file, and put what is written there in the file's place in one step.
+
+    Whoever reads the file finds the old content or the new, after a kill and on a full disk too. A kill leaves
+    `<name>.tmp` at most, which the next try overwrites; an error leaves nothing.
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f"{path.name}.tmp")
+    try:
+        yield temporary
+        with temporary.open("rb+") as file:
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a file in one step."""
+    with replace(path) as temporary:
+        temporary.write_bytes(content)
+
+
+def write_text(path: Path, content: str) -> None:
+    """Write a text in UTF-8 in one step."""
+    write_bytes(path, content.encode())
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Write JSON in one step; what JSON cannot hold is an error before the disk is touched."""
+    write_text(path, json.dumps(content, indent=1))
+
+
+def lock(path: Path, *, wait_s: float = 0.0) -> TextIO | None:
+    """Lock a file for as long as what is returned stays open and this process lives, however it ends.
+
+    Where the file system has no locks, nobody is kept out.
+
+    Args:
+        path: a file that is there for this alone; made if it is missing, never deleted.
+        wait_s: seconds to wait for another process.
+
+    Returns:
+        The open file, or None if another process holds it.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    file, deadline = path.open("a", encoding="utf-8"), time.monotonic() + wait_s
+    while fcntl is not None:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno in (errno.EACCES, errno.EAGAIN):
+                if time.monotonic() < deadline:
+                    time.sleep(0.1)
+                    continue
+                file.close()
+                return None
+        break
+    return file

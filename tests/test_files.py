@@ -1,0 +1,44 @@
+"""Files are written whole or not at all, and a lock ends with its process, however that ends."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dr_lib.files import lock, replace, write_json
+
+ROOT = Path(__file__).resolve().parents[1]
+HOLD = """import sys, time
+from pathlib import Path
+from dr_lib.files import lock
+held = lock(Path(sys.argv[1]))
+print("held", flush=True)
+time.sleep(60)
+"""
+
+
+def test_an_error_leaves_the_old_file_and_nothing_else(tmp_path):
+    """Half a file never takes the place of a whole one."""
+    path = tmp_path / "row.json"
+    write_json(path, {"a": 1})
+    with pytest.raises(RuntimeError), replace(path) as temporary:
+        temporary.write_text("{")
+        raise RuntimeError("the disk is full")
+    with pytest.raises(TypeError):
+        write_json(path, {"a": object()})
+    assert json.loads(path.read_text()) == {"a": 1} and list(tmp_path.iterdir()) == [path]
+
+
+def test_a_lock_ends_with_its_process(tmp_path):
+    """Another process is kept out while the first lives, and let in when it was killed."""
+    path = tmp_path / "folder" / "lock"
+    holder = subprocess.Popen([sys.executable, "-c", HOLD, path], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    assert holder.stdout.readline() == "held\n"
+    assert lock(path) is None
+    holder.kill()
+    holder.wait()
+    with lock(path, wait_s=5) as file:
+        assert file is not None
+        assert lock(path) is None  # a second time in one process, too
