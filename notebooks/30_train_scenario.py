@@ -214,4 +214,5 @@ print(
 # ## Limits
 #
 # The paper does not give the layers of its networks, nor its optimiser; these are ours. One run says nothing about
-# the spread: a study file repeats it in random order. Accuracies of synthetic images mean nothing but that the training learns.
+# the spread: a study file repeats it in random order. Accuracies of synthetic images mean nothing but that the
+# training learns.
