@@ -19,11 +19,9 @@ demo: .venv/ready
 	@$(BIN)/python -m dr_lib sample
 	@echo "3/4 three timed trainings"
 	@$(BIN)/python -m dr_lib run papermill_runs/demo.yaml
-	@echo "4/4 figure and report"
-	@$(BIN)/python -m dr_lib report papermill_runs/demo --keep disturbed
-	@$(BIN)/papermill --no-progress-bar notebooks/11_gpu_vs_tpu.ipynb papermill_runs/demo/notebooks/11_gpu_vs_tpu.ipynb \
-	  -p runs papermill_runs/demo > papermill_runs/demo/logs/11_gpu_vs_tpu.log 2>&1
-	@echo "look at papermill_runs/demo/report.md and papermill_runs/demo/figure_1.png"
+	@echo "4/4 the report"
+	@$(BIN)/python -m dr_lib report papermill_runs/demo
+	@echo "open papermill_runs/demo/report.html in a browser"
 
 test: .venv/ready
 	$(BIN)/python -m pytest -m "not slow"

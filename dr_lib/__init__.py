@@ -11,4 +11,5 @@ serving      grader, export, server: from a trained model to an endpoint, and wh
 runs         makes rows: studies, their runner, what a run writes
 evidence     reads rows: what they say about a paper
 figures      draws tables
+report       runs an analysis notebook on rows and renders it
 """

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import click
+import yaml
 from tqdm import tqdm
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -146,25 +147,22 @@ def plan(study: Path, instance: str, precision: float, commands: bool) -> None:
 @main.command()
 @click.argument("folders", type=PATH, nargs=-1, required=True)
 @click.option("--out", type=PATH, help="folder to write  [default: the first folder]")
-@click.option("--paper", default="A", show_default=True, help="the paper whose claims are judged")
+@click.option("--notebook", default="", help="the analysis  [default: the study's, or the one that reads its rows]")
 @click.option("--lang", default="en", show_default=True, type=click.Choice(["en", "pt"]))
 @click.option("--allow", multiple=True, help="a column in which pooled rows may differ, such as mode or commit")
-@click.option("--keep", multiple=True, help="a mark, disturbed or resumed, that does not bar a row from the timing")
-def report(folders: tuple[Path, ...], out: Path | None, paper: str, lang: str, **choice: tuple[str, ...]) -> None:
-    """Draw the figure and write report.md and runs.csv from the rows below the folders."""
-    from dr_lib.evidence.report import draw_figures, write_report
-    from dr_lib.evidence.request_log import read_requests
-    from dr_lib.runs.row import read_runs
+@click.option("--exclude", multiple=True, help="a mark of runs whose times do not count: disturbed")
+@click.option("--own", is_flag=True, help="a study of one's own: no paper to hold the rows against")
+@click.option("-p", "parameters", nargs=2, multiple=True, help="a further parameter of the notebook and its value")
+def report(
+    folders: tuple[Path, ...], out: Path | None, notebook: str, lang: str, own: bool, parameters: tuple, **choice
+) -> None:
+    """Run the analysis notebook on the rows below the folders, and leave report.html with its figures and tables."""
+    from dr_lib.report import write_report
 
-    out = out or folders[0]
-    runs = read_runs(*folders)
-    runs.to_csv(out / "runs.csv", index=False)
-    runs = read_requests(runs, *folders) if paper == "B" else runs
-    figures = draw_figures(runs, paper=paper, lang=lang, **choice)
-    for name, figure in figures.items():
-        figure.savefig(out / name, dpi=150)
-    write_report(runs, out / "report.md", paper=paper, lang=lang, figures=list(figures), **choice)
-    click.echo(f"wrote runs.csv, {', '.join(figures)} and report.md to {out}")
+    choice = {name: ",".join(values) for name, values in choice.items()}
+    choice |= {"lang": lang, "published": not own} | {name: yaml.safe_load(value) for name, value in parameters}
+    page = write_report(folders, out or folders[0], ROOT, notebook=notebook, **choice)
+    click.echo(f"wrote {page}, its figures (PNG, PDF) and tables (CSV, LaTeX), and runs.csv beside it")
 
 
 @main.command()

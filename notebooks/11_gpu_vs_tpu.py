@@ -22,9 +22,11 @@
 
 # %% tags=["parameters"]
 runs: str = "papermill_runs/demo"  # folders with rows, separated by commas
-lang: str = "en"  # of the figure, en or pt
 allow: str = ""  # columns in which pooled rows may differ, such as mode,commit
-keep: str = "disturbed"  # marks of runs that enter the statistics all the same, separated by commas
+exclude: str = ""  # marks of runs whose times do not count, such as disturbed
+published: bool = True  # hold the rows against the paper, false for a study of your own
+lang: str = "en"  # of the report, en or pt
+out: str = ""  # folder for each figure and table as a file, empty for none
 
 # %% [markdown]
 # ## Setup
@@ -55,100 +57,130 @@ print("packages added:", *install_missing() or ["none"])
 # %% [markdown]
 # ## Data
 #
-# All rows below the folders, one per run. Rows from another machine are copied beside them; none at all leaves the
-# paper alone in the figure.
+# All rows of notebooks 10 and 20 below the folders, one per run. Rows from another machine are copied beside them; none
+# at all leaves the paper alone in the figure.
 
 # %%
 import pandas as pd
 
+from dr_lib.evidence.select import select_runs
+from dr_lib.figures.page import Page
 from dr_lib.runs.row import read_rows, read_runs
 
 folders = [root / name.strip() for name in runs.split(",")]
+absent = [str(folder) for folder in folders if not folder.is_dir()]
+if absent and runs != "papermill_runs/demo":
+    raise SystemExit(f"{', '.join(absent)}: no such folder; runs has to name folders with rows")
 table = read_runs(*folders) if read_rows(*folders) else pd.DataFrame()
-shown = ["run_id", "accelerator", "model", "mode", "train_s", "first_step_s", "steady_epoch_s", "metric_auc_test"]
-shown += ["resumed", "disturbed"]
-table[[name for name in shown if name in table]].round(3) if len(
-    table
-) else "no rows: run notebook 10, or a study, first"
+
+# %%
+allowed, excluded = ([name.strip() for name in names.split(",") if name.strip()] for names in (allow, exclude))
+trained = ("10_train_referable", "20_train_grades")
+selection = select_runs(table, notebooks=trained, exclude=excluded, may_differ=allowed)
+page, paper = Page(out, lang), "A" if published else ""
+print(f"{len(table)} rows, {len(selection.finished)} of them finished trainings, {len(selection.timed)} timed")
+
+# %% tags=["summary"]
+page.title("GPU or TPU: how long does training take?", paper, selection)
 
 # %% [markdown]
 # ## Method
 #
 # Rows are pooled only where data, model, mode, parameters and commit agree; `allow` names columns that may differ all
-# the same. Rows of one machine in several modes then stand side by side, never in one mean. Times are analysed on
-# their logarithms: the interval of a ratio is Welch's. Runs that were resumed, or shared the machine with other work
-# (`disturbed`), are marked; `keep` names the marks that may enter the statistics.
-
-# %%
-from IPython import get_ipython
-
-from dr_lib.figures.hardware import FLAWS, check_alike, timed_runs
-
-get_ipython().run_line_magic("matplotlib", "inline")  # a figure that a cell ends in is shown
-
-allowed, kept = ([name.strip() for name in names.split(",") if name.strip()] for names in (allow, keep))
-finished, timed = timed_runs(table, keep=FLAWS), timed_runs(table, keep=kept)
-check_alike(finished, allow=allowed)
-print(f"{len(table)} rows, {len(finished)} of them finished, {len(timed)} timed")
+# the same. Times are analysed on their logarithms: the interval of a ratio is Welch's. A run that was resumed is not
+# timed; a run beside which others took more than 10 % of the CPU is disturbed: drawn hollow, and counted unless
+# `exclude` names it.
 
 # %% [markdown]
 # ## Result
+
+# %% tags=["report"]
+from dr_lib.figures.training import plot_training_time
+
+figure = plot_training_time(selection.timed, lang, published=published)
+page.figure(
+    figure, "figure_1", "Mean training time by hardware, with its 95 % interval; hatched: what the paper printed."
+)
+
+# %% tags=["report"]
+from dr_lib.evidence.comparison import compare_environments
+
+environments = compare_environments(selection.timed)
+page.table(environments, "environments", "Training time and test scores of each environment, mean [95 % interval].")
+
+# %% [markdown]
+# A faster mode counts only where its mean AUC lies inside the interval of the paper's mode.
+
+# %% tags=["report"]
+from dr_lib.evidence.comparison import compare_modes
+
+if len(modes := compare_modes(selection)):
+    page.table(
+        modes,
+        "modes",
+        "Modes on one machine, AUC and times as fast as the paper's [95 % interval].",
+    )
+else:
+    print("one mode only: run notebook 10 with another, and allow mode")
+
+# %% [markdown] tags=["en"]
+# ## The paper's claims
 #
-# Figure 1 of the paper: bars are mean training times, error bars standard deviations, points the runs. The paper's
-# means are drawn hatched.
+# A claim holds only if the whole 95 % interval satisfies it. Rows from other hardware than the paper's are shown and
+# not compared.
 
-# %%
-from dr_lib.figures.hardware import plot_training_time
+# %% [markdown] tags=["pt"]
+# ## As afirmações do artigo
+#
+# Uma afirmação só é confirmada se todo o intervalo de 95 % a satisfaz. Linhas de outro hardware que o do artigo são
+# mostradas e não comparadas.
 
-plot_training_time(table, lang=lang, allow=allowed, keep=kept)
+# %% tags=["report"]
+from dr_lib.evidence.claims import judge_claims
 
-# %% [markdown]
-# Each mode beside the paper's on the same machine, how many times as fast by `train_s` and by `steady_epoch_s`. Its
-# speed counts if its mean AUC lies inside the 95 % interval of the paper mode's (A).
-
-# %%
-from dr_lib.evidence.modes import compare_modes
-
-several = finished["mode"].nunique() > 1
-compare_modes(table, keep=kept).round(3) if several else "one mode only: run notebook 10 with another, and allow mode"
-
-# %% [markdown]
-# Each claim of the paper, held against our rows. It holds only if the whole 95 % interval satisfies it; rows from other
-# hardware than the paper's are shown and not compared.
-
-# %%
-from dr_lib.evidence.claims import judge, read_published
-
-claims = read_published("A")
-verdicts = [judge(claim, table, keep=kept) for claim in claims.itertuples()]
-judged = pd.DataFrame([verdict.ours[:3] for verdict in verdicts], columns=["ours", "low", "high"])
-judged.insert(0, "claim", claims["quotation"])
-judged.insert(1, "published", claims["value"])
-judged[["n", "verdict", "reason"]] = [(verdict.n, verdict.verdict, verdict.reason) for verdict in verdicts]
-pd.options.display.max_colwidth = None
-judged.round(3)
+if published:
+    judged = judge_claims("A", selection)
+    page.claims(judged)
 
 # %% [markdown]
 # ## What this shows
 
-# %%
-from IPython.display import Markdown
+# %% tags=["summary"]
+say, sentences = page.say, []
+if len(environments):
+    fastest = environments.iloc[-1]
+    sentences = [
+        say("One training takes {} s on {}.").format(page.interval(fastest, "train_s"), fastest["environment"])
+    ]
+if len(environments) > 1:
+    slowest = environments.iloc[0]
+    ratio = page.interval(slowest, "train_s_ratio")
+    sentences.append(say("On {} it takes {} times as long.").format(slowest["environment"], ratio))
+if "metric_auc_test" in environments:
+    sentences.append(say("The model reaches a test AUC of {}.").format(page.interval(fastest, "metric_auc_test")))
+if published:
+    sentences.append(page.count_verdicts("A", judged))
+page.findings(sentences or [say("No training has been timed yet.")])
 
-from dr_lib.statistics.intervals import mean_interval
-
-sentences = []
-for environment, rows in timed.groupby("environment"):
-    mean = mean_interval(rows["train_s"])
-    kind = "on the synthetic sample" if (rows["data_kind"] == "synthetic").any() else "on photographs"
-    sentences.append(
-        f"- **{environment}**, {kind}: {mean.value:.1f} s on average over {mean.n} trainings "
-        f"(95 % interval {mean.low:.1f} to {mean.high:.1f} s)"
-    )
-Markdown("\n".join(sentences) or "No training has been timed yet.")
-
-# %% [markdown]
+# %% [markdown] tags=["en"]
 # ## Limits
 #
 # Runs of one session share a machine, its neighbours and its temperature: ten of them understate the spread between
 # sessions. The paper names neither its network nor its number of photographs, so its minutes can be compared with ours
 # only in their ratio. At batch 8 the comparison measures overhead more than arithmetic.
+
+# %% [markdown] tags=["pt"]
+# ## Limites
+#
+# Execuções de uma mesma sessão dividem a máquina, seus vizinhos e sua temperatura: dez delas subestimam a variação
+# entre sessões. O artigo não diz qual é a rede nem quantas são as retinografias; seus minutos só se comparam com os
+# nossos na razão entre eles. Com lotes de 8 a comparação mede mais o custo fixo do que a aritmética.
+
+# %% [markdown] tags=["en"]
+# ## Appendix: runs, parameters, versions
+
+# %% [markdown] tags=["pt"]
+# ## Apêndice: execuções, parâmetros, versões
+
+# %% tags=["report"]
+page.appendix(selection)

@@ -22,12 +22,14 @@
 
 # %% tags=["parameters"]
 runs: str = "papermill_runs/adhoc,papermill_runs/exports,papermill_runs/serving"  # folders of rows, comma separated
-keep: str = ""  # marks that do not bar a row, disturbed or resumed, comma separated
 instance: str = "ml.m5.xlarge"  # whose price our latencies are charged with where their rows have none
 cheap: str = "ml.c7g.xlarge"  # the paper's instance with the cheaper hour
 dear: str = "ml.m5.xlarge"  # the one that it is held against
 allow: str = ""  # columns in which pooled requests may differ, such as commit, comma separated
-lang: str = "en"  # of the figures, en or pt
+exclude: str = ""  # marks of runs whose times do not count, such as disturbed
+published: bool = True  # hold the rows against the paper, false for a study of your own
+lang: str = "en"  # of the report, en or pt
+out: str = ""  # folder for each figure and table as a file, empty for none
 
 # %% [markdown]
 # ## Setup
@@ -58,36 +60,29 @@ print("packages added:", *install_missing() or ["none"])
 # %% [markdown]
 # ## Data
 #
-# One line per request that was sent in sequence, and one per run of notebook 21.
+# One line per request that was sent in closed loop, and one per run of notebook 21.
 
 # %%
 import pandas as pd
-from IPython import get_ipython
-from IPython.display import Markdown
 
-from dr_lib.evidence.request_log import read_requests
-from dr_lib.figures.hardware import timed_runs
+from dr_lib.evidence.request_log import KINDS, read_requests
+from dr_lib.evidence.select import select_runs
+from dr_lib.figures.page import Page
 from dr_lib.runs.row import read_rows, read_runs
 
-get_ipython().run_line_magic("matplotlib", "inline")  # a figure that a cell ends in is shown
-
-# %%
 folders = [path for name in runs.split(",") if (path := root / name.strip()).is_dir()]
 table = read_runs(*folders) if read_rows(*folders) else pd.DataFrame(columns=["notebook", "status"])
 table = table[table["notebook"].isin(["21_export_quantize", "22_serve_and_load"])]
-requests = read_requests(table, *folders)
-kept = [name.strip() for name in keep.split(",") if name.strip()]
-timed = timed_runs(requests, keep=kept)
-print(f"{len(table)} runs, {len(timed)} rows whose times count")
-
-# %% [markdown]
-# What the paper published: its table 1, with the means of 25 requests from its authors' raw measurements.
 
 # %%
-from dr_lib.evidence.serving_cost import correct_saving, cost_table, read_paper_latencies
+allowed, excluded = ([name.strip() for name in names.split(",") if name.strip()] for names in (allow, exclude))
+selection = select_runs(read_requests(table, *folders), exclude=excluded, may_differ=allowed, within=KINDS)
+timed = selection.timed.dropna(subset=["predict_ms"]) if "predict_ms" in selection.timed else selection.timed[:0]
+page, say = Page(out, lang), Page(lang=lang).say
+print(f"{len(table)} runs, {len(timed)} requests whose times count")
 
-paper = cost_table(read_paper_latencies())
-paper.round(3)
+# %% tags=["summary"]
+page.title("What does a prediction cost?", "B" if published else "", selection)
 
 # %% [markdown]
 # ## Method
@@ -95,107 +90,135 @@ paper.round(3)
 # A machine is billed by the hour, asked or not. A million predictions on a machine that is never idle cost price x
 # latency; at a rate they cost the hours of as many machines as the rate needs.
 
-# %%
-from dr_lib.evidence.request_log import summarise_requests
-from dr_lib.evidence.serving_report import check_served
-
-check_served(timed, allow=[name.strip() for name in allow.split(",") if name.strip()])
-
-# %%
-ours = summarise_requests(timed) if len(timed) else pd.DataFrame()
-shown = ["machine", "model", "format", "image_size", "threads", "n"]
-shown += ["predict_ms", "predict_ms_sd", "predict_ms_median", "decode_ms", "call_ms"]
-ours[[name for name in shown if name in ours]].round(2) if len(ours) else "no requests: run notebook 22 first"
-
 # %% [markdown]
 # ## Result
-#
-# Figure 1 of the paper, VGG19, and figure 2, MobileNet: its four machines, and every machine of ours.
 
-# %%
+# %% tags=["report"]
 from dr_lib.figures.serving import plot_predict_time
 
-plot_predict_time(timed, "vgg19", lang=lang)
+models = dict.fromkeys([*(["vgg19", "mobilenet"] if published else []), *(timed["model"] if len(timed) else [])])
+for number, model in enumerate(models, start=1):
+    figure = plot_predict_time(timed, model, lang, published=published)
+    page.figure(figure, f"figure_{number}_{model}", "Time of a prediction on each machine, in each format.")
 
-# %%
-plot_predict_time(timed, "mobilenet", lang=lang)
+# %% tags=["report"]
+from dr_lib.evidence.request_log import summarise_requests
 
-# %% [markdown]
-# The paper calls the one machine cheaper than the other. That holds for an hour. For a prediction the latency counts
-# too: below 0 the machine with the cheaper hour is the dearer one.
+ours = summarise_requests(timed)
+shown = ["environment", "model", "format", "image_size", "threads", "n", "predict_ms", "decode_ms", "round_trip_ms"]
+shown = [f"{name}{bound}" for name in shown for bound in ("", "_low", "_high") if f"{name}{bound}" in ours]
+page.table(ours[shown], "response_times", "Times of a request, mean [95 % interval] over the requests of a deployment.")
 
-# %%
-saved = correct_saving(read_paper_latencies(), cheap, dear)
-saved.round(2)
+# %% tags=["report"]
+from dr_lib.evidence.serving import compare_sizes
 
-# %% [markdown]
+page.table(
+    compare_sizes(selection.finished), "table_1", "Parameters and SavedModel of each network, ours and the paper's."
+)
+
+# %% [markdown] tags=["en"]
+# ## What a prediction costs
+#
 # How busy a machine is decides what a prediction costs. The lines step where another machine is added; the dotted line
 # is where the machine with the cheapest hour first stops being the cheapest choice.
 
-# %%
+# %% [markdown] tags=["pt"]
+# ## Quanto custa uma predição
+#
+# A ocupação da máquina decide quanto custa uma predição. As linhas sobem onde mais uma máquina entra; a linha
+# pontilhada marca onde a máquina da hora mais barata deixa de ser a escolha mais barata.
+
+# %% tags=["report"]
+from dr_lib.evidence.serving import correct_saving, cost_table, find_break_evens, read_paper_latencies
 from dr_lib.figures.serving import plot_cost_by_utilisation
 
-plot_cost_by_utilisation(paper, lang=lang)
+COSTS = ["model", "format", "instance", "usd_per_hour", "n", "predict_ms", "usd_per_million", "max_rate_per_s"]
+paper = cost_table(read_paper_latencies())
+if published:
+    page.figure(
+        plot_cost_by_utilisation(paper, lang),
+        "cost_published",
+        "Cost by rate of requests, from what the paper printed.",
+    )
+    page.table(
+        paper[[name for name in COSTS if name in paper]],
+        "costs_published",
+        "Costs from the paper's means of 25 requests.",
+    )
+    page.table(find_break_evens(paper), "break_even", "Rates above which the cheaper hour is the dearer prediction.")
 
-# %% [markdown]
-# Our latencies at a price: that of their rows, or else that of the instance given above, as if it were this machine.
-
-# %%
+# %% tags=["report"]
 priced = pd.DataFrame()
-if len(ours):
-    named = ours.assign(instance=ours["instance"].replace("", instance) if "instance" in ours else instance)
-    priced = cost_table(named)
-shown = ["model", "format", "instance", "usd_per_hour", "predict_ms", "usd_per_million", "max_rate_per_s"]
-priced[shown].round(4) if len(priced) else "no requests: run notebook 22 first"
+if len(ours):  # at the price of the rows, or of the instance above, as if it were this machine
+    priced = cost_table(
+        ours.assign(instance=ours["instance"].replace("", instance) if "instance" in ours else instance)
+    )
+    page.figure(plot_cost_by_utilisation(priced, lang), "cost_ours", "Cost by rate of requests, from our times.")
+    page.table(
+        priced[[name for name in COSTS if name in priced]], "costs_ours", "Costs from our times, by the hour's price."
+    )
 
-# %% [markdown]
-# Each claim of the paper against our rows. Most speak of machines that these rows are not from: those are shown and not
-# compared.
+# %% [markdown] tags=["en"]
+# ## The paper's claims
+#
+# Most speak of machines that these rows are not from: those are shown and not compared.
 
-# %%
-from dr_lib.evidence.claims import read_published
-from dr_lib.evidence.serving_report import judge_served
+# %% [markdown] tags=["pt"]
+# ## As afirmações do artigo
+#
+# A maioria fala de máquinas das quais estas linhas não vêm: essas são mostradas e não comparadas.
 
-claims = read_published("B")
-verdicts = judge_served(claims, requests, keep=kept)
-judged = pd.DataFrame([verdict.ours[:3] for verdict in verdicts], columns=["ours", "low", "high"])
-judged.insert(0, "claim", claims["quotation"])
-judged.insert(1, "published", claims["value"].map("{:g}".format))
-judged[["n", "verdict", "reason"]] = [(verdict.n, verdict.verdict, verdict.reason) for verdict in verdicts]
-pd.options.display.max_colwidth = None
-judged.round(3)
+# %% tags=["report"]
+from dr_lib.evidence.claims import judge_claims
+
+if published:
+    judged = judge_claims("B", selection)
+    page.claims(judged)
 
 # %% [markdown]
 # ## What this shows
 
-# %%
-from dr_lib.evidence.serving_cost import Offer, break_even
-
+# %% tags=["summary"]
 sentences = []
-for row in saved.itertuples():
-    offers = [
-        Offer(line.instance, line.usd_per_hour, line.predict_ms)
-        for line in paper[paper["model"] == row.model].itertuples()
-        if line.instance in (cheap, dear)
-    ]
-    word = "cheaper" if row.saving_per_prediction > 0 else "dearer"
-    sentences.append(
-        f"- **{row.model}**, the paper's figures: {cheap} is {row.saving_per_hour:.1f} % cheaper an hour than {dear}, "
-        f"and **{abs(row.saving_per_prediction):.0f} % {word} a prediction**; one of it is the cheaper choice up to "
-        f"{break_even(*offers).first_per_s:.2f} requests a second."
-    )
-
-# %%
 for row in priced.itertuples():
-    sentences.append(
-        f"- **{row.model}**, {row.format}, ours: {row.predict_ms:.2f} ms a prediction (n = {row.n}); at the price of "
-        f"{row.instance} a million cost {row.usd_per_million:.2f} USD on a machine that is never idle."
+    words = say("{} in {} predicts in {} ms (n = {}); a million cost {} USD at the price of {}, never idle.")
+    numbers = page.number(row.predict_ms), row.n, page.number(row.usd_per_million), row.instance
+    sentences.append(words.format(row.model, row.format, *numbers))
+for row in correct_saving(read_paper_latencies(), cheap, dear).itertuples() if published else ():
+    words = say("Per hour, {} is {} % cheaper than {}; per prediction, {} is {} % {}.")
+    word = say("cheaper" if row.saving_per_prediction > 0 else "dearer")
+    numbers = (
+        cheap,
+        page.number(row.saving_per_hour),
+        dear,
+        row.model,
+        page.number(abs(row.saving_per_prediction)),
+        word,
     )
-Markdown("\n".join(sentences))
+    sentences.append(words.format(*numbers))
+if published:
+    sentences.append(page.count_verdicts("B", judged))
+page.findings(sentences or [say("No request has been timed yet.")])
 
-# %% [markdown]
+# %% [markdown] tags=["en"]
 # ## Limits
 #
 # Prices change, and the papers give no day for theirs. Requests of one run share a machine and a moment: 25 of them
 # understate the spread between sessions. The paper's calls crossed a network; ours, where the server ran beside the
 # client, did not. A fleet needs more machines than fully used ones, for requests come in bursts (notebook 22).
+
+# %% [markdown] tags=["pt"]
+# ## Limites
+#
+# Preços mudam, e os artigos não dizem o dia dos seus. Requisições de uma mesma execução dividem a máquina e o momento:
+# 25 delas subestimam a variação entre sessões. As chamadas do artigo passaram por uma rede; as nossas, com o servidor
+# ao lado do cliente, não. Uma frota precisa de folga, pois requisições chegam em rajadas (notebook 22).
+
+# %% [markdown] tags=["en"]
+# ## Appendix: runs, parameters, versions
+
+# %% [markdown] tags=["pt"]
+# ## Apêndice: execuções, parâmetros, versões
+
+# %% tags=["report"]
+page.appendix(selection)

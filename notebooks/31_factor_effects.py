@@ -23,13 +23,15 @@
 
 # %% tags=["parameters"]
 runs: str = "papermill_runs/scenarios_small"  # folders with rows, separated by commas
-lang: str = "en"  # of the figures, en or pt
 instance: str = ""  # price all rows as this one of prices.csv, empty to keep the price in each row
 bill_usd: float = 0.0  # what was really paid for all runs, to find the overhead; 0 if unknown [USD]
 accuracy: float = 0.9  # the test accuracy whose price is asked
 precision: float = 0.05  # wanted half width of a 95 % interval, relative to the mean
 allow: str = ""  # columns in which pooled rows may differ, such as commit
-keep: str = ""  # marks of runs that enter the statistics all the same, such as disturbed
+exclude: str = ""  # marks of runs whose times do not count, such as disturbed
+published: bool = True  # hold the rows against the paper, false for a study of your own
+lang: str = "en"  # of the report, en or pt
+out: str = ""  # folder for each figure and table as a file, empty for none
 
 # %% [markdown]
 # ## Setup
@@ -59,213 +61,255 @@ print("packages added:", *install_missing("statsmodels") or ["none"])
 
 # %%
 import pandas as pd
-from IPython import get_ipython
 
+from dr_lib.evidence.claims import FACTORS as WORK_FACTORS
+from dr_lib.evidence.select import select_runs
+from dr_lib.figures.page import Page
+from dr_lib.runs.prices import find_price, price_runs
 from dr_lib.runs.row import read_rows, read_runs
 
-get_ipython().run_line_magic("matplotlib", "inline")  # a figure that a cell ends in is shown
-pd.options.display.max_rows, pd.options.display.max_colwidth = 100, None
 folders = [root / name.strip() for name in runs.split(",")]
 if not read_rows(*folders):
     raise SystemExit("no rows below the folders: python -m dr_lib run papermill_runs/scenarios_small.yaml makes them")
-table = read_runs(*folders)
-print(f"{len(table)} rows: {table['status'].value_counts().to_dict()}")
-
-# %% [markdown]
-# ## 1. Understand the environment / Entender o ambiente
-#
-# The machines that made the rows, their versions, and the CPUs that every framework was pinned to.
-
-# %%
-finished = table[table["status"] == "ok"]
-if finished.empty:
+allowed, excluded = ([name.strip() for name in names.split(",") if name.strip()] for names in (allow, exclude))
+may_differ = [*WORK_FACTORS, "backend", *allowed]
+selection = select_runs(read_runs(*folders), notebooks=["30_train_scenario"], exclude=excluded, may_differ=may_differ)
+if selection.finished.empty:
     raise SystemExit("no run has finished: their errors stand in the rows")
-shown = ["platform", "accelerator", "cpu", "num_cpus", "threads", "memory_gib", "driver", "framework", "python"]
-shown += [name for name in ("mxnet", "torch", "tensorflow", "jax", "keras", "numpy") if name in finished]
-finished[shown].fillna("").astype(str).value_counts().rename("runs").reset_index()
+page, say = Page(out, lang), Page(lang=lang).say
 
-# %% [markdown]
-# ## 2. Plan the experiment / Planejar o experimento
+# %% tags=["summary"]
+page.title("What does each factor cost?", "C" if published else "", selection)
+
+# %% [markdown] tags=["en"]
+# ## 1. Understand the environment
 #
-# The design: every level of every factor with every other, repeated in randomised blocks. What this machine could not
-# make is listed with its reason.
+# The machines that made the rows, and the CPUs that every framework was pinned to.
 
-# %%
-FACTORS = ["accelerator", "framework", "dataset", "image_size", "network"]
-varied = [name for name in FACTORS if finished[name].nunique() > 1]
-print(*(f"{name}: {', '.join(map(str, finished[name].unique()))}" for name in varied), sep="\n")
-print(finished.groupby(FACTORS).size().value_counts().rename("scenarios with so many repetitions").to_string())
-unmade = table[table["status"] != "ok"]
-unmade.groupby(["status", "error"]).size().rename("runs").reset_index() if len(unmade) else "every run was made"
+# %% [markdown] tags=["pt"]
+# ## 1. Entender o ambiente
+#
+# As máquinas que fizeram as linhas, e as CPUs às quais cada framework foi fixado.
 
-# %% [markdown]
-# Whether the repetitions are enough follows from how much they vary: for a mean as precise as wanted, and to find a
-# difference in four of five studies (a power of 80 %).
+# %% tags=["report"]
+machine = ["environment", "framework", "accelerator", "cpu", "num_cpus", "threads", "memory_gib", "python"]
+environments = selection.finished[machine].fillna("").value_counts(sort=False).rename("n").reset_index()
+page.table(environments, "environments", "Runs by environment and framework.")
 
-# %%
-from dr_lib.figures.hardware import FLAWS, check_alike, timed_runs
-from dr_lib.statistics import effects
+# %% [markdown] tags=["en"]
+# ## 2. Plan the experiment
+#
+# Every level of every factor with every other, repeated in randomised blocks. Whether the repetitions are enough
+# follows from how much they vary: for a mean as precise as wanted, and to find a difference with a power of 80 %.
 
-allowed, kept = ([name.strip() for name in names.split(",") if name.strip()] for names in (allow, keep))
-timed = timed_runs(table, keep=kept)
-left_out = {flaw: len(timed_runs(table, keep=FLAWS)) - len(timed_runs(table, keep={*FLAWS} - {flaw})) for flaw in FLAWS}
-print(f"{len(timed)} rows are timed; marked, and left out unless kept: {left_out}")
+# %% [markdown] tags=["pt"]
+# ## 2. Planejar o experimento
+#
+# Cada nível de cada fator com todos os outros, repetidos em blocos aleatórios. Se as repetições bastam depende de
+# quanto variam: para uma média tão precisa quanto se quer, e para achar uma diferença com poder de 80 %.
 
-# %%
-from dr_lib.runs.estimate import pool_spread
+# %% tags=["report"]
+from dr_lib.evidence.comparison import find_needed_repetitions
 
-cv, num_repeated = pool_spread(timed.groupby(["environment", *FACTORS])["steady_epoch_s"].apply(list))
-needed = {f"a mean within {precision:.0%}": effects.repetitions_for_precision(cv, precision) if num_repeated else "-"}
-for difference in (0.02, 0.05, 0.1):
-    needed[f"a difference of {difference:.0%}"] = effects.repetitions_for_power(cv, difference) if num_repeated else "-"
-print(f"repetitions of one scenario vary by {cv:.1%}")
-pd.Series(needed).rename("repetitions needed").to_frame()
+FACTORS = ["environment", *WORK_FACTORS]
+timed = selection.timed
+varied = [name for name in FACTORS if timed[name].nunique() > 1]
+design = pd.DataFrame(
+    [(name, ", ".join(map(str, sorted(timed[name].unique())))) for name in FACTORS], columns=["factor", "levels"]
+)
+page.table(design, "design", "Factors and their levels.")
+page.table(
+    find_needed_repetitions(timed, FACTORS, precision), "repetitions", "Repetitions of a scenario that answers need."
+)
 
-# %% [markdown]
-# ## 3. Configure / Configurar
+# %% [markdown] tags=["en"]
+# ## 3. Configure
 #
 # Rows are pooled only where data, batch, epochs and commit agree. Each run is priced by the hour, with the day of the
 # price; a price that is older than a year, or of unknown day, is called old.
 
-# %%
-from dr_lib.runs import prices as cost
-
-check_alike(timed, allow={*allowed, *FACTORS, "backend"})
-prices = [cost.find_price(instance)] if instance else None
-own = timed["instance"]  # where a row says it ran: a price set here makes it no other machine
-timed = cost.price_runs(timed.assign(instance=instance or own), prices).assign(instance=own)
-billed = timed[["environment", "usd_per_hour", "price_as_of", "price_is_old"]].drop_duplicates()
-billed = billed.replace({"price_as_of": {"": "day unknown"}})
-billed if timed["usd_per_hour"].notna().any() else "no prices: set instance, see dr_lib/runs/prices.csv"
-
-# %% [markdown]
-# ## 4. Measure / Medir
+# %% [markdown] tags=["pt"]
+# ## 3. Configurar
 #
-# Figures 2 and 3 of the paper: bars are mean training times, points the runs, and the line is the cost.
+# Linhas só são reunidas onde dados, lote, épocas e commit coincidem. Cada execução é cobrada por hora, com o dia do
+# preço; um preço de mais de um ano, ou de dia desconhecido, é chamado de antigo.
 
-# %%
+# %% tags=["report"]
+prices = [find_price(instance)] if instance else None
+
+
+def price(rows: pd.DataFrame, overhead_s: float = 0.0) -> pd.DataFrame:
+    """A price set here makes a row no other machine's."""
+    return price_runs(rows.assign(instance=instance or rows["instance"]), prices, overhead_s=overhead_s).assign(
+        instance=rows["instance"]
+    )
+
+
+timed = price(timed)
+billed = timed[["environment", "usd_per_hour", "price_as_of", "price_is_old"]].drop_duplicates()
+if timed["usd_per_hour"].notna().any():
+    page.table(
+        billed.replace({"price_as_of": {"": say("day unknown")}}), "prices", "Prices by the hour, and of which day."
+    )
+
+# %% [markdown] tags=["en"]
+# ## 4. Measure
+
+# %% [markdown] tags=["pt"]
+# ## 4. Medir
+
+# %% tags=["report"]
 from dr_lib.figures import scenarios
 
-scenarios.plot_time_and_cost(timed, lang=lang)
+page.figure(
+    scenarios.plot_time_and_cost(timed, lang),
+    "figure_2_3",
+    "Mean training time of each scenario, and what a run costs.",
+)
+busy = scenarios.plot_utilisation(timed, ["cpu_percent_mean", "gpu_percent_mean"], lang)
+page.figure(busy, "figure_4", "Use of CPU and GPU, mean over a run.")
+memory = scenarios.plot_utilisation(timed, ["memory_percent_mean", "gpu_memory_percent_mean"], lang)
+page.figure(memory, "figure_5", "Use of memory and GPU memory, mean over a run.")
 
-# %% [markdown]
-# Figures 4 and 5 of the paper: how much of the machine the training used.
-
-# %%
-scenarios.plot_utilisation(timed, ["cpu_percent_mean", "gpu_percent_mean"], lang=lang)
-
-# %%
-scenarios.plot_utilisation(timed, ["memory_percent_mean", "gpu_memory_percent_mean"], lang=lang)
-
-# %% [markdown]
-# One run over its time, with its epochs marked: the longest whose samples are here.
-
-# %%
+# %% tags=["report"]
 from dr_lib.runs.monitor import read_samples
 
 paths = {row.run_id: path for row in timed.itertuples() for f in folders for path in [f / row.samples] if path.exists()}
 longest = timed[timed["run_id"].isin(paths)].sort_values("train_s").tail(1)
-samples = pd.DataFrame(read_samples(paths[longest["run_id"].iloc[0]])) if len(longest) else pd.DataFrame()
-scenarios.plot_samples(samples, lang=lang) if len(samples) else "no samples beside these rows"
+if len(longest):
+    samples = pd.DataFrame(read_samples(paths[longest["run_id"].iloc[0]]))
+    page.figure(scenarios.plot_samples(samples, lang), "utilisation_trace", "Use of the machine over the longest run.")
 
-# %% [markdown]
-# What a headless run costs beyond its training: the start of papermill and of the kernel, then imports, data and
-# building (`setup_s`).
+# %% tags=["report"]
+parts = timed.assign(papermill_s=timed["process_s"] - timed["wall_s"]) if "process_s" in timed else timed
+columns = [name for name in ("papermill_s", "setup_s", "train_s", "process_cpu_s") if name in parts]
+medians = parts.groupby("framework")[columns].median().assign(n=parts.groupby("framework").size()).reset_index()
+page.table(medians, "overhead", "What a headless run takes beyond its training, medians.")
 
-# %%
-timed["papermill_s"] = timed["process_s"] - timed["wall_s"] if "process_s" in timed else float("nan")
-timed.groupby("framework")[["papermill_s", "setup_s", "train_s", "process_cpu_s"]].median().round(2)
-
-# %% [markdown]
-# ## 5. Analyse / Analisar
+# %% [markdown] tags=["en"]
+# ## 5. Analyse
 #
-# The effect of each level on the time of an epoch, as a factor on the mean of all, with its 95 % interval. Times are
-# analysed on their logarithms, for what disturbs a run multiplies its time.
+# Times are analysed on their logarithms, for what disturbs a run multiplies its time. The allocation of variation says
+# how much each factor explains, alone and with others (Jain 1991, chapter 22); the rest is the repetitions'.
 
-# %%
-from dr_lib.figures import effects as effect_figures
+# %% [markdown] tags=["pt"]
+# ## 5. Analisar
+#
+# Os tempos são analisados em logaritmos, pois o que perturba uma execução multiplica o seu tempo. A alocação da
+# variação diz quanto cada fator explica, sozinho e com outros (Jain 1991, capítulo 22); o resto é das repetições.
+
+# %% tags=["report"]
+from dr_lib.figures.effects import name_term, plot_cost_front, plot_effects, plot_variation
+from dr_lib.statistics.effects import allocate_variation, estimate_effects
 from dr_lib.statistics.intervals import BadSampleError
 
+effects = variation = pd.DataFrame()
 try:
-    found = effects.estimate_effects(timed, varied, "steady_epoch_s")
-    variation = effects.allocate_variation(timed, varied, "steady_epoch_s")
+    effects = estimate_effects(timed, varied, "steady_epoch_s")
+    variation = allocate_variation(timed, varied, "steady_epoch_s")
 except BadSampleError as error:  # an unfinished study has holes
-    found, variation, none = None, pd.DataFrame({"term": [], "share": [], "num_factors": []}), f"no effects: {error}"
-effect_figures.plot_effects(found, lang=lang) if found is not None else none
+    print(f"no effects: {error}")
+else:
+    page.figure(plot_effects(effects, lang), "effects", "By how much each level multiplies the time of an epoch.")
+    effects = effects.rename(columns={"low": "effect_low", "high": "effect_high", "num_runs": "n"})
+    page.table(effects, "effects", "Effect of each level on the time of an epoch [95 % interval].")
+    page.figure(
+        plot_variation(variation, lang), "variation", "How much of the variation of an epoch's time each term explains."
+    )
+    page.table(
+        variation.drop(columns="num_factors"), "variation", "Allocation of variation; F test against the repetitions."
+    )
 
-# %% [markdown]
-# How much of the variation of the logarithms each factor explains, alone and with others (Jain 1991, chapter 22); the
-# rest is the repetitions'.
+# %% tags=["report"]
+from dr_lib.runs.prices import BRL, cost_to_reach, fit_overhead
 
-# %%
-variation.round(4)
+sums = []
+if (timed["cost_usd"] > 0).any():
+    page.figure(
+        plot_cost_front(timed, lang),
+        "cost_front",
+        "Time x cost: on the front lie the choices that no other beats in both.",
+    )
+    paid = price(selection.finished).query("usd_per_hour > 0")  # a bill is for runs that are not timed, too
+    formula_usd = paid["cost_usd"].sum()
+    sums = [
+        say("The formula, price x (training + set-up), gives {} USD or {} BRL.").format(
+            page.number(formula_usd), page.number(BRL.convert(formula_usd))
+        )
+    ]
+    if bill_usd:
+        overhead_s = fit_overhead(paid["train_s"] + paid["setup_s"], paid["usd_per_hour"], bill_usd)
+        sums.append(
+            say("A bill of {} USD asks for {} s of overhead a run.").format(
+                page.number(bill_usd), page.number(overhead_s)
+            )
+        )
+        timed = price(timed, overhead_s)
+    page.findings(sums)
+    reached = timed.assign(cost_to_reach_usd=[cost_to_reach(row, accuracy) for row in timed.to_dict("records")])
+    columns = ["cost_usd", "cost_per_epoch_usd", "cost_per_1000_images_usd", "cost_to_reach_usd"]
+    means = reached.groupby(varied or FACTORS)[columns].mean().assign(n=reached.groupby(varied or FACTORS).size())
+    page.table(
+        means.dropna(axis=1, how="all").reset_index(),
+        "costs",
+        "Mean cost of a run, of an epoch, of 1,000 images, and to the accuracy asked for.",
+    )
 
-# %%
-effect_figures.plot_variation(variation, lang=lang) if len(variation) else none
+# %% [markdown] tags=["en"]
+# ## The paper's claims
+#
+# Held against our rows pair by pair of like scenarios. A claim holds only if the whole 95 % interval satisfies it; rows
+# from other hardware than the paper's are shown and not compared.
 
-# %% [markdown]
-# Time against cost: on the front lie the choices that no other, for the same work, beats in both. Without prices there
-# is none.
+# %% [markdown] tags=["pt"]
+# ## As afirmações do artigo
+#
+# Comparadas com as nossas linhas par a par de cenários iguais. Uma afirmação só é confirmada se todo o intervalo de
+# 95 % a satisfaz; linhas de outro hardware que o do artigo são mostradas e não comparadas.
 
-# %%
-priced = (timed["cost_usd"] > 0).any()
-effect_figures.plot_cost_front(timed, lang=lang) if priced else "no prices, no front"
+# %% tags=["report"]
+from dr_lib.evidence.claims import judge_claims
 
-# %% [markdown]
-# The formula, price x (training + set-up), against the bill; what is missing is an overhead of each run.
-
-# %%
-whole = finished.assign(instance=instance or finished["instance"])  # a bill is for disturbed runs too
-paid = cost.price_runs(whole, prices).query("usd_per_hour > 0")
-formula_usd = paid["cost_usd"].sum()
-print(
-    f"the formula: {formula_usd:.4f} USD = {cost.BRL.convert(formula_usd):.4f} BRL at {cost.BRL.per_usd:.3f} a dollar"
-)
-if bill_usd and len(paid):
-    overhead_s = cost.fit_overhead(paid["train_s"] + paid["setup_s"], paid["usd_per_hour"], bill_usd)
-    print(f"the bill of {bill_usd:.2f} USD asks for {overhead_s:.0f} s of overhead a run")
-    timed = cost.price_runs(timed.assign(instance=instance or own), prices, overhead_s=overhead_s).assign(instance=own)
-columns = ["cost_usd", "cost_per_epoch_usd", "cost_per_1000_images_usd"]
-timed.groupby(varied or FACTORS)[columns].mean() if len(paid) else "no prices, no costs"
-
-# %%
-reached = timed.assign(cost_to_reach_usd=[cost.cost_to_reach(row, accuracy) for row in timed.to_dict("records")])
-known = reached["cost_to_reach_usd"].notna().any()
-print(
-    f"energy of the GPUs: {timed['energy_kwh'].sum():.4f} kWh" if timed["energy_kwh"].notna().any() else "no power data"
-)
-reached.groupby(varied or FACTORS)["cost_to_reach_usd"].describe() if known else f"no priced run reached {accuracy:.0%}"
-
-# %% [markdown]
-# Each claim of the paper, held against our rows, pair by pair of like scenarios. It holds only if the whole 95 %
-# interval satisfies it; rows from other hardware than the paper's are shown and not compared.
-
-# %%
-from dr_lib.evidence.claims import judge, read_published
-
-claims = read_published("C")
-verdicts = [judge(claim, timed, keep=kept) for claim in claims.itertuples()]
-judged = pd.DataFrame([verdict.ours[:3] for verdict in verdicts], columns=["ours", "low", "high"])
-judged.insert(0, "claim", claims["quotation_pt" if lang == "pt" else "quotation"])
-judged.insert(1, "published", claims["value"])
-judged[["n", "verdict", "reason"]] = [(verdict.n, verdict.verdict, verdict.reason) for verdict in verdicts]
-judged.round(3)
+if published:
+    judged = judge_claims("C", selection._replace(timed=timed))
+    page.claims(judged)
 
 # %% [markdown]
 # ## What this shows
 
-# %%
-from IPython.display import Markdown
+# %% tags=["summary"]
+sentences = []
+if len(variation):
+    alone = variation[variation["num_factors"] == 1].sort_values("share", ascending=False)
+    shares = ", ".join(f"{name_term(row.term, say)} {page.number(100 * row.share)} %" for row in alone.itertuples())
+    rest = page.number(100 * variation.set_index("term")["share"].get("residual", float("nan")))
+    sentences.append(
+        say("Of the variation of an epoch's time the factors explain: {}; repetitions {} %.").format(shares, rest)
+    )
+sentences += sums[:1]
+if published:
+    sentences.append(page.count_verdicts("C", judged))
+page.findings(sentences or [say("An unfinished study: its design has cells without a run.")])
 
-alone = variation[variation["num_factors"] == 1].sort_values("share", ascending=False)
-kind = "synthetic images" if (timed["data_kind"] == "synthetic").any() else "given images"
-lines = [f"- **{row.term}** explains {row.share:.1%} of the variation of an epoch's time" for row in alone.itertuples()]
-lines += [f"- repetitions alone: {variation.set_index('term')['share'].get('residual', float('nan')):.2%}"]
-Markdown(f"From {len(timed)} runs on {kind}:\n\n" + "\n".join(lines))
-
-# %% [markdown]
+# %% [markdown] tags=["en"]
 # ## Limits
 #
 # The effects are those of this machine, these versions and these two networks, whose layers the paper does not give.
 # Repetitions of one session share its temperature and its neighbours. Synthetic images serve the timing alone. A price
 # by the hour is not a bill: disks, traffic and idle machines come on top.
+
+# %% [markdown] tags=["pt"]
+# ## Limites
+#
+# Os efeitos são os desta máquina, destas versões e destas duas redes, cujas camadas o artigo não dá. Repetições de uma
+# sessão dividem a temperatura e os vizinhos. Imagens sintéticas só servem para medir tempo. Um preço por hora não é uma
+# conta: discos, tráfego e máquinas ociosas vêm por cima.
+
+# %% [markdown] tags=["en"]
+# ## Appendix: runs, parameters, versions
+
+# %% [markdown] tags=["pt"]
+# ## Apêndice: execuções, parâmetros, versões
+
+# %% tags=["report"]
+page.appendix(selection, varied)

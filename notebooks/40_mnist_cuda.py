@@ -8,19 +8,19 @@
 # ---
 
 # %% [markdown]
-# # Train a small network in CUDA C, and hold it against Keras
+# # Train a small network in CUDA C, or in Keras
 #
 # [![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/OWNER/REPO/blob/main/notebooks/40_mnist_cuda.ipynb)
 # [![Open in Kaggle](https://kaggle.com/static/images/open-in-kaggle.svg)](https://kaggle.com/kernels/welcome?src=https://github.com/OWNER/REPO/blob/main/notebooks/40_mnist_cuda.ipynb)
 #
-# **Question.** How fast can a network of 2,343 parameters learn MNIST in CUDA C, and how much of that is the language,
-# the GPU, or the size of the batch? **Input.** MNIST; an NVIDIA GPU with `nvcc`, or a C++ compiler alone: the same
-# source builds for both. **Output.** One row per implementation, with the time and the test accuracy after each epoch,
-# and figures 1a, 1b and 2 of De Felice Lima and Zola. `mnist_cuda.yaml` makes the paper's 40 epochs from this notebook.
+# **Question.** How fast can a network of 2,343 parameters learn MNIST in CUDA C, and in Keras? **Input.** MNIST; an
+# NVIDIA GPU with `nvcc`, or a C++ compiler alone: the same source builds for both. **Output.** One row per
+# implementation, with the time and the test accuracy after each epoch; `mnist_cuda.yaml` makes the 40 epochs of De
+# Felice Lima and Zola from this notebook, and notebook 41 reads the rows.
 #
-# **Resumo.** Com que rapidez uma rede de 2.343 parâmetros aprende o MNIST em CUDA C, e quanto disso se deve à
-# linguagem, à GPU ou ao tamanho do lote? Entrada: MNIST e uma GPU com `nvcc`, ou só um compilador C++. Saída: uma linha
-# por implementação, com tempo e acurácia após cada época, e as figuras 1a, 1b e 2 do artigo.
+# **Resumo.** Com que rapidez uma rede de 2.343 parâmetros aprende o MNIST em CUDA C e em Keras? Entrada: MNIST e uma
+# GPU com `nvcc`, ou só um compilador C++. Saída: uma linha por implementação, com tempo e acurácia após cada época; o
+# notebook 41 as lê.
 
 # %% tags=["parameters"]
 implementation: str = "paper@1, fused@1, minibatch@32, keras_tensorflow@1, keras_tensorflow@32"  # NAME@BATCH each
@@ -29,7 +29,6 @@ mnist: str = ""  # path of an mnist.npz, empty for keras.datasets, which downloa
 data_share: float = 0.1  # share of the training images, the first ones, 1 for all as in the paper
 epochs: int = 4  # passes over them, 40 in the paper
 replicas: int = 4  # networks of other seeds in one launch of CUDA C, 0 for one per multiprocessor or core
-lang: str = "en"  # of the figures, en or pt
 instance: str = ""  # the machine's name in prices.csv, for the cost
 results: str = ""  # folder for rows; on Colab one on Drive outlives the machine
 seed: int = 20  # of the first weights, the run adds its repetition
@@ -228,83 +227,32 @@ for name, batch in wanted:
 # ## Result
 #
 # Accuracy at the end, and the time until each accuracy was first reached: median over replicas, fastest to slowest.
+# Notebook 41 draws the paper's figures from rows like these, and judges its claims.
 
 # %%
-from dr_lib.evidence.epochs import TIMES_AS_FAST, compare_like_for_like, tabulate_accuracies
-from dr_lib.figures.hardware import FLAWS, timed_runs
+from dr_lib.evidence.epochs import compare_like_for_like, tabulate_accuracies
+from dr_lib.evidence.select import select_runs
 from dr_lib.runs.row import read_row
 
-runs = pd.DataFrame([read_row(path) for path in paths])
-timed = timed_runs(runs, keep=FLAWS)
-tabulate_accuracies(timed, lang)
-
-# %% [markdown]
-# Like for like: the time of an epoch of Keras over that of CUDA C, in the same batch, on the same machine.
-
-# %%
-compared = compare_like_for_like(timed, lang)
-compared if len(compared) else "nothing to compare: train CUDA C and Keras in the same batch"
-
-# %% [markdown]
-# Figure 1a: the time after each epoch, with the paper's end points, which are those of 40 epochs of all images. Solid
-# lines are of batch 1, dashed ones of larger batches.
-
-# %%
-from IPython import get_ipython
-
-from dr_lib.figures.cuda import draw_cuda
-
-get_ipython().run_line_magic("matplotlib", "inline")  # a figure that a cell ends in is shown
-figures = draw_cuda(timed, lang)
-figures["figure_1a.png"]
-
-# %% [markdown]
-# Figure 1b: the time to reach each accuracy. Batches that are unlike can only be compared by this.
-
-# %%
-figures["figure_1b.png"]
-
-# %% [markdown]
-# Figure 2: the speed-up after each epoch, a panel for each Keras. Dotted lines compare unlike batches, as the paper
-# most likely does: batch 1 in CUDA C, batch 32 in Keras.
-
-# %%
-figures.get("figure_2.png", "no speed-up: train CUDA C and Keras")
-
-# %% [markdown]
-# Each claim of the paper, held against these rows; `python -m dr_lib report FOLDER --paper D` does so for a study,
-# and says why.
-
-# %%
-from dr_lib.evidence.claims import judge, read_published
-
-claims = read_published("D")
-verdicts = [judge(claim, runs, keep=FLAWS) for claim in claims.itertuples()]
-judged = pd.DataFrame([verdict.ours[:3] for verdict in verdicts], columns=["ours", "low", "high"])
-judged.insert(0, "claim", claims["quotation"])
-judged[["n", "verdict"]] = [(verdict.n, verdict.verdict) for verdict in verdicts]
-pd.options.display.max_colwidth = None
-judged.round(3)
+trained = ("framework", "implementation", "batch_size", "learning_rate", "backend")
+timed = select_runs(pd.DataFrame([read_row(path) for path in paths]), may_differ=trained).timed
+tabulate_accuracies(timed).round(2)
 
 # %% [markdown]
 # ## What this shows
 
 # %%
-from IPython.display import Markdown
-
-sentences = [
-    f"- **{row['line']}** is **{row[TIMES_AS_FAST]} times** as fast as {row['peer']}, per epoch, in the same batch."
-    for row in compared.to_dict("records")
-]
-Markdown("\n".join(sentences) or "One implementation was trained; what it is held against is in other rows.")
+compared = compare_like_for_like(timed)
+for row in compared.to_dict("records"):
+    print(
+        f"{row['line']} is {row['times_as_fast']:.3g} times as fast as {row['reference']}, per epoch, in the same batch"
+    )
+if compared.empty:
+    print("one implementation was trained; what it is held against is in other rows")
 
 # %% [markdown]
 # ## Limits
 #
 # A short run on a share of the images says how fast an epoch is, not what 40 epochs of all of them reach. Replicas
 # share one launch: they show how much the seed matters, are no repetitions of its time, and on a CPU slow each other
-# down; a study trains one network a run and repeats the run.
-# Keras is called as its users call it, one call of `fit` with arrays in memory, on the CPU as in the paper; most of its
-# time at batch 1 is not arithmetic but the way to each step. The paper prints neither its batch nor its loss nor its
-# Keras code: what is called the original's arithmetic is that of a public CUDA network of the same shapes. `paper` is
-# not timed where there is no GPU.
+# down; a study trains one network a run and repeats the run. `paper` is not timed where there is no GPU.

@@ -26,9 +26,10 @@ MAY_KNOW = {  # who may know whom
     "cuda": set(),
     "serving": {"data", "training"},
     "runs": set(),
-    "evidence": {"runs", "figures"},
+    "evidence": {"runs"},  # of it row and prices alone, see below
     "figures": {"evidence"},
-    "__main__": {"data", "training", "serving", "runs", "evidence"},
+    "report": {"runs"},
+    "__main__": {"data", "training", "serving", "runs", "evidence", "report"},
     "__init__": set(),
 }
 HEAVY = {"tensorflow", "jax", "torch", "keras", "mxnet"}
@@ -41,17 +42,6 @@ FOREIGN = ["files.py"] + [f"runs/{name}.py" for name in ("__init__", "row", "run
 FOREIGN += [f"hardware/{name}.py" for name in ("__init__", "facts", "plans", "devices")] + ["training/__init__.py"]
 FOREIGN += [f"training/frameworks/{path.name}" for path in ROOT.glob("dr_lib/training/frameworks/*.py")]
 LIGHT = {*sys.stdlib_module_names, "numpy", "psutil", "pynvml", "dr_lib"}
-HEADINGS = ["Setup", "Data", "Method", "Result", "What this shows", "Limits"]
-ACTIVITIES = [  # of the factorial methodology, in both languages
-    "Setup",
-    "1. Understand the environment / Entender o ambiente",
-    "2. Plan the experiment / Planejar o experimento",
-    "3. Configure / Configurar",
-    "4. Measure / Medir",
-    "5. Analyse / Analisar",
-    "What this shows",
-    "Limits",
-]
 
 
 def imports(tree: ast.AST) -> set[str]:
@@ -77,6 +67,14 @@ def test_wings_know_only_whom_they_may(path):
     own = parts[0]
     known = {wing(name) for name in imports(ast.parse(path.read_text())) if name.split(".")[0] == "dr_lib"}
     assert known - {own} <= MAY_KNOW[own] | FREE
+
+
+def test_evidence_knows_rows_and_prices_alone():
+    """What reads rows knows nothing of how they are made, and draws nothing."""
+    known = {name for path in ROOT.glob("dr_lib/evidence/*.py") for name in imports(ast.parse(path.read_text()))}
+    runs = {name.rsplit(".", 1)[0] for name in known if name.startswith("dr_lib.runs.")}
+    assert runs <= {"dr_lib.runs.row", "dr_lib.runs.prices"}
+    assert not any(name.startswith(("matplotlib", "seaborn")) for name in known)
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda p: p.relative_to(ROOT).as_posix())
@@ -130,15 +128,6 @@ def test_every_parameter_is_typed_and_explained(source):
     known = papermill.inspect_notebook(str(source.with_suffix(".ipynb")))
     assert len(known) == len(cell.source.splitlines())
     assert all(p["inferred_type_name"] in ("str", "int", "float", "bool") and p["help"] for p in known.values())
-
-
-@pytest.mark.parametrize("source", NOTEBOOKS, ids=lambda p: p.stem)
-def test_notebooks_keep_their_form(source):
-    """One title, a Portuguese summary, the headings in their order."""
-    notebook = jupytext.read(source)
-    text = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
-    assert len(re.findall(r"^# ", text, re.M)) == 1 and "**Resumo.**" in text
-    assert re.findall(r"^## (.*)$", text, re.M) == (ACTIVITIES if source.name.startswith("3") else HEADINGS)
 
 
 @pytest.mark.parametrize("path", STUDIES, ids=lambda p: p.stem)

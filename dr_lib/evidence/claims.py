@@ -1,6 +1,6 @@
 """Hold our rows against the papers: read what they claim, judge each claim."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from dr_lib.figures.hardware import MIN_RUNS, PUBLISHED, timed_runs
+from dr_lib.evidence.select import MIN_RUNS, Selection
 from dr_lib.statistics.effects import paired_ratio_interval
 from dr_lib.statistics.intervals import BadSampleError, Interval, mean_interval, ratio_interval, sd_ratio_interval
 
+PUBLISHED = Path(__file__).with_name("published.csv")
 SCALES = {"mean": (1, 0), "ratio": (1, 0), "sd_ratio": (1, 0), "increase": (100, -100), "saving": (-100, 100)}
 RELATIONS = (">=", "<=", "within")
 FACTORS = "framework dataset image_size network".split()  # of paper C; one cell has one level of each
@@ -34,6 +35,7 @@ class Verdict(NamedTuple):
     verdict: str  # holds, does not hold, undecided, not comparable, not measured
     n: int
     reason: str  # what was held against what, in numbers and column names
+    num_disturbed: int = 0  # of the rows that it rests on
 
 
 def read_published(paper: str | None = None, *, path: str | Path = PUBLISHED) -> pd.DataFrame:
@@ -63,49 +65,74 @@ def read_published(paper: str | None = None, *, path: str | Path = PUBLISHED) ->
     return claims if paper is None else claims[claims["paper"] == paper].reset_index(drop=True)
 
 
-def judge(claim: Any, runs: pd.DataFrame, *, keep: Collection[str] = ()) -> Verdict:
+def judge_claims(paper: str, selection: Selection) -> pd.DataFrame:
+    """Judge all claims of a paper by the timed rows of a selection.
+
+    Returns:
+        The claims of `read_published` with `ours`, `ours_low`, `ours_high` (in the claim's unit), `n`, `verdict`,
+        `reason` and `num_disturbed`; those with a verdict of our own first, then what is not comparable or measured.
+    """
+    claims = read_published(paper)
+    verdicts = pd.DataFrame([judge(claim, selection.timed) for claim in claims.itertuples()])
+    ours = pd.DataFrame(verdicts.pop("ours").tolist(), columns=["ours", "ours_low", "ours_high", "_"]).drop(columns="_")
+    judged = pd.concat([claims, ours, verdicts.drop(columns="id")], axis=1)
+    order = judged["verdict"].map(["holds", "does not hold", "undecided", "not comparable", "not measured"].index)
+    return judged.assign(_order=order.clip(lower=2)).sort_values("_order", kind="stable").drop(columns="_order")
+
+
+def judge(claim: Any, timed: pd.DataFrame) -> Verdict:
     """Say whether a claim, a row of `read_published`, holds: only if the whole 95 % interval satisfies it.
 
     Rows from its hardware that did its work decide. Where there are none, the nearest are shown as not
     comparable: hardware, then conditions, narrow the rows term by term, and a term that none of them meets is
     given up. What is counted and always came out the same needs no repetition. Formats of a model have no mean.
+
+    Args:
+        claim: a row of `read_published`.
+        timed: the rows of a `Selection` whose times count.
     """
-    timed = timed_runs(runs, keep=keep)
     timed = timed[timed[claim.column].notna()] if claim.column in timed else timed[:0]
     selectors = [claim.numerator] if claim.statistic == "mean" else [claim.numerator, claim.denominator]
     sides, unmet = zip(*[_find_rows(timed, s, claim.conditions) for s in selectors], strict=True)
-    rows, asked = pd.concat(sides), ", ".join(sorted(set(sum(unmet, []))))
+    rows, differing = pd.concat(sides), ", ".join(sorted(set(sum(unmet, []))))
     several = claim.environments != "any" and any(side["environment"].nunique() > 1 for side in sides)
-    ours, known = Interval(np.nan, np.nan, np.nan, 0), min(map(len, sides)) > 0
-    counted = known and claim.column in COUNTED and all(side[claim.column].nunique() == 1 for side in sides)
-    several |= claim.statistic == "mean" and "format" in rows and rows["format"].nunique() > 1 and not counted
+    ours, is_known = Interval(np.nan, np.nan, np.nan, 0), min(map(len, sides)) > 0
+    is_counted = is_known and claim.column in COUNTED and all(side[claim.column].nunique() == 1 for side in sides)
+    several |= claim.statistic == "mean" and "format" in rows and rows["format"].nunique() > 1 and not is_counted
     low = -np.inf if claim.relation == "<=" else claim.value - claim.tolerance
     high = np.inf if claim.relation == ">=" else claim.value + claim.tolerance
-    cells, told = _pair(claim, sides) if known else ([[] for _ in sides], "")
+    cells, pairs = _pair(claim, sides) if is_known else ([[] for _ in sides], "")
     try:
-        if known and not several and not rows.index.has_duplicates:
+        if is_known and not several and not rows.index.has_duplicates:
             ours = _measure(claim, cells)
-            ours = ours._replace(low=ours.value, high=ours.value) if counted else ours
+            ours = ours._replace(low=ours.value, high=ours.value) if is_counted else ours
     except BadSampleError as error:
         return Verdict(claim.id, ours, "not measured", 0, str(error))
-    reason = f"[{ours.low:.4g}, {ours.high:.4g}] vs [{low:.4g}, {high:.4g}]{told}"
-    if not known or not cells[0]:
-        verdict, reason = "not measured", f"n = 0: {claim.column} ({' vs '.join(selectors)}){told}"
-    elif asked or several:
+    reason = f"[{ours.low:.4g}, {ours.high:.4g}] vs [{low:.4g}, {high:.4g}]{pairs}"
+    if not is_known or not cells[0]:
+        verdict, reason = "not measured", f"no rows with {claim.column} and {' against '.join(selectors)}{pairs}"
+    elif differing or several:
         places = "; ".join(sorted(set(rows["environment"])))
-        verdict, reason = "not comparable", f"{places} vs {asked or claim.environments}"
-    elif ours.n < MIN_RUNS and not counted:
+        verdict, reason = "not comparable", f"{places} vs {differing or claim.environments}"
+    elif ours.n < MIN_RUNS and not is_counted:
         verdict, reason = "undecided", f"n = {ours.n} < {MIN_RUNS}"
     elif np.isnan(ours.low):
-        verdict, reason = "undecided", f"no interval: nothing was repeated, or nothing varies{told}"
+        verdict, reason = "undecided", f"no interval: nothing was repeated, or nothing varies{pairs}"
     elif low <= ours.low and ours.high <= high:
         verdict = "holds"
     else:
         verdict = "does not hold" if ours.high < low or ours.low > high else "undecided"
-    return Verdict(claim.id, ours, verdict, ours.n, reason)
+    own = rows[~rows.index.duplicated()]
+    disturbed = int(own["disturbed"].sum()) if "disturbed" in own and not is_counted else 0
+    return Verdict(claim.id, ours, verdict, ours.n, reason, disturbed)
 
 
 def _find_rows(timed: pd.DataFrame, selector: str, conditions: str) -> tuple[pd.DataFrame, list[str]]:
+    """The rows nearest to what a claim speaks of, and the terms that none of them meets.
+
+    On a laptop `accelerator=TPU*;platform=colab` with `epochs=200` finds no row for the first two terms, so it gives
+    the laptop's rows of 200 epochs, if there are any, and both terms as unmet.
+    """
     terms = selector.split(";") if selector else []
     loose = [t for t in terms if t.split("=")[0] in HARDWARE] + (conditions.split(";") if conditions else [])
     rows, unmet = timed[_meets(timed, [term for term in terms if term not in loose])], []
@@ -130,15 +157,16 @@ def _meets(rows: pd.DataFrame, terms: list[str]) -> np.ndarray:
 def _pair(claim: Any, sides: Sequence[pd.DataFrame]) -> tuple[list[list[pd.Series]], str]:
     """The values of each side, cell by cell where there are several, and what to say of that.
 
-    What differs between cells says nothing of the claim: like is held against like, what has no like is left out.
+    What differs between cells says nothing of the claim: like is held against like, what has no like is dropped. Two
+    frameworks with two networks each are compared in two cells, network by network.
     """
-    asked, everything = f"{claim.numerator};{claim.denominator}", [[side[claim.column]] for side in sides]
+    named, everything = f"{claim.numerator};{claim.denominator}", [[side[claim.column]] for side in sides]
     if len(sides) == 1 or claim.statistic == "sd_ratio":
         return everything, ""
     keys = [name for name in FACTORS if name in sides[0] and pd.concat(sides)[name].nunique(dropna=False) > 1]
     single = OTHER_WORK + ["environment"] * (claim.environments == "any")
     keys += [name for name in single if any(name in side and side[name].nunique(dropna=False) > 1 for side in sides)]
-    keys = [name for name in keys if f"{name}=" not in asked]
+    keys = [name for name in keys if f"{name}=" not in named]
     if not keys:
         return everything, ""
     cells = [dict(list(side.groupby([side[key].astype(str) for key in keys])[claim.column])) for side in sides]
@@ -147,6 +175,7 @@ def _pair(claim: Any, sides: Sequence[pd.DataFrame]) -> tuple[list[list[pd.Serie
 
 
 def _measure(claim: Any, cells: list[list[pd.Series]]) -> Interval:
+    """The claim's statistic in its unit: a mean of 1,800 s is 30 min, a ratio of 0.7 a saving of 30 %."""
     if not cells[0]:
         return Interval(np.nan, np.nan, np.nan, 0)
     if len(cells[0]) > 1:

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dr_lib.figures.scenarios import write_number
-from dr_lib.statistics.intervals import Interval, ratio_interval
+from dr_lib.statistics.intervals import ratio_interval
 
 IMPLEMENTATIONS = {  # in the order of the legends
     "keras_tensorflow": "Keras / TensorFlow",
@@ -21,18 +20,9 @@ IMPLEMENTATIONS = {  # in the order of the legends
     "true_gradient": "CUDA C true gradient",
     "minibatch": "CUDA C minibatch",
 }
-TIMES_AS_FAST = "times as fast [95 %]"
 LEVELS = (0.90, 0.95, 0.97)  # accuracies of the table
 PER_REPLICA = ["replica_train_s", "replica_accuracy"]
 LINE = ["environment", "framework", "implementation", "batch_size"]  # what tells lines apart
-PORTUGUESE = {
-    "Time to accuracy": "Tempo até a acurácia",
-    "Like for like": "Comparação no mesmo lote",
-    "line": "linha",
-    "peer": "par",
-    "batch_size": "lote",
-    TIMES_AS_FAST: "vezes mais rápido [95 %]",
-}
 
 
 class EpochsError(ValueError):
@@ -68,7 +58,7 @@ def list_epochs(timed: pd.DataFrame) -> pd.DataFrame:
     """Take the epochs out of their rows.
 
     Args:
-        timed: rows of `timed_runs`; those without epochs of replicas are passed over.
+        timed: timed rows of a `Selection`; those without epochs of replicas are passed over.
 
     Returns:
         A row per epoch of each replica: the columns of LINE, `line` (its name), `host` (the machine whose CPU trained
@@ -114,35 +104,38 @@ def find_times_to_accuracy(epochs: pd.DataFrame, levels: Sequence[float]) -> pd.
     return pd.DataFrame(rows, columns=list(levels))
 
 
-def tabulate_accuracies(timed: pd.DataFrame, lang: str = "en") -> pd.DataFrame:
-    """Make a row per line: trainings, final accuracy, and the seconds to 90, 95 and 97 %: median, fastest to slowest.
+def tabulate_accuracies(timed: pd.DataFrame) -> pd.DataFrame:
+    """Make a row per line: its trainings, their accuracy, and how long they took to 90, 95 and 97 %.
 
     Args:
-        timed: rows of `timed_runs`.
-        lang: en, or pt with decimal commas.
+        timed: timed rows of a `Selection`.
+
+    Returns:
+        `line`, `n` trainings (replicas count), `epochs`, `accuracy_percent` at the end, and for each level the median
+        time `to_90_percent_s` with the fastest training in _low and the slowest in _high; NaN where it was not reached.
     """
     rows = []
-    for name, epochs in list_epochs(timed).groupby("line", sort=False):
+    for line, epochs in list_epochs(timed).groupby("line", sort=False):
         final = epochs[epochs["epoch"] == epochs["epoch"].max()]["accuracy"]
-        row = {"line": name, "n": len(final), "epochs": epochs["epoch"].max()}
-        row["accuracy [%]"] = write_number(100 * final.mean(), lang, "{:.2f}")
+        row = {"line": line, "n": len(final), "epochs": epochs["epoch"].max(), "accuracy_percent": 100 * final.mean()}
         times = find_times_to_accuracy(epochs, LEVELS)
         for level in LEVELS:
-            row[f"{100 * level:g} % [s]"] = _write_range(times[level], lang)
+            ends = {"": times[level].median(), "_low": times[level].min(), "_high": times[level].max()}
+            row |= {f"to_{100 * level:g}_percent_s{end}": value for end, value in ends.items()}
         rows.append(row)
-    return pd.DataFrame(rows)
+    return pd.DataFrame(rows).replace(np.inf, np.nan)
 
 
-def compare_like_for_like(timed: pd.DataFrame, lang: str = "en") -> pd.DataFrame:
+def compare_like_for_like(timed: pd.DataFrame) -> pd.DataFrame:
     """Say how many times as fast as Keras CUDA C is on the same host at the same batch, by epochs from the second on.
 
     Args:
-        timed: rows of `timed_runs` with `steady_epoch_s`.
-        lang: en, or pt with decimal commas.
+        timed: timed rows of a `Selection`, with `steady_epoch_s`.
 
     Returns:
-        A row per pair: both lines, the batch, the ratio of an epoch's time with its 95 % interval where there are two
-        runs of each, n of the smaller side. Replicas share a launch: they are no repetitions of its time.
+        A row per pair: `line` and `reference`, `batch_size`, `times_as_fast` by an epoch's time with the bounds of its
+        95 % interval in _low and _high where there are two runs of each, `n` of the smaller side. Replicas share a
+        launch: they are no repetitions of its time.
     """
     epochs = list_epochs(timed)
     if epochs.empty:
@@ -151,13 +144,13 @@ def compare_like_for_like(timed: pd.DataFrame, lang: str = "en") -> pd.DataFrame
     kept = timed.dropna(subset=PER_REPLICA).reset_index(drop=True)
     runs, rows = firsts.assign(steady_epoch_s=kept["steady_epoch_s"].reindex(firsts.index)), []
     groups = list(runs.groupby(["line", "host", "framework", "batch_size"], sort=False)["steady_epoch_s"])
-    peers = [group for group in groups if group[0][2] == "keras"]
+    references = [group for group in groups if group[0][2] == "keras"]
     for (line, host, framework, batch_size), ours in groups:
-        for (peer, peer_host, _, peer_batch), theirs in peers:
-            if framework == "cuda" and (host, batch_size) == (peer_host, peer_batch):
-                ratio = ratio_interval(theirs, ours)
-                row = {"line": line, "peer": peer, "batch_size": int(batch_size)}
-                rows.append(row | {TIMES_AS_FAST: _write_interval(ratio, lang), "n": ratio.n})
+        for (reference, other_host, _, other_batch), theirs in references:
+            if framework == "cuda" and (host, batch_size) == (other_host, other_batch):
+                value, low, high, n = ratio_interval(theirs, ours)
+                row = {"line": line, "reference": reference, "batch_size": int(batch_size), "times_as_fast": value}
+                rows.append(row | {"times_as_fast_low": low, "times_as_fast_high": high, "n": n})
     return pd.DataFrame(rows)
 
 
@@ -168,18 +161,3 @@ def _name_lines(timed: pd.DataFrame) -> pd.Series:
     short = names + timed["accelerator"].replace("cpu", "CPU")
     several = timed["environment"].groupby(short).transform("nunique") > 1
     return short.mask(several, names + timed["environment"])
-
-
-def _write_range(seconds: pd.Series, lang: str) -> str:
-    """Median, fastest and slowest; a dash for who did not get there."""
-    middle, *ends = (
-        write_number(value, lang) if np.isfinite(value) else "–"
-        for value in (seconds.median(), seconds.min(), seconds.max())
-    )
-    return f"{middle} ({' … '.join(ends)})" if len(set(ends)) > 1 else middle
-
-
-def _write_interval(ratio: Interval, lang: str) -> str:
-    bounds = [write_number(bound, lang) for bound in (ratio.low, ratio.high)]
-    told = f" [{('; ' if lang == 'pt' else ', ').join(bounds)}]" if np.isfinite(ratio.low) else ""
-    return write_number(ratio.value, lang) + told

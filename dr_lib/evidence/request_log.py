@@ -6,7 +6,7 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 import pandas as pd
 
-from dr_lib.evidence.serving_cost import usd_per_million
+from dr_lib.evidence.serving import usd_per_million
 from dr_lib.runs.row import read_row
 from dr_lib.statistics.intervals import mean_interval
 

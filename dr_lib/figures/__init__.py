@@ -1,9 +1,10 @@
 """Draws tables.
 
-hardware   training time by hardware, and which rows are timed
+style      colours, words in two languages, number formats, panels
+page       what an analysis notebook shows: figures, tables, claims, and their files
+training   training time by hardware
 scenarios  the factorial study, scenario by scenario
 effects    what its factors do
-serving    time of a prediction, cost by rate, latency under load
-runtimes   time by layer, and by set of instructions
+serving    time of a prediction, cost by rate, response time under load
 cuda       the CUDA study's figures 1a, 1b and 2
 """

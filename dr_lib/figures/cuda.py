@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 import pandas as pd
-import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -15,9 +14,17 @@ from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 
 from dr_lib.evidence.claims import read_published
 from dr_lib.evidence.epochs import IMPLEMENTATIONS, find_times_to_accuracy, list_epochs
-from dr_lib.figures.hardware import NoRunsError
-from dr_lib.figures.scenarios import FRAMEWORK_COLOURS, OTHER_COLOUR, choose_words, write_number
-from dr_lib.figures.serving import THEIRS, space_ticks
+from dr_lib.evidence.select import NoRunsError
+from dr_lib.figures.style import (
+    FRAMEWORK_COLOURS,
+    OTHER_COLOUR,
+    PAPERS,
+    THEIRS,
+    choose_words,
+    open_panels,
+    space_ticks,
+    write_number,
+)
 
 COLOURS = {  # Keras has those of its backends elsewhere
     "keras_tensorflow": FRAMEWORK_COLOURS["tensorflow"],
@@ -31,52 +38,29 @@ POINT = {"color": THEIRS, "mec": "black", "ms": 8, "ls": "none", "zorder": 5}
 PAPER_LOOK = {"cuda": POINT | {"marker": "D"}, "keras": POINT | {"marker": "s"}}
 TICKS = (0.1, 0.2, 0.5, 0.7, 0.8, 0.85, 0.9, 0.92, 0.94, 0.95, 0.96, 0.97, 0.975, 0.98, 0.985, 0.99, 0.995, 0.999)
 HIGHEST = 0.9995  # a perfect accuracy has no place on a logit axis
-_PORTUGUESE = {
-    "Time after each epoch": "Tempo após cada época",
-    "Time to reach each accuracy": "Tempo até cada acurácia",
-    "Speed-up over Keras after each epoch": "Aceleração em relação ao Keras após cada época",
-    "epoch": "época",
-    "cumulative training time [s]": "tempo de treinamento acumulado [s]",
-    "test accuracy reached [%]": "acurácia de teste alcançada [%]",
-    "time to reach it [s]": "tempo até alcançá-la [s]",
-    "times as fast as Keras": "vezes mais rápido que o Keras",
-    "against {}": "em relação a {}",
-    "paper D: {} s": "artigo D: {} s",
-    "paper D: {}x": "artigo D: {}x",
-    "line: median; band: all replicas and runs": "linha: mediana; faixa: todas as réplicas e execuções",
-    "line: median; band: all replicas and runs; dotted: another batch than Keras": (
-        "linha: mediana; faixa: todas as réplicas e execuções; pontilhado: outro lote que o do Keras"
-    ),
-    "line: median, where half have reached it; band: all replicas and runs": (
-        "linha: mediana, onde metade a alcançou; faixa: todas as réplicas e execuções"
-    ),
-    "batch": "lote",
-    **{name: name.replace("true gradient", "gradiente exato") for name in IMPLEMENTATIONS.values()},
-    "CUDA C as the paper's": "CUDA C como no artigo",
-    "CUDA C fused": "CUDA C fundido",
-    "CUDA C minibatch": "CUDA C com minilotes",
-}
 
 
-def plot_cumulative_time(timed: pd.DataFrame, lang: str = "en") -> Figure:
+def plot_cumulative_time(timed: pd.DataFrame, lang: str = "en", *, published: bool = True) -> Figure:
     """Draw the training time after each epoch, a line per implementation, batch and machine: the paper's figure 1a.
 
     Args:
-        timed: rows of `timed_runs` with the epochs of their replicas; without any the paper's end points stand alone.
+        timed: timed rows of a `Selection` with their epochs; without any the paper's end points stand alone.
         lang: en, or pt with decimal commas.
+        published: draw the paper's points.
 
     Raises:
         EpochsError: a run's epochs cannot be read.
     """
-    say, epochs = choose_words(lang, _PORTUGUESE), list_epochs(timed)
+    say, epochs = choose_words(lang), list_epochs(timed)
     figure, ax = _open("Time after each epoch", "line: median; band: all replicas and runs", say)
     for label, colour, look, rows in _take_lines(epochs, say):
         spread = rows.groupby("epoch")["train_s"]
         _draw_line(ax, spread.median(), spread.min(), spread.max(), colour, look, label)
-    for framework, point in _read_paper().iterrows():
-        label = say("paper D: {} s").format(write_number(point["seconds"], lang, "{:g}"))
-        name = {"cuda": "CUDA C, Tesla T4", "keras": "Keras, CPU"}[framework]
-        ax.plot(point["epochs"], point["seconds"], label=f"{name}, {label}", **PAPER_LOOK[framework])
+    for framework, point in _read_paper().iterrows() if published else ():
+        seconds = write_number(point["seconds"], lang, "{:g} s")
+        machine = {"cuda": "CUDA C, Tesla T4", "keras": "Keras, CPU"}[framework]
+        label = f"{machine}, {say(PAPERS['D'])}: {seconds}"
+        ax.plot(point["epochs"], point["seconds"], label=label, **PAPER_LOOK[framework])
     ax.set(xlabel=say("epoch"), ylabel=say("cumulative training time [s]"), yscale="log", xlim=(0, None))
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     space_ticks(ax, lang, "y")
@@ -84,29 +68,30 @@ def plot_cumulative_time(timed: pd.DataFrame, lang: str = "en") -> Figure:
     return figure
 
 
-def plot_time_to_accuracy(timed: pd.DataFrame, lang: str = "en") -> Figure:
+def plot_time_to_accuracy(timed: pd.DataFrame, lang: str = "en", *, published: bool = True) -> Figure:
     """Draw how long it takes to reach each accuracy: the paper's figure 1b, and what unlike batches compare by.
 
     Args:
-        timed: rows of `timed_runs` with the epochs of their replicas.
+        timed: timed rows of a `Selection` with the epochs of their replicas.
         lang: en, or pt with decimal commas.
+        published: draw the paper's points.
 
     Raises:
         EpochsError: a run's epochs cannot be read.
         NoRunsError: no run has epochs.
     """
-    say, epochs = choose_words(lang, _PORTUGUESE), _need(list_epochs(timed))
-    told = "line: median, where half have reached it; band: all replicas and runs"
-    figure, ax = _open("Time to reach each accuracy", told, say)
+    say, epochs = choose_words(lang), _need(list_epochs(timed))
+    legend = "line: median, where half have reached it; band: all replicas and runs"
+    figure, ax = _open("Time to reach each accuracy", legend, say)
     lowest, highest = epochs["accuracy"].clip(0.05, HIGHEST).agg(["min", "max"])
     levels = np.unique([*np.linspace(lowest, highest, 400), *epochs["accuracy"].clip(lowest, highest)])
     for label, colour, look, rows in _take_lines(epochs, say):
         times = find_times_to_accuracy(rows, levels)
         middle, low, high = (spread.where(np.isfinite(spread)) for spread in (times.median(), times.min(), times.max()))
         _draw_line(ax, middle, low, high, colour, look, label)
-    for seconds in _read_paper()["seconds"]:
+    for seconds in _read_paper()["seconds"] if published else ():
         ax.axhline(seconds, color=THEIRS, lw=1, ls=":")
-        words = say("paper D: {} s").format(write_number(seconds, lang, "{:g}"))
+        words = f"{say(PAPERS['D'])}: {write_number(seconds, lang, '{:g} s')}"
         ax.annotate(words, (0, seconds), (3, 2), xycoords=("axes fraction", "data"), textcoords="offset points")
     ax.set(xlabel=say("test accuracy reached [%]"), ylabel=say("time to reach it [s]"), xscale="logit", yscale="log")
     ax.set_xlim(lowest, 1 - 0.8 * (1 - highest))
@@ -116,21 +101,22 @@ def plot_time_to_accuracy(timed: pd.DataFrame, lang: str = "en") -> Figure:
     return figure
 
 
-def plot_speed_up(timed: pd.DataFrame, lang: str = "en") -> Figure:
+def plot_speed_up(timed: pd.DataFrame, lang: str = "en", *, published: bool = True) -> Figure:
     """Draw how many times as fast as Keras CUDA C is after each epoch: the paper's figure 2, a panel for each Keras.
 
     Both come from the same host. A line is solid where both train in the same batch, and dotted where they do not, as
     in the paper's own comparison: an epoch of larger batches is faster, and learns less.
 
     Args:
-        timed: rows of `timed_runs` with the epochs of their replicas.
+        timed: timed rows of a `Selection` with the epochs of their replicas.
         lang: en, or pt with decimal commas.
+        published: draw the paper's points.
 
     Raises:
         EpochsError: a run's epochs cannot be read.
         NoRunsError: no run of CUDA C has one of Keras on its host.
     """
-    say, epochs = choose_words(lang, _PORTUGUESE), list_epochs(timed)
+    say, epochs = choose_words(lang), list_epochs(timed)
     lines = list(_take_lines(epochs, say))
     panels = []
     for name, _, _, theirs in (line for line in lines if line[3]["framework"].iloc[0] == "keras"):
@@ -138,25 +124,19 @@ def plot_speed_up(timed: pd.DataFrame, lang: str = "en") -> Figure:
         panels += [(name, theirs, near)] if near else []
     if not panels:
         raise NoRunsError("no run of CUDA C has one of Keras on its host: train both in notebook 40")
-    num_columns = min(2, len(panels))
-    num_rows = -(-len(panels) // num_columns)
-    figure = Figure(figsize=(4 + 4 * num_columns, 1 + 3.4 * num_rows), layout="constrained")
-    axes = figure.subplots(num_rows, num_columns, sharex=True, sharey=True, squeeze=False).ravel()
-    for ax in axes[len(panels) :]:
-        ax.remove()
+    figure, axes = open_panels(len(panels), columns=2, width=4.5, heights=3.4, share="xy")
     named = {}
-    for ax, (name, theirs, near) in zip(axes, panels, strict=False):
+    for ax, (name, theirs, near) in zip(axes, panels, strict=True):
         for label, colour, _, ours in near:
             is_alike = ours["batch_size"].iloc[0] == theirs["batch_size"].iloc[0]
             named[label] = _draw_ratio(ax, ours, theirs, colour, "-" if is_alike else ":")
-        named |= _draw_paper_ratio(ax, theirs, lang, say)
+        named |= _draw_paper_ratio(ax, theirs, lang, say) if published else {}
         ax.axhline(1, color="black", lw=0.8)
         ax.set_title(say("against {}").format(name), loc="left", fontsize="medium", fontweight="bold")
         ax.set(xlabel=say("epoch"), yscale="log")
         ax.xaxis.set_major_locator(MaxNLocator(integer=True))
         ax.tick_params(labelbottom=True)
         space_ticks(ax, lang, "y")
-        sns.despine(ax=ax)
     axes[0].set_xlim(left=0)
     handles = [
         Line2D([], [], color=h.get_color(), marker=h.get_marker(), mec=h.get_mec(), ls=h.get_ls().replace(":", "-"))
@@ -165,27 +145,16 @@ def plot_speed_up(timed: pd.DataFrame, lang: str = "en") -> Figure:
     figure.legend(handles, named, loc="outside right upper", frameon=False, fontsize="small")
     figure.supylabel(say("times as fast as Keras"))
     figure.suptitle(say("Speed-up over Keras after each epoch"))
-    told = "line: median; band: all replicas and runs; dotted: another batch than Keras"
-    figure.supxlabel(say(told), fontsize="small")
+    legend = "line: median; band: all replicas and runs; dotted: another batch than Keras"
+    figure.supxlabel(say(legend), fontsize="small")
     return figure
-
-
-def draw_cuda(timed: pd.DataFrame, lang: str = "en") -> dict[str, Figure]:
-    """Draw figure 1a, and 1b and 2 where there is something to draw, by file name."""
-    drawn = {"figure_1a.png": plot_cumulative_time(timed, lang)}
-    for name, plot in (("figure_1b.png", plot_time_to_accuracy), ("figure_2.png", plot_speed_up)):
-        try:
-            drawn[name] = plot(timed, lang)
-        except NoRunsError:  # the paper has no points of its own for it
-            continue
-    return drawn
 
 
 def _read_paper() -> pd.DataFrame:
     """The paper's two end points by framework: seconds, epochs, and of Keras the implementation and batch."""
     claims = read_published("D").query("statistic == 'mean' and column == 'train_s'")
-    told = (claims["numerator"] + ";" + claims["conditions"]).str.split(";")
-    points = pd.DataFrame([dict(term.split("=") for term in terms) for terms in told])
+    selectors = (claims["numerator"] + ";" + claims["conditions"]).str.split(";")
+    points = pd.DataFrame([dict(term.split("=") for term in terms) for terms in selectors])
     points = points.assign(seconds=claims["value"].to_numpy(float), epochs=points["epochs"].astype(int))
     return points.set_index("framework")
 
@@ -226,7 +195,7 @@ def _draw_paper_ratio(ax: Axes, theirs: pd.DataFrame, lang: str, say: Callable[[
         return {}
     ratio = keras["seconds"] / paper.loc["cuda", "seconds"]
     (point,) = ax.plot(keras["epochs"], ratio, **PAPER_LOOK["cuda"])
-    return {say("paper D: {}x").format(write_number(ratio, lang)): point}
+    return {f"{say(PAPERS['D'])}: {write_number(ratio, lang)} x": point}
 
 
 def _number_accuracies(ax: Axes, lang: str) -> None:
@@ -252,12 +221,10 @@ def _need(epochs: pd.DataFrame) -> pd.DataFrame:
     return epochs
 
 
-def _open(title: str, told: str, say: Callable[[str], str]) -> tuple[Figure, Axes]:
-    figure = Figure(figsize=(10, 5), layout="constrained")
+def _open(title: str, legend: str, say: Callable[[str], str]) -> tuple[Figure, Axes]:
+    figure, (ax,) = open_panels(1, width=8)
     figure.suptitle(say(title))
-    figure.supxlabel(say(told), fontsize="small")
-    ax = figure.subplots()
-    sns.despine(ax=ax)
+    figure.supxlabel(say(legend), fontsize="small")
     return figure, ax
 
 

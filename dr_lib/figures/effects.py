@@ -1,25 +1,26 @@
 """Draw what paper C lacks: effects with their intervals, the allocation of variation, time against cost."""
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 import pandas as pd
-import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 from numpy.typing import ArrayLike
 
-from dr_lib.figures.hardware import NoRunsError
-from dr_lib.figures.scenarios import (
-    DRAWN,
+from dr_lib.evidence.select import NoRunsError
+from dr_lib.figures.scenarios import name_scenarios
+from dr_lib.figures.style import (
     FRAMEWORK_COLOURS,
     OTHER_COLOUR,
+    check_columns,
     choose_words,
     name,
-    name_scenarios,
+    open_panels,
     use_commas,
+    write_interval,
     write_number,
     write_title,
 )
@@ -33,32 +34,7 @@ MARKERS = "osD^vPX"  # for environments, in their order
 WORK = ["dataset", "image_size", "network"]  # what frameworks and environments compete at
 MAX_COLUMNS = 4  # of panels
 MAX_FINE = 20  # span of a logarithmic axis that has room for more ticks than the powers of ten
-FACTOR_NAMES = {
-    "framework": ("framework", "framework"),
-    "dataset": ("data set", "conjunto de dados"),
-    "image_size": ("image side", "lado da imagem"),
-    "network": ("network", "rede"),
-    "accelerator": ("accelerator", "acelerador"),
-    "environment": ("environment", "ambiente"),
-    RESIDUAL: ("repetitions", "repetições"),
-}
-_PORTUGUESE = {
-    DRAWN: "imagens sintéticas, só para medir o tempo",
-    "Effect of each level": "Efeito de cada nível",
-    "factor on the mean of all scenarios": "fator sobre a média de todos os cenários",
-    "point: ratio of geometric means; error bar: 95 % interval": (
-        "ponto: razão das médias geométricas; barra de erro: intervalo de 95 %"
-    ),
-    "Allocation of variation": "Alocação da variação",
-    "share of the variation [%]": "parte da variação [%]",
-    "{} others, each below {} %": "{} outros, cada um abaixo de {} %",
-    "a x b: interaction of a and b; p: of the F test": "a x b: interação de a e b; p: do teste F",
-    "Time against cost": "Tempo contra custo",
-    "training time [s]": "tempo de treinamento [s]",
-    "cost of a run [USD]": "custo de uma execução [USD]",
-    "front: none is both faster and cheaper": "fronteira: nada é mais rápido e mais barato",
-    "large: mean of a scenario; small: its runs": "grande: média de um cenário; pequeno: suas execuções",
-}
+FACTOR_NAMES = {"dataset": "data set", "image_size": "image side", RESIDUAL: "repetitions"}  # others as their column
 
 
 def plot_effects(effects: pd.DataFrame, lang: str = "en") -> Figure:
@@ -71,16 +47,15 @@ def plot_effects(effects: pd.DataFrame, lang: str = "en") -> Figure:
     Raises:
         NoRunsError: the table is empty, or none of effects.
     """
-    say = choose_words(lang, _PORTUGUESE)
-    _check_columns(effects, ["factor", "level", "effect", "low", "high"])
+    say = choose_words(lang)
+    check_columns(effects, ["factor", "level", "effect", "low", "high"])
     groups = list(effects.groupby("factor", sort=False))
     heights = [len(rows) for _, rows in groups]
-    figure = Figure(figsize=(8, 1.5 + 0.32 * sum(heights) + 0.1 * len(heights)), layout="constrained")
-    axes = figure.subplots(len(groups), sharex=True, height_ratios=heights, squeeze=False)[:, 0]
+    figure, axes = open_panels(len(groups), width=6, heights=[0.1 + 0.32 * height for height in heights], share="x")
     reach = 1.1 * max(1.0, np.abs(np.log2(effects[["effect", "low", "high"]])).max(axis=None))
     for ax, (factor, rows) in zip(axes, groups, strict=True):
         _draw_effects(ax, rows, lang)
-        ax.set_ylabel(_name_term(factor, lang), rotation=0, ha="right", va="center", fontweight="bold", labelpad=8)
+        ax.set_ylabel(name_term(factor, say), rotation=0, ha="right", va="center", fontweight="bold", labelpad=8)
         ax.set_xlim(2**-reach, 2**reach)
     axes[-1].set_xlabel(say("factor on the mean of all scenarios"))
     figure.suptitle(say("Effect of each level"))
@@ -98,24 +73,19 @@ def plot_variation(allocation: pd.DataFrame, lang: str = "en") -> Figure:
     Raises:
         NoRunsError: the table is empty, or none of an allocation.
     """
-    say = choose_words(lang, _PORTUGUESE)
-    _check_columns(allocation, ["term", "num_factors", "share", "p"])
-    bars = _sort_terms(allocation, lang, say("{} others, each below {} %"))
-    figure = Figure(figsize=(8, 1.5 + 0.32 * len(bars)), layout="constrained")
-    ax = figure.subplots()
+    say = choose_words(lang)
+    check_columns(allocation, ["term", "num_factors", "share", "p"])
+    bars = _sort_terms(allocation, lang, say)
+    figure, (ax,) = open_panels(1, width=6, heights=0.3 + 0.32 * len(bars))
     ax.barh(bars["words"], 100 * bars["share"], color=[TERM_COLOURS.get(n, HIGHER_COLOUR) for n in bars["num_factors"]])
     for position, row in enumerate(bars.itertuples()):
         text = write_number(100 * row.share, lang, "{:.1f} %")
         if np.isfinite(row.p):
-            text += (
-                ", p < " + write_number(0.001, lang)
-                if row.p < 0.001
-                else ", p = " + write_number(row.p, lang, "{:.2g}")
-            )
+            p = f"p < {write_number(0.001, lang)}" if row.p < 0.001 else f"p = {write_number(row.p, lang, '{:.2g}')}"
+            text += f", {p}"
         ax.annotate(text, (100 * row.share, position), (5, 0), textcoords="offset points", va="center")
     ax.invert_yaxis()
     ax.set(xlabel=say("share of the variation [%]"), xlim=(0, 135), xticks=range(0, 101, 20))
-    sns.despine(ax=ax)
     figure.suptitle(say("Allocation of variation"))
     figure.supxlabel(say("a x b: interaction of a and b; p: of the F test"), fontsize="small")
     return figure
@@ -128,18 +98,24 @@ def plot_cost_front(runs: pd.DataFrame, lang: str = "en") -> Figure:
     frameworks and environments compete.
 
     Args:
-        runs: rows of `timed_runs` with `cost_usd`; those without a price are left out.
+        runs: timed rows of a `Selection` with `cost_usd`; those without a price are left out.
         lang: en, or pt with decimal commas.
 
     Raises:
         NoRunsError: no run has a time and a price above zero, or a column of the design is missing.
     """
-    say, runs = choose_words(lang, _PORTUGUESE), name_scenarios(runs, ["train_s", "cost_usd"])
+    say, runs = choose_words(lang), name_scenarios(runs, ["train_s", "cost_usd"])
     runs = runs[(runs["train_s"] > 0) & (runs["cost_usd"] > 0)]
     if runs.empty:
         raise NoRunsError("no run has a price above zero: a logarithmic axis cannot show what is free")
     works = list(runs.groupby([runs["dataset"] != "mnist", *WORK]))
-    figure, axes = _open_works(len(works), say)
+    figure, axes = open_panels(len(works), columns=MAX_COLUMNS, width=2.6, heights=2.4, share="xy")
+    for number, ax in enumerate(axes):  # the lowest of each column and the first of each row are labelled
+        if number >= len(works) - min(len(works), MAX_COLUMNS):
+            ax.tick_params(labelbottom=True)
+            ax.set_xlabel(say("training time [s]"))
+        if number % MAX_COLUMNS == 0:
+            ax.set_ylabel(say("cost of a run [USD]"))
     markers, shown = dict(zip(runs["environment"].unique(), itertools.cycle(MARKERS), strict=False)), {}
     for ax, ((_, dataset, size, network), rows) in zip(axes, works, strict=True):
         _draw_competitors(ax, rows, markers, say("front: none is both faster and cheaper"))
@@ -149,7 +125,7 @@ def plot_cost_front(runs: pd.DataFrame, lang: str = "en") -> Figure:
     _space_ticks(axes[0], runs)
     words = say("large: mean of a scenario; small: its runs")
     figure.legend(handles=shown.values(), title=words, loc="outside lower center", ncols=3, frameon=False)
-    figure.suptitle(write_title("Time against cost", runs, say))
+    figure.suptitle(write_title("Time x cost", runs, say))
     return figure
 
 
@@ -173,12 +149,6 @@ def find_pareto_front(points: ArrayLike) -> np.ndarray:
     return ~is_beaten.any(axis=1)
 
 
-def _check_columns(table: pd.DataFrame, columns: Sequence[str]) -> None:
-    missing = [column for column in columns if column not in table]
-    if missing or table.empty:
-        raise NoRunsError(f"the table has no {', '.join(missing) or 'rows'}: take it from dr_lib.statistics.effects")
-
-
 def _draw_effects(ax: Axes, rows: pd.DataFrame, lang: str) -> None:
     ax.set_xscale("log", base=2)
     ax.axvline(1, color="#949494", lw=1)
@@ -186,51 +156,32 @@ def _draw_effects(ax: Axes, rows: pd.DataFrame, lang: str) -> None:
         colour = FRAMEWORK_COLOURS.get(row.level, OTHER_COLOUR)
         ax.plot([row.low, row.high], [position, position], "|-", color=colour, ms=8)
         ax.plot(row.effect, position, "o", color=colour)
-        text = write_number(row.effect, lang, "{:.2f}")
-        if np.isfinite(row.low):
-            bounds = [write_number(bound, lang, "{:.2f}") for bound in (row.low, row.high)]
-            text += f" [{('; ' if lang == 'pt' else ', ').join(bounds)}]"
+        text = write_interval(row.effect, row.low, row.high, lang, "{:.2f}")
         ax.annotate(text, (1.02, position), xycoords=("axes fraction", "data"), va="center")
     use_commas(ax, lang)
     ax.set_yticks(range(len(rows)), [name(level) for level in rows["level"]])
     ax.set_ylim(len(rows) - 0.5, -0.5)
-    sns.despine(ax=ax)
 
 
-def _sort_terms(allocation: pd.DataFrame, lang: str, others: str) -> pd.DataFrame:
+def _sort_terms(allocation: pd.DataFrame, lang: str, say: Callable[[str], str]) -> pd.DataFrame:
     """The bars from the top, with their words; small terms as one."""
     terms = allocation[allocation["num_factors"] > 0].sort_values("share", ascending=False, kind="stable")
     is_small = (terms["share"] < SMALL_SHARE) & (terms["num_factors"] > 1)
     if is_small.sum() < 2:
         is_small &= False
-    words = others.format(is_small.sum(), write_number(100 * SMALL_SHARE, lang))
+    words = say("{} others, each below {} %").format(is_small.sum(), write_number(100 * SMALL_SHARE, lang))
     small = pd.DataFrame({"words": [words], "share": [terms["share"][is_small].sum()], "num_factors": 3, "p": np.nan})
     rest = allocation[allocation["num_factors"] == 0]
     shown = pd.concat([terms[~is_small], rest])
-    shown = shown.assign(words=[_name_term(term, lang) for term in shown["term"]])
+    shown = shown.assign(words=[name_term(term, say) for term in shown["term"]])
     num_terms = len(shown) - len(rest)
     parts = [shown[:num_terms], small[: int(is_small.any())], shown[num_terms:]]
     return pd.concat([part for part in parts if len(part)], ignore_index=True)
 
 
-def _name_term(term: str, lang: str) -> str:
+def name_term(term: str, say: Callable[[str], str]) -> str:
     """The words of a factor or of an interaction."""
-    return " x ".join(FACTOR_NAMES.get(factor, (factor, factor))[lang == "pt"] for factor in term.split(" x "))
-
-
-def _open_works(num_works: int, say: Callable[[str], str]) -> tuple[Figure, np.ndarray]:
-    """A panel for each work, all on the same axes; the lowest of each column and the first of each row are labelled."""
-    num_rows, num_columns = -(-num_works // MAX_COLUMNS), min(num_works, MAX_COLUMNS)
-    figure = Figure(figsize=(2 + 2.6 * num_columns, 1.8 + 2.4 * num_rows), layout="constrained")
-    axes = figure.subplots(num_rows, num_columns, sharex=True, sharey=True, squeeze=False).ravel()
-    for ax in axes[num_works:]:
-        ax.remove()
-    for ax in axes[max(0, num_works - num_columns) : num_works]:
-        ax.tick_params(labelbottom=True)
-        ax.set_xlabel(say("training time [s]"))
-    for ax in axes[:num_works:num_columns]:
-        ax.set_ylabel(say("cost of a run [USD]"))
-    return figure, axes[:num_works]
+    return " x ".join(say(FACTOR_NAMES.get(factor, factor)) for factor in term.split(" x "))
 
 
 def _draw_competitors(ax: Axes, rows: pd.DataFrame, markers: dict[str, str], words: str) -> None:
@@ -245,7 +196,6 @@ def _draw_competitors(ax: Axes, rows: pd.DataFrame, markers: dict[str, str], wor
     ax.plot(*front.T, "o-", color="black", lw=1, ms=12, mfc="none", drawstyle="steps-post", label=words, zorder=1)
     ax.set(xscale="log", yscale="log")
     ax.margins(0.15)
-    sns.despine(ax=ax)
 
 
 def _space_ticks(ax: Axes, runs: pd.DataFrame) -> None:

@@ -3,7 +3,7 @@
 A scenario is one cell of the design: framework, data set, image side and network on one environment.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pandas as pd
@@ -12,62 +12,42 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from dr_lib.evidence.claims import FACTORS
-from dr_lib.figures.hardware import NoRunsError
+from dr_lib.evidence.select import NoRunsError
+from dr_lib.figures.style import (
+    FRAMEWORK_COLOURS,
+    OTHER_COLOUR,
+    check_columns,
+    choose_words,
+    draw_runs,
+    name,
+    open_panels,
+    use_commas,
+    write_number,
+    write_title,
+)
 
-FRAMEWORK_COLOURS = {  # in every figure of the suite; none is an accelerator's
-    "mxnet": "#cc78bc",
-    "pytorch": "#0173b2",
-    "tensorflow": "#d55e00",
-    "keras_jax": "#56b4e9",
-    "keras_torch": "#ca9161",
-}
-OTHER_COLOUR = "#404040"
-NAMES = {"mxnet": "MXNet", "pytorch": "PyTorch", "tensorflow": "TensorFlow", "keras_jax": "Keras / JAX"}
-NAMES |= {"keras_torch": "Keras / PyTorch", "mnist": "MNIST", "cifar10": "CIFAR-10", "cpu": "CPU"}
 MEANS = {"cpu_percent_mean": "CPU", "memory_percent_mean": "memory", "gpu_percent_mean": "GPU"}
 MEANS |= {"gpu_memory_percent_mean": "GPU memory"}
-COURSES = {"cpu": "#0173b2", "memory": "#de8f05", "gpu": "#029e73", "gpu_memory": "#cc78bc"}
+TRACES = {"cpu": "#0173b2", "memory": "#de8f05", "gpu": "#029e73", "gpu_memory": "#cc78bc"}
 MAX_NUMBERED = 12  # epochs with their number: more would touch
-DRAWN = "synthetic images, for timing only"
-_PORTUGUESE = {
-    DRAWN: "imagens sintéticas, só para medir o tempo",
-    "Training time and cost by scenario": "Tempo de treinamento e custo por cenário",
-    "Utilisation by scenario": "Utilização por cenário",
-    "Utilisation over one run": "Utilização ao longo de uma execução",
-    "training time [s]": "tempo de treinamento [s]",
-    "cost of a run [USD]": "custo de uma execução [USD]",
-    "cost of a run; of all {} together {} USD": "custo de uma execução; de todas as {} juntas {} USD",
-    "no price was given": "nenhum preço foi dado",
-    "without a price: {} of {} runs": "sem preço: {} de {} execuções",
-    "CPU": "CPU",
-    "memory": "memória",
-    "GPU": "GPU",
-    "GPU memory": "memória da GPU",
-    "{} in use [%]": "{} em uso [%]",
-    "in use [%]": "em uso [%]",
-    "{}: not measured": "{}: não medida",
-    "time since the start [s]": "tempo desde o início [s]",
-    "dotted: end of an epoch, with its number": "pontilhado: fim de uma época, com seu número",
-    "n = {} a scenario": "n = {} por cenário",
-    "bar: mean; error bar: standard deviation; points: runs in order": (
-        "barra: média; barra de erro: desvio padrão; pontos: execuções em ordem"
-    ),
-}
+BARS = "bar: mean; error bar: standard deviation; points: runs in order, hollow if disturbed"
 
 
 def plot_time_and_cost(runs: pd.DataFrame, lang: str = "en") -> Figure:
     """Draw the mean training time of each scenario as a bar, and what a run costs as a line on a second axis.
 
     Args:
-        runs: rows of `timed_runs`, with `cost_usd` where there are prices; a panel for each environment.
+        runs: timed rows of a `Selection`, with `cost_usd` where there are prices; a panel for each environment.
         lang: en, or pt with decimal commas.
 
     Raises:
         NoRunsError: there are no runs, or a column of the design or the training times are missing.
     """
-    say, runs = choose_words(lang, _PORTUGUESE), name_scenarios(runs, ["train_s"])
+    say, runs = choose_words(lang), name_scenarios(runs, ["train_s"])
     places = list(runs.groupby("environment", sort=False))
-    figure, axes = _open_panels([3.4] * len(places), write_title("Training time and cost by scenario", runs, say), say)
+    figure, axes = open_panels(len(places), width=11, heights=3.4)
+    figure.suptitle(write_title("Training time and cost by scenario", runs, say))
+    figure.supxlabel(say(BARS), fontsize="small")
     for ax, (place, rows) in zip(axes, places, strict=True):
         _draw_bars(ax, rows, "train_s", lang)
         ax.set_title(f"{place}, {_count(rows, say)}", loc="left", fontweight="bold")
@@ -80,7 +60,7 @@ def plot_utilisation(runs: pd.DataFrame, columns: Sequence[str], lang: str = "en
     """Draw how much of the machine each scenario used: the mean of a run's samples, per cent.
 
     Args:
-        runs: rows of `timed_runs`.
+        runs: timed rows of a `Selection`.
         columns: `cpu_percent_mean` and `gpu_percent_mean` for figure 4 of the paper, `memory_percent_mean` and
             `gpu_memory_percent_mean` for figure 5; a panel for each on each environment. What no run has is said to be
             not measured.
@@ -91,11 +71,13 @@ def plot_utilisation(runs: pd.DataFrame, columns: Sequence[str], lang: str = "en
     """
     if not len(columns):
         raise NoRunsError("no column was asked for: name cpu_percent_mean, say")
-    say, runs = choose_words(lang, _PORTUGUESE), name_scenarios(runs)
+    say, runs = choose_words(lang), name_scenarios(runs)
     panels = [(place, rows, column) for place, rows in runs.groupby("environment", sort=False) for column in columns]
     measured = [column in rows and rows[column].notna().any() for _, rows, column in panels]
     heights = [2.7 if is_measured else 0.8 for is_measured in measured]
-    figure, axes = _open_panels(heights, write_title("Utilisation by scenario", runs, say), say)
+    figure, axes = open_panels(len(panels), width=11, heights=heights)
+    figure.suptitle(write_title("Utilisation by scenario", runs, say))
+    figure.supxlabel(say(BARS), fontsize="small")
     for ax, (place, rows, column), is_measured in zip(axes, panels, measured, strict=True):
         words = say(MEANS[column]) if column in MEANS else column
         ax.set_title(f"{place}, {_count(rows, say)}", loc="left", fontweight="bold")
@@ -120,12 +102,11 @@ def plot_samples(samples: pd.DataFrame, lang: str = "en") -> Figure:
     Raises:
         NoRunsError: there are no samples, or they have no time or event.
     """
-    say = choose_words(lang, _PORTUGUESE)
-    _check_columns(samples, ["seconds", "event"])
-    figure = Figure(figsize=(9, 3.6), layout="constrained")
-    ax = figure.subplots()
-    for name, colour in COURSES.items():
-        column, words = f"{name}_percent", say(MEANS[f"{name}_percent_mean"])
+    say = choose_words(lang)
+    check_columns(samples, ["seconds", "event"])
+    figure, (ax,) = open_panels(1, width=7, heights=2.4)
+    for meter, colour in TRACES.items():
+        column, words = f"{meter}_percent", say(MEANS[f"{meter}_percent_mean"])
         measured = samples.dropna(subset=[column]) if column in samples else samples[:0]
         words = words if len(measured) else say("{}: not measured").format(words)
         x, y = (measured["seconds"], measured[column]) if len(measured) else ([], [])
@@ -135,7 +116,6 @@ def plot_samples(samples: pd.DataFrame, lang: str = "en") -> Figure:
     ax.set_xlim(0, max(samples["seconds"].max(), 1e-3))
     use_commas(ax, lang)
     ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1), frameon=False)
-    sns.despine(ax=ax)
     figure.suptitle(say("Utilisation over one run"))
     figure.supxlabel(say("dotted: end of an epoch, with its number"), fontsize="small")
     return figure
@@ -145,7 +125,7 @@ def name_scenarios(runs: pd.DataFrame, columns: Sequence[str] = ()) -> pd.DataFr
     """Sort the runs by environment, CPUs first, and by scenario as the paper does, and name each scenario.
 
     Args:
-        runs: rows of `timed_runs`.
+        runs: timed rows of a `Selection`.
         columns: rows that lack one of these, or a factor, are left out.
 
     Returns:
@@ -155,7 +135,7 @@ def name_scenarios(runs: pd.DataFrame, columns: Sequence[str] = ()) -> pd.DataFr
     Raises:
         NoRunsError: nothing is left, or a column is missing.
     """
-    _check_columns(runs, ["environment", *FACTORS, *columns])
+    check_columns(runs, ["environment", *FACTORS, *columns])
     needed = [*FACTORS, *columns]
     runs = runs.dropna(subset=needed)
     if runs.empty:
@@ -173,52 +153,6 @@ def name_scenarios(runs: pd.DataFrame, columns: Sequence[str] = ()) -> pd.DataFr
     return runs.drop(columns=["_gpu", "_later"]).assign(position=position, label=label)
 
 
-def choose_words(lang: str, portuguese: Mapping[str, str]) -> Callable[[str], str]:
-    """How to say a sentence in a language; those of English are the keys of the table.
-
-    Raises:
-        ValueError: the language is neither en nor pt.
-    """
-    if lang not in ("en", "pt"):
-        raise ValueError(f"no words for lang={lang!r}: choose en or pt")
-    return portuguese.__getitem__ if lang == "pt" else str
-
-
-def name(level: object) -> str:
-    """A level as people write it: MNIST for mnist, 32 for 32.0."""
-    return NAMES.get(level) or (f"{level:g}" if isinstance(level, float) else str(level))
-
-
-def write_number(value: float, lang: str, form: str = "{:.3g}") -> str:
-    """A number with the decimal sign of the language."""
-    return form.format(value).translate(str.maketrans(".,", ",." if lang == "pt" else ".,"))
-
-
-def write_title(words: str, runs: pd.DataFrame, say: Callable[[str], str]) -> str:
-    """A title, with a second line where the data was drawn."""
-    is_drawn = "data_kind" in runs and (runs["data_kind"] == "synthetic").any()
-    return f"{say(words)}\n{say(DRAWN)}" if is_drawn else say(words)
-
-
-def use_commas(ax: Axes, lang: str) -> None:
-    """Write the numbers of both axes with the decimal sign of the language."""
-    for axis in (ax.xaxis, ax.yaxis):
-        axis.set_major_formatter(lambda value, _: write_number(value, lang, "{:g}"))
-
-
-def _check_columns(table: pd.DataFrame, columns: Sequence[str]) -> None:
-    missing = [column for column in columns if column not in table]
-    if missing or table.empty:
-        raise NoRunsError(f"the table has no {', '.join(missing) or 'rows'}: take it from timed_runs or read_samples")
-
-
-def _open_panels(heights: list[float], title: str, say: Callable[[str], str]) -> tuple[Figure, np.ndarray]:
-    figure = Figure(figsize=(13, 1 + sum(heights)), layout="constrained")
-    figure.suptitle(title)
-    figure.supxlabel(say("bar: mean; error bar: standard deviation; points: runs in order"), fontsize="small")
-    return figure, figure.subplots(len(heights), height_ratios=heights, squeeze=False)[:, 0]
-
-
 def _count(rows: pd.DataFrame, say: Callable[[str], str]) -> str:
     counts = sorted(set(rows.groupby("position").size()))
     return say("n = {} a scenario").format("–".join(str(n) for n in dict.fromkeys([counts[0], counts[-1]])))
@@ -231,9 +165,9 @@ def _draw_bars(ax: Axes, rows: pd.DataFrame, column: str, lang: str) -> None:
     sns.barplot(
         rows, x="position", y=column, hue="framework", palette=palette, dodge=False, legend=False, ax=ax, **look
     )
-    for position, values in rows.groupby("position")[column]:
-        places = position + np.linspace(-0.3, 0.3, len(values) + 2)[1:-1]  # one run beside the other, in their order
-        ax.plot(places, values, "o", color="white", mec="black", mew=0.6, ms=3.5, zorder=4)
+    for position, runs in rows.groupby("position"):
+        places = position + np.linspace(-0.3, 0.3, len(runs) + 2)[1:-1]  # one run beside the other, in their order
+        draw_runs(ax, places, runs[column], runs["disturbed"], size=3.5)
     use_commas(ax, lang)
     labels = rows.groupby("position")["label"].first()
     ax.set_xticks(labels.index, labels, fontsize="x-small")
@@ -244,7 +178,6 @@ def _draw_bars(ax: Axes, rows: pd.DataFrame, column: str, lang: str) -> None:
         below = {"textcoords": "offset points", "xytext": (0, -8 - 9 * lines), "ha": "center", "va": "top"}
         look = {"color": palette[framework], "fontweight": "bold", "fontsize": "small"}
         ax.annotate(name(framework), (middle, 0), xycoords=("data", "axes fraction"), **below, **look)
-    sns.despine(ax=ax)
 
 
 def _draw_cost(ax: Axes, rows: pd.DataFrame, lang: str, say: Callable[[str], str]) -> None:
@@ -254,15 +187,15 @@ def _draw_cost(ax: Axes, rows: pd.DataFrame, lang: str, say: Callable[[str], str
         ax.set_title(say("no price was given"), loc="right", fontsize="small")
         return
     if len(priced) < len(rows):
-        told = say("without a price: {} of {} runs").format(len(rows) - len(priced), len(rows))
-        ax.set_title(told, loc="right", fontsize="small")
+        notice = say("without a price: {} of {} runs").format(len(rows) - len(priced), len(rows))
+        ax.set_title(notice, loc="right", fontsize="small")
     words = say("cost of a run; of all {} together {} USD")
     words = words.format(len(priced), write_number(priced["cost_usd"].sum(), lang))
     second, means = ax.twinx(), priced.groupby("position")["cost_usd"].mean()
     second.plot(means.index, means, "D--", color="black", ms=4, lw=1, mfc="#ffd92f", label=words)
     second.set_ylabel(say("cost of a run [USD]"))
     second.set_ylim(0, 1.15 * means.max() or 1)
-    second.yaxis.set_major_formatter(lambda value, _: write_number(value, lang, "{:g}"))
+    use_commas(second, lang, "y")
     second.legend(loc="upper left", frameon=False)
     ax.set_ylim(0, 1.5 * ax.get_ylim()[1])  # cost follows time: on other scales the line lies above the bars
     sns.despine(ax=second, right=False)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from dr_lib.runs.prices import find_price
 from dr_lib.runs.row import read_process_s
-from dr_lib.statistics.effects import pool_variance, repetitions_for_precision
+from dr_lib.statistics.effects import pool_spread, repetitions_for_precision
 
 if TYPE_CHECKING:  # a cloud runtime without papermill estimates too
     from dr_lib.runs.study import PlannedRun, Study
@@ -69,21 +69,6 @@ def describe_estimate(estimate: Estimate, precision: float) -> str:
             f"{precision:.0%} needs {needed} of each"
         )
     return "\n".join(said)
-
-
-def pool_spread(times: Iterable[Sequence[float]]) -> tuple[float, int]:
-    """Pool how much repetitions vary within their scenarios.
-
-    Args:
-        times: the times of each scenario, positive; those of which there is one alone say nothing.
-
-    Returns:
-        The deviation of the logarithms, which is a coefficient of variation, and the number of scenarios it rests on.
-    """
-    logs = [np.log(group) for group in times if len(group) > 1]
-    if not logs:
-        return math.nan, 0
-    return math.sqrt(pool_variance(logs)[0]), len(logs)
 
 
 def _predict(

@@ -7,7 +7,7 @@ pretend disappear (Jain 1991, The Art of Computer Systems Performance Analysis, 
 
 import itertools
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 import numpy as np
 import pandas as pd
@@ -135,6 +135,19 @@ def pool_variance(groups: Collection[np.ndarray]) -> tuple[float, int]:
     return (sum(((group - np.mean(group)) ** 2).sum() for group in groups) / dof if dof else np.nan), dof
 
 
+def pool_spread(times: Iterable[Sequence[float]]) -> tuple[float, int]:
+    """Pool how much repetitions vary within their scenarios.
+
+    Args:
+        times: the times of each scenario, positive; those of which there is one alone say nothing.
+
+    Returns:
+        The deviation of the logarithms, which is a coefficient of variation, and the number of scenarios it rests on.
+    """
+    logs = [np.log(group) for group in times if len(group) > 1]
+    return (math.sqrt(pool_variance(logs)[0]), len(logs)) if logs else (math.nan, 0)
+
+
 def repetitions_for_precision(cv: float, half_width: float) -> int:
     """The smallest number of runs whose mean has a 95 % interval of at most this half width.
 
@@ -147,29 +160,6 @@ def repetitions_for_precision(cv: float, half_width: float) -> int:
     """
     _check_positive(cv=cv, half_width=half_width)
     return _find_smallest(lambda n: stats.t.ppf(UPPER, n - 1) * cv / math.sqrt(n) <= half_width)
-
-
-def repetitions_for_power(cv: float, difference: float, power: float = 0.8) -> int:
-    """The smallest number of runs on each side that finds a difference, by a two-sided t test at 5 %.
-
-    Args:
-        cv: coefficient of variation of one run.
-        difference: of the means, relative, 0.1 for 10 %.
-        power: share of such experiments that are to find it.
-
-    Raises:
-        BadSampleError: a number is not positive and finite, the power is no share, or it would need a billion runs.
-    """
-    _check_positive(cv=cv, difference=difference, power=power)
-    if power >= 1:
-        raise BadSampleError(f"a power of {power} cannot be had: take 0.8, say")
-
-    def finds(n: int) -> bool:
-        dof, shift = 2 * (n - 1), difference / cv * math.sqrt(n / 2)
-        critical = stats.t.ppf(UPPER, dof)
-        return stats.nct.sf(critical, dof, shift) + stats.nct.cdf(-critical, dof, shift) >= power
-
-    return _find_smallest(finds)
 
 
 def _read_cells(

@@ -1,4 +1,4 @@
-"""The verdicts on hand-made rows, and the report."""
+"""The verdicts on hand-made rows."""
 
 import itertools
 from pathlib import Path
@@ -8,8 +8,9 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from dr_lib.evidence.claims import judge, read_published
-from dr_lib.figures.hardware import timed_runs
+from dr_lib.evidence import claims
+from dr_lib.evidence.claims import judge_claims, read_published
+from dr_lib.evidence.select import PLAN, WORK, select_runs
 
 ROOT = Path(__file__).resolve().parents[2]
 T4 = {"platform": "kaggle", "accelerator": "Tesla T4", "num_accelerators": 2}
@@ -28,6 +29,11 @@ def make_runs(minutes, hardware, **columns):
 def both(gpu=51.33 + SPREAD, tpu=33.24 + SPREAD, **columns):
     """Ten runs on each of the paper's two environments, by default with the paper's means."""
     return pd.concat([make_runs(gpu, T4, **columns), make_runs(tpu, TPU, **columns)], ignore_index=True)
+
+
+def judge(claim, runs):
+    """The verdict of these rows, unlike as they may be."""
+    return claims.judge(claim, select_runs(runs, may_differ=[*WORK, *PLAN]).timed)
 
 
 def claim(claim_id):
@@ -162,7 +168,14 @@ def make_scenarios(repetitions=(0.98, 1.0, 1.02), hardware=CPU, **columns):
     for framework, base_s in {"mxnet": 1.0, "pytorch": 2.0, "tensorflow": 5.0}.items():
         for dataset, size, network in itertools.product(["mnist", "cifar10"], [32, 64], [1, 2]):
             epoch_s = base_s * (1 if dataset == "mnist" else 5 / 6) * (size // 32 * 2 - 1) * (1 + (network == 2) / 2)
-            row = {"status": "ok", "framework": framework, "dataset": dataset, "image_size": size, "network": network}
+            row = {
+                "status": "ok",
+                "run_id": "r",
+                "framework": framework,
+                "dataset": dataset,
+                "image_size": size,
+                "network": network,
+            }
             row |= {"batch_size": 128, "epochs": 3} | hardware | columns
             images = 60_000 if dataset == "mnist" else 50_000
             rows += [row | {"steady_epoch_s": epoch_s * r, "images_per_s": images / epoch_s * r} for r in repetitions]
@@ -239,10 +252,17 @@ def test_pytorchs_use_of_the_cpu_is_judged_on_any_cpu():
     assert (found.verdict, found.n, found.ours.value) == ("holds", 24, pytest.approx(97))
 
 
-def test_resumed_and_disturbed_runs_are_left_out_unless_asked():
-    """A run that was interrupted or shared its machine has another time than the rest."""
+def test_disturbed_runs_count_and_are_counted():
+    """A resumed run has no time; a run that shared its machine has one, and the verdict says of how many."""
     runs = both().assign(resumed=[1] + [0] * 19, disturbed=[False, True, None] + [False] * 17)
-    assert len(timed_runs(runs)) == 18
-    assert len(timed_runs(runs, keep=["resumed", "disturbed"])) == 20
-    assert judge(claim("A1"), runs).n == 8
-    assert judge(claim("A1"), runs, keep=["disturbed"]).n == 9
+    assert judge(claim("A1"), runs)[3::2] == (9, 1)
+
+
+def test_judged_claims_come_first_in_one_table():
+    """The paper's five claims, those with a verdict of our own before those that these rows cannot judge."""
+    runs = make_runs([51, 51.3, 51.6], T4)
+    table = judge_claims("A", select_runs(runs))
+    assert table["id"].tolist() == ["A1", "A2", "A3", "A4", "A5"]
+    assert table["verdict"].tolist() == ["holds"] + ["not comparable"] * 4
+    swapped = judge_claims("A", select_runs(make_runs([33, 33.3, 33.6], TPU)))
+    assert swapped["id"].tolist() == ["A2", "A1", "A3", "A4", "A5"] and swapped["ours"].iloc[0] == pytest.approx(33.3)

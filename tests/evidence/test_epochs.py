@@ -5,7 +5,6 @@ import pandas as pd
 import pytest
 
 from dr_lib.evidence.epochs import (
-    TIMES_AS_FAST,
     EpochsError,
     compare_like_for_like,
     find_times_to_accuracy,
@@ -13,7 +12,7 @@ from dr_lib.evidence.epochs import (
     summarise_trainings,
     tabulate_accuracies,
 )
-from dr_lib.figures.hardware import timed_runs
+from dr_lib.evidence.select import select_runs
 
 ROW = {"status": "ok", "error": "", "platform": "colab", "accelerator": "cpu", "num_accelerators": 1, "cpu": "Xeon"}
 ROW |= {"num_cpus": 2, "data_kind": "given", "epochs": 3, "data_share": 1.0, "commit": "c", "num_parameters": 2343}
@@ -37,7 +36,8 @@ def make_run(implementation="fused", batch_size=1, epoch_s=1.0, accuracies=(ACCU
 
 def make_timed(*rows):
     """The rows as the figures get them."""
-    return timed_runs(pd.DataFrame(rows))
+    alike = ["framework", "implementation", "batch_size"]
+    return select_runs(pd.DataFrame(rows), may_differ=alike).timed
 
 
 def test_a_row_holds_the_time_of_its_slowest_replica():
@@ -80,35 +80,37 @@ def test_the_table_says_when_and_how_many():
     """Three replicas: 90 % after 2, 4 and 6 s; 95 % by the first two alone; 97 % by none."""
     row = make_run(accuracies=(ACCURACIES, ACCURACIES, [0.8, 0.91, 0.92]))
     (told,) = tabulate_accuracies(make_timed(row)).to_dict("records")
-    assert (told["n"], told["90 % [s]"], told["95 % [s]"], told["97 % [s]"]) == (3, "4 (2 … 6)", "4 (2 … –)", "–")
-    assert told["accuracy [%]"] == "93.33"
-    assert tabulate_accuracies(make_timed(make_run(epoch_s=0.5)), "pt")["95 % [s]"].iloc[0] == "1"
+    assert told["n"] == 3 and told["accuracy_percent"] == pytest.approx(93.333, abs=0.001)
+    assert [told[f"to_90_percent_s{end}"] for end in ("", "_low", "_high")] == [4, 2, 6]
+    assert (told["to_95_percent_s"], told["to_95_percent_s_low"]) == (4, 2) and np.isnan(told["to_95_percent_s_high"])
+    assert np.isnan(told["to_97_percent_s"])
 
 
 def test_only_the_same_batch_on_the_same_host_is_compared():
-    """CUDA C on the T4 in Xeon's machine against Keras on that Xeon, batch by batch; EPYC's Keras is nobody's peer."""
+    """CUDA C on the T4 in Xeon's machine against Keras on that Xeon, batch by batch; the EPYC ran no Keras."""
     runs = [make_run("fused", 1, s, **T4) for s in (0.9, 1.0, 1.1)]
     runs += [make_run("keras_tensorflow", 1, 100 * s) for s in (0.9, 1.0, 1.1)]
     runs += [make_run("keras_tensorflow", 32, 10.0), make_run("minibatch", 32, 2.0, cpu="EPYC", **T4)]
     (told,) = compare_like_for_like(make_timed(*runs)).to_dict("records")
-    assert (told["line"], told["peer"]) == ("CUDA C fused, batch 1, Tesla T4", "Keras / TensorFlow, batch 1, CPU")
-    assert told[TIMES_AS_FAST].startswith("100 [") and (told["batch_size"], told["n"]) == (1, 3)
+    assert (told["line"], told["reference"]) == ("CUDA C fused, batch 1, Tesla T4", "Keras / TensorFlow, batch 1, CPU")
+    assert told["times_as_fast"] == pytest.approx(100) and (told["batch_size"], told["n"]) == (1, 3)
+    assert told["times_as_fast_low"] < 100 < told["times_as_fast_high"]
 
 
 def test_one_run_has_a_ratio_and_no_interval():
     """Twice as fast; replicas are no repetitions."""
     rows = [make_run("minibatch", 32, 1.5, accuracies=(ACCURACIES,) * 2), make_run("keras_jax", 32, 7.5)]
-    (told,) = compare_like_for_like(make_timed(*rows), "pt").to_dict("records")
-    assert (told[TIMES_AS_FAST], told["n"]) == ("2,5", 1)
+    (told,) = compare_like_for_like(make_timed(*rows)).to_dict("records")
+    assert (told["times_as_fast"], told["n"]) == (pytest.approx(2.5), 1) and np.isnan(told["times_as_fast_low"])
 
 
 def test_rows_without_epochs_are_passed_over():
     """Of other studies, or none at all."""
     bare = {name: value for name, value in make_run().items() if not name.startswith("replica_")}
     for rows in ([], [bare]):
-        assert list_epochs(timed_runs(pd.DataFrame(rows))).empty
-        assert tabulate_accuracies(timed_runs(pd.DataFrame(rows))).empty
-        assert compare_like_for_like(timed_runs(pd.DataFrame(rows))).empty
+        assert list_epochs(make_timed(*rows)).empty
+        assert tabulate_accuracies(make_timed(*rows)).empty
+        assert compare_like_for_like(make_timed(*rows)).empty
     assert len(list_epochs(make_timed(bare, make_run()))) == 3
 
 

@@ -3,8 +3,7 @@
 import pandas as pd
 import pytest
 
-from dr_lib.evidence.claims import PublishedError, read_published
-from dr_lib.figures.hardware import PUBLISHED
+from dr_lib.evidence.claims import PUBLISHED, PublishedError, read_published
 
 
 def claim(claim_id):

@@ -4,10 +4,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dr_lib.evidence.claims import judge, read_published
-from dr_lib.evidence.request_log import RequestsError, read_requests, summarise_requests, write_requests
-from dr_lib.figures.hardware import timed_runs
+from dr_lib.evidence.request_log import KINDS, RequestsError, read_requests, summarise_requests, write_requests
+from dr_lib.evidence.select import select_runs
 from dr_lib.runs.row import read_runs, write_row
+from tests.evidence.test_claims import claim, judge
 
 RUN = {"study": "serving", "notebook": "22_serve_and_load", "notebook_sha256": "", "scenario": "C1", "repetition": 0}
 RUN |= {"order": 0, "seed": 0, "session_id": "", "started_at": "2026", "status": "ok", "retries": 0, "resumed": 0}
@@ -30,9 +30,9 @@ def write_run(root, run_id, table, study="serving", **columns):
     write_row(root / study, RUN | {"run_id": run_id, "study": study, "requests": name} | columns)
 
 
-def claim(claim_id):
-    """One claim of the table."""
-    return read_published().set_index("id", drop=False).loc[claim_id]
+def timed_runs(requests):
+    """Those whose times count."""
+    return select_runs(requests, within=KINDS).timed
 
 
 def test_a_row_for_each_request_with_its_runs_columns(tmp_path):
@@ -161,4 +161,4 @@ def test_refuses_to_write_what_could_not_be_read(tmp_path):
 def test_nothing_measured_is_no_summary(tmp_path):
     """Before any request there is an empty table, not an error."""
     assert summarise_requests(timed_runs(pd.DataFrame())).empty
-    assert summarise_requests(timed_runs(pd.DataFrame([RUN]))).empty
+    assert summarise_requests(timed_runs(pd.DataFrame([RUN | {"run_id": "r"}]))).empty

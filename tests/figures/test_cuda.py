@@ -1,15 +1,14 @@
-"""The figures and the report of paper D, read back from what was drawn."""
+"""The figures of paper D, and its claims, read back from what was drawn."""
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from dr_lib.evidence.claims import read_published
-from dr_lib.evidence.report import draw_figures, write_report
-from dr_lib.figures.cuda import draw_cuda, plot_cumulative_time, plot_speed_up, plot_time_to_accuracy
-from dr_lib.figures.hardware import NoRunsError, UnlikeRunsError, timed_runs
+from dr_lib.evidence.claims import judge_claims, read_published
+from dr_lib.evidence.select import NoRunsError, UnlikeRunsError, select_runs
+from dr_lib.figures.cuda import plot_cumulative_time, plot_speed_up, plot_time_to_accuracy
 from tests.evidence.test_epochs import ACCURACIES, T4, make_run, make_timed
-from tests.figures.test_scenarios import words
+from tests.figures.reading import timed_runs, words
 
 FORTY = [0.9 + 0.001 * k for k in range(40)]
 SPREAD = (0.98, 1.0, 1.02)
@@ -24,6 +23,17 @@ def make_paper(**columns):
             make_run("keras_tensorflow", batch, epoch_s * s, (FORTY,)) for batch, epoch_s in ((1, 60), (32, 621 / 40))
         ]
     return pd.DataFrame(rows).assign(epochs=40, **columns)
+
+
+def draw_all(runs, lang="en"):
+    """The three figures."""
+    return [plot(timed_runs(runs), lang) for plot in (plot_cumulative_time, plot_time_to_accuracy, plot_speed_up)]
+
+
+def judge_all(runs):
+    """The verdict on each claim of the paper."""
+    trained = ["framework", "implementation", "batch_size"]
+    return judge_claims("D", select_runs(runs, may_differ=trained)).set_index("id")["verdict"].to_dict()
 
 
 def take_lines(ax):
@@ -44,8 +54,8 @@ def test_figure_1a_has_a_line_per_implementation_and_the_papers_end_points():
         "Keras / TensorFlow, batch 32, CPU",
         "CUDA C as the paper's, batch 1, Tesla T4",
         "CUDA C fused, batch 1, Tesla T4",
-        "CUDA C, Tesla T4, paper D: 219 s",
-        "Keras, CPU, paper D: 621 s",
+        "CUDA C, Tesla T4, De Felice Lima and Zola: 219 s",
+        "Keras, CPU, De Felice Lima and Zola: 621 s",
     ]
     ours = lines["CUDA C as the paper's, batch 1, Tesla T4"]
     assert list(ours.get_xdata()) == list(range(1, 41)) and ours.get_ydata()[-1] == pytest.approx(219)
@@ -63,7 +73,7 @@ def test_bands_span_all_replicas_and_runs():
 
 def test_before_any_run_the_paper_stands_alone():
     """Its two points, and no figure for which it has none."""
-    assert set(draw_cuda(timed_runs(pd.DataFrame()))) == {"figure_1a.png"}
+    assert len(take_lines(plot_cumulative_time(timed_runs(pd.DataFrame())).axes[0])) == 2
     with pytest.raises(NoRunsError, match="notebook 40"):
         plot_time_to_accuracy(timed_runs(pd.DataFrame()))
     with pytest.raises(NoRunsError, match="Keras on its host"):
@@ -103,7 +113,7 @@ def test_figure_2_compares_with_each_keras_and_dots_unlike_batches():
     (point,) = [line for line in unlike.lines if line.get_marker() == "D"]
     assert (point.get_xdata()[0], point.get_ydata()[0]) == (40, pytest.approx(value("D4"), abs=0.005))
     assert not [line for line in like.lines if line.get_marker() == "D"]
-    assert "paper D: 2.84x" in [text.get_text() for text in figure.legends[0].get_texts()]
+    assert "De Felice Lima and Zola: 2.84 x" in [text.get_text() for text in figure.legends[0].get_texts()]
 
 
 def test_batches_other_than_1_are_dashed_and_each_keras_has_its_colour():
@@ -117,54 +127,32 @@ def test_batches_other_than_1_are_dashed_and_each_keras_has_its_colour():
     ("lang", "found"),
     [
         ("en", ["Time after each epoch", "cumulative training time [s]", "CUDA C fused, batch 1", "speed-up"]),
-        ("pt", ["Tempo após cada época", "tempo de treinamento acumulado [s]", "CUDA C fundido, lote 1", "2,84x"]),
+        ("pt", ["Tempo após cada época", "tempo de treinamento acumulado [s]", "CUDA C fundido, lote 1", "2,84 x"]),
     ],
 )
 def test_the_figures_speak_both_languages(lang, found):
     """Words of the papers' language, with its decimal commas; another language is refused."""
-    figures = draw_cuda(timed_runs(make_paper()), lang)
-    legends = "\n".join(text.get_text() for text in figures["figure_2.png"].legends[0].get_texts())
-    told = "\n".join([*map(words, figures.values()), legends])
-    assert all(word.lower() in told.lower() for word in found)
+    found_words = "\n".join(map(words, draw_all(make_paper(), lang)))
+    assert all(word.lower() in found_words.lower() for word in found)
     with pytest.raises(ValueError, match="lang"):
         plot_cumulative_time(timed_runs(make_paper()), "de")
 
 
 def test_nothing_is_clipped():
     """All text lies inside the picture."""
-    for figure in draw_cuda(timed_runs(make_paper(platform="some cloud")), "pt").values():
+    for figure in draw_all(make_paper(platform="some cloud"), "pt"):
         figure.draw_without_rendering()
         box = figure.get_tightbbox()
         assert box.x0 >= 0 and box.y0 >= 0
         assert box.x1 <= figure.get_figwidth() and box.y1 <= figure.get_figheight()
 
 
-def test_the_report_of_paper_d(tmp_path):
-    """On the paper's hardware with its times every claim holds; each implementation has its line, like for like."""
-    runs = make_paper()
-    figures = draw_figures(runs, paper="D")
-    verdicts = write_report(runs, tmp_path / "report.md", paper="D", figures=list(figures))
-    assert [(v.id, v.verdict) for v in verdicts] == [(f"D{k}", "holds") for k in range(1, 6)]
-    text = (tmp_path / "report.md").read_text(encoding="utf-8")
-    assert all(f"![](figure_{name}.png)" in text for name in ("1a", "1b", "2"))
-    assert "| colab, Tesla T4 | cuda | fused | 1 | 2 | 3 |" in text.split("## Environments")[1]
-    alike = text.split("## Like for like")[1].split("##")[0]
-    assert "| CUDA C fused, batch 1, Tesla T4 | Keras / TensorFlow, batch 1, CPU | 1 | 150 [" in alike
-    assert "batch 32" not in alike and "| 6 | 40 | 93.90 |" in text.split("## Time to accuracy")[1]
-    write_report(runs, tmp_path / "report.md", paper="D", lang="pt", figures=[])
-    assert "## Comparação no mesmo lote" in (tmp_path / "report.md").read_text(encoding="utf-8")
-
-
-def test_fast_implementations_do_not_speak_for_the_papers(tmp_path):
-    """Fused alone on the T4 measures neither 219 s nor the speed-up; a share of the images is not comparable."""
-    runs = make_paper().query("implementation != 'paper'")
-    verdicts = {v.id: v.verdict for v in write_report(runs, tmp_path / "report.md", paper="D", figures=[])}
-    assert verdicts == {"D1": "not measured", "D2": "holds", "D3": "not measured", "D4": "not measured", "D5": "holds"}
-    verdicts = {v.id: v.verdict for v in write_report(make_paper(data_share=0.1), tmp_path / "r.md", paper="D")}
-    assert {verdicts[f"D{k}"] for k in range(1, 5)} == {"not comparable"}
-
-
-def test_runs_on_unlike_shares_of_the_images_are_refused():
-    """Their mean would be the mean of nothing."""
+def test_on_the_papers_hardware_with_its_times_every_claim_holds():
+    """Three runs each; fused alone on the T4 measures neither 219 s nor the speed-up; fewer images are other work."""
+    assert judge_all(make_paper()) == {f"D{k}": "holds" for k in range(1, 6)}
+    fused = judge_all(make_paper().query("implementation != 'paper'"))
+    assert fused == {"D1": "not measured", "D2": "holds", "D3": "not measured", "D4": "not measured", "D5": "holds"}
+    fewer = judge_all(make_paper(data_share=0.1))
+    assert {fewer[f"D{k}"] for k in range(1, 5)} == {"not comparable"}
     with pytest.raises(UnlikeRunsError, match="data_share"):
-        draw_figures(pd.concat([make_paper(), make_paper(data_share=0.1)]), paper="D")
+        judge_all(pd.concat([make_paper(), make_paper(data_share=0.1)]))

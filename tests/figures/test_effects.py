@@ -5,9 +5,9 @@ import pandas as pd
 import pytest
 from matplotlib.colors import to_hex
 
+from dr_lib.evidence.select import NoRunsError
 from dr_lib.figures.effects import find_pareto_front, plot_cost_front, plot_effects, plot_variation
-from dr_lib.figures.hardware import NoRunsError
-from dr_lib.figures.scenarios import FRAMEWORK_COLOURS
+from dr_lib.figures.style import FRAMEWORK_COLOURS
 from dr_lib.statistics.intervals import BadSampleError
 
 EFFECTS = pd.DataFrame(

@@ -6,14 +6,15 @@ import pandas as pd
 import pytest
 from matplotlib.colors import to_hex
 
-from dr_lib.figures.hardware import ACCELERATOR_COLOURS, NoRunsError, timed_runs
+from dr_lib.evidence.select import NoRunsError
 from dr_lib.figures.scenarios import (
-    FRAMEWORK_COLOURS,
     name_scenarios,
     plot_samples,
     plot_time_and_cost,
     plot_utilisation,
 )
+from dr_lib.figures.style import ACCELERATOR_COLOURS, FRAMEWORK_COLOURS
+from tests.figures.reading import timed_runs, words
 
 CPU = {"platform": "azure", "accelerator": "cpu"}
 T4 = {"platform": "azure", "accelerator": "Tesla T4"}
@@ -29,15 +30,6 @@ def make_scenarios(hardware=CPU, frameworks=("tensorflow", "mxnet", "pytorch"), 
         row |= {"scenario": f"C{number}"} | MARKS | hardware
         rows += [row | {"repetition": r, "train_s": 9.0 + r} | columns for r in range(3)]
     return timed_runs(pd.DataFrame(rows).sample(frac=1, random_state=1))
-
-
-def words(figure):
-    """Everything written in the figure."""
-    axes = [t.get_text() for ax in figure.axes for t in [*ax.texts, *ax.get_xticklabels(), ax.xaxis.label]]
-    titles = [ax.get_title(loc=loc) for ax in figure.axes for loc in ("left", "right")]
-    titles += [ax.get_ylabel() for ax in figure.axes]
-    legends = [t.get_text() for ax in figure.axes if ax.get_legend() for t in ax.get_legend().get_texts()]
-    return "\n".join([figure.get_suptitle(), figure.get_supxlabel(), *titles, *axes, *legends])
 
 
 def test_scenarios_stand_in_the_papers_order_with_its_numbers():

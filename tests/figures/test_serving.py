@@ -5,10 +5,10 @@ import pandas as pd
 import pytest
 
 from dr_lib.evidence.request_log import summarise_requests
-from dr_lib.evidence.serving_cost import cost_table, read_paper_latencies
-from dr_lib.figures.hardware import NoRunsError, timed_runs
+from dr_lib.evidence.select import NoRunsError
+from dr_lib.evidence.serving import cost_table, read_paper_latencies
 from dr_lib.figures.serving import plot_cost_by_utilisation, plot_latency_percentiles, plot_predict_time
-from tests.figures.test_scenarios import words
+from tests.figures.reading import timed_runs, words
 
 ROW = {"status": "ok", "platform": "local", "accelerator": "cpu", "num_accelerators": 1, "data_kind": "photographs"}
 TIMES = np.linspace(0.9, 1.1, 25)
@@ -47,7 +47,7 @@ def test_the_papers_points_stand_below_ours(model, published):
     assert labels(ours) == ["local, CPU, keras\nn = 25", "local, CPU, litert_int8\nn = 25"]
     assert labels(paper) == [f"ml.{name}.xlarge" for name in ("m4", "m5", "m6g", "c7g")]
     assert ours.get_xlim() == paper.get_xlim() and paper.get_xscale() == "log"
-    assert f"{published[0]} ms ± " in words(figure) and "450 ms [" in words(figure)
+    assert f"{published[0]} ms ± " in words(figure) and "450 [" in words(figure)
 
 
 def test_every_request_is_drawn_with_interval_and_deviation():
@@ -84,8 +84,11 @@ def test_machines_of_one_model_are_told_apart():
 @pytest.mark.parametrize(
     ("lang", "found"),
     [
-        ("en", ["Time of a prediction: VGG19", "synthetic images", "350.6 ms ± 5.3", "450 ms [", "standard deviation"]),
-        ("pt", ["Tempo de uma predição: VGG19", "imagens sintéticas", "350,6 ms ± 5,3", "desvio padrão", "artigo B"]),
+        ("en", ["Time of a prediction: VGG19", "synthetic images", "350.6 ms ± 5.3", "450 [", "standard deviation"]),
+        (
+            "pt",
+            ["Tempo de uma predição: VGG19", "imagens sintéticas", "350,6 ms ± 5,3", "desvio padrão", "Camargo et al."],
+        ),
     ],
 )
 def test_the_figure_speaks_both_languages(lang, found):
@@ -139,7 +142,7 @@ def test_models_under_load_have_panels_of_their_own():
     rates = [make_rates(model=model, format="litert_int8") for model in ("mobilenet", "vgg19")]
     figure = plot_latency_percentiles(pd.concat(rates), 200.0, "pt")
     assert [ax.get_title(loc="left") for ax in figure.axes] == ["MobileNet, litert_int8", "VGG19, litert_int8"]
-    assert "Latência sob carga" in words(figure)
+    assert "Tempo de resposta sob carga" in words(figure)
 
 
 def test_nothing_is_clipped():

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from dr_lib.runs.estimate import describe_estimate, estimate_rest, pool_spread
+from dr_lib.runs.estimate import describe_estimate, estimate_rest
 from dr_lib.runs.study import Study, plan_runs
 
 STUDY = Study(notebook="n", repetitions=2, factors={"a": ["x", "y"], "b": [1, 2]}, instance="F4s_v2", seed=5)
@@ -47,12 +47,3 @@ def test_nothing_is_promised_before_anything_has_run():
     estimate = estimate_rest(STUDY, RUNS, {})
     assert math.isnan(estimate.hours_left) and math.isnan(estimate.usd_left)
     assert "make a few runs first" in describe_estimate(estimate, 0.05)
-
-
-def test_the_spread_of_repetitions_asks_for_more_of_them():
-    """Two pairs with logarithms 0.1 apart each: a deviation of 0.0707, pooled; single runs say nothing."""
-    cv, num_repeated = pool_spread([[1.0, math.exp(0.1)], [5.0, 5 * math.exp(0.1)], [9.0]])
-    assert (cv, num_repeated) == (pytest.approx(0.1 / math.sqrt(2)), 2)
-    estimate = estimate_rest(STUDY, RUNS, make_rows({("x", 1): [10.0, 10.0 * math.exp(0.1)]}))
-    assert estimate.cv == pytest.approx(cv) and "vary by 7.1%" in describe_estimate(estimate, 0.05)
-    assert math.isnan(pool_spread([[1.0], [2.0]])[0])

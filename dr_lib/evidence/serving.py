@@ -183,6 +183,40 @@ def read_paper_latencies() -> pd.DataFrame:
     return table
 
 
+def compare_sizes(runs: pd.DataFrame) -> pd.DataFrame:
+    """Hold the parameters and the SavedModel of each network against the paper's table 1.
+
+    Returns:
+        A row per `model`: `num_parameters` and `savedmodel_mib` of ours at `image_size`, where the runs have them, and
+        the paper's with `_published` behind the name.
+    """
+    columns = ["num_parameters", "savedmodel_mib"]
+    printed = read_published("B").query("column in @columns")
+    printed = printed.assign(model=printed["numerator"].str.removeprefix("model="))
+    table = printed.pivot(index="model", columns="column", values="value")[columns].add_suffix("_published")
+    if set(columns) <= set(runs):
+        ours = runs.dropna(subset=columns).groupby(["model", "image_size"])[columns].first()
+        table = ours.reset_index("image_size").join(table, how="outer")
+    return table.reset_index()
+
+
+def find_break_evens(costs: pd.DataFrame) -> pd.DataFrame:
+    """For each model: where the cheapest hour stops being the cheapest prediction, against each other machine.
+
+    Args:
+        costs: a row per `model` and `instance` with `usd_per_hour` and `predict_ms`.
+
+    Returns:
+        A row per pair of machines: `model` and the fields of `BreakEven`.
+    """
+    lines = []
+    for model, rows in costs.groupby("model", sort=False):
+        offers = [Offer(row.instance, row.usd_per_hour, row.predict_ms) for row in rows.itertuples()]
+        cheap = min(offers, key=lambda offer: offer.usd_per_hour)
+        lines += [{"model": model} | break_even(cheap, offer)._asdict() for offer in offers if offer != cheap]
+    return pd.DataFrame(lines)
+
+
 def correct_saving(latencies: pd.DataFrame, cheap: str, dear: str) -> pd.DataFrame:
     """Hold what a machine saves an hour against what it saves a prediction.
 

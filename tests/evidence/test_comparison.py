@@ -1,12 +1,13 @@
-"""Modes held against the paper's, on rows made by hand: the AUC says whether a speed counts."""
+"""Environments compared, and modes with the paper's: on rows made by hand, the AUC says whether a speed counts."""
 
 import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
 
-from dr_lib.evidence.modes import compare_modes
-from dr_lib.evidence.report import write_report
+from dr_lib.evidence import comparison
+from dr_lib.evidence.comparison import compare_environments, find_needed_repetitions
+from dr_lib.evidence.select import select_runs
 
 CPU = {"status": "ok", "error": "", "platform": "local", "accelerator": "cpu", "num_accelerators": 1}
 TIMES = {"paper": [100.0, 110, 105], "fast": [50.0, 52, 49], "scaled": [20.0, 21, 19]}
@@ -21,6 +22,11 @@ def make_runs(times=TIMES, aucs=AUCS, **columns):
         for k, (s, auc) in enumerate(zip(times[mode], aucs[mode], strict=True))
     ]
     return pd.DataFrame(rows).assign(**columns)
+
+
+def compare_modes(runs, **options):
+    """The table of these rows."""
+    return comparison.compare_modes(select_runs(runs, may_differ=["mode"], **options))
 
 
 def test_a_ratio_says_how_many_times_as_fast():
@@ -75,16 +81,14 @@ def test_two_runs_on_either_side_decide_nothing(few):
     assert (table.loc["scaled", "verdict"] == "undecided: n < 3") == (few == "paper")
 
 
-def test_a_flaw_touches_the_time_not_the_auc():
-    """A resumed and a disturbed run keep their AUCs; their times enter only when asked. A failed run has neither."""
+def test_a_mark_touches_the_time_not_the_auc():
+    """A resumed and an excluded run keep their AUCs; their times do not count. A failed run has neither."""
     runs = make_runs(resumed=[2] + [0] * 8, disturbed=[False] * 3 + [True] + [False] * 5)
     runs = pd.concat([runs, make_runs(status="failed")], ignore_index=True)
-    table = compare_modes(runs).set_index("mode")
+    table = compare_modes(runs, exclude=["disturbed"]).set_index("mode")
     assert table["n"].tolist() == [3, 3, 3] and table["n_timed"].tolist() == [2, 2, 3]
     assert table.loc["fast", "train_s_ratio"] == pytest.approx(((110 * 105) / (52 * 49)) ** 0.5)
-    kept = compare_modes(runs, keep=["resumed", "disturbed"]).set_index("mode")
-    assert kept["n_timed"].tolist() == [3, 3, 3]
-    assert kept.loc["fast", "train_s_ratio"] == pytest.approx(((100 * 110 * 105) / (50 * 52 * 49)) ** (1 / 3))
+    assert compare_modes(runs).set_index("mode")["n_timed"].tolist() == [2, 3, 3]
 
 
 def test_each_machine_is_compared_with_itself():
@@ -111,21 +115,36 @@ def test_rows_without_an_auc_or_a_time_have_none():
     assert np.isnan(fast["metric_auc_test"]) and np.isnan(fast["steady_epoch_s_ratio"]) and fast["train_s_ratio"] > 2
 
 
-@pytest.mark.parametrize(
-    ("lang", "heading", "verdict"),
-    [
-        ("en", "## Modes", "does not count: AUC below A's interval"),
-        ("pt", "## Modos", "não conta: AUC abaixo do intervalo de A"),
-    ],
-)
-def test_the_report_has_a_section_where_there_are_modes(tmp_path, lang, heading, verdict):
-    """Value and interval stand in one cell; with one mode there is no such section."""
-    write_report(make_runs(), tmp_path / "report.md", lang=lang, allow=["mode"])
-    text = (tmp_path / "report.md").read_text(encoding="utf-8")
-    section = text.split(heading)[1].split("## ")[0]
-    (paper, fast, scaled) = [line.split(" | ") for line in section.splitlines() if line.startswith("| local")]
-    assert paper[:3] == ["| local, CPU", "paper", "3"] and paper[5] == "1"
-    assert fast[5].startswith("2.085 [")  # (100 x 110 x 105 / (50 x 52 x 49)) ** (1 / 3)
-    assert scaled[-1] == f"{verdict} |" and "nan" not in section
-    write_report(make_runs(mode="paper"), tmp_path / "report.md", lang=lang)
-    assert heading not in (tmp_path / "report.md").read_text(encoding="utf-8")
+def test_environments_are_compared_with_the_fastest():
+    """Three runs of 105 s and three of 50.3 s on average: SciPy's Welch interval of the log times, exponentiated."""
+    table = compare_environments(select_runs(make_runs(), may_differ=["mode"]).timed).set_index("environment")
+    assert list(table.index) == ["local, CPU", "local, CPU, fast", "local, CPU, scaled"] and list(table["n"]) == [
+        3,
+        3,
+        3,
+    ]
+    slow, fast = np.log(TIMES["paper"]), np.log(TIMES["scaled"])
+    welch = stats.ttest_ind(slow, fast, equal_var=False).confidence_interval()
+    found = table.loc["local, CPU", ["train_s_ratio", "train_s_ratio_low", "train_s_ratio_high"]]
+    assert list(found) == pytest.approx([np.exp(slow.mean() - fast.mean()), np.exp(welch.low), np.exp(welch.high)])
+    assert table.loc["local, CPU", "train_s"] == pytest.approx(105) and table.loc["local, CPU", "train_s_sd"] == 5
+    assert compare_environments(pd.DataFrame()).empty
+
+
+def test_a_single_run_has_the_interval_of_its_patients():
+    """One run repeats nothing: the bootstrap over patients that its row holds is all there is."""
+    runs = make_runs({"paper": [100.0]}, {"paper": [0.9]}, metric_auc_test_low=0.8, metric_auc_test_high=0.95)
+    (row,) = compare_environments(select_runs(runs).timed).itertuples()
+    assert (row.metric_auc_test, row.metric_auc_test_low, row.metric_auc_test_high) == (0.9, 0.8, 0.95)
+    assert np.isnan(row.train_s_low)
+
+
+def test_repetitions_that_find_a_difference():
+    """Cohen 1988, table 2.4.1: 17 a side at d = 1 and 80 % power, as for 10 % where repetitions vary by 10 %."""
+    runs = pd.DataFrame({"scenario": [1, 1, 2, 2], "steady_epoch_s": np.exp([0.1, -0.1, 1.1, 0.9])})
+    runs["steady_epoch_s"] **= 0.1 / np.sqrt(0.02)
+    table = find_needed_repetitions(runs, ["scenario"], 0.05).set_index("question")
+    assert table["variation_percent"].tolist() == pytest.approx([10] * 4)
+    assert table.loc["a difference of 10%", "repetitions"] == 17
+    assert table.loc["a mean within 5%", "repetitions"] == 18  # t(0.975, 17) x 0.1 / sqrt(18) = 0.0497
+    assert find_needed_repetitions(runs.iloc[::2], ["scenario"], 0.05).empty

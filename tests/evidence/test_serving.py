@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dr_lib.evidence.serving_cost import (
+from dr_lib.evidence.serving import (
     BreakEven,
     Offer,
     break_even,

@@ -1,0 +1,136 @@
+"""Compare environments, and modes beside the paper's: how fast they train, how well, and whether a speed counts."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from dr_lib.evidence.select import MIN_RUNS, Selection
+from dr_lib.statistics.effects import pool_spread, repetitions_for_precision
+from dr_lib.statistics.intervals import Interval, mean_interval, ratio_interval
+
+AUC = "metric_auc_test"
+TIMES = ("train_s", "steady_epoch_s")
+METRICS = ("metric_auc_test", "metric_kappa_test", "metric_sensitivity_test", "metric_specificity_test")
+METRICS += ("metric_accuracy_test",)
+DIFFERENCES, POWER = (0.02, 0.05, 0.1), 0.8
+
+
+def compare_environments(timed: pd.DataFrame) -> pd.DataFrame:
+    """Say how long each environment trains, how well, and how many times as long as the fastest.
+
+    Returns:
+        A row per `environment`, the slowest first: `n` runs, `disturbed` ones among them; for train_s and
+        steady_epoch_s [s] the mean under that name with the bounds of its 95 % interval in _low and _high, and its
+        deviation in _sd; `train_s_ratio` to the fastest, with bounds; each metric that the rows have with bounds: of
+        the mean over the runs, or of a single run its own, over patients.
+    """
+    lines = []
+    groups = dict(list(timed.groupby("environment"))) if "train_s" in timed else {}
+    fastest = min((rows["train_s"].dropna() for rows in groups.values()), key=pd.Series.mean, default=None)
+    for environment, rows in groups.items():
+        line = {"environment": environment, "n": len(rows), "disturbed": int(rows["disturbed"].sum())}
+        for time in TIMES:
+            times = _read(rows, time)
+            line |= _name(time, mean_interval(times)) | {f"{time}_sd": times.std()}
+        if len(groups) > 1:
+            is_fastest = rows["train_s"].dropna().equals(fastest)
+            ratio = ratio_interval(_read(rows, "train_s"), fastest)
+            line |= _name("train_s_ratio", Interval(1.0, np.nan, np.nan, ratio.n) if is_fastest else ratio)
+        for metric in METRICS:
+            line |= _name(metric, _measure(rows, metric)) if len(_read(rows, metric)) else {}
+        lines.append(line)
+    return pd.DataFrame(lines).sort_values("train_s", ascending=False, ignore_index=True) if lines else pd.DataFrame()
+
+
+def _measure(rows: pd.DataFrame, metric: str) -> Interval:
+    values = _read(rows, metric)
+    bounds = [_read(rows, f"{metric}_{bound}") for bound in ("low", "high")]
+    if len(values) == 1 and all(map(len, bounds)):
+        return Interval(values.iloc[0], bounds[0].iloc[0], bounds[1].iloc[0], 1)
+    if (values <= 0).any():  # a kappa below chance: the plain mean, without the bounds of logarithms
+        return Interval(values.mean(), np.nan, np.nan, len(values))
+    return _bound(mean_interval(values))
+
+
+def find_needed_repetitions(timed: pd.DataFrame, factors: Sequence[str], precision: float) -> pd.DataFrame:
+    """Say how many repetitions of a scenario a precise mean needs, and a difference found with a power of 80 %.
+
+    Args:
+        timed: timed rows of a `Selection`, with `steady_epoch_s`.
+        factors: columns that tell scenarios apart.
+        precision: half width of the mean's 95 % interval, relative.
+
+    Returns:
+        A row per question: `question`, `repetitions`, and `variation_percent`, by how much repetitions vary. Empty
+        where no scenario was repeated.
+    """
+    from statsmodels.stats.power import TTestIndPower  # takes a second to import
+
+    variation, num_repeated = pool_spread(timed.groupby(list(factors))["steady_epoch_s"].apply(list))
+    if not num_repeated or not variation:
+        return pd.DataFrame()
+    needed = {f"a mean within {precision:.0%}": repetitions_for_precision(variation, precision)}
+    for difference in DIFFERENCES:
+        ask = {"effect_size": difference / variation, "alpha": 0.05}
+        is_plain = TTestIndPower().power(nobs1=2, **ask) >= POWER
+        runs = 2 if is_plain else math.ceil(TTestIndPower().solve_power(power=POWER, **ask))
+        needed[f"a difference of {difference:.0%}"] = runs
+    table = pd.DataFrame(needed.items(), columns=["question", "repetitions"])
+    return table.assign(variation_percent=100 * variation)
+
+
+def compare_modes(selection: Selection) -> pd.DataFrame:
+    """Hold each mode against the paper's on the same machine: a speed counts only where the AUC is the paper's.
+
+    A run that was resumed or disturbed has the AUC of any other, so AUCs come from all rows that finished.
+
+    Args:
+        selection: of rows that may differ in `mode`.
+
+    Returns:
+        A row for each mode of each `machine` that ran the paper's and another: `n` rows with an AUC and their mean
+        `metric_auc_test`, `n_timed` rows, how many times as fast as the paper's mode by `train_s_ratio` and
+        `steady_epoch_s_ratio` (of geometric means), and the `verdict`. Columns ending in `_low` and `_high` bound the
+        95 % intervals; NaN stands where there is none. Empty if no machine ran two modes.
+    """
+    tables = (selection.finished, selection.timed)
+    finished, timed = (dict(list(table.groupby(["machine", "mode"]))) for table in tables)
+    lines = []
+    for machine, mode in sorted(finished, key=lambda key: (key[0], key[1] != "paper", key[1])):
+        paper, num_modes = (machine, "paper"), sum(place == machine for place, _ in finished)
+        if paper not in finished or num_modes == 1:
+            continue
+        auc, paper_auc = (_bound(mean_interval(_read(finished[key], AUC))) for key in ((machine, mode), paper))
+        rows, paper_rows = (timed.get(key, selection.timed[:0]) for key in ((machine, mode), paper))
+        line = {"machine": machine, "mode": mode, "n": auc.n, **_name(AUC, auc), "n_timed": len(rows)}
+        for time in TIMES:
+            ratio = ratio_interval(_read(paper_rows, time), _read(rows, time))
+            if mode == "paper":  # one, whatever its spread
+                ratio = ratio._replace(low=np.nan, high=np.nan)
+            line |= _name(f"{time}_ratio", ratio)
+        lines.append(line | {"verdict": "reference" if mode == "paper" else _judge(auc, paper_auc)})
+    return pd.DataFrame(lines)
+
+
+def _bound(auc: Interval) -> Interval:
+    """No AUC lies above 1."""
+    return auc._replace(high=min(auc.high, 1.0))
+
+
+def _judge(auc: Interval, paper: Interval) -> str:
+    if min(auc.n, paper.n) < MIN_RUNS:
+        return f"undecided: n < {MIN_RUNS}"
+    rounding = 1e-12  # of the logarithms that the bounds come from
+    if auc.value < paper.low - rounding:
+        return "does not count: AUC below A's interval"
+    return "does not count: AUC above A's interval" if auc.value > paper.high + rounding else "counts"
+
+
+def _read(rows: pd.DataFrame, column: str) -> pd.Series:
+    return rows[column].dropna() if column in rows else pd.Series(dtype=float)
+
+
+def _name(column: str, interval: Interval) -> dict[str, float]:
+    return {column: interval.value, f"{column}_low": interval.low, f"{column}_high": interval.high}

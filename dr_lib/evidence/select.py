@@ -1,0 +1,114 @@
+"""Select the rows that an analysis rests on, once: what is timed, what is excluded and why, what may differ."""
+
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+import pandas as pd
+
+# what a run did: rows that are pooled have to agree in it
+WORK = "data_kind data_manifest_sha256 model format weights mode framework dataset network epochs batch_size".split()
+WORK += "image_size optimizer learning_rate warmup_epochs augmentation dropout last_frozen commit".split()
+WORK += "test_time_augmentation data_share threads_asked evaluate_every".split()
+SET_BY_MODE = ("batch_size", "learning_rate", "warmup_epochs")  # part of the work that a mode may set anew
+PLAN = "precision strategy jit steps_per_execution backend num_replicas on_device".split()  # follows the hardware
+EXCLUSIONS = {  # mark of a row: why it bars the row from the timing
+    "resumed": "resumed after a stop: its time is in two parts",
+    "disturbed": "disturbed: other processes took more than 10 % of the CPU",
+}
+MIN_RUNS = 3  # fewer decide nothing
+
+
+class UnlikeRunsError(ValueError):
+    """The rows did different work; the message names the columns and their values."""
+
+
+class NoRunsError(ValueError):
+    """No run is left to draw or to tabulate; the message says why."""
+
+
+class Selection(NamedTuple):
+    """The rows of an analysis; tables of one row per run, or per request of a served model."""
+
+    runs: pd.DataFrame  # all rows of the analysis's notebooks
+    finished: pd.DataFrame  # status ok, with `machine`, `mode`, `environment` and `disturbed`
+    timed: pd.DataFrame  # those of them whose times count
+    excluded: pd.DataFrame  # `run_id` and `reason` of every other row
+
+
+def select_runs(
+    runs: pd.DataFrame,
+    *,
+    notebooks: Collection[str] = (),
+    exclude: Collection[str] = (),
+    may_differ: Collection[str] = (),
+    within: Sequence[str] = (),
+) -> Selection:
+    """Select what is timed: rows with status ok that were not resumed; disturbed ones count unless excluded.
+
+    Columns are added: `machine`, such as `kaggle, 2 x Tesla T4`, with the instance or the processor where that tells
+    two apart; `mode`, paper where a row names none; `environment`, the machine and any mode but the paper's.
+
+    Args:
+        runs: one row per run, failed ones too, from `read_runs`; or per request, from `read_requests`.
+        notebooks: whose rows to take, without suffix; by default all.
+        exclude: further exclusion criteria; `disturbed` is one.
+        may_differ: columns of the work in which the rows may differ: the factors of the study, and what follows them.
+        within: columns that tell groups apart; rows then have to agree within each group alone.
+
+    Raises:
+        UnlikeRunsError: finished rows did different work: their mean would be the mean of nothing.
+        ValueError: an exclusion criterion is unknown.
+    """
+    unknown = set(exclude) - set(EXCLUSIONS)
+    if unknown:
+        raise ValueError(f"exclude {', '.join(sorted(unknown))!r}: choose from {', '.join(EXCLUSIONS)}")
+    if notebooks and "notebook" in runs:
+        runs = runs[runs["notebook"].isin(notebooks)].reset_index(drop=True)
+    is_finished = runs["status"] == "ok" if len(runs) else pd.Series(dtype=bool)
+    finished = _name_environments(runs[is_finished])
+    groups = (
+        finished.groupby([name for name in within if name in finished], dropna=False) if within else [("", finished)]
+    )
+    for _, rows in groups:
+        _check_alike(rows, may_differ)
+    bars = {mark: finished[mark].astype(bool) for mark in EXCLUSIONS if mark in ("resumed", *exclude)}
+    reasons = [(runs[~is_finished], runs[~is_finished].get("error", pd.Series(dtype=str)))] if len(runs) else []
+    reasons += [(finished[barred], EXCLUSIONS[mark]) for mark, barred in bars.items()]
+    excluded = [rows.assign(reason=reason)[["run_id", "reason"]] for rows, reason in reasons if len(rows)]
+    excluded = pd.concat(excluded, ignore_index=True) if excluded else pd.DataFrame(columns=["run_id", "reason"])
+    timed = finished[~pd.DataFrame(bars).any(axis=1)] if len(finished) else finished
+    return Selection(runs, finished, timed.reset_index(drop=True), excluded)
+
+
+def _name_environments(finished: pd.DataFrame) -> pd.DataFrame:
+    numbers = {mark: pd.to_numeric(finished[mark]) for mark in EXCLUSIONS if mark in finished}
+    marks = {mark: numbers[mark].gt(0) if mark in numbers else False for mark in EXCLUSIONS}
+    if finished.empty:
+        return finished.assign(machine="", mode="", environment="", **marks)
+    count = finished["num_accelerators"].map(lambda count: f"{count:.0f} x " if count > 1 else "")
+    machine = finished["platform"] + ", " + (count + finished["accelerator"]).replace("cpu", "CPU")
+    if "instance" in finished:
+        instance = finished["instance"].fillna("").astype(str)
+        machine = machine.mask(instance.groupby(machine).transform("nunique") > 1, machine + ", " + instance)
+    if "cpu" in finished:  # two machines without accelerators may have unlike processors
+        cores = " x " + finished["num_cpus"].astype(str) if "num_cpus" in finished else ""
+        processor = finished["cpu"].astype(str) + cores
+        unlike = (processor.groupby(machine).transform("nunique") > 1) & (finished["accelerator"] == "cpu")
+        machine = machine.mask(unlike, machine + ", " + processor)
+    mode = finished["mode"].fillna("paper") if "mode" in finished else pd.Series("paper", finished.index)
+    environment = machine.where(mode == "paper", machine + ", " + mode)
+    return finished.assign(machine=machine, mode=mode, environment=environment, **marks)
+
+
+def _check_alike(finished: pd.DataFrame, may_differ: Collection[str]) -> None:
+    """Work is one in all rows, batch and learning rate in each mode, precision and the like in each environment."""
+    unlike, groups = {}, [(finished, set(WORK) - set(SET_BY_MODE))]
+    groups += [(rows, SET_BY_MODE) for _, rows in finished.groupby("mode")]
+    groups += [(rows, PLAN) for _, rows in finished.groupby("environment")]
+    for rows, columns in groups:
+        for column in set(columns) & set(rows) - set(may_differ):
+            if rows[column].nunique(dropna=False) > 1:
+                unlike[column] = ", ".join(sorted({str(value) for value in rows[column]}))
+    if unlike:
+        named = "; ".join(f"{column} ({values})" for column, values in sorted(unlike.items()))
+        raise UnlikeRunsError(f"rows differ in {named}: choose one of each, or let the column differ (--allow)")

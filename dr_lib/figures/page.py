@@ -1,0 +1,279 @@
+"""What an analysis notebook shows: figures and tables with captions, also written as files, and claims as sentences."""
+
+from collections.abc import Sequence
+from io import BytesIO
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from IPython.display import HTML, Image, Markdown, display
+from matplotlib.figure import Figure
+
+from dr_lib.evidence.select import PLAN, WORK, Selection
+from dr_lib.figures.style import IMAGES, PAPERS, SAMPLE, choose_words, is_synthetic, write_interval, write_number
+
+HEADERS = {  # column of a table: its words, with the unit; other columns keep their name
+    "train_s": "training time [s]",
+    "train_s_sd": "standard deviation of the time [s]",
+    "steady_epoch_s": "one epoch [s]",
+    "steady_epoch_s_sd": "standard deviation of an epoch [s]",
+    "train_s_ratio": "times as long as the fastest",
+    "metric_auc_test": "AUC",
+    "metric_kappa_test": "kappa",
+    "metric_sensitivity_test": "sensitivity",
+    "metric_specificity_test": "specificity",
+    "metric_accuracy_test": "accuracy",
+    "n_timed": "n of the times",
+    "steady_epoch_s_ratio": "times as fast, by an epoch",
+    "run_id": "run",
+    "environment": "environment",
+    "disturbed": "disturbed",
+    "reason": "reason",
+    "claim": "claim",
+    "published": "published",
+    "ours": "ours",
+    "verdict": "verdict",
+    "factor": "factor",
+    "level": "level",
+    "levels": "levels",
+    "effect": "factor on the mean",
+    "term": "term",
+    "sum_of_squares": "sum of squares",
+    "dof": "degrees of freedom",
+    "share": "share",
+    "question": "question",
+    "repetitions": "repetitions needed",
+    "variation_percent": "variation of repetitions [%]",
+    "usd_per_hour": "price [USD/h]",
+    "price_as_of": "day of the price",
+    "price_is_old": "old",
+    "cost_usd": "cost of a run [USD]",
+    "cost_per_epoch_usd": "cost of an epoch [USD]",
+    "cost_per_1000_images_usd": "cost of 1,000 images [USD]",
+    "cost_to_reach_usd": "cost to reach the accuracy [USD]",
+    "papermill_s": "start of papermill and kernel [s]",
+    "setup_s": "imports, data, building [s]",
+    "process_cpu_s": "CPU time of the training [s]",
+    "predict_ms": "prediction [ms]",
+    "decode_ms": "decoding [ms]",
+    "round_trip_ms": "round trip [ms]",
+    "usd_per_million": "a million, never idle [USD]",
+    "max_rate_per_s": "largest rate [1/s]",
+    "num_parameters": "parameters",
+    "num_parameters_published": "parameters, published",
+    "savedmodel_mib": "SavedModel [MiB]",
+    "savedmodel_mib_published": "SavedModel, published [MiB]",
+    "cheaper": "cheaper hour",
+    "other": "other machine",
+    "first_per_s": "dearer from [1/s]",
+    "always_per_s": "always dearer from [1/s]",
+    "line": "line",
+    "reference": "reference",
+    "accuracy_percent": "accuracy [%]",
+    "to_90_percent_s": "to 90 % [s]",
+    "to_95_percent_s": "to 95 % [s]",
+    "to_97_percent_s": "to 97 % [s]",
+    "times_as_fast": "times as fast",
+}
+VERDICTS = ("holds", "does not hold", "undecided", "not comparable", "not measured")
+APPENDIX = ("commit", "notebook_sha256", "data_manifest_sha256", "split_sha256", "labels_sha256")
+VERSIONS = ("python", "keras", "tensorflow", "jax", "torch", "mxnet", "numpy", "driver")
+LISTED = ("train_s", "steady_epoch_s", "metric_auc_test", "metric_kappa_test", "predict_ms", "disturbed")
+WIDE = 40  # characters; in LaTeX longer cells are wrapped
+MAX_SENTENCES = 6  # about claims that rows of other hardware cannot judge; more are folded
+
+
+class Page:
+    """What is shown goes to the notebook and, where there is a folder, into files beside the report."""
+
+    def __init__(self, out: str | Path = "", lang: str = "en"):
+        """Begin a page.
+
+        Args:
+            out: folder for the PNG and PDF of each figure and the CSV and LaTeX of each table; empty for none.
+            lang: en, or pt with decimal commas.
+        """
+        self.say, self.lang, self._out = choose_words(lang), lang, Path(out) if out else None
+        self._counts = {"Figure": 0, "Table": 0}
+
+    def title(self, words: str, paper: str, selection: Selection) -> None:
+        """Show what the page is about: the question, the paper, the study, the machines and the number of runs."""
+        rows, say = selection.finished if len(selection.finished) else selection.runs, self.say
+        about = [say("Study {}").format(", ".join(sorted(set(rows["study"]))))] if "study" in rows else []
+        about += [say("beside {}").format(say(PAPERS[paper]))] if paper else []
+        places = rows["environment"].unique() if "environment" in rows else []
+        processors = sorted({str(cpu) for cpu in rows.get("cpu", []) if cpu and str(cpu) != "nan"})
+        about += [
+            say("measured on {}").format("; ".join(places) + (f" ({', '.join(processors)})" if processors else ""))
+        ]
+        num_runs = rows["run_id"].nunique() if "run_id" in rows else len(rows)
+        days = sorted({str(day)[:10] for day in rows.get("started_at", [])})
+        about += [
+            say("{} runs").format(num_runs) + (f", {' … '.join(dict.fromkeys([days[0], days[-1]]))}" if days else "")
+        ]
+        lines = [f"# {say(words)}", "; ".join(about) + "."]
+        if is_synthetic(rows):
+            lines.append(f"> **{say(SAMPLE if paper in ('', 'A') else IMAGES).upper()}**")
+        display(Markdown("\n\n".join(lines)))
+
+    def findings(self, sentences: Sequence[str]) -> None:
+        """Show what was found, as one paragraph."""
+        display(Markdown(" ".join(sentences)))
+
+    def number(self, value: float) -> str:
+        """A number as text."""
+        return write_number(value, self.lang, _choose_form(value))
+
+    def interval(self, row: pd.Series, column: str, form: str = "{:.3g}") -> str:
+        """A value of a row and its bounds, as text."""
+        bounds = [row.get(f"{column}_{bound}", np.nan) for bound in ("low", "high")]
+        return write_interval(row[column], *bounds, self.lang, form)
+
+    def count_verdicts(self, paper: str, judged: pd.DataFrame) -> str:
+        """How many claims of a paper hold, do not, and cannot be judged, as a sentence."""
+        return self.say("Of {} claims of {}: {}.").format(len(judged), self.say(PAPERS[paper]), self._count(judged))
+
+    def figure(self, figure: Figure, name: str, caption: str) -> None:
+        """Show a figure with its number and caption; `name` is that of its files, without suffix."""
+        if self._out:
+            self._out.mkdir(parents=True, exist_ok=True)
+            for suffix in ("png", "pdf"):
+                figure.savefig(self._out / f"{name}.{suffix}", dpi=150)
+        drawn = BytesIO()
+        figure.savefig(drawn, format="png", dpi=150)
+        display(Image(drawn.getvalue(), width=int(96 * figure.get_figwidth()), alt=self.say(caption)))
+        self._caption("Figure", caption)
+
+    def table(self, table: pd.DataFrame, name: str, caption: str) -> None:
+        """Show a table with its number and caption, bounds beside their values; `name` is that of its files.
+
+        Args:
+            table: values under the names of their columns; `x_low` and `x_high` are the bounds of `x`. The CSV holds
+                them as they are, the page and LaTeX as they are read.
+            name: without suffix.
+            caption: what a row is, and what stands in brackets.
+        """
+        if table.empty:
+            return
+        display(HTML(self._keep(table, name).to_html(index=False, border=0)))
+        self._caption("Table", caption)
+
+    def claims(self, judged: pd.DataFrame, name: str = "claims") -> None:
+        """Show a paper's claims as sentences, judged ones first; what our rows do not reach is folded into one line.
+
+        Args:
+            judged: from `judge_claims`.
+            name: of the table's files.
+        """
+        say, is_judged = self.say, judged["verdict"].isin(VERDICTS[:3])
+        elsewhere = judged["verdict"] == "not comparable"
+        shown = judged[is_judged | (elsewhere & (elsewhere.sum() <= MAX_SENTENCES))]
+        sentences = "\n".join(f"- {self._tell(row)}" for row in shown.itertuples())
+        display(Markdown(sentences or say("No claim can be judged.")))
+        table = self._keep(self._tabulate(judged), name)
+        rest = ~judged["id"].isin(shown["id"]).to_numpy()
+        if rest.any():
+            summary = say("{} further claims: {}").format(rest.sum(), self._count(judged[rest]))
+            folded = table[rest].to_html(index=False, border=0)
+            display(HTML(f"<details><summary>{summary}</summary>{folded}</details>"))
+
+    def appendix(self, selection: Selection, varied: Sequence[str] = ()) -> None:
+        """Show what was excluded and why, the parameters of every run, and once the commits and hashes."""
+        say, runs = self.say, selection.finished
+        reasons = selection.excluded["reason"].value_counts().rename_axis("reason").reset_index(name="n")
+        if len(reasons):
+            self.table(reasons, "excluded", "Rows that are not timed, and why.")
+        else:
+            display(Markdown(say("Every row that was read is timed.")))
+        known = [
+            column for column in dict.fromkeys([*WORK, *PLAN, *varied]) if column in runs and column not in APPENDIX
+        ]
+        alike = [column for column in known if runs[column].nunique(dropna=False) == 1]
+        shown = {column: runs[column].iloc[0] for column in alike if len(runs)}
+        values = ", ".join(
+            f"{column} = {value}" for column, value in shown.items() if str(value) not in ("nan", "", "None")
+        )
+        display(Markdown(say("All runs have in common: {}.").format(values)))
+        listed = [column for column in known if column not in alike]
+        listed += [
+            f"{column}{bound}" for column in LISTED for bound in ("", "_low", "_high") if f"{column}{bound}" in runs
+        ]
+        table = (
+            runs.drop_duplicates("run_id")[["run_id", "seed", *listed]] if {"run_id", "seed"} <= set(runs) else runs[:0]
+        )
+        self.table(table, "runs_timed", "Every finished run: what sets it apart, its times and scores [95 % interval].")
+        lines = [
+            f"- {column}: {', '.join(sorted({str(value) for value in runs[column].dropna()} - {''}))}"
+            for column in (*APPENDIX, *VERSIONS)
+            if column in runs and runs[column].replace("", np.nan).notna().any()
+        ]
+        display(Markdown("\n".join(lines)))
+
+    def _count(self, judged: pd.DataFrame) -> str:
+        counts = judged["verdict"].value_counts()
+        return ", ".join(f"{counts[verdict]} {self.say(verdict)}" for verdict in VERDICTS if verdict in counts)
+
+    def _keep(self, table: pd.DataFrame, name: str) -> pd.DataFrame:
+        """The table as it is read; it is written as that, in LaTeX, and as it is, in CSV."""
+        shown = self._write(table)
+        if self._out:
+            self._out.mkdir(parents=True, exist_ok=True)
+            table.to_csv(self._out / f"{name}.csv", index=False)
+            widths = ["p{0.4\\linewidth}" if shown[column].str.len().max() > WIDE else "l" for column in shown]
+            latex = shown.to_latex(index=False, escape=True, column_format="".join(widths))
+            (self._out / f"{name}.tex").write_text(latex, encoding="utf-8")
+        return shown
+
+    def _caption(self, kind: str, caption: str) -> None:
+        self._counts[kind] += 1
+        display(Markdown(f"**{self.say(kind)} {self._counts[kind]}.** {self.say(caption)}"))
+
+    def _tell(self, row) -> str:
+        say, quotation = self.say, row.quotation_pt if self.lang == "pt" else row.quotation
+        value = f"{write_interval(row.ours, row.ours_low, row.ours_high, self.lang, '{:.4g}')} {row.unit}".strip()
+        if row.verdict == "not comparable":
+            places = row.reason.split(" vs ")[0]
+            text = say("Ours: **not comparable**, these rows are from {}").format(places)
+            return f"{row.id}. {quotation} {text}" + (f" ({value}, n = {row.n})." if np.isfinite(row.ours) else ".")
+        text = say("Ours: {}, n = {}{}: **{}**.")
+        disturbed = ", " + say("{} of its rows disturbed").format(row.num_disturbed) if row.num_disturbed else ""
+        return f"{row.id}. {quotation} " + text.format(value, row.n, disturbed, say(row.verdict))
+
+    def _tabulate(self, judged: pd.DataFrame) -> pd.DataFrame:
+        number = lambda value: write_number(float(value), self.lang, "{:.10g}")  # noqa: E731
+        spread = judged["tolerance"].map(lambda tolerance: f" ± {number(tolerance)} " if tolerance else " ")
+        sign = judged["relation"].replace({"within": "", ">=": "≥ ", "<=": "≤ "})
+        published = sign + judged["value"].map(number) + spread + judged["unit"]
+        columns = ["ours", "ours_low", "ours_high", "n", "verdict", *(["reason"] if self.lang == "en" else [])]
+        claim = judged["quotation_pt" if self.lang == "pt" else "quotation"]
+        return judged[["id"]].assign(claim=claim, published=published, **{name: judged[name] for name in columns})
+
+    def _write(self, table: pd.DataFrame) -> pd.DataFrame:
+        """The table as it is read: bounds in brackets, numbers in the language's form, words in the language."""
+        shown = {}
+        for column in table:
+            if column.removesuffix("_low") in table and column.endswith("_low"):
+                continue
+            if column.removesuffix("_high") in table and column.endswith("_high"):
+                continue
+            header = self.say(HEADERS[column]) if column in HEADERS else column
+            header = header if header not in shown else f"{header} "  # two deviations, say
+            if f"{column}_low" in table:
+                triples = table[[column, f"{column}_low", f"{column}_high"]].astype(float).to_numpy()
+                shown[header] = [write_interval(*values, self.lang, _choose_form(values[0])) for values in triples]
+            else:
+                shown[header] = [self._write_cell(value) for value in table[column]]
+        return pd.DataFrame(shown)
+
+    def _write_cell(self, value: object) -> str:
+        if isinstance(value, (bool, np.bool_)):
+            return self.say("yes") if value else ""
+        if isinstance(value, (float, np.floating)):
+            return write_number(value, self.lang, _choose_form(value))
+        text = str(value)
+        return self.say(text) if text in VERDICTS else text
+
+
+def _choose_form(value: float) -> str:
+    """Three digits, and whole numbers as they are: 3,377,221 and not 3.38e+06."""
+    return "{:,.0f}" if float(value).is_integer() or abs(value) >= 1000 else "{:.3g}"

@@ -1,0 +1,138 @@
+"""What every figure and table shares: colours, words in two languages, number formats, axes and panels."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import seaborn as sns
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter
+
+from dr_lib.evidence.select import NoRunsError
+
+ACCELERATOR_COLOURS = {"cpu": "#949494", "gpu": "#029e73", "tpu": "#de8f05"}
+FRAMEWORK_COLOURS = {  # none is an accelerator's
+    "mxnet": "#cc78bc",
+    "pytorch": "#0173b2",
+    "tensorflow": "#d55e00",
+    "keras_jax": "#56b4e9",
+    "keras_torch": "#ca9161",
+}
+OTHER_COLOUR, OURS, THEIRS = "#404040", "#0173b2", "#949494"
+LINES = ("#0173b2", "#d55e00", "#cc78bc", "#ca9161", "#56b4e9", "#404040")
+PAPERS = {
+    "A": "Araújo et al.",
+    "B": "Camargo et al.",
+    "C": "Moura Filho and Sousa",
+    "D": "De Felice Lima and Zola",
+}
+NAMES = {"mxnet": "MXNet", "pytorch": "PyTorch", "tensorflow": "TensorFlow", "keras_jax": "Keras / JAX"}
+NAMES |= {"keras_torch": "Keras / PyTorch", "mnist": "MNIST", "cifar10": "CIFAR-10", "cpu": "CPU"}
+NAMES |= {"vgg19": "VGG19", "mobilenet": "MobileNet"}
+SAMPLE, IMAGES = "synthetic sample, not photographs", "synthetic images, for timing only"
+
+
+def read_portuguese() -> dict[str, str]:
+    """Every sentence of a figure or a table in Portuguese, by its English, from portuguese.csv."""
+    table = pd.read_csv(Path(__file__).with_name("portuguese.csv"), keep_default_na=False)
+    return dict(zip(table["english"], table["portuguese"], strict=True))
+
+
+def choose_words(lang: str) -> Callable[[str], str]:
+    """How to say a sentence in a language; the sentences in English are the keys of portuguese.csv.
+
+    Raises:
+        ValueError: the language is neither en nor pt.
+    """
+    if lang not in ("en", "pt"):
+        raise ValueError(f"no words for lang={lang!r}: choose en or pt")
+    return read_portuguese().__getitem__ if lang == "pt" else str
+
+
+def name(level: object) -> str:
+    """A level as people write it: MNIST for mnist, 32 for 32.0."""
+    return NAMES.get(level) or (f"{level:g}" if isinstance(level, float) else str(level))
+
+
+def write_number(value: float, lang: str, form: str = "{:.3g}") -> str:
+    """A number with the decimal sign of the language; a dash where there is none."""
+    if not np.isfinite(value):
+        return "–"
+    return form.format(value).translate(str.maketrans(".,", ",." if lang == "pt" else ".,"))
+
+
+def write_interval(value: float, low: float, high: float, lang: str, form: str = "{:.3g}") -> str:
+    """A value and its bounds, 0.74 [0.61, 0.84]; without bounds the value alone."""
+    text = write_number(value, lang, form)
+    if not (np.isfinite(low) and np.isfinite(high)) or low == high:
+        return text
+    bounds = [write_number(bound, lang, form) for bound in (low, high)]
+    return f"{text} [{('; ' if lang == 'pt' else ', ').join(bounds)}]"
+
+
+def is_synthetic(runs: pd.DataFrame) -> bool:
+    """Whether any row rests on synthetic data."""
+    return "data_kind" in runs and bool((runs["data_kind"] == "synthetic").any())
+
+
+def write_title(words: str, runs: pd.DataFrame, say: Callable[[str], str], notice: str = IMAGES) -> str:
+    """A title, with a second line where the data is synthetic."""
+    return f"{say(words)}\n{say(notice)}" if is_synthetic(runs) else say(words)
+
+
+def check_columns(table: pd.DataFrame, columns: Sequence[str]) -> None:
+    """Raise NoRunsError unless the table has rows and these columns."""
+    missing = [column for column in columns if column not in table]
+    if missing or table.empty:
+        raise NoRunsError(f"there is nothing to draw: the table has no {', '.join(missing) or 'rows'}")
+
+
+def open_panels(
+    num_panels: int, *, columns: int = 1, width: float = 5.5, heights: Sequence[float] | float = 3.8, share: str = ""
+) -> tuple[Figure, list[Axes]]:
+    """A figure with so many panels, row by row, without the frame's upper and right sides.
+
+    Args:
+        num_panels: one at least.
+        columns: panels side by side, at most.
+        width: of a panel, inches.
+        heights: of each row, inches, or one for all.
+        share: of the axes x, y or xy that all panels share.
+    """
+    columns = min(columns, num_panels)
+    num_rows = -(-num_panels // columns)
+    heights = [heights] * num_rows if isinstance(heights, (int, float)) else list(heights)
+    figure = Figure(figsize=(2 + width * columns, 1.2 + sum(heights)), layout="constrained")
+    shared = {f"share{axis}": axis in share for axis in "xy"}
+    axes = figure.subplots(num_rows, columns, height_ratios=heights, squeeze=False, **shared).ravel()
+    for ax in axes[num_panels:]:
+        ax.remove()
+    for ax in axes[:num_panels]:
+        sns.despine(ax=ax)
+    return figure, list(axes[:num_panels])
+
+
+def draw_runs(ax: Axes, x: np.ndarray, y: np.ndarray, disturbed: pd.Series, size: float = 4) -> None:
+    """A point per run, one beside the other; hollow where the run was disturbed."""
+    for is_disturbed in (False, True):
+        of_kind = disturbed.to_numpy(bool) == is_disturbed
+        look = {"mfc": "white" if is_disturbed else "black", "mec": "black", "mew": 0.8, "ms": size, "zorder": 4}
+        if of_kind.any():
+            ax.plot(np.asarray(x)[of_kind], np.asarray(y)[of_kind], "o", **look)
+
+
+def use_commas(ax: Axes, lang: str, axes: str = "xy") -> None:
+    """Write the numbers of the axes with the decimal sign of the language."""
+    for axis in axes:
+        getattr(ax, f"{axis}axis").set_major_formatter(lambda value, _: write_number(value, lang, "{:g}"))
+
+
+def space_ticks(ax: Axes, lang: str, axes: str = "xy") -> None:
+    """Number logarithmic axes at 1, 2 and 5, or where they span more than two decades at powers of ten alone."""
+    use_commas(ax, lang, axes)
+    for axis in (getattr(ax, f"{axis}axis") for axis in axes):
+        low, high = axis.get_view_interval()
+        axis.set_major_locator(LogLocator(subs=(1,) if high > 300 * low else (1, 2, 5)))
+        axis.set_minor_formatter(NullFormatter())

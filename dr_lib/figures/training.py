@@ -1,0 +1,95 @@
+"""Draw paper A: training time by hardware (its figure 1)."""
+
+import numpy as np
+import pandas as pd
+import seaborn as sns
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from dr_lib.evidence.claims import read_published
+from dr_lib.evidence.select import NoRunsError
+from dr_lib.figures.style import (
+    ACCELERATOR_COLOURS,
+    PAPERS,
+    SAMPLE,
+    choose_words,
+    draw_runs,
+    open_panels,
+    use_commas,
+    write_interval,
+    write_title,
+)
+from dr_lib.statistics.intervals import mean_interval
+
+
+def plot_training_time(timed: pd.DataFrame, lang: str = "en", *, published: bool = True) -> Figure:
+    """Draw the mean training time of each environment, and below it the means that paper A printed.
+
+    Bars are arithmetic means and error bars standard deviations, as in the paper; the interval beside a bar
+    is `mean_interval`'s. Both panels share the axis where our longest mean reaches a fifth of the paper's.
+
+    Args:
+        timed: timed rows of a `Selection`. Without any the paper stands alone.
+        lang: en, or pt with decimal commas.
+        published: draw the paper's panel, from published.csv.
+
+    Raises:
+        NoRunsError: no row has a training time, and the paper is not drawn.
+    """
+    say = choose_words(lang)
+    ours = timed.dropna(subset=["train_s"]) if "train_s" in timed else timed[:0]
+    ours, paper = _sort_by_machine(ours), _read_paper() if published else ours[:0]
+    panels = [(title, rows) for title, rows in ((say("our runs"), ours), (say(PAPERS["A"]), paper)) if len(rows)]
+    if not panels:
+        raise NoRunsError("no finished run has a training time: the rows' status and error say why")
+    longest = ours.groupby("environment")["train_s"].mean().max() if len(ours) else 0.0
+    is_shared = len(panels) > 1 and longest > paper["train_s"].max() / 5
+    heights = [0.35 + 0.7 * rows["environment"].nunique() for _, rows in panels]
+    figure, axes = open_panels(len(panels), width=6, heights=heights, share="x" if is_shared else "")
+    for ax, (title, rows) in zip(axes, panels, strict=True):
+        unit = "s" if rows is ours and not is_shared and longest < 120 else "min"
+        _draw_bars(ax, rows, unit, lang)
+        ax.set_title(title, loc="left", fontweight="bold")
+        ax.set(xlabel=f"{say('training time')} [{unit}]", ylabel="")
+    figure.suptitle(write_title("Training time by hardware", ours, say, SAMPLE))
+    words = "bar: mean [95 % interval]; error bar: standard deviation; points: runs in order, hollow if disturbed"
+    figure.supxlabel(say(words), fontsize="small")
+    return figure
+
+
+def _sort_by_machine(timed: pd.DataFrame) -> pd.DataFrame:
+    """Put the modes of a machine side by side, the paper's first; machines and runs keep their order."""
+    if timed.empty:
+        return timed
+    order = timed.assign(machine=pd.factorize(timed["machine"])[0], other=timed["mode"] != "paper")
+    return timed.loc[order.sort_values(["machine", "other", "mode"], kind="stable").index]
+
+
+def _draw_bars(ax: Axes, rows: pd.DataFrame, unit: str, lang: str) -> None:
+    is_measured = "status" in rows  # the paper's rows are bare means: a lighter, hatched bar, no n and no points
+    rows = rows.assign(time=rows["train_s"] / {"s": 1, "min": 60}[unit])
+    kinds = rows["accelerator"].str[:3].str.lower().where(lambda kind: kind.isin(["cpu", "tpu"]), "gpu")
+    palette = dict(zip(rows["environment"], kinds.map(ACCELERATOR_COLOURS), strict=True))
+    look = {"errorbar": "sd", "capsize": 0.5, "err_kws": {"linewidth": 1.2}}
+    if not is_measured:
+        look = {"errorbar": None, "alpha": 0.5, "hatch": "//", "edgecolor": "white"}
+    bars = {"x": "time", "y": "environment", "hue": "environment", "palette": palette, "legend": False}
+    sns.barplot(rows, ax=ax, saturation=1, **bars, **look)
+    labels = []
+    for position, (place, runs) in enumerate(rows.groupby("environment", sort=False)):
+        mean, low, high, n = mean_interval(runs["time"])
+        if is_measured:  # one run below the other, in their order
+            draw_runs(ax, runs["time"], position + np.linspace(-0.25, 0.25, n + 2)[1:-1], runs["disturbed"])
+        end = max(runs["time"].max(), mean + (runs["time"].std() if n > 1 else 0))
+        text = f"{write_interval(mean, low, high, lang, '{:.2f}')} {unit}"
+        ax.annotate(text, (end, position), (8, 0), textcoords="offset points", va="center")
+        labels.append(f"{place}\nn = {n}" if is_measured else place)
+    ax.set_yticks(range(len(labels)), labels)
+    ax.set_xlim(0, max(ax.get_xlim()[1], 1.5 * rows["time"].max()))
+    use_commas(ax, lang, "x")
+
+
+def _read_paper() -> pd.DataFrame:
+    claims = read_published("A").query("statistic == 'mean'")
+    claims["accelerator"] = claims["numerator"].str.extract("accelerator=([^;]+)", expand=False)
+    return claims.assign(train_s=60 * claims["value"]).rename(columns={"environments": "environment"})

@@ -1,0 +1,116 @@
+"""Run an analysis notebook on the rows of a study, and render it without its code to one HTML file."""
+
+import re
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import yaml
+
+from dr_lib.files import write_text
+from dr_lib.runs.row import read_runs
+
+ANALYSES = {  # a notebook whose rows are read: the notebook that analyses them
+    "10_train_referable": "11_gpu_vs_tpu",
+    "20_train_grades": "11_gpu_vs_tpu",
+    "21_export_quantize": "23_serving_cost",
+    "22_serve_and_load": "23_serving_cost",
+    "30_train_scenario": "31_factor_effects",
+    "40_mnist_cuda": "41_cuda_vs_keras",
+}
+STYLE = """body { font: 16px/1.5 Georgia, serif; max-width: 60em; margin: 2em auto; padding: 0 1em; color: #1a1a1a }
+h1, h2, summary { font-family: Helvetica, Arial, sans-serif } h2 { margin-top: 2em }
+img { max-width: 100% } table { border-collapse: collapse; font: 13px/1.4 Helvetica, Arial, sans-serif; margin: 1em 0 }
+.jp-RenderedHTMLCommon, .output_html { overflow-x: auto }
+thead th { border-top: 2px solid; border-bottom: 1px solid; text-align: left }
+tbody tr:last-child td { border-bottom: 2px solid }
+th, td { padding: 0.2em 0.8em 0.2em 0; vertical-align: top; text-align: left }
+blockquote { border-left: 4px solid #d55e00; margin: 1em 0; padding-left: 1em } .anchor-link { display: none }
+summary { cursor: pointer }"""
+
+
+class ReportError(ValueError):
+    """A report cannot be made; the message says why."""
+
+
+def write_report(folders: Sequence[Path], out: Path, root: Path, *, notebook: str = "", **parameters: Any) -> Path:
+    """Write `report.html`, each figure as PNG and PDF, each table as CSV and LaTeX, and all rows as `runs.csv`.
+
+    Args:
+        folders: of rows; those of several machines are one table.
+        out: folder to write, made if it is missing.
+        root: the repository.
+        notebook: the analysis, without suffix; by default what the study file of the first folder names, else what
+            analyses the rows.
+        parameters: of the notebook.
+
+    Returns:
+        The path of the HTML file, which needs no other.
+
+    Raises:
+        ReportError: no notebook analyses these rows, it does not take a parameter, or it stopped.
+        RowError: there are no rows.
+    """
+    import papermill
+
+    rows = read_runs(*folders)
+    path = root / "notebooks" / f"{notebook or _find_analysis(folders[0], set(rows['notebook']))}.ipynb"
+    if not path.is_file():
+        raise ReportError(f"{path.stem} is no notebook: choose from {', '.join(sorted(set(ANALYSES.values())))}")
+    asked = {"runs": ",".join(str(folder.resolve()) for folder in folders), "out": str(out.resolve()), **parameters}
+    known = papermill.inspect_notebook(str(path))
+    unknown = [name for name in asked if name not in known]
+    if unknown:
+        raise ReportError(f"{path.stem} has no parameter {', '.join(unknown)}: it has {', '.join(known)}")
+    out.mkdir(parents=True, exist_ok=True)
+    executed = out / "report.ipynb"
+    try:
+        papermill.execute_notebook(str(path), str(executed), asked, cwd=root, progress_bar=False, log_output=False)
+    except papermill.PapermillExecutionError as error:
+        raise ReportError(f"{error.ename}: {error.evalue}" if error.ename != "SystemExit" else error.evalue) from error
+    rows.to_csv(out / "runs.csv", index=False)
+    page = out / "report.html"
+    write_text(page, render(nbformat.read(executed, as_version=4), str(parameters.get("lang", "en"))))
+    executed.unlink()
+    return page
+
+
+def render(notebook: nbformat.NotebookNode, lang: str) -> str:
+    """Make one page of an executed notebook: cells tagged `summary` first, then `report` and the language, no code.
+
+    Args:
+        notebook: executed; untagged cells are left to those who work in it.
+        lang: en or pt, the tag of the text cells to show.
+    """
+    from nbconvert import HTMLExporter
+
+    def choose(tags: set[str]) -> list[nbformat.NotebookNode]:
+        return [cell for cell in notebook.cells if tags & set(cell.metadata.get("tags", []))]
+
+    cells = choose({"summary"}) + choose({"report", lang})
+    for cell in cells:
+        shown = [output for output in cell.get("outputs", []) if output.output_type != "stream"]
+        cell.update({"outputs": shown} if cell.cell_type == "code" else {})
+    page = nbformat.v4.new_notebook(cells=cells, metadata=notebook.metadata)
+    exporter = HTMLExporter(template_name="basic", exclude_input=True, exclude_output_prompt=True)
+    body, _ = exporter.from_notebook_node(page)
+    title = re.search(r"<h1[^>]*>(.*?)<", body)
+    head = f"<title>{title[1] if title else 'Report'}</title><style>{STYLE}</style>"
+    head = f'<meta charset="utf-8"><meta name="generator" content="nbconvert {version("nbconvert")}">{head}'
+    return f'<!DOCTYPE html>\n<html lang="{lang}"><head>{head}</head>\n<body>{body}</body></html>\n'
+
+
+def _find_analysis(folder: Path, notebooks: set[str]) -> str:
+    study = folder.with_suffix(".yaml")
+    asked: Mapping[str, Any] = yaml.safe_load(study.read_text(encoding="utf-8")) if study.is_file() else {}
+    if asked.get("report"):
+        return asked["report"]
+    found = sorted({ANALYSES[name] for name in notebooks if name in ANALYSES})
+    if len(found) != 1:
+        named = (
+            f"{' and '.join(found)} could each read some" if found else f"none reads those of {', '.join(notebooks)}"
+        )
+        raise ReportError(f"which notebook analyses these rows? {named}: say --notebook")
+    return found[0]

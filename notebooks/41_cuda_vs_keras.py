@@ -1,0 +1,171 @@
+# ---
+# jupyter:
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # CUDA C against Keras: how much is the language?
+#
+# **Question.** How much of the speed of a small network in CUDA C is the language, the GPU, or the size of the batch,
+# and do the claims of De Felice Lima and Zola hold on our machines? **Input.** The rows that notebook 40 left, from any
+# number of machines. **Output.** Figures 1a, 1b and 2 of the paper, like against like, and a verdict on each claim.
+# **Time.** Seconds.
+#
+# **Resumo.** Quanto da rapidez de uma rede pequena em CUDA C se deve à linguagem, à GPU ou ao tamanho do lote, e as
+# afirmações do artigo se confirmam nas nossas máquinas? Entrada: as linhas deixadas pelo notebook 40. Saída: as figuras
+# 1a, 1b e 2 do artigo, comparações no mesmo lote e um veredito para cada afirmação.
+
+# %% tags=["parameters"]
+runs: str = "papermill_runs/mnist_cuda"  # folders with rows, separated by commas
+allow: str = ""  # columns in which pooled rows may differ, such as commit
+exclude: str = ""  # marks of runs whose times do not count, such as disturbed
+published: bool = True  # hold the rows against the paper, false for a study of your own
+lang: str = "en"  # of the report, en or pt
+out: str = ""  # folder for each figure and table as a file, empty for none
+
+# %% [markdown]
+# ## Setup
+#
+# The library comes from the folder around this notebook; a fresh Colab or Kaggle machine clones it, and adds the
+# packages that it lacks.
+
+# %%
+import subprocess
+import sys
+from pathlib import Path
+
+address = "https://github.com/OWNER/REPO"  # of the repository, for a machine that holds only this notebook
+here = Path.cwd()
+root = next((d for d in (here, here / "REPO", *here.parents) if (d / "dr_lib").is_dir()), None)
+if root is None and "OWNER" in address:
+    raise SystemExit("dr_lib is not here: open this notebook inside a clone, or set address to the repository's")
+if root is None:
+    root = here / "REPO"
+    subprocess.run(["git", "clone", "--depth=1", address, root], check=True)
+sys.path.insert(0, str(root))
+
+# %%
+from dr_lib.bootstrap import install_missing
+
+print("packages added:", *install_missing() or ["none"])
+
+# %% [markdown]
+# ## Data
+#
+# All rows of notebook 40 below the folders, one per training; none at all leaves the paper alone in figure 1a.
+
+# %%
+import pandas as pd
+
+from dr_lib.evidence.select import select_runs
+from dr_lib.figures.page import Page
+from dr_lib.runs.row import read_rows, read_runs
+
+folders = [root / name.strip() for name in runs.split(",")]
+table = read_runs(*folders) if read_rows(*folders) else pd.DataFrame()
+allowed, excluded = ([name.strip() for name in names.split(",") if name.strip()] for names in (allow, exclude))
+may_differ = ["framework", "implementation", "batch_size", "learning_rate", "backend", *allowed]
+selection = select_runs(table, notebooks=["40_mnist_cuda"], exclude=excluded, may_differ=may_differ)
+timed, page, say = selection.timed, Page(out, lang), Page(lang=lang).say
+print(f"{len(table)} rows, {len(timed)} of them timed")
+
+# %% tags=["summary"]
+page.title("CUDA C against Keras: how much is the language?", "D" if published else "", selection)
+
+# %% [markdown]
+# ## Method
+#
+# The clock of an epoch runs while the network trains and stands still while it is tested. Two trainings are compared on
+# the same host in the same batch, by an epoch's time; batches that are unlike can only be compared by the time to reach
+# an accuracy, because an epoch of larger batches has fewer steps and learns less.
+
+# %% [markdown]
+# ## Result
+
+# %% tags=["report"]
+from dr_lib.evidence.select import NoRunsError
+from dr_lib.figures import cuda
+
+figure = cuda.plot_cumulative_time(timed, lang, published=published)
+page.figure(figure, "figure_1a", "Training time after each epoch. Solid: batch 1; dashed: larger batches.")
+try:
+    figure = cuda.plot_time_to_accuracy(timed, lang, published=published)
+    page.figure(figure, "figure_1b", "Time to reach each accuracy: what unlike batches can be compared by.")
+    figure = cuda.plot_speed_up(timed, lang, published=published)
+    page.figure(
+        figure,
+        "figure_2",
+        "Speed-up over Keras after each epoch. Dotted: unlike batches, as the paper most likely compares.",
+    )
+except NoRunsError as error:
+    print(error)
+
+# %% tags=["report"]
+from dr_lib.evidence.epochs import compare_like_for_like, tabulate_accuracies
+
+accuracies, compared = tabulate_accuracies(timed), compare_like_for_like(timed)
+page.table(
+    accuracies,
+    "accuracies",
+    "Test accuracy at the end, and the median time to reach 90, 95 and 97 % [fastest, slowest].",
+)
+page.table(
+    compared, "like_for_like", "Times as fast as Keras per epoch, on the same host in the same batch [95 % interval]."
+)
+
+# %% [markdown] tags=["en"]
+# ## The paper's claims
+#
+# A claim holds only if the whole 95 % interval satisfies it. Rows from other hardware than the paper's are shown and
+# not compared.
+
+# %% [markdown] tags=["pt"]
+# ## As afirmações do artigo
+#
+# Uma afirmação só é confirmada se todo o intervalo de 95 % a satisfaz. Linhas de outro hardware que o do artigo são
+# mostradas e não comparadas.
+
+# %% tags=["report"]
+from dr_lib.evidence.claims import judge_claims
+
+if published:
+    judged = judge_claims("D", selection)
+    page.claims(judged)
+
+# %% [markdown]
+# ## What this shows
+
+# %% tags=["summary"]
+words = say("{} is {} times as fast as {}, per epoch, in the same batch.")
+rows = [row for _, row in compared.iterrows()]
+sentences = [words.format(row["line"], page.interval(row, "times_as_fast"), row["reference"]) for row in rows]
+if published:
+    sentences.append(page.count_verdicts("D", judged))
+page.findings(sentences or [say("No training has been timed yet.")])
+
+# %% [markdown] tags=["en"]
+# ## Limits
+#
+# Keras is called as its users call it, one call of `fit` with arrays in memory, on the CPU as in the paper; most of its
+# time at batch 1 is not arithmetic but the way to each step. The paper prints neither its batch nor its loss nor its
+# Keras code: what is called the original's arithmetic is that of a public CUDA network of the same shapes.
+
+# %% [markdown] tags=["pt"]
+# ## Limites
+#
+# Keras é chamado como seus usuários o chamam, uma chamada de `fit` com os dados em memória, na CPU como no artigo; com
+# lotes de 1 a maior parte do seu tempo não é aritmética, mas o caminho até cada passo. O artigo não dá seu lote, nem
+# sua função de perda, nem seu código Keras: a aritmética chamada de original é a de uma rede CUDA pública das mesmas
+# formas.
+
+# %% [markdown] tags=["en"]
+# ## Appendix: runs, parameters, versions
+
+# %% [markdown] tags=["pt"]
+# ## Apêndice: execuções, parâmetros, versões
+
+# %% tags=["report"]
+page.appendix(selection)

@@ -1,0 +1,106 @@
+"""What is timed, what is excluded and why, and what may differ, on rows made by hand."""
+
+import pandas as pd
+import pytest
+
+from dr_lib.evidence.select import UnlikeRunsError, select_runs
+
+CPU = {"platform": "local", "accelerator": "cpu", "num_accelerators": 1}
+T4 = {"platform": "kaggle", "accelerator": "Tesla T4", "num_accelerators": 2}
+TPU = {"platform": "colab", "accelerator": "TPU v5 lite", "num_accelerators": 1}
+
+
+def make_runs(seconds, hardware, **columns):
+    """A row for each time."""
+    row = {"run_id": "r", "status": "ok", "error": "", "data_kind": "photographs", "model": "small_cnn"} | hardware
+    return pd.DataFrame([row | {"train_s": s} | columns for s in seconds])
+
+
+def test_environments_are_told_apart_by_instance_and_mode_where_they_must_be():
+    """Two instances of one platform and processor get their names; the paper's mode goes without saying."""
+    runs = [make_runs([1], T4, instance=""), make_runs([1], T4, instance="", mode="paper")]
+    runs += [make_runs([1], T4, instance="", mode="fast"), make_runs([1], TPU, instance="", mode="scaled")]
+    runs += [make_runs([1], CPU, instance="a", disturbed=True), make_runs([1], CPU, instance="b", mode="fast")]
+    timed = select_runs(pd.concat(runs), may_differ=["mode"], exclude=["disturbed"]).timed
+    assert list(timed["environment"].unique()) == [
+        "kaggle, 2 x Tesla T4",
+        "kaggle, 2 x Tesla T4, fast",
+        "colab, TPU v5 lite, scaled",
+        "local, CPU, b, fast",  # whether or not the rows of a are timed
+    ]
+    assert list(timed["machine"].unique()) == ["kaggle, 2 x Tesla T4", "colab, TPU v5 lite", "local, CPU, b"]
+    assert list(timed["mode"]) == ["paper", "paper", "fast", "scaled", "fast"]
+
+
+def test_unlike_runs_are_refused_by_column_and_value():
+    """Neither a model nor a dirty commit slips into a mean."""
+    runs = [make_runs([1], CPU, commit="c"), make_runs([1], CPU, model="mobilenet", commit="c-dirty")]
+    runs = pd.concat(runs)
+    with pytest.raises(UnlikeRunsError, match=r"commit \(c, c-dirty\); model \(mobilenet, small_cnn\)"):
+        select_runs(runs)
+    with pytest.raises(UnlikeRunsError, match="commit"):
+        select_runs(runs, may_differ=["model"])
+    select_runs(runs, may_differ=["model", "commit"])
+    select_runs(runs, within=["model"])  # each model alone is alike
+
+
+@pytest.mark.parametrize(
+    ("column", "one", "other"),
+    [
+        ("precision", "mixed_float16", "mixed_bfloat16"),
+        ("num_replicas", 2, 8),
+        ("on_device", True, False),
+        ("steps_per_execution", 1, 32),
+    ],
+)
+def test_the_plan_may_differ_between_machines_and_modes_not_within(column, one, other):
+    """The fast mode takes float16 on a GPU and bfloat16 on a TPU; that is its plan, not a slip."""
+    gpu, tpu = (make_runs([1], hardware, mode="fast", **{column: one}) for hardware in (T4, TPU))
+    select_runs(pd.concat([gpu, tpu.assign(**{column: other})]))
+    select_runs(pd.concat([gpu, gpu.assign(**{column: other}, mode="paper")]), may_differ=["mode"])
+    with pytest.raises(UnlikeRunsError, match=column):
+        select_runs(pd.concat([gpu, gpu.assign(**{column: other})]))
+
+
+def test_modes_are_pooled_only_when_asked_and_may_then_set_the_batch():
+    """Mode scaled has its batch and learning rate; two batches in one mode, or other epochs, stay unlike."""
+    paper = make_runs([2], T4, mode="paper", batch_size=8, learning_rate=0.001, warmup_epochs=0, epochs=20)
+    scaled = paper.assign(mode="scaled", batch_size=64, learning_rate=0.0028, warmup_epochs=5)
+    with pytest.raises(UnlikeRunsError, match=r"rows differ in mode \(paper, scaled\):"):
+        select_runs(pd.concat([paper, scaled]))
+    select_runs(pd.concat([paper, scaled]), may_differ=["mode"])
+    for column, value in (("batch_size", 128), ("learning_rate", 0.1), ("warmup_epochs", 9), ("epochs", 10)):
+        with pytest.raises(UnlikeRunsError, match=column):
+            select_runs(pd.concat([paper, scaled, scaled.assign(**{column: value})]), may_differ=["mode"])
+    with pytest.raises(UnlikeRunsError, match="epochs"):
+        select_runs(pd.concat([paper, scaled.assign(epochs=10)]), may_differ=["mode"])
+
+
+def test_everything_that_is_not_timed_has_its_reason():
+    """Failed rows have their error, resumed ones no single time; disturbed ones count unless they are excluded."""
+    marks = [{"status": "failed", "error": "no memory"}, {"resumed": 1}, {"disturbed": True}]
+    runs = [
+        make_runs([20.0], CPU, run_id="a"),
+        *(make_runs([99.0], CPU, run_id=str(n), **m) for n, m in enumerate(marks)),
+    ]
+    runs = pd.concat(runs, ignore_index=True)
+    selection = select_runs(runs)
+    assert selection.timed["run_id"].tolist() == ["a", "2"] and selection.timed["disturbed"].tolist() == [False, True]
+    assert selection.finished["run_id"].tolist() == ["a", "1", "2"]
+    assert selection.excluded["run_id"].tolist() == ["0", "1"]
+    assert selection.excluded["reason"].tolist() == ["no memory", "resumed after a stop: its time is in two parts"]
+    strict = select_runs(runs, exclude=["disturbed"])
+    assert strict.timed["run_id"].tolist() == ["a"] and len(strict.excluded) == 3
+    with pytest.raises(ValueError, match="'noisy': choose from resumed, disturbed"):
+        select_runs(runs, exclude=["noisy"])
+
+
+def test_rows_of_other_notebooks_are_not_mixed_in():
+    """A folder where everything was tried by hand holds rows of many kinds."""
+    runs = pd.concat([make_runs([1.0], CPU, notebook="10"), make_runs([2.0], CPU, notebook="40", model="other")])
+    assert select_runs(runs, notebooks=["10"]).timed["train_s"].tolist() == [1.0]
+
+
+def test_nothing_is_selected_from_nothing():
+    """Before the first run there are empty tables, not an error."""
+    assert all(len(table) == 0 for table in select_runs(pd.DataFrame()))

@@ -1,0 +1,20 @@
+"""Read a figure back: the words and lines that stand in it, from rows that are timed however unlike they are."""
+
+import pandas as pd
+
+from dr_lib.evidence.select import PLAN, WORK, select_runs
+
+
+def timed_runs(rows) -> pd.DataFrame:
+    """The rows whose times count."""
+    return select_runs(pd.DataFrame(rows), may_differ=[*WORK, *PLAN]).timed
+
+
+def words(figure) -> str:
+    """Everything written in the figure."""
+    axes = [t.get_text() for ax in figure.axes for t in [*ax.texts, *ax.get_xticklabels(), *ax.get_yticklabels()]]
+    axes += [label for ax in figure.axes for label in (ax.get_xlabel(), ax.get_ylabel())]
+    titles = [ax.get_title(loc=loc) for ax in figure.axes for loc in ("left", "right")]
+    legends = [ax.get_legend() for ax in figure.axes if ax.get_legend()] + figure.legends
+    listed = [t.get_text() for legend in legends for t in legend.get_texts()]
+    return "\n".join([figure.get_suptitle(), figure.get_supxlabel(), figure.get_supylabel(), *titles, *axes, *listed])

@@ -1,0 +1,40 @@
+"""What figures and tables share: words in both languages, numbers as they are read, points by run."""
+
+import ast
+import csv
+from pathlib import Path
+
+from dr_lib.evidence.epochs import IMPLEMENTATIONS
+from dr_lib.figures import effects, page, scenarios, style
+
+ROOT = Path(__file__).resolve().parents[2]
+SPEAKERS = {"say", "write_title", "_open", "_open_kinds", "title", "figure", "table"}  # called with an English sentence
+
+
+def find_sentences() -> set[str]:
+    """Every sentence that the figures and the analysis notebooks say, with the words of their tables."""
+    sentences = {*page.HEADERS.values(), *page.VERDICTS, *style.PAPERS.values(), *scenarios.MEANS.values()}
+    sentences |= {*effects.FACTOR_NAMES.values(), *IMPLEMENTATIONS.values(), style.SAMPLE, style.IMAGES, scenarios.BARS}
+    sentences |= {"framework", "network", "accelerator", "environment", "Figure", "Table"}
+    for path in [*ROOT.glob("dr_lib/figures/*.py"), *ROOT.glob("notebooks/*.py")]:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) in ("words", "legend"):
+                sentences |= {leaf.value for leaf in [node.value] if isinstance(leaf, ast.Constant)}
+            function = ast.unparse(node.func).split(".")[-1] if isinstance(node, ast.Call) else ""
+            if function in SPEAKERS:
+                halves = [(part.body, part.orelse) if isinstance(part, ast.IfExp) else (part,) for part in node.args]
+                leaves = [leaf for half in halves for leaf in half]
+                texts = [
+                    leaf.value for leaf in leaves if isinstance(leaf, ast.Constant) and isinstance(leaf.value, str)
+                ]
+                sentences |= set(texts[-1:] if function in ("figure", "table") else texts)
+    return {sentence for sentence in sentences if sentence and sentence not in style.PAPERS}
+
+
+def test_every_sentence_has_its_portuguese_and_none_is_left_over():
+    """A report in Portuguese has no English in its figures and tables, and the table of words holds nothing unused."""
+    with (ROOT / "dr_lib/figures/portuguese.csv").open(encoding="utf-8") as file:
+        known = [row["english"] for row in csv.DictReader(file)]
+    assert len(known) == len(set(known))
+    assert find_sentences() - set(known) == set()
+    assert set(known) - find_sentences() == set()

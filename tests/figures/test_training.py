@@ -1,0 +1,131 @@
+"""Figure 1, read back from what was drawn."""
+
+import pandas as pd
+import pytest
+from matplotlib.colors import to_hex
+
+from dr_lib.evidence.select import NoRunsError, select_runs
+from dr_lib.figures.style import ACCELERATOR_COLOURS
+from dr_lib.figures.training import plot_training_time
+from tests.figures.reading import words
+
+CPU = {"platform": "local", "accelerator": "cpu", "num_accelerators": 1}
+T4 = {"platform": "kaggle", "accelerator": "Tesla T4", "num_accelerators": 2}
+TPU = {"platform": "colab", "accelerator": "TPU v5 lite", "num_accelerators": 1}
+
+
+def make_runs(seconds, hardware, **columns):
+    """A row for each time."""
+    row = {"run_id": "r", "status": "ok", "data_kind": "photographs", "model": "small_cnn"} | hardware
+    return pd.DataFrame([row | {"train_s": s} | columns for s in seconds])
+
+
+def plot(runs, lang="en", **options):
+    """The figure of these rows."""
+    return plot_training_time(select_runs(runs, may_differ=["mode"]).timed, lang, **options)
+
+
+def widths(ax):
+    """The lengths of the bars, from the top."""
+    return [bar.get_width() for bar in ax.patches]
+
+
+def test_each_mode_has_its_bar_below_the_papers():
+    """1.5 s and 3 s on one CPU are two bars, not one of 2.25 s; the machine that began first stays first."""
+    runs = [make_runs([1.5], CPU, mode="fast"), make_runs([9.0], T4, mode="paper"), make_runs([3.0], CPU, mode="paper")]
+    ax = plot(pd.concat(runs), published=False).axes[0]
+    assert widths(ax) == pytest.approx([3, 1.5, 9])
+    labels = [label.get_text() for label in ax.get_yticklabels()]
+    assert labels == [f"{place}\nn = 1" for place in ("local, CPU", "local, CPU, fast", "kaggle, 2 x Tesla T4")]
+
+
+def test_seconds_have_an_axis_of_their_own():
+    """A demonstration of 20 s would vanish beside 51 min; the paper's two printed means stand below it."""
+    figure = plot(make_runs([19.0, 20, 21], CPU))
+    ours, paper = figure.axes
+    assert widths(ours) == pytest.approx([20])
+    assert widths(paper) == pytest.approx([51.33, 33.24])
+    assert ours.get_xlabel().endswith("[s]")
+    assert paper.get_xlabel().endswith("[min]")
+    assert ours.get_xlim() != paper.get_xlim()
+
+
+def test_times_like_the_papers_share_its_axis():
+    """Bars of both panels can be compared by eye then."""
+    runs = pd.concat([make_runs([3060.0, 3120], T4), make_runs([1980.0, 2040], TPU)])
+    ours, paper = plot(runs).axes
+    assert widths(ours) == pytest.approx([51.5, 33.5])
+    assert ours.get_xlim() == paper.get_xlim()
+    assert ours.get_xlabel().endswith("[min]")
+
+
+def test_bars_carry_mean_spread_runs_and_n():
+    """19, 20 and 21 s: error bar from 19 to 21 (one standard deviation), three points, n = 3."""
+    ax = plot(make_runs([19.0, 20, 21], CPU), published=False).axes[0]
+    points = [line for line in ax.lines if line.get_marker() == "o"]
+    assert sorted(x for line in points for x in line.get_xdata()) == [19, 20, 21]
+    error = [x for line in ax.lines if line not in points for x in line.get_xdata() if x == x]
+    assert (min(error), max(error)) == pytest.approx((19, 21))
+    assert ax.get_yticklabels()[0].get_text() == "local, CPU\nn = 3"
+
+
+def test_one_colour_for_each_kind_of_accelerator():
+    """The paper's bars have the colours of ours, hatched and lighter."""
+    runs = pd.concat([make_runs([3000.0], T4), make_runs([2000.0], TPU), make_runs([4000.0], CPU)])
+    ours, paper = plot(runs).axes
+    kinds = [to_hex(bar.get_facecolor()) for bar in ours.patches]
+    assert kinds == [ACCELERATOR_COLOURS[kind] for kind in ("gpu", "tpu", "cpu")]
+    assert [to_hex(bar.get_facecolor()) for bar in paper.patches] == kinds[:2]
+    assert all(bar.get_hatch() and bar.get_alpha() < 1 for bar in paper.patches)
+
+
+@pytest.mark.parametrize(
+    ("lang", "found"),
+    [
+        ("en", ["Training time", "synthetic sample, not photographs", "51.33", "20.00 [", "standard deviation"]),
+        ("pt", ["Tempo de treinamento", "amostra sintética", "51,33", "20,00 [", "desvio padrão"]),
+    ],
+)
+def test_the_figure_speaks_both_languages(lang, found):
+    """Drawn data is said in the title; Portuguese has decimal commas."""
+    figure = plot(make_runs([19.0, 20, 21], CPU, data_kind="synthetic"), lang)
+    assert all(word in words(figure) for word in found)
+    assert {ax.xaxis.get_major_formatter()(2.5, 0) for ax in figure.axes} == {{"en": "2.5", "pt": "2,5"}[lang]}
+
+
+def test_photographs_are_not_called_drawn():
+    """The warning is for the sample alone."""
+    assert "synthetic" not in words(plot(make_runs([20.0], CPU)))
+
+
+def test_nothing_is_clipped_or_overlaps():
+    """All text lies inside the picture, and no two numbers touch."""
+    runs = pd.concat([make_runs([3060.0, 3120], T4), make_runs([1980.0, 2040], TPU), make_runs([9999.0], CPU)])
+    figure = plot(runs, "pt")
+    figure.draw_without_rendering()
+    boxes = [t.get_window_extent() for ax in figure.axes for t in [*ax.texts, *ax.get_yticklabels()]]
+    boxes += [t.get_window_extent() for t in figure.texts]
+    assert all(box.x0 >= 0 and box.x1 <= figure.bbox.x1 and box.y0 >= 0 for box in boxes)
+    assert not any(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[:i])
+
+
+def test_a_disturbed_run_is_drawn_hollow():
+    """Two quiet runs are full points, the disturbed one is a hollow one, and all three are in the mean."""
+    runs = pd.concat([make_runs([20.0, 22], CPU), make_runs([27.0], CPU, disturbed=True)])
+    ax = plot(runs, published=False).axes[0]
+    points = {line.get_markerfacecolor(): list(line.get_xdata()) for line in ax.lines if line.get_marker() == "o"}
+    assert points == {"black": [20, 22], "white": [27]} and widths(ax) == pytest.approx([23])
+
+
+def test_without_runs_the_paper_stands_alone():
+    """Before anything has been measured the figure holds the paper's two bars, in minutes."""
+    (axes,) = plot(pd.DataFrame()).axes
+    assert widths(axes) == pytest.approx([51.33, 33.24])
+
+
+def test_refuses_what_would_be_no_figure():
+    """Without the paper, rows that have not finished; a language without words."""
+    with pytest.raises(NoRunsError, match="status"):
+        plot(make_runs([20.0], CPU, status="failed"), published=False)
+    with pytest.raises(ValueError, match="lang"):
+        plot(make_runs([1.0], CPU), "de")
