@@ -199,7 +199,8 @@ page.table(medians, "overhead", "What a headless run takes beyond its training, 
 # variação diz quanto cada fator explica, sozinho e com outros (Jain 1991, capítulo 22); o resto é das repetições.
 
 # %% tags=["report"]
-from dr_lib.figures.effects import name_term, plot_cost_front, plot_effects, plot_variation
+from dr_lib.figures.effects import plot_cost_front, plot_effects, plot_variation
+from dr_lib.figures.style import name_term
 from dr_lib.statistics.effects import allocate_variation, estimate_effects
 from dr_lib.statistics.intervals import BadSampleError
 

@@ -63,21 +63,21 @@ def find_needed_repetitions(timed: pd.DataFrame, factors: Sequence[str], precisi
         precision: half width of the mean's 95 % interval, relative.
 
     Returns:
-        A row per question: `question`, `repetitions`, and `variation_percent`, by how much repetitions vary. Empty
-        where no scenario was repeated.
+        A row per answer: `answer` and its size in `percent`, the `repetitions` that it needs, and
+        `variation_percent`, by how much repetitions vary. Empty where no scenario was repeated.
     """
     from statsmodels.stats.power import TTestIndPower  # takes a second to import
 
     variation, num_repeated = pool_spread(timed.groupby(list(factors))["steady_epoch_s"].apply(list))
     if not num_repeated or not variation:
         return pd.DataFrame()
-    needed = {f"a mean within {precision:.0%}": repetitions_for_precision(variation, precision)}
+    lines = [("precision of a mean", 100 * precision, repetitions_for_precision(variation, precision))]
     for difference in DIFFERENCES:
         ask = {"effect_size": difference / variation, "alpha": 0.05}
         is_plain = TTestIndPower().power(nobs1=2, **ask) >= POWER
         runs = 2 if is_plain else math.ceil(TTestIndPower().solve_power(power=POWER, **ask))
-        needed[f"a difference of {difference:.0%}"] = runs
-    table = pd.DataFrame(needed.items(), columns=["question", "repetitions"])
+        lines.append(("difference of two means", 100 * difference, runs))
+    table = pd.DataFrame(lines, columns=["answer", "percent", "repetitions"])
     return table.assign(variation_percent=100 * variation)
 
 

@@ -124,7 +124,7 @@ def plot_speed_up(timed: pd.DataFrame, lang: str = "en", *, published: bool = Tr
         panels += [(name, theirs, near)] if near else []
     if not panels:
         raise NoRunsError("no run of CUDA C has one of Keras on its host: train both in notebook 40")
-    figure, axes = open_panels(len(panels), columns=2, width=4.5, heights=3.4, share="xy")
+    figure, axes = open_panels(len(panels), columns=2, width=4.5 if len(panels) > 1 else 7, heights=3.4, share="xy")
     named = {}
     for ax, (name, theirs, near) in zip(axes, panels, strict=True):
         for label, colour, _, ours in near:

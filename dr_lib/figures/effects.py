@@ -18,13 +18,13 @@ from dr_lib.figures.style import (
     check_columns,
     choose_words,
     name,
+    name_term,
     open_panels,
     use_commas,
     write_interval,
     write_number,
     write_title,
 )
-from dr_lib.statistics.effects import RESIDUAL
 from dr_lib.statistics.intervals import BadSampleError
 
 SMALL_SHARE = 0.005  # terms that explain less are drawn as one
@@ -34,7 +34,6 @@ MARKERS = "osD^vPX"  # for environments, in their order
 WORK = ["dataset", "image_size", "network"]  # what frameworks and environments compete at
 MAX_COLUMNS = 4  # of panels
 MAX_FINE = 20  # span of a logarithmic axis that has room for more ticks than the powers of ten
-FACTOR_NAMES = {"dataset": "data set", "image_size": "image side", RESIDUAL: "repetitions"}  # others as their column
 
 
 def plot_effects(effects: pd.DataFrame, lang: str = "en") -> Figure:
@@ -177,11 +176,6 @@ def _sort_terms(allocation: pd.DataFrame, lang: str, say: Callable[[str], str]) 
     num_terms = len(shown) - len(rest)
     parts = [shown[:num_terms], small[: int(is_small.any())], shown[num_terms:]]
     return pd.concat([part for part in parts if len(part)], ignore_index=True)
-
-
-def name_term(term: str, say: Callable[[str], str]) -> str:
-    """The words of a factor or of an interaction."""
-    return " x ".join(say(FACTOR_NAMES.get(factor, factor)) for factor in term.split(" x "))
 
 
 def _draw_competitors(ax: Axes, rows: pd.DataFrame, markers: dict[str, str], words: str) -> None:

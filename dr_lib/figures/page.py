@@ -10,7 +10,16 @@ from IPython.display import HTML, Image, Markdown, display
 from matplotlib.figure import Figure
 
 from dr_lib.evidence.select import PLAN, WORK, Selection
-from dr_lib.figures.style import IMAGES, PAPERS, SAMPLE, choose_words, is_synthetic, write_interval, write_number
+from dr_lib.figures.style import (
+    IMAGES,
+    PAPERS,
+    SAMPLE,
+    choose_words,
+    is_synthetic,
+    name_term,
+    write_interval,
+    write_number,
+)
 
 HEADERS = {  # column of a table: its words, with the unit; other columns keep their name
     "train_s": "training time [s]",
@@ -26,6 +35,21 @@ HEADERS = {  # column of a table: its words, with the unit; other columns keep t
     "n_timed": "n of the times",
     "steady_epoch_s_ratio": "times as fast, by an epoch",
     "run_id": "run",
+    "framework": "framework",
+    "dataset": "data set",
+    "image_size": "image side [px]",
+    "network": "network",
+    "model": "model",
+    "format": "format",
+    "instance": "instance",
+    "accelerator": "accelerator",
+    "cpu": "processor",
+    "num_cpus": "CPUs",
+    "threads": "threads",
+    "memory_gib": "memory [GiB]",
+    "batch_size": "batch",
+    "epochs": "epochs",
+    "seed": "seed",
     "environment": "environment",
     "disturbed": "disturbed",
     "reason": "reason",
@@ -41,7 +65,8 @@ HEADERS = {  # column of a table: its words, with the unit; other columns keep t
     "sum_of_squares": "sum of squares",
     "dof": "degrees of freedom",
     "share": "share",
-    "question": "question",
+    "answer": "answer",
+    "percent": "[%]",
     "repetitions": "repetitions needed",
     "variation_percent": "variation of repetitions [%]",
     "usd_per_hour": "price [USD/h]",
@@ -75,6 +100,7 @@ HEADERS = {  # column of a table: its words, with the unit; other columns keep t
     "to_97_percent_s": "to 97 % [s]",
     "times_as_fast": "times as fast",
 }
+ANSWERS = ("precision of a mean", "difference of two means")
 VERDICTS = ("holds", "does not hold", "undecided", "not comparable", "not measured")
 APPENDIX = ("commit", "notebook_sha256", "data_manifest_sha256", "split_sha256", "labels_sha256")
 VERSIONS = ("python", "keras", "tensorflow", "jax", "torch", "mxnet", "numpy", "driver")
@@ -122,12 +148,12 @@ class Page:
 
     def number(self, value: float) -> str:
         """A number as text."""
-        return write_number(value, self.lang, _choose_form(value))
+        return write_number(value, self.lang)
 
-    def interval(self, row: pd.Series, column: str, form: str = "{:.3g}") -> str:
+    def interval(self, row: pd.Series, column: str) -> str:
         """A value of a row and its bounds, as text."""
         bounds = [row.get(f"{column}_{bound}", np.nan) for bound in ("low", "high")]
-        return write_interval(row[column], *bounds, self.lang, form)
+        return write_interval(row[column], *bounds, self.lang)
 
     def count_verdicts(self, paper: str, judged: pd.DataFrame) -> str:
         """How many claims of a paper hold, do not, and cannot be judged, as a sentence."""
@@ -211,7 +237,7 @@ class Page:
 
     def _count(self, judged: pd.DataFrame) -> str:
         counts = judged["verdict"].value_counts()
-        return ", ".join(f"{counts[verdict]} {self.say(verdict)}" for verdict in VERDICTS if verdict in counts)
+        return ", ".join(f"{self.say(verdict)} {counts[verdict]}" for verdict in VERDICTS if verdict in counts)
 
     def _keep(self, table: pd.DataFrame, name: str) -> pd.DataFrame:
         """The table as it is read; it is written as that, in LaTeX, and as it is, in CSV."""
@@ -260,20 +286,16 @@ class Page:
             header = header if header not in shown else f"{header} "  # two deviations, say
             if f"{column}_low" in table:
                 triples = table[[column, f"{column}_low", f"{column}_high"]].astype(float).to_numpy()
-                shown[header] = [write_interval(*values, self.lang, _choose_form(values[0])) for values in triples]
+                shown[header] = [write_interval(*values, self.lang) for values in triples]
             else:
-                shown[header] = [self._write_cell(value) for value in table[column]]
+                shown[header] = [self._write_cell(column, value) for value in table[column]]
         return pd.DataFrame(shown)
 
-    def _write_cell(self, value: object) -> str:
+    def _write_cell(self, column: str, value: object) -> str:
         if isinstance(value, (bool, np.bool_)):
             return self.say("yes") if value else ""
         if isinstance(value, (float, np.floating)):
-            return write_number(value, self.lang, _choose_form(value))
-        text = str(value)
-        return self.say(text) if text in VERDICTS else text
-
-
-def _choose_form(value: float) -> str:
-    """Three digits, and whole numbers as they are: 3,377,221 and not 3.38e+06."""
-    return "{:,.0f}" if float(value).is_integer() or abs(value) >= 1000 else "{:.3g}"
+            return self.number(value)
+        if column in ("term", "factor"):
+            return name_term(str(value), self.say)
+        return self.say(str(value)) if value in (*VERDICTS, *ANSWERS) else str(value)

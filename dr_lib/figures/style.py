@@ -31,6 +31,7 @@ PAPERS = {
 NAMES = {"mxnet": "MXNet", "pytorch": "PyTorch", "tensorflow": "TensorFlow", "keras_jax": "Keras / JAX"}
 NAMES |= {"keras_torch": "Keras / PyTorch", "mnist": "MNIST", "cifar10": "CIFAR-10", "cpu": "CPU"}
 NAMES |= {"vgg19": "VGG19", "mobilenet": "MobileNet"}
+FACTOR_NAMES = {"dataset": "data set", "image_size": "image side", "residual": "repetitions"}  # others as their column
 SAMPLE, IMAGES = "synthetic sample, not photographs", "synthetic images, for timing only"
 
 
@@ -56,14 +57,25 @@ def name(level: object) -> str:
     return NAMES.get(level) or (f"{level:g}" if isinstance(level, float) else str(level))
 
 
-def write_number(value: float, lang: str, form: str = "{:.3g}") -> str:
-    """A number with the decimal sign of the language; a dash where there is none."""
+def name_term(term: str, say: Callable[[str], str]) -> str:
+    """The words of a factor, or of an interaction of factors joined by x."""
+    return " x ".join(say(FACTOR_NAMES.get(factor, factor)) for factor in term.split(" x "))
+
+
+def write_number(value: float, lang: str, form: str = "") -> str:
+    """A number with the decimal sign of the language; a dash where there is none.
+
+    By default three digits without an exponent, 0.0000645, and whole and large numbers to the unit, 3,377,221.
+    """
     if not np.isfinite(value):
         return "–"
+    if not form:
+        is_whole = float(value).is_integer() or abs(value) >= 1000
+        form = "{:,.0f}" if is_whole else np.format_float_positional(value, precision=3, fractional=False, trim="-")
     return form.format(value).translate(str.maketrans(".,", ",." if lang == "pt" else ".,"))
 
 
-def write_interval(value: float, low: float, high: float, lang: str, form: str = "{:.3g}") -> str:
+def write_interval(value: float, low: float, high: float, lang: str, form: str = "") -> str:
     """A value and its bounds, 0.74 [0.61, 0.84]; without bounds the value alone."""
     text = write_number(value, lang, form)
     if not (np.isfinite(low) and np.isfinite(high)) or low == high:

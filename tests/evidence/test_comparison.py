@@ -143,8 +143,8 @@ def test_repetitions_that_find_a_difference():
     """Cohen 1988, table 2.4.1: 17 a side at d = 1 and 80 % power, as for 10 % where repetitions vary by 10 %."""
     runs = pd.DataFrame({"scenario": [1, 1, 2, 2], "steady_epoch_s": np.exp([0.1, -0.1, 1.1, 0.9])})
     runs["steady_epoch_s"] **= 0.1 / np.sqrt(0.02)
-    table = find_needed_repetitions(runs, ["scenario"], 0.05).set_index("question")
+    table = find_needed_repetitions(runs, ["scenario"], 0.05).set_index(["answer", "percent"])
     assert table["variation_percent"].tolist() == pytest.approx([10] * 4)
-    assert table.loc["a difference of 10%", "repetitions"] == 17
-    assert table.loc["a mean within 5%", "repetitions"] == 18  # t(0.975, 17) x 0.1 / sqrt(18) = 0.0497
+    assert table.loc[("difference of two means", 10), "repetitions"] == 17
+    assert table.loc[("precision of a mean", 5), "repetitions"] == 18  # t(0.975, 17) x 0.1 / sqrt(18) = 0.0497
     assert find_needed_repetitions(runs.iloc[::2], ["scenario"], 0.05).empty

@@ -5,7 +5,7 @@ import csv
 from pathlib import Path
 
 from dr_lib.evidence.epochs import IMPLEMENTATIONS
-from dr_lib.figures import effects, page, scenarios, style
+from dr_lib.figures import page, scenarios, style
 
 ROOT = Path(__file__).resolve().parents[2]
 SPEAKERS = {"say", "write_title", "_open", "_open_kinds", "title", "figure", "table"}  # called with an English sentence
@@ -13,8 +13,14 @@ SPEAKERS = {"say", "write_title", "_open", "_open_kinds", "title", "figure", "ta
 
 def find_sentences() -> set[str]:
     """Every sentence that the figures and the analysis notebooks say, with the words of their tables."""
-    sentences = {*page.HEADERS.values(), *page.VERDICTS, *style.PAPERS.values(), *scenarios.MEANS.values()}
-    sentences |= {*effects.FACTOR_NAMES.values(), *IMPLEMENTATIONS.values(), style.SAMPLE, style.IMAGES, scenarios.BARS}
+    sentences = {
+        *page.HEADERS.values(),
+        *page.VERDICTS,
+        *page.ANSWERS,
+        *style.PAPERS.values(),
+        *scenarios.MEANS.values(),
+    }
+    sentences |= {*style.FACTOR_NAMES.values(), *IMPLEMENTATIONS.values(), style.SAMPLE, style.IMAGES, scenarios.BARS}
     sentences |= {"framework", "network", "accelerator", "environment", "Figure", "Table"}
     for path in [*ROOT.glob("dr_lib/figures/*.py"), *ROOT.glob("notebooks/*.py")]:
         for node in ast.walk(ast.parse(path.read_text())):
