@@ -69,7 +69,7 @@ sync: .venv/ready
 REF ?= main
 publish: .venv/ready
 	$(if $(filter undefined,$(origin URL)),$(error give URL=https://github.com/ and owner and name of the repository))
-	@$(BIN)/python -m dr_lib.publish --url "$(URL)" --ref "$(REF)"
+	@$(BIN)/python -m dr_lib.publish --url="$(URL)" --ref="$(REF)"
 
 clean:
 	rm -rf .venv .runtimes .kernels papermill_runs/*/
