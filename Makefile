@@ -1,11 +1,11 @@
-# make demo | test | test-slow | lint | sync | bench | runtimes | clean
+# make demo | test | test-slow | lint | sync | publish | bench | runtimes | clean
 SHELL := /bin/bash
 PYTHON ?= python3
 BIN := .venv/bin
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 export PYTHONPATH := $(CURDIR)
 
-.PHONY: demo test test-slow lint sync bench runtimes clean
+.PHONY: demo test test-slow lint sync publish bench runtimes clean
 
 # .venv holds what requirements.txt asks for; a changed requirements.txt brings it up to date
 .venv/ready: requirements.txt
@@ -61,7 +61,13 @@ lint: .venv/lint
 	$(BIN)/hadolint dr_lib/serving/Dockerfile
 
 sync: .venv/ready
-	$(BIN)/jupytext --to ipynb --update notebooks/*.py
+	$(BIN)/python -m dr_lib.publish
+
+# make publish URL=https://github.com/OWNER/NAME REF=v1, and URL= to take the address back
+REF ?= main
+publish: .venv/ready
+	$(if $(filter undefined,$(origin URL)),$(error give URL=https://github.com/ and owner and name of the repository))
+	@$(BIN)/python -m dr_lib.publish --url="$(URL)" --ref="$(REF)"
 
 clean:
 	rm -rf .venv .runtimes .kernels papermill_runs/*/

@@ -1,6 +1,7 @@
 """Train, time, price and serve a fundus model: the library behind the notebooks.
 
-bootstrap    adds the packages that a cloud runtime lacks
+bootstrap    adds the packages that a cloud runtime lacks, and says where a notebook runs
+publish      writes the repository's address, badges, set-up cells and metadata into the notebooks
 files        writes a file whole or not at all; locks
 hardware     facts, plans, devices: what this machine is, how to train on it, and making that so
 statistics   intervals, effects: how sure a number is, and what the factors of an experiment do

@@ -1,33 +1,22 @@
-"""Add what a cloud runtime lacks of what the notebooks need, and leave alone what it ships."""
+"""Add what a cloud runtime lacks of what the notebooks need, leave alone what it ships, and say where they run."""
+
+from __future__ import annotations
 
 import importlib
 import importlib.util
+import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
 from importlib.metadata import distributions
 from pathlib import Path
 
-from dr_lib.hardware.facts import find_platform
+from dr_lib.hardware.facts import HardwareError, find_platform, probe
 
-PACKAGES = {  # module: what pip calls it
-    "ai_edge_litert": "ai-edge-litert",
-    "cv2": "opencv-python-headless",
-    "matplotlib": "matplotlib",
-    "pandas": "pandas",
-    "PIL": "pillow",
-    "psutil": "psutil",
-    "pydantic": "pydantic",
-    "scipy": "scipy",
-    "seaborn": "seaborn",
-    "sklearn": "scikit-learn",
-    "starlette": "starlette",
-    "statsmodels": "statsmodels",
-    "uvicorn": "uvicorn",
-}
-SOMETIMES = ("ai_edge_litert", "cv2", "starlette", "statsmodels", "uvicorn")  # a notebook that needs one asks for it
-ALWAYS = tuple(name for name in PACKAGES if name not in SOMETIMES)
+PACKAGES = {"cv2": "opencv-python-headless", "PIL": "pillow", "sklearn": "scikit-learn"}  # module: what pip calls it
+ALWAYS = ("matplotlib", "pandas", "PIL", "psutil", "pydantic", "scipy", "seaborn", "sklearn")  # needed by all notebooks
 
 
 class MissingPackageError(RuntimeError):
@@ -49,13 +38,33 @@ def install_missing(*modules: str) -> list[str]:
     Raises:
         MissingPackageError: this is no cloud runtime, or the installation failed.
     """
-    missing = [PACKAGES[name] for name in (*ALWAYS, *modules) if importlib.util.find_spec(name) is None]
+    missing = [PACKAGES.get(name, name) for name in (*ALWAYS, *modules) if importlib.util.find_spec(name) is None]
     if missing and find_platform() == "local":
         raise MissingPackageError(f"{', '.join(missing)} missing: pip install -r requirements.txt")
     if missing:
         _install(missing)
         importlib.invalidate_caches()
     return missing
+
+
+def describe_machine(root: Path, *added: str) -> str:
+    """Say in one line where a notebook runs: platform, device, Keras backend, commit of the folder, packages added."""
+    try:
+        facts = probe()
+    except HardwareError as error:  # raised again where a training needs the device
+        return f"{find_platform()}, {error}"
+    cpu, backends = f"{facts.cpu} ({facts.num_cpus} cores)", ("jax",) if facts.num_tpu_chips else facts.backends
+    device = f"TPU ({facts.num_tpu_chips} chips)" if facts.num_tpu_chips else " + ".join(facts.gpus) or cpu
+    backend = os.environ.get("KERAS_BACKEND") or next(iter(backends), "no backend")
+    more = f", added {' '.join(added)}" if added else ""
+    return f"{facts.platform}, {device}, Keras on {backend}, commit {_read_commit(root) or 'unknown'}{more}"
+
+
+def _read_commit(root: Path) -> str:
+    """The first digits of the commit, with -dirty if files differ from it; empty where the folder is no clone."""
+    command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--exclude=*"]
+    is_clone = (root / ".git").exists() and shutil.which("git")  # an unpacked archive may lie inside another clone
+    return subprocess.run(command, capture_output=True, text=True).stdout.strip() if is_clone else ""
 
 
 def _install(packages: list[str]) -> None:

@@ -9,9 +9,6 @@
 # %% [markdown]
 # # Prepare fundus photographs: find the disc, crop, split, store
 #
-# [![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/OWNER/REPO/blob/main/notebooks/01_prepare_fundus.ipynb)
-# [![Open in Kaggle](https://kaggle.com/static/images/open-in-kaggle.svg)](https://kaggle.com/kernels/welcome?src=https://github.com/OWNER/REPO/blob/main/notebooks/01_prepare_fundus.ipynb)
-#
 # **Question.** Which photographs can be used, what do they look like once cropped, and how are they divided?
 # **Input.** A folder of photographs with a CSV (`image,grade`, and `patient,eye` where known), a known data set, or the
 # synthetic sample. **Output.** Shards, `split.csv` and `manifest.json` to train from; what was rejected and why, in a
@@ -37,29 +34,28 @@ seed: int = 0  # of the split (not for the sample) and of what is shown
 
 # %% [markdown]
 # ## Setup
-#
-# The library comes from the folder around this notebook; a fresh Colab or Kaggle machine clones it, and adds the
-# packages that it lacks.
 
 # %%
+import os
 import subprocess
 import sys
 from pathlib import Path
 
-address = "https://github.com/OWNER/REPO"  # of the repository, for a machine that holds only this notebook
-here = Path.cwd()
-root = next((d for d in (here, here / "REPO", *here.parents) if (d / "dr_lib").is_dir()), None)
-if root is None and "OWNER" in address:
-    raise SystemExit("dr_lib is not here: open this notebook inside a clone, or set address to the repository's")
-if root is None:
-    root = here / "REPO"
-    subprocess.run(["git", "clone", "--depth=1", address, root], check=True)
+address, ref = "", ""
+cwd, new, data, repo = Path.cwd(), Path.cwd() / "dr_repo", Path("/kaggle/input"), os.getenv("DR_LIB_REPO", address)
+root = next((d for d in [cwd / repo, cwd, *cwd.parents, *sorted(cwd.glob("*"))] if os.path.isdir(d / "dr_lib")), new)
+if not os.path.isdir(root / "dr_lib"):  # only the notebook is here: copy a data set, unpack an archive, or clone
+    unpack = """for m in zipfile tarfile; do timeout 60 python3 -m $m -l "$0" 2>/dev/null | grep -q dr_lib/boot &&
+        d=$(mktemp -d) && python3 -m $m -e "$0" $d && exec mv -T "$(find $d -name dr_lib -printf %h)" "$1"; done"""
+    ways = [('cp -rT --no-preserve=mode "$0" "$1"', path.parent) for path in data.rglob("dr_lib")]
+    ways += [(unpack, p) for p in [*Path("/content").glob("*"), *data.rglob("*")] if p.suffix in (".zip", ".gz")]
+    ways += [('git clone -q "$0" "$1" && git -C "$1" checkout -q "$2"', repo)] if repo else []
+    if all(subprocess.call(["bash", "-c", way, p, root, ref if repo == address else "HEAD"]) for way, p in ways):
+        raise SystemExit("no dr_lib here: open or upload its repository, or set DR_LIB_REPO to its folder or address")
 sys.path.insert(0, str(root))
+from dr_lib import bootstrap
 
-# %%
-from dr_lib.bootstrap import install_missing
-
-print("packages added:", *install_missing("cv2") or ["none"])
+print(bootstrap.describe_machine(root, *bootstrap.install_missing("cv2")))
 
 # %% [markdown]
 # ## Data

@@ -1,6 +1,5 @@
 # ---
 # jupyter:
-#   accelerator: GPU
 #   kernelspec:
 #     display_name: Python 3
 #     language: python
@@ -9,9 +8,6 @@
 
 # %% [markdown]
 # # Train a small network in CUDA C, or in Keras
-#
-# [![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/OWNER/REPO/blob/main/notebooks/40_mnist_cuda.ipynb)
-# [![Open in Kaggle](https://kaggle.com/static/images/open-in-kaggle.svg)](https://kaggle.com/kernels/welcome?src=https://github.com/OWNER/REPO/blob/main/notebooks/40_mnist_cuda.ipynb)
 #
 # **Question.** How fast can a network of 2,343 parameters learn MNIST in CUDA C, and in Keras? **Input.** MNIST; an
 # NVIDIA GPU with `nvcc`, or a C++ compiler alone: the same source builds for both. **Output.** One row per
@@ -36,29 +32,28 @@ repetition: int = 0  # index of this run
 
 # %% [markdown]
 # ## Setup
-#
-# The library comes from the folder around this notebook; a fresh Colab or Kaggle machine clones it, and adds the
-# packages that it lacks.
 
 # %%
+import os
 import subprocess
 import sys
 from pathlib import Path
 
-address = "https://github.com/OWNER/REPO"  # of the repository, for a machine that holds only this notebook
-here = Path.cwd()
-root = next((d for d in (here, here / "REPO", *here.parents) if (d / "dr_lib").is_dir()), None)
-if root is None and "OWNER" in address:
-    raise SystemExit("dr_lib is not here: open this notebook inside a clone, or set address to the repository's")
-if root is None:
-    root = here / "REPO"
-    subprocess.run(["git", "clone", "--depth=1", address, root], check=True)
+address, ref = "", ""
+cwd, new, data, repo = Path.cwd(), Path.cwd() / "dr_repo", Path("/kaggle/input"), os.getenv("DR_LIB_REPO", address)
+root = next((d for d in [cwd / repo, cwd, *cwd.parents, *sorted(cwd.glob("*"))] if os.path.isdir(d / "dr_lib")), new)
+if not os.path.isdir(root / "dr_lib"):  # only the notebook is here: copy a data set, unpack an archive, or clone
+    unpack = """for m in zipfile tarfile; do timeout 60 python3 -m $m -l "$0" 2>/dev/null | grep -q dr_lib/boot &&
+        d=$(mktemp -d) && python3 -m $m -e "$0" $d && exec mv -T "$(find $d -name dr_lib -printf %h)" "$1"; done"""
+    ways = [('cp -rT --no-preserve=mode "$0" "$1"', path.parent) for path in data.rglob("dr_lib")]
+    ways += [(unpack, p) for p in [*Path("/content").glob("*"), *data.rglob("*")] if p.suffix in (".zip", ".gz")]
+    ways += [('git clone -q "$0" "$1" && git -C "$1" checkout -q "$2"', repo)] if repo else []
+    if all(subprocess.call(["bash", "-c", way, p, root, ref if repo == address else "HEAD"]) for way, p in ways):
+        raise SystemExit("no dr_lib here: open or upload its repository, or set DR_LIB_REPO to its folder or address")
 sys.path.insert(0, str(root))
+from dr_lib import bootstrap
 
-# %%
-from dr_lib.bootstrap import install_missing
-
-print("packages added:", *install_missing() or ["none"])
+print(bootstrap.describe_machine(root, *bootstrap.install_missing()))
 
 # %% [markdown]
 # What to train. A batch is part of each name: an epoch of larger batches has fewer steps, each with more work to do at

@@ -1,11 +1,15 @@
 """The bootstrap adds what a cloud runtime lacks, moves nothing, and asks nobody's laptop to change."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from dr_lib import bootstrap
+from dr_lib.hardware.facts import Facts, HardwareError
 
 ROOT = Path(__file__).resolve().parents[1]
 CALL = "from dr_lib.bootstrap import install_missing; print(*install_missing('cv2'))"
@@ -36,6 +40,48 @@ def test_an_installation_that_fails_says_what_to_do(tmp_path):
     done = run(tmp_path / "bin" / "python", CALL, KAGGLE_KERNEL_RUN_TYPE="Batch", **nowhere)
     assert done.returncode and "could not install matplotlib, pandas" in done.stderr
     assert "internet switched on" in done.stderr
+
+
+def test_what_notebooks_ask_for_is_required():
+    """Each module that a notebook may add is a package of requirements.txt, so that a typo installs nothing."""
+    required = set(re.findall(r"(?m)^[\w-]+", (ROOT / "requirements.txt").read_text()))
+    calls = [re.search(r"install_missing\((.*)\)\)\)", path.read_text()) for path in ROOT.glob("notebooks/*.py")]
+    modules = {name for call in calls if call for name in re.findall(r'"(\w+)"', call[1])} - {"sample"}
+    assert {"cv2", "statsmodels"} < modules
+    packages = {bootstrap.PACKAGES.get(name, name).replace("_", "-") for name in (*bootstrap.ALWAYS, *modules)}
+    assert packages - {"matplotlib"} <= required  # seaborn brings it
+
+
+@pytest.mark.parametrize(
+    ("found", "variables", "expected"),
+    [
+        ({"gpus": ("Tesla T4", "Tesla T4")}, {}, "colab, Tesla T4 + Tesla T4, Keras on tensorflow, commit unknown"),
+        ({"num_tpu_chips": 8}, {}, "colab, TPU (8 chips), Keras on jax, commit unknown"),
+        ({"backends": ()}, {}, "colab, Xeon (2 cores), Keras on no backend, commit unknown"),
+        ({}, {"KERAS_BACKEND": "jax"}, "colab, Xeon (2 cores), Keras on jax, commit unknown"),
+    ],
+)
+def test_one_line_says_where_a_notebook_runs(monkeypatch, tmp_path, found, variables, expected):
+    """Platform, device, the backend that Keras will take, and no commit of a repository around an unpacked archive."""
+    facts = Facts("colab", "Xeon", 2, 12.7, (), 0.0, 0.0, "", 0, ("tensorflow", "jax"), False)
+    monkeypatch.setattr(bootstrap, "probe", lambda: facts._replace(**found))
+    monkeypatch.delenv("KERAS_BACKEND", raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    subprocess.run(["git", "init", "-q", tmp_path], check=True)
+    (tmp_path / "unpacked").mkdir()
+    assert bootstrap.describe_machine(tmp_path / "unpacked") == expected
+    assert bootstrap.describe_machine(tmp_path / "unpacked", "a", "b") == f"{expected}, added a b"
+
+
+def test_a_driver_that_does_not_answer_stops_no_analysis(monkeypatch):
+    """Notebooks that only read rows run where a GPU is broken; the line says so."""
+
+    def fail() -> Facts:
+        raise HardwareError("repair its driver")
+
+    monkeypatch.setattr(bootstrap, "probe", fail)
+    assert bootstrap.describe_machine(ROOT).endswith("repair its driver")
 
 
 @pytest.mark.slow

@@ -1,6 +1,7 @@
 """The repository itself: pairs in step, no outputs, parameters explained, import rules kept."""
 
 import ast
+import csv
 import re
 import subprocess
 import sys
@@ -28,6 +29,7 @@ MAY_KNOW = {  # who may know whom
     "runs": set(),
     "evidence": {"runs"},  # of it row and prices alone, see below
     "figures": {"evidence"},
+    "publish": set(),
     "report": {"runs"},
     "__main__": {"data", "training", "serving", "runs", "evidence", "report"},
     "__init__": set(),
@@ -38,7 +40,8 @@ TRAINING = ("models", "graders", "resident", "checkpoint", "recorder", "fit", "f
 MAY_IMPORT = {"data/shards/batches.py": {"keras"}} | {f"training/{name}.py": {"keras"} for name in TRAINING}
 MAY_IMPORT |= {f"training/frameworks/{name}_network.py": {name} for name in ("keras", "torch", "mxnet")}
 # run in kernels of their own too: Python 3.9, the standard library, NumPy, psutil and one framework
-FOREIGN = ["files.py"] + [f"runs/{name}.py" for name in ("__init__", "row", "run", "prices", "monitor", "sampler")]
+FOREIGN = ["files.py", "bootstrap.py"]
+FOREIGN += [f"runs/{name}.py" for name in ("__init__", "row", "run", "prices", "monitor", "sampler")]
 FOREIGN += [f"hardware/{name}.py" for name in ("__init__", "facts", "plans", "devices")] + ["training/__init__.py"]
 FOREIGN += [f"training/frameworks/{path.name}" for path in ROOT.glob("dr_lib/training/frameworks/*.py")]
 LIGHT = {*sys.stdlib_module_names, "numpy", "psutil", "pynvml", "dr_lib"}
@@ -122,11 +125,11 @@ def test_no_notebook_without_a_source():
 
 @pytest.mark.parametrize("source", NOTEBOOKS, ids=lambda p: p.stem)
 def test_every_parameter_is_typed_and_explained(source):
-    """papermill lists each parameter with its type and its help."""
+    """papermill lists each parameter with its type and its help; comments may stand between groups of them."""
     notebook = nbformat.read(source.with_suffix(".ipynb"), as_version=4)
     (cell,) = [cell for cell in notebook.cells if "parameters" in cell.metadata.get("tags", [])]
     known = papermill.inspect_notebook(str(source.with_suffix(".ipynb")))
-    assert len(known) == len(cell.source.splitlines())
+    assert len(known) == sum(not line.startswith("#") for line in cell.source.splitlines() if line)
     assert all(p["inferred_type_name"] in ("str", "int", "float", "bool") and p["help"] for p in known.values())
 
 
@@ -140,12 +143,18 @@ def test_study_files_fit_their_notebooks(path):
 
 @pytest.mark.parametrize("readme", ["README.md", "README.pt-BR.md"])
 def test_the_readme_shows_what_was_measured(readme):
-    """The table of speeds is that of measured.csv, never typed."""
-    from tests.bench_training import render
-
-    text = (ROOT / readme).read_text()
-    shown = re.search("(?s)<!-- measured -->\n(.*)\n<!-- /measured -->", text)[1]
-    assert shown == render(ROOT / "tests" / "measured.csv")
+    """The table of speeds has the rows of measured.csv in their order, and its numbers; none is typed."""
+    with (ROOT / "tests" / "measured.csv").open(encoding="utf-8") as file:
+        measured = list(csv.DictReader(file))
+    table = re.search("(?s)<!-- measured -->(.*)<!-- /measured -->", (ROOT / readme).read_text(encoding="utf-8"))[1]
+    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines() if line.startswith("| ")]
+    columns = ("batch_size", "images_per_s", "low", "high", "times_paper", "times_low", "times_high", "n")
+    for cells, row in zip(lines[2:], measured, strict=True):
+        assert cells[:2] == [row["what"], f"{row['model']}, {row['image_size']} px"] and cells[3] == row["precision"]
+        numbers = [float(number) for cell in (cells[2], *cells[4:]) for number in re.findall(r"[\d.]+", cell)]
+        expected = [float(row[name]) for name in columns]
+        assert numbers == (expected[:4] + [1, expected[-1]] if row["what"] == "mode paper" else expected)
+        assert all(row[name] in table for name in ("hardware", "versions", "commit", "date"))
 
 
 def test_nothing_committed_is_large_or_speaks_of_one_machine():

@@ -1,0 +1,102 @@
+"""Write what the repository repeats: its address, badges, the set-up cell and metadata of every notebook.
+
+`python -m dr_lib.publish` brings them in step with pyproject.toml, where address, ref and kinds of notebooks stand
+once, and with notebook 00, whose set-up cell is the template. `--url` and `--ref` change the address first.
+"""
+
+import argparse
+import re
+import tomllib
+from pathlib import Path
+
+from dr_lib.files import write_text
+
+ROOT = Path(__file__).resolve().parents[1]
+PROJECT, TEMPLATE = ROOT / "pyproject.toml", ROOT / "notebooks" / "00_start_here.py"
+READMES = (ROOT / "README.md", ROOT / "README.pt-BR.md")
+ADDRESS = r"https://github\.com/(?!OWNER/)[\w-]+/[\w.-]+#\w[\w./-]*"  # Colab and Kaggle open GitHub's
+# the heading Setup, and the code cells behind it that begin as a set-up cell does
+CELL = r"# %%\n(?:import (?:os|subprocess)\nimport s|from dr_lib\.bootstrap)(?:(?!# %%).*\n)*"
+SECTION = rf"# %% \[markdown\]\n# ## Setup\n(?:#.*\n)*\n(?:{CELL})*"
+OWN = r"(?m)^print\(bootstrap\..*$"  # the line of the cell that is the notebook's own: what it adds
+
+
+def main() -> None:
+    """Change the address where asked to, and bring everything in step with it."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--url", help="https://github.com/ and owner and name of the repository, empty to take it back")
+    parser.add_argument("--ref", default="main", help="tag, branch or commit that the notebooks open at (main)")
+    options = parser.parse_args()
+    if options.url is not None:
+        set_address(options.url.removesuffix("/").removesuffix(".git"), options.ref)
+    project = tomllib.loads(PROJECT.read_text(encoding="utf-8"))
+    address, table = project["project"]["urls"].get("Repository", ""), project["tool"]["dr_lib"]
+    code, clone = f"repository-code: {address}\n", f"git clone {address} && cd {Path(address).name}\n"
+    change(ROOT / "CITATION.cff", r"(?m)^(?:repository-code: .*\n)?(?=license: )", address and code)
+    for readme in READMES:
+        change(readme, r"(?<=```sh\n)(?:git clone .*\n)?(?=make demo)", address and clone)
+    change(TEMPLATE, r"(?m)^address, ref = .*", f'address, ref = "{address}", "{table["ref"]}"')
+    for source in sorted(ROOT.glob("notebooks/*.py")):
+        has_gpu, shows_photographs = (source.name[:2] in table[kind] for kind in ("gpu", "photographs"))
+        blob = f"{address}/blob/{table['ref']}/notebooks/{source.stem}.ipynb"
+        write_cells(source, make_badges(blob, has_gpu) if address else [])
+        write_notebook(source.with_suffix(".ipynb"), has_gpu, shows_photographs)
+
+
+def set_address(url: str, ref: str) -> None:
+    """Write the address into pyproject.toml, or take it out; SystemExit where it is none."""
+    if url and not re.fullmatch(ADDRESS, f"{url}#{ref}"):
+        raise SystemExit(f"{url} at {ref!r} is no repository of GitHub: give URL=https://github.com/WHOSE/NAME REF=v1")
+    change(PROJECT, r"(?<=\[project\.urls\]\n)(?:Repository = .*\n)?", url and f'Repository = "{url}"\n')
+    change(PROJECT, r'(?m)^ref = ".*?"', f'ref = "{url and ref}"')
+
+
+def make_badges(blob: str, has_gpu: bool) -> list[str]:
+    """The links, in Markdown, that open a notebook of GitHub on Colab and on Kaggle."""
+    colab = blob.replace("https://github.com", "https://colab.research.google.com/github")
+    kaggle = f"https://www.kaggle.com/notebooks/welcome?src={blob}" + "&accelerator=nvidiaTeslaT4" * has_gpu
+    return [
+        f"[![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)]({colab})",
+        f"[![Open in Kaggle](https://kaggle.com/static/images/open-in-kaggle.svg)]({kaggle})",
+    ]
+
+
+def write_cells(source: Path, badges: list[str]) -> None:
+    """Write badges and set-up cell into the source of a notebook, and the badges into the READMEs."""
+    lines = "".join(f"# {badge}\n" for badge in badges)
+    change(source, r"\n#\n(?:(?:# \[!\[.*\n)+#\n)?", f"\n#\n{lines}#\n" if lines else "\n#\n")  # below the title
+    text, setup = source.read_text(encoding="utf-8"), re.search(SECTION, TEMPLATE.read_text(encoding="utf-8"))[0]
+    own, modules = re.search(OWN, text), re.search(r"install_missing\((.*)\) or \[", text)
+    new = f"print(bootstrap.describe_machine(root, *bootstrap.install_missing({modules[1] if modules else ''})))"
+    change(source, SECTION, re.sub(OWN, lambda _: own[0] if own else new, setup))
+    for readme in READMES:
+        shown = " ".join([f"[{source.stem}](notebooks/{source.stem}.ipynb)", *badges])
+        change(readme, rf"(?m)^\| \[{source.stem}\].*? \|", f"| {shown} |")
+
+
+def write_notebook(path: Path, has_gpu: bool, shows_photographs: bool) -> None:
+    """Generate a notebook from its source, with what Jupyter, Colab and Kaggle read of it before it runs."""
+    import nbformat
+    from jupytext.cli import jupytext
+
+    jupytext(["--quiet", "--to", "ipynb", "--update", str(path.with_suffix(".py"))])
+    notebook = nbformat.read(path, as_version=4)
+    colab = {"name": path.name, "provenance": [], "toc_visible": True} | ({"gpuType": "T4"} if has_gpu else {})
+    colab |= {"private_outputs": True} if shows_photographs else {}  # Colab then saves none
+    kaggle = {"accelerator": "nvidiaTeslaT4" if has_gpu else "none", "isGpuEnabled": has_gpu, "isInternetEnabled": True}
+    notebook.metadata = {"kernelspec": notebook.metadata["kernelspec"], "language_info": {"name": "python"}}
+    notebook.metadata |= {"colab": colab, "kaggle": kaggle | {"language": "python", "sourceType": "notebook"}}
+    notebook.metadata |= {"accelerator": "GPU"} if has_gpu else {}
+    write_text(path, nbformat.writes(notebook) + "\n")
+
+
+def change(path: Path, pattern: str, replacement: str) -> None:
+    """Replace the first match of a pattern in a file; SystemExit where there is none."""
+    changed, count = re.subn(pattern, lambda _: replacement, path.read_text(encoding="utf-8"), count=1)
+    if not count:
+        raise SystemExit(f"{path.relative_to(ROOT)}: no place was found for {replacement.strip()!r}")
+    write_text(path, changed)
+
+
+if __name__ == "__main__":
+    main()
