@@ -10,10 +10,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from dr_lib.data.labels.duplicates import leave_out_duplicates, measure_size
+from dr_lib.data.labels.duplicates import drop_duplicates, measure_size
 from dr_lib.data.labels.near_duplicates import find_near_duplicates
-from dr_lib.data.labels.privacy import hold, name_image, open_private, pseudonym
-from dr_lib.data.labels.tables import Labels, read_labels, split_patients
+from dr_lib.data.labels.privacy import lock_private, name_image, open_private, pseudonym
+from dr_lib.data.labels.splits import split_patients
+from dr_lib.data.labels.tables import Labels, read_labels
 from dr_lib.data.photograph.pixels import IMAGE_SIZE
 from dr_lib.data.shards.records import SPLITS, read_manifest, verify, write_json
 from dr_lib.data.shards.resume import (
@@ -86,9 +87,9 @@ def prepare(
     images, out = Path(images).absolute(), Path(out)
     found = read_labels(images, None if labels is None else Path(labels), layout=layout)
     private = Path(private) if private else out.with_name(out.name + ".private")
-    with hold(private):
+    with lock_private(private):
         salt = open_private(private, DRAWN_SALT if found.layout == "sample" else None)
-        table, duplicates = leave_out_duplicates(found.table)
+        table, duplicates = drop_duplicates(found.table)
         table = table.assign(split=split_patients(table, seed=seed, kind=split))
         photographs = _pseudonyms(table, images, salt)
         parameters = {

@@ -9,7 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dr_lib.data.labels.tables import LabelTableError, read_labels, split_patients
+from dr_lib.data.labels.splits import split_patients
+from dr_lib.data.labels.tables import LabelTableError, read_labels
 from dr_lib.data.photograph.crop import UnreadableImageError, crop_fundus
 
 DATA = Path(__file__).resolve().parents[3] / ".." / "shared" / "data"
@@ -248,7 +249,7 @@ def test_every_patient_has_about_the_same_chance_of_being_tested():
 def test_a_split_does_not_depend_on_the_hash_seed():
     """Two interpreters with other hash seeds give the same split."""
     code = (
-        "import pandas as pd; from dr_lib.data.labels.tables import split_patients; "
+        "import pandas as pd; from dr_lib.data.labels.splits import split_patients; "
         "t = pd.DataFrame({'patient': [f'p{i // 2}' for i in range(80)], 'grade': [i * 7 % 5 for i in range(80)]}); "
         "print(''.join(split_patients(t, seed=1).str[1]))"
     )

@@ -88,7 +88,7 @@ def is_alive(pid: int) -> bool:
 
 def call(name: str, *arguments) -> list:
     """Call a function of this file in a process of its own, without threads, and return what it printed."""
-    code = f"import sys; from tests.data import test_prepare_kills as kills; kills.{name}(*sys.argv[1:])"
+    code = f"import sys; from tests.data.shards import test_prepare_kills as kills; kills.{name}(*sys.argv[1:])"
     command = [sys.executable, "-c", code, *map(str, arguments)]
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     return [result.returncode, *map(json.loads, result.stdout.splitlines()), result.stderr]
