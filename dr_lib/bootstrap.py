@@ -14,6 +14,7 @@ from dr_lib.hardware.facts import find_platform
 PACKAGES = {  # module: what pip calls it
     "ai_edge_litert": "ai-edge-litert",
     "cv2": "opencv-python-headless",
+    "google_crc32c": "google-crc32c",
     "matplotlib": "matplotlib",
     "pandas": "pandas",
     "PIL": "pillow",

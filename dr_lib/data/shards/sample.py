@@ -35,7 +35,5 @@ def open_sample(
     photographs = Path(folder) / "photographs"
     draw_sample(photographs, num_patients=num_patients, workers=workers, progress=progress and progress("drawing"))
     bar = progress and progress("preparing")
-    num_shards = min(8, num_patients // 6)  # a seventh of the patients are the smallest split, for validation
-    labels = photographs / "labels.csv"
-    prepare(photographs, labels, records, num_shards=num_shards, workers=workers, progress=bar)
+    prepare(photographs, photographs / "labels.csv", records, workers=workers, progress=bar)
     return records

@@ -244,7 +244,7 @@ def test_a_disk_that_fills_up_loses_nothing(photographs, tmp_path):
     code += "prepare(Path(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3]), num_shards=1, workers=1)"
     arguments = [str(photographs), str(tmp_path / "labels.csv"), str(tmp_path / "out")]
     result = subprocess.run([sys.executable, "-c", code, *arguments], cwd=ROOT, capture_output=True, text=True)
-    assert "Make room or choose another --out" in result.stderr
+    assert "Choose another --out, or make room" in result.stderr
     assert not list((tmp_path / "out").glob("*.tmp")) and not (tmp_path / "out" / "manifest.json").exists()
     run(photographs, num_shards=1)
     assert verify(tmp_path / "out")

@@ -68,5 +68,5 @@ def test_all_workers_are_lost(photographs, cluster, monkeypatch):
 def test_nobody_answers(photographs, monkeypatch):
     """An address without a scheduler is said to be one."""
     monkeypatch.setattr(workers, "PATIENCE_S", 1.0)
-    with pytest.raises(WorkerError, match="no Dask scheduler answers at tcp://127.0.0.1:9"):
+    with pytest.raises(WorkerError, match="no Dask scheduler with workers answers at tcp://127.0.0.1:9"):
         run(photographs, dask="tcp://127.0.0.1:9")

@@ -12,6 +12,7 @@ from dr_lib.data.photograph import pixels
 from dr_lib.data.shards import records, tfrecord
 from dr_lib.data.shards.batches import load_photographs
 from dr_lib.data.shards.records import Record, ShardError
+from dr_lib.files import write_json
 
 
 def draw_record(number: int) -> Record:
@@ -37,7 +38,7 @@ def write_folder(folder: Path, num_shards: dict[str, int]) -> Path:
             framed = [tfrecord.frame(records.to_example(draw_record(number + k))) for k in range(3)]
             shards[name] = records.write_shard(folder / name, framed)
             number += 3
-    records.write_json(folder / "manifest.json", {"shards": shards, "counts": {}, "data_kind": "synthetic"})
+    write_json(folder / "manifest.json", {"shards": shards, "counts": {}, "data_kind": "synthetic"})
     return folder
 
 
@@ -207,7 +208,7 @@ def test_a_damaged_shard_with_a_matching_sum_is_still_named(folder):
     path.write_bytes(b"no records here")
     manifest = records.read_manifest(folder)
     manifest["shards"][path.name]["sha256"] = hashlib.sha256(path.read_bytes()).hexdigest()
-    records.write_json(folder / "manifest.json", manifest)
+    write_json(folder / "manifest.json", manifest)
     with pytest.raises(ShardError, match="train-00000-of-00002.tfrecord: damaged at byte 0"):
         records.verify(folder)
 
