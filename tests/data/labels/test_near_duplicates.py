@@ -143,8 +143,8 @@ def test_the_drawn_sample_has_no_copies(small_sample):
 
 @pytest.mark.slow
 def test_real_photographs_and_their_copies_are_told_apart(real_data):
-    """Of 185,745 pairs of different photographs none comes near the threshold; of real copies at most 1 % is missed."""
-    files = [path.read_bytes() for path in sorted((real_data / "odir512" / "images").iterdir())]
+    """Of 20,706 pairs of different photographs none comes near the threshold; of real copies at most 1 % is missed."""
+    files = [path.read_bytes() for path in sorted((real_data / "odir512" / "images").iterdir())[::3]]
     hashes = hash_crops(files)
     signs = np.unpackbits(hashes, axis=1) * 2.0 - 1
     distances = (256 - signs @ signs.T) / 2  # of +-1 vectors: bits alike less bits that differ
