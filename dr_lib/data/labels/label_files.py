@@ -149,8 +149,9 @@ def read_rows(source: Source) -> pd.DataFrame:
         LabelTableError: a row names no photograph, or an eye or split that there is not.
     """
     part, table = source.part, source.table
-    if not part.patient:
-        _refuse_other_patients(list(table))
+    others = [c for c in table if re.fullmatch(r"(?i)(patient|paciente|subject)s?([ _-]?(id|name|nome))?", c)]
+    if others and not part.patient and "patient" not in table:  # not passed over
+        raise LabelTableError(f"the column {others[0]} is not read: call it patient, so that no one is in two splits")
     rows = pd.DataFrame({"labels": source.path.name, "row": table.index, "name": table[part.image]}, table.index)
     rows["patient"] = table.get(part.patient or "patient", "")
     rows["eye"] = table.get(part.eye or "eye", "")
@@ -229,13 +230,6 @@ def cut_suffix(name: str) -> str:
     return (base if suffix.lower() in PICTURES | RARE_PICTURES else name).casefold()
 
 
-def _refuse_other_patients(columns: list[str]) -> None:
-    """A column that must name the patients, by another word than `patient`, is not passed over."""
-    others = [c for c in columns if re.fullmatch(r"(?i)(patient|paciente|subject)s?([ _-]?(id|name|nome))?", c)]
-    if others and "patient" not in columns:
-        raise LabelTableError(f"the column {others[0]} is not read: call it patient, so that no one is in two splits")
-
-
 def _fold_name(name: str) -> str:
     """One patient written in two ways is one patient: case, blanks, invisible and composed characters do not count."""
     letters = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
@@ -246,10 +240,7 @@ def _read_csv(lines: list[str]) -> dict[int, list[str]]:
     header = lines[0] if lines else ""
     delimiter = ";" if ";" in header and "," not in header else ","  # as spreadsheets write it in Brazil
     reader = csv.reader(lines, delimiter=delimiter)
-    rows = {}
-    for row in reader:
-        rows[reader.line_num] = row
-    return rows
+    return dict((reader.line_num, row) for row in reader)
 
 
 def _read_pairs(lines: list[str]) -> dict[int, list[str]]:

@@ -32,12 +32,12 @@ def open_private(private: Path, salt: bytes | None = None) -> bytes:
             with replace(path) as temporary:
                 temporary.touch(mode=0o600)
                 temporary.write_bytes(salt or secrets.token_bytes(32))
-        kept = path.read_bytes()
+        salt = path.read_bytes()
     except OSError as error:
         raise PrivateFolderError(f"cannot use {private}: {error.strerror}. Choose another --private") from error
-    if len(kept) != 32:
+    if len(salt) != 32:
         raise PrivateFolderError(f"{path} does not hold 32 bytes: delete it and prepare the data set anew")
-    return kept
+    return salt
 
 
 @contextmanager

@@ -32,7 +32,7 @@ MARK = "preparing.json"  # says in the folder what it is to become
 
 
 class PrepareError(ValueError):
-    """The data set cannot be prepared as asked; the message says what to do."""
+    """The data set cannot be prepared like this; the message says what to do."""
 
 
 def prepare(

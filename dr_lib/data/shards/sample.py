@@ -1,4 +1,4 @@
-"""The embedded default: the synthetic sample, drawn and prepared once, then found."""
+"""The embedded default: draw and prepare the synthetic sample once, then find it."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -23,7 +23,7 @@ def open_sample(
         folder: holds `photographs/` and, prepared, `records/`.
         num_patients: two photographs each.
         workers: processes; default one per core.
-        progress: given a title, returns what is called with (done, total).
+        progress: makes of a title what is called with (done, total).
 
     Returns:
         The folder to train from.

@@ -40,7 +40,7 @@ def frame(payload: bytes) -> bytes:
 
 
 def unframe(shard: bytes) -> Iterator[bytes]:
-    """Yield the payloads of a whole TFRecord file held in memory.
+    """Yield the payloads of a whole TFRecord file in memory.
 
     No CRC is compared: `records` compares the whole file's SHA-256.
 

@@ -17,12 +17,12 @@ def table(tmp_path) -> pd.DataFrame:
     return pd.DataFrame({"row": [2, 3, 4, 5], "image": images, "grade": 0, "patient": "p"})
 
 
-def test_one_of_two_equal_files_is_left_out(table):
+def test_one_of_two_equal_files_is_dropped(table):
     """The first by name stays, whatever the order of the rows; files that are only as long stay too."""
     for rows in (table, table[::-1]):
-        kept, left_out = drop_duplicates(rows)
-        assert sorted(kept["row"]) == [2, 4, 5]
-        assert left_out == [(3, table["image"][1], "same photograph as row 5")]
+        rest, dropped = drop_duplicates(rows)
+        assert sorted(rest["row"]) == [2, 4, 5]
+        assert dropped == [(3, table["image"][1], "same photograph as row 5")]
 
 
 @pytest.mark.parametrize("change", [{"grade": [0, 0, 0, 1]}, {"patient": ["p", "p", "p", "q"]}])
@@ -49,5 +49,5 @@ def test_a_file_that_cannot_be_read_is_nobodys_copy(table, tmp_path):
     for name in ("b.jpg", "a.jpg"):
         (tmp_path / name).unlink()
         (tmp_path / name).symlink_to(tmp_path / "gone")
-    kept, left_out = drop_duplicates(table)
-    assert len(kept) == 4 and left_out == []
+    rest, dropped = drop_duplicates(table)
+    assert len(rest) == 4 and dropped == []
