@@ -86,7 +86,8 @@ def find_sources(
                 return _choose_layout(found[:1] if any_name else found)
     if is_given:
         read_label_file(label_files[0])  # an empty file is to be called empty
-    described = "; ".join(dict.fromkeys(_describe(path, read) for path in label_files[:5]))  # no names: patients' even
+    # names of files may be those of patients
+    described = "; ".join(dict.fromkeys(_describe(path, read) for path in label_files[:5]))
     there = f"{len(label_files)} label file{'s'[: len(label_files) > 1]} ({described})"
     raise LabelTableError(
         f"no label table{'' if layout == 'auto' else f' of {layout}'} with photographs, only: "

@@ -61,9 +61,8 @@ def read_labels(images: Path, labels: Path | None = None, *, layout: str = "auto
     label_files = label_files if labels is None else [Path(labels)]
     root = images.resolve().name
     places = {folder: f"{root}/{folder.relative_to(images).as_posix()}/" for folder in {p.parent for p in photographs}}
-    known, sources, notices = find_sources(
-        label_files, list(places.values()), layout=layout, is_given=labels is not None
-    )
+    is_given, folders = labels is not None, list(places.values())
+    known, sources, notices = find_sources(label_files, folders, layout=layout, is_given=is_given)
     parts, considered = [], {}
     for source in sources:
         pool = [path for path in photographs if re.search(source.folder, places[path.parent])]
@@ -76,9 +75,10 @@ def read_labels(images: Path, labels: Path | None = None, *, layout: str = "auto
             f"do the photographs lie under {images}?"
         )
     _check_repeats(rows)
+    labelled = set(rows["image"])
+    unlabelled = [(0, path, "no label") for path in considered if path not in labelled]
     rows["image"] = rows["image"].where(rows["image"] != "", rows["name"])
     table = rows[rows["reason"] == ""].reset_index(drop=True)
-    unlabelled = [(0, path, "no label") for path in considered if path not in set(rows["image"])]
     unusable = [*rows.loc[rows["reason"] != "", ["row", "image", "reason"]].values, *unlabelled]
     is_alone = table["patient"] == ""
     own = [Path(image).relative_to(images).as_posix() for image in table["image"]]
@@ -120,7 +120,7 @@ def match_photographs(rows: pd.DataFrame, pool: list[Path]) -> pd.DataFrame:
 
 
 def _check_repeats(rows: pd.DataFrame) -> None:
-    """Mark the later ones of rows that name the same file; they must agree."""
+    """Mark the rows that name a file once more; they must agree with the first."""
     usable = rows[rows["reason"] == ""]
     differing = usable.groupby("image")[["grade", "patient"]].transform("nunique").gt(1).any(axis=1)
     if differing.any():
