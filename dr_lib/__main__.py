@@ -53,10 +53,10 @@ def sample(out: Path, patients: int) -> None:
 @click.option("--split", default="random", show_default=True, type=click.Choice(["random", "paper", "official"]))
 @click.option("--method", default="robust", show_default=True, type=click.Choice(["robust", "voets"]))
 @click.option("--seed", default=0, show_default=True, help="of the split")
-@click.option("--shards", default=8, show_default=True, help="files per split")
+@click.option("--shards", type=click.IntRange(1), help="files per split  [default: 8, or fewer for few photographs]")
 @click.option("--workers", type=click.IntRange(1), help="processes  [default: one per core]")
 @click.option("--dask", default="", help="crop on the Dask cluster at this address, whose workers see the same paths")
-def prepare(shards: int, **options) -> None:
+def prepare(shards: int | None, **options) -> None:
     """Turn photographs and a label table into shards to train from."""
     from dr_lib.data.shards.prepare import prepare
 

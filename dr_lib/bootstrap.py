@@ -16,7 +16,8 @@ from pathlib import Path
 from dr_lib.hardware.facts import HardwareError, find_platform, probe
 
 PACKAGES = {"cv2": "opencv-python-headless", "PIL": "pillow", "sklearn": "scikit-learn"}  # module: what pip calls it
-ALWAYS = ("matplotlib", "pandas", "PIL", "psutil", "pydantic", "scipy", "seaborn", "sklearn")  # needed by all notebooks
+# needed by all notebooks
+ALWAYS = ("google_crc32c", "matplotlib", "pandas", "PIL", "psutil", "pydantic", "scipy", "seaborn", "sklearn")
 
 
 class MissingPackageError(RuntimeError):

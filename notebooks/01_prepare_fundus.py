@@ -26,7 +26,7 @@ private: str = ""  # folder for what names files or patients, empty for the name
 layout: str = "auto"  # name of a known data set (not for the sample)
 split: str = "random"  # random, paper (70/30 without validation) or official (not for the sample)
 method: str = "robust"  # how the disc is found, robust or voets (not for the sample)
-num_shards: int = 8  # files per split (not for the sample)
+num_shards: int = 0  # files per split, 0 for 8 or fewer where there are few photographs (not for the sample)
 num_patients: int = 200  # of the sample, where it is not drawn yet
 num_shown: int = 16  # photographs on the contact sheet
 num_compared: int = 100  # photographs on which the two methods are compared
@@ -75,7 +75,7 @@ else:
     data_dir, folder, label_file = Path(out), Path(images), Path(labels) if labels else None
 private_dir = Path(private) if private else data_dir.with_name(data_dir.name + ".private")
 if images != "sample":
-    settings = {"layout": layout, "split": split, "method": method, "num_shards": num_shards, "seed": seed}
+    settings = {"layout": layout, "split": split, "method": method, "num_shards": num_shards or None, "seed": seed}
     prepare(folder, label_file, data_dir, private=private_dir, **settings)
 
 # %%

@@ -38,7 +38,7 @@ def test_an_installation_that_fails_says_what_to_do(tmp_path):
     subprocess.run([sys.executable, "-m", "venv", tmp_path], check=True)
     nowhere = {"PIP_INDEX_URL": "http://127.0.0.1:9/", "PIP_RETRIES": "0", "PIP_CONFIG_FILE": os.devnull}
     done = run(tmp_path / "bin" / "python", CALL, KAGGLE_KERNEL_RUN_TYPE="Batch", **nowhere)
-    assert done.returncode and "could not install matplotlib, pandas" in done.stderr
+    assert done.returncode and "could not install google-crc32c, matplotlib, pandas" in done.stderr
     assert "internet switched on" in done.stderr
 
 

@@ -1,10 +1,11 @@
 """What is known of the photographs: their grades, patients and splits.
 
 grades           the scale
-datasets         knows how public data sets are laid out
-label_files      finds a data set in a folder and reads its label files
-tables           reads, checks and splits the label table
+datasets         knows how public data sets are laid out (datasets.csv)
+label_files      recognises a data set in a folder and reads its label files
+tables           reads, matches and checks the label table
 duplicates       finds the same file under two names
 near_duplicates  finds the same picture in two files
+splits           divides patients into train, validation and test
 privacy          keeps names apart: salt, pseudonyms, private folder
 """

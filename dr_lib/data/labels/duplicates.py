@@ -9,8 +9,8 @@ import pandas as pd
 from dr_lib.data.labels.label_files import LabelTableError
 
 
-def leave_out_duplicates(table: pd.DataFrame) -> tuple[pd.DataFrame, list[tuple[int, str, str]]]:
-    """Keep the first of files with the same bytes; the same bytes with another label are an error.
+def drop_duplicates(table: pd.DataFrame) -> tuple[pd.DataFrame, list[tuple[int, str, str]]]:
+    """Keep the first, by name, of files with the same bytes; the same bytes with another label are an error.
 
     Args:
         table: columns row, image (path), grade and patient.
@@ -24,25 +24,19 @@ def leave_out_duplicates(table: pd.DataFrame) -> tuple[pd.DataFrame, list[tuple[
     sizes = table["image"].map(measure_size)
     twins = table[sizes.duplicated(keep=False)].sort_values("image", kind="stable")
     digests = twins["image"].map(_digest)
-    left_out, differing = [], []
-    for _, same in twins.groupby(digests):
-        first = same.iloc[0]
-        for other in same.iloc[1:].itertuples():
-            if (other.grade, other.patient) != (first.grade, first.patient):
-                differing.append(sorted((first.row, other.row)))
-            left_out.append((other.row, other.image, f"same photograph as row {first.row}"))
-    if differing:
+    first = twins.groupby(digests)[["row", "grade", "patient"]].transform("first")
+    differing = (twins[["grade", "patient"]] != first[["grade", "patient"]]).any(axis=1)
+    if differing.any():
+        pairs = sorted(sorted(pair) for pair in zip(first["row"][differing], twins["row"][differing], strict=True))
+        named = ", ".join(f"{row} and {other}" for row, other in pairs[:5])
+        more = f" and {len(pairs) - 5} more pairs" if len(pairs) > 5 else ""
         raise LabelTableError(
-            f"the same photograph with another grade or patient stands in {_name_pairs(differing)}: correct the label "
+            f"the same photograph with another grade or patient stands in rows {named}{more}: correct the label "
             "table, or take one of each pair out"
         )
-    gone = {image for _, image, _ in left_out}
-    return table[~table["image"].isin(gone)], left_out
-
-
-def _name_pairs(pairs: list[list[int]]) -> str:
-    more = f" and {len(pairs) - 5} more pairs" if len(pairs) > 5 else ""
-    return "rows " + ", ".join(f"{row} and {other}" for row, other in sorted(pairs)[:5]) + more
+    copies = twins.assign(first=first["row"])[digests.duplicated()]
+    dropped = [(copy.row, copy.image, f"same photograph as row {copy.first}") for copy in copies.itertuples()]
+    return table.drop(copies.index), dropped
 
 
 def measure_size(path: str) -> int:

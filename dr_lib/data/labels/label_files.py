@@ -1,15 +1,17 @@
-"""Find the label files of a data set, read them all as one kind of row, and find the photographs of the rows."""
+"""Find the label files of a data set and read them all as one kind of row."""
 
 import csv
 import os
 import re
 import unicodedata
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 import pandas as pd
 
-from dr_lib.data.labels.datasets import EYES, FOLDER, LAYOUTS, SPLITS, Layout, Part, find_eyes
+from dr_lib.data.labels.datasets import EYES, SPLITS, Part, grade_keywords, read_names, read_parts
 
 PICTURES = {".jpg", ".jpeg", ".jfif", ".png", ".tif", ".tiff", ".bmp", ".ppm", ".webp"}
 RARE_PICTURES = {".dcm", ".dicom", ".heic", ".heif", ".gif", ".jp2"}  # opening one tells if it is read
@@ -21,11 +23,12 @@ class LabelTableError(ValueError):
 
 
 class Source(NamedTuple):
-    """A label file that was found, and the expression for its photographs' folders (None: not there)."""
+    """A label file that was found."""
 
     part: Part
-    labels: Path
-    folder: str | None
+    path: Path
+    table: pd.DataFrame  # all its columns, as text; the index is the line in the file
+    folder: str | None  # expression for its photographs' folders; None: they are not there
 
 
 def find_files(folder: Path) -> tuple[list[Path], list[Path]]:
@@ -48,104 +51,117 @@ def find_files(folder: Path) -> tuple[list[Path], list[Path]]:
 
 
 def find_sources(
-    label_files: list[Path], folders: list[str], *, layout: str = "auto", given: bool = False
-) -> tuple[Layout, list[Source]]:
+    label_files: list[Path], folders: list[str], *, layout: str = "auto", is_given: bool = False
+) -> tuple[str, list[Source], list[str]]:
     """Recognise the data set by its label files and by the folders of its photographs.
 
     Args:
         label_files: the CSV, TXT and XLS files under the root, or the one that the user gave.
         folders: the folders that hold photographs, from the root's name on, each ending in a slash.
         layout: name of a layout, or auto.
-        given: the user gave the label file: photographs may then lie in any folder, and the file may have
+        is_given: the user gave the label file: photographs may then lie in any folder, and the file may have
             any name if the layout is named.
 
     Returns:
-        The layout (with a notice for each label file left out) and its label files.
+        The layout's name, its label files, and sentences to show the user.
 
     Raises:
         LabelTableError: no layout fits, several do, or the set cannot be used.
     """
-    known = {known.name: known for known in (*LAYOUTS, FOLDER)}
-    if layout not in ("auto", *known):
-        raise LabelTableError(f"there is no layout {layout!r}: choose auto or one of {', '.join(known)}")
-    steps = [LAYOUTS, (FOLDER,)] if layout == "auto" else [(known[layout],)]
-    for any_name, anywhere in [(False, False)] + [(False, True), (layout != "auto", True)] * given:
-        for layouts in steps:
-            found = [(one, _find_parts(one, label_files, folders, any_name, anywhere)) for one in layouts]
-            if found := [(one, sources) for one, sources in found if any(s.folder is not None for s in sources)]:
-                return _the_only(found)
-    if given:
+    layouts = list(dict.fromkeys(part.layout for part in read_parts()))
+    if layout not in ("auto", *layouts):
+        raise LabelTableError(f"there is no layout {layout!r}: choose auto or one of {', '.join(layouts)}")
+    *known, own = (part for part in read_parts() if layout in ("auto", part.layout))
+    steps = [known, [own]] if layout == "auto" else [[*known, own]]
+    read = cache(_read_or_empty)  # a file fits several layouts by its name
+    for any_name, anywhere in [(False, False)] + [(False, True), (layout != "auto", True)] * is_given:
+        for parts in steps:
+            found = [
+                Source(part, path, read(path), "" if anywhere else _find_folder(part, folders))
+                for part in parts
+                for path in label_files
+                if (any_name or _has_name(part, path)) and part.columns <= set(read(path))
+            ]
+            if any(source.folder is not None for source in found):
+                return _choose_layout(found[:1] if any_name else found)
+    if is_given:
         read_label_file(label_files[0])  # an empty file is to be called empty
-    described = "; ".join(dict.fromkeys(map(_describe, label_files[:5])))  # without names: they may be patients'
+    # names of files may be those of patients
+    described = "; ".join(dict.fromkeys(_describe(path, read) for path in label_files[:5]))
     there = f"{len(label_files)} label file{'s'[: len(label_files) > 1]} ({described})"
     raise LabelTableError(
         f"no label table{'' if layout == 'auto' else f' of {layout}'} with photographs, only: "
         f"{there if label_files else 'no label file at all'}. Needed: the columns image and grade (patient, eye and "
-        f"split where known), or the files of one of {', '.join(known)}"
+        f"split where known), or the files of one of {', '.join(layouts)}"
     )
 
 
-def _find_parts(
-    layout: Layout, label_files: list[Path], folders: list[str], any_name: bool, anywhere: bool
-) -> list[Source]:
-    sources = []
-    for part in layout.parts:
-        folders_there = (f for f in part.folders if any(re.search(f, folder) for folder in folders))
-        folder = "" if anywhere else next(folders_there, None)
-        sources += [Source(part, path, folder) for path in label_files if _fits(part, path, any_name=any_name)]
-    return sources[:1] if any_name else sources
+def _read_or_empty(path: Path) -> pd.DataFrame:
+    try:
+        return read_label_file(path)
+    except LabelTableError:
+        return pd.DataFrame()
 
 
-def _describe(labels: Path) -> str:
+def _find_folder(part: Part, folders: list[str]) -> str | None:
+    """Find the best of the part's expressions that some folder of photographs fits."""
+    there = (one for one in part.folders.split(";") if any(re.search(one, folder) for folder in folders))
+    return next(there, None)
+
+
+def _has_name(part: Part, path: Path) -> bool:
+    """Whether the file can be this part by its name and its neighbours."""
+    is_named = re.search(f"(?i)(^|/){part.file}$", path.as_posix())
+    return bool(is_named) and all((path.parent / name).exists() for name in part.beside.split(";"))
+
+
+def _describe(path: Path, read: Callable[[Path], pd.DataFrame]) -> str:
     """List the columns, but not where the header is missing and they are a photograph's row."""
-    columns = read_columns(labels) if labels.suffix.lower() != ".txt" else []
-    is_row = any(re.fullmatch(r"[\d.]+", column) or _stem(column) != column.casefold() for column in columns)
+    columns = list(read(path)) if path.suffix.lower() != ".txt" else []
+    is_row = any(re.fullmatch(r"[\d.]+", column) or cut_suffix(column) != column.casefold() for column in columns)
     return "no header" if is_row or not columns else f"columns {', '.join(columns)}"
 
 
-def _fits(part: Part, labels: Path, *, any_name: bool) -> bool:
-    """Whether that file can be this part, by its name, its neighbours and its columns."""
-    if not any_name and not re.search(f"(?i)(^|/){part.file}$", labels.as_posix()):
-        return False
-    columns = set(part.needs) if part.rewrite else {part.image, part.grade, *part.needs} - {""}
-    return columns <= set(read_columns(labels)) and all((labels.parent / b).exists() for b in part.beside)
-
-
-def _the_only(found: list[tuple[Layout, list[Source]]]) -> tuple[Layout, list[Source]]:
-    if len(found) > 1:
-        names = " and ".join(layout.name for layout, _ in found)
-        raise LabelTableError(f"found the data sets {names}: say which one with layout=")
-    layout, sources = found[0]
-    if layout.refusal:
-        raise LabelTableError(layout.refusal)
-    used = [source for source in sources if source.folder is not None]
-    if len({source.part.file for source in used}) < len(used):
-        files = ", ".join(f"{s.labels.parent.name}/{s.labels.name}" for s in used)
-        raise LabelTableError(f"found several label tables of {layout.name}: {files}. Say which with labels=")
-    left_out = [f"{s.labels.name} was left out: its photographs are not there." for s in sources if s not in used]
-    return layout._replace(notices=(*layout.notices, *left_out)), used
+def _choose_layout(found: list[Source]) -> tuple[str, list[Source], list[str]]:
+    """See that the label files with photographs are those of one data set, each of them once."""
+    used = [source for source in found if source.folder is not None]
+    layout, *others = dict.fromkeys(source.part.layout for source in used)
+    if others:
+        raise LabelTableError(f"found the data sets {' and '.join([layout, *others])}: say which one with layout=")
+    if used[0].part.refusal:
+        raise LabelTableError(used[0].part.refusal)
+    if len({source.part for source in used}) < len(used):
+        files = ", ".join(f"{s.path.parent.name}/{s.path.name}" for s in used)
+        raise LabelTableError(f"found several label tables of {layout}: {files}. Say which with labels=")
+    missing = [s for s in found if s.part.layout == layout and s.folder is None]
+    notices = [*dict.fromkeys(s.part.notice for s in used if s.part.notice)]
+    return layout, used, notices + [f"{s.path.name} is not used: its photographs are not there." for s in missing]
 
 
 def read_rows(source: Source) -> pd.DataFrame:
-    """Read a label file of any known layout as one kind of row.
+    """Read a label file of any known data set as one kind of row.
 
     Returns:
         labels (the file's name), row (its line), name, patient, eye, grade, split, reason (empty, or why the row
-        cannot be used) and from_names (patient and eye were read out of the names, for the file has no patients
+        cannot be used) and from_names (patient and eye were read from the names, for the file has no patients
         and all names have the form).
 
     Raises:
         LabelTableError: a row names no photograph, or an eye or split that there is not.
     """
-    part, table = source.part, read_label_file(source.labels)
-    table = part.rewrite(table) if part.rewrite else table.drop(columns="reason", errors="ignore")
-    columns = {"name": part.image, "patient": part.patient, "eye": part.eye, "grade": part.grade}
-    _refuse_other_patients(part.patient, list(table.columns))
-    rows = pd.DataFrame({new: table.get(old, "") for new, old in columns.items()}, index=table.index)
-    rows["split"] = part.split if part.split in SPLITS else table.get(part.split, "")
-    rows["reason"] = table.get("reason", "")
-    rows.insert(0, "row", table.index)
-    rows.insert(0, "labels", source.labels.name)
+    part, table = source.part, source.table
+    others = [c for c in table if re.fullmatch(r"(?i)(patient|paciente|subject)s?([ _-]?(id|name|nome))?", c)]
+    if others and not part.patient and "patient" not in table:  # not passed over
+        raise LabelTableError(f"the column {others[0]} is not read: call it patient, so that no one is in two splits")
+    rows = pd.DataFrame({"labels": source.path.name, "row": table.index, "name": table[part.image]}, table.index)
+    rows["patient"] = table.get(part.patient or "patient", "")
+    rows["eye"] = table.get(part.eye or "eye", "")
+    if part.eye.startswith("~"):
+        rows["eye"] = rows["name"].str.contains(part.eye[1:]).map({True: "left", False: "right"})
+    left, _, right = part.grade.partition(";")
+    rows["grade"] = table[left].where(rows["eye"] == "left", table[right]) if right else table[left]
+    rows["split"] = part.split or table.get("split", "")
+    rows["reason"] = ""
     if not rows["name"].all():
         raise LabelTableError(f"{name_rows(rows[rows['name'] == ''])}: name the photograph, or take the row out")
     for column, words in (("eye", EYES), ("split", SPLITS)):
@@ -154,17 +170,20 @@ def read_rows(source: Source) -> pd.DataFrame:
             choice = ", ".join(filter(None, dict.fromkeys(words.values())))
             raise LabelTableError(f"{name_rows(rows[plain.isna()])}: {column} must be {choice} or empty")
         rows[column] = plain
+    if "Keywords" in part.grade:
+        rows[["grade", "reason"]] = [grade_keywords(keywords) for keywords in rows["grade"]]
     if part.ungradable:
-        column, number = part.ungradable
-        rows.loc[pd.to_numeric(table[column], errors="coerce") == number, "reason"] = "ungradable"
+        column, _, number = part.ungradable.rpartition("=")
+        marks = pd.to_numeric(table[column] if column else rows["grade"], errors="coerce")
+        rows.loc[marks == int(number), "reason"] = "ungradable"
     rows.loc[rows["grade"].str.lower().isin(["", "na", "nan"]) & (rows["reason"] == ""), "reason"] = "no grade"
     grades = pd.to_numeric(rows["grade"], errors="coerce")
     bad = rows[~grades.isin(range(5)) & (rows["reason"] == "")]
     if len(bad):
         raise LabelTableError(f"{name_rows(bad)}: the grade must be 0, 1, 2, 3 or 4, or empty where there is none")
-    eyes = find_eyes(rows["name"])
-    from_names = not rows["patient"].any() and bool(eyes["patient"].all())
-    rows = rows.assign(grade=grades, from_names=from_names, **(eyes if from_names else {})).reset_index(drop=True)
+    named = read_names(rows["name"])
+    from_names = not rows["patient"].any() and bool(named["patient"].all())
+    rows = rows.assign(grade=grades, from_names=from_names, **(named if from_names else {})).reset_index(drop=True)
     return rows.assign(patient=rows["patient"].map(_fold_name))
 
 
@@ -195,14 +214,6 @@ def read_label_file(labels: Path) -> pd.DataFrame:
     return pd.DataFrame(cells, columns=list(columns), index=list(rows)[1:], dtype=str)
 
 
-def read_columns(labels: Path) -> list[str]:
-    """Name the columns of a label file; a file that is no table has none."""
-    try:
-        return list(read_label_file(labels).columns)
-    except LabelTableError:
-        return []
-
-
 def name_rows(rows: pd.DataFrame) -> str:
     """Name the label file and up to five row numbers, and never a photograph.
 
@@ -214,36 +225,10 @@ def name_rows(rows: pd.DataFrame) -> str:
     return f"{', '.join(rows['labels'].unique())}, row{'s'[: len(rows) > 1]} {listed}{more}"
 
 
-def match_photographs(rows: pd.DataFrame, pool: list[Path]) -> pd.DataFrame:
-    """Add to the rows the file that each names; suffix, case and folder may be missing or differ.
-
-    Args:
-        rows: what `read_rows` returns.
-        pool: paths of the photographs among which the rows' names are looked for.
-
-    Returns:
-        The rows with the column image (path, or empty, and then the reason "no such file").
-
-    Raises:
-        LabelTableError: a name fits several photographs.
-    """
-    by_stem: dict[str, list[Path]] = {}
-    for path in pool:
-        by_stem.setdefault(_stem(path.name), []).append(path)
-    found = [_find_files(name.replace("\\", "/"), by_stem) for name in rows["name"]]
-    several = rows[[len(files) > 1 for files in found]]
-    if len(several):
-        raise LabelTableError(f"{name_rows(several)}: several photographs have this name; add folder and suffix to it")
-    rows = rows.assign(image=[str(files[0]) if files else "" for files in found])
-    rows.loc[(rows["image"] == "") & (rows["reason"] == ""), "reason"] = "no such file"
-    return rows
-
-
-def _refuse_other_patients(wanted: str, columns: list[str]) -> None:
-    """A column that must name the patients, by another word than `patient`, is not passed over."""
-    others = [c for c in columns if re.fullmatch(r"(?i)(patient|paciente|subject)s?([ _-]?(id|name|nome))?", c)]
-    if wanted == "patient" and others and wanted not in columns:
-        raise LabelTableError(f"the column {others[0]} is not read: call it patient, so that no one is in two splits")
+def cut_suffix(name: str) -> str:
+    """Give the name in lower case and without a picture's suffix; 1.2 is not suffix 2 of name 1."""
+    base, suffix = os.path.splitext(name)
+    return (base if suffix.lower() in PICTURES | RARE_PICTURES else name).casefold()
 
 
 def _fold_name(name: str) -> str:
@@ -256,27 +241,8 @@ def _read_csv(lines: list[str]) -> dict[int, list[str]]:
     header = lines[0] if lines else ""
     delimiter = ";" if ";" in header and "," not in header else ","  # as spreadsheets write it in Brazil
     reader = csv.reader(lines, delimiter=delimiter)
-    rows = {}
-    for row in reader:
-        rows[reader.line_num] = row
-    return rows
+    return dict((reader.line_num, row) for row in reader)
 
 
 def _read_pairs(lines: list[str]) -> dict[int, list[str]]:
     return {0: ["image", "grade"]} | {n: line.rsplit(maxsplit=1) for n, line in enumerate(lines, 1)}
-
-
-def _stem(name: str) -> str:
-    """The name without a picture's suffix, whatever its case; 1.2 is not suffix 2 of name 1."""
-    base, suffix = os.path.splitext(name)
-    return (base if suffix.lower() in PICTURES | RARE_PICTURES else name).casefold()
-
-
-def _find_files(name: str, by_stem: dict[str, list[Path]]) -> list[Path]:
-    folder, _, last = name.removeprefix("./").rpartition("/")
-    files = by_stem.get(_stem(last), [])
-    if folder:
-        ending = "/" + _stem(name.removeprefix("./").lstrip("/"))
-        files = [path for path in files if _stem(path.absolute().as_posix()).endswith(ending)]
-    named = [path for path in files if path.name.casefold() == last.casefold()]
-    return named or [path for path in files if path.suffix.lower() in PICTURES] or files

@@ -16,7 +16,7 @@ LEAST_DETAIL = 0.015  # real photographs have 0.027 and more, those overexposed 
 # Of 185,745 pairs of different photographs (610 of ODIR, the closest looked at) none differs by less than 62 bits, of
 # 2.9 million pairs of EyePACS at 64 px none by less than 46 (alike eyes, stains on a lens). Of 9,760 copies (JPEG of
 # quality 30, 50, 75; PNG; 0.5, 0.75, 1.5 times the size; brightness and contrast by 0.7 and 1.3; gamma 0.6 and 1.6; a
-# border of 2 % cut off; text; a turn of 1 degree) 99.86 % differ by 40 bits or less; 10 of 14 others lost their disc.
+# border of 2 % cut off; text; a turn of 1 degree) 99.86 % differ by 40 bits or less; 10 of 14 others lost their fov.
 THRESHOLD = 40  # bits of 256
 PAIRS_AT_ONCE = 2**22  # a few tens of MB
 
@@ -29,12 +29,12 @@ def perceptual_hash(encoded: bytes) -> bytes:
     """Sum a stored crop up in 256 bits that a copy of the picture, saved otherwise, nearly shares.
 
     The bits are the signs of the slow waves in the picture (a DCT hash, Zauner 2010), with two changes, for all fundus
-    photographs are a bright disc on black: only the square inside the disc counts, in logarithms, where a change of
-    brightness or contrast hardly matters; and what is even across or down is left out. A mirrored picture is another
+    photographs are a bright circle on black: only the square inside it counts, in logarithms, where a change of
+    brightness or contrast hardly matters; and what is even across or down does not count. A mirrored picture is another
     picture, as the left eye is no copy of the right. One without any detail is a copy of nothing but itself.
 
     Args:
-        encoded: a picture file of any kind; the picture is square and the disc touches its sides.
+        encoded: a picture file of any kind; the picture is square and the field of view touches its sides.
 
     Returns:
         32 bytes.

@@ -8,10 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None
+from dr_lib.files import lock, replace
 
 
 class PrivateFolderError(ValueError):
@@ -19,7 +16,7 @@ class PrivateFolderError(ValueError):
 
 
 def open_private(private: Path, salt: bytes | None = None) -> bytes:
-    """Make the folder (mode 0700) if need be and return its salt of 32 bytes, drawing one the first time.
+    """Make the folder if it is not there (mode 0700) and return its salt of 32 bytes, drawing one the first time.
 
     Args:
         private: the folder.
@@ -29,38 +26,38 @@ def open_private(private: Path, salt: bytes | None = None) -> bytes:
         PrivateFolderError: the folder cannot be written, or its salt is damaged.
     """
     path = private / "salt"
-    _make(private)
     try:
+        private.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not path.exists():
-            temporary = path.with_name("salt.tmp")  # so that a kill leaves no half a salt
-            temporary.write_bytes(salt or secrets.token_bytes(32))
-            temporary.chmod(0o600)
-            temporary.replace(path)
-        kept = path.read_bytes()
+            with replace(path) as temporary:
+                temporary.touch(mode=0o600)
+                temporary.write_bytes(salt or secrets.token_bytes(32))
+        salt = path.read_bytes()
     except OSError as error:
         raise PrivateFolderError(f"cannot use {private}: {error.strerror}. Choose another --private") from error
-    if len(kept) != 32:
+    if len(salt) != 32:
         raise PrivateFolderError(f"{path} does not hold 32 bytes: delete it and prepare the data set anew")
-    return kept
+    return salt
 
 
 @contextmanager
-def hold(private: Path) -> Iterator[None]:
+def lock_private(private: Path) -> Iterator[None]:
     """Keep other preparations out of the folder until the end, be it a kill; not on systems without such locks.
 
     Raises:
-        PrivateFolderError: another one holds it, or it cannot be written.
+        PrivateFolderError: another one is at work with it, or it cannot be written.
     """
-    _make(private)
-    if fcntl is None:
-        yield
-        return
-    handle = os.open(private, os.O_RDONLY)
     try:
-        _lock(handle, private)
+        private.mkdir(mode=0o700, parents=True, exist_ok=True)
+        file = lock(private / "lock")
+    except OSError as error:
+        raise PrivateFolderError(f"cannot use {private}: {error.strerror}. Choose another --private") from error
+    if file is None:
+        raise PrivateFolderError(
+            f"another prepare is at work with {private}: wait for its end, or choose another --private"
+        )
+    with file:
         yield
-    finally:
-        os.close(handle)
 
 
 def pseudonym(salt: bytes, kind: str, name: str) -> str:
@@ -71,22 +68,3 @@ def pseudonym(salt: bytes, kind: str, name: str) -> str:
 def name_image(path: str | Path, images: Path) -> str:
     """What the pseudonym of a photograph is made of: its place below the folder of the photographs, on any system."""
     return Path(os.path.relpath(path, images)).as_posix()
-
-
-def _make(private: Path) -> None:
-    try:
-        private.mkdir(mode=0o700, parents=True, exist_ok=True)
-        private.chmod(0o700)
-    except OSError as error:
-        raise PrivateFolderError(f"cannot use {private}: {error.strerror}. Choose another --private") from error
-
-
-def _lock(handle: int, private: Path) -> None:
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        raise PrivateFolderError(
-            f"another prepare is at work with {private}: wait for its end, or choose another --private"
-        ) from error
-    except OSError:
-        pass  # a network's file system without locks for folders

@@ -3,8 +3,8 @@
 tfrecord  is the file format, without TensorFlow
 records   writes, reads and verifies TFRecord shards
 workers   crops photographs in processes of their own
-resume    keeps what a killed preparation had finished
+resume    finished shards, which a killed preparation finds again
 prepare   photographs + label table -> shards
 sample    the synthetic sample, prepared once
-batches   shards -> Keras
+batches   shards -> Keras (its feed)
 """

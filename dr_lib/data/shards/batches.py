@@ -1,4 +1,4 @@
-"""Feed Keras from shards: decoded once, kept as uint8, shuffled by (seed, epoch)."""
+"""Batches for Keras, its feed: shards are decoded once, stay uint8, and are shuffled by (seed, epoch)."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -51,7 +51,7 @@ class Batches(keras.utils.PyDataset):
     """Full batches for `fit` and `evaluate`, of any number of photographs.
 
     Every batch has the same shape, so a device compiles once and any number of replicas that divides the batch can
-    share it. Training, which has a shuffle seed, leaves out the remainder of each epoch's order. Evaluation fills the
+    share it. Training, which has a shuffle seed, drops the remainder of each epoch's order. Evaluation fills the
     last batch up with copies that weigh nothing, so that every photograph counts exactly once.
 
     Keras knows the number of batches, so `optimizer.iterations` grows by exactly that an epoch; the order of an
@@ -81,7 +81,7 @@ class Batches(keras.utils.PyDataset):
 
     @property
     def num_left_out(self) -> int:
-        """Photographs that an epoch of training leaves out, others in each."""
+        """Photographs that an epoch of training drops, others in each."""
         return len(self.inputs) % self.batch_size if self.shuffle_seed is not None else 0
 
     def start_epoch(self, epoch: int) -> None:

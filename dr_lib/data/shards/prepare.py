@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import shutil
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from functools import partial
@@ -10,29 +11,28 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from dr_lib.data.labels.duplicates import leave_out_duplicates, measure_size
+from dr_lib.data.labels.duplicates import drop_duplicates, measure_size
 from dr_lib.data.labels.near_duplicates import find_near_duplicates
-from dr_lib.data.labels.privacy import hold, name_image, open_private, pseudonym
-from dr_lib.data.labels.tables import Labels, read_labels, split_patients
+from dr_lib.data.labels.privacy import PrivateFolderError, lock_private, name_image, open_private, pseudonym
+from dr_lib.data.labels.splits import split_patients
+from dr_lib.data.labels.tables import Labels, read_labels
 from dr_lib.data.photograph.pixels import IMAGE_SIZE
-from dr_lib.data.shards.records import SPLITS, read_manifest, verify, write_json
-from dr_lib.data.shards.resume import (
-    Finished,
-    PrepareError,
-    Shards,
-    check_space,
-    claim,
-    clean_up,
-    divide,
-    read_finished,
-    write_finished,
-    write_table,
-)
+from dr_lib.data.shards.records import SPLITS, read_manifest, verify
+from dr_lib.data.shards.resume import Finished, read_finished, write_finished
 from dr_lib.data.shards.workers import Map, Photograph, Rejection, count_cores, crop_photograph, map_over
+from dr_lib.files import write_json, write_text
 
 Progress = Callable[[int, int], None]  # (done, total)
+Shards = dict[str, list[Photograph]]  # by name of the file, such as train-00000-of-00008.tfrecord
 PUBLISHED = ["image_id", "patient_id", "eye", "grade", "referable", "split", "status"]  # the columns of split.csv
-DRAWN_SALT = hashlib.sha256(b"the synthetic sample has no patients").digest()
+SAMPLE_SALT = hashlib.sha256(b"the synthetic sample has no patients").digest()
+NUM_SHARDS = 8  # of each split, where the smallest has as many photographs
+BYTES_PER_RECORD = 25_000  # a JPEG of quality 95 takes 18 kB on average
+MARK = "preparing.json"  # says in the folder what it is to become
+
+
+class PrepareError(ValueError):
+    """The data set cannot be prepared like this; the message says what to do."""
 
 
 def prepare(
@@ -45,12 +45,12 @@ def prepare(
     split: str = "random",
     method: str = "robust",
     seed: int = 0,
-    num_shards: int = 8,
+    num_shards: int | None = None,
     workers: int | None = None,
     dask: str = "",
     progress: Progress | None = None,
 ) -> dict:
-    """Crop every photograph to its disc and write the data set that trainings read.
+    """Crop every photograph to its field of view and write the data set that trainings read.
 
     Writes `<split>-00000-of-00008.tfrecord`, `split.csv` and, last, `manifest.json` to `out`; the salt of the
     pseudonyms and `rejected.csv`, which names files, to `private`. Photographs in = records + rejected. The same
@@ -63,11 +63,11 @@ def prepare(
         out: folder to write, new or empty.
         private: folder for the salt and `rejected.csv`, mode 0700; default `<out>.private`.
         layout: name of a known data set, or auto.
-        split: drawn (70 % of the photographs, a fifth of their patients for validation, and 30 % test), paper
+        split: random (70 % of the photographs, a fifth of their patients for validation, and 30 % test), paper
             (70/30 without validation) or official (the data set's own).
-        method: how the disc is found, see `fundus.crop_fundus`.
+        method: how the field of view is found, see `crop.crop_fundus`.
         seed: of the split.
-        num_shards: files per split.
+        num_shards: files per split; default 8, or as many as the smallest split has photographs.
         workers: processes; default one per core.
         dask: address of a Dask scheduler, whose workers are taken instead; each has `images` under the same path.
         progress: called with (photographs done, photographs in all), first with those done by an earlier run.
@@ -79,45 +79,48 @@ def prepare(
         LabelTableError: something is wrong with the folder or the label table.
         PrepareError: the folder `out` holds something else, is too small or cannot be written, or photographs in two
             splits show nearly the same picture.
-        PrivateFolderError: the private folder cannot be used, or another prepare is at work with it.
+        PrivateFolderError: the private folder cannot be used, is the sample's, or another prepare is at work with it.
         ShardError: the folder is complete but a shard does not match.
         WorkerError: workers cannot be had, died, or do not see the photographs.
     """
     images, out = Path(images).absolute(), Path(out)
     found = read_labels(images, None if labels is None else Path(labels), layout=layout)
     private = Path(private) if private else out.with_name(out.name + ".private")
-    with hold(private):
-        salt = open_private(private, DRAWN_SALT if found.layout == "sample" else None)
-        table, duplicates = leave_out_duplicates(found.table)
+    with lock_private(private):
+        is_sample = found.layout == "sample"
+        salt = open_private(private, SAMPLE_SALT if is_sample else None)
+        if salt == SAMPLE_SALT and not is_sample:
+            raise PrivateFolderError(f"{private} holds the sample's salt, which is public: choose another --private")
+        table, duplicates = drop_duplicates(found.table)
         table = table.assign(split=split_patients(table, seed=seed, kind=split))
         photographs = _pseudonyms(table, images, salt)
+        shards = _divide(photographs, num_shards)
         parameters = {
             "method": method,
             "split": split,
             "seed": seed,
-            "num_shards": num_shards,
+            "num_shards": len(shards) // len(photographs),
             "image_size": IMAGE_SIZE,
             "layout": found.layout,
             "input_sha256": _fingerprint(photographs),
         }
-        shards = divide(photographs, num_shards)
         notes = private / "preparing"
-        if claim(out, parameters):
-            clean_up(out, notes)
-            return verify(out)
         crop = partial(crop_photograph, method=method)
         pool = map_over(workers or count_cores(), dask)
         try:
+            if _claim(out, parameters):
+                _clean_up(out, notes)
+                return verify(out)
             finished = _write_shards(out, notes, shards, crop, pool, progress)
             unusable = found.unusable[list(Rejection._fields)].itertuples(index=False)
             num_rejected = _write_rejected(private, [*unusable, *duplicates], finished)
             records = _list_records(shards, finished)
             _refuse_near_duplicates(out, private, records, finished)
             _write_manifest(out, found, parameters, finished, records[PUBLISHED], num_rejected)
-            clean_up(out, notes)
+            _clean_up(out, notes)
         except OSError as error:
             reason = error.strerror or error
-            raise PrepareError(f"cannot write to {out}: {reason}. Make room or choose another --out") from error
+            raise PrepareError(f"cannot write to {out}: {reason}. Choose another --out, or make room") from error
         return read_manifest(out)
 
 
@@ -137,6 +140,48 @@ def _fingerprint(photographs: dict[str, list[Photograph]]) -> str:
     return hashlib.sha256(json.dumps(known).encode()).hexdigest()
 
 
+def _divide(photographs: dict[str, list[Photograph]], num_shards: int | None) -> Shards:
+    """Divide the photographs of each split, in their order, among its shards."""
+    smallest = min(photographs, key=lambda split: len(photographs[split]))
+    most = len(photographs[smallest])
+    num_shards = min(NUM_SHARDS, most) if num_shards is None else num_shards
+    if not 1 <= num_shards <= most:
+        raise PrepareError(f"{smallest} has {most} photographs for {num_shards} shards: pass --shards {most} or fewer")
+    return {
+        f"{split}-{index:05d}-of-{num_shards:05d}.tfrecord": [rows[i] for i in part]
+        for split, rows in photographs.items()
+        for index, part in enumerate(np.array_split(np.arange(len(rows)), num_shards))
+    }
+
+
+def _claim(out: Path, parameters: dict) -> bool:
+    """Take the folder for the data set of these parameters; True if it already holds all of it."""
+    finished, begun = out / "manifest.json", out / MARK
+    if finished.exists():
+        earlier = read_manifest(out)["parameters"]
+    elif begun.exists():
+        earlier = json.loads(begun.read_text(encoding="utf-8"))
+    elif out.exists() and {path.name for path in out.iterdir()} - {f"{MARK}.tmp"}:  # left by a kill
+        raise PrepareError(f"{out} is not empty and holds no data set of ours: choose another --out")
+    else:
+        write_json(begun, parameters)
+        return False
+    if earlier != parameters:
+        changed = sorted(k for k in parameters if earlier.get(k) != parameters[k])
+        raise PrepareError(
+            f"{out} holds another run (other {', '.join(changed)}): choose another --out, or delete the folder"
+        )
+    return finished.exists()
+
+
+def _clean_up(out: Path, notes: Path) -> None:
+    """Take away what only an unfinished data set needs; the mark goes last, so a kill here is found, too."""
+    if (out / MARK).exists():
+        if notes.exists():
+            shutil.rmtree(notes)
+        (out / MARK).unlink()
+
+
 def _write_shards(
     out: Path, notes: Path, shards: Shards, crop: Callable, pool: AbstractContextManager[Map], progress: Progress | None
 ) -> dict[str, Finished]:
@@ -144,10 +189,14 @@ def _write_shards(
     notes.mkdir(exist_ok=True)
     finished = {name: read_finished(out / name, notes, rows) for name, rows in shards.items()}
     rest = [photograph for name, rows in shards.items() if not finished[name] for photograph in rows]
-    check_space(out, len(rest))
-    total = sum(map(len, shards.values()))
-    if progress:
-        progress(total - len(rest), total)
+    free, needed = shutil.disk_usage(out).free, len(rest) * BYTES_PER_RECORD
+    if free < needed:
+        raise PrepareError(
+            f"{out} has {free / 2**20:.0f} MiB free, {len(rest)} records need about {needed / 2**20:.0f} MiB: make "
+            "room or choose another --out"
+        )
+    progress, total = progress or (lambda done, total: None), sum(map(len, shards.values()))
+    progress(total - len(rest), total)
     with pool as map_photographs:
         results = _counted(map_photographs(crop, rest), total - len(rest), total, progress)
         for name, rows in shards.items():
@@ -155,11 +204,9 @@ def _write_shards(
     return finished
 
 
-def _counted(results: Iterable, done: int, total: int, progress: Progress | None) -> Iterator:
-    for result in results:
-        done += 1
-        if progress:
-            progress(done, total)
+def _counted(results: Iterable, done: int, total: int, progress: Progress) -> Iterator:
+    for number, result in enumerate(results, done + 1):
+        progress(number, total)
         yield result
 
 
@@ -167,7 +214,7 @@ def _write_rejected(private: Path, rejected: list[tuple], finished: dict[str, Fi
     """Write `rejected.csv`, return the number of its rows, and see that it does not hold all of a split."""
     rejected = rejected + [rejection for shard in finished.values() for rejection in shard.rejections]
     table = pd.DataFrame(rejected, columns=Rejection._fields).sort_values(["row", "image"])
-    write_table(private / "rejected.csv", table)
+    write_text(private / "rejected.csv", table.to_csv(index=False, lineterminator="\n"))
     usable = {_split_of(name) for name, shard in finished.items() if shard.records}
     if usable != {_split_of(name) for name in finished}:
         raise PrepareError(f"a split has no usable photograph left: {private / 'rejected.csv'} says why")
@@ -197,7 +244,7 @@ def _refuse_near_duplicates(out: Path, private: Path, records: pd.DataFrame, fin
     one, two = (records.loc[found[:, i], ["row", "image", "split"]].reset_index(drop=True) for i in (0, 1))
     pairs = pd.concat([one, two.add_suffix("_2")], axis=1).assign(distance=found[:, 2])
     pairs = pairs.sort_values(["row", "row_2", "image", "image_2"])
-    write_table(path, pairs)
+    write_text(path, pairs.to_csv(index=False, lineterminator="\n"))
     first = ", ".join(f"{row} and {row_2}" for row, row_2 in pairs[["row", "row_2"]].head(3).values)
     raise PrepareError(
         f"{len(pairs)} pairs of photographs in two splits show nearly the same picture, such as rows {first}: "
@@ -218,7 +265,7 @@ def _write_manifest(
     num_photographs = len(found.table) + len(found.unusable)
     if num_photographs != len(split_table) + num_rejected:
         raise PrepareError(f"of {num_photographs} photographs some are lost: delete {out} and start again")
-    write_table(out / "split.csv", split_table)
+    write_text(out / "split.csv", split_table.to_csv(index=False, lineterminator="\n"))
     manifest = {
         "parameters": parameters,
         "data_kind": "synthetic" if found.layout == "sample" else "photographs",

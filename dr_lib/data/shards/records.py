@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -10,6 +9,7 @@ from typing import NamedTuple
 from dr_lib.data.labels.grades import REFERABLE_FROM
 from dr_lib.data.photograph.pixels import IMAGE_SIZE
 from dr_lib.data.shards.tfrecord import TFRecordError, parse_example, serialise_example, unframe
+from dr_lib.files import replace
 
 SPLITS = ("train", "validation", "test")
 ADVICE = ". Prepare the folder again, or copy it again."
@@ -27,7 +27,7 @@ class Record(NamedTuple):
     patient_id: str  # HMAC-SHA256, hexadecimal
     image_id: str  # HMAC-SHA256, hexadecimal
     eye: str  # left, right or empty
-    x: float  # centre and radius of the disc, in pixels of the whole photograph
+    x: float  # centre and radius of the field of view, in pixels of the whole photograph
     y: float
     radius: float
     status: str  # status of the crop, as dr_lib.data.photograph.crop.Crop gives it
@@ -82,32 +82,18 @@ def from_example(example: bytes) -> Record:
 
 
 def write_shard(path: Path, framed: Iterable[bytes]) -> dict:
-    """Write framed records to a temporary name and rename it: a shard is whole or absent.
+    """Write framed records in one step: a shard is whole or absent.
 
     Returns:
         The manifest's entry: `records` (count) and `sha256` of the file.
     """
     digest, count = hashlib.sha256(), 0
-    temporary = path.with_name(path.name + ".tmp")
-    try:
-        with temporary.open("wb") as file:
-            for record in framed:
-                file.write(record)
-                digest.update(record)
-                count += 1
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with replace(path) as temporary, temporary.open("wb") as file:
+        for record in framed:
+            file.write(record)
+            digest.update(record)
+            count += 1
     return {"records": count, "sha256": digest.hexdigest()}
-
-
-def write_json(path: Path, content: dict) -> None:
-    """Write a JSON file in one step: readers see the old one or the new one, never half of it."""
-    temporary = path.with_name(path.name + ".tmp")
-    temporary.write_text(json.dumps(content, indent=1, sort_keys=True) + "\n", encoding="utf-8")
-    temporary.replace(path)
 
 
 def read_manifest(data_dir: Path) -> dict:

@@ -1,4 +1,4 @@
-"""The embedded default: the synthetic sample, drawn and prepared once, then found."""
+"""The embedded default: draw and prepare the synthetic sample once, then find it."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -23,7 +23,7 @@ def open_sample(
         folder: holds `photographs/` and, prepared, `records/`.
         num_patients: two photographs each.
         workers: processes; default one per core.
-        progress: given a title, returns what is called with (done, total).
+        progress: makes of a title what is called with (done, total).
 
     Returns:
         The folder to train from.
@@ -35,7 +35,5 @@ def open_sample(
     photographs = Path(folder) / "photographs"
     draw_sample(photographs, num_patients=num_patients, workers=workers, progress=progress and progress("drawing"))
     bar = progress and progress("preparing")
-    num_shards = min(8, num_patients // 6)  # a seventh of the patients are the smallest split, for validation
-    labels = photographs / "labels.csv"
-    prepare(photographs, labels, records, num_shards=num_shards, workers=workers, progress=bar)
+    prepare(photographs, photographs / "labels.csv", records, workers=workers, progress=bar)
     return records

@@ -22,7 +22,6 @@ from dr_lib.data.shards.tfrecord import frame
 
 PHOTOGRAPHS_PER_TASK = 2  # so that all workers end at about the same time
 TASKS_PER_WORKER = 8  # handed out at a time: enough that none waits, and memory does not grow with the photographs
-GONE = "all workers of the Dask cluster are gone: start some, and start again"
 PATIENCE_S = 20.0  # with a Dask cluster that does not answer or has no workers
 
 Map = Callable[[Callable, Iterable], Iterator]  # like the built-in map: results in the order of the items
@@ -107,7 +106,7 @@ def map_over(workers: int, dask: str = "") -> Iterator[Map]:
         with _connect(dask) as client:
             executor = client.get_executor(pure=False)
             try:
-                yield partial(_map_on_cluster, client, executor)
+                yield partial(_map_in_window, executor, sum(client.nthreads().values()), partial(_wait, client))
             finally:
                 executor.shutdown(wait=False)  # takes back what nobody will ask for
     elif workers == 1:
@@ -149,37 +148,20 @@ def _end_with_parent() -> None:
     threading.Thread(target=wait, daemon=True).start()
 
 
-@contextmanager
-def _connect(address: str) -> Iterator[Any]:
+def _connect(address: str) -> Any:
+    """Connect a distributed.Client to a scheduler that has workers."""
     try:
         from distributed import Client
     except ImportError as error:
         raise WorkerError("a Dask cluster needs the package distributed: pip install '.[dask]'") from error
     try:
         client = Client(address, timeout=PATIENCE_S)
+        client.wait_for_workers(1, timeout=PATIENCE_S)
     except (OSError, ValueError) as error:
-        raise WorkerError(f"no Dask scheduler answers at {address}: give one's address, tcp://HOST:8786") from error
-    with client:
-        try:
-            client.wait_for_workers(1, timeout=PATIENCE_S)
-        except TimeoutError as error:
-            raise WorkerError(f"the Dask scheduler at {address} has no workers: start some") from error
-        yield client
-
-
-def _map_on_cluster(client: Any, executor: Executor, function: Callable, items: Iterable) -> Iterator:
-    try:
-        workers = sum(client.nthreads().values())
-        yield from _map_in_window(executor, workers, partial(_wait, client), function, items)
-    except WorkerError:
-        raise
-    except (Exception, CancelledError) as error:
-        if not _has_workers(client):
-            raise WorkerError(GONE) from error
         raise WorkerError(
-            f"the Dask cluster failed ({error!r}): see to it that all workers have this repository at the same commit, "
-            "with its requirements, and memory enough, and start again"
+            f"no Dask scheduler with workers answers at {address}: start them, and give its address, tcp://HOST:8786"
         ) from error
+    return client
 
 
 def _wait(client: Any, task: Future) -> list:
@@ -187,11 +169,16 @@ def _wait(client: Any, task: Future) -> list:
     while True:
         try:
             return task.result(timeout=PATIENCE_S)
-        except TimeoutError:
-            if task.done():  # the work's own error
-                raise
+        except WorkerError:
+            raise
+        except (Exception, CancelledError) as error:
             if not _has_workers(client):
-                raise WorkerError(GONE) from None
+                raise WorkerError("all workers of the Dask cluster are gone: start some, and start again") from error
+            if not isinstance(error, TimeoutError) or task.done():
+                raise WorkerError(
+                    f"the Dask cluster failed ({error!r}): see to it that all workers have this repository at the same "
+                    "commit, with its requirements, and memory enough, and start again"
+                ) from error
 
 
 def _has_workers(client: Any) -> bool:

@@ -104,7 +104,7 @@ def test_resized_2015_2019_keeps_eyes_together_where_names_tell(tree):
     assert (labels.layout, labels.patients) == ("resized_2015_2019", "unknown")
     assert rows_of(labels, "patient", "grade") == [(2, "10", 0), (2, "2", 2), (2, "k/resized train 19/ab.jpg", 3)]
     assert labels.table["split"].tolist() == ["train", "test", "train"]
-    assert any("testImages19.csv was left out" in notice for notice in labels.notices)
+    assert any("testImages19.csv is not used" in notice for notice in labels.notices)
 
 
 def test_messidor_2_matches_names_and_counts_the_ungradable(tree):

@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from dr_lib.data.labels.duplicates import leave_out_duplicates
+from dr_lib.data.labels.duplicates import drop_duplicates
 from dr_lib.data.labels.label_files import LabelTableError
 
 
@@ -17,19 +17,19 @@ def table(tmp_path) -> pd.DataFrame:
     return pd.DataFrame({"row": [2, 3, 4, 5], "image": images, "grade": 0, "patient": "p"})
 
 
-def test_one_of_two_equal_files_is_left_out(table):
+def test_one_of_two_equal_files_is_dropped(table):
     """The first by name stays, whatever the order of the rows; files that are only as long stay too."""
     for rows in (table, table[::-1]):
-        kept, left_out = leave_out_duplicates(rows)
-        assert sorted(kept["row"]) == [2, 4, 5]
-        assert left_out == [(3, table["image"][1], "same photograph as row 5")]
+        rest, dropped = drop_duplicates(rows)
+        assert sorted(rest["row"]) == [2, 4, 5]
+        assert dropped == [(3, table["image"][1], "same photograph as row 5")]
 
 
 @pytest.mark.parametrize("change", [{"grade": [0, 0, 0, 1]}, {"patient": ["p", "p", "p", "q"]}])
 def test_equal_files_with_two_labels_are_an_error(table, change):
     """Which label is right only the user knows; the message names rows and no file."""
     with pytest.raises(LabelTableError, match="another grade or patient stands in rows 3 and 5:") as caught:
-        leave_out_duplicates(table.assign(**change))
+        drop_duplicates(table.assign(**change))
     assert "jpg" not in str(caught.value)
 
 
@@ -41,7 +41,7 @@ def test_five_pairs_of_two_labels_are_named_at_once(tmp_path):
     table = pd.DataFrame({"row": range(2, 16), "image": map(str, images), "grade": [0] * 7 + [1] * 7, "patient": "p"})
     pairs = "2 and 9, 3 and 10, 4 and 11, 5 and 12, 6 and 13 and 2 more pairs:"
     with pytest.raises(LabelTableError, match=f"rows {pairs}"):
-        leave_out_duplicates(table)
+        drop_duplicates(table)
 
 
 def test_a_file_that_cannot_be_read_is_nobodys_copy(table, tmp_path):
@@ -49,5 +49,5 @@ def test_a_file_that_cannot_be_read_is_nobodys_copy(table, tmp_path):
     for name in ("b.jpg", "a.jpg"):
         (tmp_path / name).unlink()
         (tmp_path / name).symlink_to(tmp_path / "gone")
-    kept, left_out = leave_out_duplicates(table)
-    assert len(kept) == 4 and left_out == []
+    rest, dropped = drop_duplicates(table)
+    assert len(rest) == 4 and dropped == []

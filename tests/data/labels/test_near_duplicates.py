@@ -41,18 +41,6 @@ def turn(image: np.ndarray, degrees: float) -> np.ndarray:
     return cv2.warpAffine(image, matrix, (width, height), flags=cv2.INTER_CUBIC)
 
 
-def write_on(image: np.ndarray) -> np.ndarray:
-    """The photograph with a date in its corner."""
-    at, size = (10, image.shape[0] // 20), image.shape[0] / 800
-    return cv2.putText(image.copy(), "2019-03-01 OD", at, 0, size, (255, 255, 255), 2)
-
-
-def cut(image: np.ndarray, share: float) -> np.ndarray:
-    """The photograph without a border."""
-    rows, columns = (round(side * share) for side in image.shape[:2])
-    return image[rows:-rows, columns:-columns]
-
-
 COPIES = {
     "JPEG of quality 30": lambda image: save(image, quality=30),
     "PNG": lambda image: save(image, ".png"),
@@ -62,8 +50,8 @@ COPIES = {
     "brighter": lambda image: save(recolour(image, 1.3)),
     "much darker": lambda image: save(recolour(image, 0.4)),
     "other contrast": lambda image: save(recolour(image, gamma=1.6)),
-    "text": lambda image: save(write_on(image)),
-    "cut": lambda image: save(cut(image, 0.02)),
+    "text": lambda image: save(cv2.putText(image.copy(), "2019-03-01 OD", (10, 40), 0, 1, (255, 255, 255), 2)),
+    "cut": lambda image: save(image[len(image) // 50 : -len(image) // 50, len(image) // 50 : -len(image) // 50]),
     "turned by 1 degree": lambda image: save(turn(image, 1)),
     "grey": lambda image: save(np.repeat(image.mean(2, keepdims=True).astype(np.uint8), 3, 2)),
 }
@@ -143,8 +131,8 @@ def test_the_drawn_sample_has_no_copies(small_sample):
 
 @pytest.mark.slow
 def test_real_photographs_and_their_copies_are_told_apart(real_data):
-    """Of 185,745 pairs of different photographs none comes near the threshold; of real copies at most 1 % is missed."""
-    files = [path.read_bytes() for path in sorted((real_data / "odir512" / "images").iterdir())]
+    """Of 20,706 pairs of different photographs none comes near the threshold; of real copies at most 1 % is missed."""
+    files = [path.read_bytes() for path in sorted((real_data / "odir512" / "images").iterdir())[::3]]
     hashes = hash_crops(files)
     signs = np.unpackbits(hashes, axis=1) * 2.0 - 1
     distances = (256 - signs @ signs.T) / 2  # of +-1 vectors: bits alike less bits that differ

@@ -3,6 +3,7 @@
 import base64
 import json
 import shutil
+import stat
 import struct
 import subprocess
 import sys
@@ -14,6 +15,8 @@ import papermill
 import pytest
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
+
+from dr_lib.data.labels.privacy import lock_private, open_private
 
 ROOT = Path(__file__).resolve().parents[3]
 NAME, NUMBER, PLACE = "Zulmira Quaresma", "123.456.789-09", "Rua Quaresma 7"
@@ -48,6 +51,7 @@ def add_thumbnail(jpeg: bytes, thumbnail: bytes) -> bytes:
 def write_photograph(source: Path, path: Path, thumbnail: bytes) -> None:
     """Save a photograph again with all the metadata that its format can hold."""
     picture, exif = Image.open(source), make_exif()
+    picture.thumbnail((480, 480))
     if path.suffix == ".png":
         notes = PngInfo()
         notes.add_text("Author", NAME)
@@ -97,6 +101,17 @@ def find_secrets(content: bytes, thumbnail: bytes) -> list[str]:
     encodings = ("utf-8", "latin-1", "utf-16-le", "utf-16-be")
     found = [secret for secret in SECRETS if any(secret.lower().encode(code) in lower for code in encodings)]
     return found + ["thumbnail"] * (thumbnail[-200:-100] in content)
+
+
+@pytest.mark.parametrize("mode", [0o755, 0o700])
+def test_a_folder_that_was_there_keeps_its_mode(tmp_path, mode):
+    """It is the user's, who may share it; a new one is the owner's alone."""
+    (tmp_path / "mine").mkdir(mode)
+    for name, expected in (("mine", mode), ("new", 0o700)):
+        with lock_private(tmp_path / name):
+            open_private(tmp_path / name)
+        assert stat.S_IMODE((tmp_path / name).stat().st_mode) == expected
+        assert stat.S_IMODE((tmp_path / name / "salt").stat().st_mode) == 0o600
 
 
 def list_contents(folder: Path) -> Iterator[tuple[str, bytes]]:

@@ -4,14 +4,7 @@ import os
 
 import pytest
 
-from dr_lib.data.shards.workers import (
-    PHOTOGRAPHS_PER_TASK,
-    TASKS_PER_WORKER,
-    Photograph,
-    WorkerError,
-    crop_photograph,
-    map_over,
-)
+from dr_lib.data.shards.workers import PHOTOGRAPHS_PER_TASK, TASKS_PER_WORKER, map_over
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -42,11 +35,3 @@ def test_an_error_in_a_worker_is_raised_here():
     """A mistake in the work is no dead worker."""
     with pytest.raises(ZeroDivisionError), map_over(2) as map_items:
         list(map_items(eval, ["1", "1 / 0"]))
-
-
-def test_a_photograph_that_is_gone_is_no_rejection(tmp_path):
-    """A disk that went away, or that a worker does not see, is an error which names the row and not the file."""
-    photograph = Photograph(17, str(tmp_path / "maria.png"), "id", "patient", "left", 2)
-    with pytest.raises(WorkerError, match="row 17") as caught:
-        crop_photograph(photograph, "robust")
-    assert "maria" not in str(caught.value)
