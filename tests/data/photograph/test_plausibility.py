@@ -8,8 +8,8 @@ import pytest
 from matplotlib.cbook import get_sample_data
 from sklearn.datasets import load_sample_images
 
-from dr_lib.data.photograph.fov import find_disc
-from dr_lib.data.photograph.plausibility import NoFundusError
+from dr_lib.data.photograph.errors import NoFundusError
+from dr_lib.data.photograph.fov import find_fov
 
 HEIGHT, WIDTH = 480, 640
 SKINS = ((236, 188, 160), (224, 172, 140), (198, 134, 100), (141, 85, 60), (90, 56, 40))
@@ -242,8 +242,8 @@ def find_accepted(pictures: dict[str, np.ndarray]) -> list[str]:
     accepted = []
     for name, image in pictures.items():
         try:
-            disc = find_disc(image)
-            accepted.append(f"{name}: {[round(value) for value in disc[:4]]} {sorted(disc.words)}")
+            fov = find_fov(image)
+            accepted.append(f"{name}: {[round(value) for value in fov[:4]]} {sorted(fov.flags)}")
         except NoFundusError as error:
             assert str(error)
     return accepted
@@ -287,6 +287,6 @@ def test_a_slice_of_a_head_is_refused():
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (1, 500), (2, 30_000), (3, 3), (11, 11)])
-def test_pictures_too_small_for_a_disc_are_refused(shape):
+def test_pictures_too_small_for_a_fov_are_refused(shape):
     """A line or a few pixels are none."""
     assert find_accepted({"small": blank(200, *shape)}) == []
