@@ -11,6 +11,7 @@ from PIL import Image, ImageOps
 
 from dr_lib.data.photograph.crop import UnreadableImageError, crop_fundus
 from dr_lib.data.photograph.decode import decode
+from dr_lib.data.photograph.headers import read_header
 from tests.data.photograph.pictures import draw_fov, error, to_file
 
 PLACE = (331.0, 236.0, 190.0)
@@ -50,6 +51,8 @@ def to_jpegs() -> dict[str, bytes]:
         "jpeg, grey": to_file(GREY, ".jpg", quality=95),
         "jpeg, restart markers": to_file(PICTURE, ".jpg", quality=95, restart_marker_blocks=7),
         "jpeg, cmyk, Adobe's": cmyk,
+        "jpeg, colour profile": to_file(PICTURE, ".jpg", quality=95, icc_profile=bytes(150_000), comment=b"\xff\xc0"),
+        "jpeg, OpenCV's": cv2.imencode(".jpg", IMAGE[..., ::-1])[1].tobytes(),
         "jpeg, cmyk, progressive": to_file(PICTURE.convert("CMYK"), ".jpg", quality=95, progressive=True),
         "jpeg, ycck": to_ycck(),
         "jpeg, bytes behind its end": to_file(PICTURE, ".jpg", quality=95) + b"\xff\xd8\xff\xda" + bytes(500),
@@ -91,6 +94,7 @@ def to_others() -> dict[str, bytes]:
         "webp": to_file(PICTURE, ".webp", quality=95),
         "webp, lossless": to_file(PICTURE, ".webp", lossless=True),
         "webp, transparent": to_file(RGBA, ".webp", quality=95),
+        "gif": to_file(PALETTE, ".gif"),
         "ppm": to_file(PICTURE, ".ppm"),
     }
 
@@ -175,8 +179,8 @@ def test_reduced_decoding_keeps_colours():
     """Whatever the reduction, a flat patch keeps its colour in every format that is common."""
     flat = np.zeros((512, 512, 3), np.uint8)
     flat[128:384, 128:384] = (200, 110, 60)
-    for suffix in (".jpg", ".png"):
+    for encoded in (to_file(flat, ".jpg"), to_file(flat, ".png")):
         for reduction in (1, 2, 4, 8):
-            image = decode(to_file(flat, suffix), reduction, is_jpeg=suffix == ".jpg")
+            image = decode(encoded, read_header(encoded), reduction)
             assert image.shape == (512 // reduction, 512 // reduction, 3)
             assert np.abs(image[256 // reduction, 256 // reduction].astype(int) - (200, 110, 60)).max() <= 3

@@ -166,14 +166,6 @@ def test_the_seeds_are_files_with_a_fov():
 
 
 @pytest.mark.slow
-@settings(max_examples=700, **ANY)
-@given(damaged_files())
-def test_damaged_files_give_a_crop_or_an_error_that_is_ours(encoded):
-    """Whatever was done to the bytes, within two seconds."""
-    check_crop(encoded)
-
-
-@pytest.mark.slow
 @settings(max_examples=300, **ANY)
 @given(arrays())
 def test_any_array_has_a_fov_or_none(image):
@@ -193,7 +185,8 @@ print(re.search(r"VmHWM:[^0-9]+([0-9]+)", Path("/proc/self/status").read_text())
 
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="Linux tells the peak of a process")
-def test_damaged_files_take_no_memory():
-    """The same files in a process of its own: never more than 300 MB, Python, OpenCV and hypothesis included."""
-    done = subprocess.run([sys.executable, "-c", ALONE, "700"], capture_output=True, text=True, check=True)
+def test_damaged_files_give_a_crop_or_one_of_two_errors():
+    """Whatever was done to the bytes: within two seconds, and 300 MB with Python, OpenCV and hypothesis included."""
+    done = subprocess.run([sys.executable, "-c", ALONE, "700"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-4000:]
     assert int(re.findall(r"\d+", done.stdout)[-1]) * 1024 / 1e6 < PEAK_MB
