@@ -103,15 +103,15 @@ def interlace(image: np.ndarray) -> bytes:
     """An interlaced PNG: the seven passes of the specification, each a picture of its own without filters."""
     passes = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2))
     raw = b"".join(b"\0" + row.tobytes() for x, y, dx, dy in passes for row in image[y::dy, x::dx])
-    return make_png(image.shape[1], image.shape[0], raw, interlaced=1)
+    return make_png(image.shape[1], image.shape[0], zlib.compress(raw), interlaced=1)
 
 
-def make_png(width: int, height: int, raw: bytes, *, interlaced=0) -> bytes:
-    """A PNG of 8 bits RGB around the rows as they are given."""
-    size = struct.pack(">2I5B", width, height, 8, 2, 0, 0, interlaced)
-    chunks = (b"IHDR" + size, b"IDAT" + zlib.compress(raw), b"IEND")
-    packed = [struct.pack(">I", len(c) - 4) + c + struct.pack(">I", zlib.crc32(c)) for c in chunks]
-    return b"\x89PNG\r\n\x1a\n" + b"".join(packed)
+def make_png(width: int, height: int, packed: bytes, *, bits=8, interlaced=0) -> bytes:
+    """A PNG in colour around packed rows as they are given."""
+    header = struct.pack(">2I5B", width, height, bits, 2, 0, 0, interlaced)
+    chunks = (b"IHDR" + header, b"IDAT" + packed, b"IEND")
+    parts = [struct.pack(">I", len(c) - 4) + c + struct.pack(">I", zlib.crc32(c)) for c in chunks]
+    return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
 
 
 FILES = to_jpegs() | to_pngs() | to_others()
