@@ -23,7 +23,7 @@ from dr_lib.data.photograph.headers import Header
 
 METHODS = ("robust", "voets")
 MAX_STEP = 2.5  # px of the photograph per px of the crop, for the last step
-MAX_LOST = 0.2  # of the vertical semi-axis below the centre, that a cut file must hold: it lacks 40 % of the area then
+MIN_BELOW = 0.2  # of the vertical semi-axis, below the centre, that a cut file must show: 60 % of the area or more
 MIN_RADIUS_VOETS = 100  # px
 TURNS = {  # EXIF orientation -> whether to swap rows and columns, then mirror left and right, and up and down
     1: (False, False, False),
@@ -73,18 +73,18 @@ def crop_fundus(source: str | Path | bytes, size: int = 299, *, method: str = "r
     """
     if method not in METHODS:
         raise ValueError(f"method {method!r}: choose from {', '.join(METHODS)}")
-    picture = open_picture(source)
+    encoded, header, truncated = picture = open_picture(source)
     if method == "voets":
-        if picture.truncated:
+        if truncated:
             raise UnreadableImageError("the file is cut short: Voets et al. would take what is missing for retina")
-        check_size(*picture[:2], 1)
-        return _crop_voets(decode(*picture[:2], 1), size)
+        check_size(encoded, header, 1)
+        return _crop_voets(decode(encoded, header, 1), size)
     image, fov, reduction, truncated = _decode_to_fit(picture, size)
-    if truncated and fov.y + MAX_LOST * fov.b > len(image):
+    if truncated and fov.y + MIN_BELOW * fov.b > len(image):
         raise UnreadableImageError("the file is cut short and most of the field of view is missing")
     x, y = (fov.x + 0.5) * reduction - 0.5, (fov.y + 0.5) * reduction - 0.5
     circle = Circle(x, y, (fov.a + fov.b) / 2 * reduction)
-    crop, circle = _turn(_place(image, fov, size), circle, picture.header)
+    crop, circle = _turn(_place(image, fov, size), circle, header)
     return Crop(crop, circle, "+".join(sorted(fov.flags | ({"truncated"} if truncated else set()))) or "ok")
 
 

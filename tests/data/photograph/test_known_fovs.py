@@ -37,9 +37,10 @@ def test_fovs_of_every_kind_are_found():
 
 @pytest.mark.slow
 def test_many_fovs_of_every_kind_are_found():
-    """Every kind at four sizes, three seeds and six textures, from JPEG and PNG files."""
+    """Every kind at four sizes, three seeds (of the largest one) and six textures, from JPEG and PNG files."""
     rng = np.random.default_rng(2)
-    check(measure_errors((300, 512, 1024, 2048), range(1, 4), [draw_texture(rng) for _ in range(6)]))
+    textures = [draw_texture(rng) for _ in range(6)]
+    check(measure_errors((300, 512, 1024), range(1, 4), textures) | measure_errors((2048,), range(1, 2), textures))
 
 
 @pytest.mark.slow
@@ -51,7 +52,7 @@ def test_fovs_of_real_retina_are_found(real_data):
         half, (y, x) = min(image.shape[:2]) // 4, np.array(image.shape[:2]) // 2
         piece = image[y - half : y + half, x - half : x + half]
         textures.append(cv2.convertScaleAbs(piece, alpha=90 / piece.mean()))  # a halo would outshine the darkest
-    check(measure_errors((512, 1536), range(4, 7), textures))
+    check(measure_errors((512, 1024), range(4, 7), textures))
 
 
 @pytest.mark.parametrize("kind", ["plain", "top and bottom cut by the mask", "at 25 %", "on white"])

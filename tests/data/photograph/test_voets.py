@@ -74,12 +74,12 @@ def test_voets_is_the_reference_to_the_pixel(truth, size):
 
 @pytest.mark.slow
 def test_voets_is_the_reference_on_photographs(real_data):
-    """60 of ODIR and the photographs in full size, all the same to the pixel."""
+    """60 of ODIR and every third photograph in full size, all the same to the pixel."""
     paths = sorted((real_data / "odir512" / "images").iterdir())[::10][:60]
-    paths += sorted((real_data / "fullres" / "images").iterdir())
+    paths += sorted((real_data / "fullres" / "images").iterdir())[::3]
     for path in paths:
         check_same(path.read_bytes())
-    assert len(paths) >= 65
+    assert len(paths) >= 63
 
 
 def test_a_fov_cut_on_the_left_is_moved_not_centred():
