@@ -7,7 +7,7 @@
 # ---
 
 # %% [markdown]
-# # Prepare fundus photographs: find the disc, crop, split, store
+# # Prepare fundus photographs: find the field of view, crop, split, store
 #
 # **Question.** Which photographs can be used, what do they look like once cropped, and how are they divided?
 # **Input.** A folder of photographs with a CSV (`image,grade`, and `patient,eye` where known), a known data set, or the
@@ -25,7 +25,7 @@ out: str = "data/prepared"  # folder to write, new or empty
 private: str = ""  # folder for what names files or patients, empty for the name of out with .private behind it
 layout: str = "auto"  # name of a known data set (not for the sample)
 split: str = "random"  # random, paper (70/30 without validation) or official (not for the sample)
-method: str = "robust"  # how the disc is found, robust or voets (not for the sample)
+method: str = "robust"  # how the field of view is found, robust or voets (not for the sample)
 num_shards: int = 0  # files per split, 0 for 8 or fewer where there are few photographs (not for the sample)
 num_patients: int = 200  # of the sample, where it is not drawn yet
 num_shown: int = 16  # photographs on the contact sheet
@@ -99,17 +99,19 @@ if manifest["data_kind"] == "photographs":
 # %% [markdown]
 # ## Method
 #
-# Each photograph is cropped to its disc at 299 px, black outside. The disc is what differs from the background, of
-# whatever colour, inside a circle. Not all files are that good, so here are some odd ones, drawn: above the file with
-# the circle found, beneath it the crop, or the reason why there is none. The status says what the crop had to put up
-# with: `clipped` by the frame, `ellipse` straightened, `full_frame` without a dark border, `truncated` file (which the
-# JPEG decoder may say in words of its own).
+# Each photograph is cropped to its field of view at 299 px, black outside: it is what differs from the background, of
+# whatever colour, inside a circle. `method="voets"` repeats the steps of Voets et al. 2019, faults included. Not all
+# files are good, so here are some odd ones, synthetic: on top the file with the circle of `robust` (solid) and of
+# `voets` (dashed), beneath it the crop of each, `robust` first, or the reason why there is none. A crop's status says
+# whether it is `clipped` by the frame, an `ellipse` made round again, `full_frame` without a dark border, or of a
+# `truncated` file (of which the JPEG decoder may print a warning).
 
 # %%
 from dr_lib.data.photograph import contact_sheet as sheet
 from dr_lib.data.synthetic import draw_odd_files
 
-sheet.plot_contact_sheet(sheet.lay_out_files(draw_odd_files()), "Odd files (drawn, not photographs)")
+odd = [sheet.Panel(name, encoded) for name, encoded in draw_odd_files().items()]
+sheet.plot_contact_sheet(odd, "Odd files (synthetic, not photographs)")
 
 # %% [markdown]
 # Patients are divided so that no one stands on two sides, with the same shares of grades everywhere. Names are replaced
@@ -126,30 +128,25 @@ counts
 # %% [markdown]
 # ## Result
 #
-# The contact sheet: every status and every grade that occurs, then the photographs that look least like those chosen
-# before, by row of the label table. The crops are those of the records.
+# The contact sheet: photographs of every status and every grade, then others at random, by row of the label table.
 
 # %%
 from dr_lib.data.labels.tables import read_labels
 
 labelled = read_labels(folder, label_file, layout=layout).table
 photographs = sheet.match_records(labelled, folder, data_dir, private_dir)
-shown = sheet.choose_looks(photographs, num_shown, seed)
-sheet.plot_contact_sheet(sheet.lay_out_records(shown), f"Photographs and their crops ({note})")
+shown = [
+    sheet.Panel(f"row {p.row}, grade {p.grade}\n{p.status.replace('+', ', ')}", p.image)
+    for p in sheet.choose_photographs(photographs, num_shown, seed).itertuples()
+]
+sheet.plot_contact_sheet(shown, f"Photographs and their crops ({note})")
 
 # %% [markdown]
-# How large the discs are, and how often the crop had something to say of them.
+# How often each status occurs, and how large the fields of view are.
 
 # %%
-import matplotlib.pyplot as plt
-import seaborn as sns
-
-figure, (left, right) = plt.subplots(1, 2, figsize=(12, 3), layout="constrained")
-sns.histplot(photographs["radius"], ax=left, bins=30).set(xlabel="radius of the disc [px]", ylabel="photographs")
-statuses = sns.countplot(photographs, y="status", order=photographs["status"].value_counts().index, ax=right)
-statuses.bar_label(statuses.containers[0], padding=3)
-statuses.set(xlabel="photographs", ylabel="status of the crop")
-sns.despine()
+radii = photographs.groupby("status")["radius"].agg(["count", "min", "median", "max"])
+radii.set_axis(["photographs", "least radius [px]", "median", "largest"], axis=1).round(1)
 
 # %% [markdown]
 # What could not be used, by row of the label table; `rejected.csv` in the private folder names the files.
@@ -158,46 +155,39 @@ sns.despine()
 rejected = pd.read_csv(private_dir / "rejected.csv")
 print(f"{len(rejected)} rejected")
 if len(rejected):
-    display(sheet.plot_contact_sheet(sheet.lay_out_rejected(rejected), f"Rejected ({note})"))
-    kinds = rejected["row"].groupby(sheet.name_kinds(rejected["reason"]))
-    reasons = kinds.agg(["count", lambda rows: rows.head(5).tolist()])
-    display(reasons.set_axis(["photographs", "rows"], axis=1))
+    kinds = rejected.groupby(rejected["reason"].str.replace(r"\d+", "", regex=True))  # whatever rows and sizes it names
+    panels = [sheet.Panel(f"row {p.row}", p.image, p.reason) for p in kinds.head(2)[:16].itertuples()]
+    display(sheet.plot_contact_sheet(panels, f"Rejected ({note})"))
+    rows = ("row", lambda rows: rows.head(5).tolist())
+    display(kinds.agg(reason=("reason", "first"), photographs=("row", "size"), rows=rows).reset_index(drop=True))
 
 # %% [markdown]
-# **The papers' preprocessing beside ours.** `method="voets"` repeats the steps of Voets et al. 2019, faults included.
-# Both look at the same photographs, chosen at random from the whole label table.
+# **The papers' preprocessing beside ours**, on photographs chosen at random from the whole label table. Where the true
+# circles are known, as of the synthetic sample, both methods are compared with them, else `voets` with `robust`.
 
 # %%
-from dr_lib.data.photograph import compare
-
-truth = compare.read_truth(folder)  # the synthetic sample knows it
-drawn_by_lot = labelled.sample(min(num_compared, len(labelled)), random_state=seed)
-compared = compare.compare_methods(drawn_by_lot, truth)
-print("refused, of", len(compared), "photographs:", compare.count_refusals(compared))
-compare.summarise_methods(compared).round(2)
-
-# %% [markdown]
-# Where they differ most: above the photograph with the circle of `robust` (solid) and of `voets` (dashed), beneath it
-# the crop of each, `robust` first.
-
-# %%
-if differing := sheet.lay_out_differences(compared):
-    display(sheet.plot_contact_sheet(differing, f"robust and voets ({note})"))
+chosen = labelled.sample(min(num_compared, len(labelled)), random_state=seed)
+truth = None
+if manifest["data_kind"] == "synthetic":
+    circles = pd.read_csv(folder / "circles.csv", index_col="image")
+    circles.index = [str(folder / image) for image in circles.index]
+    truth = circles.loc[chosen["image"], ["x", "y", "radius"]]
+compared = sheet.compare_methods(chosen["image"], truth)
+compared.round(2)
 
 # %% [markdown]
 # ## What this shows
 
 # %%
-off = compared[["centre_percent", "radius_percent"]].max(axis=1)
 shares = ", ".join(f"{name} {n['num_images']} photographs" for name, n in manifest["counts"].items())
-apart = "No photograph was compared that both methods accept."
-if off.notna().any():
-    apart = f"Where both methods find a disc they place half of them within {off.median():.1f} % of the radius of each "
-    apart += f"other, and at worst {off.max():.1f} % apart."
+medians = compared["median error [%]"] if truth is not None else compared["median error [%]"].drop("robust")
+errors = ", ".join(f"`{name}` {error:.1f} %" for name, error in medians.items())
+refused = ", ".join(f"`{name}` {count}" for name, count in compared["refused"].items())
+beside = "the true circles" if truth is not None else "the circles of `robust`"
 Markdown(
     f"**{manifest['num_photographs'] - manifest['num_rejected']}** of {manifest['num_photographs']} photographs can be "
-    f"trained on: {shares}. The patients are {manifest['patients']}. {apart} Give `data_dir={data_dir.name}` to "
-    "notebook 10."
+    f"trained on: {shares}. The patients are {manifest['patients']}. Refused of {len(chosen)} photographs: {refused}. "
+    f"The median error beside {beside} is {errors} of the radius. Give `data_dir={data_dir.name}` to notebook 10."
 )
 
 # %% [markdown]

@@ -1,9 +1,9 @@
-"""Draw fundus photographs, so that everything runs on a fresh machine without an account or a download.
+"""Draw synthetic fundus photographs, so that everything runs on a fresh machine without an account or a download.
 
-They are drawings, no model of the disease: lesions follow the international scale (Wilkinson et al. 2003), but larger
-and clearer than in life, so that a small network finds them at 96 px. Colour alone does not tell the grade: every eye
-gets an amount of red and of yellow whatever its grade, and what its lesions leave of it goes into healthy vessels and
-drusen. Camera, pigment and haze know nothing of the grade.
+They are no model of the disease: lesions follow the international scale (Wilkinson et al. 2003), but are larger and
+clearer than in life, so that a small network finds them at 96 px. Colour alone does not tell the grade: every eye gets
+an amount of red and of yellow that does not depend on it, and what its lesions leave of that goes into healthy vessels
+and drusen. Camera, pigment and haze do not depend on the grade either.
 """
 
 import json
@@ -17,6 +17,7 @@ import cv2
 import numpy as np
 
 from dr_lib.data.photograph.crop import Circle
+from dr_lib.files import write_text
 
 # Messidor-2 as adjudicated by Krause et al. 2018 (1017, 270, 347, 75, 35 of 1,744 photographs): 26 % are referable.
 GRADE_SHARES = (0.583, 0.155, 0.199, 0.043, 0.020)
@@ -31,7 +32,7 @@ STEMS = ((-1.8, -1.2, 70), (1.8, 1.2, 70), (-0.8, 0.3, 34), (0.8, -0.3, 34), (-2
 
 
 class SampleFolderError(ValueError):
-    """The folder holds something else than the sample asked for."""
+    """The folder holds something else than this sample."""
 
 
 class Look(NamedTuple):
@@ -82,7 +83,7 @@ def draw_eye(grade: int, eye: str, look: Look, rng: np.random.Generator) -> tupl
 
 
 def draw_odd_files(seed: int = 0) -> dict[str, bytes]:
-    """Draw one eye, and make of it files as they turn up in folders, by name; half of them cannot be used."""
+    """Draw one eye, and make files of it as they turn up in folders, by name; half of them cannot be used."""
     rng = np.random.default_rng(seed)
     look = draw_look(rng)._replace(width=1024, height=768, coverage=0.9, quality=90)
     image, (x, y, radius) = draw_eye(1, "right", look, rng)
@@ -90,7 +91,7 @@ def draw_odd_files(seed: int = 0) -> dict[str, bytes]:
     left, top, side = round(x - 0.5 * radius), round(y - 0.5 * radius), round(radius)
     page = np.full_like(image, 250)
     for line in range(60, look.height, 40):
-        cv2.putText(page, "Drawn words, as on a page of a report", (60, line), 0, 1.2, (30, 30, 30), 2)
+        cv2.putText(page, "Words, as on a page of a report", (60, line), 0, 1.2, (30, 30, 30), 2)
     drawn = {
         "white around it": np.where(outside[..., None], np.uint8(245), image),
         "squashed": cv2.resize(image, (look.width, 600), interpolation=cv2.INTER_AREA),
@@ -158,7 +159,7 @@ def _draw_vessels(red, disc, macula, calibre, rng, *, beaded):
 
 
 def _draw_vessel(red, start, angle, bend, length, width, density, macula, rng, *, beaded=False):
-    """Draw a vessel that thins towards its end, a long vein as a string of beads if asked; return twigs it may have."""
+    """Draw a vessel that thins towards its end, a long vein beaded if `beaded`; return the twigs that it may have."""
     t = np.arange(length) / 50
     angles = angle + bend * t + rng.uniform(0.1, 0.25) * np.sin(rng.uniform(5, 12) * t + rng.uniform(0, 6))
     line = start + 0.022 * np.cumsum(np.stack([np.cos(angles), np.sin(angles)], 1), 0)
@@ -229,7 +230,7 @@ def draw_sample(
 
     `labels.csv` (image relative to `out`, patient, eye, grade) is written last, so that a half-drawn folder is drawn
     again; `circles.csv` has the true circle of each retina [px]. The same parameters give the same bytes for any
-    number of workers; SampleFolderError says that `out` holds something else. `progress` gets (done, wanted).
+    number of workers; SampleFolderError says that `out` holds something else. `progress` gets (done, total).
     """
     if num_patients < 1:
         raise ValueError(f"num_patients is {num_patients}: draw at least one")
@@ -240,7 +241,7 @@ def draw_sample(
     if (out / "labels.csv").exists():
         return out
     (out / "images").mkdir(parents=True, exist_ok=True)
-    note.write_text(parameters)
+    write_text(note, parameters)
     grades, rows = choose_grades(num_patients, seed), []
     with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), cv2.setNumThreads, (1,)) as pool:
         for pair in pool.map(_draw_patient, [out] * num_patients, [seed] * num_patients, range(num_patients), grades):
@@ -250,8 +251,7 @@ def draw_sample(
     circles = [("image", *Circle._fields), *((row[0], *row[4]) for row in rows)]
     labels = [("image", "patient", "eye", "grade"), *(row[:4] for row in rows)]
     for name, table in (("circles.csv", circles), ("labels.csv", labels)):
-        (out / "partial").write_text("".join(",".join(map(str, row)) + "\n" for row in table))
-        (out / "partial").replace(out / name)
+        write_text(out / name, "".join(",".join(map(str, row)) + "\n" for row in table))
     return out
 
 

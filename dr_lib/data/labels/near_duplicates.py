@@ -6,7 +6,7 @@ from itertools import combinations
 import cv2
 import numpy as np
 
-from dr_lib.data.photograph.headers import UnreadableImageError
+from dr_lib.data.photograph.errors import UnreadableImageError
 
 NUM_BYTES = 32  # of a perceptual hash
 NUM_WAVES = 16  # across and down; 16 x 16 = 256 bits

@@ -1,14 +1,13 @@
-"""Contact sheets: photographs with the circle found in each, their crops beneath, and why some have none.
+"""Show photographs with the circles found in them and their crops beneath, and compare the two methods.
 
-They show health data wherever the photographs are real: a caption says the row of the label table, never a name.
+Real photographs are health data: a caption gives the row of the label table, never a name.
 """
 
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import cv2
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
@@ -16,63 +15,26 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Circle as Ring
 
 from dr_lib.data.labels.privacy import name_image, pseudonym
-from dr_lib.data.photograph.compare import crop_or_reason
-from dr_lib.data.photograph.crop import METHODS, TURNS, Circle, UnreadableImageError, turn_upright
+from dr_lib.data.photograph.crop import METHODS, Crop, crop_fundus, turn_upright
 from dr_lib.data.photograph.decode import decode, open_picture
-from dr_lib.data.photograph.pixels import decode_jpeg
-from dr_lib.data.shards.records import from_example, read_shards
-from dr_lib.data.shards.tfrecord import unframe
+from dr_lib.data.photograph.errors import NoFundusError, UnreadableImageError
+from dr_lib.data.shards.records import read_shards
 
-SIDE = 320  # px of the longer side of a photograph as it is shown
-MAX_CANDIDATES = 500  # photographs that are looked at to choose those with the most different looks
-RINGS = ({"edgecolor": "#00e5ff"}, {"edgecolor": "#ff40ff", "linestyle": "--"})  # of the first circle, of a second
-
-
-class ContactSheetError(ValueError):
-    """There is nothing to show, or the photographs are not those of the records."""
+SHOWN_SIDE = 320  # px; a photograph is decoded no smaller than that
+RINGS = {"robust": {"edgecolor": "#00e5ff"}, "voets": {"edgecolor": "#ff40ff", "linestyle": "--"}}
+NOWHERE = (np.nan, np.nan, np.nan)  # for the circle of a photograph that is refused
 
 
 class Panel(NamedTuple):
-    """A photograph, and beneath it what became of it."""
+    """A photograph to show."""
 
     caption: str
     source: str | Path | bytes  # a picture file, or what should have been one
-    circles: Sequence[Circle]  # to draw on it
-    crops: Sequence[np.ndarray | str]  # (side, side, 3) uint8 RGB, or the reason why there is none
-
-
-def plot_contact_sheet(panels: Sequence[Panel], title: str, num_columns: int = 8) -> Figure:
-    """Draw photographs with their circles, and beneath each its crops.
-
-    Args:
-        panels: in the order to show them; each has as many crops as the first.
-        title: of the figure; it should say whether the photographs are drawn or real.
-        num_columns: photographs side by side.
-
-    Raises:
-        ContactSheetError: there are no panels.
-    """
-    if not panels:
-        raise ContactSheetError("no photographs to show: choose at least one")
-    num_rows, num_crops = -(-len(panels) // num_columns), len(panels[0].crops)
-    heights = [1.0, *[1.0] * num_crops] * num_rows
-    figure = Figure(figsize=(1.55 * num_columns, 0.4 + 1.55 * sum(heights) + 0.35 * num_rows), layout="constrained")
-    axes = figure.subplots(len(heights), num_columns, height_ratios=heights, squeeze=False)
-    for ax in axes.flat:
-        ax.set_axis_off()
-    for index, panel in enumerate(panels):
-        row, column = divmod(index, num_columns)
-        first, *others = axes[row * (1 + num_crops) :, column][: 1 + num_crops]
-        _draw_photograph(first, panel)
-        for ax, crop in zip(others, panel.crops, strict=True):
-            _draw_crop(ax, crop)
-    figure.get_layout_engine().set(w_pad=0.02, h_pad=0.02, wspace=0.02, hspace=0.01)
-    figure.suptitle(title)
-    return figure
+    reason: str = ""  # why it was rejected; empty to crop it
 
 
 def match_records(table: pd.DataFrame, images: Path, data_dir: Path, private: Path) -> pd.DataFrame:
-    """Find the photograph of each record, which only the salt in the private folder can tell.
+    """Find the photograph of each record, which takes the salt in the private folder.
 
     Args:
         table: of `tables.read_labels`, from the folder `images`.
@@ -81,156 +43,108 @@ def match_records(table: pd.DataFrame, images: Path, data_dir: Path, private: Pa
         private: their private folder.
 
     Returns:
-        A row per record, in the order of the label table: row, image (path), shard (path), split, image_id, grade,
-        status, x, y and radius. The crops stay in the shards: those of 88,000 photographs are 1.6 GB.
+        A row per record, in the order of the label table: row, image (path), grade, status and radius [px].
 
     Raises:
-        ContactSheetError: there is no salt, or a record belongs to no photograph of the table.
+        ValueError: a record belongs to no photograph of the table.
         ShardError: a shard does not match the manifest.
     """
-    advice = f"give the folder of photographs that {data_dir} was prepared from, and the private folder of that time"
-    try:
-        salt = (Path(private) / "salt").read_bytes()
-    except OSError as error:
-        raise ContactSheetError(f"{private} has no salt that can be read: {advice}") from error
+    salt = (Path(private) / "salt").read_bytes()
+    found = {
+        record.image_id: (record.grade, record.status, record.radius)
+        for _, records in read_shards(data_dir)
+        for record in records
+    }
     image_ids = [pseudonym(salt, "image", name_image(path, images)) for path in table["image"]]
-    known = table[["row", "image"]].set_axis(image_ids)
-    columns = ["image_id", "grade", "status", "x", "y", "radius"]
-    records = [
-        (str(Path(data_dir) / shard), shard.partition("-")[0], *(getattr(record, name) for name in columns))
-        for shard, in_shard in read_shards(data_dir)
-        for record in in_shard
-    ]
-    found = pd.DataFrame(records, columns=["shard", "split", *columns])
-    if not set(found["image_id"]) <= set(known.index):
-        raise ContactSheetError(f"the salt or the photographs are not those of the records: {advice}")
-    return known.loc[found["image_id"]].reset_index(drop=True).join(found).sort_values(["row", "image"])
+    if not found.keys() <= set(image_ids):
+        raise ValueError(f"{data_dir} was not prepared from these photographs with the salt of {private}")
+    facts = pd.DataFrame.from_dict(found, orient="index", columns=["grade", "status", "radius"])
+    return table[["row", "image"]].set_axis(image_ids).join(facts, how="inner").sort_values(["row", "image"])
 
 
-def choose_looks(photographs: pd.DataFrame, num: int = 16, seed: int = 0) -> pd.DataFrame:
-    """Choose photographs of every status and grade, then those that look least like any chosen before.
+def choose_photographs(photographs: pd.DataFrame, num: int, seed: int = 0) -> pd.DataFrame:
+    """Choose photographs of every status and every grade, then others at random."""
+    shuffled = photographs.sample(frac=1, random_state=seed)
+    is_known = shuffled["status"].duplicated() & shuffled["grade"].duplicated()
+    return pd.concat([shuffled[~is_known], shuffled[is_known]])[:num].sort_values(["grade", "row"])
 
-    A random choice shows the common twenty times over; what a person has to see is the dark, the pale and the clipped.
-    Looks are compared by the colours of the crop on a grid of 4 x 4.
+
+def plot_contact_sheet(panels: Sequence[Panel], title: str, num_columns: int = 8) -> Figure:
+    """Draw photographs with the circles of both methods, and beneath each its crops, or why there are none.
 
     Args:
-        photographs: from `match_records`.
-        num: how many to choose; fewer where there are no more.
-        seed: of which one stands for its status and grade, and of the candidates where there are thousands.
+        panels: at least one, in the order to show them.
+        title: of the figure; it should say whether the photographs are synthetic or real.
+        num_columns: photographs side by side.
+    """
+    num_parts = 1 + (1 if all(panel.reason for panel in panels) else len(METHODS))
+    num_rows = -(-len(panels) // num_columns)
+    size = 1.55 * num_columns, 0.4 + (0.35 + 1.55 * num_parts) * num_rows
+    figure = Figure(figsize=size, layout="constrained")
+    axes = figure.subplots(num_parts * num_rows, num_columns, squeeze=False)
+    for ax in axes.flat:
+        ax.set_axis_off()
+    for index, panel in enumerate(panels):
+        row, column = divmod(index, num_columns)
+        _draw_panel(panel, *axes[row * num_parts : (row + 1) * num_parts, column])
+    figure.suptitle(title)
+    return figure
+
+
+def compare_methods(images: Sequence[str], truth: np.ndarray | None = None) -> pd.DataFrame:
+    """Crop photographs by both methods, and compare the circles with the true ones, or else with those of robust.
+
+    Voets et al. ignore a photograph's EXIF orientation; of one that is to be turned their circle lies elsewhere.
+
+    Args:
+        images: paths.
+        truth: (n, 3), x, y and radius of the true circles [px].
 
     Returns:
-        The rows chosen, by grade, and in the column encoded the JPEG of each crop.
+        A row per method: photographs, refused, and the median and the 95th percentile of the error, which is the larger
+        of those of centre and radius [% of the radius].
     """
-    shuffled = photographs.sample(frac=1, random_state=seed)
-    needed = shuffled[~(shuffled["status"].duplicated() & shuffled["grade"].duplicated())]
-    candidates = pd.concat([needed, shuffled.drop(needed.index)[:MAX_CANDIDATES]])
-    candidates = candidates.assign(encoded=_read_crops(candidates))
-    looks = np.array([_describe_look(encoded) for encoded in candidates["encoded"]])
-    chosen = list(range(min(num, len(needed))))
-    while len(chosen) < min(num, len(candidates)):
-        distances = np.linalg.norm(looks[:, None] - looks[chosen], axis=-1).min(axis=1)
-        chosen.append(int(distances.argmax()))
-    return candidates.iloc[chosen].sort_values(["grade", "row", "image"])
+    circles = {}
+    for method in METHODS:
+        crops = [crop_or_explain(image, method) for image in images]
+        circles[method] = np.array([getattr(crop, "circle", NOWHERE) for crop in crops]).reshape(-1, 3)
+    known = circles["robust"] if truth is None else np.asarray(truth)
+    rows = {}
+    for method, found in circles.items():
+        x, y, radius = (found - known).T
+        error = pd.Series(100 * np.maximum(np.hypot(x, y), np.abs(radius)) / known[:, 2])
+        rows[method] = len(found), np.isnan(found[:, 0]).sum(), *error.quantile([0.5, 0.95])
+    columns = ["photographs", "refused", "median error [%]", "95th percentile [%]"]
+    return pd.DataFrame.from_dict(rows, orient="index", columns=columns)
 
 
-def lay_out_records(photographs: pd.DataFrame) -> list[Panel]:
-    """Show each record's photograph, circle and crop as its shard holds them; rows as `choose_looks` gives them."""
-    return [
-        Panel(
-            f"row {p.row}, grade {p.grade}\n{p.status.replace('+', ', ')}",
-            p.image,
-            [Circle(p.x, p.y, p.radius)],
-            [decode_jpeg(p.encoded)],
-        )
-        for p in photographs.itertuples()
-    ]
-
-
-def lay_out_rejected(rejected: pd.DataFrame, num: int = 8) -> list[Panel]:
-    """Show `num` photographs of `rejected.csv` with their reasons, one of each kind of reason first."""
-    order = name_kinds(rejected["reason"]).duplicated().sort_values(kind="stable").index
-    return [Panel(f"row {p.row}", p.image, [], [p.reason]) for p in rejected.loc[order][:num].itertuples()]
-
-
-def name_kinds(reasons: pd.Series) -> pd.Series:
-    """Take out of the reasons in `rejected.csv` what is one photograph's own: the row of its twin, its size."""
-    return reasons.replace({r"as row \d+$": "as row ...", r"^\d+ x \d+ px": "... px"}, regex=True)
-
-
-def lay_out_files(files: Mapping[str, bytes]) -> list[Panel]:
-    """Crop pictures that are nobody's, and show under the name of each what came of it."""
-    crops = {name: crop_or_reason(encoded) for name, encoded in files.items()}
-    return [
-        Panel(f"{name}\nrefused", files[name], [], [crop])
-        if isinstance(crop, str)
-        else Panel(f"{name}\n{crop.status}", files[name], [crop.circle], [crop.image])
-        for name, crop in crops.items()
-    ]
-
-
-def lay_out_differences(compared: pd.DataFrame, num: int = 8) -> list[Panel]:
-    """Show where the methods differ most, with both circles and both crops; refused by one of them comes first."""
-    refused = (compared[[f"{method}_refused" for method in METHODS]] != "").sum(axis=1)
-    off = compared[["centre_percent", "radius_percent"]].max(axis=1).where(refused != 1, np.inf)
-    panels = []
-    for index in off.dropna().sort_values(ascending=False, kind="stable").index[:num]:
-        row = compared.loc[index]
-        crops = [crop_or_reason(row["image"], method) for method in METHODS]
-        circles = [Circle(*row[[f"{method}_{name}" for name in Circle._fields]]) for method in METHODS]
-        words = "refused by one" if np.isinf(off[index]) else f"{off[index]:.1f} % of the radius"
-        shown = [crop if isinstance(crop, str) else crop.image for crop in crops]
-        panels.append(Panel(f"row {row['row']}\n{words}", row["image"], circles, shown))
-    return panels
-
-
-def _read_crops(photographs: pd.DataFrame) -> list[bytes]:
-    """Fetch the JPEGs of a few photographs out of their shards."""
-    wanted, shards = set(photographs["image_id"]), map(Path, photographs["shard"].unique())
-    records = (from_example(payload) for shard in shards for payload in unframe(shard.read_bytes()))
-    crops = {record.image_id: record.encoded for record in records if record.image_id in wanted}
-    return [crops[image_id] for image_id in photographs["image_id"]]
-
-
-def _describe_look(encoded: bytes) -> np.ndarray:
-    return cv2.resize(decode_jpeg(encoded), (4, 4), interpolation=cv2.INTER_AREA).ravel() / 255
-
-
-def _draw_photograph(ax: Axes, panel: Panel) -> None:
-    """Draw a photograph in the middle of a square, and its circles as far as the square reaches."""
-    ax.set_title(panel.caption, fontsize="small")
+def crop_or_explain(source: str | Path | bytes, method: str = "robust") -> Crop | str:
+    """Crop a photograph, or say why it cannot be used."""
     try:
-        image, width, height = _read_small(panel.source)
+        return crop_fundus(source, method=method)
+    except (UnreadableImageError, NoFundusError) as error:
+        return str(error)
+
+
+def _draw_panel(panel: Panel, first: Axes, *others: Axes) -> None:
+    first.set_title(panel.caption, fontsize="small")
+    try:
+        encoded, header, _ = open_picture(panel.source)
+        reduction = next((k for k in (8, 4, 2) if max(header[:2]) >= k * SHOWN_SIDE), 1)
+        image = turn_upright(decode(encoded, header, reduction), header.orientation)
+        first.imshow(image, extent=(-0.5, reduction * image.shape[1] - 0.5, reduction * image.shape[0] - 0.5, -0.5))
     except UnreadableImageError:
-        _write(ax, "no picture")
-        return
-    ax.imshow(image, extent=(-0.5, width - 0.5, height - 0.5, -0.5))
-    for circle, look in zip(panel.circles, RINGS, strict=False):
-        ax.add_patch(Ring(circle[:2], circle.radius, fill=False, linewidth=1.2, **look))
-    x, y, half = (width - 1) / 2, (height - 1) / 2, 0.52 * max(width, height)
-    ax.set(xlim=(x - half, x + half), ylim=(y + half, y - half))
-
-
-def _draw_crop(ax: Axes, crop: np.ndarray | str) -> None:
-    if isinstance(crop, str):
-        _write(ax, crop)
-    else:
-        ax.imshow(crop)
+        _write(first, "no picture")
+    for ax, method in zip(others, METHODS, strict=False):
+        crop = panel.reason or crop_or_explain(panel.source, method)
+        if isinstance(crop, str):
+            _write(ax, crop)
+        else:
+            ax.imshow(crop.image)
+            first.add_patch(Ring(crop.circle[:2], crop.circle.radius, fill=False, linewidth=1.2, **RINGS[method]))
 
 
 def _write(ax: Axes, words: str) -> None:
-    """Write words into the place of a picture."""
+    """Write words in the place of a picture."""
     ax.imshow(np.full((1, 1, 3), 235, np.uint8), extent=(0, 1, 0, 1))
     ax.text(0.5, 0.5, textwrap.fill(words, 22), ha="center", va="center", fontsize="x-small")
-
-
-def _read_small(source: str | Path | bytes) -> tuple[np.ndarray, int, int]:
-    """Read a photograph upright with a longer side of at most SIDE, and its full width and height."""
-    encoded, (width, height, kind, orientation), _ = open_picture(source)
-    reduction = next((k for k in (8, 4, 2) if max(width, height) >= k * SIDE), 1)
-    image = decode(encoded, reduction, is_jpeg=kind == "jpeg")
-    missing = max(0, round(height * image.shape[1] / width) - len(image))  # rows of a file that is cut short
-    image = cv2.copyMakeBorder(image, 0, missing, 0, 0, cv2.BORDER_CONSTANT, value=(128, 128, 128))
-    factor = min(1, SIDE / max(image.shape[:2]))
-    image = cv2.resize(image, None, fx=factor, fy=factor, interpolation=cv2.INTER_AREA)
-    image = turn_upright(image, orientation)
-    return (image, height, width) if TURNS[orientation][0] else (image, width, height)

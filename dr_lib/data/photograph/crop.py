@@ -1,4 +1,4 @@
-"""Read a fundus photograph and crop it to the disc of the retina."""
+"""Read a fundus photograph and crop it to its field of view."""
 
 from functools import cache
 from pathlib import Path
@@ -17,12 +17,14 @@ from dr_lib.data.photograph.decode import (
     decode,
     open_picture,
 )
-from dr_lib.data.photograph.fov import Disc, find_disc, halve
-from dr_lib.data.photograph.headers import UnreadableImageError
-from dr_lib.data.photograph.plausibility import NoFundusError
+from dr_lib.data.photograph.errors import NoFundusError, UnreadableImageError
+from dr_lib.data.photograph.fov import FieldOfView, find_fov, halve
+from dr_lib.data.photograph.headers import Header
 
 METHODS = ("robust", "voets")
 MAX_STEP = 2.5  # px of the photograph per px of the crop, for the last step
+MIN_BELOW = 0.2  # of the vertical semi-axis, below the centre, that a cut file must show: 60 % of the area or more
+MIN_RADIUS_VOETS = 100  # px
 TURNS = {  # EXIF orientation -> whether to swap rows and columns, then mirror left and right, and up and down
     1: (False, False, False),
     2: (False, True, False),
@@ -44,79 +46,83 @@ class Circle(NamedTuple):
 
 
 class Crop(NamedTuple):
-    """A photograph cropped to its disc."""
+    """A photograph cropped to its field of view."""
 
-    image: np.ndarray  # (size, size, 3) uint8 RGB, black outside the disc
+    image: np.ndarray  # (size, size, 3) uint8 RGB, black outside the field of view
     circle: Circle  # in pixels of the whole upright photograph
     status: str  # ok, or sorted words joined by + out of clipped, ellipse, full_frame, truncated
 
 
 def crop_fundus(source: str | Path | bytes, size: int = 299, *, method: str = "robust") -> Crop:
-    """Crop a fundus photograph to the disc of the retina.
+    """Crop a fundus photograph to its field of view.
 
     Args:
-        source: a picture file that Pillow and OpenCV read (JPEG, PNG, TIFF, BMP, WebP), or its bytes.
-        size: side of the crop [px]; the disc touches its sides.
-        method: robust, which works on any background and keeps the EXIF orientation; or voets, the steps of
+        source: a picture file (JPEG, PNG, TIFF, BMP, WebP, GIF, PPM), or its bytes.
+        size: side of the crop [px]; the field of view touches its sides.
+        method: robust, which works on any background and applies the EXIF orientation; or voets, the steps of
             Voets et al. 2019 with their faults, to repeat the papers' preprocessing.
 
     Returns:
-        The crop. A disc squashed to an ellipse is straightened, its circle has the mean of the two semi-axes as
-        radius. A retina that fills the frame without a border gets the circle around the frame, so nothing is lost.
+        The crop. An ellipse, as of a squashed picture, is made a circle again, whose radius in the photograph is the
+        mean of the two semi-axes. A retina that fills the frame without a border gets the circle around the frame, so
+        that nothing is lost. Of a JPEG that was cut short the rows that are there are used.
 
     Raises:
-        UnreadableImageError: there is no picture to be had from the source.
-        NoFundusError: the picture shows no disc.
+        UnreadableImageError: the source is no picture that can be decoded, or most of its field of view is missing.
+        NoFundusError: the picture shows no field of view.
     """
     if method not in METHODS:
         raise ValueError(f"method {method!r}: choose from {', '.join(METHODS)}")
-    picture = open_picture(source)
+    encoded, header, truncated = picture = open_picture(source)
     if method == "voets":
-        if picture.truncated:
-            raise UnreadableImageError("the file is cut short: Voets et al. would take what lacks for retina")
-        check_size(picture.encoded, picture.header, 1)
-        return _crop_voets(decode(picture.encoded, 1), size)
-    image, disc, reduction, truncated = _decode_to_fit(picture, size)
-    words = disc.words | ({"truncated"} if truncated else set())
-    if truncated and disc.y + 0.2 * disc.b > len(image):  # more than about 40 % of its area is missing
-        raise UnreadableImageError("the file is cut short and most of the disc is missing")
-    x, y, radius = (disc.x + 0.5) * reduction - 0.5, (disc.y + 0.5) * reduction - 0.5, (disc.a + disc.b) / 2 * reduction
-    width, height, _, orientation = picture.header
-    crop, circle = _turn(_place(image, disc, size), Circle(x, y, radius), width, height, orientation)
-    return Crop(crop, circle, "+".join(sorted(words)) or "ok")
+        if truncated:
+            raise UnreadableImageError("the file is cut short: Voets et al. would take what is missing for retina")
+        check_size(encoded, header, 1)
+        return _crop_voets(decode(encoded, header, 1), size)
+    image, fov, reduction, truncated = _decode_to_fit(picture, size)
+    if truncated and fov.y + MIN_BELOW * fov.b > len(image):
+        raise UnreadableImageError("the file is cut short and most of the field of view is missing")
+    x, y = (fov.x + 0.5) * reduction - 0.5, (fov.y + 0.5) * reduction - 0.5
+    circle = Circle(x, y, (fov.a + fov.b) / 2 * reduction)
+    crop, circle = _turn(_place(image, fov, size), circle, header)
+    return Crop(crop, circle, "+".join(sorted(fov.flags | ({"truncated"} if truncated else set()))) or "ok")
 
 
-def _decode_to_fit(picture: Picture, size: int) -> tuple[np.ndarray, Disc, int, bool]:
-    """Decode as small as the disc allows: the picture, the disc in it, the reduction, and whether rows are missing."""
+def _decode_to_fit(picture: Picture, size: int) -> tuple[np.ndarray, FieldOfView, int, bool]:
+    """Decode as small as the field of view allows.
+
+    Returns:
+        The image, the field of view in it, by how much it is reduced, and whether rows are missing.
+    """
     encoded, header, truncated = picture
-    is_jpeg, reduction = header.format == "jpeg", choose_reduction(min(header[:2]), size)
+    reduction = choose_reduction(min(header.width, header.height), size)
     check_size(encoded, header, reduction)
     while True:
-        image = decode(encoded, reduction, is_jpeg=is_jpeg)
-        num_rows = count_rows_decoded(image, reduction) if is_jpeg else len(image)
+        image = decode(encoded, header, reduction)
+        num_rows = count_rows_decoded(image, reduction) if header.format == "jpeg" else len(image)
         image, truncated = image[:num_rows], truncated or num_rows < len(image)
         try:
-            disc = find_disc(image)
+            fov = find_fov(image)
         except NoFundusError as error:
             if truncated:
-                raise UnreadableImageError("the file is cut short, and what is left of it shows no disc") from error
+                raise UnreadableImageError("the file is cut short, and the rest shows no field of view") from error
             raise
-        smaller = choose_reduction(2 * min(disc.a, disc.b) * reduction, size)
+        smaller = choose_reduction(2 * min(fov.a, fov.b) * reduction, size)
         if smaller >= reduction or count_bytes(encoded, header, smaller) > MAX_MEMORY:
-            return image, disc, reduction, truncated
-        reduction = smaller  # the disc is smaller than the frame promised
+            return image, fov, reduction, truncated
+        reduction = smaller  # the field of view is smaller than the frame
 
 
-def _place(image: np.ndarray, disc: Disc, size: int) -> np.ndarray:
-    """Halve the disc's region while it is far too large, smooth it, place it with one sub-pixel step; black outside.
+def _place(image: np.ndarray, fov: FieldOfView, size: int) -> np.ndarray:
+    """Halve the region while it is far too large, smooth it, place it with one sub-pixel step; black outside.
 
     The step alone would alias. Smoothed as the mean over a pixel of the crop smooths, the sharpest of 40 real pictures
     comes within 42.4 dB of that mean (halved once more instead: 38.5 dB).
     """
     height, width = image.shape[:2]
-    left, top = max(0, int(disc.x - disc.a) - 2), max(0, int(disc.y - disc.b) - 2)
-    region = image[top : min(height, int(disc.y + disc.b) + 4), left : min(width, int(disc.x + disc.a) + 4)]
-    x, y, a, b = disc.x - left, disc.y - top, disc.a, disc.b
+    left, top = max(0, int(fov.x - fov.a) - 2), max(0, int(fov.y - fov.b) - 2)
+    region = image[top : min(height, int(fov.y + fov.b) + 4), left : min(width, int(fov.x + fov.a) + 4)]
+    x, y, a, b = fov.x - left, fov.y - top, fov.a, fov.b
     while min(a, b) >= MAX_STEP / 2 * size:
         region, x, y, a, b = halve(region), (x - 0.5) / 2, (y - 0.5) / 2, a / 2, b / 2
     step_x, step_y, centre = 2 * a / size, 2 * b / size, (size - 1) / 2
@@ -124,56 +130,56 @@ def _place(image: np.ndarray, disc: Disc, size: int) -> np.ndarray:
         region = cv2.GaussianBlur(region, (3, 3), _choose_sigma(step_x), sigmaY=_choose_sigma(step_y))
     inverse = np.array([[step_x, 0, x - step_x * centre], [0, step_y, y - step_y * centre]])
     crop = cv2.warpAffine(region, inverse, (size, size), flags=cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP)
-    return cv2.copyTo(crop, _disc_mask(size))
+    return cv2.copyTo(crop, _circle_mask(size))
 
 
 def _choose_sigma(step: float) -> float:
-    """For a kernel of three pixels with the variance of the mean over a step, step^2 / 12."""
+    """Choose sigma so that a kernel of three pixels has the variance of the mean over a step, step^2 / 12."""
     beside = min(step**2 / 24, 0.3)  # weight of each neighbour; from 1/3 on they would outweigh the middle
     return float(np.sqrt(-0.5 / np.log(beside / (1 - 2 * beside))))
 
 
 @cache
-def _disc_mask(size: int) -> np.ndarray:
+def _circle_mask(size: int) -> np.ndarray:
     """1 inside the circle that touches the sides of a square, 0 outside: (size, size) uint8."""
     offsets = (np.arange(size) - (size - 1) / 2) ** 2
     return (offsets[:, None] + offsets <= (size / 2) ** 2).view(np.uint8)
 
 
 def turn_upright(image: np.ndarray, orientation: int) -> np.ndarray:
-    """Turn a picture, (height, width, 3), as EXIF's orientation of its file says."""
+    """Turn a picture, (height, width, 3), by the EXIF orientation of its file."""
     swap, mirror_x, mirror_y = TURNS[orientation]
     image = image.transpose(1, 0, 2) if swap else image
     return np.ascontiguousarray(image[:: -1 if mirror_y else 1, :: -1 if mirror_x else 1])
 
 
-def _turn(crop: np.ndarray, circle: Circle, width: int, height: int, orientation: int) -> tuple[np.ndarray, Circle]:
-    """Turn upright a crop, and the circle in its photograph of width x height, both as stored."""
-    swap, mirror_x, mirror_y = TURNS[orientation]
-    x, y, radius = circle
+def _turn(crop: np.ndarray, circle: Circle, header: Header) -> tuple[np.ndarray, Circle]:
+    """Turn upright a crop, and the circle in its photograph, both as stored."""
+    swap, mirror_x, mirror_y = TURNS[header.orientation]
+    (x, y, radius), (width, height) = circle, header[:2]
     if swap:
         x, y, width, height = y, x, height, width
     if mirror_x:
         x = width - 1 - x
     if mirror_y:
         y = height - 1 - y
-    return turn_upright(crop, orientation), Circle(x, y, radius)
+    return turn_upright(crop, header.orientation), Circle(x, y, radius)
 
 
 def _crop_voets(image: np.ndarray, size: int) -> Crop:
-    """The steps of Voets et al. 2019 as their published code does them, to the pixel; the circle is the one they found.
+    """Crop by the steps of Voets et al. 2019 as their published code does them, to the pixel.
 
-    What was no 8-bit colour differs. There a grey picture was an error; 16 bits were stretched modulo 256 and came out
-    nearly white; transparency was ignored. Here the steps begin with what `decode` gives: grey as colour, 16 bits
-    scaled to 8, black where a pixel is transparent.
+    Other pictures than 8-bit colour differ. There a grey picture was an error; 16 bits were stretched modulo 256 and
+    came out nearly white; transparency was ignored. Here the steps begin with what `decode` gives: grey as colour, 16
+    bits scaled to 8, black where a pixel is transparent.
     """
     x, y, radius = circle = _find_voets(image)
-    # a disc that the frame cuts on the left or top moves the window: what it gains on the other side stays in
+    # a circle that the frame cuts on the left or top moves the window, which shows more on the other side
     left, top, side = max(0, int(x - radius)), max(0, int(y - radius)), int(2 * radius)
     region = image[top : top + side, left : left + side]
     factor = size / 2 / radius
     if min(region.shape[:2]) * factor <= 0.5:
-        raise NoFundusError("Voets et al.: what is bright is a line, less than a pixel of the crop in width")
+        raise NoFundusError("Voets et al.: what is bright is a line, narrower than a pixel of the crop")
     shrunk = cv2.resize(region, None, fx=factor, fy=factor, interpolation=cv2.INTER_LINEAR)
     height, width = shrunk.shape[:2]
     at_y, at_x = (size - height + 1) // 2, (size - width + 1) // 2  # an odd pixel is added at the top and left
@@ -183,7 +189,7 @@ def _crop_voets(image: np.ndarray, size: int) -> Crop:
 
 
 def _find_voets(image: np.ndarray) -> Circle:
-    """The centroid, cut to whole pixels, of the largest bright region, with the radius of the circle around it."""
+    """Find the centroid, in whole pixels, of the largest bright region, and the radius of the circle around it."""
     values = np.arange(256) / (255 / 1.5)
     contrast = (255 / 1.3 * values**2).astype(np.int64).astype(np.uint8)  # from 195 on it starts again at 0
     grey = cv2.cvtColor(contrast[image], cv2.COLOR_RGB2GRAY)
@@ -193,6 +199,6 @@ def _find_voets(image: np.ndarray) -> Circle:
     largest = max(contours, key=cv2.contourArea)
     moments = cv2.moments(largest)
     radius = cv2.minEnclosingCircle(largest)[1]
-    if radius <= 100 or moments["m00"] == 0:
-        raise NoFundusError("Voets et al.: the disc has a radius of 100 px or less")
+    if radius <= MIN_RADIUS_VOETS or moments["m00"] == 0:
+        raise NoFundusError(f"Voets et al.: the field of view has a radius of {MIN_RADIUS_VOETS} px or less")
     return Circle(int(moments["m10"] / moments["m00"]), int(moments["m01"] / moments["m00"]), radius)

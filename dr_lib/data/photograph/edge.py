@@ -1,8 +1,9 @@
-"""Locate the edge of a disc along rays from its centre, with sub-pixel precision."""
+"""Locate the edge of the field of view along rays from its centre, with sub-pixel precision."""
 
 import cv2
 import numpy as np
 
+from dr_lib.data.photograph.errors import NoFundusError
 from dr_lib.data.photograph.fits import (
     Ellipse,
     explain,
@@ -12,40 +13,47 @@ from dr_lib.data.photograph.fits import (
     fit_robustly,
     median,
 )
-from dr_lib.data.photograph.plausibility import NoFundusError
 
 ANGLES = np.linspace(0, 2 * np.pi, 240, endpoint=False)
 RAYS = np.column_stack([np.cos(ANGLES), np.sin(ANGLES)])  # directions in which the edge is looked for
 FEW_RAYS = RAYS[::2]  # as long as it is only roughly known
 ROUGH, FINE = 0.01, 0.003  # tolerances for a circle: an ellipse of 0.98 misses its best circle by 0.005
+# Where an edge is scored, in radii: four samples of the middle, two unused, two just inside and two just outside.
+DEPTHS = np.array([0.3, 0.45, 0.6, 0.7, 0.8, 0.86, 0.92, 0.96, 1.02, 1.05])
+MIN_LIGHT = 2  # grey levels; a photograph at 10 % of its brightness has 4 to 20
+MIN_STEP, MAX_OUTER = 3, 0.7  # grey levels that an edge falls by; what is left outside, of the inside
+MIN_FILLED = 0.75  # of the middle that is no background: text fills 0.51, photographs 0.91
+MIN_VISIBLE = 0.02  # of the rays: where all four sides of the frame cut the field of view the corners show 3 to 10 %
+MIN_CLEAR = 0.5  # of the visible rays, with a clear step at the edge
+MIN_EDGES = 0.06  # of the rays, with an edge anywhere near
+SHORT_ARC = 0.25  # of the rays; fewer say little about the shape
+LIT = 0.3  # of the brightness inside, its 90th percentile: behind a mask it is darker
 
 
 def measure_distance(image: np.ndarray, background: np.ndarray) -> np.ndarray:
-    """How far each pixel is from the background, in the channel where it is farthest: uint8."""
+    """Measure how far each pixel is from the background, in the channel where it is farthest: uint8."""
     red, green, blue = cv2.split(cv2.absdiff(image, (*background.tolist(), 0)))
     return cv2.max(cv2.max(red, green), blue)
 
 
 def score_edge(distance: np.ndarray, ellipse: Ellipse) -> float:
-    """Strength of the step at the edge, times how much of the edge shows it and of the inside is no background."""
-    depths = np.array([0.3, 0.45, 0.6, 0.7, 0.8, 0.86, 0.92, 0.96, 1.02, 1.05])
-    values, num_inside = _sample_rays(distance, ellipse, FEW_RAYS, depths)
+    """Score an edge: how strong its step is, times the shares of it that show one and of the inside that is lit."""
+    values, num_inside = _sample_rays(distance, ellipse, FEW_RAYS, DEPTHS)
     middle, values = values[:, :4], values.astype(np.float32)
     inner, outer = (values[:, 6] + values[:, 7]) / 2, (values[:, 8] + values[:, 9]) / 2
-    filled = np.count_nonzero(middle > 2) / middle.size  # 2: a disc of 10 % brightness has 4 to 20
-    # a ray is hidden where the frame ends before the edge, or a mask cuts the disc
-    visible = (num_inside >= 9) & (inner > max(2, 0.1 * median(middle.ravel())))
+    filled = np.count_nonzero(middle > MIN_LIGHT) / middle.size
+    # a ray is hidden where the frame ends before the edge, or a mask cuts the field of view
+    visible = (num_inside >= 9) & (inner > max(MIN_LIGHT, 0.1 * median(middle.ravel())))
     num_visible = np.count_nonzero(visible)
-    # of a disc that all four sides of the frame cut, the corners show 3 to 10 %; text fills 51 %, photographs 91 %
-    if num_visible < 0.02 * len(FEW_RAYS) or filled < 0.75:
+    if num_visible < MIN_VISIBLE * len(FEW_RAYS) or filled < MIN_FILLED:
         return 0.0
     inner, outer = inner[visible], outer[visible]
     step = inner - outer
-    clear = (step > 3) & (outer < 0.7 * inner)
+    clear = (step > MIN_STEP) & (outer < MAX_OUTER * inner)
     share_clear = np.count_nonzero(clear) / num_visible
-    if share_clear < 0.5:
+    if share_clear < MIN_CLEAR:
         return 0.0
-    darker = (step / inner).sum() / num_visible  # of the outside: beyond an optic disc there is retina
+    darker = (step / inner).sum() / num_visible  # of the outside: around the optic disc there is retina
     strength = step[clear].sum() / num_visible * share_clear * max(darker, 0)
     return float(strength * np.sqrt(num_visible / len(FEW_RAYS)) * filled)
 
@@ -53,19 +61,18 @@ def score_edge(distance: np.ndarray, ellipse: Ellipse) -> float:
 def locate_edge(
     image: np.ndarray, background: np.ndarray, ellipse: Ellipse, rays: np.ndarray, reach: float, tolerance: float
 ) -> tuple[Ellipse, bool, float]:
-    """Follow rays across the edge of a disc, drop outliers, and decide between circle and ellipse.
+    """Follow rays across the edge, drop outliers, and decide between circle and ellipse.
 
     Args:
         image: (height, width, 3) uint8.
         background: (3,) uint8.
-        ellipse: roughly the disc.
+        ellipse: a rough field of view.
         rays: (n, 2) unit vectors.
         reach: how far inside and outside of `ellipse` the edge is looked for, as a share of the semi-axes.
         tolerance: of `fits.fit_robustly`.
 
     Returns:
-        The disc; whether it is an ellipse; and which share of the rays that reach it through lit retina find their
-        edge there.
+        The field of view; whether it is an ellipse; and the share of the rays through lit retina whose edge lies on it.
 
     Raises:
         NoFundusError: there is no edge.
@@ -74,8 +81,8 @@ def locate_edge(
     values, num_inside = _sample_rays(image, ellipse, rays, depths)
     distance = measure_distance(values, background)
     clear, edges = _find_edges(distance, num_inside, depths)
-    if len(edges) < 0.06 * len(rays):
-        raise NoFundusError("no edge of a disc stands out from the background")
+    if len(edges) < MIN_EDGES * len(rays):
+        raise NoFundusError("no edge of a field of view stands out from the background")
     points = ellipse[:2] + edges[:, None] * ellipse[2:] * rays[clear]
     fit, is_ellipse = _fit_edge(points, len(rays), tolerance)
     if not explains(fit, points):  # a mask, a tab or text has an edge too
@@ -88,22 +95,22 @@ def locate_edge(
 
 
 def _measure_roundness(on_edge: np.ndarray, inner: np.ndarray, visible: np.ndarray) -> float:
-    """The share of rays with their edge on the fit, among those that are neither cut by the frame nor in the dark."""
+    """Measure the share of rays whose edge lies on the fit, of those that neither the frame cuts nor a mask darkens."""
     if not visible.any():
         return 1.0
     seen, on_edge = inner[visible], on_edge[visible]
-    lit = seen > 0.3 * np.sort(seen)[int(0.9 * len(seen))]  # behind a mask it is dark
+    lit = seen > LIT * np.sort(seen)[int(0.9 * len(seen))]
     return np.count_nonzero(on_edge & lit) / max(1, np.count_nonzero(lit))
 
 
 def _sample_rays(
     image: np.ndarray, ellipse: Ellipse, rays: np.ndarray, depths: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Follow rays from the centre outwards, at those fractions of the semi-axes.
+    """Sample the image along rays from the centre outwards, at those fractions of the semi-axes.
 
     Returns:
-        What the image shows there, (rays, depths, ...); and how many samples of each ray, from the first on, lie
-        inside the frame, (rays,). A sample beyond the frame has the value of the nearest pixel.
+        The samples, (rays, depths, ...); and how many of each ray, from the first on, lie inside the frame, (rays,). A
+        sample beyond the frame has the value of the nearest pixel.
     """
     x, y, a, b = ellipse
     at_x = (x + np.outer(a * rays[:, 0], depths)).astype(np.float32)
@@ -115,13 +122,13 @@ def _sample_rays(
 
 
 def _fit_edge(points: np.ndarray, num_rays: int, tolerance: float) -> tuple[Ellipse, bool]:
-    if len(points) < 0.25 * num_rays:  # a short arc says little about its shape
+    if len(points) < SHORT_ARC * num_rays:
         return fit_circle_robustly(points), False
     return fit_robustly(points, tolerance)
 
 
 def _find_edges(values: np.ndarray, num_inside: np.ndarray, depths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Which rays have one clear fall inside the frame, and the depth where it is steepest in each of those."""
+    """Find the rays with one clear fall inside the frame, and the depth of each where it is steepest, by a parabola."""
     smooth = cv2.GaussianBlur(values.astype(np.float32), (7, 3), sigmaX=1.0, sigmaY=0.6)
     falls = smooth[:, :-2] - smooth[:, 2:]
     falls[np.arange(falls.shape[1]) + 3 >= num_inside[:, None]] = 0
@@ -131,5 +138,5 @@ def _find_edges(values: np.ndarray, num_inside: np.ndarray, depths: np.ndarray) 
     curvature = left - 2 * peak + right
     shift = np.where(curvature < 0, (left - right) / (2 * np.minimum(curvature, -1e-6)), 0)
     inner, outer = smooth[:, 0], smooth[rows, num_inside - 1]
-    clear = (inner - outer > 3) & (outer < 0.7 * inner) & (peak > 0) & (np.abs(shift) <= 1)
+    clear = (inner - outer > MIN_STEP) & (outer < MAX_OUTER * inner) & (peak > 0) & (np.abs(shift) <= 1)
     return clear, (depths[at + 1] + shift * (depths[1] - depths[0]))[clear]

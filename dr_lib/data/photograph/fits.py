@@ -3,6 +3,8 @@
 import numpy as np
 
 TINY = 1e-9 * np.eye(4)  # keeps points that no single ellipse fits best from being an error
+OUTLIER = 2.5 * 1.4826  # times the median deviation: 2.5 standard deviations of a normal distribution
+ON_EDGE, MOST = 0.012, 0.8  # of the radius, within which a fit passes a point; of the points, that it should pass
 
 Ellipse = tuple[float, float, float, float]  # x, y, horizontal and vertical semi-axis; of a circle both are the same
 
@@ -35,19 +37,19 @@ def fit_robustly(points: np.ndarray, tolerance: float) -> tuple[Ellipse, bool]:
         cu, cv, full = -r / (2 * p), -s / (2 * q), 1 + r**2 / (4 * p) + s**2 / (4 * q)
         a, b = np.sqrt(full / p), np.sqrt(full / q)
         off = np.abs(np.hypot((u - cu) / a, (v - cv) / b) - 1)
-        keep = off < max(2.5 * 1.4826 * median(off), 0.002)
+        keep = off < max(OUTLIER * median(off), 0.002)
     if median(off) >= 0.5 * misses or abs(a / b - 1) < 0.02 or not 0.4 < a / b < 2.5:
         return circle, False
     return (x + cu * radius, y + cv * radius, a * radius, b * radius), True
 
 
 def fit_circle_robustly(points: np.ndarray) -> Ellipse:
-    """Fit a circle, leaving out what misses it by more than 2.5 standard deviations."""
+    """Fit a circle, dropping what misses it by more than 2.5 standard deviations."""
     circle, kept = _fit_circle(points), len(points)
     for _ in range(5):
         x, y, radius, _ = circle
         misses = np.abs(np.hypot(points[:, 0] - x, points[:, 1] - y) - radius)
-        keep = misses < 2.5 * 1.4826 * median(misses) + 0.1
+        keep = misses < OUTLIER * median(misses) + 0.1
         if np.count_nonzero(keep) == kept:
             break
         kept = np.count_nonzero(keep)
@@ -56,7 +58,7 @@ def fit_circle_robustly(points: np.ndarray) -> Ellipse:
 
 
 def fit_circle_of_most(points: np.ndarray, draws: int = 120) -> Ellipse | None:
-    """Find the circle that most points lie on, refitted to them; seeded, so the same each time."""
+    """Find the circle that most points lie on, refitted to them (RANSAC, always with the same seed)."""
     triples = points[np.random.default_rng(0).integers(0, len(points), (draws, 3))]
     a, (u, v), (s, t) = triples[:, 0], (triples[:, 1] - triples[:, 0]).T, (triples[:, 2] - triples[:, 0]).T
     twice_area = u * t - v * s
@@ -74,18 +76,18 @@ def fit_circle_of_most(points: np.ndarray, draws: int = 120) -> Ellipse | None:
 
 
 def explain(ellipse: Ellipse, points: np.ndarray) -> np.ndarray:
-    """Which of the points the ellipse passes within 1.2 %: (n,) bool."""
+    """Tell which of the points the ellipse passes within 1.2 % of its radius: (n,) bool."""
     x, y, a, b = ellipse
-    return np.abs(np.hypot((points[:, 0] - x) / a, (points[:, 1] - y) / b) - 1) < 0.012
+    return np.abs(np.hypot((points[:, 0] - x) / a, (points[:, 1] - y) / b) - 1) < ON_EDGE
 
 
 def explains(ellipse: Ellipse, points: np.ndarray) -> bool:
-    """Whether the ellipse passes most of the points: then they would only find it again."""
-    return np.count_nonzero(explain(ellipse, points)) > 0.8 * len(points)
+    """Whether the ellipse passes most of the points, so that a fit to them would only find it again."""
+    return np.count_nonzero(explain(ellipse, points)) > MOST * len(points)
 
 
 def drop_straight(points: np.ndarray) -> np.ndarray:
-    """Leave out what lies on a line for longer than a circle does, where a mask cuts a disc.
+    """Drop what lies on a line for longer than a circle does, as where a mask cuts the field of view.
 
     Args:
         points: (n, 2) px, a whole outline in its order.

@@ -1,4 +1,4 @@
-"""Read a picture file's header: its size, format and EXIF orientation, without decoding a pixel."""
+"""Read a picture file's header: size, format, EXIF orientation and what decoding will take; decode no pixel."""
 
 import io
 import re
@@ -6,20 +6,19 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from dr_lib.data.photograph.errors import UnreadableImageError
+
 JPEG_SIGNATURE = b"\xff\xd8\xff"
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 MARKER = re.compile(rb"\xff[^\x00\x01\xff\xd0-\xd8]")  # of a JPEG's segment; the others are padding or stand alone
-JPEG_END_MARKER = 0xD9
-JPEG_FRAMES = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}  # the start of a frame, of whatever kind
+JPEG_FRAMES = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}  # markers of a frame, which holds the size
+JPEG_END_MARKER, SCAN_MARKER, APP1_MARKER = 0xD9, 0xDA, 0xE1
 MAX_SEGMENTS = 10_000  # as many hold 650 MB; more are there to keep the reader busy
-MAX_VALUES = 100_000  # of an entry of a TIFF; the longest list of a photograph has one for each of its strips
-ORIENTATION_TAG = 0x0112
+ORIENTATION_TAG = 0x0112  # of EXIF
+SUBFILE_TAG, BITS_TAG, STARTS_TAG, SIZES_TAG = 254, 258, 273, 279  # of TIFF: kind of page, bits per sample, strips
 INTEGERS = {1: "B", 3: "H", 4: "I"}  # EXIF type -> how to unpack it
-OTHERS = ("TIFF", "BMP", "WEBP", "GIF", "PPM")  # that are read, as Pillow names them
-
-
-class UnreadableImageError(ValueError):
-    """The file is missing, empty, damaged, too large or no picture."""
+OTHERS = ("TIFF", "BMP", "WEBP", "GIF", "PPM")  # further formats that are read, as Pillow names them
+ZEROS = bytes(64)  # at the end of compressed pixels: an interrupted copy left them
 
 
 class Header(NamedTuple):
@@ -28,28 +27,21 @@ class Header(NamedTuple):
     width: int  # px, before the orientation is applied
     height: int
     format: str  # jpeg, png, or another as Pillow names it, in lower case
-    orientation: int  # EXIF's 1-8, still to be applied; 1 where the file says nothing legible, and for every TIFF
-
-
-class Entry(NamedTuple):
-    """Whole numbers in the directory of a TIFF."""
-
-    values: tuple[int, ...]
-    at: int  # where the first stands in the bytes
-    code: str  # how to pack one
+    orientation: int  # EXIF's 1-8, still to be applied; 1 where there is none that is valid, and for every TIFF
+    bits: int = 8  # per sample
+    has_alpha: bool = False  # whether it has transparency, or as a WebP may have it
+    coefficients: float = 0.0  # per pixel that a JPEG's decoder keeps until the last scan; 0 where there is but one
 
 
 def read_header(encoded: bytes) -> Header:
-    """Read a picture file's header; a JPEG or PNG needs no Pillow for it.
+    """Read a picture file's header; JPEG and PNG need no Pillow, so that a server does without it.
 
     Args:
-        encoded: the bytes of the file; of a JPEG or PNG the pixels may be cut off.
-
-    Returns:
-        The header. Whether the pixels can be decoded is not known from it.
+        encoded: the bytes of the file; a JPEG's pixels may be cut off.
 
     Raises:
-        UnreadableImageError: the bytes are no picture, or its header is damaged.
+        UnreadableImageError: the bytes are no picture, or its header is damaged, or another file than a JPEG is seen
+            to be cut short. Whether the pixels can be decoded is not known yet.
     """
     try:
         if encoded.startswith(JPEG_SIGNATURE):
@@ -59,14 +51,14 @@ def read_header(encoded: bytes) -> Header:
         else:
             header = _read_other(encoded)
     except struct.error as error:  # a number that lies past the end
-        raise UnreadableImageError("a picture whose header is damaged or cut short") from error
+        raise UnreadableImageError("the picture is damaged or cut short") from error
     if min(header.width, header.height) < 1:
         raise UnreadableImageError("a picture with a damaged header: it has no size")
     return header
 
 
 def read_segments(encoded: bytes) -> Iterator[tuple[int, int, int]]:
-    """Go through a JPEG's segments, past its pixels: marker, where the length stands, and the length.
+    """Yield a JPEG's segments, past its pixels: marker, where the length stands, and the length.
 
     The end marker is the last; it stands alone and has the length 0. A file that is cut short has none.
     """
@@ -83,89 +75,85 @@ def read_segments(encoded: bytes) -> Iterator[tuple[int, int, int]]:
         at += length
 
 
-def read_chunks(encoded: bytes) -> Iterator[tuple[bytes, int, int]]:
-    """Go through a PNG's chunks: kind, where the content starts, and its length, which a cut file does not hold.
-
-    Raises:
-        UnreadableImageError: there are more than a photograph has.
-    """
-    at = 8
-    for _ in range(MAX_SEGMENTS):
-        if at + 8 > len(encoded):
-            return
-        length, kind = struct.unpack_from(">I4s", encoded, at)
-        yield kind, at + 8, length
-        at += 12 + length
-    raise UnreadableImageError("a PNG of too many parts")
-
-
-def read_entries(tiff: bytes) -> dict[int, Entry]:
-    """The whole numbers in the first directory of a TIFF, which a block of EXIF is too, by their tags.
-
-    What is damaged or lies past the end is left out.
-    """
-    order = {b"II*\0": "<", b"MM\0*": ">"}.get(tiff[:4])
-    entries = {}
-    if order is None:
-        return entries
-    try:
-        (at,) = struct.unpack_from(order + "I", tiff, 4)
-        (num_entries,) = struct.unpack_from(order + "H", tiff, at)
-        for entry in range(at + 2, at + 2 + 12 * num_entries, 12):
-            tag, kind, count, pointer = struct.unpack_from(order + "2H2I", tiff, entry)
-            if kind not in INTEGERS or not 0 < count <= MAX_VALUES:
-                continue
-            code = f"{order}{count}{INTEGERS[kind]}"
-            where = entry + 8 if struct.calcsize(code) <= 4 else pointer
-            if where + struct.calcsize(code) <= len(tiff):
-                entries.setdefault(tag, Entry(struct.unpack_from(code, tiff, where), where, order + INTEGERS[kind]))
-    except struct.error:
-        pass  # the directory is cut short: what stands before that counts
-    return entries
-
-
 def _read_jpeg(encoded: bytes) -> Header:
-    """Go from segment to segment up to the start of the scan."""
-    size, orientation = (0, 0), 1
+    """Read the segments up to the first scan."""
+    size, orientation, areas, is_progressive = (0, 0), 1, [], False
     for marker, at, length in read_segments(encoded):
-        if marker == 0xDA:
-            return Header(*size, "jpeg", orientation)
         if marker in JPEG_FRAMES:
             height, width = struct.unpack_from(">2H", encoded, at + 3)
-            size = width, height
-        if marker == 0xE1 and encoded.startswith(b"Exif\0", at + 2):
+            size, is_progressive = (width, height), marker not in (0xC0, 0xC1)
+            factors = encoded[at + 9 : at + length : 3]  # sampling of each component, across and down
+            areas = [(factor >> 4) * (factor & 15) for factor in factors]
+        elif marker == APP1_MARKER and encoded.startswith(b"Exif\0", at + 2):
             orientation = _read_orientation(encoded[at + 8 : at + length])
+        elif marker == SCAN_MARKER:
+            is_one_scan = not is_progressive and [*encoded[at + 2 : at + 3]] == [len(areas)]
+            coefficients = 0.0 if is_one_scan or not areas else sum(areas) / max(*areas, 1)
+            return Header(*size, "jpeg", orientation, coefficients=coefficients)
     raise UnreadableImageError("a JPEG whose header is damaged or cut short")
 
 
 def _read_png(encoded: bytes) -> Header:
-    """Go from chunk to chunk; the orientation may stand before the pixels or after them."""
-    kind, width, height = struct.unpack_from(">4s2I", encoded, 12)
+    """Read the chunks up to the last; the orientation may stand before the pixels or after them.
+
+    OpenCV would make room for what a chunk claims, be it 2 GB, and unpack whatever is packed behind the pixels.
+    """
+    kind, width, height, bits, colour = struct.unpack_from(">4s2I2B", encoded, 12)
     if kind != b"IHDR":
         raise UnreadableImageError("a PNG with a damaged header")
-    for kind, at, length in read_chunks(encoded):
-        if kind == b"eXIf":
-            exif = encoded[at : at + length]
-            return Header(width, height, "png", _read_orientation(exif.removeprefix(b"Exif\0\0")))
-    return Header(width, height, "png", 1)
-
-
-def _read_orientation(exif: bytes) -> int:
-    """The orientation in a block of EXIF; 1 where it is damaged or silent."""
-    entry = read_entries(exif).get(ORIENTATION_TAG)
-    return entry.values[0] if entry and 1 <= entry.values[0] <= 8 else 1
+    at, num_packed, orientation = 8, 0, 1
+    for _ in range(MAX_SEGMENTS):
+        length, kind = struct.unpack_from(">I4s", encoded, at)
+        content, at = at + 8, at + 12 + length
+        if kind == b"IDAT":
+            num_packed += length
+        elif kind == b"eXIf":
+            orientation = _read_orientation(encoded[content : content + length].removeprefix(b"Exif\0\0"))
+        elif kind == b"IEND" and at <= len(encoded):
+            if num_packed > height * (width * bits + 8) + 10_000:  # 8 samples per pixel: twice what there can be
+                raise UnreadableImageError("a PNG with far more in it than its pixels")
+            return Header(width, height, "png", orientation, bits, has_alpha=colour in (4, 6))
+    raise UnreadableImageError("a PNG of too many parts")
 
 
 def _read_other(encoded: bytes) -> Header:
-    """TIFF, BMP, WebP and whatever else Pillow opens."""
+    """Let Pillow read a TIFF, BMP, WebP, GIF or PPM."""
     from PIL import Image  # only here: JPEG and PNG, which is nearly all there is, do without Pillow
 
     try:
         with Image.open(io.BytesIO(encoded), formats=OTHERS) as picture:
-            turned = picture.format == "TIFF"  # Pillow gives its upright size, and OpenCV decodes it upright
-            orientation = 1 if turned else picture.getexif().get(ORIENTATION_TAG, 1)
-            return Header(*picture.size, picture.format.lower(), orientation if orientation in range(1, 9) else 1)
+            name, (width, height) = picture.format.lower(), picture.size
+            orientation, tags = picture.getexif().get(ORIENTATION_TAG), getattr(picture, "tag_v2", {})
+            bits, is_thumbnail = max(tags.get(BITS_TAG, (8,))), tags.get(SUBFILE_TAG, 0) & 1
+            strips = zip(tags.get(STARTS_TAG, ()), tags.get(SIZES_TAG, ()), strict=False)
+            end = max((start + length for start, length in strips), default=0)
+            is_packed = picture.info.get("compression", "raw") != "raw"
     except Image.DecompressionBombError as error:
         raise UnreadableImageError("the header promises too many pixels for a photograph") from error
     except Exception as error:  # Pillow's readers raise whatever the damage leads them to
         raise UnreadableImageError("not a picture of a kind that is read, or damaged: export it as a JPEG") from error
+    if name != "tiff":
+        return Header(width, height, name, orientation if orientation in range(1, 9) else 1, has_alpha=name == "webp")
+    if is_thumbnail:
+        raise UnreadableImageError("a TIFF that begins with a thumbnail: export the photograph alone")
+    if is_packed and encoded.endswith(ZEROS) and end > len(encoded.rstrip(b"\0")):
+        raise UnreadableImageError("the file is cut short: it ends in zeros")
+    return Header(width, height, name, 1, bits)  # Pillow gives the upright size, and OpenCV decodes it upright
+
+
+def _read_orientation(exif: bytes) -> int:
+    """Find the orientation in the first directory of a block of EXIF; 1 where it is damaged or not there."""
+    order = {b"II*\0": "<", b"MM\0*": ">"}.get(exif[:4])
+    if order is None:
+        return 1
+    try:
+        (at,) = struct.unpack_from(order + "I", exif, 4)
+        (num_entries,) = struct.unpack_from(order + "H", exif, at)
+        for entry in range(at + 2, at + 2 + 12 * num_entries, 12):
+            tag, kind, count = struct.unpack_from(order + "2HI", exif, entry)
+            if tag == ORIENTATION_TAG and kind in INTEGERS and count == 1:
+                (value,) = struct.unpack_from(order + INTEGERS[kind], exif, entry + 8)
+                return value if 1 <= value <= 8 else 1
+    except struct.error:
+        pass  # the directory is cut short
+    return 1

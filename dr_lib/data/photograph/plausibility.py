@@ -1,31 +1,37 @@
-"""Tell a retina from the other things that fill a disc or a frame: faces, slices, screens, landscapes."""
+"""Tell a retina from the other things that fill a circle or a frame: faces, slices, screens, landscapes."""
 
 import cv2
 import numpy as np
 
+from dr_lib.data.photograph.errors import NoFundusError
 from dr_lib.data.photograph.fits import Ellipse
 
+CORNER = 24  # a 24th of the shorter side is taken for a corner, or for a border
 MIN_ROUNDNESS = 0.4  # photographs have 0.47 and more, a square 0.13
 MIN_SIDE = 64  # px of the longer side; smaller pictures show too little to tell
-# ellipse? -> most; of 641 photographs 2 have more than 0.4, at most 0.59; eyes in a face have 0.5 to 1
+# Share of the light that a hole takes, in a circle and in an ellipse; of 641 photographs 2 have more than 0.4, at most
+# 0.59; eyes in a face have 0.5 to 1.
 MAX_HOLE = {False: 0.62, True: 0.45}
-HOLE = "the disc has a hole as dark as an eye in a face: this is no retina"
-MAX_SPILL = 0.15  # photographs have 0.06 at most
-
-
-class NoFundusError(ValueError):
-    """The picture shows no disc that could be a retina."""
+MIN_HOLE = 0.005  # of the area; smaller ones are vessels and haemorrhages
+MIN_RED_LIGHT = 16  # grey levels; in the dark a few of them are nothing but noise
+HOLE = "the field of view has a hole as dark as an eye in a face: this is no retina"
+SURROUNDINGS = 1.06  # radii from the centre, where the surroundings begin
+DARK, BRIGHT = 0.2, 0.5  # of the median distance inside: what is nearer is background, what is farther is not
+MAX_SPILL = 0.15  # of the surroundings, that may be bright; photographs have 0.06 at most
+MIN_RED, RED_TO_GREEN = 40, 1.2  # grey levels of red at the borders, and red by green: a retina is red
+MAX_BLUE = 0.45  # of the red; 90 % of 1,052 pieces out of retinas have 0.48 or less, skin has 0.39 to 0.67
+MAX_DETAIL = 12  # grey levels from a pixel to the next on average; a retina is smooth
 
 
 def check_retina(
     image: np.ndarray, distance: np.ndarray, ellipse: Ellipse, roundness: float, *, is_ellipse: bool
 ) -> None:
-    """Refuse a disc that is no retina.
+    """Refuse a field of view that shows no retina.
 
     Args:
-        image: (height, width, 3) uint8 RGB, the photograph at 64 to 128 px; for a smaller one nothing is checked.
+        image: (height, width, 3) uint8 RGB, the photograph at 64 to 128 px; of a smaller one only roundness is checked.
         distance: (height, width) uint8, how far each pixel is from the background.
-        ellipse: the disc in it.
+        ellipse: the field of view.
         roundness: share of its edge that lies on the ellipse.
         is_ellipse: whether it is no circle, as a head is none.
 
@@ -37,11 +43,11 @@ def check_retina(
     if max(image.shape[:2]) < MIN_SIDE:
         return
     level = float(np.median(distance[_cut_square(distance.shape, ellipse)]))
-    if _has_hole(image, distance <= 0.2 * level, ellipse, MAX_HOLE[is_ellipse]):
+    if _has_hole(image, distance <= DARK * level, ellipse, MAX_HOLE[is_ellipse]):
         raise NoFundusError(HOLE)
-    outside = distance[_measure_depths(distance.shape, ellipse) > 1.06**2]
-    if len(outside) > 20 and np.count_nonzero(outside > 0.5 * level) > MAX_SPILL * len(outside):
-        raise NoFundusError("around the disc there is more than background: this is no retina")
+    outside = distance[_measure_depths(distance.shape, ellipse) > SURROUNDINGS**2]
+    if len(outside) > 20 and np.count_nonzero(outside > BRIGHT * level) > MAX_SPILL * len(outside):
+        raise NoFundusError("around the field of view there is more than background: this is no retina")
 
 
 def check_full_frame(image: np.ndarray) -> None:
@@ -54,44 +60,41 @@ def check_full_frame(image: np.ndarray) -> None:
         NoFundusError: it is no retina.
     """
     height, width = image.shape[:2]
-    k = max(2, min(height, width) // 24)
+    k = max(2, min(height, width) // CORNER)
     borders = [image[:k], image[-k:], image[:, :k], image[:, -k:]]
     red, green, blue = np.array([np.median(border.reshape(-1, 3), axis=0) for border in borders]).T
-    is_red = (red > 1.2 * green) & (green >= blue) & (red > 40)
-    rough = np.abs(np.diff(image.astype(np.float32), axis=1)).mean() if width > 1 else 0
-    # blue: 90 % of 1,052 pieces out of retinas have 0.48 of the red or less, skin has 0.39 to 0.67
-    if not is_red.all() or rough > 12 or np.median(blue) > 0.45 * np.median(red):
-        raise NoFundusError("no disc stands out from the background")
+    is_red = (red > RED_TO_GREEN * green) & (green >= blue) & (red > MIN_RED)
+    detail = np.abs(np.diff(image.astype(np.float32), axis=1)).mean() if width > 1 else 0
+    if not is_red.all() or detail > MAX_DETAIL or np.median(blue) > MAX_BLUE * np.median(red):
+        raise NoFundusError("no field of view stands out from the background")
     radius = min(height, width) / 2
     middle = (width - 1) / 2, (height - 1) / 2, radius, radius
     if radius >= MIN_SIDE / 2 and _has_hole(image, np.zeros((height, width), bool), middle, MAX_HOLE[False]):
         raise NoFundusError(HOLE)
 
 
-def _has_hole(image: np.ndarray, is_background: np.ndarray, ellipse: Ellipse, most: float) -> bool:
-    """Whether a spot inside a disc is darker than its surroundings by more than that share, in red light.
+def _has_hole(image: np.ndarray, is_background: np.ndarray, ellipse: Ellipse, max_hole: float) -> bool:
+    """Whether a spot inside is darker than its surroundings by more than that share, in red light.
 
-    Red light passes blood, so vessels and haemorrhages hardly show in it; eyes, lungs and letters do. What belongs to
-    the background around, as where a mask cuts the disc, is no spot inside.
+    Red light passes blood, so vessels and haemorrhages hardly show in it; eyes, lungs and letters do. Background that
+    reaches in from the frame, as where a mask cuts the field of view, is no spot inside.
     """
     square = _cut_square(image.shape, ellipse)
     red = np.ascontiguousarray(image[square][..., 0])
     half = cv2.resize(red, None, fx=0.5, fy=0.5, interpolation=cv2.INTER_AREA)
     surroundings = cv2.resize(cv2.medianBlur(half, int(max(ellipse[2:]) / 4) | 1), red.shape[::-1])
     red = cv2.GaussianBlur(red, (3, 3), 0.6)
-    # in the dark a few levels are nothing but noise
-    hole = cv2.subtract(surroundings, red) > most * np.maximum(surroundings, 16).astype(np.float32)
-    few = 0.005 * hole.size
-    if np.count_nonzero(hole) <= few:
+    hole = cv2.subtract(surroundings, red) > max_hole * np.maximum(surroundings, MIN_RED_LIGHT).astype(np.float32)
+    if np.count_nonzero(hole) <= MIN_HOLE * hole.size:
         return False
     _, shapes = cv2.connectedComponents(is_background.view(np.uint8))
     rims = np.concatenate([shapes[0], shapes[-1], shapes[:, 0], shapes[:, -1]])
-    around = np.isin(shapes, rims[rims > 0]).view(np.uint8)
-    return np.count_nonzero(hole & (cv2.dilate(around, np.ones((7, 7), np.uint8))[square] == 0)) > few
+    around = cv2.dilate(np.isin(shapes, rims[rims > 0]).view(np.uint8), np.ones((7, 7), np.uint8))
+    return np.count_nonzero(hole & (around[square] == 0)) > MIN_HOLE * hole.size
 
 
 def _cut_square(shape: tuple[int, ...], ellipse: Ellipse) -> tuple[slice, slice]:
-    """The largest square inside a disc, as far as the picture goes, and at least one pixel."""
+    """Cut the largest square out of a circle, as far as the picture goes, and at least one pixel."""
     x, y, a, b = ellipse
     ends = ((y, b, shape[0]), (x, a, shape[1]))
     firsts = [min(max(0, int(middle - 0.7 * half)), length - 1) for middle, half, length in ends]
@@ -100,7 +103,7 @@ def _cut_square(shape: tuple[int, ...], ellipse: Ellipse) -> tuple[slice, slice]
 
 
 def _measure_depths(shape: tuple[int, ...], ellipse: Ellipse) -> np.ndarray:
-    """Of each pixel, the square of how far it is from the centre: 1 on the ellipse."""
+    """Measure the square of each pixel's distance from the centre, which is 1 on the ellipse."""
     x, y, a, b = ellipse
     across = ((np.arange(shape[1], dtype=np.float32) - np.float32(x)) / np.float32(a)) ** 2
     down = ((np.arange(shape[0], dtype=np.float32) - np.float32(y)) / np.float32(b)) ** 2

@@ -14,8 +14,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from dr_lib.data.photograph.headers import UnreadableImageError
-from dr_lib.data.photograph.plausibility import NoFundusError
+from dr_lib.data.photograph.errors import NoFundusError, UnreadableImageError
 from dr_lib.serving.grader.predict import (
     MAX_BODY_BYTES,
     MalformedError,

@@ -12,7 +12,7 @@ from dr_lib.data.labels.near_duplicates import (
     perceptual_hash,
 )
 from dr_lib.data.photograph.crop import crop_fundus
-from dr_lib.data.photograph.headers import UnreadableImageError
+from dr_lib.data.photograph.errors import UnreadableImageError
 from dr_lib.data.photograph.pixels import encode_jpeg
 from dr_lib.data.shards.records import SPLITS, read_split
 from dr_lib.data.synthetic import draw_eye, draw_look

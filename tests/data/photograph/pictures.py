@@ -1,4 +1,4 @@
-"""Pictures of one plain disc at a known place, and files of them."""
+"""Pictures of one plain field of view at a known place, and files of them."""
 
 import io
 
@@ -9,8 +9,8 @@ from PIL import Image
 from dr_lib.data.photograph.crop import Circle
 
 
-def draw_disc(width=640, height=480, x=320.0, y=240.0, radius=200.0, *, background=0, brightness=1.0, squash=1.0):
-    """A mottled reddish disc with a hard, antialiased edge (supersampled), (height, width, 3) uint8 RGB."""
+def draw_fov(width=640, height=480, x=320.0, y=240.0, radius=200.0, *, background=0, brightness=1.0, squash=1.0):
+    """A mottled reddish field of view with a hard, antialiased edge (supersampled), (height, width, 3) uint8 RGB."""
     k = 4 if width < 1000 else 2
     rng = np.random.default_rng(int(x * 7 + y))
     fields = [cv2.resize(rng.normal(0, 18, (n, n)).astype(np.float32), (width * k, height * k)) for n in (6, 24)]

@@ -1,4 +1,4 @@
-"""The crop of a fundus photograph, against discs drawn at known places and real photographs."""
+"""The crop of a fundus photograph, against fields of view at known places and real photographs."""
 
 import io
 
@@ -8,8 +8,8 @@ import pytest
 from PIL import Image
 
 from dr_lib.data.photograph.crop import crop_fundus
-from dr_lib.data.photograph.fov import find_disc
-from tests.data.photograph.pictures import draw_disc, error, to_file
+from dr_lib.data.photograph.fov import find_fov
+from tests.data.photograph.pictures import draw_fov, error, to_file
 
 
 @pytest.mark.parametrize(
@@ -27,9 +27,9 @@ from tests.data.photograph.pictures import draw_disc, error, to_file
     ],
     ids=lambda truth: ",".join(f"{k}={v}" for k, v in truth.items()) or "plain",
 )
-def test_finds_a_disc_at_a_known_place(truth):
+def test_finds_a_fov_at_a_known_place(truth):
     """Centre and radius within 0.5 % of the radius, whatever the background, the darkness or the frame's cuts."""
-    crop = crop_fundus(to_file(draw_disc(**truth)))
+    crop = crop_fundus(to_file(draw_fov(**truth)))
     place = {"x": 320.0, "y": 240.0, "radius": 200.0} | {k: v for k, v in truth.items() if k in "x y radius".split()}
     assert error(crop.circle, **place) < 0.005
     assert crop.status == ("clipped" if truth.get("radius", 0) >= 220 else "ok")
@@ -37,8 +37,8 @@ def test_finds_a_disc_at_a_known_place(truth):
 
 @pytest.mark.parametrize("truth", [(1190.0, 905.0, 820.0), (700.0, 600.0, 300.0)], ids=["large", "small"])
 def test_a_large_jpeg_decoded_small_gives_the_circle_of_the_whole(truth):
-    """A JPEG of 2400 px is decoded as small as its disc allows; the circle still counts its own pixels."""
-    crop = crop_fundus(to_file(draw_disc(2400, 1800, *truth), ".jpg", quality=92))
+    """A JPEG of 2400 px is decoded as small as its field of view allows; the circle still counts its own pixels."""
+    crop = crop_fundus(to_file(draw_fov(2400, 1800, *truth), ".jpg", quality=92))
     assert error(crop.circle, *truth) < 0.003
 
 
@@ -47,7 +47,7 @@ def test_a_reduced_jpeg_of_odd_size_keeps_its_place(orientation):
     """1/4 of 2,403 px are 601 that show 2,404: the circle does not drift with that, however the picture is turned."""
     exif = Image.Exif()
     exif[0x0112] = orientation
-    image = draw_disc(2403, 1999, 1252.0, 1003.0, 950.0)
+    image = draw_fov(2403, 1999, 1252.0, 1003.0, 950.0)
     circle = crop_fundus(to_file(image, ".jpg", exif=exif, quality=92)).circle
     # where the stored point (1252, 1003) lies after the turn, by hand
     place = {3: (2402 - 1252, 1998 - 1003), 6: (1998 - 1003, 1252)}
@@ -61,7 +61,7 @@ def test_the_crop_does_not_alias(width):
     The retina has grains of three pixels; one bilinear step out of the whole photograph comes out 5 dB lower or worse.
     """
     height = width * 2 // 3
-    image = draw_disc(width, height, width * 0.5, width * 0.33, width * 0.3)
+    image = draw_fov(width, height, width * 0.5, width * 0.33, width * 0.3)
     grain = np.random.default_rng(0).normal(0, 10, (height // 3, width // 3, 1)).astype(np.float32)
     grain = cv2.resize(grain, (width, height), interpolation=cv2.INTER_CUBIC)[..., None]
     image = np.where(image.max(axis=-1, keepdims=True) > 30, np.clip(image + grain, 0, 255), 0).astype(np.uint8)
@@ -81,9 +81,9 @@ def test_the_crop_does_not_alias(width):
     assert ours > max(42, theirs + 5)
 
 
-def test_the_crop_is_black_outside_the_disc():
-    """Text in a corner and a bright tab do not survive; the disc touches the sides of the crop."""
-    image = draw_disc()
+def test_the_crop_is_black_outside_the_fov():
+    """Text in a corner and a bright tab do not survive; the field of view touches the sides of the crop."""
+    image = draw_fov()
     cv2.putText(image, "NAME 1970", (5, 30), cv2.FONT_HERSHEY_SIMPLEX, 1, (255, 255, 255), 2)
     crop = crop_fundus(to_file(image), 299)
     assert crop.image.shape == (299, 299, 3) and crop.image.dtype == np.uint8
@@ -95,7 +95,7 @@ def test_the_crop_is_black_outside_the_disc():
 
 def test_the_crop_is_the_area_average_of_the_photograph():
     """A quadrant painted green keeps its place and colour: the warp moves nothing."""
-    image = draw_disc(1200, 1200, 600.0, 600.0, 500.0)
+    image = draw_fov(1200, 1200, 600.0, 600.0, 500.0)
     image[600:, 600:][image[600:, 600:].max(axis=-1) > 30] = (150, 210, 20)
     crop = crop_fundus(to_file(image), 299).image.astype(int)
     green = crop[..., 1] > crop[..., 0]
@@ -103,9 +103,9 @@ def test_the_crop_is_the_area_average_of_the_photograph():
 
 
 @pytest.mark.parametrize("squash", [0.8, 1.15])
-def test_a_squashed_disc_is_straightened(squash):
-    """An ellipse is recognised, and its crop is a whole disc again."""
-    crop = crop_fundus(to_file(draw_disc(squash=squash)))
+def test_a_squashed_fov_is_straightened(squash):
+    """An ellipse is recognised, and its crop is a whole field of view again."""
+    crop = crop_fundus(to_file(draw_fov(squash=squash)))
     assert crop.status == "ellipse"
     row, column = np.mgrid[:299, :299] - 149
     assert (crop.image[np.hypot(row, column) < 145].max(axis=-1) > 60).all()
@@ -113,25 +113,25 @@ def test_a_squashed_disc_is_straightened(squash):
 
 def test_path_and_bytes_are_the_same(tmp_path):
     """A file and its bytes give the same crop."""
-    (tmp_path / "eye.jpg").write_bytes(to_file(draw_disc(), ".jpg"))
+    (tmp_path / "eye.jpg").write_bytes(to_file(draw_fov(), ".jpg"))
     one, other = crop_fundus(tmp_path / "eye.jpg"), crop_fundus((tmp_path / "eye.jpg").read_bytes())
     assert one.circle == other.circle and (one.image == other.image).all()
 
 
 def test_a_retina_without_border_is_kept_whole():
-    """A frame filled by the retina gets the circle around it: nothing is lost, the corners touch the disc."""
-    crop = crop_fundus(to_file(draw_disc(400, 300, 200.0, 150.0, 900.0)))
+    """A frame filled by the retina gets the circle around it: nothing is lost, the corners touch the field of view."""
+    crop = crop_fundus(to_file(draw_fov(400, 300, 200.0, 150.0, 900.0)))
     assert crop.status == "full_frame" and crop.circle.radius == pytest.approx(250, abs=1)
 
 
 def test_an_unknown_method_is_refused():
     """The methods there are stand in the message."""
     with pytest.raises(ValueError, match="robust, voets"):
-        crop_fundus(to_file(draw_disc()), method="hough")
+        crop_fundus(to_file(draw_fov()), method="hough")
 
 
 @pytest.mark.slow
-def test_every_photograph_of_odir_has_its_disc(real_data):
+def test_every_photograph_of_odir_has_its_fov(real_data):
     """All 610 are accepted, and the crop's rim is retina where the frame does not cut it: looked at one by one."""
     rims = []
     for path in sorted((real_data / "odir512" / "images").iterdir()):
@@ -149,12 +149,12 @@ def test_tiny_squashed_photographs_are_ellipses(real_data):
 
 @pytest.mark.slow
 def test_drive_masks_overlap(real_data):
-    """The disc covers DRIVE's field-of-view masks, IoU at least 0.985 in each and 0.99 in the median."""
+    """The field of view covers DRIVE's field-of-view masks, IoU at least 0.985 in each and 0.99 in the median."""
     overlaps = []
     for path in sorted((real_data / "geometry" / "drive").glob("*_test.tif")):
         mask = np.asarray(Image.open(str(path).replace(".tif", "_mask.gif"))) > 0
-        disc = find_disc(np.ascontiguousarray(np.asarray(Image.open(path).convert("RGB"))))
+        fov = find_fov(np.ascontiguousarray(np.asarray(Image.open(path).convert("RGB"))))
         row, column = np.indices(mask.shape)
-        found = ((column - disc.x) / disc.a) ** 2 + ((row - disc.y) / disc.b) ** 2 <= 1
+        found = ((column - fov.x) / fov.a) ** 2 + ((row - fov.y) / fov.b) ** 2 <= 1
         overlaps.append((found & mask).sum() / (found | mask).sum())
     assert len(overlaps) == 8 and min(overlaps) > 0.985 and np.median(overlaps) > 0.99

@@ -11,16 +11,17 @@ from PIL import Image, ImageOps
 
 from dr_lib.data.photograph.crop import UnreadableImageError, crop_fundus
 from dr_lib.data.photograph.decode import decode
-from tests.data.photograph.pictures import draw_disc, error, to_file
+from dr_lib.data.photograph.headers import read_header
+from tests.data.photograph.pictures import draw_fov, error, to_file
 
 PLACE = (331.0, 236.0, 190.0)
-DISC = draw_disc(640, 480, *PLACE)
-PICTURE = Image.fromarray(DISC)
+IMAGE = draw_fov(640, 480, *PLACE)
+PICTURE = Image.fromarray(IMAGE)
 GREY = PICTURE.convert("L")
 PALETTE = PICTURE.quantize(200)
-INSIDE = np.hypot(*(np.indices(DISC.shape[:2])[::-1] - np.array(PLACE[:2])[:, None, None])) < PLACE[2]
+INSIDE = np.hypot(*(np.indices(IMAGE.shape[:2])[::-1] - np.array(PLACE[:2])[:, None, None])) < PLACE[2]
 # what is transparent is white underneath
-RGBA = Image.fromarray(np.dstack([np.where(INSIDE[..., None], DISC, 255), 255 * INSIDE]).astype(np.uint8))
+RGBA = Image.fromarray(np.dstack([np.where(INSIDE[..., None], IMAGE, 255), 255 * INSIDE]).astype(np.uint8))
 
 
 def to_deep(suffix: str, image: np.ndarray, bits: int) -> bytes:
@@ -50,6 +51,8 @@ def to_jpegs() -> dict[str, bytes]:
         "jpeg, grey": to_file(GREY, ".jpg", quality=95),
         "jpeg, restart markers": to_file(PICTURE, ".jpg", quality=95, restart_marker_blocks=7),
         "jpeg, cmyk, Adobe's": cmyk,
+        "jpeg, colour profile": to_file(PICTURE, ".jpg", quality=95, icc_profile=bytes(150_000), comment=b"\xff\xc0"),
+        "jpeg, OpenCV's": cv2.imencode(".jpg", IMAGE[..., ::-1])[1].tobytes(),
         "jpeg, cmyk, progressive": to_file(PICTURE.convert("CMYK"), ".jpg", quality=95, progressive=True),
         "jpeg, ycck": to_ycck(),
         "jpeg, bytes behind its end": to_file(PICTURE, ".jpg", quality=95) + b"\xff\xd8\xff\xda" + bytes(500),
@@ -68,8 +71,8 @@ def to_pngs() -> dict[str, bytes]:
         "png, 4 bit": to_file(PICTURE.quantize(16), ".png", bits=4),
         "png, 2 bit": to_file(PICTURE.quantize(4), ".png", bits=2),
         "png, 1 bit": to_file(GREY.point(lambda v: 255 * (v > 25)).convert("1"), ".png"),
-        "png, interlaced": interlace(DISC),
-        "png, 16 bit": to_deep(".png", DISC, 16),
+        "png, interlaced": interlace(IMAGE),
+        "png, 16 bit": to_deep(".png", IMAGE, 16),
     }
 
 
@@ -84,13 +87,14 @@ def to_others() -> dict[str, bytes]:
         "tiff, grey": to_file(GREY, ".tif"),
         "tiff, cmyk": to_file(PICTURE.convert("CMYK"), ".tif"),
         "tiff, several pages": to_file(PICTURE, ".tif", save_all=True, append_images=[second]),
-        "tiff, 16 bit": to_deep(".tif", DISC, 16),
+        "tiff, 16 bit": to_deep(".tif", IMAGE, 16),
         "bmp": to_file(PICTURE, ".bmp"),
         "bmp, grey": to_file(GREY, ".bmp"),
         "bmp, palette": to_file(PALETTE, ".bmp"),
         "webp": to_file(PICTURE, ".webp", quality=95),
         "webp, lossless": to_file(PICTURE, ".webp", lossless=True),
         "webp, transparent": to_file(RGBA, ".webp", quality=95),
+        "gif": to_file(PALETTE, ".gif"),
         "ppm": to_file(PICTURE, ".ppm"),
     }
 
@@ -99,15 +103,15 @@ def interlace(image: np.ndarray) -> bytes:
     """An interlaced PNG: the seven passes of the specification, each a picture of its own without filters."""
     passes = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2))
     raw = b"".join(b"\0" + row.tobytes() for x, y, dx, dy in passes for row in image[y::dy, x::dx])
-    return make_png(image.shape[1], image.shape[0], raw, interlaced=1)
+    return make_png(image.shape[1], image.shape[0], zlib.compress(raw), interlaced=1)
 
 
-def make_png(width: int, height: int, raw: bytes, *, interlaced=0) -> bytes:
-    """A PNG of 8 bits RGB around the rows as they are given."""
-    size = struct.pack(">2I5B", width, height, 8, 2, 0, 0, interlaced)
-    chunks = (b"IHDR" + size, b"IDAT" + zlib.compress(raw), b"IEND")
-    packed = [struct.pack(">I", len(c) - 4) + c + struct.pack(">I", zlib.crc32(c)) for c in chunks]
-    return b"\x89PNG\r\n\x1a\n" + b"".join(packed)
+def make_png(width: int, height: int, packed: bytes, *, bits=8, interlaced=0) -> bytes:
+    """A PNG in colour around packed rows as they are given."""
+    header = struct.pack(">2I5B", width, height, bits, 2, 0, 0, interlaced)
+    chunks = (b"IHDR" + header, b"IDAT" + packed, b"IEND")
+    parts = [struct.pack(">I", len(c) - 4) + c + struct.pack(">I", zlib.crc32(c)) for c in chunks]
+    return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
 
 
 FILES = to_jpegs() | to_pngs() | to_others()
@@ -124,7 +128,7 @@ def decode_with_pillow(encoded: bytes) -> np.ndarray:
 @pytest.mark.parametrize("kind", FILES)
 @pytest.mark.filterwarnings("ignore:Palette images")
 def test_circle_and_colours_are_those_of_pillow(kind):
-    """Every kind of file gives the disc that was drawn, in the colours that Pillow sees."""
+    """Every kind of file gives the field of view that was drawn, in the colours that Pillow sees."""
     crop = crop_fundus(FILES[kind])
     expected = crop_fundus(to_file(decode_with_pillow(FILES[kind])))
     assert error(crop.circle, *PLACE) < 0.006 and error(crop.circle, *expected.circle) < 0.002
@@ -138,7 +142,7 @@ def test_exif_orientation_is_applied(orientation, suffix):
     """Whatever the orientation tag, circle and crop are those of the picture that Pillow turned upright."""
     exif = Image.Exif()
     exif[0x0112] = orientation
-    stored = to_file(draw_disc(640, 480, 260.0, 230.0, 150.0), suffix, exif=exif, quality=95)
+    stored = to_file(draw_fov(640, 480, 260.0, 230.0, 150.0), suffix, exif=exif, quality=95)
     crop, expected = crop_fundus(stored), crop_fundus(to_file(decode_with_pillow(stored)))
     assert error(crop.circle, *expected.circle) < 0.002
     assert np.abs(crop.image.astype(int) - expected.image).mean() < 1
@@ -156,7 +160,7 @@ def test_deep_samples_are_scaled_from_their_own_depth(bits, suffix):
 
 def test_a_large_deep_picture_is_shrunk_before_it_is_scaled():
     """2,400 px of 12 bits, two halvings: the colours are those of 8 bits."""
-    image = draw_disc(2400, 1800, 1190.0, 905.0, 820.0)
+    image = draw_fov(2400, 1800, 1190.0, 905.0, 820.0)
     crop, expected = crop_fundus(to_deep(".png", image, 12)), crop_fundus(to_file(image))
     assert np.abs(crop.image.astype(int) - expected.image).mean() < 1.5
     assert error(crop.circle, 1190.0, 905.0, 820.0) < 0.003
@@ -168,15 +172,15 @@ def test_other_samples_are_refused(kind):
     with pytest.raises(UnreadableImageError, match="OpenCV does not read|samples of type"):
         crop_fundus(to_file(Image.fromarray(np.asarray(GREY).astype(kind)), ".tif"))
     with pytest.raises(UnreadableImageError):
-        crop_fundus(cv2.imencode(".tif", DISC.astype(np.float32))[1].tobytes())
+        crop_fundus(cv2.imencode(".tif", IMAGE.astype(np.float32))[1].tobytes())
 
 
 def test_reduced_decoding_keeps_colours():
     """Whatever the reduction, a flat patch keeps its colour in every format that is common."""
     flat = np.zeros((512, 512, 3), np.uint8)
     flat[128:384, 128:384] = (200, 110, 60)
-    for suffix in (".jpg", ".png"):
+    for encoded in (to_file(flat, ".jpg"), to_file(flat, ".png")):
         for reduction in (1, 2, 4, 8):
-            image = decode(to_file(flat, suffix), reduction, is_jpeg=suffix == ".jpg")
+            image = decode(encoded, read_header(encoded), reduction)
             assert image.shape == (512 // reduction, 512 // reduction, 3)
             assert np.abs(image[256 // reduction, 256 // reduction].astype(int) - (200, 110, 60)).max() <= 3

@@ -18,8 +18,8 @@ from hypothesis import HealthCheck, given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
 from dr_lib.data.photograph.crop import Crop, NoFundusError, UnreadableImageError, crop_fundus  # noqa: E402
-from dr_lib.data.photograph.fov import find_disc  # noqa: E402
-from tests.data.photograph.pictures import draw_disc, to_file  # noqa: E402
+from dr_lib.data.photograph.fov import find_fov  # noqa: E402
+from tests.data.photograph.pictures import draw_fov, to_file  # noqa: E402
 
 WORDS = {"clipped", "ellipse", "full_frame", "truncated"}
 MAX_S = 2.0  # of the processor, for others may keep it busy
@@ -30,13 +30,13 @@ ANY = dict(deadline=None, derandomize=True, database=None, suppress_health_check
 
 def draw_seeds() -> list[bytes]:
     """Small files of every format and kind."""
-    disc = draw_disc(160, 120, 78.0, 61.0, 48.0)
-    picture = Image.fromarray(disc)
+    fov = draw_fov(160, 120, 78.0, 61.0, 48.0)
+    picture = Image.fromarray(fov)
     exif = Image.Exif()
     exif[0x0112] = 6
-    deep = disc[..., ::-1].astype(np.uint16) * 257
+    deep = fov[..., ::-1].astype(np.uint16) * 257
     return [
-        to_file(draw_disc(300, 220, 150.0, 110.0, 95.0), ".jpg", exif=exif),
+        to_file(draw_fov(300, 220, 150.0, 110.0, 95.0), ".jpg", exif=exif),
         to_file(picture, ".jpg", progressive=True),
         to_file(picture.convert("CMYK"), ".jpg"),
         to_file(picture.convert("L"), ".jpg", restart_marker_blocks=5),
@@ -121,11 +121,11 @@ def check_result(crop: Crop) -> None:
 
 
 def check_array(image: np.ndarray) -> None:
-    """Look for a disc, and check whatever comes out."""
+    """Look for a field of view, and check whatever comes out."""
     start = time.process_time()
     try:
-        disc = find_disc(image)
-        assert np.isfinite(disc[:4]).all() and min(disc.a, disc.b) > 0 and disc.words <= WORDS
+        fov = find_fov(image)
+        assert np.isfinite(fov[:4]).all() and min(fov.a, fov.b) > 0 and fov.flags <= WORDS
     except NoFundusError as error:
         assert str(error)
     assert time.process_time() - start < MAX_S
@@ -140,7 +140,7 @@ def arrays(draw) -> np.ndarray:
         height = 2_000_000 // width
     rng = np.random.default_rng(draw(st.integers(0, 99)))
     low, high = sorted(draw(st.tuples(st.integers(0, 255), st.integers(0, 255))))
-    kind = draw(st.sampled_from(("flat", "noise", "two", "checks", "blobs", "disc", "stripes")))
+    kind = draw(st.sampled_from(("flat", "noise", "two", "checks", "blobs", "circle", "stripes")))
     image = np.full((height, width, 3), low, np.uint8)
     if kind == "noise":
         image = rng.integers(low, high + 1, image.shape, np.uint8)
@@ -150,7 +150,7 @@ def arrays(draw) -> np.ndarray:
         image[::2, ::2] = high
     elif kind == "blobs":
         image = cv2.resize(rng.integers(low, high + 1, (4, 5, 3), np.uint8), (width, height))
-    elif kind == "disc":
+    elif kind == "circle":
         place = int(rng.integers(-9, width + 9)), int(rng.integers(-9, height + 9))
         cv2.circle(image, place, int(rng.integers(1, max(width, height) + 1)), (high, low, high // 2), -1)
     elif kind == "stripes":
@@ -159,25 +159,17 @@ def arrays(draw) -> np.ndarray:
 
 
 @pytest.mark.slow
-def test_the_seeds_are_files_with_a_disc():
-    """Without damage each gives its disc: the fuzzing starts from what works."""
+def test_the_seeds_are_files_with_a_fov():
+    """Without damage each gives its field of view: the fuzzing starts from what works."""
     for encoded in SEEDS:
         assert crop_fundus(encoded).status in ("ok", "clipped", "ellipse")
 
 
 @pytest.mark.slow
-@settings(max_examples=700, **ANY)
-@given(damaged_files())
-def test_damaged_files_give_a_crop_or_an_error_that_is_ours(encoded):
-    """Whatever was done to the bytes, within two seconds."""
-    check_crop(encoded)
-
-
-@pytest.mark.slow
 @settings(max_examples=300, **ANY)
 @given(arrays())
-def test_any_array_has_a_disc_or_none(image):
-    """From 1 x 1 to 30,000 x 2, black, white, noise, checks: a finite disc or NoFundusError."""
+def test_any_array_has_a_fov_or_none(image):
+    """From 1 x 1 to 30,000 x 2, black, white, noise, checks: a finite field of view or NoFundusError."""
     check_array(image)
 
 
@@ -193,7 +185,8 @@ print(re.search(r"VmHWM:[^0-9]+([0-9]+)", Path("/proc/self/status").read_text())
 
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="Linux tells the peak of a process")
-def test_damaged_files_take_no_memory():
-    """The same files in a process of its own: never more than 300 MB, Python, OpenCV and hypothesis included."""
-    done = subprocess.run([sys.executable, "-c", ALONE, "700"], capture_output=True, text=True, check=True)
+def test_damaged_files_give_a_crop_or_one_of_two_errors():
+    """Whatever was done to the bytes: within two seconds, and 300 MB with Python, OpenCV and hypothesis included."""
+    done = subprocess.run([sys.executable, "-c", ALONE, "700"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-4000:]
     assert int(re.findall(r"\d+", done.stdout)[-1]) * 1024 / 1e6 < PEAK_MB

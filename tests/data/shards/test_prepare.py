@@ -76,7 +76,7 @@ def test_photographs_in_are_records_plus_rejected(photographs):
     assert manifest["num_photographs"] == 41 == len(records) + len(rejected) and len(rejected) == 4
     reasons = dict(zip(rejected["image"].map(lambda path: Path(path).name), rejected["reason"], strict=True))
     assert "no label" in reasons["maria_98_left.png"] and "no such file" in reasons["maria_02_left.png"]
-    assert "not a picture" in reasons["maria_00_left.png"] and "no disc" in reasons["maria_01_left.png"]
+    assert "not a picture" in reasons["maria_00_left.png"] and "no field of view" in reasons["maria_01_left.png"]
 
 
 def test_what_is_published_names_nobody(photographs):

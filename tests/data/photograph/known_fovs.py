@@ -1,4 +1,4 @@
-"""Discs at known places: a texture as an antialiased disc, then everything that cameras and people do to one."""
+"""Fields of view at known places: a texture in an antialiased circle, then all that cameras and people do to one."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -34,8 +34,8 @@ KINDS = (
 )
 
 
-class KnownDisc(NamedTuple):
-    """A picture of a disc, and where it is."""
+class KnownFov(NamedTuple):
+    """A picture of a field of view, and where it is."""
 
     image: np.ndarray  # (height, width, 3) uint8 RGB
     x: float  # px, the centre of the first pixel being (0, 0)
@@ -62,8 +62,8 @@ def draw_texture(rng: np.random.Generator, side: int = 900) -> np.ndarray:
     return np.clip(cv2.GaussianBlur(image, (5, 5), 0), 0, 255).astype(np.uint8)
 
 
-def draw_known_disc(kind: str, width: int, seed: int, textures: list[np.ndarray]) -> KnownDisc:
-    """Draw a disc of one of the `KINDS` into a picture that wide, its place, texture and details from the seed."""
+def draw_known_fov(kind: str, width: int, seed: int, textures: list[np.ndarray]) -> KnownFov:
+    """Draw one of the `KINDS` into a picture that wide, its place, texture and details from the seed."""
     rng = np.random.default_rng([KINDS.index(kind), width, seed])
     height = round(width * rng.choice((2 / 3, 3 / 4, 1.0)))
     x, y, radius = _place(kind, width, height, rng)
@@ -85,21 +85,21 @@ def draw_known_disc(kind: str, width: int, seed: int, textures: list[np.ndarray]
     image = np.clip(np.round(image), 0, 255).astype(np.uint8)
     if kind == "text":
         _write(image, rng)
-    return KnownDisc(image, x, y, radius)
+    return KnownFov(image, x, y, radius)
 
 
 def draw_cases(
     widths: tuple[int, ...], seeds: range, textures: list[np.ndarray]
-) -> Iterator[tuple[str, bytes, KnownDisc]]:
+) -> Iterator[tuple[str, bytes, KnownFov]]:
     """Every kind at every width and seed, as a name, a file (JPEG and PNG in turn) and the truth."""
     for kind in KINDS:
         for width in widths:
             for seed in seeds:
-                disc = draw_known_disc(kind, width, seed, textures)
+                fov = draw_known_fov(kind, width, seed, textures)
                 suffix = ".jpg" if (seed + width) % 3 else ".png"
                 quality = [cv2.IMWRITE_JPEG_QUALITY, 75 + seed * 7 % 22] if suffix == ".jpg" else []
-                encoded = cv2.imencode(suffix, disc.image[..., ::-1], quality)[1].tobytes()
-                yield f"{kind}, {width} px, seed {seed}, {suffix}", encoded, disc
+                encoded = cv2.imencode(suffix, fov.image[..., ::-1], quality)[1].tobytes()
+                yield f"{kind}, {width} px, seed {seed}, {suffix}", encoded, fov
 
 
 def _place(kind: str, width: int, height: int, rng: np.random.Generator) -> tuple[float, float, float]:
@@ -127,7 +127,7 @@ def _place(kind: str, width: int, height: int, rng: np.random.Generator) -> tupl
 
 
 def _fill(texture: np.ndarray, u: np.ndarray, v: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """The texture stretched over the disc and a little beyond, turned by any angle: (height, width, 3) float32."""
+    """The texture stretched over the circle and a little beyond, turned by any angle: (height, width, 3) float32."""
     turn, zoom = rng.uniform(0, 2 * np.pi), texture.shape[0] / 2 / rng.uniform(1.05, 1.4)
     centre = texture.shape[0] / 2
     at_x = (centre + zoom * (u * np.cos(turn) - v * np.sin(turn))).astype(np.float32)
@@ -146,7 +146,7 @@ def _light(kind: str, u: np.ndarray, depth: np.ndarray, rng: np.random.Generator
 
 
 def _mask(sides: str, u: np.ndarray, v: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """True where the mask's straight edges leave the disc."""
+    """True where the mask's straight edges leave the field of view."""
     low, high = (0.76, 0.82) if len(sides) == 4 else (0.7, 0.92)
     kept = np.ones(u.shape, bool)
     for side, beyond in (("l", -u), ("r", u), ("t", -v), ("b", v)):
@@ -156,7 +156,7 @@ def _mask(sides: str, u: np.ndarray, v: np.ndarray, rng: np.random.Generator) ->
 
 
 def _background(kind: str, depth: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """What surrounds the disc, (height, width, 3) float."""
+    """What surrounds the field of view, (height, width, 3) float."""
     level = {"on grey": rng.uniform(90, 150), "on noisy grey": 70, "on noise": 15, "on white": rng.uniform(235, 255)}
     back = np.full((*depth.shape, 3), level.get(kind, rng.integers(0, 9)), float)
     if "nois" in kind and kind.startswith("on"):
@@ -168,7 +168,7 @@ def _background(kind: str, depth: np.ndarray, rng: np.random.Generator) -> np.nd
 
 
 def _write(image: np.ndarray, rng: np.random.Generator) -> None:
-    """Letters in two corners and beside the disc, of any size."""
+    """Letters in two corners and beside the field of view, of any size."""
     height, width = image.shape[:2]
     size = width / rng.uniform(700, 1100)
     thickness = max(1, round(2 * size))
