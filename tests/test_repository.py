@@ -37,7 +37,7 @@ TRAINING = ("models", "graders", "resident", "checkpoint", "recorder", "fit", "f
 MAY_IMPORT = {"data/shards/batches.py": {"keras"}} | {f"training/{name}.py": {"keras"} for name in TRAINING}
 MAY_IMPORT |= {f"training/frameworks/{name}_network.py": {name} for name in ("keras", "torch", "mxnet")}
 # run in kernels of their own too: Python 3.9, the standard library, NumPy, psutil and one framework
-FOREIGN = ["files.py"] + [f"runs/{name}.py" for name in ("__init__", "row", "run", "prices", "monitor", "sampler")]
+FOREIGN = ["files.py"] + [f"runs/{name}.py" for name in ("__init__", "row", "run", "prices", "monitor")]
 FOREIGN += [f"hardware/{name}.py" for name in ("__init__", "facts", "plans", "devices")] + ["training/__init__.py"]
 FOREIGN += [f"training/frameworks/{path.name}" for path in ROOT.glob("dr_lib/training/frameworks/*.py")]
 LIGHT = {*sys.stdlib_module_names, "numpy", "psutil", "pynvml", "dr_lib"}
