@@ -17,7 +17,7 @@ from click.testing import CliRunner
 
 from dr_lib.__main__ import main
 from dr_lib.runs.cluster import run_on_cluster
-from dr_lib.runs.papermill import find_error, hide_folders
+from dr_lib.runs.papermill import find_error, redact_paths
 from dr_lib.runs.row import RowError, read_rows, read_runs
 from dr_lib.runs.runner import run_study
 from dr_lib.runs.study import StudyError
@@ -234,7 +234,7 @@ def test_a_notebook_cut_off_while_it_was_written_stops_nothing(tmp_path):
 )
 def test_folders_are_hidden(value, shown):
     """Of an absolute path its last part stays, spaces or not; a relative one and a number stay as they are."""
-    assert hide_folders(value) == shown
+    assert redact_paths(value) == shown
 
 
 def test_an_end_in_time_is_no_failure(house):
