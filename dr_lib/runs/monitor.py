@@ -77,14 +77,8 @@ class Monitor:
         return self
 
     def mark(self, event: str) -> None:
-        """Note an event, the end of an epoch say, with its time.
-
-        Raises:
-            MonitorError: the event has no name, more than one line, or a name that the monitor itself uses.
-        """
-        if not event.strip() or len(event.splitlines()) > 1 or event in (START, END, ERROR, DIED):
-            raise MonitorError(f"{event!r} is no name of an event: take one line, not start, end, error or died")
-        self._send(event)
+        """Note an event of your own, the end of an epoch say, with its time."""
+        self._send(" ".join(event.split()))
 
     def __exit__(self, kind: type | None, *_: object) -> None:
         """Note the end, or that it was an error, and wait until the sampler has written it."""
@@ -141,7 +135,7 @@ def read_samples(path: Path) -> list[dict[str, Any]]:
 
 
 def summarise(path: Path) -> dict[str, float]:
-    """Sum up the samples between the start and the end, the error or the last row.
+    """Sum up the samples of a training, of one that was cut off up to the last row.
 
     A value stands for the time since the one before it, so rows that come close together do not weigh more.
 
@@ -151,16 +145,14 @@ def summarise(path: Path) -> dict[str, float]:
         GPUs alone; `num_samples`, rows of events among them; `monitored_s`. NaN where there is nothing to sum up.
 
     Raises:
-        MonitorError: the file holds no start.
+        MonitorError: the file holds no samples.
     """
     rows = read_samples(path)
-    events = [row["event"] for row in rows]
-    if START not in events:
-        raise MonitorError(f"{path} holds no start of a training: monitor the run again")
-    ends = [number for number, event in enumerate(events) if event in (END, ERROR, DIED)]
-    rows = rows[events.index(START) : ends[0] + 1 if ends else None]
+    if not rows:
+        raise MonitorError(f"{path} holds no samples: monitor the run again")
+    start_s, end_s = rows[0]["seconds"], rows[-1]["seconds"]
     series = {name: [(row["seconds"], row[name]) for row in rows if not math.isnan(row[name])] for name in COLUMNS[3:]}
-    summary = {f"{name}_mean": _weigh(series[name], rows[0]["seconds"]) for name in PERCENTS}
+    summary = {f"{name}_mean": _weigh(series[name], start_s) for name in PERCENTS}
     summary.update({f"{name}_peak": max((value for _, value in series[name]), default=NAN) for name in PERCENTS})
     cpu_s, power_w = series["process_cpu_s"], series["gpu_power_w"]
     joules = [(t1 - t0) * (v0 + v1) / 2 for (t0, v0), (t1, v1) in zip(power_w, power_w[1:])]  # trapezoids
@@ -170,7 +162,7 @@ def summarise(path: Path) -> dict[str, float]:
         "process_peak_mib": max((value for _, value in series["process_mib"]), default=NAN),
         "energy_kwh": sum(joules) / 3.6e6 if joules else NAN,
         "num_samples": len(rows),
-        "monitored_s": rows[-1]["seconds"] - rows[0]["seconds"],
+        "monitored_s": end_s - start_s,
     }
 
 
@@ -275,11 +267,11 @@ def _read_gpus(nvml: Any, gpus: list[Any]) -> dict[str, float]:
 
 
 def _weigh(series: list[tuple[float, float]], start_s: float) -> float:
-    times = [start_s, *(seconds for seconds, _ in series)]
-    weights = [after - before for before, after in zip(times, times[1:])]
-    if not sum(weights):
+    """The mean over time; of a value at the start itself that value; NaN of none."""
+    if not series or series[-1][0] == start_s:
         return series[0][1] if series else NAN
-    return sum(weight * value for weight, (_, value) in zip(weights, series)) / sum(weights)
+    times = [start_s, *(seconds for seconds, _ in series)]
+    return sum((now - before) * v for before, (now, v) in zip(times, series)) / (times[-1] - start_s)
 
 
 if __name__ == "__main__":

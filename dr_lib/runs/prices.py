@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 PRICES = Path(__file__).with_name("prices.csv")
 OLD_DAYS = 365
+PRICED = ("usd_per_hour", "price_as_of", "price_is_old", "cost_usd", "cost_per_epoch_usd", "cost_per_1000_images_usd")
 NAN = math.nan
 
 
@@ -123,9 +124,22 @@ def price_runs(
         PriceError: a time is negative or infinite.
     """
     table = read_prices() if prices is None else list(prices)
-    rows = [_price_run(row, table, prices is None, overhead_s, on) for row in runs.to_dict("records")]
-    names = ("usd_per_hour", "price_as_of", "price_is_old", "cost_usd", "cost_per_epoch_usd")
-    return runs.assign(**{name: [row[name] for row in rows] for name in (*names, "cost_per_1000_images_usd")})
+    rows = []
+    for row in runs.to_dict("records"):
+        price = _find_price_of(row, table, prices is None, on)
+        usd_per_hour, images_per_s = price.usd_per_hour if price else NAN, _read_number(row, "images_per_s") or NAN
+        train_s, setup_s = _read_number(row, "train_s"), _read_number(row, "setup_s", 0.0)
+        rows.append(
+            {
+                "usd_per_hour": usd_per_hour,
+                "price_as_of": price.date if price else "",
+                "price_is_old": bool(price and price.is_old(on)),
+                "cost_usd": price_seconds(usd_per_hour, train_s, setup_s, overhead_s),
+                "cost_per_epoch_usd": price_seconds(usd_per_hour, _read_number(row, "steady_epoch_s")),
+                "cost_per_1000_images_usd": price_seconds(usd_per_hour, 1000 / images_per_s),
+            }
+        )
+    return runs.assign(**{name: [row[name] for row in rows] for name in PRICED})
 
 
 def _read_price(row: dict[str, str], where: str) -> Price:
@@ -146,27 +160,11 @@ def _read_price(row: dict[str, str], where: str) -> Price:
     return Price(**{**row, "usd_per_hour": usd_per_hour})
 
 
-def _price_run(
-    row: dict[str, Any], table: list[Price], keep: bool, overhead_s: float, on: datetime.date | None
-) -> dict[str, Any]:
-    price = _find_price_of(row, table, keep, on)
-    usd_per_hour = price.usd_per_hour if price else NAN
-    images_per_s = _read_number(row, "images_per_s") or NAN
-    train_s, setup_s = _read_number(row, "train_s"), _read_number(row, "setup_s", 0.0)
-    return {
-        "usd_per_hour": usd_per_hour,
-        "price_as_of": price.date if price else "",
-        "price_is_old": bool(price and price.is_old(on)),
-        "cost_usd": price_seconds(usd_per_hour, train_s, setup_s, overhead_s),
-        "cost_per_epoch_usd": price_seconds(usd_per_hour, _read_number(row, "steady_epoch_s")),
-        "cost_per_1000_images_usd": price_seconds(usd_per_hour, 1000 / images_per_s),
-    }
-
-
 def _find_price_of(row: dict[str, Any], table: list[Price], keep: bool, on: datetime.date | None) -> Price | None:
-    instance, own = _read_text(row, "instance"), _read_number(row, "usd_per_hour")
+    instance, day = (row.get(name) if isinstance(row.get(name), str) else "" for name in ("instance", "price_as_of"))
+    own = _read_number(row, "usd_per_hour")
     if keep and not math.isnan(own):
-        return Price("", instance, "", "USD", own, _read_text(row, "price_as_of"), "the run's row")
+        return Price("", instance, "", "USD", own, day, "the run's row")
     try:
         return find_price(instance, prices=table, on=on)
     except PriceError:
@@ -176,8 +174,3 @@ def _find_price_of(row: dict[str, Any], table: list[Price], keep: bool, on: date
 def _read_number(row: Mapping[str, Any], name: str, default: float = NAN) -> float:
     value = row.get(name)
     return default if value is None or math.isnan(value) else float(value)
-
-
-def _read_text(row: Mapping[str, Any], name: str) -> str:
-    value = row.get(name)
-    return value if isinstance(value, str) else ""

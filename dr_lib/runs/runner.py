@@ -178,30 +178,23 @@ def _find_reason_to_stop(session: Session, rows: dict[str, dict[str, Any]], next
 
 
 def _show(session: Session, run: PlannedRun, spent_s: float, left_s: Sequence[float]) -> None:
-    """Draw the bar: the run, its epoch, and the time left.
+    """Draw the bar: the run under way, its epoch, and the time left.
 
-    Args:
-        session: with the bar, which has counted the runs that have ended.
-        run: the one under way.
-        spent_s: seconds that it has taken so far.
-        left_s: seconds that it and those after it take, as predicted; NaN where nothing is known, and then the run's
-            own epochs tell.
+    `left_s` are the predicted seconds of this run and those after it; NaN where nothing is known, and then the run's own
+    epochs say what each takes.
     """
     bar, path = session.bar, progress_path(session.folder, run.run_id)
     progress = json.loads(path.read_text()) if path.exists() else {"done": 0, "total": 0}
     if math.isnan(left_s[0]) and progress["done"]:
         left_s = [spent_s * progress["total"] / progress["done"]] * len(left_s)
-    run_s, finished = max(left_s[0], spent_s), int(bar.n)
-    bar.total = finished + len(left_s)
-    is_known = not math.isnan(left_s[0])
+    run_s, finished, left = max(left_s[0], spent_s), int(bar.n), "time left: after an epoch"
+    bar.n, bar.total = finished, finished + len(left_s)
+    if run_s > 0:
+        bar.n += min(spent_s / run_s, 0.99)
+        left = f"{tqdm.format_interval(run_s - spent_s + sum(left_s[1:]))} left"
     epoch = f", epoch {progress['done']} of {progress['total']}" if progress["done"] else ""
-    left = (
-        tqdm.format_interval(run_s - spent_s + sum(left_s[1:])) + " left" if is_known else "time left: after an epoch"
-    )
-    bar.n = finished + (min(spent_s / run_s, 0.99) if is_known and run_s else 0.0)
     bar.set_postfix_str(left, refresh=False)
-    title = f"run {finished + 1} of {bar.total}: {run.scenario}, repetition {run.repetition}"
-    bar.set_description_str(title + epoch)
+    bar.set_description_str(f"run {finished + 1} of {bar.total}: {run.scenario}, repetition {run.repetition}{epoch}")
 
 
 def _identify(session: Session, run: PlannedRun, rows: dict[str, dict[str, Any]]) -> dict[str, Any]:

@@ -233,21 +233,13 @@ def test_what_a_gpu_cannot_tell_stays_empty(tmp_path, monkeypatch):
 
 
 def test_a_summary_computed_by_hand(tmp_path):
-    """100 W for 10 s, rising to 300 W in 10 s more, are 3000 J; rows before the start and after the end are out."""
+    """100 W for 10 s, rising to 300 W in 10 s more, are 3000 J."""
+    end = {"cpu_percent": 40, "gpu_power_w": 300, "memory_percent": 40, "process_cpu_s": 16}
     rows = [
-        {"seconds": 0, "event": "", "gpu_power_w": 999, "memory_percent": 99, "process_cpu_s": 1},
         {"seconds": 10, "event": "start", "gpu_power_w": 100, "memory_percent": 10, "process_cpu_s": 5},
         {"seconds": 20, "cpu_percent": 80, "gpu_power_w": 100, "memory_percent": 20, "process_cpu_s": 12},
         {"seconds": 25, "event": "epoch 1", "process_mib": 700},
-        {
-            "seconds": 30,
-            "event": "end",
-            "cpu_percent": 40,
-            "gpu_power_w": 300,
-            "memory_percent": 40,
-            "process_cpu_s": 16,
-        },
-        {"seconds": 40, "event": "", "gpu_power_w": 999, "memory_percent": 99, "process_cpu_s": 50},
+        {"seconds": 30, "event": "end", **end},
     ]
     summary = summarise(write_samples(tmp_path / "samples.csv", rows))
     assert summary["energy_kwh"] == pytest.approx(3000 / 3.6e6)
@@ -283,7 +275,7 @@ def test_a_file_cut_short_is_read_up_to_its_last_whole_row(tmp_path):
         (f"{','.join(COLUMNS)}\n1,2\n", "missing"),
         (f"{','.join(COLUMNS)}\n{'1,' * 13}1\n", "no samples of a monitor"),
         (f"{','.join(COLUMNS)}\n{'x,' * 12}x\n", "could not convert"),
-        (f"{','.join(COLUMNS)}\n", "no start"),
+        (f"{','.join(COLUMNS)}\n", "holds no samples"),
     ],
 )
 def test_what_is_no_file_of_samples_is_refused(tmp_path, text, message):
@@ -301,13 +293,6 @@ def test_a_period_that_cannot_be_is_refused(tmp_path, period_s):
     """A shorter one would cost more than it shows."""
     with pytest.raises(MonitorError, match=r"more than 0\.05 s"):
         Monitor(tmp_path / "samples.csv", period_s=period_s)
-
-
-@pytest.mark.parametrize("event", ["", " ", "end", "died", "two\nlines"])
-def test_an_event_has_a_name_of_its_own(tmp_path, event):
-    """Another end, or a line that looks like one, would end the samples."""
-    with pytest.raises(MonitorError, match="no name of an event"), Monitor(tmp_path / "samples.csv") as monitor:
-        monitor.mark(event)
 
 
 def test_a_folder_that_cannot_be_written_is_refused(tmp_path):
