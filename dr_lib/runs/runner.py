@@ -180,8 +180,8 @@ def _find_reason_to_stop(session: Session, rows: dict[str, dict[str, Any]], next
 def _show(session: Session, run: PlannedRun, spent_s: float, left_s: Sequence[float]) -> None:
     """Draw the bar: the run under way, its epoch, and the time left.
 
-    `left_s` are the predicted seconds of this run and those after it; NaN where nothing is known, and then the run's own
-    epochs say what each takes.
+    `left_s` are the predicted seconds of this run and those after it; NaN where nothing is known, and then the run's
+    own epochs say what each takes.
     """
     bar, path = session.bar, progress_path(session.folder, run.run_id)
     progress = json.loads(path.read_text()) if path.exists() else {"done": 0, "total": 0}
