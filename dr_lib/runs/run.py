@@ -1,4 +1,4 @@
-"""One run of a notebook: begun, held by one process alone, and ended by its row.
+"""One run of a notebook: begun, locked by one process, and ended by its row.
 
 Notebooks of foreign kernels begin runs too: this file needs Python 3.9 and psutil, nothing else.
 """
@@ -53,9 +53,9 @@ class Run:
     ):
         """Begin a run, or go on with one.
 
-        Outside a study, a run that was asked for with the same parameters, has no row and is held by no process was
-        cut off: this is that run, and what it left in its folder is there to go on with. Where other machines' locks
-        cannot be seen, machines that run at the same time need `results` of their own.
+        Outside a study, a run with the same parameters that has no row and that no process holds was cut off: this is
+        that run, and what it left in its folder is there to go on with. Where other machines' locks cannot be seen,
+        machines that run at the same time need `results` of their own.
 
         Args:
             root: the repository.
