@@ -10,7 +10,6 @@ import numpy as np
 
 from dr_lib.runs.prices import find_price
 from dr_lib.runs.row import read_process_s
-from dr_lib.statistics.effects import pool_variance, repetitions_for_precision
 
 if TYPE_CHECKING:  # a cloud runtime without papermill estimates too
     from dr_lib.runs.study import PlannedRun, Study
@@ -80,6 +79,8 @@ def describe_estimate(estimate: Estimate, precision: float) -> str:
         money = "" if math.isnan(estimate.usd_left) else f", {estimate.usd_left:.2f} USD"
         lines.append(f"about {60 * estimate.hours_left:.0f} min{money} for the rest")
     if estimate.num_repeated:
+        from dr_lib.statistics.effects import repetitions_for_precision  # SciPy, which takes a second to import
+
         needed = repetitions_for_precision(estimate.cv, precision)
         lines.append(
             f"repetitions vary by {estimate.cv:.1%} ({estimate.num_repeated} scenarios): a mean within "
@@ -97,6 +98,8 @@ def pool_spread(times: Iterable[Sequence[float]]) -> tuple[float, int]:
     Returns:
         The deviation of the logarithms, which is a coefficient of variation, and the number of scenarios it rests on.
     """
+    from dr_lib.statistics.effects import pool_variance
+
     logs = [np.log(group) for group in times if len(group) > 1]
     return (math.sqrt(pool_variance(logs)[0]), len(logs)) if logs else (math.nan, 0)
 

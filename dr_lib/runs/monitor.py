@@ -26,6 +26,7 @@ GPU = ("gpu_percent", "gpu_memory_percent", "gpu_memory_mib", "gpu_power_w")  # 
 COLUMNS = ("seconds", "monotonic_s", "event", *PERCENTS[:3], "memory_mib", "process_cpu_s", "process_mib", *GPU)
 START, END, ERROR, DIED = "start", "end", "error", "died"  # the monitor's own events
 MIN_PERIOD_S = 0.05  # CPU time is counted in ticks of 10 ms: a share of less time than this says nothing
+RESCAN_S = 10.0  # to find new children all processes are read: 5 ms where there are 200
 START_TIMEOUT_S, END_TIMEOUT_S = 30.0, 5.0  # of the sampler, on a machine that is busy
 NAN = math.nan
 
@@ -182,19 +183,25 @@ def read_process_cpu_s(process: psutil.Process) -> float:
 
 
 def sample(path: str, period_s: float, num_gpus: int) -> None:
-    """What the sampler does: write a row for each event at once and one each period, until an end or a death."""
+    """What the sampler does: write a row for each event at once and one each period, until an end or a death.
+
+    A child of the training that is younger than 10 s may be missed until it ends, or the training does.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     training, gpus, cpu_times = psutil.Process(os.getppid()), _find_gpus(num_gpus), (NAN, NAN, NAN)
-    now_s = start_s = time.monotonic()
-    event = START
+    now_s = start_s = rescan_s = time.monotonic()
+    event, children = START, []
     with open(path, "w", encoding="utf-8", newline="", buffering=1) as file:
         writer = csv.DictWriter(file, COLUMNS, restval="", lineterminator="\n")
         writer.writeheader()
         while True:
             row = {"seconds": now_s - start_s, "monotonic_s": now_s}
             if event in ("", START, END, ERROR):  # of the training's own events the time alone is wanted
+                if event or now_s >= rescan_s:
+                    children, rescan_s = _find_children(training), now_s + RESCAN_S
                 last, cpu_times = cpu_times, read_cpu_times()
-                row.update({**_share_cpu(last, cpu_times), **_read_memory(training), **_read_gpus(*gpus)})
+                row.update({**_share_cpu(last, cpu_times), **_read_memory(), **_read_tree(training, children)})
+                row.update(_read_gpus(*gpus))
             numbers = {name: round(value, 3) for name, value in row.items() if not math.isnan(value)}
             writer.writerow({**numbers, "event": event})
             if event in (END, ERROR, DIED):
@@ -226,18 +233,27 @@ def _share_cpu(last: tuple[float, ...], now: tuple[float, ...]) -> dict[str, flo
     return {"cpu_percent": 100 * busy_s / all_s, "steal_percent": 100 * steal_s / all_s}
 
 
-def _read_memory(training: psutil.Process) -> dict[str, float]:
-    """Memory of the machine; CPU seconds and memory of the training and its children, unless it is gone."""
+def _read_memory() -> dict[str, float]:
     machine = psutil.virtual_memory()
-    row = {"memory_percent": machine.percent, "memory_mib": (machine.total - machine.available) / 2**20}
-    cpu_s = mib = 0.0
+    return {"memory_percent": machine.percent, "memory_mib": (machine.total - machine.available) / 2**20}
+
+
+def _find_children(training: psutil.Process) -> list[psutil.Process]:
     with suppress(psutil.Error):
-        for process in [training, *training.children(recursive=True)]:
-            with suppress(psutil.Error):  # a child that has just ended
-                if process.pid != os.getpid():
-                    cpu_s, mib = cpu_s + read_process_cpu_s(process), mib + process.memory_info().rss / 2**20
-        row.update(process_cpu_s=cpu_s, process_mib=mib)
-    return row
+        return [child for child in training.children(recursive=True) if child.pid != os.getpid()]
+    return []
+
+
+def _read_tree(training: psutil.Process, children: list[psutil.Process]) -> dict[str, float]:
+    """CPU seconds and memory of the training and its children; nothing if it is gone itself."""
+    cpu_s = mib = 0.0
+    for process in (*children, training):
+        try:
+            cpu_s, mib = cpu_s + read_process_cpu_s(process), mib + process.memory_info().rss / 2**20
+        except psutil.Error:
+            if process is training:
+                return {}
+    return {"process_cpu_s": cpu_s, "process_mib": mib}
 
 
 def _find_gpus(num_gpus: int) -> tuple[Any, list[Any]]:
