@@ -196,7 +196,7 @@ def sample(path: str, period_s: float, num_gpus: int) -> None:
         writer.writeheader()
         while True:
             row = {"seconds": now_s - start_s, "monotonic_s": now_s}
-            if event in ("", START, END, ERROR):  # of the training's own events the time alone is wanted
+            if event in ("", START, END, ERROR):  # a row of the training's own events is its time alone
                 if event or now_s >= rescan_s:
                     children, rescan_s = _find_children(training), now_s + RESCAN_S
                 last, cpu_times = cpu_times, read_cpu_times()

@@ -77,7 +77,7 @@ class RowError(ValueError):
 
 
 def check_row(row: Any) -> dict[str, Any]:
-    """Hold a row against what every row has to be, and give it back with null for what is not a number.
+    """Check a row against the schema, and return it with null for what is not a number.
 
     Raises:
         RowError: a column is missing, has the wrong type, or is infinite; it is named.

@@ -79,7 +79,7 @@ def run_study(
 
     Returns:
         The errors of the runs that failed, one line each; empty if all went well. Runs that this machine cannot make
-        are no failures: they are told, and their rows say skipped and why.
+        are no failures: they are listed, and their rows say skipped and why.
 
     Raises:
         StudyError: the study is not valid, its folder holds another, the disk is full, or another process of this

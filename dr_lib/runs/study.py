@@ -1,4 +1,4 @@
-"""A study: the file that asks for runs, held against its notebook, and the runs in their order."""
+"""A study: its file, checked against the notebook, and its runs in their order."""
 
 import itertools
 import random
@@ -62,7 +62,7 @@ class PlannedRun(NamedTuple):
 
 
 def load_study(path: Path, root: Path, *, instance: str = "") -> Study:
-    """Read a study file and hold it against its notebook, before anything runs; `instance` goes over the file's.
+    """Read a study file and check it against its notebook, before anything runs; `instance` goes over the file's.
 
     Raises:
         StudyError: the file or its notebook is missing, a key or a parameter is misspelt or has the wrong type.
@@ -95,7 +95,7 @@ def load_study(path: Path, root: Path, *, instance: str = "") -> Study:
 
 
 def _check_parameters(study: Study, path: Path, types: dict[str, str]) -> None:
-    """Hold parameters and factors against the names and types of the notebook's parameters."""
+    """Check parameters and factors against the names and types of the notebook's parameters."""
     missing = [name for name in SET_BY_THE_STUDY if name not in types]
     if missing:
         raise StudyError(f"{path}: {study.notebook} has no parameter {', '.join(missing)}: it cannot be repeated")

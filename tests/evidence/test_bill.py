@@ -66,15 +66,12 @@ def test_accuracies_that_were_looked_at_every_other_epoch():
         cost_to_reach(row | {"epoch_accuracy": [0.5, 0.6, 0.9]}, 0.9)
 
 
-@pytest.mark.parametrize("missing", ["usd_per_hour", "epoch_accuracy", "epoch_s"])
-def test_a_row_that_cannot_say_costs_nan(missing):
-    """No price, or no accuracies; epochs that are missing make accuracies without a time."""
-    row = {name: value for name, value in RUN.items() if name != missing}
-    if missing == "epoch_s":
-        with pytest.raises(PriceError, match="do not fit 0 epochs"):
-            cost_to_reach(row, 0.5)
-    else:
-        assert math.isnan(cost_to_reach(row, 0.5))
+def test_a_row_that_cannot_say_costs_nan():
+    """No price, or no accuracies; accuracies without the times of their epochs are an error."""
+    for missing in ("usd_per_hour", "epoch_accuracy"):
+        assert math.isnan(cost_to_reach(RUN | {missing: None}, 0.5))
+    with pytest.raises(PriceError, match="do not fit 0 epochs"):
+        cost_to_reach(RUN | {"epoch_s": None}, 0.5)
 
 
 def test_per_cents_are_no_accuracies():

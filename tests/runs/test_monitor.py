@@ -1,5 +1,6 @@
 """The monitor with real processes: what it samples, what it survives, and that nothing of it is left."""
 
+import math
 import os
 import signal
 import subprocess
@@ -87,6 +88,9 @@ def test_samples_come_on_a_grid_and_events_at_once(tmp_path):
     (epoch,) = (row for row in rows if row["event"].startswith("epoch"))
     assert epoch["monotonic_s"] == pytest.approx(marked_s, abs=0.05)
     assert rows[0]["seconds"] == 0 and monitor.sampler.returncode == 0
+    assert math.isnan(rows[0]["cpu_percent"]) and not math.isnan(
+        rows[1]["cpu_percent"]
+    )  # the share of no time is empty
 
 
 def test_a_busy_core_is_seen(tmp_path):
@@ -100,14 +104,6 @@ def test_a_busy_core_is_seen(tmp_path):
     assert own_percent - 12 < summary["cpu_percent_mean"] < summary["cpu_percent_peak"] + 1e-6 < 100 + 2e-6
     assert summary["process_peak_mib"] == pytest.approx(psutil.Process().memory_info().rss / 2**20, rel=0.1)
     assert 0 < summary["memory_percent_mean"] < 100
-
-
-def test_psutils_first_value_does_not_enter(tmp_path):
-    """The share of no time is empty, not 0.0."""
-    with Monitor(tmp_path / "samples.csv", period_s=0.1):
-        time.sleep(0.15)
-    shares = [row["cpu_percent"] for row in read_samples(tmp_path / "samples.csv")]
-    assert shares[0] != shares[0] and any(share == share for share in shares)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="no /proc/stat")
@@ -191,9 +187,9 @@ def test_a_dead_sampler_does_not_disturb_the_training(tmp_path):
             monitor.sampler.wait()
             monitor.mark("epoch 1")
             monitor.mark("epoch 2")
-    assert [str(warning.message) for warning in caught if "sampler is gone" in str(warning.message)]
-    assert len(caught) == 1 and caught[0].category is RuntimeWarning
-    assert caught[0].filename == __file__
+    (warning,) = caught
+    assert "sampler is gone" in str(warning.message) and warning.category is RuntimeWarning
+    assert warning.filename == __file__
     assert 0.1 < summarise(tmp_path / "samples.csv")["monitored_s"] < 0.4
 
 
@@ -210,26 +206,19 @@ def test_a_sampler_that_hangs_does_not_block_the_training(tmp_path, monkeypatch)
     assert monitor.sampler.returncode == -signal.SIGKILL
 
 
-def test_gpus_are_averaged_and_summed(tmp_path, monkeypatch):
-    """90 and 30 % are 60 %, 4 and 2 of 8 GiB each 37.5 %, 70 and 20.5 W 90.5 W; energy is power x time."""
-    (tmp_path / "pynvml.py").write_text(FAKE_NVML.format(mig=False))
+@pytest.mark.parametrize("mig", [False, True])
+def test_gpus_are_averaged_and_summed(tmp_path, monkeypatch, mig):
+    """90 and 30 % are 60 %, 4 and 2 of 8 GiB each 37.5 %, 70 and 20.5 W 90.5 W; with MIG on no utilisation is known."""
+    (tmp_path / "pynvml.py").write_text(FAKE_NVML.format(mig=mig))
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     with Monitor(tmp_path / "samples.csv", period_s=0.1):
-        time.sleep(0.25)
+        time.sleep(0.15)
     row, summary = read_samples(tmp_path / "samples.csv")[1], summarise(tmp_path / "samples.csv")
-    assert [row[name] for name in GPU] == [60, 37.5, 6144, 90.5]
-    assert (summary["gpu_percent_mean"], summary["gpu_percent_peak"]) == pytest.approx((60, 60))
+    percent = math.nan if mig else 60
+    assert [row[name] for name in GPU] == pytest.approx([percent, 37.5, 6144, 90.5], nan_ok=True)
+    assert summary["gpu_percent_mean"] == pytest.approx(percent, nan_ok=True)
+    assert summary["gpu_percent_peak"] == pytest.approx(percent, nan_ok=True)
     assert summary["energy_kwh"] == pytest.approx(90.5 * summary["monitored_s"] / 3.6e6)
-
-
-def test_what_a_gpu_cannot_tell_stays_empty(tmp_path, monkeypatch):
-    """With MIG on NVML knows no utilisation; memory and power are there all the same."""
-    (tmp_path / "pynvml.py").write_text(FAKE_NVML.format(mig=True))
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    with Monitor(tmp_path / "samples.csv"):
-        pass
-    row = read_samples(tmp_path / "samples.csv")[0]
-    assert row["gpu_percent"] != row["gpu_percent"] and row["gpu_power_w"] == 90.5
 
 
 def test_a_summary_computed_by_hand(tmp_path):
@@ -293,13 +282,6 @@ def test_a_period_that_cannot_be_is_refused(tmp_path, period_s):
     """A shorter one would cost more than it shows."""
     with pytest.raises(MonitorError, match=r"more than 0\.05 s"):
         Monitor(tmp_path / "samples.csv", period_s=period_s)
-
-
-def test_a_folder_that_cannot_be_written_is_refused(tmp_path):
-    """Before anything is trained."""
-    (tmp_path / "file").touch()
-    with pytest.raises(OSError, match="file"), Monitor(tmp_path / "file" / "samples.csv"):
-        pass
 
 
 def test_a_sampler_that_does_not_start_says_why(tmp_path, monkeypatch):

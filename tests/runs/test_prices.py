@@ -98,14 +98,10 @@ def test_an_unknown_instance_is_an_error_that_names_the_known(instance):
 def test_a_bad_table_is_refused_with_the_line_named(tmp_path, text, message):
     """A price that is wrong is worse than none."""
     (tmp_path / "prices.csv").write_text(text)
-    with pytest.raises(PriceError, match=message):
-        read_prices(tmp_path / "prices.csv")
-
-
-def test_a_table_that_is_not_there_is_refused(tmp_path):
-    """The file is named."""
     with pytest.raises(PriceError, match="none.csv"):
         read_prices(tmp_path / "none.csv")
+    with pytest.raises(PriceError, match=message):
+        read_prices(tmp_path / "prices.csv")
 
 
 def test_a_run_costs_price_times_all_its_seconds():

@@ -7,11 +7,9 @@ import subprocess
 import sys
 import time
 
-import psutil
 import pytest
 
 from dr_lib.runs import run as run_module
-from dr_lib.runs.monitor import read_process_cpu_s
 from dr_lib.runs.row import RowError, read_runs
 from dr_lib.runs.run import RUN_VARIABLE, Run
 from tests.runs.conftest import ROOT
@@ -119,13 +117,13 @@ def test_a_clock_that_jumps_changes_nothing(tmp_path, monkeypatch):
 
 def test_others_work_marks_a_run_as_disturbed(tmp_path, monkeypatch):
     """CPU seconds of the whole machine beyond our own, above a tenth of what it has, before the run or during it."""
-    cpu_s = [0.0]  # of others
-    own = psutil.Process()
-    monkeypatch.setattr(run_module, "read_cpu_times", lambda: (0.0, read_process_cpu_s(own) + cpu_s[-1], 0.0))
+    cpu_s = {"own": 0.0, "others": 0.0}
+    monkeypatch.setattr(run_module, "read_process_cpu_s", lambda process: cpu_s["own"])
+    monkeypatch.setattr(run_module, "read_cpu_times", lambda: (0.0, sum(cpu_s.values()), 0.0))
     calm, busy = Run(tmp_path, "n", PARAMETERS), Run(tmp_path, "n", PARAMETERS | {"repetition": 5})
-    sum(range(10**6))  # our own work
+    cpu_s["own"] = 100.0
     assert not json.loads(calm.finish().read_text())["disturbed"]
-    cpu_s.append(100.0)
+    cpu_s["others"] = 100.0
     assert json.loads(busy.finish().read_text())["disturbed"]
     monkeypatch.setenv(RUN_VARIABLE, json.dumps({"others_before": 0.11}))
     row = json.loads(Run(tmp_path, "n", PARAMETERS | {"repetition": 6}).finish().read_text())
