@@ -41,11 +41,6 @@ class Price(NamedTuple):
         day = datetime.date.fromisoformat(self.date) if self.date else datetime.date.min
         return ((on or datetime.date.today()) - day).days > OLD_DAYS
 
-    def describe(self, on: datetime.date | None = None) -> str:
-        """The price in one line: 0.169 USD/h on 2024-05-01 (old)."""
-        day = f" on {self.date}" if self.date else ", day unknown"
-        return f"{self.usd_per_hour:g} USD/h{day}{' (old)' * self.is_old(on)}"
-
 
 def read_prices(path: Path = PRICES) -> list[Price]:
     """Read a table of prices.
