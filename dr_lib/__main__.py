@@ -107,10 +107,12 @@ def kernels(names: tuple[str, ...]) -> None:
 @click.option("--only", default="", help="one run alone, by scenario and repetition, such as C3-r02")
 @click.option("--dask", "address", default="", help="hand the runs to the Dask cluster at this address")
 def run(study: Path, max_hours: float | None, instance: str, only: str, address: str) -> None:
-    """Make the runs of a study file that are not finished yet."""
+    """Make the runs of a study file that are not completed yet."""
     from dr_lib.runs.cluster import run_on_cluster
     from dr_lib.runs.runner import run_study
 
+    if address and (only or max_hours):
+        raise click.UsageError("--dask makes all runs without a limit: leave out --only and --max-hours")
     if address:
         failures = run_on_cluster(study, ROOT, address, instance=instance)
     else:
@@ -123,7 +125,7 @@ def run(study: Path, max_hours: float | None, instance: str, only: str, address:
 @click.argument("study", type=PATH)
 @INSTANCE
 @click.option("--precision", default=0.05, show_default=True, help="wanted half width of a 95 % interval, relative")
-@click.option("--commands", is_flag=True, help="print one command per run that is to be made, for any scheduler")
+@click.option("--commands", is_flag=True, help="print one command per incomplete run, for any scheduler")
 def plan(study: Path, instance: str, precision: float, commands: bool) -> None:
     """List the runs of a study file, and what the rest takes in time, money and repetitions."""
     from dr_lib import hardware
@@ -132,16 +134,16 @@ def plan(study: Path, instance: str, precision: float, commands: bool) -> None:
     from dr_lib.runs.runner import read_finished
     from dr_lib.runs.study import load_study, name_machine, plan_runs
 
-    asked = load_study(study, ROOT, instance=instance)
-    runs = plan_runs(asked, name_machine(hardware.probe()))
+    design = load_study(study, ROOT, instance=instance)
+    runs = plan_runs(design, name_machine(hardware.probe()))
     rows = read_finished(study.with_suffix(""), runs)
     status = {run.run_id: rows.get(run.run_id, {}).get("status", "to do") for run in runs}
     if commands:
         return click.echo("\n".join(list_commands(study, [run for run in runs if status[run.run_id] != "ok"])))
     for run in runs:
-        levels = ", ".join(f"{name}={run.parameters[name]}" for name in asked.factors)
+        levels = ", ".join(f"{name}={run.parameters[name]}" for name in design.factors)
         click.echo(f"{run.order:4d}  {run.run_id}  {status[run.run_id]:8}  {levels}")
-    click.echo(describe_estimate(estimate_rest(asked, runs, rows), precision))
+    click.echo(describe_estimate(estimate_rest(design, runs, rows), precision))
 
 
 @main.command()

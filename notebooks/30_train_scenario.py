@@ -78,10 +78,10 @@ from dr_lib.training.frameworks import threads as pinning
 facts = probe()
 if accelerator == "gpu" and not facts.gpus:
     raise UnavailableError("no NVIDIA GPU on this machine")
-asked_accelerator, accelerator = accelerator, accelerator if accelerator != "auto" else "gpu" if facts.gpus else "cpu"
+accelerator_asked, accelerator = accelerator, accelerator if accelerator != "auto" else "gpu" if facts.gpus else "cpu"
 if accelerator == "cpu":
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
-asked_threads, threads = threads, pinning.pin(threads)
+threads_asked, threads = threads, pinning.pin(threads)
 print(f"{facts.cpu}, {threads} of {facts.num_cpus} CPUs, {facts.memory_gib} GiB;", *facts.gpus or ["no GPU"])
 
 # %% [markdown]
@@ -91,14 +91,14 @@ print(f"{facts.cpu}, {threads} of {facts.num_cpus} CPUs, {facts.memory_gib} GiB;
 # them and the order; the clock of `setup_s` begins here.
 
 # %%
-asked = {
+request = {
     "framework": framework, "dataset": dataset, "image_size": image_size, "network": network,
-    "accelerator_asked": asked_accelerator, "data_source": Path(data_source).name, "data_share": data_share,
+    "accelerator_asked": accelerator_asked, "data_source": Path(data_source).name, "data_share": data_share,
     "batch_size": batch_size, "epochs": epochs, "learning_rate": learning_rate, "evaluate_every": evaluate_every,
-    "threads_asked": asked_threads, "sample_s": sample_s, "seed": seed, "repetition": repetition,
+    "threads_asked": threads_asked, "sample_s": sample_s, "seed": seed, "repetition": repetition,
 }  # fmt: skip
-run = Run(root, "30_train_scenario", asked, results=results, instance=instance)
-print({name: asked[name] for name in ("framework", "dataset", "image_size", "network")})
+run = Run(root, "30_train_scenario", request, results=results, instance=instance)
+print({name: request[name] for name in ("framework", "dataset", "image_size", "network")})
 
 # %% [markdown]
 # ## 3. Configure / Configurar

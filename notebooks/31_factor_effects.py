@@ -218,7 +218,7 @@ else:
     )
 
 # %% tags=["report"]
-from dr_lib.runs.prices import BRL, cost_to_reach, fit_overhead
+from dr_lib.evidence.bill import BRL, cost_to_reach, fit_overhead
 
 sums = []
 if (timed["cost_usd"] > 0).any():

@@ -19,7 +19,7 @@ import psutil
 
 from dr_lib.runs.monitor import Monitor
 
-PERIOD_S, SECONDS, REPEATS, NUM_OTHERS, GOAL_PERCENT = 0.1, 20, 3, 200, 0.5
+PERIOD_S, SECONDS, REPEATS, NUM_OTHERS, GOAL_PERCENT = 0.1, 20, 3, 200, 1.0
 
 
 def measure_percent(folder: Path) -> float:

@@ -6,4 +6,5 @@ comparison   environments and modes: how fast, how well, and how many repetition
 epochs       epochs of the CUDA study: time to accuracy, like held against like
 request_log  requests to a served model, written and read
 serving      what predictions cost, and where the cheaper machine changes
+bill         what runs cost by the formula against a bill; the cost of an accuracy
 """

@@ -1,6 +1,6 @@
 """Make the runs of a study on many machines: through a Dask cluster, or as commands for an array scheduler."""
 
-import os
+import math
 import shlex
 from collections.abc import Sequence
 from concurrent.futures import as_completed
@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 from tqdm import tqdm
 
+from dr_lib.files import lock, write_text
 from dr_lib.runs.row import read_rows, write_row
 from dr_lib.runs.runner import run_study
 from dr_lib.runs.study import PlannedRun, StudyError, load_study, name_run, plan_runs
@@ -25,7 +26,7 @@ def list_commands(path: Path, runs: Sequence[PlannedRun]) -> list[str]:
 def run_on_cluster(
     path: Path, root: Path, address: str, *, instance: str = "", worker_root: Path | None = None
 ) -> list[str]:
-    """Hand the runs that no machine has made yet to a Dask cluster, and bring their rows here.
+    """Hand the runs that no machine has completed yet to a Dask cluster, and bring their rows here.
 
     A machine makes one run at a time, whatever its number of workers: they wait for each other. Every worker needs
     the repository with its requirements; samples, logs and executed notebooks stay with it.
@@ -46,16 +47,16 @@ def run_on_cluster(
     from distributed import Client
 
     study, folder = load_study(path, root, instance=instance), Path(path).with_suffix("")
-    made = {(row["scenario"], row["repetition"]) for row in read_rows(folder) if row["status"] == "ok"}
-    runs = [run for run in plan_runs(study, "any") if (run.scenario, run.repetition) not in made]
-    asked, failures = study.model_dump(exclude_defaults=True), []
+    completed = {(row["scenario"], row["repetition"]) for row in read_rows(folder) if row["status"] == "ok"}
+    runs = [run for run in plan_runs(study, "any") if (run.scenario, run.repetition) not in completed]
+    request, failures = study.model_dump(exclude_defaults=True), []
     try:
         client = Client(address, timeout=20)
     except (OSError, ValueError) as error:
         raise StudyError(f"no Dask scheduler answers at {address}: {error}") from error
     with client, client.get_executor(pure=False) as executor:
         names = [name_run(run.scenario, run.repetition) for run in runs]
-        futures = [executor.submit(make_run, path.stem, asked, name, worker_root) for name in names]
+        futures = [executor.submit(make_run, path.stem, request, name, worker_root) for name in names]
         for future in tqdm(as_completed(futures), total=len(futures), desc="runs"):
             try:
                 errors, rows = future.result()
@@ -67,16 +68,16 @@ def run_on_cluster(
     return failures
 
 
-def make_run(name: str, asked: dict[str, Any], only: str, root: Path | None = None) -> tuple[list[str], list[dict]]:
-    """Make one run on this worker; return the error lines and the rows of it."""
+def make_run(name: str, request: dict[str, Any], only: str, root: Path | None = None) -> tuple[list[str], list[dict]]:
+    """Make one run of a study on this worker; return the error lines and the rows of it."""
     root = root or Path(__file__).resolve().parents[2]
-    path = root / "papermill_runs" / f"{name}.yaml"
-    if not path.exists():
-        temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")  # another worker may be at the same
-        temporary.write_text(yaml.safe_dump(asked), encoding="utf-8")
-        temporary.replace(path)
-    if load_study(path, root, instance=asked.get("instance", "")).model_dump(exclude_defaults=True) != asked:
+    path, text = root / "papermill_runs" / f"{name}.yaml", yaml.safe_dump(request, sort_keys=False)
+    with lock(path.with_suffix("") / "study.lock", wait_s=math.inf):  # another worker may be at the same
+        if not path.exists():
+            write_text(path, text)
+    study = load_study(path, root, instance=request.get("instance", ""))
+    if yaml.safe_dump(study.model_dump(exclude_defaults=True), sort_keys=False) != text:
         raise StudyError(f"a worker has another {path.name}: bring the repositories to one commit")
-    errors = run_study(path, root, only=only, instance=asked.get("instance", ""), wait=True, show_progress=False)
+    errors = run_study(path, root, only=only, instance=study.instance, wait=True, show_progress=False)
     rows = read_rows(path.with_suffix(""))
     return errors, [row for row in rows if name_run(row["scenario"], row["repetition"]) == only]

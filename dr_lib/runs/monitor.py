@@ -1,6 +1,7 @@
 """Monitors the machine while a notebook trains, by a process of its own, and sums its samples up.
 
-Notebooks of foreign kernels are monitored too: this file needs Python 3.9 and psutil, nothing else.
+Run as a script, this file is that process, the sampler. Foreign kernels start it too: it needs Python 3.9 and psutil,
+and nvidia-ml-py for GPUs.
 """
 
 from __future__ import annotations
@@ -8,25 +9,30 @@ from __future__ import annotations
 import csv
 import math
 import os
+import select
+import signal
 import subprocess
 import sys
 import time
 import warnings
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from dr_lib.runs import sampler
-from dr_lib.runs.sampler import COLUMNS, DIED, END, ERROR, PROCESS, START
+import psutil
 
 PERCENTS = ("cpu_percent", "steal_percent", "memory_percent", "gpu_percent", "gpu_memory_percent")
-MIN_PERIOD_S = 0.05
-ALL_GPUS = 1000
-START_PATIENCE_S, END_PATIENCE_S = 30.0, 5.0  # for the sampler, on a machine that is busy
+GPU = ("gpu_percent", "gpu_memory_percent", "gpu_memory_mib", "gpu_power_w")  # means of shares, sums of the others
+COLUMNS = ("seconds", "monotonic_s", "event", *PERCENTS[:3], "memory_mib", "process_cpu_s", "process_mib", *GPU)
+START, END, ERROR, DIED = "start", "end", "error", "died"  # the monitor's own events
+MIN_PERIOD_S = 0.05  # CPU time is counted in ticks of 10 ms: a share of less time than this says nothing
+RESCAN_S = 10.0  # to find new children all processes are read: 5 ms where there are 200
+START_TIMEOUT_S, END_TIMEOUT_S = 30.0, 5.0  # of the sampler, on a machine that is busy
 NAN = math.nan
 
 
 class MonitorError(RuntimeError):
-    """The machine cannot be monitored as asked, or a file holds no samples."""
+    """The machine cannot be monitored in this way, or a file holds no samples."""
 
 
 class Monitor:
@@ -35,7 +41,7 @@ class Monitor:
     Whatever becomes of the sampler, the training goes on; a warning says that the samples end early.
     """
 
-    def __init__(self, path: Path, period_s: float = 1.0, *, num_gpus: int = ALL_GPUS):
+    def __init__(self, path: Path, period_s: float = 1.0, *, num_gpus: int = 1000):
         """Say where the samples go and how often one is taken.
 
         Args:
@@ -56,62 +62,37 @@ class Monitor:
         """Start the sampler and wait for its first row, so that its start-up falls into no timed part.
 
         Raises:
-            MonitorError: the file cannot be written, or the sampler does not start; its own words are in the message.
+            OSError: the file cannot be written.
+            MonitorError: the sampler does not start; its own words are in the message.
         """
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            self.path.write_text("")
-        except OSError as error:
-            raise MonitorError(f"samples cannot be written to {self.path}: {error}") from error
-        self._is_lost = False
-        self.sampler = subprocess.Popen(
-            [
-                sys.executable,
-                sampler.__file__,
-                str(self.path),
-                str(self.period_s),
-                str(os.getpid()),
-                str(self.num_gpus),
-            ],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            bufsize=0,
-            start_new_session=True,  # Ctrl-C in the terminal is for the training alone
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.path.write_text("")
+        command, pipe = [sys.executable, __file__, self.path, str(self.period_s), str(self.num_gpus)], subprocess.PIPE
+        self.sampler = subprocess.Popen(  # in a session of its own: Ctrl-C is for the training alone
+            command, stdin=pipe, stdout=pipe, stderr=pipe, bufsize=0, start_new_session=True
         )
-        if os.name == "posix":  # a sampler that hangs must not hold up the training
-            os.set_blocking(self.sampler.stdin.fileno(), False)
-        self._send(START)
-        try:
-            self._wait_for_first_row()
-        except KeyboardInterrupt:
-            self._stop(0.0)
-            raise
+        os.set_blocking(self.sampler.stdin.fileno(), False)  # a sampler that hangs must not hold up the training
+        self._is_lost = False
+        if not (select.select([self.sampler.stdout], [], [], START_TIMEOUT_S)[0] and self.sampler.stdout.readline()):
+            raise MonitorError(f"the sampler did not start: {self._stop(0.0) or 'no message'}")
         return self
 
     def mark(self, event: str) -> None:
-        """Note an event, the end of an epoch say, with its time.
-
-        Raises:
-            MonitorError: the event has no name, more than one line, or a name that the monitor itself uses.
-        """
-        if not event.strip() or len(event.splitlines()) > 1 or event in (START, END, ERROR, DIED):
-            raise MonitorError(f"{event!r} is no name of an event: take one line, not start, end, error or died")
-        self._send(event)
+        """Note an event of your own, the end of an epoch say, with its time."""
+        self._send(" ".join(event.split()))
 
     def __exit__(self, kind: type | None, *_: object) -> None:
         """Note the end, or that it was an error, and wait until the sampler has written it."""
         event = ERROR if kind else END
         self._send(event)
-        self._stop(END_PATIENCE_S)
+        self._stop(END_TIMEOUT_S)
         if self.sampler.returncode:
             self._warn(event)
 
     def _send(self, event: str) -> None:
-        try:
+        is_sent = False
+        with suppress(OSError):
             is_sent = self.sampler.stdin.write(f"{event}\n".encode()) is not None  # None: the pipe is full
-        except OSError:
-            is_sent = False
         if not is_sent:
             self._warn(event)
 
@@ -120,23 +101,15 @@ class Monitor:
             warnings.warn(f"the sampler is gone: {self.path} ends before {event!r}", RuntimeWarning, stacklevel=4)
         self._is_lost = True
 
-    def _wait_for_first_row(self) -> None:
-        deadline = time.monotonic() + START_PATIENCE_S
-        while not read_samples(self.path):
-            if self.sampler.poll() is not None or time.monotonic() > deadline:
-                raise MonitorError(f"the sampler did not start: {self._stop(0.0) or 'it said nothing'}")
-            time.sleep(0.002)
-
-    def _stop(self, patience_s: float) -> str:
-        """Wait for the sampler's end, or end it, and return what it said."""
+    def _stop(self, timeout_s: float) -> str:
+        """Wait for the sampler's end, or end it, and return its error messages."""
         self.sampler.stdin.close()
-        try:
-            self.sampler.wait(patience_s)
-        except subprocess.TimeoutExpired:
-            self.sampler.kill()
-            self.sampler.wait()
-        with self.sampler.stderr as said:
-            return said.read().decode(errors="replace").strip()[-2000:]
+        with suppress(subprocess.TimeoutExpired):
+            self.sampler.wait(timeout_s)
+        self.sampler.kill()
+        self.sampler.wait()
+        with self.sampler.stdout, self.sampler.stderr as messages:
+            return messages.read().decode(errors="replace").strip()[-2000:]
 
 
 def read_samples(path: Path) -> list[dict[str, Any]]:
@@ -153,18 +126,19 @@ def read_samples(path: Path) -> list[dict[str, Any]]:
     """
     try:
         text = Path(path).read_text(encoding="utf-8")
-        whole = text[: text.rfind("\n") + 1].splitlines()  # a row without its line's end is cut short
-        if whole and whole[0] != ",".join(COLUMNS):
+        lines = text[: text.rfind("\n") + 1].splitlines()  # a row without its line's end is cut short
+        if lines and lines[0] != ",".join(COLUMNS):
             raise ValueError("its header is another")
-        return [_parse(values) for values in csv.reader(whole[1:])]
-    except (OSError, ValueError, csv.Error) as error:
+        rows = csv.DictReader(lines, restval="missing")
+        return [{name: v if name == "event" else float(v or NAN) for name, v in row.items()} for row in rows]
+    except (OSError, ValueError, TypeError, csv.Error) as error:
         raise MonitorError(f"{path} holds no samples of a monitor: {error}") from error
 
 
 def summarise(path: Path) -> dict[str, float]:
-    """Sum up the samples between the start and the end, the error or the last row.
+    """Sum up the samples of a training, of one that was cut off up to the last row.
 
-    A value stands for the time since the one before it, so events that come close together do not weigh more.
+    A value stands for the time since the one before it, so rows that come close together do not weigh more.
 
     Returns:
         `<name>_mean` and `<name>_peak` of cpu_percent, steal_percent, memory_percent, gpu_percent and
@@ -172,51 +146,149 @@ def summarise(path: Path) -> dict[str, float]:
         GPUs alone; `num_samples`, rows of events among them; `monitored_s`. NaN where there is nothing to sum up.
 
     Raises:
-        MonitorError: the file holds no start.
+        MonitorError: the file holds no samples.
     """
     rows = read_samples(path)
-    events = [row["event"] for row in rows]
-    if START not in events:
-        raise MonitorError(f"{path} holds no start of a training: monitor the run again")
-    ends = [number for number, event in enumerate(events) if event in (END, ERROR, DIED)]
-    rows = rows[events.index(START) : ends[0] + 1 if ends else None]
-    summary = {}
-    for name in PERCENTS:
-        series = _select(rows, name)
-        summary[f"{name}_mean"] = _weigh(series, rows[0]["seconds"])
-        summary[f"{name}_peak"] = max((value for _, value in series), default=NAN)
-    cpu_s, process_mib = (_select(rows, name) for name in PROCESS)
+    if not rows:
+        raise MonitorError(f"{path} holds no samples: monitor the run again")
+    start_s, end_s = rows[0]["seconds"], rows[-1]["seconds"]
+    series = {name: [(row["seconds"], row[name]) for row in rows if not math.isnan(row[name])] for name in COLUMNS[3:]}
+    summary = {f"{name}_mean": _weigh(series[name], start_s) for name in PERCENTS}
+    summary.update({f"{name}_peak": max((value for _, value in series[name]), default=NAN) for name in PERCENTS})
+    cpu_s, power_w = series["process_cpu_s"], series["gpu_power_w"]
+    joules = [(t1 - t0) * (v0 + v1) / 2 for (t0, v0), (t1, v1) in zip(power_w, power_w[1:])]  # trapezoids
     return {
         **summary,
         "process_cpu_s": cpu_s[-1][1] - cpu_s[0][1] if cpu_s else NAN,
-        "process_peak_mib": max((value for _, value in process_mib), default=NAN),
-        "energy_kwh": _integrate(_select(rows, "gpu_power_w")) / 3.6e6,
+        "process_peak_mib": max((value for _, value in series["process_mib"]), default=NAN),
+        "energy_kwh": sum(joules) / 3.6e6 if joules else NAN,
         "num_samples": len(rows),
-        "monitored_s": rows[-1]["seconds"] - rows[0]["seconds"],
+        "monitored_s": end_s - start_s,
     }
 
 
-def _parse(values: list[str]) -> dict[str, Any]:
-    if len(values) != len(COLUMNS):
-        raise ValueError(f"a row has {len(values)} values, not {len(COLUMNS)}")
-    row = dict(zip(COLUMNS, values))
-    return {name: value if name == "event" else float(value or NAN) for name, value in row.items()}
+def read_cpu_times() -> tuple[float, float, float]:
+    """CPU seconds of the machine since it began: all, busy ones, and those that other guests of the host took.
+
+    Waiting for a disk is not busy, what other guests took is; NaN where the system does not count them.
+    """
+    times = psutil.cpu_times()  # user time holds the guests of this machine already
+    all_s = sum(times) - getattr(times, "guest", 0.0) - getattr(times, "guest_nice", 0.0)
+    return all_s, all_s - times.idle - getattr(times, "iowait", 0.0), getattr(times, "steal", NAN)
 
 
-def _select(rows: list[dict[str, Any]], name: str) -> list[tuple[float, float]]:
-    """The times and values of a column, where it has any."""
-    return [(row["seconds"], row[name]) for row in rows if not math.isnan(row[name])]
+def read_process_cpu_s(process: psutil.Process) -> float:
+    """CPU seconds of a process, those of children that ended and were waited for included."""
+    return sum(process.cpu_times()[:4])
+
+
+def sample(path: str, period_s: float, num_gpus: int) -> None:
+    """What the sampler does: write a row for each event at once and one each period, until an end or a death.
+
+    A child of the training that is younger than 10 s may be missed until it ends, or the training does.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    training, gpus, cpu_times = psutil.Process(os.getppid()), _find_gpus(num_gpus), (NAN, NAN, NAN)
+    now_s = start_s = rescan_s = time.monotonic()
+    event, children = START, []
+    with open(path, "w", encoding="utf-8", newline="", buffering=1) as file:
+        writer = csv.DictWriter(file, COLUMNS, restval="", lineterminator="\n")
+        writer.writeheader()
+        while True:
+            row = {"seconds": now_s - start_s, "monotonic_s": now_s}
+            if event in ("", START, END, ERROR):  # a row of the training's own events is its time alone
+                if event or now_s >= rescan_s:
+                    children, rescan_s = _find_children(training), now_s + RESCAN_S
+                last, cpu_times = cpu_times, read_cpu_times()
+                row.update({**_share_cpu(last, cpu_times), **_read_memory(), **_read_tree(training, children)})
+                row.update(_read_gpus(*gpus))
+            numbers = {name: round(value, 3) for name, value in row.items() if not math.isnan(value)}
+            writer.writerow({**numbers, "event": event})
+            if event in (END, ERROR, DIED):
+                return
+            if event == START:
+                print("started", flush=True)
+            periods = math.floor((time.monotonic() - start_s) / period_s) + 1  # a fixed grid: lateness adds up to none
+            event = _wait(start_s + periods * period_s, training.pid)
+            now_s = time.monotonic()
+
+
+def _wait(due_s: float, parent: int) -> str:
+    """The next event, which is a line on standard input, or an empty one when a sample is due."""
+    with open(0, "rb", buffering=0, closefd=False) as pipe:  # unbuffered: what is not read yet stays with `select`
+        while True:
+            if select.select([pipe], [], [], min(max(0.0, due_s - time.monotonic()), 1.0))[0]:
+                return pipe.readline().decode().rstrip("\n") or DIED
+            if os.getppid() != parent:  # the training's forked children may still hold the pipe open
+                return DIED
+            if time.monotonic() >= due_s:
+                return ""
+
+
+def _share_cpu(last: tuple[float, ...], now: tuple[float, ...]) -> dict[str, float]:
+    """Shares of the machine's CPU time between two readings; NaN without a first one, or with too little between."""
+    all_s, busy_s, steal_s = (after - before for before, after in zip(last, now))
+    if not all_s >= MIN_PERIOD_S * (psutil.cpu_count() or 1):
+        return {}
+    return {"cpu_percent": 100 * busy_s / all_s, "steal_percent": 100 * steal_s / all_s}
+
+
+def _read_memory() -> dict[str, float]:
+    machine = psutil.virtual_memory()
+    return {"memory_percent": machine.percent, "memory_mib": (machine.total - machine.available) / 2**20}
+
+
+def _find_children(training: psutil.Process) -> list[psutil.Process]:
+    with suppress(psutil.Error):
+        return [child for child in training.children(recursive=True) if child.pid != os.getpid()]
+    return []
+
+
+def _read_tree(training: psutil.Process, children: list[psutil.Process]) -> dict[str, float]:
+    """CPU seconds and memory of the training and its children; nothing if it is gone itself."""
+    cpu_s = mib = 0.0
+    for process in (*children, training):
+        try:
+            cpu_s, mib = cpu_s + read_process_cpu_s(process), mib + process.memory_info().rss / 2**20
+        except psutil.Error:
+            if process is training:
+                return {}
+    return {"process_cpu_s": cpu_s, "process_mib": mib}
+
+
+def _find_gpus(num_gpus: int) -> tuple[Any, list[Any]]:
+    """NVIDIA's library and the first GPUs that it knows; none where either is missing."""
+    with suppress(ImportError):
+        import pynvml
+
+        with suppress(pynvml.NVMLError):
+            pynvml.nvmlInit()
+            return pynvml, [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())][:num_gpus]
+    return None, []
+
+
+def _read_gpus(nvml: Any, gpus: list[Any]) -> dict[str, float]:
+    """What all the GPUs can tell: with MIG on, they know no utilisation."""
+    row = {}
+    if gpus:
+        with suppress(nvml.NVMLError):
+            row["gpu_percent"] = sum(nvml.nvmlDeviceGetUtilizationRates(gpu).gpu for gpu in gpus) / len(gpus)
+        with suppress(nvml.NVMLError):
+            memory = [nvml.nvmlDeviceGetMemoryInfo(gpu) for gpu in gpus]
+            row["gpu_memory_percent"] = 100 * sum(one.used / one.total for one in memory) / len(gpus)
+            row["gpu_memory_mib"] = sum(one.used for one in memory) / 2**20
+        with suppress(nvml.NVMLError):
+            row["gpu_power_w"] = sum(map(nvml.nvmlDeviceGetPowerUsage, gpus)) / 1000
+    return row
 
 
 def _weigh(series: list[tuple[float, float]], start_s: float) -> float:
-    times = [start_s, *(seconds for seconds, _ in series)]
-    weights = [after - before for before, after in zip(times, times[1:])]
-    if not sum(weights):
+    """The mean over time; of a value at the start itself that value; NaN of none."""
+    if not series or series[-1][0] == start_s:
         return series[0][1] if series else NAN
-    return sum(weight * value for weight, (_, value) in zip(weights, series)) / sum(weights)
+    times = [start_s, *(seconds for seconds, _ in series)]
+    return sum((now - before) * v for before, (now, v) in zip(times, series)) / (times[-1] - start_s)
 
 
-def _integrate(series: list[tuple[float, float]]) -> float:
-    """The area below a series by trapezoids; NaN with less than two values."""
-    steps = [(t1 - t0) * (v0 + v1) / 2 for (t0, v0), (t1, v1) in zip(series, series[1:])]
-    return sum(steps) if steps else NAN
+if __name__ == "__main__":
+    sample(sys.argv[1], float(sys.argv[2]), int(sys.argv[3]))

@@ -5,7 +5,8 @@ import os
 import re
 import subprocess
 import sys
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -14,63 +15,49 @@ import psutil
 
 from dr_lib.runs.run import RUN_VARIABLE, die_with_parent
 
+PATH = re.compile(  # the folders of an absolute path, or a whole URL
+    r"(?P<url>\b(?!file:)[a-z][a-z0-9+.-]*://\S*)|(?<![\w.])/(?:[^\s/'\":,;]+/)*(?=[^\s/'\":,;])", re.IGNORECASE
+)
 
-class Papermill:
-    """A notebook under papermill; leaving the context ends whatever of it still runs, its kernel first of all."""
 
-    def __init__(
-        self,
-        notebook: Path,
-        output: Path,
-        parameters: Path,
-        kernel: str,
-        identity: dict[str, Any],
-        log: Path,
-        *,
-        root: Path,
-        lock: int,
-    ):
-        """Start it in the repository's root; the study stays locked while it lives, even if the runner is killed."""
-        command = [sys.executable, "-m", "papermill", str(notebook), str(output), "-f", str(parameters), "-k", kernel]
-        with log.open("wb") as file:
-            self._process = subprocess.Popen(
-                [*command, "--no-progress-bar"],
-                cwd=root,
-                env={**os.environ, RUN_VARIABLE: json.dumps(identity)},
-                stdout=file,
-                stderr=subprocess.STDOUT,
-                pass_fds=[lock],
-                preexec_fn=die_with_parent,
-            )
+@contextmanager
+def start_papermill(
+    notebook: Path,
+    output: Path,
+    parameters: Path,
+    kernel: str,
+    identity: dict[str, Any],
+    log: Path,
+    *,
+    root: Path,
+    lock: int,
+) -> Iterator[subprocess.Popen]:
+    """Start a notebook under papermill in the repository's root; at the end, end all of it that still runs.
 
-    def __enter__(self) -> "Papermill":
-        """Nothing to do."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """End papermill, its kernel and what they started, where they have not ended by themselves."""
-        victims = []
+    The study stays locked while it lives, even if the runner is killed.
+    """
+    command = [sys.executable, "-m", "papermill", str(notebook), str(output), "-f", str(parameters), "-k", kernel]
+    with log.open("wb") as file:
+        process = subprocess.Popen(
+            [*command, "--no-progress-bar"],
+            cwd=root,
+            env={**os.environ, RUN_VARIABLE: json.dumps(identity)},
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            pass_fds=[lock],
+            preexec_fn=die_with_parent,
+        )
+    try:
+        yield process
+    finally:
+        children = []  # the kernel, and what it started
         with suppress(psutil.Error):
-            victims = psutil.Process(self._process.pid).children(recursive=True) if self.is_running() else []
-        self._process.kill()
-        for victim in victims:
+            children = psutil.Process(process.pid).children(recursive=True) if process.poll() is None else []
+        process.kill()
+        for child in children:
             with suppress(psutil.Error):
-                victim.kill()
-        self._process.wait()
-
-    def is_running(self) -> bool:
-        """Whether it has not ended yet."""
-        return self._process.poll() is None
-
-    def wait(self, seconds: float) -> None:
-        """Wait for its end, but no longer than that."""
-        with suppress(subprocess.TimeoutExpired):
-            self._process.wait(seconds)
-
-    @property
-    def returncode(self) -> int | None:
-        """How it ended."""
-        return self._process.returncode
+                child.kill()
+        process.wait()
 
 
 def find_error(notebook: Path, log: Path, returncode: int) -> str:
@@ -82,15 +69,21 @@ def find_error(notebook: Path, log: Path, returncode: int) -> str:
     outputs = [output for cell in cells for output in cell.get("outputs", []) if output.output_type == "error"]
     if outputs:
         return f"{outputs[-1].ename}: {outputs[-1].evalue}".split("\n")[0]
-    said = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
-    hint = " (killed, or out of memory?)" if said and "DeadKernelError" in said[-1] else ""
-    return f"papermill ended with {returncode}: {said[-1] if said else 'nothing said'}{hint}"
+    lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()] or ["no message"]
+    hint = " (killed, or out of memory?)" if "DeadKernelError" in lines[-1] else ""
+    return f"papermill ended with {returncode}: {lines[-1]}{hint}"
 
 
-def hide_folders(value: Any) -> Any:
-    """A row names files, never where they lie: of an absolute path, or of one in a text, its last part stays."""
+def redact_paths(value: Any, known: Sequence[str] = ()) -> Any:
+    """A row names files, never where they lie: of an absolute path, or of one in a text, the last part stays.
+
+    Args:
+        value: a parameter or an error; what is no text is returned as it is. A URL stays whole, unless of a file.
+        known: absolute paths that may stand in the text; without them one with spaces is taken for several words.
+    """
     if not isinstance(value, str):
         return value
-    if PurePath(value).is_absolute():
-        return PurePath(value).name
-    return re.sub(r"(?<![\w.])/(?:[^\s/'\":,;]+/)*(?=[^\s/'\":,;])", "", value)
+    for path in (value, *known):
+        if PurePath(path).is_absolute():
+            value = value.replace(f"{path}/", "").replace(path, PurePath(path).name)
+    return PATH.sub(lambda match: match["url"] or "", value)

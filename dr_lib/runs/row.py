@@ -7,40 +7,68 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from dr_lib.files import write_json
 
 if TYPE_CHECKING:
     import pandas as pd
 
 STATUSES = ("ok", "failed", "skipped")
-COLUMNS = {  # of every row; parameters, metrics and whatever else was measured stand beside them
-    "run_id": str,
-    "study": str,
+# the schema: what rows have in common; the notebook's parameters, metrics (metric_*), utilisation (of
+# `monitor.summarise`) and versions stand beside it
+COLUMNS = {  # of every row
+    "run_id": str,  # unique in its study
+    "study": str,  # the study file's name, or adhoc
     "notebook": str,
-    "notebook_sha256": str,
-    "scenario": str,
+    "notebook_sha256": str,  # empty where the notebook did not begin
+    "scenario": str,  # C1, C2, ... in the order of the factors
     "repetition": int,
-    "order": int,
-    "seed": int,
-    "session_id": str,
-    "started_at": str,
-    "status": str,
-    "retries": int,
-    "resumed": int,
-    "error": str,
-    "commit": str,
-    "wall_s": float,
+    "order": int,  # the place among the planned runs
+    "seed": int,  # the study's plus the repetition
+    "session_id": str,  # one call of the runner
+    "started_at": str,  # UTC, ISO 8601
+    "status": str,  # one of STATUSES
+    "retries": int,  # times that it failed before
+    "resumed": int,  # times that it went on from a checkpoint
+    "error": str,  # empty, or why it failed or was skipped
+    "commit": str,  # with -dirty if files differ from it
+    "wall_s": float,  # from the beginning of the run to its row
 }
-MEASURED = {  # where there is one; seconds are on a monotonic clock
+MEASURED = {  # null where a run has none; seconds are on a monotonic clock
     "setup_s": float,  # what came before the training
     "train_s": float,  # from the call of the training to its return with the device's work finished
     "first_step_s": float,  # inside train_s, as the epochs are
-    "epoch_s": list,
-    "steady_epoch_s": float,
-    "cpu_s": float,
-    "cost_usd": float,
+    "epoch_s": list,  # seconds of each epoch
+    "steady_epoch_s": float,  # median of the epochs from the second on
+    "cpu_s": float,  # CPU seconds of the training's process
+    "cost_usd": float,  # usd_per_hour x (train_s + setup_s); null without a training
+}
+DETAILS = {  # in the rows that have them
+    "images_per_s": float,  # in a steady epoch
+    "data_kind": str,  # synthetic or photographs, or what the notebook calls its data
+    "num_images_train": int,
+    "num_images_test": int,
+    "num_parameters": int,
+    "platform": str,  # colab, kaggle, local ...
+    "accelerator": str,  # the device's own name, or cpu
+    "num_accelerators": int,
+    "cpu": str,  # the model's name
+    "num_cpus": int,
+    "memory_gib": float,  # of the machine
+    "driver": str,  # of the GPU
+    "python": str,  # version
+    "kernel": str,  # Jupyter's name of it
+    "instance": str,  # the machine's name in prices.csv
+    "usd_per_hour": float,
+    "price_as_of": str,  # day of the price
+    "peak_memory_mib": int,  # of the run's process, when it ended
+    "others_cpu_share": float,  # 0 to 1 of the machine's CPU time, the larger of just before the run and during it
+    "disturbed": bool,  # others took more than a tenth
+    "repeats": int,  # times that it was made before, disturbed
+    "process_s": float,  # of the whole process, papermill and the kernel's start included
+    "spent_s": float,  # seconds that earlier tries took
 }
 
 
@@ -49,7 +77,7 @@ class RowError(ValueError):
 
 
 def check_row(row: Any) -> dict[str, Any]:
-    """Hold a row against what every row has to be, and give it back with null for what is not a number.
+    """Check a row against the schema, and return it with null for what is not a number.
 
     Raises:
         RowError: a column is missing, has the wrong type, or is infinite; it is named.
@@ -134,24 +162,13 @@ def progress_path(study_dir: Path, run_id: str) -> Path:
     return study_dir / "progress" / f"{run_id}.json"
 
 
-def write_json(path: Path, content: dict[str, Any]) -> None:
-    """Write a file in one step: whoever reads it finds the old content or the new, on a full disk too."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f"{path.name}.tmp")
-    with temporary.open("w", encoding="utf-8") as file:
-        json.dump(content, file, indent=1)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
-
-
 def _check(name: str, value: Any) -> Any:
     if isinstance(value, float) and math.isnan(value):
         return None
     if isinstance(value, float) and math.isinf(value):
         raise RowError(f"{name} is infinite")
-    wanted = {**COLUMNS, **MEASURED}.get(name)
-    allowed = (int, float) if wanted is float else wanted
-    if wanted and value is not None and (not isinstance(value, allowed) or isinstance(value, bool)):
-        raise RowError(f"{name} has to be {wanted.__name__}, {value!r} is none")
+    kind = {**COLUMNS, **MEASURED, **DETAILS}.get(name)
+    allowed = (int, float) if kind is float else kind
+    if kind and value is not None and (not isinstance(value, allowed) or isinstance(value, bool) != (kind is bool)):
+        raise RowError(f"{name} has to be {kind.__name__}, {value!r} is none")
     return value

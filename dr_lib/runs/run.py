@@ -1,4 +1,4 @@
-"""One run of a notebook: begun, held by one process alone, and ended by its row.
+"""One run of a notebook: begun, locked by one process, and ended by its row.
 
 Notebooks of foreign kernels begin runs too: this file needs Python 3.9 and psutil, nothing else.
 """
@@ -6,7 +6,6 @@ Notebooks of foreign kernels begin runs too: this file needs Python 3.9 and psut
 from __future__ import annotations
 
 import ctypes
-import errno
 import hashlib
 import json
 import math
@@ -22,20 +21,17 @@ from typing import Any, TextIO
 
 import psutil
 
-from dr_lib.runs.prices import find_price, run_cost
-from dr_lib.runs.row import RowError, progress_path, row_path, write_json, write_row
-
-try:
-    import fcntl
-except ImportError:  # Windows: a run that is still under way looks like one that was cut off
-    fcntl = None
+from dr_lib.files import lock, write_json
+from dr_lib.runs.monitor import read_cpu_times, read_process_cpu_s
+from dr_lib.runs.prices import find_price, price_seconds
+from dr_lib.runs.row import RowError, progress_path, row_path, write_row
 
 RUN_VARIABLE = "DR_LIB_RUN"  # how a study tells the notebook which run it is
-ASKED = "asked.json"  # in a run's folder: what it was asked for
-HELD = "held"  # in a run's folder: locked by the process that is at work on it
-PATIENCE_S = 10.0
-_HELD: dict[Path, TextIO] = {}  # folders of this process's runs; closing a file would free it
+REQUEST = "request.json"  # in a run's folder: notebook and parameters
+LOCK = "lock"  # in a run's folder: locked by the process that is at work on it
+LOCK_TIMEOUT_S = 10.0
 DISTURBED_SHARE = 0.1  # of the machine's CPU time, taken by others before or during the run
+_locks: dict[Path, TextIO] = {}  # of this process's runs, by folder; a file that is closed is no lock
 
 
 class UnavailableError(RuntimeError):
@@ -57,9 +53,9 @@ class Run:
     ):
         """Begin a run, or go on with one.
 
-        Outside a study, a run that was asked for with the same parameters, has no row and is held by no process was
-        cut off: this is that run, and what it left in its folder is there to go on with. Where other machines' locks
-        cannot be seen, machines that run at the same time need `results` of their own.
+        Outside a study, a run with the same parameters that has no row and that no process holds was cut off: this is
+        that run, and what it left in its folder is there to go on with. Where other machines' locks cannot be seen,
+        machines that run at the same time need `results` of their own.
 
         Args:
             root: the repository.
@@ -74,15 +70,16 @@ class Run:
             RowError: another process is at work on this run of the study.
             PriceError: the instance has no price.
         """
-        given = json.loads(os.environ.get(RUN_VARIABLE, "{}"))
+        identity = json.loads(os.environ.get(RUN_VARIABLE, "{}"))
         adhoc = Path(results) if results else root / "papermill_runs" / "adhoc"
-        self.study_dir, self._stop_at = Path(given.pop("study_dir", adhoc)), given.pop("stop_at", math.inf)
+        self.study_dir, self._stop_at = Path(identity.pop("study_dir", adhoc)), identity.pop("stop_at", math.inf)
         if max_hours:
             self._stop_at = min(self._stop_at, time.monotonic() + 3600 * max_hours)
-        asked = json.loads(json.dumps({"notebook": notebook, "parameters": parameters}))
+        self._others_before = identity.pop("others_before", 0.0)
+        request = json.loads(json.dumps({"notebook": notebook, "parameters": parameters}))
         source = root / "notebooks" / f"{notebook}.ipynb"
         self.identity = {
-            "run_id": given.pop("run_id", "") or _find_cut_off(self.study_dir, asked) or uuid.uuid4().hex[:12],
+            "run_id": identity.pop("run_id", "") or _find_cut_off(self.study_dir, request) or uuid.uuid4().hex[:12],
             "study": self.study_dir.name,
             "scenario": "C1",
             "order": 0,
@@ -90,23 +87,21 @@ class Run:
             "retries": 0,
             "resumed": 0,
             "instance": instance,
-            "others_before": 0.0,
-            **given,
+            **identity,
             "notebook": notebook,
             "notebook_sha256": hashlib.sha256(source.read_bytes()).hexdigest() if source.exists() else "",
             "commit": read_commit(root),
             "started_at": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-            "load_before": round(psutil.getloadavg()[0], 2),
             **parameters,
             "seed": parameters["seed"] + parameters["repetition"],
         }
         if RUN_VARIABLE in os.environ:
             die_with_parent()
         self._price = find_price(self.identity["instance"]) if self.identity["instance"] else None
-        if not _hold(self.folder, wait_s=PATIENCE_S):  # a kernel whose study was killed needs a moment to end
+        if not _lock(self.folder, wait_s=LOCK_TIMEOUT_S):  # a kernel whose study was killed needs a moment to end
             raise RowError(f"another process is at work on run {self.identity['run_id']}: wait for it, or end it")
-        write_json(self.folder / ASKED, asked)
-        self._start, self._busy, self._own = time.monotonic(), _busy_cpu_s(), _own_cpu_s()
+        write_json(self.folder / REQUEST, request)
+        self._start, self._others_cpu_s = time.monotonic(), _read_others_cpu_s()
 
     @property
     def seed(self) -> int:
@@ -142,28 +137,22 @@ class Run:
             RowError: a column has the wrong type, or a number that is not finite.
         """
         wall_s = self.seconds()
-        others = _share(_busy_cpu_s() - self._busy - (_own_cpu_s() - self._own), wall_s)
-        return write_row(
-            self.study_dir,
-            {
-                **self.identity,
-                "status": "ok",
-                "error": "",
-                "wall_s": wall_s,
-                "load_after": round(psutil.getloadavg()[0], 2),
-                "others_cpu_share": others,
-                "disturbed": max(others, self.identity["others_before"]) > DISTURBED_SHARE,
-                "peak_memory_mib": round(psutil.Process().memory_info().rss / 2**20),
-                **self._cost(measured),
-                **measured,
-            },
-        )
-
-    def _cost(self, measured: dict[str, Any]) -> dict[str, Any]:
-        if not self._price:
-            return {}
-        cost_usd = run_cost(self._price, measured.get("train_s") or 0.0, measured.get("setup_s") or 0.0)
-        return {"usd_per_hour": self._price.usd_per_hour, "price_as_of": self._price.date, "cost_usd": cost_usd}
+        others = max(_share(_read_others_cpu_s() - self._others_cpu_s, wall_s), self._others_before)
+        row = {
+            **self.identity,
+            "status": "ok",
+            "error": "",
+            "wall_s": wall_s,
+            "others_cpu_share": others,
+            "disturbed": others > DISTURBED_SHARE,
+            "peak_memory_mib": round(psutil.Process().memory_info().rss / 2**20),
+        }
+        if self._price:
+            row.update(usd_per_hour=self._price.usd_per_hour, price_as_of=self._price.date)
+            if measured.get("train_s") is not None:  # what trains nothing, a server say, has no cost of a training
+                seconds = measured["train_s"], measured.get("setup_s") or 0.0
+                row["cost_usd"] = price_seconds(self._price.usd_per_hour, *seconds)
+        return write_row(self.study_dir, {**row, **measured})
 
 
 def read_commit(root: Path) -> str:
@@ -183,52 +172,39 @@ def die_with_parent() -> None:
 
 def measure_others(seconds: float) -> float:
     """Watch for so long what share of the machine's CPU time everybody takes but this process, steal included."""
-    start, busy, own = time.monotonic(), _busy_cpu_s(), _own_cpu_s()
+    start, cpu_s = time.monotonic(), _read_others_cpu_s()
     time.sleep(seconds)
-    return _share(_busy_cpu_s() - busy - (_own_cpu_s() - own), time.monotonic() - start)
+    return _share(_read_others_cpu_s() - cpu_s, time.monotonic() - start)
 
 
-def _hold(folder: Path, wait_s: float = 0.0) -> bool:
+def _read_others_cpu_s() -> float:
+    """CPU seconds that the machine spent so far on all but this process and its children that ended."""
+    return read_cpu_times()[1] - read_process_cpu_s(psutil.Process())
+
+
+def _share(cpu_s: float, seconds: float) -> float:
+    """CPU seconds as a share of what all CPUs had in that time."""
+    return round(max(0.0, cpu_s / (seconds * (psutil.cpu_count() or 1))), 3)
+
+
+def _lock(folder: Path, *, wait_s: float = 0.0) -> bool:
     """Lock a run's folder for as long as this process lives, however it ends; False if another process holds it."""
-    if fcntl is None or folder in _HELD:
-        return True
-    file, deadline = (folder / HELD).open("w"), time.monotonic() + wait_s
-    while True:
-        try:
-            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            locked = error.errno in (errno.EACCES, errno.EAGAIN)  # else a file system without locks
-            if locked and time.monotonic() < deadline:
-                time.sleep(0.1)
-                continue
-            if locked:
-                file.close()
-                return False
-        _HELD[folder] = file
-        return True
+    if folder not in _locks:
+        file = lock(folder / LOCK, wait_s=wait_s)
+        if file is None:
+            return False
+        _locks[folder] = file
+    return True
 
 
-def _find_cut_off(study_dir: Path, asked: dict[str, Any]) -> str:
-    """The youngest run that was asked for the same, left no row and is held by nobody; empty if there is none."""
-    paths = sorted(study_dir.glob(f"runs/*/{ASKED}"), key=lambda path: path.stat().st_mtime, reverse=True)
+def _find_cut_off(study_dir: Path, request: dict[str, Any]) -> str:
+    """The youngest run with the same request that left no row and that no process holds; empty if there is none."""
+    paths = sorted(study_dir.glob(f"runs/*/{REQUEST}"), key=lambda path: path.stat().st_mtime, reverse=True)
     for path in paths:
         try:
-            same = json.loads(path.read_bytes()) == asked
-        except ValueError:  # cut off while it was written
+            is_same = json.loads(path.read_bytes()) == request
+        except ValueError:  # broken by hand, or by another program
             continue
-        if same and not row_path(study_dir, path.parent.name).exists() and _hold(path.parent):
+        if is_same and not row_path(study_dir, path.parent.name).exists() and _lock(path.parent):
             return path.parent.name
     return ""
-
-
-def _busy_cpu_s() -> float:
-    times = psutil.cpu_times()
-    return sum(times) - times.idle - getattr(times, "iowait", 0.0) - getattr(times, "guest", 0.0)
-
-
-def _own_cpu_s() -> float:
-    return sum(psutil.Process().cpu_times()[:4])
-
-
-def _share(cpu_s: float, wall_s: float) -> float:
-    return round(max(0.0, cpu_s / (wall_s * (psutil.cpu_count() or 1))), 3)

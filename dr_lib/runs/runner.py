@@ -1,37 +1,30 @@
 """The runner of a study: one papermill process per run, one run at a time, resumed after any kill."""
 
-import fcntl
 import json
+import math
 import os
 import platform
 import shutil
+import subprocess
 import time
 import uuid
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from statistics import median
 from typing import Any, NamedTuple
 
 import yaml
 from jupyter_client.kernelspec import KernelSpecManager
+from tqdm import tqdm
 
 from dr_lib import hardware
-from dr_lib.runs.papermill import Papermill, find_error, hide_folders
+from dr_lib.files import lock, write_json
+from dr_lib.runs.estimate import predict_run_s
+from dr_lib.runs.papermill import find_error, redact_paths, start_papermill
 from dr_lib.runs.prices import find_price
-from dr_lib.runs.progress import RunsBar
-from dr_lib.runs.row import (
-    RowError,
-    progress_path,
-    read_process_s,
-    read_row,
-    read_spent_s,
-    row_path,
-    write_json,
-    write_row,
-)
+from dr_lib.runs.row import RowError, progress_path, read_row, read_spent_s, row_path, write_row
 from dr_lib.runs.run import measure_others, read_commit
 from dr_lib.runs.study import PlannedRun, Study, StudyError, load_study, name_machine, plan_runs
 
@@ -40,7 +33,8 @@ UNAVAILABLE = "UnavailableError"  # how a notebook says that this machine cannot
 MIN_FREE_MIB = 100  # of the disk, before a run begins
 WATCHED_S = 0.5  # before a run begins: is somebody else at work?
 TRY = ("session_id", "retries", "repeats")
-WHAT = {"notebook", "parameters", "factors", "order", "seed"}  # other keys of a study may change between sessions
+FIXED = ("factors", "notebook", "order", "parameters", "seed")  # other keys of a study may change between sessions
+BAR = "{desc} |{bar:24}| {percentage:3.0f} %{postfix}"
 
 
 class Session(NamedTuple):
@@ -50,9 +44,9 @@ class Session(NamedTuple):
     root: Path
     folder: Path  # of the study
     session_id: str
-    lock: int  # file descriptor, held by the runs too
+    lock: int  # file descriptor, which the runs keep open too
     stop_at: float | None  # on the monotonic clock
-    bar: RunsBar
+    bar: tqdm  # in runs
     planned: list[PlannedRun]  # all runs of the study on this machine
 
 
@@ -85,7 +79,7 @@ def run_study(
 
     Returns:
         The errors of the runs that failed, one line each; empty if all went well. Runs that this machine cannot make
-        are no failures: they are told, and their rows say skipped and why.
+        are no failures: they are listed, and their rows say skipped and why.
 
     Raises:
         StudyError: the study is not valid, its folder holds another, the disk is full, or another process of this
@@ -96,15 +90,15 @@ def run_study(
     if only:
         runs = [run for run in planned if run.run_id.startswith(f"{only}-")]
         if not runs:
-            raise StudyError(f"{path} has no run {only!r}: scenario and repetition are told as in C3-r02")
+            raise StudyError(f"{path} has no run {only!r}: write scenario and repetition as in C3-r02")
     missing = _find_missing_kernels(runs)
     if not only and all(run.scenario in missing for run in runs):
         raise StudyError(f"{path}: no run can be made: {'; '.join(sorted(set(missing.values())))}")
     max_hours = max_hours or study.max_hours
     stop_at = time.monotonic() + 3600 * max_hours if max_hours else None
-    with _lock(folder, wait) as lock, RunsBar(show=show_progress) as bar:
+    with _lock(folder, wait) as file, tqdm(disable=not show_progress, bar_format=BAR) as bar:
         _claim(folder, study)
-        session = Session(study, root, folder, uuid.uuid4().hex[:12], lock, stop_at, bar, planned)
+        session = Session(study, root, folder, uuid.uuid4().hex[:12], file, stop_at, bar, planned)
         return _make(session, runs, missing)
 
 
@@ -119,42 +113,40 @@ def read_finished(folder: Path, runs: list[PlannedRun]) -> dict[str, dict[str, A
 
 
 def _make(session: Session, runs: list[PlannedRun], missing: dict[str, str]) -> list[str]:
-    """Make what is unfinished in its order; what failed is tried again at once, what was disturbed at the end."""
-    study, bar, rows = session.study, session.bar, read_finished(session.folder, runs)
+    """Make what is incomplete in its order; what failed is tried again at once, what was disturbed at the end."""
+    study, bar, rows = session.study, session.bar, read_finished(session.folder, session.planned)
     todo = deque(run for run in runs if rows.get(run.run_id, {}).get("status") != "ok")
     todo += [run for run in runs if run not in todo and _is_to_be_repeated(rows[run.run_id], study)]
     tried, failures, unavailable = Counter(), {}, dict(missing)  # by run, by run, by scenario
-    bar.expect(len(todo))
     while todo:
-        reason = _find_reason_to_stop(session)
-        if reason:
-            bar.say(f"{reason}; start again to go on")
-            break
         run = todo.popleft()
-        error = unavailable.get(run.scenario, "")
-        if error:
-            if rows.get(run.run_id, {}).get("status") != "ok":  # else it was made before, and only disturbed
-                _write_unmade(session, run, _identify(session, run, rows), "skipped", error)
-            bar.pass_over()
+        identity = _identify(session, run, rows)
+        if run.scenario in unavailable:
+            if rows.get(run.run_id, {}).get("status") != "ok":  # else it is complete, and only disturbed
+                _write_incomplete(session, run, identity, "skipped", unavailable[run.scenario])
             continue
-        error = _run_one(session, run, _identify(session, run, rows))
-        if error.startswith(OUT_OF_TIME):
-            bar.say(f"{run.run_id}: {error.removeprefix(OUT_OF_TIME + ': ')}")
+        left = [run, *(other for other in todo if other.scenario not in unavailable)]
+        left_s = predict_run_s(study, session.planned, rows, left)
+        reason = _find_reason_to_stop(session, rows, 0.0 if math.isnan(left_s[0]) else left_s[0])
+        if reason:
+            bar.write(f"{reason}; start again to go on")
             break
-        rows |= read_finished(session.folder, [run])
+        error = _run_one(session, run, identity, left_s)
+        if error.startswith(OUT_OF_TIME):
+            bar.write(f"{run.run_id}: {error.removeprefix(OUT_OF_TIME + ': ')}")
+            break
+        rows = read_finished(session.folder, session.planned)
         tried[run.run_id] += bool(error)
         if error.startswith(UNAVAILABLE):
-            unavailable[run.scenario] = hide_folders(error)
+            unavailable[run.scenario] = redact_paths(error)
         elif error and tried[run.run_id] <= study.retries:
             todo.appendleft(run)
-            bar.expect(1)
         elif error:
             failures[run.run_id] = f"{run.run_id}: {error}"
         elif _is_to_be_repeated(rows[run.run_id], study):
             todo.append(run)
-            bar.expect(1)
     for reason, number in Counter(unavailable.values()).items():
-        bar.say(f"{number} scenarios skipped: {reason}")
+        bar.write(f"{number} scenarios skipped: {reason}")
     return list(failures.values())
 
 
@@ -169,22 +161,40 @@ def _find_missing_kernels(runs: list[PlannedRun]) -> dict[str, str]:
     return {run.scenario: f"no Jupyter kernel {run.kernel}: {hint}" for run in runs if run.kernel not in known}
 
 
-def _find_reason_to_stop(session: Session) -> str:
-    """Why no further run may begin; empty if one may."""
+def _find_reason_to_stop(session: Session, rows: dict[str, dict[str, Any]], next_s: float) -> str:
+    """Why no further run may begin, when the next one takes so many seconds; empty if one may."""
     study = session.study
-    if session.stop_at and time.monotonic() + session.bar.seconds_of_next() > session.stop_at:
+    if session.stop_at and time.monotonic() + next_s > session.stop_at:
         return "max_hours hold no further run"
     if study.max_usd:
         usd_per_s = find_price(study.instance).usd_per_hour / 3600
-        rows = read_finished(session.folder, session.planned).values()
-        spent = usd_per_s * sum(read_spent_s(row) for row in rows)
-        last = [usd_per_s * read_process_s(row) for row in rows if row["status"] != "skipped"]
-        if spent + (median(last) if last else 0.0) > study.max_usd:
-            return f"max_usd: {spent:.2f} of {study.max_usd:.2f} USD are spent"
+        spent_usd = usd_per_s * sum(map(read_spent_s, rows.values()))
+        if spent_usd + usd_per_s * next_s > study.max_usd:
+            return f"max_usd: {spent_usd:.2f} of {study.max_usd:.2f} USD are spent"
     free_mib = shutil.disk_usage(session.folder).free / 2**20
     if free_mib < MIN_FREE_MIB:
         raise StudyError(f"{free_mib:.0f} MiB are free on the disk of {session.folder}: make room, and start again")
     return ""
+
+
+def _show(session: Session, run: PlannedRun, spent_s: float, left_s: Sequence[float]) -> None:
+    """Draw the bar: the run under way, its epoch, and the time left.
+
+    `left_s` are the predicted seconds of this run and those after it; NaN where nothing is known, and then the run's
+    own epochs say what each takes.
+    """
+    bar, path = session.bar, progress_path(session.folder, run.run_id)
+    progress = json.loads(path.read_text()) if path.exists() else {"done": 0, "total": 0}
+    if math.isnan(left_s[0]) and progress["done"]:
+        left_s = [spent_s * progress["total"] / progress["done"]] * len(left_s)
+    run_s, finished, left = max(left_s[0], spent_s), int(bar.n), "time left: after an epoch"
+    bar.n, bar.total = finished, finished + len(left_s)
+    if run_s > 0:
+        bar.n += min(spent_s / run_s, 0.99)
+        left = f"{tqdm.format_interval(run_s - spent_s + sum(left_s[1:]))} left"
+    epoch = f", epoch {progress['done']} of {progress['total']}" if progress["done"] else ""
+    bar.set_postfix_str(left, refresh=False)
+    bar.set_description_str(f"run {finished + 1} of {bar.total}: {run.scenario}, repetition {run.repetition}{epoch}")
 
 
 def _identify(session: Session, run: PlannedRun, rows: dict[str, dict[str, Any]]) -> dict[str, Any]:
@@ -202,9 +212,9 @@ def _identify(session: Session, run: PlannedRun, rows: dict[str, dict[str, Any]]
     }
 
 
-def _run_one(session: Session, run: PlannedRun, identity: dict[str, Any]) -> str:
+def _run_one(session: Session, run: PlannedRun, identity: dict[str, Any], left_s: Sequence[float]) -> str:
     """Run the notebook in a process of its own; return its error, after writing it to the run's row."""
-    root, folder, bar = session.root, session.folder, session.bar
+    root, folder = session.root, session.folder
     source = root / "notebooks" / f"{session.study.notebook}.ipynb"
     output, progress = folder / "notebooks" / f"{run.run_id}.ipynb", progress_path(folder, run.run_id)
     for left_by_an_earlier_try in (progress, output):
@@ -213,73 +223,81 @@ def _run_one(session: Session, run: PlannedRun, identity: dict[str, Any]) -> str
         (folder / name).mkdir(parents=True, exist_ok=True)
     parameters, log = folder / "parameters" / f"{run.run_id}.yaml", folder / "logs" / f"{run.run_id}.log"
     parameters.write_text(yaml.safe_dump(run.parameters), encoding="utf-8")
-    bar.start_run(run)
+    _show(session, run, 0.0, left_s)
     identity |= {"others_before": measure_others(WATCHED_S)}
-    start, stop_at = time.monotonic(), session.stop_at or float("inf")
-    limit_s = min(3600 * (session.study.timeout_hours or float("inf")), stop_at - start)
-    with Papermill(source, output, parameters, run.kernel, identity, log, root=root, lock=session.lock) as papermill:
-        while papermill.is_running() and time.monotonic() - start < limit_s:
-            papermill.wait(0.5)
-            bar.show(json.loads(progress.read_text()) if progress.exists() else None)
-        in_time = not papermill.is_running()
-    bar.finish_run()
+    start, stop_at = time.monotonic(), session.stop_at or math.inf
+    limit_s = min(3600 * (session.study.timeout_hours or math.inf), stop_at - start)
+    files = source, output, parameters, run.kernel, identity, log
+    with start_papermill(*files, root=root, lock=session.lock) as papermill:
+        while papermill.poll() is None and time.monotonic() - start < limit_s:
+            with suppress(subprocess.TimeoutExpired):
+                papermill.wait(0.5)
+            _show(session, run, time.monotonic() - start, left_s)
+        is_in_time = papermill.poll() is not None
+    process_s = time.monotonic() - start
+    session.bar.n = int(session.bar.n) + 1
     row = read_finished(folder, [run]).get(run.run_id, {})
     if row.get("status") == "ok" and all(row[name] == identity[name] for name in TRY):
-        write_row(folder, row | {"process_s": time.monotonic() - start})  # papermill and the kernel's start included
+        write_row(folder, row | {"process_s": process_s})
         return ""
-    if in_time:
+    if is_in_time:
         error = find_error(output, log, papermill.returncode)
     elif time.monotonic() >= stop_at:
-        error = f"{OUT_OF_TIME}: ended by max_hours, unfinished"
+        error = f"{OUT_OF_TIME}: ended by max_hours, incomplete"
     else:
         error = f"ended after {limit_s:.0f} s: timeout_hours"
-    if not (error.startswith(OUT_OF_TIME) or row.get("status") == "ok"):  # saved, or made before and only disturbed
+    if not (error.startswith(OUT_OF_TIME) or row.get("status") == "ok"):  # saved, or complete and only disturbed
         status = "skipped" if error.startswith(UNAVAILABLE) else "failed"
-        _write_unmade(session, run, identity, status, error, time.monotonic() - start)
+        _write_incomplete(session, run, identity, status, error, process_s)
     return error
 
 
-def _write_unmade(
+def _write_incomplete(
     session: Session, run: PlannedRun, identity: dict[str, Any], status: str, error: str, wall_s: float = 0.0
 ) -> None:
     """Write the row of a run that the notebook did not write."""
-    known = {name: value for name, value in identity.items() if name not in ("study_dir", "stop_at")}
-    row = {"study": session.folder.name, "notebook": session.study.notebook, "notebook_sha256": "", "resumed": 0}
-    row |= {"commit": read_commit(session.root), "started_at": datetime.now(UTC).isoformat(timespec="seconds")}
-    row |= {name: hide_folders(value) for name, value in run.parameters.items()}
-    for value in run.parameters.values():  # a path with spaces is known to be one here alone
-        if isinstance(value, str) and Path(value).is_absolute():
-            error = error.replace(f"{value}/", "").replace(value, Path(value).name)
-    row |= {"seed": session.study.seed + run.repetition, "status": status, "error": hide_folders(error)}
-    write_row(session.folder, known | row | {"wall_s": float(wall_s)})
+    paths = [value for value in run.parameters.values() if isinstance(value, str) and Path(value).is_absolute()]
+    row = {
+        **{name: value for name, value in identity.items() if name not in ("study_dir", "stop_at", "others_before")},
+        **{name: redact_paths(value) for name, value in run.parameters.items()},
+        "study": session.folder.name,
+        "notebook": session.study.notebook,
+        "notebook_sha256": "",
+        "seed": session.study.seed + run.repetition,
+        "started_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "status": status,
+        "resumed": 0,
+        "error": redact_paths(error, paths),
+        "commit": read_commit(session.root),
+        "wall_s": wall_s,
+    }
+    write_row(session.folder, row)
 
 
 def _claim(folder: Path, study: Study) -> None:
-    """Keep a folder for one study: scenarios of another would stand under the same names."""
-    asked, path = json.loads(json.dumps(study.model_dump(include=WHAT))), folder / "study.json"
-    there = json.loads(path.read_bytes()) if path.exists() else asked
-    unlike = [name for name in sorted(WHAT) if there.get(name) != asked[name]]
+    """Keep a folder for one study: scenarios of another, or in another order, would stand under the same names."""
+    request, path = json.loads(json.dumps(study.model_dump(include=set(FIXED)))), folder / "study.json"
+    if not path.exists():
+        return write_json(path, request)
+    present = json.loads(path.read_bytes())
+    unlike = [name for name in FIXED if present.get(name) != request[name]]
+    if not unlike and list(present["factors"]) != list(request["factors"]):  # C1, C2, ... follow it
+        unlike = ["order of the factors"]
     if unlike:
         raise StudyError(
             f"{folder} holds runs of a study with other {', '.join(unlike)}: give one of them another name"
         )
-    if not path.exists():
-        write_json(path, asked)
 
 
 @contextmanager
 def _lock(folder: Path, wait: bool) -> Iterator[int]:
-    """Hold the study on this machine for this process and the runs it starts; it is freed however they end."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / f"lock-{platform.node()}").open("a+") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        except BlockingIOError as error:
-            file.seek(0)
-            who = f"{folder} is being run by another process ({file.read().strip() or 'unknown'})"
-            raise StudyError(f"{who}: wait for it, or end it") from error
-        except OSError:  # a file system without locks
-            pass
+    """Lock the study on this machine for this process and the runs it starts, however they end."""
+    path = folder / f"lock-{platform.node()}"
+    file = lock(path, wait_s=math.inf if wait else 0.0)
+    if file is None:
+        process = path.read_text(encoding="utf-8").strip() or "unknown"
+        raise StudyError(f"{folder} is being run by another process ({process}): wait for it, or end it")
+    with file:
         file.truncate(0)
         file.write(f"process {os.getpid()} on {platform.node()}, since {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC")
         file.flush()

@@ -1,4 +1,4 @@
-"""A study: the file that asks for runs, held against its notebook, and the runs in their order."""
+"""A study: its file, checked against the notebook, and its runs in their order."""
 
 import itertools
 import random
@@ -28,6 +28,7 @@ class Study(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     notebook: str
+    report: str = ""  # the notebook that analyses the rows
     repetitions: int = Field(ge=1)
     parameters: dict[str, Any] = {}
     factors: dict[str, list[Any]] = {}
@@ -39,7 +40,7 @@ class Study(BaseModel):
     max_usd: float | None = Field(default=None, gt=0)  # of all sessions together
     timeout_hours: float | None = Field(default=None, gt=0)  # of one run, which is then ended
     retries: int = Field(default=0, ge=0)  # of a run that failed, in one session
-    repeat_disturbed: int = Field(default=1, ge=0)  # times that a disturbed run is made again, when all are made
+    repeat_disturbed: int = Field(default=1, ge=0)  # times that a disturbed run is made again, after all others
 
     def name_kernel(self, values: dict[str, Any]) -> str:
         """The kernel of the runs with these values of the factors."""
@@ -61,7 +62,7 @@ class PlannedRun(NamedTuple):
 
 
 def load_study(path: Path, root: Path, *, instance: str = "") -> Study:
-    """Read a study file and hold it against its notebook, before anything runs; `instance` goes over the file's.
+    """Read a study file and check it against its notebook, before anything runs; `instance` goes over the file's.
 
     Raises:
         StudyError: the file or its notebook is missing, a key or a parameter is misspelt or has the wrong type.
@@ -73,42 +74,46 @@ def load_study(path: Path, root: Path, *, instance: str = "") -> Study:
         raise StudyError(f"{path}: no such study file") from error
     except (yaml.YAMLError, ValidationError) as error:
         raise StudyError(f"{path} is not a valid study file: {error}") from error
-    notebook = root / "notebooks" / f"{study.notebook}.ipynb"
-    if not notebook.is_file():
-        raise StudyError(f"{path}: notebook {study.notebook!r} is not in {notebook.parent}")
-    known = papermill.inspect_notebook(str(notebook))
-    given = [(name, value) for name, value in study.parameters.items()]
-    given += [(name, value) for name, levels in study.factors.items() for value in levels]
-    if any(len(levels) > len(set(map(str, levels))) for levels in study.factors.values()):
-        raise StudyError(f"{path}: a factor has one level twice")
-    if not all(study.factors.values()):
-        raise StudyError(f"{path}: a factor has no levels")
-    for name, value in given:
-        if name in SET_BY_THE_STUDY or (name in study.parameters and name in study.factors):
-            raise StudyError(f"{path}: {name} is set by the study itself or twice: take it out of the parameters")
-        if name not in known:
-            raise StudyError(f"{path}: {study.notebook} has no parameter {name!r}, it has {', '.join(known)}")
-        allowed = TYPES.get(known[name]["inferred_type_name"])
-        if allowed and (not isinstance(value, allowed) or (isinstance(value, bool) and bool not in allowed)):
-            wanted = known[name]["inferred_type_name"]
-            raise StudyError(f"{path}: {name} has to be a {wanted}, {value!r} is none")
+    for name in filter(None, (study.notebook, study.report)):
+        if not (root / "notebooks" / f"{name}.ipynb").is_file():
+            raise StudyError(f"{path}: notebook {name!r} is not in {root / 'notebooks'}")
+    known = papermill.inspect_notebook(str(root / "notebooks" / f"{study.notebook}.ipynb"))
+    _check_parameters(study, path, {name: parameter["inferred_type_name"] for name, parameter in known.items()})
     for factor, kernels in study.kernel.items() if isinstance(study.kernel, dict) else ():
         unknown = set(kernels) - {str(value) for value in study.factors.get(factor, [study.parameters.get(factor)])}
         if unknown:
-            raise StudyError(
-                f"{path}: kernel names {factor}={', '.join(sorted(unknown))}, which the study does not have"
-            )
-    if study.instance:
-        try:
-            find_price(study.instance)
-        except PriceError as error:
-            raise StudyError(f"{path}: {error}") from error
+            names = ", ".join(sorted(unknown))
+            raise StudyError(f"{path}: kernel names {factor}={names}, which the study does not have")
     if study.max_usd and not study.instance:
         raise StudyError(f"{path}: max_usd needs an instance, whose price is in prices.csv")
-    missing = [name for name in SET_BY_THE_STUDY if name not in known]
+    try:
+        if study.instance:
+            find_price(study.instance)
+    except PriceError as error:
+        raise StudyError(f"{path}: {error}") from error
+    return study
+
+
+def _check_parameters(study: Study, path: Path, types: dict[str, str]) -> None:
+    """Check parameters and factors against the names and types of the notebook's parameters."""
+    missing = [name for name in SET_BY_THE_STUDY if name not in types]
     if missing:
         raise StudyError(f"{path}: {study.notebook} has no parameter {', '.join(missing)}: it cannot be repeated")
-    return study
+    for factor, levels in study.factors.items():
+        if not levels:
+            raise StudyError(f"{path}: factor {factor} has no levels")
+        if len(levels) > len(set(map(str, levels))):
+            raise StudyError(f"{path}: factor {factor} has one level twice")
+    values = [*study.parameters.items()]
+    values += [(name, value) for name, levels in study.factors.items() for value in levels]
+    for name, value in values:
+        if name in SET_BY_THE_STUDY or (name in study.parameters and name in study.factors):
+            raise StudyError(f"{path}: {name} is set by the study itself or twice: take it out of the parameters")
+        if name not in types:
+            raise StudyError(f"{path}: {study.notebook} has no parameter {name!r}, it has {', '.join(types)}")
+        allowed = TYPES.get(types[name])
+        if allowed and (not isinstance(value, allowed) or (isinstance(value, bool) and bool not in allowed)):
+            raise StudyError(f"{path}: {name} has to be a {types[name]}, {value!r} is none")
 
 
 def plan_runs(study: Study, machine: str) -> list[PlannedRun]:
@@ -141,11 +146,6 @@ def name_run(scenario: str, repetition: int) -> str:
 
 def name_machine(facts: Facts) -> str:
     """A short name for machines that are alike, as it stands in a run's name: local-amd-epyc, kaggle-2x-tesla-t4."""
-    devices = (
-        f"{facts.num_tpu_chips}x tpu"
-        if facts.num_tpu_chips
-        else f"{len(facts.gpus)}x {facts.gpus[0]}"
-        if facts.gpus
-        else facts.cpu
-    )
+    devices = f"{len(facts.gpus)}x {facts.gpus[0]}" if facts.gpus else facts.cpu
+    devices = f"{facts.num_tpu_chips}x tpu" if facts.num_tpu_chips else devices
     return re.sub(r"[^a-z0-9]+", "-", f"{facts.platform} {devices}".lower()).strip("-")

@@ -1,4 +1,4 @@
-"""Prices and costs, held against numbers computed by hand and against paper C's bill."""
+"""Prices and costs, held against numbers computed by hand and against the papers' prices."""
 
 import datetime
 import math
@@ -7,16 +7,13 @@ import pandas as pd
 import pytest
 
 from dr_lib.runs.prices import (
-    BRL,
     PRICES,
     Price,
     PriceError,
-    cost_to_reach,
     find_price,
-    fit_overhead,
     price_runs,
+    price_seconds,
     read_prices,
-    run_cost,
 )
 
 HEADER = "provider,instance,region,currency,usd_per_hour,date,source\n"
@@ -30,7 +27,7 @@ def make_price(usd_per_hour: float, date: str = "", instance: str = "box") -> Pr
 
 RUN = {
     "instance": "box", "train_s": 1800.0, "setup_s": 600.0, "steady_epoch_s": 36.0, "images_per_s": 50.0,
-    "epoch_s": [60.0, 36.0, 36.0], "epoch_accuracy": [0.5, 0.92, 0.97], "energy_kwh": 0.1,
+    "energy_kwh": 0.1,
 }  # fmt: skip
 
 
@@ -51,18 +48,11 @@ def test_the_table_holds_the_papers_prices():
 
 
 @pytest.mark.parametrize(
-    ("date", "age_days", "is_old", "text"),
-    [
-        ("2026-11-20", 1, False, "0.169 USD/h on 2026-11-20"),
-        ("2025-11-21", 365, False, "0.169 USD/h on 2025-11-21"),
-        ("2025-11-20", 366, True, "0.169 USD/h on 2025-11-20 (old)"),
-        ("", math.inf, True, "0.169 USD/h, day unknown (old)"),
-    ],
+    ("date", "is_old"), [("2026-11-20", False), ("2025-11-21", False), ("2025-11-20", True), ("", True)]
 )
-def test_a_price_older_than_a_year_is_shown_as_old(date, age_days, is_old, text):
+def test_a_price_is_old_after_a_year(date, is_old):
     """So is one whose day nobody knows."""
-    price = make_price(0.169, date)
-    assert (price.age_days(TODAY), price.is_old(TODAY), price.describe(TODAY)) == (age_days, is_old, text)
+    assert make_price(0.169, date).is_old(TODAY) == is_old
 
 
 def test_the_price_of_the_day_is_found():
@@ -101,61 +91,18 @@ def test_an_unknown_instance_is_an_error_that_names_the_known(instance):
 def test_a_bad_table_is_refused_with_the_line_named(tmp_path, text, message):
     """A price that is wrong is worse than none."""
     (tmp_path / "prices.csv").write_text(text)
+    with pytest.raises(PriceError, match="none.csv"):
+        read_prices(tmp_path / "none.csv")
     with pytest.raises(PriceError, match=message):
         read_prices(tmp_path / "prices.csv")
 
 
-def test_a_table_that_is_not_there_is_refused(tmp_path):
-    """The file is named."""
-    with pytest.raises(PriceError, match="none.csv"):
-        read_prices(tmp_path / "none.csv")
-
-
 def test_a_run_costs_price_times_all_its_seconds():
     """Half an hour of training, 20 min of set-up and 10 min of overhead are one hour."""
-    assert run_cost(make_price(0.526), 1800, 1200, 600) == pytest.approx(0.526)
-    assert run_cost(make_price(0.526), 1800, 0) == pytest.approx(0.263)
+    assert price_seconds(0.526, 1800, 1200, 600) == pytest.approx(0.526)
+    assert price_seconds(0.526, 1800, 0) == pytest.approx(0.263)
     with pytest.raises(PriceError, match="-1"):
-        run_cost(make_price(0.526), -1, 0)
-
-
-def test_the_papers_bill_asks_for_213_seconds_a_run():
-    """R$134 by the formula, R$158 paid, 120 runs on each environment: 24 / 4.865 x 3600 / (120 x 0.695) s."""
-    usd_per_hour = [0.169] * 120 + [0.526] * 120
-    run_s = [134 / 4.865 * 3600 / 83.4] * 240  # any seconds that make the formula's sum
-    overhead_s = fit_overhead(run_s, usd_per_hour, 158 / 4.865)
-    assert overhead_s == pytest.approx(212.94, abs=0.01)
-    paid = sum(run_cost(make_price(price), s, 0, overhead_s) for price, s in zip(usd_per_hour, run_s, strict=True))
-    assert BRL.convert(paid) == pytest.approx(158)
-
-
-def test_a_bill_that_the_formula_meets_asks_for_nothing():
-    """Up to rounding."""
-    assert fit_overhead([3600] * 3, [0.1, 0.2, 0.3], 0.6) == 0
-
-
-@pytest.mark.parametrize(
-    ("run_s", "usd_per_hour", "bill_usd", "message"),
-    [
-        ([3600], [2.0], 1.0, "less than the 2.00 USD"),
-        ([3600, 10], [2.0], 5.0, "2 runs and 1 prices"),
-        ([], [], 5.0, "no run has a price"),
-        ([3600], [0.0], 5.0, "no run has a price"),
-        ([-1], [2.0], 5.0, "finite and not negative"),
-        ([math.nan], [2.0], 5.0, "finite and not negative"),
-        ([3600], [2.0], math.inf, "finite and not negative"),
-    ],
-)
-def test_a_bill_that_cannot_be_is_refused(run_s, usd_per_hour, bill_usd, message):
-    """An overhead below zero would hide a wrong price."""
-    with pytest.raises(PriceError, match=message):
-        fit_overhead(run_s, usd_per_hour, bill_usd)
-
-
-def test_the_papers_exchange_rate():
-    """US$200 are R$973, and R$158 are 32.48 USD."""
-    assert BRL.per_usd == 4.865 and BRL.convert(200) == pytest.approx(973)
-    assert BRL.to_usd(158) == pytest.approx(32.48, abs=0.005)
+        price_seconds(0.526, -1, 0)
 
 
 def test_runs_are_priced_by_hand_computed_numbers():
@@ -200,38 +147,3 @@ def test_a_run_that_did_not_finish_costs_nan():
     assert priced.loc[0, ["cost_usd", "cost_per_epoch_usd", "cost_per_1000_images_usd"]].isna().all()
     assert priced["cost_usd"][1] == pytest.approx(0.18)
     assert price_runs(pd.DataFrame(), [make_price(0.36)]).empty
-
-
-@pytest.mark.parametrize(
-    ("accuracy", "seconds"), [(0.5, 660), (0.51, 696), (0.92, 696), (0.97, 732), (0.971, math.nan), (0, 660)]
-)
-def test_an_accuracy_costs_the_seconds_up_to_the_epoch_that_reached_it(accuracy, seconds):
-    """At 0.0001 USD/s; set-up is paid too, and what was never reached has no price."""
-    cost = cost_to_reach(RUN | {"usd_per_hour": 0.36}, accuracy)
-    assert cost == pytest.approx(seconds * 0.0001, nan_ok=True)
-
-
-def test_accuracies_that_were_looked_at_every_other_epoch():
-    """The second look of one in two is after the fourth epoch: 600 + 60 + 3 x 36 s."""
-    row = RUN | {"usd_per_hour": 0.36, "evaluate_every": 2, "epoch_s": [60.0, 36, 36, 36, 36]}
-    row |= {"epoch_accuracy": [0.5, 0.9]}
-    assert cost_to_reach(row, 0.9) == pytest.approx(0.0768)
-    with pytest.raises(PriceError, match="3 accuracies, one in 2 epochs, do not fit 5 epochs"):
-        cost_to_reach(row | {"epoch_accuracy": [0.5, 0.6, 0.9]}, 0.9)
-
-
-@pytest.mark.parametrize("missing", ["usd_per_hour", "epoch_accuracy", "epoch_s"])
-def test_a_row_that_cannot_say_costs_nan(missing):
-    """No price, or no accuracies; epochs that are missing make accuracies without a time."""
-    row = {name: value for name, value in (RUN | {"usd_per_hour": 0.36}).items() if name != missing}
-    if missing == "epoch_s":
-        with pytest.raises(PriceError, match="do not fit 0 epochs"):
-            cost_to_reach(row, 0.5)
-    else:
-        assert math.isnan(cost_to_reach(row, 0.5))
-
-
-def test_per_cents_are_no_accuracies():
-    """95 for 0.95 would never be reached."""
-    with pytest.raises(PriceError, match="0.95 for 95 %"):
-        cost_to_reach(RUN, 95)

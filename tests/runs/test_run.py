@@ -9,16 +9,17 @@ import time
 
 import pytest
 
+from dr_lib.runs import run as run_module
 from dr_lib.runs.row import RowError, read_runs
 from dr_lib.runs.run import RUN_VARIABLE, Run
 from tests.runs.conftest import ROOT
 
-ASKED = {"model": "small_cnn", "repetition": 4, "seed": 20}
+PARAMETERS = {"model": "small_cnn", "repetition": 4, "seed": 20}
 
 
 def test_a_row_says_what_ran_where_and_when(tmp_path):
     """Identity, seed, load and whatever was measured stand in one flat row."""
-    run = Run(tmp_path, "10_train_referable", ASKED)
+    run = Run(tmp_path, "10_train_referable", PARAMETERS)
     time.sleep(0.2)
     path = run.finish(train_s=12.5, metric_auc_test=0.9, epoch_s=[2.0, 1.0])
     row = json.loads(path.read_text())
@@ -30,7 +31,7 @@ def test_a_row_says_what_ran_where_and_when(tmp_path):
 
 def test_a_number_that_is_missing_is_empty_and_one_that_is_infinite_an_error(tmp_path):
     """NaN becomes null in JSON; infinity and a wrong type are refused, and no row is written."""
-    run = Run(tmp_path, "n", ASKED)
+    run = Run(tmp_path, "n", PARAMETERS)
     for wrong in ({"train_s": float("inf")}, {"epoch_s": "fast"}):
         with pytest.raises(RowError, match=next(iter(wrong))):
             run.finish(**wrong)
@@ -40,54 +41,58 @@ def test_a_number_that_is_missing_is_empty_and_one_that_is_infinite_an_error(tmp
 
 def test_a_run_that_was_cut_off_goes_on_in_its_folder(tmp_path):
     """The same notebook and parameters without a row are the same run, until it has finished."""
-    cut_off = Run(tmp_path, "n", ASKED)
+    cut_off = Run(tmp_path, "n", PARAMETERS)
     (cut_off.folder / "checkpoint").touch()
-    again = Run(tmp_path, "n", dict(reversed(ASKED.items())))
+    again = Run(tmp_path, "n", dict(reversed(PARAMETERS.items())))
     assert (again.folder / "checkpoint").exists() and again.identity["resumed"] == 0
     assert json.loads(again.finish(resumed=2).read_text())["resumed"] == 2
-    assert Run(tmp_path, "n", ASKED).folder != cut_off.folder
+    assert Run(tmp_path, "n", PARAMETERS).folder != cut_off.folder
 
 
 def test_a_run_that_is_still_alive_is_left_alone(tmp_path):
     """Two sessions with the same parameters are two runs; once the first is killed, reaped or not, its run goes on."""
     code = f"import time; from dr_lib.runs.run import Run; print(Run(__import__('pathlib').Path({str(tmp_path)!r}), "
-    code += f"'n', {ASKED!r}).folder.name, flush=True); time.sleep(60)"
+    code += f"'n', {PARAMETERS!r}).folder.name, flush=True); time.sleep(60)"
     with subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         name = process.stdout.readline().strip()
-        other = Run(tmp_path, "n", ASKED)
+        other = Run(tmp_path, "n", PARAMETERS)
         assert other.folder.name != name
         other.finish()
         process.kill()
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-        assert Run(tmp_path, "n", ASKED).folder.name == name
-    assert Run(tmp_path, "n", ASKED).folder.name == name
+        assert Run(tmp_path, "n", PARAMETERS).folder.name == name
+    assert Run(tmp_path, "n", PARAMETERS).folder.name == name
 
 
 def test_another_notebook_parameter_or_folder_is_another_run(tmp_path):
     """Nothing but the very same is gone on with."""
-    runs = [Run(tmp_path, "n", ASKED), Run(tmp_path, "m", ASKED), Run(tmp_path, "n", ASKED | {"repetition": 5})]
-    runs += [Run(tmp_path, "n", ASKED | {"model": "mobilenet"}), Run(tmp_path, "n", ASKED | {"epochs": 3})]
-    runs += [Run(tmp_path, "n", ASKED, results=str(tmp_path / "drive"))]
+    runs = [
+        Run(tmp_path, "n", PARAMETERS),
+        Run(tmp_path, "m", PARAMETERS),
+        Run(tmp_path, "n", PARAMETERS | {"repetition": 5}),
+    ]
+    runs += [Run(tmp_path, "n", PARAMETERS | {"model": "mobilenet"}), Run(tmp_path, "n", PARAMETERS | {"epochs": 3})]
+    runs += [Run(tmp_path, "n", PARAMETERS, results=str(tmp_path / "drive"))]
     assert len({run.folder for run in runs}) == 6 and runs[-1].folder.is_relative_to(tmp_path / "drive" / "runs")
 
 
 def test_the_youngest_of_those_cut_off_goes_on(tmp_path):
-    """A folder whose asked.json is broken is passed over."""
-    first, now = Run(tmp_path, "n", ASKED).folder, time.time()
+    """A folder whose request.json is broken is passed over."""
+    first, now = Run(tmp_path, "n", PARAMETERS).folder, time.time()
     for name, begun_at in (("older", now - 200), ("younger", now), ("broken", now + 100)):
         shutil.copytree(first, first.with_name(name))
-        os.utime(first.with_name(name) / "asked.json", (begun_at, begun_at))
-    os.utime(first / "asked.json", (now - 100, now - 100))
-    (first.with_name("broken") / "asked.json").write_bytes(b'{"notebook": "n\xff')
-    assert Run(tmp_path, "n", ASKED).folder.name == "younger"
+        os.utime(first.with_name(name) / "request.json", (begun_at, begun_at))
+    os.utime(first / "request.json", (now - 100, now - 100))
+    (first.with_name("broken") / "request.json").write_bytes(b'{"notebook": "n\xff')
+    assert Run(tmp_path, "n", PARAMETERS).folder.name == "younger"
 
 
 def test_a_studys_identity_wins(tmp_path, monkeypatch):
     """Inside a study the run has the study's name and folder, whatever `results` says and was cut off there."""
-    given = {"run_id": "C2-r04-here", "study_dir": str(tmp_path / "trial"), "scenario": "C2", "retries": 1}
-    Run(tmp_path, "n", ASKED, results=str(tmp_path / "trial"))
-    monkeypatch.setenv(RUN_VARIABLE, json.dumps(given | {"stop_at": time.monotonic() + 60}))
-    run = Run(tmp_path, "n", ASKED, results=str(tmp_path / "drive"))
+    identity = {"run_id": "C2-r04-here", "study_dir": str(tmp_path / "trial"), "scenario": "C2", "retries": 1}
+    Run(tmp_path, "n", PARAMETERS, results=str(tmp_path / "trial"))
+    monkeypatch.setenv(RUN_VARIABLE, json.dumps(identity | {"stop_at": time.monotonic() + 60}))
+    run = Run(tmp_path, "n", PARAMETERS, results=str(tmp_path / "drive"))
     row = json.loads(run.finish().read_text())
     assert (row["run_id"], row["study"], row["scenario"], row["retries"]) == ("C2-r04-here", "trial", "C2", 1)
     assert not {"stop_at", "study_dir"} & set(row) and not (tmp_path / "drive").exists()
@@ -95,37 +100,54 @@ def test_a_studys_identity_wins(tmp_path, monkeypatch):
 
 def test_a_run_knows_how_long_it_may_go_on(tmp_path, monkeypatch):
     """Its own limit and the study's, the smaller of the two; without either there is no end."""
-    assert Run(tmp_path, "n", ASKED).seconds_left() == float("inf")
-    assert Run(tmp_path, "n", ASKED, max_hours=0.5).seconds_left() == pytest.approx(1800, abs=5)
+    assert Run(tmp_path, "n", PARAMETERS).seconds_left() == float("inf")
+    assert Run(tmp_path, "n", PARAMETERS, max_hours=0.5).seconds_left() == pytest.approx(1800, abs=5)
     monkeypatch.setenv(RUN_VARIABLE, json.dumps({"stop_at": time.monotonic() + 60}))
-    assert Run(tmp_path, "n", ASKED, max_hours=0.5).seconds_left() == pytest.approx(60, abs=5)
-    assert Run(tmp_path, "n", ASKED, max_hours=0.01).seconds_left() == pytest.approx(36, abs=5)
+    assert Run(tmp_path, "n", PARAMETERS, max_hours=0.5).seconds_left() == pytest.approx(60, abs=5)
+    assert Run(tmp_path, "n", PARAMETERS, max_hours=0.01).seconds_left() == pytest.approx(36, abs=5)
 
 
 def test_a_clock_that_jumps_changes_nothing(tmp_path, monkeypatch):
     """A day forward while the run is under way: its times and what is left to it stay."""
-    run, true_time = Run(tmp_path, "n", ASKED, max_hours=1), time.time
+    run, true_time = Run(tmp_path, "n", PARAMETERS, max_hours=1), time.time
     monkeypatch.setattr(time, "time", lambda: true_time() + 86400)
     assert run.seconds() < 5 and 3595 < run.seconds_left() <= 3600
     assert json.loads(run.finish().read_text())["wall_s"] < 5
 
 
 def test_others_work_marks_a_run_as_disturbed(tmp_path, monkeypatch):
-    """CPU seconds of the whole machine beyond our own, above a tenth of what it has, are somebody else's."""
-    from dr_lib.runs import run as module
-
-    calm, busy = Run(tmp_path, "n", ASKED), Run(tmp_path, "n", ASKED)
-    time.sleep(0.1)
-    monkeypatch.setattr(module, "_busy_cpu_s", lambda: calm._busy + module._own_cpu_s() - calm._own)
+    """CPU seconds of the whole machine beyond our own, above a tenth of what it has, before the run or during it."""
+    cpu_s = {"own": 0.0, "others": 0.0}
+    monkeypatch.setattr(run_module, "read_process_cpu_s", lambda process: cpu_s["own"])
+    monkeypatch.setattr(run_module, "read_cpu_times", lambda: (0.0, sum(cpu_s.values()), 0.0))
+    calm, busy = Run(tmp_path, "n", PARAMETERS), Run(tmp_path, "n", PARAMETERS | {"repetition": 5})
+    cpu_s["own"] = 100.0
     assert not json.loads(calm.finish().read_text())["disturbed"]
-    monkeypatch.setattr(module, "_busy_cpu_s", lambda: busy._busy + 100)
+    cpu_s["others"] = 100.0
     assert json.loads(busy.finish().read_text())["disturbed"]
+    monkeypatch.setenv(RUN_VARIABLE, json.dumps({"others_before": 0.11}))
+    row = json.loads(Run(tmp_path, "n", PARAMETERS | {"repetition": 6}).finish().read_text())
+    assert (row["others_cpu_share"], row["disturbed"]) == (0.11, True) and "others_before" not in row
+
+
+def test_a_run_is_priced_by_its_training(tmp_path):
+    """An hour on F4s_v2 costs 0.169 USD; a run that trains nothing, a server say, has a price and no cost."""
+    costs = (
+        ({"train_s": 3000.0, "setup_s": 600.0}, 0.169),
+        ({}, None),
+        ({"train_s": None}, None),
+        ({"cost_usd": 0.5}, 0.5),
+    )
+    for repetition, (measured, cost_usd) in enumerate(costs):
+        run = Run(tmp_path, "n", PARAMETERS | {"repetition": repetition}, instance="F4s_v2")
+        row = json.loads(run.finish(**measured).read_text())
+        assert (row["usd_per_hour"], row["cost_usd"]) == (0.169, pytest.approx(cost_usd))
 
 
 def test_rows_of_several_machines_are_one_table(tmp_path):
     """Two folders are read together, in the order of their start; the same row twice counts once."""
     for machine in ("a", "b"):
-        Run(tmp_path / machine, "n", ASKED).finish(train_s=1.0)
+        Run(tmp_path / machine, "n", PARAMETERS).finish(train_s=1.0)
     shutil.copytree(tmp_path / "a", tmp_path / "copy")
     assert len(read_runs(tmp_path / "a", tmp_path / "b")) == 2
     assert len(read_runs(tmp_path)) == 2
@@ -135,7 +157,7 @@ def test_a_file_that_is_no_row_is_named(tmp_path):
     """A stray JSON file among the rows is an error that names it; no rows at all say what to run."""
     with pytest.raises(RowError, match="run a study, or notebook 10"):
         read_runs(tmp_path)
-    path = Run(tmp_path, "n", ASKED).finish()
+    path = Run(tmp_path, "n", PARAMETERS).finish()
     (path.parent / "stray.json").write_text('{"status": "ok"}')
     with pytest.raises(RowError, match="stray.json"):
         read_runs(tmp_path)
@@ -143,7 +165,7 @@ def test_a_file_that_is_no_row_is_named(tmp_path):
 
 def test_one_run_with_two_contents_is_an_error(tmp_path):
     """Rows that contradict each other are not pooled."""
-    path = Run(tmp_path / "a", "n", ASKED).finish(train_s=1.0)
+    path = Run(tmp_path / "a", "n", PARAMETERS).finish(train_s=1.0)
     other = tmp_path / "b" / "rows" / path.name
     other.parent.mkdir(parents=True)
     other.write_text(path.read_text().replace('"train_s": 1.0', '"train_s": 2.0'))

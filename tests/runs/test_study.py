@@ -13,6 +13,7 @@ from tests.runs.conftest import write_study
     [
         ({"repetition": 3}, "repetition"),  # a misspelt key
         ({"notebook": "quik"}, "quik"),
+        ({"report": "11_nothing"}, "notebook '11_nothing' is not in"),
         ({"repetitions": 0}, "greater than or equal to 1"),
         ({"parameters": {"levle": "b"}}, "no parameter 'levle', it has level"),
         ({"factors": {"levle": ["b"]}}, "no parameter 'levle'"),

@@ -1,0 +1,86 @@
+"""Holds what runs cost by the formula against what was paid, and finds the cost of reaching an accuracy."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from dr_lib.runs.prices import PriceError, price_seconds
+
+
+class ExchangeRate(NamedTuple):
+    """What a dollar was worth, as of a day."""
+
+    currency: str
+    per_usd: float
+    date: str  # empty where the source does not say
+    source: str
+
+    def convert(self, usd: float) -> float:
+        """Dollars in this currency."""
+        return usd * self.per_usd
+
+
+BRL = ExchangeRate("BRL", 973 / 200, "", "Moura Filho and Sousa: US$200 = R$973; day not given")
+
+
+def fit_overhead(run_s: Sequence[float], usd_per_hour: Sequence[float], bill_usd: float) -> float:
+    """Find the seconds a run that a bill asks for beside the measured ones.
+
+    A machine is billed while it starts, waits and keeps its disk. One overhead for all runs makes the sum of
+    price x (measured + overhead) the bill.
+
+    Args:
+        run_s: measured seconds of each run, training and set-up together.
+        usd_per_hour: price of each run.
+        bill_usd: what was paid for all of them.
+
+    Raises:
+        PriceError: there are no runs to pay for, the lists differ in length, a number is no amount, or the bill is
+            smaller than the measured seconds cost.
+    """
+    if len(run_s) != len(usd_per_hour):
+        raise PriceError(f"{len(run_s)} runs and {len(usd_per_hour)} prices: give each run its price")
+    if not all(math.isfinite(value) and value >= 0 for value in (*run_s, *usd_per_hour, bill_usd)):
+        raise PriceError("seconds, prices and the bill have to be finite and not negative")
+    if not sum(usd_per_hour) > 0:
+        raise PriceError("no run has a price above zero: there is nothing to fit the bill to")
+    measured_usd = sum(price_seconds(price, seconds) for price, seconds in zip(usd_per_hour, run_s, strict=True))
+    if bill_usd < measured_usd and not math.isclose(bill_usd, measured_usd):
+        raise PriceError(
+            f"a bill of {bill_usd:.2f} USD is less than the {measured_usd:.2f} USD that the measured seconds cost: "
+            "check the prices, the currency, and that the bill covers all runs"
+        )
+    return max(0.0, 3600 * (bill_usd - measured_usd) / sum(usd_per_hour))
+
+
+def cost_to_reach(row: Mapping[str, Any], accuracy: float) -> float:
+    """What a run had cost in USD when an epoch first reached an accuracy; NaN if none did, or it has no price.
+
+    Args:
+        row: a run with usd_per_hour, setup_s, epoch_s and epoch_accuracy, which has a value for every epoch, or for
+            every so many as `evaluate_every` says. The time of the looks at the accuracy is not counted.
+        accuracy: a share, 0 to 1.
+
+    Raises:
+        PriceError: the accuracy is no share, or the row has more accuracies than epochs.
+    """
+    if not 0 <= accuracy <= 1:
+        raise PriceError(f"an accuracy lies between 0 and 1, {accuracy} does not: give 0.95 for 95 %")
+    epoch_s, reached = (_read_list(row.get(name)) for name in ("epoch_s", "epoch_accuracy"))
+    every = int(_read_number(row.get("evaluate_every"), 1.0)) or 1
+    if len(reached) * every > len(epoch_s):
+        raise PriceError(f"{len(reached)} accuracies, one in {every} epochs, do not fit {len(epoch_s)} epochs")
+    looks = (look for look, value in enumerate(reached, start=1) if value is not None and value >= accuracy)
+    look = next(looks, None)
+    if look is None:
+        return math.nan
+    setup_s, usd_per_hour = _read_number(row.get("setup_s"), 0.0), _read_number(row.get("usd_per_hour"), math.nan)
+    return price_seconds(usd_per_hour, setup_s, *epoch_s[: every * look])
+
+
+def _read_number(value: Any, default: float) -> float:
+    return default if value is None or math.isnan(value) else float(value)
+
+
+def _read_list(value: Any) -> list[float]:
+    return list(value) if isinstance(value, list | tuple) else []

@@ -1,0 +1,80 @@
+"""Bills and accuracies, held against numbers computed by hand and against paper C's bill."""
+
+import math
+
+import pytest
+
+from dr_lib.evidence.bill import BRL, cost_to_reach, fit_overhead
+from dr_lib.runs.prices import PriceError
+
+RUN = {"usd_per_hour": 0.36, "setup_s": 600.0, "epoch_s": [60.0, 36.0, 36.0], "epoch_accuracy": [0.5, 0.92, 0.97]}
+
+
+def test_the_papers_bill_asks_for_213_seconds_a_run():
+    """R$134 by the formula, R$158 paid, 120 runs on each environment: 24 / 4.865 x 3600 / (120 x 0.695) s."""
+    usd_per_hour = [0.169] * 120 + [0.526] * 120
+    run_s = [134 / 4.865 * 3600 / 83.4] * 240  # any seconds that make the formula's sum
+    overhead_s = fit_overhead(run_s, usd_per_hour, 158 / 4.865)
+    assert overhead_s == pytest.approx(212.94, abs=0.01)
+    paid = sum(price * (s + overhead_s) / 3600 for price, s in zip(usd_per_hour, run_s, strict=True))
+    assert BRL.convert(paid) == pytest.approx(158)
+
+
+def test_a_bill_that_the_formula_meets_asks_for_nothing():
+    """Up to rounding."""
+    assert fit_overhead([3600] * 3, [0.1, 0.2, 0.3], 0.6) == 0
+
+
+@pytest.mark.parametrize(
+    ("run_s", "usd_per_hour", "bill_usd", "message"),
+    [
+        ([3600], [2.0], 1.0, "less than the 2.00 USD"),
+        ([3600, 10], [2.0], 5.0, "2 runs and 1 prices"),
+        ([], [], 5.0, "no run has a price"),
+        ([3600], [0.0], 5.0, "no run has a price"),
+        ([-1], [2.0], 5.0, "finite and not negative"),
+        ([math.nan], [2.0], 5.0, "finite and not negative"),
+        ([3600], [2.0], math.inf, "finite and not negative"),
+    ],
+)
+def test_a_bill_that_cannot_be_is_refused(run_s, usd_per_hour, bill_usd, message):
+    """An overhead below zero would hide a wrong price."""
+    with pytest.raises(PriceError, match=message):
+        fit_overhead(run_s, usd_per_hour, bill_usd)
+
+
+def test_the_papers_exchange_rate():
+    """US$200 are R$973."""
+    assert BRL.per_usd == 4.865 and BRL.convert(200) == pytest.approx(973)
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "seconds"), [(0.5, 660), (0.51, 696), (0.92, 696), (0.97, 732), (0.971, math.nan), (0, 660)]
+)
+def test_an_accuracy_costs_the_seconds_up_to_the_epoch_that_reached_it(accuracy, seconds):
+    """At 0.0001 USD/s; set-up is paid too, and what was never reached has no price."""
+    cost = cost_to_reach(RUN, accuracy)
+    assert cost == pytest.approx(seconds * 0.0001, nan_ok=True)
+
+
+def test_accuracies_that_were_looked_at_every_other_epoch():
+    """The second look of one in two is after the fourth epoch: 600 + 60 + 3 x 36 s."""
+    row = RUN | {"evaluate_every": 2, "epoch_s": [60.0, 36, 36, 36, 36]}
+    row |= {"epoch_accuracy": [0.5, 0.9]}
+    assert cost_to_reach(row, 0.9) == pytest.approx(0.0768)
+    with pytest.raises(PriceError, match="3 accuracies, one in 2 epochs, do not fit 5 epochs"):
+        cost_to_reach(row | {"epoch_accuracy": [0.5, 0.6, 0.9]}, 0.9)
+
+
+def test_a_row_that_cannot_say_costs_nan():
+    """No price, or no accuracies; accuracies without the times of their epochs are an error."""
+    for missing in ("usd_per_hour", "epoch_accuracy"):
+        assert math.isnan(cost_to_reach(RUN | {missing: None}, 0.5))
+    with pytest.raises(PriceError, match="do not fit 0 epochs"):
+        cost_to_reach(RUN | {"epoch_s": None}, 0.5)
+
+
+def test_per_cents_are_no_accuracies():
+    """95 for 0.95 would never be reached."""
+    with pytest.raises(PriceError, match="0.95 for 95 %"):
+        cost_to_reach(RUN, 95)
