@@ -17,89 +17,11 @@ from dr_lib.figures.style import (
     choose_words,
     is_synthetic,
     name_term,
+    read_headers,
     write_interval,
     write_number,
 )
 
-HEADERS = {  # column of a table: its words, with the unit; other columns keep their name
-    "train_s": "training time [s]",
-    "train_s_sd": "standard deviation of the time [s]",
-    "steady_epoch_s": "one epoch [s]",
-    "steady_epoch_s_sd": "standard deviation of an epoch [s]",
-    "train_s_ratio": "times as long as the fastest",
-    "metric_auc_test": "AUC",
-    "metric_kappa_test": "kappa",
-    "metric_sensitivity_test": "sensitivity",
-    "metric_specificity_test": "specificity",
-    "metric_accuracy_test": "accuracy",
-    "n_timed": "n of the times",
-    "steady_epoch_s_ratio": "times as fast, by an epoch",
-    "run_id": "run",
-    "framework": "framework",
-    "dataset": "data set",
-    "image_size": "image side [px]",
-    "network": "network",
-    "model": "model",
-    "format": "format",
-    "instance": "instance",
-    "accelerator": "accelerator",
-    "cpu": "processor",
-    "num_cpus": "CPUs",
-    "threads": "threads",
-    "memory_gib": "memory [GiB]",
-    "batch_size": "batch",
-    "epochs": "epochs",
-    "seed": "seed",
-    "environment": "environment",
-    "disturbed": "disturbed",
-    "reason": "reason",
-    "claim": "claim",
-    "published": "published",
-    "ours": "ours",
-    "verdict": "verdict",
-    "factor": "factor",
-    "level": "level",
-    "levels": "levels",
-    "effect": "factor on the mean",
-    "term": "term",
-    "sum_of_squares": "sum of squares",
-    "dof": "degrees of freedom",
-    "share": "share",
-    "answer": "answer",
-    "percent": "[%]",
-    "repetitions": "repetitions needed",
-    "variation_percent": "variation of repetitions [%]",
-    "usd_per_hour": "price [USD/h]",
-    "price_as_of": "day of the price",
-    "price_is_old": "old",
-    "cost_usd": "cost of a run [USD]",
-    "cost_per_epoch_usd": "cost of an epoch [USD]",
-    "cost_per_1000_images_usd": "cost of 1,000 images [USD]",
-    "cost_to_reach_usd": "cost to reach the accuracy [USD]",
-    "papermill_s": "start of papermill and kernel [s]",
-    "setup_s": "imports, data, building [s]",
-    "process_cpu_s": "CPU time of the training [s]",
-    "predict_ms": "prediction [ms]",
-    "decode_ms": "decoding [ms]",
-    "round_trip_ms": "round trip [ms]",
-    "usd_per_million": "a million, never idle [USD]",
-    "max_rate_per_s": "largest rate [1/s]",
-    "num_parameters": "parameters",
-    "num_parameters_published": "parameters, published",
-    "savedmodel_mib": "SavedModel [MiB]",
-    "savedmodel_mib_published": "SavedModel, published [MiB]",
-    "cheaper": "cheaper hour",
-    "other": "other machine",
-    "first_per_s": "dearer from [1/s]",
-    "always_per_s": "always dearer from [1/s]",
-    "line": "line",
-    "reference": "reference",
-    "accuracy_percent": "accuracy [%]",
-    "to_90_percent_s": "to 90 % [s]",
-    "to_95_percent_s": "to 95 % [s]",
-    "to_97_percent_s": "to 97 % [s]",
-    "times_as_fast": "times as fast",
-}
 ANSWERS = ("precision of a mean", "difference of two means")
 VERDICTS = ("holds", "does not hold", "undecided", "not comparable", "not measured")
 APPENDIX = ("commit", "notebook_sha256", "data_manifest_sha256", "split_sha256", "labels_sha256")
@@ -120,7 +42,7 @@ class Page:
             lang: en, or pt with decimal commas.
         """
         self.say, self.lang, self._out = choose_words(lang), lang, Path(out) if out else None
-        self._counts = {"Figure": 0, "Table": 0}
+        self._counts, self._headers = {"Figure": 0, "Table": 0}, read_headers()
 
     def title(self, words: str, paper: str, selection: Selection) -> None:
         """Show what the page is about: the question, the paper, the study, the machines and the number of runs."""
@@ -282,8 +204,7 @@ class Page:
                 continue
             if column.removesuffix("_high") in table and column.endswith("_high"):
                 continue
-            header = self.say(HEADERS[column]) if column in HEADERS else column
-            header = header if header not in shown else f"{header} "  # two deviations, say
+            header = self.say(self._headers[column]) if column in self._headers else column
             if f"{column}_low" in table:
                 triples = table[[column, f"{column}_low", f"{column}_high"]].astype(float).to_numpy()
                 shown[header] = [write_interval(*values, self.lang) for values in triples]

@@ -36,13 +36,19 @@ SAMPLE, IMAGES = "synthetic sample, not photographs", "synthetic images, for tim
 
 
 def read_portuguese() -> dict[str, str]:
-    """Every sentence of a figure or a table in Portuguese, by its English, from portuguese.csv."""
-    table = pd.read_csv(Path(__file__).with_name("portuguese.csv"), keep_default_na=False)
-    return dict(zip(table["english"], table["portuguese"], strict=True))
+    """Every sentence of a figure or a table in Portuguese, by its English."""
+    words = _read_words()
+    return dict(zip(words["english"], words["portuguese"], strict=True))
+
+
+def read_headers() -> dict[str, str]:
+    """The English header of a column of a table, with its unit; a column that is not there is its own header."""
+    words = _read_words()
+    return {column: words["english"][row] for row in words.index for column in words["columns"][row].split()}
 
 
 def choose_words(lang: str) -> Callable[[str], str]:
-    """How to say a sentence in a language; the sentences in English are the keys of portuguese.csv.
+    """How to say a sentence in a language; the sentences in English are the keys of words.csv.
 
     Raises:
         ValueError: the language is neither en nor pt.
@@ -148,3 +154,7 @@ def space_ticks(ax: Axes, lang: str, axes: str = "xy") -> None:
         low, high = axis.get_view_interval()
         axis.set_major_locator(LogLocator(subs=(1,) if high > 300 * low else (1, 2, 5)))
         axis.set_minor_formatter(NullFormatter())
+
+
+def _read_words() -> pd.DataFrame:
+    return pd.read_csv(Path(__file__).with_name("words.csv"), keep_default_na=False)

@@ -14,7 +14,7 @@ SPEAKERS = {"say", "write_title", "_open", "_open_kinds", "title", "figure", "ta
 def find_sentences() -> set[str]:
     """Every sentence that the figures and the analysis notebooks say, with the words of their tables."""
     sentences = {
-        *page.HEADERS.values(),
+        *style.read_headers().values(),
         *page.VERDICTS,
         *page.ANSWERS,
         *style.PAPERS.values(),
@@ -39,7 +39,7 @@ def find_sentences() -> set[str]:
 
 def test_every_sentence_has_its_portuguese_and_none_is_left_over():
     """A report in Portuguese has no English in its figures and tables, and the table of words holds nothing unused."""
-    with (ROOT / "dr_lib/figures/portuguese.csv").open(encoding="utf-8") as file:
+    with (ROOT / "dr_lib/figures/words.csv").open(encoding="utf-8") as file:
         known = [row["english"] for row in csv.DictReader(file)]
     assert len(known) == len(set(known))
     assert find_sentences() - set(known) == set()
