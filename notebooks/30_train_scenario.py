@@ -107,9 +107,10 @@ print({name: asked[name] for name in ("framework", "dataset", "image_size", "net
 # timing alone.
 
 # %%
-from dr_lib.training.frameworks import architecture, batches, image_sets
+from dr_lib.data.small_images import load_images
+from dr_lib.training.frameworks import architecture, batches
 
-images = image_sets.load_images(dataset, image_size, data_source, share=data_share, seed=seed)
+images = load_images(dataset, image_size, data_source, share=data_share, seed=seed)
 fed = batches.Batches(images.x_train, images.y_train, batch_size, seed=run.seed)
 print(f"{images.kind}: {len(images.x_train)} images, {len(fed)} steps an epoch, {fed.num_left_out} left out of each")
 

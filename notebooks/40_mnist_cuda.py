@@ -88,7 +88,9 @@ wanted = [(name, int(batch)) for name, batch in pairs]
 # 60,000 handwritten digits to learn from, 10,000 to test on, 28 x 28 bytes each.
 
 # %%
-x_train, y_train, x_test, y_test = cuda_mnist.load_mnist(mnist)
+from dr_lib.data.small_images import load_mnist
+
+x_train, y_train, x_test, y_test = load_mnist(mnist)
 num_images = round(data_share * len(x_train))
 x_train, y_train = x_train[:num_images], y_train[:num_images]
 print(f"{len(x_train):,} images to learn from, {len(x_test):,} to test on")

@@ -17,6 +17,7 @@ import keras
 import numpy as np
 
 from dr_lib.cuda import mnist
+from dr_lib.data.small_images import load_mnist
 from dr_lib.training.frameworks.mnist_reference import MnistPeer
 from tests.in_turn import time_in_turn
 
@@ -80,7 +81,7 @@ def measure_gpu(data: tuple[np.ndarray, ...]) -> None:
 
 def main() -> None:
     """Print every comparison."""
-    data = mnist.load_mnist(sys.argv[1] if len(sys.argv) > 1 else "")
+    data = load_mnist(sys.argv[1] if len(sys.argv) > 1 else "")
     compare_cpu(data)
     measure_gpu(data)
 

@@ -23,7 +23,7 @@ MAY_KNOW = {  # who may know whom
     "statistics": set(),
     "data": set(),
     "training": {"data"},
-    "cuda": set(),
+    "cuda": set(),  # its tests and notebook take MNIST from data
     "serving": {"data", "training"},
     "runs": set(),
     "evidence": {"runs", "figures"},
@@ -39,6 +39,7 @@ MAY_IMPORT |= {f"training/frameworks/{name}_network.py": {name} for name in ("ke
 # run in kernels of their own too: Python 3.9, the standard library, NumPy, psutil and one framework
 FOREIGN = ["files.py"] + [f"runs/{name}.py" for name in ("__init__", "row", "run", "prices", "monitor", "sampler")]
 FOREIGN += [f"hardware/{name}.py" for name in ("__init__", "facts", "plans", "devices")] + ["training/__init__.py"]
+FOREIGN += ["data/__init__.py", "data/small_images.py"]
 FOREIGN += [f"training/frameworks/{path.name}" for path in ROOT.glob("dr_lib/training/frameworks/*.py")]
 LIGHT = {*sys.stdlib_module_names, "numpy", "psutil", "pynvml", "dr_lib"}
 HEADINGS = ["Setup", "Data", "Method", "Result", "What this shows", "Limits"]

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from dr_lib.cuda import mnist
+from dr_lib.data.small_images import load_mnist
 
 FAST = ("fused", "true_gradient", "minibatch")
 
@@ -144,7 +145,7 @@ def test_the_first_weights_are_those_of_the_paper_s_network():
 @pytest.mark.slow
 def test_fused_reaches_what_the_original_program_reaches(library, real_data):
     """MNIST, batch 1, 40 epochs: 97.0 % within half a point."""
-    data = mnist.load_mnist(real_data / "mnist" / "mnist.npz")
+    data = load_mnist(real_data / "mnist" / "mnist.npz")
     table = mnist.train(library, *data, implementation="fused", epochs=40)
     assert table.test_accuracy.iloc[-1] == pytest.approx(0.97, abs=0.005)
 
@@ -152,6 +153,6 @@ def test_fused_reaches_what_the_original_program_reaches(library, real_data):
 @pytest.mark.slow
 def test_minibatch_reaches_it_in_five_epochs(library, real_data):
     """Adam and softmax at batch 64 reach 97.0 % in an eighth of the epochs."""
-    data = mnist.load_mnist(real_data / "mnist" / "mnist.npz")
+    data = load_mnist(real_data / "mnist" / "mnist.npz")
     table = mnist.train(library, *data, implementation="minibatch", batch_size=64, epochs=5)
     assert table.test_accuracy.max() >= 0.97

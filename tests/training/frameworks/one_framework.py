@@ -8,10 +8,10 @@ import sys
 
 import numpy as np
 
+from dr_lib.data.small_images import load_images
 from dr_lib.training.frameworks.architecture import build_layers, draw_weights
 from dr_lib.training.frameworks.batches import Batches
 from dr_lib.training.frameworks.factory import open_network
-from dr_lib.training.frameworks.image_sets import load_images
 
 CASES = [(1, "mnist", 32), (1, "cifar10", 32), (2, "mnist", 32), (2, "cifar10", 32), (1, "cifar10", 64)]
 BATCH_SIZE, STEPS, EPOCHS = 32, 5, 2
