@@ -6,10 +6,10 @@ import importlib.util
 import os
 import subprocess
 import sys
-import zipfile
 import zlib
 from pathlib import Path
 from typing import NamedTuple
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -158,7 +158,7 @@ def _read(source: str, dataset: str) -> list[np.ndarray]:
         TypeError,
         AttributeError,
         KeyError,
-        zipfile.BadZipFile,
+        BadZipFile,
         zlib.error,
     ) as error:
         raise ImageSetError(f"{path} is no .npz file with {', '.join(ARRAYS)}, or damaged: {error}") from error
