@@ -40,7 +40,7 @@ LISTED = (
     "first_step_s",
     "steady_epoch_s",
     "disturbed",
-    "metric_ridge_auc_test",
+    "metric_linear_probe_auc_test",
 )
 DRAWN = "SYNTHETIC SAMPLE, NOT PHOTOGRAPHS"
 DRAWN_IMAGES = "SYNTHETIC IMAGES, FOR TIMING ONLY"

@@ -29,11 +29,11 @@ class Frozen(NamedTuple):
     upper: keras.Model
     inputs: dict[str, np.ndarray]  # per split, (2 n, ...) float16: cached outputs of n photographs, then mirrored
     targets: dict[str, np.ndarray]  # per split, (2 n,) float32
-    ridge_auc: float  # of the test split
+    linear_probe_auc: float  # of the test split
 
 
 def freeze(network: keras.Model, last_frozen: str, splits: dict[str, Photographs], batch_size: int = 32) -> Frozen:
-    """Freeze the lower part, run every photograph and its mirror image through it once, and start the head.
+    """Run photographs and their mirror images through the frozen part once; initialise the head by a linear probe.
 
     Args:
         network: of `build_model`; what is trained in `upper` is trained in it.
@@ -45,9 +45,11 @@ def freeze(network: keras.Model, last_frozen: str, splits: dict[str, Photographs
     inputs = {name: cache_outputs(parts.lower, photographs.images, batch_size) for name, photographs in splits.items()}
     features = {name: predict(parts.features, cached, batch_size) for name, cached in inputs.items()}
     targets = {name: np.tile(photographs.referable, 2) for name, photographs in splits.items()}
-    start_head(network, features["train"], targets["train"], np.tile(splits["train"].patient_id, 2))
-    known = [name for name in splits if name != "test"]  # ridge chooses on folds, so it may learn from validation too
-    scores = score_ridge(
+    initialise_head(network, features["train"], targets["train"], np.tile(splits["train"].patient_id, 2))
+    known = [
+        name for name in splits if name != "test"
+    ]  # the probe chooses on folds, so it may learn from validation too
+    scores = score_linear_probe(
         np.concatenate([features[name][: len(splits[name].images)] for name in known]),
         np.concatenate([splits[name].referable for name in known]),
         np.concatenate([splits[name].patient_id for name in known]),
@@ -99,8 +101,8 @@ def cache_outputs(lower: keras.Model, images: np.ndarray, batch_size: int) -> np
     return np.concatenate([predict(lower, view, batch_size).astype(np.float16) for view in views])
 
 
-def start_head(network: keras.Model, features: np.ndarray, referable: np.ndarray, patient_id: np.ndarray) -> None:
-    """Set the head to the logistic regression on the frozen features, before the upper blocks are tuned.
+def initialise_head(network: keras.Model, features: np.ndarray, referable: np.ndarray, patient_id: np.ndarray) -> None:
+    """Set the head to a linear probe, logistic regression on the frozen features, before the upper blocks are tuned.
 
     A head that starts at random distorts good features while it learns (Kumar et al. 2022, "Fine-tuning can distort
     pretrained features"). The strength of the penalty comes from cross-validation by patient.
@@ -117,10 +119,10 @@ def start_head(network: keras.Model, features: np.ndarray, referable: np.ndarray
     network.get_layer("referable").set_weights([kernel[:, None], regression.intercept_ - kernel @ scaler.mean_])
 
 
-def score_ridge(
+def score_linear_probe(
     features: np.ndarray, referable: np.ndarray, patient_id: np.ndarray, test_features: np.ndarray
 ) -> np.ndarray:
-    """Score photographs by ridge regression on the frozen features: what any fine-tuning has to beat.
+    """Score photographs by a linear probe, ridge regression on the frozen features: what fine-tuning has to beat.
 
     Args:
         features: (n, features) of the photographs to learn from.

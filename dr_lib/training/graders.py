@@ -1,6 +1,6 @@
 """The networks that grade a photograph from 0 to 4, from uint8 pixels to five probabilities."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import keras
 import numpy as np
@@ -37,7 +37,13 @@ class ReferableAUC(keras.metrics.AUC):
 
 
 def build_grader(
-    model: str, image_size: int, *, weights: str = "none", augmentation: str = "flip", seed: int = 0
+    model: str,
+    image_size: int,
+    *,
+    weights: str = "none",
+    augmentation: str = "flip",
+    seed: int = 0,
+    synchronised: bool = False,
 ) -> keras.Model:
     """Build a network of Camargo, Künas and Navaux: base, pooling, Dense 128, Dense 128, Dense 5.
 
@@ -50,6 +56,7 @@ def build_grader(
         weights: none, imagenet (downloaded by Keras) or the path of a weights file without the top.
         augmentation: none, flip or colour, see `Augment`.
         seed: of the augmentation; initial weights follow `keras.utils.set_random_seed`.
+        synchronised: see `build_model`.
 
     Returns:
         A model from (batch, side, side, 3) uint8 RGB to (batch, 5) float32 probabilities.
@@ -59,7 +66,7 @@ def build_grader(
     """
     if model not in MODELS:
         raise ModelError(f"model {model!r}: choose from {', '.join(MODELS)}")
-    base = build_base(model, image_size, weights)
+    base = build_base(model, image_size, weights, synchronised)
     inputs = keras.Input((image_size, image_size, 3), dtype="uint8")
     x = Augment(augmentation, seed, name="augment")(inputs)
     scale = CaffeScaling() if model == "vgg19" else layers.Rescaling(2.0, offset=-1.0, name="to_minus_one_and_one")
@@ -85,9 +92,16 @@ def weigh_grades(grade: np.ndarray) -> dict[int, float]:
     return {k: float(share / count) if count else 1.0 for k, count in enumerate(counts)}
 
 
-def weighted_loss(weights: Mapping[int, float]) -> keras.losses.Loss:
-    """Cross-entropy of (batch,) grades and (batch, 5) probabilities, each photograph weighed by its grade."""
-    table = np.array([weights[k] for k in range(len(GRADES))], "float32")
+def weighted_loss(weights: Mapping[int, float]) -> Callable:
+    """Make a loss: cross-entropy of (batch,) grades and (batch, 5) probabilities, weighed by grade.
+
+    Args:
+        weights: of the grades; 1 where there is none.
+
+    Returns:
+        A function of grades and probabilities to (batch,) losses.
+    """
+    table = np.array([weights.get(k, 1.0) for k in range(len(GRADES))], "float32")
 
     def loss(y_true, y_pred):
         grade = ops.cast(ops.reshape(y_true, (-1,)), "int32")

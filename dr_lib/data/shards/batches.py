@@ -51,7 +51,7 @@ class Batches(keras.utils.PyDataset):
     """Full batches for `fit` and `evaluate`, of any number of photographs.
 
     Every batch has the same shape, so a device compiles once and any number of replicas that divides the batch can
-    share it. Training, which has a shuffle seed, leaves out the remainder of each epoch's order. Evaluation fills the
+    share it. Training, which has a shuffle seed, drops the remainder of each epoch's order. Evaluation fills the
     last batch up with copies that weigh nothing, so that every photograph counts exactly once.
 
     Keras knows the number of batches, so `optimizer.iterations` grows by exactly that an epoch; the order of an
@@ -64,7 +64,7 @@ class Batches(keras.utils.PyDataset):
 
         Args:
             inputs: (n, ...) photographs as uint8, features, or row numbers of photographs kept on the device.
-            targets: (n,) float32, 1 for referable.
+            targets: (n,) float32, 1 for referable; or (n,) int64 grades.
             batch_size: over all replicas.
             shuffle_seed: None keeps the order, for evaluation.
         """
@@ -80,8 +80,8 @@ class Batches(keras.utils.PyDataset):
         self.start_epoch(0)
 
     @property
-    def num_left_out(self) -> int:
-        """Photographs that an epoch of training leaves out, others in each."""
+    def num_dropped(self) -> int:
+        """Photographs that an epoch of training drops, others in each: the remainder."""
         return len(self.inputs) % self.batch_size if self.shuffle_seed is not None else 0
 
     def start_epoch(self, epoch: int) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from dr_lib.training.frameworks.architecture import Layer
-from dr_lib.training.frameworks.batches import Batches, to_floats
+from dr_lib.training.frameworks.batches import FixedBatches, to_floats
 
 CHUNK = 256  # images of a forward pass at a time: 12.6 MB of floats at 64 px in colour
 
@@ -39,7 +39,7 @@ class Network(ABC):
         self.layers, self.learning_rate, self.momentum = layers, learning_rate, momentum
 
     @abstractmethod
-    def fit(self, batches: Batches, epochs: int, on_epoch_end: OnEpochEnd) -> None:
+    def fit(self, batches: FixedBatches, epochs: int, on_epoch_end: OnEpochEnd) -> None:
         """Train, and time each epoch.
 
         Args:
@@ -83,7 +83,7 @@ class Network(ABC):
         """Version of the framework, and `backend`."""
 
 
-def run_epochs(train_epoch: TrainEpoch, batches: Batches, epochs: int, on_epoch_end: OnEpochEnd) -> None:
+def run_epochs(train_epoch: TrainEpoch, batches: FixedBatches, epochs: int, on_epoch_end: OnEpochEnd) -> None:
     """Fit where the framework leaves the loop to its user.
 
     Args:

@@ -40,8 +40,8 @@ class Batches:
         return len(self.images) // self.batch_size
 
     @property
-    def num_left_out(self) -> int:
-        """Images that an epoch leaves out, others in each."""
+    def num_dropped(self) -> int:
+        """Images that an epoch drops, others in each: the remainder."""
         return len(self.images) % self.batch_size
 
     def draw_order(self, epoch: int) -> np.ndarray:

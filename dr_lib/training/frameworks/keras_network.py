@@ -11,7 +11,7 @@ from keras import layers as keras_layers
 
 from dr_lib.training.frameworks.architecture import Layer
 from dr_lib.training.frameworks.base import FrameworkError, Network, OnEpochEnd, check_loss
-from dr_lib.training.frameworks.batches import Batches
+from dr_lib.training.frameworks.batches import FixedBatches
 
 
 class KerasNetwork(Network):
@@ -42,7 +42,7 @@ class KerasNetwork(Network):
             run_eagerly=False,
         )
 
-    def fit(self, batches: Batches, epochs: int, on_epoch_end: OnEpochEnd) -> None:
+    def fit(self, batches: FixedBatches, epochs: int, on_epoch_end: OnEpochEnd) -> None:
         """Train, and time each epoch, as `Network.fit` says, in Keras's own loop."""
         feed, start = _Feed(batches), 0.0
 
@@ -78,7 +78,7 @@ class KerasNetwork(Network):
 class _Feed(keras.utils.PyDataset):
     """The batches of an epoch, as Keras asks for them."""
 
-    def __init__(self, batches: Batches):
+    def __init__(self, batches: FixedBatches):
         super().__init__()
         self.batches = batches
         self.start_epoch(0)

@@ -11,7 +11,7 @@ from mxnet.gluon import nn
 
 from dr_lib.training.frameworks.architecture import Layer
 from dr_lib.training.frameworks.base import FrameworkError, Network, OnEpochEnd, run_epochs
-from dr_lib.training.frameworks.batches import Batches
+from dr_lib.training.frameworks.batches import FixedBatches
 from dr_lib.training.frameworks.weight_layout import to_channels_first, to_channels_last
 
 
@@ -49,7 +49,7 @@ class MxnetNetwork(Network):
         settings = {"learning_rate": learning_rate, "momentum": momentum, "wd": 0.0}
         self.trainer = gluon.Trainer(self.model.collect_params(), "sgd", settings, kvstore=None)
 
-    def fit(self, batches: Batches, epochs: int, on_epoch_end: OnEpochEnd) -> None:
+    def fit(self, batches: FixedBatches, epochs: int, on_epoch_end: OnEpochEnd) -> None:
         """Train, and time each epoch, as `Network.fit` says."""
         run_epochs(self._train_epoch, batches, epochs, on_epoch_end)
 

@@ -10,7 +10,7 @@ from torch import nn
 
 from dr_lib.training.frameworks.architecture import Layer
 from dr_lib.training.frameworks.base import FrameworkError, Network, OnEpochEnd, run_epochs
-from dr_lib.training.frameworks.batches import Batches
+from dr_lib.training.frameworks.batches import FixedBatches
 from dr_lib.training.frameworks.weight_layout import to_channels_first, to_channels_last
 
 
@@ -39,7 +39,7 @@ class TorchNetwork(Network):
         self.model.to(self.device)
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=learning_rate, momentum=momentum)
 
-    def fit(self, batches: Batches, epochs: int, on_epoch_end: OnEpochEnd) -> None:
+    def fit(self, batches: FixedBatches, epochs: int, on_epoch_end: OnEpochEnd) -> None:
         """Train, and time each epoch, as `Network.fit` says."""
         run_epochs(self._train_epoch, batches, epochs, on_epoch_end)
 

@@ -9,7 +9,7 @@ import pytest
 from dr_lib.training.frameworks import factory
 from dr_lib.training.frameworks.architecture import NetworkError, build_layers, draw_weights
 from dr_lib.training.frameworks.base import FrameworkError, TrainingError, run_epochs
-from dr_lib.training.frameworks.batches import Batches
+from dr_lib.training.frameworks.batches import FixedBatches
 from dr_lib.training.frameworks.factory import open_network
 
 LAYERS = build_layers(1, 8, 1)
@@ -17,10 +17,10 @@ WEIGHTS = draw_weights(LAYERS, 3)
 
 
 @pytest.fixture(scope="module")
-def batches() -> Batches:
+def batches() -> FixedBatches:
     """Five batches of 8 small images."""
     rng = np.random.default_rng(0)
-    return Batches(rng.integers(0, 256, (40, 8, 8, 1), dtype=np.uint8), np.arange(40) % 10, 8, seed=1)
+    return FixedBatches(rng.integers(0, 256, (40, 8, 8, 1), dtype=np.uint8), np.arange(40) % 10, 8, seed=1)
 
 
 def convolve(image: np.ndarray, kernel: np.ndarray, bias: np.ndarray) -> np.ndarray:
@@ -62,7 +62,7 @@ def test_tensorflow_computes_what_numpy_does(network, num_channels):
 
 def test_a_step_follows_the_rule(batches):
     """The bias of the last layer after two steps, by the documented rule and the gradient of the softmax."""
-    two = Batches(batches.images[:16], batches.labels[:16], 8, seed=1)
+    two = FixedBatches(batches.images[:16], batches.labels[:16], 8, seed=1)
     model, losses = open_network("tensorflow", LAYERS, WEIGHTS, learning_rate=1e-4, momentum=0.5), []
     wanted, velocity = np.zeros(10), np.zeros(10)
     for images, labels in two.epoch(0):
