@@ -138,13 +138,13 @@ print("to train:", *(f"{name} in batches of {batch}" for name, batch in wanted),
 # second layer's bias); `fused` does so too, so Keras's are divided likewise.
 
 # %%
-from dr_lib.training.frameworks.mnist_reference import MnistPeer
+from dr_lib.training.frameworks.mnist_reference import MnistReference
 
 backends = [name.removeprefix("keras_") for name, _ in wanted if name.startswith("keras_")]
 backend = next(iter([*backends, *facts.backends]), BACKENDS[0])
 weights = cuda_mnist.initial_weights(seed)
 rates = {1: cuda_mnist.LEARNING_RATES["fused"], 32: cuda_mnist.LEARNING_RATES["minibatch"]}
-peers = {batch: MnistPeer(backend, weights, batch_size=batch, learning_rate=rate) for batch, rate in rates.items()}
+peers = {batch: MnistReference(backend, weights, batch_size=batch, learning_rate=rate) for batch, rate in rates.items()}
 DIVISORS = {"conv_kernel": 576, "conv_bias": 576, "pool_bias": 216}
 
 
@@ -190,7 +190,7 @@ def train_cuda(name, batch, run):
 # %%
 def train_keras(name, batch, run):
     first, rate = cuda_mnist.initial_weights(run.seed), rates[1 if batch == 1 else 32]
-    peer = MnistPeer(name.removeprefix("keras_"), first, batch_size=batch, learning_rate=rate)
+    peer = MnistReference(name.removeprefix("keras_"), first, batch_size=batch, learning_rate=rate)
     told = {"epochs": epochs, "seed": run.seed, "on_epoch_end": lambda epoch: run.show_progress(epoch, epochs)}
     return peer.train(x_train, y_train, x_test, y_test, **told)
 

@@ -11,7 +11,7 @@ class BatchError(ValueError):
     """These images and labels make no batches; the message says why."""
 
 
-class Batches:
+class FixedBatches:
     """Full batches only, so that every step costs the same; the order depends on (seed, epoch) alone."""
 
     def __init__(self, images: np.ndarray, labels: np.ndarray, batch_size: int, seed: int):
