@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dr_lib.training.frameworks.architecture import Layer, NetworkError, check_weights
-from dr_lib.training.frameworks.base import FrameworkError, Network
+from dr_lib.training.frameworks.base import FrameworkError, Network, Setting
 
 
 class _Home(NamedTuple):
@@ -63,7 +63,7 @@ def open_network(
         raise NetworkError(f"{settings}: the first must be positive, the second from 0 to less than 1")
     check_weights(layers, weights)
     _check_packages(framework)
-    return _import_class(framework, accelerator)(layers, weights, learning_rate, momentum, accelerator)
+    return _import_class(framework, accelerator)(Setting(layers, weights, learning_rate, momentum, accelerator))
 
 
 def _check_packages(framework: str) -> None:

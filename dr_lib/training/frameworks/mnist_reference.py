@@ -6,7 +6,7 @@
 The filter's patches do not overlap, so it is a dense layer on 216 patches of 16 values each: of three ways to write it
 in Keras the fastest, twice as fast as `Conv3D` and `TimeDistributed(Conv2D)` at batch 32 on TensorFlow.
 
-At batch 1 the reference learns as the original does: sigmoid outputs, binary cross-entropy summed over the ten, plain SGD.
+At batch 1 the reference learns as the original: sigmoid outputs, binary cross-entropy summed over the ten, plain SGD.
 In larger batches that learns slowly, and the reference trains as one would today: softmax cross-entropy and Adam.
 """
 

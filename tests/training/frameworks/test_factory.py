@@ -1,6 +1,7 @@
 """A network in TensorFlow, held against NumPy; timed, stopped and refused where it has to be."""
 
 import time
+from types import SimpleNamespace
 
 import keras
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 
 from dr_lib.training.frameworks import factory
 from dr_lib.training.frameworks.architecture import NetworkError, build_layers, draw_weights
-from dr_lib.training.frameworks.base import FrameworkError, TrainingError, run_epochs
+from dr_lib.training.frameworks.base import FrameworkError, Network, TrainingError
 from dr_lib.training.frameworks.batches import FixedBatches
 from dr_lib.training.frameworks.factory import open_network
 
@@ -108,7 +109,7 @@ def test_a_loop_has_the_time_of_its_steps_alone(batches):
         assert 0.05 <= seconds < 0.2
         time.sleep(0.2)
 
-    run_epochs(train_epoch, batches, 2, note)
+    Network.fit(SimpleNamespace(_train_epoch=train_epoch), batches, 2, note)
     assert seen == [5, 5] and told == [(0, 2.0), (1, 2.0)]
 
 
@@ -119,7 +120,8 @@ def test_a_loss_that_is_not_finite_stops_the_training(batches):
         model = open_network("tensorflow", LAYERS, WEIGHTS, learning_rate=1e20)
         model.fit(batches, 3, lambda *epoch: told.append(epoch))
     with pytest.raises(TrainingError, match="after epoch 1 of 3"):
-        run_epochs(lambda epoch: float("nan"), batches, 3, lambda *epoch: told.append(epoch))
+        loop = SimpleNamespace(_train_epoch=lambda epoch: float("nan"))
+        Network.fit(loop, batches, 3, lambda *epoch: told.append(epoch))
     assert told == []
 
 
