@@ -111,11 +111,12 @@ for axis, image, digit in zip(axes, x_train, y_train, strict=False):
 
 # %%
 from dr_lib import hardware
+from dr_lib.cuda.build import NoCompilerError, NoDeviceError, build
 
 facts = hardware.probe()
 try:
-    library = cuda_mnist.build(device)
-except (cuda_mnist.NoDeviceError, cuda_mnist.NoCompilerError) as error:
+    library = build(device)
+except (NoDeviceError, NoCompilerError) as error:
     raise UnavailableError(str(error)) from error  # a study then skips what needs it
 print(f"built for the {library.kind.upper()}: {library.device}, {library.num_multiprocessors} multiprocessors or cores")
 

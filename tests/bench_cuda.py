@@ -17,6 +17,7 @@ import keras
 import numpy as np
 
 from dr_lib.cuda import mnist
+from dr_lib.cuda.build import CudaError, build
 from dr_lib.data.small_images import load_mnist
 from dr_lib.training.frameworks.mnist_reference import MnistReference
 from tests.in_turn import time_in_turn
@@ -41,7 +42,7 @@ def compare(what: str, ours: Callable[[], object], reference: Callable[[], objec
 
 def compare_cpu(data: tuple[np.ndarray, ...]) -> None:
     """Keras against the library on all cores of this CPU."""
-    library = mnist.build("cpu")
+    library = build("cpu")
     print(f"{library.device}, {library.num_multiprocessors} cores, keras {keras.__version__}")
     for implementation, batch_size, number, goal in CASES:
         x, y = (array[:number] for array in data[:2])
@@ -63,8 +64,8 @@ def compare_cpu(data: tuple[np.ndarray, ...]) -> None:
 def measure_gpu(data: tuple[np.ndarray, ...]) -> None:
     """The goals of one GPU."""
     try:
-        library = mnist.build("gpu")
-    except mnist.CudaError as error:
+        library = build("gpu")
+    except CudaError as error:
         print(f"GPU: not measured ({error})")
         return
     print(f"{library.device}, {library.num_multiprocessors} multiprocessors")

@@ -6,36 +6,8 @@ import math
 import numpy as np
 import pandas as pd
 
-from dr_lib.cuda.build import (
-    BuildError,
-    CudaError,
-    Library,
-    NoCompilerError,
-    NoDeviceError,
-    OutOfMemoryError,
-    UnsupportedDeviceError,
-    build,
-    build_cpu,
-)
+from dr_lib.cuda.build import CudaError, Library, NoDeviceError, OutOfMemoryError
 
-__all__ = [  # what a notebook finds here
-    "IMPLEMENTATIONS",
-    "BuildError",
-    "CudaError",
-    "DataError",
-    "DivergedError",
-    "Library",
-    "NoCompilerError",
-    "NoDeviceError",
-    "OutOfMemoryError",
-    "UnsupportedDeviceError",
-    "build",
-    "build_cpu",
-    "forward",
-    "gradients",
-    "initial_weights",
-    "train",
-]
 IMPLEMENTATIONS = ("paper", "fused", "true_gradient", "minibatch")
 LEARNING_RATES = {"paper": 0.1, "fused": 0.1, "true_gradient": 0.1, "minibatch": 0.02}
 RECIPES = {"fused": 0, "true_gradient": 1, "minibatch": 2, "paper": 3}  # the numbers that mnist_cnn.cu knows them by

@@ -8,7 +8,6 @@ from typing import Any
 
 import keras
 import numpy as np
-import pandas as pd
 
 from dr_lib import files
 from dr_lib.training.resident import STORE
@@ -69,11 +68,6 @@ def assign_variables(model: keras.Model, arrays: Mapping[str, Sequence[np.ndarra
             raise CheckpointError(f"the checkpoint holds another {name}: delete it to start anew")
         for variable, array in zip(known[name], arrays[name], strict=True):
             variable.assign(array)
-
-
-def write_history(path: Path, history: Sequence[Mapping[str, float]]) -> None:
-    """Write the history as a CSV, a row per epoch, in one step."""
-    files.write_text(path, pd.DataFrame(history).rename_axis("epoch").to_csv())
 
 
 def _changing(model: keras.Model) -> list[keras.Variable]:

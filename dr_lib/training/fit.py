@@ -9,7 +9,7 @@ import numpy as np
 
 from dr_lib.data.shards.batches import Batches
 from dr_lib.training.checkpoint import assign_variables
-from dr_lib.training.recorder import Recorder, read_cpu_s, wait_for
+from dr_lib.training.recorder import Recorder, wait_for
 
 OPTIMIZERS = {"rmsprop": keras.optimizers.RMSprop, "adam": keras.optimizers.Adam}
 
@@ -128,7 +128,7 @@ def train(
             verbose=0,
         )
         wait_for(model)
-    train_s, cpu_s = time.monotonic() - recorder.start, read_cpu_s() - recorder.cpu_start
+    train_s, cpu_s = time.monotonic() - recorder.start, time.process_time() - recorder.cpu_start
     if len(recorder.history) < epochs:
         done = f"saved after epoch {len(recorder.history)} of {epochs}"
         raise OutOfTimeError(f"the time is up, {done}: run it again, with the same parameters, to go on")

@@ -5,25 +5,12 @@ from collections.abc import Callable, Mapping
 import keras
 import numpy as np
 from keras import layers, ops
+from sklearn.utils.class_weight import compute_class_weight
 
 from dr_lib.data.labels.grades import GRADES, REFERABLE_FROM
 from dr_lib.training.models import Augment, ModelError, build_base
 
 MODELS = ("mobilenet", "vgg19", "small_cnn")
-
-
-@keras.saving.register_keras_serializable("dr_lib")
-class CaffeScaling(layers.Layer):
-    """[0, 1] RGB -> BGR in [0, 255] less ImageNet's mean, for VGG19's weights (Simonyan, Zisserman 2015)."""
-
-    def call(self, images):
-        """(batch, height, width, 3) float -> the same."""
-        mean = ops.convert_to_tensor(np.array([103.939, 116.779, 123.68]), images.dtype)
-        return ops.flip(images, axis=-1) * 255 - mean
-
-    def compute_output_spec(self, images):
-        """The same shape."""
-        return keras.KerasTensor(images.shape, self.compute_dtype)
 
 
 class ReferableAUC(keras.metrics.AUC):
@@ -69,9 +56,12 @@ def build_grader(
     base = build_base(model, image_size, weights, synchronised)
     inputs = keras.Input((image_size, image_size, 3), dtype="uint8")
     x = Augment(augmentation, seed, name="augment")(inputs)
-    scale = CaffeScaling() if model == "vgg19" else layers.Rescaling(2.0, offset=-1.0, name="to_minus_one_and_one")
+    if model == "vgg19":  # BGR in [0, 255] less ImageNet's mean, as its weights were trained (Simonyan, Zisserman 2015)
+        x = layers.Rescaling(255.0, offset=[-103.939, -116.779, -123.68])(ops.flip(x, axis=-1))
+    else:
+        x = layers.Rescaling(2.0, offset=-1.0, name="to_minus_one_and_one")(x)
     pool = layers.GlobalMaxPooling2D if model == "small_cnn" else layers.GlobalAveragePooling2D
-    x = pool(name="pool")(base(scale(x)))
+    x = pool(name="pool")(base(x))
     x = layers.Dense(128, activation="relu")(x)
     x = layers.Dense(128, activation="relu")(x)
     outputs = layers.Dense(len(GRADES), activation="softmax", dtype="float32", name="grades")(x)
@@ -87,9 +77,9 @@ def weigh_grades(grade: np.ndarray) -> dict[int, float]:
     Returns:
         For each grade n / (number of grades that occur x photographs of it); 1 where there is none.
     """
-    counts = np.bincount(grade, minlength=len(GRADES))
-    share = len(grade) / np.count_nonzero(counts)
-    return {k: float(share / count) if count else 1.0 for k, count in enumerate(counts)}
+    found = np.unique(grade)
+    weights = compute_class_weight("balanced", classes=found, y=grade)
+    return dict.fromkeys(range(len(GRADES)), 1.0) | dict(zip(found.tolist(), weights.tolist(), strict=True))
 
 
 def weighted_loss(weights: Mapping[int, float]) -> Callable:

@@ -1,6 +1,5 @@
 """What a training knows of itself: its times, its history, its best weights; and when it is saved."""
 
-import os
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -8,15 +7,11 @@ from typing import Any
 
 import keras
 import numpy as np
+import pandas as pd
 
-from dr_lib.training.checkpoint import (
-    CheckpointError,
-    assign_variables,
-    read_checkpoint,
-    read_variables,
-    write_checkpoint,
-    write_history,
-)
+from dr_lib import files
+from dr_lib.training import checkpoint
+from dr_lib.training.checkpoint import CheckpointError, assign_variables, read_variables
 
 CHECKPOINT = "checkpoint.npz"
 CHECKPOINT_SHARE = 0.05  # of the time, at most, goes into checkpoints between the first epoch's and the last
@@ -67,7 +62,7 @@ class Recorder(keras.callbacks.Callback):
         """
         if not self.path.exists():
             return
-        progress, arrays = read_checkpoint(self.path)
+        progress, arrays = checkpoint.read_checkpoint(self.path)
         changed = {name for name, value in self.identity.items() if progress["identity"].get(name) != value}
         if changed:
             names = ", ".join(sorted(changed))
@@ -84,7 +79,7 @@ class Recorder(keras.callbacks.Callback):
 
     def begin(self) -> None:
         """Start the clock, right before the call of fit."""
-        self.cpu_start = read_cpu_s()
+        self.cpu_start = time.process_time()
         self.start = self.ended = self.saved = time.monotonic()
 
     def on_train_begin(self, logs=None):
@@ -103,7 +98,7 @@ class Recorder(keras.callbacks.Callback):
         """Record an epoch, its work finished; save where it is time to; stop where time is up."""
         wait_for(self.model)
         self.history.append({name: float(value) for name, value in (logs or {}).items()})
-        write_history(self.out_dir / "history.csv", self.history)
+        files.write_text(self.out_dir / "history.csv", pd.DataFrame(self.history).rename_axis("epoch").to_csv())
         reached = self.history[-1].get(self.monitor, float("nan"))
         if not self.monitor or np.isnan(self.best) or reached > self.best:
             self.best, self.best_variables = reached, read_variables(self.model)["model"]
@@ -125,7 +120,7 @@ class Recorder(keras.callbacks.Callback):
             "plateau_state": {name: float(getattr(self.plateau, name)) for name in PLATEAU_STATE},
             **{name: getattr(self, name) for name in ("identity", "sessions", "history", "best")},
         }
-        write_checkpoint(self.path, progress, {**read_variables(self.model), "best": self.best_variables})
+        checkpoint.write_checkpoint(self.path, progress, {**read_variables(self.model), "best": self.best_variables})
         self.saved = time.monotonic()
         self.save_s = self.saved - now
         self.checkpoint_s += self.save_s
@@ -135,9 +130,3 @@ def wait_for(model: keras.Model) -> None:
     """Return when the device has finished the steps given to it: fetch a number that they all change."""
     keras.ops.convert_to_numpy(model.optimizer.iterations)
     keras.ops.convert_to_numpy(model.trainable_variables[-1])
-
-
-def read_cpu_s() -> float:
-    """CPU seconds of this process so far, over all cores."""
-    times = os.times()
-    return times.user + times.system

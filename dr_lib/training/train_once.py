@@ -23,7 +23,7 @@ BEST = "best.keras"
 
 
 class Setup(NamedTuple):
-    """All that a training needs, compiled and ready."""
+    """All that a training needs."""
 
     device: Device
     splits: dict[str, Photographs]  # those that have photographs

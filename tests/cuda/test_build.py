@@ -133,7 +133,7 @@ def test_refuses_an_unknown_device():
 @pytest.mark.slow
 def test_two_processes_may_build_at_once(tmp_path):
     """Both get a library that works, and one file stays."""
-    code = "from dr_lib.cuda import mnist; print(mnist.build('cpu').path)"
+    code = "from dr_lib.cuda.build import build; print(build('cpu').path)"
     environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}
     started = [
         subprocess.Popen([sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, text=True)

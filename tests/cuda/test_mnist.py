@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from dr_lib.cuda import mnist
+from dr_lib.cuda.build import NoDeviceError, OutOfMemoryError
 from dr_lib.data.small_images import load_mnist
 
 FAST = ("fused", "true_gradient", "minibatch")
@@ -70,13 +71,13 @@ def test_a_training_that_diverges_names_its_epoch(library, digits, implementatio
 
 def test_the_papers_way_needs_a_gpu(library, digits):
     """Many small kernels on a CPU would measure nothing."""
-    with pytest.raises(mnist.NoDeviceError, match="needs a GPU"):
+    with pytest.raises(NoDeviceError, match="needs a GPU"):
         mnist.train(library, *digits, implementation="paper")
 
 
 def test_more_than_the_memory_holds(library, digits):
     """It says what to take less of."""
-    with pytest.raises(mnist.OutOfMemoryError, match="fewer replicas or epochs"):
+    with pytest.raises(OutOfMemoryError, match="fewer replicas or epochs"):
         mnist.train(library, *digits, epochs=2**31 - 1, replicas=2**20)
 
 

@@ -116,10 +116,11 @@ def test_training_tells_of_every_epoch():
 def test_cuda_c_learns_the_same(implementation, batch_size, rate):
     """From the same weights on the same images in the same order: what is timed side by side is the same training."""
     from dr_lib.cuda import mnist
+    from dr_lib.cuda.build import build
 
     (x, y), (x_test, y_test), weights = draw_digits(640), draw_digits(500, seed=1), mnist.initial_weights(3)
     asked = {"implementation": implementation, "batch_size": batch_size, "learning_rate": rate}
-    ours = mnist.train(mnist.build("cpu"), x, y, x_test, y_test, epochs=2, seed=3, **asked)
+    ours = mnist.train(build("cpu"), x, y, x_test, y_test, epochs=2, seed=3, **asked)
     theirs = open_reference(batch_size, weights=weights, learning_rate=rate).train(x, y, x_test, y_test, epochs=2)
     assert list(ours["test_accuracy"]) == pytest.approx(list(theirs["test_accuracy"]), abs=0.01)
 
