@@ -86,30 +86,19 @@ def train_once(
     from dr_lib.training import fit, models
     from dr_lib.training.recorder import Recorder
 
-    device, network, schedule = setup.device, setup.network, config.schedule
-    session = {"precision": plan.precision, "strategy": plan.strategy, "accelerator": device.name, "commit": commit}
-    facts = probe()
-    recorder = Recorder(
-        out_dir,
-        identity=config.describe() | data | {"backend": plan.backend},
-        session=session | {"cpu": facts.cpu},
-        report=report,
-        seconds_left=seconds_left,
-    )
+    facts, device, network, schedule = probe(), setup.device, setup.network, config.schedule
+    session = {"precision": plan.precision, "strategy": plan.strategy, "accelerator": device.name}
+    session |= {"cpu": facts.cpu, "commit": commit}
+    identity = config.describe() | data | {"backend": plan.backend}
+    recorder = Recorder(out_dir, identity=identity, session=session, report=report, seconds_left=seconds_left)
     with device.scope():
         setup_s = elapsed_s() if elapsed_s else float("nan")
-        timing = fit.train(
-            setup.model,
-            setup.train_batches,
-            setup.validation_batches,
-            recorder,
-            epochs=config.epochs,
-            warmup_epochs=schedule.warmup_epochs,
-            tensorboard=config.tensorboard,
-        )
+        batches = setup.train_batches, setup.validation_batches
+        how = {"epochs": config.epochs, "warmup_epochs": schedule.warmup_epochs, "tensorboard": config.tensorboard}
+        timing = fit.train(setup.model, *batches, recorder, **how)
         models.save_model(network, out_dir / BEST)
         predicted = {name: predict(config, network, s.images) for name, s in setup.splits.items() if name != "train"}
-    scores, auc = evaluate(config, setup.splits, predicted)
+    scores, auc = _evaluate(config, setup.splits, predicted)
     times = timing._asdict() | {"setup_s": setup_s, "steady_epoch_s": timing.steady_epoch_s}
     times["images_per_s"] = len(setup.train_batches) * schedule.batch_size / timing.steady_epoch_s
     done_by = times.pop("done_by")
@@ -137,16 +126,16 @@ def set_up(config: TrainingConfig, plan: Plan, splits: Mapping[str, Photographs]
     how = {"weights": config.weights, "augmentation": config.augmentation, "synchronised": device.synchronised}
     how |= {"seed": config.run_seed}
     keras.utils.set_random_seed(config.run_seed)
+    learning = {"optimizer": config.optimizer, "learning_rate": config.schedule.learning_rate}
     with device.scope():
         if config.task == "grades":
             targets = {name: photographs.grade for name, photographs in splits.items()}
-            network, learning = graders.build_grader(config.model, config.image_size, **how), {}
+            network = graders.build_grader(config.model, config.image_size, **how)
             weights = graders.weigh_grades(targets["train"]) if config.weigh_grades else {}
-            learning = {"loss": graders.weighted_loss(weights), "auc": graders.ReferableAUC(1000, name="auc")}
+            learning |= {"loss": graders.weighted_loss(weights), "auc": graders.ReferableAUC(1000, name="auc")}
         else:
             targets = {name: photographs.referable for name, photographs in splits.items()}
             network = models.build_model(config.model, config.image_size, dropout=config.dropout, **how)
-            learning = {}
         model = network
         if config.last_frozen:
             model, inputs, targets, linear_probe_auc = frozen.freeze(network, config.last_frozen, splits, batch_size)
@@ -168,29 +157,12 @@ def predict(config: TrainingConfig, network: keras.Model, images: np.ndarray) ->
     return np.mean([fit.predict(network, view, config.schedule.batch_size) for view in views], axis=0)
 
 
-def evaluate(
-    config: TrainingConfig, splits: Mapping[str, Photographs], probabilities: Mapping[str, np.ndarray]
-) -> tuple[dict[str, float], Interval]:
-    """Score the test split, at a threshold from the validation split.
-
-    Args:
-        config: names the task.
-        splits: test and, where there is one, validation.
-        probabilities: of those splits, from `predict`.
-
-    Returns:
-        The scores of `metrics`, and the AUC of referable disease with its interval.
-
-    Raises:
-        ValueError: a split holds one class only, or the training diverged.
-    """
+def _evaluate(config: TrainingConfig, splits: Mapping[str, Photographs], probabilities: Mapping[str, np.ndarray]):
+    """Scores of the test split at a threshold from the validation split, and its AUC with an interval."""
     from dr_lib.training import metrics
 
-    is_grades, test = config.task == "grades", splits["test"]
-    suspected = {
-        name: metrics.sum_referable(found) if is_grades else found[:, 0] for name, found in probabilities.items()
-    }
-    threshold = 0.5
+    is_grades, test, threshold = config.task == "grades", splits["test"], 0.5
+    suspected = {name: metrics.sum_referable(p) if is_grades else p[:, 0] for name, p in probabilities.items()}
     if "validation" in splits:
         threshold = metrics.choose_threshold(splits["validation"].referable, suspected["validation"])
     if is_grades:

@@ -13,11 +13,9 @@ In larger batches that learns slowly, and the reference trains as one would toda
 from __future__ import annotations
 
 import importlib
-import os
 import platform
 import time
 from collections.abc import Callable, Mapping
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,6 +23,7 @@ import numpy as np
 from dr_lib.training.frameworks.architecture import NetworkError
 from dr_lib.training.frameworks.base import FrameworkError, check_loss
 from dr_lib.training.frameworks.batches import to_floats
+from dr_lib.training.frameworks.factory import check_packages, choose_backend
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -182,16 +181,12 @@ def _open_keras(backend: str) -> Any:
     """Import Keras on a backend, and keep that on the CPU; CUDA C may have the GPU of the same process."""
     if backend not in BACKENDS:
         raise FrameworkError(f"backend {backend!r}: choose from {', '.join(BACKENDS)}")
-    missing = [name for name in ("keras", backend) if find_spec(name) is None]
-    if missing:
-        raise FrameworkError(f"Keras on {backend} needs {' and '.join(missing)}: pip install them, or take the other")
-    os.environ["KERAS_BACKEND"] = backend  # read once, when Keras is imported
+    check_packages(f"Keras on {backend}", ("keras", backend))
+    choose_backend(backend, "cpu")
     import keras
 
     from dr_lib.training.frameworks.keras_network import CHOOSE_DEVICE
 
-    if keras.config.backend() != backend:
-        raise FrameworkError(f"Keras runs on {keras.config.backend()} already: restart the kernel to use {backend}")
     CHOOSE_DEVICE[backend]("cpu")
     return keras
 
