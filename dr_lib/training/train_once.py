@@ -142,8 +142,7 @@ def set_up(config: TrainingConfig, plan: Plan, splits: Mapping[str, Photographs]
         if plan.on_device:
             inputs.pop("test", None)
             model, inputs = resident.keep_on_device(network, inputs)
-        rate = config.schedule.learning_rate
-        fit.compile_model(model, optimizer=config.optimizer, learning_rate=rate, **learning, **device.compile_arguments)
+        fit.compile_model(model, **learning, **device.compile_arguments)
     train_batches = Batches(inputs["train"], targets["train"], batch_size, shuffle_seed=config.run_seed)
     validation = Batches(inputs["validation"], targets["validation"], batch_size) if "validation" in inputs else None
     return Setup(device, splits, network, model, train_batches, validation, linear_probe_auc)
