@@ -62,36 +62,53 @@ from dr_lib import bootstrap
 print(bootstrap.describe_machine(root, *bootstrap.install_missing(*["cv2"] if data_dir == "sample" else [])))
 
 # %%
-from dr_lib.runs.run import Run
+from dataclasses import replace
 
-asked = {
-    "data_dir": Path(data_dir).name, "model": model, "weights": Path(weights).name, "image_size": image_size,
-    "batch_size": batch_size, "epochs": epochs, "optimizer": optimizer, "learning_rate": learning_rate,
-    "augmentation": augmentation, "weigh_grades": weigh_grades, "accelerator": accelerator, "backend": backend,
-    "mode": mode, "seed": seed, "repetition": repetition,
-}  # fmt: skip
-run = Run(root, "20_train_grades", asked, results=results, max_hours=max_hours)
+from dr_lib.runs.run import Run
+from dr_lib.training.config import TrainingConfig
+
+config = TrainingConfig.from_parameters(globals(), task="grades")
+run = Run(root, "20_train_grades", config.describe(), results=results, max_hours=max_hours)
 
 # %% [markdown]
 # ## Data
 
 # %%
-from dr_lib.data.shards.records import SPLITS, manifest_sha256, read_manifest
+from dr_lib.data.shards.records import read_manifest
 
 if data_dir == "sample":
     from dr_lib.data.shards.sample import open_sample
 
-    data_dir = open_sample(root / "papermill_runs" / "sample")
-manifest = read_manifest(data_dir)
+    config = replace(config, data_dir=open_sample(root / "papermill_runs" / "sample"))
+manifest = read_manifest(config.data_dir)
 kind = "the synthetic sample, not photographs" if manifest["data_kind"] == "synthetic" else "photographs"
+counts = {name: count["num_images"] for name, count in manifest["counts"].items()}
+print(f"{counts}: {kind}")
 
 # %%
 from dr_lib import hardware
 
-facts = hardware.probe()
-plan = hardware.choose(facts, accelerator=accelerator, backend=backend, mode=mode, batch_size=batch_size)
-device = hardware.activate(plan)
-print(f"{device.name}: Keras on {plan.backend}, {plan.precision}, strategy {plan.strategy}")
+plan = config.plan(hardware.probe(), counts["train"] + counts.get("validation", 0))
+print(f"Keras on {plan.backend}, because", *plan.reasons, sep="\n- ")
+
+# %% [markdown]
+# ## Method
+#
+# As in the paper: the base, global average pooling, two layers of 128 and one of 5. Unlike there, each base gets the
+# preprocessing its weights were trained with, inside the network: [-1, 1] for MobileNet, mean-free BGR for VGG19.
+#
+# The epoch with the best AUC of referable disease on the validation split is kept; without that split, the last.
+
+# %%
+from dr_lib.training.train_once import train_once
+
+trained = train_once(
+    config, plan, run.folder, commit=run.identity["commit"], elapsed_s=run.seconds, report=run.show_progress,
+    seconds_left=run.seconds_left,
+)  # fmt: skip
+timing, row, scores, auc = trained.timing, trained.row, trained.scores, trained.auc
+print(f"{trained.network.name}: {row['num_parameters']:,} parameters on {trained.device.name}")
+print(f"train_s {timing.train_s:.2f}, of it first call {timing.first_step_s:.2f}, resumed {timing.resumed} times")
 
 # %% [markdown]
 # The grades are far from equally frequent: without weights a network does well by calling every eye healthy.
@@ -100,56 +117,12 @@ print(f"{device.name}: Keras on {plan.backend}, {plan.precision}, strategy {plan
 import pandas as pd
 
 from dr_lib.data.labels.grades import GRADES
-from dr_lib.data.shards import batches
+from dr_lib.training.graders import weigh_grades as find_weights
 
-splits = {name: batches.load_photographs(data_dir, name, image_size) for name in SPLITS}
-splits = {name: photographs for name, photographs in splits.items() if len(photographs.grade)}
-counts = pd.DataFrame({name: pd.Series(s.grade).value_counts() for name, s in splits.items()})
-counts.reindex(range(len(GRADES))).fillna(0).astype(int).set_axis(GRADES).rename_axis(kind)
-
-# %% [markdown]
-# ## Method
-#
-# As in the paper: the base, global average pooling, two layers of 128 and one of 5. Unlike there, each base gets the
-# preprocessing its weights were trained with, inside the network: [-1, 1] for MobileNet, mean-free BGR for VGG19.
-
-# %%
-import keras
-
-from dr_lib.training import fit, graders, metrics, models
-
-keras.utils.set_random_seed(run.seed)
-with device.scope():
-    network = graders.build_grader(model, image_size, weights=weights, augmentation=augmentation, seed=run.seed)
-print(f"{network.name}: {network.count_params():,} parameters")
-
-# %%
-train = splits["train"]
-grade_weights = graders.weigh_grades(train.grade) if weigh_grades else dict.fromkeys(range(len(GRADES)), 1.0)
-fed = batches.Batches(train.images, train.grade, batch_size, shuffle_seed=run.seed)
-held_out = None
-if "validation" in splits:
-    held_out = batches.Batches(splits["validation"].images, splits["validation"].grade, batch_size)
-pd.Series(grade_weights).round(2).to_frame("weight of a photograph in the loss").rename_axis("grade")
-
-# %% [markdown]
-# The epoch with the best AUC of referable disease on the validation split is kept; without that split, the last.
-
-# %%
-identity = asked | {"data_manifest_sha256": manifest_sha256(data_dir), "backend": plan.backend}
-session = {name: getattr(plan, name) for name in ("precision", "strategy")}
-session |= {"accelerator": device.name, "cpu": facts.cpu, "commit": run.identity["commit"]}
-with device.scope():
-    fit.compile_model(
-        network, optimizer=optimizer, learning_rate=learning_rate, loss=graders.weighted_loss(grade_weights),
-        auc=graders.ReferableAUC(num_thresholds=1000, name="auc"), **device.compile_arguments,
-    )  # fmt: skip
-    setup_s = run.seconds()
-    timing = fit.train(
-        network, fed, held_out, run.folder, epochs=epochs, identity=identity, report=run.show_progress,
-        seconds_left=run.seconds_left, session=session,
-    )  # fmt: skip
-print(f"train_s {timing.train_s:.2f}, of it first call {timing.first_step_s:.2f}, resumed {timing.resumed} times")
+table = pd.DataFrame({name: pd.Series(s.grade).value_counts() for name, s in trained.splits.items()})
+table = table.reindex(range(len(GRADES))).fillna(0).astype(int)
+table["weight in the loss"] = pd.Series(find_weights(trained.splits["train"].grade)).round(2) if weigh_grades else 1.0
+table.set_axis(GRADES).rename_axis(kind)
 
 # %% [markdown]
 # ## Result
@@ -157,7 +130,7 @@ print(f"train_s {timing.train_s:.2f}, of it first call {timing.first_step_s:.2f}
 # %%
 import matplotlib.pyplot as plt
 
-history = pd.read_csv(run.folder / "history.csv")
+history = pd.DataFrame(trained.history).rename_axis("epoch").reset_index()
 figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.2), layout="constrained")
 history.plot(x="epoch", y=[c for c in history if c.endswith("loss")], ax=left, marker=".", ylabel="loss")
 aucs = [c for c in history if c.endswith("auc")]
@@ -169,25 +142,12 @@ _ = figure.suptitle(f"Training history: {kind}")
 # at. The interval is a bootstrap over patients.
 
 # %%
-from dr_lib.statistics import intervals
-
-probabilities = {name: fit.predict(network, s.images, batch_size) for name, s in splits.items() if name != "train"}
-threshold, threshold_from = 0.5, "not chosen, for lack of a validation split"
-if "validation" in splits:
-    suspected = metrics.sum_referable(probabilities["validation"])
-    threshold = metrics.choose_threshold(splits["validation"].referable, suspected)
-    threshold_from = "for a sensitivity of 0.9 on the validation split"
-test = splits["test"]
-scores = metrics.score_grades(test.grade, probabilities["test"], threshold)
-suspected = metrics.sum_referable(probabilities["test"])
-auc = intervals.auc_interval(test.referable, suspected, test.patient_id, seed=run.seed)
 pd.Series(scores | {"auc_low": auc.low, "auc_high": auc.high}).round(3).to_frame(f"test split of {kind}")
 
 # %%
-import numpy as np
 import seaborn as sns
 
-graded = probabilities["test"].argmax(axis=1)
+test, graded = trained.splits["test"], trained.probabilities["test"].argmax(axis=1)
 table = pd.crosstab(pd.Categorical(test.grade, range(5)), pd.Categorical(graded, range(5)), dropna=False)
 axis = sns.heatmap(table, annot=True, fmt="d", cmap="Blues", cbar=False, square=True)
 _ = axis.set(xlabel="grade by the network", ylabel="true grade", title=f"Test split: {kind}")
@@ -199,36 +159,30 @@ _ = axis.set(xlabel="grade by the network", ylabel="true grade", title=f"Test sp
 from datetime import UTC, datetime
 
 from dr_lib.serving.grader import folder
+from dr_lib.training.train_once import BEST
 
 model_dir = run.folder / "model"
 model_dir.mkdir(exist_ok=True)
-models.save_model(network, model_dir / "model.keras")
-
-# %%
-data = {"data_kind": manifest["data_kind"], "data_manifest_sha256": manifest_sha256(data_dir)}
+(run.folder / BEST).replace(model_dir / "model.keras")
+chosen = "for a sensitivity of 0.9 on the validation split"
 described = {
-    "format": "keras", "model": model, "num_parameters": network.count_params(), "image_size": image_size,
-    "grades": list(GRADES), "threshold": float(threshold), "threshold_from": threshold_from,
+    "format": "keras", "model": model, "image_size": image_size, "grades": list(GRADES),
+    "threshold": scores["threshold"],
+    "threshold_from": chosen if "validation" in trained.splits else "not chosen, for lack of a validation split",
     "preprocessing": folder.PREPROCESSING, "weights": Path(weights).name, "metrics": scores,
     "commit": run.identity["commit"], "created_at": datetime.now(UTC).isoformat(timespec="seconds"),
-    "versions": {"keras": keras.__version__, "numpy": np.__version__},
+    "versions": {name: row[name] for name in ("keras", "numpy")},
 }  # fmt: skip
-saved = folder.write_folder(model_dir, "model.keras", described | data)
+described |= {name: row[name] for name in ("num_parameters", "data_kind", "data_manifest_sha256")}
+saved = folder.write_folder(model_dir, "model.keras", described)
 print(f"model version {saved.version} in {model_dir.relative_to(run.study_dir.parent)}")
 
 # %%
 from dr_lib.training.recorder import CHECKPOINT
 
-data |= {f"num_images_{name}": len(splits[name].grade) if name in splits else 0 for name in SPLITS}
-times = timing._asdict() | {"setup_s": setup_s, "steady_epoch_s": timing.steady_epoch_s}
-times["images_per_s"] = len(fed) * batch_size / timing.steady_epoch_s
-metric = {f"metric_{name}_test": value for name, value in scores.items()}
-metric |= {"metric_auc_test_low": auc.low, "metric_auc_test_high": auc.high}
-about = {"num_parameters": network.count_params(), "model_version": saved.version}
-done_by = times.pop("done_by")
-row = run.finish(**device.describe(facts) | data | about | times | metric | done_by)
+path = run.finish(**row, model_version=saved.version)
 (run.folder / CHECKPOINT).unlink()
-print(f"wrote {row.relative_to(run.study_dir.parent)}")
+print(f"wrote {path.relative_to(run.study_dir.parent)}")
 
 # %% [markdown]
 # ## What this shows
@@ -237,10 +191,10 @@ print(f"wrote {row.relative_to(run.study_dir.parent)}")
 from IPython.display import Markdown
 
 Markdown(
-    f"**{model}** at {image_size} px, trained on {len(train.grade)} images of {kind} in **{timing.train_s:.1f} s**, "
+    f"**{model}** at {image_size} px, trained on {counts['train']} images of {kind} in **{timing.train_s:.1f} s**, "
     f"agrees with the true grades of the test split with a quadratic weighted kappa of **{scores['kappa']:.3f}** and "
     f"finds referable eyes with an AUC of **{scores['auc']:.3f}** (95 % interval {auc.low:.3f} to {auc.high:.3f}, "
-    f"{len(test.grade)} images)."
+    f"{counts['test']} images)."
 )
 
 # %% [markdown]

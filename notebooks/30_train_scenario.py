@@ -107,11 +107,12 @@ print({name: request[name] for name in ("framework", "dataset", "image_size", "n
 # timing alone.
 
 # %%
-from dr_lib.training.frameworks import architecture, batches, image_sets
+from dr_lib.data.small_images import load_images
+from dr_lib.training.frameworks import architecture, batches
 
-images = image_sets.load_images(dataset, image_size, data_source, share=data_share, seed=seed)
-fed = batches.Batches(images.x_train, images.y_train, batch_size, seed=run.seed)
-print(f"{images.kind}: {len(images.x_train)} images, {len(fed)} steps an epoch, {fed.num_left_out} left out of each")
+images = load_images(dataset, image_size, data_source, share=data_share, seed=seed)
+fed = batches.FixedBatches(images.x_train, images.y_train, batch_size, seed=run.seed)
+print(f"{images.kind}: {len(images.x_train)} images, {len(fed)} steps an epoch, {fed.num_dropped} dropped in each")
 
 # %% [markdown]
 # The network, from the same initial weights in every framework.
@@ -190,7 +191,7 @@ times |= {"images_per_s": len(fed) * batch_size / steady_epoch_s, "num_parameter
 gpu = {"accelerator": facts.gpus[0] if accelerator == "gpu" else "cpu", "num_accelerators": 1, "threads": threads}
 machine = {name: getattr(facts, name) for name in ("platform", "cpu", "num_cpus", "memory_gib", "driver")}
 data = {"data_kind": images.kind, "num_images_train": len(images.x_train), "num_images_test": len(images.x_test)}
-data |= {"num_images_left_out": fed.num_left_out}
+data |= {"num_images_dropped": fed.num_dropped}
 metric = {"metric_accuracy_test": measure_accuracy(), "epoch_accuracy": epoch_accuracy, "epoch_loss": losses}
 
 # %%

@@ -82,7 +82,9 @@ wanted = [(name, int(batch)) for name, batch in pairs]
 # 60,000 handwritten digits to learn from, 10,000 to test on, 28 x 28 bytes each.
 
 # %%
-x_train, y_train, x_test, y_test = cuda_mnist.load_mnist(mnist)
+from dr_lib.data.small_images import load_mnist
+
+x_train, y_train, x_test, y_test = load_mnist(mnist)
 num_images = round(data_share * len(x_train))
 x_train, y_train = x_train[:num_images], y_train[:num_images]
 print(f"{len(x_train):,} images to learn from, {len(x_test):,} to test on")
@@ -103,11 +105,12 @@ for axis, image, digit in zip(axes, x_train, y_train, strict=False):
 
 # %%
 from dr_lib import hardware
+from dr_lib.cuda.build import NoCompilerError, NoDeviceError, build
 
 facts = hardware.probe()
 try:
-    library = cuda_mnist.build(device)
-except (cuda_mnist.NoDeviceError, cuda_mnist.NoCompilerError) as error:
+    library = build(device)
+except (NoDeviceError, NoCompilerError) as error:
     raise UnavailableError(str(error)) from error  # a study then skips what needs it
 print(f"built for the {library.kind.upper()}: {library.device}, {library.num_multiprocessors} multiprocessors or cores")
 
@@ -130,13 +133,13 @@ print("to train:", *(f"{name} in batches of {batch}" for name, batch in wanted),
 # second layer's bias); `fused` does so too, so Keras's are divided likewise.
 
 # %%
-from dr_lib.training.frameworks.mnist_reference import MnistPeer
+from dr_lib.training.frameworks.mnist_reference import MnistReference
 
 backends = [name.removeprefix("keras_") for name, _ in wanted if name.startswith("keras_")]
 backend = next(iter([*backends, *facts.backends]), BACKENDS[0])
 weights = cuda_mnist.initial_weights(seed)
 rates = {1: cuda_mnist.LEARNING_RATES["fused"], 32: cuda_mnist.LEARNING_RATES["minibatch"]}
-peers = {batch: MnistPeer(backend, weights, batch_size=batch, learning_rate=rate) for batch, rate in rates.items()}
+peers = {batch: MnistReference(backend, weights, batch_size=batch, learning_rate=rate) for batch, rate in rates.items()}
 DIVISORS = {"conv_kernel": 576, "conv_bias": 576, "pool_bias": 216}
 
 
@@ -182,7 +185,7 @@ def train_cuda(name, batch, run):
 # %%
 def train_keras(name, batch, run):
     first, rate = cuda_mnist.initial_weights(run.seed), rates[1 if batch == 1 else 32]
-    peer = MnistPeer(name.removeprefix("keras_"), first, batch_size=batch, learning_rate=rate)
+    peer = MnistReference(name.removeprefix("keras_"), first, batch_size=batch, learning_rate=rate)
     told = {"epochs": epochs, "seed": run.seed, "on_epoch_end": lambda epoch: run.show_progress(epoch, epochs)}
     return peer.train(x_train, y_train, x_test, y_test, **told)
 

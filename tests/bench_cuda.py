@@ -17,7 +17,9 @@ import keras
 import numpy as np
 
 from dr_lib.cuda import mnist
-from dr_lib.training.frameworks.mnist_reference import MnistPeer
+from dr_lib.cuda.build import CudaError, build
+from dr_lib.data.small_images import load_mnist
+from dr_lib.training.frameworks.mnist_reference import MnistReference
 from tests.in_turn import time_in_turn
 
 REPEATS = 11
@@ -29,9 +31,9 @@ CASES = (  # implementation, batch size, images of an epoch, times that ours sha
 )
 
 
-def compare(what: str, ours: Callable[[], object], peer: Callable[[], object], images: int, goal: float) -> None:
+def compare(what: str, ours: Callable[[], object], reference: Callable[[], object], images: int, goal: float) -> None:
     """Run both in turn after one warm-up; print the medians in us an image, and the ratio's median and quartiles."""
-    times = 1e6 * time_in_turn(ours, peer, REPEATS) / images
+    times = 1e6 * time_in_turn(ours, reference, REPEATS) / images
     low, median, high = np.percentile(times[1] / times[0], [25, 50, 75])
     medians = f"{np.median(times[1]):.1f} us / {np.median(times[0]):.2f} us an image"
     verdict = "reached" if median >= goal else "missed"
@@ -40,28 +42,30 @@ def compare(what: str, ours: Callable[[], object], peer: Callable[[], object], i
 
 def compare_cpu(data: tuple[np.ndarray, ...]) -> None:
     """Keras against the library on all cores of this CPU."""
-    library = mnist.build("cpu")
+    library = build("cpu")
     print(f"{library.device}, {library.num_multiprocessors} cores, keras {keras.__version__}")
     for implementation, batch_size, number, goal in CASES:
         x, y = (array[:number] for array in data[:2])
-        peer_network = MnistPeer("tensorflow", mnist.initial_weights(0), batch_size=batch_size, learning_rate=0.02)
+        reference_network = MnistReference(
+            "tensorflow", mnist.initial_weights(0), batch_size=batch_size, learning_rate=0.02
+        )
         asked = {"implementation": implementation, "epochs": 1, "batch_size": batch_size}
 
         def ours(x=x, y=y, asked=asked):
             # one test image: the comparison is of training
             mnist.train(library, x, y, x[:1], y[:1], **asked)
 
-        def peer(network=peer_network, x=x, y=y):
+        def reference(network=reference_network, x=x, y=y):
             network.train(x, y, x[:1], y[:1], epochs=1)
 
-        compare(f"Keras / {implementation}, batch {batch_size}, CPU", ours, peer, number, goal)
+        compare(f"Keras / {implementation}, batch {batch_size}, CPU", ours, reference, number, goal)
 
 
 def measure_gpu(data: tuple[np.ndarray, ...]) -> None:
     """The goals of one GPU."""
     try:
-        library = mnist.build("gpu")
-    except mnist.CudaError as error:
+        library = build("gpu")
+    except CudaError as error:
         print(f"GPU: not measured ({error})")
         return
     print(f"{library.device}, {library.num_multiprocessors} multiprocessors")
@@ -80,7 +84,7 @@ def measure_gpu(data: tuple[np.ndarray, ...]) -> None:
 
 def main() -> None:
     """Print every comparison."""
-    data = mnist.load_mnist(sys.argv[1] if len(sys.argv) > 1 else "")
+    data = load_mnist(sys.argv[1] if len(sys.argv) > 1 else "")
     compare_cpu(data)
     measure_gpu(data)
 

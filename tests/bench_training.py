@@ -1,6 +1,6 @@
 """Measured comparisons of training: python tests/bench_training.py [--out measured.csv] [--paper-run].
 
-Images per second of notebook 10's loop in its modes, against a plain Keras fit on a tf.data pipeline that decodes the
+Images per second of the notebooks' loop in its modes, against a plain Keras fit on a tf.data pipeline that decodes the
 JPEGs in each epoch, all in one process, in turns: MobileNet at 96 px on a CPU, InceptionV3 at 299 px where there is a
 GPU. There, modes and batches of the speed goals follow, and with --paper-run the paper's 200 epochs.
 """
@@ -26,11 +26,15 @@ from dr_lib import hardware
 from dr_lib.data.shards.sample import open_sample
 from dr_lib.runs.run import read_commit
 from dr_lib.statistics.intervals import mean_interval, ratio_interval
+from dr_lib.training.config import TrainingConfig
+from dr_lib.training.train_once import set_up
 
-PEER = "plain Keras fit on tf.data, JPEGs decoded each epoch"
+REFERENCE = "plain Keras fit on tf.data, JPEGs decoded each epoch"
 CPU = {"model": "mobilenet", "image_size": 96, "repeats": 10, "number": 224, "batches": ()}
 GPU = {"model": "inception_v3", "image_size": 299, "repeats": 10, "number": 1000, "batches": (64, 256, 1024)}
 BATCH, EPOCHS = 8, 4  # epochs of a turn
+SPEED = {"images_per_s": "value", "low": "low", "high": "high"}  # columns of the table, fields of an interval
+RATIO = {"times_paper": "value", "times_low": "low", "times_high": "high"}
 
 
 class Variant:
@@ -58,41 +62,35 @@ class Variant:
         return self.first_epoch_s - self.number / float(np.median(self.images_per_s))
 
 
-def build(mode: str, batch_size: int, setting: dict, images: np.ndarray, labels: np.ndarray, *, frozen_input=False):
-    """Notebook 10's loop in a mode; with `frozen_input` every step is given the same batch, made once."""
-    gib = images.nbytes / 2**30
-    plan = hardware.choose(hardware.probe(), mode=mode, batch_size=batch_size, num_devices=1, data_gib=gib)
-    device = hardware.activate(plan)
+def build(mode: str, batch_size: int, setting: dict, split, *, frozen_input: bool = False) -> Variant:
+    """The notebooks' loop in a mode; with `frozen_input` every step is given the same batch, made once."""
+    scale = batch_size // BATCH if mode == "scaled" else 1
+    config = TrainingConfig(
+        "", mode=mode, model=setting["model"], image_size=setting["image_size"], batch_size=BATCH, batch_scale=scale,
+        warmup_epochs=0, optimizer="rmsprop", augmentation="colour", num_devices=1, seed=0,
+    )  # fmt: skip
+    plan = config.plan(hardware.probe(), len(split.images))
+    setup, folder = set_up(config, plan, {"train": split}), Path(tempfile.mkdtemp())
     import keras
 
-    from dr_lib.data.shards.batches import Batches
-    from dr_lib.training import fit, models, resident
+    from dr_lib.training.fit import train
+    from dr_lib.training.recorder import CHECKPOINT, Recorder
 
-    class SameBatch(Batches):
-        def __getitem__(self, index):
-            if not hasattr(self, "kept"):
-                made = super().__getitem__(0)
-                self.kept = made if plan.backend == "tensorflow" else tuple(map(keras.ops.convert_to_tensor, made))
-            return self.kept
+    if frozen_input:
+        made = setup.train_batches[0]
+        made = made if plan.backend == "tensorflow" else tuple(map(keras.ops.convert_to_tensor, made))
+        same_batch = type("SameBatch", (type(setup.train_batches),), {"__getitem__": lambda self, index: made})
+        setup.train_batches.__class__ = same_batch
 
-    keras.utils.set_random_seed(0)
-    network = models.build_model(setting["model"], setting["image_size"], augmentation="colour")
-    model, inputs = network, {"train": images}
-    if plan.on_device:
-        model, inputs = resident.keep_on_device(network, inputs)
-    fit.compile_model(model, **device.compile_arguments)
-    fed = (SameBatch if frozen_input else Batches)(inputs["train"], labels, batch_size, shuffle_seed=0)
-    folder = Path(tempfile.mkdtemp())
-
-    def train(epochs: int) -> None:
-        (folder / "checkpoint.npz").unlink(missing_ok=True)
-        fit.train(model, fed, None, folder, epochs=epochs)
+    def fit(epochs: int) -> None:
+        (folder / CHECKPOINT).unlink(missing_ok=True)
+        train(setup.model, setup.train_batches, None, Recorder(folder), epochs=epochs)
 
     name = f"mode {mode}" + (", input made once" if frozen_input else "")
-    return Variant(name, plan, batch_size, len(images), train)
+    return Variant(name, plan, batch_size, len(split.images), fit)
 
 
-def build_peer(setting: dict, shards: list[str], number: int) -> Variant:
+def build_reference(setting: dict, shards: list[str], number: int) -> Variant:
     """What a tutorial would write: TFRecords parsed, decoded, resized, shuffled and batched by tf.data."""
     plan = hardware.choose(hardware.probe(), backend="tensorflow", num_devices=1)
     device = hardware.activate(plan)
@@ -115,25 +113,28 @@ def build_peer(setting: dict, shards: list[str], number: int) -> Variant:
     pipeline = examples.map(read, num_parallel_calls=tf.data.AUTOTUNE).batch(BATCH, drop_remainder=True).prefetch(2)
     network = models.build_model(setting["model"], size, augmentation="colour")
     fit.compile_model(network, **device.compile_arguments)
-
-    return Variant(PEER, plan, BATCH, number, lambda epochs: network.fit(pipeline, epochs=epochs, verbose=0))
+    return Variant(REFERENCE, plan, BATCH, number, lambda epochs: network.fit(pipeline, epochs=epochs, verbose=0))
 
 
 def compare(setting: dict, folder: Path) -> list[Variant]:
     """Build every variant that this machine can run, and measure them in turns."""
-    from dr_lib.data.shards.batches import load_photographs
+    data, number, facts = open_sample(folder), setting["number"], hardware.probe()
+    # a plan activates Keras, which decides the backend; loading needs Keras
+    hardware.activate(hardware.choose(facts, num_devices=1, batch_size=BATCH))
+    from dr_lib.data.shards.batches import Photographs, load_photographs
 
-    data, number = open_sample(folder), setting["number"]
     split = load_photographs(data, "train", setting["image_size"])
-    rows = np.arange(number) % len(split.images)
-    images, labels = split.images[rows], split.referable[rows]
-    variants = [build(mode, BATCH, setting, images, labels) for mode in ("paper", "fast")]
-    variants.append(build("paper", BATCH, setting, images, labels, frozen_input=True))
-    if "tensorflow" in hardware.probe().backends and variants[0].plan.backend == "tensorflow":
-        variants.append(build_peer(setting, sorted(map(str, data.glob("train-*.tfrecord"))), number))
+
+    def take(num_images: int) -> Photographs:
+        rows = np.arange(num_images) % len(split.images)
+        return Photographs(*(column[rows] for column in split))
+
+    variants = [build(mode, BATCH, setting, take(number)) for mode in ("paper", "fast")]
+    variants.append(build("paper", BATCH, setting, take(number), frozen_input=True))
+    if "tensorflow" in facts.backends and variants[0].plan.backend == "tensorflow":
+        variants.append(build_reference(setting, sorted(map(str, data.glob("train-*.tfrecord"))), number))
     for batch_size in setting["batches"]:
-        more = np.arange(max(number, 4 * batch_size)) % number
-        variants.append(build("scaled", batch_size, setting, images[more], labels[more]))
+        variants.append(build("scaled", batch_size, setting, take(max(number, 4 * batch_size))))
     for _ in range(setting["repeats"]):
         for variant in variants:
             variant.measure()
@@ -146,31 +147,17 @@ def tabulate(variants: list[Variant], setting: dict) -> pd.DataFrame:
     known = hardware.Device(variants[0].plan, "", None).describe(facts)
     versions = ", ".join(f"{name} {known[name]}" for name in ("keras", "tensorflow", "jax") if known[name])
     where = ", ".join(facts.gpus) if variants[0].plan.accelerator == "gpu" else f"{facts.cpu}, {facts.num_cpus} cores"
+    about = {"n": setting["repeats"], "hardware": where, "versions": versions, "commit": read_commit(ROOT)[:12]}
     lines = []
     for variant in variants:
         speed = mean_interval(variant.images_per_s)
         ratio = ratio_interval(variant.images_per_s, variants[0].images_per_s)
+        line = {"what": variant.name, "model": setting["model"], "image_size": setting["image_size"]}
+        line |= {"batch_size": variant.batch_size, "backend": variant.plan.backend, "precision": variant.plan.precision}
+        line |= {name: f"{getattr(speed, field):.4g}" for name, field in SPEED.items()}
+        line |= {name: f"{getattr(ratio, field):.3g}" for name, field in RATIO.items()}
         lines.append(
-            {
-                "what": variant.name,
-                "model": setting["model"],
-                "image_size": setting["image_size"],
-                "batch_size": variant.batch_size,
-                "backend": variant.plan.backend,
-                "precision": variant.plan.precision,
-                "images_per_s": f"{speed.value:.4g}",
-                "low": f"{speed.low:.4g}",
-                "high": f"{speed.high:.4g}",
-                "times_paper": f"{ratio.value:.3g}",
-                "times_low": f"{ratio.low:.3g}",
-                "times_high": f"{ratio.high:.3g}",
-                "compile_s": f"{variant.compile_s:.1f}",
-                "n": speed.n,
-                "hardware": where,
-                "versions": versions,
-                "commit": read_commit(ROOT)[:12],
-                "date": f"{datetime.now(UTC):%Y-%m-%d}",
-            }
+            line | {"compile_s": f"{variant.compile_s:.1f}"} | about | {"date": f"{datetime.now(UTC):%Y-%m-%d}"}
         )
     return pd.DataFrame(lines)
 
@@ -198,11 +185,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         variants = compare(setting, Path(folder))
     table = tabulate(variants, setting)
-    print(
-        table[
-            ["what", "batch_size", "precision", "images_per_s", "low", "high", "times_paper", "compile_s", "n"]
-        ].to_string()
-    )
+    print(table.drop(columns=["model", "image_size", "hardware", "versions", "commit", "date"]).to_string())
     paper, frozen = (np.array(variants[k].images_per_s) for k in (0, 2))
     low, median, high = np.percentile(1 - paper / frozen, [25, 50, 75])
     print(f"share of a step spent on input, mode paper: {median:.2%} [{low:.2%}, {high:.2%}], n = {len(paper)}")

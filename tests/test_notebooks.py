@@ -158,14 +158,14 @@ def test_10_and_11_run_without_tensorflow_and_opencv(clone, small_sample, monkey
     ("asked", "strategy"),
     [({"num_devices": 2}, "MirroredStrategy"), ({"num_devices": 8, "backend": "jax"}, "DataParallel")],
 )
-def test_10_rehearses_several_devices(clone, small_sample, asked, strategy):
-    """Virtual devices of the CPU: the row names the strategy, the replicas and what each epoch left out."""
+def test_10_simulates_several_devices(clone, small_sample, asked, strategy):
+    """Virtual devices of the CPU: the row names the strategy, the replicas and what each epoch dropped."""
     pytest.importorskip(asked.get("backend", "tensorflow"))
     wishes = {"data_dir": str(small_sample), "epochs": 2, "image_size": 48, **asked}
     execute(clone, "10_train_referable", **wishes)
     (row,) = [json.loads(path.read_text()) for path in (clone / "papermill_runs" / "adhoc" / "rows").glob("*.json")]
     assert (row["strategy"], row["num_replicas"]) == (strategy, asked["num_devices"])
-    assert row["num_images_left_out"] == row["num_images_train"] % 8 and row["num_accelerators"] == 1
+    assert row["num_images_dropped"] == row["num_images_train"] % 8 and row["num_accelerators"] == 1
 
 
 @pytest.mark.slow
@@ -185,7 +185,7 @@ def test_10_goes_on_after_a_kill(clone, small_sample):
     subprocess.run([*command, *options], cwd=clone, check=True, capture_output=True)
     (path,) = (clone / "papermill_runs" / "adhoc" / "rows").glob("*.json")
     row = json.loads(path.read_text())
-    assert row["resumed"] == 1 and len(row["epoch_s"]) == 60 and row["run_id"] == next(runs.iterdir()).name
+    assert row["resumed"] == 1 and 0 < len(row["epoch_s"]) < 60 and row["run_id"] == next(runs.iterdir()).name
     history = (runs / row["run_id"] / "history.csv").read_text().splitlines()
     assert [line.split(",")[0] for line in history[1:]] == [str(epoch) for epoch in range(60)]
     assert not (runs / row["run_id"] / "checkpoint.npz").exists()
@@ -241,7 +241,7 @@ def test_30_trains_a_scenario_and_monitors_it(clone, framework, dataset, evaluat
         "synthetic",
         "cpu",
     )
-    assert row["num_images_train"] == {"mnist": 768, "cifar10": 640}[dataset] and row["num_images_left_out"] == 0
+    assert row["num_images_train"] == {"mnist": 768, "cifar10": 640}[dataset] and row["num_images_dropped"] == 0
     assert len(row["epoch_s"]) == 2 and sum(row["epoch_s"]) <= row["train_s"] < row["wall_s"]
     assert len(row["epoch_accuracy"]) == (2 if evaluate_every else 0) and row["epoch_loss"][1] < row["epoch_loss"][0]
     assert row["cost_usd"] == pytest.approx(0.169 * (row["train_s"] + row["setup_s"]) / 3600)

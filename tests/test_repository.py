@@ -24,7 +24,7 @@ MAY_KNOW = {  # who may know whom
     "statistics": set(),
     "data": set(),
     "training": {"data"},
-    "cuda": set(),
+    "cuda": set(),  # its tests and notebook take MNIST from data
     "serving": {"data", "training"},
     "runs": set(),
     "evidence": {"runs"},  # of it row and prices alone, see below
@@ -43,6 +43,7 @@ MAY_IMPORT |= {f"training/frameworks/{name}_network.py": {name} for name in ("ke
 FOREIGN = ["files.py", "bootstrap.py"]
 FOREIGN += [f"runs/{name}.py" for name in ("__init__", "row", "run", "prices", "monitor")]
 FOREIGN += [f"hardware/{name}.py" for name in ("__init__", "facts", "plans", "devices")] + ["training/__init__.py"]
+FOREIGN += ["data/__init__.py", "data/small_images.py"]
 FOREIGN += [f"training/frameworks/{path.name}" for path in ROOT.glob("dr_lib/training/frameworks/*.py")]
 LIGHT = {*sys.stdlib_module_names, "numpy", "psutil", "pynvml", "dr_lib"}
 

@@ -6,38 +6,8 @@ import math
 import numpy as np
 import pandas as pd
 
-from dr_lib.cuda.build import (
-    BuildError,
-    CudaError,
-    Library,
-    NoCompilerError,
-    NoDeviceError,
-    OutOfMemoryError,
-    UnsupportedDeviceError,
-    build,
-    build_cpu,
-)
-from dr_lib.cuda.digits import DataError, check_images, load_mnist
+from dr_lib.cuda.build import CudaError, Library, NoDeviceError, OutOfMemoryError
 
-__all__ = [  # what a notebook finds here
-    "IMPLEMENTATIONS",
-    "BuildError",
-    "CudaError",
-    "DataError",
-    "DivergedError",
-    "Library",
-    "NoCompilerError",
-    "NoDeviceError",
-    "OutOfMemoryError",
-    "UnsupportedDeviceError",
-    "build",
-    "build_cpu",
-    "forward",
-    "gradients",
-    "initial_weights",
-    "load_mnist",
-    "train",
-]
 IMPLEMENTATIONS = ("paper", "fused", "true_gradient", "minibatch")
 LEARNING_RATES = {"paper": 0.1, "fused": 0.1, "true_gradient": 0.1, "minibatch": 0.02}
 RECIPES = {"fused": 0, "true_gradient": 1, "minibatch": 2, "paper": 3}  # the numbers that mnist_cnn.cu knows them by
@@ -52,6 +22,10 @@ SHAPES = {
     "dense_bias": (10,),
 }
 NUM_PARAMETERS = sum(int(np.prod(shape)) for shape in SHAPES.values())
+
+
+class DataError(CudaError, ValueError):
+    """Images, digits or weights are not what the network takes."""
 
 
 class DivergedError(CudaError):
@@ -244,6 +218,30 @@ def unflatten(flat: np.ndarray) -> dict[str, np.ndarray]:
     ends = np.cumsum([int(np.prod(shape)) for shape in SHAPES.values()])
     parts = np.split(flat, ends[:-1])
     return {name: part.reshape(shape) for (name, shape), part in zip(SHAPES.items(), parts, strict=True)}
+
+
+def check_images(x: np.ndarray, y: np.ndarray, which: str) -> tuple[np.ndarray, np.ndarray]:
+    """Check images and digits against what the network takes.
+
+    Args:
+        x: images.
+        y: digits.
+        which: what they are called in an error.
+
+    Returns:
+        x as (n, 28, 28) uint8 and y as (n,) uint8, contiguous in memory.
+
+    Raises:
+        DataError: a shape, type or value is another one.
+    """
+    x, y = np.asarray(x), np.asarray(y)
+    if x.dtype != np.uint8 or x.ndim != 3 or x.shape[1:] != (28, 28) or not len(x):
+        raise DataError(f"{which} images are {x.dtype} of shape {x.shape}: give uint8 from 0 to 255, (n, 28, 28)")
+    if not np.issubdtype(y.dtype, np.integer) or y.shape != (len(x),):
+        raise DataError(f"{which} digits are {y.dtype} of shape {y.shape}: give whole numbers, one for each image")
+    if y.min() < 0 or y.max() > 9:
+        raise DataError(f"{which} digits reach from {y.min()} to {y.max()}: there are 0 to 9")
+    return np.ascontiguousarray(x), np.ascontiguousarray(y, np.uint8)
 
 
 def _evaluate(library, snapshots, x, y, implementation, threads, want_outputs=False):

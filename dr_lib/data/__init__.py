@@ -1,7 +1,8 @@
 """From photographs and a label table to batches, in the order of the data's way.
 
-synthetic   draws the sample of fundus photographs
-photograph  bytes -> crop
-labels      label table -> grades, patients, splits; names kept private
-shards      crops -> TFRecord shards -> batches
+synthetic     draws the sample of fundus photographs
+photograph    bytes -> crop
+labels        label table -> grades, patients, splits; names kept private
+shards        crops -> TFRecord shards -> batches
+small_images  loads MNIST and CIFAR-10, for the studies of frameworks and of CUDA C
 """

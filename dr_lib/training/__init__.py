@@ -1,11 +1,14 @@
 """One training that is timed honestly.
 
-models       builds the networks, their augmentation and preprocessing
-resident     keeps photographs on the device and calls it for several steps at a time
-checkpoint   one file from which a killed training goes on
-recorder     times, history and best weights of a training, and when it is saved
-fit          trains and times
-frozen       trains only the upper blocks, on cached outputs of the lower ones
-metrics      scores predictions of referable disease
-frameworks   two small networks, the same in Keras, PyTorch and MXNet
+config      what a training is asked for
+train_once  a training from the prepared folder to scores on its test split
+models      builds the networks, their augmentation and preprocessing
+graders     builds the networks that grade, and their loss
+frozen      trains only the upper blocks, on cached outputs of the lower ones
+resident    keeps photographs on the device
+fit         trains and times
+recorder    times, history and best weights of a training, and when it is saved
+checkpoint  one file from which a killed training goes on
+metrics     scores predictions of referable disease and of grades
+frameworks  two small networks, the same in Keras, PyTorch and MXNet
 """

@@ -1,8 +1,6 @@
 """Save a training in one file, whole or not at all, so that it can go on from there after a kill."""
 
-import csv
 import json
-import os
 import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,6 +9,7 @@ from typing import Any
 import keras
 import numpy as np
 
+from dr_lib import files
 from dr_lib.training.resident import STORE
 
 
@@ -19,7 +18,7 @@ class CheckpointError(ValueError):
 
 
 def write_checkpoint(path: Path, progress: Mapping[str, Any], arrays: Mapping[str, Sequence[np.ndarray]]) -> None:
-    """Write a checkpoint under a temporary name, wait for the disk, and rename it.
+    """Write a checkpoint in one step.
 
     Args:
         path: the file; what was there before stays until the new one is whole.
@@ -29,12 +28,8 @@ def write_checkpoint(path: Path, progress: Mapping[str, Any], arrays: Mapping[st
     numbered = {f"{name}/{number}": array for name, kept in arrays.items() for number, array in enumerate(kept)}
     counts = {name: len(kept) for name, kept in arrays.items()}
     meta = json.dumps({"progress": progress, "counts": counts}).encode()
-    temporary = path.with_name(path.name + ".tmp")
-    with temporary.open("wb") as file:
+    with files.replace(path) as temporary, temporary.open("wb") as file:
         np.savez(file, meta=np.frombuffer(meta, np.uint8), **numbered)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
 
 
 def read_checkpoint(path: Path) -> tuple[dict[str, Any], dict[str, list[np.ndarray]]]:
@@ -73,16 +68,6 @@ def assign_variables(model: keras.Model, arrays: Mapping[str, Sequence[np.ndarra
             raise CheckpointError(f"the checkpoint holds another {name}: delete it to start anew")
         for variable, array in zip(known[name], arrays[name], strict=True):
             variable.assign(array)
-
-
-def write_history(path: Path, history: Sequence[Mapping[str, float]]) -> None:
-    """Write the history as a CSV, a row per epoch, in one step."""
-    temporary = path.with_name(path.name + ".tmp")
-    with temporary.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, ["epoch", *sorted({name for logs in history for name in logs})])
-        writer.writeheader()
-        writer.writerows({"epoch": epoch, **logs} for epoch, logs in enumerate(history))
-    temporary.replace(path)
 
 
 def _changing(model: keras.Model) -> list[keras.Variable]:

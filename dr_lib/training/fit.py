@@ -1,17 +1,15 @@
 """Train a model and time it: what is timed has really finished, and what is killed goes on."""
 
 import time
-from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
-from pathlib import Path
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 import keras
 import numpy as np
 
 from dr_lib.data.shards.batches import Batches
 from dr_lib.training.checkpoint import assign_variables
-from dr_lib.training.recorder import Recorder, read_cpu_s, wait_for
+from dr_lib.training.recorder import Recorder, wait_for
 
 OPTIMIZERS = {"rmsprop": keras.optimizers.RMSprop, "adam": keras.optimizers.Adam}
 
@@ -21,7 +19,7 @@ class OutOfTimeError(RuntimeError):
 
 
 class Timing(NamedTuple):
-    """Seconds of one training, on a monotonic clock; of a resumed one the sum over its parts."""
+    """Seconds of one training, on a monotonic clock; of a resumed one, those of this process alone."""
 
     train_s: float  # from the call of fit to its return with the device's work finished
     first_step_s: float  # inside it: from the call to the end of the first call of the device, so with the compilation
@@ -29,7 +27,7 @@ class Timing(NamedTuple):
     cpu_s: float  # CPU seconds of this process, over all cores
     checkpoint_s: float  # inside it: writing checkpoints
     resumed: int  # how often the training went on from a checkpoint
-    done_by: dict[str, str]  # what `session` said, of all parts of the training: "Tesla T4 + cpu"
+    done_by: dict[str, str]  # what the sessions of the whole training said: "Tesla T4 + cpu"
 
     @property
     def steady_epoch_s(self) -> float:
@@ -72,37 +70,29 @@ def compile_model(
 
 def train(
     model: keras.Model,
-    batches: Batches,
-    validation: Batches | None,
-    out_dir: Path,
+    train_batches: Batches,
+    validation_batches: Batches | None,
+    recorder: Recorder,
     *,
     epochs: int,
     warmup_epochs: int = 0,
-    identity: Mapping[str, Any] | None = None,
     tensorboard: bool = False,
-    report: Callable[[int, int], None] | None = None,
-    seconds_left: Callable[[], float] | None = None,
-    session: Mapping[str, str] | None = None,
 ) -> Timing:
     """Train, time, and leave the model with its best weights: call it in the scope of the device.
 
     The best epoch is that with the best AUC on the validation split, or without one the last. Writes `history.csv`,
-    `checkpoint.npz` and, on request, `tensorboard/` to `out_dir`. Where a checkpoint lies there, the training goes on
-    from it and ends as if it had never been killed, to the bit where the device adds in a fixed order. The work between
-    the last checkpoint and a kill is done again, and its time is not in the sum.
+    `checkpoint.npz` and, on request, `tensorboard/` to the recorder's folder. Where a checkpoint lies there, the
+    training goes on from it and ends as if it had never been killed, to the bit where the device adds in a fixed order;
+    the work between the last checkpoint and a kill is done again.
 
     Args:
         model: compiled by `compile_model`.
-        batches: training batches.
-        validation: batches of the validation split; None where there is none, as in the paper's 70/30.
-        out_dir: folder for what the training leaves.
+        train_batches: shuffled, full batches.
+        validation_batches: of the validation split; None where there is none, as in the paper's 70/30.
+        recorder: a new one, with the folder for what the training leaves.
         epochs: passes over the training batches.
         warmup_epochs: first epochs, in which the learning rate rises evenly to its value (Goyal et al. 2017).
-        identity: what was asked for; a checkpoint of anything else is refused.
         tensorboard: write logs for TensorBoard (needs TensorFlow).
-        report: called with (epochs done, epochs in all).
-        seconds_left: called after each epoch; where the next one would not fit, the training is saved and stops.
-        session: what may be another after a restart, such as the device; all that took part are told.
 
     Returns:
         The seconds.
@@ -111,27 +101,26 @@ def train(
         OutOfTimeError: the time was up before the last epoch.
         CheckpointError: the checkpoint is damaged, or of another training.
     """
-    out_dir.mkdir(parents=True, exist_ok=True)
+    recorder.out_dir.mkdir(parents=True, exist_ok=True)
     peak = float(keras.ops.convert_to_numpy(model.optimizer.learning_rate))
-    plateau = keras.callbacks.ReduceLROnPlateau(monitor="val_loss" if validation else "loss", factor=0.5, patience=5)
-    monitor = "val_auc" if validation else ""
-    recorder = Recorder(out_dir, identity or {}, plateau, monitor, report, seconds_left, session or {})
+    monitor = "val_loss" if validation_batches else "loss"
+    recorder.plateau = keras.callbacks.ReduceLROnPlateau(monitor=monitor, factor=0.5, patience=5)
+    recorder.monitor = "val_auc" if validation_batches else ""
     recorder.resume(model)
-    resumed = _note_start(out_dir / "starts.csv", len(recorder.history))
 
     def begin_epoch(epoch: int, logs: dict | None) -> None:
-        batches.start_epoch(epoch)
+        train_batches.start_epoch(epoch)
         if epoch < warmup_epochs:
             model.optimizer.learning_rate = peak * (epoch + 1) / warmup_epochs
 
-    callbacks = [keras.callbacks.LambdaCallback(on_epoch_begin=begin_epoch), plateau]
+    callbacks = [keras.callbacks.LambdaCallback(on_epoch_begin=begin_epoch), recorder.plateau]
     if tensorboard:
-        callbacks.append(keras.callbacks.TensorBoard(str(out_dir / "tensorboard")))
+        callbacks.append(keras.callbacks.TensorBoard(str(recorder.out_dir / "tensorboard")))
     recorder.begin()
     if len(recorder.history) < epochs:
         model.fit(
-            batches,
-            validation_data=validation,
+            train_batches,
+            validation_data=validation_batches,
             initial_epoch=len(recorder.history),
             epochs=epochs,
             shuffle=False,  # Batches shuffles; Keras would shuffle the batches once more
@@ -139,19 +128,19 @@ def train(
             verbose=0,
         )
         wait_for(model)
-    train_s, cpu_s = time.monotonic() - recorder.start, read_cpu_s() - recorder.cpu_start
+    train_s, cpu_s = time.monotonic() - recorder.start, time.process_time() - recorder.cpu_start
     if len(recorder.history) < epochs:
         done = f"saved after epoch {len(recorder.history)} of {epochs}"
         raise OutOfTimeError(f"the time is up, {done}: run it again, with the same parameters, to go on")
     assign_variables(model, {"model": recorder.best_variables})
     return Timing(
-        train_s=recorder.train_s + train_s,
+        train_s=train_s,
         first_step_s=recorder.first_step_s,
         epoch_s=recorder.epoch_s,
-        cpu_s=recorder.cpu_s + cpu_s,
+        cpu_s=cpu_s,
         checkpoint_s=recorder.checkpoint_s,
-        resumed=resumed,
-        done_by={name: " + ".join(values) for name, values in recorder.done_by.items()},
+        resumed=len(recorder.sessions) - 1,
+        done_by=recorder.join_sessions(),
     )
 
 
@@ -168,11 +157,3 @@ def predict(model: keras.Model, inputs: np.ndarray, batch_size: int) -> np.ndarr
     """
     batches = Batches(inputs, np.zeros(len(inputs), np.float32), batch_size)
     return model.predict(batches, verbose=0)[: len(inputs)]
-
-
-def _note_start(path: Path, epochs_done: int) -> int:
-    """Add a start to the list of them; return how often the training has gone on from a checkpoint."""
-    with path.open("a" if epochs_done else "w", encoding="utf-8") as file:
-        file.write(f"{datetime.now(UTC).isoformat(timespec='seconds')},{epochs_done}\n")
-    done = [line.rsplit(",", 1)[-1].strip() for line in path.read_text(encoding="utf-8").splitlines()]
-    return sum(number.isdigit() and int(number) > 0 for number in done)

@@ -1,29 +1,16 @@
 """The networks that grade a photograph from 0 to 4, from uint8 pixels to five probabilities."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import keras
 import numpy as np
 from keras import layers, ops
+from sklearn.utils.class_weight import compute_class_weight
 
 from dr_lib.data.labels.grades import GRADES, REFERABLE_FROM
 from dr_lib.training.models import Augment, ModelError, build_base
 
 MODELS = ("mobilenet", "vgg19", "small_cnn")
-
-
-@keras.saving.register_keras_serializable("dr_lib")
-class CaffeScaling(layers.Layer):
-    """[0, 1] RGB -> BGR in [0, 255] less ImageNet's mean, for VGG19's weights (Simonyan, Zisserman 2015)."""
-
-    def call(self, images):
-        """(batch, height, width, 3) float -> the same."""
-        mean = ops.convert_to_tensor(np.array([103.939, 116.779, 123.68]), images.dtype)
-        return ops.flip(images, axis=-1) * 255 - mean
-
-    def compute_output_spec(self, images):
-        """The same shape."""
-        return keras.KerasTensor(images.shape, self.compute_dtype)
 
 
 class ReferableAUC(keras.metrics.AUC):
@@ -37,7 +24,13 @@ class ReferableAUC(keras.metrics.AUC):
 
 
 def build_grader(
-    model: str, image_size: int, *, weights: str = "none", augmentation: str = "flip", seed: int = 0
+    model: str,
+    image_size: int,
+    *,
+    weights: str = "none",
+    augmentation: str = "flip",
+    seed: int = 0,
+    synchronised: bool = False,
 ) -> keras.Model:
     """Build a network of Camargo, Künas and Navaux: base, pooling, Dense 128, Dense 128, Dense 5.
 
@@ -50,6 +43,7 @@ def build_grader(
         weights: none, imagenet (downloaded by Keras) or the path of a weights file without the top.
         augmentation: none, flip or colour, see `Augment`.
         seed: of the augmentation; initial weights follow `keras.utils.set_random_seed`.
+        synchronised: see `build_model`.
 
     Returns:
         A model from (batch, side, side, 3) uint8 RGB to (batch, 5) float32 probabilities.
@@ -59,12 +53,15 @@ def build_grader(
     """
     if model not in MODELS:
         raise ModelError(f"model {model!r}: choose from {', '.join(MODELS)}")
-    base = build_base(model, image_size, weights)
+    base = build_base(model, image_size, weights, synchronised)
     inputs = keras.Input((image_size, image_size, 3), dtype="uint8")
     x = Augment(augmentation, seed, name="augment")(inputs)
-    scale = CaffeScaling() if model == "vgg19" else layers.Rescaling(2.0, offset=-1.0, name="to_minus_one_and_one")
+    if model == "vgg19":  # BGR in [0, 255] less ImageNet's mean, as its weights were trained (Simonyan, Zisserman 2015)
+        x = layers.Rescaling(255.0, offset=[-103.939, -116.779, -123.68])(ops.flip(x, axis=-1))
+    else:
+        x = layers.Rescaling(2.0, offset=-1.0, name="to_minus_one_and_one")(x)
     pool = layers.GlobalMaxPooling2D if model == "small_cnn" else layers.GlobalAveragePooling2D
-    x = pool(name="pool")(base(scale(x)))
+    x = pool(name="pool")(base(x))
     x = layers.Dense(128, activation="relu")(x)
     x = layers.Dense(128, activation="relu")(x)
     outputs = layers.Dense(len(GRADES), activation="softmax", dtype="float32", name="grades")(x)
@@ -80,14 +77,21 @@ def weigh_grades(grade: np.ndarray) -> dict[int, float]:
     Returns:
         For each grade n / (number of grades that occur x photographs of it); 1 where there is none.
     """
-    counts = np.bincount(grade, minlength=len(GRADES))
-    share = len(grade) / np.count_nonzero(counts)
-    return {k: float(share / count) if count else 1.0 for k, count in enumerate(counts)}
+    found = np.unique(grade)
+    weights = compute_class_weight("balanced", classes=found, y=grade)
+    return dict.fromkeys(range(len(GRADES)), 1.0) | dict(zip(found.tolist(), weights.tolist(), strict=True))
 
 
-def weighted_loss(weights: Mapping[int, float]) -> keras.losses.Loss:
-    """Cross-entropy of (batch,) grades and (batch, 5) probabilities, each photograph weighed by its grade."""
-    table = np.array([weights[k] for k in range(len(GRADES))], "float32")
+def weighted_loss(weights: Mapping[int, float]) -> Callable:
+    """Make a loss: cross-entropy of (batch,) grades and (batch, 5) probabilities, weighed by grade.
+
+    Args:
+        weights: of the grades; 1 where there is none.
+
+    Returns:
+        A function of grades and probabilities to (batch,) losses.
+    """
+    table = np.array([weights.get(k, 1.0) for k in range(len(GRADES))], "float32")
 
     def loss(y_true, y_pred):
         grade = ops.cast(ops.reshape(y_true, (-1,)), "int32")

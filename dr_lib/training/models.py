@@ -7,6 +7,8 @@ import keras
 import numpy as np
 from keras import layers, ops
 
+from dr_lib import files
+
 MODELS = ("inception_v3", "mobilenet", "small_cnn")
 AUGMENTATIONS = ("none", "flip", "colour")
 
@@ -114,8 +116,7 @@ def build_model(
     """
     if model not in MODELS or augmentation not in AUGMENTATIONS:
         raise ModelError(f"model {model!r}, augmentation {augmentation!r}: choose from {MODELS} and {AUGMENTATIONS}")
-    base = build_base(model, image_size, weights)
-    _synchronise(base, synchronised)
+    base = build_base(model, image_size, weights, synchronised)
     inputs = keras.Input((image_size, image_size, 3), dtype="uint8")
     x = Augment(augmentation, seed, name="augment")(inputs)
     x = layers.Rescaling(2.0, offset=-1.0, name="to_minus_one_and_one")(x)
@@ -133,11 +134,13 @@ def save_model(network: keras.Model, path: Path) -> None:
         network: its batch normalisation is saved unsynchronised, for only TensorFlow knows the other kind.
         path: ends in .keras.
     """
-    base, temporary = network.get_layer("base"), path.with_name(f"unfinished-{path.name}")
+    base = network.get_layer("base")
     synchronised = _synchronise(base, False)
-    keras.Model(network.inputs, network.outputs, name=network.name).save(temporary)  # without the optimiser's state
+    with files.replace(path) as temporary:
+        named = temporary.with_suffix(".keras")  # Keras saves to no other name
+        keras.Model(network.inputs, network.outputs, name=network.name).save(named)  # without the optimiser's state
+        named.replace(temporary)
     _synchronise(base, synchronised)
-    temporary.replace(path)
 
 
 def _synchronise(base: keras.Model, synchronised: bool) -> bool:
@@ -149,13 +152,14 @@ def _synchronise(base: keras.Model, synchronised: bool) -> bool:
     return before
 
 
-def build_base(model: str, image_size: int, weights: str) -> keras.Model:
+def build_base(model: str, image_size: int, weights: str, synchronised: bool = False) -> keras.Model:
     """Build a network without its top, named "base", from scaled photographs to feature maps.
 
     Args:
         model: inception_v3, mobilenet, vgg19 or small_cnn.
         image_size: side of the square input [px].
         weights: none, imagenet or the path of a weights file without the top.
+        synchronised: see `build_model`.
 
     Raises:
         ModelError: a side too small, or weights that cannot be had or do not fit.
@@ -174,10 +178,15 @@ def build_base(model: str, image_size: int, weights: str) -> keras.Model:
     source = None if weights == "none" else weights
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("error", UserWarning)  # Keras only warns where a file lacks a layer's weights
-            return build[model](include_top=False, weights=source, input_shape=(image_size, image_size, 3), name="base")
+            # Keras only warns where a file lacks a layer's weights
+            warnings.filterwarnings("error", "A total of .* could not be loaded|.*no matching group found")
+            # sides of its weights are others: those of 224 px are taken, for every side
+            warnings.filterwarnings("ignore", ".*Weights for input shape")
+            base = build[model](include_top=False, weights=source, input_shape=(image_size, image_size, 3), name="base")
     except Exception as error:  # Keras raises whatever its download, its file reader or its shape check meets
         raise ModelError(f"cannot build {model} at {image_size} px with weights {weights!r}: {error}") from error
+    _synchronise(base, synchronised)
+    return base
 
 
 def _build_small_cnn(image_size: int) -> keras.Model:

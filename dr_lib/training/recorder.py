@@ -1,6 +1,5 @@
 """What a training knows of itself: its times, its history, its best weights; and when it is saved."""
 
-import os
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -8,15 +7,11 @@ from typing import Any
 
 import keras
 import numpy as np
+import pandas as pd
 
-from dr_lib.training.checkpoint import (
-    CheckpointError,
-    assign_variables,
-    read_checkpoint,
-    read_variables,
-    write_checkpoint,
-    write_history,
-)
+from dr_lib import files
+from dr_lib.training import checkpoint
+from dr_lib.training.checkpoint import CheckpointError, assign_variables, read_variables
 
 CHECKPOINT = "checkpoint.npz"
 CHECKPOINT_SHARE = 0.05  # of the time, at most, goes into checkpoints between the first epoch's and the last
@@ -24,30 +19,40 @@ PLATEAU_STATE = ("best", "wait", "cooldown_counter")  # of ReduceLROnPlateau, wh
 
 
 class Recorder(keras.callbacks.Callback):
-    """Take the times, keep the history and the best weights, save; must stand last among the callbacks."""
+    """Take the times, keep the history and the best weights, save; must stand last among the callbacks.
+
+    Times are those of this process; history, weights and sessions those of the whole training.
+    """
 
     def __init__(
         self,
         out_dir: Path,
-        identity: Mapping[str, Any],
-        plateau: keras.callbacks.ReduceLROnPlateau,
-        monitor: str,
-        report: Callable[[int, int], None] | None,
-        seconds_left: Callable[[], float] | None,
-        session: Mapping[str, str],
+        *,
+        identity: Mapping[str, Any] | None = None,
+        session: Mapping[str, str] | None = None,
+        report: Callable[[int, int], None] | None = None,
+        seconds_left: Callable[[], float] | None = None,
     ):
-        """Begin with nothing done; `monitor` is the metric of the best epoch, empty to keep the last."""
+        """Begin with nothing done.
+
+        Args:
+            out_dir: folder for what the training leaves.
+            identity: what is to be trained; a checkpoint of anything else is refused.
+            session: what may be another after a restart, such as the device; all that took part are named.
+            report: called with (epochs done, epochs in all).
+            seconds_left: called after each epoch; where the next one would not fit, the training is saved and stops.
+        """
         super().__init__()
-        self.path, self.identity, self.plateau, self.monitor = out_dir / CHECKPOINT, dict(identity), plateau, monitor
+        self.out_dir, self.path, self.identity = out_dir, out_dir / CHECKPOINT, dict(identity or {})
         self.report, self.seconds_left = report, seconds_left
+        self.plateau, self.monitor = None, ""  # the metric of the best epoch, empty to keep the last
         self.history: list[dict[str, float]] = []
-        self.epoch_s: list[float] = []
-        self.first_step_s = self.best = float("nan")
-        self.best_variables: list[np.ndarray] = []
-        self.train_s = self.cpu_s = self.checkpoint_s = self.save_s = 0.0
+        self.sessions = [dict(session or {})]
+        self.best, self.best_variables = float("nan"), []
         self.plateau_state: dict[str, float] = {}
-        self.done_by = {name: [value] for name, value in session.items()}
-        self.start = self.cpu_start = self.ended = self.saved = 0.0
+        self.epoch_s: list[float] = []
+        self.first_step_s = float("nan")
+        self.checkpoint_s = self.save_s = self.start = self.cpu_start = self.ended = self.saved = 0.0
 
     def resume(self, model: keras.Model) -> None:
         """Take up what the checkpoint holds, if there is one.
@@ -57,21 +62,24 @@ class Recorder(keras.callbacks.Callback):
         """
         if not self.path.exists():
             return
-        progress, arrays = read_checkpoint(self.path)
-        other = {name for name, value in self.identity.items() if progress["identity"].get(name) != value}
-        if other:
-            told = ", ".join(sorted(other))
-            raise CheckpointError(f"{self.path.name} was written with other {told}: delete it to start anew")
+        progress, arrays = checkpoint.read_checkpoint(self.path)
+        changed = {name for name, value in self.identity.items() if progress["identity"].get(name) != value}
+        if changed:
+            names = ", ".join(sorted(changed))
+            raise CheckpointError(f"{self.path.name} was written with other {names}: delete it to start anew")
         self.best_variables = arrays.pop("best")
         assign_variables(model, arrays)
-        for name in ("history", "epoch_s", "first_step_s", "best", "train_s", "cpu_s", "checkpoint_s", "plateau_state"):
-            setattr(self, name, progress[name])
-        for name, values in progress["done_by"].items():
-            self.done_by[name] = list(dict.fromkeys([*values, *self.done_by.get(name, [])]))
+        self.history, self.best, self.plateau_state = (progress[n] for n in ("history", "best", "plateau_state"))
+        self.sessions = [*progress["sessions"], *self.sessions]
+
+    def join_sessions(self) -> dict[str, str]:
+        """What each session said, such as "Tesla T4 + cpu" of the devices."""
+        values = {name: dict.fromkeys(session[name] for session in self.sessions) for name in self.sessions[-1]}
+        return {name: " + ".join(found) for name, found in values.items()}
 
     def begin(self) -> None:
         """Start the clock, right before the call of fit."""
-        self.cpu_start = read_cpu_s()
+        self.cpu_start = time.process_time()
         self.start = self.ended = self.saved = time.monotonic()
 
     def on_train_begin(self, logs=None):
@@ -90,7 +98,7 @@ class Recorder(keras.callbacks.Callback):
         """Record an epoch, its work finished; save where it is time to; stop where time is up."""
         wait_for(self.model)
         self.history.append({name: float(value) for name, value in (logs or {}).items()})
-        write_history(self.path.with_name("history.csv"), self.history)
+        files.write_text(self.out_dir / "history.csv", pd.DataFrame(self.history).rename_axis("epoch").to_csv())
         reached = self.history[-1].get(self.monitor, float("nan"))
         if not self.monitor or np.isnan(self.best) or reached > self.best:
             self.best, self.best_variables = reached, read_variables(self.model)["model"]
@@ -109,14 +117,10 @@ class Recorder(keras.callbacks.Callback):
 
     def _save(self, now: float) -> None:
         progress = {
-            "identity": self.identity,
-            "done_by": self.done_by,
             "plateau_state": {name: float(getattr(self.plateau, name)) for name in PLATEAU_STATE},
-            "train_s": self.train_s + now - self.start,
-            "cpu_s": self.cpu_s + read_cpu_s() - self.cpu_start,
-            **{name: getattr(self, name) for name in ("history", "epoch_s", "first_step_s", "best", "checkpoint_s")},
+            **{name: getattr(self, name) for name in ("identity", "sessions", "history", "best")},
         }
-        write_checkpoint(self.path, progress, {**read_variables(self.model), "best": self.best_variables})
+        checkpoint.write_checkpoint(self.path, progress, {**read_variables(self.model), "best": self.best_variables})
         self.saved = time.monotonic()
         self.save_s = self.saved - now
         self.checkpoint_s += self.save_s
@@ -126,9 +130,3 @@ def wait_for(model: keras.Model) -> None:
     """Return when the device has finished the steps given to it: fetch a number that they all change."""
     keras.ops.convert_to_numpy(model.optimizer.iterations)
     keras.ops.convert_to_numpy(model.trainable_variables[-1])
-
-
-def read_cpu_s() -> float:
-    """CPU seconds of this process so far, over all cores."""
-    times = os.times()
-    return times.user + times.system

@@ -62,21 +62,13 @@ def test_auto_takes_the_cpu_where_there_is_no_gpu(cache, monkeypatch, tmp_path):
     assert build.build().kind == "cpu"
 
 
-def test_without_a_compiler(programs):
-    """It says which ones were looked for."""
+def test_without_a_compiler_or_a_gpu(programs):
+    """It says which compilers were looked for, shows a failing one's words; a missing GPU is an error by name alone."""
     with pytest.raises(build.NoCompilerError, match=r"c\+\+, g\+\+, clang\+\+"):
         build.build("cpu")
-
-
-def test_a_compiler_that_fails(programs):
-    """Its own words are in the error."""
     programs(**{"c++": None})
     with pytest.raises(build.BuildError, match="broken"):
         build.build("cpu")
-
-
-def test_without_a_gpu(programs):
-    """Asked for by name, a missing GPU is an error, with or without its tool."""
     with pytest.raises(build.NoDeviceError, match="no NVIDIA GPU"):
         build.build("gpu")
     programs(nvidia_smi="No devices were found")
@@ -109,23 +101,14 @@ def test_a_gpu_that_the_toolkit_does_not_know(programs, capability, age):
         build.build()
 
 
-def test_a_cache_that_cannot_be_written(library, monkeypatch, tmp_path):
-    """It says how to name another."""
-    (tmp_path / "file").touch()
+def test_refuses_what_it_cannot_use(monkeypatch, tmp_path):
+    """A cache that cannot be written, a spoilt library and an unknown device: each says what to do."""
+    (tmp_path / "file").write_bytes(b"no library")
+    with pytest.raises(build.BuildError, match="delete it"):
+        build.Library(tmp_path / "file", "cpu")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     with pytest.raises(build.BuildError, match="XDG_CACHE_HOME"):
         build.build("cpu")
-
-
-def test_a_spoilt_library(tmp_path):
-    """It says to delete it."""
-    (tmp_path / "library.so").write_bytes(b"no library")
-    with pytest.raises(build.BuildError, match="delete it"):
-        build.Library(tmp_path / "library.so", "cpu")
-
-
-def test_refuses_an_unknown_device():
-    """There are three."""
     with pytest.raises(ValueError, match="auto, gpu and cpu"):
         build.build("tpu")
 
@@ -133,7 +116,7 @@ def test_refuses_an_unknown_device():
 @pytest.mark.slow
 def test_two_processes_may_build_at_once(tmp_path):
     """Both get a library that works, and one file stays."""
-    code = "from dr_lib.cuda import mnist; print(mnist.build('cpu').path)"
+    code = "from dr_lib.cuda.build import build; print(build('cpu').path)"
     environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}
     started = [
         subprocess.Popen([sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, text=True)

@@ -14,6 +14,7 @@ from dr_lib.training.checkpoint import (
 )
 from dr_lib.training.fit import compile_model, train
 from dr_lib.training.models import build_model
+from dr_lib.training.recorder import Recorder
 
 
 def build(image_size: int = 32, **how) -> keras.Model:
@@ -65,7 +66,7 @@ def test_another_network_is_refused():
 def test_a_training_asked_for_otherwise_is_refused(tmp_path):
     """Other parameters do not go on from it, and the message names them."""
     images, labels = np.zeros((8, 32, 32, 3), np.uint8), np.arange(8, dtype=np.float32) % 2
-    fed = Batches(images, labels, 8, shuffle_seed=0)
-    train(build(), fed, None, tmp_path, epochs=1, identity={"dropout": 0.0, "seed": 1})
+    batches = Batches(images, labels, 8, shuffle_seed=0)
+    train(build(), batches, None, Recorder(tmp_path, identity={"dropout": 0.0, "seed": 1}), epochs=1)
     with pytest.raises(CheckpointError, match="written with other dropout: delete it"):
-        train(build(), fed, None, tmp_path, epochs=2, identity={"dropout": 0.5, "seed": 1})
+        train(build(), batches, None, Recorder(tmp_path, identity={"dropout": 0.5, "seed": 1}), epochs=2)

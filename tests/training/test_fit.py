@@ -11,6 +11,7 @@ from dr_lib.data.shards.batches import Batches
 from dr_lib.training.checkpoint import read_checkpoint
 from dr_lib.training.fit import OutOfTimeError, Timing, compile_model, predict, train
 from dr_lib.training.models import build_model, save_model
+from dr_lib.training.recorder import Recorder
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +36,7 @@ def test_keeps_the_epoch_with_the_best_validation_auc(photographs, tmp_path):
     """The model, and the file saved from it, evaluate to the highest AUC in the history; the rate is logged."""
     images, labels = photographs
     model, validation = build(), Batches(images[32:], labels[32:], 8)
-    train(model, Batches(images[:32], labels[:32], 8, shuffle_seed=1), validation, tmp_path, epochs=6)
+    train(model, Batches(images[:32], labels[:32], 8, shuffle_seed=1), validation, Recorder(tmp_path), epochs=6)
     history = pd.read_csv(tmp_path / "history.csv")
     save_model(model, tmp_path / "best.keras")
     saved = keras.models.load_model(tmp_path / "best.keras")
@@ -51,7 +52,7 @@ def test_without_validation_the_last_epoch_is_kept(photographs, tmp_path):
     """The paper's 70/30 has no validation split: the weights are those at the end of the last epoch."""
     images, labels = photographs
     model = build()
-    train(model, Batches(images, labels, 16, shuffle_seed=1), None, tmp_path, epochs=2)
+    train(model, Batches(images, labels, 16, shuffle_seed=1), None, Recorder(tmp_path), epochs=2)
     _, arrays = read_checkpoint(tmp_path / "checkpoint.npz")
     at_the_end = [keras.ops.convert_to_numpy(variable) for variable in model.variables]
     for name in ("model", "best"):
@@ -64,7 +65,7 @@ def test_the_same_seed_trains_the_same_model(photographs, tmp_path):
     ends = []
     for name in ("a", "b"):
         model = build()
-        train(model, Batches(images, labels, 16, shuffle_seed=1), None, tmp_path / name, epochs=2)
+        train(model, Batches(images, labels, 16, shuffle_seed=1), None, Recorder(tmp_path / name), epochs=2)
         ends.append(model.get_weights())
     assert all((a == b).all() for a, b in zip(*ends, strict=True))
 
@@ -72,14 +73,13 @@ def test_the_same_seed_trains_the_same_model(photographs, tmp_path):
 def test_times_add_up(photographs, tmp_path):
     """The first step is part of the first epoch, the epochs are train_s but for its end, and it is not done early."""
     images, labels = photographs
-    told = []
+    done = []
     outside = time.monotonic()
     batches = Batches(images, labels, 8, shuffle_seed=1)
-    timing = train(
-        build(), batches, Batches(images, labels, 8), tmp_path, epochs=3, report=lambda *done: told.append(done)
-    )
+    recorder = Recorder(tmp_path, report=lambda *epochs: done.append(epochs))
+    timing = train(build(), batches, Batches(images, labels, 8), recorder, epochs=3)
     outside = time.monotonic() - outside
-    assert told == [(1, 3), (2, 3), (3, 3)] and len(timing.epoch_s) == 3
+    assert done == [(1, 3), (2, 3), (3, 3)] and len(timing.epoch_s) == 3
     assert 0 < timing.first_step_s < timing.epoch_s[0]
     assert sum(timing.epoch_s) <= timing.train_s <= outside
     assert timing.train_s - sum(timing.epoch_s) < 0.5
@@ -96,28 +96,32 @@ def test_tensorboard_logs_on_request(photographs, tmp_path):
     """Logs appear when asked for, and only then."""
     images, labels = photographs
     batches = Batches(images[:16], labels[:16], 16, shuffle_seed=1)
-    train(build(), batches, None, tmp_path / "with", epochs=1, tensorboard=True)
-    train(build(), batches, None, tmp_path / "without", epochs=1)
+    train(build(), batches, None, Recorder(tmp_path / "with"), epochs=1, tensorboard=True)
+    train(build(), batches, None, Recorder(tmp_path / "without"), epochs=1)
     assert list((tmp_path / "with" / "tensorboard").rglob("events*"))
     assert not (tmp_path / "without" / "tensorboard").exists()
 
 
 def test_stops_in_time_and_goes_on(photographs, tmp_path):
-    """Where the next epoch does not fit, the training is saved and says so; started again it ends as one in a piece."""
+    """Where the next epoch does not fit, the training is saved and says so; started again it ends as one in a piece.
+
+    Its times are then those of the second process; what took part in the first is named all the same.
+    """
     images, labels = photographs
-    fed, held_out = Batches(images[:32], labels[:32], 8, shuffle_seed=1), Batches(images[32:], labels[32:], 8)
+    batches = Batches(images[:32], labels[:32], 8, shuffle_seed=1), Batches(images[32:], labels[32:], 8)
     whole = build()
-    train(whole, fed, held_out, tmp_path / "whole", epochs=5)
-    answers = iter([1e6, 1e6, 0.0])
+    train(whole, *batches, Recorder(tmp_path / "whole"), epochs=5)
+    answers, done = iter([1e6, 1e6, 0.0]), []
+    on_t4 = {"accelerator": "Tesla T4", "commit": "a"}
+    first = Recorder(tmp_path / "parts", session=on_t4, seconds_left=lambda: next(answers))
     with pytest.raises(OutOfTimeError, match="saved after epoch 3 of 5"):
-        on_t4 = {"accelerator": "Tesla T4", "commit": "a"}
-        train(build(), fed, held_out, tmp_path / "parts", epochs=5, seconds_left=lambda: next(answers), session=on_t4)
-    model, told, here = build(), [], {"accelerator": "cpu", "commit": "a"}
-    how = {"report": lambda *done: told.append(done), "session": here}
-    timing = train(model, fed, held_out, tmp_path / "parts", epochs=5, **how)
-    assert told == [(4, 5), (5, 5)] and timing.resumed == 1 and len(timing.epoch_s) == 5
+        train(build(), *batches, first, epochs=5)
+    on_cpu = {"accelerator": "cpu", "commit": "a"}
+    model, second = build(), Recorder(tmp_path / "parts", session=on_cpu, report=lambda *epochs: done.append(epochs))
+    timing = train(model, *batches, second, epochs=5)
+    assert done == [(4, 5), (5, 5)] and timing.resumed == 1 and len(timing.epoch_s) == 2
     assert timing.done_by == {"accelerator": "Tesla T4 + cpu", "commit": "a"}
-    assert sum(timing.epoch_s) <= timing.train_s
+    assert timing.first_step_s < timing.epoch_s[0] and sum(timing.epoch_s) <= timing.train_s
     assert all((a == b).all() for a, b in zip(model.get_weights(), whole.get_weights(), strict=True))
     histories = [(tmp_path / name / "history.csv").read_text() for name in ("whole", "parts")]
     assert histories[0] == histories[1]
@@ -125,27 +129,25 @@ def test_stops_in_time_and_goes_on(photographs, tmp_path):
 
 def test_a_training_that_starts_anew_has_not_been_resumed(photographs, tmp_path):
     """Where the checkpoint was deleted, what was there before does not count."""
-    fed = Batches(*photographs, 8, shuffle_seed=1)
-    for _ in range(2):
-        train(build(), fed, None, tmp_path, epochs=1)
+    batches = Batches(*photographs, 8, shuffle_seed=1)
+    assert [train(build(), batches, None, Recorder(tmp_path), epochs=1).resumed for _ in range(2)] == [0, 1]
     (tmp_path / "checkpoint.npz").unlink()
-    assert train(build(), fed, None, tmp_path, epochs=1).resumed == 0
+    assert train(build(), batches, None, Recorder(tmp_path), epochs=1).resumed == 0
 
 
 def test_a_finished_training_is_not_made_again(photographs, tmp_path):
-    """Killed after its last epoch, it returns at once with the weights and the times that it had."""
-    images, labels = photographs
-    fed, first, second = Batches(images, labels, 8, shuffle_seed=1), build(), build()
-    before = train(first, fed, None, tmp_path, epochs=2)
-    after = train(second, fed, None, tmp_path, epochs=2)
-    assert after.epoch_s[0] == before.epoch_s[0] and after.resumed == 1
+    """Killed after its last epoch, it returns at once with the weights that it had."""
+    batches, first, second = Batches(*photographs, 8, shuffle_seed=1), build(), build()
+    train(first, batches, None, Recorder(tmp_path), epochs=2)
+    again = train(second, batches, None, Recorder(tmp_path), epochs=2)
+    assert again.epoch_s == [] and again.resumed == 1
     assert all((a == b).all() for a, b in zip(first.get_weights(), second.get_weights(), strict=True))
 
 
 def test_the_learning_rate_warms_up(photographs, tmp_path):
     """A rate of 0.003 rises evenly over four epochs, by hand, and stays."""
     images, labels = photographs
-    train(build(), Batches(images, labels, 8, shuffle_seed=1), None, tmp_path, epochs=5, warmup_epochs=4)
+    train(build(), Batches(images, labels, 8, shuffle_seed=1), None, Recorder(tmp_path), epochs=5, warmup_epochs=4)
     rates = pd.read_csv(tmp_path / "history.csv")["learning_rate"]
     assert rates.tolist() == pytest.approx([0.00075, 0.0015, 0.00225, 0.003, 0.003])
 
@@ -168,10 +170,10 @@ def test_an_unknown_optimizer_is_refused():
 def test_inception_v3_trains_a_few_steps(tmp_path):
     """The paper's network at the paper's size and batch takes two steps and changes all its trainable weights."""
     rng = np.random.default_rng(0)
-    images, labels = rng.integers(0, 255, (16, 299, 299, 3), dtype=np.uint8), np.arange(16) % 2
+    images, labels = rng.integers(0, 255, (16, 299, 299, 3), dtype=np.uint8), np.arange(16, dtype=np.float32) % 2
     model = build_model("inception_v3", 299, augmentation="colour")
     compile_model(model, optimizer="rmsprop")
     before = [w.numpy() for w in model.trainable_variables]
-    timing = train(model, Batches(images, labels.astype(np.float32), 8, shuffle_seed=1), None, tmp_path, epochs=1)
+    timing = train(model, Batches(images, labels, 8, shuffle_seed=1), None, Recorder(tmp_path), epochs=1)
     changed = [np.abs(w.numpy() - b).max() > 0 for w, b in zip(model.trainable_variables, before, strict=True)]
     assert all(changed) and timing.first_step_s < timing.train_s

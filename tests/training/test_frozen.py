@@ -7,8 +7,9 @@ from sklearn.metrics import roc_auc_score
 
 from dr_lib.data.shards.batches import Batches, Photographs
 from dr_lib.training.fit import compile_model, train
-from dr_lib.training.frozen import freeze, score_ridge, split_network
+from dr_lib.training.frozen import freeze, score_linear_probe, split_network
 from dr_lib.training.models import ModelError, build_model
+from dr_lib.training.recorder import Recorder
 
 
 def draw_photographs(number: int, seed: int) -> Photographs:
@@ -48,26 +49,26 @@ def test_only_what_lies_behind_the_layer_learns(splits, tmp_path):
     upper, inputs, targets, _ = freeze(network, "conv_pw_12_relu", splits)
     before = {weight.path: weight.numpy() for weight in base.weights}
     compile_model(upper, optimizer="adam", learning_rate=0.01)
-    train(upper, Batches(inputs["train"], targets["train"], 16), None, tmp_path, epochs=1)
+    train(upper, Batches(inputs["train"], targets["train"], 16), None, Recorder(tmp_path), epochs=1)
     moved = {w.path.split("/")[-2] for w in base.weights if np.abs(w.numpy() - before[w.path]).max() > 0}
     assert moved == {"conv_dw_13", "conv_pw_13"}
 
 
-def test_the_head_starts_as_a_regression_on_the_features(splits):
+def test_the_head_starts_as_a_linear_probe(splits):
     """Before any training the network already separates what its frozen features separate."""
     keras.utils.set_random_seed(0)
     network = build_model("small_cnn", 64, augmentation="none")
-    upper, inputs, targets, ridge_auc = freeze(network, network.get_layer("base").layers[4].name, splits)
+    upper, inputs, targets, probe_auc = freeze(network, network.get_layer("base").layers[4].name, splits)
     assert roc_auc_score(targets["train"], upper.predict(inputs["train"], verbose=0)[:, 0]) > 0.9
-    assert 0.5 < ridge_auc <= 1
+    assert 0.5 < probe_auc <= 1
 
 
-def test_ridge_finds_a_linear_rule():
+def test_a_linear_probe_finds_a_linear_rule():
     """Features that carry the answer in one direction, with noise in the others, are ranked almost perfectly."""
     rng = np.random.default_rng(0)
     features, answers = rng.normal(size=(200, 30)), np.arange(200) % 2
     features[:, 3] += 3 * answers
-    scores = score_ridge(features[:120], answers[:120], np.arange(120) // 2, features[120:])
+    scores = score_linear_probe(features[:120], answers[:120], np.arange(120) // 2, features[120:])
     assert scores[answers[120:] == 1].mean() > scores[answers[120:] == 0].mean() + 0.5
 
 

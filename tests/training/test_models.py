@@ -1,7 +1,9 @@
 """Models: their size, their preprocessing, and an augmentation that is right in [0, 1]."""
 
 import colorsys
+from pathlib import Path
 
+import h5py
 import keras
 import numpy as np
 import pytest
@@ -120,12 +122,47 @@ def test_weights_come_from_a_file(tmp_path):
     assert all((a == b).all() for a, b in zip(base.get_weights(), loaded.get_weights(), strict=True))
 
 
-def test_imagenet_weights_give_known_features(real_data):
-    """MobileNet from the published file: all weights equal those that Keras itself loads from it."""
+def read_weights(path: Path, layer: str) -> list[np.ndarray]:
+    """The arrays of a layer, as they lie in the file."""
+    with h5py.File(path) as file:
+        arrays = file["layers"][layer]["vars"]
+        return [arrays[name][()] for name in sorted(arrays, key=int)]
+
+
+@pytest.mark.parametrize("image_size", [96, 299])
+def test_imagenet_weights_are_loaded_at_every_size(tmp_path, monkeypatch, image_size):
+    """Keras has files for 128, 160, 192 and 224 px alone, and warns that it takes that of 224 px: which is right."""
+    asked, path = [], tmp_path / "published.weights.h5"
+    keras.applications.MobileNet(include_top=False, weights=None, input_shape=(224, 224, 3)).save_weights(path)
+    monkeypatch.setattr("keras.src.utils.file_utils.get_file", lambda name, *how, **more: asked.append(name) or path)
+    base = build_model("mobilenet", image_size, weights="imagenet").get_layer("base")
+    assert asked == ["mobilenet_1_0_224_tf_no_top.h5"]
+    assert (base.get_layer("conv1").get_weights()[0] == read_weights(path, "conv2d")[0]).all()
+    assert (base.get_layer("conv_pw_13").get_weights()[0] == read_weights(path, "conv2d_13")[0]).all()
+
+
+@pytest.mark.parametrize(
+    ("image_size", "largest", "values", "mean"),
+    [
+        (96, [618, 371, 529, 30], [5.8988, 5.6167, 5.1284, 4.1901], 0.0964),
+        (224, [618, 140, 725, 416], [5.9258, 5.1854, 4.2283, 4.0114], 0.3925),
+        (299, [618, 140, 725, 901], [5.3826, 5.2809, 3.7529, 3.7513], 0.3806),
+    ],
+)
+def test_imagenet_weights_give_known_features(real_data, image_size, largest, values, mean):
+    """Pooled features of a drawn image: the numbers are those of the published layers, written out in tf.nn.
+
+    Convolutions, batch normalisation (epsilon 0.001) and ReLU6 of table 1 (Howard et al. 2017), from the arrays of the
+    published file, on pixels / 127.5 - 1.
+    """
     path = str(real_data / "weights" / "mobilenet_1_0_224_tf_no_top.weights.h5")
-    ours = build_model("mobilenet", 224, weights=path).get_layer("base").get_weights()
-    theirs = keras.applications.MobileNet(include_top=False, weights=path, input_shape=(224, 224, 3)).get_weights()
-    assert all((a == b).all() for a, b in zip(ours, theirs, strict=True))
+    network = build_model("mobilenet", image_size, weights=path)
+    across = np.arange(image_size)[None] * np.ones((image_size, 1), int)
+    ramp = across * 255 // (image_size - 1)
+    image = np.stack([ramp.T, ramp, (across + across.T) % 256], axis=-1).astype(np.uint8)
+    features = keras.Model(network.input, network.get_layer("pool").output)(image[None])[0].numpy()
+    assert np.argsort(-features)[:4].tolist() == largest
+    assert features[largest] == pytest.approx(values, abs=1e-3) and features.mean() == pytest.approx(mean, abs=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -146,7 +183,12 @@ def test_what_cannot_be_built_says_why(arguments, message):
 
 
 def test_a_file_of_other_weights_is_refused(tmp_path):
-    """Weights of another network do not load half."""
+    """Weights of another network, or a file that lacks a single layer's, do not load half."""
     build_model("small_cnn", 64).get_layer("base").save_weights(tmp_path / "small.weights.h5")
-    with pytest.raises(ModelError, match="mobilenet"):
-        build_model("mobilenet", 96, weights=str(tmp_path / "small.weights.h5"))
+    path = tmp_path / "mobilenet.weights.h5"
+    build_model("mobilenet", 32).get_layer("base").save_weights(path)
+    with h5py.File(path, "r+") as file:
+        del file["layers"]["conv2d_13"]["vars"]["0"]
+    for name in ("small", "mobilenet"):
+        with pytest.raises(ModelError, match="cannot build mobilenet at 96 px"):
+            build_model("mobilenet", 96, weights=str(tmp_path / f"{name}.weights.h5"))

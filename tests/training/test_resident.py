@@ -8,8 +8,9 @@ from dr_lib.data.shards.batches import Batches
 from dr_lib.training.checkpoint import read_variables
 from dr_lib.training.fit import compile_model, train
 from dr_lib.training.models import build_model
+from dr_lib.training.recorder import Recorder
 from dr_lib.training.resident import keep_on_device
-from tests.training.rehearsal import draw
+from tests.training.simulation import draw
 
 
 def test_rows_find_their_photographs():
@@ -27,7 +28,7 @@ def test_rows_find_their_photographs():
         assert (model.predict(rows[name], verbose=0) == images).all()
 
 
-@pytest.mark.parametrize("jit", [False, True], ids=["plain", "xla"])
+@pytest.mark.parametrize("jit", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["plain", "xla"])
 def test_trains_what_the_host_would(tmp_path, jit):
     """Seven steps an epoch in calls of three: history, steps and weights are those of one step a call from the host."""
     images, labels = draw(57)
@@ -39,8 +40,9 @@ def test_trains_what_the_host_would(tmp_path, jit):
         if resident:
             model, inputs = keep_on_device(network, inputs)
         compile_model(model, optimizer="adam", jit=jit, steps_per_execution=3 if resident else 1)
-        fed = Batches(inputs["train"], labels, 8, shuffle_seed=1)
-        train(model, fed, Batches(inputs["validation"], labels[:20], 8), tmp_path / str(resident), epochs=2)
+        train_batches = Batches(inputs["train"], labels, 8, shuffle_seed=1)
+        validation_batches = Batches(inputs["validation"], labels[:20], 8)
+        train(model, train_batches, validation_batches, Recorder(tmp_path / str(resident)), epochs=2)
         assert int(model.optimizer.iterations) == 14
         ends.append(network.get_weights())
     assert max(np.abs(a - b).max() for a, b in zip(*ends, strict=True)) < 1e-5

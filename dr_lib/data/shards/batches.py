@@ -64,7 +64,7 @@ class Batches(keras.utils.PyDataset):
 
         Args:
             inputs: (n, ...) photographs as uint8, features, or row numbers of photographs kept on the device.
-            targets: (n,) float32, 1 for referable.
+            targets: (n,) float32, 1 for referable; or (n,) int64 grades.
             batch_size: over all replicas.
             shuffle_seed: None keeps the order, for evaluation.
         """
@@ -80,8 +80,8 @@ class Batches(keras.utils.PyDataset):
         self.start_epoch(0)
 
     @property
-    def num_left_out(self) -> int:
-        """Photographs that an epoch of training drops, others in each."""
+    def num_dropped(self) -> int:
+        """Photographs that an epoch of training drops, others in each: the remainder."""
         return len(self.inputs) % self.batch_size if self.shuffle_seed is not None else 0
 
     def start_epoch(self, epoch: int) -> None:

@@ -3,7 +3,6 @@
 These modules run in Jupyter kernels of their own: Python 3.9 to 3.13, the standard library, NumPy and one framework.
 
 architecture     the two VGG-like networks as data, their first weights and what an image costs
-image_sets       MNIST and CIFAR-10, or synthetic images of their shapes, at the size asked for
 batches          full batches in an order of their own in each epoch
 threads          gives every framework the same number of threads
 base             what a network can do in any framework, and how its epochs are timed

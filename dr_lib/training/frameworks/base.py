@@ -7,16 +7,16 @@ import platform
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import numpy as np
 
 from dr_lib.training.frameworks.architecture import Layer
-from dr_lib.training.frameworks.batches import Batches, to_floats
+from dr_lib.training.frameworks.batches import FixedBatches, to_floats
 
 CHUNK = 256  # images of a forward pass at a time: 12.6 MB of floats at 64 px in colour
 
 OnEpochEnd = Callable[[int, float, float], None]
-TrainEpoch = Callable[[Iterator[tuple[np.ndarray, np.ndarray]]], float]
 
 
 class FrameworkError(RuntimeError):
@@ -27,6 +27,16 @@ class TrainingError(RuntimeError):
     """The training went wrong; the message names the epoch."""
 
 
+class Setting(NamedTuple):
+    """What a network is built from; `open_network` explains and checks it."""
+
+    layers: tuple[Layer, ...]
+    weights: list[np.ndarray]
+    learning_rate: float
+    momentum: float
+    accelerator: str
+
+
 class Network(ABC):
     """A network of one framework, on one device.
 
@@ -34,12 +44,9 @@ class Network(ABC):
     with gradient g and velocity v, which begins at 0: v <- momentum * v - learning_rate * g, w <- w + v.
     """
 
-    def __init__(self, layers: tuple[Layer, ...], weights: list[np.ndarray], learning_rate: float, momentum: float):
-        """Hold what is asked for; `open_network` explains and checks it."""
-        self.layers, self.learning_rate, self.momentum = layers, learning_rate, momentum
+    layers: tuple[Layer, ...]
 
-    @abstractmethod
-    def fit(self, batches: Batches, epochs: int, on_epoch_end: OnEpochEnd) -> None:
+    def fit(self, batches: FixedBatches, epochs: int, on_epoch_end: OnEpochEnd) -> None:
         """Train, and time each epoch.
 
         Args:
@@ -52,6 +59,12 @@ class Network(ABC):
         Raises:
             TrainingError: the loss is not finite.
         """
+        for epoch in range(epochs):
+            start = time.perf_counter()
+            loss = self._train_epoch(batches.epoch(epoch))
+            seconds = time.perf_counter() - start
+            check_loss(loss, epoch, epochs)
+            on_epoch_end(epoch, loss, seconds)
 
     def forward(self, images: np.ndarray) -> np.ndarray:
         """Compute logits, a few images at a time.
@@ -74,6 +87,10 @@ class Network(ABC):
     def weights(self) -> list[np.ndarray]:
         """The weights as they are now, laid out as `draw_weights` does."""
 
+    def _train_epoch(self, epoch: Iterator[tuple[np.ndarray, np.ndarray]]) -> float:
+        """Take a step on each batch; return their mean loss when the device has finished."""
+        raise NotImplementedError
+
     @abstractmethod
     def _forward(self, images: np.ndarray) -> np.ndarray:
         """Logits of a few images, float32."""
@@ -81,26 +98,6 @@ class Network(ABC):
     @abstractmethod
     def _framework_versions(self) -> dict[str, str]:
         """Version of the framework, and `backend`."""
-
-
-def run_epochs(train_epoch: TrainEpoch, batches: Batches, epochs: int, on_epoch_end: OnEpochEnd) -> None:
-    """Fit where the framework leaves the loop to its user.
-
-    Args:
-        train_epoch: takes a step on each batch and returns their mean loss when the device has finished.
-        batches: as in `Network.fit`.
-        epochs: as in `Network.fit`.
-        on_epoch_end: as in `Network.fit`.
-
-    Raises:
-        TrainingError: the loss is not finite.
-    """
-    for epoch in range(epochs):
-        start = time.perf_counter()
-        loss = train_epoch(batches.epoch(epoch))
-        seconds = time.perf_counter() - start
-        check_loss(loss, epoch, epochs)
-        on_epoch_end(epoch, loss, seconds)
 
 
 def check_loss(loss: float, epoch: int, epochs: int) -> None:

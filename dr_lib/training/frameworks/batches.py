@@ -11,7 +11,7 @@ class BatchError(ValueError):
     """These images and labels make no batches; the message says why."""
 
 
-class Batches:
+class FixedBatches:
     """Full batches only, so that every step costs the same; the order depends on (seed, epoch) alone."""
 
     def __init__(self, images: np.ndarray, labels: np.ndarray, batch_size: int, seed: int):
@@ -40,8 +40,8 @@ class Batches:
         return len(self.images) // self.batch_size
 
     @property
-    def num_left_out(self) -> int:
-        """Images that an epoch leaves out, others in each."""
+    def num_dropped(self) -> int:
+        """Images that an epoch drops, others in each: the remainder."""
         return len(self.images) % self.batch_size
 
     def draw_order(self, epoch: int) -> np.ndarray:

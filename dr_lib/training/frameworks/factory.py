@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dr_lib.training.frameworks.architecture import Layer, NetworkError, check_weights
-from dr_lib.training.frameworks.base import FrameworkError, Network
+from dr_lib.training.frameworks.base import FrameworkError, Network, Setting
 
 
 class _Home(NamedTuple):
@@ -62,16 +62,15 @@ def open_network(
         settings = f"learning_rate {learning_rate} and momentum {momentum}"
         raise NetworkError(f"{settings}: the first must be positive, the second from 0 to less than 1")
     check_weights(layers, weights)
-    _check_packages(framework)
-    return _import_class(framework, accelerator)(layers, weights, learning_rate, momentum, accelerator)
+    check_packages(framework, HOMES[framework].packages)
+    return _import_class(framework, accelerator)(Setting(layers, weights, learning_rate, momentum, accelerator))
 
 
-def _check_packages(framework: str) -> None:
+def check_packages(framework: str, needed: tuple[str, ...]) -> None:
     """Say what is missing before anything is imported by halves."""
-    needed = HOMES[framework].packages
     missing = [name for name in needed if name not in sys.modules and find_spec(name) is None]
     if missing:
-        advice = "`python -m dr_lib kernels` sets up the kernels of PyTorch and MXNet"
+        advice = "pip install them; `python -m dr_lib kernels` sets up the kernels of PyTorch and MXNet"
         raise FrameworkError(f"{framework} needs {' and '.join(missing)}, which this kernel has not: {advice}")
 
 
@@ -80,7 +79,7 @@ def _import_class(framework: str, accelerator: str) -> type[Network]:
     home = HOMES[framework]
     try:
         if "keras" in home.packages:
-            _choose_backend(home.packages[1], accelerator)
+            choose_backend(home.packages[1], accelerator)
         module = importlib.import_module(f"dr_lib.training.frameworks.{home.module}")
     except (ImportError, AttributeError, OSError) as error:  # MXNet with NumPy 1.24 or later is an AttributeError
         advice = "its versions may not go together; `python -m dr_lib kernels` sets up kernels where they do"
@@ -88,7 +87,7 @@ def _import_class(framework: str, accelerator: str) -> type[Network]:
     return getattr(module, home.name)
 
 
-def _choose_backend(backend: str, accelerator: str) -> None:
+def choose_backend(backend: str, accelerator: str) -> None:
     """Tell Keras its backend and the backend its device, which they read once, when they are imported."""
     if "keras" in sys.modules and sys.modules["keras"].config.backend() != backend:
         running = sys.modules["keras"].config.backend()

@@ -10,39 +10,32 @@ import numpy as np
 from keras import layers as keras_layers
 
 from dr_lib.training.frameworks.architecture import Layer
-from dr_lib.training.frameworks.base import FrameworkError, Network, OnEpochEnd, check_loss
-from dr_lib.training.frameworks.batches import Batches
+from dr_lib.training.frameworks.base import FrameworkError, Network, OnEpochEnd, Setting, check_loss
+from dr_lib.training.frameworks.batches import FixedBatches
 
 
 class KerasNetwork(Network):
     """A compiled `keras.Sequential` on images with their channels last."""
 
-    def __init__(
-        self,
-        layers: tuple[Layer, ...],
-        weights: list[np.ndarray],
-        learning_rate: float,
-        momentum: float,
-        accelerator: str,
-    ):
+    def __init__(self, setting: Setting):
         """Build the network on the CPU or the first GPU; `open_network` has chosen the backend.
 
         Raises:
             FrameworkError: the backend sees no GPU, or runs on another device already.
         """
-        super().__init__(layers, weights, learning_rate, momentum)
+        self.layers = setting.layers
         self.backend = keras.config.backend()
-        CHOOSE_DEVICE[self.backend](accelerator)
-        self.model = keras.Sequential([keras.Input(layers[0].input_shape), *map(_build, layers)])
-        self.model.set_weights(weights)
+        CHOOSE_DEVICE[self.backend](setting.accelerator)
+        self.model = keras.Sequential([keras.Input(self.layers[0].input_shape), *map(_build, self.layers)])
+        self.model.set_weights(setting.weights)
         self.model.compile(
-            optimizer=keras.optimizers.SGD(learning_rate, momentum=momentum),
+            optimizer=keras.optimizers.SGD(setting.learning_rate, momentum=setting.momentum),
             loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
             jit_compile=self.backend == "jax",  # XLA makes TensorFlow's steps 4 times as long on a CPU
             run_eagerly=False,
         )
 
-    def fit(self, batches: Batches, epochs: int, on_epoch_end: OnEpochEnd) -> None:
+    def fit(self, batches: FixedBatches, epochs: int, on_epoch_end: OnEpochEnd) -> None:
         """Train, and time each epoch, as `Network.fit` says, in Keras's own loop."""
         feed, start = _Feed(batches), 0.0
 
@@ -78,7 +71,7 @@ class KerasNetwork(Network):
 class _Feed(keras.utils.PyDataset):
     """The batches of an epoch, as Keras asks for them."""
 
-    def __init__(self, batches: Batches):
+    def __init__(self, batches: FixedBatches):
         super().__init__()
         self.batches = batches
         self.start_epoch(0)

@@ -6,24 +6,24 @@
 The filter's patches do not overlap, so it is a dense layer on 216 patches of 16 values each: of three ways to write it
 in Keras the fastest, twice as fast as `Conv3D` and `TimeDistributed(Conv2D)` at batch 32 on TensorFlow.
 
-At batch 1 the peer learns as the original does: sigmoid outputs, binary cross-entropy summed over the ten, plain SGD.
-In larger batches that learns slowly, and the peer trains as one would today: softmax cross-entropy and Adam.
+At batch 1 the reference learns as the original: sigmoid outputs, binary cross-entropy summed over the ten, plain SGD.
+In larger batches that learns slowly, and the reference trains as one would today: softmax cross-entropy and Adam.
 """
 
 from __future__ import annotations
 
 import importlib
-import os
 import platform
 import time
 from collections.abc import Callable, Mapping
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dr_lib.training.frameworks.architecture import NetworkError
 from dr_lib.training.frameworks.base import FrameworkError, check_loss
 from dr_lib.training.frameworks.batches import to_floats
+from dr_lib.training.frameworks.factory import check_packages, choose_backend
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,11 +40,7 @@ SHAPES = {  # of the weights by name, in the order of the layers
 CHUNK = 1000  # images of a forward pass at a time
 
 
-class PeerError(ValueError):
-    """The network cannot be built or trained so; the message says what to change."""
-
-
-class MnistPeer:
+class MnistReference:
     """The network in Keras, at one batch size."""
 
     def __init__(self, backend: str, weights: Mapping[str, np.ndarray], *, batch_size: int, learning_rate: float):
@@ -58,13 +54,13 @@ class MnistPeer:
 
         Raises:
             FrameworkError: the backend is not installed, or Keras runs on another already.
-            PeerError: a weight is missing or has another shape, or a number is not positive.
+            NetworkError: a weight is missing or has another shape, or a number is not positive.
         """
         if batch_size < 1 or not learning_rate > 0:
-            raise PeerError(f"batch_size {batch_size}, learning_rate {learning_rate}: both have to be positive")
+            raise NetworkError(f"batch_size {batch_size}, learning_rate {learning_rate}: both have to be positive")
         wrong = [name for name, shape in SHAPES.items() if np.shape(weights.get(name)) != shape]
         if wrong:
-            raise PeerError(f"{', '.join(wrong)} missing or of another shape: the network's are {SHAPES}")
+            raise NetworkError(f"{', '.join(wrong)} missing or of another shape: the network's are {SHAPES}")
         self.backend, self.batch_size, self.is_original = backend, batch_size, batch_size == 1
         self.keras = _open_keras(backend)
         self.model = _build_model(self.keras)
@@ -105,12 +101,14 @@ class MnistPeer:
 
         Raises:
             TrainingError: the loss is not finite.
-            PeerError: there are fewer images than a batch holds, or no epochs.
+            NetworkError: there are fewer images than a batch holds, or no epochs.
         """
         import pandas as pd
 
         if not 0 < self.batch_size <= len(x_train) or epochs < 1:
-            raise PeerError(f"{len(x_train)} images in batches of {self.batch_size}, {epochs} epochs: nothing to train")
+            raise NetworkError(
+                f"{len(x_train)} images in batches of {self.batch_size}, {epochs} epochs: nothing to train"
+            )
         pixels, targets = _prepare(x_train), np.eye(10, dtype=np.float32)[y_train]
         seconds, rows, start = 0.0, [], 0.0
 
@@ -183,16 +181,12 @@ def _open_keras(backend: str) -> Any:
     """Import Keras on a backend, and keep that on the CPU; CUDA C may have the GPU of the same process."""
     if backend not in BACKENDS:
         raise FrameworkError(f"backend {backend!r}: choose from {', '.join(BACKENDS)}")
-    missing = [name for name in ("keras", backend) if find_spec(name) is None]
-    if missing:
-        raise FrameworkError(f"Keras on {backend} needs {' and '.join(missing)}: pip install them, or take the other")
-    os.environ["KERAS_BACKEND"] = backend  # read once, when Keras is imported
+    check_packages(f"Keras on {backend}", ("keras", backend))
+    choose_backend(backend, "cpu")
     import keras
 
     from dr_lib.training.frameworks.keras_network import CHOOSE_DEVICE
 
-    if keras.config.backend() != backend:
-        raise FrameworkError(f"Keras runs on {keras.config.backend()} already: restart the kernel to use {backend}")
     CHOOSE_DEVICE[backend]("cpu")
     return keras
 

@@ -10,48 +10,36 @@ from mxnet import autograd, gluon
 from mxnet.gluon import nn
 
 from dr_lib.training.frameworks.architecture import Layer
-from dr_lib.training.frameworks.base import FrameworkError, Network, OnEpochEnd, run_epochs
-from dr_lib.training.frameworks.batches import Batches
+from dr_lib.training.frameworks.base import FrameworkError, Network, Setting
 from dr_lib.training.frameworks.weight_layout import to_channels_first, to_channels_last
 
 
 class MxnetNetwork(Network):
     """Gluon, compiled to a static graph, on images with their channels first."""
 
-    def __init__(
-        self,
-        layers: tuple[Layer, ...],
-        weights: list[np.ndarray],
-        learning_rate: float,
-        momentum: float,
-        accelerator: str,
-    ):
+    def __init__(self, setting: Setting):
         """Build the network on the CPU or the first GPU.
 
         Raises:
             FrameworkError: MXNet sees no GPU.
         """
-        super().__init__(layers, weights, learning_rate, momentum)
-        if accelerator == "gpu" and not mx.context.num_gpus():
+        self.layers = setting.layers
+        on_gpu = setting.accelerator == "gpu"
+        if on_gpu and not mx.context.num_gpus():
             raise FrameworkError("MXNet sees no GPU: install mxnet-cu117 instead of mxnet, or ask for accelerator cpu")
-        self.device = mx.gpu(0) if accelerator == "gpu" else mx.cpu()
+        self.device = mx.gpu(0) if on_gpu else mx.cpu()
         self.model = nn.HybridSequential()
-        for layer in layers:
+        for layer in self.layers:
             self.model.add(_build(layer))
         self.model.initialize(ctx=self.device)
         self.parameters = list(self.model.collect_params().values())
-        converted = to_channels_first(layers, weights)
-        for index, parameter in enumerate(self.parameters):
-            parameter.set_data(mx.nd.array(converted[index]))
+        for parameter, array in zip(self.parameters, to_channels_first(self.layers, setting.weights)):
+            parameter.set_data(mx.nd.array(array))
         self.model.hybridize(static_alloc=True)
         self.loss = gluon.loss.SoftmaxCrossEntropyLoss()
         self.loss.hybridize(static_alloc=True)
-        settings = {"learning_rate": learning_rate, "momentum": momentum, "wd": 0.0}
+        settings = {"learning_rate": setting.learning_rate, "momentum": setting.momentum, "wd": 0.0}
         self.trainer = gluon.Trainer(self.model.collect_params(), "sgd", settings, kvstore=None)
-
-    def fit(self, batches: Batches, epochs: int, on_epoch_end: OnEpochEnd) -> None:
-        """Train, and time each epoch, as `Network.fit` says."""
-        run_epochs(self._train_epoch, batches, epochs, on_epoch_end)
 
     def weights(self) -> list[np.ndarray]:
         """The weights as they are now, laid out as `draw_weights` does."""

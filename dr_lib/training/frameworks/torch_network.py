@@ -9,49 +9,36 @@ import torch
 from torch import nn
 
 from dr_lib.training.frameworks.architecture import Layer
-from dr_lib.training.frameworks.base import FrameworkError, Network, OnEpochEnd, run_epochs
-from dr_lib.training.frameworks.batches import Batches
+from dr_lib.training.frameworks.base import FrameworkError, Network, Setting
 from dr_lib.training.frameworks.weight_layout import to_channels_first, to_channels_last
 
 
 class TorchNetwork(Network):
     """Eager PyTorch on images with their channels first."""
 
-    def __init__(
-        self,
-        layers: tuple[Layer, ...],
-        weights: list[np.ndarray],
-        learning_rate: float,
-        momentum: float,
-        accelerator: str,
-    ):
+    def __init__(self, setting: Setting):
         """Build the network on the CPU or the first GPU.
 
         Raises:
             FrameworkError: PyTorch sees no GPU.
         """
-        super().__init__(layers, weights, learning_rate, momentum)
-        if accelerator == "gpu" and not torch.cuda.is_available():
+        self.layers = setting.layers
+        on_gpu = setting.accelerator == "gpu"
+        if on_gpu and not torch.cuda.is_available():
             raise FrameworkError("PyTorch sees no GPU: install its build for CUDA, or ask for accelerator cpu")
-        self.device = torch.device("cuda:0" if accelerator == "gpu" else "cpu")
-        self.model = nn.Sequential(*(module for layer in layers for module in _build(layer)))
-        self._assign(to_channels_first(layers, weights))
+        self.device = torch.device("cuda:0" if on_gpu else "cpu")
+        self.model = nn.Sequential(*(module for layer in self.layers for module in _build(layer)))
+        with torch.no_grad():
+            converted = to_channels_first(self.layers, setting.weights)
+            for parameter, array in zip(self.model.parameters(), converted):
+                parameter.copy_(torch.from_numpy(array))
         self.model.to(self.device)
-        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=learning_rate, momentum=momentum)
-
-    def fit(self, batches: Batches, epochs: int, on_epoch_end: OnEpochEnd) -> None:
-        """Train, and time each epoch, as `Network.fit` says."""
-        run_epochs(self._train_epoch, batches, epochs, on_epoch_end)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=setting.learning_rate, momentum=setting.momentum)
 
     def weights(self) -> list[np.ndarray]:
         """The weights as they are now, laid out as `draw_weights` does."""
         arrays = [parameter.detach().cpu().numpy().copy() for parameter in self.model.parameters()]
         return to_channels_last(self.layers, arrays)
-
-    def _assign(self, weights: list[np.ndarray]) -> None:
-        with torch.no_grad():
-            for index, parameter in enumerate(self.model.parameters()):
-                parameter.copy_(torch.from_numpy(weights[index]))
 
     def _train_epoch(self, epoch: Iterator[tuple[np.ndarray, np.ndarray]]) -> float:
         self.model.train()

@@ -20,39 +20,29 @@ def to_channels_first(layers: tuple[Layer, ...], weights: list[np.ndarray]) -> l
         The same with kernels (out, in, 3, 3) or (out, in).
     """
     converted = list(weights)
-    for index, layer, flattened in _kernels(layers):
-        kernel = weights[index]
-        if layer.kind == "conv":
-            kernel = kernel.transpose(3, 2, 0, 1)
-        elif flattened:
-            kernel = kernel.reshape(*flattened, -1).transpose(3, 2, 0, 1).reshape(kernel.shape[::-1])
-        else:
-            kernel = kernel.T
-        converted[index] = np.ascontiguousarray(kernel)
+    for index, (height, width, channels) in _windows(layers):
+        kernel = weights[index].reshape(height, width, channels, -1).transpose(3, 2, 0, 1)
+        is_dense = weights[index].ndim == 2
+        converted[index] = np.ascontiguousarray(kernel.reshape(len(kernel), -1) if is_dense else kernel)
     return converted
 
 
 def to_channels_last(layers: tuple[Layer, ...], weights: list[np.ndarray]) -> list[np.ndarray]:
     """Undo `to_channels_first`."""
     converted = list(weights)
-    for index, layer, flattened in _kernels(layers):
-        kernel = weights[index]
-        if layer.kind == "conv":
-            kernel = kernel.transpose(2, 3, 1, 0)
-        elif flattened:
-            height, width, channels = flattened
-            kernel = kernel.reshape(-1, channels, height, width).transpose(2, 3, 1, 0).reshape(kernel.shape[::-1])
-        else:
-            kernel = kernel.T
-        converted[index] = np.ascontiguousarray(kernel)
+    for index, (height, width, channels) in _windows(layers):
+        kernel = weights[index].reshape(-1, channels, height, width).transpose(2, 3, 1, 0)
+        is_dense = weights[index].ndim == 2
+        converted[index] = np.ascontiguousarray(kernel.reshape(-1, kernel.shape[-1]) if is_dense else kernel)
     return converted
 
 
-def _kernels(layers: tuple[Layer, ...]) -> list[tuple[int, Layer, tuple[int, ...]]]:
-    """Place in the list of weights, layer, and the map that was flattened right before it, of each kernel."""
+def _windows(layers: tuple[Layer, ...]) -> list[tuple[int, tuple[int, ...]]]:
+    """Place in the list of weights, and (height, width, channels) of what a unit sees, of each kernel."""
     found, flattened = [], ()
     for layer in layers:
         if layer.kernel_shape:
-            found.append((2 * len(found), layer, flattened))
+            window = layer.kernel_shape[:-1] if layer.kind == "conv" else flattened or (1, 1, layer.input_shape[0])
+            found.append((2 * len(found), window))
         flattened = layer.input_shape if layer.kind == "flatten" else ()
     return found

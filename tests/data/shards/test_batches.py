@@ -32,7 +32,7 @@ def fit_and_watch(epochs: int, seed: int = 5) -> tuple[list[list[int]], keras.Mo
     model.predict(batches, verbose=0)
     start = keras.callbacks.LambdaCallback(on_epoch_begin=lambda epoch, logs: batches.start_epoch(epoch))
     model.fit(batches, epochs=epochs, shuffle=False, callbacks=[start], verbose=0)
-    assert {len(b) for b in model.seen} == {4} and batches.num_left_out == 2
+    assert {len(b) for b in model.seen} == {4} and batches.num_dropped == 2
     flat = [number for batch in model.seen for number in batch][-8 * epochs :]
     return [flat[8 * e : 8 * e + 8] for e in range(epochs)], model
 
@@ -79,7 +79,7 @@ def test_without_a_seed_the_order_stays():
     batches = Batches(numbers, numbers, 2)
     assert [inputs.tolist() for inputs, *_ in batches] == [[0, 1], [2, 3], [4, 4]]
     assert np.allclose([weights for *_, weights in batches], [[1.2, 1.2], [1.2, 1.2], [1.2, 0]])  # 6 places, 5 numbers
-    assert batches.num_left_out == 0
+    assert batches.num_dropped == 0
 
 
 @pytest.mark.parametrize(("inputs", "targets", "batch_size"), [(0, 0, 4), (3, 2, 4), (3, 3, 0), (7, 7, 8)])

@@ -1,26 +1,26 @@
-"""Batches for the frameworks: full, in an order of their own, each image at most once an epoch."""
+"""FixedBatches for the frameworks: full, in an order of their own, each image at most once an epoch."""
 
 import numpy as np
 import pytest
 
-from dr_lib.training.frameworks.batches import BatchError, Batches, to_floats
+from dr_lib.training.frameworks.batches import BatchError, FixedBatches, to_floats
 
 
 @pytest.fixture
-def batches() -> Batches:
+def batches() -> FixedBatches:
     """23 images of one pixel, whose value is their number, in batches of 5."""
     numbers = np.arange(23)
-    return Batches(numbers.astype(np.uint8).reshape(-1, 1, 1, 1), numbers % 10, 5, seed=2)
+    return FixedBatches(numbers.astype(np.uint8).reshape(-1, 1, 1, 1), numbers % 10, 5, seed=2)
 
 
-def read_numbers(batches: Batches, epoch: int) -> list[int]:
+def read_numbers(batches: FixedBatches, epoch: int) -> list[int]:
     """The images of an epoch, by number."""
     return [round(255 * float(pixel)) for images, _ in batches.epoch(epoch) for pixel in images.ravel()]
 
 
 def test_an_epoch_has_full_batches_of_different_images(batches):
-    """Of 23 images, 4 batches of 5 and 3 left out; images and labels stay together."""
-    assert len(batches) == 4 and batches.num_left_out == 3
+    """Of 23 images, 4 batches of 5 and 3 dropped; images and labels stay together."""
+    assert len(batches) == 4 and batches.num_dropped == 3
     cut = list(batches.epoch(0))
     assert [(images.shape, labels.shape) for images, labels in cut] == [((5, 1, 1, 1), (5,))] * 4
     assert all(images.dtype == np.float32 and labels.dtype == np.int64 for images, labels in cut)
@@ -32,7 +32,7 @@ def test_an_epoch_has_full_batches_of_different_images(batches):
 def test_the_order_depends_on_seed_and_epoch_alone(batches):
     """Asked for again it is the same; another epoch or seed has another."""
     assert read_numbers(batches, 1) == read_numbers(batches, 1) != read_numbers(batches, 0)
-    other = Batches(batches.images, batches.labels, 5, seed=3)
+    other = FixedBatches(batches.images, batches.labels, 5, seed=3)
     assert read_numbers(other, 1) != read_numbers(batches, 1)
 
 
@@ -51,4 +51,4 @@ def test_what_makes_no_batches_is_refused(batches, change, told):
     """The message says what was given and what may be."""
     given = {"images": batches.images, "labels": batches.labels, "batch_size": 5, "seed": 0}
     with pytest.raises(BatchError, match=told):
-        Batches(**{**given, **change})
+        FixedBatches(**{**given, **change})

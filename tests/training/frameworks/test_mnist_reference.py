@@ -1,4 +1,4 @@
-"""The Keras peer of CUDA C, against the network written out in NumPy."""
+"""The Keras reference of CUDA C, against the network written out in NumPy."""
 
 import json
 import subprocess
@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dr_lib.training.frameworks.architecture import NetworkError
 from dr_lib.training.frameworks.base import FrameworkError, TrainingError
-from dr_lib.training.frameworks.mnist_reference import SHAPES, MnistPeer, PeerError
+from dr_lib.training.frameworks.mnist_reference import SHAPES, MnistReference
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -51,9 +52,9 @@ def compute_loss(weights, images, digits, is_original):
     return float((np.log(np.exp(logits).sum(axis=1)) - (targets * logits).sum(axis=1)).mean())
 
 
-def open_peer(batch_size=1, backend="tensorflow", weights=None, learning_rate=0.1):
-    """A peer from drawn weights."""
-    return MnistPeer(backend, weights or draw_weights(), batch_size=batch_size, learning_rate=learning_rate)
+def open_reference(batch_size=1, backend="tensorflow", weights=None, learning_rate=0.1):
+    """A reference from drawn weights."""
+    return MnistReference(backend, weights or draw_weights(), batch_size=batch_size, learning_rate=learning_rate)
 
 
 def test_the_network_has_the_papers_parameters():
@@ -62,7 +63,7 @@ def test_the_network_has_the_papers_parameters():
 
     sizes = [int(np.prod(shape)) for shape in SHAPES.values()]
     assert [sizes[0] + sizes[1], sizes[2] + sizes[3], sizes[4] + sizes[5]] == [156, 17, 2170]
-    assert open_peer().model.count_params() == 2343 and SHAPES == mnist.SHAPES
+    assert open_reference().model.count_params() == 2343 and SHAPES == mnist.SHAPES
 
 
 @pytest.mark.parametrize("batch_size", [1, 32])
@@ -71,14 +72,14 @@ def test_outputs_are_those_of_the_definition(batch_size):
     images, _ = draw_digits(1030)
     logits = compute_logits(draw_weights(), images)
     wanted = 1 / (1 + np.exp(-logits)) if batch_size == 1 else np.exp(logits) / np.exp(logits).sum(axis=1)[:, None]
-    assert np.abs(open_peer(batch_size).forward(images) - wanted).max() <= 1e-5
+    assert np.abs(open_reference(batch_size).forward(images) - wanted).max() <= 1e-5
 
 
 @pytest.mark.parametrize("batch_size", [1, 32])
 def test_gradients_are_slopes_of_the_loss(batch_size):
     """Central differences of the definition, at the two ends and the middle of every array."""
     (images, digits), weights = draw_digits(5), draw_weights()
-    found = open_peer(batch_size).gradients(images, digits)
+    found = open_reference(batch_size).gradients(images, digits)
     for name, shape in SHAPES.items():
         for place in {0, int(np.prod(shape)) // 2, int(np.prod(shape)) - 1}:
             losses = []
@@ -93,20 +94,20 @@ def test_gradients_are_slopes_of_the_loss(batch_size):
 def test_a_step_at_batch_1_is_plain_gradient_descent():
     """One image: each weight moves by the learning rate times its gradient, and nothing else."""
     (images, digits), weights = draw_digits(1), draw_weights()
-    peer = open_peer()
-    gradients = peer.gradients(images, digits)
-    peer.train(images, digits, images, digits, epochs=1)
-    for (name, shape), moved in zip(SHAPES.items(), peer.model.get_weights(), strict=True):
+    reference = open_reference()
+    gradients = reference.gradients(images, digits)
+    reference.train(images, digits, images, digits, epochs=1)
+    for (name, shape), moved in zip(SHAPES.items(), reference.model.get_weights(), strict=True):
         assert moved.reshape(shape) == pytest.approx(weights[name] - 0.1 * gradients[name], abs=1e-6)
 
 
 def test_training_tells_of_every_epoch():
     """Time adds up, the last accuracy is that of the network as it is, and it learns; epochs are told as they end."""
     (x, y), (x_test, y_test), told = draw_digits(640), draw_digits(200, seed=1), []
-    peer = open_peer(32, learning_rate=0.01)
-    table = peer.train(x, y, x_test, y_test, epochs=3, seed=7, on_epoch_end=told.append)
+    reference = open_reference(32, learning_rate=0.01)
+    table = reference.train(x, y, x_test, y_test, epochs=3, seed=7, on_epoch_end=told.append)
     assert list(table["epoch"]) == told == [1, 2, 3] and (np.diff(table["train_s"], prepend=0) > 0).all()
-    assert table["test_accuracy"].iloc[-1] == (peer.forward(x_test).argmax(axis=1) == y_test).mean() > 0.5
+    assert table["test_accuracy"].iloc[-1] == (reference.forward(x_test).argmax(axis=1) == y_test).mean() > 0.5
     about = table[["implementation", "device", "batch_size", "replica", "seed"]].drop_duplicates()
     assert about.to_numpy().tolist() == [["keras_tensorflow", "cpu", 32, 0, 7]]
 
@@ -115,22 +116,23 @@ def test_training_tells_of_every_epoch():
 def test_cuda_c_learns_the_same(implementation, batch_size, rate):
     """From the same weights on the same images in the same order: what is timed side by side is the same training."""
     from dr_lib.cuda import mnist
+    from dr_lib.cuda.build import build
 
     (x, y), (x_test, y_test), weights = draw_digits(640), draw_digits(500, seed=1), mnist.initial_weights(3)
     asked = {"implementation": implementation, "batch_size": batch_size, "learning_rate": rate}
-    ours = mnist.train(mnist.build("cpu"), x, y, x_test, y_test, epochs=2, seed=3, **asked)
-    theirs = open_peer(batch_size, weights=weights, learning_rate=rate).train(x, y, x_test, y_test, epochs=2)
+    ours = mnist.train(build("cpu"), x, y, x_test, y_test, epochs=2, seed=3, **asked)
+    theirs = open_reference(batch_size, weights=weights, learning_rate=rate).train(x, y, x_test, y_test, epochs=2)
     assert list(ours["test_accuracy"]) == pytest.approx(list(theirs["test_accuracy"]), abs=0.01)
 
 
 ON_JAX = """
 import json, sys
-from tests.training.frameworks.test_mnist_reference import draw_digits, open_peer
+from tests.training.frameworks.test_mnist_reference import draw_digits, open_reference
 (x, y), (x_test, y_test) = draw_digits(64), draw_digits(100, seed=1)
-peer = open_peer(int(sys.argv[1]), "jax")
-gradients = {name: array.tolist() for name, array in peer.gradients(x[:8], y[:8]).items()}
-accuracy = peer.train(x, y, x_test, y_test, epochs=2)["test_accuracy"].tolist()
-print(json.dumps([gradients, accuracy, peer.versions()["backend"]]))
+reference = open_reference(int(sys.argv[1]), "jax")
+gradients = {name: array.tolist() for name, array in reference.gradients(x[:8], y[:8]).items()}
+accuracy = reference.train(x, y, x_test, y_test, epochs=2)["test_accuracy"].tolist()
+print(json.dumps([gradients, accuracy, reference.versions()["backend"]]))
 """
 
 
@@ -142,35 +144,35 @@ def test_jax_gives_what_tensorflow_gives(batch_size):
     command = [sys.executable, "-c", ON_JAX, str(batch_size)]
     out = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
     gradients, accuracy, backend = json.loads(out.splitlines()[-1])
-    (x, y), (x_test, y_test), peer = draw_digits(64), draw_digits(100, seed=1), open_peer(batch_size)
-    for name, array in peer.gradients(x[:8], y[:8]).items():
+    (x, y), (x_test, y_test), reference = draw_digits(64), draw_digits(100, seed=1), open_reference(batch_size)
+    for name, array in reference.gradients(x[:8], y[:8]).items():
         assert np.abs(array - gradients[name]).max() <= 1e-5 * np.abs(array).max()
-    wanted = peer.train(x, y, x_test, y_test, epochs=2)["test_accuracy"]
+    wanted = reference.train(x, y, x_test, y_test, epochs=2)["test_accuracy"]
     assert accuracy == pytest.approx(list(wanted), abs=0.01) and backend == "jax"
 
 
 def test_refuses_what_cannot_be_built():
     """An unknown backend, a second one in the process, wrong weights, numbers that are not positive."""
     with pytest.raises(FrameworkError, match="choose from tensorflow, jax"):
-        open_peer(backend="torch")
-    open_peer()
+        open_reference(backend="torch")
+    open_reference()
     with pytest.raises(FrameworkError, match="restart the kernel|pip install"):
-        open_peer(backend="jax")
-    with pytest.raises(PeerError, match="dense_kernel"):
-        open_peer(weights=draw_weights() | {"dense_kernel": np.zeros((10, 216))})
-    with pytest.raises(PeerError, match="positive"):
-        open_peer(batch_size=0)
-    with pytest.raises(PeerError, match="positive"):
-        open_peer(learning_rate=float("nan"))
+        open_reference(backend="jax")
+    with pytest.raises(NetworkError, match="dense_kernel"):
+        open_reference(weights=draw_weights() | {"dense_kernel": np.zeros((10, 216))})
+    with pytest.raises(NetworkError, match="positive"):
+        open_reference(batch_size=0)
+    with pytest.raises(NetworkError, match="positive"):
+        open_reference(learning_rate=float("nan"))
 
 
 def test_refuses_what_cannot_be_trained():
     """Fewer images than a batch, no epochs; a training that runs away says in which epoch."""
     x, y = draw_digits(8)
-    with pytest.raises(PeerError, match="8 images in batches of 32"):
-        open_peer(32).train(x, y, x, y, epochs=1)
-    with pytest.raises(PeerError, match="0 epochs"):
-        open_peer().train(x, y, x, y, epochs=0)
+    with pytest.raises(NetworkError, match="8 images in batches of 32"):
+        open_reference(32).train(x, y, x, y, epochs=1)
+    with pytest.raises(NetworkError, match="0 epochs"):
+        open_reference().train(x, y, x, y, epochs=0)
     weights = {name: np.full_like(array, np.nan) for name, array in draw_weights().items()}
     with pytest.raises(TrainingError, match="after epoch 1 of 2"):
-        open_peer(weights=weights).train(x, y, x, y, epochs=2)
+        open_reference(weights=weights).train(x, y, x, y, epochs=2)

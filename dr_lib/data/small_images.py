@@ -1,4 +1,4 @@
-"""MNIST and CIFAR-10 at the size asked for: from Keras, from a file, or synthetic, for timing only."""
+"""MNIST and CIFAR-10, at the size asked for: from Keras, from a file, or synthetic, for timing only."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import importlib.util
 import os
 import subprocess
 import sys
-import zipfile
 import zlib
 from pathlib import Path
 from typing import NamedTuple
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -17,17 +17,16 @@ NUM_CLASSES = 10
 CHUNK = 100  # images resized at a time: 5 MB of floats at 64 px in colour, which a cache holds
 ARRAYS = ("x_train", "y_train", "x_test", "y_test")
 
-# Keras keeps CIFAR-10 as pickles: what it loads is saved beside MNIST as the same kind of file, once, under a
-# temporary name first.
+# Keras keeps CIFAR-10 as pickles: what it loads is saved beside MNIST as the same kind of file, once.
 FETCH = """
-import os, sys
+import pathlib, sys
 import keras, numpy
-path = sys.argv[2]
+from dr_lib.files import replace
+path = pathlib.Path(sys.argv[2])
 train, test = getattr(keras.datasets, sys.argv[1]).load_data()
-if not os.path.exists(path):
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    numpy.savez(path + ".part.npz", x_train=train[0], y_train=train[1], x_test=test[0], y_test=test[1])
-    os.replace(path + ".part.npz", path)
+if not path.exists():
+    with replace(path) as temporary, temporary.open("wb") as file:
+        numpy.savez(file, x_train=train[0], y_train=train[1], x_test=test[0], y_test=test[1])
 """
 
 
@@ -56,6 +55,21 @@ class ImageSet(NamedTuple):
     kind: str  # given, or synthetic: good for timing only
 
 
+def load_mnist(path: str | Path = "") -> list[np.ndarray]:
+    """Load MNIST from a file, else from where Keras keeps it, else let Keras download it.
+
+    Args:
+        path: an mnist.npz with x_train, y_train, x_test and y_test; empty for Keras's.
+
+    Returns:
+        x_train, y_train, x_test, y_test: (n, 28, 28) uint8 images and (n,) int64 digits.
+
+    Raises:
+        ImageSetError: the file is missing or holds something else, or Keras cannot load MNIST.
+    """
+    return [array[..., 0] if array.ndim == 4 else array for array in _read(str(path) or "keras", "mnist")]
+
+
 def load_images(dataset: str, image_size: int, source: str, *, share: float = 1.0, seed: int = 0) -> ImageSet:
     """Load a data set, or a share of it, and enlarge its images to a size.
 
@@ -76,16 +90,12 @@ def load_images(dataset: str, image_size: int, source: str, *, share: float = 1.
         raise ImageSetError(f"dataset {dataset!r}: choose from {', '.join(DATASETS)}")
     if image_size not in (32, 64):
         raise ImageSetError(f"image_size {image_size!r}: choose from 32, 64")
-    if not 0 < share <= 1:
-        raise ImageSetError(f"share {share}: give more than 0 and at most 1")
-    if seed < 0:
-        raise ImageSetError(f"seed {seed}: give 0 or more")
+    if not 0 < share <= 1 or seed < 0:
+        raise ImageSetError(f"share {share}, seed {seed}: give a share of more than 0 and at most 1, a seed from 0 on")
     if source == "synthetic":
-        arrays = _draw(DATASETS[dataset], share, seed)
+        x_train, y_train, x_test, y_test = _draw(DATASETS[dataset], share, seed)
     else:
-        path = _fetch(dataset) if source == "keras" else Path(source)
-        arrays = _keep(_read(path, DATASETS[dataset]), share, seed)
-    x_train, y_train, x_test, y_test = arrays
+        x_train, y_train, x_test, y_test = _keep(_read(source, dataset), share, seed)
     kind = "synthetic" if source == "synthetic" else "given"
     return ImageSet(resize(x_train, image_size), y_train, resize(x_test, image_size), y_test, kind)
 
@@ -133,6 +143,29 @@ def _draw(dataset: Dataset, share: float, seed: int) -> list[np.ndarray]:
     return arrays
 
 
+def _read(source: str, dataset: str) -> list[np.ndarray]:
+    """Read and check the arrays of a file, or of Keras's."""
+    path = _fetch(dataset) if source == "keras" else Path(source).expanduser()
+    if not path.is_file():
+        raise ImageSetError(f"{path}: no such file; give keras, synthetic or the path of an .npz file")
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = [file[name] for name in ARRAYS]
+    except (
+        OSError,
+        ValueError,
+        EOFError,
+        TypeError,
+        AttributeError,
+        KeyError,
+        BadZipFile,
+        zlib.error,
+    ) as error:
+        raise ImageSetError(f"{path} is no .npz file with {', '.join(ARRAYS)}, or damaged: {error}") from error
+    shape = DATASETS[dataset].shape
+    return [*_check(path, "train", *arrays[:2], shape), *_check(path, "test", *arrays[2:], shape)]
+
+
 def _fetch(dataset: str) -> Path:
     """Find a data set in Keras's folder, or have a process of its own put it there: this one imports no Keras."""
     path = Path(os.environ.get("KERAS_HOME") or Path.home() / ".keras") / "datasets" / f"{dataset}.npz"
@@ -146,6 +179,7 @@ def _fetch(dataset: str) -> Path:
     fetched = subprocess.run(
         [sys.executable, "-c", FETCH, dataset, str(path)],
         env={**os.environ, "KERAS_BACKEND": backend},
+        cwd=Path(__file__).resolve().parents[2],  # for dr_lib
         capture_output=True,
         text=True,
         encoding="utf-8",
@@ -157,23 +191,10 @@ def _fetch(dataset: str) -> Path:
     return path
 
 
-def _read(path: Path, dataset: Dataset) -> list[np.ndarray]:
-    """Read and check the arrays of a file."""
-    if not path.is_file():
-        raise ImageSetError(f"{path}: no such file; give keras, synthetic or the path of an .npz file")
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = [file[name] for name in ARRAYS]
-    except KeyError as error:
-        raise ImageSetError(f"{path}: {error.args[0]}; it must hold {', '.join(ARRAYS)}") from error
-    except (OSError, ValueError, EOFError, TypeError, AttributeError, zipfile.BadZipFile, zlib.error) as error:
-        raise ImageSetError(f"{path} is no .npz file of plain arrays, or damaged: {error}") from error
-    return [*_check(path, "train", arrays[:2], dataset.shape), *_check(path, "test", arrays[2:], dataset.shape)]
-
-
-def _check(path: Path, part: str, arrays: list[np.ndarray], shape: tuple[int, int, int]) -> list[np.ndarray]:
+def _check(
+    path: Path, part: str, images: np.ndarray, labels: np.ndarray, shape: tuple[int, int, int]
+) -> tuple[np.ndarray, np.ndarray]:
     """Return images as (n, height, width, channels) and labels as (n,) int64, if that is what they are."""
-    images, labels = arrays
     grey = shape[2] == 1 and images.shape[1:] == shape[:2]
     if images.dtype != np.uint8 or not (grey or images.shape[1:] == shape) or not len(images):
         raise ImageSetError(f"{path}: x_{part} is {images.dtype} {images.shape}, not uint8 (n, {shape})")
@@ -181,7 +202,7 @@ def _check(path: Path, part: str, arrays: list[np.ndarray], shape: tuple[int, in
         raise ImageSetError(f"{path}: y_{part} is {labels.dtype} {labels.shape}, not {len(images)} integers")
     if labels.min() < 0 or labels.max() >= NUM_CLASSES:
         raise ImageSetError(f"{path}: y_{part} holds {labels.min()} to {labels.max()}, not 0 to {NUM_CLASSES - 1}")
-    return [images.reshape(-1, *shape), labels.ravel().astype(np.int64)]
+    return images.reshape(-1, *shape), labels.ravel().astype(np.int64)
 
 
 def _keep(arrays: list[np.ndarray], share: float, seed: int) -> list[np.ndarray]:

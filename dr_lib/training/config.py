@@ -1,0 +1,109 @@
+"""What one training is asked for: the parameters of notebooks 10 and 20, by the same names."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from math import inf
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+from dr_lib.hardware import Facts, Plan, choose
+
+TASKS = ("referable", "grades")
+
+
+class ConfigError(ValueError):
+    """These parameters do not go together; the message says what to change."""
+
+
+class Schedule(NamedTuple):
+    """What a mode makes of batch and learning rate; columns of the row."""
+
+    batch_size: int  # images per step, over all replicas
+    batch_scale: int  # how many times the batch asked for
+    learning_rate: float  # at its highest
+    warmup_epochs: int  # first epochs, in which the learning rate rises evenly to that
+
+
+@dataclass(frozen=True)
+class TrainingConfig:
+    """One training: the data, the model, the way of learning and the machine to do it on."""
+
+    data_dir: str | Path  # folder that notebook 01 prepared
+    task: str = "referable"  # referable (one probability) or grades (five)
+    mode: str = "paper"  # paper, fast or scaled
+    model: str = "small_cnn"  # see `build_model` and `build_grader`
+    weights: str = "none"  # none, imagenet or the path of a weights file without the top
+    image_size: int = 96  # side of the square input [px]
+    batch_size: int = 8  # images per step, over all replicas; mode scaled multiplies it
+    batch_scale: int = 8  # mode scaled, times the batch, and by its square root times the learning rate
+    warmup_epochs: int = 5  # mode scaled, epochs in which the learning rate rises to its value
+    epochs: int = 20  # passes over the training set
+    optimizer: str = "adam"  # rmsprop or adam
+    learning_rate: float = 0.001  # at the start, halved on plateaus
+    augmentation: str = "flip"  # none, flip or colour
+    dropout: float = 0.0  # share of the pooled features dropped in training; task referable
+    last_frozen: str = ""  # last layer of the base to freeze, its outputs are cached; task referable
+    weigh_grades: bool = False  # let each grade count the same in the loss, however rare it is; task grades
+    test_time_augmentation: bool = False  # average the final predictions with those of the mirror images
+    accelerator: str = "auto"  # this and what follows: see `hardware.choose`
+    backend: str = "auto"
+    strategy: str = "auto"
+    num_devices: int = 0
+    precision: str = "auto"
+    steps_per_execution: int = 0
+    tensorboard: bool = False  # write logs for TensorBoard (needs TensorFlow)
+    seed: int = 20  # of the study
+    repetition: int = 0  # index of the training, added to the seed
+
+    def __post_init__(self):
+        """Refuse what would be ignored in silence."""
+        if self.task not in TASKS:
+            raise ConfigError(f"task {self.task!r}: choose from {', '.join(TASKS)}")
+        if self.task == "grades" and (self.dropout or self.last_frozen):
+            raise ConfigError("dropout and last_frozen are of the task referable: leave them out")
+        if self.task == "referable" and self.weigh_grades:
+            raise ConfigError("weigh_grades is of the task grades: leave it out")
+
+    @classmethod
+    def from_parameters(cls, parameters: Mapping[str, Any], **others: Any) -> Self:
+        """Take the fields that a notebook has as parameters, from its `globals()`; `others` stand in no parameter."""
+        names = {field.name for field in fields(cls)} & parameters.keys()
+        return cls(**{name: parameters[name] for name in names} | others)
+
+    def describe(self) -> dict[str, Any]:
+        """All parameters that say what is to be done, for a row: no folder of this machine is named."""
+        names = {"data_dir": Path(self.data_dir).name, "weights": Path(self.weights).name}
+        return {name: value for name, value in (asdict(self) | names).items() if name != "tensorboard"}
+
+    @property
+    def run_seed(self) -> int:
+        """The seed of this training."""
+        return self.seed + self.repetition
+
+    @property
+    def schedule(self) -> Schedule:
+        """Batch and learning rate as the mode has them.
+
+        The rate grows with the square root of the batch, the rule for optimisers that divide by a running mean of
+        squared gradients (Malladi et al. 2022), and rises to that over the first epochs (Goyal et al. 2017).
+        """
+        if self.mode != "scaled":
+            return Schedule(self.batch_size, 1, self.learning_rate, 0)
+        rate = self.learning_rate * self.batch_scale**0.5
+        return Schedule(self.batch_size * self.batch_scale, self.batch_scale, rate, self.warmup_epochs)
+
+    def plan(self, facts: Facts, num_images: int) -> Plan:
+        """Choose how to train on a machine.
+
+        Args:
+            facts: of the machine, from `hardware.probe`.
+            num_images: of training and validation, which may be kept in the device's memory.
+
+        Raises:
+            HardwareError: the machine does not have what is asked for.
+        """
+        # the cached outputs of frozen layers stay on the host
+        data_gib = inf if self.last_frozen else num_images * 3 * self.image_size**2 / 2**30
+        names = ("accelerator", "backend", "strategy", "num_devices", "mode", "precision", "steps_per_execution")
+        asked = {name: getattr(self, name) for name in names}
+        return choose(facts, **asked, batch_size=self.schedule.batch_size, data_gib=data_gib)

@@ -1,0 +1,177 @@
+"""One training, from a prepared folder to scores on its test split: notebooks, tests and benches all call this."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from dr_lib.data.shards.records import SPLITS, manifest_sha256, read_manifest
+from dr_lib.hardware import Device, Plan, activate, probe
+from dr_lib.statistics.intervals import Interval, auc_interval
+from dr_lib.training.config import TrainingConfig
+
+if TYPE_CHECKING:  # Keras takes its backend from the plan, so it is imported after that
+    import keras
+
+    from dr_lib.data.shards.batches import Batches, Photographs
+    from dr_lib.training.fit import Timing
+
+BEST = "best.keras"
+
+
+class Setup(NamedTuple):
+    """All that a training needs."""
+
+    device: Device
+    splits: dict[str, Photographs]  # those that have photographs
+    network: keras.Model  # (batch, size, size, 3) uint8 -> probabilities
+    model: keras.Model  # what is trained: the network, its upper part, or the network fed by row numbers
+    train_batches: Batches
+    validation_batches: Batches | None  # None without that split, as in the paper's 70/30
+    linear_probe_auc: float  # of the test split, on the frozen features; not a number where nothing is frozen
+
+
+class Trained(NamedTuple):
+    """What a training leaves, beside its files."""
+
+    device: Device
+    splits: dict[str, Photographs]
+    network: keras.Model  # with its best weights, which BEST holds too
+    timing: Timing
+    history: list[dict[str, float]]  # of each epoch
+    probabilities: dict[str, np.ndarray]  # of test and, where there is one, validation: (n, 1) or (n, 5)
+    scores: dict[str, float]  # of the test split
+    auc: Interval  # of referable disease on the test split, bootstrapped over patients: fellow eyes are dependent
+    row: dict[str, Any]  # all of these in the columns of a run's row
+
+
+def train_once(
+    config: TrainingConfig,
+    plan: Plan,
+    out_dir: Path,
+    *,
+    splits: Mapping[str, Photographs] | None = None,
+    commit: str = "",
+    elapsed_s: Callable[[], float] | None = None,
+    report: Callable[[int, int], None] | None = None,
+    seconds_left: Callable[[], float] | None = None,
+) -> Trained:
+    """Set a training up, train, and score the best weights on the test split.
+
+    The threshold of referral is chosen on the validation split; without one it is 0.5. Started again after a kill, with
+    the same configuration and folder, a training goes on from its last checkpoint.
+
+    Args:
+        config: what to train and how.
+        plan: of `config.plan`.
+        out_dir: for the history, the checkpoint and the best model.
+        splits: photographs in memory, in place of those in `config.data_dir`.
+        commit: of the code, for the row of a training that is resumed by other code.
+        elapsed_s: seconds since the run began, for the row's setup_s.
+        report: see `Recorder`.
+        seconds_left: see `Recorder`.
+
+    Raises:
+        HardwareError: the devices of the plan are not there.
+        ModelError: the network cannot be built.
+        ShardError: a shard does not match the manifest.
+        OutOfTimeError: the time was up before the last epoch.
+        CheckpointError: the checkpoint in the folder is damaged, or of another training.
+    """
+    data = {} if splits else _describe_data(config.data_dir)
+    setup = set_up(config, plan, splits)
+    from dr_lib.training import fit, models
+    from dr_lib.training.recorder import Recorder
+
+    facts, device, network, schedule = probe(), setup.device, setup.network, config.schedule
+    session = {"precision": plan.precision, "strategy": plan.strategy, "accelerator": device.name}
+    session |= {"cpu": facts.cpu, "commit": commit}
+    identity = config.describe() | data | {"backend": plan.backend}
+    recorder = Recorder(out_dir, identity=identity, session=session, report=report, seconds_left=seconds_left)
+    with device.scope():
+        setup_s = elapsed_s() if elapsed_s else float("nan")
+        batches = setup.train_batches, setup.validation_batches
+        how = {"epochs": config.epochs, "warmup_epochs": schedule.warmup_epochs, "tensorboard": config.tensorboard}
+        timing = fit.train(setup.model, *batches, recorder, **how)
+        models.save_model(network, out_dir / BEST)
+        predicted = {name: predict(config, network, s.images) for name, s in setup.splits.items() if name != "train"}
+    scores, auc = _evaluate(config, setup.splits, predicted)
+    times = timing._asdict() | {"setup_s": setup_s, "steady_epoch_s": timing.steady_epoch_s}
+    times["images_per_s"] = len(setup.train_batches) * schedule.batch_size / timing.steady_epoch_s
+    done_by = times.pop("done_by")
+    data |= {f"num_images_{name}": len(setup.splits[name].grade) if name in setup.splits else 0 for name in SPLITS}
+    data |= {"num_images_dropped": setup.train_batches.num_dropped, "num_parameters": network.count_params()}
+    metric = {f"metric_{name}_test": value for name, value in scores.items()}
+    metric |= {"metric_auc_test_low": auc.low, "metric_auc_test_high": auc.high}
+    metric |= {"metric_linear_probe_auc_test": setup.linear_probe_auc}
+    row = device.describe(facts) | data | schedule._asdict() | times | metric | done_by
+    return Trained(device, setup.splits, network, timing, recorder.history, predicted, scores, auc, row)
+
+
+def set_up(config: TrainingConfig, plan: Plan, splits: Mapping[str, Photographs] | None = None) -> Setup:
+    """Activate the plan, read the photographs, build and compile the network; see `train_once`."""
+    device = activate(plan)
+    import keras
+
+    from dr_lib.data.shards.batches import Batches, load_photographs
+    from dr_lib.training import fit, frozen, graders, models, resident
+
+    splits = splits or {name: load_photographs(config.data_dir, name, config.image_size) for name in SPLITS}
+    splits = {name: photographs for name, photographs in splits.items() if len(photographs.grade)}
+    batch_size, linear_probe_auc = config.schedule.batch_size, float("nan")
+    inputs = {name: photographs.images for name, photographs in splits.items()}
+    how = {"weights": config.weights, "augmentation": config.augmentation, "synchronised": device.synchronised}
+    how |= {"seed": config.run_seed}
+    keras.utils.set_random_seed(config.run_seed)
+    learning = {"optimizer": config.optimizer, "learning_rate": config.schedule.learning_rate}
+    with device.scope():
+        if config.task == "grades":
+            targets = {name: photographs.grade for name, photographs in splits.items()}
+            network = graders.build_grader(config.model, config.image_size, **how)
+            weights = graders.weigh_grades(targets["train"]) if config.weigh_grades else {}
+            learning |= {"loss": graders.weighted_loss(weights), "auc": graders.ReferableAUC(1000, name="auc")}
+        else:
+            targets = {name: photographs.referable for name, photographs in splits.items()}
+            network = models.build_model(config.model, config.image_size, dropout=config.dropout, **how)
+        model = network
+        if config.last_frozen:
+            model, inputs, targets, linear_probe_auc = frozen.freeze(network, config.last_frozen, splits, batch_size)
+        if plan.on_device:
+            inputs.pop("test", None)
+            model, inputs = resident.keep_on_device(network, inputs)
+        fit.compile_model(model, **learning, **device.compile_arguments)
+    train_batches = Batches(inputs["train"], targets["train"], batch_size, shuffle_seed=config.run_seed)
+    validation = Batches(inputs["validation"], targets["validation"], batch_size) if "validation" in inputs else None
+    return Setup(device, splits, network, model, train_batches, validation, linear_probe_auc)
+
+
+def predict(config: TrainingConfig, network: keras.Model, images: np.ndarray) -> np.ndarray:
+    """Predict photographs, averaged over their mirror images where the configuration says so: (n, outputs)."""
+    from dr_lib.training import fit
+
+    views = [images, images[:, :, ::-1]] if config.test_time_augmentation else [images]
+    return np.mean([fit.predict(network, view, config.schedule.batch_size) for view in views], axis=0)
+
+
+def _evaluate(config: TrainingConfig, splits: Mapping[str, Photographs], probabilities: Mapping[str, np.ndarray]):
+    """Scores of the test split at a threshold from the validation split, and its AUC with an interval."""
+    from dr_lib.training import metrics
+
+    is_grades, test, threshold = config.task == "grades", splits["test"], 0.5
+    suspected = {name: metrics.sum_referable(p) if is_grades else p[:, 0] for name, p in probabilities.items()}
+    if "validation" in splits:
+        threshold = metrics.choose_threshold(splits["validation"].referable, suspected["validation"])
+    if is_grades:
+        scores = metrics.score_grades(test.grade, probabilities["test"], threshold)
+    else:
+        scores = metrics.score(test.referable, suspected["test"], threshold)
+    return scores, auc_interval(test.referable, suspected["test"], test.patient_id, seed=config.run_seed)
+
+
+def _describe_data(data_dir: str | Path) -> dict[str, Any]:
+    manifest = read_manifest(data_dir)
+    kind, seed = manifest["data_kind"], manifest["parameters"]["seed"]
+    return {"data_kind": kind, "split_seed": seed, "data_manifest_sha256": manifest_sha256(data_dir)}

@@ -1,0 +1,137 @@
+"""Trainings in small, in a process of their own: python -m tests.training.simulation COMMAND FOLDER JSON."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from dr_lib import hardware
+
+ROOT = Path(__file__).resolve().parents[2]
+SIZE = 32  # side of the pictures [px]
+
+
+def draw(number: int, size: int = SIZE) -> tuple[np.ndarray, np.ndarray]:
+    """Noisy pictures whose upper half is brighter where the label is 1."""
+    rng = np.random.default_rng(0)
+    labels = (np.arange(number) % 2).astype(np.float32)
+    images = rng.integers(60, 180, (number, size, size, 3))
+    images[:, : size // 2] += (labels * 12).astype(int)[:, None, None, None]
+    return images.astype(np.uint8), labels
+
+
+def draw_splits(number: int) -> dict[str, Any]:
+    """So many pictures to train on, and the first half of them for validation and test."""
+    images, labels = draw(number)
+    patients = np.arange(number).astype(str)
+    columns = {"images": images, "referable": labels, "grade": 2 * labels.astype(int), "patient_id": patients}
+    half = {name: column[: number // 2 + 1] for name, column in columns.items()}
+    parts = {"train": columns, "validation": half, "test": half}
+    return {name: SimpleNamespace(**rows) for name, rows in parts.items()}
+
+
+def build_normalised(model: str, image_size: int, weights: str, synchronised: bool):
+    """Two convolutions with batch normalisation, as keras.applications has them: no bias before it."""
+    import keras
+    from keras import layers
+
+    x = inputs = keras.Input((image_size, image_size, 3))
+    for filters in (8, 16):
+        x = layers.Conv2D(filters, 3, strides=2, padding="same", use_bias=False)(x)
+        x = layers.ReLU()(layers.BatchNormalization(synchronized=synchronised)(x))
+    return keras.Model(inputs, x, name="base")
+
+
+def train(folder: Path, config: Mapping[str, Any], *, number: int, normalised: bool = False) -> None:
+    """One training as the notebooks make it; leaves the history, best.keras, result.json and weights.npz."""
+    from dr_lib.training.config import TrainingConfig
+    from dr_lib.training.train_once import BEST, predict, train_once
+
+    asked = TrainingConfig("", accelerator="cpu", image_size=SIZE, optimizer="adam", learning_rate=0.003, **config)
+    plan, splits = asked.plan(hardware.probe(), number), draw_splits(number)
+    if normalised:
+        hardware.activate(plan)
+        from dr_lib.training import models
+
+        models.build_base = build_normalised
+    trained = train_once(asked, plan, folder, splits=splits)
+    import keras
+
+    with trained.device.scope():
+        loaded = keras.models.load_model(folder / BEST)
+        kept = keras.metrics.AUC(num_thresholds=1000)
+        kept.update_state(splits["validation"].referable, predict(asked, loaded, splits["validation"].images)[:, 0])
+    result = trained.row | {"kept_auc": float(kept.result())}
+    with np.load(folder / "checkpoint.npz") as file:
+        result["iterations"] = int(file["optimizer/0"])
+    (folder / "result.json").write_text(json.dumps(result))
+
+
+def train_all(folder: Path, runs: Mapping[str, dict[str, Any]]) -> None:
+    """Several trainings of one backend, each in a folder of its name."""
+    for name, arguments in runs.items():
+        train(folder / name, **arguments)
+
+
+def run(what: str, folder: Path, **arguments: Any) -> None:
+    """Run this script in a process of its own."""
+    command = [sys.executable, "-m", "tests.training.simulation", what, folder, json.dumps(arguments)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+def fork(folder: Path, arguments: dict) -> int:
+    """Start the training in a child of this process, which has imported the backend and used nothing of it."""
+    child = os.fork()
+    if child == 0:
+        folder.mkdir(parents=True, exist_ok=True)
+        status = 1
+        try:
+            train(folder, **arguments)
+            status = 0
+        finally:
+            os._exit(status)
+    return child
+
+
+def kill_at_random(folder: Path, arguments: dict, *, kills: int, window_s: tuple[float, float], seed: int) -> None:
+    """Kill trainings at random moments, and inside the writing of a checkpoint, until there were enough of both.
+
+    Each life is as long as chance has it; a training that ends is kept, and the next one begins.
+    """
+    os.environ["KERAS_BACKEND"] = arguments["config"]["backend"]
+    import keras  # noqa: F401, the children find it imported
+
+    chance, done, inside, trainings = random.Random(seed), 0, 0, 0
+    while done < kills or inside < 3:
+        here = folder / f"training-{trainings}"
+        unfinished = here / "checkpoint.npz.tmp"
+        unfinished.unlink(missing_ok=True)
+        child, aims_inside = fork(here, arguments), chance.random() < 0.4
+        end = time.monotonic() + chance.uniform(*window_s)
+        while os.waitpid(child, os.WNOHANG) == (0, 0):
+            if unfinished.exists() if aims_inside else time.monotonic() > end:
+                os.kill(child, signal.SIGKILL)
+                os.waitpid(child, 0)
+                done, inside = done + 1, inside + unfinished.exists()
+                break
+            time.sleep(0.0002)
+        else:
+            trainings += 1
+    os.waitpid(fork(folder / f"training-{trainings}", arguments), 0)
+    (folder / "kills.json").write_text(json.dumps({"kills": done, "inside": inside}))
+
+
+if __name__ == "__main__":
+    what, where, given = sys.argv[1], Path(sys.argv[2]), json.loads(sys.argv[3])
+    where.mkdir(parents=True, exist_ok=True)
+    {"train": train, "train_all": train_all, "kill": kill_at_random}[what](where, **given)

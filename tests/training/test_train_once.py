@@ -1,0 +1,99 @@
+"""One training from photographs to its row: what the row says is what happened."""
+
+from dataclasses import fields
+from pathlib import Path
+
+import keras
+import numpy as np
+import papermill
+import pytest
+
+from dr_lib import hardware
+from dr_lib.training import resident
+from dr_lib.training.config import ConfigError, TrainingConfig
+from dr_lib.training.train_once import predict, set_up, train_once
+from tests.training.simulation import draw_splits
+
+ROOT = Path(__file__).resolve().parents[2]
+HERE = {"accelerator": "cpu", "backend": "tensorflow", "image_size": 32, "epochs": 1}
+
+
+@pytest.mark.parametrize("notebook", ["10_train_referable", "20_train_grades"])
+def test_every_parameter_of_a_notebook_is_in_its_config(notebook):
+    """None is dropped on the way; those left over say where results go and until when."""
+    known = papermill.inspect_notebook(str(ROOT / "notebooks" / f"{notebook}.ipynb"))
+    assert set(known) - {field.name for field in fields(TrainingConfig)} == {"results", "max_hours"}
+    parameters = {"image_size": 77, "seed": 5, "repetition": 3, "here": Path(), "results": "x"}
+    config = TrainingConfig.from_parameters(parameters, data_dir="/private/eyes", weights="/private/base.h5")
+    assert (config.image_size, config.run_seed) == (77, 8)
+    assert (config.describe()["data_dir"], config.describe()["weights"]) == ("eyes", "base.h5")
+
+
+def test_mode_scaled_takes_a_larger_batch():
+    """By hand: 4 times the batch, twice the rate, the warm-up asked for; other modes leave all three."""
+    asked = {"batch_size": 8, "batch_scale": 4, "learning_rate": 0.001, "warmup_epochs": 3}
+    assert TrainingConfig("", mode="scaled", **asked).schedule == (32, 4, pytest.approx(0.002), 3)
+    assert TrainingConfig("", mode="fast", **asked).schedule == (8, 1, 0.001, 0)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [{"task": "referral"}, {"task": "grades", "dropout": 0.3}, {"task": "grades", "last_frozen": "relu"}]
+    + [{"weigh_grades": True}],
+)
+def test_what_would_be_ignored_is_refused(asked):
+    """A parameter of the other task is an error before anything runs."""
+    with pytest.raises(ConfigError, match="choose from|leave"):
+        TrainingConfig("", **asked)
+
+
+@pytest.mark.parametrize("task", ["referable", "grades"])
+@pytest.mark.parametrize(
+    ("mode", "memory_gib", "on_device"), [("paper", 8, False), ("fast", 8, True), ("fast", 0, False)]
+)
+def test_the_row_says_where_the_photographs_were(tmp_path, monkeypatch, task, mode, memory_gib, on_device):
+    """Mode fast keeps them on the device where they fit, whatever is learned, and the row says so."""
+    kept, keep_on_device = [], resident.keep_on_device
+    monkeypatch.setattr(resident, "keep_on_device", lambda *how: kept.append(how) or keep_on_device(*how))
+    config = TrainingConfig("", task=task, mode=mode, **HERE)
+    facts = hardware.probe()._replace(memory_gib=memory_gib)
+    trained = train_once(config, config.plan(facts, 17), tmp_path, splits=draw_splits(17), elapsed_s=lambda: 5.0)
+    row = trained.row
+    assert row["on_device"] == bool(kept) == on_device
+    assert row["steps_per_execution"] == (1 if mode == "paper" else 8) and row["setup_s"] == 5.0
+    assert (row["num_images_train"], row["num_images_test"], row["num_images_dropped"]) == (17, 9, 1)
+    assert row["images_per_s"] != row["images_per_s"] and len(row["epoch_s"]) == 1  # one epoch has no steady one
+    assert keras.models.load_model(tmp_path / "best.keras").count_params() == row["num_parameters"]
+    assert trained.probabilities["test"].shape == (9, 5 if task == "grades" else 1)
+    assert row["metric_auc_test_low"] <= row["metric_auc_test"] <= row["metric_auc_test_high"]
+
+
+def test_several_devices_are_synchronised_whatever_is_learned(monkeypatch):
+    """Batch normalisation pools its statistics over the replicas in a grader too."""
+    monkeypatch.setattr(hardware.Device, "synchronised", True)
+    config = TrainingConfig("", task="grades", model="mobilenet", **HERE)
+    base = set_up(config, config.plan(hardware.probe(), 9), draw_splits(9)).network.get_layer("base")
+    assert {layer.synchronized for layer in base.layers if hasattr(layer, "synchronized")} == {True}
+
+
+def test_grades_are_weighed_on_request():
+    """Without weights the loss of a photograph is -log of its grade's probability; with them rare grades count more."""
+    splits = draw_splits(16)
+    splits["train"].grade[:] = [0] * 12 + [2] * 4  # by hand: 16 / (2 x 12) and 16 / (2 x 4)
+    probabilities = np.full((2, 5), 0.2, np.float32)
+    for weighed, expected in ((False, [1, 1]), (True, [2 / 3, 2])):
+        config = TrainingConfig("", task="grades", weigh_grades=weighed, **HERE)
+        loss = set_up(config, config.plan(hardware.probe(), 16), splits).model.loss
+        assert np.array(loss(np.array([0, 2]), probabilities)) == pytest.approx(-np.log(0.2) * np.array(expected))
+
+
+def test_test_time_augmentation_averages_mirror_images():
+    """The prediction is the mean of those of the photograph and of its mirror image."""
+    config = TrainingConfig("", **HERE)
+    splits = draw_splits(9)
+    network = set_up(config, config.plan(hardware.probe(), 9), splits).network
+    images = np.random.default_rng(0).integers(0, 255, (3, 32, 32, 3), dtype=np.uint8)
+    one, other = np.array(network(images)), np.array(network(images[:, :, ::-1]))
+    augmented = predict(TrainingConfig("", test_time_augmentation=True, **HERE), network, images)
+    assert augmented == pytest.approx((one + other) / 2, abs=1e-6) and np.abs(one - other).max() > 1e-4
+    assert predict(config, network, images) == pytest.approx(one, abs=1e-6)
