@@ -47,12 +47,12 @@ def test_a_table_by_hand():
     assert row["kappa_after"] == pytest.approx(0.5)
     assert row["agreement"] == row["agreement_referable"] == 0.75
     assert row["max_abs_difference"] == pytest.approx(0.9 - 0.025)
-    assert not row["passes"] and row["reason"] == "auc falls by 0.250 and kappa falls by 0.500, more than 0.02"
+    assert not row["passes"] and row["reason"] == "auc drops by 0.250 and kappa drops by 0.500, more than 0.02"
     assert row["auc_difference_low"] < -0.25 < row["auc_difference_high"] < 0
 
 
 @pytest.mark.parametrize(("num_wrong_pairs", "passes"), [(0, True), (4, True), (5, False)])
-def test_a_fall_of_the_margin_passes_and_one_pair_more_does_not(num_wrong_pairs, passes):
+def test_a_drop_of_the_margin_passes_and_one_pair_more_does_not(num_wrong_pairs, passes):
     """10 ill and 20 healthy eyes are 200 pairs: four in the wrong order are 0.02, in binary a little more."""
     grade = np.repeat([2, 0], [10, 20])
     before = np.array([[1 - p, 0, p, 0, 0] for p in np.r_[np.linspace(0.2, 0.29, 10), np.full(20, 0.1)]])
@@ -68,7 +68,7 @@ def test_kappa_alone_can_refuse():
     before = np.array([call(k) for k in grade])
     after = np.array([call(1) if k == 0 else call(2) for k in grade])
     row = compare(grade, np.arange(40), before, after, resamples=10)
-    assert row["auc_difference"] == 0 and row["reason"].startswith("kappa falls by")
+    assert row["auc_difference"] == 0 and row["reason"].startswith("kappa drops by")
 
 
 def test_the_interval_counts_patients_and_pairs():
