@@ -148,7 +148,7 @@ exported.set_index("format")[columns].round(4)
 #
 # Each runtime predicts the same picture, in turns, so that what disturbs the machine disturbs all of them.
 # `keras_predict` is `model.predict`, which the paper timed; `savedmodel` is the same network without that call's
-# overhead.
+# overhead, and the speedup is over it: median and quartiles of the rounds.
 
 # %%
 import pandas as pd
@@ -167,9 +167,6 @@ times = timing.compare_latency(paths, test.images[0], num_rounds=num_rounds, num
 reference = "savedmodel" if "savedmodel" in paths else "keras_predict"
 speed = pd.DataFrame([timing.pair_latency(times, name, reference) for name in paths])
 speed[["runtime", "ms", "speedup", "speedup_low", "speedup_high", "n"]].sort_values("ms").round(2)
-
-# %% [markdown]
-# The speedup is over the SavedModel: median and quartiles of the rounds.
 
 # %%
 import matplotlib.pyplot as plt
@@ -235,9 +232,8 @@ def time_in_process(runtime: str, level: str) -> float:
 
 
 # %%
-needed = {"AVX2": "avx2", "AVX2_VNNI": "avx_vnni", "AVX512_CORE": "avx512bw", "AVX512_CORE_VNNI": "avx512_vnni"}
-needed |= {"AVX512_CORE_BF16": "avx512_bf16", "AVX512_CORE_AMX": "amx_int8"}  # what Linux calls the instructions
-known = [level for level, flag in needed.items() if flag in timing.read_cpu_flags()] if sweep else []
+flags = {"AVX2": "avx2", "AVX512_CORE": "avx512bw", "AVX512_CORE_VNNI": "avx512_vnni", "AVX512_CORE_AMX": "amx_int8"}
+known = [level for level, flag in flags.items() if flag in timing.read_cpu_flags()] if sweep else []
 swept = [name for name in ("savedmodel", "openvino_float32", "openvino_int8") if name in paths]
 plan = [(turn, level, name) for turn in range(3) for level in known for name in swept]
 levels = pd.DataFrame(plan, columns=["round", "level", "runtime"])
@@ -276,8 +272,8 @@ if not is_trained:
 Markdown(
     f"**{model}** at {image_size} px: the fastest runtime is {fastest.runtime} with **{fastest.ms:.2f} ms** a "
     f"prediction, **{fastest.speedup:.1f} times** as fast as {reference}; `model.predict` takes {overhead['ms']:.1f} "
-    f"ms. The smallest artifact has {exported.artifact_mib.min():.2f} MiB, the SavedModel {about['savedmodel_mib']:.2f}; "
-    f"{verdict}."
+    f"ms. The smallest artifact has {exported.artifact_mib.min():.2f} MiB, the SavedModel {about['savedmodel_mib']:.2f}"
+    f"; {verdict}."
 )
 
 # %% [markdown]

@@ -104,7 +104,7 @@ check_served(timed, allow=[name.strip() for name in allow.split(",") if name.str
 # %%
 ours = summarise_requests(timed) if len(timed) else pd.DataFrame()
 shown = ["machine", "model", "format", "image_size", "threads", "n"]
-shown += ["predict_ms", "predict_ms_sd", "predict_ms_median", "decode_ms", "call_ms"]
+shown += ["predict_ms", "predict_ms_sd", "predict_ms_median", "decode_ms", "round_trip_ms"]
 ours[[name for name in shown if name in ours]].round(2) if len(ours) else "no requests: run notebook 22 first"
 
 # %% [markdown]
