@@ -1,8 +1,7 @@
-"""The accuracy gate: hand-made tables, scikit-learn as the judge of AUC and kappa, and what cannot be decided."""
+"""The accuracy gate: hand-made tables, and what cannot be decided."""
 
 import numpy as np
 import pytest
-from sklearn.metrics import cohen_kappa_score, roc_auc_score
 
 from dr_lib.serving.export.gate import GateError, compare
 
@@ -20,16 +19,6 @@ def draw(number: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     grade = rng.integers(0, 5, number)
     logits = rng.normal(size=(number, 5)) + np.eye(5)[grade]
     return grade, (np.exp(logits) / np.exp(logits).sum(1, keepdims=True)).astype(np.float32)
-
-
-def test_auc_and_kappa_are_those_of_scikit_learn():
-    """Both before and after, on 300 drawn photographs."""
-    (grade, before), (_, after) = draw(300, 0), draw(300, 1)
-    row = compare(grade, np.arange(300), before, after, resamples=1)
-    for name, rows in (("before", before), ("after", after)):
-        wanted = cohen_kappa_score(grade, rows.argmax(1), weights="quadratic")
-        assert row[f"kappa_{name}"] == pytest.approx(wanted, abs=1e-12)
-        assert row[f"auc_{name}"] == pytest.approx(roc_auc_score(grade >= 2, rows[:, 2:].sum(1)), abs=1e-12)
 
 
 def test_a_table_by_hand():
@@ -103,13 +92,6 @@ def test_too_few_photographs_or_one_kind_decide_nothing(grade, message):
     before = np.array([call(k) for k in grade])
     row = compare(np.array(grade), np.arange(len(grade)), before, before, resamples=10)
     assert not row["passes"] and message in row["reason"]
-
-
-def test_one_patient_has_no_interval():
-    """Nothing can be drawn anew from one."""
-    grade, before = draw(40, 0)
-    row = compare(grade, np.zeros(40), before, before, resamples=10)
-    assert np.isnan([row["auc_difference_low"], row["kappa_difference_high"]]).all() and row["passes"]
 
 
 @pytest.mark.parametrize(
