@@ -172,7 +172,7 @@ def report(folders: tuple[Path, ...], out: Path | None, paper: str, lang: str, *
 @click.option("--data", "data_dir", type=PATH, required=True, help="prepared folder to calibrate with and to judge by")
 @click.option("--out", type=PATH, required=True, help="gets a folder per format")
 @click.option("--format", "formats", multiple=True, help="such as litert_int8, repeatable  [default: all for serving]")
-@click.option("--margin", default=0.02, show_default=True, help="fall of AUC and kappa that is accepted")
+@click.option("--margin", default=0.02, show_default=True, help="non-inferiority margin of AUC and kappa")
 @click.option("--force", is_flag=True, help="write what loses more, too")
 @click.option("--pack", is_flag=True, help="also write FORMAT.tar.gz, the model.tar.gz of SageMaker")
 def export(model: Path, data_dir: Path, out: Path, formats: tuple[str, ...], pack: bool, **choice) -> None:

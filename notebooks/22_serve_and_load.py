@@ -67,13 +67,13 @@ print("packages added:", *install_missing("cv2", "ai_edge_litert", "starlette", 
 # %%
 from dr_lib.runs.run import Run
 
-parameters = {
+asked = {
     "served_dir": Path(served_dir).name, "model": model, "image_size": image_size, "format": format,
     "photographs": Path(photographs).name, "threads": threads, "num_requests": num_requests, "gap_s": gap_s,
     "bound_ms": bound_ms, "load_seconds": load_seconds, "num_compared": num_compared, "seed": seed,
     "repetition": repetition, "endpoint": "remote" if url else "local",
 }  # fmt: skip
-run = Run(root, "22_serve_and_load", parameters, results=results, instance=instance)
+run = Run(root, "22_serve_and_load", asked, results=results, instance=instance)
 
 # %% [markdown]
 # ## Data

@@ -10,28 +10,18 @@ import pytest
 from dr_lib.serving.export import runtimes
 from dr_lib.serving.export.convert import FORMATS, convert
 from dr_lib.serving.export.runtimes import RUNTIMES, RuntimeOpeningError, open_runtime, pin_tensorflow
-from dr_lib.serving.grader.folder import ModelFolderError, write_folder
-from tests.serving.stand_in import ROOT, build_network, draw_crops, write_model_folder
+from dr_lib.serving.grader.folder import ModelFolderError, read_folder, write_folder
+from tests.serving.stand_in import ROOT, draw_crops, write_model_folder
 
 pytestmark = pytest.mark.slow  # ONNX Runtime and OpenVINO are installed for the slow tests alone
 CLOSE = {"float32": 1e-4, "": 1e-4, "predict": 1e-6, "float16": 0.02, "bf16": 0.2}  # int8: 0.3
 
 
 @pytest.fixture(scope="module")
-def network():
-    """A stand-in for a trained network."""
-    return build_network()
-
-
-@pytest.fixture(scope="module")
-def artifacts(network, tmp_path_factory):
-    """Its artifact in every format; read only."""
-    folder = tmp_path_factory.mktemp("artifacts")
-    network.save(folder / "model.keras")
-    made = {"keras": folder / "model.keras"}
-    for name in FORMATS:
-        made[name] = convert(network, name, folder / name, calibration=draw_crops(50, seed=2)).path
-    return made
+def artifacts(source, exported):
+    """The artifact in every format; read only."""
+    folders = {"keras": source} | {name: exported[0] / name for name in FORMATS}
+    return {name: read_folder(folder).artifact for name, folder in folders.items()}
 
 
 def has_bfloat16() -> bool:
@@ -108,7 +98,7 @@ def test_refuses_what_cannot_be_opened(artifacts, tmp_path):
     with pytest.raises(RuntimeOpeningError, match="export the model as onnx_int8 first"):
         open_runtime("onnx_int8", tmp_path / "missing.onnx")
     for name in RUNTIMES:
-        for wrong in (artifacts["onnx_float32" if "litert" in name else "litert_float32"], tmp_path):
+        for wrong in (artifacts["litert_float32" if name == "keras_predict" else "keras"], tmp_path):
             with pytest.raises(RuntimeOpeningError, match=f"cannot be opened as {name}"):
                 open_runtime(name, wrong, num_threads=0)
 
@@ -132,10 +122,10 @@ def test_tensorflow_that_has_computed_keeps_its_threads(network):
 
 def test_one_thread_is_one_thread(tmp_path):
     """Over 40 predictions every runtime takes at most 1.15 s of processor time a second."""
-    crops = draw_crops(2, side=128)
-    inputs = keras.Input((128, 128, 3), dtype="uint8")
-    x = keras.layers.Conv2D(64, 3)(keras.layers.Rescaling(1 / 255)(inputs))  # work enough for many threads
-    x = keras.layers.GlobalAveragePooling2D()(keras.layers.Conv2D(64, 3)(x))
+    crops = draw_crops(2, side=96)
+    inputs = keras.Input((96, 96, 3), dtype="uint8")
+    x = keras.layers.Conv2D(32, 3)(keras.layers.Rescaling(1 / 255)(inputs))  # work enough for many threads
+    x = keras.layers.GlobalAveragePooling2D()(keras.layers.Conv2D(32, 3)(x))
     network = keras.Model(inputs, keras.layers.Dense(5, activation="softmax")(x))
     network.save(tmp_path / "keras.keras")
     for name in FORMATS:
@@ -143,7 +133,7 @@ def test_one_thread_is_one_thread(tmp_path):
     code = (
         "import pathlib, sys, time, numpy as np\n"
         "from dr_lib.serving.export.runtimes import RUNTIMES, open_runtime\n"
-        "image = np.zeros((1, 128, 128, 3), np.uint8)\n"
+        "image = np.zeros((1, 96, 96, 3), np.uint8)\n"
         "for name in sys.argv[2:]:\n"
         "    format_name = RUNTIMES[name].replace('keras', 'keras.keras')\n"
         "    predict = open_runtime(name, pathlib.Path(sys.argv[1]) / format_name)\n"

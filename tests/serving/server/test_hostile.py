@@ -23,60 +23,39 @@ EXPECTED = {200, 400, 404, 405, 408, 411, 413, 415, 422, 431, 503}
 
 
 def damage(data, rng):
-    """Change some bytes of a file: bits, a stretch cut out, doubled or overwritten, an end lost or added."""
-    data = bytearray(data)
+    """Change stretches of a file, up to its end perhaps: a bit flipped, overwritten, cut out, doubled."""
     for _ in range(rng.integers(1, 6)):
-        if not data:
-            break
         # headers are short, so that half of all changes go there
-        at = int(rng.integers(0, len(data) if rng.random() < 0.5 else min(len(data), 64)))
-        length = int(min(len(data) - at, 2 ** rng.integers(0, 12)))
-        kind = rng.integers(0, 7)
-        if kind == 0:
-            data[at] ^= 1 << int(rng.integers(0, 8))
-        elif kind == 1:
-            data[at : at + length] = rng.bytes(length)
-        elif kind == 2:
-            del data[at : at + length]
-        elif kind == 3:
-            data[at:at] = data[at : at + length]
-        elif kind == 4:
-            del data[at:]
-        elif kind == 5:
-            data[at : at + 4] = struct.pack(">I", int(rng.choice([0, 1, 0xFFFF, 0x7FFFFFFF, 0xFFFFFFFF])))
-        else:
-            data += rng.bytes(length)
-    return bytes(data)
+        at = int(rng.integers(0, 1 + (len(data) if rng.random() < 0.5 else min(len(data), 64))))
+        piece = data[at : at + int(rng.choice([2 ** rng.integers(0, 12), 4, len(data)], p=[0.7, 0.2, 0.1]))]
+        flipped = bytes(byte ^ 1 << int(rng.integers(0, 8)) for byte in piece[:1]) + piece[1:]
+        extreme = struct.pack(">I", int(rng.choice([0, 1, 0xFFFF, 0x7FFFFFFF, 0xFFFFFFFF])))
+        changes = [flipped, rng.bytes(len(piece)), b"", 2 * piece, extreme]
+        data = data[:at] + changes[rng.integers(len(changes))] + data[at + len(piece) :]
+    return data
 
 
 def draw_request(files, rng):
     """The bytes of a request that is wrong somewhere: its file, its packing, its head or its chunks."""
     kind = str(rng.choice(list(TYPES)))
-    body = files[kind]
+    body, media_type = files[kind], TYPES[kind]
     if rng.random() < 0.8:
         body = damage(body, rng)
-    media_type = (
-        TYPES[kind] if rng.random() < 0.9 else str(rng.choice(["text/plain", "", "image/", "\xff", "a" * 9000]))
-    )
+    if rng.random() < 0.1:
+        media_type = str(rng.choice(["text/plain", "", "image/", "\xff", "a" * 9000]))
     extra = ["Content-Encoding: gzip"] if kind == "gzip" else []
     request = head(len(body), *extra, media_type=media_type) if media_type.isascii() else b""
-    shape = rng.integers(0, 10)
+    shape, length = rng.integers(0, 10), b"Content-Length: "
     if shape == 0:  # the head is damaged
         return damage(request, rng) + body
     if shape == 1:  # the length is false
-        return (
-            request.replace(
-                b"Content-Length: ", b"Content-Length: " + str(rng.choice(["1", "-", "0x", "9" * 30])).encode()
-            )
-            + body
-        )
+        return request.replace(length, length + rng.choice([b"1", b"-", b"0x", b"9" * 30])) + body
     if shape == 2:  # chunks, damaged
-        chunks = (
-            b"".join(b"%x\r\n%b\r\n" % (len(part), part) for part in (body[:999], body[999:]) if part) + b"0\r\n\r\n"
-        )
-        return request.replace(b"Content-Length: %d" % len(body), b"Transfer-Encoding: chunked") + damage(chunks, rng)
+        chunks = [b"%x\r\n%b\r\n" % (len(part), part) for part in (body[:999], body[999:]) if part]
+        request = request.replace(b"%b%d" % (length, len(body)), b"Transfer-Encoding: chunked")
+        return request + damage(b"".join([*chunks, b"0\r\n\r\n"]), rng)
     if shape == 3:  # two lengths
-        return request.replace(b"Host: x", b"Host: x\r\nTransfer-Encoding: chunked") + body
+        request = request.replace(b"Host: x", b"Host: x\r\nTransfer-Encoding: chunked")
     return request + body
 
 
@@ -118,7 +97,7 @@ def files():
     return {"jpeg": jpeg, "png": png, "json": packed, "gzip": gzip.compress(jpeg)}
 
 
-@pytest.mark.parametrize("num_requests", [500, pytest.param(3000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("num_requests", [500, pytest.param(2000, marks=pytest.mark.slow)])
 def test_a_storm_leaves_nothing_behind(served_folder, files, tmp_path, num_requests):
     """Only 2xx, 4xx and 503; memory grows by 5 % at most, threads stay, whole requests get their answers."""
     predictor = Predictor(read_folder(served_folder), 1, max_pixels=MAX_PIXELS)
