@@ -121,29 +121,30 @@ def test_tensorflow_that_has_computed_keeps_its_threads(network):
 
 
 def test_one_thread_is_one_thread(tmp_path):
-    """Over 40 predictions every runtime takes at most 1.15 s of processor time a second."""
-    crops = draw_crops(2, side=96)
-    inputs = keras.Input((96, 96, 3), dtype="uint8")
-    x = keras.layers.Conv2D(32, 3)(keras.layers.Rescaling(1 / 255)(inputs))  # work enough for many threads
-    x = keras.layers.GlobalAveragePooling2D()(keras.layers.Conv2D(32, 3)(x))
+    """One of the process's threads does nearly all the work of 40 predictions, whatever else the machine does."""
+    crops = draw_crops(2, side=128)
+    inputs = keras.Input((128, 128, 3), dtype="uint8")
+    x = keras.layers.Conv2D(64, 3)(keras.layers.Rescaling(1 / 255)(inputs))  # work enough for many threads
+    x = keras.layers.GlobalAveragePooling2D()(keras.layers.Conv2D(64, 3)(x))
     network = keras.Model(inputs, keras.layers.Dense(5, activation="softmax")(x))
     network.save(tmp_path / "keras.keras")
-    for name in FORMATS:
+    for name in ("savedmodel", "litert_int8", "onnx_float32"):
         convert(network, name, tmp_path / name, calibration=crops)
     code = (
-        "import pathlib, sys, time, numpy as np\n"
+        "import pathlib, sys, numpy as np, psutil\n"
         "from dr_lib.serving.export.runtimes import RUNTIMES, open_runtime\n"
-        "image = np.zeros((1, 96, 96, 3), np.uint8)\n"
+        "image = np.zeros((1, 128, 128, 3), np.uint8)\n"
         "for name in sys.argv[2:]:\n"
         "    format_name = RUNTIMES[name].replace('keras', 'keras.keras')\n"
         "    predict = open_runtime(name, pathlib.Path(sys.argv[1]) / format_name)\n"
         "    for _ in range(3): predict(image)\n"
-        "    wall, cpu = time.perf_counter(), time.process_time()\n"
+        "    before = {thread.id: thread.user_time + thread.system_time for thread in psutil.Process().threads()}\n"
         "    for _ in range(40): predict(image)\n"
-        "    print(name, (time.process_time() - cpu) / (time.perf_counter() - wall))\n"
+        "    used = [t.user_time + t.system_time - before.get(t.id, 0) for t in psutil.Process().threads()]\n"
+        "    print(name, max(used) / sum(used))\n"
     )
-    names = [name for name in RUNTIMES if name != "openvino_bf16" or has_bfloat16()]
+    names = ["keras_predict", "savedmodel", "litert_int8", "onnx_float32", "openvino_float32"]
     command = [sys.executable, "-c", code, str(tmp_path), *names]
     output = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     used = {name: float(share) for name, share in (line.split() for line in output.splitlines()[-len(names) :])}
-    assert list(used) == names and max(used.values()) <= 1.15, used
+    assert list(used) == names and min(used.values()) >= 0.8, used
