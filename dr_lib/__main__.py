@@ -172,7 +172,7 @@ def report(
 @click.option("--data", "data_dir", type=PATH, required=True, help="prepared folder to calibrate with and to judge by")
 @click.option("--out", type=PATH, required=True, help="gets a folder per format")
 @click.option("--format", "formats", multiple=True, help="such as litert_int8, repeatable  [default: all for serving]")
-@click.option("--margin", default=0.02, show_default=True, help="fall of AUC and kappa that is accepted")
+@click.option("--margin", default=0.02, show_default=True, help="non-inferiority margin of AUC and kappa")
 @click.option("--force", is_flag=True, help="write what loses more, too")
 @click.option("--pack", is_flag=True, help="also write FORMAT.tar.gz, the model.tar.gz of SageMaker")
 def export(model: Path, data_dir: Path, out: Path, formats: tuple[str, ...], pack: bool, **choice) -> None:
@@ -231,7 +231,7 @@ def serve(arguments: tuple[str, ...]) -> None:
 @main.command()
 @click.argument("url")
 @click.option("--images", type=PATH, required=True, help="folder of JPEG files to send")
-@click.option("--requests", "num_requests", default=25, show_default=True, help="in sequence")
+@click.option("--requests", "num_requests", default=25, show_default=True, help="in a closed loop")
 @click.option("--gap", "gap_s", default=5.0, show_default=True, help="seconds between them")
 @click.option(
     "--bound-ms",
@@ -243,16 +243,16 @@ def serve(arguments: tuple[str, ...]) -> None:
 @click.option("--out", type=PATH, required=True, help="CSV to write, a row per request")
 def load(url: str, images: Path, num_requests: int, gap_s: float, bound_ms: float, seconds: float, out: Path) -> None:
     """Time an endpoint: URL is where predictions are asked for, such as http://127.0.0.1:8080/invocations."""
-    from dr_lib.serving.server.load import find_max_rate, request_in_sequence, summarise_latency
+    from dr_lib.serving.server.load import find_max_rate, run_closed_loop, summarise_load
 
     bodies = [path.read_bytes() for path in sorted(images.rglob("*")) if path.suffix.lower() in (".jpg", ".jpeg")]
     out.touch()  # better now than after the requests
-    requests = request_in_sequence(url, bodies, num_requests=num_requests, gap_s=gap_s)
+    requests = run_closed_loop(url, bodies, num_requests=num_requests, gap_s=gap_s)
     requests.to_csv(out, index=False)
     failed = requests[requests["error"] != ""]
     if len(failed) == len(requests):
         raise click.ClickException(f"no request was answered: {failed['error'].iloc[0]}")
-    summary = summarise_latency(requests)
+    summary = summarise_load(requests)
     click.echo(f"{summary['n']} requests, p50 {summary['p50_ms']:.1f} ms, p99 {summary['p99_ms']:.1f} ms: {out}")
     if len(failed):
         click.echo(f"{len(failed)} were not answered, the first: {failed['error'].iloc[0]}")

@@ -25,7 +25,7 @@ format: str = "litert_int8"  # of an untrained network, litert_float32, litert_f
 photographs: str = "sample"  # folder of JPEG or PNG files to send, or the word sample
 url: str = ""  # of an endpoint elsewhere, such as http://10.0.0.5:8080, empty starts the server here
 threads: int = 0  # predictions at a time of the server started here, 0 for one per core
-num_requests: int = 25  # in sequence, as in the paper
+num_requests: int = 25  # of the closed loop, as in the paper
 gap_s: float = 0.2  # between the end of one request and the next, 5 in the paper [s]
 bound_ms: float = 100.0  # that 99 of 100 requests have to meet under load [ms]
 load_seconds: float = 3.0  # of each rate tried [s]
@@ -80,8 +80,8 @@ run = Run(root, "22_serve_and_load", asked, results=results, instance=instance)
 # %%
 from dr_lib.data.shards.sample import open_sample
 
-is_drawn, source = photographs == "sample", Path(photographs)
-if is_drawn:
+is_synthetic, source = photographs == "sample", Path(photographs)
+if is_synthetic:
     source = open_sample(root / "papermill_runs" / "sample").parent / "photographs"
 kinds = {".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".png": "image/png"}
 files = sorted(path for path in source.rglob("*") if path.suffix.lower() in kinds)
@@ -97,11 +97,12 @@ for path in files:
     try:
         stored.append(pixels.encode_jpeg(crop_fundus(path).image))
         bodies.append(path.read_bytes())
-    except ValueError:  # no disc, or no picture
+    except ValueError:  # no field of view, or no picture
         continue
 if not bodies:
     raise ValueError(f"photographs: none of {len(files)} JPEG or PNG files there shows a retina")
-print(f"{len(bodies)} {'drawn pictures' if is_drawn else 'photographs'} to send, of {len(files)}: {media_type}")
+kind = "synthetic pictures" if is_synthetic else "photographs"
+print(f"{len(bodies)} {kind} to send, of {len(files)}: {media_type}")
 
 # %% [markdown]
 # The model: an exported folder, or an untrained network, whose predictions mean nothing and take just as long.
@@ -112,14 +113,12 @@ import numpy as np
 from dr_lib.serving.grader.folder import read_folder
 
 if url and not served_dir:
-    raise ValueError("served_dir: give the folder that the endpoint serves, its answers are held against it")
+    raise ValueError("served_dir: give the folder that the endpoint serves, its answers are compared with it")
 if not served_dir:
     from dr_lib.serving.untrained import export_untrained
 
     examples = np.stack([pixels.decode_jpeg(encoded, image_size) for encoded in stored[:50]])
     served_dir = export_untrained(run.folder, model, image_size, format, calibration=examples, seed=run.seed).path
-
-# %%
 served = read_folder(Path(served_dir).resolve())
 print(f"{served.facts['model']} {served.facts['image_size']} px, {served.facts['format']}, version {served.version}")
 print(f"{served.facts['bytes'] / 2**20:.2f} MiB; weights: {served.facts['weights']}")
@@ -139,29 +138,27 @@ import urllib.request
 
 import psutil
 
-# %%
 server, started, url = None, time.monotonic(), url.rstrip("/").removesuffix("/invocations")
 if not url:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{free.getsockname()[1]}"
-    command = [sys.executable, "-m", "dr_lib.serving", "serve", "--model", served.path, "--host", "127.0.0.1"]
+    command = [sys.executable, "-m", "dr_lib.serving", "serve", "--model", served.path]
     command += ["--port", url.rsplit(":", 1)[-1], *(["--threads", str(threads)] if threads else [])]
+    command += ["--end-with-parent"]  # whatever ends this notebook
     server = subprocess.Popen(command, cwd=root, stderr=(run.folder / "server.log").open("w"))
-    atexit.register(server.kill)  # whatever happens to this notebook
+    atexit.register(server.kill)  # where there is no Linux
 
 
 # %%
-def ping() -> int:
+def is_ready() -> bool:
     try:
-        with urllib.request.urlopen(f"{url}/ping", timeout=2) as answer:
-            return answer.status
-    except OSError:  # nobody listens yet, or it is not ready
-        return 0
+        return urllib.request.urlopen(f"{url}/ping", timeout=2).status == 200
+    except OSError:  # nobody listens yet, or the model is not warm
+        return False
 
 
-# %%
-while ping() != 200:
+while not is_ready():
     if (server and server.poll() is not None) or time.monotonic() - started > 60:
         raise RuntimeError(f"{url}/ping does not say 200" + f"; see {run.folder.name}/server.log" * bool(server))
     time.sleep(0.02)
@@ -196,27 +193,26 @@ if largest > 1e-6:
     raise RuntimeError(f"the endpoint's answers differ from this notebook's predictions by up to {largest:.2g}")
 
 # %% [markdown]
-# The paper's experiment: one request at a time, with a pause after each answer.
+# The paper's experiment is a closed loop: one request at a time, with a pause after each answer.
 
 # %%
 from dr_lib.serving.server import load
 
-sequence = load.request_in_sequence(
-    f"{url}/invocations", bodies, content_type=media_type, num_requests=num_requests, gap_s=gap_s
-)
-sequence[["call_ms", "decode_ms", "predict_ms"]].describe().round(2)
+sent = {"content_type": media_type}
+requests = load.run_closed_loop(f"{url}/invocations", bodies, num_requests=num_requests, gap_s=gap_s, **sent)
+parts = ["round_trip_ms", "decode_ms", "predict_ms"]
+requests[parts].describe().round(2)
 
 # %% [markdown]
 # ## Result
 #
-# Under load: requests come at a rate whether or not the earlier ones are answered, and a latency counts from when its
-# request was due, so a stalled server cannot hide its stall. The rate rises until one of a hundred requests takes
-# longer than the bound.
+# Under load, in an open loop: requests come at a rate whether or not the earlier ones are answered. The response time
+# counts from when a request was due, so a stalled server cannot hide its stall; the service time counts from when it
+# was sent. The rate rises until one of a hundred response times exceeds the bound.
 
 # %%
-found = load.find_max_rate(
-    f"{url}/invocations", bodies, bound_ms=bound_ms, seconds=load_seconds, content_type=media_type, seed=run.seed
-)
+search = {"bound_ms": bound_ms, "seconds": load_seconds, "seed": run.seed}
+found = load.find_max_rate(f"{url}/invocations", bodies, **search, **sent)
 shown = ["rate_per_s", "answered_per_s", "share_503", "share_failed", "p50_ms", "p99_ms", "service_p99_ms", "held"]
 print(f"holds {found.rate_per_s:.1f} requests/s with 99 % within {bound_ms:.0f} ms")
 found.tried[shown].sort_values("rate_per_s").round(3)
@@ -229,18 +225,12 @@ from dr_lib.figures.serving import plot_latency_percentiles
 get_ipython().run_line_magic("matplotlib", "inline")  # a figure that a cell ends in is shown
 plot_latency_percentiles(found.tried, bound_ms)
 
-# %% [markdown]
-# SIGTERM ends the server: it finishes what it has accepted.
-
 # %%
 exit_status = 0
-if server:
+if server:  # SIGTERM: it finishes what it has accepted
     server.terminate()
     exit_status = server.wait(timeout=30)
 print("the server ended with status", exit_status)
-
-# %% [markdown]
-# The row, and the table of requests.
 
 # %%
 from dr_lib import hardware
@@ -251,13 +241,11 @@ machine = {"platform": facts.platform, "accelerator": "cpu", "num_accelerators":
 machine |= {"num_cpus": facts.num_cpus, "memory_gib": facts.memory_gib} if server else {"cpu": "remote"}
 about = {name: served.facts[name] for name in ("model", "format", "image_size", "num_parameters", "weights")}
 about |= {"model_version": served.version, "artifact_mib": served.facts["bytes"] / 2**20}
-measured = {"data_kind": "synthetic" if is_drawn else "photographs", "largest_difference": largest}
+measured = {"data_kind": "synthetic" if is_synthetic else "photographs", "largest_difference": largest}
 measured |= {"threads": threads or facts.num_cpus} if server else {}
 measured |= {"ready_s": ready_s, "resident_mib": resident_mib, "max_rate_per_s": found.rate_per_s}
-measured |= {f"{name}_mean": float(sequence[name].mean()) for name in ("call_ms", "decode_ms", "predict_ms")}
-
-# %%
-write_requests(run.folder / "requests.csv", sequence)
+measured |= {f"{name}_mean": float(requests[name].mean()) for name in parts}
+write_requests(run.folder / "requests.csv", requests)
 table = {"requests": (run.folder / "requests.csv").relative_to(run.study_dir).as_posix()}
 row = run.finish(**machine | about | measured | table)
 print(f"wrote {row.relative_to(run.study_dir.parent)}")
@@ -268,12 +256,12 @@ print(f"wrote {row.relative_to(run.study_dir.parent)}")
 # %%
 from IPython.display import Markdown
 
-kind = "drawn pictures" if is_drawn else "photographs"
+median = requests[parts].median()
 Markdown(
     f"**{served.facts['model']}** ({served.facts['format']}) answers one request of the {kind} in "
-    f"**{sequence.call_ms.median():.1f} ms** (median of {len(sequence)}), of it {sequence.decode_ms.median():.1f} ms "
-    f"for decoding and cropping and {sequence.predict_ms.median():.1f} ms for predicting, and holds "
-    f"**{found.rate_per_s:.1f} requests a second** with 99 % of them within {bound_ms:.0f} ms."
+    f"**{median.round_trip_ms:.1f} ms** (median of {len(requests)}), of it {median.decode_ms:.1f} ms for decoding and "
+    f"cropping and {median.predict_ms:.1f} ms for predicting, and holds **{found.rate_per_s:.1f} requests a second** "
+    f"with 99 % of them within {bound_ms:.0f} ms."
 )
 
 # %% [markdown]
@@ -290,11 +278,8 @@ Markdown(
 #
 # ```sh
 # docker build -f dr_lib/serving/Dockerfile -t fundus-grader .
-# docker run -d --rm --name grader -p 8080:8080 --read-only --tmpfs /tmp \
-#   -v "$PWD/exported/litert_int8:/opt/ml/model:ro" fundus-grader serve
-# curl -s http://127.0.0.1:8080/ping -o /dev/null -w '%{http_code}\n'
+# docker run --rm --read-only --tmpfs /tmp -p 8080:8080 -v "$PWD/exported/litert_int8:/opt/ml/model:ro" fundus-grader
 # curl -s --data-binary @eye.jpg -H 'Content-Type: image/jpeg' http://127.0.0.1:8080/invocations
-# docker stop grader
 #
 # REPO=ACCOUNT.dkr.ecr.REGION.amazonaws.com/fundus-grader
 # aws ecr create-repository --repository-name fundus-grader
@@ -309,19 +294,9 @@ Markdown(
 # aws sagemaker wait endpoint-in-service --endpoint-name fundus-grader
 # aws sagemaker-runtime invoke-endpoint --endpoint-name fundus-grader --content-type image/jpeg \
 #   --body fileb://eye.jpg answer.json
-# ```
-#
-# Past one machine the endpoint scales by its requests a minute and instance; `TargetValue` is 60 times the rate that
-# this notebook found on that instance, with room to spare:
-#
-# ```sh
-# aws application-autoscaling register-scalable-target --service-namespace sagemaker \
-#   --resource-id endpoint/fundus-grader/variant/one --scalable-dimension sagemaker:variant:DesiredInstanceCount \
-#   --min-capacity 1 --max-capacity 4
-# aws application-autoscaling put-scaling-policy --policy-name requests --policy-type TargetTrackingScaling \
-#   --service-namespace sagemaker --resource-id endpoint/fundus-grader/variant/one \
-#   --scalable-dimension sagemaker:variant:DesiredInstanceCount --target-tracking-scaling-policy-configuration \
-#   '{"TargetValue": 600, "PredefinedMetricSpecification":
-#     {"PredefinedMetricType": "SageMakerVariantInvocationsPerInstance"}}'
 # aws sagemaker delete-endpoint --endpoint-name fundus-grader
 # ```
+#
+# Past one machine the endpoint scales by target tracking (`aws application-autoscaling put-scaling-policy`) on
+# `SageMakerVariantInvocationsPerInstance`, its requests a minute and instance: `TargetValue` is 60 times the rate that
+# this notebook found on that instance, with room to spare.

@@ -18,12 +18,12 @@ import keras
 from dr_lib.hardware.facts import probe
 from dr_lib.serving.export.convert import FORMATS, convert
 from dr_lib.serving.export.runtimes import RUNTIMES, pin_tensorflow
-from dr_lib.serving.export.timing import LEVELS, compare_runtimes, pair_runtimes, read_cpu_flags
+from dr_lib.serving.export.timing import compare_latency, pair_latency, read_cpu_flags
 from dr_lib.training.graders import build_grader
 from tests.serving.stand_in import draw_crops
 
-PEER = "savedmodel"
-GOALS = {  # times as fast as the peer; that of VGG19 where the processor has VNNI or AMX
+REFERENCE = "savedmodel"
+GOALS = {  # times as fast as the reference; that of VGG19 where the processor has VNNI or AMX
     ("mobilenet", "litert_int8"): 4.0,
     ("mobilenet", "litert_float32"): 1.4,
     ("vgg19", "litert_int8"): 10.0,
@@ -42,25 +42,25 @@ def build(model: str, folder: Path) -> dict[str, Path]:
 
 
 def main() -> None:
-    """Print each runtime's median in ms, and how many times as fast as the peer it is: median and quartiles."""
+    """Print each runtime's median in ms, and how many times as fast as the reference it is: median and quartiles."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--models", nargs="+", default=["mobilenet", "vgg19"])
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     pin_tensorflow(1)
     keras.utils.set_random_seed(0)
-    known = [level for level, needed in LEVELS.items() if needed <= read_cpu_flags()]
-    print(f"{probe().cpu}: {', '.join(known) or 'instructions unknown'}; one thread, n = {asked.rounds} rounds")
-    for model in asked.models:
+    known = [flag for flag in ("avx2", "avx512bw", "avx512_vnni", "amx_int8") if flag in read_cpu_flags()]
+    print(f"{probe().cpu}: {', '.join(known) or 'instructions unknown'}; one thread, n = {arguments.rounds} rounds")
+    for model in arguments.models:
         with tempfile.TemporaryDirectory() as folder:
-            times = compare_runtimes(build(model, Path(folder)), draw_crops(1, side=224)[0], num_rounds=asked.rounds)
+            times = compare_latency(build(model, Path(folder)), draw_crops(1, side=224)[0], num_rounds=arguments.rounds)
         for name in RUNTIMES:
             if name in set(times["runtime"]):
-                pair = pair_runtimes(times, PEER, name)  # of the times: how many times as fast
+                pair = pair_latency(times, name, REFERENCE)
                 goal = GOALS.get((model, name))
                 print(
-                    f"{model} {name}: {pair['peer_ms']:.2f} ms, {pair['ratio']:.2f} x as fast as {PEER} "
-                    f"[{pair['ratio_low']:.2f}, {pair['ratio_high']:.2f}]" + (f", goal {goal:g}" if goal else "")
+                    f"{model} {name}: {pair['ms']:.2f} ms, {pair['speedup']:.2f} x as fast as {REFERENCE} "
+                    f"[{pair['speedup_low']:.2f}, {pair['speedup_high']:.2f}]" + (f", goal {goal:g}" if goal else "")
                 )
 
 

@@ -78,26 +78,27 @@ def measure_layer(server: Process, predictor: Predictor, body: bytes, what: str)
     """Print what HTTP adds to the same work in this process."""
     post, added_ms = open_client(server.port), []
     for repeat in range(REPEATS + 5):
-        call_ms, answer = time_ms(lambda: post(body))
+        round_trip_ms, answer = time_ms(lambda: post(body))
         own_ms, own = time_ms(lambda: predictor(body))
         assert own["probabilities"] == answer["probabilities"]
         if repeat >= 5:
-            added_ms.append(call_ms - own_ms)
+            added_ms.append(round_trip_ms - own_ms)
     print(f"HTTP layer, call - same work in process, {what} of {len(body):,} bytes: {describe(added_ms)} ms (goal 1)")
 
 
 def measure_photograph(server: Process, body: bytes) -> None:
     """Print a call's time without prediction and 1 ms, against the full decode of the same bytes."""
-    post, encoded, ratios, calls_ms, decodes_ms = open_client(server.port), np.frombuffer(body, np.uint8), [], [], []
+    post, encoded = open_client(server.port), np.frombuffer(body, np.uint8)
+    ratios, round_trips_ms, decodes_ms = [], [], []
     for repeat in range(REPEATS + 5):
-        call_ms, answer = time_ms(lambda: post(body))
+        round_trip_ms, answer = time_ms(lambda: post(body))
         decode_ms = time_ms(lambda: cv2.imdecode(encoded, cv2.IMREAD_COLOR).shape)[0]
         if repeat >= 5:
-            calls_ms.append(call_ms)
+            round_trips_ms.append(round_trip_ms)
             decodes_ms.append(decode_ms)
-            ratios.append((call_ms - answer["timings_ms"]["predict"] - 1) / decode_ms)
+            ratios.append((round_trip_ms - answer["timings_ms"]["predict"] - 1) / decode_ms)
     size = "{1}x{0}".format(*cv2.imdecode(encoded, cv2.IMREAD_COLOR).shape)
-    print(f"call with a {size} JPEG: {describe(calls_ms)} ms; full decode {describe(decodes_ms)} ms")
+    print(f"call with a {size} JPEG: {describe(round_trips_ms)} ms; full decode {describe(decodes_ms)} ms")
     print(f"(call - predict - 1 ms) / full decode, {size}: {describe(ratios)} (goal 0.45)")
 
 

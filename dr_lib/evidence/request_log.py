@@ -1,20 +1,20 @@
 """Requests to a served model: written beside the row of their run, read back as one table, a row per request."""
 
-import os
 from pathlib import Path, PurePosixPath
 
 import numpy as np
 import pandas as pd
 
+from dr_lib import files
 from dr_lib.evidence.serving import usd_per_million
 from dr_lib.runs.row import read_row
 from dr_lib.statistics.intervals import mean_interval
 
-NEEDED = ("load", "request", "call_ms", "predict_ms", "status", "error")  # columns of every table of requests
-TIMES = ("call_ms", "decode_ms", "predict_ms")
+NEEDED = ("load", "request", "round_trip_ms", "predict_ms", "status", "error")  # columns of every table of requests
+TIMES = ("round_trip_ms", "decode_ms", "predict_ms")
 TEXTS = {"error": str, "model_version": str}  # where they look like numbers too
 KINDS = ("machine", "environment", "instance", "model", "format", "image_size", "threads")  # what tells latencies apart
-SEQUENCE = "sequence"  # the load of the paper: one request after another
+CLOSED_LOOP = "closed"  # the load of the paper: one request after another
 
 
 class RequestsError(ValueError):
@@ -26,16 +26,14 @@ def write_requests(path: Path, table: pd.DataFrame) -> None:
 
     Args:
         path: in the folder of the run; the row of the run says where, from the folder of its study on, as `requests`.
-        table: one row per request, from `request_in_sequence` or `load_at_rate`, or several of them joined.
+        table: one row per request, from `run_closed_loop` or `run_open_loop`, or several of them joined.
 
     Raises:
         RequestsError: a column is missing.
     """
     _check_columns(table, path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f"{path.name}.tmp")
-    table.to_csv(temporary, index=False)
-    os.replace(temporary, path)
+    with files.replace(path) as temporary:
+        table.to_csv(temporary, index=False)
 
 
 def read_requests(runs: pd.DataFrame, *folders: Path) -> pd.DataFrame:
@@ -77,13 +75,13 @@ def summarise_requests(timed: pd.DataFrame) -> pd.DataFrame:
     """Say how long each model takes in each format on each machine.
 
     Args:
-        timed: requests of `read_requests` whose times count, from `timed_runs`.
+        timed: requests of `read_requests` whose times count, of a `Selection`.
 
     Returns:
         A row for each, with as many of `machine`, `environment`, `instance`, `model` and `format` as there are, `n`,
-        the run's `usd_per_hour`, and for each of call_ms, decode_ms and predict_ms its mean under that name, and with
-        _low and _high the bounds of its 95 % interval, with _sd the deviation, with _median the median. All requests
-        count, the first too: the paper left none out; the median shows what the first ones weigh.
+        the run's `usd_per_hour`, and for each of round_trip_ms, decode_ms and predict_ms its mean under that name, and
+        with _low and _high the bounds of its 95 % interval, with _sd the deviation, with _median the median. All
+        requests count, the first too: the paper left none out; the median shows what the first ones weigh.
     """
     if "predict_ms" not in timed or timed["predict_ms"].isna().all():
         return pd.DataFrame()
@@ -123,7 +121,7 @@ def _read(studies: list[Path], name: str) -> pd.DataFrame:
     except (ValueError, OSError) as error:  # pandas' own are ValueErrors, as is text that is none
         raise RequestsError(f"{path} is no table of requests: {error}") from error
     _check_columns(table, path)
-    return table[table["load"] == SEQUENCE].fillna({"error": ""}).reset_index(drop=True)
+    return table[table["load"] == CLOSED_LOOP].fillna({"error": ""}).reset_index(drop=True)
 
 
 def _check_columns(table: pd.DataFrame, path: Path) -> None:

@@ -167,16 +167,16 @@ def read_paper_latencies() -> pd.DataFrame:
     """Read what paper B published, a row per `model` and `instance`.
 
     Returns:
-        Their `usd_per_hour`, `predict_ms` with its deviation `predict_ms_sd`, and `call_ms`.
+        Their `usd_per_hour`, `predict_ms` with its deviation `predict_ms_sd`, and `round_trip_ms`.
     """
     claims = read_published("B").query("statistic == 'mean'")
     told = claims["numerator"].str.extract("(?:model=(?P<model>[^;]+))?;?(?:instance=(?P<instance>[^;]+))?")
     claims = claims.assign(**told)
     prices = claims[claims["column"] == "usd_per_hour"].set_index("instance")["value"]
     keys = ["model", "instance"]
-    predict, call = (claims[claims["column"] == name].set_index(keys) for name in ("predict_ms", "call_ms"))
+    predict, call = (claims[claims["column"] == name].set_index(keys) for name in ("predict_ms", "round_trip_ms"))
     table = pd.DataFrame(
-        {"predict_ms": predict["value"], "predict_ms_sd": predict["tolerance"], "call_ms": call["value"]}
+        {"predict_ms": predict["value"], "predict_ms_sd": predict["tolerance"], "round_trip_ms": call["value"]}
     )
     table = table.reindex(predict.index).reset_index()
     table.insert(2, "usd_per_hour", table["instance"].map(prices))

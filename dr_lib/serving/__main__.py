@@ -1,10 +1,13 @@
 """The entry point of the container: python -m dr_lib.serving serve."""
 
 import argparse
+import ctypes
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from dr_lib.serving.grader.folder import ModelFolderError
 from dr_lib.serving.server.server import serve
@@ -14,38 +17,33 @@ DEFAULT_MODEL, DEFAULT_PORT = "/opt/ml/model", 8080  # of SageMaker's contract
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Read the command line and serve; a model that cannot be served ends the process with status 1 and one line."""
-    arguments = _read_arguments(arguments)
+    options = _read_options(arguments)
+    if options.pop("end_with_parent") and sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # 1 = PR_SET_PDEATHSIG
     try:
-        serve(
-            arguments.model,
-            host=arguments.host,
-            port=arguments.port,
-            threads=arguments.threads,
-            queue=arguments.queue,
-            request_s=arguments.request_seconds,
-        )
+        serve(**options)
     except ModelFolderError as error:
         sys.exit(f"no model to serve: {error}")
 
 
-def _read_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
+def _read_options(arguments: Sequence[str] | None) -> dict[str, Any]:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     port = os.environ.get("SAGEMAKER_BIND_TO_PORT") or os.environ.get("PORT") or DEFAULT_PORT
-    parser = argparse.ArgumentParser(prog="python -m dr_lib.serving")
-    command = parser.add_subparsers(required=True, metavar="serve").add_parser("serve", help="serve a model over HTTP")
     model = os.environ.get("MODEL") or DEFAULT_MODEL
+    command = argparse.ArgumentParser(prog="python -m dr_lib.serving", description="Serve a model over HTTP.")
+    command.add_argument("command", choices=["serve"], help="what SageMaker has a container do")
     command.add_argument("--model", type=Path, default=model, help=f"model folder or .tar.gz of one ({model})")
-    command.add_argument("--host", default="0.0.0.0", help="address to listen at (0.0.0.0)")
+    command.add_argument("--host", default="127.0.0.1", help="address to listen at (127.0.0.1; 0.0.0.0 for all)")
     command.add_argument("--port", type=int, default=port, help=f"port to listen at ({port})")
     command.add_argument("--threads", type=int, default=cores, help="predictions at a time (one per core)")
     command.add_argument("--queue", type=int, default=64, help="requests that may wait (64)")
-    command.add_argument(
-        "--request-seconds", type=float, default=10, help="for a client to send head and body of a request (10 each)"
-    )
-    given = parser.parse_args(arguments)
-    if given.threads < 1 or given.queue < 0 or not given.request_seconds > 0 or not 0 <= given.port < 2**16:
-        parser.error("--threads and --request-seconds have to be above 0, --queue not below, --port at most 65535")
-    return given
+    patience = {"dest": "request_s", "metavar": "SECONDS", "type": float, "default": 10}
+    command.add_argument("--request-seconds", **patience, help="for a client to send head, and body (10 each)")
+    command.add_argument("--end-with-parent", action="store_true", help="end when the starting process does (Linux)")
+    options = command.parse_args(arguments)
+    if options.threads < 1 or options.queue < 0 or not options.request_s > 0 or not 0 <= options.port < 2**16:
+        command.error("--threads and --request-seconds have to be above 0, --queue not below, --port at most 65535")
+    return {name: value for name, value in vars(options).items() if name != "command"}
 
 
 if __name__ == "__main__":

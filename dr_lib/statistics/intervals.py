@@ -10,6 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import stats
 
+from dr_lib.statistics.bootstrap import bootstrap_patients, score_auc
+
 UPPER = 0.975  # upper quantile of a two-sided 95 % interval
 
 
@@ -114,9 +116,7 @@ def auc_interval(
 ) -> Interval:
     """Estimate the area under the ROC curve, with a percentile bootstrap over patients.
 
-    The AUC is the share of (ill, healthy) pairs that the score orders rightly, ties counting half (Mann
-    and Whitney). The two eyes of a patient are alike, so whole patients are drawn with replacement; a
-    draw that holds one class only is left out.
+    A draw that holds one class only does not count.
 
     Args:
         y: (photographs,) 0 or 1, 1 where the condition is present.
@@ -132,27 +132,9 @@ def auc_interval(
         BadSampleError: lengths differ, a score is not finite, or `y` is not both 0 and 1.
     """
     y, score, groups = _check_scores(y, score, groups)
-    order = np.argsort(score, kind="stable")
-    starts = np.flatnonzero(np.diff(score[order], prepend=-np.inf))  # first photograph of each distinct score
-    ill = y[order] == 1
-    patient = np.unique(groups, return_inverse=True)[1][order]
-    n = int(patient.max()) + 1
-
-    def weighted_auc(draws_of_patient: np.ndarray) -> float:
-        weight = draws_of_patient[patient]
-        positives = np.add.reduceat(weight * ill, starts)
-        negatives = np.add.reduceat(weight * ~ill, starts)
-        pairs = positives.sum() * negatives.sum()
-        below = np.cumsum(negatives) - negatives / 2
-        return float((positives * below).sum() / pairs) if pairs else np.nan
-
-    value = weighted_auc(np.ones(n))
-    if n < 2:
-        return Interval(value, np.nan, np.nan, n)
-    rng = np.random.default_rng(seed)
-    drawn = np.array([weighted_auc(rng.multinomial(n, np.full(n, 1 / n))) for _ in range(resamples)])
-    low, high = np.quantile(drawn[np.isfinite(drawn)], [1 - UPPER, UPPER])
-    return Interval(value, float(low), float(high), n)
+    auc = score_auc(y, score)
+    low, high = bootstrap_patients(auc, groups, seed=seed, resamples=resamples)
+    return Interval(auc(np.ones(y.size)), low, high, len(np.unique(groups)))
 
 
 def _positive(times: ArrayLike) -> np.ndarray:

@@ -15,11 +15,11 @@ RUN |= {"error": "", "commit": "c", "wall_s": 1.0, "platform": "local", "acceler
 RUN |= {"model": "vgg19", "format": "keras", "image_size": 224, "instance": "ml.m5.xlarge", "usd_per_hour": 0.23}
 
 
-def make_requests(predict_ms, load="sequence", **columns):
+def make_requests(predict_ms, load="closed", **columns):
     """Requests as the client returns them, answered in these times."""
     times = np.asarray(predict_ms, dtype=float)
     table = pd.DataFrame({"load": load, "request": range(len(times)), "sent_s": 5.0 * np.arange(len(times))})
-    table = table.assign(call_ms=times + 192, decode_ms=2.0, predict_ms=times, status=200, error="", attempts=1)
+    table = table.assign(round_trip_ms=times + 192, decode_ms=2.0, predict_ms=times, status=200, error="", attempts=1)
     return table.assign(model="served", model_version="0123", **columns)
 
 
@@ -56,9 +56,9 @@ def test_what_was_written_is_read_back(tmp_path):
     assert (requests["model_version"] == "NA").all()
 
 
-def test_only_requests_in_sequence_are_the_papers(tmp_path):
-    """Those at a rate waited for each other, and lie in the same file."""
-    at_rate = make_requests([999.0] * 5, load="rate", due_s=0.5, latency_ms=1500.0, rate_per_s=10.0)
+def test_only_requests_of_a_closed_loop_are_the_papers(tmp_path):
+    """Those of an open loop waited for each other, and lie in the same file."""
+    at_rate = make_requests([999.0] * 5, load="open", due_s=0.5, response_ms=1500.0, rate_per_s=10.0)
     write_run(tmp_path, "a", pd.concat([make_requests([200.0] * 3), at_rate]))
     requests = read_requests(read_runs(tmp_path), tmp_path)
     assert requests["predict_ms"].tolist() == [200] * 3

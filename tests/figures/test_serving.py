@@ -17,7 +17,7 @@ TIMES = np.linspace(0.9, 1.1, 25)
 def make_requests(model="vgg19", predict_ms=450.0, name="keras", **columns):
     """25 requests about a time, the run's columns beside them."""
     row = ROW | {"model": model, "format": name, "instance": "local"} | columns
-    return pd.DataFrame([row | {"predict_ms": predict_ms * t, "call_ms": predict_ms * t + 9} for t in TIMES])
+    return pd.DataFrame([row | {"predict_ms": predict_ms * t, "round_trip_ms": predict_ms * t + 9} for t in TIMES])
 
 
 def make_rates(**columns):

@@ -93,14 +93,8 @@ def send_raw(port: int, data: bytes, *, half_close: bool = False, timeout_s: flo
 
 def head(length: int | str, *extra: str, media_type: str = "image/jpeg") -> bytes:
     """The head of a POST to /invocations that promises a body of `length` bytes."""
-    lines = [
-        "POST /invocations HTTP/1.1",
-        "Host: x",
-        f"Content-Type: {media_type}",
-        f"Content-Length: {length}",
-        *extra,
-    ]
-    return "\r\n".join([*lines, "", ""]).encode()
+    lines = ["POST /invocations HTTP/1.1", "Host: x", f"Content-Type: {media_type}", f"Content-Length: {length}"]
+    return "\r\n".join([*lines, *extra, "", ""]).encode()
 
 
 def find_port() -> int:
@@ -122,6 +116,13 @@ def is_ready(port: int) -> bool:
     """Whether /ping says 200."""
     with contextlib.suppress(OSError):
         return get(port).status == 200
+    return False
+
+
+def is_listening(port: int, address: str = "127.0.0.1") -> bool:
+    """Whether a connection can be opened; 127.0.0.2 is this machine too, for whoever listens at all its addresses."""
+    with contextlib.suppress(OSError), socket.create_connection((address, port)):
+        return True
     return False
 
 
@@ -172,6 +173,11 @@ class Process(NamedTuple):
         status = Path(f"/proc/{self.process.pid}/status").read_text()
         return int(status.split("VmRSS:")[1].split()[0]) * 1024 / 1e6
 
+    def measure_peak_mb(self) -> float:
+        """The most resident memory so far [MB]."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(status.split("VmHWM:")[1].split()[0]) * 1024 / 1e6
+
     def count_threads(self) -> int:
         """Threads now."""
         return len(os.listdir(f"/proc/{self.process.pid}/task"))
@@ -183,19 +189,7 @@ def run_process(
 ) -> Iterator[Process]:
     """Serve a model from a process of its own, ready when yielded; it is killed where it has not ended."""
     port = find_port()
-    command = [
-        *python,
-        "-m",
-        "dr_lib.serving",
-        "serve",
-        "--model",
-        model,
-        "--host",
-        "127.0.0.1",
-        "--port",
-        port,
-        *options,
-    ]
+    command = [*python, "-m", "dr_lib.serving", "serve", "--model", model, "--port", port, *options]
     environment = {"PATH": os.environ["PATH"]} | read_image_environment() | env
     with log.open("wb") as out:
         process = subprocess.Popen([str(word) for word in command], cwd=cwd, env=environment, stdout=out, stderr=out)

@@ -5,9 +5,9 @@ from pathlib import Path
 import keras
 import numpy as np
 
-from dr_lib.data.labels.grades import GRADES
-from dr_lib.serving.grader.folder import PREPROCESSING, write_folder
+from dr_lib.serving.grader.folder import write_folder
 from dr_lib.training.graders import build_grader
+from tests.serving.grader.test_folder import FACTS
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -34,11 +34,6 @@ def write_model_folder(folder: Path, network: keras.Model, **facts: object) -> P
     """Write the network as notebook 20 would."""
     folder.mkdir(parents=True)
     network.save(folder / "model.keras")
-    known = {
-        "format": "keras", "model": "small_cnn", "num_parameters": network.count_params(), "image_size": 32,
-        "grades": list(GRADES), "threshold": 0.4, "preprocessing": PREPROCESSING, "weights": "random",
-        "data_kind": "synthetic", "data_manifest_sha256": "0" * 64, "metrics": {"auc": 0.5}, "commit": "c" * 40,
-        "versions": {"keras": keras.__version__}, "created_at": "2026-11-21T12:00:00+00:00",
-    }  # fmt: skip
-    write_folder(folder, "model.keras", known | facts)
+    known = {"format": "keras", "model": "small_cnn", "num_parameters": network.count_params(), "image_size": 32}
+    write_folder(folder, "model.keras", FACTS | known | {"data_kind": "synthetic"} | facts)
     return folder

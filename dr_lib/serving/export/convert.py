@@ -138,16 +138,16 @@ def _check_request(network: "keras.Model", format_name: str, path: Path, calibra
         raise ConversionError(f"format {format_name!r}: choose from {', '.join(FORMATS)}")
     if keras.backend.backend() != "tensorflow":
         raise ConversionError("converters need TensorFlow: set KERAS_BACKEND=tensorflow before keras is imported")
-    given, wanted = network.inputs[0], network.outputs[0]
-    if (given.dtype, wanted.dtype, len(given.shape), len(wanted.shape)) != ("uint8", "float32", 4, 2):
+    inputs, outputs = network.inputs[0], network.outputs[0]
+    if (inputs.dtype, outputs.dtype, len(inputs.shape), len(outputs.shape)) != ("uint8", "float32", 4, 2):
         raise ConversionError(
-            f"the network takes {given.shape} {given.dtype} and gives {wanted.shape} {wanted.dtype}: it has to take "
-            "(n, side, side, 3) uint8 and give (n, grades) float32"
+            f"the network takes {inputs.shape} {inputs.dtype} and gives {outputs.shape} {outputs.dtype}: it has to take"
+            " (n, side, side, 3) uint8 and give (n, grades) float32"
         )
     if path.exists() or not path.parent.is_dir():
         raise ConversionError(f"{path}: give a new name in a folder that is there")
     if format_name in CALIBRATED:
-        _check_calibration(format_name, calibration, given.shape)
+        _check_calibration(format_name, calibration, inputs.shape)
 
 
 def _check_calibration(format_name: str, calibration: np.ndarray | None, shape: tuple[int | None, ...]) -> None:
@@ -176,8 +176,9 @@ def _keep_quiet(format_name: str) -> Iterator[None]:
             raise ConversionError(f"{format_name} needs a package: pip install {error.name} ({error})") from error
         except Exception as error:  # each converter has its own, and TensorFlow's derive from Exception alone
             log.seek(0)
-            said = (printed.getvalue() + log.read().decode(errors="replace")).splitlines()
-            raise ConversionError("\n".join([f"{format_name}: {error}", "The converter said:", *said[-10:]])) from error
+            lines = (printed.getvalue() + log.read().decode(errors="replace")).splitlines()
+            last = "\n".join(lines[-10:])
+            raise ConversionError(f"{format_name}: {error}\nThe converter said:\n{last}") from error
         finally:
             for number, copy in kept.items():
                 os.dup2(copy, number)

@@ -7,18 +7,16 @@ from collections.abc import Iterable, Mapping
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from dr_lib import files
 from dr_lib.serving.export import gate
 from dr_lib.serving.export.convert import FORMATS, MIB, convert, load_network
 from dr_lib.serving.export.runtimes import Predict, open_runtime
 from dr_lib.serving.grader.folder import CARD, MANIFEST, ModelFolder, read_folder, write_folder
-
-if TYPE_CHECKING:
-    import keras
 
 # of a probability: rounding is no mistake, another result in the same precision is one; a MobileNet trained on
 # photographs came out 1.1e-5 off in float32, 0.02 in float16
@@ -52,7 +50,7 @@ def export_model(
         formats: of FORMATS.
         calibration: (n, side, side, 3) uint8 crops of the training split, for int8.
         labelled: graded crops, of a split that nothing was chosen on.
-        margin: accepted fall of AUC and kappa.
+        margin: non-inferiority margin of AUC and kappa.
         force: write what the gate refuses too; its manifest says so.
 
     Returns:
@@ -72,26 +70,32 @@ def export_model(
     if source.facts["format"] != "keras":
         raise ExportError(f"{folder} holds {source.facts['format']}: give the folder of the trained Keras model")
     network = load_network(source.artifact)
-    given, wanted = np.shape(labelled.images), network.inputs[0].shape
-    if given[1:] != wanted[1:] or not len(labelled.images):
-        raise ExportError(f"labelled photographs are {given}, they have to be (n, {', '.join(map(str, wanted[1:]))})")
+    shape, side = np.shape(labelled.images), network.inputs[0].shape[1]
+    if shape[1:] != (side, side, 3) or not shape[0]:
+        raise ExportError(f"labelled photographs are {shape}, they have to be (n, {side}, {side}, 3)")
     before = network.predict(labelled.images, batch_size=BATCH_SIZE, verbose=0)
     out = Path(out)
     out.mkdir(parents=True, exist_ok=True)
-    given = labelled.data_manifest_sha256
-    judged_on = {"data_manifest_sha256": given, "same_data": given == source.facts["data_manifest_sha256"]}
-    rows = []
+    data, rows = labelled.data_manifest_sha256, []
     for format_name in formats:
         with tempfile.TemporaryDirectory(dir=out, prefix=".exporting-") as temporary:
             new = Path(temporary) / format_name
             new.mkdir()
-            row = _convert(network, format_name, new, calibration)
-            predict = open_runtime(format_name, new / FORMATS[format_name].artifact, num_threads=0)
-            after = _predict(predict, labelled.images)
-            truth, threshold = (labelled.grade, labelled.patient_id), source.facts["threshold"]
-            judged = gate.compare(*truth, before, after, threshold=threshold, margin=margin) | judged_on
-            _check_precision(format_name, judged["max_abs_difference"])
-            row |= judged | {"forced": bool(force and not judged["passes"]), "folder": ""}
+            path = new / FORMATS[format_name].artifact
+            artifact = convert(network, format_name, path, calibration=calibration)
+            after = _predict(open_runtime(format_name, path, num_threads=0), labelled.images)
+            threshold = source.facts["threshold"]
+            row = {
+                "format": format_name,
+                "artifact_mib": artifact.bytes / MIB,
+                "ideal_mib": artifact.ideal_bytes / MIB,
+                "size_ratio": artifact.size_ratio,
+                **gate.compare(labelled.grade, labelled.patient_id, before, after, threshold=threshold, margin=margin),
+                "data_manifest_sha256": data,
+                "same_data": data == source.facts["data_manifest_sha256"],
+            }
+            _check_precision(format_name, row["max_abs_difference"])
+            row |= {"forced": bool(force and not row["passes"]), "folder": ""}
             if row["passes"] or force:
                 row["folder"] = str(out / format_name)
                 _write(new, source, row)
@@ -114,29 +118,18 @@ def pack_folder(folder: Path, path: Path) -> None:
     """
     model = read_folder(Path(folder))
     inside = model.artifact.rglob("*") if model.artifact.is_dir() else [model.artifact]
-    files = sorted([model.path / MANIFEST, model.path / CARD, *(file for file in inside if file.is_file())])
-    temporary = path.with_name(f".{path.name}.tmp")
+    members = sorted([model.path / MANIFEST, model.path / CARD, *(file for file in inside if file.is_file())])
     with (
+        files.replace(path) as temporary,
         temporary.open("wb") as raw,
         gzip.GzipFile("", "wb", fileobj=raw, mtime=0) as packed,
         tarfile.open(fileobj=packed, mode="w", format=tarfile.USTAR_FORMAT) as archive,
     ):
-        for file in files:
+        for file in members:
             entry = tarfile.TarInfo(file.relative_to(model.path).as_posix())  # mode 0644, owner 0, time 0
             entry.size = file.stat().st_size
             with file.open("rb") as content:
                 archive.addfile(entry, content)
-    temporary.replace(path)
-
-
-def _convert(network: "keras.Model", format_name: str, folder: Path, calibration: np.ndarray | None) -> dict[str, Any]:
-    artifact = convert(network, format_name, folder / FORMATS[format_name].artifact, calibration=calibration)
-    return {
-        "format": format_name,
-        "artifact_mib": artifact.bytes / MIB,
-        "ideal_mib": artifact.ideal_bytes / MIB,
-        "size_ratio": artifact.size_ratio,
-    }
 
 
 def _predict(predict: Predict, images: np.ndarray) -> np.ndarray:

@@ -28,12 +28,6 @@ RUNTIMES = {  # runtime: the format that it reads
     "openvino_bf16": "onnx_float32",
     "openvino_int8": "onnx_int8",
 }
-PACKAGES = {  # module: what pip calls it
-    "tensorflow": "tensorflow",
-    "ai_edge_litert": "ai-edge-litert",
-    "onnxruntime": "onnxruntime",
-    "openvino": "openvino",
-}
 
 
 class RuntimeOpeningError(RuntimeError):
@@ -65,15 +59,8 @@ def open_runtime(name: str, path: Path, *, num_threads: int = 1) -> Predict:
         raise RuntimeOpeningError(f"{num_threads} threads: give 1 or more, or 0 for all cores")
     artifact = find_artifact(name, Path(path))
     family, _, precision = name.partition("_")
-    opened = {
-        "keras": _open_keras,
-        "savedmodel": _open_savedmodel,
-        "litert": _open_litert,
-        "onnx": _open_onnx,
-        "openvino": _open_openvino,
-    }[family]
     try:
-        return opened(artifact, num_threads, precision)
+        return OPENERS[family](artifact, num_threads, precision)
     except RuntimeOpeningError:
         raise
     except Exception as error:  # every runtime has errors of its own
@@ -87,22 +74,17 @@ def pin_tensorflow(num_threads: int) -> None:
         RuntimeOpeningError: it has already computed with another number.
     """
     threading = import_package("tensorflow").config.threading
-    ways = (
-        (threading.get_intra_op_parallelism_threads, threading.set_intra_op_parallelism_threads),
-        (
-            threading.get_inter_op_parallelism_threads,
-            threading.set_inter_op_parallelism_threads,
-        ),
-    )
-    for read, write in ways:
-        if read() != num_threads:
-            try:
-                write(num_threads)
-            except RuntimeError as error:
-                raise RuntimeOpeningError(
-                    f"TensorFlow already computes on {read() or 'all'} threads in this process: call "
-                    f"pin_tensorflow({num_threads}) before it is used, or open the model in a process of its own"
-                ) from error
+    for kind in ("intra", "inter"):
+        current = getattr(threading, f"get_{kind}_op_parallelism_threads")()
+        if current == num_threads:
+            continue
+        try:
+            getattr(threading, f"set_{kind}_op_parallelism_threads")(num_threads)
+        except RuntimeError as error:
+            raise RuntimeOpeningError(
+                f"TensorFlow already computes on {current or 'all'} threads in this process: call "
+                f"pin_tensorflow({num_threads}) before it is used, or open the model in a process of its own"
+            ) from error
 
 
 def find_artifact(name: str, path: Path) -> Path:
@@ -131,7 +113,9 @@ def import_package(module: str) -> ModuleType:
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        raise RuntimeOpeningError(f"{module} cannot be imported ({error}): pip install {PACKAGES[module]}") from error
+        raise RuntimeOpeningError(
+            f"{module} cannot be imported ({error}): pip install {module.replace('_', '-')}"
+        ) from error
 
 
 def _open_keras(artifact: Path, num_threads: int, _: str) -> Predict:
@@ -174,7 +158,7 @@ def _open_onnx(artifact: Path, num_threads: int, _: str) -> Predict:
 
 def _open_openvino(artifact: Path, num_threads: int, precision: str) -> Predict:
     request = compile_openvino(artifact, precision, num_threads).create_infer_request()
-    return lambda images: request.infer([images])[0].copy()  # the next call writes over what this one gave
+    return lambda images: request.infer([images])[0].copy()  # the next call writes over it
 
 
 def compile_openvino(artifact: Path, precision: str, num_threads: int, **settings: object):
@@ -199,9 +183,15 @@ def compile_openvino(artifact: Path, precision: str, num_threads: int, **setting
     core = openvino.Core()
     if precision == "bf16" and "BF16" not in core.get_property("CPU", "OPTIMIZATION_CAPABILITIES"):
         raise RuntimeOpeningError("this processor has no bfloat16: take openvino_float32")
-    wanted = {
-        "INFERENCE_PRECISION_HINT": "bf16" if precision == "bf16" else "f32",
-        "INFERENCE_NUM_THREADS": num_threads,
-        "NUM_STREAMS": 1,
-    }
-    return core.compile_model(core.read_model(artifact), "CPU", {**wanted, **settings})
+    settings |= {"INFERENCE_NUM_THREADS": num_threads, "NUM_STREAMS": 1}
+    settings |= {"INFERENCE_PRECISION_HINT": "bf16" if precision == "bf16" else "f32"}
+    return core.compile_model(core.read_model(artifact), "CPU", settings)
+
+
+OPENERS = {
+    "keras": _open_keras,
+    "savedmodel": _open_savedmodel,
+    "litert": _open_litert,
+    "onnx": _open_onnx,
+    "openvino": _open_openvino,
+}

@@ -6,11 +6,11 @@ Whoever serves reads it: this file needs the standard library alone.
 import hashlib
 import json
 import math
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from dr_lib import files
 from dr_lib.data.labels.grades import REFERABLE_FROM
 
 MANIFEST, CARD = "manifest.json", "README.md"
@@ -24,7 +24,7 @@ FACTS = {  # what a manifest says, beside threshold_from and anything else that 
     "threshold": float,  # an eye is referable where the probability of grade 2 or worse is at least that
     "preprocessing": str,
     "weights": str,
-    "data_kind": str,  # drawn or photographs
+    "data_kind": str,  # synthetic or photographs
     "data_manifest_sha256": str,
     "metrics": dict,
     "commit": str,
@@ -68,13 +68,8 @@ def write_folder(folder: Path, artifact: str, facts: Mapping[str, Any]) -> Model
     """
     measured = {"artifact": artifact, "bytes": count_bytes(folder / artifact), "sha256": _digest(folder / artifact)}
     written = _check(_to_plain({**facts, **measured}), folder)
-    for name, text in {
-        MANIFEST: json.dumps(written, indent=1, allow_nan=False) + "\n",
-        CARD: describe(written),
-    }.items():
-        temporary = folder / f"{name}.tmp"
-        temporary.write_text(text, encoding="utf-8")
-        os.replace(temporary, folder / name)
+    files.write_text(folder / MANIFEST, json.dumps(written, indent=1, allow_nan=False) + "\n")
+    files.write_text(folder / CARD, describe(written))
     return ModelFolder(folder, written)
 
 
@@ -99,12 +94,12 @@ def read_folder(folder: Path) -> ModelFolder:
 
 def describe(facts: Mapping[str, Any]) -> str:
     """The model card, as Markdown: what the model is, what it was made from, and what it must not be used for."""
-    drawn = facts["data_kind"] == "synthetic"
+    is_synthetic = facts["data_kind"] == "synthetic"
     metrics = "\n".join(f"| {name} | {_show(value)} |" for name, value in facts["metrics"].items())
     gate = "\n".join(f"| {name} | {_show(value)} |" for name, value in facts.get("gate", {}).items())
     lines = [
         f"# {facts['model']}, {facts['image_size']} px, five grades ({facts['format']})",
-        "> **Made from a SYNTHETIC SAMPLE, not from photographs.**" if drawn else "",
+        "> **Made from a SYNTHETIC SAMPLE, not from photographs.**" if is_synthetic else "",
         f"Grades a fundus photograph: {', '.join(f'{k} {name}' for k, name in enumerate(facts['grades']))}. An eye is "
         f"called referable where the probability of grade {REFERABLE_FROM} or worse is at least "
         f"{facts['threshold']:.4g} ({facts.get('threshold_from', 'how it was chosen is not known')}).",
@@ -135,7 +130,7 @@ def _show(value: Any) -> str:
 
 
 def _to_plain(value: Any) -> Any:
-    """The same with null for what is not a number: JSON has no word for it."""
+    """The same with null for what is not finite: JSON has no word for it."""
     if isinstance(value, Mapping):
         return {name: _to_plain(inside) for name, inside in value.items()}
     return None if isinstance(value, float) and not math.isfinite(value) else value
@@ -148,10 +143,9 @@ def _check(facts: Any, folder: Path) -> dict[str, Any]:
         value = facts.get(name)
         if not isinstance(value, (int, float) if kind is float else kind) or isinstance(value, bool):
             raise ModelFolderError(f"{folder}: {name} is {value!r}, it has to be a {kind.__name__}")
-    if not 0 <= facts["threshold"] <= 1 or facts["image_size"] < 1:
-        raise ModelFolderError(
-            f"{folder}: threshold {facts['threshold']}, image_size {facts['image_size']}: out of range"
-        )
+    threshold, image_size = facts["threshold"], facts["image_size"]
+    if not 0 <= threshold <= 1 or image_size < 1:
+        raise ModelFolderError(f"{folder}: threshold {threshold}, image_size {image_size}: out of range")
     return facts
 
 

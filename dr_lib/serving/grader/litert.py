@@ -32,11 +32,11 @@ class LiteRT:
             _release(path)
         except (ValueError, RuntimeError) as error:
             raise LiteRTError(f"not a LiteRT model that this runtime can run: {error}") from error
-        (given,), (wanted,) = self._interpreter.get_output_details(), self._interpreter.get_input_details()
-        if wanted["dtype"] is not np.uint8 or len(wanted["shape"]) != 4 or given["dtype"] is not np.float32:
+        (inputs,), (outputs,) = self._interpreter.get_input_details(), self._interpreter.get_output_details()
+        if inputs["dtype"] is not np.uint8 or len(inputs["shape"]) != 4 or outputs["dtype"] is not np.float32:
             raise LiteRTError("the model has to take (1, side, side, 3) uint8 and give float32 probabilities")
-        self._input, self._output = wanted["index"], given["index"]
-        self.image_size = int(wanted["shape"][1])
+        self._input, self._output = inputs["index"], outputs["index"]
+        self.image_size = int(inputs["shape"][1])
 
     def __call__(self, images: np.ndarray) -> np.ndarray:
         """(n, side, side, 3) uint8 -> (n, grades) float32, one photograph after another."""

@@ -21,12 +21,12 @@ from dr_lib.serving.grader.predict import (
     Predictor,
     TooLargeError,
     UnsupportedError,
-    check_kind,
+    check_media_type,
 )
 
 ATTRIBUTES = "X-Amzn-SageMaker-Custom-Attributes"
 VISIBLE_ASCII = re.compile(r"[\x20-\x7e]{0,1024}")
-MAX_HELD_BYTES = 32 * MAX_BODY_BYTES  # of bodies that are being received or wait
+MAX_PENDING_BYTES = 32 * MAX_BODY_BYTES  # of bodies that are being received or wait
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT")
 
 logger = logging.getLogger(__name__)
@@ -71,7 +71,7 @@ class Service:
         """
         self.predictor, self.request_s, self.max_accepted = predictor, request_s, threads + queue
         self.is_warm = self.is_stopping = False
-        self.num_accepted = self.held_bytes = 0
+        self.num_accepted = self.pending_bytes = 0
         self.pool = ThreadPoolExecutor(threads, "predict")
 
     async def warm_up(self) -> None:
@@ -82,8 +82,8 @@ class Service:
     async def answer(self, request: Request) -> dict[str, Any]:
         """Read a request's body and predict; raises one of STATUSES."""
         media_type = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
-        coding = request.headers.get("Content-Encoding", "").strip().lower()
-        check_kind(media_type, coding)
+        content_encoding = request.headers.get("Content-Encoding", "").strip().lower()
+        check_media_type(media_type, content_encoding)
         self._check_room()
         body = bytearray()
         try:
@@ -91,12 +91,12 @@ class Service:
             self._check_room()
             self.num_accepted += 1
             try:
-                given = (bytes(body), media_type, coding)
-                return await asyncio.get_running_loop().run_in_executor(self.pool, self.predictor, *given)
+                work = (self.pool, self.predictor, bytes(body), media_type, content_encoding)
+                return await asyncio.get_running_loop().run_in_executor(*work)
             finally:
                 self.num_accepted -= 1
         finally:
-            self.held_bytes -= len(body)
+            self.pending_bytes -= len(body)
 
     def _check_room(self) -> None:
         if not self.is_warm:
@@ -113,10 +113,10 @@ class Service:
             async with asyncio.timeout(self.request_s):
                 async for chunk in request.stream():
                     body += chunk
-                    self.held_bytes += len(chunk)
+                    self.pending_bytes += len(chunk)
                     if len(body) > MAX_BODY_BYTES:
                         raise too_large
-                    if self.held_bytes > MAX_HELD_BYTES:
+                    if self.pending_bytes > MAX_PENDING_BYTES:
                         raise BusyError("too many requests are on their way already")
         except TimeoutError as error:
             raise SlowError(f"the body did not arrive within {self.request_s:g} s") from error

@@ -1,4 +1,4 @@
-"""One connection to a served model: send a body, say what came back and how long it took."""
+"""One connection to a served model: send a body, measure the round trip, read the answer."""
 
 import contextlib
 import http.client
@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 CLOSED = (ConnectionResetError, BrokenPipeError)  # how a connection says that the other side ended it
+SCHEMES = {"http": http.client.HTTPConnection, "https": http.client.HTTPSConnection}
 
 
 class LoadError(ValueError):
@@ -18,41 +19,42 @@ class LoadError(ValueError):
 class Caller:
     """One connection, kept open between calls; for one thread at a time."""
 
-    def __init__(self, url: str, content_type: str, timeout_s: float, *, connect: bool = True):
-        """Open it, or leave that to the first call."""
+    def __init__(self, url: str, content_type: str, timeout_s: float):
+        """Read the address; the first call, or `connect`, opens the connection."""
         try:
             address = urlsplit(url)
-            port = address.port
-        except ValueError as error:
-            raise LoadError(f"{url!r} is no address: {error}") from error
-        kinds = {"http": http.client.HTTPConnection, "https": http.client.HTTPSConnection}
-        if address.scheme not in kinds or not address.hostname:
-            raise LoadError(f"{url!r} is no address: give one like http://127.0.0.1:8080/invocations")
-        self._connection = kinds[address.scheme](address.hostname, port, timeout=timeout_s)
-        self._path = (address.path or "/") + (f"?{address.query}" if address.query else "")
+            if not address.hostname:
+                raise ValueError("it names no machine")
+            self._connection = SCHEMES[address.scheme](address.hostname, address.port, timeout=timeout_s)
+        except (ValueError, KeyError, http.client.HTTPException) as error:
+            raise LoadError(f"{url!r} is no address: give one like http://127.0.0.1:8080/invocations") from error
+        self._url, self._path = url, (address.path or "/") + (f"?{address.query}" if address.query else "")
         self._headers = {"Content-Type": content_type, "Accept": "application/json"}
-        if connect:
-            try:
-                self._connection.connect()
-            except (OSError, UnicodeError) as error:
-                raise LoadError(f"nobody listens at {url}: {error}: start the server first") from error
+
+    def connect(self) -> None:
+        """Open the connection now, or raise LoadError."""
+        try:
+            self._connection.connect()
+        except (OSError, UnicodeError) as error:
+            raise LoadError(f"nobody listens at {self._url}: {error}: start the server first") from error
 
     def call(self, body: bytes) -> dict[str, Any]:
-        """Send one request, and say what came back; a connection that was closed while idle is opened anew."""
+        """Send one request and describe its answer; a connection that was closed while idle is opened anew."""
         start, attempts = time.perf_counter(), 1
         try:
             try:
-                status, content = self._exchange(body)
+                response = self._exchange(body)
             except CLOSED:
                 self.close()
                 attempts = 2
-                status, content = self._exchange(body)
+                response = self._exchange(body)
+            round_trip_s = time.perf_counter() - start
+            answer = _read_answer(*response)
         except (OSError, http.client.HTTPException, ValueError) as error:
+            round_trip_s = time.perf_counter() - start
             self.close()
-            call_ms = 1e3 * (time.perf_counter() - start)
-            return fail(f"{type(error).__name__}: {error}") | {"call_ms": call_ms, "attempts": attempts}
-        call_ms = 1e3 * (time.perf_counter() - start)
-        return _read_answer(status, content) | {"call_ms": call_ms, "attempts": attempts}
+            answer = describe_failure(f"{type(error).__name__}: {error}")
+        return answer | {"round_trip_ms": 1e3 * round_trip_s, "attempts": attempts}
 
     def close(self) -> None:
         """Close the connection; the next call opens it anew."""
@@ -65,9 +67,9 @@ class Caller:
         return response.status, response.read()
 
 
-def fail(error: str, status: int = 0) -> dict[str, Any]:
+def describe_failure(error: str, status: int = 0) -> dict[str, Any]:
     """What stands in the row of a request that has no prediction."""
-    nothing = {"call_ms": 0.0, "decode_ms": math.nan, "predict_ms": math.nan}
+    nothing = {"round_trip_ms": 0.0, "decode_ms": math.nan, "predict_ms": math.nan}
     return nothing | {"status": status, "error": error, "attempts": 0, "model": None, "model_version": None}
 
 
@@ -77,14 +79,11 @@ def _read_answer(status: int, content: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError):
         answer = None
     if not isinstance(answer, dict):
-        return fail(f"the answer of {len(content)} bytes is no JSON object", status)
+        return describe_failure(f"the answer of {len(content)} bytes is no JSON object", status)
     if status != http.client.OK:
-        return fail(str(answer.get("error") or f"status {status}"), status)
-    timings = answer.get("timings_ms")
-    timings = timings if isinstance(timings, dict) else {}
-    times = {f"{part}_ms": _read_ms(timings.get(part)) for part in ("decode", "predict")}
-    return fail("", status) | times | {name: answer.get(name) for name in ("model", "model_version")}
-
-
-def _read_ms(value: Any) -> float:
-    return float(value) if isinstance(value, int | float) else math.nan
+        return describe_failure(str(answer.get("error") or f"status {status}"), status)
+    row, timings = describe_failure("", status), answer.get("timings_ms")
+    for part, ms in timings.items() if isinstance(timings, dict) else ():
+        if part in ("decode", "predict") and isinstance(ms, int | float):
+            row[f"{part}_ms"] = float(ms)
+    return row | {name: answer.get(name) for name in ("model", "model_version")}

@@ -19,30 +19,10 @@ from tests.serving.stand_in import build_network, draw_crops, write_model_folder
 DARK = draw_crops(20) // 32  # scales that fit no photograph
 
 
-@pytest.fixture(scope="module")
-def network():
-    """A stand-in for a trained network."""
-    return build_network()
-
-
-@pytest.fixture(scope="module")
-def source(network, tmp_path_factory):
-    """Its model folder, as notebook 20 writes it; read only."""
-    return write_model_folder(tmp_path_factory.mktemp("model") / "trained", network)
-
-
-@pytest.fixture(scope="module")
-def labelled(network):
-    """Crops, two of each patient, with the grades that the network calls: whatever changes is a loss."""
-    crops = draw_crops(80, seed=2)
-    return Labelled(crops, network.predict(crops, verbose=0).argmax(1), np.arange(80) // 2)
-
-
 @pytest.mark.slow
-def test_every_format_becomes_a_folder_that_serves(network, source, labelled, tmp_path):
+def test_every_format_becomes_a_folder_that_serves(network, source, labelled, exported):
     """One row and one folder per format, with the source's facts, its own artifact and the gate's row."""
-    out = tmp_path / "out"
-    table = export_model(source, out, calibration=draw_crops(50), labelled=labelled, margin=0.3)
+    out, table = exported
     assert table["format"].tolist() == list(FORMATS) and table["passes"].all() and not table["forced"].any()
     assert sorted(os.listdir(out)) == sorted(FORMATS)
     wanted, before = network.predict(labelled.images, verbose=0), read_folder(source).facts

@@ -1,8 +1,7 @@
-"""The accuracy gate: hand-made tables, scikit-learn as the judge of AUC and kappa, and what cannot be decided."""
+"""The accuracy gate: hand-made tables, and what cannot be decided."""
 
 import numpy as np
 import pytest
-from sklearn.metrics import cohen_kappa_score, roc_auc_score
 
 from dr_lib.serving.export.gate import GateError, compare
 
@@ -22,16 +21,6 @@ def draw(number: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     return grade, (np.exp(logits) / np.exp(logits).sum(1, keepdims=True)).astype(np.float32)
 
 
-def test_auc_and_kappa_are_those_of_scikit_learn():
-    """Both before and after, on 300 drawn photographs."""
-    (grade, before), (_, after) = draw(300, 0), draw(300, 1)
-    row = compare(grade, np.arange(300), before, after, resamples=1)
-    for name, rows in (("before", before), ("after", after)):
-        wanted = cohen_kappa_score(grade, rows.argmax(1), weights="quadratic")
-        assert row[f"kappa_{name}"] == pytest.approx(wanted, abs=1e-12)
-        assert row[f"auc_{name}"] == pytest.approx(roc_auc_score(grade >= 2, rows[:, 2:].sum(1)), abs=1e-12)
-
-
 def test_a_table_by_hand():
     """20 eyes of grade 2 and 20 of 0, all right before; after, half of the healthy ones look ill.
 
@@ -47,12 +36,12 @@ def test_a_table_by_hand():
     assert row["kappa_after"] == pytest.approx(0.5)
     assert row["agreement"] == row["agreement_referable"] == 0.75
     assert row["max_abs_difference"] == pytest.approx(0.9 - 0.025)
-    assert not row["passes"] and row["reason"] == "auc falls by 0.250 and kappa falls by 0.500, more than 0.02"
+    assert not row["passes"] and row["reason"] == "auc drops by 0.250 and kappa drops by 0.500, more than 0.02"
     assert row["auc_difference_low"] < -0.25 < row["auc_difference_high"] < 0
 
 
 @pytest.mark.parametrize(("num_wrong_pairs", "passes"), [(0, True), (4, True), (5, False)])
-def test_a_fall_of_the_margin_passes_and_one_pair_more_does_not(num_wrong_pairs, passes):
+def test_a_drop_of_the_margin_passes_and_one_pair_more_does_not(num_wrong_pairs, passes):
     """10 ill and 20 healthy eyes are 200 pairs: four in the wrong order are 0.02, in binary a little more."""
     grade = np.repeat([2, 0], [10, 20])
     before = np.array([[1 - p, 0, p, 0, 0] for p in np.r_[np.linspace(0.2, 0.29, 10), np.full(20, 0.1)]])
@@ -68,7 +57,7 @@ def test_kappa_alone_can_refuse():
     before = np.array([call(k) for k in grade])
     after = np.array([call(1) if k == 0 else call(2) for k in grade])
     row = compare(grade, np.arange(40), before, after, resamples=10)
-    assert row["auc_difference"] == 0 and row["reason"].startswith("kappa falls by")
+    assert row["auc_difference"] == 0 and row["reason"].startswith("kappa drops by")
 
 
 def test_the_interval_counts_patients_and_pairs():
@@ -103,13 +92,6 @@ def test_too_few_photographs_or_one_kind_decide_nothing(grade, message):
     before = np.array([call(k) for k in grade])
     row = compare(np.array(grade), np.arange(len(grade)), before, before, resamples=10)
     assert not row["passes"] and message in row["reason"]
-
-
-def test_one_patient_has_no_interval():
-    """Nothing can be drawn anew from one."""
-    grade, before = draw(40, 0)
-    row = compare(grade, np.zeros(40), before, before, resamples=10)
-    assert np.isnan([row["auc_difference_low"], row["kappa_difference_high"]]).all() and row["passes"]
 
 
 @pytest.mark.parametrize(

@@ -1,38 +1,27 @@
 """One way to call every artifact: the same probabilities, the threads asked for, and errors that say what to do."""
 
-import json
-import os
 import subprocess
 import sys
 
+import keras
 import numpy as np
 import pytest
 
 from dr_lib.serving.export import runtimes
 from dr_lib.serving.export.convert import FORMATS, convert
 from dr_lib.serving.export.runtimes import RUNTIMES, RuntimeOpeningError, open_runtime, pin_tensorflow
-from dr_lib.serving.grader.folder import ModelFolderError, write_folder
-from tests.serving.stand_in import ROOT, build_network, draw_crops, write_model_folder
+from dr_lib.serving.grader.folder import ModelFolderError, read_folder, write_folder
+from tests.serving.stand_in import ROOT, draw_crops, write_model_folder
 
 pytestmark = pytest.mark.slow  # ONNX Runtime and OpenVINO are installed for the slow tests alone
 CLOSE = {"float32": 1e-4, "": 1e-4, "predict": 1e-6, "float16": 0.02, "bf16": 0.2}  # int8: 0.3
 
 
 @pytest.fixture(scope="module")
-def network():
-    """A stand-in for a trained network."""
-    return build_network()
-
-
-@pytest.fixture(scope="module")
-def artifacts(network, tmp_path_factory):
-    """Its artifact in every format; read only."""
-    folder = tmp_path_factory.mktemp("artifacts")
-    network.save(folder / "model.keras")
-    made = {"keras": folder / "model.keras"}
-    for name in FORMATS:
-        made[name] = convert(network, name, folder / name, calibration=draw_crops(50, seed=2)).path
-    return made
+def artifacts(source, exported):
+    """The artifact in every format; read only."""
+    folders = {"keras": source} | {name: exported[0] / name for name in FORMATS}
+    return {name: read_folder(folder).artifact for name, folder in folders.items()}
 
 
 def has_bfloat16() -> bool:
@@ -83,17 +72,19 @@ def test_opens_a_model_folder_of_its_format_alone(network, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "package", "module"),
+    ("name", "package"),
     [
-        ("litert_int8", "ai-edge-litert", "ai_edge_litert"),
-        ("onnx_float32", "onnxruntime", "onnxruntime"),
-        ("openvino_int8", "openvino", "openvino"),
-        ("savedmodel", "tensorflow", "tensorflow"),
+        ("litert_int8", "ai-edge-litert"),
+        ("onnx_float32", "onnxruntime"),
+        ("openvino_int8", "openvino"),
+        ("savedmodel", "tensorflow"),
     ],
 )
-def test_a_missing_runtime_is_named(artifacts, monkeypatch, name, package, module):
+def test_a_missing_runtime_is_named(artifacts, monkeypatch, name, package):
     """The message is the command that installs it."""
-    monkeypatch.setitem(sys.modules, module, None)  # what Python does for a package that is not there
+    monkeypatch.setitem(
+        sys.modules, package.replace("-", "_"), None
+    )  # what Python does for a package that is not there
     with pytest.raises(RuntimeOpeningError, match=f"pip install {package}$"):
         open_runtime(name, artifacts[RUNTIMES[name]])
 
@@ -107,7 +98,7 @@ def test_refuses_what_cannot_be_opened(artifacts, tmp_path):
     with pytest.raises(RuntimeOpeningError, match="export the model as onnx_int8 first"):
         open_runtime("onnx_int8", tmp_path / "missing.onnx")
     for name in RUNTIMES:
-        for wrong in (artifacts["onnx_float32" if "litert" in name else "litert_float32"], tmp_path):
+        for wrong in (artifacts["litert_float32" if name == "keras_predict" else "keras"], tmp_path):
             with pytest.raises(RuntimeOpeningError, match=f"cannot be opened as {name}"):
                 open_runtime(name, wrong, num_threads=0)
 
@@ -130,29 +121,30 @@ def test_tensorflow_that_has_computed_keeps_its_threads(network):
 
 
 def test_one_thread_is_one_thread(tmp_path):
-    """Over 40 predictions of MobileNet every runtime takes at most 1.15 s of processor time a second."""
-    from dr_lib.training.graders import build_grader
-
-    network = build_grader("mobilenet", 224)
-    paths = {"keras": tmp_path / "model.keras"}
-    network.save(paths["keras"])
-    for name in FORMATS:
-        paths[name] = convert(network, name, tmp_path / name, calibration=draw_crops(2, side=224)).path
+    """One of the process's threads does nearly all the work of 40 predictions, whatever else the machine does."""
+    crops = draw_crops(2, side=128)
+    inputs = keras.Input((128, 128, 3), dtype="uint8")
+    x = keras.layers.Conv2D(64, 3)(keras.layers.Rescaling(1 / 255)(inputs))  # work enough for many threads
+    x = keras.layers.GlobalAveragePooling2D()(keras.layers.Conv2D(64, 3)(x))
+    network = keras.Model(inputs, keras.layers.Dense(5, activation="softmax")(x))
+    network.save(tmp_path / "keras.keras")
+    for name in ("savedmodel", "litert_int8", "onnx_float32"):
+        convert(network, name, tmp_path / name, calibration=crops)
     code = (
-        "import json, sys, time, numpy as np\n"
+        "import pathlib, sys, numpy as np, psutil\n"
         "from dr_lib.serving.export.runtimes import RUNTIMES, open_runtime\n"
-        "paths, image, used = json.loads(sys.argv[1]), np.zeros((1, 224, 224, 3), np.uint8), {}\n"
+        "image = np.zeros((1, 128, 128, 3), np.uint8)\n"
         "for name in sys.argv[2:]:\n"
-        "    predict = open_runtime(name, paths[RUNTIMES[name]])\n"
+        "    format_name = RUNTIMES[name].replace('keras', 'keras.keras')\n"
+        "    predict = open_runtime(name, pathlib.Path(sys.argv[1]) / format_name)\n"
         "    for _ in range(3): predict(image)\n"
-        "    wall, cpu = time.perf_counter(), time.process_time()\n"
+        "    before = {thread.id: thread.user_time + thread.system_time for thread in psutil.Process().threads()}\n"
         "    for _ in range(40): predict(image)\n"
-        "    used[name] = (time.process_time() - cpu) / (time.perf_counter() - wall)\n"
-        "print(json.dumps(used))\n"
+        "    used = [t.user_time + t.system_time - before.get(t.id, 0) for t in psutil.Process().threads()]\n"
+        "    print(name, max(used) / sum(used))\n"
     )
-    names = [name for name in RUNTIMES if name != "openvino_bf16" or has_bfloat16()]
-    asked = json.dumps({name: str(path) for name, path in paths.items()})
-    command = [sys.executable, "-c", code, asked, *names]
-    said = subprocess.run(command, cwd=ROOT, env=dict(os.environ), capture_output=True, text=True, check=True).stdout
-    used = json.loads(said.splitlines()[-1])
-    assert list(used) == names and max(used.values()) <= 1.15, used
+    names = ["keras_predict", "savedmodel", "litert_int8", "onnx_float32", "openvino_float32"]
+    command = [sys.executable, "-c", code, str(tmp_path), *names]
+    output = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    used = {name: float(share) for name, share in (line.split() for line in output.splitlines()[-len(names) :])}
+    assert list(used) == names and min(used.values()) >= 0.8, used

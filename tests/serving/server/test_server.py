@@ -1,7 +1,6 @@
 """The process: how it starts, what it refuses to serve, what it logs, and how it ends."""
 
 import http.client
-import io
 import json
 import os
 import re
@@ -17,6 +16,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from dr_lib.serving.__main__ import main
+from dr_lib.serving.grader.folder import ModelFolderError, write_folder
+from dr_lib.serving.server.server import open_model
 from tests.serving.driver import (
     ROOT,
     call,
@@ -25,12 +27,17 @@ from tests.serving.driver import (
     find_port,
     get,
     head,
+    is_listening,
     is_ready,
+    open_service,
     post,
+    run_in_thread,
     run_process,
     send_raw,
     wait_until,
 )
+
+SERVE = [sys.executable, "-m", "dr_lib.serving", "serve"]
 
 
 def pack(folder, archive):
@@ -43,9 +50,8 @@ def pack(folder, archive):
 
 def refuse(model, **env):
     """Serve what must not be served; return the process's one line."""
-    command = [sys.executable, "-m", "dr_lib.serving", "serve", "--port", str(find_port()), "--host", "127.0.0.1"]
-    environment = {"PATH": os.environ["PATH"], "MODEL": str(model)} | env
-    ended = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60)
+    environment = {"PATH": os.environ["PATH"], "MODEL": str(model), "PORT": str(find_port())} | env
+    ended = subprocess.run(SERVE, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60)
     assert ended.returncode == 1 and ended.stdout == ""
     (line,) = [line for line in ended.stderr.splitlines() if not line.startswith("INFO:")]  # LiteRT says hello
     return line
@@ -72,18 +78,7 @@ def test_it_imports_little_and_nothing_that_could_load_another_model(server, jpe
     imported = {line.split("|")[2].strip() for line in server.log.read_text().splitlines() if line.count("|") == 2}
     assert {"cv2", "numpy", "uvicorn", "starlette.applications", "dr_lib.serving.grader.predict"} <= imported
     packages = {name.split(".")[0] for name in imported}
-    assert not packages & {
-        "PIL",
-        "keras",
-        "tensorflow",
-        "h5py",
-        "joblib",
-        "torch",
-        "jax",
-        "pandas",
-        "scipy",
-        "pydantic",
-    }
+    assert not packages & {*"PIL keras tensorflow h5py joblib torch jax pandas scipy pydantic".split()}
     ours = {name for name in imported if name.startswith("dr_lib.")}
     copied = re.findall(r"\s(dr_lib/\S+)", (ROOT / "dr_lib" / "serving" / "Dockerfile").read_text())
     files = {
@@ -117,19 +112,16 @@ def test_the_log_holds_no_word_of_a_client(server, jpeg):
     ]
 
 
-def test_a_body_of_tiny_chunks_does_not_stop_the_loop(server):
-    """While 100,000 chunks of a byte arrive, a new connection has its /ping within 250 ms."""
-    chunks = b"POST /invocations HTTP/1.1\r\nHost: x\r\nContent-Type: image/jpeg\r\nTransfer-Encoding: chunked\r\n\r\n"
-    chunks += b"1\r\nx\r\n" * 100_000 + b"0\r\n\r\n"
-    with ThreadPoolExecutor(1) as hostile:
-        answer = hostile.submit(send_raw, server.port, chunks, half_close=True)
-        waits_s = []
+def test_a_body_of_tiny_chunks_does_not_stop_the_loop(served_folder):
+    """While 200,000 chunks of a byte arrive, a /ping has its turn 16 times; read as other bodies are, 3 times."""
+    chunks = head(0).replace(b"Content-Length: 0", b"Transfer-Encoding: chunked")
+    chunks += b"1\r\nx\r\n" * 200_000 + b"0\r\n\r\n"
+    with run_in_thread(open_service(served_folder, request_s=60)) as port, ThreadPoolExecutor(1) as hostile:
+        wait_until(lambda: is_ready(port))
+        answer, num_pings = hostile.submit(send_raw, port, chunks, half_close=True, timeout_s=60), 0
         while not answer.done():
-            start = time.monotonic()
-            assert get(server.port).status == 200
-            waits_s.append(time.monotonic() - start)
-    assert answer.result().startswith(b"HTTP/1.1 4") and len(waits_s) >= 3
-    assert max(waits_s) < 0.25
+            num_pings += get(port).status == 200
+    assert answer.result().startswith(b"HTTP/1.1 415") and num_pings >= 8
 
 
 def test_an_archive_is_served_and_leaves_nothing(served_folder, jpeg, tmp_path):
@@ -151,11 +143,8 @@ def test_an_endpoint_without_its_model_ends_at_once(copy, tmp_path):
 
 def rewrite(folder, **facts):
     """Change facts of a manifest, the artifact's sha256 to follow."""
-    from dr_lib.serving.grader.folder import write_folder
-
-    write_folder(
-        folder, facts.pop("artifact", "model.tflite"), json.loads((folder / "manifest.json").read_text()) | facts
-    )
+    artifact, known = facts.pop("artifact", "model.tflite"), json.loads((folder / "manifest.json").read_text())
+    write_folder(folder, artifact, known | facts)
 
 
 def test_only_litert_that_fits_its_manifest_is_loaded(copy):
@@ -190,15 +179,10 @@ def member(name, **fields):
 )
 def test_an_archive_of_anything_but_plain_files_is_refused(served_folder, tmp_path, evil):
     """A way out of the folder, a link, a pipe or 2 GiB: no model needs it."""
-    from dr_lib.serving.grader.folder import ModelFolderError
-    from dr_lib.serving.server.server import open_model
-
-    raw = io.BytesIO()
-    with tarfile.open(fileobj=raw, mode="w:gz") as tar:
+    (archive := tmp_path / "a" / "model.tar.gz").parent.mkdir()
+    with tarfile.open(archive, "w:gz") as tar:
         tar.add(served_folder, ".")
         tar.addfile(evil)
-    (archive := tmp_path / "a" / "model.tar.gz").parent.mkdir()
-    archive.write_bytes(raw.getvalue())
     with pytest.raises(ModelFolderError), open_model(archive):
         pass
     assert [path.name for path in tmp_path.rglob("*")] == ["a", "model.tar.gz"]
@@ -207,9 +191,6 @@ def test_an_archive_of_anything_but_plain_files_is_refused(served_folder, tmp_pa
 def test_a_damaged_archive_is_refused_in_a_line(served_folder, tmp_path):
     """Cut short, changed, or something else: never a traceback."""
     whole = pack(served_folder, tmp_path / "model.tar.gz").read_bytes()
-    from dr_lib.serving.grader.folder import ModelFolderError
-    from dr_lib.serving.server.server import open_model
-
     (archive := tmp_path / "bad.tar.gz").write_bytes(b"")
     for bad in (b"", b"x" * 999, *(whole[:at] for at in range(1, int(0.9 * len(whole)), len(whole) // 40))):
         archive.write_bytes(bad)
@@ -219,12 +200,31 @@ def test_a_damaged_archive_is_refused_in_a_line(served_folder, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "option", [("--threads", "0"), ("--queue", "-1"), ("--request-seconds", "nan"), ("--port", "x")]
+    ("options", "message"),
+    [
+        (["serve", "--threads", "0"], "--threads and --request-seconds have to be above 0"),
+        (["serve", "--queue", "-1"], "--queue not below"),
+        (["serve", "--request-seconds", "nan"], "--request-seconds have to be above 0"),
+        (["serve", "--port", "x"], "--port"),
+        (["serve", "--port", "70000"], "--port at most 65535"),
+        (["train"], "invalid choice: 'train'"),
+    ],
 )
-def test_options_that_make_no_sense_are_refused(option):
+def test_options_that_make_no_sense_are_refused(options, message, capsys):
     """Before a model is opened, with argparse's status 2 and the reason."""
-    ended = subprocess.run([sys.executable, "-m", "dr_lib.serving", "serve", *option], cwd=ROOT, capture_output=True)
-    assert ended.returncode == 2 and option[0].encode() in ended.stderr.splitlines()[-1]
+    with pytest.raises(SystemExit) as ended:
+        main(options)
+    assert ended.value.code == 2 and message in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_the_contracts_port_and_folder_are_the_defaults(capsys, monkeypatch):
+    """Port 8080 and /opt/ml/model, unless the environment says otherwise."""
+    for name in ("MODEL", "PORT", "SAGEMAKER_BIND_TO_PORT"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(SystemExit):
+        main(["serve", "--help"])
+    text = capsys.readouterr().out
+    assert "(8080)" in text and "(/opt/ml/model)" in text
 
 
 def test_a_wrong_port_ends_the_process(served_folder):
@@ -232,10 +232,24 @@ def test_a_wrong_port_ends_the_process(served_folder):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        command = [sys.executable, "-m", "dr_lib.serving", "serve", "--host", "127.0.0.1", "--model", served_folder]
-        environment = {"PATH": os.environ["PATH"], "PORT": str(taken.getsockname()[1])}
-        ended = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60)
+        environment = {"PATH": os.environ["PATH"], "PORT": str(taken.getsockname()[1]), "MODEL": str(served_folder)}
+        ended = subprocess.run(SERVE, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60)
     assert ended.returncode != 0 and "Traceback" not in ended.stderr and "address" in ended.stderr
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux alone tells a process that its parent has died")
+def test_it_ends_with_the_process_that_started_it(served_folder):
+    """A kill -9, which nobody can catch, leaves no server behind."""
+    port = find_port()
+    command = [*SERVE, "--model", str(served_folder), "--port", str(port), "--end-with-parent"]
+    code = "import subprocess, sys; subprocess.run(sys.argv[1:])"
+    parent = subprocess.Popen([sys.executable, "-c", code, *command], cwd=ROOT, stderr=subprocess.DEVNULL)
+    try:
+        wait_until(lambda: is_ready(port))
+    finally:
+        parent.kill()
+        parent.wait()
+    wait_until(lambda: not is_listening(port))
 
 
 def test_sigterm_answers_everything_that_was_accepted(served_folder, tmp_path):
@@ -302,21 +316,9 @@ def test_model_and_port_come_from_the_environment(served_folder, name):
     """As SageMaker starts it: serve alone, all else in the environment."""
     port = find_port()
     environment = {"PATH": os.environ["PATH"], "MODEL": str(served_folder), name: str(port)}
-    command = [sys.executable, "-m", "dr_lib.serving", "serve"]
-    process = subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(SERVE, cwd=ROOT, env=environment, stderr=subprocess.DEVNULL)
     try:
         wait_until(lambda: is_ready(port))
     finally:
         process.terminate()
     assert process.wait(timeout=30) == 0
-
-
-def test_the_contracts_port_and_folder_are_the_defaults():
-    """Port 8080 and /opt/ml/model; a port that is none is told in a line."""
-    command = [sys.executable, "-m", "dr_lib.serving", "serve"]
-    told = subprocess.run(
-        [*command, "--help"], cwd=ROOT, env={"PATH": os.environ["PATH"]}, capture_output=True, text=True
-    )
-    assert "(8080)" in told.stdout and "(/opt/ml/model)" in told.stdout
-    wrong = subprocess.run([*command, "--port", "70000"], cwd=ROOT, capture_output=True, text=True)
-    assert wrong.returncode == 2 and "--port at most 65535" in wrong.stderr

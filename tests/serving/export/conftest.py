@@ -1,0 +1,34 @@
+"""Fixtures for exports: a network, its model folder, crops to judge by, and every format of it; all read only."""
+
+import numpy as np
+import pytest
+
+from dr_lib.serving.export.export import export_model
+from dr_lib.serving.export.gate import Labelled
+from tests.serving.stand_in import build_network, draw_crops, write_model_folder
+
+
+@pytest.fixture(scope="session")
+def network():
+    """A stand-in for a trained network."""
+    return build_network()
+
+
+@pytest.fixture(scope="session")
+def source(network, tmp_path_factory):
+    """Its model folder, as notebook 20 writes it."""
+    return write_model_folder(tmp_path_factory.mktemp("model") / "trained", network)
+
+
+@pytest.fixture(scope="session")
+def labelled(network):
+    """Crops, two of each patient, with the grades that the network calls: whatever changes is a loss."""
+    crops = draw_crops(80, seed=2)
+    return Labelled(crops, network.predict(crops, verbose=0).argmax(1), np.arange(80) // 2)
+
+
+@pytest.fixture(scope="session")
+def exported(source, labelled, tmp_path_factory):
+    """The folder with a model folder of every format, and the table of the export."""
+    out = tmp_path_factory.mktemp("exported")
+    return out, export_model(source, out, calibration=draw_crops(50), labelled=labelled, margin=0.3)

@@ -1,0 +1,49 @@
+"""The bootstrap over patients, against plain loops and scikit-learn."""
+
+import numpy as np
+import pytest
+from sklearn.metrics import cohen_kappa_score, roc_auc_score
+
+from dr_lib.statistics.bootstrap import bootstrap_patients, score_auc, score_kappa
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_weighted_scores_are_those_of_scikit_learn(seed):
+    """With weights of 0 to 3 and tied probabilities, AUC and kappa are the library's."""
+    rng = np.random.default_rng(seed)
+    grade, predicted, weights = rng.integers(0, 5, (3, 200))
+    probability = (grade + rng.normal(0, 2, 200)).round()
+    wanted = roc_auc_score(grade >= 2, probability, sample_weight=weights)
+    assert score_auc(grade >= 2, probability)(weights) == pytest.approx(wanted, abs=1e-12)
+    wanted = cohen_kappa_score(grade, predicted, weights="quadratic", sample_weight=weights)
+    assert score_kappa(grade, predicted)(weights) == pytest.approx(wanted, abs=1e-12)
+
+
+def test_what_is_not_defined_is_nan():
+    """An AUC of one class, and the kappa of two graders who know one grade."""
+    assert np.isnan(score_auc([True, True, False], [0.1, 0.2, 0.3])(np.array([1, 2, 0])))
+    assert np.isnan(score_kappa([3, 3, 3], [3, 3, 3])(np.ones(3)))
+
+
+def test_the_mean_over_unlike_patients_has_the_bounds_of_its_theory():
+    """100 patients of two equal photographs: the mean's bounds are those of 100 values, not of 200."""
+    values = np.random.default_rng(0).normal(5, 1, 100).repeat(2)
+    low, high = bootstrap_patients(lambda weights: np.average(values, weights=weights), np.arange(200) // 2, seed=1)
+    half = 1.96 * values.std() / 10
+    assert (low, high) == pytest.approx((values.mean() - half, values.mean() + half), abs=0.03)
+
+
+def test_a_difference_is_paired():
+    """Two scores that differ by a constant on every draw have an interval without width."""
+    values = np.random.default_rng(0).normal(size=50)
+    average = lambda weights, shift: np.average(values + shift, weights=weights)  # noqa: E731
+    bounds = bootstrap_patients(lambda w: average(w, 0.25) - average(w, 0), np.arange(50), seed=0, resamples=100)
+    assert bounds == pytest.approx((0.25, 0.25))
+
+
+def test_draws_that_define_nothing_do_not_count():
+    """One positive patient of five is missing from a third of the draws; with none at all there are no bounds."""
+    bounds = bootstrap_patients(score_auc([1, 0, 0, 0, 0], [5, 4, 3, 2, 1]), range(5), seed=0, resamples=100)
+    assert bounds == (1, 1)
+    assert np.isnan(bootstrap_patients(score_auc([0, 0], [1, 2]), ["a", "b"], seed=0, resamples=10)).all()
+    assert np.isnan(bootstrap_patients(np.sum, ["a", "a"], seed=0)).all()
