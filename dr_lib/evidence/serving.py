@@ -24,7 +24,7 @@ class Offer(NamedTuple):
 
     instance: str
     usd_per_hour: float
-    latency_ms: float  # of one prediction, at work on nothing else
+    predict_ms: float  # of one prediction, at work on nothing else
 
 
 class BreakEven(NamedTuple):
@@ -36,67 +36,22 @@ class BreakEven(NamedTuple):
     always_per_s: float  # above this rate it always does; infinite where it is cheaper when busy
 
 
-def usd_per_million(usd_per_hour: ArrayLike, latency_ms: ArrayLike, utilisation: ArrayLike = 1.0) -> np.ndarray:
-    """What a million predictions cost in USD: price per second x latency, over the share of time that is used.
+def usd_per_million(usd_per_hour: ArrayLike, predict_ms: ArrayLike) -> np.ndarray:
+    """What a million predictions cost in USD on a machine that is never idle: price per second x time of one."""
+    return np.asarray(usd_per_hour) * np.asarray(predict_ms) / 3.6  # 1e6 x 1e-3 s / 3600 s
 
-    Args:
-        usd_per_hour: of the machine.
-        latency_ms: of one prediction.
-        utilisation: share of the time in which the machine predicts, above 0 and at most 1.
 
-    Raises:
-        PriceError: a number is none of these.
+def usd_per_million_at_rate(usd_per_hour: ArrayLike, rate_per_s: ArrayLike, predict_ms: ArrayLike) -> np.ndarray:
+    """What a million predictions cost in USD at a rate, above 0, on as many machines as it needs, busy or idle."""
+    return np.asarray(usd_per_hour) * find_num_machines(rate_per_s, predict_ms) / 3.6e-3 / rate_per_s
+
+
+def find_num_machines(rate_per_s: ArrayLike, predict_ms: ArrayLike) -> np.ndarray:
+    """The machines that a rate needs, each fully used: rate x time, rounded up; one at least, for it is billed.
+
+    Real fleets need more, because requests come in bursts and response times grow before a machine is fully used.
     """
-    _check(1.0, utilisation=utilisation)
-    _check(usd_per_hour=usd_per_hour, latency_ms=latency_ms)
-    if not (np.asarray(utilisation) > 0).all():
-        raise PriceError("an idle machine predicts nothing: its million has no price")
-    return np.asarray(usd_per_hour) * np.asarray(latency_ms) / 3.6 / utilisation  # 1e6 x 1e-3 s / 3600 s
-
-
-def utilisation(rate_per_s: ArrayLike, latency_ms: ArrayLike, concurrency: int = 1) -> np.ndarray:
-    """The share of time in which a machine is at work (Little's law); above 1 it cannot keep up.
-
-    Args:
-        rate_per_s: requests a second.
-        latency_ms: of one prediction, as it is while `concurrency` of them run.
-        concurrency: predictions that the machine makes at once.
-
-    Raises:
-        PriceError: a number is negative or infinite, or the machine does nothing at once.
-    """
-    _check(rate_per_s=rate_per_s, latency_ms=latency_ms)
-    if concurrency < 1:
-        raise PriceError(f"concurrency = {concurrency}: a machine makes one prediction at a time at least")
-    return np.asarray(rate_per_s) * np.asarray(latency_ms) / 1e3 / concurrency
-
-
-def usd_per_million_at_rate(usd_per_hour: ArrayLike, rate_per_s: ArrayLike, num_machines: ArrayLike = 1) -> np.ndarray:
-    """What a million predictions cost in USD on machines billed by the hour, whatever they are asked.
-
-    Args:
-        usd_per_hour: of one machine.
-        rate_per_s: requests a second to all of them, above 0.
-        num_machines: as many as the rate needs, see `find_num_machines`.
-
-    Raises:
-        PriceError: a number is none of these.
-    """
-    _check(usd_per_hour=usd_per_hour, rate_per_s=rate_per_s, num_machines=num_machines)
-    if not (np.asarray(rate_per_s) > 0).all():
-        raise PriceError("at no requests a second a million never comes together")
-    return np.asarray(usd_per_hour) * np.asarray(num_machines) / 3.6e-3 / rate_per_s
-
-
-def find_num_machines(rate_per_s: ArrayLike, latency_ms: ArrayLike) -> np.ndarray:
-    """The machines that a rate needs, each fully used: rate x latency, rounded up; one at least, for it is billed.
-
-    Real fleets need more, because requests come in bursts and latency grows before a machine is fully used.
-
-    Raises:
-        PriceError: a number is negative or infinite.
-    """
-    busy = utilisation(rate_per_s, latency_ms)
+    busy = np.asarray(rate_per_s) * np.asarray(predict_ms) / 1e3  # Little's law
     return np.maximum(1, np.ceil(np.round(busy, 9)))  # 3 x 1/3 s is one machine, not two
 
 
@@ -112,20 +67,18 @@ def break_even(a: Offer, b: Offer) -> BreakEven:
     Raises:
         PriceError: a price or latency is not positive.
     """
-    _check(usd_per_hour=[a.usd_per_hour, b.usd_per_hour], latency_ms=[a.latency_ms, b.latency_ms])
-    if min(a.usd_per_hour, b.usd_per_hour, a.latency_ms, b.latency_ms) <= 0:
+    if min(a.usd_per_hour, b.usd_per_hour, a.predict_ms, b.predict_ms) <= 0:
         raise PriceError("what costs nothing, or takes no time, breaks even with nothing")
-    cheap, dear = sorted((a, b), key=lambda offer: (offer.usd_per_hour, offer.latency_ms))
+    cheap, dear = sorted((a, b), key=lambda offer: (offer.usd_per_hour, offer.predict_ms))
     steps = np.arange(MAX_MACHINES)
-    rates = np.unique(np.concatenate([1e3 * steps / cheap.latency_ms, 1e3 * steps / dear.latency_ms]))
-    rates = rates[rates <= 1e3 * MAX_MACHINES / max(cheap.latency_ms, dear.latency_ms)]  # where both fleets are known
+    rates = np.unique(np.concatenate([1e3 * steps / cheap.predict_ms, 1e3 * steps / dear.predict_ms]))
+    rates = rates[rates <= 1e3 * MAX_MACHINES / max(cheap.predict_ms, dear.predict_ms)]  # where both fleets are known
     cost, other = (
-        offer.usd_per_hour * (np.floor(np.round(utilisation(rates, offer.latency_ms), 9)) + 1)
-        for offer in (cheap, dear)
+        offer.usd_per_hour * (np.floor(np.round(rates * offer.predict_ms / 1e3, 9)) + 1) for offer in (cheap, dear)
     )
     is_dearer = cost > other + 1e-12  # just above each rate
     first = rates[is_dearer.argmax()] if is_dearer.any() else math.inf
-    is_dearer_busy = cheap.usd_per_hour * cheap.latency_ms > dear.usd_per_hour * dear.latency_ms
+    is_dearer_busy = cheap.usd_per_hour * cheap.predict_ms > dear.usd_per_hour * dear.predict_ms
     always = rates[len(rates) - is_dearer[::-1].argmin()] if is_dearer_busy and is_dearer[-1] else math.inf
     return BreakEven(cheap.instance, dear.instance, float(first), float(always))
 
@@ -143,11 +96,8 @@ def cost_table(latencies: pd.DataFrame, prices: Iterable[Price] | None = None) -
         machine, and at paper B's request in 5 s `paper_utilisation` and `paper_usd_per_million`.
 
     Raises:
-        PriceError: an instance has no price, or a column is missing.
+        PriceError: an instance has no price.
     """
-    missing = {"instance", "predict_ms"} - set(latencies)
-    if missing:
-        raise PriceError(f"the latencies have no {', '.join(sorted(missing))}: give a row per model and instance")
     own = latencies["usd_per_hour"] if "usd_per_hour" in latencies else pd.Series(math.nan, latencies.index)
     found = [
         find_price(row, prices=prices).usd_per_hour if math.isnan(price) else price
@@ -158,8 +108,8 @@ def cost_table(latencies: pd.DataFrame, prices: Iterable[Price] | None = None) -
         usd_per_hour=found,
         usd_per_million=usd_per_million(found, latencies["predict_ms"]),
         max_rate_per_s=1e3 / latencies["predict_ms"],
-        paper_utilisation=utilisation(PAPER_RATE_PER_S, latencies["predict_ms"]) / machines,
-        paper_usd_per_million=usd_per_million_at_rate(found, PAPER_RATE_PER_S, machines),
+        paper_utilisation=PAPER_RATE_PER_S * latencies["predict_ms"] / 1e3 / machines,
+        paper_usd_per_million=usd_per_million_at_rate(found, PAPER_RATE_PER_S, latencies["predict_ms"]),
     )
 
 
@@ -233,10 +183,3 @@ def correct_saving(latencies: pd.DataFrame, cheap: str, dear: str) -> pd.DataFra
     names = {"usd_per_hour": "saving_per_hour", "usd_per_million": "saving_per_prediction"}
     saved = {told: 100 - 100 * sides[0][name] / sides[1][name] for name, told in names.items()}
     return pd.DataFrame(saved).dropna().rename_axis("model").reset_index()
-
-
-def _check(largest: float = math.inf, **numbers: ArrayLike) -> None:
-    for name, values in numbers.items():
-        values = np.asarray(values, dtype=float)
-        if not (np.isfinite(values) & (values >= 0) & (values <= largest)).all():
-            raise PriceError(f"{name} has to be finite, not negative and at most {largest:g}")

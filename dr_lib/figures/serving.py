@@ -18,7 +18,6 @@ from dr_lib.evidence.serving import (
     PAPER_RATE_PER_S,
     Offer,
     break_even,
-    find_num_machines,
     read_paper_latencies,
     usd_per_million,
     usd_per_million_at_rate,
@@ -179,7 +178,7 @@ def _draw_costs(ax: Axes, rows: pd.DataFrame, lang: str, say: Callable[[str], st
     fastest, slowest = 1e3 / rows["predict_ms"].min(), 1e3 / rows["predict_ms"].max()
     rates = np.geomspace(min(PAPER_RATE_PER_S, slowest) / 2, 4 * fastest, 2000)
     for row, colour in zip(rows.itertuples(), itertools.cycle(LINES), strict=False):
-        usd = usd_per_million_at_rate(row.usd_per_hour, rates, find_num_machines(rates, row.predict_ms))
+        usd = usd_per_million_at_rate(row.usd_per_hour, rates, row.predict_ms)
         words = f"{row.instance}, {write_number(row.usd_per_hour, lang, '{:g}')} USD/h"
         ax.plot(rates, usd, color=colour, label=words, lw=1.3)
         ax.plot(1e3 / row.predict_ms, usd_per_million(row.usd_per_hour, row.predict_ms), "o", color=colour, mec="black")
