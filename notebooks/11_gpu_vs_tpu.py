@@ -14,7 +14,7 @@
 # bars beside its own, intervals, and a verdict on each claim. **Time.** Seconds.
 #
 # **Resumo.** Quanto tempo leva um treinamento em cada máquina, e as afirmações de Araújo et al. se confirmam nas
-# nossas? Entrada: as linhas deixadas pelo caderno 10, de quantas máquinas houver. Saída: a figura 1 do artigo com as
+# nossas? Entrada: as linhas deixadas pelo notebook 10, de quantas máquinas houver. Saída: a figura 1 do artigo com as
 # nossas barras ao lado, intervalos e um veredito para cada afirmação.
 
 # %% tags=["parameters"]

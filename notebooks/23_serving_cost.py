@@ -14,7 +14,7 @@
 # paper alone (Camargo, Künas, Navaux). **Output.** Its figures 1 and 2 and table 1, costs, and its claims judged.
 #
 # **Resumo.** Quanto tempo leva uma predição, quanto custa por hora e por milhão, e qual máquina é mais barata em cada
-# taxa de requisições? Entrada: linhas dos cadernos 21 e 22; sem elas, só o artigo. Saída: figuras 1 e 2 e tabela 1 do
+# taxa de requisições? Entrada: linhas dos notebooks 21 e 22; sem elas, só o artigo. Saída: figuras 1 e 2 e tabela 1 do
 # artigo, custos e o veredito sobre cada afirmação.
 
 # %% tags=["parameters"]

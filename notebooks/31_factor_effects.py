@@ -15,7 +15,7 @@
 # against cost, and a verdict on each claim. **Time.** Seconds.
 #
 # **Resumo.** Qual dos fatores framework, conjunto de dados, lado da imagem, rede e máquina decide sobre tempo, dinheiro
-# e utilização, e as afirmações do artigo se confirmam nas nossas máquinas? Entrada: as linhas deixadas pelo caderno 30.
+# e utilização, e as afirmações do artigo se confirmam nas nossas máquinas? Entrada: as linhas deixadas pelo notebook 30.
 # Saída: as figuras 2 a 5 do artigo, efeitos com intervalos, alocação da variação, tempo contra custo e veredito.
 
 # %% tags=["parameters"]
