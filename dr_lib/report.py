@@ -109,8 +109,6 @@ def _find_analysis(folder: Path, notebooks: set[str]) -> str:
         return asked["report"]
     found = sorted({ANALYSES[name] for name in notebooks if name in ANALYSES})
     if len(found) != 1:
-        named = (
-            f"{' and '.join(found)} could each read some" if found else f"none reads those of {', '.join(notebooks)}"
-        )
-        raise ReportError(f"which notebook analyses these rows? {named}: say --notebook")
+        names = f"{' and '.join(found)} read some each" if found else f"none reads those of {', '.join(notebooks)}"
+        raise ReportError(f"which notebook analyses these rows? {names}: give --notebook")
     return found[0]

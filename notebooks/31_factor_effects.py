@@ -15,8 +15,8 @@
 # against cost, and a verdict on each claim. **Time.** Seconds.
 #
 # **Resumo.** Qual dos fatores framework, conjunto de dados, lado da imagem, rede e máquina decide sobre tempo, dinheiro
-# e utilização, e as afirmações do artigo se confirmam nas nossas máquinas? Entrada: as linhas deixadas pelo notebook 30.
-# Saída: as figuras 2 a 5 do artigo, efeitos com intervalos, alocação da variação, tempo contra custo e veredito.
+# e utilização, e as afirmações do artigo se confirmam nas nossas máquinas? Entrada: as linhas deixadas pelo notebook
+# 30. Saída: as figuras 2 a 5 do artigo, efeitos com intervalos, alocação da variação, tempo x custo e veredito.
 
 # %% tags=["parameters"]
 runs: str = "papermill_runs/scenarios_small"  # folders with rows, separated by commas

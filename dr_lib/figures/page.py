@@ -25,7 +25,8 @@ from dr_lib.figures.style import (
 ANSWERS = ("precision of a mean", "difference of two means")
 VERDICTS = ("holds", "does not hold", "undecided", "not comparable", "not measured")
 APPENDIX = ("commit", "notebook_sha256", "data_manifest_sha256", "split_sha256", "labels_sha256")
-VERSIONS = ("python", "keras", "tensorflow", "jax", "torch", "mxnet", "numpy", "driver")
+HASHED = (*APPENDIX, "python", "keras", "tensorflow", "jax", "torch", "mxnet", "numpy", "driver")
+IDENTITY = ("study", "environment", "cpu", "started_at", "run_id")
 LISTED = ("train_s", "steady_epoch_s", "metric_auc_test", "metric_kappa_test", "predict_ms", "disturbed")
 WIDE = 40  # characters; in LaTeX longer cells are wrapped
 MAX_SENTENCES = 6  # about claims that rows of other hardware cannot judge; more are folded
@@ -47,22 +48,19 @@ class Page:
     def title(self, words: str, paper: str, selection: Selection) -> None:
         """Show what the page is about: the question, the paper, the study, the machines and the number of runs."""
         rows, say = selection.finished if len(selection.finished) else selection.runs, self.say
-        about = [say("Study {}").format(", ".join(sorted(set(rows["study"]))))] if "study" in rows else []
+        listed = {column: sorted({str(v) for v in rows[column]} - {"nan"}) for column in rows if column in IDENTITY}
+        about = [say("Study {}").format(", ".join(listed["study"]))] if "study" in listed else []
         about += [say("beside {}").format(say(PAPERS[paper]))] if paper else []
-        places = rows["environment"].unique() if "environment" in rows else []
-        processors = sorted({str(cpu) for cpu in rows.get("cpu", []) if cpu and str(cpu) != "nan"})
-        about += [
-            say("measured on {}").format("; ".join(places) + (f" ({', '.join(processors)})" if processors else ""))
-        ]
-        num_runs = rows["run_id"].nunique() if "run_id" in rows else len(rows)
-        days = sorted({str(day)[:10] for day in rows.get("started_at", [])})
-        about += [
-            say("{} runs").format(num_runs) + (f", {' … '.join(dict.fromkeys([days[0], days[-1]]))}" if days else "")
-        ]
-        lines = [f"# {say(words)}", "; ".join(about) + "."]
-        if is_synthetic(rows):
-            lines.append(f"> **{say(SAMPLE if paper in ('', 'A') else IMAGES).upper()}**")
-        display(Markdown("\n\n".join(lines)))
+        if "environment" in listed:
+            processors = f" ({', '.join(listed['cpu'])})" if "cpu" in listed else ""
+            about.append(say("measured on {}").format("; ".join(listed["environment"]) + processors))
+        days = sorted({day[:10] for day in listed.get("started_at", [])})
+        about.append(
+            ", ".join([say("{} runs").format(len(listed.get("run_id", []))), " … ".join(days[:1] + days[1:][-1:])])
+        )
+        notice = say(SAMPLE if paper in ("", "A") else IMAGES).upper()
+        warning = f"> **{notice}**\n\n" if is_synthetic(rows) else ""
+        display(Markdown(f"# {say(words)}\n\n{warning}{'; '.join(about)}."))
 
     def findings(self, sentences: Sequence[str]) -> None:
         """Show what was found, as one paragraph."""
@@ -133,29 +131,20 @@ class Page:
             self.table(reasons, "excluded", "Rows that are not timed, and why.")
         else:
             display(Markdown(say("Every row that was read is timed.")))
-        known = [
-            column for column in dict.fromkeys([*WORK, *PLAN, *varied]) if column in runs and column not in APPENDIX
-        ]
+        known = [column for column in dict.fromkeys([*WORK, *PLAN, *varied]) if column in set(runs) - set(APPENDIX)]
         alike = [column for column in known if runs[column].nunique(dropna=False) == 1]
-        shown = {column: runs[column].iloc[0] for column in alike if len(runs)}
-        values = ", ".join(
-            f"{column} = {value}" for column, value in shown.items() if str(value) not in ("nan", "", "None")
+        values = {column: str(runs[column].iloc[0]) for column in alike}
+        stated = ", ".join(
+            f"{column} = {value}" for column, value in values.items() if value not in ("nan", "", "None")
         )
-        display(Markdown(say("All runs have in common: {}.").format(values)))
-        listed = [column for column in known if column not in alike]
-        listed += [
-            f"{column}{bound}" for column in LISTED for bound in ("", "_low", "_high") if f"{column}{bound}" in runs
-        ]
-        table = (
-            runs.drop_duplicates("run_id")[["run_id", "seed", *listed]] if {"run_id", "seed"} <= set(runs) else runs[:0]
-        )
+        display(Markdown(say("All runs have in common: {}.").format(stated)))
+        listed = [f"{column}{bound}" for column in LISTED for bound in ("", "_low", "_high")]
+        listed = ["run_id", "seed", *(column for column in known if column not in alike), *listed]
+        table = runs.drop_duplicates("run_id") if "run_id" in runs else runs
+        table = table[[column for column in listed if column in runs]]
         self.table(table, "runs_timed", "Every finished run: what sets it apart, its times and scores [95 % interval].")
-        lines = [
-            f"- {column}: {', '.join(sorted({str(value) for value in runs[column].dropna()} - {''}))}"
-            for column in (*APPENDIX, *VERSIONS)
-            if column in runs and runs[column].replace("", np.nan).notna().any()
-        ]
-        display(Markdown("\n".join(lines)))
+        found = {column: sorted({str(v) for v in runs[column].dropna()} - {""}) for column in runs if column in HASHED}
+        display(Markdown("\n".join(f"- {column}: {', '.join(values)}" for column, values in found.items() if values)))
 
     def _count(self, judged: pd.DataFrame) -> str:
         counts = judged["verdict"].value_counts()
@@ -200,9 +189,8 @@ class Page:
         """The table as it is read: bounds in brackets, numbers in the language's form, words in the language."""
         shown = {}
         for column in table:
-            if column.removesuffix("_low") in table and column.endswith("_low"):
-                continue
-            if column.removesuffix("_high") in table and column.endswith("_high"):
+            name, _, bound = column.rpartition("_")
+            if bound in ("low", "high") and name in table:
                 continue
             header = self.say(self._headers[column]) if column in self._headers else column
             if f"{column}_low" in table:

@@ -1,0 +1,90 @@
+"""What a page shows and leaves as files: numbers as they are read, words in two languages, claims judged first."""
+
+import csv
+
+import pandas as pd
+import pytest
+from matplotlib.figure import Figure
+
+from dr_lib.evidence.claims import judge_claims
+from dr_lib.evidence.select import select_runs
+from dr_lib.figures import page
+from tests.evidence.test_claims import CPU, T4, both, make_runs
+
+
+@pytest.fixture
+def shown(monkeypatch) -> list[str]:
+    """What is displayed, as text."""
+    texts = []
+    monkeypatch.setattr(page, "display", lambda shown: texts.append(getattr(shown, "data", shown)))
+    return texts
+
+
+@pytest.mark.parametrize(
+    ("lang", "cells", "caption"),
+    [
+        ("en", ["training time [s]", "12.3 [11, 14.5]", "0.0000645", "3,377,221", "yes"], "**Table 1.** Rows that"),
+        (
+            "pt",
+            ["tempo de treinamento [s]", "12,3 [11; 14,5]", "0,0000645", "3.377.221", "sim"],
+            "**Tabela 1.** Linhas",
+        ),
+    ],
+)
+def test_a_table_is_read_in_a_language_and_kept_as_numbers(shown, tmp_path, lang, cells, caption):
+    """Bounds stand beside their value, nothing has an exponent; the CSV has every digit, LaTeX booktabs."""
+    table = pd.DataFrame({"train_s": [12.345], "train_s_low": [11.0], "train_s_high": [14.5], "cost_usd": [0.00006451]})
+    table = table.assign(num_parameters=3_377_221.0, disturbed=True)
+    page.Page(tmp_path, lang).table(table, "times", "Rows that are not timed, and why.")
+    assert all(f">{cell}<" in shown[0] for cell in cells) and shown[1].startswith(caption)
+    with (tmp_path / "times.csv").open() as file:
+        assert next(csv.DictReader(file))["train_s"] == "12.345"
+    latex = (tmp_path / "times.tex").read_text()
+    assert all(rule in latex for rule in ("\\toprule", "\\midrule", "\\bottomrule")) and cells[1] in latex
+
+
+def test_a_figure_is_shown_and_kept_twice(shown, tmp_path):
+    """PNG and PDF, and a number of its own."""
+    (paper := page.Page(tmp_path)).figure(Figure(), "one", "Use of the machine over the longest run.")
+    paper.figure(Figure(), "two", "Use of the machine over the longest run.")
+    assert {path.name for path in tmp_path.iterdir()} == {"one.png", "one.pdf", "two.png", "two.pdf"}
+    assert shown[0][:4] == b"\x89PNG" and shown[3].startswith("**Figure 2.**")
+
+
+def test_claims_are_sentences_judged_ones_first(shown):
+    """T4 rows judge the T4's mean alone; the verdict says how many rows were disturbed."""
+    runs = make_runs([51, 51.3, 51.6], T4, disturbed=True)
+    page.Page().claims(judge_claims("A", select_runs(runs)))
+    first, second = shown[0].splitlines()[:2]
+    assert first.startswith("- A1. Training on the two T4 takes 51.33 min on average. Ours: 51.3 [50.5")
+    assert first.endswith("n = 3, 3 of its rows disturbed: **holds**.")
+    assert "not comparable**, these rows are from kaggle, 2 x Tesla T4" in second
+
+
+def test_what_no_row_reaches_is_folded_into_one_line(shown):
+    """39 claims on endpoints, and rows of a training."""
+    page.Page(lang="pt").claims(judge_claims("B", select_runs(make_runs([1.0], CPU))))
+    assert shown[0] == "Nenhuma afirmação pode ser julgada."
+    assert "<summary>39 outras afirmações: não medida 39</summary>" in shown[1]
+
+
+def test_the_title_says_what_was_measured_where(shown):
+    """Study, authors, machines, number of runs and days stand below the question; a synthetic sample is said."""
+    runs = both(study="mine", started_at="2026-11-21T10:00", data_kind="synthetic").assign(
+        run_id=[*map(str, range(20))]
+    )
+    page.Page().title("GPU or TPU: how long does training take?", "A", select_runs(runs))
+    assert "> **SYNTHETIC SAMPLE, NOT PHOTOGRAPHS**" in shown[0]
+    assert (
+        "Study mine; beside Araújo et al.; measured on colab, TPU v2; kaggle, 2 x Tesla T4; 20 runs, 2026-11-21."
+        in shown[0]
+    )
+
+
+def test_the_appendix_says_what_is_excluded_and_what_runs_have_in_common(shown):
+    """A reason per row that is not timed, parameters once, and what varies by run."""
+    runs = make_runs([1, 2], CPU, seed=20).assign(run_id=["a", "b"], resumed=[0, 1], mode=["paper", "fast"])
+    page.Page().appendix(select_runs(runs, may_differ=["mode"]))
+    text = "\n".join(map(str, shown))
+    assert "resumed after a stop" in text and "epochs = 200" in text and f"- commit: {'c' * 40}" in text
+    assert text.index(">paper<") < text.index(">fast<")

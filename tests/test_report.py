@@ -1,0 +1,61 @@
+"""Which notebook reports on a study, and what is said where none can; the notebooks' own tests make whole reports."""
+
+import nbformat
+import pytest
+
+from dr_lib.report import ReportError, render, write_report
+from dr_lib.runs.row import RowError, write_row
+from tests.evidence.test_request_log import RUN
+from tests.test_notebooks import ROOT, clone  # noqa: F401
+
+
+@pytest.mark.parametrize(
+    ("notebooks", "options", "message"),
+    [
+        (["10_train_referable", "40_mnist_cuda"], {}, "11_gpu_vs_tpu and 41_cuda_vs_keras read some each"),
+        (["my_own"], {}, "none reads those of my_own: give --notebook"),
+        (["10_train_referable"], {"notebook": "99"}, "99 is no notebook: choose from 11_gpu_vs_tpu, 23"),
+        (["10_train_referable"], {"epoch": 1}, "11_gpu_vs_tpu has no parameter epoch: it has runs, "),
+        (["10_train_referable"], {"exclude": "noise"}, "ValueError: exclude 'noise': choose from resumed"),
+    ],
+)
+def test_what_cannot_be_reported_is_one_sentence(tmp_path, notebooks, options, message):
+    """Rows of two analyses, rows that none reads, an unknown notebook or parameter, a notebook that stops."""
+    for number, notebook in enumerate(notebooks):
+        write_row(tmp_path / "mine", RUN | {"notebook": notebook, "run_id": str(number), "study": "mine"})
+    with pytest.raises(ReportError, match=message) as error:
+        write_report([tmp_path / "mine"], tmp_path / "out", ROOT, **options)
+    assert "\n" not in str(error.value) and not (tmp_path / "out" / "report.html").exists()
+
+
+def test_a_study_without_rows_has_no_report(tmp_path):
+    """The message says how to make some."""
+    with pytest.raises(RowError, match="run a study"):
+        write_report([tmp_path], tmp_path, ROOT)
+
+
+def test_the_study_file_names_its_analysis(tmp_path, clone):  # noqa: F811
+    """Rows that 11 would read are read by the notebook that the study asks for."""
+    write_row(tmp_path / "mine", RUN | {"notebook": "10_train_referable", "run_id": "a", "study": "mine"})
+    (tmp_path / "mine.yaml").write_text("notebook: 10_train_referable\nreport: 99_mine\n")
+    with pytest.raises(ReportError, match="99_mine is no notebook"):
+        write_report([tmp_path / "mine"], tmp_path / "out", clone)
+
+
+def test_a_page_holds_what_was_tagged_in_one_language_summaries_first():
+    """No code, no printed lines, no untagged cell."""
+    code = nbformat.v4.new_code_cell
+    output = [nbformat.v4.new_output("display_data", {"text/html": f"<p>{text}</p>"}) for text in ("shown", "summary")]
+    printed = nbformat.v4.new_output("stream", text="printed")
+    cells = [
+        code("secret = 1", metadata={"tags": ["report"]}, outputs=[output[0], printed], execution_count=1),
+        nbformat.v4.new_markdown_cell("in English", metadata={"tags": ["en"]}),
+        nbformat.v4.new_markdown_cell("em português", metadata={"tags": ["pt"]}),
+        code("other = 2", outputs=[output[0]], execution_count=2),
+        code("third = 3", metadata={"tags": ["summary"]}, outputs=[output[1]], execution_count=3),
+    ]
+    page = render(nbformat.v4.new_notebook(cells=cells), "pt")
+    assert page.index("summary</p>") < page.index("shown") < page.index("em português")
+    assert (
+        not any(word in page for word in ("secret", "printed", "in English", "other = 2")) and page.count("shown") == 1
+    )
