@@ -15,7 +15,8 @@ from pathlib import Path
 
 from dr_lib.hardware.facts import HardwareError, find_platform, probe
 
-PACKAGES = {"cv2": "opencv-python-headless", "PIL": "pillow", "sklearn": "scikit-learn"}  # module: what pip calls it
+# module: what pip calls it
+PACKAGES = {"cv2": "opencv-python-headless", "PIL": "pillow", "sklearn": "scikit-learn", "uvicorn": "uvicorn<0.55"}
 # needed by all notebooks
 ALWAYS = ("google_crc32c", "matplotlib", "pandas", "PIL", "psutil", "pydantic", "scipy", "seaborn", "sklearn")
 

@@ -324,8 +324,10 @@ def test_from_a_trained_model_to_what_a_prediction_costs(clone, small_sample):
     execute(clone, "20_train_grades", model="small_cnn", image_size=48, epochs=2, **data)
     adhoc = clone / "papermill_runs" / "adhoc"
     (trained,) = adhoc.glob("runs/*/model")
-    exported = execute(clone, "21_export_quantize", model_dir=str(trained), num_rounds=3, force=True, **data)
-    assert num_pictures(exported) >= 1 and "litert_int8" in texts(exported)
+    exported = execute(
+        clone, "21_export_quantize", model_dir=str(trained), num_rounds=3, force=True, sweep=True, **data
+    )
+    assert num_pictures(exported) >= 2 and "litert_int8" in texts(exported)
     (served,) = adhoc.glob("runs/*/exported/litert_int8")
     assert read_folder(served).facts["gate"]["num_images"] > 0
     photographs = {"photographs": str(small_sample.parent / "photographs"), "instance": "ml.m5.xlarge"}
@@ -363,6 +365,28 @@ def test_22_untrained_serves_on_the_spot(clone, small_sample):
         clone, "22_serve_and_load", model="small_cnn", image_size=48, photographs=photographs, **load
     )  # fmt: skip
     assert "untrained" in texts(asked) and "3 compared, largest difference of a probability: 0" in texts(asked)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="asks Linux to end a process with its parent")
+def test_22_leaves_no_server_behind(clone, small_sample):
+    """Its kernel is killed while requests are sent: the server ends too."""
+    settings = {"model": "small_cnn", "image_size": 48, "num_requests": 100, "gap_s": 1.0}
+    settings["photographs"] = str(small_sample.parent / "photographs")
+    options = [text for name, value in settings.items() for text in ("-p", name, str(value))]
+    command = [sys.executable, "-m", "papermill", "--no-progress-bar", "notebooks/22_serve_and_load.ipynb", "22.ipynb"]
+    with subprocess.Popen([*command, *options], cwd=clone, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as run:
+        try:
+            deadline, servers = time.monotonic() + 120, []
+            while not servers and time.monotonic() < deadline:
+                time.sleep(0.5)
+                family = psutil.Process(run.pid).children(recursive=True)
+                servers = [process for process in family if "dr_lib.serving" in process.cmdline()]
+            (server,) = servers
+            server.parent().kill()
+            assert psutil.wait_procs([server], timeout=10)[0] == [server]
+        finally:
+            run.kill()
 
 
 def test_22_says_why_an_endpoint_does_not_answer(clone, small_sample):
