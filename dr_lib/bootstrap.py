@@ -71,13 +71,13 @@ def _read_commit(root: Path) -> str:
 
 def _install(packages: list[str]) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        held = Path(folder) / "held.txt"
+        constraints = Path(folder) / "constraints.txt"
         shipped: dict[str, str] = {}
         for found in distributions():  # in the order of sys.path: the first of a name is the one that is imported
             if found.metadata["Name"]:
                 shipped.setdefault(re.sub(r"[-_.]+", "-", found.metadata["Name"]).lower(), found.version)
-        held.write_text("\n".join(f"{name}=={number}" for name, number in shipped.items()), encoding="utf-8")
-        command = [sys.executable, "-m", "pip", "install", "--quiet", "--constraint", str(held), *packages]
+        constraints.write_text("\n".join(f"{name}=={number}" for name, number in shipped.items()), encoding="utf-8")
+        command = [sys.executable, "-m", "pip", "install", "--quiet", "--constraint", str(constraints), *packages]
         ran = subprocess.run(command, capture_output=True, text=True)
     if ran.returncode:
         why = ran.stderr.strip().splitlines()[-1:] or ["pip failed"]

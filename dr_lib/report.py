@@ -59,15 +59,15 @@ def write_report(folders: Sequence[Path], out: Path, root: Path, *, notebook: st
     path = root / "notebooks" / f"{notebook or _find_analysis(folders[0], set(rows['notebook']))}.ipynb"
     if not path.is_file():
         raise ReportError(f"{path.stem} is no notebook: choose from {', '.join(sorted(set(ANALYSES.values())))}")
-    asked = {"runs": ",".join(str(folder.resolve()) for folder in folders), "out": str(out.resolve()), **parameters}
+    settings = {"runs": ",".join(str(folder.resolve()) for folder in folders), "out": str(out.resolve()), **parameters}
     known = papermill.inspect_notebook(str(path))
-    unknown = [name for name in asked if name not in known]
+    unknown = [name for name in settings if name not in known]
     if unknown:
         raise ReportError(f"{path.stem} has no parameter {', '.join(unknown)}: it has {', '.join(known)}")
     out.mkdir(parents=True, exist_ok=True)
     executed = out / "report.ipynb"
     try:
-        papermill.execute_notebook(str(path), str(executed), asked, cwd=root, progress_bar=False, log_output=False)
+        papermill.execute_notebook(str(path), str(executed), settings, cwd=root, progress_bar=False, log_output=False)
     except papermill.PapermillExecutionError as error:
         raise ReportError(f"{error.ename}: {error.evalue}" if error.ename != "SystemExit" else error.evalue) from error
     rows.to_csv(out / "runs.csv", index=False)
@@ -104,9 +104,9 @@ def render(notebook: nbformat.NotebookNode, lang: str) -> str:
 
 def _find_analysis(folder: Path, notebooks: set[str]) -> str:
     study = folder.with_suffix(".yaml")
-    asked: Mapping[str, Any] = yaml.safe_load(study.read_text(encoding="utf-8")) if study.is_file() else {}
-    if asked.get("report"):
-        return asked["report"]
+    request: Mapping[str, Any] = yaml.safe_load(study.read_text(encoding="utf-8")) if study.is_file() else {}
+    if request.get("report"):
+        return request["report"]
     found = sorted({ANALYSES[name] for name in notebooks if name in ANALYSES})
     if len(found) != 1:
         names = f"{' and '.join(found)} read some each" if found else f"none reads those of {', '.join(notebooks)}"

@@ -50,7 +50,7 @@ def read_published(paper: str | None = None, *, path: str | Path = PUBLISHED) ->
     claims = pd.read_csv(path, keep_default_na=False)
     numbers = claims[["value", "tolerance"]].apply(pd.to_numeric, errors="coerce")
     terms = claims["numerator"] + ";" + claims["denominator"] + ";" + claims["conditions"]
-    for told, bad in {
+    for fault, bad in {
         "stands there twice": claims["id"].duplicated(),
         f"statistic is none of {', '.join(SCALES)}": ~claims["statistic"].isin(SCALES),
         f"relation is none of {', '.join(RELATIONS)}": ~claims["relation"].isin(RELATIONS),
@@ -59,7 +59,7 @@ def read_published(paper: str | None = None, *, path: str | Path = PUBLISHED) ->
         "a selector is not column=value;...": ~terms.str.fullmatch(r"(;*[a-z_0-9]+=[^=;]+)*;*"),
     }.items():
         if bad.any():
-            raise PublishedError(f"claim {claims['id'][bad].iloc[0]}: {told}")
+            raise PublishedError(f"claim {claims['id'][bad].iloc[0]}: {fault}")
     if paper is not None and paper not in set(claims["paper"]):
         raise PublishedError(f"no claim of paper {paper!r}: choose one of {sorted(set(claims['paper']))}")
     return claims if paper is None else claims[claims["paper"] == paper].reset_index(drop=True)

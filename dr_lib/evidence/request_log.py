@@ -95,7 +95,7 @@ def summarise_requests(timed: pd.DataFrame) -> pd.DataFrame:
             times = times[times > 0]  # who sends arrays decodes nothing
             mean, low, high, _ = mean_interval(times)
             spread = {"low": low, "high": high, "sd": times.std(), "median": times.median()}
-            line |= {name: mean} | {f"{name}_{told}": value for told, value in spread.items()}
+            line |= {name: mean} | {f"{name}_{measure}": value for measure, value in spread.items()}
         lines.append(line)
     return pd.DataFrame(lines)
 

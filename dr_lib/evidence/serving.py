@@ -120,8 +120,8 @@ def read_paper_latencies() -> pd.DataFrame:
         Their `usd_per_hour`, `predict_ms` with its deviation `predict_ms_sd`, and `round_trip_ms`.
     """
     claims = read_published("B").query("statistic == 'mean'")
-    told = claims["numerator"].str.extract("(?:model=(?P<model>[^;]+))?;?(?:instance=(?P<instance>[^;]+))?")
-    claims = claims.assign(**told)
+    sides = claims["numerator"].str.extract("(?:model=(?P<model>[^;]+))?;?(?:instance=(?P<instance>[^;]+))?")
+    claims = claims.assign(**sides)
     prices = claims[claims["column"] == "usd_per_hour"].set_index("instance")["value"]
     keys = ["model", "instance"]
     predict, call = (claims[claims["column"] == name].set_index(keys) for name in ("predict_ms", "round_trip_ms"))
@@ -181,5 +181,5 @@ def correct_saving(latencies: pd.DataFrame, cheap: str, dear: str) -> pd.DataFra
     costs = cost_table(latencies).set_index("model")
     sides = [costs[costs["instance"] == instance] for instance in (cheap, dear)]
     names = {"usd_per_hour": "saving_per_hour", "usd_per_million": "saving_per_prediction"}
-    saved = {told: 100 - 100 * sides[0][name] / sides[1][name] for name, told in names.items()}
+    saved = {saving: 100 - 100 * sides[0][name] / sides[1][name] for name, saving in names.items()}
     return pd.DataFrame(saved).dropna().rename_axis("model").reset_index()
