@@ -15,8 +15,13 @@ from pathlib import Path
 
 from dr_lib.hardware.facts import HardwareError, find_platform, probe
 
-# module: what pip calls it
-PACKAGES = {"cv2": "opencv-python-headless", "PIL": "pillow", "sklearn": "scikit-learn", "uvicorn": "uvicorn<0.55"}
+PACKAGES = {  # module: what pip calls it
+    "cv2": "opencv-python-headless",
+    "google_crc32c": "google-crc32c",
+    "PIL": "pillow",
+    "sklearn": "scikit-learn",
+    "uvicorn": "uvicorn<0.55",  # the server is tried with no later one
+}
 # needed by all notebooks
 ALWAYS = ("google_crc32c", "matplotlib", "pandas", "PIL", "psutil", "pydantic", "scipy", "seaborn", "sklearn")
 

@@ -48,7 +48,9 @@ def test_what_notebooks_ask_for_is_required():
     calls = [re.search(r"install_missing\((.*)\)\)\)", path.read_text()) for path in ROOT.glob("notebooks/*.py")]
     modules = {name for call in calls if call for name in re.findall(r'"(\w+)"', call[1])} - {"sample"}
     assert {"cv2", "statsmodels"} < modules
-    packages = {bootstrap.PACKAGES.get(name, name).replace("_", "-") for name in (*bootstrap.ALWAYS, *modules)}
+    packages = {
+        bootstrap.PACKAGES.get(name, name).replace("_", "-").split("<")[0] for name in (*bootstrap.ALWAYS, *modules)
+    }
     assert packages - {"matplotlib"} <= required  # seaborn brings it
 
 
