@@ -27,7 +27,7 @@ img { max-width: 100% } table { border-collapse: collapse; font: 13px/1.4 Helvet
 thead th { border-top: 2px solid; border-bottom: 1px solid; text-align: left }
 tbody tr:last-child td { border-bottom: 2px solid }
 th, td { padding: 0.2em 0.8em 0.2em 0; vertical-align: top; text-align: left }
-blockquote { border-left: 4px solid #d55e00; margin: 1em 0; padding-left: 1em } .anchor-link { display: none }
+blockquote { border-left: 4px solid #d55e00; margin: 1em 0; padding-left: 1em }
 summary { cursor: pointer }"""
 
 
@@ -94,7 +94,9 @@ def render(notebook: nbformat.NotebookNode, lang: str) -> str:
         shown = [output for output in cell.get("outputs", []) if output.output_type != "stream"]
         cell.update({"outputs": shown} if cell.cell_type == "code" else {})
     page = nbformat.v4.new_notebook(cells=cells, metadata=notebook.metadata)
-    exporter = HTMLExporter(template_name="basic", exclude_input=True, exclude_output_prompt=True)
+    exporter = HTMLExporter(
+        template_name="basic", exclude_input=True, exclude_output_prompt=True, exclude_anchor_links=True
+    )
     body, _ = exporter.from_notebook_node(page)
     title = re.search(r"<h1[^>]*>(.*?)<", body)
     head = f"<title>{title[1] if title else 'Report'}</title><style>{STYLE}</style>"

@@ -291,7 +291,7 @@ def test_a_factorial_study_from_its_file_to_its_report(clone):
     assert "4 scenarios skipped: no Jupyter kernel no-such-kernel" in ran.stdout
     text = report(clone, "trial", bill_usd=1.0)
     assert "s of overhead a run" in text and "start of papermill and kernel" in text
-    assert "no Jupyter kernel no-such-kernel" in text and "C33. Rede 2 takes at least 10 % more time" in text
+    assert "no Jupyter kernel no-such-kernel" in text and "Rede 2 takes at least 10 % more time" in text
     assert "Artigo" not in text and "custo de uma execução" in report(clone, "trial", lang="pt")
     folder = study.with_suffix("")
     for name in ("figure_2_3", "figure_4", "figure_5", "effects", "variation", "cost_front"):
