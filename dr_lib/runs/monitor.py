@@ -38,7 +38,7 @@ class MonitorError(RuntimeError):
 class Monitor:
     """Samples the machine into a CSV between entering and leaving: `with Monitor(path) as monitor: ...`.
 
-    Whatever becomes of the sampler, the training goes on; a warning says that the samples end early.
+    Whatever becomes of the sampler, the training goes on; at its end a warning says that the samples end early.
     """
 
     def __init__(self, path: Path, period_s: float = 1.0, *, num_gpus: int = 1000):
@@ -50,8 +50,6 @@ class Monitor:
         if not MIN_PERIOD_S < period_s < math.inf:
             raise MonitorError(f"a period of {period_s} s is not possible: take more than {MIN_PERIOD_S} s, 1 s say")
         self.path, self.period_s, self.num_gpus = Path(path), period_s, num_gpus
-        self.sampler: subprocess.Popen | None = None
-        self._is_lost = False
 
     def __enter__(self) -> Monitor:
         """Start the sampler and wait for its first row, so that its start-up falls into no timed part.
@@ -67,40 +65,28 @@ class Monitor:
             command, stdin=pipe, stdout=pipe, stderr=pipe, bufsize=0, start_new_session=True
         )
         os.set_blocking(self.sampler.stdin.fileno(), False)  # a sampler that hangs must not hold up the training
-        self._is_lost = False
         if not (select.select([self.sampler.stdout], [], [], START_TIMEOUT_S)[0] and self.sampler.stdout.readline()):
             raise MonitorError(f"the sampler did not start: {self._stop(0.0) or 'no message'}")
         return self
 
     def mark(self, event: str) -> None:
         """Note an event of your own, the end of an epoch say, with its time."""
-        with suppress(OSError):
-            if self.sampler.stdin.write(f"{' '.join(event.split())}\n".encode()) is not None:  # None: the pipe is full
-                return
-        self._warn(event)
+        with suppress(OSError):  # the sampler is gone; where it hangs, what its full pipe does not take is dropped
+            self.sampler.stdin.write(f"{' '.join(event.split())}\n".encode())
 
     def __exit__(self, kind: type | None, *_: object) -> None:
         """Note the end, or that it was an error, and wait until the sampler has written it."""
-        event = ERROR if kind else END
-        self.mark(event)
+        self.mark(ERROR if kind else END)
         self._stop(END_TIMEOUT_S)
         if self.sampler.returncode:
-            self._warn(event)
-
-    def _warn(self, event: str) -> None:
-        if not self._is_lost:
-            warnings.warn(f"the sampler is gone: {self.path} ends before {event!r}", RuntimeWarning, stacklevel=3)
-        self._is_lost = True
+            warnings.warn(f"the sampler is gone: {self.path} ends early", RuntimeWarning, stacklevel=2)
 
     def _stop(self, timeout_s: float) -> str:
         """Wait for the sampler's end, or end it, and return its error messages."""
-        self.sampler.stdin.close()
         with suppress(subprocess.TimeoutExpired):
-            self.sampler.wait(timeout_s)
+            self.sampler.communicate(timeout=timeout_s)
         self.sampler.kill()
-        self.sampler.wait()
-        with self.sampler.stdout, self.sampler.stderr as messages:
-            return messages.read().decode(errors="replace").strip()[-2000:]
+        return self.sampler.communicate()[1].decode(errors="replace").strip()[-2000:]
 
 
 def read_samples(path: Path) -> list[dict[str, Any]]:

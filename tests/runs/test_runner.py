@@ -244,7 +244,7 @@ def test_two_studies_do_not_share_a_folder(house):
     path = write_study(house, repetitions=1, factors=factors)
     complete(house, path, dict.fromkeys(("C1", "C2", "C3", "C4"), 1.0))
     assert run_quietly(path, house) == []
-    with pytest.raises(StudyError, match="a study with other factors: give one of them another name"):
+    with pytest.raises(StudyError, match="a study with other factors: give one another name"):
         run_study(write_study(house, repetitions=1, factors=factors | {"level": ["b", "a"]}), house)
     with pytest.raises(StudyError, match="a study with other order of the factors"):  # C2 would be another cell
         run_study(write_study(house, repetitions=1, factors=dict(reversed(factors.items()))), house)
