@@ -232,9 +232,7 @@ def serve(arguments: tuple[str, ...]) -> None:
 @click.option("--images", type=PATH, required=True, help="folder of JPEG files to send")
 @click.option("--requests", "num_requests", default=25, show_default=True, help="in sequence")
 @click.option("--gap", "gap_s", default=5.0, show_default=True, help="seconds between them")
-@click.option(
-    "--bound-ms", default=0.0, type=click.FloatRange(0), help="then find the largest rate with 99 % within it"
-)
+@click.option("--bound-ms", default=0.0, type=click.FloatRange(0), help="then find the largest rate with p99 below it")
 @click.option("--seconds", default=10.0, show_default=True, help="of each rate tried")
 @click.option("--out", type=PATH, required=True, help="CSV to write, a row per request")
 def load(url: str, images: Path, num_requests: int, gap_s: float, bound_ms: float, seconds: float, out: Path) -> None:

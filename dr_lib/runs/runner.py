@@ -90,7 +90,9 @@ def run_study(
         runs = [run for run in planned if run.run_id.startswith(f"{only}-")]
         if not runs:
             raise StudyError(f"{path} has no run {only!r}: write scenario and repetition as in C3-r02")
-    missing = _find_missing_kernels(runs)
+    kernels = KernelSpecManager().find_kernel_specs()
+    hint = "python -m dr_lib kernels sets it up, or says why it cannot"
+    missing = {run.scenario: f"no Jupyter kernel {run.kernel}: {hint}" for run in runs if run.kernel not in kernels}
     if not only and all(run.scenario in missing for run in runs):
         raise StudyError(f"{path}: no run can be made: {'; '.join(sorted(set(missing.values())))}")
     stop_at = time.monotonic() + 3600 * (max_hours or study.max_hours or math.inf)
@@ -149,13 +151,6 @@ def _make(session: Session, runs: list[PlannedRun], missing: dict[str, str]) -> 
 
 def _is_to_be_repeated(row: dict[str, Any], study: Study) -> bool:
     return bool(row.get("disturbed")) and row.get("repeats", 0) < study.repeat_disturbed
-
-
-def _find_missing_kernels(runs: list[PlannedRun]) -> dict[str, str]:
-    """The scenarios whose kernel this machine does not have, and what that means."""
-    known = KernelSpecManager().find_kernel_specs()
-    hint = "python -m dr_lib kernels sets it up, or says why it cannot"
-    return {run.scenario: f"no Jupyter kernel {run.kernel}: {hint}" for run in runs if run.kernel not in known}
 
 
 def _find_reason_to_stop(session: Session, rows: dict[str, dict[str, Any]], next_s: float) -> str:
@@ -274,10 +269,9 @@ def _claim(folder: Path, study: Study) -> None:
         return write_json(path, request)
     present = json.loads(path.read_bytes())
     unlike = [name for name in FIXED if present.get(name) != request[name]]
-    if not unlike and list(present["factors"]) != list(request["factors"]):  # C1, C2, ... follow it
-        unlike = ["order of the factors"]
-    if unlike:
-        raise StudyError(f"{folder} holds runs of a study with other {', '.join(unlike)}: give one another name")
+    if unlike or list(present["factors"]) != list(request["factors"]):  # C1, C2, ... follow their order
+        what = ", ".join(unlike) or "order of the factors"
+        raise StudyError(f"{folder} holds runs of a study with other {what}: give one another name")
 
 
 @contextmanager
