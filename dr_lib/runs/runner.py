@@ -15,7 +15,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import yaml
 from jupyter_client.kernelspec import KernelSpecManager
 from tqdm import tqdm
 
@@ -204,19 +203,17 @@ def _identify(session: Session, run: PlannedRun, rows: dict[str, dict[str, Any]]
 def _run_one(session: Session, run: PlannedRun, identity: dict[str, Any], left_s: Sequence[float]) -> str:
     """Run the notebook in a process of its own; return its error, after writing it to the run's row."""
     root, folder = session.root, session.folder
-    names = {"notebooks": "ipynb", "parameters": "yaml", "logs": "log"}
-    output, parameters, log = (folder / name / f"{run.run_id}.{suffix}" for name, suffix in names.items())
-    for path in (output, parameters, log):
+    notebook = root / "notebooks" / f"{session.study.notebook}.ipynb"
+    output, log = folder / "notebooks" / f"{run.run_id}.ipynb", folder / "logs" / f"{run.run_id}.log"
+    for path in (output, log, progress_path(folder, run.run_id)):
         path.parent.mkdir(parents=True, exist_ok=True)
-    for left_by_an_earlier_try in (progress_path(folder, run.run_id), output):
-        left_by_an_earlier_try.unlink(missing_ok=True)
-    parameters.write_text(yaml.safe_dump(run.parameters), encoding="utf-8")
+        path.unlink(missing_ok=True)  # of an earlier try
     _show(session, run, 0.0, left_s)
-    told = {"study_dir": str(folder.resolve()), "stop_at": session.stop_at, "others_before": measure_others(WATCHED_S)}
+    context = identity | {"study_dir": str(folder.resolve()), "stop_at": session.stop_at}
+    context["others_before"] = measure_others(WATCHED_S)
     start = time.monotonic()
     limit_s = min(3600 * (session.study.timeout_hours or math.inf), session.stop_at - start)
-    files = root / "notebooks" / f"{session.study.notebook}.ipynb", output, parameters, run.kernel, identity | told, log
-    with start_papermill(*files, root=root, lock=session.lock) as papermill:
+    with start_papermill(run, notebook, output, log, context, root=root, lock=session.lock) as papermill:
         while papermill.poll() is None and time.monotonic() - start < limit_s:
             with suppress(subprocess.TimeoutExpired):
                 papermill.wait(0.5)
