@@ -27,18 +27,10 @@ def run_on_cluster(
 ) -> list[str]:
     """Hand the runs that no machine has completed yet to a Dask cluster, and bring their rows here.
 
-    A machine makes one run at a time, whatever its number of workers: they wait for each other. Every worker needs
-    the repository with its requirements; samples, logs and executed notebooks stay with it.
-
-    Args:
-        path: the study file.
-        root: the repository here.
-        address: of the scheduler, such as tcp://HOST:8786.
-        instance: the workers' name in prices.csv, in place of the file's.
-        worker_root: the repository on the workers, by default the one that they import dr_lib from.
-
-    Returns:
-        The errors of the runs that failed, one line each.
+    Returns the errors of the runs that failed, one line each. The address is tcp://HOST:8786, say. A machine makes one
+    run at a time, whatever its number of workers: they wait for each other. Every worker needs the repository with its
+    requirements, at `worker_root` or where it imports dr_lib from; samples, logs and executed notebooks stay with it.
+    `instance` is the workers' name in prices.csv, in place of the file's.
 
     Raises:
         StudyError: the study is not valid, or nobody answers at the address.

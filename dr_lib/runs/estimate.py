@@ -18,16 +18,10 @@ if TYPE_CHECKING:  # a cloud runtime without papermill estimates too
 def predict_run_s(
     study: Study, runs: Iterable[PlannedRun], rows: dict[str, dict[str, Any]], wanted: Sequence[PlannedRun]
 ) -> list[float]:
-    """Predict from the completed runs how many seconds each of the wanted ones takes; NaN before any is completed.
+    """Predict from the rows that runs left, by run, how many seconds each of the wanted ones takes; NaN without rows.
 
     A scenario that has run takes its geometric mean again. For one that has not, each factor multiplies: a least
     squares fit of the logarithms on the levels of the factors, which is exact where there are no interactions.
-
-    Args:
-        study: from `load_study`.
-        runs: from `plan_runs`.
-        rows: the rows that the runs have left, by run.
-        wanted: those of the runs to predict.
     """
     completed = _list_completed(runs, rows)
     if not completed:

@@ -72,9 +72,8 @@ def find_error(notebook: Path, log: Path, returncode: int) -> str:
 def redact_paths(value: Any, known: Sequence[str] = ()) -> Any:
     """A row names files, never where they lie: of an absolute path, or of one in a text, the last part stays.
 
-    Args:
-        value: a parameter or an error; what is no text is returned as it is. A URL stays whole, unless of a file.
-        known: absolute paths that may stand in the text; without them one with spaces is taken for several words.
+    What is no text is returned as it is, and a URL stays whole, unless of a file. `known` are absolute paths that may
+    stand in the text; without them one with spaces is taken for several words.
     """
     if not isinstance(value, str):
         return value

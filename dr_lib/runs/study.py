@@ -115,11 +115,8 @@ def plan_runs(study: Study, machine: str) -> list[PlannedRun]:
     """All runs of a study in the order in which they are to be made.
 
     Scenarios are numbered C1, C2, ... in the order of the factors in the file, the last factor changing fastest.
-    Each repetition is a block that holds every scenario once, in an order drawn from the study's seed.
-
-    Args:
-        study: from `load_study`.
-        machine: from `name_machine`; a run is made once per machine.
+    Each repetition is a block that holds every scenario once, in an order drawn from the study's seed. A run is made
+    once per machine, whose name is from `name_machine`.
     """
     levels = [dict(zip(study.factors, values, strict=True)) for values in itertools.product(*study.factors.values())]
     scenarios = [(f"C{number}", values) for number, values in enumerate(levels, start=1)]

@@ -239,7 +239,6 @@ def test_a_file_cut_short_is_read_up_to_its_last_whole_row(tmp_path):
         (None, "no samples of a monitor"),
         ("a,b\n1,2\n", "header"),
         (f"{','.join(COLUMNS)}\n1,2\n", "missing"),
-        (f"{','.join(COLUMNS)}\n{'1,' * 13}1\n", "no samples of a monitor"),
         (f"{','.join(COLUMNS)}\n{'x,' * 12}x\n", "could not convert"),
         (f"{','.join(COLUMNS)}\n", "holds no samples"),
     ],
@@ -254,11 +253,11 @@ def test_what_is_no_file_of_samples_is_refused(tmp_path, text, message):
     assert "samples.csv" in str(caught.value)
 
 
-@pytest.mark.parametrize("period_s", [0, -1, 0.05, float("nan"), float("inf")])
-def test_a_period_that_cannot_be_is_refused(tmp_path, period_s):
+def test_a_period_that_cannot_be_is_refused(tmp_path):
     """A shorter one would cost more than it shows."""
-    with pytest.raises(MonitorError, match=r"more than 0\.05 s"):
-        Monitor(tmp_path / "samples.csv", period_s=period_s)
+    for period_s in (-1, 0.05, math.nan, math.inf):
+        with pytest.raises(MonitorError, match=r"more than 0\.05 s"):
+            Monitor(tmp_path / "samples.csv", period_s=period_s)
 
 
 def test_a_sampler_that_does_not_start_says_why(tmp_path, monkeypatch):

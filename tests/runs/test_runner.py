@@ -98,25 +98,6 @@ def test_a_run_that_saved_in_time_is_no_failure_and_goes_on(house, monkeypatch):
     assert not {"stop_at", "others_before", "study_dir"} & set(row)
 
 
-@pytest.mark.slow
-def test_a_killed_papermill_command_goes_on_when_it_is_given_again(house):
-    """A notebook stands on its own; killed and run again with the same parameters, it is one run with one row."""
-    command = [sys.executable, "-m", "papermill", "--no-progress-bar", "notebooks/quick.ipynb", "out.ipynb"]
-    folder, deadline = house / "papermill_runs" / "adhoc", time.monotonic() + 60
-    process = subprocess.Popen([*command, "-p", "pause_s", "30"], cwd=house, stderr=subprocess.DEVNULL)
-    while not list(folder.glob("begun/*")):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    process.kill()
-    process.wait()
-    wait_for_silence(house)
-    subprocess.run([*command, "-p", "pause_s", "0"], cwd=house, check=True, capture_output=True)
-    (row,) = (json.loads(path.read_text()) for path in folder.glob("rows/*.json"))
-    assert (row["study"], row["status"]) == ("adhoc", "ok")
-    assert [path.name for path in (folder / "runs").iterdir()] == [row["run_id"]]
-    assert [path.name.split("-")[0] for path in folder.glob("begun/*")] == [row["run_id"]] * 2
-
-
 def test_a_missing_kernel_skips_its_scenarios_and_says_so(house, capsys):
     """One framework's kernel is not there: its rows say skipped and how to get it, the others are made."""
     path = write_study(house, factors={"level": ["a", "b"]}, kernel={"level": {"b": "dr-none"}}, repetitions=1)
@@ -125,13 +106,8 @@ def test_a_missing_kernel_skips_its_scenarios_and_says_so(house, capsys):
     assert runs["status"].tolist() == ["ok", "skipped"]
     assert "no Jupyter kernel dr-none: python -m dr_lib kernels" in runs["error"].iloc[1]
     assert "1 scenarios skipped: no Jupyter kernel dr-none" in capsys.readouterr().out
-
-
-def test_a_kernel_that_no_run_finds_is_an_error(house):
-    """A misspelt kernel of the whole study is told before anything runs."""
-    with pytest.raises(StudyError, match="no Jupyter kernel pyhton3"):
+    with pytest.raises(StudyError, match="no run can be made: no Jupyter kernel pyhton3"):
         run_study(write_study(house, kernel="pyhton3"), house)
-    assert not list((trial(house)).glob("rows/*"))
 
 
 def test_what_a_machine_cannot_do_is_found_out_once(house):
@@ -292,12 +268,16 @@ def is_of(process: psutil.Process, house: Path) -> bool:
 
 @pytest.mark.slow
 def test_kills_change_nothing(house):
-    """Three cells twice; the runner, papermill or a kernel killed at 10 random moments: the whole table in the end."""
+    """Three cells twice; killed after the first row, then the runner, papermill or a kernel at 8 random moments."""
     options = {"factors": {"level": ["a", "b", "c"]}, "parameters": {"pause_s": 0.3}}
     path, folder, draw = write_study(house, **options), trial(house), random.Random(4)
     runner, killed, finished = start(house, path), 0, {}
-    for _ in range(10):
-        time.sleep(draw.uniform(0.2, 3.5))
+    deadline = time.monotonic() + 60
+    while not list(folder.glob("rows/*.json")):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    for kill in range(9):
+        time.sleep(draw.uniform(0.2, 3.5) if kill else 0)
         if runner.poll() is not None:  # killed, or at its end
             runner = start(house, path)
             time.sleep(draw.uniform(1.0, 3.5))
@@ -310,7 +290,7 @@ def test_kills_change_nothing(house):
     runner.kill()
     runner.wait()
     wait_for_silence(house)
-    assert killed >= 7  # the others came when a study had just ended
+    assert killed >= 6  # the others came when a study had just ended
     assert run_quietly(path, house) == []
     runs = read_runs(folder)
     assert finished and finished.items() <= dict(zip(runs["run_id"], runs["session_id"], strict=True)).items()

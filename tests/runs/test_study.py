@@ -59,9 +59,8 @@ def test_plan_holds_every_cell_in_every_block():
     by_name = {run.scenario: run.parameters for run in runs}
     assert by_name["C2"] == {"a": 1, "b": "y", "c": 5, "repetition": 3, "seed": 3}
     assert runs == plan_runs(study, "here")
-    assert [run.scenario for run in plan_runs(study.model_copy(update={"order": "sequential"}), "here")][:3] == [
-        "C1", "C2", "C3",
-    ]  # fmt: skip
+    in_order = plan_runs(study.model_copy(update={"order": "sequential"}), "here")
+    assert [run.scenario for run in in_order][:3] == ["C1", "C2", "C3"]
 
 
 def test_machines_that_differ_have_other_names():
