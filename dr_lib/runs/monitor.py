@@ -250,7 +250,8 @@ def _weigh(series: list[tuple[float, float]], start_s: float) -> float:
     if not series or series[-1][0] == start_s:
         return series[0][1] if series else NAN
     times = [start_s, *(seconds for seconds, _ in series)]
-    return sum((now - before) * v for before, (now, v) in zip(times, series)) / (times[-1] - start_s)
+    area = sum((now - before) * v for before, (now, v) in zip(times, series))
+    return round(area / (times[-1] - start_s), 3)  # as the samples are: 100 % stay 100
 
 
 if __name__ == "__main__":
