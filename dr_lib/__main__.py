@@ -195,8 +195,8 @@ def export(model: Path, data_dir: Path, out: Path, formats: tuple[str, ...], pac
         **choice,
     )
     for row in exported.itertuples():
-        told = row.folder or f"refused: {row.reason}"
-        click.echo(f"{row.format:20} {row.artifact_mib:7.2f} MiB  AUC {row.auc_difference:+.4f}  {told}")
+        outcome = row.folder or f"refused: {row.reason}"
+        click.echo(f"{row.format:20} {row.artifact_mib:7.2f} MiB  AUC {row.auc_difference:+.4f}  {outcome}")
         if pack and row.folder:
             pack_folder(Path(row.folder), out / f"{row.format}.tar.gz")
     if not exported["same_data"].all():

@@ -126,10 +126,10 @@ def _check_price(price: Price) -> Price:
 
 def _find_price_of(row: dict[str, Any], table: list[Price], keep: bool) -> Price | None:
     """The price of a run's row: its own if that is to be kept, else the table's; None if there is neither."""
-    usd_per_hour, day = row.get("usd_per_hour"), row.get("price_as_of")
+    instance, usd_per_hour, day = (row.get(name) for name in ("instance", "usd_per_hour", "price_as_of"))
     if keep and usd_per_hour is not None and not math.isnan(usd_per_hour):
-        return Price("", row["instance"], "", "USD", usd_per_hour, day if isinstance(day, str) else "", "its row")
+        return Price("", instance, "", "USD", usd_per_hour, day if isinstance(day, str) else "", "its row")
     try:
-        return find_price(row["instance"], prices=table)
+        return find_price(instance, prices=table)
     except PriceError:
         return None
