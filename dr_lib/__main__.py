@@ -11,6 +11,7 @@ from tqdm import tqdm
 
 ROOT = Path(__file__).resolve().parents[1]
 PATH = click.Path(path_type=Path)
+POSITIVE = click.FloatRange(min=0, min_open=True)
 INSTANCE = click.option("--instance", default="", help="the machine's name in prices.csv  [default: the study's]")
 
 
@@ -100,9 +101,7 @@ def kernels(names: tuple[str, ...]) -> None:
 
 @main.command()
 @click.argument("study", type=PATH)
-@click.option(
-    "--max-hours", type=click.FloatRange(min=0, min_open=True), help="save and stop in time  [default: the study's]"
-)
+@click.option("--max-hours", type=POSITIVE, help="save and stop in time  [default: the study's]")
 @INSTANCE
 @click.option("--only", default="", help="one run alone, by scenario and repetition, such as C3-r02")
 @click.option("--dask", "address", default="", help="hand the runs to the Dask cluster at this address")
@@ -130,7 +129,7 @@ def plan(study: Path, instance: str, precision: float, commands: bool) -> None:
     """List the runs of a study file, and what the rest takes in time, money and repetitions."""
     from dr_lib import hardware
     from dr_lib.runs.cluster import list_commands
-    from dr_lib.runs.estimate import describe_estimate, estimate_rest
+    from dr_lib.runs.estimate import describe_rest
     from dr_lib.runs.runner import read_finished
     from dr_lib.runs.study import load_study, name_machine, plan_runs
 
@@ -143,7 +142,7 @@ def plan(study: Path, instance: str, precision: float, commands: bool) -> None:
     for run in runs:
         levels = ", ".join(f"{name}={run.parameters[name]}" for name in design.factors)
         click.echo(f"{run.order:4d}  {run.run_id}  {status[run.run_id]:8}  {levels}")
-    click.echo(describe_estimate(estimate_rest(design, runs, rows), precision))
+    click.echo(describe_rest(design, runs, rows, precision))
 
 
 @main.command()
@@ -196,8 +195,8 @@ def export(model: Path, data_dir: Path, out: Path, formats: tuple[str, ...], pac
         **choice,
     )
     for row in exported.itertuples():
-        told = row.folder or f"refused: {row.reason}"
-        click.echo(f"{row.format:20} {row.artifact_mib:7.2f} MiB  AUC {row.auc_difference:+.4f}  {told}")
+        outcome = row.folder or f"refused: {row.reason}"
+        click.echo(f"{row.format:20} {row.artifact_mib:7.2f} MiB  AUC {row.auc_difference:+.4f}  {outcome}")
         if pack and row.folder:
             pack_folder(Path(row.folder), out / f"{row.format}.tar.gz")
     if not exported["same_data"].all():
@@ -233,12 +232,7 @@ def serve(arguments: tuple[str, ...]) -> None:
 @click.option("--images", type=PATH, required=True, help="folder of JPEG files to send")
 @click.option("--requests", "num_requests", default=25, show_default=True, help="in a closed loop")
 @click.option("--gap", "gap_s", default=5.0, show_default=True, help="seconds between them")
-@click.option(
-    "--bound-ms",
-    default=0.0,
-    type=click.FloatRange(min=0),
-    help="then look for the largest rate with 99 % within so many milliseconds",
-)
+@click.option("--bound-ms", default=0.0, type=click.FloatRange(0), help="then find the largest rate with p99 below it")
 @click.option("--seconds", default=10.0, show_default=True, help="of each rate tried")
 @click.option("--out", type=PATH, required=True, help="CSV to write, a row per request")
 def load(url: str, images: Path, num_requests: int, gap_s: float, bound_ms: float, seconds: float, out: Path) -> None:

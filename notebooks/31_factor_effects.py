@@ -218,7 +218,7 @@ else:
     )
 
 # %% tags=["report"]
-from dr_lib.evidence.bill import BRL, cost_to_reach, fit_overhead
+from dr_lib.evidence.bill import BRL_PER_USD, cost_to_reach, fit_overhead
 
 sums = []
 if (timed["cost_usd"] > 0).any():
@@ -231,7 +231,7 @@ if (timed["cost_usd"] > 0).any():
     formula_usd = paid["cost_usd"].sum()
     sums = [
         say("The formula, price x (training + set-up), gives {} USD or {} BRL.").format(
-            page.number(formula_usd), page.number(BRL.convert(formula_usd))
+            page.number(formula_usd), page.number(formula_usd * BRL_PER_USD)
         )
     ]
     if bill_usd:

@@ -2,25 +2,13 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
+
+import numpy as np
 
 from dr_lib.runs.prices import PriceError, price_seconds
 
-
-class ExchangeRate(NamedTuple):
-    """What a dollar was worth, as of a day."""
-
-    currency: str
-    per_usd: float
-    date: str  # empty where the source does not say
-    source: str
-
-    def convert(self, usd: float) -> float:
-        """Dollars in this currency."""
-        return usd * self.per_usd
-
-
-BRL = ExchangeRate("BRL", 973 / 200, "", "Moura Filho and Sousa: US$200 = R$973; day not given")
+BRL_PER_USD = 973 / 200  # Moura Filho and Sousa: US$200 = R$973; day not given
 
 
 def fit_overhead(run_s: Sequence[float], usd_per_hour: Sequence[float], bill_usd: float) -> float:
@@ -35,22 +23,19 @@ def fit_overhead(run_s: Sequence[float], usd_per_hour: Sequence[float], bill_usd
         bill_usd: what was paid for all of them.
 
     Raises:
-        PriceError: there are no runs to pay for, the lists differ in length, a number is no amount, or the bill is
-            smaller than the measured seconds cost.
+        PriceError: a number is no amount, no price is above zero, or the bill is smaller than what the seconds cost.
     """
-    if len(run_s) != len(usd_per_hour):
-        raise PriceError(f"{len(run_s)} runs and {len(usd_per_hour)} prices: give each run its price")
-    if not all(math.isfinite(value) and value >= 0 for value in (*run_s, *usd_per_hour, bill_usd)):
-        raise PriceError("seconds, prices and the bill have to be finite and not negative")
-    if not sum(usd_per_hour) > 0:
-        raise PriceError("no run has a price above zero: there is nothing to fit the bill to")
-    measured_usd = sum(price_seconds(price, seconds) for price, seconds in zip(usd_per_hour, run_s, strict=True))
+    run_s, usd_per_hour = np.asarray(run_s, float), np.asarray(usd_per_hour, float)
+    amounts = np.array([*run_s, *usd_per_hour, bill_usd])
+    if not (np.isfinite(amounts).all() and (amounts >= 0).all() and usd_per_hour.sum() > 0):
+        raise PriceError("seconds, prices and the bill have to be finite and not negative, one price above zero")
+    measured_usd = price_seconds(usd_per_hour, run_s).sum()
     if bill_usd < measured_usd and not math.isclose(bill_usd, measured_usd):
         raise PriceError(
             f"a bill of {bill_usd:.2f} USD is less than the {measured_usd:.2f} USD that the measured seconds cost: "
             "check the prices, the currency, and that the bill covers all runs"
         )
-    return max(0.0, 3600 * (bill_usd - measured_usd) / sum(usd_per_hour))
+    return max(0.0, 3600 * (bill_usd - measured_usd) / usd_per_hour.sum())
 
 
 def cost_to_reach(row: Mapping[str, Any], accuracy: float) -> float:
@@ -66,21 +51,18 @@ def cost_to_reach(row: Mapping[str, Any], accuracy: float) -> float:
     """
     if not 0 <= accuracy <= 1:
         raise PriceError(f"an accuracy lies between 0 and 1, {accuracy} does not: give 0.95 for 95 %")
-    epoch_s, reached = (_read_list(row.get(name)) for name in ("epoch_s", "epoch_accuracy"))
+    epoch_s, reached = (
+        value if isinstance(value, list) else [] for value in map(row.get, ("epoch_s", "epoch_accuracy"))
+    )
     every = int(_read_number(row.get("evaluate_every"), 1.0)) or 1
     if len(reached) * every > len(epoch_s):
         raise PriceError(f"{len(reached)} accuracies, one in {every} epochs, do not fit {len(epoch_s)} epochs")
-    looks = (look for look, value in enumerate(reached, start=1) if value is not None and value >= accuracy)
-    look = next(looks, None)
-    if look is None:
+    looks = [look for look, value in enumerate(reached, start=1) if value is not None and value >= accuracy]
+    if not looks:
         return math.nan
     setup_s, usd_per_hour = _read_number(row.get("setup_s"), 0.0), _read_number(row.get("usd_per_hour"), math.nan)
-    return price_seconds(usd_per_hour, setup_s, *epoch_s[: every * look])
+    return price_seconds(usd_per_hour, setup_s, *epoch_s[: every * looks[0]])
 
 
 def _read_number(value: Any, default: float) -> float:
     return default if value is None or math.isnan(value) else float(value)
-
-
-def _read_list(value: Any) -> list[float]:
-    return list(value) if isinstance(value, list | tuple) else []

@@ -63,7 +63,12 @@ def activate(plan: Plan) -> Device:
     if "keras" in sys.modules and sys.modules["keras"].config.backend() != plan.backend:
         raise HardwareError(f"Keras runs on another backend already: restart the kernel to train on {plan.backend}")
     os.environ["KERAS_BACKEND"] = plan.backend
-    device = _activate_tensorflow(plan) if plan.backend == "tensorflow" else _activate_jax(plan)
+    try:
+        device = _activate_tensorflow(plan) if plan.backend == "tensorflow" else _activate_jax(plan)
+    except HardwareError:
+        raise
+    except RuntimeError as error:  # it is too late to divide a CPU
+        raise HardwareError(f"{plan.backend} does not start as planned: restart the kernel ({error})") from error
     import keras
 
     keras.config.set_dtype_policy(plan.precision)
@@ -82,7 +87,10 @@ def _activate_tensorflow(plan: Plan) -> Device:
         return Device(plan, "TPU", tf.distribute.TPUStrategy(resolver))
     if plan.accelerator == "cpu":
         tf.config.set_visible_devices([], "GPU")
-        name, devices = "cpu", _divide_cpu(tf, plan.num_replicas)
+        name, devices = "cpu", [f"CPU:{number}" for number in range(plan.num_replicas)]
+        if plan.num_replicas > 1:
+            virtual = [tf.config.LogicalDeviceConfiguration() for _ in devices]
+            tf.config.set_logical_device_configuration(tf.config.list_physical_devices("CPU")[0], virtual)
     else:
         if len(gpus) < plan.num_replicas:
             counts = f"the plan has {plan.num_replicas} GPUs, TensorFlow lists {len(gpus)}"
@@ -96,32 +104,17 @@ def _activate_tensorflow(plan: Plan) -> Device:
     return Device(plan, name, tf.distribute.MirroredStrategy(devices) if plan.num_replicas > 1 else None)
 
 
-def _divide_cpu(tf: Any, number: int) -> list[str]:
-    """Make one CPU look like several devices."""
-    if number > 1:
-        (cpu,) = tf.config.list_physical_devices("CPU")
-        try:
-            tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * number)
-        except RuntimeError as error:
-            raise HardwareError(f"TensorFlow runs already: restart the kernel for {number} devices") from error
-    return [f"CPU:{position}" for position in range(number)]
-
-
 def _activate_jax(plan: Plan) -> Device:
     if plan.accelerator == "cpu":
         os.environ["JAX_PLATFORMS"] = "cpu"
     import jax
 
     if plan.accelerator == "cpu" and plan.num_replicas > 1:
-        try:
-            jax.config.update("jax_num_cpu_devices", plan.num_replicas)
-        except RuntimeError as error:
-            raise HardwareError(f"JAX runs already: restart the kernel for {plan.num_replicas} devices") from error
+        jax.config.update("jax_num_cpu_devices", plan.num_replicas)
     devices = [device for device in jax.devices() if device.platform == plan.accelerator]
     if len(devices) < plan.num_replicas:
-        counts = (
-            f"the plan has {plan.num_replicas} x {plan.accelerator}, JAX lists {', '.join(map(str, jax.devices()))}"
-        )
+        listed = ", ".join(map(str, jax.devices()))
+        counts = f"the plan has {plan.num_replicas} x {plan.accelerator}, JAX lists {listed}"
         raise HardwareError(f"{counts}: install jax[cuda12] or jax[tpu], or restart the kernel")
     if plan.accelerator == "tpu" and len(devices) > plan.num_replicas:
         warnings.warn(f"{plan.num_replicas} of {len(devices)} chips train: num_devices takes more", stacklevel=3)

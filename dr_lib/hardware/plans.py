@@ -60,19 +60,13 @@ def choose(
     Raises:
         HardwareError: the machine does not have it, or the combination is known to fail.
     """
-    for value, known in (
-        (accelerator, ACCELERATORS),
-        (backend, ("auto", *BACKENDS)),
-        (strategy, STRATEGIES),
-        (mode, MODES),
-        (precision, PRECISIONS),
-    ):
+    backends = ("auto", *BACKENDS)
+    named = (accelerator, ACCELERATORS), (backend, backends), (strategy, STRATEGIES)
+    for value, known in (*named, (mode, MODES), (precision, PRECISIONS)):
         if value not in known:
             raise HardwareError(f"{value!r} is not known: choose from {', '.join(known)}")
     if batch_size < 1 or steps_per_execution < 0:
-        raise HardwareError(
-            f"batch_size {batch_size}, steps_per_execution {steps_per_execution}: ask for positive ones"
-        )
+        raise HardwareError(f"batch_size {batch_size}, steps_per_execution {steps_per_execution}: take positive ones")
     if accelerator == "auto":
         accelerator = "tpu" if facts.num_tpu_chips else "gpu" if facts.gpus else "cpu"
     names = {"cpu": facts.cpu, "gpu": ", ".join(facts.gpus), "tpu": f"{facts.num_tpu_chips} chips"}

@@ -5,7 +5,6 @@ import shlex
 from collections.abc import Sequence
 from concurrent.futures import as_completed
 from pathlib import Path
-from typing import Any
 
 import yaml
 from tqdm import tqdm
@@ -13,7 +12,7 @@ from tqdm import tqdm
 from dr_lib.files import lock, write_text
 from dr_lib.runs.row import read_rows, write_row
 from dr_lib.runs.runner import run_study
-from dr_lib.runs.study import PlannedRun, StudyError, load_study, name_run, plan_runs
+from dr_lib.runs.study import PlannedRun, Study, StudyError, load_study, name_run, plan_runs
 
 
 def list_commands(path: Path, runs: Sequence[PlannedRun]) -> list[str]:
@@ -28,18 +27,10 @@ def run_on_cluster(
 ) -> list[str]:
     """Hand the runs that no machine has completed yet to a Dask cluster, and bring their rows here.
 
-    A machine makes one run at a time, whatever its number of workers: they wait for each other. Every worker needs
-    the repository with its requirements; samples, logs and executed notebooks stay with it.
-
-    Args:
-        path: the study file.
-        root: the repository here.
-        address: of the scheduler, such as tcp://HOST:8786.
-        instance: the workers' name in prices.csv, in place of the file's.
-        worker_root: the repository on the workers, by default the one that they import dr_lib from.
-
-    Returns:
-        The errors of the runs that failed, one line each.
+    Returns the errors of the runs that failed, one line each. The address is tcp://HOST:8786, say. A machine makes one
+    run at a time, whatever its number of workers: they wait for each other. Every worker needs the repository with its
+    requirements, at `worker_root` or where it imports dr_lib from; samples, logs and executed notebooks stay with it.
+    `instance` is the workers' name in prices.csv, in place of the file's.
 
     Raises:
         StudyError: the study is not valid, or nobody answers at the address.
@@ -49,14 +40,14 @@ def run_on_cluster(
     study, folder = load_study(path, root, instance=instance), Path(path).with_suffix("")
     completed = {(row["scenario"], row["repetition"]) for row in read_rows(folder) if row["status"] == "ok"}
     runs = [run for run in plan_runs(study, "any") if (run.scenario, run.repetition) not in completed]
-    request, failures = study.model_dump(exclude_defaults=True), []
+    failures = []
     try:
         client = Client(address, timeout=20)
     except (OSError, ValueError) as error:
         raise StudyError(f"no Dask scheduler answers at {address}: {error}") from error
     with client, client.get_executor(pure=False) as executor:
         names = [name_run(run.scenario, run.repetition) for run in runs]
-        futures = [executor.submit(make_run, path.stem, request, name, worker_root) for name in names]
+        futures = [executor.submit(make_run, path.stem, study, name, worker_root) for name in names]
         for future in tqdm(as_completed(futures), total=len(futures), desc="runs"):
             try:
                 errors, rows = future.result()
@@ -68,15 +59,14 @@ def run_on_cluster(
     return failures
 
 
-def make_run(name: str, request: dict[str, Any], only: str, root: Path | None = None) -> tuple[list[str], list[dict]]:
+def make_run(name: str, study: Study, only: str, root: Path | None = None) -> tuple[list[str], list[dict]]:
     """Make one run of a study on this worker; return the error lines and the rows of it."""
     root = root or Path(__file__).resolve().parents[2]
-    path, text = root / "papermill_runs" / f"{name}.yaml", yaml.safe_dump(request, sort_keys=False)
+    path = root / "papermill_runs" / f"{name}.yaml"
     with lock(path.with_suffix("") / "study.lock", wait_s=math.inf):  # another worker may be at the same
         if not path.exists():
-            write_text(path, text)
-    study = load_study(path, root, instance=request.get("instance", ""))
-    if yaml.safe_dump(study.model_dump(exclude_defaults=True), sort_keys=False) != text:
+            write_text(path, yaml.safe_dump(study.model_dump(exclude_defaults=True), sort_keys=False))
+    if load_study(path, root, instance=study.instance).model_dump_json() != study.model_dump_json():
         raise StudyError(f"a worker has another {path.name}: bring the repositories to one commit")
     errors = run_study(path, root, only=only, instance=study.instance, wait=True, show_progress=False)
     rows = read_rows(path.with_suffix(""))

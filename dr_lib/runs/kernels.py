@@ -44,10 +44,7 @@ KERNELS = {
 def set_up(name: str, folder: Path, *, has_gpu: bool) -> str:
     """Set a kernel up for this Python's Jupyter, unless it is there and works; say what it is in one line.
 
-    Args:
-        name: one of `KERNELS`.
-        folder: where the environments lie.
-        has_gpu: take the builds that drive an NVIDIA GPU.
+    Its environment goes to a folder of its name in `folder`, with a GPU the builds that drive an NVIDIA one.
 
     Raises:
         KernelError: there is no such kernel, no Python that it runs on, or its packages do not install.

@@ -38,25 +38,18 @@ class MonitorError(RuntimeError):
 class Monitor:
     """Samples the machine into a CSV between entering and leaving: `with Monitor(path) as monitor: ...`.
 
-    Whatever becomes of the sampler, the training goes on; a warning says that the samples end early.
+    Whatever becomes of the sampler, the training goes on; at its end a warning says that the samples end early.
     """
 
     def __init__(self, path: Path, period_s: float = 1.0, *, num_gpus: int = 1000):
-        """Say where the samples go and how often one is taken.
-
-        Args:
-            path: of the CSV; an older one is replaced.
-            period_s: seconds between two samples, more than 0.05.
-            num_gpus: the GPUs that train, the first of the machine's; others would dilute their utilisation.
+        """Say where the CSV goes, the seconds between two samples, and how many of the machine's GPUs train.
 
         Raises:
-            MonitorError: the period is no such number.
+            MonitorError: the period is no number above 0.05.
         """
         if not MIN_PERIOD_S < period_s < math.inf:
             raise MonitorError(f"a period of {period_s} s is not possible: take more than {MIN_PERIOD_S} s, 1 s say")
         self.path, self.period_s, self.num_gpus = Path(path), period_s, num_gpus
-        self.sampler: subprocess.Popen | None = None
-        self._is_lost = False
 
     def __enter__(self) -> Monitor:
         """Start the sampler and wait for its first row, so that its start-up falls into no timed part.
@@ -72,54 +65,34 @@ class Monitor:
             command, stdin=pipe, stdout=pipe, stderr=pipe, bufsize=0, start_new_session=True
         )
         os.set_blocking(self.sampler.stdin.fileno(), False)  # a sampler that hangs must not hold up the training
-        self._is_lost = False
         if not (select.select([self.sampler.stdout], [], [], START_TIMEOUT_S)[0] and self.sampler.stdout.readline()):
             raise MonitorError(f"the sampler did not start: {self._stop(0.0) or 'no message'}")
         return self
 
     def mark(self, event: str) -> None:
         """Note an event of your own, the end of an epoch say, with its time."""
-        self._send(" ".join(event.split()))
+        with suppress(OSError):  # the sampler is gone; where it hangs, what its full pipe does not take is dropped
+            self.sampler.stdin.write(f"{' '.join(event.split())}\n".encode())
 
     def __exit__(self, kind: type | None, *_: object) -> None:
         """Note the end, or that it was an error, and wait until the sampler has written it."""
-        event = ERROR if kind else END
-        self._send(event)
+        self.mark(ERROR if kind else END)
         self._stop(END_TIMEOUT_S)
         if self.sampler.returncode:
-            self._warn(event)
-
-    def _send(self, event: str) -> None:
-        is_sent = False
-        with suppress(OSError):
-            is_sent = self.sampler.stdin.write(f"{event}\n".encode()) is not None  # None: the pipe is full
-        if not is_sent:
-            self._warn(event)
-
-    def _warn(self, event: str) -> None:
-        if not self._is_lost:
-            warnings.warn(f"the sampler is gone: {self.path} ends before {event!r}", RuntimeWarning, stacklevel=4)
-        self._is_lost = True
+            warnings.warn(f"the sampler is gone: {self.path} ends early", RuntimeWarning, stacklevel=2)
 
     def _stop(self, timeout_s: float) -> str:
         """Wait for the sampler's end, or end it, and return its error messages."""
-        self.sampler.stdin.close()
         with suppress(subprocess.TimeoutExpired):
-            self.sampler.wait(timeout_s)
+            self.sampler.communicate(timeout=timeout_s)
         self.sampler.kill()
-        self.sampler.wait()
-        with self.sampler.stdout, self.sampler.stderr as messages:
-            return messages.read().decode(errors="replace").strip()[-2000:]
+        return self.sampler.communicate()[1].decode(errors="replace").strip()[-2000:]
 
 
 def read_samples(path: Path) -> list[dict[str, Any]]:
-    """Read the rows of samples and events, in the order of time.
+    """Read the rows of a monitor's CSV, which may still be growing or be cut short, in the order of time.
 
-    Args:
-        path: of a monitor's CSV; it may still be growing, or cut short.
-
-    Returns:
-        A dictionary per row: `event` is a text, empty for a sample; all else are numbers, NaN where there was none.
+    Of each row `event` is a text, empty for a sample; all else are numbers, NaN where there was none.
 
     Raises:
         MonitorError: there is no such file, or it is none of a monitor.
@@ -151,19 +124,19 @@ def summarise(path: Path) -> dict[str, float]:
     rows = read_samples(path)
     if not rows:
         raise MonitorError(f"{path} holds no samples: monitor the run again")
-    start_s, end_s = rows[0]["seconds"], rows[-1]["seconds"]
+    start_s = rows[0]["seconds"]
     series = {name: [(row["seconds"], row[name]) for row in rows if not math.isnan(row[name])] for name in COLUMNS[3:]}
-    summary = {f"{name}_mean": _weigh(series[name], start_s) for name in PERCENTS}
-    summary.update({f"{name}_peak": max((value for _, value in series[name]), default=NAN) for name in PERCENTS})
+    peaks = {name: max((value for _, value in values), default=NAN) for name, values in series.items()}
     cpu_s, power_w = series["process_cpu_s"], series["gpu_power_w"]
     joules = [(t1 - t0) * (v0 + v1) / 2 for (t0, v0), (t1, v1) in zip(power_w, power_w[1:])]  # trapezoids
     return {
-        **summary,
+        **{f"{name}_mean": _weigh(series[name], start_s) for name in PERCENTS},
+        **{f"{name}_peak": peaks[name] for name in PERCENTS},
         "process_cpu_s": cpu_s[-1][1] - cpu_s[0][1] if cpu_s else NAN,
-        "process_peak_mib": max((value for _, value in series["process_mib"]), default=NAN),
+        "process_peak_mib": peaks["process_mib"],
         "energy_kwh": sum(joules) / 3.6e6 if joules else NAN,
         "num_samples": len(rows),
-        "monitored_s": end_s - start_s,
+        "monitored_s": rows[-1]["seconds"] - start_s,
     }
 
 
@@ -198,10 +171,12 @@ def sample(path: str, period_s: float, num_gpus: int) -> None:
             row = {"seconds": now_s - start_s, "monotonic_s": now_s}
             if event in ("", START, END, ERROR):  # a row of the training's own events is its time alone
                 if event or now_s >= rescan_s:
-                    children, rescan_s = _find_children(training), now_s + RESCAN_S
-                last, cpu_times = cpu_times, read_cpu_times()
-                row.update({**_share_cpu(last, cpu_times), **_read_memory(), **_read_tree(training, children)})
-                row.update(_read_gpus(*gpus))
+                    rescan_s = now_s + RESCAN_S
+                    with suppress(psutil.Error):
+                        children = [child for child in training.children(recursive=True) if child.pid != os.getpid()]
+                last, cpu_times, memory = cpu_times, read_cpu_times(), psutil.virtual_memory()
+                row.update(memory_percent=memory.percent, memory_mib=(memory.total - memory.available) / 2**20)
+                row.update({**_share_cpu(last, cpu_times), **_read_tree(training, children), **_read_gpus(*gpus)})
             numbers = {name: round(value, 3) for name, value in row.items() if not math.isnan(value)}
             writer.writerow({**numbers, "event": event})
             if event in (END, ERROR, DIED):
@@ -233,17 +208,6 @@ def _share_cpu(last: tuple[float, ...], now: tuple[float, ...]) -> dict[str, flo
     return {"cpu_percent": 100 * busy_s / all_s, "steal_percent": 100 * steal_s / all_s}
 
 
-def _read_memory() -> dict[str, float]:
-    machine = psutil.virtual_memory()
-    return {"memory_percent": machine.percent, "memory_mib": (machine.total - machine.available) / 2**20}
-
-
-def _find_children(training: psutil.Process) -> list[psutil.Process]:
-    with suppress(psutil.Error):
-        return [child for child in training.children(recursive=True) if child.pid != os.getpid()]
-    return []
-
-
 def _read_tree(training: psutil.Process, children: list[psutil.Process]) -> dict[str, float]:
     """CPU seconds and memory of the training and its children; nothing if it is gone itself."""
     cpu_s = mib = 0.0
@@ -257,13 +221,12 @@ def _read_tree(training: psutil.Process, children: list[psutil.Process]) -> dict
 
 
 def _find_gpus(num_gpus: int) -> tuple[Any, list[Any]]:
-    """NVIDIA's library and the first GPUs that it knows; none where either is missing."""
-    with suppress(ImportError):
+    """NVIDIA's library and the first GPUs that it knows; none where the library or a driver is missing."""
+    with suppress(Exception):
         import pynvml
 
-        with suppress(pynvml.NVMLError):
-            pynvml.nvmlInit()
-            return pynvml, [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())][:num_gpus]
+        pynvml.nvmlInit()
+        return pynvml, [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())][:num_gpus]
     return None, []
 
 
@@ -287,7 +250,8 @@ def _weigh(series: list[tuple[float, float]], start_s: float) -> float:
     if not series or series[-1][0] == start_s:
         return series[0][1] if series else NAN
     times = [start_s, *(seconds for seconds, _ in series)]
-    return sum((now - before) * v for before, (now, v) in zip(times, series)) / (times[-1] - start_s)
+    area = sum((now - before) * v for before, (now, v) in zip(times, series))
+    return round(area / (times[-1] - start_s), 3)  # as the samples are: 100 % stay 100
 
 
 if __name__ == "__main__":

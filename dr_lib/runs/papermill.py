@@ -12,8 +12,10 @@ from typing import Any
 
 import nbformat
 import psutil
+import yaml
 
 from dr_lib.runs.run import RUN_VARIABLE, die_with_parent
+from dr_lib.runs.study import PlannedRun
 
 PATH = re.compile(  # the folders of an absolute path, or a whole URL
     r"(?P<url>\b(?!file:)[a-z][a-z0-9+.-]*://\S*)|(?<![\w.])/(?:[^\s/'\":,;]+/)*(?=[^\s/'\":,;])", re.IGNORECASE
@@ -22,26 +24,19 @@ PATH = re.compile(  # the folders of an absolute path, or a whole URL
 
 @contextmanager
 def start_papermill(
-    notebook: Path,
-    output: Path,
-    parameters: Path,
-    kernel: str,
-    identity: dict[str, Any],
-    log: Path,
-    *,
-    root: Path,
-    lock: int,
+    run: PlannedRun, notebook: Path, output: Path, log: Path, context: dict[str, Any], *, root: Path, lock: int
 ) -> Iterator[subprocess.Popen]:
     """Start a notebook under papermill in the repository's root; at the end, end all of it that still runs.
 
-    The study stays locked while it lives, even if the runner is killed.
+    `context` is what the run has to know of itself. The study stays locked while it lives, if the runner is killed too.
     """
-    command = [sys.executable, "-m", "papermill", str(notebook), str(output), "-f", str(parameters), "-k", kernel]
+    parameters = yaml.safe_dump(run.parameters)
+    command = [sys.executable, "-m", "papermill", str(notebook), str(output), "-y", parameters, "-k", run.kernel]
     with log.open("wb") as file:
         process = subprocess.Popen(
             [*command, "--no-progress-bar"],
             cwd=root,
-            env={**os.environ, RUN_VARIABLE: json.dumps(identity)},
+            env={**os.environ, RUN_VARIABLE: json.dumps(context)},
             stdout=file,
             stderr=subprocess.STDOUT,
             pass_fds=[lock],
@@ -77,9 +72,8 @@ def find_error(notebook: Path, log: Path, returncode: int) -> str:
 def redact_paths(value: Any, known: Sequence[str] = ()) -> Any:
     """A row names files, never where they lie: of an absolute path, or of one in a text, the last part stays.
 
-    Args:
-        value: a parameter or an error; what is no text is returned as it is. A URL stays whole, unless of a file.
-        known: absolute paths that may stand in the text; without them one with spaces is taken for several words.
+    What is no text is returned as it is, and a URL stays whole, unless of a file. `known` are absolute paths that may
+    stand in the text; without them one with spaces is taken for several words.
     """
     if not isinstance(value, str):
         return value

@@ -84,7 +84,17 @@ def check_row(row: Any) -> dict[str, Any]:
     """
     if not isinstance(row, dict):
         raise RowError("it is no table of columns")
-    checked = {name: None for name in MEASURED} | {name: _check(name, value) for name, value in row.items()}
+    checked = {**dict.fromkeys(MEASURED), **row}
+    for name, value in row.items():
+        kind = {**COLUMNS, **MEASURED, **DETAILS}.get(name)
+        if isinstance(value, float) and math.isnan(value):
+            checked[name] = None
+        elif isinstance(value, float) and math.isinf(value):
+            raise RowError(f"{name} is infinite")
+        elif kind and value is not None:
+            allowed = (int, float) if kind is float else kind
+            if not isinstance(value, allowed) or isinstance(value, bool) != (kind is bool):
+                raise RowError(f"{name} has to be {kind.__name__}, {value!r} is none")
     missing = [name for name in COLUMNS if checked.get(name) is None]
     if missing:
         raise RowError(f"{', '.join(missing)} missing")
@@ -95,10 +105,7 @@ def check_row(row: Any) -> dict[str, Any]:
 
 def write_row(study_dir: Path, row: dict[str, Any]) -> Path:
     """Check a row and write it in one step to `rows/<run_id>.json` of the study."""
-    try:
-        checked = check_row(row)
-    except RowError as error:
-        raise RowError(f"this run's row is not valid: {error}") from error
+    checked = check_row(row)
     path = row_path(study_dir, checked["run_id"])
     write_json(path, checked)
     return path
@@ -117,11 +124,7 @@ def read_row(path: Path) -> dict[str, Any]:
 
 
 def read_rows(*folders: Path) -> list[dict[str, Any]]:
-    """Read all rows below the folders, of any number of machines.
-
-    Raises:
-        RowError: a file is no row; it is named.
-    """
+    """Read all rows below the folders, of any number of machines; a file that is no row is a RowError."""
     return [read_row(path) for path in sorted(path for folder in folders for path in Path(folder).rglob("rows/*.json"))]
 
 
@@ -160,15 +163,3 @@ def row_path(study_dir: Path, run_id: str) -> Path:
 def progress_path(study_dir: Path, run_id: str) -> Path:
     """Where a run says how far it is."""
     return study_dir / "progress" / f"{run_id}.json"
-
-
-def _check(name: str, value: Any) -> Any:
-    if isinstance(value, float) and math.isnan(value):
-        return None
-    if isinstance(value, float) and math.isinf(value):
-        raise RowError(f"{name} is infinite")
-    kind = {**COLUMNS, **MEASURED, **DETAILS}.get(name)
-    allowed = (int, float) if kind is float else kind
-    if kind and value is not None and (not isinstance(value, allowed) or isinstance(value, bool) != (kind is bool)):
-        raise RowError(f"{name} has to be {kind.__name__}, {value!r} is none")
-    return value

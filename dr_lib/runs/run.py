@@ -15,6 +15,7 @@ import subprocess
 import sys
 import time
 import uuid
+from contextlib import suppress
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, TextIO
@@ -60,8 +61,7 @@ class Run:
         Args:
             root: the repository.
             notebook: its name without suffix.
-            parameters: all parameters of the notebook that say what is to be done, by name; `repetition` and `seed`
-                among them.
+            parameters: all that say what is to be done, `repetition` and `seed` among them.
             results: folder for rows and runs, by default `papermill_runs/adhoc` of the repository; a study has its own.
             max_hours: the run has to have stopped by then, see `seconds_left`; 0 for no limit.
             instance: the machine's name in prices.csv, by which the row says what the run cost; a study's wins.
@@ -98,7 +98,7 @@ class Run:
         if RUN_VARIABLE in os.environ:
             die_with_parent()
         self._price = find_price(self.identity["instance"]) if self.identity["instance"] else None
-        if not _lock(self.folder, wait_s=LOCK_TIMEOUT_S):  # a kernel whose study was killed needs a moment to end
+        if not _lock(self.folder, LOCK_TIMEOUT_S):  # a kernel whose study was killed needs a moment to end
             raise RowError(f"another process is at work on run {self.identity['run_id']}: wait for it, or end it")
         write_json(self.folder / REQUEST, request)
         self._start, self._others_cpu_s = time.monotonic(), _read_others_cpu_s()
@@ -128,13 +128,10 @@ class Run:
         write_json(progress_path(self.study_dir, self.identity["run_id"]), {"done": done, "total": total})
 
     def finish(self, **measured: Any) -> Path:
-        """Write the row of a run that came to its end, and return its path.
-
-        Args:
-            measured: columns of the row, in the names and units of DESIGN's run row.
+        """Write the row of a run that came to its end, with the columns measured, and return its path.
 
         Raises:
-            RowError: a column has the wrong type, or a number that is not finite.
+            RowError: a column has the wrong type, or a number that is infinite.
         """
         wall_s = self.seconds()
         others = max(_share(_read_others_cpu_s() - self._others_cpu_s, wall_s), self._others_before)
@@ -149,19 +146,17 @@ class Run:
         }
         if self._price:
             row.update(usd_per_hour=self._price.usd_per_hour, price_as_of=self._price.date)
-            if measured.get("train_s") is not None:  # what trains nothing, a server say, has no cost of a training
-                seconds = measured["train_s"], measured.get("setup_s") or 0.0
-                row["cost_usd"] = price_seconds(self._price.usd_per_hour, *seconds)
+            train_s = measured.get("train_s") or math.nan  # what trains nothing, a server say, costs no training
+            row["cost_usd"] = price_seconds(self._price.usd_per_hour, train_s, measured.get("setup_s") or 0.0)
         return write_row(self.study_dir, {**row, **measured})
 
 
 def read_commit(root: Path) -> str:
     """The commit of the repository, with -dirty if files differ from it; empty outside a repository."""
     command = ["git", "-C", str(root), "describe", "--always", "--abbrev=40", "--dirty", "--exclude=*"]
-    try:
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-    except (OSError, subprocess.CalledProcessError):
-        return ""
+    with suppress(OSError):
+        return subprocess.run(command, capture_output=True, text=True).stdout.strip()
+    return ""
 
 
 def die_with_parent() -> None:
@@ -187,24 +182,20 @@ def _share(cpu_s: float, seconds: float) -> float:
     return round(max(0.0, cpu_s / (seconds * (psutil.cpu_count() or 1))), 3)
 
 
-def _lock(folder: Path, *, wait_s: float = 0.0) -> bool:
+def _lock(folder: Path, wait_s: float = 0.0) -> bool:
     """Lock a run's folder for as long as this process lives, however it ends; False if another process holds it."""
-    if folder not in _locks:
-        file = lock(folder / LOCK, wait_s=wait_s)
-        if file is None:
-            return False
+    file = _locks.get(folder) or lock(folder / LOCK, wait_s=wait_s)
+    if file:
         _locks[folder] = file
-    return True
+    return bool(file)
 
 
 def _find_cut_off(study_dir: Path, request: dict[str, Any]) -> str:
     """The youngest run with the same request that left no row and that no process holds; empty if there is none."""
     paths = sorted(study_dir.glob(f"runs/*/{REQUEST}"), key=lambda path: path.stat().st_mtime, reverse=True)
     for path in paths:
-        try:
+        with suppress(ValueError):  # broken by hand, or by another program
             is_same = json.loads(path.read_bytes()) == request
-        except ValueError:  # broken by hand, or by another program
-            continue
-        if is_same and not row_path(study_dir, path.parent.name).exists() and _lock(path.parent):
-            return path.parent.name
+            if is_same and not row_path(study_dir, path.parent.name).exists() and _lock(path.parent):
+                return path.parent.name
     return ""

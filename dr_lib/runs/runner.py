@@ -15,7 +15,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import yaml
 from jupyter_client.kernelspec import KernelSpecManager
 from tqdm import tqdm
 
@@ -45,7 +44,7 @@ class Session(NamedTuple):
     folder: Path  # of the study
     session_id: str
     lock: int  # file descriptor, which the runs keep open too
-    stop_at: float | None  # on the monotonic clock
+    stop_at: float  # infinite without a limit; on the monotonic clock
     bar: tqdm  # in runs
     planned: list[PlannedRun]  # all runs of the study on this machine
 
@@ -62,24 +61,23 @@ def run_study(
 ) -> list[str]:
     """Make the runs of a study that are not finished yet, one after another.
 
-    Everything goes to `<study>/` beside the study file: `rows/`, executed `notebooks/`, `logs/`, and what the runs
-    leave in `runs/`. A run counts as finished when its row says ok; a run that was cut off has no row and is made
-    again, a failed one too, each in the folder where it may have left a checkpoint; one that shared the machine with
-    other work is made again at the end. Kill it at any moment and start it again.
+    All goes to a folder beside the study file, of its name: `rows/`, executed `notebooks/`, `logs/`, and what the runs
+    leave in `runs/`. A run is finished when its row says ok; one that was cut off has no row and is made again, a
+    failed one too, each in the folder where it may have left a checkpoint; one that shared the machine with other work
+    is made again at the end. Kill it at any moment and start it again.
 
     Args:
         path: the study file.
         root: the repository.
-        max_hours: in place of the file's: no run is begun that would not fit, and one that is under way then saves
-            and stops.
+        max_hours: in place of the file's: no run is begun that would not fit; one under way then saves and stops.
         instance: in place of the file's: the machine's name in prices.csv.
         only: one run alone, by scenario and repetition, such as C3-r02.
         wait: for another process of this machine that is running the study, rather than stop.
         show_progress: draw a bar.
 
     Returns:
-        The errors of the runs that failed, one line each; empty if all went well. Runs that this machine cannot make
-        are no failures: they are listed, and their rows say skipped and why.
+        The errors of the runs that failed, one line each. Runs that this machine cannot make are no failures: their
+        rows say skipped and why.
 
     Raises:
         StudyError: the study is not valid, its folder holds another, the disk is full, or another process of this
@@ -91,11 +89,12 @@ def run_study(
         runs = [run for run in planned if run.run_id.startswith(f"{only}-")]
         if not runs:
             raise StudyError(f"{path} has no run {only!r}: write scenario and repetition as in C3-r02")
-    missing = _find_missing_kernels(runs)
+    kernels = KernelSpecManager().find_kernel_specs()
+    hint = "python -m dr_lib kernels sets it up, or says why it cannot"
+    missing = {run.scenario: f"no Jupyter kernel {run.kernel}: {hint}" for run in runs if run.kernel not in kernels}
     if not only and all(run.scenario in missing for run in runs):
         raise StudyError(f"{path}: no run can be made: {'; '.join(sorted(set(missing.values())))}")
-    max_hours = max_hours or study.max_hours
-    stop_at = time.monotonic() + 3600 * max_hours if max_hours else None
+    stop_at = time.monotonic() + 3600 * (max_hours or study.max_hours or math.inf)
     with _lock(folder, wait) as file, tqdm(disable=not show_progress, bar_format=BAR) as bar:
         _claim(folder, study)
         session = Session(study, root, folder, uuid.uuid4().hex[:12], file, stop_at, bar, planned)
@@ -106,9 +105,8 @@ def read_finished(folder: Path, runs: list[PlannedRun]) -> dict[str, dict[str, A
     """The rows that runs have left so far, by run; one that was cut short is none."""
     rows = {}
     for run in runs:
-        path = row_path(folder, run.run_id)
-        with suppress(RowError):
-            rows |= {run.run_id: read_row(path)} if path.exists() else {}
+        with suppress(RowError, FileNotFoundError):
+            rows[run.run_id] = read_row(row_path(folder, run.run_id))
     return rows
 
 
@@ -154,17 +152,10 @@ def _is_to_be_repeated(row: dict[str, Any], study: Study) -> bool:
     return bool(row.get("disturbed")) and row.get("repeats", 0) < study.repeat_disturbed
 
 
-def _find_missing_kernels(runs: list[PlannedRun]) -> dict[str, str]:
-    """The scenarios whose kernel this machine does not have, and what that means."""
-    known = KernelSpecManager().find_kernel_specs()
-    hint = "python -m dr_lib kernels sets it up, or says why it cannot"
-    return {run.scenario: f"no Jupyter kernel {run.kernel}: {hint}" for run in runs if run.kernel not in known}
-
-
 def _find_reason_to_stop(session: Session, rows: dict[str, dict[str, Any]], next_s: float) -> str:
     """Why no further run may begin, when the next one takes so many seconds; empty if one may."""
     study = session.study
-    if session.stop_at and time.monotonic() + next_s > session.stop_at:
+    if time.monotonic() + next_s > session.stop_at:
         return "max_hours hold no further run"
     if study.max_usd:
         usd_per_s = find_price(study.instance).usd_per_hour / 3600
@@ -180,19 +171,18 @@ def _find_reason_to_stop(session: Session, rows: dict[str, dict[str, Any]], next
 def _show(session: Session, run: PlannedRun, spent_s: float, left_s: Sequence[float]) -> None:
     """Draw the bar: the run under way, its epoch, and the time left.
 
-    `left_s` are the predicted seconds of this run and those after it; NaN where nothing is known, and then the run's
-    own epochs say what each takes.
+    `left_s` are the predicted seconds of this run and those after it; where they are NaN the run's own epochs tell.
     """
     bar, path = session.bar, progress_path(session.folder, run.run_id)
     progress = json.loads(path.read_text()) if path.exists() else {"done": 0, "total": 0}
-    if math.isnan(left_s[0]) and progress["done"]:
+    epoch = f", epoch {progress['done']} of {progress['total']}" if progress["done"] else ""
+    if math.isnan(left_s[0]) and epoch:
         left_s = [spent_s * progress["total"] / progress["done"]] * len(left_s)
     run_s, finished, left = max(left_s[0], spent_s), int(bar.n), "time left: after an epoch"
     bar.n, bar.total = finished, finished + len(left_s)
     if run_s > 0:
         bar.n += min(spent_s / run_s, 0.99)
         left = f"{tqdm.format_interval(run_s - spent_s + sum(left_s[1:]))} left"
-    epoch = f", epoch {progress['done']} of {progress['total']}" if progress["done"] else ""
     bar.set_postfix_str(left, refresh=False)
     bar.set_description_str(f"run {finished + 1} of {bar.total}: {run.scenario}, repetition {run.repetition}{epoch}")
 
@@ -202,33 +192,28 @@ def _identify(session: Session, run: PlannedRun, rows: dict[str, dict[str, Any]]
     before = {"status": "", "retries": 0} | rows.get(run.run_id, {})
     return {
         **{name: getattr(run, name) for name in ("run_id", "scenario", "order", "kernel")},
-        "study_dir": str(session.folder.resolve()),
         "session_id": session.session_id,
         "retries": before["retries"] + (before["status"] == "failed"),
         "repeats": before.get("repeats", 0) + (before["status"] == "ok"),
         "spent_s": read_spent_s(before) if before["status"] else 0.0,  # by earlier tries
         **({"instance": session.study.instance} if session.study.instance else {}),
-        **({"stop_at": session.stop_at} if session.stop_at else {}),
     }
 
 
 def _run_one(session: Session, run: PlannedRun, identity: dict[str, Any], left_s: Sequence[float]) -> str:
     """Run the notebook in a process of its own; return its error, after writing it to the run's row."""
     root, folder = session.root, session.folder
-    source = root / "notebooks" / f"{session.study.notebook}.ipynb"
-    output, progress = folder / "notebooks" / f"{run.run_id}.ipynb", progress_path(folder, run.run_id)
-    for left_by_an_earlier_try in (progress, output):
-        left_by_an_earlier_try.unlink(missing_ok=True)
-    for name in ("notebooks", "logs", "parameters"):
-        (folder / name).mkdir(parents=True, exist_ok=True)
-    parameters, log = folder / "parameters" / f"{run.run_id}.yaml", folder / "logs" / f"{run.run_id}.log"
-    parameters.write_text(yaml.safe_dump(run.parameters), encoding="utf-8")
+    notebook = root / "notebooks" / f"{session.study.notebook}.ipynb"
+    output, log = folder / "notebooks" / f"{run.run_id}.ipynb", folder / "logs" / f"{run.run_id}.log"
+    for path in (output, log, progress_path(folder, run.run_id)):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)  # of an earlier try
     _show(session, run, 0.0, left_s)
-    identity |= {"others_before": measure_others(WATCHED_S)}
-    start, stop_at = time.monotonic(), session.stop_at or math.inf
-    limit_s = min(3600 * (session.study.timeout_hours or math.inf), stop_at - start)
-    files = source, output, parameters, run.kernel, identity, log
-    with start_papermill(*files, root=root, lock=session.lock) as papermill:
+    context = identity | {"study_dir": str(folder.resolve()), "stop_at": session.stop_at}
+    context["others_before"] = measure_others(WATCHED_S)
+    start = time.monotonic()
+    limit_s = min(3600 * (session.study.timeout_hours or math.inf), session.stop_at - start)
+    with start_papermill(run, notebook, output, log, context, root=root, lock=session.lock) as papermill:
         while papermill.poll() is None and time.monotonic() - start < limit_s:
             with suppress(subprocess.TimeoutExpired):
                 papermill.wait(0.5)
@@ -242,7 +227,7 @@ def _run_one(session: Session, run: PlannedRun, identity: dict[str, Any], left_s
         return ""
     if is_in_time:
         error = find_error(output, log, papermill.returncode)
-    elif time.monotonic() >= stop_at:
+    elif time.monotonic() >= session.stop_at:
         error = f"{OUT_OF_TIME}: ended by max_hours, incomplete"
     else:
         error = f"ended after {limit_s:.0f} s: timeout_hours"
@@ -258,7 +243,7 @@ def _write_incomplete(
     """Write the row of a run that the notebook did not write."""
     paths = [value for value in run.parameters.values() if isinstance(value, str) and Path(value).is_absolute()]
     row = {
-        **{name: value for name, value in identity.items() if name not in ("study_dir", "stop_at", "others_before")},
+        **identity,
         **{name: redact_paths(value) for name, value in run.parameters.items()},
         "study": session.folder.name,
         "notebook": session.study.notebook,
@@ -281,12 +266,9 @@ def _claim(folder: Path, study: Study) -> None:
         return write_json(path, request)
     present = json.loads(path.read_bytes())
     unlike = [name for name in FIXED if present.get(name) != request[name]]
-    if not unlike and list(present["factors"]) != list(request["factors"]):  # C1, C2, ... follow it
-        unlike = ["order of the factors"]
-    if unlike:
-        raise StudyError(
-            f"{folder} holds runs of a study with other {', '.join(unlike)}: give one of them another name"
-        )
+    if unlike or list(present["factors"]) != list(request["factors"]):  # C1, C2, ... follow their order
+        what = ", ".join(unlike) or "order of the factors"
+        raise StudyError(f"{folder} holds runs of a study with other {what}: give one another name")
 
 
 @contextmanager

@@ -4,14 +4,14 @@ import itertools
 import random
 import re
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import papermill
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from dr_lib.hardware import Facts
-from dr_lib.runs.prices import PriceError, find_price
+from dr_lib.runs.prices import find_price
 
 SET_BY_THE_STUDY = ("repetition", "seed")
 DEFAULT_KERNEL = "python3"
@@ -31,7 +31,7 @@ class Study(BaseModel):
     report: str = ""  # the notebook that analyses the rows
     repetitions: int = Field(ge=1)
     parameters: dict[str, Any] = {}
-    factors: dict[str, list[Any]] = {}
+    factors: dict[str, Annotated[list[Any], Field(min_length=1)]] = {}
     kernel: str | dict[str, dict[str, str]] = DEFAULT_KERNEL  # one for all, or factor: {its value: a kernel}
     order: Literal["random", "sequential"] = "random"
     seed: int = 0
@@ -66,14 +66,19 @@ def load_study(path: Path, root: Path, *, instance: str = "") -> Study:
 
     Raises:
         StudyError: the file or its notebook is missing, a key or a parameter is misspelt or has the wrong type.
+        PriceError: the instance has no price.
     """
     try:
         study = Study.model_validate(yaml.safe_load(Path(path).read_text(encoding="utf-8")) or {})
-        study = study.model_copy(update={"instance": instance or study.instance})
     except FileNotFoundError as error:
         raise StudyError(f"{path}: no such study file") from error
     except (yaml.YAMLError, ValidationError) as error:
         raise StudyError(f"{path} is not a valid study file: {error}") from error
+    study.instance = instance or study.instance
+    if study.max_usd and not study.instance:
+        raise StudyError(f"{path}: max_usd needs an instance, whose price is in prices.csv")
+    if study.instance:
+        find_price(study.instance)
     for name in filter(None, (study.notebook, study.report)):
         if not (root / "notebooks" / f"{name}.ipynb").is_file():
             raise StudyError(f"{path}: notebook {name!r} is not in {root / 'notebooks'}")
@@ -84,13 +89,6 @@ def load_study(path: Path, root: Path, *, instance: str = "") -> Study:
         if unknown:
             names = ", ".join(sorted(unknown))
             raise StudyError(f"{path}: kernel names {factor}={names}, which the study does not have")
-    if study.max_usd and not study.instance:
-        raise StudyError(f"{path}: max_usd needs an instance, whose price is in prices.csv")
-    try:
-        if study.instance:
-            find_price(study.instance)
-    except PriceError as error:
-        raise StudyError(f"{path}: {error}") from error
     return study
 
 
@@ -99,14 +97,11 @@ def _check_parameters(study: Study, path: Path, types: dict[str, str]) -> None:
     missing = [name for name in SET_BY_THE_STUDY if name not in types]
     if missing:
         raise StudyError(f"{path}: {study.notebook} has no parameter {', '.join(missing)}: it cannot be repeated")
-    for factor, levels in study.factors.items():
-        if not levels:
-            raise StudyError(f"{path}: factor {factor} has no levels")
-        if len(levels) > len(set(map(str, levels))):
+    for factor, values in study.factors.items():
+        if len(values) > len(set(map(str, values))):
             raise StudyError(f"{path}: factor {factor} has one level twice")
-    values = [*study.parameters.items()]
-    values += [(name, value) for name, levels in study.factors.items() for value in levels]
-    for name, value in values:
+    levels = [(name, value) for name, values in study.factors.items() for value in values]
+    for name, value in (*study.parameters.items(), *levels):
         if name in SET_BY_THE_STUDY or (name in study.parameters and name in study.factors):
             raise StudyError(f"{path}: {name} is set by the study itself or twice: take it out of the parameters")
         if name not in types:
@@ -120,11 +115,8 @@ def plan_runs(study: Study, machine: str) -> list[PlannedRun]:
     """All runs of a study in the order in which they are to be made.
 
     Scenarios are numbered C1, C2, ... in the order of the factors in the file, the last factor changing fastest.
-    Each repetition is a block that holds every scenario once, in an order drawn from the study's seed.
-
-    Args:
-        study: from `load_study`.
-        machine: from `name_machine`; a run is made once per machine.
+    Each repetition is a block that holds every scenario once, in an order drawn from the study's seed. A run is made
+    once per machine, whose name is from `name_machine`.
     """
     levels = [dict(zip(study.factors, values, strict=True)) for values in itertools.product(*study.factors.values())]
     scenarios = [(f"C{number}", values) for number, values in enumerate(levels, start=1)]

@@ -66,12 +66,8 @@ def test_a_run_that_is_still_alive_is_left_alone(tmp_path):
 
 def test_another_notebook_parameter_or_folder_is_another_run(tmp_path):
     """Nothing but the very same is gone on with."""
-    runs = [
-        Run(tmp_path, "n", PARAMETERS),
-        Run(tmp_path, "m", PARAMETERS),
-        Run(tmp_path, "n", PARAMETERS | {"repetition": 5}),
-    ]
-    runs += [Run(tmp_path, "n", PARAMETERS | {"model": "mobilenet"}), Run(tmp_path, "n", PARAMETERS | {"epochs": 3})]
+    others = {"repetition": 5}, {"model": "mobilenet"}, {"epochs": 3}
+    runs = [Run(tmp_path, "n", PARAMETERS | other) for other in ({}, *others)] + [Run(tmp_path, "m", PARAMETERS)]
     runs += [Run(tmp_path, "n", PARAMETERS, results=str(tmp_path / "drive"))]
     assert len({run.folder for run in runs}) == 6 and runs[-1].folder.is_relative_to(tmp_path / "drive" / "runs")
 
@@ -132,12 +128,8 @@ def test_others_work_marks_a_run_as_disturbed(tmp_path, monkeypatch):
 
 def test_a_run_is_priced_by_its_training(tmp_path):
     """An hour on F4s_v2 costs 0.169 USD; a run that trains nothing, a server say, has a price and no cost."""
-    costs = (
-        ({"train_s": 3000.0, "setup_s": 600.0}, 0.169),
-        ({}, None),
-        ({"train_s": None}, None),
-        ({"cost_usd": 0.5}, 0.5),
-    )
+    costs = [({"train_s": 3000.0, "setup_s": 600.0}, 0.169), ({}, None), ({"train_s": None}, None)]
+    costs += [({"cost_usd": 0.5}, 0.5)]
     for repetition, (measured, cost_usd) in enumerate(costs):
         run = Run(tmp_path, "n", PARAMETERS | {"repetition": repetition}, instance="F4s_v2")
         row = json.loads(run.finish(**measured).read_text())
@@ -145,29 +137,23 @@ def test_a_run_is_priced_by_its_training(tmp_path):
 
 
 def test_rows_of_several_machines_are_one_table(tmp_path):
-    """Two folders are read together, in the order of their start; the same row twice counts once."""
-    for machine in ("a", "b"):
-        Run(tmp_path / machine, "n", PARAMETERS).finish(train_s=1.0)
-    shutil.copytree(tmp_path / "a", tmp_path / "copy")
-    assert len(read_runs(tmp_path / "a", tmp_path / "b")) == 2
-    assert len(read_runs(tmp_path)) == 2
-
-
-def test_a_file_that_is_no_row_is_named(tmp_path):
-    """A stray JSON file among the rows is an error that names it; no rows at all say what to run."""
+    """Two folders are read together; the same row twice counts once, and rows that contradict are not pooled."""
     with pytest.raises(RowError, match="run a study, or notebook 10"):
         read_runs(tmp_path)
-    path = Run(tmp_path, "n", PARAMETERS).finish()
-    (path.parent / "stray.json").write_text('{"status": "ok"}')
-    with pytest.raises(RowError, match="stray.json"):
-        read_runs(tmp_path)
-
-
-def test_one_run_with_two_contents_is_an_error(tmp_path):
-    """Rows that contradict each other are not pooled."""
-    path = Run(tmp_path / "a", "n", PARAMETERS).finish(train_s=1.0)
-    other = tmp_path / "b" / "rows" / path.name
+    for machine in ("a", "b"):
+        path = Run(tmp_path / machine, "n", PARAMETERS).finish(train_s=1.0)
+    shutil.copytree(tmp_path / "a", tmp_path / "copy")
+    assert len(read_runs(tmp_path / "a", tmp_path / "b")) == len(read_runs(tmp_path)) == 2
+    other = tmp_path / "c" / "rows" / path.name
     other.parent.mkdir(parents=True)
     other.write_text(path.read_text().replace('"train_s": 1.0', '"train_s": 2.0'))
     with pytest.raises(RowError, match="stands twice"):
+        read_runs(tmp_path)
+
+
+def test_a_file_that_is_no_row_is_named(tmp_path):
+    """A stray JSON file among the rows."""
+    path = Run(tmp_path, "n", PARAMETERS).finish()
+    (path.parent / "stray.json").write_text('{"status": "ok"}')
+    with pytest.raises(RowError, match="stray.json"):
         read_runs(tmp_path)

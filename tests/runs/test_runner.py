@@ -3,7 +3,6 @@
 import json
 import os
 import random
-import signal
 import subprocess
 import sys
 import time
@@ -63,27 +62,6 @@ def start(house: Path, path: Path) -> subprocess.Popen:
     return subprocess.Popen([sys.executable, "-c", code, str(path), str(house)], start_new_session=True)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("moment", ["setting up", "in a run", "between runs"])
-def test_goes_on_after_kill_9(house, moment):
-    """Killed at any moment, a study keeps its finished runs, repeats the half one, and leaves no process behind."""
-    path, folder = write_study(house, parameters={"pause_s": 1.0}), trial(house)
-    runner = start(house, path)
-    waits = {"setting up": "lock-*", "in a run": "begun/*", "between runs": "rows/*.json"}
-    deadline = time.monotonic() + 60
-    while not list(folder.glob(waits[moment])):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    os.kill(runner.pid, signal.SIGKILL)
-    runner.wait()
-    finished = {p.name: p.read_bytes() for p in folder.glob("rows/*.json")}
-    wait_for_silence(house)
-    assert run_study(path, house, show_progress=False) == []
-    assert {p.name: p.read_bytes() for p in folder.glob("rows/*.json") if p.name in finished} == finished
-    assert sorted(read_runs(folder)["repetition"]) == [0, 1]
-    assert not list(folder.rglob("*.tmp"))
-
-
 def test_two_runners_do_not_share_a_study(house):
     """The second is told that the study is being run."""
     path = write_study(house, repetitions=1, parameters={"pause_s": 4.0})
@@ -92,7 +70,7 @@ def test_two_runners_do_not_share_a_study(house):
         while not (trial(house) / "logs").exists():
             time.sleep(0.05)
         with pytest.raises(StudyError, match=r"being run by another process \(process \d+ on .*since 2"):
-            run_study(path, house, show_progress=False)
+            run_quietly(path, house)
     finally:
         runner.kill()
         runner.wait()
@@ -120,25 +98,6 @@ def test_a_run_that_saved_in_time_is_no_failure_and_goes_on(house, monkeypatch):
     assert not {"stop_at", "others_before", "study_dir"} & set(row)
 
 
-@pytest.mark.slow
-def test_a_killed_papermill_command_goes_on_when_it_is_given_again(house):
-    """A notebook stands on its own; killed and run again with the same parameters, it is one run with one row."""
-    command = [sys.executable, "-m", "papermill", "--no-progress-bar", "notebooks/quick.ipynb", "out.ipynb"]
-    folder, deadline = house / "papermill_runs" / "adhoc", time.monotonic() + 60
-    process = subprocess.Popen([*command, "-p", "pause_s", "30"], cwd=house, stderr=subprocess.DEVNULL)
-    while not list(folder.glob("begun/*")):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    process.kill()
-    process.wait()
-    wait_for_silence(house)
-    subprocess.run([*command, "-p", "pause_s", "0"], cwd=house, check=True, capture_output=True)
-    (row,) = (json.loads(path.read_text()) for path in folder.glob("rows/*.json"))
-    assert (row["study"], row["status"]) == ("adhoc", "ok")
-    assert [path.name for path in (folder / "runs").iterdir()] == [row["run_id"]]
-    assert [path.name.split("-")[0] for path in folder.glob("begun/*")] == [row["run_id"]] * 2
-
-
 def test_a_missing_kernel_skips_its_scenarios_and_says_so(house, capsys):
     """One framework's kernel is not there: its rows say skipped and how to get it, the others are made."""
     path = write_study(house, factors={"level": ["a", "b"]}, kernel={"level": {"b": "dr-none"}}, repetitions=1)
@@ -147,13 +106,8 @@ def test_a_missing_kernel_skips_its_scenarios_and_says_so(house, capsys):
     assert runs["status"].tolist() == ["ok", "skipped"]
     assert "no Jupyter kernel dr-none: python -m dr_lib kernels" in runs["error"].iloc[1]
     assert "1 scenarios skipped: no Jupyter kernel dr-none" in capsys.readouterr().out
-
-
-def test_a_kernel_that_no_run_finds_is_an_error(house):
-    """A misspelt kernel of the whole study is told before anything runs."""
-    with pytest.raises(StudyError, match="no Jupyter kernel pyhton3"):
+    with pytest.raises(StudyError, match="no run can be made: no Jupyter kernel pyhton3"):
         run_study(write_study(house, kernel="pyhton3"), house)
-    assert not list((trial(house)).glob("rows/*"))
 
 
 def test_what_a_machine_cannot_do_is_found_out_once(house):
@@ -233,7 +187,7 @@ def test_folders_are_redacted(value, shown):
 def test_an_end_in_time_is_no_failure(house):
     """A run that goes on beyond max_hours is ended, has no row, and is made by the next call."""
     path = write_study(house, repetitions=1, parameters={"pause_s": 60.0})
-    assert run_quietly(path, house, max_hours=6 / 3600) == []
+    assert run_quietly(path, house, max_hours=10 / 3600) == []
     assert not read_rows(trial(house)) and len(list_begun(house)) == 1
     wait_for_silence(house)
 
@@ -244,7 +198,7 @@ def test_two_studies_do_not_share_a_folder(house):
     path = write_study(house, repetitions=1, factors=factors)
     complete(house, path, dict.fromkeys(("C1", "C2", "C3", "C4"), 1.0))
     assert run_quietly(path, house) == []
-    with pytest.raises(StudyError, match="a study with other factors: give one of them another name"):
+    with pytest.raises(StudyError, match="a study with other factors: give one another name"):
         run_study(write_study(house, repetitions=1, factors=factors | {"level": ["b", "a"]}), house)
     with pytest.raises(StudyError, match="a study with other order of the factors"):  # C2 would be another cell
         run_study(write_study(house, repetitions=1, factors=dict(reversed(factors.items()))), house)
@@ -271,15 +225,6 @@ def test_money_ends_a_study(house):
     assert list_begun(house) == ["C1-r01"]
 
 
-@pytest.mark.parametrize("option", [("--only", "C1-r00"), ("--max-hours", "1")])
-def test_what_a_cluster_would_not_obey_is_refused(house, monkeypatch, option):
-    """--dask makes all runs and knows no limit: with another option it says so and begins nothing."""
-    monkeypatch.setattr("dr_lib.__main__.ROOT", house)
-    result = CliRunner().invoke(main, ["run", str(write_study(house)), "--dask", "tcp://127.0.0.1:9", *option])
-    assert result.exit_code == 2 and "leave out --only and --max-hours" in result.output
-    assert not trial(house).exists()
-
-
 def test_one_run_alone_and_the_commands_for_all(house, monkeypatch):
     """plan --commands prints a command per run; each makes its run and no other."""
     monkeypatch.setattr("dr_lib.__main__.ROOT", house)
@@ -292,20 +237,17 @@ def test_one_run_alone_and_the_commands_for_all(house, monkeypatch):
     assert f"{row['scenario']}-r{row['repetition']:02d}" == printed[2].split()[-1]
     with pytest.raises(StudyError, match="no run 'C9-r00'"):
         run_study(path, house, only="C9-r00")
+    for option in ("--only", "C1-r00"), ("--max-hours", "1"):  # a cluster makes all runs and knows no limit
+        result = CliRunner().invoke(main, ["run", str(path), "--dask", "tcp://127.0.0.1:9", *option])
+        assert result.exit_code == 2 and "leave out --only and --max-hours" in result.output
 
 
-def test_a_full_disk_stops_the_study_and_loses_nothing(house):
-    """On a real file system of two mebibytes the study says so before a run begins."""
-    folder = trial(house)
-    folder.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", folder], capture_output=True).returncode:
-        pytest.skip("file systems cannot be mounted here")
-    try:
-        with pytest.raises(StudyError, match="MiB are free"):
-            run_quietly(write_study(house), house)
-        assert not list(folder.glob("rows/*"))
-    finally:
-        subprocess.run(["umount", "-l", folder], check=True)
+def test_a_full_disk_stops_the_study_and_loses_nothing(house, monkeypatch):
+    """The study says so before a run begins."""
+    monkeypatch.setattr("dr_lib.runs.runner.MIN_FREE_MIB", 2**40)
+    with pytest.raises(StudyError, match="MiB are free"):
+        run_quietly(write_study(house), house)
+    assert not list(trial(house).glob("rows/*"))
 
 
 def wait_for_silence(house: Path) -> None:
@@ -326,12 +268,16 @@ def is_of(process: psutil.Process, house: Path) -> bool:
 
 @pytest.mark.slow
 def test_kills_change_nothing(house):
-    """Three cells twice; the runner, papermill or a kernel killed at 10 random moments: the whole table in the end."""
+    """Three cells twice; killed after the first row, then the runner, papermill or a kernel at 8 random moments."""
     options = {"factors": {"level": ["a", "b", "c"]}, "parameters": {"pause_s": 0.3}}
     path, folder, draw = write_study(house, **options), trial(house), random.Random(4)
-    runner, killed = start(house, path), 0
-    for _ in range(10):
-        time.sleep(draw.uniform(0.2, 3.5))
+    runner, killed, finished = start(house, path), 0, {}
+    deadline = time.monotonic() + 60
+    while not list(folder.glob("rows/*.json")):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    for kill in range(9):
+        time.sleep(draw.uniform(0.2, 3.5) if kill else 0)
         if runner.poll() is not None:  # killed, or at its end
             runner = start(house, path)
             time.sleep(draw.uniform(1.0, 3.5))
@@ -339,13 +285,15 @@ def test_kills_change_nothing(house):
             everybody = [psutil.Process(runner.pid), *psutil.Process(runner.pid).children(recursive=True)]
             draw.choice(everybody).kill()
             killed += 1
-        read_rows(folder)  # no half row is ever there
+        rows = read_rows(folder)  # no half row is ever there
+        finished |= {row["run_id"]: row["session_id"] for row in rows if row["status"] == "ok"}
     runner.kill()
     runner.wait()
     wait_for_silence(house)
-    assert killed >= 7  # the others came when a study had just ended
+    assert killed >= 6  # the others came when a study had just ended
     assert run_quietly(path, house) == []
     runs = read_runs(folder)
+    assert finished and finished.items() <= dict(zip(runs["run_id"], runs["session_id"], strict=True)).items()
     table = runs[["level", "repetition", "scenario", "seed", "status"]].sort_values(["level", "repetition"])
     assert table.to_numpy().tolist() == [
         [level, repetition, scenario, 20 + repetition, "ok"]

@@ -3,6 +3,7 @@
 import pytest
 
 from dr_lib.hardware import Facts
+from dr_lib.runs.prices import PriceError
 from dr_lib.runs.runner import run_study
 from dr_lib.runs.study import Study, StudyError, load_study, name_machine, plan_runs
 from tests.runs.conftest import write_study
@@ -17,7 +18,7 @@ from tests.runs.conftest import write_study
         ({"repetitions": 0}, "greater than or equal to 1"),
         ({"parameters": {"levle": "b"}}, "no parameter 'levle', it has level"),
         ({"factors": {"levle": ["b"]}}, "no parameter 'levle'"),
-        ({"factors": {"level": []}}, "no levels"),
+        ({"factors": {"level": []}}, "at least 1 item"),
         ({"factors": {"level": ["a", "b", "a"]}}, "one level twice"),
         ({"parameters": {"pause_s": "long"}}, "pause_s has to be a float"),
         ({"parameters": {"fail_at": True}}, "fail_at has to be a int"),
@@ -32,7 +33,7 @@ from tests.runs.conftest import write_study
 )
 def test_a_mistake_is_found_before_anything_runs(house, changes, message):
     """A misspelt key, parameter or notebook, or a value of the wrong type names itself."""
-    with pytest.raises(StudyError, match=message):
+    with pytest.raises((StudyError, PriceError), match=message):
         run_study(write_study(house, **changes), house)
     assert not (house / "papermill_runs" / "trial").exists()
 
@@ -58,9 +59,8 @@ def test_plan_holds_every_cell_in_every_block():
     by_name = {run.scenario: run.parameters for run in runs}
     assert by_name["C2"] == {"a": 1, "b": "y", "c": 5, "repetition": 3, "seed": 3}
     assert runs == plan_runs(study, "here")
-    assert [run.scenario for run in plan_runs(study.model_copy(update={"order": "sequential"}), "here")][:3] == [
-        "C1", "C2", "C3",
-    ]  # fmt: skip
+    in_order = plan_runs(study.model_copy(update={"order": "sequential"}), "here")
+    assert [run.scenario for run in in_order][:3] == ["C1", "C2", "C3"]
 
 
 def test_machines_that_differ_have_other_names():
