@@ -74,15 +74,8 @@ def crop_photograph(photograph: Photograph, method: str) -> Prepared | Rejection
                 "the folder of the photographs under the same path, and start again"
             ) from error
         return Rejection(photograph.row, photograph.path, str(error))
-    record = Record(
-        encode_jpeg(crop.image),
-        photograph.grade,
-        photograph.patient_id,
-        photograph.image_id,
-        photograph.eye,
-        *crop.circle,
-        crop.status,
-    )
+    _, _, image_id, patient_id, eye, grade = photograph
+    record = Record(encode_jpeg(crop.image), grade, patient_id, image_id, eye, *crop.circle, crop.status)
     return Prepared(frame(to_example(record)), record._replace(encoded=b""), perceptual_hash(record.encoded))
 
 
