@@ -61,14 +61,12 @@ def score_edge(distance: np.ndarray, ellipse: Ellipse) -> float:
 def locate_edge(
     image: np.ndarray, background: np.ndarray, ellipse: Ellipse, rays: np.ndarray, reach: float, tolerance: float
 ) -> tuple[Ellipse, bool, float]:
-    """Follow rays across the edge, drop outliers, and decide between circle and ellipse.
+    """Follow rays, (n, 2) unit vectors, across the edge, drop outliers, and decide between circle and ellipse.
 
     Args:
         image: (height, width, 3) uint8.
         background: (3,) uint8.
-        ellipse: a rough field of view.
-        rays: (n, 2) unit vectors.
-        reach: how far inside and outside of `ellipse` the edge is looked for, as a share of the semi-axes.
+        ellipse: a rough field of view; the edge lies up to the share `reach` of its semi-axes inside or outside.
         tolerance: of `fits.fit_robustly`.
 
     Returns:
@@ -106,11 +104,9 @@ def _measure_roundness(on_edge: np.ndarray, inner: np.ndarray, visible: np.ndarr
 def _sample_rays(
     image: np.ndarray, ellipse: Ellipse, rays: np.ndarray, depths: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Sample the image along rays from the centre outwards, at those fractions of the semi-axes.
+    """Sample the image along rays from the centre outwards, at those fractions of the semi-axes: (rays, depths, ...).
 
-    Returns:
-        The samples, (rays, depths, ...); and how many of each ray, from the first on, lie inside the frame, (rays,). A
-        sample beyond the frame has the value of the nearest pixel.
+    Also count those of each ray, from the first on, that lie inside the frame; beyond it the nearest pixel is repeated.
     """
     x, y, a, b = ellipse
     at_x = (x + np.outer(a * rays[:, 0], depths)).astype(np.float32)
@@ -122,9 +118,8 @@ def _sample_rays(
 
 
 def _fit_edge(points: np.ndarray, num_rays: int, tolerance: float) -> tuple[Ellipse, bool]:
-    if len(points) < SHORT_ARC * num_rays:
-        return fit_circle_robustly(points), False
-    return fit_robustly(points, tolerance)
+    is_short = len(points) < SHORT_ARC * num_rays
+    return (fit_circle_robustly(points), False) if is_short else fit_robustly(points, tolerance)
 
 
 def _find_edges(values: np.ndarray, num_inside: np.ndarray, depths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -10,14 +10,9 @@ Ellipse = tuple[float, float, float, float]  # x, y, horizontal and vertical sem
 
 
 def fit_robustly(points: np.ndarray, tolerance: float) -> tuple[Ellipse, bool]:
-    """Fit a circle, or an axis-parallel ellipse where that fits clearly better.
+    """Fit a circle to (n, 2) points, or an axis-parallel ellipse where that fits clearly better, and tell which.
 
-    Args:
-        points: (n, 2) px.
-        tolerance: an ellipse is tried where the median point misses the circle by that fraction of the radius.
-
-    Returns:
-        The fit, and whether it is an ellipse.
+    An ellipse is tried where the median point misses the circle by the fraction `tolerance` of the radius.
     """
     x, y, radius, _ = circle = fit_circle_robustly(points)
     misses = median(np.abs(np.hypot(points[:, 0] - x, points[:, 1] - y) / radius - 1))
@@ -87,11 +82,7 @@ def explains(ellipse: Ellipse, points: np.ndarray) -> bool:
 
 
 def drop_straight(points: np.ndarray) -> np.ndarray:
-    """Drop what lies on a line for longer than a circle does, as where a mask cuts the field of view.
-
-    Args:
-        points: (n, 2) px, a whole outline in its order.
-    """
+    """Drop from a whole outline, (n, 2), what lies on a line for longer than a circle does, as where a mask cuts it."""
     if len(points) < 60:
         return points
     starts, ends = points[::6], np.roll(points, -30, axis=0)[::6]

@@ -26,7 +26,7 @@ MAX_DETAIL = 12  # grey levels from a pixel to the next on average; a retina is 
 def check_retina(
     image: np.ndarray, distance: np.ndarray, ellipse: Ellipse, roundness: float, *, is_ellipse: bool
 ) -> None:
-    """Refuse a field of view that shows no retina.
+    """Refuse a field of view that shows no retina: a NoFundusError says what it has that a retina has not.
 
     Args:
         image: (height, width, 3) uint8 RGB, the photograph at 64 to 128 px; of a smaller one only roundness is checked.
@@ -34,9 +34,6 @@ def check_retina(
         ellipse: the field of view.
         roundness: share of its edge that lies on the ellipse.
         is_ellipse: whether it is no circle, as a head is none.
-
-    Raises:
-        NoFundusError: says what it has that a retina has not.
     """
     if roundness < MIN_ROUNDNESS:
         raise NoFundusError("what stands out from the background is not round")
@@ -51,14 +48,7 @@ def check_retina(
 
 
 def check_full_frame(image: np.ndarray) -> None:
-    """Refuse a picture without background unless it has the colours of a retina, and no more detail.
-
-    Args:
-        image: (height, width, 3) uint8 RGB, the photograph at 64 to 128 px.
-
-    Raises:
-        NoFundusError: it is no retina.
-    """
+    """Refuse a picture without background, at 64 to 128 px, unless it has a retina's colours, and no more detail."""
     height, width = image.shape[:2]
     k = max(2, min(height, width) // CORNER)
     borders = [image[:k], image[-k:], image[:, :k], image[:, -k:]]

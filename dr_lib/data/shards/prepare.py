@@ -58,15 +58,11 @@ def prepare(
     behind the last finished shard; started again on a complete folder it verifies and returns it.
 
     Args:
-        images: folder of the photographs, or the root of a known data set.
-        labels: CSV of the labels; None finds it in a known data set.
+        images, labels, layout: of `tables.read_labels`.
         out: folder to write, new or empty.
         private: folder for the salt and `rejected.csv`, mode 0700; default `<out>.private`.
-        layout: name of a known data set, or auto.
-        split: random (70 % of the photographs, a fifth of their patients for validation, and 30 % test), paper
-            (70/30 without validation) or official (the data set's own).
-        method: how the field of view is found, see `crop.crop_fundus`.
-        seed: of the split.
+        split, seed: kind of split and its seed, of `splits.split_patients`.
+        method: how the field of view is found, of `crop.crop_fundus`.
         num_shards: files per split; default 8, or as many as the smallest split has photographs.
         workers: processes; default one per core.
         dask: address of a Dask scheduler, whose workers are taken instead; each has `images` under the same path.
@@ -92,14 +88,13 @@ def prepare(
             raise PrivateFolderError(f"{private} holds the sample's salt, which is public: choose another --private")
         table, duplicates = drop_duplicates(found.table)
         table = table.assign(split=split_patients(table, seed=seed, kind=split))
-        photographs = _pseudonyms(table, images, salt)
-        shards = _divide(photographs, num_shards)
-        known = sorted((*p[2:], measure_size(p.path)) for rows in photographs.values() for p in rows)
+        shards = _divide(table, images, salt, num_shards)
+        known = sorted((*p[2:], measure_size(p.path)) for rows in shards.values() for p in rows)
         parameters = {
             "method": method,
             "split": split,
             "seed": seed,
-            "num_shards": len(shards) // len(photographs),
+            "num_shards": len(shards) // table["split"].nunique(),
             "image_size": IMAGE_SIZE,
             "layout": found.layout,
             "input_sha256": hashlib.sha256(json.dumps(known).encode()).hexdigest(),
@@ -124,27 +119,24 @@ def prepare(
             raise PrepareError(f"cannot write to {out}: {reason}. Choose another --out, or make room") from error
 
 
-def _pseudonyms(table: pd.DataFrame, images: Path, salt: bytes) -> dict[str, list[Photograph]]:
-    """Photographs of each split, in the order of their pseudonyms: as good as shuffled, and reproducible."""
+def _divide(table: pd.DataFrame, images: Path, salt: bytes, num_shards: int | None) -> Shards:
+    """Divide each split, in the order of its pseudonyms, among its shards: as good as shuffled, and reproducible."""
     photographs = {split: [] for split in SPLITS}
     for row in table.itertuples():
         image_id = pseudonym(salt, "image", name_image(row.image, images))
         patient_id = pseudonym(salt, "patient", row.patient)
         photograph = Photograph(int(row.row), row.image, image_id, patient_id, row.eye, int(row.grade))
         photographs[row.split].append(photograph)
-    return {split: sorted(rows, key=lambda p: p.image_id) for split, rows in photographs.items() if rows}
-
-
-def _divide(photographs: dict[str, list[Photograph]], num_shards: int | None) -> Shards:
-    """Divide the photographs of each split, in their order, among its shards."""
-    smallest = min(photographs, key=lambda split: len(photographs[split]))
-    most = len(photographs[smallest])
+    for rows in photographs.values():
+        rows.sort(key=lambda p: p.image_id)
+    most, smallest = min((len(rows), split) for split, rows in photographs.items() if rows)
     num_shards = min(NUM_SHARDS, most) if num_shards is None else num_shards
     if not 1 <= num_shards <= most:
         raise PrepareError(f"{smallest} has {most} photographs for {num_shards} shards: pass --shards {most} or fewer")
     return {
         f"{split}-{index:05d}-of-{num_shards:05d}.tfrecord": [rows[i] for i in part]
         for split, rows in photographs.items()
+        if rows
         for index, part in enumerate(np.array_split(np.arange(len(rows)), num_shards))
     }
 
