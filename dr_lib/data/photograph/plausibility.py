@@ -3,8 +3,8 @@
 import cv2
 import numpy as np
 
+from dr_lib.data.photograph.edge import Ellipse
 from dr_lib.data.photograph.errors import NoFundusError
-from dr_lib.data.photograph.fits import Ellipse
 
 CORNER = 24  # a 24th of the shorter side is taken for a corner, or for a border
 MIN_ROUNDNESS = 0.4  # photographs have 0.47 and more, a square 0.13

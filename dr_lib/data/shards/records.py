@@ -2,13 +2,14 @@
 
 import hashlib
 import json
+import struct
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from dr_lib.data.labels.grades import REFERABLE_FROM
 from dr_lib.data.photograph.pixels import IMAGE_SIZE
-from dr_lib.data.shards.tfrecord import TFRecordError, parse_example, serialise_example, unframe
+from dr_lib.data.shards.tfrecord import parse_example, serialise_example, unframe
 from dr_lib.files import replace
 
 SPLITS = ("train", "validation", "test")
@@ -70,7 +71,7 @@ def from_example(example: bytes) -> Record:
         place = [features[key] for key in ("fundus/x", "fundus/y", "fundus/radius")]
         status = features["fundus/status"].decode()
         return Record(features["image/encoded"], features["image/class/label"], *texts, *place, status)
-    except (KeyError, AttributeError, ValueError) as error:
+    except (KeyError, IndexError, AttributeError, ValueError, struct.error) as error:
         raise ShardError(f"not a record of a cropped photograph ({error!r})") from error
 
 
@@ -161,5 +162,5 @@ def _read_shard(data_dir: Path, name: str, sha256: str) -> list[Record]:
         raise ShardError(f"{name}: altered or cut short, it does not match manifest.json")
     try:
         return [from_example(payload) for payload in unframe(shard)]
-    except (TFRecordError, ShardError) as error:
+    except ValueError as error:
         raise ShardError(f"{name}: {error}") from error

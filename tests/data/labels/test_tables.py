@@ -6,7 +6,6 @@ import pandas as pd
 import pytest
 
 from dr_lib.data.labels.tables import LabelTableError, read_labels
-from dr_lib.data.photograph.crop import UnreadableImageError, crop_fundus
 
 
 @pytest.fixture
@@ -121,15 +120,6 @@ def test_an_exported_photograph_comes_before_what_it_was_exported_from(folder):
     found = read_labels(images, labels)
     assert found.table["image"].tolist() == [str(images / "a.jpg"), str(images / "b.dcm")]
     assert found.unusable["image"].tolist() == [str(images / "a.dcm"), str(images / "b.jpg")]
-
-
-def test_a_folder_of_dicom_files_alone_comes_as_far_as_the_advice_for_each(folder):
-    """The label table is read, and the decoder tells what to do with each file."""
-    images, labels = folder("image,grade\nscan,1\n", "scan.dcm")
-    (images / "scan.dcm").write_bytes(bytes(128) + b"DICM")
-    (image,) = read_labels(images, labels).table["image"]
-    with pytest.raises(UnreadableImageError, match="a DICOM file: export it as PNG or JPEG"):
-        crop_fundus(image)
 
 
 def test_files_that_are_no_label_table_are_counted_and_not_named(folder):

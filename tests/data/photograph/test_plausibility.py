@@ -117,37 +117,10 @@ def draw_skin(seed: int) -> np.ndarray:
     return add_noise(image, seed, 3)
 
 
-def draw_gradient(kind: str) -> np.ndarray:
-    """From dark to bright: across, down, askew, or out of the middle without any edge."""
-    x, y = np.meshgrid(np.linspace(0, 1, WIDTH), np.linspace(0, 1, HEIGHT))
-    ramp = {"across": x, "down": y, "askew": (x + y) / 2, "glow": np.exp(-((x - 0.5) ** 2 + (y - 0.5) ** 2) / 0.05)}
-    return (ramp[kind][..., None] * (230, 150, 90)).astype(np.uint8)
-
-
 def draw_chessboard(squares: int) -> np.ndarray:
     """Black and white squares, as many in a row."""
     row, column = np.mgrid[:HEIGHT, :WIDTH] * squares // WIDTH
     return ((row + column) % 2 * 255).astype(np.uint8)[..., None].repeat(3, axis=2)
-
-
-def draw_rectangle(paper: int, *, colour=(200, 120, 70), side=280) -> np.ndarray:
-    """A plain rectangle, the colour of a retina."""
-    image = blank(paper)
-    image[100 : 100 + side, 120 : 120 + side] = colour
-    return image
-
-
-def draw_window(paper: int) -> np.ndarray:
-    """A screen with a window: title bar, buttons, lines of text and a picture."""
-    image = blank(paper)
-    cv2.rectangle(image, (60, 50), (580, 430), (240, 240, 240), -1)
-    cv2.rectangle(image, (60, 50), (580, 80), (50, 90, 160), -1)
-    for x, colour in ((520, (90, 200, 90)), (540, (230, 200, 60)), (560, (220, 80, 80))):
-        cv2.circle(image, (x, 65), 7, colour, -1, cv2.LINE_AA)
-    for y in range(105, 420, 22):
-        cv2.putText(image, f"row {y}: value {y * 7 % 91}", (75, y), cv2.FONT_HERSHEY_SIMPLEX, 0.5, (40,) * 3, 1)
-    image[150:330, 330:560] = (200, 90, 40)
-    return image
 
 
 def draw_xray(seed: int) -> np.ndarray:
@@ -173,23 +146,23 @@ def to_grey(image: np.ndarray) -> np.ndarray:
 
 
 def draw_plain() -> dict[str, np.ndarray]:
-    """Closed shutters, blank pages, noise and gradients."""
+    """Closed shutters, blank pages and noise."""
     pictures = {f"flat {level}": blank(level) for level in (0, 1, 60, 128, 200, 255)}
     pictures |= {f"nearly flat {level}": add_noise(blank(level), level, 3) for level in (2, 20, 128, 250)}
     noises = ("uniform", "grey", "dark", "sparse", "blotches")
-    pictures |= {f"noise, {kind}, {side}": draw_noise(kind, side) for kind in noises for side in (64, 320, 1200)}
-    return pictures | {f"gradient {kind}": draw_gradient(kind) for kind in ("across", "down", "askew", "glow")}
+    return pictures | {f"noise, {kind}, {side}": draw_noise(kind, side) for kind in noises for side in (64, 320, 1200)}
 
 
 def draw_pages() -> dict[str, np.ndarray]:
-    """Text, chessboards, rectangles and windows."""
+    """Text, chessboards and rectangles."""
     pictures = {f"chessboard {squares}": draw_chessboard(squares) for squares in (2, 4, 8, 16, 64)}
     for ink, paper in ((255, 0), (200, 10), (0, 255), (40, 230)):
         for thickness, size in ((1, 0.6), (2, 1.0), (5, 1.6)):
             pictures[f"text {size}, {ink} on {paper}"] = draw_text(ink, paper, thickness=thickness, size=size)
     for paper in (0, 128, 255):
-        pictures |= {f"rectangle {side} on {paper}": draw_rectangle(paper, side=side) for side in (200, 280, 360)}
-        pictures[f"window on {paper}"] = draw_window(paper)
+        for side in (200, 280, 360):
+            pictures[f"rectangle {side} on {paper}"] = image = blank(paper)
+            image[100 : 100 + side, 120 : 120 + side] = (200, 120, 70)  # the colour of a retina
     return pictures
 
 
