@@ -4,6 +4,7 @@ import csv
 import os
 import re
 import unicodedata
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -70,7 +71,13 @@ def find_sources(
         raise LabelTableError(f"there is no layout {layout!r}: choose auto or one of {', '.join(layouts)}")
     *known, own = (part for part in read_parts() if layout in ("auto", part.layout))
     steps = [known, [own]] if layout == "auto" else [[*known, own]]
-    read = cache(_read_or_empty)  # a file fits several layouts by its name
+
+    @cache  # a file fits several layouts by its name
+    def read(path: Path) -> pd.DataFrame:
+        with suppress(LabelTableError):
+            return read_label_file(path)
+        return pd.DataFrame()
+
     for any_name, anywhere in [(False, False)] + [(False, True), (layout != "auto", True)] * is_given:
         for parts in steps:
             found = [
@@ -90,13 +97,6 @@ def find_sources(
         "Needed: the columns image and grade (patient, eye and split where known), or the files of one of "
         f"{', '.join(layouts)}"
     )
-
-
-def _read_or_empty(path: Path) -> pd.DataFrame:
-    try:
-        return read_label_file(path)
-    except LabelTableError:
-        return pd.DataFrame()
 
 
 def _find_folder(part: Part, folders: list[str]) -> str | None:
@@ -134,15 +134,12 @@ def _choose_layout(found: list[Source]) -> tuple[str, list[Source], list[str]]:
 
 
 def read_rows(source: Source) -> pd.DataFrame:
-    """Read a label file of any known data set as one kind of row.
+    """Read a label file of any known data set as one kind of row; what a row may not hold is a LabelTableError.
 
     Returns:
         labels (the file's name), row (its line), name, patient, eye, grade, split, reason (empty, or why the row
         cannot be used) and from_names (patient and eye were read from the names, for the file has no patients
         and all names have the form).
-
-    Raises:
-        LabelTableError: a row names no photograph, or an eye or split that there is not.
     """
     part, table = source.part, source.table
     others = [c for c in table if re.fullmatch(r"(?i)(patient|paciente|subject)s?([ _-]?(id|name|nome))?", c)]

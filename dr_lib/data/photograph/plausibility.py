@@ -42,7 +42,11 @@ def check_retina(
     level = float(np.median(distance[_cut_square(distance.shape, ellipse)]))
     if _has_hole(image, distance <= DARK * level, ellipse, MAX_HOLE[is_ellipse]):
         raise NoFundusError(HOLE)
-    outside = distance[_measure_depths(distance.shape, ellipse) > SURROUNDINGS**2]
+    x, y, a, b = ellipse
+    height, width = distance.shape
+    across = ((np.arange(width, dtype=np.float32) - np.float32(x)) / np.float32(a)) ** 2
+    down = ((np.arange(height, dtype=np.float32) - np.float32(y)) / np.float32(b)) ** 2
+    outside = distance[down[:, None] + across > SURROUNDINGS**2]
     if len(outside) > 20 and np.count_nonzero(outside > BRIGHT * level) > MAX_SPILL * len(outside):
         raise NoFundusError("around the field of view there is more than background: this is no retina")
 
@@ -90,11 +94,3 @@ def _cut_square(shape: tuple[int, ...], ellipse: Ellipse) -> tuple[slice, slice]
     firsts = [min(max(0, int(middle - 0.7 * half)), length - 1) for middle, half, length in ends]
     lasts = [max(first, int(middle + 0.7 * half)) for first, (middle, half, _) in zip(firsts, ends, strict=True)]
     return slice(firsts[0], lasts[0] + 1), slice(firsts[1], lasts[1] + 1)
-
-
-def _measure_depths(shape: tuple[int, ...], ellipse: Ellipse) -> np.ndarray:
-    """Measure the square of each pixel's distance from the centre, which is 1 on the ellipse."""
-    x, y, a, b = ellipse
-    across = ((np.arange(shape[1], dtype=np.float32) - np.float32(x)) / np.float32(a)) ** 2
-    down = ((np.arange(shape[0], dtype=np.float32) - np.float32(y)) / np.float32(b)) ** 2
-    return down[:, None] + across

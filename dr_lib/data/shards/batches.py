@@ -21,15 +21,10 @@ class Photographs(NamedTuple):
 
 
 def load_photographs(data_dir: Path, split: str, image_size: int = IMAGE_SIZE) -> Photographs:
-    """Read and decode one split of a prepared folder; a split that is not there has no photographs.
-
-    Args:
-        data_dir: folder that `prepare` wrote.
-        split: train, validation or test.
-        image_size: side to shrink the stored crops to [px], at most 299.
+    """Read and decode one split of a folder that `prepare` wrote; a split that is not there has no photographs.
 
     Raises:
-        ValueError: the size is not between 1 and 299.
+        ValueError: `image_size`, the side to shrink the stored crops to [px], is not between 1 and 299.
         ShardError: a shard does not match the manifest.
     """
     if not 1 <= image_size <= IMAGE_SIZE:

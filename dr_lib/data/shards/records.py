@@ -41,22 +41,23 @@ class Record(NamedTuple):
 
 def to_example(record: Record) -> bytes:
     """Serialise a record as the protocol buffer tf.train.Example, keys in sorted order."""
-    features = {
-        "eye": record.eye.encode(),
-        "fundus/radius": float(record.radius),
-        "fundus/status": record.status.encode(),
-        "fundus/x": float(record.x),
-        "fundus/y": float(record.y),
-        "image/class/label": int(record.grade),
-        "image/encoded": record.encoded,
-        "image/format": b"jpeg",
-        "image/height": IMAGE_SIZE,
-        "image/id": record.image_id.encode(),
-        "image/referable": int(record.referable),
-        "image/width": IMAGE_SIZE,
-        "patient/id": record.patient_id.encode(),
-    }
-    return serialise_example(features)
+    return serialise_example(
+        {
+            "eye": record.eye.encode(),
+            "fundus/radius": float(record.radius),
+            "fundus/status": record.status.encode(),
+            "fundus/x": float(record.x),
+            "fundus/y": float(record.y),
+            "image/class/label": int(record.grade),
+            "image/encoded": record.encoded,
+            "image/format": b"jpeg",
+            "image/height": IMAGE_SIZE,
+            "image/id": record.image_id.encode(),
+            "image/referable": int(record.referable),
+            "image/width": IMAGE_SIZE,
+            "patient/id": record.patient_id.encode(),
+        }
+    )
 
 
 def from_example(example: bytes) -> Record:

@@ -123,23 +123,6 @@ def draw_chessboard(squares: int) -> np.ndarray:
     return ((row + column) % 2 * 255).astype(np.uint8)[..., None].repeat(3, axis=2)
 
 
-def draw_xray(seed: int) -> np.ndarray:
-    """A chest: bright body with two dark lungs, ribs, a heart and a letter, grey."""
-    rng, image = np.random.default_rng(seed), np.zeros((HEIGHT, WIDTH), np.float32)
-    cv2.ellipse(image, (320, 300), (250, 330), 0, 0, 360, 150, -1)
-    for x in (215, 425):
-        cv2.ellipse(image, (x, 250), (80, 170), 0, 0, 360, 45, -1)
-    for y in range(100, 420, 42):
-        for x in (215, 425):
-            cv2.ellipse(image, (x, y + 30), (100, 36), 0, 190, 350, 110, 7)
-    cv2.ellipse(image, (355, 330), (85, 95), 20, 0, 360, 190, -1)
-    cv2.rectangle(image, (305, 0), (337, HEIGHT), 200, -1)
-    image = cv2.GaussianBlur(image, (0, 0), 5) + rng.normal(0, 5, image.shape)
-    image = np.clip(image, 0, 255).astype(np.uint8)[..., None].repeat(3, axis=2)
-    cv2.putText(image, "R", (40, 70), cv2.FONT_HERSHEY_SIMPLEX, 2, (255,) * 3, 4)
-    return image
-
-
 def to_grey(image: np.ndarray) -> np.ndarray:
     """The same in grey, three channels all the same."""
     return cv2.cvtColor(cv2.cvtColor(image, cv2.COLOR_RGB2GRAY), cv2.COLOR_GRAY2RGB)
@@ -168,8 +151,7 @@ def draw_pages() -> dict[str, np.ndarray]:
 
 def draw_slices() -> dict[str, np.ndarray]:
     """Other pictures that clinics make."""
-    slices = {f"oct {seed}": draw_oct(seed) for seed in range(12)}
-    return slices | {f"x-ray {seed}": draw_xray(seed) for seed in range(3)}
+    return {f"oct {seed}": draw_oct(seed) for seed in range(12)}
 
 
 def draw_faces() -> dict[str, np.ndarray]:
