@@ -30,19 +30,12 @@ if not path.exists():
 """
 
 
+# Shape of an image, and how many there are to train and to test.
+DATASETS = {"mnist": ((28, 28, 1), 60_000, 10_000), "cifar10": ((32, 32, 3), 50_000, 10_000)}
+
+
 class ImageSetError(ValueError):
     """There are no such images; the message says what to ask for or what is wrong with the file."""
-
-
-class Dataset(NamedTuple):
-    """What a data set consists of; `shape` is that of one image."""
-
-    shape: tuple[int, int, int]
-    num_train: int
-    num_test: int
-
-
-DATASETS = {"mnist": Dataset((28, 28, 1), 60_000, 10_000), "cifar10": Dataset((32, 32, 3), 50_000, 10_000)}
 
 
 class ImageSet(NamedTuple):
@@ -56,10 +49,7 @@ class ImageSet(NamedTuple):
 
 
 def load_mnist(path: str | Path = "") -> list[np.ndarray]:
-    """Load MNIST from a file, else from where Keras keeps it, else let Keras download it.
-
-    Args:
-        path: an mnist.npz with x_train, y_train, x_test and y_test; empty for Keras's.
+    """Load MNIST from an .npz file, else from where Keras keeps it, else let Keras download it.
 
     Returns:
         x_train, y_train, x_test, y_test: (n, 28, 28) uint8 images and (n,) int64 digits.
@@ -92,23 +82,17 @@ def load_images(dataset: str, image_size: int, source: str, *, share: float = 1.
         raise ImageSetError(f"image_size {image_size!r}: choose from 32, 64")
     if not 0 < share <= 1 or seed < 0:
         raise ImageSetError(f"share {share}, seed {seed}: give a share of more than 0 and at most 1, a seed from 0 on")
-    if source == "synthetic":
-        x_train, y_train, x_test, y_test = _draw(DATASETS[dataset], share, seed)
-    else:
-        x_train, y_train, x_test, y_test = _keep(_read(source, dataset), share, seed)
-    kind = "synthetic" if source == "synthetic" else "given"
+    is_drawn = source == "synthetic"
+    arrays = _draw(dataset, share, seed) if is_drawn else _keep(_read(source, dataset), share, seed)
+    x_train, y_train, x_test, y_test = arrays
+    kind = "synthetic" if is_drawn else "given"
     return ImageSet(resize(x_train, image_size), y_train, resize(x_test, image_size), y_test, kind)
 
 
 def resize(images: np.ndarray, size: int) -> np.ndarray:
-    """Resize images bilinearly: the centres of the corner pixels' squares stay in place, the borders are repeated.
+    """Resize (n, height, width, channels) uint8 images bilinearly to `size` px square, by pixels' centres, rounded.
 
-    Args:
-        images: (n, height, width, channels) uint8.
-        size: new side [px]; to shrink by much would alias.
-
-    Returns:
-        (n, size, size, channels) uint8, rounded.
+    The borders are repeated. To shrink by much would alias.
     """
     n, height, width, channels = images.shape
     if height == width == size:
@@ -129,15 +113,14 @@ def _weigh(old: int, new: int) -> np.ndarray:
     return np.maximum(0, 1 - np.abs(np.arange(old)[:, None] - centres)).astype(np.float32)
 
 
-def _draw(dataset: Dataset, share: float, seed: int) -> list[np.ndarray]:
+def _draw(dataset: str, share: float, seed: int) -> list[np.ndarray]:
     """Draw a coarse pattern for each class, and images that are half pattern, half noise."""
-    rng = np.random.default_rng(seed)
-    coarse = rng.integers(0, 128, (NUM_CLASSES, 4, 4, dataset.shape[2]), dtype=np.uint8)
-    patterns = resize(coarse, dataset.shape[0])
+    rng, (shape, *sizes) = np.random.default_rng(seed), DATASETS[dataset]
+    patterns = resize(rng.integers(0, 128, (NUM_CLASSES, 4, 4, shape[2]), dtype=np.uint8), shape[0])
     arrays = []
-    for num_images in (dataset.num_train, dataset.num_test):
+    for num_images in sizes:
         labels = rng.integers(0, NUM_CLASSES, _count(num_images, share))
-        images = rng.integers(0, 128, (len(labels), *dataset.shape), dtype=np.uint8)
+        images = rng.integers(0, 128, (len(labels), *shape), dtype=np.uint8)
         images += patterns[labels]
         arrays += [images, labels]
     return arrays
@@ -151,18 +134,9 @@ def _read(source: str, dataset: str) -> list[np.ndarray]:
     try:
         with np.load(path, allow_pickle=False) as file:
             arrays = [file[name] for name in ARRAYS]
-    except (
-        OSError,
-        ValueError,
-        EOFError,
-        TypeError,
-        AttributeError,
-        KeyError,
-        BadZipFile,
-        zlib.error,
-    ) as error:
+    except (OSError, ValueError, EOFError, TypeError, AttributeError, KeyError, BadZipFile, zlib.error) as error:
         raise ImageSetError(f"{path} is no .npz file with {', '.join(ARRAYS)}, or damaged: {error}") from error
-    shape = DATASETS[dataset].shape
+    shape = DATASETS[dataset][0]
     return [*_check(path, "train", *arrays[:2], shape), *_check(path, "test", *arrays[2:], shape)]
 
 
@@ -176,15 +150,9 @@ def _fetch(dataset: str) -> Path:
         raise ImageSetError(f"{path} is not there, and this kernel has no Keras to download it: {advice}")
     # loading needs no backend, but Keras does not start without one that is installed
     backend = next((name for name in ("torch", "jax", "tensorflow") if importlib.util.find_spec(name)), "numpy")
-    fetched = subprocess.run(
-        [sys.executable, "-c", FETCH, dataset, str(path)],
-        env={**os.environ, "KERAS_BACKEND": backend},
-        cwd=Path(__file__).resolve().parents[2],  # for dr_lib
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        errors="replace",
-    )
+    options = {"env": {**os.environ, "KERAS_BACKEND": backend}, "cwd": Path(__file__).resolve().parents[2]}
+    options |= {"capture_output": True, "encoding": "utf-8", "errors": "replace"}
+    fetched = subprocess.run([sys.executable, "-c", FETCH, dataset, str(path)], **options)
     if fetched.returncode:
         reason = fetched.stderr.strip().splitlines()[-1:] or ["it was killed"]
         raise ImageSetError(f"Keras cannot load {dataset} ({reason[0]}): give the path of a file, or synthetic")

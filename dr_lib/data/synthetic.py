@@ -31,10 +31,6 @@ LESIONS = ((0, 0, 0, 0), (6, 0, 0, 0), (12, 15, 2, 0), (16, 32, 3, 6), (12, 20, 
 STEMS = ((-1.8, -1.2, 70), (1.8, 1.2, 70), (-0.8, 0.3, 34), (0.8, -0.3, 34), (-2.6, -0.3, 16), (2.7, 0.2, 16))
 
 
-class SampleFolderError(ValueError):
-    """The folder holds something else than this sample."""
-
-
 class Look(NamedTuple):
     """What the photographs of a patient share: the camera, and the eyes but for their lesions."""
 
@@ -230,14 +226,14 @@ def draw_sample(
 
     `labels.csv` (image relative to `out`, patient, eye, grade) is written last, so that a half-drawn folder is drawn
     again; `circles.csv` has the true circle of each retina [px]. The same parameters give the same bytes for any
-    number of workers; SampleFolderError says that `out` holds something else. `progress` gets (done, total).
+    number of workers; ValueError says that `out` holds something else. `progress` gets (done, total).
     """
     if num_patients < 1:
         raise ValueError(f"num_patients is {num_patients}: draw at least one")
     parameters = json.dumps({"data_kind": "synthetic", "num_patients": num_patients, "seed": seed})
     note = (out := Path(out)) / "sample.json"
     if out.exists() and any(out.iterdir()) and not (note.exists() and note.read_text() == parameters):
-        raise SampleFolderError(f"{out} holds something else than this sample: empty it or choose another folder")
+        raise ValueError(f"{out} holds something else than this sample: empty it or choose another folder")
     if (out / "labels.csv").exists():
         return out
     (out / "images").mkdir(parents=True, exist_ok=True)

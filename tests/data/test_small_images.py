@@ -29,12 +29,6 @@ def test_resizes_as_opencv_does(shape, size):
     assert np.abs(resized.astype(int) - np.array(wanted).reshape(resized.shape)).max() <= 1
 
 
-def test_resizes_the_same_in_chunks():
-    """101 images are resized like the first and the last of them alone."""
-    images = np.random.default_rng(1).integers(0, 256, (101, 28, 28, 1), dtype=np.uint8)
-    assert (resize(images, 32)[[0, -1]] == resize(images[[0, -1]], 32)).all()
-
-
 def test_a_share_keeps_the_epochs_at_six_to_five():
     """0.0128 of 60,000 and of 50,000 images are 6 and 5 batches of 128."""
     mnist, cifar10 = (load_images(name, 32, "synthetic", share=0.0128) for name in ("mnist", "cifar10"))

@@ -55,17 +55,11 @@ def read_names(names: pd.Series) -> pd.DataFrame:
 
 
 def grade_keywords(keywords: str) -> tuple[str, str]:
-    """Grade one eye by ODIR-5K's diagnostic keywords, which name the stage in words.
+    """Grade one eye by ODIR-5K's diagnostic keywords, parted by fullwidth or plain commas: "0" to "4", or a reason.
 
     Mild, moderate and severe nonproliferative retinopathy are 1, 2 and 3, proliferative is 4; the highest stage
     counts, also beside other diseases or a remark on quality. "normal fundus" is 0. No grade is guessed from
     the rest: retinopathy that is only suspected or has no stage, a picture of no use, other diseases alone.
-
-    Args:
-        keywords: the text of one eye, parted by fullwidth commas, now and then by plain ones.
-
-    Returns:
-        The grade ("0" to "4") and "", or "" and the reason why there is none.
     """
     text = re.sub("non[ -]proliferative", "nonproliferative", keywords.casefold())
     words = {re.sub("( diabetic)? retinopathy$", "", word.strip()) for word in re.split("[\uff0c,]", text)}

@@ -19,7 +19,7 @@ def drop_duplicates(table: pd.DataFrame) -> tuple[pd.DataFrame, list[tuple[int, 
         The table without the others, and (row, image, reason) of each of these.
 
     Raises:
-        LabelTableError: photographs stand there with two grades or patients; the message names the first five pairs.
+        LabelTableError: photographs stand there with two grades or patients; the message names five pairs of rows.
     """
     sizes = table["image"].map(measure_size)
     twins = table[sizes.duplicated(keep=False)].sort_values("image", kind="stable")
@@ -28,11 +28,9 @@ def drop_duplicates(table: pd.DataFrame) -> tuple[pd.DataFrame, list[tuple[int, 
     differing = (twins[["grade", "patient"]] != first[["grade", "patient"]]).any(axis=1)
     if differing.any():
         pairs = sorted(sorted(pair) for pair in zip(first["row"][differing], twins["row"][differing], strict=True))
-        named = ", ".join(f"{row} and {other}" for row, other in pairs[:5])
-        more = f" and {len(pairs) - 5} more pairs" if len(pairs) > 5 else ""
         raise LabelTableError(
-            f"the same photograph with another grade or patient stands in rows {named}{more}: correct the label "
-            "table, or take one of each pair out"
+            f"{len(pairs)} pairs of rows hold the same photograph with another grade or patient, such as "
+            f"{', '.join(f'{row} and {other}' for row, other in pairs[:5])}: correct them, or take one of each pair out"
         )
     copies = twins.assign(first=first["row"])[digests.duplicated()]
     dropped = [(copy.row, copy.image, f"same photograph as row {copy.first}") for copy in copies.itertuples()]

@@ -4,7 +4,7 @@ import csv
 import os
 import re
 import unicodedata
-from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -41,10 +41,8 @@ def find_files(folder: Path) -> tuple[list[Path], list[Path]]:
     for parent, folders, names in os.walk(folder, followlinks=True):
         folders[:] = [name for name in folders if name != "__MACOSX" and not name.startswith(".")]
         files += [Path(parent, name) for name in names if not name.startswith(".")]
-    photographs, label_files = (
-        sorted(path for path in files if path.suffix.lower() in suffixes)
-        for suffixes in (PICTURES | RARE_PICTURES, LABEL_FILES)
-    )
+    photographs = sorted(path for path in files if path.suffix.lower() in PICTURES | RARE_PICTURES)
+    label_files = sorted(path for path in files if path.suffix.lower() in LABEL_FILES)
     if not photographs:
         raise LabelTableError(f"no photographs under {folder}: they end in {', '.join(sorted(PICTURES))}")
     return photographs, label_files
@@ -73,7 +71,13 @@ def find_sources(
         raise LabelTableError(f"there is no layout {layout!r}: choose auto or one of {', '.join(layouts)}")
     *known, own = (part for part in read_parts() if layout in ("auto", part.layout))
     steps = [known, [own]] if layout == "auto" else [[*known, own]]
-    read = cache(_read_or_empty)  # a file fits several layouts by its name
+
+    @cache  # a file fits several layouts by its name
+    def read(path: Path) -> pd.DataFrame:
+        with suppress(LabelTableError):
+            return read_label_file(path)
+        return pd.DataFrame()
+
     for any_name, anywhere in [(False, False)] + [(False, True), (layout != "auto", True)] * is_given:
         for parts in steps:
             found = [
@@ -87,26 +91,17 @@ def find_sources(
     if is_given:
         read_label_file(label_files[0])  # an empty file is to be called empty
     # names of files may be those of patients
-    described = "; ".join(dict.fromkeys(_describe(path, read) for path in label_files[:5]))
-    there = f"{len(label_files)} label file{'s'[: len(label_files) > 1]} ({described})"
+    described = "; ".join(dict.fromkeys(_describe(path, read(path)) for path in label_files[:5])) or "none"
     raise LabelTableError(
-        f"no label table{'' if layout == 'auto' else f' of {layout}'} with photographs, only: "
-        f"{there if label_files else 'no label file at all'}. Needed: the columns image and grade (patient, eye and "
-        f"split where known), or the files of one of {', '.join(layouts)}"
+        f"no label table with photographs for layout {layout}; label files found: {len(label_files)} ({described}). "
+        "Needed: the columns image and grade (patient, eye and split where known), or the files of one of "
+        f"{', '.join(layouts)}"
     )
-
-
-def _read_or_empty(path: Path) -> pd.DataFrame:
-    try:
-        return read_label_file(path)
-    except LabelTableError:
-        return pd.DataFrame()
 
 
 def _find_folder(part: Part, folders: list[str]) -> str | None:
     """Find the best of the part's expressions that some folder of photographs fits."""
-    there = (one for one in part.folders.split(";") if any(re.search(one, folder) for folder in folders))
-    return next(there, None)
+    return next((one for one in part.folders.split(";") if any(re.search(one, folder) for folder in folders)), None)
 
 
 def _has_name(part: Part, path: Path) -> bool:
@@ -115,9 +110,9 @@ def _has_name(part: Part, path: Path) -> bool:
     return bool(is_named) and all((path.parent / name).exists() for name in part.beside.split(";"))
 
 
-def _describe(path: Path, read: Callable[[Path], pd.DataFrame]) -> str:
+def _describe(path: Path, table: pd.DataFrame) -> str:
     """List the columns, but not where the header is missing and they are a photograph's row."""
-    columns = list(read(path)) if path.suffix.lower() != ".txt" else []
+    columns = list(table) if path.suffix.lower() != ".txt" else []
     is_row = any(re.fullmatch(r"[\d.]+", column) or cut_suffix(column) != column.casefold() for column in columns)
     return "no header" if is_row or not columns else f"columns {', '.join(columns)}"
 
@@ -139,15 +134,12 @@ def _choose_layout(found: list[Source]) -> tuple[str, list[Source], list[str]]:
 
 
 def read_rows(source: Source) -> pd.DataFrame:
-    """Read a label file of any known data set as one kind of row.
+    """Read a label file of any known data set as one kind of row; what a row may not hold is a LabelTableError.
 
     Returns:
         labels (the file's name), row (its line), name, patient, eye, grade, split, reason (empty, or why the row
         cannot be used) and from_names (patient and eye were read from the names, for the file has no patients
         and all names have the form).
-
-    Raises:
-        LabelTableError: a row names no photograph, or an eye or split that there is not.
     """
     part, table = source.part, source.table
     others = [c for c in table if re.fullmatch(r"(?i)(patient|paciente|subject)s?([ _-]?(id|name|nome))?", c)]
@@ -160,8 +152,7 @@ def read_rows(source: Source) -> pd.DataFrame:
         rows["eye"] = rows["name"].str.contains(part.eye[1:]).map({True: "left", False: "right"})
     left, _, right = part.grade.partition(";")
     rows["grade"] = table[left].where(rows["eye"] == "left", table[right]) if right else table[left]
-    rows["split"] = part.split or table.get("split", "")
-    rows["reason"] = ""
+    rows["split"], rows["reason"] = part.split or table.get("split", ""), ""
     if not rows["name"].all():
         raise LabelTableError(f"{name_rows(rows[rows['name'] == ''])}: name the photograph, or take the row out")
     for column, words in (("eye", EYES), ("split", SPLITS)):
@@ -201,7 +192,13 @@ def read_label_file(labels: Path) -> pd.DataFrame:
     """
     try:
         lines = labels.read_text(encoding="utf-8-sig").splitlines()
-        rows = _read_pairs(lines) if labels.suffix.lower() == ".txt" else _read_csv(lines)
+        if labels.suffix.lower() == ".txt":
+            rows = {0: ["image", "grade"]} | {n: line.rsplit(maxsplit=1) for n, line in enumerate(lines, 1)}
+        else:
+            header = lines[0] if lines else ""
+            # semicolons as spreadsheets write them in Brazil
+            reader = csv.reader(lines, delimiter=";" if ";" in header and "," not in header else ",")
+            rows = dict((reader.line_num, row) for row in reader)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise LabelTableError(f"{labels.name} cannot be read: save it as CSV in UTF-8") from error
     rows = {line: [cell.strip() for cell in row] for line, row in rows.items()}
@@ -215,11 +212,7 @@ def read_label_file(labels: Path) -> pd.DataFrame:
 
 
 def name_rows(rows: pd.DataFrame) -> str:
-    """Name the label file and up to five row numbers, and never a photograph.
-
-    Args:
-        rows: columns labels (name of the file) and row.
-    """
+    """Name the label file and up to five row numbers, of the columns labels and row, and never a photograph."""
     listed = ", ".join(str(row) for row in rows["row"].head(5))
     more = f" and {len(rows) - 5} more" if len(rows) > 5 else ""
     return f"{', '.join(rows['labels'].unique())}, row{'s'[: len(rows) > 1]} {listed}{more}"
@@ -235,14 +228,3 @@ def _fold_name(name: str) -> str:
     """One patient written in two ways is one patient: case, blanks, invisible and composed characters do not count."""
     letters = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
     return " ".join("".join(c for c in letters if unicodedata.category(c) != "Cf").split())
-
-
-def _read_csv(lines: list[str]) -> dict[int, list[str]]:
-    header = lines[0] if lines else ""
-    delimiter = ";" if ";" in header and "," not in header else ","  # as spreadsheets write it in Brazil
-    reader = csv.reader(lines, delimiter=delimiter)
-    return dict((reader.line_num, row) for row in reader)
-
-
-def _read_pairs(lines: list[str]) -> dict[int, list[str]]:
-    return {0: ["image", "grade"]} | {n: line.rsplit(maxsplit=1) for n, line in enumerate(lines, 1)}

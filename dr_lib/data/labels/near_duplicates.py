@@ -6,9 +6,6 @@ from itertools import combinations
 import cv2
 import numpy as np
 
-from dr_lib.data.photograph.errors import UnreadableImageError
-
-NUM_BYTES = 32  # of a perceptual hash
 NUM_WAVES = 16  # across and down; 16 x 16 = 256 bits
 SIDE = 32  # px of the square that is hashed
 NOISE = 16  # grey levels; added before the logarithm, so that the noise of a dark photograph does not count
@@ -21,30 +18,15 @@ THRESHOLD = 40  # bits of 256
 PAIRS_AT_ONCE = 2**22  # a few tens of MB
 
 
-class HashError(ValueError):
-    """The hashes and the splits do not belong together."""
-
-
 def perceptual_hash(encoded: bytes) -> bytes:
-    """Sum a stored crop up in 256 bits that a copy of the picture, saved otherwise, nearly shares.
+    """Sum a stored crop, the bytes of its file, up in 32 bytes that a copy, saved otherwise, nearly shares.
 
     The bits are the signs of the slow waves in the picture (a DCT hash, Zauner 2010), with two changes, for all fundus
     photographs are a bright circle on black: only the square inside it counts, in logarithms, where a change of
     brightness or contrast hardly matters; and what is even across or down does not count. A mirrored picture is another
     picture, as the left eye is no copy of the right. One without any detail is a copy of nothing but itself.
-
-    Args:
-        encoded: a picture file of any kind; the picture is square and the field of view touches its sides.
-
-    Returns:
-        32 bytes.
-
-    Raises:
-        UnreadableImageError: the bytes are no picture.
     """
-    image = cv2.imdecode(np.frombuffer(encoded, np.uint8), cv2.IMREAD_REDUCED_GRAYSCALE_4) if encoded else None
-    if image is None:
-        raise UnreadableImageError("not a picture: hash the JPEG of a crop")
+    image = cv2.imdecode(np.frombuffer(encoded, np.uint8), cv2.IMREAD_REDUCED_GRAYSCALE_4)
     margin = round(len(image) * (1 - 0.5**0.5) / 2)
     inside = np.log(image[margin : len(image) - margin, margin : len(image) - margin].astype(np.float32) + NOISE)
     waves = cv2.dct(cv2.resize(inside, (SIDE, SIDE), interpolation=cv2.INTER_AREA))[1:, 1:][:NUM_WAVES, :NUM_WAVES]
@@ -62,29 +44,17 @@ def find_near_duplicates(hashes: np.ndarray, splits: np.ndarray) -> np.ndarray:
 
     Returns:
         (pairs, 3) int: the rows of both, the smaller first, and the number of bits in which they differ; sorted.
-
-    Raises:
-        HashError: the shapes are others.
     """
-    hashes, splits = np.asarray(hashes), np.asarray(splits)
-    if hashes.dtype != np.uint8 or hashes.shape != (len(splits), NUM_BYTES):
-        raise HashError(f"hashes is (n, {NUM_BYTES}) uint8, splits (n,): got {hashes.shape} and {splits.shape}")
     words = np.ascontiguousarray(hashes).view(np.uint64)
     found = [np.empty((0, 3), int)]
     for one, other in combinations(np.unique(splits), 2):
         left, right = np.flatnonzero(splits == one), np.flatnonzero(splits == other)
         for rows in np.array_split(left, -(-len(left) * len(right) // PAIRS_AT_ONCE)):
-            distances = _count_differing_bits(words[rows], words[right])
+            distances = np.zeros((len(rows), len(right)), np.uint16)
+            for k in range(words.shape[1]):
+                distances += np.bitwise_count(words[rows, k, None] ^ words[right, k])
             i, j = np.nonzero(distances <= THRESHOLD)
             pairs = np.sort(np.column_stack([rows[i], right[j]]), axis=1)
             found.append(np.column_stack([pairs, distances[i, j]]))
     pairs = np.concatenate(found)
     return pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))]
-
-
-def _count_differing_bits(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Compare each of (n, words) uint64 with each of (m, words): (n, m) uint16."""
-    distances = np.zeros((len(left), len(right)), np.uint16)
-    for k in range(left.shape[1]):
-        distances += np.bitwise_count(left[:, k, None] ^ right[:, k])
-    return distances

@@ -15,41 +15,28 @@ class PrivateFolderError(ValueError):
     """The private folder cannot be used."""
 
 
-def open_private(private: Path, salt: bytes | None = None) -> bytes:
-    """Make the folder if it is not there (mode 0700) and return its salt of 32 bytes, drawing one the first time.
+@contextmanager
+def open_private(private: Path, new_salt: bytes | None = None) -> Iterator[bytes]:
+    """Lock the folder, made if it is not there (mode 0700), and give its salt of 32 bytes, drawn the first time.
+
+    The lock ends with the context or the process; systems without such locks keep nobody out.
 
     Args:
         private: the folder.
-        salt: the salt to keep in a new folder; None draws one.
+        new_salt: the salt to keep in a new folder; None draws one.
 
     Raises:
-        PrivateFolderError: the folder cannot be written, or its salt is damaged.
+        PrivateFolderError: the folder cannot be written, its salt is damaged, or another prepare is at work.
     """
     path = private / "salt"
     try:
         private.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if not path.exists():
+        file = lock(private / "lock")
+        if file and not path.exists():
             with replace(path) as temporary:
                 temporary.touch(mode=0o600)
-                temporary.write_bytes(salt or secrets.token_bytes(32))
-        salt = path.read_bytes()
-    except OSError as error:
-        raise PrivateFolderError(f"cannot use {private}: {error.strerror}. Choose another --private") from error
-    if len(salt) != 32:
-        raise PrivateFolderError(f"{path} does not hold 32 bytes: delete it and prepare the data set anew")
-    return salt
-
-
-@contextmanager
-def lock_private(private: Path) -> Iterator[None]:
-    """Keep other preparations out of the folder until the end, be it a kill; not on systems without such locks.
-
-    Raises:
-        PrivateFolderError: another one is at work with it, or it cannot be written.
-    """
-    try:
-        private.mkdir(mode=0o700, parents=True, exist_ok=True)
-        file = lock(private / "lock")
+                temporary.write_bytes(new_salt or secrets.token_bytes(32))
+        salt = path.read_bytes() if file else b""
     except OSError as error:
         raise PrivateFolderError(f"cannot use {private}: {error.strerror}. Choose another --private") from error
     if file is None:
@@ -57,7 +44,9 @@ def lock_private(private: Path) -> Iterator[None]:
             f"another prepare is at work with {private}: wait for its end, or choose another --private"
         )
     with file:
-        yield
+        if len(salt) != 32:
+            raise PrivateFolderError(f"{path} does not hold 32 bytes: delete it and prepare the data set anew")
+        yield salt
 
 
 def pseudonym(salt: bytes, kind: str, name: str) -> str:

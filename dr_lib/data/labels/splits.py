@@ -7,12 +7,11 @@ from dr_lib.data.labels.grades import REFERABLE_FROM
 from dr_lib.data.labels.label_files import LabelTableError, name_rows
 
 KINDS = ("random", "paper", "official")
+TEST, VALIDATION = 0.30, 0.20  # of the photographs; of the patients that are not in test
 NUM_DRAWS = 50
 
 
-def split_patients(
-    table: pd.DataFrame, *, seed: int, test: float = 0.30, validation: float = 0.20, kind: str = "random"
-) -> pd.Series:
+def split_patients(table: pd.DataFrame, *, seed: int, kind: str = "random") -> pd.Series:
     """Divide photographs into train, validation and test, each patient on one side, stratified by grade.
 
     Patients are seen in a random order, and each is chosen with the probability `share`, lowered where its grades
@@ -22,10 +21,9 @@ def split_patients(
     Args:
         table: columns patient and grade; for `official` also row and split. Its order does not matter.
         seed: of the draw.
-        test: share of the photographs.
-        validation: share of the patients not in test.
-        kind: random; paper (no validation, as in Voets et al. 2019); or official: the data set's own split, where
-            validation is drawn out of train if it ships none.
+        kind: random (30 % of the photographs for test, 20 % of the other patients for validation); paper (no
+            validation, as in Voets et al. 2019); or official: the data set's own split, where validation is drawn out
+            of train if it ships none.
 
     Returns:
         train, validation or test for each row, with the index of `table`.
@@ -34,8 +32,8 @@ def split_patients(
         LabelTableError: a side would lack referable (grade 2 or more) or other photographs, or the set ships no
             such split, or a patient stands on both sides of it.
     """
-    if kind not in KINDS or not 0 < test < 1 or not 0 <= validation < 1:
-        raise LabelTableError(f"kind is one of {', '.join(KINDS)}, test and validation are shares from 0 to 1")
+    if kind not in KINDS:
+        raise LabelTableError(f"split {kind!r}: choose from {', '.join(KINDS)}")
     _check_classes("the label table", table["grade"])
     rng = np.random.default_rng(seed)
     patient = table["patient"].astype(str)
@@ -43,15 +41,14 @@ def split_patients(
     if kind == "official":
         sides = _official_sides(table, patient)[counts.index]
     else:
-        chosen = _draw(counts, counts.sum(axis=1), test, rng)
+        chosen = _draw(counts, counts.sum(axis=1), TEST, rng)
         sides = pd.Series(np.where(chosen, "test", "train"), index=counts.index)
-    if kind != "paper" and validation and not (sides == "validation").any():
+    if kind != "paper" and not (sides == "validation").any():
         training = counts[sides == "train"]
-        chosen = _draw(training, pd.Series(1, training.index), validation, rng)
+        chosen = _draw(training, pd.Series(1, training.index), VALIDATION, rng)
         sides[training.index[chosen]] = "validation"
     split = patient.map(sides).rename("split")
-    expected = ["train", "test"] if kind == "paper" or not validation else ["train", "validation", "test"]
-    for side in expected:
+    for side in ("train", "test") if kind == "paper" else ("train", "validation", "test"):
         _check_classes(f"the {side} split", table.loc[split == side, "grade"])
     return split
 

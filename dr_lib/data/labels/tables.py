@@ -95,17 +95,10 @@ def read_labels(images: Path, labels: Path | None = None, *, layout: str = "auto
 
 
 def match_photographs(rows: pd.DataFrame, pool: list[Path]) -> pd.DataFrame:
-    """Add to the rows the file that each names; suffix, case and folder may be missing or differ.
+    """Add to rows of `read_rows` the file that each names; suffix, case and folder may be missing or differ.
 
-    Args:
-        rows: what `read_rows` returns.
-        pool: paths of the photographs among which the rows' names are looked for.
-
-    Returns:
-        The rows with the column image (path, or empty, and then the reason "no such file").
-
-    Raises:
-        LabelTableError: a name fits several photographs.
+    The column image is its path in the pool, or empty, with the reason "no such file". A name that fits several
+    photographs is a LabelTableError.
     """
     by_stem: dict[str, list[Path]] = {}
     for path in pool:

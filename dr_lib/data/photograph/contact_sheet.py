@@ -34,13 +34,10 @@ class Panel(NamedTuple):
 
 
 def match_records(table: pd.DataFrame, images: Path, data_dir: Path, private: Path) -> pd.DataFrame:
-    """Find the photograph of each record, which takes the salt in the private folder.
+    """Find the photograph of each record in `data_dir`, which takes the salt in its private folder.
 
     Args:
-        table: of `tables.read_labels`, from the folder `images`.
-        images: folder that the records were prepared from.
-        data_dir: folder of the records.
-        private: their private folder.
+        table: of `tables.read_labels`, from the folder `images` that the records were prepared from.
 
     Returns:
         A row per record, in the order of the label table: row, image (path), grade, status and radius [px].
@@ -50,11 +47,7 @@ def match_records(table: pd.DataFrame, images: Path, data_dir: Path, private: Pa
         ShardError: a shard does not match the manifest.
     """
     salt = (Path(private) / "salt").read_bytes()
-    found = {
-        record.image_id: (record.grade, record.status, record.radius)
-        for _, records in read_shards(data_dir)
-        for record in records
-    }
+    found = {r.image_id: (r.grade, r.status, r.radius) for _, records in read_shards(data_dir) for r in records}
     image_ids = [pseudonym(salt, "image", name_image(path, images)) for path in table["image"]]
     if not found.keys() <= set(image_ids):
         raise ValueError(f"{data_dir} was not prepared from these photographs with the salt of {private}")
@@ -72,10 +65,7 @@ def choose_photographs(photographs: pd.DataFrame, num: int, seed: int = 0) -> pd
 def plot_contact_sheet(panels: Sequence[Panel], title: str, num_columns: int = 8) -> Figure:
     """Draw photographs with the circles of both methods, and beneath each its crops, or why there are none.
 
-    Args:
-        panels: at least one, in the order to show them.
-        title: of the figure; it should say whether the photographs are synthetic or real.
-        num_columns: photographs side by side.
+    The title should say whether the photographs are synthetic or real.
     """
     num_parts = 1 + (1 if all(panel.reason for panel in panels) else len(METHODS))
     num_rows = -(-len(panels) // num_columns)

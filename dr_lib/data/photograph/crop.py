@@ -89,11 +89,7 @@ def crop_fundus(source: str | Path | bytes, size: int = 299, *, method: str = "r
 
 
 def _decode_to_fit(picture: Picture, size: int) -> tuple[np.ndarray, FieldOfView, int, bool]:
-    """Decode as small as the field of view allows.
-
-    Returns:
-        The image, the field of view in it, by how much it is reduced, and whether rows are missing.
-    """
+    """Decode as small as the field of view allows: the image, its field of view, its reduction, if rows are missing."""
     encoded, header, truncated = picture
     reduction = choose_reduction(min(header.width, header.height), size)
     check_size(encoded, header, reduction)

@@ -9,7 +9,7 @@ import numpy as np
 
 from dr_lib.data.photograph.errors import UnreadableImageError
 from dr_lib.data.photograph.fov import halve
-from dr_lib.data.photograph.headers import JPEG_END_MARKER, Header, read_header, read_segments
+from dr_lib.data.photograph.headers import JPEG_END_MARKER, SCAN_MARKER, Header, read_header, read_segments
 
 MAX_MEMORY = 250_000_000  # bytes for a file and what decoding it takes; Python and OpenCV take another 50 MB
 MAX_PIXELS = 75_000_000  # of a JPEG; what other formats may have follows from MAX_MEMORY
@@ -17,15 +17,9 @@ MAX_SIDE = 30_000  # px; OpenCV's remap counts in 16 bits
 MAX_SCANNED = 1_500_000_000  # px times scans of a JPEG: two seconds; a progressive one has ten scans as a rule
 DEPTHS = (8, 10, 12, 14, 16)  # bits that cameras give to a sample
 BLOCK = 16  # px of a JPEG that are coded together, at most
-JPEG_END, SCAN = b"\xff\xd9", b"\xff\xda"  # markers
+JPEG_END, SCAN = bytes([0xFF, JPEG_END_MARKER]), bytes([0xFF, SCAN_MARKER])
 FILLING = 128, 2  # grey level with which a JPEG's decoder fills missing rows, and by how much it may be off
 OVERSAMPLING = 1.5  # the field of view is decoded at least that many times as large as the crop
-REDUCED = {
-    1: cv2.IMREAD_COLOR,
-    2: cv2.IMREAD_REDUCED_COLOR_2,
-    4: cv2.IMREAD_REDUCED_COLOR_4,
-    8: cv2.IMREAD_REDUCED_COLOR_8,
-}
 DICOM_STARTS = (b"\x02\0\0\0UL", b"\x08\0\0\0", b"\x08\0\x05\0", b"\x08\0\x08\0")  # where the preamble lacks
 
 
@@ -72,11 +66,7 @@ def _read_file(path: Path) -> bytes:
 
 
 def check_size(encoded: bytes, header: Header, reduction: int) -> None:
-    """Refuse a picture that would take too much memory or time to decode, by its header alone.
-
-    Raises:
-        UnreadableImageError: says how large it is.
-    """
+    """Refuse a picture that would take too much memory or time to decode, by its header alone."""
     width, height = header.width, header.height
     needed = count_bytes(encoded, header, reduction)
     if width * height > MAX_PIXELS or max(width, height) > MAX_SIDE or needed > MAX_MEMORY:
@@ -90,14 +80,11 @@ def check_size(encoded: bytes, header: Header, reduction: int) -> None:
 def count_bytes(encoded: bytes, header: Header, reduction: int) -> int:
     """Estimate the bytes that a file and decoding it take; only a JPEG takes fewer when it is shrunk meanwhile."""
     copies = 1 if header.format in ("jpeg", "png", "bmp") else 2  # of the file
+    per_pixel = (6 if header.format in ("png", "bmp") and not header.has_alpha else 8) * max(header.bits / 8, 1)
     if header.format == "jpeg":
         per_pixel = 6 / reduction**2 + 2 * header.coefficients
     elif header.format == "tiff":
         per_pixel = 12 if header.bits > 8 else 8
-    elif header.format == "bmp":
-        per_pixel = 6
-    else:
-        per_pixel = (8 if header.has_alpha or header.format != "png" else 6) * max(header.bits / 8, 1)
     return copies * len(encoded) + int(header.width * header.height * per_pixel)
 
 
@@ -122,9 +109,9 @@ def decode(encoded: bytes, header: Header, reduction: int) -> np.ndarray:
         UnreadableImageError: OpenCV does not read it.
     """
     is_jpeg = header.format == "jpeg"
-    flags = REDUCED[reduction] if is_jpeg else cv2.IMREAD_COLOR | cv2.IMREAD_ANYDEPTH
-    if header.has_alpha:
-        flags = cv2.IMREAD_UNCHANGED
+    flags = cv2.IMREAD_UNCHANGED if header.has_alpha else cv2.IMREAD_COLOR | cv2.IMREAD_ANYDEPTH
+    if is_jpeg:
+        flags = getattr(cv2, f"IMREAD_REDUCED_COLOR_{reduction}", cv2.IMREAD_COLOR)
     image = cv2.imdecode(np.frombuffer(encoded, np.uint8), flags | cv2.IMREAD_IGNORE_ORIENTATION)
     if image is None or image.size == 0:
         raise UnreadableImageError("the picture is damaged, cut short or of a kind that OpenCV does not read")

@@ -6,9 +6,9 @@ from typing import NamedTuple
 import cv2
 import numpy as np
 
-from dr_lib.data.photograph.edge import FEW_RAYS, FINE, RAYS, ROUGH, locate_edge, measure_distance, score_edge
+from dr_lib.data.photograph import edge
+from dr_lib.data.photograph.edge import Ellipse
 from dr_lib.data.photograph.errors import NoFundusError
-from dr_lib.data.photograph.fits import Ellipse, drop_straight, explains, fit_circle_of_most, fit_robustly, median
 from dr_lib.data.photograph.plausibility import CORNER, check_full_frame, check_retina
 
 SEARCH_SIDE = 256  # px of the longer side on which the field of view is first looked for
@@ -81,9 +81,9 @@ def _find_on_background(image: np.ndarray, small: np.ndarray, half: np.ndarray) 
     if best is None:
         raise NoFundusError("no field of view stands out from the background")
     best = _scale(best, small.shape, image.shape)
-    ellipse, is_ellipse, roundness = locate_edge(image, background, best, RAYS, REACH_FINE, FINE)
+    ellipse, is_ellipse, roundness = edge.locate_edge(image, background, best, edge.RAYS, REACH_FINE, edge.FINE)
     on_half = _scale(ellipse, image.shape, half.shape)
-    check_retina(half, measure_distance(half, background), on_half, roundness, is_ellipse=is_ellipse)
+    check_retina(half, edge.measure_distance(half, background), on_half, roundness, is_ellipse=is_ellipse)
     x, y, a, b = map(float, ellipse)
     overhang = max(a - x - 0.5, b - y - 0.5, x + a - width + 0.5, y + b - height + 0.5)
     flags = {"ellipse"} if is_ellipse else set()
@@ -111,19 +111,19 @@ def _find_background(image: np.ndarray) -> np.ndarray:
     k = max(2, min(image.shape[:2]) // CORNER)
     ends = (slice(k), slice(-k, None))
     corners = [image[y, x].reshape(-1, 3) for y in ends for x in ends]
-    return median(np.concatenate(corners))
+    return edge.median(np.concatenate(corners))
 
 
 def _search(small: np.ndarray, background: np.ndarray) -> Ellipse | None:
     """Find the candidate with the strongest edge, if any has one, and fit it to that edge."""
-    distance = measure_distance(cv2.GaussianBlur(small, (3, 3), 0.8), background)
+    distance = edge.measure_distance(cv2.GaussianBlur(small, (3, 3), 0.8), background)
     found: list[tuple[float, Ellipse]] = []
     for mask in _threshold(distance):
         points = _outline(mask)
-        if len(points) < MIN_POINTS or any(explains(ellipse, points) for _, ellipse in found):
+        if len(points) < MIN_POINTS or any(edge.explains(ellipse, points) for _, ellipse in found):
             continue
         for ellipse in _fit_candidates(points):
-            score = score_edge(distance, ellipse) if _is_possible(ellipse, small.shape) else 0.0
+            score = edge.score_edge(distance, ellipse) if _is_possible(ellipse, small.shape) else 0.0
             if score > 0:
                 found.append((score, ellipse))
         strength = max(found)[0] / cv2.mean(distance, mask)[0] if found else 0
@@ -134,8 +134,8 @@ def _search(small: np.ndarray, background: np.ndarray) -> Ellipse | None:
     score, best = max(found)
     if strength > SHARP and best[2] > SEARCH_SIDE / 4:
         return best
-    closer, _, _ = locate_edge(small, background, best, FEW_RAYS, REACH_ROUGH, ROUGH)
-    if np.abs(np.subtract(closer, best)).max() > MOVED * best[2] and score_edge(distance, closer) < WEAKER * score:
+    closer, _, _ = edge.locate_edge(small, background, best, edge.FEW_RAYS, REACH_ROUGH, edge.ROUGH)
+    if np.abs(np.subtract(closer, best)).max() > MOVED * best[2] and edge.score_edge(distance, closer) < WEAKER * score:
         return best
     return closer
 
@@ -167,16 +167,16 @@ def _outline(mask: np.ndarray) -> np.ndarray:
 def _fit_candidates(points: np.ndarray) -> Iterator[Ellipse]:
     """Fit an outline as a whole, and where much of it misses the fit, the part of it that is not straight."""
     few = _thin_out(points)
-    ellipse, _ = fit_robustly(few, ROUGH)
+    ellipse, _ = edge.fit_robustly(few, edge.ROUGH)
     yield ellipse
-    if not explains(ellipse, few):
-        curved = drop_straight(points)
+    if not edge.explains(ellipse, few):
+        curved = edge.drop_straight(points)
         if len(curved) < MIN_POINTS:
             return
-        if circle := fit_circle_of_most(_thin_out(curved)):
+        if circle := edge.fit_circle_of_most(_thin_out(curved)):
             yield circle
         if len(curved) < len(points):
-            yield fit_robustly(_thin_out(curved), ROUGH)[0]
+            yield edge.fit_robustly(_thin_out(curved), edge.ROUGH)[0]
 
 
 def _thin_out(points: np.ndarray) -> np.ndarray:

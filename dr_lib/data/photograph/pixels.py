@@ -48,9 +48,6 @@ def shrink(image: np.ndarray, size: int) -> np.ndarray:
     Args:
         image: (height, width, 3) uint8, no side shorter than `size`.
         size: new side [px]; below 32 the weights are coarse.
-
-    Returns:
-        (size, size, 3) uint8.
     """
     for _ in range(2):
         image = _swap_sides(_shrink_down(image, size))

@@ -3,8 +3,8 @@
 import cv2
 import numpy as np
 
+from dr_lib.data.photograph.edge import Ellipse
 from dr_lib.data.photograph.errors import NoFundusError
-from dr_lib.data.photograph.fits import Ellipse
 
 CORNER = 24  # a 24th of the shorter side is taken for a corner, or for a border
 MIN_ROUNDNESS = 0.4  # photographs have 0.47 and more, a square 0.13
@@ -26,7 +26,7 @@ MAX_DETAIL = 12  # grey levels from a pixel to the next on average; a retina is 
 def check_retina(
     image: np.ndarray, distance: np.ndarray, ellipse: Ellipse, roundness: float, *, is_ellipse: bool
 ) -> None:
-    """Refuse a field of view that shows no retina.
+    """Refuse a field of view that shows no retina: a NoFundusError says what it has that a retina has not.
 
     Args:
         image: (height, width, 3) uint8 RGB, the photograph at 64 to 128 px; of a smaller one only roundness is checked.
@@ -34,9 +34,6 @@ def check_retina(
         ellipse: the field of view.
         roundness: share of its edge that lies on the ellipse.
         is_ellipse: whether it is no circle, as a head is none.
-
-    Raises:
-        NoFundusError: says what it has that a retina has not.
     """
     if roundness < MIN_ROUNDNESS:
         raise NoFundusError("what stands out from the background is not round")
@@ -45,20 +42,17 @@ def check_retina(
     level = float(np.median(distance[_cut_square(distance.shape, ellipse)]))
     if _has_hole(image, distance <= DARK * level, ellipse, MAX_HOLE[is_ellipse]):
         raise NoFundusError(HOLE)
-    outside = distance[_measure_depths(distance.shape, ellipse) > SURROUNDINGS**2]
+    x, y, a, b = ellipse
+    height, width = distance.shape
+    across = ((np.arange(width, dtype=np.float32) - np.float32(x)) / np.float32(a)) ** 2
+    down = ((np.arange(height, dtype=np.float32) - np.float32(y)) / np.float32(b)) ** 2
+    outside = distance[down[:, None] + across > SURROUNDINGS**2]
     if len(outside) > 20 and np.count_nonzero(outside > BRIGHT * level) > MAX_SPILL * len(outside):
         raise NoFundusError("around the field of view there is more than background: this is no retina")
 
 
 def check_full_frame(image: np.ndarray) -> None:
-    """Refuse a picture without background unless it has the colours of a retina, and no more detail.
-
-    Args:
-        image: (height, width, 3) uint8 RGB, the photograph at 64 to 128 px.
-
-    Raises:
-        NoFundusError: it is no retina.
-    """
+    """Refuse a picture without background, at 64 to 128 px, unless it has a retina's colours, and no more detail."""
     height, width = image.shape[:2]
     k = max(2, min(height, width) // CORNER)
     borders = [image[:k], image[-k:], image[:, :k], image[:, -k:]]
@@ -100,11 +94,3 @@ def _cut_square(shape: tuple[int, ...], ellipse: Ellipse) -> tuple[slice, slice]
     firsts = [min(max(0, int(middle - 0.7 * half)), length - 1) for middle, half, length in ends]
     lasts = [max(first, int(middle + 0.7 * half)) for first, (middle, half, _) in zip(firsts, ends, strict=True)]
     return slice(firsts[0], lasts[0] + 1), slice(firsts[1], lasts[1] + 1)
-
-
-def _measure_depths(shape: tuple[int, ...], ellipse: Ellipse) -> np.ndarray:
-    """Measure the square of each pixel's distance from the centre, which is 1 on the ellipse."""
-    x, y, a, b = ellipse
-    across = ((np.arange(shape[1], dtype=np.float32) - np.float32(x)) / np.float32(a)) ** 2
-    down = ((np.arange(shape[0], dtype=np.float32) - np.float32(y)) / np.float32(b)) ** 2
-    return down[:, None] + across

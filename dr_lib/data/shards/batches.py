@@ -21,15 +21,10 @@ class Photographs(NamedTuple):
 
 
 def load_photographs(data_dir: Path, split: str, image_size: int = IMAGE_SIZE) -> Photographs:
-    """Read and decode one split of a prepared folder; a split that is not there has no photographs.
-
-    Args:
-        data_dir: folder that `prepare` wrote.
-        split: train, validation or test.
-        image_size: side to shrink the stored crops to [px], at most 299.
+    """Read and decode one split of a folder that `prepare` wrote; a split that is not there has no photographs.
 
     Raises:
-        ValueError: the size is not between 1 and 299.
+        ValueError: `image_size`, the side to shrink the stored crops to [px], is not between 1 and 299.
         ShardError: a shard does not match the manifest.
     """
     if not 1 <= image_size <= IMAGE_SIZE:
@@ -69,14 +64,11 @@ class Batches(keras.utils.PyDataset):
             shuffle_seed: None keeps the order, for evaluation.
         """
         super().__init__()
-        if len(inputs) == 0 or len(inputs) != len(targets) or batch_size < 1:
-            raise ValueError(
-                f"{len(inputs)} inputs, {len(targets)} targets and batch_size {batch_size} make no batches"
-            )
-        if shuffle_seed is not None and len(inputs) < batch_size:
-            raise ValueError(f"{len(inputs)} photographs make no batch of {batch_size}: ask for a smaller batch_size")
         self.inputs, self.targets, self.batch_size = inputs, targets, batch_size
         self.shuffle_seed = shuffle_seed
+        if batch_size < 1 or len(inputs) != len(targets) or not len(self):
+            counts = f"{len(inputs)} photographs and {len(targets)} targets"
+            raise ValueError(f"{counts} make no batch of {batch_size}: give as many of each, and a smaller batch_size")
         self.start_epoch(0)
 
     @property
@@ -86,9 +78,9 @@ class Batches(keras.utils.PyDataset):
 
     def start_epoch(self, epoch: int) -> None:
         """Take the order of that epoch; `fit` with `shuffle=False` then leaves it as it is."""
-        n = len(self.inputs)
-        shuffled = self.shuffle_seed is not None
-        self._order = np.random.default_rng((self.shuffle_seed, epoch)).permutation(n) if shuffled else np.arange(n)
+        self._order = np.arange(len(self.inputs))
+        if self.shuffle_seed is not None:
+            np.random.default_rng((self.shuffle_seed, epoch)).shuffle(self._order)
 
     def __len__(self) -> int:
         """Number of batches an epoch."""

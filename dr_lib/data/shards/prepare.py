@@ -13,7 +13,7 @@ import pandas as pd
 
 from dr_lib.data.labels.duplicates import drop_duplicates, measure_size
 from dr_lib.data.labels.near_duplicates import find_near_duplicates
-from dr_lib.data.labels.privacy import PrivateFolderError, lock_private, name_image, open_private, pseudonym
+from dr_lib.data.labels.privacy import PrivateFolderError, name_image, open_private, pseudonym
 from dr_lib.data.labels.splits import split_patients
 from dr_lib.data.labels.tables import Labels, read_labels
 from dr_lib.data.photograph.pixels import IMAGE_SIZE
@@ -58,15 +58,11 @@ def prepare(
     behind the last finished shard; started again on a complete folder it verifies and returns it.
 
     Args:
-        images: folder of the photographs, or the root of a known data set.
-        labels: CSV of the labels; None finds it in a known data set.
+        images, labels, layout: of `tables.read_labels`.
         out: folder to write, new or empty.
         private: folder for the salt and `rejected.csv`, mode 0700; default `<out>.private`.
-        layout: name of a known data set, or auto.
-        split: random (70 % of the photographs, a fifth of their patients for validation, and 30 % test), paper
-            (70/30 without validation) or official (the data set's own).
-        method: how the field of view is found, see `crop.crop_fundus`.
-        seed: of the split.
+        split, seed: kind of split and its seed, of `splits.split_patients`.
+        method: how the field of view is found, of `crop.crop_fundus`.
         num_shards: files per split; default 8, or as many as the smallest split has photographs.
         workers: processes; default one per core.
         dask: address of a Dask scheduler, whose workers are taken instead; each has `images` under the same path.
@@ -86,70 +82,61 @@ def prepare(
     images, out = Path(images).absolute(), Path(out)
     found = read_labels(images, None if labels is None else Path(labels), layout=layout)
     private = Path(private) if private else out.with_name(out.name + ".private")
-    with lock_private(private):
-        is_sample = found.layout == "sample"
-        salt = open_private(private, SAMPLE_SALT if is_sample else None)
+    is_sample = found.layout == "sample"
+    with open_private(private, SAMPLE_SALT if is_sample else None) as salt:
         if salt == SAMPLE_SALT and not is_sample:
             raise PrivateFolderError(f"{private} holds the sample's salt, which is public: choose another --private")
         table, duplicates = drop_duplicates(found.table)
         table = table.assign(split=split_patients(table, seed=seed, kind=split))
-        photographs = _pseudonyms(table, images, salt)
-        shards = _divide(photographs, num_shards)
+        shards = _divide(table, images, salt, num_shards)
+        known = sorted((*p[2:], measure_size(p.path)) for rows in shards.values() for p in rows)
         parameters = {
             "method": method,
             "split": split,
             "seed": seed,
-            "num_shards": len(shards) // len(photographs),
+            "num_shards": len(shards) // table["split"].nunique(),
             "image_size": IMAGE_SIZE,
             "layout": found.layout,
-            "input_sha256": _fingerprint(photographs),
+            "input_sha256": hashlib.sha256(json.dumps(known).encode()).hexdigest(),
         }
         notes = private / "preparing"
         crop = partial(crop_photograph, method=method)
-        pool = map_over(workers or count_cores(), dask)
         try:
-            if _claim(out, parameters):
-                _clean_up(out, notes)
-                return verify(out)
-            finished = _write_shards(out, notes, shards, crop, pool, progress)
-            unusable = found.unusable[list(Rejection._fields)].itertuples(index=False)
-            num_rejected = _write_rejected(private, [*unusable, *duplicates], finished)
-            records = _list_records(shards, finished)
-            _refuse_near_duplicates(out, private, records, finished)
-            _write_manifest(out, found, parameters, finished, records[PUBLISHED], num_rejected)
-            _clean_up(out, notes)
+            is_complete = _claim(out, parameters)
+            if not is_complete:
+                finished = _write_shards(out, notes, shards, crop, map_over(workers or count_cores(), dask), progress)
+                unusable = found.unusable[list(Rejection._fields)].itertuples(index=False)
+                num_rejected = _write_rejected(private, [*unusable, *duplicates], finished)
+                records = _list_records(shards, finished)
+                _refuse_near_duplicates(out, private, records, finished)
+                _write_manifest(out, found, parameters, finished, records[PUBLISHED], num_rejected)
+            if (out / MARK).exists():  # the mark goes last, so a kill here is found, too
+                shutil.rmtree(notes, ignore_errors=True)
+                (out / MARK).unlink()
+            return verify(out) if is_complete else read_manifest(out)
         except OSError as error:
             reason = error.strerror or error
             raise PrepareError(f"cannot write to {out}: {reason}. Choose another --out, or make room") from error
-        return read_manifest(out)
 
 
-def _pseudonyms(table: pd.DataFrame, images: Path, salt: bytes) -> dict[str, list[Photograph]]:
-    """Photographs of each split, in the order of their pseudonyms: as good as shuffled, and reproducible."""
+def _divide(table: pd.DataFrame, images: Path, salt: bytes, num_shards: int | None) -> Shards:
+    """Divide each split, in the order of its pseudonyms, among its shards: as good as shuffled, and reproducible."""
     photographs = {split: [] for split in SPLITS}
     for row in table.itertuples():
         image_id = pseudonym(salt, "image", name_image(row.image, images))
         patient_id = pseudonym(salt, "patient", row.patient)
         photograph = Photograph(int(row.row), row.image, image_id, patient_id, row.eye, int(row.grade))
         photographs[row.split].append(photograph)
-    return {split: sorted(rows, key=lambda p: p.image_id) for split, rows in photographs.items() if rows}
-
-
-def _fingerprint(photographs: dict[str, list[Photograph]]) -> str:
-    known = sorted((*p[2:], measure_size(p.path)) for rows in photographs.values() for p in rows)
-    return hashlib.sha256(json.dumps(known).encode()).hexdigest()
-
-
-def _divide(photographs: dict[str, list[Photograph]], num_shards: int | None) -> Shards:
-    """Divide the photographs of each split, in their order, among its shards."""
-    smallest = min(photographs, key=lambda split: len(photographs[split]))
-    most = len(photographs[smallest])
+    for rows in photographs.values():
+        rows.sort(key=lambda p: p.image_id)
+    most, smallest = min((len(rows), split) for split, rows in photographs.items() if rows)
     num_shards = min(NUM_SHARDS, most) if num_shards is None else num_shards
     if not 1 <= num_shards <= most:
         raise PrepareError(f"{smallest} has {most} photographs for {num_shards} shards: pass --shards {most} or fewer")
     return {
         f"{split}-{index:05d}-of-{num_shards:05d}.tfrecord": [rows[i] for i in part]
         for split, rows in photographs.items()
+        if rows
         for index, part in enumerate(np.array_split(np.arange(len(rows)), num_shards))
     }
 
@@ -174,14 +161,6 @@ def _claim(out: Path, parameters: dict) -> bool:
     return finished.exists()
 
 
-def _clean_up(out: Path, notes: Path) -> None:
-    """Take away what only an unfinished data set needs; the mark goes last, so a kill here is found, too."""
-    if (out / MARK).exists():
-        if notes.exists():
-            shutil.rmtree(notes)
-        (out / MARK).unlink()
-
-
 def _write_shards(
     out: Path, notes: Path, shards: Shards, crop: Callable, pool: AbstractContextManager[Map], progress: Progress | None
 ) -> dict[str, Finished]:
@@ -189,25 +168,25 @@ def _write_shards(
     notes.mkdir(exist_ok=True)
     finished = {name: read_finished(out / name, notes, rows) for name, rows in shards.items()}
     rest = [photograph for name, rows in shards.items() if not finished[name] for photograph in rows]
-    free, needed = shutil.disk_usage(out).free, len(rest) * BYTES_PER_RECORD
+    free, needed = shutil.disk_usage(out).free / 2**20, len(rest) * BYTES_PER_RECORD / 2**20
     if free < needed:
         raise PrepareError(
-            f"{out} has {free / 2**20:.0f} MiB free, {len(rest)} records need about {needed / 2**20:.0f} MiB: make "
-            "room or choose another --out"
+            f"{out} has {free:.0f} MiB free, {len(rest)} records need about {needed:.0f} MiB: make room or choose "
+            "another --out"
         )
     progress, total = progress or (lambda done, total: None), sum(map(len, shards.values()))
     progress(total - len(rest), total)
+
+    def count(results: Iterable) -> Iterator:
+        for done, result in enumerate(results, total - len(rest) + 1):
+            progress(done, total)
+            yield result
+
     with pool as map_photographs:
-        results = _counted(map_photographs(crop, rest), total - len(rest), total, progress)
+        results = count(map_photographs(crop, rest))
         for name, rows in shards.items():
             finished[name] = finished[name] or write_finished(out / name, notes, rows, results)
     return finished
-
-
-def _counted(results: Iterable, done: int, total: int, progress: Progress) -> Iterator:
-    for number, result in enumerate(results, done + 1):
-        progress(number, total)
-        yield result
 
 
 def _write_rejected(private: Path, rejected: list[tuple], finished: dict[str, Finished]) -> int:
@@ -254,25 +233,27 @@ def _refuse_near_duplicates(out: Path, private: Path, records: pd.DataFrame, fin
 
 
 def _write_manifest(
-    out: Path,
-    found: Labels,
-    parameters: dict,
-    finished: dict[str, Finished],
-    split_table: pd.DataFrame,
-    num_rejected: int,
+    out: Path, found: Labels, parameters: dict, finished: dict[str, Finished], table: pd.DataFrame, num_rejected: int
 ) -> None:
     """Write `split.csv` and, last of all, `manifest.json`."""
     num_photographs = len(found.table) + len(found.unusable)
-    if num_photographs != len(split_table) + num_rejected:
+    if num_photographs != len(table) + num_rejected:
         raise PrepareError(f"of {num_photographs} photographs some are lost: delete {out} and start again")
-    write_text(out / "split.csv", split_table.to_csv(index=False, lineterminator="\n"))
+    write_text(out / "split.csv", table.to_csv(index=False, lineterminator="\n"))
     manifest = {
         "parameters": parameters,
         "data_kind": "synthetic" if found.layout == "sample" else "photographs",
         "patients": found.patients,
         "notices": found.notices,
         "shards": {name: shard.entry for name, shard in finished.items()},
-        "counts": _count(split_table),
+        "counts": {
+            split: {
+                "num_images": len(rows),
+                "num_patients": int(rows["patient_id"].nunique()),
+                "grades": {str(grade): int((rows["grade"] == grade).sum()) for grade in range(5)},
+            }
+            for split, rows in table.groupby("split")
+        },
         "num_photographs": num_photographs,
         "num_rejected": num_rejected,
     }
@@ -281,15 +262,3 @@ def _write_manifest(
 
 def _split_of(name: str) -> str:
     return name.partition("-")[0]
-
-
-def _count(split_table: pd.DataFrame) -> dict:
-    """Photographs, patients and grades of each split, for the manifest."""
-    return {
-        split: {
-            "num_images": len(rows),
-            "num_patients": int(rows["patient_id"].nunique()),
-            "grades": {str(g): int((rows["grade"] == g).sum()) for g in range(5)},
-        }
-        for split, rows in split_table.groupby("split")
-    }

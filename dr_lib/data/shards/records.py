@@ -2,13 +2,14 @@
 
 import hashlib
 import json
+import struct
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from dr_lib.data.labels.grades import REFERABLE_FROM
 from dr_lib.data.photograph.pixels import IMAGE_SIZE
-from dr_lib.data.shards.tfrecord import TFRecordError, parse_example, serialise_example, unframe
+from dr_lib.data.shards.tfrecord import parse_example, serialise_example, unframe
 from dr_lib.files import replace
 
 SPLITS = ("train", "validation", "test")
@@ -40,22 +41,23 @@ class Record(NamedTuple):
 
 def to_example(record: Record) -> bytes:
     """Serialise a record as the protocol buffer tf.train.Example, keys in sorted order."""
-    features = {
-        "eye": record.eye.encode(),
-        "fundus/radius": float(record.radius),
-        "fundus/status": record.status.encode(),
-        "fundus/x": float(record.x),
-        "fundus/y": float(record.y),
-        "image/class/label": int(record.grade),
-        "image/encoded": record.encoded,
-        "image/format": b"jpeg",
-        "image/height": IMAGE_SIZE,
-        "image/id": record.image_id.encode(),
-        "image/referable": int(record.referable),
-        "image/width": IMAGE_SIZE,
-        "patient/id": record.patient_id.encode(),
-    }
-    return serialise_example(features)
+    return serialise_example(
+        {
+            "eye": record.eye.encode(),
+            "fundus/radius": float(record.radius),
+            "fundus/status": record.status.encode(),
+            "fundus/x": float(record.x),
+            "fundus/y": float(record.y),
+            "image/class/label": int(record.grade),
+            "image/encoded": record.encoded,
+            "image/format": b"jpeg",
+            "image/height": IMAGE_SIZE,
+            "image/id": record.image_id.encode(),
+            "image/referable": int(record.referable),
+            "image/width": IMAGE_SIZE,
+            "patient/id": record.patient_id.encode(),
+        }
+    )
 
 
 def from_example(example: bytes) -> Record:
@@ -66,27 +68,16 @@ def from_example(example: bytes) -> Record:
     """
     try:
         features = parse_example(example)
-        return Record(
-            encoded=features["image/encoded"],
-            grade=features["image/class/label"],
-            patient_id=features["patient/id"].decode(),
-            image_id=features["image/id"].decode(),
-            eye=features["eye"].decode(),
-            x=features["fundus/x"],
-            y=features["fundus/y"],
-            radius=features["fundus/radius"],
-            status=features["fundus/status"].decode(),
-        )
-    except (KeyError, AttributeError, ValueError) as error:
+        texts = [features[key].decode() for key in ("patient/id", "image/id", "eye")]
+        place = [features[key] for key in ("fundus/x", "fundus/y", "fundus/radius")]
+        status = features["fundus/status"].decode()
+        return Record(features["image/encoded"], features["image/class/label"], *texts, *place, status)
+    except (KeyError, IndexError, AttributeError, ValueError, struct.error) as error:
         raise ShardError(f"not a record of a cropped photograph ({error!r})") from error
 
 
 def write_shard(path: Path, framed: Iterable[bytes]) -> dict:
-    """Write framed records in one step: a shard is whole or absent.
-
-    Returns:
-        The manifest's entry: `records` (count) and `sha256` of the file.
-    """
+    """Write framed records in one step; return the manifest's entry: `records` (count) and `sha256` of the file."""
     digest, count = hashlib.sha256(), 0
     with replace(path) as temporary, temporary.open("wb") as file:
         for record in framed:
@@ -108,7 +99,7 @@ def read_manifest(data_dir: Path) -> dict:
     try:
         manifest = json.loads(path.read_text(encoding="utf-8"))
         manifest["counts"], manifest["data_kind"]
-        [(entry["sha256"], entry["records"]) for entry in manifest["shards"].values()]
+        [entry["sha256"] for entry in manifest["shards"].values()]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ShardError(f"{path} is damaged ({error!r}): prepare the folder again") from error
     return manifest
@@ -120,13 +111,7 @@ def manifest_sha256(data_dir: Path) -> str:
 
 
 def read_split(data_dir: Path, split: str) -> list[Record]:
-    """Read all records of a split from a folder that matches its manifest.
-
-    Of the other splits' shards only the names are compared: none is read for nothing.
-
-    Raises:
-        ShardError: names the shards that are missing, too many, altered or cut short.
-    """
+    """Read all records of a split by `read_shards`; of the other splits' shards only the names are compared."""
     return [record for _, in_shard in read_shards(data_dir, f"{split}-") for record in in_shard]
 
 
@@ -141,7 +126,7 @@ def read_shards(data_dir: Path, beginning: str = "") -> Iterator[tuple[str, list
         raise ShardError("; ".join(faults) + ADVICE)
     for name in sorted(shards):
         if name.startswith(beginning):
-            yield name, _read_shard(data_dir, name, shards[name])
+            yield name, _read_shard(data_dir, name, shards[name]["sha256"])
 
 
 def verify(data_dir: Path) -> dict:
@@ -157,9 +142,8 @@ def verify(data_dir: Path) -> dict:
     faults = _compare_names(data_dir, manifest["shards"])
     for name, entry in sorted(manifest["shards"].items()):
         try:
-            _read_shard(data_dir, name, entry)
-        except FileNotFoundError:
-            continue  # its name is among the faults
+            if (Path(data_dir) / name).exists():  # otherwise it is among the faults
+                _read_shard(data_dir, name, entry["sha256"])
         except ShardError as error:
             faults.append(str(error))
     if faults:
@@ -173,14 +157,11 @@ def _compare_names(data_dir: Path, shards: dict[str, dict]) -> list[str]:
     return missing + [f"{name}: not in the manifest" for name in sorted(there - set(shards))]
 
 
-def _read_shard(data_dir: Path, name: str, entry: dict) -> list[Record]:
+def _read_shard(data_dir: Path, name: str, sha256: str) -> list[Record]:
     shard = (Path(data_dir) / name).read_bytes()
-    if hashlib.sha256(shard).hexdigest() != entry["sha256"]:
+    if hashlib.sha256(shard).hexdigest() != sha256:
         raise ShardError(f"{name}: altered or cut short, it does not match manifest.json")
     try:
-        shard_records = [from_example(payload) for payload in unframe(shard)]
-    except (TFRecordError, ShardError) as error:
+        return [from_example(payload) for payload in unframe(shard)]
+    except ValueError as error:
         raise ShardError(f"{name}: {error}") from error
-    if len(shard_records) != entry["records"]:
-        raise ShardError(f"{name}: {len(shard_records)} records, the manifest says {entry['records']}")
-    return shard_records

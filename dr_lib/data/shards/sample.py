@@ -7,32 +7,26 @@ from dr_lib.data.shards.prepare import prepare
 from dr_lib.data.shards.records import verify
 from dr_lib.data.synthetic import draw_sample
 
-NUM_PATIENTS = 200
-
 
 def open_sample(
     folder: Path,
     *,
-    num_patients: int = NUM_PATIENTS,
+    num_patients: int = 200,
     workers: int | None = None,
     progress: Callable[[str], Callable[[int, int], None]] | None = None,
 ) -> Path:
-    """Find the prepared sample, drawing and preparing it where it is not there yet.
+    """Find the prepared sample, `folder/records`, drawing `folder/photographs` and preparing them if it is not there.
 
     Args:
-        folder: holds `photographs/` and, prepared, `records/`.
+        folder: of the sample alone.
         num_patients: two photographs each.
         workers: processes; default one per core.
         progress: makes of a title what is called with (done, total).
-
-    Returns:
-        The folder to train from.
     """
-    records = Path(folder) / "records"
+    records, photographs = Path(folder) / "records", Path(folder) / "photographs"
     if (records / "manifest.json").exists():
         verify(records)
         return records
-    photographs = Path(folder) / "photographs"
     draw_sample(photographs, num_patients=num_patients, workers=workers, progress=progress and progress("drawing"))
     bar = progress and progress("preparing")
     prepare(photographs, photographs / "labels.csv", records, workers=workers, progress=bar)

@@ -10,10 +10,6 @@ from collections.abc import Iterator
 Feature = bytes | float | int
 
 
-class TFRecordError(ValueError):
-    """The bytes are no TFRecord file, or no tf.train.Example."""
-
-
 def serialise_example(features: dict[str, Feature]) -> bytes:
     """Serialise features of one value each as tf.train.Example, keys in sorted order."""
     pairs = (_field(1, key.encode()) + _field(2, _feature(features[key])) for key in sorted(features))
@@ -24,13 +20,10 @@ def parse_example(example: bytes) -> dict[str, Feature]:
     """Parse a tf.train.Example whose features have one value each.
 
     Raises:
-        TFRecordError: the bytes are no such Example.
+        KeyError, IndexError, ValueError, struct.error: the bytes are no such Example.
     """
-    try:
-        pairs = (dict(_fields(entry)) for _, entry in _fields(dict(_fields(example))[1]))
-        return {pair[1].decode(): _value(pair[2]) for pair in pairs}
-    except (KeyError, IndexError, ValueError, struct.error) as error:
-        raise TFRecordError(f"not a tf.train.Example ({error!r})") from error
+    pairs = (dict(_fields(entry)) for _, entry in _fields(dict(_fields(example))[1]))
+    return {pair[1].decode(): _value(pair[2]) for pair in pairs}
 
 
 def frame(payload: bytes) -> bytes:
@@ -40,19 +33,16 @@ def frame(payload: bytes) -> bytes:
 
 
 def unframe(shard: bytes) -> Iterator[bytes]:
-    """Yield the payloads of a whole TFRecord file in memory.
+    """Yield the payloads of a whole TFRecord file in memory; one that ends inside a record is a ValueError.
 
     No CRC is compared: `records` compares the whole file's SHA-256.
-
-    Raises:
-        TFRecordError: the file ends inside a record.
     """
     position = 0
     while position < len(shard):
         length = int.from_bytes(shard[position : position + 8], "little")
         position += 12 + length + 4
         if position > len(shard):
-            raise TFRecordError(f"cut short at byte {len(shard)}")
+            raise ValueError(f"cut short at byte {len(shard)}")
         yield shard[position - 4 - length : position - 4]
 
 

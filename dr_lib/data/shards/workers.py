@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import CancelledError, Executor, Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
@@ -74,15 +74,8 @@ def crop_photograph(photograph: Photograph, method: str) -> Prepared | Rejection
                 "the folder of the photographs under the same path, and start again"
             ) from error
         return Rejection(photograph.row, photograph.path, str(error))
-    record = Record(
-        encode_jpeg(crop.image),
-        photograph.grade,
-        photograph.patient_id,
-        photograph.image_id,
-        photograph.eye,
-        *crop.circle,
-        crop.status,
-    )
+    _, _, image_id, patient_id, eye, grade = photograph
+    record = Record(encode_jpeg(crop.image), grade, patient_id, image_id, eye, *crop.circle, crop.status)
     return Prepared(frame(to_example(record)), record._replace(encoded=b""), perceptual_hash(record.encoded))
 
 
@@ -152,11 +145,11 @@ def _connect(address: str) -> Any:
     """Connect a distributed.Client to a scheduler that has workers."""
     try:
         from distributed import Client
-    except ImportError as error:
-        raise WorkerError("a Dask cluster needs the package distributed: pip install '.[dask]'") from error
-    try:
+
         client = Client(address, timeout=PATIENCE_S)
         client.wait_for_workers(1, timeout=PATIENCE_S)
+    except ImportError as error:
+        raise WorkerError("a Dask cluster needs the package distributed: pip install '.[dask]'") from error
     except (OSError, ValueError) as error:
         raise WorkerError(
             f"no Dask scheduler with workers answers at {address}: start them, and give its address, tcp://HOST:8786"
@@ -166,24 +159,19 @@ def _connect(address: str) -> Any:
 
 def _wait(client: Any, task: Future) -> list:
     """Wait for a task as long as there are workers; Dask gives those of a lost worker to another by itself."""
+    num_workers = 1
     while True:
         try:
             return task.result(timeout=PATIENCE_S)
         except WorkerError:
             raise
         except (Exception, CancelledError) as error:
-            if not _has_workers(client):
+            with suppress(Exception):  # a scheduler that is gone says so in the error
+                num_workers = len(client.nthreads())
+            if not num_workers:
                 raise WorkerError("all workers of the Dask cluster are gone: start some, and start again") from error
             if not isinstance(error, TimeoutError) or task.done():
                 raise WorkerError(
                     f"the Dask cluster failed ({error!r}): see to it that all workers have this repository at the same "
                     "commit, with its requirements, and memory enough, and start again"
                 ) from error
-
-
-def _has_workers(client: Any) -> bool:
-    """Whether there are workers; a scheduler that is gone itself says so in its own error."""
-    try:
-        return bool(client.nthreads())
-    except Exception:  # noqa: BLE001  of whatever kind distributed raises
-        return True

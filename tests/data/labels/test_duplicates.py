@@ -28,19 +28,18 @@ def test_one_of_two_equal_files_is_dropped(table):
 @pytest.mark.parametrize("change", [{"grade": [0, 0, 0, 1]}, {"patient": ["p", "p", "p", "q"]}])
 def test_equal_files_with_two_labels_are_an_error(table, change):
     """Which label is right only the user knows; the message names rows and no file."""
-    with pytest.raises(LabelTableError, match="another grade or patient stands in rows 3 and 5:") as caught:
+    with pytest.raises(LabelTableError, match="another grade or patient, such as 3 and 5:") as caught:
         drop_duplicates(table.assign(**change))
     assert "jpg" not in str(caught.value)
 
 
 def test_five_pairs_of_two_labels_are_named_at_once(tmp_path):
-    """Seven patients with one photograph under two grades: five pairs by rows, and how many more there are."""
+    """Seven patients with one photograph under two grades: how many pairs there are, and five of them by rows."""
     images = [tmp_path / f"{row}.jpg" for row in range(2, 16)]
     for i, image in enumerate(images):
         image.write_bytes(b"x" * (i % 7))
     table = pd.DataFrame({"row": range(2, 16), "image": map(str, images), "grade": [0] * 7 + [1] * 7, "patient": "p"})
-    pairs = "2 and 9, 3 and 10, 4 and 11, 5 and 12, 6 and 13 and 2 more pairs:"
-    with pytest.raises(LabelTableError, match=f"rows {pairs}"):
+    with pytest.raises(LabelTableError, match="7 pairs of rows .* 2 and 9, 3 and 10, 4 and 11, 5 and 12, 6 and 13:"):
         drop_duplicates(table)
 
 

@@ -4,15 +4,8 @@ import cv2
 import numpy as np
 import pytest
 
-from dr_lib.data.labels.near_duplicates import (
-    PAIRS_AT_ONCE,
-    THRESHOLD,
-    HashError,
-    find_near_duplicates,
-    perceptual_hash,
-)
+from dr_lib.data.labels.near_duplicates import PAIRS_AT_ONCE, THRESHOLD, find_near_duplicates, perceptual_hash
 from dr_lib.data.photograph.crop import crop_fundus
-from dr_lib.data.photograph.errors import UnreadableImageError
 from dr_lib.data.photograph.pixels import encode_jpeg
 from dr_lib.data.shards.records import SPLITS, read_split
 from dr_lib.data.synthetic import draw_eye, draw_look
@@ -114,13 +107,6 @@ def test_bad_photographs_are_no_copies_of_each_other(eyes, spoil):
     assert find_between(spoilt, spoilt) == [(i, i) for i in range(len(eyes))]
 
 
-def test_plain_crops_of_two_files_are_no_pair():
-    """A crop without any detail, white or black, is a copy of nothing but itself."""
-    plain = [encode_jpeg(np.full((299, 299, 3), level, np.uint8)) for level in (0, 250, 255)]
-    hashes = np.frombuffer(b"".join(map(perceptual_hash, plain)), np.uint8).reshape(-1, 32)
-    assert find_between(hashes, hashes) == [(0, 0), (1, 1), (2, 2)]
-
-
 def test_the_drawn_sample_has_no_copies(small_sample):
     """No two photographs of the sample's splits pass for one."""
     records = [(split, record) for split in SPLITS for record in read_split(small_sample, split)]
@@ -176,25 +162,3 @@ def test_blocks_lose_and_double_nothing(monkeypatch):
     for at_once in (1, 7, 30, 31, 32, PAIRS_AT_ONCE):
         monkeypatch.setattr("dr_lib.data.labels.near_duplicates.PAIRS_AT_ONCE", at_once)
         assert find_near_duplicates(hashes, splits).tolist() == near
-
-
-def test_nothing_and_one_split_have_no_pairs():
-    """An empty set and a set without a division are no errors."""
-    assert find_near_duplicates(np.empty((0, 32), np.uint8), np.empty(0, str)).shape == (0, 3)
-    assert find_near_duplicates(np.zeros((5, 32), np.uint8), np.array(["train"] * 5)).shape == (0, 3)
-
-
-@pytest.mark.parametrize(
-    ("shape", "dtype", "num_splits"), [((3, 8), np.uint8, 3), ((3, 32), np.int64, 3), ((3, 32), np.uint8, 2)]
-)
-def test_hashes_of_another_kind_are_refused(shape, dtype, num_splits):
-    """Another number of bits, another type or a split too few: the message says what is wanted."""
-    with pytest.raises(HashError, match=r"hashes is \(n, 32\) uint8"):
-        find_near_duplicates(np.zeros(shape, dtype), np.array(["train"] * num_splits))
-
-
-@pytest.mark.parametrize("encoded", [b"", b"no picture"])
-def test_what_is_no_picture_has_no_hash(encoded):
-    """Empty and foreign bytes are an error, not a hash that all of them share."""
-    with pytest.raises(UnreadableImageError, match="not a picture"):
-        perceptual_hash(encoded)

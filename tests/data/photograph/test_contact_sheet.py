@@ -7,7 +7,6 @@ import pytest
 from matplotlib.text import Text
 from PIL import Image, ImageOps
 
-from dr_lib.data.labels.privacy import open_private
 from dr_lib.data.labels.tables import read_labels
 from dr_lib.data.photograph import contact_sheet as sheet
 from dr_lib.data.synthetic import draw_odd_files
@@ -44,7 +43,7 @@ def test_refuses_photographs_that_are_not_the_records(wrong, small_sample, tmp_p
     folder, private = small_sample.with_name("photographs"), small_sample.with_name("records.private")
     table = read_labels(folder, folder / "labels.csv").table
     if wrong == "salt":
-        open_private(private := tmp_path / "private")
+        (private := tmp_path).joinpath("salt").write_bytes(bytes(32))
     with pytest.raises(ValueError, match="not prepared from these photographs"):
         sheet.match_records(table[: -1 if wrong == "photographs" else None], folder, small_sample, private)
 

@@ -61,22 +61,6 @@ def test_other_cut_files_are_unreadable(kind):
                 crop_fundus(whole[:-num_lost] + bytes(num_lost + 100))
 
 
-def test_a_cut_file_that_stands_on_its_side_is_used():
-    """Cut rows become cut columns of the upright picture; the field of view is found all the same."""
-    exif = Image.Exif()
-    exif[0x0112] = 6
-    encoded = to_file(IMAGE, ".jpg", quality=95, exif=exif)
-    crop = crop_fundus(encoded[: int(len(encoded) * 0.85)])
-    assert "truncated" in crop.status and error(crop.circle, 479 - PLACE[1], PLACE[0], PLACE[2]) < 0.02
-
-
-@pytest.mark.parametrize("kind", ["jpeg", "jpeg, restart markers"])
-def test_a_file_without_most_of_its_fov_is_unreadable(kind):
-    """Cut early, it says so."""
-    with pytest.raises(UnreadableImageError, match="cut short"):
-        crop_fundus(JPEGS[kind][: int(len(JPEGS[kind]) * 0.3)])
-
-
 @pytest.mark.parametrize("share", [0.7, 0.85])
 @pytest.mark.parametrize("end", [bytes(5000), b"\xff\xd9"], ids=["zeros", "end marker"])
 def test_a_cut_jpeg_with_something_behind_it_is_cut_all_the_same(end, share):

@@ -117,54 +117,10 @@ def draw_skin(seed: int) -> np.ndarray:
     return add_noise(image, seed, 3)
 
 
-def draw_gradient(kind: str) -> np.ndarray:
-    """From dark to bright: across, down, askew, or out of the middle without any edge."""
-    x, y = np.meshgrid(np.linspace(0, 1, WIDTH), np.linspace(0, 1, HEIGHT))
-    ramp = {"across": x, "down": y, "askew": (x + y) / 2, "glow": np.exp(-((x - 0.5) ** 2 + (y - 0.5) ** 2) / 0.05)}
-    return (ramp[kind][..., None] * (230, 150, 90)).astype(np.uint8)
-
-
 def draw_chessboard(squares: int) -> np.ndarray:
     """Black and white squares, as many in a row."""
     row, column = np.mgrid[:HEIGHT, :WIDTH] * squares // WIDTH
     return ((row + column) % 2 * 255).astype(np.uint8)[..., None].repeat(3, axis=2)
-
-
-def draw_rectangle(paper: int, *, colour=(200, 120, 70), side=280) -> np.ndarray:
-    """A plain rectangle, the colour of a retina."""
-    image = blank(paper)
-    image[100 : 100 + side, 120 : 120 + side] = colour
-    return image
-
-
-def draw_window(paper: int) -> np.ndarray:
-    """A screen with a window: title bar, buttons, lines of text and a picture."""
-    image = blank(paper)
-    cv2.rectangle(image, (60, 50), (580, 430), (240, 240, 240), -1)
-    cv2.rectangle(image, (60, 50), (580, 80), (50, 90, 160), -1)
-    for x, colour in ((520, (90, 200, 90)), (540, (230, 200, 60)), (560, (220, 80, 80))):
-        cv2.circle(image, (x, 65), 7, colour, -1, cv2.LINE_AA)
-    for y in range(105, 420, 22):
-        cv2.putText(image, f"row {y}: value {y * 7 % 91}", (75, y), cv2.FONT_HERSHEY_SIMPLEX, 0.5, (40,) * 3, 1)
-    image[150:330, 330:560] = (200, 90, 40)
-    return image
-
-
-def draw_xray(seed: int) -> np.ndarray:
-    """A chest: bright body with two dark lungs, ribs, a heart and a letter, grey."""
-    rng, image = np.random.default_rng(seed), np.zeros((HEIGHT, WIDTH), np.float32)
-    cv2.ellipse(image, (320, 300), (250, 330), 0, 0, 360, 150, -1)
-    for x in (215, 425):
-        cv2.ellipse(image, (x, 250), (80, 170), 0, 0, 360, 45, -1)
-    for y in range(100, 420, 42):
-        for x in (215, 425):
-            cv2.ellipse(image, (x, y + 30), (100, 36), 0, 190, 350, 110, 7)
-    cv2.ellipse(image, (355, 330), (85, 95), 20, 0, 360, 190, -1)
-    cv2.rectangle(image, (305, 0), (337, HEIGHT), 200, -1)
-    image = cv2.GaussianBlur(image, (0, 0), 5) + rng.normal(0, 5, image.shape)
-    image = np.clip(image, 0, 255).astype(np.uint8)[..., None].repeat(3, axis=2)
-    cv2.putText(image, "R", (40, 70), cv2.FONT_HERSHEY_SIMPLEX, 2, (255,) * 3, 4)
-    return image
 
 
 def to_grey(image: np.ndarray) -> np.ndarray:
@@ -173,30 +129,29 @@ def to_grey(image: np.ndarray) -> np.ndarray:
 
 
 def draw_plain() -> dict[str, np.ndarray]:
-    """Closed shutters, blank pages, noise and gradients."""
+    """Closed shutters, blank pages and noise."""
     pictures = {f"flat {level}": blank(level) for level in (0, 1, 60, 128, 200, 255)}
     pictures |= {f"nearly flat {level}": add_noise(blank(level), level, 3) for level in (2, 20, 128, 250)}
     noises = ("uniform", "grey", "dark", "sparse", "blotches")
-    pictures |= {f"noise, {kind}, {side}": draw_noise(kind, side) for kind in noises for side in (64, 320, 1200)}
-    return pictures | {f"gradient {kind}": draw_gradient(kind) for kind in ("across", "down", "askew", "glow")}
+    return pictures | {f"noise, {kind}, {side}": draw_noise(kind, side) for kind in noises for side in (64, 320, 1200)}
 
 
 def draw_pages() -> dict[str, np.ndarray]:
-    """Text, chessboards, rectangles and windows."""
+    """Text, chessboards and rectangles."""
     pictures = {f"chessboard {squares}": draw_chessboard(squares) for squares in (2, 4, 8, 16, 64)}
     for ink, paper in ((255, 0), (200, 10), (0, 255), (40, 230)):
         for thickness, size in ((1, 0.6), (2, 1.0), (5, 1.6)):
             pictures[f"text {size}, {ink} on {paper}"] = draw_text(ink, paper, thickness=thickness, size=size)
     for paper in (0, 128, 255):
-        pictures |= {f"rectangle {side} on {paper}": draw_rectangle(paper, side=side) for side in (200, 280, 360)}
-        pictures[f"window on {paper}"] = draw_window(paper)
+        for side in (200, 280, 360):
+            pictures[f"rectangle {side} on {paper}"] = image = blank(paper)
+            image[100 : 100 + side, 120 : 120 + side] = (200, 120, 70)  # the colour of a retina
     return pictures
 
 
 def draw_slices() -> dict[str, np.ndarray]:
     """Other pictures that clinics make."""
-    slices = {f"oct {seed}": draw_oct(seed) for seed in range(12)}
-    return slices | {f"x-ray {seed}": draw_xray(seed) for seed in range(3)}
+    return {f"oct {seed}": draw_oct(seed) for seed in range(12)}
 
 
 def draw_faces() -> dict[str, np.ndarray]:

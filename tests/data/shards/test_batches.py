@@ -7,7 +7,7 @@ from sklearn.metrics import roc_auc_score
 
 from dr_lib.data.photograph.pixels import decode_jpeg
 from dr_lib.data.shards.batches import Batches, load_photographs
-from dr_lib.data.shards.records import ShardError, read_split
+from dr_lib.data.shards.records import read_split
 
 
 class Eyes(keras.Model):
@@ -103,9 +103,3 @@ def test_refuses_a_size_above_the_stored_one(small_sample):
     """The shards hold 299 px; enlarging would invent pixels."""
     with pytest.raises(ValueError, match="299"):
         load_photographs(small_sample, "train", 512)
-
-
-def test_refuses_a_folder_that_was_not_prepared(tmp_path):
-    """A folder without manifest is named, with what to do."""
-    with pytest.raises(ShardError, match="prepare"):
-        load_photographs(tmp_path, "train")

@@ -226,21 +226,23 @@ def draw_salts_and_die(folder: str) -> None:
 
     def draw_and_die(private: Path) -> None:
         die_at_change(number, Path(folder))
-        open_private(private)
+        with open_private(private):
+            pass
 
     number, code = 0, -signal.SIGKILL
     while code == -signal.SIGKILL:
         number += 1
         private = Path(folder) / str(number)
         code = wait(fork(partial(draw_and_die, private)))
-        print(json.dumps({"killed": code, "bytes": len(open_private(private)), "files": os.listdir(private)}))
+        with open_private(private) as salt:
+            print(json.dumps({"killed": code, "bytes": len(salt), "files": sorted(os.listdir(private))}))
 
 
 def test_half_a_salt_is_never_found(tmp_path):
     """Killed at any moment while the salt is drawn: the next call finds or draws a whole one, and nothing else."""
     code, *found, errors = call("draw_salts_and_die", tmp_path)
     assert code == 0 and len(found) >= 4, errors
-    assert all((row["bytes"], row["files"]) == (32, ["salt"]) for row in found) and found[-1]["killed"] == 0
+    assert all((row["bytes"], row["files"]) == (32, ["lock", "salt"]) for row in found) and found[-1]["killed"] == 0
 
 
 def test_a_worker_that_dies_is_an_error_and_no_loss(folder):
