@@ -119,22 +119,15 @@ print(f"{images.kind}: {len(images.x_train)} images, {len(fed)} steps an epoch, 
 
 # %%
 from dr_lib.training.frameworks.base import FrameworkError
-from dr_lib.training.frameworks.factory import HOMES, open_network
+from dr_lib.training.frameworks.factory import open_network
 
 layers = architecture.build_layers(network, image_size, images.x_train.shape[-1])
 print(*layers, sep="\n")
-if framework not in HOMES:
-    raise ValueError(f"framework {framework!r}: choose from {', '.join(HOMES)}")
 num_parameters, num_multiplications = architecture.count_parameters(layers), architecture.count_multiplications(layers)
 print(f"{num_parameters:,} parameters, {num_multiplications:,} multiplications")
 try:
-    model = open_network(
-        framework,
-        layers,
-        architecture.draw_weights(layers, run.seed),
-        learning_rate=learning_rate,
-        accelerator=accelerator,
-    )
+    weights = architecture.draw_weights(layers, run.seed)
+    model = open_network(framework, layers, weights, learning_rate=learning_rate, accelerator=accelerator)
 except FrameworkError as error:
     raise UnavailableError(str(error)) from error
 print(model.versions())

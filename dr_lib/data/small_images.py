@@ -92,11 +92,10 @@ def load_images(dataset: str, image_size: int, source: str, *, share: float = 1.
         raise ImageSetError(f"image_size {image_size!r}: choose from 32, 64")
     if not 0 < share <= 1 or seed < 0:
         raise ImageSetError(f"share {share}, seed {seed}: give a share of more than 0 and at most 1, a seed from 0 on")
-    if source == "synthetic":
-        x_train, y_train, x_test, y_test = _draw(DATASETS[dataset], share, seed)
-    else:
-        x_train, y_train, x_test, y_test = _keep(_read(source, dataset), share, seed)
-    kind = "synthetic" if source == "synthetic" else "given"
+    is_synthetic = source == "synthetic"
+    arrays = _draw(DATASETS[dataset], share, seed) if is_synthetic else _keep(_read(source, dataset), share, seed)
+    x_train, y_train, x_test, y_test = arrays
+    kind = "synthetic" if is_synthetic else "given"
     return ImageSet(resize(x_train, image_size), y_train, resize(x_test, image_size), y_test, kind)
 
 
@@ -144,26 +143,27 @@ def _draw(dataset: Dataset, share: float, seed: int) -> list[np.ndarray]:
 
 
 def _read(source: str, dataset: str) -> list[np.ndarray]:
-    """Read and check the arrays of a file, or of Keras's."""
-    path = _fetch(dataset) if source == "keras" else Path(source).expanduser()
+    """Read and check a file, or Keras's: (n, height, width, channels) images, (n,) labels, of training and of test."""
+    path, shape = _fetch(dataset) if source == "keras" else Path(source).expanduser(), DATASETS[dataset].shape
     if not path.is_file():
         raise ImageSetError(f"{path}: no such file; give keras, synthetic or the path of an .npz file")
     try:
         with np.load(path, allow_pickle=False) as file:
             arrays = [file[name] for name in ARRAYS]
-    except (
-        OSError,
-        ValueError,
-        EOFError,
-        TypeError,
-        AttributeError,
-        KeyError,
-        BadZipFile,
-        zlib.error,
-    ) as error:
+    except (OSError, ValueError, EOFError, TypeError, AttributeError, KeyError, BadZipFile, zlib.error) as error:
         raise ImageSetError(f"{path} is no .npz file with {', '.join(ARRAYS)}, or damaged: {error}") from error
-    shape = DATASETS[dataset].shape
-    return [*_check(path, "train", *arrays[:2], shape), *_check(path, "test", *arrays[2:], shape)]
+    checked = []
+    for part, images, labels in (("train", *arrays[:2]), ("test", *arrays[2:])):
+        found = f"{path}: x_{part} is {images.dtype} {images.shape}, y_{part} {labels.dtype} {labels.shape}"
+        shapes = (shape, shape[:2]) if shape[2] == 1 else (shape,)
+        if images.dtype != np.uint8 or images.shape[1:] not in shapes or not len(images):
+            raise ImageSetError(f"{found}, the images not uint8 (n, {shape})")
+        if labels.shape not in ((len(images),), (len(images), 1)) or labels.dtype.kind not in "iu":
+            raise ImageSetError(f"{found}, the labels not {len(images)} integers")
+        if labels.min() < 0 or labels.max() >= NUM_CLASSES:
+            raise ImageSetError(f"{path}: y_{part} holds {labels.min()} to {labels.max()}, not 0 to {NUM_CLASSES - 1}")
+        checked += [images.reshape(-1, *shape), labels.ravel().astype(np.int64)]
+    return checked
 
 
 def _fetch(dataset: str) -> Path:
@@ -189,20 +189,6 @@ def _fetch(dataset: str) -> Path:
         reason = fetched.stderr.strip().splitlines()[-1:] or ["it was killed"]
         raise ImageSetError(f"Keras cannot load {dataset} ({reason[0]}): give the path of a file, or synthetic")
     return path
-
-
-def _check(
-    path: Path, part: str, images: np.ndarray, labels: np.ndarray, shape: tuple[int, int, int]
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return images as (n, height, width, channels) and labels as (n,) int64, if that is what they are."""
-    grey = shape[2] == 1 and images.shape[1:] == shape[:2]
-    if images.dtype != np.uint8 or not (grey or images.shape[1:] == shape) or not len(images):
-        raise ImageSetError(f"{path}: x_{part} is {images.dtype} {images.shape}, not uint8 (n, {shape})")
-    if labels.shape not in ((len(images),), (len(images), 1)) or labels.dtype.kind not in "iu":
-        raise ImageSetError(f"{path}: y_{part} is {labels.dtype} {labels.shape}, not {len(images)} integers")
-    if labels.min() < 0 or labels.max() >= NUM_CLASSES:
-        raise ImageSetError(f"{path}: y_{part} holds {labels.min()} to {labels.max()}, not 0 to {NUM_CLASSES - 1}")
-    return images.reshape(-1, *shape), labels.ravel().astype(np.int64)
 
 
 def _keep(arrays: list[np.ndarray], share: float, seed: int) -> list[np.ndarray]:
