@@ -6,10 +6,8 @@ import importlib.util
 import os
 import subprocess
 import sys
-import zlib
 from pathlib import Path
 from typing import NamedTuple
-from zipfile import BadZipFile
 
 import numpy as np
 
@@ -34,15 +32,8 @@ class ImageSetError(ValueError):
     """There are no such images; the message says what to ask for or what is wrong with the file."""
 
 
-class Dataset(NamedTuple):
-    """What a data set consists of; `shape` is that of one image."""
-
-    shape: tuple[int, int, int]
-    num_train: int
-    num_test: int
-
-
-DATASETS = {"mnist": Dataset((28, 28, 1), 60_000, 10_000), "cifar10": Dataset((32, 32, 3), 50_000, 10_000)}
+# shape of an image, number of images to train and to test on
+DATASETS = {"mnist": ((28, 28, 1), 60_000, 10_000), "cifar10": ((32, 32, 3), 50_000, 10_000)}
 
 
 class ImageSet(NamedTuple):
@@ -90,13 +81,11 @@ def load_images(dataset: str, image_size: int, source: str, *, share: float = 1.
         raise ImageSetError(f"dataset {dataset!r}: choose from {', '.join(DATASETS)}")
     if image_size not in (32, 64):
         raise ImageSetError(f"image_size {image_size!r}: choose from 32, 64")
-    if not 0 < share <= 1 or seed < 0:
-        raise ImageSetError(f"share {share}, seed {seed}: give a share of more than 0 and at most 1, a seed from 0 on")
-    is_synthetic = source == "synthetic"
-    arrays = _draw(DATASETS[dataset], share, seed) if is_synthetic else _keep(_read(source, dataset), share, seed)
-    x_train, y_train, x_test, y_test = arrays
-    kind = "synthetic" if is_synthetic else "given"
-    return ImageSet(resize(x_train, image_size), y_train, resize(x_test, image_size), y_test, kind)
+    if not 0 < share <= 1:
+        raise ImageSetError(f"share {share}: choose one of more than 0 and at most 1")
+    kind = "synthetic" if source == "synthetic" else "given"
+    arrays = _keep(_read(source, dataset), share, seed) if kind == "given" else _draw(dataset, share, seed)
+    return ImageSet(*(resize(array, image_size) if array.ndim == 4 else array for array in arrays), kind)
 
 
 def resize(images: np.ndarray, size: int) -> np.ndarray:
@@ -128,29 +117,26 @@ def _weigh(old: int, new: int) -> np.ndarray:
     return np.maximum(0, 1 - np.abs(np.arange(old)[:, None] - centres)).astype(np.float32)
 
 
-def _draw(dataset: Dataset, share: float, seed: int) -> list[np.ndarray]:
+def _draw(dataset: str, share: float, seed: int) -> list[np.ndarray]:
     """Draw a coarse pattern for each class, and images that are half pattern, half noise."""
-    rng = np.random.default_rng(seed)
-    coarse = rng.integers(0, 128, (NUM_CLASSES, 4, 4, dataset.shape[2]), dtype=np.uint8)
-    patterns = resize(coarse, dataset.shape[0])
-    arrays = []
-    for num_images in (dataset.num_train, dataset.num_test):
+    shape, *numbers = DATASETS[dataset]
+    rng, arrays = np.random.default_rng(seed), []
+    patterns = resize(rng.integers(0, 128, (NUM_CLASSES, 4, 4, shape[2]), dtype=np.uint8), shape[0])
+    for num_images in numbers:
         labels = rng.integers(0, NUM_CLASSES, _count(num_images, share))
-        images = rng.integers(0, 128, (len(labels), *dataset.shape), dtype=np.uint8)
-        images += patterns[labels]
-        arrays += [images, labels]
+        arrays += [rng.integers(0, 128, (len(labels), *shape), dtype=np.uint8) + patterns[labels], labels]
     return arrays
 
 
 def _read(source: str, dataset: str) -> list[np.ndarray]:
     """Read and check a file, or Keras's: (n, height, width, channels) images, (n,) labels, of training and of test."""
-    path, shape = _fetch(dataset) if source == "keras" else Path(source).expanduser(), DATASETS[dataset].shape
+    path, shape = _fetch(dataset) if source == "keras" else Path(source).expanduser(), DATASETS[dataset][0]
     if not path.is_file():
         raise ImageSetError(f"{path}: no such file; give keras, synthetic or the path of an .npz file")
     try:
         with np.load(path, allow_pickle=False) as file:
             arrays = [file[name] for name in ARRAYS]
-    except (OSError, ValueError, EOFError, TypeError, AttributeError, KeyError, BadZipFile, zlib.error) as error:
+    except Exception as error:  # NumPy raises whatever its readers of zip files and of arrays meet
         raise ImageSetError(f"{path} is no .npz file with {', '.join(ARRAYS)}, or damaged: {error}") from error
     checked = []
     for part, images, labels in (("train", *arrays[:2]), ("test", *arrays[2:])):
@@ -181,7 +167,6 @@ def _fetch(dataset: str) -> Path:
         env={**os.environ, "KERAS_BACKEND": backend},
         cwd=Path(__file__).resolve().parents[2],  # for dr_lib
         capture_output=True,
-        text=True,
         encoding="utf-8",
         errors="replace",
     )

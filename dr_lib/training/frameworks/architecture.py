@@ -12,7 +12,6 @@ Rede 2 has fewer weights, because its last map is smaller, yet takes 56 % more m
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -98,35 +97,15 @@ def to_channels_first(layers: tuple[Layer, ...], weights: list[np.ndarray]) -> l
 
     The dense layer after the flattening gets its inputs in another order, so its kernel's rows change places.
     """
-    converted = list(weights)
-    for index, (layer, window) in enumerate(_find_windows(layers)):
-        kernel = weights[2 * index].reshape(*window, -1).transpose(3, 2, 0, 1)
-        shape = layer.kernel_shape[::-1] if layer.kind == "dense" else kernel.shape
-        converted[2 * index] = np.ascontiguousarray(kernel.reshape(shape))
+    converted, flattened, arrays = [], (), iter(weights)
+    for layer in layers:
+        if layer.kernel_shape:
+            window = layer.kernel_shape[:-1] if layer.kind == "conv" else flattened or (1, 1, *layer.input_shape)
+            kernel = next(arrays).reshape(*window, -1).transpose(3, 2, 0, 1)
+            shape = layer.kernel_shape[::-1] if layer.kind == "dense" else kernel.shape
+            converted += [np.ascontiguousarray(kernel.reshape(shape)), next(arrays)]
+        flattened = layer.input_shape if layer.kind == "flatten" else ()
     return converted
-
-
-def to_channels_last(layers: tuple[Layer, ...], weights: list[np.ndarray]) -> list[np.ndarray]:
-    """Undo `to_channels_first`."""
-    converted = list(weights)
-    for index, (layer, (height, width, channels)) in enumerate(_find_windows(layers)):
-        kernel = weights[2 * index].reshape(-1, channels, height, width).transpose(2, 3, 1, 0)
-        converted[2 * index] = np.ascontiguousarray(kernel.reshape(layer.kernel_shape))
-    return converted
-
-
-def _find_windows(layers: tuple[Layer, ...]) -> Iterator[tuple[Layer, tuple[int, ...]]]:
-    """Each layer that learns, and (height, width, channels) of what one of its units sees."""
-    for before, layer in zip((layers[0], *layers), layers):
-        if layer.kind == "conv":
-            yield layer, layer.kernel_shape[:-1]
-        elif layer.kind == "dense":
-            yield layer, before.input_shape if before.kind == "flatten" else (1, 1, *layer.input_shape)
-
-
-def count_parameters(layers: tuple[Layer, ...]) -> int:
-    """Number of weights and biases."""
-    return sum(math.prod(layer.kernel_shape) + layer.output_shape[-1] for layer in layers if layer.kernel_shape)
 
 
 def count_multiplications(layers: tuple[Layer, ...]) -> int:

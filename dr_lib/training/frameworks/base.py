@@ -1,4 +1,4 @@
-"""What a network can do in any framework: train for timed epochs, predict, and give its weights back."""
+"""What a network can do in any framework: train for timed epochs, and predict."""
 
 from __future__ import annotations
 
@@ -66,10 +66,6 @@ class Network(ABC):
     def versions(self) -> dict[str, str]:
         """Versions of Python, NumPy and the framework, and `backend`, what computes."""
         return read_versions(*self.packages)
-
-    @abstractmethod
-    def weights(self) -> list[np.ndarray]:
-        """The weights as they are now, laid out as `draw_weights` does."""
 
     def _train_epoch(self, epoch: Iterator[tuple[np.ndarray, np.ndarray]]) -> float:
         """Take a step on each batch; return their mean loss when the device has finished."""

@@ -11,13 +11,7 @@ class FixedBatches:
     """Full batches only, so that every step costs the same; the order depends on (seed, epoch) alone."""
 
     def __init__(self, images: np.ndarray, labels: np.ndarray, batch_size: int, seed: int):
-        """Hold the arrays, which are not copied.
-
-        Args:
-            images: (n, height, width, channels) uint8.
-            labels: (n,) integers, 0 to 9.
-            batch_size: images a step, at most n.
-            seed: of the orders, 0 or more.
+        """Take (n, height, width, channels) uint8 images and (n,) labels from 0 to 9, which are not copied.
 
         Raises:
             ValueError: there is no full batch.

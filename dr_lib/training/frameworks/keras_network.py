@@ -37,10 +37,6 @@ class KerasNetwork(Network):
         feed = _Feed(batches)
         fit_timed(self.model, feed, epochs=epochs, on_epoch_begin=feed.start_epoch, on_epoch_end=on_epoch_end)
 
-    def weights(self) -> list[np.ndarray]:
-        """The weights as they are now, laid out as `draw_weights` does."""
-        return [np.array(keras.ops.convert_to_numpy(variable)) for variable in self.model.weights]
-
     def _forward(self, images: np.ndarray) -> np.ndarray:
         return np.asarray(self.model.predict_on_batch(images))
 

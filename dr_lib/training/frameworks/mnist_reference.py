@@ -53,13 +53,24 @@ class MnistReference:
 
         self.keras, self.backend, self.batch_size, self.is_original = keras, backend, batch_size, batch_size == 1
         self.shapes = {name: np.shape(array) for name, array in weights.items()}
-        self.model = _build_model(keras)
+        self.model = keras.Sequential(
+            [
+                keras.Input((28, 28, 1)),
+                keras.layers.Conv2D(6, 5, activation="sigmoid"),
+                keras.layers.Reshape((6, 4, 6, 4, 6)),  # row, row in the patch, column, column in the patch, map
+                keras.layers.Permute((1, 3, 5, 2, 4)),
+                keras.layers.Reshape((216, 16)),
+                keras.layers.Dense(1, activation="sigmoid"),
+                keras.layers.Flatten(),
+                keras.layers.Dense(10),  # logits
+            ]
+        )
         self.model.set_weights([np.reshape(array, v.shape) for array, v in zip(weights.values(), self.model.weights)])
         if self.is_original:
-            optimizer, loss = self.keras.optimizers.SGD(learning_rate), self._sum_cross_entropy
+            optimizer, loss = keras.optimizers.SGD(learning_rate), self._sum_cross_entropy
         else:
-            optimizer = self.keras.optimizers.Adam(learning_rate)
-            loss = self.keras.losses.CategoricalCrossentropy(from_logits=True)
+            optimizer = keras.optimizers.Adam(learning_rate)
+            loss = keras.losses.CategoricalCrossentropy(from_logits=True)
         # XLA makes TensorFlow's steps longer on a CPU; JAX has nothing else
         self.model.compile(optimizer, loss, jit_compile=backend == "jax")
 
@@ -86,8 +97,7 @@ class MnistReference:
             on_epoch_end: called with the epochs done.
 
         Returns:
-            A row per epoch: epoch from 1, train_s (seconds until its end, compilation in the first), test_accuracy,
-            implementation, device, batch_size, replica, seed: the columns of CUDA C's table.
+            A row per epoch with the columns of `cuda.mnist.train`; train_s counts the compilation.
 
         Raises:
             TrainingError: the loss is not finite.
@@ -151,19 +161,3 @@ class MnistReference:
 def _prepare(images: np.ndarray, digits: Any = ()) -> tuple[np.ndarray, np.ndarray]:
     """Bytes as (n, 28, 28, 1) float32 in [0, 1], and (n,) digits as (n, 10) targets."""
     return to_floats(images).reshape(-1, 28, 28, 1), np.eye(10, dtype=np.float32)[np.asarray(digits, int)]
-
-
-def _build_model(keras: Any) -> Any:
-    """Five layers of Keras's own; the last gives logits."""
-    return keras.Sequential(
-        [
-            keras.Input((28, 28, 1)),
-            keras.layers.Conv2D(6, 5, activation="sigmoid"),
-            keras.layers.Reshape((6, 4, 6, 4, 6)),  # row, row in the patch, column, column in the patch, map
-            keras.layers.Permute((1, 3, 5, 2, 4)),
-            keras.layers.Reshape((216, 16)),
-            keras.layers.Dense(1, activation="sigmoid"),
-            keras.layers.Flatten(),
-            keras.layers.Dense(10),
-        ]
-    )

@@ -9,7 +9,7 @@ import numpy as np
 from mxnet import autograd, gluon
 from mxnet.gluon import nn
 
-from dr_lib.training.frameworks.architecture import Layer, to_channels_first, to_channels_last
+from dr_lib.training.frameworks.architecture import Layer, to_channels_first
 from dr_lib.training.frameworks.base import MOMENTUM, FrameworkError, Network
 
 
@@ -41,10 +41,6 @@ class MxnetNetwork(Network):
         self.loss.hybridize(static_alloc=True)
         settings = {"learning_rate": learning_rate, "momentum": MOMENTUM, "wd": 0.0}
         self.trainer = gluon.Trainer(self.model.collect_params(), "sgd", settings, kvstore=None)
-
-    def weights(self) -> list[np.ndarray]:
-        """The weights as they are now, laid out as `draw_weights` does."""
-        return to_channels_last(self.layers, [parameter.data().asnumpy() for parameter in self.parameters])
 
     def _train_epoch(self, epoch: Iterator[tuple[np.ndarray, np.ndarray]]) -> float:
         losses = []

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from dr_lib.training.frameworks.architecture import Layer, to_channels_first, to_channels_last
+from dr_lib.training.frameworks.architecture import Layer, to_channels_first
 from dr_lib.training.frameworks.base import MOMENTUM, FrameworkError, Network
 
 
@@ -35,11 +35,6 @@ class TorchNetwork(Network):
                 parameter.copy_(torch.from_numpy(array))
         self.model.to(self.device)
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=learning_rate, momentum=MOMENTUM)
-
-    def weights(self) -> list[np.ndarray]:
-        """The weights as they are now, laid out as `draw_weights` does."""
-        arrays = [parameter.detach().cpu().numpy().copy() for parameter in self.model.parameters()]
-        return to_channels_last(self.layers, arrays)
 
     def _train_epoch(self, epoch: Iterator[tuple[np.ndarray, np.ndarray]]) -> float:
         self.model.train()

@@ -8,10 +8,8 @@ from dr_lib.training.frameworks.architecture import (
     NetworkError,
     build_layers,
     count_multiplications,
-    count_parameters,
     draw_weights,
     to_channels_first,
-    to_channels_last,
 )
 
 
@@ -40,7 +38,7 @@ def test_layers_are_the_documented_ones():
 def test_counts_are_those_by_hand(network, image_size, parameters, multiplications):
     """Parameters and multiplications of colour images, computed on paper."""
     layers = build_layers(network, image_size, 3)
-    assert count_parameters(layers) == parameters == sum(w.size for w in draw_weights(layers, 0))
+    assert sum(w.size for w in draw_weights(layers, 0)) == parameters
     assert count_multiplications(layers) == multiplications
     if network == 2:  # as the paper says of its own two networks
         assert multiplications >= 1.1 * count_multiplications(build_layers(1, image_size, 3))
@@ -78,4 +76,3 @@ def test_channels_first_computes_the_same():
     wanted = image.ravel() @ weights[12]
     assert converted[12] @ image.transpose(2, 0, 1).ravel() == pytest.approx(wanted, abs=1e-4)
     assert converted[0].shape == (32, 3, 3, 3) and converted[0][5, 2, 0, 1] == weights[0][0, 1, 2, 5]
-    assert all((a == b).all() for a, b in zip(weights, to_channels_last(layers, converted), strict=True))
