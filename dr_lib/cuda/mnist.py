@@ -135,17 +135,14 @@ def gradients(
     """Find the gradient by which an implementation would step down on one batch, its divisors included.
 
     Args:
-        library: from `build`; a CPU runs the small kernels of paper too, for this check.
-        weights: arrays of the names and shapes of `initial_weights`.
-        x: (n, 28, 28) uint8 images.
+        library: this and what follows as for `forward`; a CPU runs the small kernels of paper too, for this check.
+        weights: to differentiate by.
+        x: images.
         y: (n,) digits, 0 to 9.
         implementation: one of IMPLEMENTATIONS.
 
     Returns:
         Arrays of the weights' names and shapes: the mean over the batch.
-
-    Raises:
-        ValueError: weights, images or labels of other shapes, types or ranges, or no such implementation.
     """
     _check_implementation(implementation)
     x, y = check_images(x, y, "given")
@@ -168,11 +165,7 @@ def initial_weights(seed: int) -> dict[str, np.ndarray]:
 
 
 def flatten(weights: dict[str, np.ndarray]) -> np.ndarray:
-    """All weights in a row, as the C code takes them.
-
-    Raises:
-        ValueError: an array is missing, too many, or has another shape.
-    """
+    """All weights in a row, as the C code takes them; a ValueError where an array is missing or of another shape."""
     found = {name: np.shape(array) for name, array in weights.items()}
     if found != SHAPES:
         raise ValueError(f"weights of shapes {found}: the network takes {SHAPES}, as initial_weights gives them")
@@ -189,11 +182,7 @@ def unflatten(flat: np.ndarray) -> dict[str, np.ndarray]:
 def check_images(x: np.ndarray, y: np.ndarray, which: str) -> tuple[np.ndarray, np.ndarray]:
     """Check images and digits against what the network takes; `which` they are called in an error.
 
-    Returns:
-        x as (n, 28, 28) uint8 and y as (n,) uint8, contiguous in memory.
-
-    Raises:
-        ValueError: a shape, type or value is another one.
+    Returns x as (n, 28, 28) uint8 and y as (n,) uint8, contiguous in memory; a ValueError where they are anything else.
     """
     x, y = np.asarray(x), np.asarray(y)
     if x.dtype != np.uint8 or x.ndim != 3 or x.shape[1:] != (28, 28) or not len(x):

@@ -37,19 +37,10 @@ def build_grader(
     At 224 px mobilenet has 3,377,221 parameters and vgg19 20,107,205, as in their paper. Unlike there, each base gets
     the preprocessing that its ImageNet weights were trained with.
 
-    Args:
-        model: mobilenet, vgg19 (Simonyan and Zisserman 2015) or small_cnn.
-        image_size: this and what follows: see `build_model`.
-        weights: of the base.
-        augmentation: none, flip or colour.
-        seed: of the augmentation.
-        synchronised: batch normalisation pools its statistics over the replicas.
+    Takes and raises what `build_model` does, for mobilenet, vgg19 (Simonyan and Zisserman 2015) and small_cnn.
 
     Returns:
         A model from (batch, side, side, 3) uint8 RGB to (batch, 5) float32 probabilities.
-
-    Raises:
-        ModelError: an unknown name, a side too small, or weights that cannot be had or do not fit.
     """
     if model not in MODELS:
         raise ModelError(f"model {model!r}: choose from {', '.join(MODELS)}")

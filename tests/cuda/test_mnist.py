@@ -19,9 +19,10 @@ def weights_after(library, data, **asked) -> np.ndarray:
 
 @pytest.mark.parametrize(("implementation", "batch_size"), [("fused", 1), ("true_gradient", 1), ("minibatch", 32)])
 def test_it_learns_drawn_digits(library, digits, implementation, batch_size):
-    """After 20 epochs nine of ten digits that it has not seen are read."""
-    table = mnist.train(library, *digits, implementation=implementation, batch_size=batch_size, epochs=20)
-    assert table.test_accuracy.iloc[-1] >= 0.9 > table.test_accuracy.iloc[0]
+    """After 5 epochs nine of ten digits that it has not seen are read, of which the first weights read few."""
+    table = mnist.train(library, *digits, implementation=implementation, batch_size=batch_size, epochs=5)
+    before = mnist.forward(library, mnist.initial_weights(0), digits[2], implementation=implementation).argmax(axis=1)
+    assert table.test_accuracy.iloc[-1] >= 0.9 and (before == digits[3]).mean() < 0.3
 
 
 def test_the_table_has_a_row_per_replica_and_epoch(library, digits):
@@ -55,10 +56,11 @@ def test_a_replica_is_the_training_of_its_seed(library, digits):
 
 def test_the_accuracy_is_that_of_the_outputs(library, digits):
     """Counting the largest outputs of the last weights gives the table's share."""
-    table = mnist.train(library, *digits, epochs=6)
-    weights = mnist.unflatten(weights_after(library, digits, epochs=6)[0, -1])
-    guesses = mnist.forward(library, weights, digits[2], implementation="fused").argmax(axis=1)
-    assert table.test_accuracy.iloc[-1] == (guesses == digits[3]).mean()
+    asked = {"implementation": "minibatch", "epochs": 2, "batch_size": 32}
+    table = mnist.train(library, *digits, **asked)
+    weights = mnist.unflatten(weights_after(library, digits, rate=0.02, **asked)[0, -1])
+    guesses = mnist.forward(library, weights, digits[2], implementation="minibatch").argmax(axis=1)
+    assert table.test_accuracy.iloc[-1] == (guesses == digits[3]).mean() < 1
 
 
 @pytest.mark.parametrize(("implementation", "rate"), [("fused", 3e38), ("minibatch", 3e38)])
