@@ -119,22 +119,15 @@ print(f"{images.kind}: {len(images.x_train)} images, {len(fed)} steps an epoch, 
 
 # %%
 from dr_lib.training.frameworks.base import FrameworkError
-from dr_lib.training.frameworks.factory import HOMES, open_network
+from dr_lib.training.frameworks.factory import open_network
 
 layers = architecture.build_layers(network, image_size, images.x_train.shape[-1])
 print(*layers, sep="\n")
-if framework not in HOMES:
-    raise ValueError(f"framework {framework!r}: choose from {', '.join(HOMES)}")
-num_parameters, num_multiplications = architecture.count_parameters(layers), architecture.count_multiplications(layers)
-print(f"{num_parameters:,} parameters, {num_multiplications:,} multiplications")
+weights = architecture.draw_weights(layers, run.seed)
+num_parameters = sum(array.size for array in weights)
+print(f"{num_parameters:,} parameters, {architecture.count_multiplications(layers):,} multiplications")
 try:
-    model = open_network(
-        framework,
-        layers,
-        architecture.draw_weights(layers, run.seed),
-        learning_rate=learning_rate,
-        accelerator=accelerator,
-    )
+    model = open_network(framework, layers, weights, learning_rate=learning_rate, accelerator=accelerator)
 except FrameworkError as error:
     raise UnavailableError(str(error)) from error
 print(model.versions())
@@ -181,7 +174,6 @@ print(f"trained in {train_s:.2f} s, epochs {', '.join(f'{s:.2f}' for s in epoch_
 # The row: everything that the report and notebook 31 will read.
 
 # %%
-import platform
 from statistics import median
 
 used = summarise(samples)
@@ -193,11 +185,8 @@ machine = {name: getattr(facts, name) for name in ("platform", "cpu", "num_cpus"
 data = {"data_kind": images.kind, "num_images_train": len(images.x_train), "num_images_test": len(images.x_test)}
 data |= {"num_images_dropped": fed.num_dropped}
 metric = {"metric_accuracy_test": measure_accuracy(), "epoch_accuracy": epoch_accuracy, "epoch_loss": losses}
-
-# %%
-versions = {"python": platform.python_version()} | model.versions()
 files = {"samples": samples.relative_to(run.study_dir).as_posix()}
-row = run.finish(**data, **times, **used, **gpu, **machine, **versions, **metric, **files)
+row = run.finish(**data, **times, **used, **gpu, **machine, **model.versions(), **metric, **files)
 print(f"wrote {row.relative_to(run.study_dir.parent)}")
 
 # %% [markdown]

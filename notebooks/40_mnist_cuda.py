@@ -144,17 +144,16 @@ DIVISORS = {"conv_kernel": 576, "conv_bias": 576, "pool_bias": 216}
 
 
 # %%
-def find_error(found, wanted):
-    return float(abs(found - wanted).max() / abs(wanted).max())
+def find_error(found, expected, divisor=1):
+    return float(abs(found - expected / divisor).max() / abs(expected / divisor).max())
 
 
 def find_errors(name, batch):
     x, y, peer = x_train[:batch], y_train[:batch], peers[batch]
-    exact = peer.gradients(x, y)
-    divided = {key: array / (DIVISORS.get(key, 1) if name in ("paper", "fused") else 1) for key, array in exact.items()}
-    found = cuda_mnist.gradients(library, weights, x, y, implementation=name)
+    divisors = DIVISORS if name in ("paper", "fused") else {}
+    found, exact = cuda_mnist.gradients(library, weights, x, y, implementation=name), peer.gradients(x, y)
     outputs = cuda_mnist.forward(library, weights, x_test[:100], implementation=name)
-    gradient_error = max(find_error(found[key], divided[key]) for key in divided)
+    gradient_error = max(find_error(found[key], exact[key], divisors.get(key, 1)) for key in exact)
     return {"gradient_error": gradient_error, "forward_error": find_error(outputs, peer.forward(x_test[:100]))}
 
 
@@ -186,39 +185,36 @@ def train_cuda(name, batch, run):
 def train_keras(name, batch, run):
     first, rate = cuda_mnist.initial_weights(run.seed), rates[1 if batch == 1 else 32]
     peer = MnistReference(name.removeprefix("keras_"), first, batch_size=batch, learning_rate=rate)
-    told = {"epochs": epochs, "seed": run.seed, "on_epoch_end": lambda epoch: run.show_progress(epoch, epochs)}
-    return peer.train(x_train, y_train, x_test, y_test, **told)
+    how = {"epochs": epochs, "seed": run.seed, "on_epoch_end": lambda epoch: run.show_progress(epoch, epochs)}
+    return peer.train(x_train, y_train, x_test, y_test, **how)
 
 
 # %% [markdown]
 # One row per implementation: `train_s` is the time after the last epoch, of the slowest replica; two lists of lists
 # hold the time and the accuracy after each epoch of each replica.
 
-
-# %%
-def tell_machine(name):
-    is_keras = name.startswith("keras_")
-    on_gpu = library.kind == "gpu" and not is_keras
-    told = {"framework": "keras" if is_keras else "cuda", "accelerator": library.device if on_gpu else "cpu"}
-    told |= peers[1].versions() if is_keras else {}
-    facts_told = {key: getattr(facts, key) for key in ("platform", "cpu", "num_cpus", "memory_gib", "driver")}
-    return told | facts_told | {"num_accelerators": 1}
-
-
 # %%
 from dr_lib.evidence.epochs import summarise_trainings
 
+machine = {key: getattr(facts, key) for key in ("platform", "cpu", "num_cpus", "memory_gib", "driver")}
+machine |= {
+    "num_accelerators": 1,
+    "data_kind": "given",
+    "num_images_train": len(x_train),
+    "num_images_test": len(x_test),
+}
+machine |= {"num_parameters": sum(array.size for array in weights.values())}
 paths = []
 for name, batch in wanted:
-    asked = {"implementation": name, "batch_size": batch, "data_share": data_share, "epochs": epochs, "seed": seed}
-    asked |= {"replicas_asked": replicas, "device": device, "mnist": Path(mnist).name, "repetition": repetition}
-    run = Run(root, "40_mnist_cuda", asked, results=results, instance=instance)
+    request = {"implementation": name, "batch_size": batch, "data_share": data_share, "epochs": epochs, "seed": seed}
+    request |= {"replicas_asked": replicas, "device": device, "mnist": Path(mnist).name, "repetition": repetition}
+    run, is_keras = Run(root, "40_mnist_cuda", request, results=results, instance=instance), name.startswith("keras_")
     setup_s = run.seconds()
-    table = (train_keras if name.startswith("keras_") else train_cuda)(name, batch, run)
-    about = {"data_kind": "given", "num_images_train": len(x_train), "num_images_test": len(x_test)}
-    about |= {"num_parameters": sum(array.size for array in weights.values()), "setup_s": setup_s}
+    table = (train_keras if is_keras else train_cuda)(name, batch, run)
+    about = {"framework": "keras"} | peers[1].versions() if is_keras else {"framework": "cuda"}
+    about |= {"accelerator": library.device if library.kind == "gpu" and not is_keras else "cpu", "setup_s": setup_s}
     about |= {"learning_rate": cuda_mnist.LEARNING_RATES.get(name, rates[1 if batch == 1 else 32])}
-    paths.append(run.finish(**summarise_trainings(table), **about, **tell_machine(name), **checked.get(name, {})))
+    paths.append(run.finish(**summarise_trainings(table), **machine, **about, **checked.get(name, {})))
     print(f"{name}@{batch}: wrote {paths[-1].relative_to(run.study_dir.parent)}")
 
 # %% [markdown]

@@ -35,23 +35,11 @@ class BuildError(CudaError):
     """The compiler fails, or what it made cannot be kept or loaded."""
 
 
-class UnsupportedDeviceError(BuildError):
-    """The GPU is newer or older than what the CUDA toolkit builds for."""
-
-
-class OutOfMemoryError(CudaError):
-    """The device's memory does not hold what was asked for."""
-
-
 class Library:
     """The built kernels on a device that is awake; the functions of `mnist` take it."""
 
     def __init__(self, path: Path, kind: str):
-        """Load a built library and wake its device.
-
-        Args:
-            path: of the shared library.
-            kind: gpu or cpu.
+        """Load a built library, of kind gpu or cpu, and wake its device.
 
         Raises:
             BuildError: it cannot be loaded.
@@ -73,16 +61,15 @@ class Library:
         """Call a C function that returns a status.
 
         Raises:
-            OutOfMemoryError: the device's memory is too small.
             NoDeviceError: there is no usable GPU.
-            CudaError: anything else that the function reports.
+            CudaError: anything else that the function reports, such as too little memory.
         """
         status = getattr(self._functions, function)(*arguments)
         if not status:
             return
         message = f"{self.device}: {self._functions.cnn_message().decode(errors='replace')}"
         if status == 2:
-            raise OutOfMemoryError(f"{message}: take fewer replicas, epochs or images, or free the device's memory")
+            raise CudaError(f"{message}: take fewer replicas, epochs or images, or free the device's memory")
         if status == 3:
             raise NoDeviceError(f"{message}: update the driver, take an older CUDA toolkit, or build('cpu')")
         raise CudaError(message)
@@ -101,8 +88,7 @@ def build(device: str = "auto") -> Library:
     Raises:
         NoDeviceError: gpu, and there is none; or its driver does not answer.
         NoCompilerError: there is no compiler for the device.
-        UnsupportedDeviceError: the GPU is newer or older than the CUDA toolkit.
-        BuildError: the compiler fails, or the cache folder cannot be written.
+        BuildError: the compiler fails, does not know the GPU, or the cache folder cannot be written.
         ValueError: there is no such device.
     """
     if device not in ("auto", "gpu", "cpu"):
@@ -115,9 +101,7 @@ def build(device: str = "auto") -> Library:
     if device == "auto":
         return build_cpu()
     if not capabilities:
-        raise NoDeviceError(
-            "there is no NVIDIA GPU (nvidia-smi lists none): choose a runtime with one, or build('cpu')"
-        )
+        raise NoDeviceError("there is no NVIDIA GPU (nvidia-smi): choose a runtime with one, or build('cpu')")
     packages = "nvidia-cuda-nvcc, nvidia-cuda-runtime and nvidia-cuda-cccl"
     raise NoCompilerError(f"there is a GPU but no nvcc: install the CUDA toolkit or {packages}, or build('cpu')")
 
@@ -130,14 +114,13 @@ def build_gpu(nvcc: str, capabilities: set[str]) -> Path:
         capabilities: such as {"75", "90"}; the GPUs need not be here.
 
     Raises:
-        UnsupportedDeviceError: the compiler does not know a capability.
-        BuildError: the compiler fails, or the cache folder cannot be written.
+        BuildError: the compiler fails or does not know a capability, or the cache folder cannot be written.
     """
     listed = _run([nvcc, "--list-gpu-code"])
     known = sorted((name.removeprefix("sm_") for name in listed.split() if name.startswith("sm_")), key=_number)
     for capability in capabilities - set(known):
         age = "newer" if _number(capability) > _number(known[-1]) else "older"
-        raise UnsupportedDeviceError(
+        raise BuildError(
             f"a GPU of compute capability sm_{capability} is {age} than what {nvcc} builds for (sm_{known[0]} to "
             f"sm_{known[-1]}): take a CUDA toolkit that is {age}, or build('cpu')"
         )

@@ -1,18 +1,16 @@
 """Train, run and check the MNIST network of 2,343 parameters, in CUDA C, on a GPU or on a CPU."""
 
 import ctypes
-import math
 
 import numpy as np
 import pandas as pd
 
-from dr_lib.cuda.build import CudaError, Library, NoDeviceError, OutOfMemoryError
+from dr_lib.cuda.build import CudaError, Library, NoDeviceError
 
 IMPLEMENTATIONS = ("paper", "fused", "true_gradient", "minibatch")
 LEARNING_RATES = {"paper": 0.1, "fused": 0.1, "true_gradient": 0.1, "minibatch": 0.02}
 RECIPES = {"fused": 0, "true_gradient": 1, "minibatch": 2, "paper": 3}  # the numbers that mnist_cnn.cu knows them by
-# the order and the shapes of a Keras model of Conv2D(6, 5), Reshape((24, 24, 6, 1)), Conv3D(1, (4, 4, 1), (4, 4, 1)),
-# Flatten and Dense(10), so that model.set_weights([*weights.values()]) takes them
+# those of Keras's Conv2D(6, 5), of Conv3D(1, (4, 4, 1), (4, 4, 1)) on the maps, and of Dense(10)
 SHAPES = {
     "conv_kernel": (5, 5, 1, 6),
     "conv_bias": (6,),
@@ -21,20 +19,8 @@ SHAPES = {
     "dense_kernel": (216, 10),
     "dense_bias": (10,),
 }
+ALL_CORES = 0  # the C code's word for it
 NUM_PARAMETERS = sum(int(np.prod(shape)) for shape in SHAPES.values())
-
-
-class DataError(CudaError, ValueError):
-    """Images, digits or weights are not what the network takes."""
-
-
-class DivergedError(CudaError):
-    """The weights of a training became infinite or no numbers; `epoch` says in which epoch."""
-
-    def __init__(self, epoch: int, replica: int):
-        """Of which epoch, from 1, and which replica, from 0."""
-        super().__init__(f"training diverged in epoch {epoch} (replica {replica}): take a smaller learning rate")
-        self.epoch, self.replica = epoch, replica
 
 
 def train(
@@ -50,7 +36,6 @@ def train(
     learning_rate: float | None = None,
     seed: int = 0,
     replicas: int = 1,
-    threads: int = 0,
 ) -> pd.DataFrame:
     """Train replicas of the network side by side, from different weights, on the images in their order.
 
@@ -67,7 +52,6 @@ def train(
         learning_rate: None takes the implementation's own.
         seed: of the first replica's weights; the others have the next ones.
         replicas: networks to train at a time, each on a multiprocessor (or core) of its own.
-        threads: cores to use on a CPU, 0 for all.
 
     Returns:
         A row per replica and epoch: epoch (from 1), train_s (seconds of training since its start, without the tests),
@@ -75,20 +59,15 @@ def train(
 
     Raises:
         NoDeviceError: paper on a CPU.
-        DataError: images or labels of another shape, type or range.
-        DivergedError: weights became infinite or no numbers.
-        OutOfMemoryError: the device's memory is too small.
-        ValueError: any other argument that cannot be.
+        CudaError: weights became infinite or no numbers, or the device's memory is too small.
+        ValueError: any argument that cannot be.
     """
-    rate = _check_recipe(
-        library, implementation, batch_size, learning_rate, epochs=epochs, replicas=replicas, threads=threads
-    )
+    rate = _check_recipe(library, implementation, batch_size, learning_rate, epochs=epochs, replicas=replicas)
     x_train, y_train = check_images(x_train, y_train, "training")
     x_test, y_test = check_images(x_test, y_test, "test")
-    snapshots, seconds = train_weights(
-        library, implementation, (x_train, y_train), epochs, batch_size, rate, seed, replicas, threads
-    )
-    correct = _evaluate(library, snapshots.reshape(-1, NUM_PARAMETERS), x_test, y_test, implementation, threads)[0]
+    data = (x_train, y_train)
+    snapshots, seconds = train_weights(library, implementation, data, epochs, batch_size, rate, seed, replicas)
+    correct = _evaluate(library, snapshots.reshape(-1, NUM_PARAMETERS), x_test, y_test, implementation)[0]
     return pd.DataFrame(
         {
             "epoch": np.tile(np.arange(1, epochs + 1), replicas),
@@ -103,20 +82,16 @@ def train(
     )
 
 
-def train_weights(library, implementation, data, epochs, batch_size, rate, seed, replicas, threads):
+def train_weights(library, implementation, data, epochs, batch_size, rate, seed, replicas):
     """Train without tests, on what `train` has checked.
 
     Returns:
         The flat weights after each epoch, (replicas, epochs, 2343), and the seconds, (replicas, epochs).
 
     Raises:
-        DivergedError: weights became infinite or no numbers.
-        OutOfMemoryError: the device's memory is too small.
+        CudaError: weights became infinite or no numbers, or the device's memory is too small.
     """
-    try:
-        snapshots = np.zeros((replicas, epochs, NUM_PARAMETERS), np.float32)
-    except (MemoryError, ValueError) as error:  # NumPy's word for more than any memory
-        raise OutOfMemoryError(f"{error}: take fewer replicas or epochs") from error
+    snapshots = np.zeros((replicas, epochs, NUM_PARAMETERS), np.float32)
     first = np.stack([flatten(initial_weights(seed + replica)) for replica in range(replicas)])
     seconds, finished = np.zeros((replicas, epochs)), np.zeros(replicas, np.int32)
     asked = (*map(_pointer, data), len(data[0]))
@@ -125,11 +100,12 @@ def train_weights(library, implementation, data, epochs, batch_size, rate, seed,
             own = (_pointer(array[replica:]) for array in (first, snapshots, seconds, finished))
             library.call("cnn_train_paper", *asked, epochs, ctypes.c_float(rate), *own)
     else:
-        more = (batch_size, epochs, ctypes.c_float(rate), replicas, threads)
+        more = (batch_size, epochs, ctypes.c_float(rate), replicas, ALL_CORES)
         results = map(_pointer, (first, snapshots, seconds, finished))
         library.call("cnn_train", RECIPES[implementation], *asked, *more, *results)
     for replica in np.flatnonzero(finished < epochs):
-        raise DivergedError(int(finished[replica]) + 1, int(replica))
+        epoch = f"epoch {finished[replica] + 1} (replica {replica})"
+        raise CudaError(f"training diverged in {epoch}: take a smaller learning rate")
     return snapshots, seconds
 
 
@@ -146,12 +122,11 @@ def forward(library: Library, weights: dict[str, np.ndarray], x: np.ndarray, *, 
         (n, 10) float32 outputs.
 
     Raises:
-        DataError: weights or images of other shapes or types.
-        ValueError: there is no such implementation.
+        ValueError: weights or images of other shapes or types, or no such implementation.
     """
     _check_implementation(implementation)
     x, y = check_images(x, np.zeros(len(x), np.uint8), "given")
-    return _evaluate(library, flatten(weights)[None], x, y, implementation, 0, want_outputs=True)[1]
+    return _evaluate(library, flatten(weights)[None], x, y, implementation, want_outputs=True)[1]
 
 
 def gradients(
@@ -160,18 +135,14 @@ def gradients(
     """Find the gradient by which an implementation would step down on one batch, its divisors included.
 
     Args:
-        library: from `build`; a CPU runs the small kernels of paper too, for this check.
-        weights: arrays of the names and shapes of `initial_weights`.
-        x: (n, 28, 28) uint8 images.
+        library: this and what follows as for `forward`; a CPU runs the small kernels of paper too, for this check.
+        weights: to differentiate by.
+        x: images.
         y: (n,) digits, 0 to 9.
         implementation: one of IMPLEMENTATIONS.
 
     Returns:
         Arrays of the weights' names and shapes: the mean over the batch.
-
-    Raises:
-        DataError: weights, images or labels of other shapes, types or ranges.
-        ValueError: there is no such implementation.
     """
     _check_implementation(implementation)
     x, y = check_images(x, y, "given")
@@ -186,30 +157,18 @@ def gradients(
 def initial_weights(seed: int) -> dict[str, np.ndarray]:
     """Draw the first weights, uniform between -0.5 and 0.5, as the original program does.
 
-    Args:
-        seed: 0 or more.
-
     Returns:
         float32 arrays by name, in the order and with the shapes that Keras wants (see SHAPES).
-
-    Raises:
-        ValueError: the seed is negative or no whole number.
     """
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
-        raise ValueError(f"seed {seed!r}: give a whole number, 0 or more")
     rng = np.random.default_rng(seed)
     return unflatten(rng.uniform(-0.5, 0.5, NUM_PARAMETERS).astype(np.float32))
 
 
 def flatten(weights: dict[str, np.ndarray]) -> np.ndarray:
-    """All weights in a row, as the C code takes them.
-
-    Raises:
-        DataError: an array is missing, too many, or has another shape.
-    """
+    """All weights in a row, as the C code takes them; a ValueError where an array is missing or of another shape."""
     found = {name: np.shape(array) for name, array in weights.items()}
     if found != SHAPES:
-        raise DataError(f"weights of shapes {found}: the network takes {SHAPES}, as initial_weights gives them")
+        raise ValueError(f"weights of shapes {found}: the network takes {SHAPES}, as initial_weights gives them")
     return np.concatenate([np.ravel(weights[name]) for name in SHAPES]).astype(np.float32)
 
 
@@ -221,34 +180,25 @@ def unflatten(flat: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def check_images(x: np.ndarray, y: np.ndarray, which: str) -> tuple[np.ndarray, np.ndarray]:
-    """Check images and digits against what the network takes.
+    """Check images and digits against what the network takes; `which` they are called in an error.
 
-    Args:
-        x: images.
-        y: digits.
-        which: what they are called in an error.
-
-    Returns:
-        x as (n, 28, 28) uint8 and y as (n,) uint8, contiguous in memory.
-
-    Raises:
-        DataError: a shape, type or value is another one.
+    Returns x as (n, 28, 28) uint8 and y as (n,) uint8, contiguous in memory; a ValueError where they are anything else.
     """
     x, y = np.asarray(x), np.asarray(y)
     if x.dtype != np.uint8 or x.ndim != 3 or x.shape[1:] != (28, 28) or not len(x):
-        raise DataError(f"{which} images are {x.dtype} of shape {x.shape}: give uint8 from 0 to 255, (n, 28, 28)")
+        raise ValueError(f"{which} images are {x.dtype} of shape {x.shape}: give uint8 from 0 to 255, (n, 28, 28)")
     if not np.issubdtype(y.dtype, np.integer) or y.shape != (len(x),):
-        raise DataError(f"{which} digits are {y.dtype} of shape {y.shape}: give whole numbers, one for each image")
+        raise ValueError(f"{which} digits are {y.dtype} of shape {y.shape}: give whole numbers, one for each image")
     if y.min() < 0 or y.max() > 9:
-        raise DataError(f"{which} digits reach from {y.min()} to {y.max()}: there are 0 to 9")
+        raise ValueError(f"{which} digits reach from {y.min()} to {y.max()}: there are 0 to 9")
     return np.ascontiguousarray(x), np.ascontiguousarray(y, np.uint8)
 
 
-def _evaluate(library, snapshots, x, y, implementation, threads, want_outputs=False):
+def _evaluate(library, snapshots, x, y, implementation, want_outputs=False):
     """Correct answers of each snapshot, and the outputs of a single one."""
     correct = np.zeros(len(snapshots), np.int32)
     outputs = np.zeros((len(x), 10) if want_outputs else (1,), np.float32)
-    arguments = (_pointer(x), _pointer(y), len(x), threads, len(snapshots), _pointer(snapshots), _pointer(correct))
+    arguments = (_pointer(x), _pointer(y), len(x), ALL_CORES, len(snapshots), _pointer(snapshots), _pointer(correct))
     softmax = int(implementation == "minibatch")
     library.call("cnn_evaluate", softmax, *arguments, _pointer(outputs) if want_outputs else None)
     return correct, outputs
@@ -267,11 +217,10 @@ def _check_recipe(library, implementation, batch_size, learning_rate, **counts) 
     """The learning rate, if all that was asked for can be done."""
     _check_implementation(implementation)
     for name, value in {"batch_size": batch_size, **counts}.items():
-        lowest = 0 if name == "threads" else 1
-        if isinstance(value, bool) or not isinstance(value, int | np.integer) or not lowest <= value < 2**31:
-            raise ValueError(f"{name} {value!r}: give a whole number, {lowest} or more")
+        if not 1 <= value < 2**31:
+            raise ValueError(f"{name} {value!r}: 1 or more")
     rate = LEARNING_RATES[implementation] if learning_rate is None else float(learning_rate)
-    if not math.isfinite(rate) or rate <= 0:
+    if not 0 < rate < np.inf:
         raise ValueError(f"learning_rate {learning_rate!r}: give a number above 0")
     if implementation == "paper" and library.kind != "gpu":
         raise NoDeviceError("paper needs a GPU, and this library is the CPU's: choose a runtime with one, or fused")

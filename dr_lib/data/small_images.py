@@ -6,10 +6,8 @@ import importlib.util
 import os
 import subprocess
 import sys
-import zlib
 from pathlib import Path
 from typing import NamedTuple
-from zipfile import BadZipFile
 
 import numpy as np
 
@@ -30,12 +28,12 @@ if not path.exists():
 """
 
 
-# Shape of an image, and how many there are to train and to test.
-DATASETS = {"mnist": ((28, 28, 1), 60_000, 10_000), "cifar10": ((32, 32, 3), 50_000, 10_000)}
-
-
 class ImageSetError(ValueError):
     """There are no such images; the message says what to ask for or what is wrong with the file."""
+
+
+# shape of an image, number of images to train and to test on
+DATASETS = {"mnist": ((28, 28, 1), 60_000, 10_000), "cifar10": ((32, 32, 3), 50_000, 10_000)}
 
 
 class ImageSet(NamedTuple):
@@ -49,7 +47,10 @@ class ImageSet(NamedTuple):
 
 
 def load_mnist(path: str | Path = "") -> list[np.ndarray]:
-    """Load MNIST from an .npz file, else from where Keras keeps it, else let Keras download it.
+    """Load MNIST from a file, else from where Keras keeps it, else let Keras download it.
+
+    Args:
+        path: an mnist.npz with x_train, y_train, x_test and y_test; empty for Keras's.
 
     Returns:
         x_train, y_train, x_test, y_test: (n, 28, 28) uint8 images and (n,) int64 digits.
@@ -80,19 +81,22 @@ def load_images(dataset: str, image_size: int, source: str, *, share: float = 1.
         raise ImageSetError(f"dataset {dataset!r}: choose from {', '.join(DATASETS)}")
     if image_size not in (32, 64):
         raise ImageSetError(f"image_size {image_size!r}: choose from 32, 64")
-    if not 0 < share <= 1 or seed < 0:
-        raise ImageSetError(f"share {share}, seed {seed}: give a share of more than 0 and at most 1, a seed from 0 on")
-    is_drawn = source == "synthetic"
-    arrays = _draw(dataset, share, seed) if is_drawn else _keep(_read(source, dataset), share, seed)
-    x_train, y_train, x_test, y_test = arrays
-    kind = "synthetic" if is_drawn else "given"
-    return ImageSet(resize(x_train, image_size), y_train, resize(x_test, image_size), y_test, kind)
+    if not 0 < share <= 1:
+        raise ImageSetError(f"share {share}: choose one of more than 0 and at most 1")
+    kind = "synthetic" if source == "synthetic" else "given"
+    arrays = _keep(_read(source, dataset), share, seed) if kind == "given" else _draw(dataset, share, seed)
+    return ImageSet(*(resize(array, image_size) if array.ndim == 4 else array for array in arrays), kind)
 
 
 def resize(images: np.ndarray, size: int) -> np.ndarray:
-    """Resize (n, height, width, channels) uint8 images bilinearly to `size` px square, by pixels' centres, rounded.
+    """Resize images bilinearly: the centres of the corner pixels' squares stay in place, the borders are repeated.
 
-    The borders are repeated. To shrink by much would alias.
+    Args:
+        images: (n, height, width, channels) uint8.
+        size: new side [px]; to shrink by much would alias.
+
+    Returns:
+        (n, size, size, channels) uint8, rounded.
     """
     n, height, width, channels = images.shape
     if height == width == size:
@@ -115,29 +119,37 @@ def _weigh(old: int, new: int) -> np.ndarray:
 
 def _draw(dataset: str, share: float, seed: int) -> list[np.ndarray]:
     """Draw a coarse pattern for each class, and images that are half pattern, half noise."""
-    rng, (shape, *sizes) = np.random.default_rng(seed), DATASETS[dataset]
+    shape, *numbers = DATASETS[dataset]
+    rng, arrays = np.random.default_rng(seed), []
     patterns = resize(rng.integers(0, 128, (NUM_CLASSES, 4, 4, shape[2]), dtype=np.uint8), shape[0])
-    arrays = []
-    for num_images in sizes:
+    for num_images in numbers:
         labels = rng.integers(0, NUM_CLASSES, _count(num_images, share))
-        images = rng.integers(0, 128, (len(labels), *shape), dtype=np.uint8)
-        images += patterns[labels]
-        arrays += [images, labels]
+        arrays += [rng.integers(0, 128, (len(labels), *shape), dtype=np.uint8) + patterns[labels], labels]
     return arrays
 
 
 def _read(source: str, dataset: str) -> list[np.ndarray]:
-    """Read and check the arrays of a file, or of Keras's."""
-    path = _fetch(dataset) if source == "keras" else Path(source).expanduser()
+    """Read and check a file, or Keras's: (n, height, width, channels) images, (n,) labels, of training and of test."""
+    path, shape = _fetch(dataset) if source == "keras" else Path(source).expanduser(), DATASETS[dataset][0]
     if not path.is_file():
         raise ImageSetError(f"{path}: no such file; give keras, synthetic or the path of an .npz file")
     try:
         with np.load(path, allow_pickle=False) as file:
             arrays = [file[name] for name in ARRAYS]
-    except (OSError, ValueError, EOFError, TypeError, AttributeError, KeyError, BadZipFile, zlib.error) as error:
+    except Exception as error:  # NumPy raises whatever its readers of zip files and of arrays meet
         raise ImageSetError(f"{path} is no .npz file with {', '.join(ARRAYS)}, or damaged: {error}") from error
-    shape = DATASETS[dataset][0]
-    return [*_check(path, "train", *arrays[:2], shape), *_check(path, "test", *arrays[2:], shape)]
+    checked = []
+    for part, images, labels in (("train", *arrays[:2]), ("test", *arrays[2:])):
+        found = f"{path}: x_{part} is {images.dtype} {images.shape}, y_{part} {labels.dtype} {labels.shape}"
+        shapes = (shape, shape[:2]) if shape[2] == 1 else (shape,)
+        if images.dtype != np.uint8 or images.shape[1:] not in shapes or not len(images):
+            raise ImageSetError(f"{found}, the images not uint8 (n, {shape})")
+        if labels.shape not in ((len(images),), (len(images), 1)) or labels.dtype.kind not in "iu":
+            raise ImageSetError(f"{found}, the labels not {len(images)} integers")
+        if labels.min() < 0 or labels.max() >= NUM_CLASSES:
+            raise ImageSetError(f"{path}: y_{part} holds {labels.min()} to {labels.max()}, not 0 to {NUM_CLASSES - 1}")
+        checked += [images.reshape(-1, *shape), labels.ravel().astype(np.int64)]
+    return checked
 
 
 def _fetch(dataset: str) -> Path:
@@ -150,27 +162,18 @@ def _fetch(dataset: str) -> Path:
         raise ImageSetError(f"{path} is not there, and this kernel has no Keras to download it: {advice}")
     # loading needs no backend, but Keras does not start without one that is installed
     backend = next((name for name in ("torch", "jax", "tensorflow") if importlib.util.find_spec(name)), "numpy")
-    options = {"env": {**os.environ, "KERAS_BACKEND": backend}, "cwd": Path(__file__).resolve().parents[2]}
-    options |= {"capture_output": True, "encoding": "utf-8", "errors": "replace"}
-    fetched = subprocess.run([sys.executable, "-c", FETCH, dataset, str(path)], **options)
+    fetched = subprocess.run(
+        [sys.executable, "-c", FETCH, dataset, str(path)],
+        env={**os.environ, "KERAS_BACKEND": backend},
+        cwd=Path(__file__).resolve().parents[2],  # for dr_lib
+        capture_output=True,
+        encoding="utf-8",
+        errors="replace",
+    )
     if fetched.returncode:
         reason = fetched.stderr.strip().splitlines()[-1:] or ["it was killed"]
         raise ImageSetError(f"Keras cannot load {dataset} ({reason[0]}): give the path of a file, or synthetic")
     return path
-
-
-def _check(
-    path: Path, part: str, images: np.ndarray, labels: np.ndarray, shape: tuple[int, int, int]
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return images as (n, height, width, channels) and labels as (n,) int64, if that is what they are."""
-    grey = shape[2] == 1 and images.shape[1:] == shape[:2]
-    if images.dtype != np.uint8 or not (grey or images.shape[1:] == shape) or not len(images):
-        raise ImageSetError(f"{path}: x_{part} is {images.dtype} {images.shape}, not uint8 (n, {shape})")
-    if labels.shape not in ((len(images),), (len(images), 1)) or labels.dtype.kind not in "iu":
-        raise ImageSetError(f"{path}: y_{part} is {labels.dtype} {labels.shape}, not {len(images)} integers")
-    if labels.min() < 0 or labels.max() >= NUM_CLASSES:
-        raise ImageSetError(f"{path}: y_{part} holds {labels.min()} to {labels.max()}, not 0 to {NUM_CLASSES - 1}")
-    return images.reshape(-1, *shape), labels.ravel().astype(np.int64)
 
 
 def _keep(arrays: list[np.ndarray], share: float, seed: int) -> list[np.ndarray]:

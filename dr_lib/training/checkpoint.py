@@ -18,13 +18,7 @@ class CheckpointError(ValueError):
 
 
 def write_checkpoint(path: Path, progress: Mapping[str, Any], arrays: Mapping[str, Sequence[np.ndarray]]) -> None:
-    """Write a checkpoint in one step.
-
-    Args:
-        path: the file; what was there before stays until the new one is whole.
-        progress: what JSON can hold.
-        arrays: lists of arrays by name.
-    """
+    """Write what JSON can hold, and lists of arrays by name, in one step: the last checkpoint stays until then."""
     numbered = {f"{name}/{number}": array for name, kept in arrays.items() for number, array in enumerate(kept)}
     counts = {name: len(kept) for name, kept in arrays.items()}
     meta = json.dumps({"progress": progress, "counts": counts}).encode()
@@ -33,11 +27,7 @@ def write_checkpoint(path: Path, progress: Mapping[str, Any], arrays: Mapping[st
 
 
 def read_checkpoint(path: Path) -> tuple[dict[str, Any], dict[str, list[np.ndarray]]]:
-    """Read back what `write_checkpoint` was given.
-
-    Raises:
-        CheckpointError: the file is damaged, or none of ours.
-    """
+    """Read back what `write_checkpoint` was given; a CheckpointError where the file is damaged, or none of ours."""
     try:
         with np.load(path, allow_pickle=False) as file:
             meta = json.loads(file["meta"].tobytes())

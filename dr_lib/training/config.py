@@ -8,11 +8,7 @@ from typing import Any, NamedTuple, Self
 
 from dr_lib.hardware import Facts, Plan, choose
 
-TASKS = ("referable", "grades")
-
-
-class ConfigError(ValueError):
-    """These parameters do not go together; the message says what to change."""
+OF_THE_OTHER_TASK = {"referable": ("weigh_grades",), "grades": ("dropout", "last_frozen")}  # parameters
 
 
 class Schedule(NamedTuple):
@@ -57,12 +53,11 @@ class TrainingConfig:
 
     def __post_init__(self):
         """Refuse what would be ignored in silence."""
-        if self.task not in TASKS:
-            raise ConfigError(f"task {self.task!r}: choose from {', '.join(TASKS)}")
-        if self.task == "grades" and (self.dropout or self.last_frozen):
-            raise ConfigError("dropout and last_frozen are of the task referable: leave them out")
-        if self.task == "referable" and self.weigh_grades:
-            raise ConfigError("weigh_grades is of the task grades: leave it out")
+        if self.task not in OF_THE_OTHER_TASK:
+            raise ValueError(f"task {self.task!r}: choose from {', '.join(OF_THE_OTHER_TASK)}")
+        ignored = [name for name in OF_THE_OTHER_TASK[self.task] if getattr(self, name)]
+        if ignored:
+            raise ValueError(f"{' and '.join(ignored)}: not of the task {self.task}, leave out")
 
     @classmethod
     def from_parameters(cls, parameters: Mapping[str, Any], **others: Any) -> Self:
@@ -93,15 +88,7 @@ class TrainingConfig:
         return Schedule(self.batch_size * self.batch_scale, self.batch_scale, rate, self.warmup_epochs)
 
     def plan(self, facts: Facts, num_images: int) -> Plan:
-        """Choose how to train on a machine.
-
-        Args:
-            facts: of the machine, from `hardware.probe`.
-            num_images: of training and validation, which may be kept in the device's memory.
-
-        Raises:
-            HardwareError: the machine does not have what is asked for.
-        """
+        """Choose how to train so many images of training and validation on a machine; see `hardware.choose`."""
         # the cached outputs of frozen layers stay on the host
         data_gib = inf if self.last_frozen else num_images * 3 * self.image_size**2 / 2**30
         names = ("accelerator", "backend", "strategy", "num_devices", "mode", "precision", "steps_per_execution")

@@ -45,14 +45,14 @@ def compile_model(
     jit: bool = False,
     steps_per_execution: int = 1,
 ) -> None:
-    """Compile for a loss and the AUC of referable disease, in the scope of the device.
+    """Compile in the scope of the device, for a loss and a metric named auc, by which `train` finds the best epoch.
 
     Args:
         model: with one sigmoid output, or what the loss and the metric take.
         optimizer: rmsprop (Voets et al. 2019) or adam.
         learning_rate: at the start; `train` reduces it on plateaus.
         loss: of targets and outputs.
-        auc: a metric named auc, which chooses the best epoch; by default that of one sigmoid output.
+        auc: by default that of one sigmoid output.
         jit: compile with XLA.
         steps_per_execution: steps per call of the device.
     """
@@ -93,9 +93,6 @@ def train(
         epochs: passes over the training batches.
         warmup_epochs: first epochs, in which the learning rate rises evenly to its value (Goyal et al. 2017).
         tensorboard: write logs for TensorBoard (needs TensorFlow).
-
-    Returns:
-        The seconds.
 
     Raises:
         OutOfTimeError: the time was up before the last epoch.
@@ -145,15 +142,6 @@ def train(
 
 
 def predict(model: keras.Model, inputs: np.ndarray, batch_size: int) -> np.ndarray:
-    """Predict for any number of inputs, in full batches that the replicas can share.
-
-    Args:
-        model: takes (batch, ...).
-        inputs: (n, ...).
-        batch_size: over all replicas.
-
-    Returns:
-        (n, ...) outputs.
-    """
+    """Predict (n, ...) inputs, whatever their number, in full batches that the replicas can share."""
     batches = Batches(inputs, np.zeros(len(inputs), np.float32), batch_size)
     return model.predict(batches, verbose=0)[: len(inputs)]

@@ -28,6 +28,10 @@ class Frozen(NamedTuple):
 def freeze(network: keras.Model, last_frozen: str, splits: Mapping[str, Photographs], batch_size: int = 32) -> Frozen:
     """Run photographs and their mirror images through the frozen part once; initialise the head by a linear probe.
 
+    A head that starts at random distorts good features while it learns (Kumar et al. 2022, "Fine-tuning can distort
+    pretrained features"): it starts as logistic regression on the frozen features. Ridge regression on those of the
+    photographs of training and validation is what the fine-tuning has to beat.
+
     Args:
         network: of `build_model`; what is trained in `upper` is trained in it.
         last_frozen: name of the base's last frozen layer, such as conv_pw_11_relu of mobilenet.
@@ -38,22 +42,25 @@ def freeze(network: keras.Model, last_frozen: str, splits: Mapping[str, Photogra
         ModelError: the base has no such layer.
     """
     lower, extract, upper = split_network(network, last_frozen)
-    inputs, features, patients = {}, {}, {}
+    inputs, features = {}, {}
     for name, photographs in splits.items():
         views = [photographs.images, photographs.images[:, :, ::-1]]
         inputs[name] = np.concatenate([predict(lower, view, batch_size).astype(np.float16) for view in views])
         features[name] = predict(extract, inputs[name], batch_size)
-        patients[name] = photographs.patient_id
     targets = {name: np.tile(photographs.referable, 2) for name, photographs in splits.items()}
-    initialise_head(network, features["train"], targets["train"], np.tile(patients["train"], 2))
-    known = [name for name in splits if name != "test"]  # folds choose the penalty: it may learn from validation too
-    originals = {name: found[: len(patients[name])] for name, found in features.items()}
-    scores = score_linear_probe(
-        *(np.concatenate([columns[name][: len(patients[name])] for name in known]) for columns in (originals, targets)),
-        np.concatenate([patients[name] for name in known]),
-        originals["test"],
+    train, test = splits["train"], splits["test"]
+    head = (features["train"], targets["train"], np.tile(train.patient_id, 2))
+    scaler, regression = fit_by_patient(LogisticRegression(max_iter=2000), "C", np.logspace(-5, -1, 9), *head)
+    kernel = regression.coef_[0] / scaler.scale_
+    network.get_layer("referable").set_weights([kernel[:, None], regression.intercept_ - kernel @ scaler.mean_])
+    known = [
+        (features[name][: len(s.referable)], s.referable, s.patient_id) for name, s in splits.items() if s is not test
+    ]
+    probe = fit_by_patient(
+        RidgeClassifier(), "alpha", np.logspace(0, 6, 13), *map(np.concatenate, zip(*known, strict=True))
     )
-    return Frozen(upper, inputs, targets, float(roc_auc_score(splits["test"].referable, scores)))
+    scores = probe.decision_function(features["test"][: len(test.referable)])
+    return Frozen(upper, inputs, targets, float(roc_auc_score(test.referable, scores)))
 
 
 def split_network(network: keras.Model, last_frozen: str) -> tuple[keras.Model, keras.Model, keras.Model]:
@@ -81,44 +88,17 @@ def split_network(network: keras.Model, last_frozen: str) -> tuple[keras.Model, 
     return lower, keras.Model(outputs, pooled, name="features"), keras.Model(outputs, probability, name="upper")
 
 
-def initialise_head(network: keras.Model, features: np.ndarray, referable: np.ndarray, patient_id: np.ndarray) -> None:
-    """Set the head to a linear probe, logistic regression on the frozen features, before the upper blocks are tuned.
-
-    A head that starts at random distorts good features while it learns (Kumar et al. 2022, "Fine-tuning can distort
-    pretrained features"). The strength of the penalty comes from cross-validation by patient.
+def fit_by_patient(model, penalty: str, values: np.ndarray, features, referable, patient_id) -> Pipeline:
+    """Standardise (n, features), and fit with the penalty that has the best AUC in five folds by patient.
 
     Args:
-        network: of `build_model`; its layer "referable" is set.
-        features: (n, features), `Parts.features` of cached outputs.
+        model: a classifier of scikit-learn.
+        penalty: the parameter of it that is chosen from `values`.
+        values: to choose from.
+        features: (n, features).
         referable: (n,) 0 or 1.
         patient_id: (n,) whose photographs these are.
     """
-    model = LogisticRegression(max_iter=2000)
-    scaler, regression = _fit_by_patient(model, "C", np.logspace(-5, -1, 9), features, referable, patient_id)
-    kernel = regression.coef_[0] / scaler.scale_
-    network.get_layer("referable").set_weights([kernel[:, None], regression.intercept_ - kernel @ scaler.mean_])
-
-
-def score_linear_probe(
-    features: np.ndarray, referable: np.ndarray, patient_id: np.ndarray, test_features: np.ndarray
-) -> np.ndarray:
-    """Score photographs by a linear probe, ridge regression on the frozen features: what fine-tuning has to beat.
-
-    Args:
-        features: (n, features) of the photographs to learn from.
-        referable: (n,) 0 or 1.
-        patient_id: (n,) whose photographs these are, for the cross-validation of the penalty.
-        test_features: (m, features).
-
-    Returns:
-        (m,) scores, larger where referable disease is likelier.
-    """
-    fitted = _fit_by_patient(RidgeClassifier(), "alpha", np.logspace(0, 6, 13), features, referable, patient_id)
-    return fitted.decision_function(test_features)
-
-
-def _fit_by_patient(model, penalty: str, values: np.ndarray, features, referable, patient_id) -> Pipeline:
-    """Standardise, and fit with the penalty that has the best AUC in five folds by patient."""
     steps = Pipeline([("scaler", StandardScaler()), ("model", model)])
     folds = StratifiedGroupKFold(5, shuffle=True, random_state=0)
     search = GridSearchCV(steps, {f"model__{penalty}": values}, scoring="roc_auc", cv=folds)

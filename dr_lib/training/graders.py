@@ -1,6 +1,6 @@
 """The networks that grade a photograph from 0 to 4, from uint8 pixels to five probabilities."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import keras
 import numpy as np
@@ -8,7 +8,7 @@ from keras import layers, ops
 from sklearn.utils.class_weight import compute_class_weight
 
 from dr_lib.data.labels.grades import GRADES, REFERABLE_FROM
-from dr_lib.training.models import Augment, ModelError, build_base
+from dr_lib.training.models import ModelError, build_features
 
 MODELS = ("mobilenet", "vgg19", "small_cnn")
 
@@ -37,66 +37,37 @@ def build_grader(
     At 224 px mobilenet has 3,377,221 parameters and vgg19 20,107,205, as in their paper. Unlike there, each base gets
     the preprocessing that its ImageNet weights were trained with.
 
-    Args:
-        model: mobilenet (Howard et al. 2017), vgg19 (Simonyan and Zisserman 2015) or small_cnn.
-        image_size: side of the square input [px].
-        weights: none, imagenet (downloaded by Keras) or the path of a weights file without the top.
-        augmentation: none, flip or colour, see `Augment`.
-        seed: of the augmentation; initial weights follow `keras.utils.set_random_seed`.
-        synchronised: see `build_model`.
+    Takes and raises what `build_model` does, for mobilenet, vgg19 (Simonyan and Zisserman 2015) and small_cnn.
 
     Returns:
         A model from (batch, side, side, 3) uint8 RGB to (batch, 5) float32 probabilities.
-
-    Raises:
-        ModelError: an unknown name, a side too small, or weights that cannot be had or do not fit.
     """
     if model not in MODELS:
         raise ModelError(f"model {model!r}: choose from {', '.join(MODELS)}")
-    base = build_base(model, image_size, weights, synchronised)
-    inputs = keras.Input((image_size, image_size, 3), dtype="uint8")
-    x = Augment(augmentation, seed, name="augment")(inputs)
-    if model == "vgg19":  # BGR in [0, 255] less ImageNet's mean, as its weights were trained (Simonyan, Zisserman 2015)
-        x = layers.Rescaling(255.0, offset=[-103.939, -116.779, -123.68])(ops.flip(x, axis=-1))
-    else:
-        x = layers.Rescaling(2.0, offset=-1.0, name="to_minus_one_and_one")(x)
-    pool = layers.GlobalMaxPooling2D if model == "small_cnn" else layers.GlobalAveragePooling2D
-    x = pool(name="pool")(base(x))
+    inputs, x = build_features(model, image_size, weights, augmentation, seed, synchronised)
     x = layers.Dense(128, activation="relu")(x)
     x = layers.Dense(128, activation="relu")(x)
     outputs = layers.Dense(len(GRADES), activation="softmax", dtype="float32", name="grades")(x)
     return keras.Model(inputs, outputs, name=f"{model}_{image_size}_grades")
 
 
-def weigh_grades(grade: np.ndarray) -> dict[int, float]:
-    """Weights of the loss that let each grade count the same in all, however rare it is.
+def weigh_grades(grade: np.ndarray) -> np.ndarray:
+    """Weights of the loss, (5,), that let each grade count the same in all, however rare it is.
 
-    Args:
-        grade: (n,) 0-4, of the training split.
-
-    Returns:
-        For each grade n / (number of grades that occur x photographs of it); 1 where there is none.
+    From (n,) grades of the training split, n / (number of grades that occur x photographs of it) for each grade; 1
+    where there is none.
     """
-    found = np.unique(grade)
-    weights = compute_class_weight("balanced", classes=found, y=grade)
-    return dict.fromkeys(range(len(GRADES)), 1.0) | dict(zip(found.tolist(), weights.tolist(), strict=True))
+    weights, found = np.ones(len(GRADES)), np.unique(grade)
+    weights[found] = compute_class_weight("balanced", classes=found, y=grade)
+    return weights
 
 
-def weighted_loss(weights: Mapping[int, float]) -> Callable:
-    """Make a loss: cross-entropy of (batch,) grades and (batch, 5) probabilities, weighed by grade.
-
-    Args:
-        weights: of the grades; 1 where there is none.
-
-    Returns:
-        A function of grades and probabilities to (batch,) losses.
-    """
-    table = np.array([weights.get(k, 1.0) for k in range(len(GRADES))], "float32")
+def weighted_loss(weights: np.ndarray) -> Callable:
+    """Make a loss of (batch,) grades and (batch, 5) probabilities: cross-entropy times the grade's weight."""
 
     def loss(y_true, y_pred):
         grade = ops.cast(ops.reshape(y_true, (-1,)), "int32")
-        return ops.take(ops.convert_to_tensor(table), grade) * keras.losses.sparse_categorical_crossentropy(
-            grade, y_pred
-        )
+        weight = ops.take(ops.convert_to_tensor(weights, "float32"), grade)
+        return weight * keras.losses.sparse_categorical_crossentropy(grade, y_pred)
 
     return loss

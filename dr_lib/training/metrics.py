@@ -1,47 +1,39 @@
 """Score predictions of grades and of referable disease."""
 
 import numpy as np
-from sklearn.metrics import cohen_kappa_score, roc_auc_score, roc_curve
+from sklearn.metrics import accuracy_score, cohen_kappa_score, recall_score, roc_auc_score, roc_curve
 
-from dr_lib.data.labels.grades import GRADES, REFERABLE_FROM, sum_referable
+from dr_lib.data.labels.grades import GRADES, REFERABLE_FROM
 
 
 def choose_threshold(referable: np.ndarray, probability: np.ndarray, sensitivity: float = 0.9) -> float:
     """The highest threshold that reaches a sensitivity, to be chosen on the validation split only.
 
     Args:
-        referable: (n,) 0 or 1.
+        referable: (n,) 0 or 1, both present.
         probability: (n,) of referable disease.
-        sensitivity: wanted share of referable eyes found; 0.9 is a high-sensitivity point as in Voets et al. 2019.
+        sensitivity: least share of referable eyes found; 0.9 is a high-sensitivity point as in Voets et al. 2019.
 
     Returns:
         The threshold: an eye is called referable where its probability is at least that.
+
+    Raises:
+        ValueError: one class only, or a probability that is not finite.
     """
-    _check_classes(referable)
+    _check(referable, probability)
     _, found, thresholds = roc_curve(referable, probability, drop_intermediate=False)
     return float(thresholds[np.argmax(found >= sensitivity)])
 
 
 def score(referable: np.ndarray, probability: np.ndarray, threshold: float) -> dict[str, float]:
-    """AUC, and sensitivity, specificity and accuracy at a threshold.
-
-    Args:
-        referable: (n,) 0 or 1, both present.
-        probability: (n,) of referable disease.
-        threshold: from `choose_threshold`.
-
-    Raises:
-        ValueError: one class only, or a probability that is not finite.
-    """
-    _check_classes(referable)
-    if not np.isfinite(probability).all():
-        raise ValueError("a predicted probability is not finite: the training diverged, lower the learning rate")
-    truth, called = np.asarray(referable) > 0.5, np.asarray(probability) >= threshold
+    """AUC, and sensitivity, specificity and accuracy at a threshold; takes and raises what `choose_threshold` does."""
+    _check(referable, probability)
+    called = np.asarray(probability) >= threshold
     return {
-        "auc": float(roc_auc_score(truth, probability)),
-        "sensitivity": float(called[truth].mean()),
-        "specificity": float((~called[~truth]).mean()),
-        "accuracy": float((called == truth).mean()),
+        "auc": float(roc_auc_score(referable, probability)),
+        "sensitivity": float(recall_score(referable, called)),
+        "specificity": float(recall_score(referable, called, pos_label=0)),
+        "accuracy": float(accuracy_score(referable, called)),
         "threshold": float(threshold),
     }
 
@@ -63,6 +55,13 @@ def score_grades(grade: np.ndarray, probabilities: np.ndarray, threshold: float)
     return scores | {"kappa": float(kappa), "grade_accuracy": float((graded == grade).mean())}
 
 
-def _check_classes(referable: np.ndarray) -> None:
+def sum_referable(probabilities: np.ndarray) -> np.ndarray:
+    """(n, 5) probabilities of the grades -> (n,) probability of referable disease."""
+    return probabilities[:, REFERABLE_FROM:].sum(axis=1)
+
+
+def _check(referable: np.ndarray, probability: np.ndarray) -> None:
     if len(np.unique(referable)) != 2:
         raise ValueError("the split holds one class only: AUC and thresholds need referable and other eyes")
+    if not np.isfinite(probability).all():
+        raise ValueError("a predicted probability is not finite: the training diverged, lower the learning rate")

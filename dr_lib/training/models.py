@@ -55,10 +55,6 @@ class Augment(layers.Layer):
     def _uniform(self, batch, low, high):
         return keras.random.uniform((batch,), low, high, dtype=self.compute_dtype, seed=self.draws)
 
-    def compute_output_spec(self, images, training=False):
-        """The same shape, as floats."""
-        return keras.KerasTensor(images.shape, self.compute_dtype)
-
     def get_config(self):
         """What `from_config` needs."""
         return {**super().get_config(), "augmentation": self.augmentation, "seed": self.seed}
@@ -114,56 +110,52 @@ def build_model(
     Raises:
         ModelError: an unknown name, a side too small, or weights that cannot be had or do not fit.
     """
-    if model not in MODELS or augmentation not in AUGMENTATIONS:
-        raise ModelError(f"model {model!r}, augmentation {augmentation!r}: choose from {MODELS} and {AUGMENTATIONS}")
-    base = build_base(model, image_size, weights, synchronised)
-    inputs = keras.Input((image_size, image_size, 3), dtype="uint8")
-    x = Augment(augmentation, seed, name="augment")(inputs)
-    x = layers.Rescaling(2.0, offset=-1.0, name="to_minus_one_and_one")(x)
-    pool = layers.GlobalMaxPooling2D if model == "small_cnn" else layers.GlobalAveragePooling2D
-    x = pool(name="pool")(base(x))
+    if model not in MODELS:
+        raise ModelError(f"model {model!r}: choose from {', '.join(MODELS)}")
+    inputs, x = build_features(model, image_size, weights, augmentation, seed, synchronised)
     x = layers.Dropout(dropout, seed=seed, name="dropout")(x)
     outputs = layers.Dense(1, activation="sigmoid", dtype="float32", name="referable")(x)
     return keras.Model(inputs, outputs, name=f"{model}_{image_size}")
 
 
-def save_model(network: keras.Model, path: Path) -> None:
-    """Save a network of `build_model` in one step, so that it loads on every backend.
+def build_features(model: str, image_size: int, weights: str, augmentation: str, seed: int, synchronised: bool):
+    """What comes before the head, see `build_model`: the input, and the pooled features of the base.
 
-    Args:
-        network: its batch normalisation is saved unsynchronised, for only TensorFlow knows the other kind.
-        path: ends in .keras.
+    Each base gets the preprocessing that its ImageNet weights were trained with.
     """
-    base = network.get_layer("base")
-    synchronised = _synchronise(base, False)
+    if augmentation not in AUGMENTATIONS:
+        raise ModelError(f"augmentation {augmentation!r}: choose from {', '.join(AUGMENTATIONS)}")
+    base = build_base(model, image_size, weights, synchronised)
+    inputs = keras.Input((image_size, image_size, 3), dtype="uint8")
+    x = Augment(augmentation, seed, name="augment")(inputs)
+    if model == "vgg19":  # BGR in [0, 255] less ImageNet's mean (Simonyan and Zisserman 2015)
+        x = layers.Rescaling(255.0, offset=[-103.939, -116.779, -123.68])(ops.flip(x, axis=-1))
+    else:
+        x = layers.Rescaling(2.0, offset=-1.0, name="to_minus_one_and_one")(x)
+    pool = layers.GlobalMaxPooling2D if model == "small_cnn" else layers.GlobalAveragePooling2D
+    return inputs, pool(name="pool")(base(x))
+
+
+def save_model(network: keras.Model, path: Path) -> None:
+    """Save a trained network in one step as a .keras file that loads on every backend.
+
+    Its batch normalisation is no longer synchronised from then on, for only TensorFlow knows that kind.
+    """
+    _synchronise(network.get_layer("base"), False)
     with files.replace(path) as temporary:
         named = temporary.with_suffix(".keras")  # Keras saves to no other name
         keras.Model(network.inputs, network.outputs, name=network.name).save(named)  # without the optimiser's state
         named.replace(temporary)
-    _synchronise(base, synchronised)
 
 
-def _synchronise(base: keras.Model, synchronised: bool) -> bool:
-    """Set how batch normalisation takes its statistics; return how it did."""
-    normalisations = [layer for layer in base.layers if isinstance(layer, layers.BatchNormalization)]
-    before = any(layer.synchronized for layer in normalisations)
-    for layer in normalisations:
-        layer.synchronized = synchronised
-    return before
+def _synchronise(base: keras.Model, synchronised: bool) -> None:
+    for layer in base.layers:
+        if isinstance(layer, layers.BatchNormalization):
+            layer.synchronized = synchronised
 
 
 def build_base(model: str, image_size: int, weights: str, synchronised: bool = False) -> keras.Model:
-    """Build a network without its top, named "base", from scaled photographs to feature maps.
-
-    Args:
-        model: inception_v3, mobilenet, vgg19 or small_cnn.
-        image_size: side of the square input [px].
-        weights: none, imagenet or the path of a weights file without the top.
-        synchronised: see `build_model`.
-
-    Raises:
-        ModelError: a side too small, or weights that cannot be had or do not fit.
-    """
+    """Build inception_v3, mobilenet, vgg19 or small_cnn without its top, named "base"; see `build_model`."""
     if weights not in ("none", "imagenet") and not Path(weights).is_file():
         raise ModelError(f"weights {weights!r}: no such file; give none, imagenet or the path of a weights file")
     if model == "small_cnn":
@@ -173,8 +165,9 @@ def build_base(model: str, image_size: int, weights: str, synchronised: bool = F
         if weights != "none":
             base.load_weights(weights)
         return base
-    applications = keras.applications
-    build = {"inception_v3": applications.InceptionV3, "mobilenet": applications.MobileNet, "vgg19": applications.VGG19}
+    build = getattr(
+        keras.applications, {"inception_v3": "InceptionV3", "mobilenet": "MobileNet", "vgg19": "VGG19"}[model]
+    )
     source = None if weights == "none" else weights
     try:
         with warnings.catch_warnings():
@@ -182,7 +175,7 @@ def build_base(model: str, image_size: int, weights: str, synchronised: bool = F
             warnings.filterwarnings("error", "A total of .* could not be loaded|.*no matching group found")
             # sides of its weights are others: those of 224 px are taken, for every side
             warnings.filterwarnings("ignore", ".*Weights for input shape")
-            base = build[model](include_top=False, weights=source, input_shape=(image_size, image_size, 3), name="base")
+            base = build(include_top=False, weights=source, input_shape=(image_size, image_size, 3), name="base")
     except Exception as error:  # Keras raises whatever its download, its file reader or its shape check meets
         raise ModelError(f"cannot build {model} at {image_size} px with weights {weights!r}: {error}") from error
     _synchronise(base, synchronised)

@@ -55,18 +55,13 @@ class Recorder(keras.callbacks.Callback):
         self.checkpoint_s = self.save_s = self.start = self.cpu_start = self.ended = self.saved = 0.0
 
     def resume(self, model: keras.Model) -> None:
-        """Take up what the checkpoint holds, if there is one.
-
-        Raises:
-            CheckpointError: it is damaged, or of a training that was asked for otherwise.
-        """
+        """Take up the checkpoint, if there is one; a CheckpointError if it is damaged or of other parameters."""
         if not self.path.exists():
             return
         progress, arrays = checkpoint.read_checkpoint(self.path)
-        changed = {name for name, value in self.identity.items() if progress["identity"].get(name) != value}
+        changed = ", ".join(name for name, value in self.identity.items() if progress["identity"].get(name) != value)
         if changed:
-            names = ", ".join(sorted(changed))
-            raise CheckpointError(f"{self.path.name} was written with other {names}: delete it to start anew")
+            raise CheckpointError(f"{self.path.name} was written with other {changed}: delete it to start anew")
         self.best_variables = arrays.pop("best")
         assign_variables(model, arrays)
         self.history, self.best, self.plateau_state = (progress[n] for n in ("history", "best", "plateau_state"))

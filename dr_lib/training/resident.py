@@ -28,10 +28,6 @@ class Store(layers.Layer):
         """(batch,) int32 -> (batch, ...) of the images' type."""
         return ops.take(self.images, rows, axis=0)
 
-    def compute_output_spec(self, rows):
-        """The shape of the rows taken."""
-        return keras.KerasTensor((*rows.shape, *self.images.shape[1:]), self.images.dtype)
-
 
 def keep_on_device(network: keras.Model, inputs: Mapping[str, np.ndarray]) -> tuple[keras.Model, dict[str, np.ndarray]]:
     """Feed a network by row numbers of photographs that lie on the device.
@@ -44,8 +40,7 @@ def keep_on_device(network: keras.Model, inputs: Mapping[str, np.ndarray]) -> tu
         A model that takes (batch,) row numbers, and the row numbers of each split, int32.
     """
     ends = np.cumsum([len(images) for images in inputs.values()])
-    starts = ends - [len(images) for images in inputs.values()]
-    rows = {name: np.arange(*span, dtype=np.int32) for name, *span in zip(inputs, starts, ends, strict=True)}
+    rows = dict(zip(inputs, np.split(np.arange(ends[-1], dtype=np.int32), ends[:-1]), strict=True))
     numbers = keras.Input((), dtype="int32", name="rows")
     images = Store(np.concatenate(list(inputs.values())))(numbers)
     return keras.Model(numbers, network(images), name="resident"), rows

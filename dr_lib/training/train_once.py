@@ -11,6 +11,7 @@ import numpy as np
 from dr_lib.data.shards.records import SPLITS, manifest_sha256, read_manifest
 from dr_lib.hardware import Device, Plan, activate, probe
 from dr_lib.statistics.intervals import Interval, auc_interval
+from dr_lib.training import metrics
 from dr_lib.training.config import TrainingConfig
 
 if TYPE_CHECKING:  # Keras takes its backend from the plan, so it is imported after that
@@ -81,7 +82,11 @@ def train_once(
         OutOfTimeError: the time was up before the last epoch.
         CheckpointError: the checkpoint in the folder is damaged, or of another training.
     """
-    data = {} if splits else _describe_data(config.data_dir)
+    data = {}
+    if not splits:
+        manifest = read_manifest(config.data_dir)
+        data = {"data_kind": manifest["data_kind"], "split_seed": manifest["parameters"]["seed"]}
+        data |= {"data_manifest_sha256": manifest_sha256(config.data_dir)}
     setup = set_up(config, plan, splits)
     from dr_lib.training import fit, models
     from dr_lib.training.recorder import Recorder
@@ -131,7 +136,7 @@ def set_up(config: TrainingConfig, plan: Plan, splits: Mapping[str, Photographs]
         if config.task == "grades":
             targets = {name: photographs.grade for name, photographs in splits.items()}
             network = graders.build_grader(config.model, config.image_size, **how)
-            weights = graders.weigh_grades(targets["train"]) if config.weigh_grades else {}
+            weights = graders.weigh_grades(targets["train"]) if config.weigh_grades else np.ones(5)
             learning |= {"loss": graders.weighted_loss(weights), "auc": graders.ReferableAUC(1000, name="auc")}
         else:
             targets = {name: photographs.referable for name, photographs in splits.items()}
@@ -158,8 +163,6 @@ def predict(config: TrainingConfig, network: keras.Model, images: np.ndarray) ->
 
 def _evaluate(config: TrainingConfig, splits: Mapping[str, Photographs], probabilities: Mapping[str, np.ndarray]):
     """Scores of the test split at a threshold from the validation split, and its AUC with an interval."""
-    from dr_lib.training import metrics
-
     is_grades, test, threshold = config.task == "grades", splits["test"], 0.5
     suspected = {name: metrics.sum_referable(p) if is_grades else p[:, 0] for name, p in probabilities.items()}
     if "validation" in splits:
@@ -169,9 +172,3 @@ def _evaluate(config: TrainingConfig, splits: Mapping[str, Photographs], probabi
     else:
         scores = metrics.score(test.referable, suspected["test"], threshold)
     return scores, auc_interval(test.referable, suspected["test"], test.patient_id, seed=config.run_seed)
-
-
-def _describe_data(data_dir: str | Path) -> dict[str, Any]:
-    manifest = read_manifest(data_dir)
-    kind, seed = manifest["data_kind"], manifest["parameters"]["seed"]
-    return {"data_kind": kind, "split_seed": seed, "data_manifest_sha256": manifest_sha256(data_dir)}

@@ -54,7 +54,7 @@ def test_its_outputs_are_those_of_the_cpu(threads, library, digits):
 @pytest.mark.parametrize(("implementation", "batch_size"), [("fused", 1), ("minibatch", 2)])
 def test_its_training_is_that_of_the_cpu(threads, library, digits, implementation, batch_size):
     """Two replicas, two epochs of 5 images, the last batch not full: the weights after each epoch."""
-    asked = (implementation, [array[:5] for array in digits[:2]], 2, batch_size, 0.05, 0, 2, 0)
+    asked = (implementation, [array[:5] for array in digits[:2]], 2, batch_size, 0.05, 0, 2)
     found, wanted = (mnist.train_weights(on, *asked)[0] for on in (threads, library))
     assert np.abs(found - wanted).max() <= 1e-5
 
@@ -65,7 +65,7 @@ def test_the_papers_way_trains_as_fused_does(threads, library, digits):
     x, y, x_test, y_test = (array[:2] for array in digits)
     table = mnist.train(threads, x, y, x_test, y_test, implementation="paper", epochs=1)
     assert table.implementation.tolist() == ["paper"]
-    asked = ((x, y), 1, 1, 0.1, 0, 1, 0)
+    asked = ((x, y), 1, 1, 0.1, 0, 1)
     found = mnist.train_weights(threads, "paper", *asked)[0]
     assert np.abs(found - mnist.train_weights(library, "fused", *asked)[0]).max() <= 1e-6
 
@@ -77,8 +77,8 @@ import numpy as np
 from dr_lib.cuda import build, mnist
 library, rng = build.Library(Path(sys.argv[1]), "gpu"), np.random.default_rng(0)
 data = rng.integers(0, 256, (4, 28, 28)).astype(np.uint8), np.arange(4, dtype=np.uint8)
-mnist.train_weights(library, "fused", data, 1, 1, 0.1, 0, 1, 0)
-mnist.train_weights(library, "minibatch", data, 1, 2, 0.1, 0, 1, 0)
+mnist.train_weights(library, "fused", data, 1, 1, 0.1, 0, 1)
+mnist.train_weights(library, "minibatch", data, 1, 2, 0.1, 0, 1)
 mnist.forward(library, mnist.initial_weights(0), data[0].repeat(8, axis=0)[:20], implementation="fused")
 """
 

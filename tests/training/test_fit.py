@@ -12,16 +12,13 @@ from dr_lib.training.checkpoint import read_checkpoint
 from dr_lib.training.fit import OutOfTimeError, Timing, compile_model, predict, train
 from dr_lib.training.models import build_model, save_model
 from dr_lib.training.recorder import Recorder
+from tests.training.simulation import draw
 
 
 @pytest.fixture(scope="module")
 def photographs() -> tuple[np.ndarray, np.ndarray]:
     """48 noisy pictures whose upper half is brighter where the label is 1."""
-    rng = np.random.default_rng(0)
-    labels = (np.arange(48) % 2).astype(np.float32)
-    images = rng.integers(60, 180, (48, 32, 32, 3))
-    images[:, :16] += (labels * 40).astype(int)[:, None, None, None]
-    return images.astype(np.uint8), labels
+    return draw(48)
 
 
 def build():
@@ -57,17 +54,6 @@ def test_without_validation_the_last_epoch_is_kept(photographs, tmp_path):
     at_the_end = [keras.ops.convert_to_numpy(variable) for variable in model.variables]
     for name in ("model", "best"):
         assert all((a == b).all() for a, b in zip(arrays[name], at_the_end, strict=True))
-
-
-def test_the_same_seed_trains_the_same_model(photographs, tmp_path):
-    """Two trainings with one seed end with the same weights, to the bit."""
-    images, labels = photographs
-    ends = []
-    for name in ("a", "b"):
-        model = build()
-        train(model, Batches(images, labels, 16, shuffle_seed=1), None, Recorder(tmp_path / name), epochs=2)
-        ends.append(model.get_weights())
-    assert all((a == b).all() for a, b in zip(*ends, strict=True))
 
 
 def test_times_add_up(photographs, tmp_path):
@@ -127,21 +113,15 @@ def test_stops_in_time_and_goes_on(photographs, tmp_path):
     assert histories[0] == histories[1]
 
 
-def test_a_training_that_starts_anew_has_not_been_resumed(photographs, tmp_path):
-    """Where the checkpoint was deleted, what was there before does not count."""
-    batches = Batches(*photographs, 8, shuffle_seed=1)
-    assert [train(build(), batches, None, Recorder(tmp_path), epochs=1).resumed for _ in range(2)] == [0, 1]
-    (tmp_path / "checkpoint.npz").unlink()
-    assert train(build(), batches, None, Recorder(tmp_path), epochs=1).resumed == 0
-
-
 def test_a_finished_training_is_not_made_again(photographs, tmp_path):
-    """Killed after its last epoch, it returns at once with the weights that it had."""
+    """Killed after its last epoch, it returns at once with its weights; without the checkpoint it begins anew."""
     batches, first, second = Batches(*photographs, 8, shuffle_seed=1), build(), build()
     train(first, batches, None, Recorder(tmp_path), epochs=2)
     again = train(second, batches, None, Recorder(tmp_path), epochs=2)
     assert again.epoch_s == [] and again.resumed == 1
     assert all((a == b).all() for a, b in zip(first.get_weights(), second.get_weights(), strict=True))
+    (tmp_path / "checkpoint.npz").unlink()
+    assert train(build(), batches, None, Recorder(tmp_path), epochs=1).resumed == 0
 
 
 def test_the_learning_rate_warms_up(photographs, tmp_path):

@@ -3,11 +3,12 @@
 import keras
 import numpy as np
 import pytest
+from sklearn.linear_model import RidgeClassifier
 from sklearn.metrics import roc_auc_score
 
 from dr_lib.data.shards.batches import Batches, Photographs
 from dr_lib.training.fit import compile_model, train
-from dr_lib.training.frozen import freeze, score_linear_probe, split_network
+from dr_lib.training.frozen import fit_by_patient, freeze, split_network
 from dr_lib.training.models import ModelError, build_model
 from dr_lib.training.recorder import Recorder
 
@@ -68,7 +69,8 @@ def test_a_linear_probe_finds_a_linear_rule():
     rng = np.random.default_rng(0)
     features, answers = rng.normal(size=(200, 30)), np.arange(200) % 2
     features[:, 3] += 3 * answers
-    scores = score_linear_probe(features[:120], answers[:120], np.arange(120) // 2, features[120:])
+    penalties, known = np.logspace(0, 6, 13), (features[:120], answers[:120], np.arange(120) // 2)
+    scores = fit_by_patient(RidgeClassifier(), "alpha", penalties, *known).decision_function(features[120:])
     assert scores[answers[120:] == 1].mean() > scores[answers[120:] == 0].mean() + 0.5
 
 

@@ -2,11 +2,10 @@
 
 These modules run in Jupyter kernels of their own: Python 3.9 to 3.13, the standard library, NumPy and one framework.
 
-architecture     the two VGG-like networks as data, their first weights and what an image costs
+architecture     the two VGG-like networks as data, their weights and what an image costs
 batches          full batches in an order of their own in each epoch
 threads          gives every framework the same number of threads
 base             what a network can do in any framework, and how its epochs are timed
-weight_layout    weights between channels last and channels first
 keras_network    Keras on TensorFlow, JAX or PyTorch
 torch_network    PyTorch
 mxnet_network    MXNet Gluon

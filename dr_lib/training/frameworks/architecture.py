@@ -22,7 +22,7 @@ NUM_CLASSES = 10
 
 
 class NetworkError(ValueError):
-    """There is no such network, or its weights do not fit; the message says what there is."""
+    """There is no such network, or it cannot be trained so; the message says what there is."""
 
 
 class Layer(NamedTuple):
@@ -56,10 +56,8 @@ def build_layers(network: int, image_size: int, num_channels: int) -> tuple[Laye
     if network not in BLOCKS:
         raise NetworkError(f"network {network!r}: there are 1 (Rede 1) and 2 (Rede 2)")
     step = 2 ** len(BLOCKS[network])
-    if not isinstance(image_size, int) or image_size < step or image_size % step:
+    if image_size < step or image_size % step:
         raise NetworkError(f"image_size {image_size!r}: Rede {network} takes multiples of {step} px")
-    if num_channels not in (1, 3):
-        raise NetworkError(f"num_channels {num_channels!r}: images have 1 or 3")
     layers, shape = [], (image_size, image_size, num_channels)
 
     def add(kind: str, output_shape: tuple[int, ...], relu: bool = False) -> tuple[int, ...]:
@@ -86,12 +84,7 @@ def draw_weights(layers: tuple[Layer, ...], seed: int) -> list[np.ndarray]:
     Returns:
         float32 arrays, kernel and bias of each layer that learns, in order: kernels are (3, 3, in, out) of
         convolutions and (in, out) of dense layers, whose inputs were flattened from (height, width, channels).
-
-    Raises:
-        NetworkError: the seed is negative or not a whole number.
     """
-    if not isinstance(seed, int) or seed < 0:
-        raise NetworkError(f"seed {seed!r}: give a whole number, 0 or more")
     rng, weights = np.random.default_rng(seed), []
     for shape in (layer.kernel_shape for layer in layers if layer.kernel_shape):
         deviation = np.float32(math.sqrt(2 / math.prod(shape[:-1])))
@@ -99,24 +92,20 @@ def draw_weights(layers: tuple[Layer, ...], seed: int) -> list[np.ndarray]:
     return weights
 
 
-def check_weights(layers: tuple[Layer, ...], weights: list[np.ndarray]) -> None:
-    """Hold weights against the layers they are for.
+def to_channels_first(layers: tuple[Layer, ...], weights: list[np.ndarray]) -> list[np.ndarray]:
+    """Lay weights out for (channels, height, width): kernels are (out, in, 3, 3) or (out, in), as in PyTorch and MXNet.
 
-    Raises:
-        NetworkError: an array is missing, too many, or has another shape.
+    The dense layer after the flattening gets its inputs in another order, so its kernel's rows change places.
     """
-    kernels = [layer.kernel_shape for layer in layers if layer.kernel_shape]
-    wanted = [shape for kernel in kernels for shape in (kernel, kernel[-1:])]
-    found = [np.shape(array) for array in weights]
-    if found != wanted:
-        raise NetworkError(
-            f"weights of shapes {found} do not fit layers that want {wanted}: draw them for these layers"
-        )
-
-
-def count_parameters(layers: tuple[Layer, ...]) -> int:
-    """Number of weights and biases."""
-    return sum(math.prod(layer.kernel_shape) + layer.output_shape[-1] for layer in layers if layer.kernel_shape)
+    converted, flattened, arrays = [], (), iter(weights)
+    for layer in layers:
+        if layer.kernel_shape:
+            window = layer.kernel_shape[:-1] if layer.kind == "conv" else flattened or (1, 1, *layer.input_shape)
+            kernel = next(arrays).reshape(*window, -1).transpose(3, 2, 0, 1)
+            shape = layer.kernel_shape[::-1] if layer.kind == "dense" else kernel.shape
+            converted += [np.ascontiguousarray(kernel.reshape(shape)), next(arrays)]
+        flattened = layer.input_shape if layer.kind == "flatten" else ()
+    return converted
 
 
 def count_multiplications(layers: tuple[Layer, ...]) -> int:

@@ -1,13 +1,13 @@
-"""What a network can do in any framework: train for timed epochs, predict, and give its weights back."""
+"""What a network can do in any framework: train for timed epochs, and predict."""
 
 from __future__ import annotations
 
 import math
 import platform
+import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from dr_lib.training.frameworks.architecture import Layer
 from dr_lib.training.frameworks.batches import FixedBatches, to_floats
 
 CHUNK = 256  # images of a forward pass at a time: 12.6 MB of floats at 64 px in colour
+MOMENTUM = 0.9
 
 OnEpochEnd = Callable[[int, float, float], None]
 
@@ -27,24 +28,15 @@ class TrainingError(RuntimeError):
     """The training went wrong; the message names the epoch."""
 
 
-class Setting(NamedTuple):
-    """What a network is built from; `open_network` explains and checks it."""
-
-    layers: tuple[Layer, ...]
-    weights: list[np.ndarray]
-    learning_rate: float
-    momentum: float
-    accelerator: str
-
-
 class Network(ABC):
-    """A network of one framework, on one device.
+    """A network of one framework, on one device; `open_network` explains and checks what it is built from.
 
     Every framework takes the same step: the mean softmax cross-entropy of a batch's logits, then for each weight w
     with gradient g and velocity v, which begins at 0: v <- momentum * v - learning_rate * g, w <- w + v.
     """
 
     layers: tuple[Layer, ...]
+    packages: tuple[str, ...]  # the last is what computes
 
     def fit(self, batches: FixedBatches, epochs: int, on_epoch_end: OnEpochEnd) -> None:
         """Train, and time each epoch.
@@ -53,8 +45,8 @@ class Network(ABC):
             batches: the same in every epoch but for their order.
             epochs: passes over them.
             on_epoch_end: called with (epoch from 0, mean loss of its batches, seconds). The seconds are those of the
-                epoch alone, from before its first batch to the end of its work on the device; what the function takes
-                itself, for an evaluation maybe, is in no epoch. The first epoch includes what the framework compiles.
+                epoch alone, from before its first batch, or the call of `fit`, to the end of its work on the device;
+                what the function takes itself is in no epoch. The first epoch includes what the framework compiles.
 
         Raises:
             TrainingError: the loss is not finite.
@@ -67,25 +59,13 @@ class Network(ABC):
             on_epoch_end(epoch, loss, seconds)
 
     def forward(self, images: np.ndarray) -> np.ndarray:
-        """Compute logits, a few images at a time.
-
-        Args:
-            images: (n, height, width, channels), uint8 or floats in [0, 1].
-
-        Returns:
-            (n, 10) float32.
-        """
+        """Compute logits of (n, height, width, channels) uint8, a few images at a time: (n, 10) float32."""
         chunks = (to_floats(images[start : start + CHUNK]) for start in range(0, len(images), CHUNK))
-        logits = [self._forward(chunk) for chunk in chunks]
-        return np.concatenate([np.zeros((0, self.layers[-1].output_shape[0]), np.float32), *logits])
+        return np.concatenate([self._forward(chunk) for chunk in chunks])
 
     def versions(self) -> dict[str, str]:
         """Versions of Python, NumPy and the framework, and `backend`, what computes."""
-        return {"python": platform.python_version(), "numpy": np.__version__, **self._framework_versions()}
-
-    @abstractmethod
-    def weights(self) -> list[np.ndarray]:
-        """The weights as they are now, laid out as `draw_weights` does."""
+        return read_versions(*self.packages)
 
     def _train_epoch(self, epoch: Iterator[tuple[np.ndarray, np.ndarray]]) -> float:
         """Take a step on each batch; return their mean loss when the device has finished."""
@@ -95,16 +75,14 @@ class Network(ABC):
     def _forward(self, images: np.ndarray) -> np.ndarray:
         """Logits of a few images, float32."""
 
-    @abstractmethod
-    def _framework_versions(self) -> dict[str, str]:
-        """Version of the framework, and `backend`."""
-
 
 def check_loss(loss: float, epoch: int, epochs: int) -> None:
-    """Stop a training that has run away.
-
-    Raises:
-        TrainingError: the loss is not finite.
-    """
+    """Raise a TrainingError where the loss is not finite."""
     if not math.isfinite(loss):
         raise TrainingError(f"the loss is {loss} after epoch {epoch + 1} of {epochs}: lower the learning rate")
+
+
+def read_versions(*packages: str) -> dict[str, str]:
+    """Versions of Python, NumPy and imported packages, and `backend`, the last of these."""
+    versions = {name: sys.modules[name].__version__ for name in ("numpy", *packages)}
+    return {"python": platform.python_version(), "backend": packages[-1], **versions}

@@ -7,32 +7,17 @@ from collections.abc import Iterator
 import numpy as np
 
 
-class BatchError(ValueError):
-    """These images and labels make no batches; the message says why."""
-
-
 class FixedBatches:
     """Full batches only, so that every step costs the same; the order depends on (seed, epoch) alone."""
 
     def __init__(self, images: np.ndarray, labels: np.ndarray, batch_size: int, seed: int):
-        """Hold the arrays, which are not copied.
-
-        Args:
-            images: (n, height, width, channels) uint8.
-            labels: (n,) integers, 0 to 9.
-            batch_size: images a step, at most n.
-            seed: of the orders, 0 or more.
+        """Take (n, height, width, channels) uint8 images and (n,) labels from 0 to 9, which are not copied.
 
         Raises:
-            BatchError: there is no full batch, images and labels do not go together, or the seed is negative.
+            ValueError: there is no full batch.
         """
-        if images.ndim != 4 or images.dtype != np.uint8 or labels.shape != images.shape[:1]:
-            told = f"images {images.dtype} {images.shape} and labels {labels.shape}"
-            raise BatchError(f"{told}: give (n, height, width, channels) uint8 and (n,)")
         if not 1 <= batch_size <= len(images):
-            raise BatchError(f"batch_size {batch_size} of {len(images)} images: ask for 1 to {len(images)}")
-        if seed < 0:
-            raise BatchError(f"seed {seed}: give 0 or more")
+            raise ValueError(f"batch_size {batch_size} of {len(images)} images: choose from 1 to {len(images)}")
         self.images, self.labels, self.batch_size, self.seed = images, labels, batch_size, seed
 
     def __len__(self) -> int:
@@ -60,7 +45,5 @@ class FixedBatches:
 
 
 def to_floats(images: np.ndarray) -> np.ndarray:
-    """Images as float32: uint8 is scaled to [0, 1], floats are taken to be so already."""
-    if images.dtype == np.uint8:
-        return np.multiply(images, np.float32(1 / 255), dtype=np.float32)
-    return images.astype(np.float32, copy=False)
+    """uint8 images as float32 in [0, 1]."""
+    return np.multiply(images, np.float32(1 / 255), dtype=np.float32)

@@ -6,28 +6,19 @@ import importlib
 import os
 import sys
 from importlib.util import find_spec
-from typing import NamedTuple
+from types import ModuleType
 
 import numpy as np
 
-from dr_lib.training.frameworks.architecture import Layer, NetworkError, check_weights
-from dr_lib.training.frameworks.base import FrameworkError, Network, Setting
+from dr_lib.training.frameworks.architecture import Layer, NetworkError
+from dr_lib.training.frameworks.base import FrameworkError, Network
 
-
-class _Home(NamedTuple):
-    """Where a framework's network is, and what it needs."""
-
-    module: str
-    name: str
-    packages: tuple[str, ...]
-
-
-HOMES = {
-    "tensorflow": _Home("keras_network", "KerasNetwork", ("keras", "tensorflow")),
-    "keras_jax": _Home("keras_network", "KerasNetwork", ("keras", "jax")),
-    "keras_torch": _Home("keras_network", "KerasNetwork", ("keras", "torch")),
-    "pytorch": _Home("torch_network", "TorchNetwork", ("torch",)),
-    "mxnet": _Home("mxnet_network", "MxnetNetwork", ("mxnet",)),
+PACKAGES = {  # that each framework needs; the first one names the module and the class of its network
+    "tensorflow": ("keras", "tensorflow"),
+    "keras_jax": ("keras", "jax"),
+    "keras_torch": ("keras", "torch"),
+    "pytorch": ("torch",),
+    "mxnet": ("mxnet",),
 }
 
 
@@ -37,7 +28,6 @@ def open_network(
     weights: list[np.ndarray],
     *,
     learning_rate: float = 0.01,
-    momentum: float = 0.9,
     accelerator: str = "cpu",
 ) -> Network:
     """Build a network in a framework, with these weights, ready to train.
@@ -46,55 +36,45 @@ def open_network(
         framework: tensorflow (Keras on it), keras_jax, keras_torch, pytorch or mxnet.
         layers: of the network, from `build_layers`.
         weights: that it begins with, from `draw_weights`.
-        learning_rate: of stochastic gradient descent, positive.
-        momentum: from 0 to less than 1.
+        learning_rate: of stochastic gradient descent with momentum 0.9, positive.
         accelerator: cpu, never a GPU; or gpu, the framework's first.
 
     Raises:
-        FrameworkError: the framework is unknown, is not installed here, sees no GPU, or runs otherwise already.
-        NetworkError: the weights do not fit the layers, or the learning rate or the momentum is out of range.
+        FrameworkError: the framework is not installed here, sees no GPU, or runs otherwise already.
+        NetworkError: there is no such framework or accelerator, or the learning rate is not positive.
     """
-    if framework not in HOMES:
-        raise FrameworkError(f"framework {framework!r}: choose from {', '.join(HOMES)}")
-    if accelerator not in ("cpu", "gpu"):
-        raise FrameworkError(f"accelerator {accelerator!r}: choose from cpu, gpu")
-    if not (learning_rate > 0 and 0 <= momentum < 1):
-        settings = f"learning_rate {learning_rate} and momentum {momentum}"
-        raise NetworkError(f"{settings}: the first must be positive, the second from 0 to less than 1")
-    check_weights(layers, weights)
-    check_packages(framework, HOMES[framework].packages)
-    return _import_class(framework, accelerator)(Setting(layers, weights, learning_rate, momentum, accelerator))
+    if framework not in PACKAGES or accelerator not in ("cpu", "gpu"):
+        choices = f"choose from {', '.join(PACKAGES)} and from cpu, gpu"
+        raise NetworkError(f"framework {framework!r}, accelerator {accelerator!r}: {choices}")
+    if not learning_rate > 0:
+        raise NetworkError(f"learning_rate {learning_rate}: must be positive")
+    packages = PACKAGES[framework]
+    network = getattr(import_network(packages, accelerator), f"{packages[0].title()}Network")
+    return network(layers, weights, learning_rate, accelerator)
 
 
-def check_packages(framework: str, needed: tuple[str, ...]) -> None:
-    """Say what is missing before anything is imported by halves."""
-    missing = [name for name in needed if name not in sys.modules and find_spec(name) is None]
+def import_network(packages: tuple[str, ...], accelerator: str) -> ModuleType:
+    """Import the module of a framework's network, and with it the framework, if all of it is there.
+
+    Keras reads its backend once, when it is imported, and the backend its device.
+
+    Raises:
+        FrameworkError: a package is missing or does not go with another, or Keras runs on another backend already.
+    """
+    advice = "`python -m dr_lib kernels` sets up the kernels of PyTorch and MXNet"
+    missing = [name for name in packages if name not in sys.modules and find_spec(name) is None]
     if missing:
-        advice = "pip install them; `python -m dr_lib kernels` sets up the kernels of PyTorch and MXNet"
-        raise FrameworkError(f"{framework} needs {' and '.join(missing)}, which this kernel has not: {advice}")
-
-
-def _import_class(framework: str, accelerator: str) -> type[Network]:
-    """Import the network's class, and with it the framework."""
-    home = HOMES[framework]
+        raise FrameworkError(f"this kernel has no {' and no '.join(missing)}: pip install them; {advice}")
+    if "keras" in packages:
+        running = sys.modules["keras"].config.backend() if "keras" in sys.modules else packages[1]
+        if running != packages[1]:
+            raise FrameworkError(f"Keras runs on {running} already: restart the kernel to train on {packages[1]}")
+        os.environ["KERAS_BACKEND"] = packages[1]
     try:
-        if "keras" in home.packages:
-            choose_backend(home.packages[1], accelerator)
-        module = importlib.import_module(f"dr_lib.training.frameworks.{home.module}")
+        if packages == ("keras", "torch"):
+            on_gpu = accelerator == "gpu" and importlib.import_module("torch").cuda.is_available()
+            os.environ["KERAS_TORCH_DEVICE"] = "cuda:0" if on_gpu else "cpu"
+        return importlib.import_module(f"dr_lib.training.frameworks.{packages[0]}_network")
     except (ImportError, AttributeError, OSError) as error:  # MXNet with NumPy 1.24 or later is an AttributeError
-        advice = "its versions may not go together; `python -m dr_lib kernels` sets up kernels where they do"
-        raise FrameworkError(f"{framework} cannot be imported ({error}): {advice}") from error
-    return getattr(module, home.name)
-
-
-def choose_backend(backend: str, accelerator: str) -> None:
-    """Tell Keras its backend and the backend its device, which they read once, when they are imported."""
-    if "keras" in sys.modules and sys.modules["keras"].config.backend() != backend:
-        running = sys.modules["keras"].config.backend()
-        raise FrameworkError(f"Keras runs on {running} already: restart the kernel to train on {backend}")
-    os.environ["KERAS_BACKEND"] = backend
-    if backend == "torch":
-        import torch
-
-        on_gpu = accelerator == "gpu" and torch.cuda.is_available()
-        os.environ["KERAS_TORCH_DEVICE"] = "cuda:0" if on_gpu else "cpu"
+        told = f"{packages[0]} cannot be imported ({error}): its versions may not go together"
+        raise FrameworkError(f"{told}; {advice}") from error

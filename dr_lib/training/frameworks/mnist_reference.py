@@ -12,31 +12,20 @@ In larger batches that learns slowly, and the reference trains as one would toda
 
 from __future__ import annotations
 
-import importlib
-import platform
-import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dr_lib.training.frameworks.architecture import NetworkError
-from dr_lib.training.frameworks.base import FrameworkError, check_loss
+from dr_lib.training.frameworks.base import read_versions
 from dr_lib.training.frameworks.batches import to_floats
-from dr_lib.training.frameworks.factory import check_packages, choose_backend
+from dr_lib.training.frameworks.factory import import_network
 
 if TYPE_CHECKING:
     import pandas as pd
 
 BACKENDS = ("tensorflow", "jax")
-SHAPES = {  # of the weights by name, in the order of the layers
-    "conv_kernel": (5, 5, 1, 6),
-    "conv_bias": (6,),
-    "pool_kernel": (4, 4, 1, 1, 1),
-    "pool_bias": (1,),
-    "dense_kernel": (216, 10),
-    "dense_bias": (10,),
-}
 CHUNK = 1000  # images of a forward pass at a time
 
 
@@ -48,28 +37,40 @@ class MnistReference:
 
         Args:
             backend: tensorflow or jax; a process can have one of them.
-            weights: to begin with, by the names of SHAPES; dense_kernel's rows are ordered row, column, map.
+            weights: to begin with, from `cuda.mnist.initial_weights`, in the order of the layers.
             batch_size: images a step; 1 chooses the original's loss and SGD, more softmax and Adam.
             learning_rate: of SGD, 0.1 in the original, or of Adam.
 
         Raises:
             FrameworkError: the backend is not installed, or Keras runs on another already.
-            NetworkError: a weight is missing or has another shape, or a number is not positive.
+            NetworkError: there is no such backend.
         """
-        if batch_size < 1 or not learning_rate > 0:
-            raise NetworkError(f"batch_size {batch_size}, learning_rate {learning_rate}: both have to be positive")
-        wrong = [name for name, shape in SHAPES.items() if np.shape(weights.get(name)) != shape]
-        if wrong:
-            raise NetworkError(f"{', '.join(wrong)} missing or of another shape: the network's are {SHAPES}")
-        self.backend, self.batch_size, self.is_original = backend, batch_size, batch_size == 1
-        self.keras = _open_keras(backend)
-        self.model = _build_model(self.keras)
-        self.model.set_weights([np.reshape(weights[name], v.shape) for name, v in zip(SHAPES, self.model.weights)])
+        if backend not in BACKENDS:
+            raise NetworkError(f"backend {backend!r}: choose from {', '.join(BACKENDS)}")
+        self.network = import_network(("keras", backend), "cpu")
+        self.network.choose_device(backend, "cpu")  # CUDA C may have the GPU of the same process
+        import keras
+
+        self.keras, self.backend, self.batch_size, self.is_original = keras, backend, batch_size, batch_size == 1
+        self.shapes = {name: np.shape(array) for name, array in weights.items()}
+        self.model = keras.Sequential(
+            [
+                keras.Input((28, 28, 1)),
+                keras.layers.Conv2D(6, 5, activation="sigmoid"),
+                keras.layers.Reshape((6, 4, 6, 4, 6)),  # row, row in the patch, column, column in the patch, map
+                keras.layers.Permute((1, 3, 5, 2, 4)),
+                keras.layers.Reshape((216, 16)),
+                keras.layers.Dense(1, activation="sigmoid"),
+                keras.layers.Flatten(),
+                keras.layers.Dense(10),  # logits
+            ]
+        )
+        self.model.set_weights([np.reshape(array, v.shape) for array, v in zip(weights.values(), self.model.weights)])
         if self.is_original:
-            optimizer, loss = self.keras.optimizers.SGD(learning_rate), self._sum_cross_entropy
+            optimizer, loss = keras.optimizers.SGD(learning_rate), self._sum_cross_entropy
         else:
-            optimizer = self.keras.optimizers.Adam(learning_rate)
-            loss = self.keras.losses.CategoricalCrossentropy(from_logits=True)
+            optimizer = keras.optimizers.Adam(learning_rate)
+            loss = keras.losses.CategoricalCrossentropy(from_logits=True)
         # XLA makes TensorFlow's steps longer on a CPU; JAX has nothing else
         self.model.compile(optimizer, loss, jit_compile=backend == "jax")
 
@@ -96,59 +97,44 @@ class MnistReference:
             on_epoch_end: called with the epochs done.
 
         Returns:
-            A row per epoch: epoch from 1, train_s (seconds until its end, compilation in the first), test_accuracy,
-            implementation, device, batch_size, replica, seed: the columns of CUDA C's table.
+            A row per epoch with the columns of `cuda.mnist.train`; train_s counts the compilation.
 
         Raises:
             TrainingError: the loss is not finite.
-            NetworkError: there are fewer images than a batch holds, or no epochs.
+            NetworkError: there are fewer images than a batch holds.
         """
         import pandas as pd
 
-        if not 0 < self.batch_size <= len(x_train) or epochs < 1:
-            raise NetworkError(
-                f"{len(x_train)} images in batches of {self.batch_size}, {epochs} epochs: nothing to train"
-            )
-        pixels, targets = _prepare(x_train), np.eye(10, dtype=np.float32)[y_train]
-        seconds, rows, start = 0.0, [], 0.0
+        if not 0 < self.batch_size <= len(x_train):
+            raise NetworkError(f"{len(x_train)} images in batches of {self.batch_size}: nothing to train")
+        rows = []
 
-        def begin(epoch: int, logs: dict | None) -> None:
-            nonlocal start
-            start = time.perf_counter() if epoch else begun  # the first epoch began when fit was called
-
-        def end(epoch: int, logs: dict | None) -> None:
-            nonlocal seconds
-            self.keras.ops.convert_to_numpy(self.model.trainable_variables[-1])  # the device has finished then
-            seconds += time.perf_counter() - start
-            check_loss(float(logs["loss"]), epoch, epochs)
+        def note(epoch: int, loss: float, seconds: float) -> None:
             accuracy = float((self.forward(x_test).argmax(axis=1) == y_test).mean())
             rows.append({"epoch": epoch + 1, "train_s": seconds, "test_accuracy": accuracy})
             on_epoch_end(epoch + 1)
 
-        timer, begun = self.keras.callbacks.LambdaCallback(on_epoch_begin=begin, on_epoch_end=end), time.perf_counter()
-        settings = {"batch_size": self.batch_size, "epochs": epochs, "shuffle": False, "verbose": 0}
-        self.model.fit(pixels, targets, callbacks=[timer], **settings)
+        settings = {"batch_size": self.batch_size, "epochs": epochs, "on_epoch_end": note}
+        self.network.fit_timed(self.model, *_prepare(x_train, y_train), **settings)
         about = {"implementation": f"keras_{self.backend}", "device": "cpu", "batch_size": self.batch_size}
-        return pd.DataFrame(rows).assign(**about, replica=0, seed=seed)
+        return pd.DataFrame(rows).assign(train_s=lambda t: t["train_s"].cumsum(), **about, replica=0, seed=seed)
 
     def forward(self, x: np.ndarray) -> np.ndarray:
         """Outputs of images (n, 28, 28): (n, 10) sigmoids at batch 1, else probabilities."""
         activation = self.keras.ops.sigmoid if self.is_original else self.keras.ops.softmax
-        chunks = [self.model.predict_on_batch(_prepare(x[start : start + CHUNK])) for start in range(0, len(x), CHUNK)]
-        return np.concatenate([np.asarray(activation(chunk)) for chunk in chunks])
+        chunks = [x[start : start + CHUNK] for start in range(0, len(x), CHUNK)]
+        logits = [self.model.predict_on_batch(_prepare(chunk)[0]) for chunk in chunks]
+        return np.concatenate([np.asarray(activation(chunk)) for chunk in logits])
 
     def gradients(self, x: np.ndarray, y: np.ndarray) -> dict[str, np.ndarray]:
         """What automatic differentiation finds: gradients of the loss of one batch, its mean over the images."""
-        pixels, targets = _prepare(x), np.eye(10, dtype=np.float32)[y]
-        found = {"tensorflow": self._differentiate_tensorflow, "jax": self._differentiate_jax}[self.backend]
-        arrays = [np.asarray(gradient) for gradient in found(pixels, targets)]
-        return {name: array.reshape(SHAPES[name]) for name, array in zip(SHAPES, arrays)}
+        differentiate = self._differentiate_jax if self.backend == "jax" else self._differentiate_tensorflow
+        found = zip(self.shapes.items(), differentiate(*_prepare(x, y)))
+        return {name: np.reshape(gradient, shape) for (name, shape), gradient in found}
 
     def versions(self) -> dict[str, str]:
         """`backend`, what computes, and the versions of Keras, of the backend, of NumPy and of Python."""
-        module = importlib.import_module(self.backend)
-        told = {"backend": self.backend, "keras": self.keras.__version__, self.backend: module.__version__}
-        return told | {"numpy": np.__version__, "python": platform.python_version()}
+        return read_versions("keras", self.backend)
 
     def _sum_cross_entropy(self, targets: Any, logits: Any) -> Any:
         """Binary cross-entropy summed over the outputs: its gradient is output - target, as the original's."""
@@ -172,36 +158,6 @@ class MnistReference:
         return jax.grad(find_loss)([variable.value for variable in self.model.trainable_variables])
 
 
-def _prepare(images: np.ndarray) -> np.ndarray:
-    """Bytes as (n, 28, 28, 1) float32 in [0, 1]."""
-    return to_floats(np.asarray(images)).reshape(-1, 28, 28, 1)
-
-
-def _open_keras(backend: str) -> Any:
-    """Import Keras on a backend, and keep that on the CPU; CUDA C may have the GPU of the same process."""
-    if backend not in BACKENDS:
-        raise FrameworkError(f"backend {backend!r}: choose from {', '.join(BACKENDS)}")
-    check_packages(f"Keras on {backend}", ("keras", backend))
-    choose_backend(backend, "cpu")
-    import keras
-
-    from dr_lib.training.frameworks.keras_network import CHOOSE_DEVICE
-
-    CHOOSE_DEVICE[backend]("cpu")
-    return keras
-
-
-def _build_model(keras: Any) -> Any:
-    """Five layers of Keras's own; the last gives logits."""
-    return keras.Sequential(
-        [
-            keras.Input((28, 28, 1)),
-            keras.layers.Conv2D(6, 5, activation="sigmoid"),
-            keras.layers.Reshape((6, 4, 6, 4, 6)),  # row, row in the patch, column, column in the patch, map
-            keras.layers.Permute((1, 3, 5, 2, 4)),
-            keras.layers.Reshape((216, 16)),
-            keras.layers.Dense(1, activation="sigmoid"),
-            keras.layers.Flatten(),
-            keras.layers.Dense(10),
-        ]
-    )
+def _prepare(images: np.ndarray, digits: Any = ()) -> tuple[np.ndarray, np.ndarray]:
+    """Bytes as (n, 28, 28, 1) float32 in [0, 1], and (n,) digits as (n, 10) targets."""
+    return to_floats(images).reshape(-1, 28, 28, 1), np.eye(10, dtype=np.float32)[np.asarray(digits, int)]

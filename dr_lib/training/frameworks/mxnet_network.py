@@ -9,22 +9,23 @@ import numpy as np
 from mxnet import autograd, gluon
 from mxnet.gluon import nn
 
-from dr_lib.training.frameworks.architecture import Layer
-from dr_lib.training.frameworks.base import FrameworkError, Network, Setting
-from dr_lib.training.frameworks.weight_layout import to_channels_first, to_channels_last
+from dr_lib.training.frameworks.architecture import Layer, to_channels_first
+from dr_lib.training.frameworks.base import MOMENTUM, FrameworkError, Network
 
 
 class MxnetNetwork(Network):
     """Gluon, compiled to a static graph, on images with their channels first."""
 
-    def __init__(self, setting: Setting):
+    packages = ("mxnet",)
+
+    def __init__(self, layers: tuple[Layer, ...], weights: list[np.ndarray], learning_rate: float, accelerator: str):
         """Build the network on the CPU or the first GPU.
 
         Raises:
             FrameworkError: MXNet sees no GPU.
         """
-        self.layers = setting.layers
-        on_gpu = setting.accelerator == "gpu"
+        self.layers = layers
+        on_gpu = accelerator == "gpu"
         if on_gpu and not mx.context.num_gpus():
             raise FrameworkError("MXNet sees no GPU: install mxnet-cu117 instead of mxnet, or ask for accelerator cpu")
         self.device = mx.gpu(0) if on_gpu else mx.cpu()
@@ -33,17 +34,13 @@ class MxnetNetwork(Network):
             self.model.add(_build(layer))
         self.model.initialize(ctx=self.device)
         self.parameters = list(self.model.collect_params().values())
-        for parameter, array in zip(self.parameters, to_channels_first(self.layers, setting.weights)):
+        for parameter, array in zip(self.parameters, to_channels_first(self.layers, weights)):
             parameter.set_data(mx.nd.array(array))
         self.model.hybridize(static_alloc=True)
         self.loss = gluon.loss.SoftmaxCrossEntropyLoss()
         self.loss.hybridize(static_alloc=True)
-        settings = {"learning_rate": setting.learning_rate, "momentum": setting.momentum, "wd": 0.0}
+        settings = {"learning_rate": learning_rate, "momentum": MOMENTUM, "wd": 0.0}
         self.trainer = gluon.Trainer(self.model.collect_params(), "sgd", settings, kvstore=None)
-
-    def weights(self) -> list[np.ndarray]:
-        """The weights as they are now, laid out as `draw_weights` does."""
-        return to_channels_last(self.layers, [parameter.data().asnumpy() for parameter in self.parameters])
 
     def _train_epoch(self, epoch: Iterator[tuple[np.ndarray, np.ndarray]]) -> float:
         losses = []
@@ -63,9 +60,6 @@ class MxnetNetwork(Network):
 
     def _load(self, images: np.ndarray) -> mx.nd.NDArray:
         return mx.nd.array(images.transpose(0, 3, 1, 2), ctx=self.device)
-
-    def _framework_versions(self) -> dict[str, str]:
-        return {"backend": "mxnet", "mxnet": mx.__version__}
 
 
 def _build(layer: Layer) -> nn.HybridBlock:

@@ -16,10 +16,6 @@ VARIABLES = (
 )
 
 
-class ThreadsError(RuntimeError):
-    """The threads cannot be pinned so; the message says what to do."""
-
-
 def pin(threads: int) -> int:
     """Pin this process to a number of CPUs and tell the frameworks, before any of them is imported, to use as many.
 
@@ -33,15 +29,15 @@ def pin(threads: int) -> int:
         The number pinned.
 
     Raises:
-        ThreadsError: a framework is imported already, or there are not as many CPUs.
+        RuntimeError: a framework is imported already, or there are not as many CPUs.
     """
     imported = [name for name in FRAMEWORKS if name in sys.modules]
     if imported:
-        raise ThreadsError(f"{', '.join(imported)} was imported first: restart the kernel and pin the threads before")
+        raise RuntimeError(f"{', '.join(imported)} was imported first: restart the kernel and pin the threads before")
     has_affinity = hasattr(os, "sched_getaffinity")
     cpus = sorted(os.sched_getaffinity(0)) if has_affinity else list(range(os.cpu_count() or 1))
     if not 0 <= threads <= len(cpus):
-        raise ThreadsError(f"threads {threads}: this process may use {len(cpus)} CPUs, ask for 1 to {len(cpus)}, or 0")
+        raise RuntimeError(f"threads {threads}: this process may use {len(cpus)} CPUs, ask for 1 to {len(cpus)}, or 0")
     threads = threads or len(cpus)
     if has_affinity:
         # the calling thread's, which the frameworks' threads inherit

@@ -8,37 +8,33 @@ import numpy as np
 import torch
 from torch import nn
 
-from dr_lib.training.frameworks.architecture import Layer
-from dr_lib.training.frameworks.base import FrameworkError, Network, Setting
-from dr_lib.training.frameworks.weight_layout import to_channels_first, to_channels_last
+from dr_lib.training.frameworks.architecture import Layer, to_channels_first
+from dr_lib.training.frameworks.base import MOMENTUM, FrameworkError, Network
 
 
 class TorchNetwork(Network):
     """Eager PyTorch on images with their channels first."""
 
-    def __init__(self, setting: Setting):
+    packages = ("torch",)
+
+    def __init__(self, layers: tuple[Layer, ...], weights: list[np.ndarray], learning_rate: float, accelerator: str):
         """Build the network on the CPU or the first GPU.
 
         Raises:
             FrameworkError: PyTorch sees no GPU.
         """
-        self.layers = setting.layers
-        on_gpu = setting.accelerator == "gpu"
+        self.layers = layers
+        on_gpu = accelerator == "gpu"
         if on_gpu and not torch.cuda.is_available():
             raise FrameworkError("PyTorch sees no GPU: install its build for CUDA, or ask for accelerator cpu")
         self.device = torch.device("cuda:0" if on_gpu else "cpu")
         self.model = nn.Sequential(*(module for layer in self.layers for module in _build(layer)))
         with torch.no_grad():
-            converted = to_channels_first(self.layers, setting.weights)
+            converted = to_channels_first(self.layers, weights)
             for parameter, array in zip(self.model.parameters(), converted):
                 parameter.copy_(torch.from_numpy(array))
         self.model.to(self.device)
-        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=setting.learning_rate, momentum=setting.momentum)
-
-    def weights(self) -> list[np.ndarray]:
-        """The weights as they are now, laid out as `draw_weights` does."""
-        arrays = [parameter.detach().cpu().numpy().copy() for parameter in self.model.parameters()]
-        return to_channels_last(self.layers, arrays)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=learning_rate, momentum=MOMENTUM)
 
     def _train_epoch(self, epoch: Iterator[tuple[np.ndarray, np.ndarray]]) -> float:
         self.model.train()
@@ -61,9 +57,6 @@ class TorchNetwork(Network):
 
     def _load(self, images: np.ndarray) -> torch.Tensor:
         return torch.from_numpy(images).to(self.device).permute(0, 3, 1, 2).contiguous()
-
-    def _framework_versions(self) -> dict[str, str]:
-        return {"backend": "torch", "torch": torch.__version__}
 
 
 def _build(layer: Layer) -> list[nn.Module]:

@@ -34,7 +34,6 @@ def train_case(framework: str, network: int, dataset: str, image_size: int) -> d
         evaluated.append(model.forward(images.x_test))
 
     before = model.forward(images.x_test)
-    kept = model.weights()
     model.fit(batches, EPOCHS, note)
     return {
         "before": before,
@@ -43,8 +42,6 @@ def train_case(framework: str, network: int, dataset: str, image_size: int) -> d
         "seconds": np.array(seconds),
         "after": model.forward(images.x_test),
         "first": np.concatenate([w.ravel() for w in first]),
-        "given_back": np.concatenate([w.ravel() for w in kept]),
-        "last": np.concatenate([w.ravel() for w in model.weights()]),
         "order": np.concatenate([labels for epoch in range(EPOCHS) for _, labels in batches.epoch(epoch)]),
         "versions": np.array(json.dumps(model.versions())),
     }

