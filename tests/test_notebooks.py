@@ -300,7 +300,7 @@ def test_a_factorial_study_from_its_file_to_its_report(clone):
     variation = pd.read_csv(folder / "variation.csv")
     assert variation["share"].sum() == pytest.approx(1) and "dataset" in set(variation["term"])
     planned = subprocess.run([*command, "plan", study], cwd=clone, check=True, capture_output=True, text=True).stdout
-    assert "8 made, 0 to make" in planned and "8 that this machine cannot make" in planned
+    assert "8 completed, 0 to do" in planned and "8 that this machine cannot make" in planned
 
 
 def test_20_leaves_a_model_folder(clone, small_sample):

@@ -3,7 +3,7 @@
 import numpy as np
 from sklearn.metrics import accuracy_score, cohen_kappa_score, recall_score, roc_auc_score, roc_curve
 
-from dr_lib.data.labels.grades import GRADES, REFERABLE_FROM
+from dr_lib.data.labels.grades import GRADES, REFERABLE_FROM, sum_referable
 
 
 def choose_threshold(referable: np.ndarray, probability: np.ndarray, sensitivity: float = 0.9) -> float:
@@ -53,11 +53,6 @@ def score_grades(grade: np.ndarray, probabilities: np.ndarray, threshold: float)
     kappa = cohen_kappa_score(grade, graded, weights="quadratic", labels=range(len(GRADES)))
     scores = score(grade >= REFERABLE_FROM, sum_referable(probabilities), threshold)
     return scores | {"kappa": float(kappa), "grade_accuracy": float((graded == grade).mean())}
-
-
-def sum_referable(probabilities: np.ndarray) -> np.ndarray:
-    """(n, 5) probabilities of the grades -> (n,) probability of referable disease."""
-    return probabilities[:, REFERABLE_FROM:].sum(axis=1)
 
 
 def _check(referable: np.ndarray, probability: np.ndarray) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from dr_lib.data.labels.grades import sum_referable
 from dr_lib.data.shards.records import SPLITS, manifest_sha256, read_manifest
 from dr_lib.hardware import Device, Plan, activate, probe
 from dr_lib.statistics.intervals import Interval, auc_interval
@@ -164,7 +165,7 @@ def predict(config: TrainingConfig, network: keras.Model, images: np.ndarray) ->
 def _evaluate(config: TrainingConfig, splits: Mapping[str, Photographs], probabilities: Mapping[str, np.ndarray]):
     """Scores of the test split at a threshold from the validation split, and its AUC with an interval."""
     is_grades, test, threshold = config.task == "grades", splits["test"], 0.5
-    suspected = {name: metrics.sum_referable(p) if is_grades else p[:, 0] for name, p in probabilities.items()}
+    suspected = {name: sum_referable(p) if is_grades else p[:, 0] for name, p in probabilities.items()}
     if "validation" in splits:
         threshold = metrics.choose_threshold(splits["validation"].referable, suspected["validation"])
     if is_grades:
