@@ -257,7 +257,7 @@ def test_30_says_what_this_machine_cannot_do(clone):
         pytest.skip("this machine has a GPU")
     with pytest.raises(papermill.PapermillExecutionError, match="UnavailableError: no NVIDIA GPU"):
         execute(clone, "30_train_scenario", accelerator="gpu")
-    with pytest.raises(papermill.PapermillExecutionError, match="UnavailableError: mxnet needs mxnet"):
+    with pytest.raises(papermill.PapermillExecutionError, match="UnavailableError: this kernel has no mxnet"):
         execute(clone, "30_train_scenario", framework="mxnet")
     assert not list(clone.glob("papermill_runs/adhoc/rows/*"))
 
