@@ -162,12 +162,12 @@ def kill_at_random_moments(folder: str, num_kills: str, seed: str) -> None:
 
 @pytest.mark.slow
 def test_kills_at_random_moments(folder):
-    """Killed at 20 moments and started again: the bytes of one run, nothing left behind, no orphans."""
-    code, *found, errors = call("kill_at_random_moments", folder, 20, 20)
-    assert code == 0 and len(found) == 20, errors
+    """Killed at 12 moments and started again: the bytes of one run, nothing left behind, no orphans."""
+    code, *found, errors = call("kill_at_random_moments", folder, 12, 20)
+    assert code == 0 and len(found) == 12, errors
     assert [row for row in found if row["code"] or not row["same"] or row["orphans"]] == [], errors
     assert all(row["rewritten"] <= row["workers"] for row in found)
-    assert sum(row["killed"] for row in found) >= 10  # the others were faster than the run that was timed
+    assert sum(row["killed"] for row in found) >= 6  # the others were faster than the run that was timed
     assert len({row["num_shards"] for row in found if row["killed"]}) >= 3  # early, late and between
 
 
