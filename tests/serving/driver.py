@@ -140,10 +140,10 @@ def open_service(folder: Path, *, kind: type | None = None, threads: int = 2, qu
 def run_in_thread(service: Any) -> Iterator[int]:
     """Serve a service over real sockets from a thread of this process; yields the port, not yet warm perhaps."""
     from dr_lib.serving.server.app import build_app
-    from dr_lib.serving.server.server import build_server
+    from dr_lib.serving.server.server import Server
 
     port = find_port()
-    server = build_server(service, build_app(service), "127.0.0.1", port)
+    server = Server(service, build_app(service), "127.0.0.1", port)
     thread = threading.Thread(target=server.run)
     thread.start()
     try:

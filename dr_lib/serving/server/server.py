@@ -36,11 +36,9 @@ def open_model(path: Path) -> Iterator[ModelFolder]:
     Raises:
         ModelFolderError: it is neither, or its artifact is not the one that its manifest names.
     """
-    if not path.is_file():
-        yield read_folder(path)
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        _unpack(path, Path(folder))
+    with tempfile.TemporaryDirectory() if path.is_file() else contextlib.nullcontext(path) as folder:
+        if path.is_file():
+            _unpack(path, Path(folder))
         yield read_folder(Path(folder))
 
 
@@ -146,8 +144,23 @@ class Protocol(H11Protocol):
 class Server(uvicorn.Server):
     """uvicorn's server, which warms its model up while it listens, and ends with status 0 when told to."""
 
-    def __init__(self, config: uvicorn.Config, service):
-        """Run `config`, whose application is that of the service."""
+    def __init__(self, service, app, host: str, port: int):
+        """Set uvicorn for this contract, in front of a service's application."""
+        config = uvicorn.Config(
+            app,
+            host=host,
+            port=port,
+            http=partial(Protocol, request_s=service.request_s),
+            loop="asyncio",
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,  # it would hold addresses
+            proxy_headers=False,
+            server_header=False,
+            timeout_keep_alive=KEEP_ALIVE_S,
+            timeout_graceful_shutdown=STOP_S,
+        )
         super().__init__(config)
         self._service, self._warming, self.failure = service, None, None
 
@@ -165,26 +178,6 @@ class Server(uvicorn.Server):
     def handle_exit(self, sig: int, frame) -> None:
         """Stop, and do not raise the signal again afterwards as uvicorn does."""
         self.should_exit = self._service.is_stopping = True
-
-
-def build_server(service, app, host: str, port: int) -> Server:
-    """Put uvicorn, set for this contract, in front of a service's application."""
-    config = uvicorn.Config(
-        app,
-        host=host,
-        port=port,
-        http=partial(Protocol, request_s=service.request_s),
-        loop="asyncio",
-        ws="none",
-        lifespan="off",
-        log_config=None,
-        access_log=False,  # it would hold addresses
-        proxy_headers=False,
-        server_header=False,
-        timeout_keep_alive=KEEP_ALIVE_S,
-        timeout_graceful_shutdown=STOP_S,
-    )
-    return Server(config, service)
 
 
 def serve(model: Path, *, host: str, port: int, threads: int, queue: int, request_s: float) -> None:
@@ -215,7 +208,7 @@ def serve(model: Path, *, host: str, port: int, threads: int, queue: int, reques
     with open_model(model) as folder:
         predictor = Predictor(folder, threads, max_pixels=MAX_PIXELS)
     service = Service(predictor, threads=threads, queue=queue, request_s=request_s)
-    server = build_server(service, build_app(service), host, port)
+    server = Server(service, build_app(service), host, port)
     server.run()
     service.pool.shutdown(wait=False, cancel_futures=True)
     if server.failure:

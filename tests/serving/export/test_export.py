@@ -9,9 +9,9 @@ import tarfile
 import numpy as np
 import pytest
 
-from dr_lib.serving.export.convert import FORMATS
-from dr_lib.serving.export.export import ExportError, export_model, pack_folder
-from dr_lib.serving.export.gate import GateError, Labelled
+from dr_lib.serving.export.convert import FORMATS, ExportError
+from dr_lib.serving.export.export import export_model, pack_folder
+from dr_lib.serving.export.gate import Labelled
 from dr_lib.serving.export.runtimes import open_runtime
 from dr_lib.serving.grader.folder import ModelFolderError, read_folder
 from tests.serving.stand_in import build_network, draw_crops, write_model_folder
@@ -95,7 +95,7 @@ def test_refuses_photographs_of_another_size_and_labels_that_are_none(source, la
     for images in (draw_crops(80, side=64), labelled.images[:0]):
         with pytest.raises(ExportError, match=r"have to be \(n, 32, 32, 3\)"):
             export_model(source, tmp_path, **asked, labelled=labelled._replace(images=images))
-    with pytest.raises(GateError, match="grade from 0 to 4"):
+    with pytest.raises(ExportError, match="grade from 0 to 4"):
         export_model(source, tmp_path, **asked, labelled=labelled._replace(grade=labelled.grade + 1))
     assert not os.listdir(tmp_path)
 
