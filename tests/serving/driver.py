@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import cv2
 import numpy as np
+import psutil
 
 from dr_lib.serving.grader.folder import read_folder
 
@@ -170,17 +171,12 @@ class Process(NamedTuple):
 
     def measure_resident_mb(self) -> float:
         """Resident memory now [MB]."""
-        status = Path(f"/proc/{self.process.pid}/status").read_text()
-        return int(status.split("VmRSS:")[1].split()[0]) * 1024 / 1e6
+        return psutil.Process(self.process.pid).memory_info().rss / 1e6
 
     def measure_peak_mb(self) -> float:
         """The most resident memory so far [MB]."""
         status = Path(f"/proc/{self.process.pid}/status").read_text()
         return int(status.split("VmHWM:")[1].split()[0]) * 1024 / 1e6
-
-    def count_threads(self) -> int:
-        """Threads now."""
-        return len(os.listdir(f"/proc/{self.process.pid}/task"))
 
 
 @contextlib.contextmanager

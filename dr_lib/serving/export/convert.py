@@ -62,11 +62,10 @@ def convert(network: "keras.Model", format_name: str, path: Path, *, calibration
             scales. About 100 of all grades do.
 
     Returns:
-        The artifact's size in bytes; it has at most MAX_RATIO x its ideal size + GRAPH_BYTES.
+        The artifact's size in bytes, at most MAX_RATIO x its ideal size + GRAPH_BYTES.
 
     Raises:
-        ExportError: unknown format, no crops to calibrate with, a network of another kind, something at `path`,
-            a package is missing, the converter failed, or the artifact is too large.
+        ExportError: a request that cannot be met, a missing package, a converter that fails, too large an artifact.
     """
     _check_request(network, format_name, path, calibration)
     family, _, precision = format_name.partition("_")
@@ -77,10 +76,8 @@ def convert(network: "keras.Model", format_name: str, path: Path, *, calibration
                 _write_savedmodel(network, temporary)
             elif family == "litert":
                 temporary.write_bytes(_to_litert(network, precision, calibration))
-            elif precision == "float32":
-                _write_onnx(network, temporary)
             else:
-                _write_onnx_int8(network, temporary, calibration)
+                _write_onnx(network, temporary, calibration if precision == "int8" else None)
         size, ideal = count_bytes(temporary), count_ideal_bytes(network, format_name)
         if size > MAX_RATIO * ideal + GRAPH_BYTES:
             raise ExportError(
@@ -200,26 +197,21 @@ def _to_litert(network: "keras.Model", precision: str, calibration: np.ndarray |
     return converter.convert()
 
 
-def _write_onnx(network: "keras.Model", path: Path) -> None:
+def _write_onnx(network: "keras.Model", path: Path, calibration: np.ndarray | None) -> None:
+    """Write in float32, or quantize with scales in the graph (QDQ), one for each filter, which every runtime reads."""
+    full, folded = path.with_name("full.onnx"), path.with_name("folded.onnx")
     network(np.zeros((1, *network.inputs[0].shape[1:]), np.uint8))  # Keras exports only what has been called
-    network.export(path, format="onnx", verbose=False)
-
-
-def _write_onnx_int8(network: "keras.Model", path: Path, calibration: np.ndarray) -> None:
-    """Quantize with scales in the graph (QDQ), one for each filter: ONNX Runtime and OpenVINO read it."""
+    network.export(path if calibration is None else full, format="onnx", verbose=False)
+    if calibration is None:
+        return
     from onnxruntime import quantization
     from onnxruntime.quantization.shape_inference import quant_pre_process
 
-    full, folded = path.with_name("full.onnx"), path.with_name("folded.onnx")
-    _write_onnx(network, full)
-    quant_pre_process(full, folded, skip_symbolic_shape=True)  # batch normalisation goes into the convolutions
-    name = network.inputs[0].name
-
     class Crops(quantization.CalibrationDataReader):
-        def __init__(self):
-            self.feeds = ({name: image[None]} for image in calibration)
+        feeds = ({network.inputs[0].name: image[None]} for image in calibration)
 
         def get_next(self):
             return next(self.feeds, None)
 
+    quant_pre_process(full, folded, skip_symbolic_shape=True)  # batch normalisation goes into the convolutions
     quantization.quantize_static(folded, path, Crops(), quant_format=quantization.QuantFormat.QDQ, per_channel=True)

@@ -99,15 +99,10 @@ def compile_openvino(artifact: Path, precision: str, num_threads: int, **setting
 
     Args:
         artifact: an ONNX file.
-        precision: float32, bf16 or int8; an int8 file says itself what is rounded, and the rest is float32.
+        precision: float32, bf16 (RuntimeOpeningError where the processor has none) or int8; an int8 file says itself
+            what is rounded, and the rest is float32.
         num_threads: of one prediction.
         settings: further properties by OpenVINO's names.
-
-    Returns:
-        OpenVINO's CompiledModel.
-
-    Raises:
-        RuntimeOpeningError: this processor lacks bfloat16.
     """
     import openvino
 

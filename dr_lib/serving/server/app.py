@@ -30,23 +30,11 @@ class Service:
     """A predictor, its threads, and how much may wait for them; all but the predictor lives in the event loop."""
 
     def __init__(self, predictor: Predictor, *, threads: int, queue: int, request_s: float):
-        """Start the threads' pool.
-
-        Args:
-            predictor: made for as many threads.
-            threads: predictions at a time.
-            queue: how many requests may wait for a thread.
-            request_s: a client has that long to send a body.
-        """
+        """Take the options of `serve`; the predictor is made for as many threads."""
         self.predictor, self.request_s, self.max_accepted = predictor, request_s, threads + queue
         self.is_warm = self.is_stopping = False
         self.num_accepted = self.pending_bytes = 0
         self.pool = ThreadPoolExecutor(threads, "predict")
-
-    async def warm_up(self) -> None:
-        """Predict once with every interpreter; from then on /ping says so."""
-        await asyncio.get_running_loop().run_in_executor(self.pool, self.predictor.warm_up)
-        self.is_warm = True
 
     async def answer(self, request: Request) -> dict[str, Any]:
         """Read a request's body and predict, or raise RefusedError."""
@@ -59,8 +47,8 @@ class Service:
             await self._receive(request, body)
             self._check_room()
             self.num_accepted += 1
+            work = (self.pool, self.predictor, bytes(body), media_type, content_encoding)
             try:
-                work = (self.pool, self.predictor, bytes(body), media_type, content_encoding)
                 return await asyncio.get_running_loop().run_in_executor(*work)
             finally:
                 self.num_accepted -= 1
@@ -94,7 +82,7 @@ class Service:
 
 
 def build_app(service: Service) -> Starlette:
-    """Build the ASGI application around a service; whoever runs it calls `service.warm_up`."""
+    """Build the ASGI application around a service; whoever runs it warms the predictor up and says so."""
 
     async def ping(request: Request) -> Response:
         return Response(status_code=200 if service.is_warm and not service.is_stopping else 503)
@@ -119,10 +107,8 @@ def build_app(service: Service) -> Starlette:
     async def refuse(request: Request, error: HTTPException) -> Response:
         return JSONResponse({"error": f"{error.detail}: there are GET /ping and POST /invocations"}, error.status_code)
 
-    routes = [Route("/ping", ping), Route("/invocations", invoke, methods=["POST"])]
-    app = Starlette(
-        routes=routes, middleware=[Middleware(_Log, service=service)], exception_handlers={HTTPException: refuse}
-    )
+    routes, log = [Route("/ping", ping), Route("/invocations", invoke, methods=["POST"])], Middleware(_Log, service)
+    app = Starlette(routes=routes, middleware=[log], exception_handlers={HTTPException: refuse})
     app.router.redirect_slashes = False  # a redirect would repeat the path and the host that were sent
     return app
 

@@ -72,7 +72,8 @@ def run_closed_loop(
     _check(bodies, num_requests=num_requests, timeout_s=timeout_s)
     if not 0 <= gap_s < math.inf:
         raise LoadError(f"gap_s = {gap_s} is no pause: give seconds from 0 on")
-    (client,), rows = _open_clients(1, url, content_type, timeout_s), []
+    client, rows = _Client(url, content_type, timeout_s), []
+    client.connect()
     start = time.perf_counter()
     for request in range(num_requests):
         time.sleep(gap_s if request else 0)
@@ -117,10 +118,10 @@ def run_open_loop(
     _check(bodies, rate_per_s=rate_per_s, seconds=seconds, num_connections=num_connections, timeout_s=timeout_s)
     num_requests = max(1, round(rate_per_s * seconds))
     due = np.sort(np.random.default_rng(seed).uniform(0, seconds, num_requests)).tolist()
-    clients = _open_clients(num_connections, url, content_type, timeout_s)
     idle = queue.LifoQueue()  # the last used first: the server does not close what is in use
-    for client in reversed(clients):
-        idle.put(client)
+    for _ in range(num_connections):
+        idle.put(client := _Client(url, content_type, timeout_s))
+    client.connect()
     start = time.perf_counter()
 
     def send(request: int) -> dict[str, Any]:
@@ -136,8 +137,8 @@ def run_open_loop(
 
     with ThreadPoolExecutor(num_connections) as threads:
         rows = list(threads.map(send, range(num_requests)))
-    for client in clients:
-        client.connection.close()
+    while not idle.empty():
+        idle.get().connection.close()
     return pd.DataFrame(rows)
 
 
@@ -222,8 +223,15 @@ class _Client:
             self.connection = SCHEMES[address.scheme](address.hostname, address.port, timeout=timeout_s)
         except (ValueError, KeyError, http.client.HTTPException) as error:
             raise LoadError(f"{url!r} is no address: give one like http://127.0.0.1:8080/invocations") from error
-        self._path = (address.path or "/") + (f"?{address.query}" if address.query else "")
+        self._url, self._path = url, (address.path or "/") + (f"?{address.query}" if address.query else "")
         self._headers = {"Content-Type": content_type, "Accept": "application/json"}
+
+    def connect(self) -> None:
+        """Connect now, so that an address where nobody listens is an error at once."""
+        try:
+            self.connection.connect()
+        except (OSError, UnicodeError) as error:
+            raise LoadError(f"nobody listens at {self._url}: {error}: start the server first") from error
 
     def call(self, body: bytes) -> dict[str, Any]:
         """Send one request and describe its answer; a connection that was closed while idle is opened anew."""
@@ -248,16 +256,6 @@ class _Client:
             self.connection.request("POST", self._path, body, self._headers)
         response = self.connection.getresponse()
         return response.status, response.read()
-
-
-def _open_clients(number: int, url: str, content_type: str, timeout_s: float) -> list[_Client]:
-    """Clients, the first of which is connected, so that an address where nobody listens is an error at once."""
-    clients = [_Client(url, content_type, timeout_s) for _ in range(number)]
-    try:
-        clients[0].connection.connect()
-    except (OSError, UnicodeError) as error:
-        raise LoadError(f"nobody listens at {url}: {error}: start the server first") from error
-    return clients
 
 
 def _read_answer(status: int, content: bytes) -> dict[str, Any]:

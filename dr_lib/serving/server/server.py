@@ -170,8 +170,10 @@ class Server(uvicorn.Server):
         self._warming = asyncio.create_task(self._warm_up())
 
     async def _warm_up(self) -> None:
+        service = self._service
         try:
-            await self._service.warm_up()
+            await asyncio.get_running_loop().run_in_executor(service.pool, service.predictor.warm_up)
+            service.is_warm = True
         except Exception as error:  # whatever it is, this model will never answer
             self.failure, self.should_exit = error, True
 
