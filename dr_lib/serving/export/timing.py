@@ -35,11 +35,7 @@ def time_runtime(predict: Predict, image: np.ndarray, *, num_calls: int = 100, w
 
 
 def compare_latency(
-    paths: Mapping[str, Path],
-    image: np.ndarray,
-    *,
-    num_rounds: int = 15,
-    num_threads: int = 1,
+    paths: Mapping[str, Path], image: np.ndarray, *, num_rounds: int = 15, num_threads: int = 1
 ) -> pd.DataFrame:
     """Time runtimes in turns, so that what disturbs the machine disturbs all of them.
 
@@ -53,10 +49,7 @@ def compare_latency(
 
     Returns:
         One row per runtime and round: runtime, round, ms (median of five calls, after one that brings the weights back
-        into the caches).
-
-    Raises:
-        RuntimeOpeningError: a runtime cannot be opened.
+        into the caches). Raises what `open_runtime` raises.
     """
     runtimes = {name: open_runtime(name, path, num_threads=num_threads) for name, path in paths.items()}
     for predict in runtimes.values():

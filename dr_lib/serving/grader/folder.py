@@ -117,19 +117,16 @@ def describe(facts: Mapping[str, Any]) -> str:
 
 
 def list_files(artifact: Path) -> list[Path]:
-    """An artifact's files, in order: itself, or all in a SavedModel's folder.
-
-    Raises:
-        ModelFolderError: there is none.
-    """
-    listed = sorted(path for path in (artifact, *artifact.rglob("*")) if path.is_file())
+    """An artifact's files, in order: itself, or all in a SavedModel's folder; ModelFolderError where there is none."""
+    inside = artifact.rglob("*") if artifact.is_dir() else [artifact]
+    listed = sorted(path for path in inside if path.is_file())
     if not listed:
         raise ModelFolderError(f"{artifact} is not there")
     return listed
 
 
 def count_bytes(artifact: Path) -> int:
-    """Bytes of an artifact; raises ModelFolderError where it is not there."""
+    """Bytes of an artifact; ModelFolderError where it is not there."""
     return sum(path.stat().st_size for path in list_files(artifact))
 
 

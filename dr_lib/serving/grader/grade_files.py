@@ -50,8 +50,9 @@ def grade_files(
 def _list_files(path: Path) -> list[Path]:
     if not path.exists():
         raise FileNotFoundError(f"{path} is not there")
-    inside = sorted(file for file in path.rglob("*") if file.suffix.lower() in SUFFIXES)
-    return inside if path.is_dir() else [path]
+    if not path.is_dir():
+        return [path]
+    return sorted(file for file in path.rglob("*") if file.suffix.lower() in SUFFIXES)
 
 
 def _grade(predictor: Predictor, file: Path) -> dict[str, Any]:

@@ -15,15 +15,7 @@ class LiteRT:
     """A model and its buffers; one thread at a time may use it."""
 
     def __init__(self, path: Path, *, num_threads: int = 1):
-        """Load a model for single photographs.
-
-        Args:
-            path: a .tflite file.
-            num_threads: of one prediction.
-
-        Raises:
-            ModelFolderError: it cannot be loaded, or takes or gives something else.
-        """
+        """Load a .tflite file; ModelFolderError where it cannot be loaded, or takes or gives something else."""
         try:
             self._interpreter = Interpreter(model_path=str(path), num_threads=num_threads)
             self._interpreter.allocate_tensors()

@@ -55,13 +55,10 @@ class Predictor:
         A small model gets an interpreter for each thread. Of a larger one fewer interpreters share the threads, and
         photographs wait for each other: each interpreter packs the weights anew, which takes as many times the memory.
 
-        Args:
-            folder: of a LiteRT model.
-            num_threads: that will predict.
-            max_pixels: of a photograph; larger ones are refused before a pixel is decoded.
+        Photographs of more than `max_pixels` are refused before a pixel is decoded.
 
         Raises:
-            ModelFolderError: the folder holds another kind of model, or one that does not fit its manifest.
+            ModelFolderError: the folder holds another kind of model than LiteRT, or one that does not fit its manifest.
         """
         if not folder.facts["format"].startswith("litert_"):
             raise ModelFolderError(f"{folder.path}: {folder.facts['format']} is not served, export it as LiteRT first")
@@ -77,11 +74,7 @@ class Predictor:
             self._idle.put(interpreter)
 
     def warm_up(self) -> None:
-        """Take a drawn photograph through every interpreter.
-
-        Raises:
-            ModelFolderError: what comes out is no five probabilities.
-        """
+        """Take a drawn photograph through every interpreter; ModelFolderError where no five probabilities come out."""
         photograph = np.zeros((480, 640, 3), np.uint8)
         cv2.circle(photograph, (320, 240), 200, (190, 100, 50), -1)
         body = encode_jpeg(photograph)
@@ -91,15 +84,12 @@ class Predictor:
                 raise ModelFolderError(f"the model gives {probabilities} instead of probabilities")
 
     def __call__(self, body: bytes, media_type: str = "image/jpeg", content_encoding: str = "") -> dict[str, Any]:
-        """Answer a request.
+        """Answer a request as the endpoint does, its JSON as a table.
 
         Args:
             body: as it was sent.
             media_type: one of MEDIA_TYPES; JSON is an object whose `image` holds the file in base64.
             content_encoding: one of CONTENT_ENCODINGS.
-
-        Returns:
-            What the endpoint answers, as JSON writes it.
 
         Raises:
             RefusedError: what came is no JPEG or PNG that fits, is damaged, or shows no retina.

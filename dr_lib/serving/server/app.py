@@ -46,8 +46,8 @@ class Service:
         try:
             await self._receive(request, body)
             self._check_room()
-            self.num_accepted += 1
             work = (self.pool, self.predictor, bytes(body), media_type, content_encoding)
+            self.num_accepted += 1
             try:
                 return await asyncio.get_running_loop().run_in_executor(*work)
             finally:

@@ -187,8 +187,7 @@ def serve(model: Path, *, host: str, port: int, threads: int, queue: int, reques
 
     Args:
         model: a model folder, or a .tar.gz of one.
-        host: address to listen at.
-        port: port to listen at; 0 for any.
+        host, port: to listen at.
         threads: predictions at a time.
         queue: how many requests may wait for a thread; the next gets 503.
         request_s: a client has that long to send the head of a request, and again for its body.
