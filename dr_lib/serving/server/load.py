@@ -245,7 +245,7 @@ class _Client:
                 status, content = self._exchange(body)
             round_trip_s = time.perf_counter() - start
             row = _read_answer(status, content)
-        except (OSError, http.client.HTTPException) as error:
+        except (OSError, http.client.HTTPException, ValueError) as error:
             round_trip_s = time.perf_counter() - start
             self.connection.close()
             row = _describe(f"{type(error).__name__}: {error}")
@@ -261,12 +261,12 @@ class _Client:
 def _read_answer(status: int, content: bytes) -> dict[str, Any]:
     try:
         answer = json.loads(content)
-        timings = answer.get("timings_ms", {})
+        timings = answer.get("timings_ms") or {}
+        row = {f"{part}_ms": timings.get(part, math.nan) for part in ("decode", "predict")}
     except (ValueError, RecursionError, AttributeError):  # a list has no `get`
         return _describe(f"the answer of {len(content)} bytes is no JSON object", status)
     if status != http.client.OK:
         return _describe(str(answer.get("error") or f"status {status}"), status)
-    row = {f"{part}_ms": timings.get(part, math.nan) for part in ("decode", "predict")}
     return _describe("", status) | row | {name: answer.get(name) for name in ("model", "model_version")}
 
 
