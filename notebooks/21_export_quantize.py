@@ -85,11 +85,10 @@ print(f"{facts.cpu}, {num_threads} of {facts.num_cpus} cores for a prediction")
 from dr_lib.serving.grader.folder import read_folder
 from dr_lib.serving.untrained import write_untrained
 
-is_trained = bool(model_dir)
-if is_trained:
-    source = read_folder(Path(model_dir))
-else:
-    source = write_untrained(run.folder / "model", model, image_size, commit=run.identity["commit"], seed=run.seed)
+is_trained, untrained = bool(model_dir), {"commit": run.identity["commit"], "seed": run.seed}
+if not is_trained:
+    model_dir = write_untrained(run.folder / "model", model, image_size, **untrained).path
+source = read_folder(Path(model_dir))
 model, image_size, parameters = (source.facts[name] for name in ("model", "image_size", "num_parameters"))
 print(f"{model}, {image_size} px, {parameters:,} parameters; weights: {source.facts['weights']}")
 
@@ -127,17 +126,9 @@ from dr_lib.serving.export.export import export_model
 
 installed = {name for name in ("onnxruntime", "openvino", "tf2onnx") if find_spec(name)}
 formats = [name for name in FORMATS if not name.startswith("onnx") or {"onnxruntime", "tf2onnx"} <= installed]
-exported = export_model(
-    source.path, run.folder / "exported", formats=formats, calibration=calibration, labelled=labelled,
-    margin=margin, force=force or not is_trained,
-)  # fmt: skip
-shown = ["format", "artifact_mib", "size_ratio", "max_abs_difference", "agreement", "passes", "forced"]
-exported[shown].round(4)
-
-# %%
-columns = ["auc_before", "auc_after", "auc_difference_low", "auc_difference_high"]
-columns += ["kappa_before", "kappa_after", "kappa_difference_low", "kappa_difference_high", "reason"]
-exported.set_index("format")[columns].round(4)
+judged = {"calibration": calibration, "labelled": labelled, "margin": margin, "force": force or not is_trained}
+exported = export_model(source.path, run.folder / "exported", formats=formats, **judged)
+exported.drop(columns=["folder", "data_manifest_sha256"]).set_index("format").round(4).T
 
 # %% [markdown]
 # ## Result
@@ -157,8 +148,6 @@ paths = {name: written[needed] for name, needed in RUNTIMES.items() if needed in
 paths = {name: path for name, path in paths.items() if "openvino" in installed or not name.startswith("openvino")}
 if "avx512_bf16" not in timing.read_cpu_flags():
     paths.pop("openvino_bf16", None)
-
-# %%
 times = timing.compare_latency(paths, test.images[0], num_rounds=num_rounds, num_threads=num_threads)
 reference = "savedmodel" if "savedmodel" in paths else "keras_predict"
 speed = pd.DataFrame([timing.pair_latency(times, name, reference) for name in paths])
@@ -185,13 +174,13 @@ _ = right.set(xlabel="size [MiB]", ylabel="", title="artifact")
 # all layers.
 
 # %%
-from dr_lib.serving.export.runtimes import compile_openvino, find_artifact
+from dr_lib.serving.export.runtimes import compile_openvino
 
 overhead = timing.pair_latency(times, "keras_predict", reference)
 print(f"model.predict takes {overhead['difference_ms']:.1f} ms more than {reference}, of {overhead['ms']:.1f} ms")
 profile = pd.DataFrame({"layer": [], "ms": []})
 if "openvino_float32" in paths:
-    artifact = find_artifact("openvino_float32", paths["openvino_float32"])
+    artifact = read_folder(paths["openvino_float32"]).artifact
     request = compile_openvino(artifact, "float32", 1, PERF_COUNT=True).create_infer_request()
     calls = timing.time_runtime(lambda images: request.infer([images]), test.images[0], num_calls=50, warmup=0)
     counted = [(info.node_name, 1e3 * info.real_time.total_seconds()) for info in request.profiling_info]
@@ -199,9 +188,6 @@ if "openvino_float32" in paths:
     name = profile["layer"].str.extract(r"^[^/]+/(?:base_\d+/)?(\w+?)(?:_bn)?(?:_\d+)?/")[0]  # without its scopes
     profile = profile.groupby(name.fillna(profile["layer"]), sort=False)["ms"].sum().rename_axis("layer").reset_index()
     profile.loc[len(profile)] = ["outside the layers", calls.mean() - profile["ms"].sum()]
-
-# %%
-if len(profile):
     ax = sns.barplot(profile.sort_values("ms", ascending=False).head(12), x="ms", y="layer", color="#949494")
     ax.set(title=f"{model}: the 12 largest of {calls.mean():.2f} ms", xlabel="time [ms]")
 
@@ -210,8 +196,6 @@ if len(profile):
 # oneDNN, inside both, reads its limit once, so every measurement is a process of its own.
 
 # %%
-import os
-
 code = """import sys, numpy as np
 from dr_lib.serving.export import runtimes, timing
 predict, side = runtimes.open_runtime(sys.argv[1], sys.argv[2]), int(sys.argv[3])
@@ -227,7 +211,6 @@ def time_in_process(runtime: str, level: str) -> float:
     return float(ran.stdout.split()[-1])
 
 
-# %%
 flags = {"AVX2": "avx2", "AVX512_CORE": "avx512bw", "AVX512_CORE_VNNI": "avx512_vnni", "AVX512_CORE_AMX": "amx_int8"}
 known = [level for level, flag in flags.items() if flag in timing.read_cpu_flags()] if sweep else []
 swept = [name for name in ("savedmodel", "openvino_float32", "openvino_int8") if name in paths]
@@ -258,13 +241,12 @@ print(f"wrote {row.relative_to(run.study_dir.parent)}, exported models in {run.f
 # ## What this shows
 
 # %%
-fastest = speed.loc[speed["ms"].idxmin()]
-refused = exported.loc[~exported["passes"], "format"].tolist()
-verdict = f"the gate refuses {', '.join(refused)}" if refused else "the gate lets every format through"
-if is_trained and not exported["same_data"].all():
-    verdict += ", **judged on other data than the model was trained on**"
+fastest, refused = speed.loc[speed["ms"].idxmin()], exported.loc[~exported["passes"], "format"]
+verdict = f"the gate refuses {', '.join(refused)}" if len(refused) else "the gate lets every format through"
 if not is_trained:
     verdict = "the network is untrained, so nothing is said of its accuracy"
+elif not exported["same_data"].all():
+    verdict += ", **judged on other data than the model was trained on**"
 Markdown(
     f"**{model}** at {image_size} px: the fastest runtime is {fastest.runtime} with **{fastest.ms:.2f} ms** a "
     f"prediction, **{fastest.speedup:.1f} times** as fast as {reference}; `model.predict` takes {overhead['ms']:.1f} "

@@ -78,6 +78,8 @@ run = Run(root, "22_serve_and_load", asked, results=results, instance=instance)
 # retina would be refused and is left out.
 
 # %%
+from dr_lib.data.photograph import pixels
+from dr_lib.data.photograph.crop import crop_fundus
 from dr_lib.data.shards.sample import open_sample
 
 is_synthetic, source = photographs == "sample", Path(photographs)
@@ -87,11 +89,6 @@ kinds = {".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".png": "image/png"}
 files = sorted(path for path in source.rglob("*") if path.suffix.lower() in kinds)
 media_type = max(kinds.values(), key=[kinds[path.suffix.lower()] for path in files].count)
 files = [path for path in files if kinds[path.suffix.lower()] == media_type][: max(100, num_compared)]
-
-# %%
-from dr_lib.data.photograph import pixels
-from dr_lib.data.photograph.crop import crop_fundus
-
 bodies, stored = [], []  # what is sent, and the crop as a record would hold it
 for path in files:
     try:
@@ -115,10 +112,11 @@ from dr_lib.serving.grader.folder import read_folder
 if url and not served_dir:
     raise ValueError("served_dir: give the folder that the endpoint serves, its answers are compared with it")
 if not served_dir:
-    from dr_lib.serving.untrained import export_untrained
+    from dr_lib.serving.untrained import write_untrained
 
+    served_dir = run.folder / "served"
     examples = np.stack([pixels.decode_jpeg(encoded, image_size) for encoded in stored[:50]])
-    served_dir = export_untrained(run.folder, model, image_size, format, calibration=examples, seed=run.seed).path
+    write_untrained(served_dir, model, image_size, format, calibration=examples, seed=run.seed)
 served = read_folder(Path(served_dir).resolve())
 print(f"{served.facts['model']} {served.facts['image_size']} px, {served.facts['format']}, version {served.version}")
 print(f"{served.facts['bytes'] / 2**20:.2f} MiB; weights: {served.facts['weights']}")
@@ -150,7 +148,6 @@ if not url:
     atexit.register(server.kill)  # where there is no Linux
 
 
-# %%
 def is_ready() -> bool:
     try:
         return urllib.request.urlopen(f"{url}/ping", timeout=2).status == 200
@@ -170,25 +167,19 @@ print(f"ready after {ready_s:.2f} s, {resident_mib:.0f} MiB resident")
 # What the endpoint answers has to be what training's own steps and the same artifact give here: the same crop, stored
 # and read as records are, the same network.
 
-
-# %%
-def ask(body: bytes) -> dict:
-    request = urllib.request.Request(f"{url}/invocations", body, {"Content-Type": media_type})
-    with urllib.request.urlopen(request, timeout=60) as answer:
-        return json.load(answer)
-
-
 # %%
 from dr_lib.serving.grader.litert import LiteRT
 
-network, answers = LiteRT(served.artifact), [ask(body) for body in bodies[:num_compared]]
-if {answer["model_version"] for answer in answers} - {served.version}:
-    raise ValueError(f"served_dir holds version {served.version}, the endpoint serves {answers[0]['model_version']}")
-inputs = [pixels.decode_jpeg(encoded, served.facts["image_size"]) for encoded in stored[:num_compared]]
-expected = [network(image[None])[0] for image in inputs]
-pairs = zip(expected, [answer["probabilities"] for answer in answers], strict=True)
-largest = max((float(abs(here - there).max()) for here, there in pairs), default=0.0)
-print(f"{len(answers)} compared, largest difference of a probability: {largest:.2g}")
+network, largest = LiteRT(served.artifact), 0.0
+for body, encoded in zip(bodies[:num_compared], stored, strict=False):
+    request = urllib.request.Request(f"{url}/invocations", body, {"Content-Type": media_type})
+    with urllib.request.urlopen(request, timeout=60) as response:
+        answer = json.load(response)
+    if answer["model_version"] != served.version:
+        raise ValueError(f"served_dir holds version {served.version}, the endpoint serves {answer['model_version']}")
+    expected = network(pixels.decode_jpeg(encoded, served.facts["image_size"])[None])[0]
+    largest = max(largest, float(abs(expected - answer["probabilities"]).max()))
+print(f"{len(bodies[:num_compared])} compared, largest difference of a probability: {largest:.2g}")
 if largest > 1e-6:
     raise RuntimeError(f"the endpoint's answers differ from this notebook's predictions by up to {largest:.2g}")
 
@@ -198,8 +189,8 @@ if largest > 1e-6:
 # %%
 from dr_lib.serving.server import load
 
-sent = {"content_type": media_type}
-requests = load.run_closed_loop(f"{url}/invocations", bodies, num_requests=num_requests, gap_s=gap_s, **sent)
+endpoint = {"url": f"{url}/invocations", "bodies": bodies, "content_type": media_type}
+requests = load.run_closed_loop(**endpoint, num_requests=num_requests, gap_s=gap_s)
 parts = ["round_trip_ms", "decode_ms", "predict_ms"]
 requests[parts].describe().round(2)
 
@@ -211,8 +202,7 @@ requests[parts].describe().round(2)
 # was sent. The rate rises until one of a hundred response times exceeds the bound.
 
 # %%
-search = {"bound_ms": bound_ms, "seconds": load_seconds, "seed": run.seed}
-found = load.find_max_rate(f"{url}/invocations", bodies, **search, **sent)
+found = load.find_max_rate(**endpoint, bound_ms=bound_ms, seconds=load_seconds, seed=run.seed)
 shown = ["rate_per_s", "answered_per_s", "share_503", "share_failed", "p50_ms", "p99_ms", "service_p99_ms", "held"]
 print(f"holds {found.rate_per_s:.1f} requests/s with 99 % within {bound_ms:.0f} ms")
 found.tried[shown].sort_values("rate_per_s").round(3)
@@ -226,11 +216,9 @@ get_ipython().run_line_magic("matplotlib", "inline")  # a figure that a cell end
 plot_latency_percentiles(found.tried, bound_ms)
 
 # %%
-exit_status = 0
 if server:  # SIGTERM: it finishes what it has accepted
     server.terminate()
-    exit_status = server.wait(timeout=30)
-print("the server ended with status", exit_status)
+    print("the server ended with status", server.wait(timeout=30))
 
 # %%
 from dr_lib import hardware

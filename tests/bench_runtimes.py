@@ -36,7 +36,8 @@ def build(model: str, folder: Path) -> dict[str, Path]:
     made = {"keras": folder / "model.keras"}
     network.save(made["keras"])
     for name in FORMATS:
-        made[name] = convert(network, name, folder / name, calibration=crops).path
+        made[name] = folder / name
+        convert(network, name, made[name], calibration=crops)
     runtimes = set(RUNTIMES) - (set() if "avx512_bf16" in read_cpu_flags() else {"openvino_bf16"})
     return {name: made[RUNTIMES[name]] for name in RUNTIMES if name in runtimes}
 

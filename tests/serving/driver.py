@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import cv2
 import numpy as np
+import psutil
 
 from dr_lib.serving.grader.folder import read_folder
 
@@ -140,10 +141,10 @@ def open_service(folder: Path, *, kind: type | None = None, threads: int = 2, qu
 def run_in_thread(service: Any) -> Iterator[int]:
     """Serve a service over real sockets from a thread of this process; yields the port, not yet warm perhaps."""
     from dr_lib.serving.server.app import build_app
-    from dr_lib.serving.server.server import build_server
+    from dr_lib.serving.server.server import Server
 
     port = find_port()
-    server = build_server(service, build_app(service), "127.0.0.1", port)
+    server = Server(service, build_app(service), "127.0.0.1", port)
     thread = threading.Thread(target=server.run)
     thread.start()
     try:
@@ -170,17 +171,12 @@ class Process(NamedTuple):
 
     def measure_resident_mb(self) -> float:
         """Resident memory now [MB]."""
-        status = Path(f"/proc/{self.process.pid}/status").read_text()
-        return int(status.split("VmRSS:")[1].split()[0]) * 1024 / 1e6
+        return psutil.Process(self.process.pid).memory_info().rss / 1e6
 
     def measure_peak_mb(self) -> float:
         """The most resident memory so far [MB]."""
         status = Path(f"/proc/{self.process.pid}/status").read_text()
         return int(status.split("VmHWM:")[1].split()[0]) * 1024 / 1e6
-
-    def count_threads(self) -> int:
-        """Threads now."""
-        return len(os.listdir(f"/proc/{self.process.pid}/task"))
 
 
 @contextlib.contextmanager

@@ -25,8 +25,8 @@ GRAPH_BYTES = 64 * 1024
 MIB = 2**20
 
 
-class ConversionError(ValueError):
-    """The network cannot be converted as asked; the message says what to do, and what the converter said."""
+class ExportError(ValueError):
+    """The model cannot be exported as asked; the message says what to change, and what the converter said."""
 
 
 class Format(NamedTuple):
@@ -48,20 +48,7 @@ FORMATS = {
 CALIBRATED = ("litert_int8", "onnx_int8")
 
 
-class Artifact(NamedTuple):
-    """A converted network on the disk."""
-
-    path: Path
-    bytes: int
-    ideal_bytes: int  # parameters x bytes per parameter
-
-    @property
-    def size_ratio(self) -> float:
-        """How many times its ideal size it takes."""
-        return self.bytes / self.ideal_bytes
-
-
-def convert(network: "keras.Model", format_name: str, path: Path, *, calibration: np.ndarray | None = None) -> Artifact:
+def convert(network: "keras.Model", format_name: str, path: Path, *, calibration: np.ndarray | None = None) -> int:
     """Convert a network, and check that the artifact is about as small as its weights.
 
     What the converters write to stdout, stderr and the log is kept for the error's text; nothing of it is shown. The
@@ -75,11 +62,10 @@ def convert(network: "keras.Model", format_name: str, path: Path, *, calibration
             scales. About 100 of all grades do.
 
     Returns:
-        The artifact; it has at most MAX_RATIO x its ideal size + GRAPH_BYTES.
+        The artifact's size in bytes, at most MAX_RATIO x its ideal size + GRAPH_BYTES.
 
     Raises:
-        ConversionError: unknown format, no crops to calibrate with, a network of another kind, something at `path`,
-            a package is missing, the converter failed, or the artifact is too large.
+        ExportError: a request that cannot be met, a missing package, a converter that fails, too large an artifact.
     """
     _check_request(network, format_name, path, calibration)
     family, _, precision = format_name.partition("_")
@@ -90,20 +76,21 @@ def convert(network: "keras.Model", format_name: str, path: Path, *, calibration
                 _write_savedmodel(network, temporary)
             elif family == "litert":
                 temporary.write_bytes(_to_litert(network, precision, calibration))
-            elif precision == "float32":
-                _write_onnx(network, temporary)
             else:
-                _write_onnx_int8(network, temporary, calibration)
-        measured = Artifact(
-            path, count_bytes(temporary), network.count_params() * FORMATS[format_name].bytes_per_parameter
-        )
-        if measured.bytes > MAX_RATIO * measured.ideal_bytes + GRAPH_BYTES:
-            raise ConversionError(
-                f"{format_name}: {measured.bytes / MIB:.2f} MiB for {measured.ideal_bytes / MIB:.2f} MiB of weights: "
-                "something is stored twice or in another precision"
+                _write_onnx(network, temporary, calibration if precision == "int8" else None)
+        size, ideal = count_bytes(temporary), count_ideal_bytes(network, format_name)
+        if size > MAX_RATIO * ideal + GRAPH_BYTES:
+            raise ExportError(
+                f"{format_name}: {size / MIB:.2f} MiB for {ideal / MIB:.2f} MiB of weights: something is stored twice "
+                "or in another precision"
             )
         temporary.rename(path)
-    return measured
+    return size
+
+
+def count_ideal_bytes(network: "keras.Model", format_name: str) -> int:
+    """Bytes of the weights alone, in a format's precision."""
+    return network.count_params() * FORMATS[format_name].bytes_per_parameter
 
 
 def load_network(path: Path) -> "keras.Model":
@@ -113,7 +100,7 @@ def load_network(path: Path) -> "keras.Model":
     converters and few processors know float16.
 
     Raises:
-        ConversionError: there is no such file, or Keras cannot read it.
+        ExportError: there is no such file, or Keras cannot read it.
     """
     import keras
 
@@ -122,7 +109,7 @@ def load_network(path: Path) -> "keras.Model":
     try:
         network = keras.saving.load_model(path, compile=False)
     except Exception as error:  # Keras raises whatever its archive and its layers meet
-        raise ConversionError(f"{path} is no Keras model that this library can read: {error}") from error
+        raise ExportError(f"{path} is no Keras model that this library can read: {error}") from error
     config = network.to_json()
     if "mixed_" not in config:
         return network
@@ -135,27 +122,23 @@ def _check_request(network: "keras.Model", format_name: str, path: Path, calibra
     import keras
 
     if format_name not in FORMATS:
-        raise ConversionError(f"format {format_name!r}: choose from {', '.join(FORMATS)}")
+        raise ExportError(f"format {format_name!r}: choose from {', '.join(FORMATS)}")
     if keras.backend.backend() != "tensorflow":
-        raise ConversionError("converters need TensorFlow: set KERAS_BACKEND=tensorflow before keras is imported")
+        raise ExportError("converters need TensorFlow: set KERAS_BACKEND=tensorflow before keras is imported")
     inputs, outputs = network.inputs[0], network.outputs[0]
     if (inputs.dtype, outputs.dtype, len(inputs.shape), len(outputs.shape)) != ("uint8", "float32", 4, 2):
-        raise ConversionError(
+        raise ExportError(
             f"the network takes {inputs.shape} {inputs.dtype} and gives {outputs.shape} {outputs.dtype}: it has to take"
             " (n, side, side, 3) uint8 and give (n, grades) float32"
         )
     if path.exists() or not path.parent.is_dir():
-        raise ConversionError(f"{path}: give a new name in a folder that is there")
+        raise ExportError(f"{path}: give a new name in a folder that is there")
     if format_name in CALIBRATED:
-        _check_calibration(format_name, calibration, inputs.shape)
-
-
-def _check_calibration(format_name: str, calibration: np.ndarray | None, shape: tuple[int | None, ...]) -> None:
-    crops = calibration if isinstance(calibration, np.ndarray) else np.empty(0)
-    if crops.dtype != np.uint8 or crops.shape[1:] != shape[1:] or not len(crops):
-        raise ConversionError(f"{format_name} needs calibration: crops as (n, {', '.join(map(str, shape[1:]))}) uint8")
-    if not np.ptp(crops, axis=(1, 2)).any():  # scales of 0 end the process, from inside LiteRT
-        raise ConversionError(f"{format_name}: the crops to calibrate with are flat: give crops that show something")
+        crops, shape = calibration if isinstance(calibration, np.ndarray) else np.empty(0), inputs.shape[1:]
+        if crops.dtype != np.uint8 or crops.shape[1:] != shape or not len(crops):
+            raise ExportError(f"{format_name} needs calibration: crops as (n, {', '.join(map(str, shape))}) uint8")
+        if not np.ptp(crops, axis=(1, 2)).any():  # scales of 0 end the process, from inside LiteRT
+            raise ExportError(f"{format_name}: the crops to calibrate with are flat: give crops that show something")
 
 
 @contextlib.contextmanager
@@ -173,12 +156,12 @@ def _keep_quiet(format_name: str) -> Iterator[None]:
             with contextlib.redirect_stdout(printed):  # stderr stays: a logger made now would keep another one
                 yield
         except ImportError as error:
-            raise ConversionError(f"{format_name} needs a package: pip install {error.name} ({error})") from error
+            raise ExportError(f"{format_name} needs a package: pip install {error.name} ({error})") from error
         except Exception as error:  # each converter has its own, and TensorFlow's derive from Exception alone
             log.seek(0)
             lines = (printed.getvalue() + log.read().decode(errors="replace")).splitlines()
             last = "\n".join(lines[-10:])
-            raise ConversionError(f"{format_name}: {error}\nThe converter said:\n{last}") from error
+            raise ExportError(f"{format_name}: {error}\nThe converter said:\n{last}") from error
         finally:
             for number, copy in kept.items():
                 os.dup2(copy, number)
@@ -214,26 +197,21 @@ def _to_litert(network: "keras.Model", precision: str, calibration: np.ndarray |
     return converter.convert()
 
 
-def _write_onnx(network: "keras.Model", path: Path) -> None:
+def _write_onnx(network: "keras.Model", path: Path, calibration: np.ndarray | None) -> None:
+    """Write in float32, or quantize with scales in the graph (QDQ), one for each filter, which every runtime reads."""
+    full, folded = path.with_name("full.onnx"), path.with_name("folded.onnx")
     network(np.zeros((1, *network.inputs[0].shape[1:]), np.uint8))  # Keras exports only what has been called
-    network.export(path, format="onnx", verbose=False)
-
-
-def _write_onnx_int8(network: "keras.Model", path: Path, calibration: np.ndarray) -> None:
-    """Quantize with scales in the graph (QDQ), one for each filter: ONNX Runtime and OpenVINO read it."""
+    network.export(path if calibration is None else full, format="onnx", verbose=False)
+    if calibration is None:
+        return
     from onnxruntime import quantization
     from onnxruntime.quantization.shape_inference import quant_pre_process
 
-    full, folded = path.with_name("full.onnx"), path.with_name("folded.onnx")
-    _write_onnx(network, full)
-    quant_pre_process(full, folded, skip_symbolic_shape=True)  # batch normalisation goes into the convolutions
-    name = network.inputs[0].name
-
     class Crops(quantization.CalibrationDataReader):
-        def __init__(self):
-            self.feeds = ({name: image[None]} for image in calibration)
+        feeds = ({network.inputs[0].name: image[None]} for image in calibration)
 
         def get_next(self):
             return next(self.feeds, None)
 
+    quant_pre_process(full, folded, skip_symbolic_shape=True)  # batch normalisation goes into the convolutions
     quantization.quantize_static(folded, path, Crops(), quant_format=quantization.QuantFormat.QDQ, per_channel=True)

@@ -3,30 +3,25 @@
 import gzip
 import tarfile
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from dr_lib import files
 from dr_lib.serving.export import gate
-from dr_lib.serving.export.convert import FORMATS, MIB, convert, load_network
-from dr_lib.serving.export.runtimes import Predict, open_runtime
-from dr_lib.serving.grader.folder import CARD, MANIFEST, ModelFolder, read_folder, write_folder
+from dr_lib.serving.export.convert import FORMATS, MIB, ExportError, convert, count_ideal_bytes, load_network
+from dr_lib.serving.export.runtimes import open_runtime
+from dr_lib.serving.grader.folder import CARD, MANIFEST, list_files, read_folder, write_folder
 
 # of a probability: rounding is no mistake, another result in the same precision is one; a MobileNet trained on
 # photographs came out 1.1e-5 off in float32, 0.02 in float16
 TOLERANCE = {"savedmodel": 1e-4, "litert_float32": 1e-4, "onnx_float32": 1e-4, "litert_float16": 5e-2}
 CONVERTERS = ("tensorflow", "keras", "tf2onnx", "onnx", "onnxruntime")
 BATCH_SIZE = 16  # VGG19's first layers take 26 MB a photograph at 224 px
-
-
-class ExportError(ValueError):
-    """The model cannot be exported as asked; the message says what to change."""
 
 
 def export_model(
@@ -59,48 +54,56 @@ def export_model(
         nothing was written).
 
     Raises:
-        ExportError: the folder holds no Keras model, the photographs have another size, or an artifact of a precision
-            that loses nothing gives other probabilities.
-        ConversionError: a conversion failed or came out too large.
+        ExportError: the folder holds no Keras model, the photographs have another size, the labels are no grades, a
+            conversion failed or came out too large, or an artifact of a precision that loses nothing gives other
+            probabilities.
         ModelFolderError: the folder's artifact is not the one in its manifest.
-        GateError: the labels are no grades, or the artifact gives no probabilities.
         RuntimeOpeningError: the runtime that reads a format is not installed.
     """
     source = read_folder(Path(folder))
     if source.facts["format"] != "keras":
         raise ExportError(f"{folder} holds {source.facts['format']}: give the folder of the trained Keras model")
     network = load_network(source.artifact)
-    shape, side = np.shape(labelled.images), network.inputs[0].shape[1]
-    if shape[1:] != (side, side, 3) or not shape[0]:
-        raise ExportError(f"labelled photographs are {shape}, they have to be (n, {side}, {side}, 3)")
-    before = network.predict(labelled.images, batch_size=BATCH_SIZE, verbose=0)
-    out = Path(out)
+    images, side = labelled.images, network.inputs[0].shape[1]
+    if images.shape[1:] != (side, side, 3) or not len(images):
+        raise ExportError(f"labelled photographs are {images.shape}, they have to be (n, {side}, {side}, 3)")
+    before = network.predict(images, batch_size=BATCH_SIZE, verbose=0)
+    converters = {name: version(name) for name in CONVERTERS if find_spec(name)}
+    known = source.facts | {"source_sha256": source.facts["sha256"], "converters": converters}
+    judged = {"threshold": source.facts["threshold"], "margin": margin}
+    out, data, rows = Path(out), labelled.data_manifest_sha256, []
     out.mkdir(parents=True, exist_ok=True)
-    data, rows = labelled.data_manifest_sha256, []
     for format_name in formats:
         with tempfile.TemporaryDirectory(dir=out, prefix=".exporting-") as temporary:
-            new = Path(temporary) / format_name
+            new, target = Path(temporary) / format_name, out / format_name
             new.mkdir()
             path = new / FORMATS[format_name].artifact
-            artifact = convert(network, format_name, path, calibration=calibration)
-            after = _predict(open_runtime(format_name, path, num_threads=0), labelled.images)
-            threshold = source.facts["threshold"]
+            size = convert(network, format_name, path, calibration=calibration)
+            ideal = count_ideal_bytes(network, format_name)
+            predict = open_runtime(format_name, path, num_threads=0)
+            after = [predict(images[k : k + BATCH_SIZE]) for k in range(0, len(images), BATCH_SIZE)]
             row = {
                 "format": format_name,
-                "artifact_mib": artifact.bytes / MIB,
-                "ideal_mib": artifact.ideal_bytes / MIB,
-                "size_ratio": artifact.size_ratio,
-                **gate.compare(labelled.grade, labelled.patient_id, before, after, threshold=threshold, margin=margin),
+                "artifact_mib": size / MIB,
+                "ideal_mib": ideal / MIB,
+                "size_ratio": size / ideal,
+                **gate.compare(labelled.grade, labelled.patient_id, before, np.concatenate(after), **judged),
                 "data_manifest_sha256": data,
                 "same_data": data == source.facts["data_manifest_sha256"],
             }
-            _check_precision(format_name, row["max_abs_difference"])
-            row |= {"forced": bool(force and not row["passes"]), "folder": ""}
+            difference, tolerance = row["max_abs_difference"], TOLERANCE.get(format_name, 1.0)
+            if difference > tolerance:
+                raise ExportError(
+                    f"{format_name} gives probabilities {difference:.2g} off, {tolerance:g} is rounding: the conversion"
+                    " went wrong, or an operation of the network is computed in another way"
+                )
+            row["forced"] = bool(force and not row["passes"])
             if row["passes"] or force:
-                row["folder"] = str(out / format_name)
-                _write(new, source, row)
-                _replace(out / format_name, new)
-        rows.append(row)
+                write_folder(new, path.name, known | {"format": format_name, "gate": row})
+                if target.exists():
+                    target.rename(new.parent / "old")
+                new.rename(target)
+            rows.append(row | {"folder": str(target) if row["passes"] or force else ""})
     return pd.DataFrame(rows)
 
 
@@ -117,8 +120,7 @@ def pack_folder(folder: Path, path: Path) -> None:
         ModelFolderError: the folder's artifact is not the one in its manifest.
     """
     model = read_folder(Path(folder))
-    inside = model.artifact.rglob("*") if model.artifact.is_dir() else [model.artifact]
-    members = sorted([model.path / MANIFEST, model.path / CARD, *(file for file in inside if file.is_file())])
+    members = sorted([model.path / MANIFEST, model.path / CARD, *list_files(model.artifact)])
     with (
         files.replace(path) as temporary,
         temporary.open("wb") as raw,
@@ -130,34 +132,3 @@ def pack_folder(folder: Path, path: Path) -> None:
             entry.size = file.stat().st_size
             with file.open("rb") as content:
                 archive.addfile(entry, content)
-
-
-def _predict(predict: Predict, images: np.ndarray) -> np.ndarray:
-    return np.concatenate([predict(images[k : k + BATCH_SIZE]) for k in range(0, len(images), BATCH_SIZE)])
-
-
-def _check_precision(format_name: str, max_abs_difference: float) -> None:
-    tolerance = TOLERANCE.get(format_name, 1.0)
-    if max_abs_difference > tolerance:
-        raise ExportError(
-            f"{format_name} gives probabilities {max_abs_difference:.2g} off, {tolerance:g} is rounding: the conversion"
-            " went wrong, or an operation of the network is computed in another way"
-        )
-
-
-def _write(folder: Path, source: ModelFolder, row: Mapping[str, Any]) -> None:
-    judged = {name: None if value != value else value for name, value in row.items() if name != "folder"}  # NaN
-    facts = source.facts | {
-        "format": row["format"],
-        "gate": judged,
-        "source_sha256": source.facts["sha256"],
-        "converters": {name: version(name) for name in CONVERTERS if find_spec(name)},
-    }
-    write_folder(folder, FORMATS[row["format"]].artifact, facts)
-
-
-def _replace(target: Path, new: Path) -> None:
-    """Rename a folder to its place; what lay there goes to the temporary folder that the new one comes from."""
-    if target.exists():
-        target.rename(new.parent / "old")
-    new.rename(target)

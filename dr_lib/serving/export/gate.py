@@ -5,14 +5,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dr_lib.data.labels.grades import GRADES, REFERABLE_FROM, sum_referable
+from dr_lib.serving.export.convert import ExportError
 from dr_lib.statistics.bootstrap import Score, bootstrap_patients, score_auc, score_kappa
 
 MIN_IMAGES = 30  # fewer cannot show a loss of 0.02
 ROUNDING = 1e-9  # 0.92 - 0.90 is more than 0.02 in binary
-
-
-class GateError(ValueError):
-    """These predictions cannot be compared; the message says what is wrong with them."""
 
 
 class Labelled(NamedTuple):
@@ -33,7 +30,6 @@ def compare(
     threshold: float = 0.5,
     margin: float = 0.02,
     resamples: int = 1000,
-    seed: int = 0,
 ) -> dict[str, Any]:
     """Compare a network's predictions of graded photographs before and after its conversion.
 
@@ -49,7 +45,6 @@ def compare(
         threshold: of the probability of referable disease, from which on an eye is referred.
         margin: non-inferiority margin of AUC and kappa.
         resamples: number of draws.
-        seed: of the draws.
 
     Returns:
         num_images, num_patients; auc_before, auc_after, auc_difference (after - before) and its 95 % interval
@@ -58,39 +53,31 @@ def compare(
         photographs do not define a value; then, and with fewer than 30 photographs, it does not pass.
 
     Raises:
-        GateError: lengths differ, a grade is not 0-4, or a row is no five probabilities.
+        ExportError: lengths differ, a grade is not 0-4, or a row is no five probabilities.
     """
     grade, patient_id = np.asarray(grade), np.asarray(patient_id)
     _check_predictions(grade, patient_id, before, after)
+    row = {"num_images": len(grade), "num_patients": len(np.unique(patient_id))}
     aucs = [score_auc(grade >= REFERABLE_FROM, sum_referable(rows)) for rows in (before, after)]
     kappas = [score_kappa(grade, rows.argmax(axis=1)) for rows in (before, after)]
+    once = np.ones(len(grade))
+    for name, scores in {"auc": aucs, "kappa": kappas}.items():
+
+        def subtract(weights: np.ndarray, scores: list[Score] = scores) -> float:
+            return scores[1](weights) - scores[0](weights)
+
+        low, high = bootstrap_patients(subtract, patient_id, seed=0, resamples=resamples)
+        columns = {"before": scores[0](once), "after": scores[1](once), "difference": subtract(once)}
+        columns |= {"difference_low": low, "difference_high": high}
+        row |= {f"{name}_{column}": value for column, value in columns.items()}
     referred = [sum_referable(rows) >= threshold for rows in (before, after)]
-    row = {
-        "num_images": len(grade),
-        "num_patients": len(np.unique(patient_id)),
-        **_compare_scores("auc", *aucs, patient_id, resamples, seed),
-        **_compare_scores("kappa", *kappas, patient_id, resamples, seed),
+    row |= {
         "agreement": float((before.argmax(axis=1) == after.argmax(axis=1)).mean()),
         "agreement_referable": float((referred[0] == referred[1]).mean()),
         "max_abs_difference": float(np.abs(before - after).max()),
     }
     reason = _find_reason(row, margin)
     return row | {"margin": margin, "passes": not reason, "reason": reason}
-
-
-def _compare_scores(
-    name: str, before: Score, after: Score, patient_id: np.ndarray, resamples: int, seed: int
-) -> dict[str, float]:
-    """One score before and after, and the interval of the difference."""
-
-    def subtract(weights: np.ndarray) -> float:
-        return after(weights) - before(weights)
-
-    once = np.ones(len(patient_id))
-    low, high = bootstrap_patients(subtract, patient_id, seed=seed, resamples=resamples)
-    row = {"before": before(once), "after": after(once), "difference": subtract(once)}
-    row |= {"difference_low": low, "difference_high": high}
-    return {f"{name}_{column}": value for column, value in row.items()}
 
 
 def _find_reason(row: dict[str, Any], margin: float) -> str:
@@ -107,10 +94,10 @@ def _find_reason(row: dict[str, Any], margin: float) -> str:
 def _check_predictions(grade: np.ndarray, patient_id: np.ndarray, before: np.ndarray, after: np.ndarray) -> None:
     n = len(grade)
     if not n or grade.shape != (n,) or patient_id.shape != (n,) or not np.isin(grade, range(len(GRADES))).all():
-        raise GateError("give every photograph a grade from 0 to 4 and a patient")
+        raise ExportError("give every photograph a grade from 0 to 4 and a patient")
     for name, rows in (("before", before), ("after", after)):
         if np.shape(rows) != (n, len(GRADES)):
-            raise GateError(f"{name}: {np.shape(rows)} probabilities for {n} photographs, not ({n}, {len(GRADES)})")
+            raise ExportError(f"{name}: {np.shape(rows)} probabilities for {n} photographs, not ({n}, {len(GRADES)})")
         # the softmax of an int8 network is rounded to 1/256 in each of five grades
         if not np.isfinite(rows).all() or np.min(rows) < 0 or np.abs(np.sum(rows, axis=1) - 1).max() > 0.02:
-            raise GateError(f"{name}: a row is no probabilities (finite, from 0 on, sum 1): the artifact is broken")
+            raise ExportError(f"{name}: a row is no probabilities (finite, from 0 on, sum 1): the artifact is broken")

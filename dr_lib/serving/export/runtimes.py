@@ -3,11 +3,9 @@
 A runtime is a function from (n, side, side, 3) uint8 photographs to (n, grades) float32 probabilities.
 """
 
-import importlib
 import os
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 
@@ -57,12 +55,20 @@ def open_runtime(name: str, path: Path, *, num_threads: int = 1) -> Predict:
         raise RuntimeOpeningError(f"runtime {name!r}: choose from {', '.join(RUNTIMES)}")
     if num_threads < 0:
         raise RuntimeOpeningError(f"{num_threads} threads: give 1 or more, or 0 for all cores")
-    artifact = find_artifact(name, Path(path))
+    artifact = Path(path)
+    if (artifact / MANIFEST).is_file():
+        folder = read_folder(artifact)
+        if folder.facts["format"] != RUNTIMES[name]:
+            raise RuntimeOpeningError(f"{path} holds {folder.facts['format']}; {name} reads {RUNTIMES[name]}")
+        artifact = folder.artifact
     family, _, precision = name.partition("_")
     try:
-        return OPENERS[family](artifact, num_threads, precision)
+        return _open(family, precision, artifact, num_threads)
     except RuntimeOpeningError:
         raise
+    except ImportError as error:
+        package = (error.name or family).partition(".")[0].replace("_", "-")
+        raise RuntimeOpeningError(f"{name} cannot be opened ({error}): pip install {package}") from error
     except Exception as error:  # every runtime has errors of its own
         raise RuntimeOpeningError(f"{artifact.name} cannot be opened as {name}: {error}") from error
 
@@ -73,113 +79,33 @@ def pin_tensorflow(num_threads: int) -> None:
     Raises:
         RuntimeOpeningError: it has already computed with another number.
     """
-    threading = import_package("tensorflow").config.threading
-    for kind in ("intra", "inter"):
-        current = getattr(threading, f"get_{kind}_op_parallelism_threads")()
-        if current == num_threads:
-            continue
-        try:
-            getattr(threading, f"set_{kind}_op_parallelism_threads")(num_threads)
-        except RuntimeError as error:
-            raise RuntimeOpeningError(
-                f"TensorFlow already computes on {current or 'all'} threads in this process: call "
-                f"pin_tensorflow({num_threads}) before it is used, or open the model in a process of its own"
-            ) from error
+    import tensorflow as tf
 
-
-def find_artifact(name: str, path: Path) -> Path:
-    """Find what a runtime reads: the artifact of a model folder, or the path itself.
-
-    Raises:
-        RuntimeOpeningError: nothing is there, or the folder holds another format.
-        ModelFolderError: the folder's artifact is not the one in its manifest.
-    """
-    if not (path / MANIFEST).is_file():
-        if path.exists():
-            return path
-        raise RuntimeOpeningError(f"{path} is not there: export the model as {RUNTIMES[name]} first")
-    folder = read_folder(path)
-    if folder.facts["format"] != RUNTIMES[name]:
-        raise RuntimeOpeningError(f"{path} holds {folder.facts['format']}; {name} reads {RUNTIMES[name]}")
-    return folder.artifact
-
-
-def import_package(module: str) -> ModuleType:
-    """Import a runtime's package.
-
-    Raises:
-        RuntimeOpeningError: it is not installed, or does not load on this machine.
-    """
     try:
-        return importlib.import_module(module)
-    except ImportError as error:
+        tf.config.threading.set_intra_op_parallelism_threads(num_threads)
+        tf.config.threading.set_inter_op_parallelism_threads(num_threads)
+    except RuntimeError as error:
         raise RuntimeOpeningError(
-            f"{module} cannot be imported ({error}): pip install {module.replace('_', '-')}"
+            "TensorFlow already computes on another number of threads in this process: call "
+            f"pin_tensorflow({num_threads}) before it is used, or open the model in a process of its own"
         ) from error
 
 
-def _open_keras(artifact: Path, num_threads: int, _: str) -> Predict:
-    if num_threads:
-        pin_tensorflow(num_threads)
-    from dr_lib.serving.export.convert import load_network
-
-    network = load_network(artifact)
-    return lambda images: network.predict(images, verbose=0)
-
-
-def _open_savedmodel(artifact: Path, num_threads: int, _: str) -> Predict:
-    tf = import_package("tensorflow")
-    if num_threads:
-        pin_tensorflow(num_threads)
-    loaded = tf.saved_model.load(str(artifact))
-    signature = loaded.signatures["serving_default"]
-
-    def predict(images: np.ndarray, _loaded: object = loaded) -> np.ndarray:  # without `loaded` its weights are freed
-        return signature(images=tf.constant(images))["probabilities"].numpy()
-
-    return predict
-
-
-def _open_litert(artifact: Path, num_threads: int, _: str) -> Predict:
-    import_package("ai_edge_litert")
-    from dr_lib.serving.grader.litert import LiteRT
-
-    return LiteRT(artifact, num_threads=num_threads or os.cpu_count() or 1)
-
-
-def _open_onnx(artifact: Path, num_threads: int, _: str) -> Predict:
-    onnxruntime = import_package("onnxruntime")
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads, options.inter_op_num_threads = num_threads, 1
-    session = onnxruntime.InferenceSession(str(artifact), options, providers=["CPUExecutionProvider"])
-    name = session.get_inputs()[0].name
-    return lambda images: session.run(None, {name: images})[0]
-
-
-def _open_openvino(artifact: Path, num_threads: int, precision: str) -> Predict:
-    request = compile_openvino(artifact, precision, num_threads).create_infer_request()
-    return lambda images: request.infer([images])[0].copy()  # the next call writes over it
-
-
 def compile_openvino(artifact: Path, precision: str, num_threads: int, **settings: object):
-    """Compile an ONNX file with OpenVINO for this processor, in the precision that is asked for.
+    """Compile an ONNX file with OpenVINO for this processor.
 
     Left to itself OpenVINO computes a float32 model in bfloat16 where the processor has AMX (probabilities off by up
-    to 0.10), so the precision is always given, and read back.
+    to 0.10), so the precision is always given.
 
     Args:
         artifact: an ONNX file.
-        precision: float32, bf16 or int8; an int8 file says itself what is rounded, and the rest is float32.
+        precision: float32, bf16 (RuntimeOpeningError where the processor has none) or int8; an int8 file says itself
+            what is rounded, and the rest is float32.
         num_threads: of one prediction.
         settings: further properties by OpenVINO's names.
-
-    Returns:
-        OpenVINO's CompiledModel.
-
-    Raises:
-        RuntimeOpeningError: OpenVINO is not installed, or this processor lacks bfloat16.
     """
-    openvino = import_package("openvino")
+    import openvino
+
     core = openvino.Core()
     if precision == "bf16" and "BF16" not in core.get_property("CPU", "OPTIMIZATION_CAPABILITIES"):
         raise RuntimeOpeningError("this processor has no bfloat16: take openvino_float32")
@@ -188,10 +114,31 @@ def compile_openvino(artifact: Path, precision: str, num_threads: int, **setting
     return core.compile_model(core.read_model(artifact), "CPU", settings)
 
 
-OPENERS = {
-    "keras": _open_keras,
-    "savedmodel": _open_savedmodel,
-    "litert": _open_litert,
-    "onnx": _open_onnx,
-    "openvino": _open_openvino,
-}
+def _open(family: str, precision: str, artifact: Path, num_threads: int) -> Predict:
+    if family in ("keras", "savedmodel") and num_threads:
+        pin_tensorflow(num_threads)
+    if family == "keras":
+        from dr_lib.serving.export.convert import load_network
+
+        network = load_network(artifact)
+        return lambda images: network.predict(images, verbose=0)
+    if family == "savedmodel":
+        import tensorflow as tf
+
+        loaded = tf.saved_model.load(str(artifact))  # the function holds it, or its weights would be freed
+        signature = loaded.signatures["serving_default"]
+        return lambda images, _=loaded: signature(images=tf.constant(images))["probabilities"].numpy()
+    if family == "litert":
+        from dr_lib.serving.grader.litert import LiteRT
+
+        return LiteRT(artifact, num_threads=num_threads or os.cpu_count() or 1)
+    if family == "onnx":
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads, options.inter_op_num_threads = num_threads, 1
+        session = onnxruntime.InferenceSession(str(artifact), options, providers=["CPUExecutionProvider"])
+        name = session.get_inputs()[0].name
+        return lambda images: session.run(None, {name: images})[0]
+    request = compile_openvino(artifact, precision, num_threads).create_infer_request()
+    return lambda images: request.infer([images])[0].copy()  # the next call writes over it

@@ -26,23 +26,16 @@ def time_runtime(predict: Predict, image: np.ndarray, *, num_calls: int = 100, w
     Returns:
         (num_calls,) milliseconds.
     """
-    photographs, times = image[None], np.empty(num_calls)
-    for call in range(-warmup, num_calls):
+    times = np.empty(warmup + num_calls)
+    for call in range(len(times)):
         start = time.perf_counter()
-        predict(photographs)
-        if call >= 0:
-            times[call] = 1000 * (time.perf_counter() - start)
-    return times
+        predict(image[None])
+        times[call] = 1000 * (time.perf_counter() - start)
+    return times[warmup:]
 
 
 def compare_latency(
-    paths: Mapping[str, Path],
-    image: np.ndarray,
-    *,
-    num_rounds: int = 15,
-    num_calls: int = 5,
-    num_threads: int = 1,
-    seed: int = 0,
+    paths: Mapping[str, Path], image: np.ndarray, *, num_rounds: int = 15, num_threads: int = 1
 ) -> pd.DataFrame:
     """Time runtimes in turns, so that what disturbs the machine disturbs all of them.
 
@@ -52,41 +45,29 @@ def compare_latency(
         paths: of the artifact or model folder of each runtime, by its name in RUNTIMES.
         image: (side, side, 3) uint8.
         num_rounds: turns; the order within each is drawn anew.
-        num_calls: of a turn, after one that brings the weights back into the caches.
         num_threads: of one prediction, for every runtime.
-        seed: of the orders.
 
     Returns:
-        One row per runtime and round: runtime, round, ms (median of the turn's calls).
-
-    Raises:
-        RuntimeOpeningError: a runtime cannot be opened.
+        One row per runtime and round: runtime, round, ms (median of five calls, after one that brings the weights back
+        into the caches). Raises what `open_runtime` raises.
     """
     runtimes = {name: open_runtime(name, path, num_threads=num_threads) for name, path in paths.items()}
     for predict in runtimes.values():
         time_runtime(predict, image, num_calls=1, warmup=3)
-    rng, rows = np.random.default_rng(seed), []
+    rng, rows = np.random.default_rng(0), []
     for turn in range(num_rounds):
         for name in rng.permutation(list(runtimes)):
-            ms = np.median(time_runtime(runtimes[name], image, num_calls=num_calls, warmup=1))
+            ms = np.median(time_runtime(runtimes[name], image, num_calls=5, warmup=1))
             rows.append({"runtime": str(name), "round": turn, "ms": float(ms)})
     return pd.DataFrame(rows)
 
 
 def pair_latency(times: pd.DataFrame, runtime: str, reference: str) -> dict[str, Any]:
-    """Compare a runtime with a reference, round by round.
-
-    Args:
-        times: from `compare_latency`.
-        runtime: its name.
-        reference: the name of the other.
+    """Compare a runtime with a reference, both by name, round by round of `compare_latency`.
 
     Returns:
         runtime, n (rounds), ms and reference_ms (medians), the median of reference's time / runtime's time as speedup
         with its quartiles speedup_low and speedup_high, and the median of runtime's - reference's as difference_ms.
-
-    Raises:
-        KeyError: one of the two was not timed.
     """
     rounds = times.pivot(index="round", columns="runtime", values="ms")
     low, speedup, high = (rounds[reference] / rounds[runtime]).quantile([0.25, 0.5, 0.75])
@@ -104,7 +85,5 @@ def pair_latency(times: pd.DataFrame, runtime: str, reference: str) -> dict[str,
 
 def read_cpu_flags() -> set[str]:
     """The instructions that this processor has, as Linux names them; none where there is no Linux to say so."""
-    if not CPUINFO.is_file():
-        return set()
-    line = re.search(r"^(?:flags|Features)\s*:(.*)$", CPUINFO.read_text(encoding="utf-8"), re.MULTILINE)
-    return set(line[1].split()) if line else set()
+    text = CPUINFO.read_text(encoding="utf-8") if CPUINFO.is_file() else ""
+    return {flag for line in re.findall(r"(?m)^(?:flags|Features)\s*:(.*)", text) for flag in line.split()}

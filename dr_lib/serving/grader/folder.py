@@ -5,7 +5,6 @@ Whoever serves reads it: this file needs the standard library alone.
 
 import hashlib
 import json
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -67,8 +66,9 @@ def write_folder(folder: Path, artifact: str, facts: Mapping[str, Any]) -> Model
         ModelFolderError: the artifact is not there, or a fact is missing or of the wrong kind.
     """
     measured = {"artifact": artifact, "bytes": count_bytes(folder / artifact), "sha256": _digest(folder / artifact)}
-    written = _check(_to_plain({**facts, **measured}), folder)
-    files.write_text(folder / MANIFEST, json.dumps(written, indent=1, allow_nan=False) + "\n")
+    plain = json.loads(json.dumps({**facts, **measured}), parse_constant=lambda _: None)  # JSON has no word for NaN
+    written = _check(plain, folder)
+    files.write_json(folder / MANIFEST, written)
     files.write_text(folder / CARD, describe(written))
     return ModelFolder(folder, written)
 
@@ -116,24 +116,22 @@ def describe(facts: Mapping[str, Any]) -> str:
     return "\n\n".join(line for line in lines if line) + "\n"
 
 
-def count_bytes(artifact: Path) -> int:
-    """Bytes of a file, or of all files in a folder.
+def list_files(artifact: Path) -> list[Path]:
+    """An artifact's files, in order: itself, or all in a SavedModel's folder; ModelFolderError where there is none."""
+    inside = artifact.rglob("*") if artifact.is_dir() else [artifact]
+    listed = sorted(path for path in inside if path.is_file())
+    if not listed:
+        raise ModelFolderError(f"{artifact} is not there")
+    return listed
 
-    Raises:
-        ModelFolderError: there is none.
-    """
-    return sum(path.stat().st_size for path in _list_files(artifact))
+
+def count_bytes(artifact: Path) -> int:
+    """Bytes of an artifact; ModelFolderError where it is not there."""
+    return sum(path.stat().st_size for path in list_files(artifact))
 
 
 def _show(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
-def _to_plain(value: Any) -> Any:
-    """The same with null for what is not finite: JSON has no word for it."""
-    if isinstance(value, Mapping):
-        return {name: _to_plain(inside) for name, inside in value.items()}
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _check(facts: Any, folder: Path) -> dict[str, Any]:
@@ -149,17 +147,10 @@ def _check(facts: Any, folder: Path) -> dict[str, Any]:
     return facts
 
 
-def _list_files(artifact: Path) -> list[Path]:
-    files = sorted(path for path in artifact.rglob("*") if path.is_file()) if artifact.is_dir() else [artifact]
-    if not files or not all(path.is_file() for path in files):
-        raise ModelFolderError(f"{artifact} is not there")
-    return files
-
-
 def _digest(artifact: Path) -> str:
     """Of a file its sha256; of a folder that of its files' names and sha256."""
     if artifact.is_dir():
-        listed = "".join(f"{path.relative_to(artifact).as_posix()} {_digest(path)}\n" for path in _list_files(artifact))
+        listed = "".join(f"{path.relative_to(artifact).as_posix()} {_digest(path)}\n" for path in list_files(artifact))
         return hashlib.sha256(listed.encode()).hexdigest()
     with artifact.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,7 +1,7 @@
 """Grade photographs in files: what the endpoint would answer, as a table."""
 
 import csv
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +13,7 @@ SUFFIXES = (".jpg", ".jpeg", ".png")
 
 
 def grade_files(
-    folder: ModelFolder,
-    paths: Iterable[Path],
-    out: Path,
-    *,
-    progress: Callable[[int, int], None] | None = None,
+    folder: ModelFolder, paths: Iterable[Path], out: Path, *, progress: Callable[[int, int], None] = lambda *_: None
 ) -> int:
     """Grade photographs and write a CSV that names the files: it belongs in a private folder.
 
@@ -44,21 +40,19 @@ def grade_files(
         writer = csv.DictWriter(table, [*names, "probability_referable", "referable", "fundus", "error"])
         writer.writeheader()
         for done, file in enumerate(files, 1):
-            row = {"file": str(file)} | _grade(predictor, file)
-            writer.writerow(row)
+            row = _grade(predictor, file)
+            writer.writerow({"file": str(file)} | row)
             num_failed += bool(row["error"])
-            if progress:
-                progress(done, len(files))
+            progress(done, len(files))
     return num_failed
 
 
-def _list_files(path: Path) -> Iterator[Path]:
-    if path.is_dir():
-        yield from sorted(file for file in path.rglob("*") if file.suffix.lower() in SUFFIXES)
-    elif path.is_file():
-        yield path
-    else:
+def _list_files(path: Path) -> list[Path]:
+    if not path.exists():
         raise FileNotFoundError(f"{path} is not there")
+    if not path.is_dir():
+        return [path]
+    return sorted(file for file in path.rglob("*") if file.suffix.lower() in SUFFIXES)
 
 
 def _grade(predictor: Predictor, file: Path) -> dict[str, Any]:

@@ -8,33 +8,23 @@ from pathlib import Path
 import numpy as np
 from ai_edge_litert.interpreter import Interpreter
 
-
-class LiteRTError(ValueError):
-    """The file is no LiteRT model from uint8 photographs to probabilities."""
+from dr_lib.serving.grader.folder import ModelFolderError
 
 
 class LiteRT:
     """A model and its buffers; one thread at a time may use it."""
 
     def __init__(self, path: Path, *, num_threads: int = 1):
-        """Load a model for single photographs.
-
-        Args:
-            path: a .tflite file.
-            num_threads: of one prediction.
-
-        Raises:
-            LiteRTError: it cannot be loaded, or takes or gives something else.
-        """
+        """Load a .tflite file; ModelFolderError where it cannot be loaded, or takes or gives something else."""
         try:
             self._interpreter = Interpreter(model_path=str(path), num_threads=num_threads)
             self._interpreter.allocate_tensors()
             _release(path)
         except (ValueError, RuntimeError) as error:
-            raise LiteRTError(f"not a LiteRT model that this runtime can run: {error}") from error
+            raise ModelFolderError(f"{path}: not a LiteRT model that this runtime can run: {error}") from error
         (inputs,), (outputs,) = self._interpreter.get_input_details(), self._interpreter.get_output_details()
         if inputs["dtype"] is not np.uint8 or len(inputs["shape"]) != 4 or outputs["dtype"] is not np.float32:
-            raise LiteRTError("the model has to take (1, side, side, 3) uint8 and give float32 probabilities")
+            raise ModelFolderError(f"{path}: the model has to take (1, side, side, 3) uint8 and give float32")
         self._input, self._output = inputs["index"], outputs["index"]
         self.image_size = int(inputs["shape"][1])
 

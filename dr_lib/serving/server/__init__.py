@@ -2,6 +2,5 @@
 
 app     HTTP, in SageMaker's contract
 server  the process: model, sockets, signals
-caller  one connection to an endpoint
 load    requests in a closed loop and in an open loop
 """

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import re
 import time
+import traceback
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -14,73 +15,29 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from dr_lib.data.photograph.errors import NoFundusError, UnreadableImageError
-from dr_lib.serving.grader.predict import (
-    MAX_BODY_BYTES,
-    MalformedError,
-    Predictor,
-    TooLargeError,
-    UnsupportedError,
-    check_media_type,
-)
+from dr_lib.serving.grader.predict import MAX_BODY_BYTES, Predictor, RefusedError, check_media_type
 
 ATTRIBUTES = "X-Amzn-SageMaker-Custom-Attributes"
 VISIBLE_ASCII = re.compile(r"[\x20-\x7e]{0,1024}")
 MAX_PENDING_BYTES = 32 * MAX_BODY_BYTES  # of bodies that are being received or wait
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT")
+HEADERS = {408: {"Connection": "close"}, 503: {"Retry-After": "1"}}
 
 logger = logging.getLogger(__name__)
-
-
-class BusyError(Exception):
-    """The queue is full, or the model is not warm yet; later there will be room."""
-
-
-class SlowError(Exception):
-    """The client took too long to send the body."""
-
-
-class BadAttributesError(ValueError):
-    """The custom attributes are too long or hold something else than visible ASCII."""
-
-
-STATUSES = {
-    BadAttributesError: 400,
-    MalformedError: 400,
-    UnreadableImageError: 400,
-    SlowError: 408,
-    TooLargeError: 413,
-    UnsupportedError: 415,
-    NoFundusError: 422,
-    BusyError: 503,
-}
-HEADERS = {SlowError: {"Connection": "close"}, BusyError: {"Retry-After": "1"}}
 
 
 class Service:
     """A predictor, its threads, and how much may wait for them; all but the predictor lives in the event loop."""
 
     def __init__(self, predictor: Predictor, *, threads: int, queue: int, request_s: float):
-        """Start the threads' pool.
-
-        Args:
-            predictor: made for as many threads.
-            threads: predictions at a time.
-            queue: how many requests may wait for a thread.
-            request_s: a client has that long to send a body.
-        """
+        """Take the options of `serve`; the predictor is made for as many threads."""
         self.predictor, self.request_s, self.max_accepted = predictor, request_s, threads + queue
         self.is_warm = self.is_stopping = False
         self.num_accepted = self.pending_bytes = 0
         self.pool = ThreadPoolExecutor(threads, "predict")
 
-    async def warm_up(self) -> None:
-        """Predict once with every interpreter; from then on /ping says so."""
-        await asyncio.get_running_loop().run_in_executor(self.pool, self.predictor.warm_up)
-        self.is_warm = True
-
     async def answer(self, request: Request) -> dict[str, Any]:
-        """Read a request's body and predict; raises one of STATUSES."""
+        """Read a request's body and predict, or raise RefusedError."""
         media_type = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
         content_encoding = request.headers.get("Content-Encoding", "").strip().lower()
         check_media_type(media_type, content_encoding)
@@ -89,9 +46,9 @@ class Service:
         try:
             await self._receive(request, body)
             self._check_room()
+            work = (self.pool, self.predictor, bytes(body), media_type, content_encoding)
             self.num_accepted += 1
             try:
-                work = (self.pool, self.predictor, bytes(body), media_type, content_encoding)
                 return await asyncio.get_running_loop().run_in_executor(*work)
             finally:
                 self.num_accepted -= 1
@@ -100,13 +57,13 @@ class Service:
 
     def _check_room(self) -> None:
         if not self.is_warm:
-            raise BusyError("the model is being loaded")
+            raise RefusedError(503, "the model is being loaded")
         if self.num_accepted >= self.max_accepted:
-            raise BusyError("too many requests wait already")
+            raise RefusedError(503, "too many requests wait already")
 
     async def _receive(self, request: Request, body: bytearray) -> None:
         """Append the request's body to `body` as it arrives, and stop at the first byte too many."""
-        too_large = TooLargeError(f"the body has over {MAX_BODY_BYTES} bytes")
+        too_large = RefusedError(413, f"the body has over {MAX_BODY_BYTES} bytes")
         if int(request.headers.get("Content-Length", 0)) > MAX_BODY_BYTES:
             raise too_large
         try:
@@ -117,15 +74,15 @@ class Service:
                     if len(body) > MAX_BODY_BYTES:
                         raise too_large
                     if self.pending_bytes > MAX_PENDING_BYTES:
-                        raise BusyError("too many requests are on their way already")
+                        raise RefusedError(503, "too many requests are on their way already")
         except TimeoutError as error:
-            raise SlowError(f"the body did not arrive within {self.request_s:g} s") from error
+            raise RefusedError(408, f"the body did not arrive within {self.request_s:g} s") from error
         except ClientDisconnect as error:
-            raise MalformedError("the body was cut short") from error
+            raise RefusedError(400, "the body was cut short") from error
 
 
 def build_app(service: Service) -> Starlette:
-    """Build the ASGI application around a service; whoever runs it calls `service.warm_up`."""
+    """Build the ASGI application around a service; whoever runs it warms the predictor up and says so."""
 
     async def ping(request: Request) -> Response:
         return Response(status_code=200 if service.is_warm and not service.is_stopping else 503)
@@ -135,16 +92,13 @@ def build_app(service: Service) -> Starlette:
         try:
             if attributes is not None and not VISIBLE_ASCII.fullmatch(attributes):
                 attributes = None
-                raise BadAttributesError(f"{ATTRIBUTES}: at most 1024 visible ASCII characters")
+                raise RefusedError(400, f"{ATTRIBUTES}: at most 1024 visible ASCII characters")
             response = JSONResponse(await service.answer(request))
-        except tuple(STATUSES) as error:
-            status = next(status for kind, status in STATUSES.items() if isinstance(error, kind))
-            response = JSONResponse({"error": str(error)}, status, HEADERS.get(type(error)))
+        except RefusedError as error:
+            response = JSONResponse({"error": str(error)}, error.status, HEADERS.get(error.status))
         except Exception as error:  # its message may hold what was sent, so it is not logged
-            place = error.__traceback__
-            while place.tb_next:
-                place = place.tb_next
-            logger.error("%s in %s:%d", type(error).__name__, place.tb_frame.f_code.co_filename, place.tb_lineno)
+            place = traceback.extract_tb(error.__traceback__)[-1]
+            logger.error("%s in %s:%d", type(error).__name__, place.filename, place.lineno)
             response = JSONResponse({"error": "the server failed; the request may be right"}, 500)
         if attributes is not None:
             response.headers[ATTRIBUTES] = attributes
@@ -153,10 +107,8 @@ def build_app(service: Service) -> Starlette:
     async def refuse(request: Request, error: HTTPException) -> Response:
         return JSONResponse({"error": f"{error.detail}: there are GET /ping and POST /invocations"}, error.status_code)
 
-    routes = [Route("/ping", ping), Route("/invocations", invoke, methods=["POST"])]
-    app = Starlette(
-        routes=routes, middleware=[Middleware(_Log, service=service)], exception_handlers={HTTPException: refuse}
-    )
+    routes, log = [Route("/ping", ping), Route("/invocations", invoke, methods=["POST"])], Middleware(_Log, service)
+    app = Starlette(routes=routes, middleware=[log], exception_handlers={HTTPException: refuse})
     app.router.redirect_slashes = False  # a redirect would repeat the path and the host that were sent
     return app
 

@@ -9,22 +9,29 @@ Any http or https address will do. SageMaker's endpoints want signed requests: a
 address is given here, signs what passes through it.
 """
 
+import contextlib
 import http.client
+import json
 import math
 import queue
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 import numpy as np
 import pandas as pd
 
-from dr_lib.serving.server.caller import Caller, LoadError, describe_failure
-
 QUANTILES = {"p50_ms": 0.5, "p90_ms": 0.9, "p95_ms": 0.95, "p99_ms": 0.99, "max_ms": 1.0}
+SCHEMES = {"http": http.client.HTTPConnection, "https": http.client.HTTPSConnection}
+CLOSED = (ConnectionResetError, BrokenPipeError)  # how a connection says that the other side ended it
 OVERLOADED = (http.client.REQUEST_TIMEOUT, http.client.TOO_MANY_REQUESTS)  # what a busy server may answer
-MAX_STEPS = 40  # of a search for the largest rate
+START_PER_S, PRECISION, MAX_STEPS = 8.0, 0.1, 40  # of a search for the largest rate
+
+
+class LoadError(ValueError):
+    """No load can be put on this address; the message says what to change."""
 
 
 class MaxRate(NamedTuple):
@@ -65,14 +72,14 @@ def run_closed_loop(
     _check(bodies, num_requests=num_requests, timeout_s=timeout_s)
     if not 0 <= gap_s < math.inf:
         raise LoadError(f"gap_s = {gap_s} is no pause: give seconds from 0 on")
-    caller, rows = Caller(url, content_type, timeout_s), []
-    caller.connect()
+    client, rows = _Client(url, content_type, timeout_s), []
+    client.connect()
     start = time.perf_counter()
     for request in range(num_requests):
         time.sleep(gap_s if request else 0)
         row = {"load": "closed", "request": request, "sent_s": time.perf_counter() - start}
-        rows.append(row | caller.call(bodies[request % len(bodies)]))
-    caller.close()
+        rows.append(row | client.call(bodies[request % len(bodies)]))
+    client.connection.close()
     return pd.DataFrame(rows)
 
 
@@ -93,13 +100,11 @@ def run_open_loop(
     which is a uniform draw of each one's time. What finds no free connection waits here, and its response time runs.
 
     Args:
-        url: as in `run_closed_loop`, like `bodies` and `content_type`.
-        bodies: what is sent, in turn.
+        url, bodies, content_type: as in `run_closed_loop`.
         rate_per_s: requests a second.
         seconds: time over which requests are due; rate times seconds, rounded, is their number.
         seed: of the arrivals.
         num_connections: requests that may be under way at once.
-        content_type: of the bodies.
         timeout_s: a server that says nothing for so long has failed, and a request that could not be sent for so long
             after it was due is given up.
 
@@ -113,28 +118,27 @@ def run_open_loop(
     _check(bodies, rate_per_s=rate_per_s, seconds=seconds, num_connections=num_connections, timeout_s=timeout_s)
     num_requests = max(1, round(rate_per_s * seconds))
     due = np.sort(np.random.default_rng(seed).uniform(0, seconds, num_requests)).tolist()
-    callers = [Caller(url, content_type, timeout_s) for _ in range(num_connections)]
-    callers[-1].connect()
     idle = queue.LifoQueue()  # the last used first: the server does not close what is in use
-    for caller in callers:
-        idle.put(caller)
+    for _ in range(num_connections):
+        idle.put(client := _Client(url, content_type, timeout_s))
+    client.connect()
     start = time.perf_counter()
 
     def send(request: int) -> dict[str, Any]:
         time.sleep(max(0.0, due[request] - (time.perf_counter() - start)))
-        caller, sent_s = idle.get(), time.perf_counter() - start
+        client, sent_s = idle.get(), time.perf_counter() - start
         if sent_s - due[request] > timeout_s:
-            answer = describe_failure("not sent: no connection was free in time")
+            answer = _describe("not sent: no connection was free in time")
         else:
-            answer = caller.call(bodies[request % len(bodies)])
-        idle.put(caller)
+            answer = client.call(bodies[request % len(bodies)])
+        idle.put(client)
         row = {"load": "open", "rate_per_s": rate_per_s, "request": request, "due_s": due[request], "sent_s": sent_s}
         return row | answer | {"response_ms": 1e3 * (sent_s - due[request]) + answer["round_trip_ms"]}
 
     with ThreadPoolExecutor(num_connections) as threads:
         rows = list(threads.map(send, range(num_requests)))
-    for caller in callers:
-        caller.close()
+    while not idle.empty():
+        idle.get().connection.close()
     return pd.DataFrame(rows)
 
 
@@ -149,31 +153,22 @@ def summarise_load(requests: pd.DataFrame) -> dict[str, float]:
         `share_failed` (any other way of not being answered) of all requests; of the answered ones p50_ms to max_ms of
         the response time, and service_p50_ms to service_max_ms of the service time, which hides stalls. A percentile is
         the smallest time that so many do not exceed; NaN where nothing was answered.
-
-    Raises:
-        LoadError: the table has no rows, or is of several rates.
     """
-    rates = requests.get("rate_per_s", pd.Series([math.nan] * len(requests))).unique()
-    if len(rates) != 1:
-        raise LoadError(f"requests at {len(rates)} rates: summarise one load at a time")
     answered, busy = requests["error"] == "", requests["status"] == http.client.SERVICE_UNAVAILABLE
-    answered_per_s = answered.sum() / (requests["sent_s"] + requests["round_trip_ms"] / 1e3).max()
+    service = requests["round_trip_ms"]
+    answered_per_s = float(answered.sum() / (requests["sent_s"] + service / 1e3).max())
     summary = {
         "n": len(requests),
-        "rate_per_s": float(answered_per_s if math.isnan(rates[0]) else rates[0]),
-        "answered_per_s": float(answered_per_s),
+        "rate_per_s": float(requests["rate_per_s"].iloc[0]) if "rate_per_s" in requests else answered_per_s,
+        "answered_per_s": answered_per_s,
         "share_503": float(busy.mean()),
         "share_failed": float((~answered & ~busy).mean()),
     }
-    service = requests["round_trip_ms"]
     for prefix, times in {"": requests.get("response_ms", service), "service_": service}.items():
-        summary |= {prefix + name: find_percentile(times[answered], share) for name, share in QUANTILES.items()}
+        values = times[answered] if answered.any() else [math.nan]
+        found = np.quantile(values, list(QUANTILES.values()), method="inverted_cdf")
+        summary |= {prefix + name: float(ms) for name, ms in zip(QUANTILES, found, strict=True)}
     return summary
-
-
-def find_percentile(times: Sequence[float], quantile: float) -> float:
-    """The smallest of the times that at least this share of them does not exceed; NaN without any."""
-    return float(np.quantile(times, quantile, method="inverted_cdf")) if len(times) else math.nan
 
 
 def find_max_rate(
@@ -181,49 +176,104 @@ def find_max_rate(
     bodies: Sequence[bytes],
     *,
     bound_ms: float,
-    percentile: float = 0.99,
     seconds: float = 10.0,
-    start_per_s: float = 8.0,
-    precision: float = 0.1,
     seed: int = 0,
-    **connection: Any,
+    content_type: str = "image/jpeg",
 ) -> MaxRate:
-    """Find the largest rate at which a percentile of the response time stays within a bound and all are answered.
+    """Find the largest rate at which 99 of 100 response times stay within a bound and all requests are answered.
 
-    The rate is doubled or halved until the answer turns, then the interval is bisected on a logarithmic scale. One
-    request that is not counted goes before each try, so that what the last one left behind is worked off.
+    The rate is doubled or halved until the answer turns, then the interval is bisected on a logarithmic scale, until
+    the smallest rate missed is at most a tenth above the largest one held. One request that is not counted goes before
+    each try, so that what the last one left behind is worked off. Of fewer than 100 requests all must meet the bound.
 
     Args:
-        url: as in `run_closed_loop`.
-        bodies: what is sent, in turn.
+        url, bodies, content_type: as in `run_closed_loop`.
         bound_ms: of the response time.
-        percentile: the share of requests that have to meet it. Of fewer than 100 requests all have to meet 0.99.
         seconds: of each try. A rate just above what the server can do shows only in time.
-        start_per_s: the first rate tried.
-        precision: the search ends when the smallest rate missed is at most so much larger than the largest one held.
         seed: of the arrivals.
-        connection: `num_connections` and `content_type` of `run_open_loop`.
 
     Raises:
-        LoadError: as there, the percentile is no share, or the server refuses a body (4xx) at any rate.
+        LoadError: as there, or the server refuses a body (4xx) at any rate.
     """
-    _check(bodies, bound_ms=bound_ms, start_per_s=start_per_s, seconds=seconds, precision=precision)
-    if not 0 < percentile <= 1:
-        raise LoadError(f"percentile = {percentile} is no share: give 0.99 for the 99th")
-    load = connection | {"seconds": seconds, "timeout_s": max(1.0, 4e-3 * bound_ms)}
-    single = {"num_requests": 1} | {name: value for name, value in connection.items() if name == "content_type"}
-    held, missed, rate, tried = 0.0, math.inf, start_per_s, []
-    while missed > (1 + precision) * held and rate * seconds >= 1 and len(tried) < MAX_STEPS:
-        run_closed_loop(url, bodies[:1], **single)
+    _check(bodies, bound_ms=bound_ms, seconds=seconds)
+    load = {"seconds": seconds, "timeout_s": max(1.0, 4e-3 * bound_ms), "content_type": content_type}
+    held, missed, rate, tried = 0.0, math.inf, START_PER_S, []
+    while missed > (1 + PRECISION) * held and rate * seconds >= 1 and len(tried) < MAX_STEPS:
+        run_closed_loop(url, bodies[:1], content_type=content_type, num_requests=1)
         requests = run_open_loop(url, bodies, rate_per_s=rate, seed=seed + len(tried), **load)
         refused = requests[requests["status"].between(400, 499) & ~requests["status"].isin(OVERLOADED)]
         if len(refused):
             raise LoadError(f"{refused['error'].iloc[0]}: a refused request says nothing of a rate, leave its body out")
-        is_held = (requests["error"] == "").all() and find_percentile(requests["response_ms"], percentile) <= bound_ms
-        tried.append(summarise_load(requests) | {"held": bool(is_held)})
+        summary = summarise_load(requests)
+        is_held = (requests["error"] == "").all() and summary["p99_ms"] <= bound_ms
+        tried.append(summary | {"held": bool(is_held)})
         held, missed = (rate, missed) if is_held else (held, rate)
         rate = 2 * held if missed == math.inf else missed / 2 if not held else math.sqrt(held * missed)
     return MaxRate(held, pd.DataFrame(tried))
+
+
+class _Client:
+    """One connection, kept open between calls; for one thread at a time."""
+
+    def __init__(self, url: str, content_type: str, timeout_s: float):
+        try:
+            address = urlsplit(url)
+            if not address.hostname:
+                raise ValueError("it names no machine")
+            self.connection = SCHEMES[address.scheme](address.hostname, address.port, timeout=timeout_s)
+        except (ValueError, KeyError, http.client.HTTPException) as error:
+            raise LoadError(f"{url!r} is no address: give one like http://127.0.0.1:8080/invocations") from error
+        self._url, self._path = url, (address.path or "/") + (f"?{address.query}" if address.query else "")
+        self._headers = {"Content-Type": content_type, "Accept": "application/json"}
+
+    def connect(self) -> None:
+        """Connect now, so that an address where nobody listens is an error at once."""
+        try:
+            self.connection.connect()
+        except (OSError, UnicodeError) as error:
+            raise LoadError(f"nobody listens at {self._url}: {error}: start the server first") from error
+
+    def call(self, body: bytes) -> dict[str, Any]:
+        """Send one request and describe its answer; a connection that was closed while idle is opened anew."""
+        start, attempts = time.perf_counter(), 1
+        try:
+            try:
+                status, content = self._exchange(body)
+            except CLOSED:
+                self.connection.close()
+                attempts = 2
+                status, content = self._exchange(body)
+            round_trip_s = time.perf_counter() - start
+            row = _read_answer(status, content)
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            round_trip_s = time.perf_counter() - start
+            self.connection.close()
+            row = _describe(f"{type(error).__name__}: {error}")
+        return row | {"round_trip_ms": 1e3 * round_trip_s, "attempts": attempts}
+
+    def _exchange(self, body: bytes) -> tuple[int, bytes]:
+        with contextlib.suppress(BrokenPipeError):  # who refuses early answers before the body is read
+            self.connection.request("POST", self._path, body, self._headers)
+        response = self.connection.getresponse()
+        return response.status, response.read()
+
+
+def _read_answer(status: int, content: bytes) -> dict[str, Any]:
+    try:
+        answer = json.loads(content)
+        timings = answer.get("timings_ms") or {}
+        row = {f"{part}_ms": timings.get(part, math.nan) for part in ("decode", "predict")}
+    except (ValueError, RecursionError, AttributeError):  # a list has no `get`
+        return _describe(f"the answer of {len(content)} bytes is no JSON object", status)
+    if status != http.client.OK:
+        return _describe(str(answer.get("error") or f"status {status}"), status)
+    return _describe("", status) | row | {name: answer.get(name) for name in ("model", "model_version")}
+
+
+def _describe(error: str, status: int = 0) -> dict[str, Any]:
+    """The columns of a request that has no prediction."""
+    nothing = {"round_trip_ms": 0.0, "decode_ms": math.nan, "predict_ms": math.nan}
+    return nothing | {"status": status, "error": error, "attempts": 0, "model": None, "model_version": None}
 
 
 def _check(bodies: Sequence[bytes], **numbers: float) -> None:

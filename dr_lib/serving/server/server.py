@@ -36,11 +36,9 @@ def open_model(path: Path) -> Iterator[ModelFolder]:
     Raises:
         ModelFolderError: it is neither, or its artifact is not the one that its manifest names.
     """
-    if not path.is_file():
-        yield read_folder(path)
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        _unpack(path, Path(folder))
+    with tempfile.TemporaryDirectory() if path.is_file() else contextlib.nullcontext(path) as folder:
+        if path.is_file():
+            _unpack(path, Path(folder))
         yield read_folder(Path(folder))
 
 
@@ -146,8 +144,23 @@ class Protocol(H11Protocol):
 class Server(uvicorn.Server):
     """uvicorn's server, which warms its model up while it listens, and ends with status 0 when told to."""
 
-    def __init__(self, config: uvicorn.Config, service):
-        """Run `config`, whose application is that of the service."""
+    def __init__(self, service, app, host: str, port: int):
+        """Set uvicorn for this contract, in front of a service's application."""
+        config = uvicorn.Config(
+            app,
+            host=host,
+            port=port,
+            http=partial(Protocol, request_s=service.request_s),
+            loop="asyncio",
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,  # it would hold addresses
+            proxy_headers=False,
+            server_header=False,
+            timeout_keep_alive=KEEP_ALIVE_S,
+            timeout_graceful_shutdown=STOP_S,
+        )
         super().__init__(config)
         self._service, self._warming, self.failure = service, None, None
 
@@ -157,8 +170,10 @@ class Server(uvicorn.Server):
         self._warming = asyncio.create_task(self._warm_up())
 
     async def _warm_up(self) -> None:
+        service = self._service
         try:
-            await self._service.warm_up()
+            await asyncio.get_running_loop().run_in_executor(service.pool, service.predictor.warm_up)
+            service.is_warm = True
         except Exception as error:  # whatever it is, this model will never answer
             self.failure, self.should_exit = error, True
 
@@ -167,33 +182,12 @@ class Server(uvicorn.Server):
         self.should_exit = self._service.is_stopping = True
 
 
-def build_server(service, app, host: str, port: int) -> Server:
-    """Put uvicorn, set for this contract, in front of a service's application."""
-    config = uvicorn.Config(
-        app,
-        host=host,
-        port=port,
-        http=partial(Protocol, request_s=service.request_s),
-        loop="asyncio",
-        ws="none",
-        lifespan="off",
-        log_config=None,
-        access_log=False,  # it would hold addresses
-        proxy_headers=False,
-        server_header=False,
-        timeout_keep_alive=KEEP_ALIVE_S,
-        timeout_graceful_shutdown=STOP_S,
-    )
-    return Server(config, service)
-
-
 def serve(model: Path, *, host: str, port: int, threads: int, queue: int, request_s: float) -> None:
     """Serve a model until SIGTERM or SIGINT, then finish what was accepted.
 
     Args:
         model: a model folder, or a .tar.gz of one.
-        host: address to listen at.
-        port: port to listen at; 0 for any.
+        host, port: to listen at.
         threads: predictions at a time.
         queue: how many requests may wait for a thread; the next gets 503.
         request_s: a client has that long to send the head of a request, and again for its body.
@@ -215,7 +209,7 @@ def serve(model: Path, *, host: str, port: int, threads: int, queue: int, reques
     with open_model(model) as folder:
         predictor = Predictor(folder, threads, max_pixels=MAX_PIXELS)
     service = Service(predictor, threads=threads, queue=queue, request_s=request_s)
-    server = build_server(service, build_app(service), host, port)
+    server = Server(service, build_app(service), host, port)
     server.run()
     service.pool.shutdown(wait=False, cancel_futures=True)
     if server.failure:

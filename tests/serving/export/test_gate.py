@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from dr_lib.serving.export.gate import GateError, compare
+from dr_lib.serving.export.convert import ExportError
+from dr_lib.serving.export.gate import compare
 
 
 def call(grade: int, surely: float = 0.9) -> np.ndarray:
@@ -110,5 +111,5 @@ def test_refuses_what_are_no_predictions(changes, message):
     """Wrong lengths, no probabilities, no grades: an error, never a verdict."""
     grade, before = draw(40, 0)
     given = {"grade": grade, "patient_id": np.arange(40), "before": before, "after": before} | changes
-    with pytest.raises(GateError, match=message):
+    with pytest.raises(ExportError, match=message):
         compare(**given)

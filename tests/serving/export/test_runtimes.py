@@ -10,7 +10,7 @@ import pytest
 from dr_lib.serving.export import runtimes
 from dr_lib.serving.export.convert import FORMATS, convert
 from dr_lib.serving.export.runtimes import RUNTIMES, RuntimeOpeningError, open_runtime, pin_tensorflow
-from dr_lib.serving.grader.folder import ModelFolderError, read_folder, write_folder
+from dr_lib.serving.grader.folder import read_folder
 from tests.serving.stand_in import ROOT, draw_crops, write_model_folder
 
 pytestmark = pytest.mark.slow  # ONNX Runtime and OpenVINO are installed for the slow tests alone
@@ -60,31 +60,23 @@ def test_openvino_computes_in_float32_when_asked(network, artifacts):
 
 
 def test_opens_a_model_folder_of_its_format_alone(network, tmp_path):
-    """What the manifest names, checked; a folder of another format or with another artifact is refused."""
+    """What the manifest names; a folder of another format is refused."""
     folder = write_model_folder(tmp_path / "model", network)
     crops = draw_crops(3)
     assert (open_runtime("keras_predict", folder, num_threads=0)(crops) == network.predict(crops, verbose=0)).all()
     with pytest.raises(RuntimeOpeningError, match="holds keras; litert_int8 reads litert_int8"):
         open_runtime("litert_int8", folder)
-    (folder / "model.keras").write_bytes(b"another")
-    with pytest.raises(ModelFolderError, match="is not what"):
-        open_runtime("keras_predict", folder)
 
 
 @pytest.mark.parametrize(
     ("name", "package"),
-    [
-        ("litert_int8", "ai-edge-litert"),
-        ("onnx_float32", "onnxruntime"),
-        ("openvino_int8", "openvino"),
-        ("savedmodel", "tensorflow"),
-    ],
+    [("litert_int8", "ai-edge-litert"), ("onnx_float32", "onnxruntime"), ("openvino_int8", "openvino")],
 )
 def test_a_missing_runtime_is_named(artifacts, monkeypatch, name, package):
     """The message is the command that installs it."""
-    monkeypatch.setitem(
-        sys.modules, package.replace("-", "_"), None
-    )  # what Python does for a package that is not there
+    for module in (package.replace("-", "_"), "ai_edge_litert.interpreter"):
+        monkeypatch.setitem(sys.modules, module, None)  # what Python does for a package that is not there
+    monkeypatch.delitem(sys.modules, "dr_lib.serving.grader.litert", raising=False)
     with pytest.raises(RuntimeOpeningError, match=f"pip install {package}$"):
         open_runtime(name, artifacts[RUNTIMES[name]])
 
@@ -95,22 +87,11 @@ def test_refuses_what_cannot_be_opened(artifacts, tmp_path):
         open_runtime("tensorrt", artifacts["onnx_float32"])
     with pytest.raises(RuntimeOpeningError, match="give 1 or more"):
         open_runtime("onnx_float32", artifacts["onnx_float32"], num_threads=-1)
-    with pytest.raises(RuntimeOpeningError, match="export the model as onnx_int8 first"):
-        open_runtime("onnx_int8", tmp_path / "missing.onnx")
     for name in RUNTIMES:
-        for wrong in (artifacts["litert_float32" if name == "keras_predict" else "keras"], tmp_path):
+        other = artifacts["litert_float32" if name == "keras_predict" else "keras"]
+        for wrong in (other, tmp_path, tmp_path / "missing"):
             with pytest.raises(RuntimeOpeningError, match=f"cannot be opened as {name}"):
                 open_runtime(name, wrong, num_threads=0)
-
-
-def test_a_manifest_that_names_another_file_is_refused(artifacts, tmp_path):
-    """The format in the manifest says what is tried; a file of another kind inside is an error, not a crash."""
-    from tests.serving.grader.test_folder import FACTS
-
-    (tmp_path / "model.tflite").write_bytes(b"no flatbuffer at all")
-    write_folder(tmp_path, "model.tflite", FACTS)
-    with pytest.raises(RuntimeOpeningError, match="cannot be opened as litert_int8"):
-        open_runtime("litert_int8", tmp_path)
 
 
 def test_tensorflow_that_has_computed_keeps_its_threads(network):

@@ -26,23 +26,19 @@ def instructions():
 
 def copy_files(instructions, target):
     """Copy what the COPY lines copy."""
-    for sources in [shlex.split(rest) for word, rest in instructions if word == "COPY"]:
-        folder = target / sources.pop()
-        folder.mkdir(parents=True, exist_ok=True)
+    for *sources, place in [shlex.split(rest) for word, rest in instructions if word == "COPY"]:
+        (folder := target / place).mkdir(parents=True, exist_ok=True)
         for source in sources:  # of a folder Docker copies what is in it
-            is_folder = (ROOT / source).is_dir()
-            shutil.copytree(ROOT / source, folder, dirs_exist_ok=True) if is_folder else shutil.copy(
-                ROOT / source, folder
-            )
+            copy = shutil.copytree if (ROOT / source).is_dir() else shutil.copy
+            copy(ROOT / source, folder, **({"dirs_exist_ok": True} if copy is shutil.copytree else {}))
 
 
 def test_it_obeys_the_contract(instructions):
     """SIGTERM reaches Python, for the forms are those without a shell; port 8080; root is not needed."""
     said = dict(instructions)
     assert json.loads(said["ENTRYPOINT"])[:3] == ["python", "-m", "dr_lib.serving"]
-    assert (
-        json.loads(said["CMD"]) == ["serve"] and said["EXPOSE"] == "8080" and not said["USER"].startswith(("root", "0"))
-    )
+    assert json.loads(said["CMD"]) == ["serve"] and said["EXPOSE"] == "8080"
+    assert not said["USER"].startswith(("root", "0"))
     check = json.loads(said["HEALTHCHECK"].split("CMD")[1])
     assert check[0] == "python" and "/ping" in check[-1]
     assert "accept-bind-to-port" in said["LABEL"]

@@ -10,14 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dr_lib.serving.server.load import (
-    LoadError,
-    find_max_rate,
-    find_percentile,
-    run_closed_loop,
-    run_open_loop,
-    summarise_load,
-)
+from dr_lib.serving.server.load import LoadError, find_max_rate, run_closed_loop, run_open_loop, summarise_load
 
 GOOD = {"model": "mobilenet", "model_version": "0123456789ab", "timings_ms": {"decode": 2.5, "predict": 7.5}}
 
@@ -143,7 +136,6 @@ def test_percentiles_are_those_of_a_table_done_by_hand():
     assert [summary[f"service_{name}_ms"] for name in ("p50", "p90", "p95", "p99", "max")] == [100, 180, 190, 198, 200]
     assert (summary["n"], summary["share_503"], summary["share_failed"]) == (250, 0.12, 0.08)
     assert (summary["rate_per_s"], summary["answered_per_s"]) == (20, 20)  # 200 answered in 10 s
-    assert find_percentile([], 0.5) != find_percentile([], 0.5)
 
 
 def test_what_is_not_answered_has_its_row(serve):
@@ -197,20 +189,19 @@ def test_a_server_that_says_nothing_has_failed(serve):
 def test_finds_the_rate_that_one_worker_can_hold(serve):
     """20 ms a request, one at a time: 50/s at most, and less where a random arrival may wait 100 ms at most."""
     url = serve(lambda k, body: wait(0.02), threading.Lock()).url
-    found = find_max_rate(url, [b"x"], bound_ms=150, percentile=0.9, seconds=1, precision=0.2)
+    found = find_max_rate(url, [b"x"], bound_ms=150, seconds=1)
     tried = found.tried
     assert found.rate_per_s < 60 and tried["rate_per_s"].tolist()[:2] == [8, 16 if tried["held"][0] else 4]
     assert found.rate_per_s == tried.loc[tried["held"], "rate_per_s"].max()
-    assert tried.loc[~tried["held"], "rate_per_s"].min() <= 1.2 * found.rate_per_s
-    assert (tried.loc[tried["held"], "p90_ms"] <= 150).all() and (tried.loc[~tried["held"], "p90_ms"] > 150).all()
+    assert tried.loc[~tried["held"], "rate_per_s"].min() <= 1.1 * found.rate_per_s
+    assert (tried.loc[tried["held"], "p99_ms"] <= 150).all() and (tried.loc[~tried["held"], "p99_ms"] > 150).all()
 
 
 def test_refusals_hold_no_rate(serve):
-    """A server that refuses every tenth request at once is fast, and holds nothing."""
-    url = serve(lambda k, body: (503, {}) if k % 10 == 9 else (200, GOOD)).url
-    found = find_max_rate(url, [b"x"], bound_ms=1000, seconds=0.5, start_per_s=40)
-    assert found.rate_per_s < 40 and not found.tried["held"][0]
-    assert found.tried["share_503"][0] == pytest.approx(0.1, abs=0.05)
+    """A server that refuses every other request at once is fast, and holds nothing."""
+    url = serve(lambda k, body: (503, {}) if k % 2 else (200, GOOD)).url
+    found = find_max_rate(url, [b"x"], bound_ms=1000, seconds=0.5)
+    assert found.rate_per_s < 8 and not found.tried["held"][0] and found.tried["share_503"][0] == 0.5
 
 
 @pytest.mark.parametrize(
@@ -225,35 +216,19 @@ def test_refusals_hold_no_rate(serve):
 )
 def test_an_address_where_nobody_is_stops_at_once(url, message):
     """Before 25 requests and 2 minutes have been spent on it."""
-    for load in (
-        lambda: run_closed_loop(url, [b"x"]),
-        lambda: run_open_loop(url, [b"x"], rate_per_s=1, seconds=1, seed=0),
-        lambda: find_max_rate(url, [b"x"], bound_ms=10),
-    ):
-        with pytest.raises(LoadError, match=message):
-            load()
+    with pytest.raises(LoadError, match=message):
+        run_closed_loop(url, [b"x"])
+    with pytest.raises(LoadError, match=message):
+        run_open_loop(url, [b"x"], rate_per_s=1, seconds=1, seed=0)
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [{"rate_per_s": 0}, {"rate_per_s": float("nan")}, {"seconds": -1}, {"num_connections": 0}, {"timeout_s": 0}],
-)
-def test_refuses_numbers_that_are_no_load(wrong):
+def test_refuses_numbers_that_are_no_load():
     """The number is named."""
-    load = {"rate_per_s": 1, "seconds": 1, "seed": 0} | wrong
-    with pytest.raises(LoadError, match=next(iter(wrong))):
-        run_open_loop("http://127.0.0.1:1/", [b"x"], **load)
+    for name, wrong in (("rate_per_s", 0), ("rate_per_s", float("nan")), ("seconds", -1), ("timeout_s", 0)):
+        load = {"rate_per_s": 1, "seconds": 1, "seed": 0} | {name: wrong}
+        with pytest.raises(LoadError, match=name):
+            run_open_loop("http://127.0.0.1:1/", [b"x"], **load)
     with pytest.raises(LoadError, match="gap_s"):
         run_closed_loop("http://127.0.0.1:1/", [b"x"], gap_s=-1)
     with pytest.raises(LoadError, match="nothing to send"):
         run_closed_loop("http://127.0.0.1:1/", b"x")
-    with pytest.raises(LoadError, match="percentile"):
-        find_max_rate("http://127.0.0.1:1/", [b"x"], bound_ms=1, percentile=99)
-
-
-def test_loads_at_several_rates_are_not_one():
-    """A percentile over them would be of nothing."""
-    with pytest.raises(LoadError, match="2 rates"):
-        summarise_load(pd.DataFrame({"rate_per_s": [1.0, 2.0]}))
-    with pytest.raises(LoadError, match="0 rates"):
-        summarise_load(pd.DataFrame())
