@@ -14,8 +14,8 @@
 # folder with all that serving needs: the model, its manifest and a model card. Notebook 21 exports it.
 #
 # **Resumo.** Quão bem as redes do estudo de implantação (MobileNet e VGG19) dão o grau da retinopatia diabética, de 0 a
-# 4? Entrada: uma pasta preparada pelo caderno 01, ou a amostra sintética. Saída: uma linha com métricas e uma pasta de
-# modelo com tudo o que o servidor precisa; o caderno 21 a exporta.
+# 4? Entrada: uma pasta preparada pelo notebook 01, ou a amostra sintética. Saída: uma linha com métricas e uma pasta de
+# modelo com tudo o que o servidor precisa; o notebook 21 a exporta.
 
 # %% tags=["parameters"]
 data_dir: str = "sample"  # folder that notebook 01 prepared, or the word sample

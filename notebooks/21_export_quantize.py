@@ -14,7 +14,7 @@
 # folder per format that the server can load, where the accuracy gate lets it through; one row.
 #
 # **Resumo.** Que tamanho e que tempo de predição o modelo tem em cada formato, e quanto de acurácia isso custa?
-# Entrada: uma pasta de modelo do caderno 20 (ou uma rede não treinada) e seus dados. Saída: uma pasta por formato para
+# Entrada: uma pasta de modelo do notebook 20 (ou uma rede não treinada) e seus dados. Saída: uma pasta por formato para
 # o servidor, se a verificação de acurácia a aprova; uma linha.
 
 # %% tags=["parameters"]

@@ -14,8 +14,8 @@
 # or the address of an endpoint. **Output.** One row, and a table with a line per request, for notebook 23.
 #
 # **Resumo.** Quanto tempo leva uma requisição ao modelo implantado (decodificar, predizer) e quantas requisições por
-# segundo o serviço aguenta? Entrada: uma pasta exportada pelo caderno 21, retinografias, esta máquina ou o endereço de
-# um serviço. Saída: uma linha e uma tabela por requisição, para o caderno 23.
+# segundo o serviço aguenta? Entrada: uma pasta exportada pelo notebook 21, retinografias, esta máquina ou o endereço de
+# um serviço. Saída: uma linha e uma tabela por requisição, para o notebook 23.
 
 # %% tags=["parameters"]
 served_dir: str = ""  # folder that notebook 21 exported, empty makes one of an untrained network

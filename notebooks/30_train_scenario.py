@@ -16,7 +16,7 @@
 #
 # **Resumo.** Quanto custa um treinamento em tempo, dinheiro e utilização, para um framework, conjunto de dados, lado da
 # imagem e rede nesta máquina? Saída: uma linha e as amostras de um monitor que correu ao lado do treinamento;
-# `scenarios.yaml` faz as 240 execuções do artigo com este caderno, e o caderno 31 lê as linhas.
+# `scenarios.yaml` faz as 240 execuções do artigo com este notebook, e o notebook 31 lê as linhas.
 
 # %% tags=["parameters"]
 framework: str = "tensorflow"  # tensorflow (Keras on it), pytorch, mxnet, keras_jax or keras_torch
