@@ -83,11 +83,11 @@ print(f"{facts.cpu}, {num_threads} of {facts.num_cpus} cores for a prediction")
 
 # %%
 from dr_lib.serving.grader.folder import read_folder
-from dr_lib.serving.untrained import write_untrained
+from dr_lib.serving.untrained import export_untrained
 
 is_trained, untrained = bool(model_dir), {"commit": run.identity["commit"], "seed": run.seed}
 if not is_trained:
-    model_dir = write_untrained(run.folder / "model", model, image_size, **untrained).path
+    model_dir = export_untrained(run.folder / "model", model, image_size, **untrained).path
 source = read_folder(Path(model_dir))
 model, image_size, parameters = (source.facts[name] for name in ("model", "image_size", "num_parameters"))
 print(f"{model}, {image_size} px, {parameters:,} parameters; weights: {source.facts['weights']}")

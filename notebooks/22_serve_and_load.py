@@ -112,11 +112,11 @@ from dr_lib.serving.grader.folder import read_folder
 if url and not served_dir:
     raise ValueError("served_dir: give the folder that the endpoint serves, its answers are compared with it")
 if not served_dir:
-    from dr_lib.serving.untrained import write_untrained
+    from dr_lib.serving.untrained import export_untrained
 
     served_dir = run.folder / "served"
     examples = np.stack([pixels.decode_jpeg(encoded, image_size) for encoded in stored[:50]])
-    write_untrained(served_dir, model, image_size, format, calibration=examples, seed=run.seed)
+    export_untrained(served_dir, model, image_size, format, calibration=examples, seed=run.seed)
 served = read_folder(Path(served_dir).resolve())
 print(f"{served.facts['model']} {served.facts['image_size']} px, {served.facts['format']}, version {served.version}")
 print(f"{served.facts['bytes'] / 2**20:.2f} MiB; weights: {served.facts['weights']}")

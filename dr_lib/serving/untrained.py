@@ -10,7 +10,7 @@ from dr_lib.serving.export.convert import FORMATS, ExportError, convert
 from dr_lib.serving.grader.folder import PREPROCESSING, ModelFolder, write_folder
 
 
-def write_untrained(
+def export_untrained(
     folder: Path,
     model: str,
     image_size: int,

@@ -10,9 +10,9 @@ from tests.serving.driver import draw_photograph, encode, get, open_service, run
 @pytest.fixture(scope="session")
 def served_folder(tmp_path_factory) -> Path:
     """The folder of a small_cnn of 32 px with random weights as float32 LiteRT; read only."""
-    from dr_lib.serving.untrained import write_untrained
+    from dr_lib.serving.untrained import export_untrained
 
-    return write_untrained(tmp_path_factory.mktemp("served"), "small_cnn", 32, "litert_float32").path
+    return export_untrained(tmp_path_factory.mktemp("served"), "small_cnn", 32, "litert_float32").path
 
 
 @pytest.fixture(scope="session")
