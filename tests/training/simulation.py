@@ -56,7 +56,7 @@ def train(folder: Path, config: Mapping[str, Any], *, number: int, normalised: b
     from dr_lib.training.config import TrainingConfig
     from dr_lib.training.train_once import BEST, predict, train_once
 
-    asked = TrainingConfig("", accelerator="cpu", image_size=SIZE, optimizer="adam", learning_rate=0.003, **config)
+    asked = TrainingConfig("", accelerator="cpu", image_size=SIZE, **{"learning_rate": 0.003} | config)
     plan, splits = asked.plan(hardware.probe(), number), draw_splits(number)
     if normalised:
         hardware.activate(plan)
@@ -72,7 +72,8 @@ def train(folder: Path, config: Mapping[str, Any], *, number: int, normalised: b
         kept.update_state(splits["validation"].referable, predict(asked, loaded, splits["validation"].images)[:, 0])
     result = trained.row | {"kept_auc": float(kept.result())}
     with np.load(folder / "checkpoint.npz") as file:
-        result["iterations"] = int(file["optimizer/0"])
+        scalars = [file[name] for name in file.files if name.startswith("optimizer/") and not file[name].shape]
+        result["iterations"] = max(int(array) for array in scalars if array.dtype.kind in "iu")
     (folder / "result.json").write_text(json.dumps(result))
 
 
@@ -103,10 +104,11 @@ def fork(folder: Path, arguments: dict) -> int:
     return child
 
 
-def kill_at_random(folder: Path, arguments: dict, *, kills: int, window_s: tuple[float, float], seed: int) -> None:
+def kill_at_random(folder: Path, arguments: dict, *, kills: int, window_s: float, seed: int) -> None:
     """Kill trainings at random moments, and inside the writing of a checkpoint, until there were enough of both.
 
-    Each life is as long as chance has it; a training that ends is kept, and the next one begins.
+    A life ends at random between its start and `window_s` after its first epoch; a training that ends is kept, and the
+    next one begins.
     """
     os.environ["KERAS_BACKEND"] = arguments["config"]["backend"]
     import keras  # noqa: F401, the children find it imported
@@ -114,11 +116,15 @@ def kill_at_random(folder: Path, arguments: dict, *, kills: int, window_s: tuple
     chance, done, inside, trainings = random.Random(seed), 0, 0, 0
     while done < kills or inside < 3:
         here = folder / f"training-{trainings}"
-        unfinished = here / "checkpoint.npz.tmp"
+        unfinished, history = here / "checkpoint.npz.tmp", here / "history.csv"
         unfinished.unlink(missing_ok=True)
-        child, aims_inside = fork(here, arguments), chance.random() < 0.4
-        end = time.monotonic() + chance.uniform(*window_s)
+        before = history.stat().st_mtime_ns if history.exists() else 0
+        child, aims_inside, end = fork(here, arguments), chance.random() < 0.4, float("inf")
+        if chance.random() < 0.2:  # so early that nothing may have happened
+            end = time.monotonic() + chance.uniform(0, window_s)
         while os.waitpid(child, os.WNOHANG) == (0, 0):
+            if end == float("inf") and history.exists() and history.stat().st_mtime_ns != before:
+                end = time.monotonic() + chance.uniform(0, window_s)
             if unfinished.exists() if aims_inside else time.monotonic() > end:
                 os.kill(child, signal.SIGKILL)
                 os.waitpid(child, 0)

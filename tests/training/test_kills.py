@@ -20,15 +20,16 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
 @pytest.mark.parametrize(
     ("config", "kills", "window_s"),
     [
-        ({"backend": "tensorflow", "epochs": 25}, 10, (0.5, 4.0)),
-        ({"backend": "jax", "mode": "fast", "epochs": 60}, 3, (4.0, 8.0)),  # it compiles for 4 s
+        ({"backend": "tensorflow", "epochs": 25}, 10, 2.0),
+        ({"backend": "jax", "mode": "fast", "epochs": 25}, 3, 1.0),
     ],
     ids=["tensorflow", "jax"],
 )
 def test_killed_at_random_moments(tmp_path, config, kills, window_s):
     """Dropout, colours, shuffling, learning rate, optimiser: history and final state are equal to the bit."""
     pytest.importorskip(config["backend"])
-    asked = {"config": config | {"augmentation": "colour", "dropout": 0.3}, "number": 57}
+    config = config | {"augmentation": "colour", "dropout": 0.3, "learning_rate": 0.02}
+    asked = {"config": config, "number": 57}
     simulation.run("train", tmp_path / "straight", **asked)
     simulation.run("kill", tmp_path / "killed", arguments=asked, kills=kills, window_s=window_s, seed=1)
     counted = json.loads((tmp_path / "killed" / "kills.json").read_text())

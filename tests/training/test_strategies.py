@@ -36,6 +36,7 @@ def backend(request, tmp_path_factory) -> tuple[str, Path]:
     """A backend's name, and the folder of its trainings."""
     pytest.importorskip(request.param)
     folder, common = tmp_path_factory.mktemp(request.param), {"backend": request.param, "epochs": EPOCHS}
+    common["augmentation"] = "none"  # replicas draw for themselves
     runs = {
         name: {"config": common | config, "number": number, "normalised": True}
         for name, (config, number) in RUNS[request.param].items()
