@@ -72,7 +72,11 @@ table = table[table["notebook"].isin(["21_export_quantize", "22_serve_and_load"]
 
 # %%
 allowed, excluded = ([name.strip() for name in names.split(",") if name.strip()] for names in (allow, exclude))
-selection = select_runs(read_requests(table, *folders), exclude=excluded, may_differ=allowed, within=KINDS)
+requests = read_requests(table, *folders)
+if "run_id" in requests:  # requests of one kind are pooled, and so have to agree; an export stands alone
+    is_request = requests["predict_ms"].notna() if "predict_ms" in requests else False
+    requests["pool"] = requests["run_id"].mask(is_request, "requests")
+selection = select_runs(requests, exclude=excluded, may_differ=allowed, within=[*KINDS, "pool"])
 timed = selection.timed.dropna(subset=["predict_ms"]) if "predict_ms" in selection.timed else selection.timed[:0]
 page, say = Page(out, lang), Page(lang=lang).say
 print(f"{len(table)} runs, {len(timed)} requests whose times count")
@@ -149,7 +153,8 @@ if len(ours):  # at the price of the rows, or of the instance above, as if it we
     priced = cost_table(
         ours.assign(instance=ours["instance"].replace("", instance) if "instance" in ours else instance)
     )
-    page.figure(plot_cost_by_utilisation(priced, lang), "cost_ours", "Cost by rate of requests, from our times.")
+    if (priced["usd_per_hour"] > 0).any():  # what is free has no curve
+        page.figure(plot_cost_by_utilisation(priced, lang), "cost_ours", "Cost by rate of requests, from our times.")
     page.table(
         priced[[name for name in COSTS if name in priced]], "costs_ours", "Costs from our times, by the hour's price."
     )

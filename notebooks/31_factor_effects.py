@@ -72,6 +72,8 @@ may_differ = [*WORK_FACTORS, "backend", *allowed]
 selection = select_runs(read_runs(*folders), notebooks=["30_train_scenario"], exclude=excluded, may_differ=may_differ)
 if selection.finished.empty:
     raise SystemExit("no run has finished: their errors stand in the rows")
+if selection.timed.empty:
+    raise SystemExit("every finished run is excluded from the timing")
 page, say = Page(out, lang), Page(lang=lang).say
 
 # %% tags=["summary"]
@@ -170,10 +172,12 @@ page.figure(memory, "figure_5", "Use of memory and GPU memory, mean over a run."
 # %% tags=["report"]
 from dr_lib.runs.monitor import read_samples
 
-paths = {row.run_id: path for row in timed.itertuples() for f in folders for path in [f / row.samples] if path.exists()}
-longest = timed[timed["run_id"].isin(paths)].sort_values("train_s").tail(1)
-if len(longest):
-    samples = pd.DataFrame(read_samples(paths[longest["run_id"].iloc[0]]))
+paths = []
+for row in timed.sort_values("train_s", ascending=False).itertuples():  # the folder of a study, or one of several
+    places = [f if f.name == row.study else f / row.study for f in folders]
+    paths += [place / row.samples for place in places if (place / row.samples).exists()]
+if paths:
+    samples = pd.DataFrame(read_samples(paths[0]))
     page.figure(scenarios.plot_samples(samples, lang), "utilisation_trace", "Use of the machine over the longest run.")
 
 # %% tags=["report"]

@@ -92,6 +92,8 @@ def judge(claim: Any, timed: pd.DataFrame) -> Verdict:
         timed: the rows of a `Selection` whose times count.
     """
     timed = timed[timed[claim.column].notna()] if claim.column in timed else timed[:0]
+    if claim.column in COUNTED and "run_id" in timed:  # the requests of a run count its parameters once
+        timed = timed.drop_duplicates([name for name in ("study", "run_id") if name in timed])
     selectors = [claim.numerator] if claim.statistic == "mean" else [claim.numerator, claim.denominator]
     sides, unmet = zip(*[_find_rows(timed, s, claim.conditions) for s in selectors], strict=True)
     rows, differing = pd.concat(sides), ", ".join(sorted(set(sum(unmet, []))))
@@ -122,7 +124,8 @@ def judge(claim: Any, timed: pd.DataFrame) -> Verdict:
         verdict = "holds"
     else:
         verdict = "does not hold" if ours.high < low or ours.low > high else "undecided"
-    own = rows[~rows.index.duplicated()]
+    used = {index for side in cells for values in side for index in values.index}
+    own = rows[~rows.index.duplicated()].filter(items=used, axis=0)
     disturbed = int(own["disturbed"].sum()) if "disturbed" in own and not is_counted else 0
     return Verdict(claim.id, ours, verdict, ours.n, reason, disturbed)
 

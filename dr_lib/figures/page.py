@@ -26,7 +26,7 @@ ANSWERS = ("precision of a mean", "difference of two means")
 VERDICTS = ("holds", "does not hold", "undecided", "not comparable", "not measured")
 APPENDIX = ("commit", "notebook_sha256", "data_manifest_sha256", "split_sha256", "labels_sha256")
 HASHED = (*APPENDIX, "python", "keras", "tensorflow", "jax", "torch", "mxnet", "numpy", "driver")
-IDENTITY = ("study", "environment", "cpu", "started_at", "run_id")
+IDENTITY = ("study", "environment", "cpu", "started_at")
 LISTED = ("train_s", "steady_epoch_s", "metric_auc_test", "metric_kappa_test", "predict_ms", "disturbed")
 WIDE = 40  # characters; in LaTeX longer cells are wrapped
 MAX_SENTENCES = 6  # about claims that rows of other hardware cannot judge; more are folded
@@ -55,9 +55,7 @@ class Page:
             processors = f" ({', '.join(listed['cpu'])})" if "cpu" in listed else ""
             about.append(say("measured on {}").format("; ".join(listed["environment"]) + processors))
         days = sorted({day[:10] for day in listed.get("started_at", [])})
-        about.append(
-            ", ".join([say("{} runs").format(len(listed.get("run_id", []))), " … ".join(days[:1] + days[1:][-1:])])
-        )
+        about.append(", ".join([say("{} runs").format(len(_list_runs(rows))), " … ".join(days[:1] + days[1:][-1:])]))
         notice = say(SAMPLE if paper in ("", "A") else IMAGES).upper()
         warning = f"> **{notice}**\n\n" if is_synthetic(rows) else ""
         display(Markdown(f"# {say(words)}\n\n{warning}{'; '.join(about)}."))
@@ -140,8 +138,8 @@ class Page:
         display(Markdown(say("All runs have in common: {}.").format(stated)))
         listed = [f"{column}{bound}" for column in LISTED for bound in ("", "_low", "_high")]
         listed = ["run_id", "seed", *(column for column in known if column not in alike), *listed]
-        table = runs.drop_duplicates("run_id") if "run_id" in runs else runs
-        table = table[[column for column in listed if column in runs]]
+        listed = ["study", *listed] if "study" in runs and runs["study"].nunique() > 1 else listed
+        table = _list_runs(runs)[[column for column in listed if column in runs]]
         self.table(table, "runs_timed", "Every finished run: what sets it apart, its times and scores [95 % interval].")
         found = {column: sorted({str(v) for v in runs[column].dropna()} - {""}) for column in runs if column in HASHED}
         display(Markdown("\n".join(f"- {column}: {', '.join(values)}" for column, values in found.items() if values)))
@@ -208,3 +206,9 @@ class Page:
         if column in ("term", "factor"):
             return name_term(str(value), self.say)
         return self.say(str(value)) if value in (*VERDICTS, *ANSWERS) else str(value)
+
+
+def _list_runs(rows: pd.DataFrame) -> pd.DataFrame:
+    """One row per run, where rows are requests; a run's name is unique in its study alone."""
+    keys = [name for name in ("study", "run_id") if name in rows]
+    return rows.drop_duplicates(keys) if "run_id" in keys else rows

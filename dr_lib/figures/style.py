@@ -84,7 +84,7 @@ def write_number(value: float, lang: str, form: str = "") -> str:
 def write_interval(value: float, low: float, high: float, lang: str, form: str = "") -> str:
     """A value and its bounds, 0.74 [0.61, 0.84]; without bounds the value alone."""
     text = write_number(value, lang, form)
-    if not (np.isfinite(low) and np.isfinite(high)) or low == high:
+    if not (np.isfinite(low) or np.isfinite(high)) or low == high:
         return text
     bounds = [write_number(bound, lang, form) for bound in (low, high)]
     return f"{text} [{('; ' if lang == 'pt' else ', ').join(bounds)}]"

@@ -266,3 +266,17 @@ def test_judged_claims_come_first_in_one_table():
     assert table["verdict"].tolist() == ["holds"] + ["not comparable"] * 4
     swapped = judge_claims("A", select_runs(make_runs([33, 33.3, 33.6], TPU)))
     assert swapped["id"].tolist() == ["A2", "A1", "A3", "A4", "A5"] and swapped["ours"].iloc[0] == pytest.approx(33.3)
+
+
+def test_what_is_counted_is_counted_once_a_run():
+    """25 requests to a network of 20,107,205 parameters are one network; a run of that name in another study too."""
+    rows = [{"run_id": "r", "study": study, "num_parameters": 20_107_205} for study in "ab" for _ in range(25)]
+    rows = pd.DataFrame(rows).assign(status="ok", error="", model="vgg19", image_size=224, **CPU)
+    assert judge(claim("B38"), rows)[2:4] == ("holds", 2)
+
+
+def test_only_the_rows_of_a_verdict_are_called_disturbed():
+    """Rede 2 at 64 px alone is disturbed and has no like at 32 px: the verdict rests on quiet rows."""
+    runs = make_scenarios(disturbed=False).query("network == 1 or image_size == 64").reset_index(drop=True)
+    runs.loc[runs["network"] == 2, "disturbed"] = True
+    assert judge(claim("C32"), runs).num_disturbed == 0

@@ -88,3 +88,12 @@ def test_the_appendix_says_what_is_excluded_and_what_runs_have_in_common(shown):
     text = "\n".join(map(str, shown))
     assert "resumed after a stop" in text and "epochs = 200" in text and f"- commit: {'c' * 40}" in text
     assert text.index(">paper<") < text.index(">fast<")
+
+
+def test_runs_of_one_name_in_two_studies_are_two(shown):
+    """A run is named by its scenario and machine; what half of the trainings never reached is a dash."""
+    runs = pd.concat([make_runs([1], CPU, study=study, seed=20, run_id="C1-r00") for study in "ab"], ignore_index=True)
+    page.Page().title("GPU or TPU: how long does training take?", "", select_runs(runs))
+    page.Page().appendix(select_runs(runs))
+    assert "; 2 runs, " in shown[0] and "\n".join(map(str, shown)).count(">C1-r00<") == 2
+    assert page.write_interval(3.0, 2.0, float("nan"), "en") == "3 [2, –]"
