@@ -174,7 +174,8 @@ from dr_lib.runs.monitor import read_samples
 
 paths = []
 for row in timed.sort_values("train_s", ascending=False).itertuples():  # the folder of a study, or one of several
-    places = [f if f.name == row.study else f / row.study for f in folders]
+    others = set(timed["study"]) - {row.study}  # a run's name is unique in its study alone
+    places = [place for f in folders for place in (f / row.study, f) if place.name not in others]
     paths += [place / row.samples for place in places if (place / row.samples).exists()]
 if paths:
     samples = pd.DataFrame(read_samples(paths[0]))
