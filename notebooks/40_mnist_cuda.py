@@ -139,7 +139,9 @@ backends = [name.removeprefix("keras_") for name, _ in wanted if name.startswith
 backend = next(iter([*backends, *facts.backends]), BACKENDS[0])
 weights = cuda_mnist.initial_weights(seed)
 rates = {1: cuda_mnist.LEARNING_RATES["fused"], 32: cuda_mnist.LEARNING_RATES["minibatch"]}
-peers = {batch: MnistReference(backend, weights, batch_size=batch, learning_rate=rate) for batch, rate in rates.items()}
+references = {
+    batch: MnistReference(backend, weights, batch_size=batch, learning_rate=rate) for batch, rate in rates.items()
+}
 DIVISORS = {"conv_kernel": 576, "conv_bias": 576, "pool_bias": 216}
 
 
@@ -149,12 +151,12 @@ def find_error(found, expected, divisor=1):
 
 
 def find_errors(name, batch):
-    x, y, peer = x_train[:batch], y_train[:batch], peers[batch]
+    x, y, reference = x_train[:batch], y_train[:batch], references[batch]
     divisors = DIVISORS if name in ("paper", "fused") else {}
-    found, exact = cuda_mnist.gradients(library, weights, x, y, implementation=name), peer.gradients(x, y)
+    found, exact = cuda_mnist.gradients(library, weights, x, y, implementation=name), reference.gradients(x, y)
     outputs = cuda_mnist.forward(library, weights, x_test[:100], implementation=name)
     gradient_error = max(find_error(found[key], exact[key], divisors.get(key, 1)) for key in exact)
-    return {"gradient_error": gradient_error, "forward_error": find_error(outputs, peer.forward(x_test[:100]))}
+    return {"gradient_error": gradient_error, "forward_error": find_error(outputs, reference.forward(x_test[:100]))}
 
 
 # %%
@@ -184,9 +186,9 @@ def train_cuda(name, batch, run):
 # %%
 def train_keras(name, batch, run):
     first, rate = cuda_mnist.initial_weights(run.seed), rates[1 if batch == 1 else 32]
-    peer = MnistReference(name.removeprefix("keras_"), first, batch_size=batch, learning_rate=rate)
+    reference = MnistReference(name.removeprefix("keras_"), first, batch_size=batch, learning_rate=rate)
     how = {"epochs": epochs, "seed": run.seed, "on_epoch_end": lambda epoch: run.show_progress(epoch, epochs)}
-    return peer.train(x_train, y_train, x_test, y_test, **how)
+    return reference.train(x_train, y_train, x_test, y_test, **how)
 
 
 # %% [markdown]
@@ -211,7 +213,7 @@ for name, batch in wanted:
     run, is_keras = Run(root, "40_mnist_cuda", request, results=results, instance=instance), name.startswith("keras_")
     setup_s = run.seconds()
     table = (train_keras if is_keras else train_cuda)(name, batch, run)
-    about = {"framework": "keras"} | peers[1].versions() if is_keras else {"framework": "cuda"}
+    about = {"framework": "keras"} | references[1].versions() if is_keras else {"framework": "cuda"}
     about |= {"accelerator": library.device if library.kind == "gpu" and not is_keras else "cpu", "setup_s": setup_s}
     about |= {"learning_rate": cuda_mnist.LEARNING_RATES.get(name, rates[1 if batch == 1 else 32])}
     paths.append(run.finish(**summarise_trainings(table), **machine, **about, **checked.get(name, {})))

@@ -49,7 +49,7 @@ def choose(
         accelerator: auto, cpu, gpu or tpu; auto takes the fastest that is there, never less in silence.
         backend: auto, tensorflow or jax.
         strategy: auto, none, or a distribution by name; TPUStrategy is never chosen by itself.
-        num_devices: 0 takes all GPUs or chips; several of a CPU are virtual and rehearse a plan for accelerators.
+        num_devices: 0 takes all GPUs or chips; several of a CPU are virtual and simulate a plan for accelerators.
         mode: paper (as published: float32, one step per call), fast or scaled (all that the device can do).
         precision: auto follows from the mode, else a dtype policy of Keras.
         steps_per_execution: training steps per call of the device, 0 follows from the mode.

@@ -72,7 +72,7 @@ def test_another_plan_in_the_same_kernel_replaces_the_first():
 @pytest.mark.slow
 @pytest.mark.parametrize(("backend", "number"), [("tensorflow", 2), ("jax", 8)])
 def test_virtual_devices_are_counted_by_name(backend, number):
-    """A rehearsal on several devices of the CPU really has them; too late to divide it is an error."""
+    """A simulation on several devices of the CPU really has them; too late to divide it is an error."""
     pytest.importorskip(backend)
     late = {"tensorflow": "import tensorflow as f; f.constant(1)", "jax": "import jax; jax.devices()"}[backend]
     plan = f"LAPTOP, backend='{backend}', num_devices={number}"
