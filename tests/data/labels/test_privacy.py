@@ -83,7 +83,7 @@ def clinic(tmp_path_factory, small_sample) -> tuple[Path, bytes]:
         (folder / inside).parent.mkdir(exist_ok=True)
         write_photograph(drawn / "images" / Path(row.image).name, folder / inside, thumbnail)
         rows.append((str(inside), f"{NAME} {row.patient}", row.eye, row.grade))
-    unusable = {"cut.jpg": (folder / rows[0][0]).read_bytes()[:20_000], "note.jpg": f"{NAME} {NUMBER}".encode()}
+    unusable = {"cut.jpg": (folder / rows[0][0]).read_bytes()[:8_000], "note.jpg": f"{NAME} {NUMBER}".encode()}
     unusable |= {"scan.png": bytes(128) + b"DICM" + NAME.encode(), "empty.jpg": b""}
     for name, content in unusable.items():
         (folder / f"{NAME} {name}").write_bytes(content)
