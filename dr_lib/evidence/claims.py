@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from dr_lib.evidence.select import MIN_RUNS, Selection
+from dr_lib.evidence.select import MIN_RUNS, Selection, list_runs
 from dr_lib.statistics.effects import paired_ratio_interval
 from dr_lib.statistics.intervals import BadSampleError, Interval, mean_interval, ratio_interval, sd_ratio_interval
 
@@ -92,8 +92,7 @@ def judge(claim: Any, timed: pd.DataFrame) -> Verdict:
         timed: the rows of a `Selection` whose times count.
     """
     timed = timed[timed[claim.column].notna()] if claim.column in timed else timed[:0]
-    if claim.column in COUNTED and "run_id" in timed:  # the requests of a run count its parameters once
-        timed = timed.drop_duplicates([name for name in ("study", "run_id") if name in timed])
+    timed = list_runs(timed) if claim.column in COUNTED else timed  # the requests of a run count its parameters once
     selectors = [claim.numerator] if claim.statistic == "mean" else [claim.numerator, claim.denominator]
     sides, unmet = zip(*[_find_rows(timed, s, claim.conditions) for s in selectors], strict=True)
     rows, differing = pd.concat(sides), ", ".join(sorted(set(sum(unmet, []))))

@@ -80,6 +80,12 @@ def select_runs(
     return Selection(runs, finished, timed.reset_index(drop=True), excluded)
 
 
+def list_runs(rows: pd.DataFrame) -> pd.DataFrame:
+    """One row per run, where rows are requests; a run's name is unique in its study alone."""
+    keys = [name for name in ("study", "run_id") if name in rows]
+    return rows.drop_duplicates(keys) if "run_id" in keys else rows
+
+
 def _name_environments(finished: pd.DataFrame) -> pd.DataFrame:
     numbers = {mark: pd.to_numeric(finished[mark]) for mark in EXCLUSIONS if mark in finished}
     marks = {mark: numbers[mark].gt(0) if mark in numbers else False for mark in EXCLUSIONS}

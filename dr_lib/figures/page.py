@@ -9,7 +9,7 @@ import pandas as pd
 from IPython.display import HTML, Image, Markdown, display
 from matplotlib.figure import Figure
 
-from dr_lib.evidence.select import PLAN, WORK, Selection
+from dr_lib.evidence.select import PLAN, WORK, Selection, list_runs
 from dr_lib.figures.style import (
     IMAGES,
     PAPERS,
@@ -55,7 +55,7 @@ class Page:
             processors = f" ({', '.join(listed['cpu'])})" if "cpu" in listed else ""
             about.append(say("measured on {}").format("; ".join(listed["environment"]) + processors))
         days = sorted({day[:10] for day in listed.get("started_at", [])})
-        about.append(", ".join([say("{} runs").format(len(_list_runs(rows))), " … ".join(days[:1] + days[1:][-1:])]))
+        about.append(", ".join([say("{} runs").format(len(list_runs(rows))), " … ".join(days[:1] + days[1:][-1:])]))
         notice = say(SAMPLE if paper in ("", "A") else IMAGES).upper()
         warning = f"> **{notice}**\n\n" if is_synthetic(rows) else ""
         display(Markdown(f"# {say(words)}\n\n{warning}{'; '.join(about)}."))
@@ -79,12 +79,12 @@ class Page:
 
     def figure(self, figure: Figure, name: str, caption: str) -> None:
         """Show a figure with its number and caption; `name` is that of its files, without suffix."""
-        if self._out:
-            self._out.mkdir(parents=True, exist_ok=True)
-            for suffix in ("png", "pdf"):
-                figure.savefig(self._out / f"{name}.{suffix}", dpi=150)
         drawn = BytesIO()
         figure.savefig(drawn, format="png", dpi=150)
+        if self._out:
+            self._out.mkdir(parents=True, exist_ok=True)
+            (self._out / f"{name}.png").write_bytes(drawn.getvalue())
+            figure.savefig(self._out / f"{name}.pdf", dpi=150)
         display(Image(drawn.getvalue(), width=int(96 * figure.get_figwidth()), alt=self.say(caption)))
         self._caption("Figure", caption)
 
@@ -139,7 +139,7 @@ class Page:
         listed = [f"{column}{bound}" for column in LISTED for bound in ("", "_low", "_high")]
         listed = ["run_id", "seed", *(column for column in known if column not in alike), *listed]
         listed = ["study", *listed] if "study" in runs and runs["study"].nunique() > 1 else listed
-        table = _list_runs(runs)[[column for column in listed if column in runs]]
+        table = list_runs(runs)[[column for column in listed if column in runs]]
         self.table(table, "runs_timed", "Every finished run: what sets it apart, its times and scores [95 % interval].")
         found = {column: sorted({str(v) for v in runs[column].dropna()} - {""}) for column in runs if column in HASHED}
         display(Markdown("\n".join(f"- {column}: {', '.join(values)}" for column, values in found.items() if values)))
@@ -206,9 +206,3 @@ class Page:
         if column in ("term", "factor"):
             return name_term(str(value), self.say)
         return self.say(str(value)) if value in (*VERDICTS, *ANSWERS) else str(value)
-
-
-def _list_runs(rows: pd.DataFrame) -> pd.DataFrame:
-    """One row per run, where rows are requests; a run's name is unique in its study alone."""
-    keys = [name for name in ("study", "run_id") if name in rows]
-    return rows.drop_duplicates(keys) if "run_id" in keys else rows
