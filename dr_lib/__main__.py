@@ -51,33 +51,66 @@ def sample(out: Path, patients: int) -> None:
 @click.option("--out", type=PATH, required=True, help="folder to write, new or empty")
 @click.option("--private", type=PATH, help="folder for what names files or patients  [default: OUT.private]")
 @click.option("--layout", default="auto", show_default=True, help="name of a known data set")
-@click.option("--split", default="random", show_default=True, type=click.Choice(["random", "paper", "official"]))
+@click.option("--size", default=299, show_default=True, type=click.IntRange(32), help="side of the crops [px]")
 @click.option("--method", default="robust", show_default=True, type=click.Choice(["robust", "voets"]))
-@click.option("--seed", default=0, show_default=True, help="of the split")
-@click.option("--shards", type=click.IntRange(1), help="files per split  [default: 8, or fewer for few photographs]")
+@click.option("--scheme", type=click.Choice(["random", "paper", "official"]), help="of the split  [default: random]")
+@click.option("--seed", type=int, help="of the split  [default: 0]")
+@click.option("--shard-size", default=256, show_default=True, type=click.IntRange(1), help="photographs in a shard")
 @click.option("--workers", type=click.IntRange(1), help="processes  [default: one per core]")
 @click.option("--dask", default="", help="crop on the Dask cluster at this address, whose workers see the same paths")
-def prepare(shards: int | None, **options) -> None:
-    """Turn photographs and a label table into shards to train from."""
+def prepare(**options) -> None:
+    """Turn photographs and a label table into a folder to train from; again, to add photographs or correct labels."""
     from dr_lib.data.shards.prepare import prepare
 
-    manifest = prepare(**options, num_shards=shards, progress=_bar("preparing"))
+    manifest = prepare(**options, progress=_bar("cropping"))
     for notice in manifest["notices"]:
         click.echo(notice)
-    for split, counts in manifest["counts"].items():
-        click.echo(f"{split}: {counts['num_images']} photographs of {counts['num_patients']} patients")
+    _describe_split("split.csv", manifest["splits"]["split.csv"])
     rejected = manifest["num_rejected"]
     click.echo(f"{manifest['num_photographs']} photographs in, {rejected} rejected (see rejected.csv, private)")
 
 
 @main.command()
 @click.argument("data_dir", type=PATH)
-def verify(data_dir: Path) -> None:
-    """Compare every shard of a prepared folder with its manifest."""
-    from dr_lib.data.shards.records import verify
+@click.option("--scheme", type=click.Choice(["random", "paper", "official", "folds"]), help="[default: as before]")
+@click.option("--seed", type=int, help="[default: as before]")
+@click.option("--folds", default=5, show_default=True, help="number of folds")
+@click.option("--labels", type=PATH, help="CSV with image_id, grade and other corrected columns of labels.csv")
+@click.option("--out", default="split.csv", show_default=True, help="split table; a bare name lies in DATA_DIR")
+@click.option("--records", type=PATH, help="write the split as labelled TFRecords to this folder, and no split table")
+def split(data_dir: Path, records: Path | None, out: str, **options) -> None:
+    """Divide a prepared folder anew: another seed, corrected labels, folds. No photograph is cropped again."""
+    from dr_lib.data.shards.folder import read_manifest
+    from dr_lib.data.shards.split import export_records, split
 
-    manifest = verify(data_dir)
-    click.echo(f"{data_dir}: {len(manifest['shards'])} shards, all as the manifest says")
+    if records:
+        click.echo(f"{len(export_records(data_dir, records, out))} shards in {records}")
+        return
+    paths, splits = split(data_dir, out=out, **options), read_manifest(data_dir)["splits"]
+    for path in paths:
+        _describe_split(path.name, splits.get(path.name, {}))
+
+
+def _describe_split(name: str, facts: dict) -> None:
+    """Print the sides of a split, and what copies of photographs did to its groups."""
+    sides = [f"{side} {n['num_images']} ({n['num_patients']} patients)" for side, n in facts.get("counts", {}).items()]
+    click.echo(f"{name}: {', '.join(sides)}")
+    if facts.get("num_excluded"):
+        click.echo(f"{facts['num_excluded']} excluded, the reasons stand in {name}")
+    if facts and facts["largest_group"]["patients"] > 1:
+        click.echo(
+            "copies connect the {patients} patients of the largest group, {images} photographs: see "
+            "near_duplicates.csv, private".format(**facts["largest_group"])
+        )
+
+
+@main.command()
+@click.argument("data_dir", type=PATH)
+def verify(data_dir: Path) -> None:
+    """Compare every file of a prepared folder with its manifest."""
+    from dr_lib.data.shards.folder import verify
+
+    click.echo(f"{data_dir}: {len(verify(data_dir)['files'])} files, all as the manifest says")
 
 
 @main.command()
@@ -169,29 +202,30 @@ def report(
 @main.command()
 @click.argument("model", type=PATH)
 @click.option("--data", "data_dir", type=PATH, required=True, help="prepared folder to calibrate with and to judge by")
+@click.option("--split", default="split.csv", show_default=True, help="split table that the model was trained with")
 @click.option("--out", type=PATH, required=True, help="gets a folder per format")
 @click.option("--format", "formats", multiple=True, help="such as litert_int8, repeatable  [default: all for serving]")
 @click.option("--margin", default=0.02, show_default=True, help="non-inferiority margin of AUC and kappa")
 @click.option("--force", is_flag=True, help="write what loses more, too")
 @click.option("--pack", is_flag=True, help="also write FORMAT.tar.gz, the model.tar.gz of SageMaker")
-def export(model: Path, data_dir: Path, out: Path, formats: tuple[str, ...], pack: bool, **choice) -> None:
+def export(model: Path, data_dir: Path, split: str, out: Path, formats: tuple[str, ...], pack: bool, **choice) -> None:
     """Convert a model folder of notebook 20, and keep what passes the accuracy gate."""
     os.environ["KERAS_BACKEND"] = "tensorflow"
     from dr_lib.data.shards.batches import load_photographs
-    from dr_lib.data.shards.records import manifest_sha256
+    from dr_lib.data.shards.folder import describe_data
     from dr_lib.serving.export.convert import FORMATS
     from dr_lib.serving.export.export import export_model, pack_folder
     from dr_lib.serving.export.gate import Labelled
     from dr_lib.serving.grader.folder import read_folder
 
     size = read_folder(model).facts["image_size"]
-    calibration, test = (load_photographs(data_dir, split, size) for split in ("train", "test"))
+    calibration, test = (load_photographs(data_dir, side, size, split) for side in ("train", "test"))
     exported = export_model(
         model,
         out,
         formats=formats or [name for name in FORMATS if not name.startswith("onnx")],
         calibration=calibration.images[:100],
-        labelled=Labelled(test.images, test.grade, test.patient_id, manifest_sha256(data_dir)),
+        labelled=Labelled(test.images, test.grade, test.patient_id, describe_data(data_dir, split)["split_sha256"]),
         **choice,
     )
     for row in exported.itertuples():
@@ -199,8 +233,8 @@ def export(model: Path, data_dir: Path, out: Path, formats: tuple[str, ...], pac
         click.echo(f"{row.format:20} {row.artifact_mib:7.2f} MiB  AUC {row.auc_difference:+.4f}  {outcome}")
         if pack and row.folder:
             pack_folder(Path(row.folder), out / f"{row.format}.tar.gz")
-    if not exported["same_data"].all():
-        click.echo("judged on other data than the model was trained and tested on", err=True)
+    if not exported["same_split"].all():
+        click.echo("judged on another split than the model was trained with: it may know the photographs", err=True)
     if not exported["folder"].any():
         raise click.ClickException("the gate refused every format")
 

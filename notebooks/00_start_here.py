@@ -92,25 +92,19 @@ right.imshow(crop.image)
 _ = right.set_title(f"the crop, {crop.image.shape[0]} px")
 
 # %% [markdown]
-# **Store it.** A record holds the crop as JPEG, the grade and pseudonyms; shards of records are what trainings read,
-# with or without TensorFlow.
+# **Store it.** A record holds the crop as JPEG and a pseudonym; shards of records are what trainings read, with or
+# without TensorFlow. Grades and splits stand in tables beside them, so a corrected grade crops nothing again.
 
 # %%
+from dr_lib.data.labels.near_duplicates import perceptual_hash
 from dr_lib.data.photograph import pixels
 from dr_lib.data.shards import records
 
-record = records.Record(
-    pixels.encode_jpeg(crop.image),
-    grade,
-    "a patient's pseudonym",
-    "a photograph's",
-    "right",
-    *crop.circle,
-    crop.status,
-)
+stored = pixels.encode_jpeg(crop.image)
+record = records.Record(stored, "a pseudonym", len(crop.image), *crop.circle, crop.status, perceptual_hash(stored))
 example = records.to_example(record)
 back = records.from_example(example)
-print(f"{len(example):,} bytes; grade {back.grade}, referable: {back.referable}, eye: {back.eye}")
+print(f"{len(example):,} bytes; crop of {back.size} px, radius in the photograph {back.radius:.1f} px")
 
 # %% [markdown]
 # **Augment it.** The network takes uint8 pixels; casting, flips and changes of colour happen on the device. In notebook

@@ -11,8 +11,8 @@
 #
 # **Question.** Which photographs can be used, what do they look like once cropped, and how are they divided?
 # **Input.** A folder of photographs with a CSV (`image,grade`, and `patient,eye` where known), a known data set, or the
-# synthetic sample. **Output.** Shards, `split.csv` and `manifest.json` to train from; what was rejected and why, in a
-# private folder.
+# synthetic sample. **Output.** Shards of crops, `labels.csv`, `split.csv` and `manifest.json` to train from; what was
+# rejected and why, in a private folder.
 #
 # **Resumo.** Quais retinografias podem ser usadas, como ficam depois do recorte e como são divididas em treino,
 # validação e teste? Entrada: uma pasta de fotografias com um CSV, ou a amostra sintética. Saída: os arquivos de
@@ -24,9 +24,9 @@ labels: str = ""  # CSV of the labels, empty to find it in a known data set
 out: str = "data/prepared"  # folder to write, new or empty
 private: str = ""  # folder for what names files or patients, empty for the name of out with .private behind it
 layout: str = "auto"  # name of a known data set (not for the sample)
-split: str = "random"  # random, paper (70/30 without validation) or official (not for the sample)
+size: int = 299  # side of the crops, the largest image_size of a training (not for the sample) [px]
+scheme: str = "random"  # random, paper (70/30 without validation) or official (not for the sample)
 method: str = "robust"  # how the field of view is found, robust or voets (not for the sample)
-num_shards: int = 0  # files per split, 0 for 8 or fewer where there are few photographs (not for the sample)
 num_patients: int = 200  # of the sample, where it is not drawn yet
 num_shown: int = 16  # photographs on the contact sheet
 num_compared: int = 100  # photographs on which the two methods are compared
@@ -64,8 +64,8 @@ print(bootstrap.describe_machine(root, *bootstrap.install_missing("cv2")))
 # is spent.
 
 # %%
+from dr_lib.data.shards.folder import read_manifest, read_photographs
 from dr_lib.data.shards.prepare import prepare
-from dr_lib.data.shards.records import read_manifest
 from dr_lib.data.shards.sample import open_sample
 
 if images == "sample":
@@ -75,7 +75,7 @@ else:
     data_dir, folder, label_file = Path(out), Path(images), Path(labels) if labels else None
 private_dir = Path(private) if private else data_dir.with_name(data_dir.name + ".private")
 if images != "sample":
-    settings = {"layout": layout, "split": split, "method": method, "num_shards": num_shards or None, "seed": seed}
+    settings = {"layout": layout, "scheme": scheme, "method": method, "size": size, "seed": seed}
     prepare(folder, label_file, data_dir, private=private_dir, **settings)
 
 # %%
@@ -120,7 +120,7 @@ sheet.plot_contact_sheet(odd, "Odd files (synthetic, not photographs)")
 # %%
 import pandas as pd
 
-parts = pd.read_csv(data_dir / "split.csv")
+parts = read_photographs(data_dir)
 counts = parts.pivot_table(index="split", columns="grade", values="image_id", aggfunc="count", fill_value=0)
 counts["patients"] = parts.groupby("split")["patient_id"].nunique()
 counts
@@ -134,7 +134,7 @@ counts
 from dr_lib.data.labels.tables import read_labels
 
 labelled = read_labels(folder, label_file, layout=layout).table
-photographs = sheet.match_records(labelled, folder, data_dir, private_dir)
+photographs = sheet.match_crops(labelled, folder, data_dir, private_dir)
 shown = [
     sheet.Panel(f"row {p.row}, grade {p.grade}\n{p.status.replace('+', ', ')}", p.image)
     for p in sheet.choose_photographs(photographs, num_shown, seed).itertuples()
@@ -152,7 +152,7 @@ radii.set_axis(["photographs", "least radius [px]", "median", "largest"], axis=1
 # What could not be used, by row of the label table; `rejected.csv` in the private folder names the files.
 
 # %%
-rejected = pd.read_csv(private_dir / "rejected.csv")
+rejected = pd.read_csv(private_dir / "rejected.csv").query("data_dir == @data_dir.absolute().__fspath__()")
 print(f"{len(rejected)} rejected")
 if len(rejected):
     kinds = rejected.groupby(rejected["reason"].str.replace(r"\d+", "", regex=True))  # whatever rows and sizes it names
@@ -179,7 +179,9 @@ compared.round(2)
 # ## What this shows
 
 # %%
-shares = ", ".join(f"{name} {n['num_images']} photographs" for name, n in manifest["counts"].items())
+shares = ", ".join(
+    f"{name} {n['num_images']} photographs" for name, n in manifest["splits"]["split.csv"]["counts"].items()
+)
 medians = compared["median error [%]"] if truth is not None else compared["median error [%]"].drop("robust")
 errors = ", ".join(f"`{name}` {error:.1f} %" for name, error in medians.items())
 refused = ", ".join(f"`{name}` {count}" for name, count in compared["refused"].items())

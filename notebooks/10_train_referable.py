@@ -20,6 +20,7 @@
 
 # %% tags=["parameters"]
 data_dir: str = "sample"  # folder that notebook 01 prepared, or the word sample
+split: str = "split.csv"  # split table of that folder, or the path of one elsewhere
 mode: str = "paper"  # paper (as published), fast (the same schedule, a faster system) or scaled (a larger batch)
 model: str = "small_cnn"  # small_cnn, mobilenet or inception_v3 (the paper; its values stand in gpu_vs_tpu.yaml)
 weights: str = "none"  # none, imagenet (downloaded) or the path of a weights file without the top
@@ -96,15 +97,15 @@ print(f"mode {mode}:", *(f"{name} {value:.3g}" for name, value in config.schedul
 # The manifest says what was prepared; the shards are checked against it when they are read.
 
 # %%
-from dr_lib.data.shards.records import read_manifest
+from dr_lib.data.shards.folder import describe_data, read_photographs
 
 if data_dir == "sample":
     from dr_lib.data.shards.sample import open_sample
 
     config = replace(config, data_dir=open_sample(root / "papermill_runs" / "sample"))
-manifest = read_manifest(config.data_dir)
-kind = "the synthetic sample, not photographs" if manifest["data_kind"] == "synthetic" else "photographs"
-counts = {name: count["num_images"] for name, count in manifest["counts"].items()}
+prepared = describe_data(config.data_dir, split)
+kind = "the synthetic sample, not photographs" if prepared["data_kind"] == "synthetic" else "photographs"
+counts = read_photographs(config.data_dir, split)["split"].value_counts().to_dict()
 num_kept = counts["train"] + counts.get("validation", 0)
 print(f"{counts}: {kind}; {num_kept * 3 * image_size**2 / 2**30:.2f} GiB to learn from, decoded")
 
@@ -153,7 +154,7 @@ print(f"steady_epoch_s {timing.steady_epoch_s:.3f}")
 import matplotlib.pyplot as plt
 import numpy as np
 
-if manifest["data_kind"] == "synthetic":
+if prepared["data_kind"] == "synthetic":
     first, grades = trained.splits["train"].images[:6], trained.splits["train"].grade
     changed = np.asarray(trained.network.get_layer("augment")(first, training=True), np.float32)
     figure, axes = plt.subplots(2, 6, figsize=(12, 4.2))

@@ -19,6 +19,7 @@
 
 # %% tags=["parameters"]
 data_dir: str = "sample"  # folder that notebook 01 prepared, or the word sample
+split: str = "split.csv"  # split table of that folder, or the path of one elsewhere
 model: str = "mobilenet"  # mobilenet, vgg19 or small_cnn
 weights: str = "none"  # none, imagenet (downloaded) or the path of a weights file without the top
 image_size: int = 96  # side of the square input, 224 in the paper [px]
@@ -74,15 +75,15 @@ run = Run(root, "20_train_grades", config.describe(), results=results, max_hours
 # ## Data
 
 # %%
-from dr_lib.data.shards.records import read_manifest
+from dr_lib.data.shards.folder import describe_data, read_photographs
 
 if data_dir == "sample":
     from dr_lib.data.shards.sample import open_sample
 
     config = replace(config, data_dir=open_sample(root / "papermill_runs" / "sample"))
-manifest = read_manifest(config.data_dir)
-kind = "the synthetic sample, not photographs" if manifest["data_kind"] == "synthetic" else "photographs"
-counts = {name: count["num_images"] for name, count in manifest["counts"].items()}
+prepared = describe_data(config.data_dir, split)
+kind = "the synthetic sample, not photographs" if prepared["data_kind"] == "synthetic" else "photographs"
+counts = read_photographs(config.data_dir, split)["split"].value_counts().to_dict()
 print(f"{counts}: {kind}")
 
 # %%
@@ -173,7 +174,7 @@ described = {
     "commit": run.identity["commit"], "created_at": datetime.now(UTC).isoformat(timespec="seconds"),
     "versions": {name: row[name] for name in ("keras", "numpy")},
 }  # fmt: skip
-described |= {name: row[name] for name in ("num_parameters", "data_kind", "data_manifest_sha256")}
+described |= {name: row[name] for name in ("num_parameters", *prepared)}
 saved = folder.write_folder(model_dir, "model.keras", described)
 print(f"model version {saved.version} in {model_dir.relative_to(run.study_dir.parent)}")
 

@@ -22,6 +22,7 @@ model_dir: str = ""  # model folder that notebook 20 wrote, empty makes an untra
 model: str = "mobilenet"  # of an untrained network, mobilenet, vgg19 or small_cnn
 image_size: int = 96  # of an untrained network, 224 in the paper [px]
 data_dir: str = "sample"  # prepared folder to calibrate with and to judge by, or the word sample
+split: str = "split.csv"  # split table of that folder, the one that the model was trained with
 num_calibrated: int = 100  # crops of the training split that set the scales of int8
 margin: float = 0.02  # non-inferiority margin of the gate, for AUC and for kappa
 force: bool = False  # write what the gate refuses too
@@ -97,17 +98,18 @@ print(f"{model}, {image_size} px, {parameters:,} parameters; weights: {source.fa
 
 # %%
 from dr_lib.data.shards import batches
-from dr_lib.data.shards.records import manifest_sha256, read_manifest
+from dr_lib.data.shards.folder import describe_data
 from dr_lib.serving.export.gate import Labelled
 
 if data_dir == "sample":
     from dr_lib.data.shards.sample import open_sample
 
     data_dir = open_sample(root / "papermill_runs" / "sample")
-data_kind = read_manifest(data_dir)["data_kind"]
-calibration = batches.load_photographs(data_dir, "train", image_size).images[:num_calibrated]
-test = batches.load_photographs(data_dir, "test", image_size)
-labelled = Labelled(test.images, test.grade, test.patient_id, manifest_sha256(data_dir))
+prepared = describe_data(data_dir, split)
+data_kind = prepared["data_kind"]
+calibration = batches.load_photographs(data_dir, "train", image_size, split).images[:num_calibrated]
+test = batches.load_photographs(data_dir, "test", image_size, split)
+labelled = Labelled(test.images, test.grade, test.patient_id, prepared["split_sha256"])
 print(f"{len(calibration)} crops to calibrate with, {len(test.grade)} to judge by: {data_kind}")
 
 # %% [markdown]
@@ -128,7 +130,7 @@ installed = {name for name in ("onnxruntime", "openvino", "tf2onnx") if find_spe
 formats = [name for name in FORMATS if not name.startswith("onnx") or {"onnxruntime", "tf2onnx"} <= installed]
 judged = {"calibration": calibration, "labelled": labelled, "margin": margin, "force": force or not is_trained}
 exported = export_model(source.path, run.folder / "exported", formats=formats, **judged)
-exported.drop(columns=["folder", "data_manifest_sha256"]).set_index("format").round(4).T
+exported.drop(columns=["folder", "split_sha256"]).set_index("format").round(4).T
 
 # %% [markdown]
 # ## Result
@@ -245,7 +247,7 @@ fastest, refused = speed.loc[speed["ms"].idxmin()], exported.loc[~exported["pass
 verdict = f"the gate refuses {', '.join(refused)}" if len(refused) else "the gate lets every format through"
 if not is_trained:
     verdict = "the network is untrained, so nothing is said of its accuracy"
-elif not exported["same_data"].all():
+elif not exported["same_split"].all():
     verdict += ", **judged on other data than the model was trained on**"
 Markdown(
     f"**{model}** at {image_size} px: the fastest runtime is {fastest.runtime} with **{fastest.ms:.2f} ms** a "

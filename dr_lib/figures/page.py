@@ -24,7 +24,7 @@ from dr_lib.figures.style import (
 
 ANSWERS = ("precision of a mean", "difference of two means")
 VERDICTS = ("holds", "does not hold", "undecided", "not comparable", "not measured")
-APPENDIX = ("commit", "notebook_sha256", "data_manifest_sha256", "split_sha256", "labels_sha256")
+APPENDIX = ("commit", "notebook_sha256", "data_sha256", "labels_sha256", "split_sha256")
 HASHED = (*APPENDIX, "python", "keras", "tensorflow", "jax", "torch", "mxnet", "numpy", "driver")
 IDENTITY = ("study", "environment", "cpu", "started_at")
 LISTED = ("train_s", "steady_epoch_s", "metric_auc_test", "metric_kappa_test", "predict_ms", "disturbed")

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from dr_lib.data.labels.grades import GRADES
+from dr_lib.data.photograph.pixels import IMAGE_SIZE
 from dr_lib.serving.export.convert import FORMATS, ExportError, convert
 from dr_lib.serving.grader.folder import PREPROCESSING, ModelFolder, write_folder
 
@@ -59,9 +60,13 @@ def export_untrained(
         "threshold": 0.5,
         "threshold_from": "not chosen",
         "preprocessing": PREPROCESSING,
+        "crop_size": max(IMAGE_SIZE, image_size),
+        "crop_method": "robust",
         "weights": "none: initialised at random, untrained",
         "data_kind": "none",
-        "data_manifest_sha256": "",
+        "data_sha256": "",
+        "labels_sha256": "",
+        "split_sha256": "",
         "metrics": {},
         "commit": commit,
         "versions": {"keras": keras.__version__},

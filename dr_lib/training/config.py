@@ -25,6 +25,7 @@ class TrainingConfig:
     """One training: the data, the model, the way of learning and the machine to do it on."""
 
     data_dir: str | Path  # folder that notebook 01 prepared
+    split: str = "split.csv"  # split table of that folder, or the path of one elsewhere
     task: str = "referable"  # referable (one probability) or grades (five)
     mode: str = "paper"  # paper, fast or scaled
     model: str = "small_cnn"  # see `build_model` and `build_grader`
@@ -68,6 +69,7 @@ class TrainingConfig:
     def describe(self) -> dict[str, Any]:
         """All parameters that say what is to be done, for a row: no folder of this machine is named."""
         names = {"data_dir": Path(self.data_dir).name, "weights": Path(self.weights).name}
+        names["split"] = Path(self.split).name
         return {name: value for name, value in (asdict(self) | names).items() if name != "tensorboard"}
 
     @property

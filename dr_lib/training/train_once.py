@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from dr_lib.data.labels.grades import sum_referable
-from dr_lib.data.shards.records import SPLITS, manifest_sha256, read_manifest
+from dr_lib.data.shards.folder import SPLITS, describe_data
 from dr_lib.hardware import Device, Plan, activate, probe
 from dr_lib.statistics.intervals import Interval, auc_interval
 from dr_lib.training import metrics
@@ -83,11 +83,7 @@ def train_once(
         OutOfTimeError: the time was up before the last epoch.
         CheckpointError: the checkpoint in the folder is damaged, or of another training.
     """
-    data = {}
-    if not splits:
-        manifest = read_manifest(config.data_dir)
-        data = {"data_kind": manifest["data_kind"], "split_seed": manifest["parameters"]["seed"]}
-        data |= {"data_manifest_sha256": manifest_sha256(config.data_dir)}
+    data = {} if splits else describe_data(config.data_dir, config.split)
     setup = set_up(config, plan, splits)
     from dr_lib.training import fit, models
     from dr_lib.training.recorder import Recorder
@@ -125,7 +121,9 @@ def set_up(config: TrainingConfig, plan: Plan, splits: Mapping[str, Photographs]
     from dr_lib.data.shards.batches import Batches, load_photographs
     from dr_lib.training import fit, frozen, graders, models, resident
 
-    splits = splits or {name: load_photographs(config.data_dir, name, config.image_size) for name in SPLITS}
+    splits = splits or {
+        name: load_photographs(config.data_dir, name, config.image_size, config.split) for name in SPLITS
+    }
     splits = {name: photographs for name, photographs in splits.items() if len(photographs.grade)}
     batch_size, linear_probe_auc = config.schedule.batch_size, float("nan")
     inputs = {name: photographs.images for name, photographs in splits.items()}

@@ -4,8 +4,8 @@ grades           the scale
 datasets         knows how public data sets are laid out (datasets.csv)
 label_files      recognises a data set in a folder and reads its label files
 tables           reads, matches and checks the label table
-duplicates       finds the same file under two names
 near_duplicates  finds the same picture in two files
-splits           divides patients into train, validation and test
+groups           unites patients who share photographs
+splits           divides groups into train, validation and test
 privacy          keeps names apart: salt, pseudonyms, private folder
 """

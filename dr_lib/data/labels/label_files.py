@@ -16,6 +16,7 @@ from dr_lib.data.labels.datasets import EYES, SPLITS, Part, grade_keywords, read
 PICTURES = {".jpg", ".jpeg", ".jfif", ".png", ".tif", ".tiff", ".bmp", ".ppm", ".webp"}
 RARE_PICTURES = {".dcm", ".dicom", ".heic", ".heif", ".gif", ".jp2"}  # opening one tells if it is read
 LABEL_FILES = {".csv", ".txt", ".xls"}
+FACTS = ("camera", "age", "sex", "quality")  # kept as the label file has them, for subgroups
 
 
 class LabelTableError(ValueError):
@@ -137,9 +138,9 @@ def read_rows(source: Source) -> pd.DataFrame:
     """Read a label file of any known data set as one kind of row; what a row may not hold is a LabelTableError.
 
     Returns:
-        labels (the file's name), row (its line), name, patient, eye, grade, split, reason (empty, or why the row
-        cannot be used) and from_names (patient and eye were read from the names, for the file has no patients
-        and all names have the form).
+        labels (the file's name), row (its line), name, patient, eye, grade, official, camera, age, sex, quality, reason
+        (empty, or why the row cannot be used) and from_names (patient and eye were read from the names, for the file
+        has no patients and all names have the form).
     """
     part, table = source.part, source.table
     others = [c for c in table if re.fullmatch(r"(?i)(patient|paciente|subject)s?([ _-]?(id|name|nome))?", c)]
@@ -152,14 +153,18 @@ def read_rows(source: Source) -> pd.DataFrame:
         rows["eye"] = rows["name"].str.contains(part.eye[1:]).map({True: "left", False: "right"})
     left, _, right = part.grade.partition(";")
     rows["grade"] = table[left].where(rows["eye"] == "left", table[right]) if right else table[left]
-    rows["split"], rows["reason"] = part.split or table.get("split", ""), ""
+    rows["official"], rows["reason"] = part.split or table.get("split", ""), ""
+    for fact in FACTS:
+        rows[fact] = table.get(fact, table.get(f"patient_{fact}", ""))
     if not rows["name"].all():
         raise LabelTableError(f"{name_rows(rows[rows['name'] == ''])}: name the photograph, or take the row out")
-    for column, words in (("eye", EYES), ("split", SPLITS)):
+    for column, words in (("eye", EYES), ("official", SPLITS)):
         plain = rows[column].str.lower().map(words)
         if plain.isna().any():
             choice = ", ".join(filter(None, dict.fromkeys(words.values())))
-            raise LabelTableError(f"{name_rows(rows[plain.isna()])}: {column} must be {choice} or empty")
+            raise LabelTableError(
+                f"{name_rows(rows[plain.isna()])}: {column.replace('official', 'split')} must be {choice} or empty"
+            )
         rows[column] = plain
     if "Keywords" in part.grade:
         rows[["grade", "reason"]] = [grade_keywords(keywords) for keywords in rows["grade"]]
@@ -211,10 +216,10 @@ def read_label_file(labels: Path) -> pd.DataFrame:
     return pd.DataFrame(cells, columns=list(columns), index=list(rows)[1:], dtype=str)
 
 
-def name_rows(rows: pd.DataFrame) -> str:
-    """Name the label file and up to five row numbers, of the columns labels and row, and never a photograph."""
-    listed = ", ".join(str(row) for row in rows["row"].head(5))
-    more = f" and {len(rows) - 5} more" if len(rows) > 5 else ""
+def name_rows(rows: pd.DataFrame, limit: int | None = 5) -> str:
+    """Name the label file and so many row numbers, of the columns labels and row, and never a photograph."""
+    listed = ", ".join(str(row) for row in rows["row"][:limit])
+    more = f" and {len(rows) - limit} more" if limit and len(rows) > limit else ""
     return f"{', '.join(rows['labels'].unique())}, row{'s'[: len(rows) > 1]} {listed}{more}"
 
 

@@ -1,7 +1,6 @@
 """Find photographs that are in a data set twice under two files, by a hash of what they show."""
 
 import hashlib
-from itertools import combinations
 
 import cv2
 import numpy as np
@@ -35,26 +34,24 @@ def perceptual_hash(encoded: bytes) -> bytes:
     return np.packbits(waves > np.median(waves)).tobytes()
 
 
-def find_near_duplicates(hashes: np.ndarray, splits: np.ndarray) -> np.ndarray:
-    """Find pairs of photographs in two different splits that show nearly the same picture.
+def find_near_duplicates(hashes: np.ndarray) -> np.ndarray:
+    """Find pairs of photographs that show nearly the same picture.
 
     Args:
         hashes: (n, 32) uint8, a perceptual hash in each row.
-        splits: (n,) str, the split of each.
 
     Returns:
         (pairs, 3) int: the rows of both, the smaller first, and the number of bits in which they differ; sorted.
     """
     words = np.ascontiguousarray(hashes).view(np.uint64)
-    found = [np.empty((0, 3), int)]
-    for one, other in combinations(np.unique(splits), 2):
-        left, right = np.flatnonzero(splits == one), np.flatnonzero(splits == other)
-        for rows in np.array_split(left, -(-len(left) * len(right) // PAIRS_AT_ONCE)):
-            distances = np.zeros((len(rows), len(right)), np.uint16)
-            for k in range(words.shape[1]):
-                distances += np.bitwise_count(words[rows, k, None] ^ words[right, k])
-            i, j = np.nonzero(distances <= THRESHOLD)
-            pairs = np.sort(np.column_stack([rows[i], right[j]]), axis=1)
-            found.append(np.column_stack([pairs, distances[i, j]]))
-    pairs = np.concatenate(found)
-    return pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))]
+    found, start = [np.empty((0, 3), int)], 0
+    while start < len(words):
+        rows = np.arange(start, min(len(words), start + max(1, PAIRS_AT_ONCE // (len(words) - start))))
+        distances = np.zeros((len(rows), len(words) - start), np.uint16)
+        for k in range(words.shape[1]):
+            distances += np.bitwise_count(words[rows, k, None] ^ words[start:, k])
+        i, j = np.nonzero(distances <= THRESHOLD)
+        pairs = np.column_stack([rows[i], start + j, distances[i, j]])
+        found.append(pairs[pairs[:, 0] < pairs[:, 1]])
+        start += len(rows)
+    return np.concatenate(found)

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import pandas as pd
 
 from dr_lib.data.labels.label_files import (
+    FACTS,
     PICTURES,
     LabelTableError,
     cut_suffix,
@@ -27,7 +28,8 @@ class Labels(NamedTuple):
 
     table: pd.DataFrame
     """A row per photograph: row (line of its label file, the header being line 1), image (path), patient, eye (left,
-    right or empty), grade (0-4) and split (train, validation, test; empty where the data set ships none)."""
+    right or empty), grade (0-4), official (train, validation, test; empty where the data set ships no split) and, where
+    known, camera, age, sex and quality as the label file has them."""
     unusable: pd.DataFrame  # row (0: the photograph has no label), image, reason
     layout: str
     patients: str  # known, from file names or unknown
@@ -83,10 +85,11 @@ def read_labels(images: Path, labels: Path | None = None, *, layout: str = "auto
     is_alone = table["patient"] == ""
     own = [Path(image).relative_to(images).as_posix() for image in table["image"]]
     table["patient"] = table["patient"].where(~is_alone, own)
-    if table["split"].nunique() == 1:  # only one part of the data set is there
-        table["split"] = ""
+    if table["official"].nunique() == 1:  # only one part of the data set is there
+        table["official"] = ""
+    known_facts = [name for name in FACTS if table[name].any()]
     return Labels(
-        table.astype({"grade": int})[["row", "image", "patient", "eye", "grade", "split"]],
+        table.astype({"grade": int})[["row", "image", "patient", "eye", "grade", "official", *known_facts]],
         pd.DataFrame(unusable, columns=["row", "image", "reason"]),
         known,
         "unknown" if is_alone.any() else "from file names" if table["from_names"].any() else "known",
@@ -117,7 +120,8 @@ def _check_repeats(rows: pd.DataFrame) -> None:
     usable = rows[rows["reason"] == ""]
     differing = usable.groupby("image")[["grade", "patient"]].transform("nunique").gt(1).any(axis=1)
     if differing.any():
-        raise LabelTableError(f"{name_rows(usable[differing])}: one photograph with two grades or patients; keep one")
+        rows = name_rows(usable[differing].sort_values("image", kind="stable"), limit=None)
+        raise LabelTableError(f"{rows}: one photograph with two grades or patients; keep one of each")
     rows.loc[usable.index[usable["image"].duplicated()], "reason"] = "named twice"
 
 

@@ -18,7 +18,7 @@ from dr_lib.data.labels.privacy import name_image, pseudonym
 from dr_lib.data.photograph.crop import METHODS, Crop, crop_fundus, turn_upright
 from dr_lib.data.photograph.decode import decode, open_picture
 from dr_lib.data.photograph.errors import NoFundusError, UnreadableImageError
-from dr_lib.data.shards.records import read_shards
+from dr_lib.data.shards.folder import read_photographs
 
 SHOWN_SIDE = 320  # px; a photograph is decoded no smaller than that
 RINGS = {"robust": {"edgecolor": "#00e5ff"}, "voets": {"edgecolor": "#ff40ff", "linestyle": "--"}}
@@ -33,26 +33,26 @@ class Panel(NamedTuple):
     reason: str = ""  # why it was rejected; empty to crop it
 
 
-def match_records(table: pd.DataFrame, images: Path, data_dir: Path, private: Path) -> pd.DataFrame:
-    """Find the photograph of each record in `data_dir`, which takes the salt in its private folder.
+def match_crops(table: pd.DataFrame, images: Path, data_dir: Path, private: Path) -> pd.DataFrame:
+    """Find the photograph of each crop in `data_dir`, which takes the salt in its private folder.
 
     Args:
-        table: of `tables.read_labels`, from the folder `images` that the records were prepared from.
+        table: of `tables.read_labels`, from the folder `images` that the crops were prepared from.
 
     Returns:
-        A row per record, in the order of the label table: row, image (path), grade, status and radius [px].
+        The rows of `folder.read_photographs` with the image (its path), in the order of the label table.
 
     Raises:
-        ValueError: a record belongs to no photograph of the table.
-        ShardError: a shard does not match the manifest.
+        ValueError: a crop belongs to no photograph of the table.
+        ShardError: the folder does not match its manifest.
     """
     salt = (Path(private) / "salt").read_bytes()
-    found = {r.image_id: (r.grade, r.status, r.radius) for _, records in read_shards(data_dir) for r in records}
     image_ids = [pseudonym(salt, "image", name_image(path, images)) for path in table["image"]]
-    if not found.keys() <= set(image_ids):
+    crops = read_photographs(data_dir)
+    if not set(crops["image_id"]) <= set(image_ids):
         raise ValueError(f"{data_dir} was not prepared from these photographs with the salt of {private}")
-    facts = pd.DataFrame.from_dict(found, orient="index", columns=["grade", "status", "radius"])
-    return table[["row", "image"]].set_axis(image_ids).join(facts, how="inner").sort_values(["row", "image"])
+    named = pd.DataFrame({"image_id": image_ids, "image": list(table["image"])})
+    return named.merge(crops, on="image_id").sort_values(["row", "image"], ignore_index=True)
 
 
 def choose_photographs(photographs: pd.DataFrame, num: int, seed: int = 0) -> pd.DataFrame:

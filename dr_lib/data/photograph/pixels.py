@@ -10,7 +10,7 @@ from importlib.util import find_spec
 
 import numpy as np
 
-IMAGE_SIZE = 299  # side of every stored crop [px]
+IMAGE_SIZE = 299  # side of a stored crop [px], unless another is asked for
 JPEG_QUALITY = 95
 
 

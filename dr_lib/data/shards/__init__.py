@@ -1,10 +1,12 @@
-"""Crops on disk, written once and read by every training.
+"""Crops on disk, made once, and read by every training.
 
 tfrecord  is the file format, without TensorFlow
-records   writes, reads and verifies TFRecord shards
+records   makes of a crop a record, and back
 workers   crops photographs in processes of their own
-resume    finished shards, which a killed preparation finds again
-prepare   photographs + label table -> shards
+crops     photographs -> shards of crops; goes on where it stopped
+folder    is what a prepared folder holds: reads and verifies it
+split     labels + groups -> split tables; labelled shards for other tools
+prepare   photographs + label table -> prepared folder
 sample    the synthetic sample, prepared once
 batches   shards -> Keras (its feed)
 """

@@ -7,7 +7,7 @@ import keras
 import numpy as np
 
 from dr_lib.data.photograph.pixels import IMAGE_SIZE, decode_jpeg
-from dr_lib.data.shards.records import read_split
+from dr_lib.data.shards.folder import read_manifest, read_photographs, read_records
 
 
 class Photographs(NamedTuple):
@@ -20,26 +20,43 @@ class Photographs(NamedTuple):
     image_id: np.ndarray  # (n,) str
 
 
-def load_photographs(data_dir: Path, split: str, image_size: int = IMAGE_SIZE) -> Photographs:
-    """Read and decode one split of a folder that `prepare` wrote; a split that is not there has no photographs.
+def load_photographs(
+    data_dir: Path, side: str, image_size: int = IMAGE_SIZE, split: str | Path = "split.csv"
+) -> Photographs:
+    """Read and decode one side of a split, in the order of the image ids; an empty side has no photographs.
+
+    Args:
+        data_dir: a folder that `prepare` wrote.
+        side: train, validation or test.
+        image_size: side to shrink the crops to [px].
+        split: see `folder.read_photographs`.
 
     Raises:
-        ValueError: `image_size`, the side to shrink the stored crops to [px], is not between 1 and 299.
-        ShardError: a shard does not match the manifest.
+        ValueError: the crops are smaller than `image_size`.
+        ShardError: the folder does not match its manifest, or the split does not fit it.
     """
-    if not 1 <= image_size <= IMAGE_SIZE:
-        raise ValueError(f"image_size {image_size}: the stored crops have {IMAGE_SIZE} px, ask for that or less")
-    records = read_split(Path(data_dir), split)
-    images = np.empty((len(records), image_size, image_size, 3), np.uint8)
-    for image, record in zip(images, records, strict=True):
-        image[:] = decode_jpeg(record.encoded, image_size)
+    check_size(data_dir, image_size)
+    rows = read_photographs(data_dir, split)
+    rows = rows[rows["split"] == side].reset_index(drop=True)
+    images = np.empty((len(rows), image_size, image_size, 3), np.uint8)
+    for row, record in read_records(data_dir, rows):
+        images[row] = decode_jpeg(record.encoded, image_size)
     return Photographs(
         images=images,
-        grade=np.array([r.grade for r in records], np.int64),
-        referable=np.array([r.referable for r in records], np.float32),
-        patient_id=np.array([r.patient_id for r in records], str),
-        image_id=np.array([r.image_id for r in records], str),
+        grade=rows["grade"].to_numpy(np.int64),
+        referable=rows["referable"].to_numpy(np.float32),
+        patient_id=rows["patient_id"].to_numpy(str),
+        image_id=rows["image_id"].to_numpy(str),
     )
+
+
+def check_size(data_dir: Path, image_size: int) -> None:
+    """See that the crops of a folder are large enough; a ValueError if not."""
+    size = read_manifest(data_dir)["parameters"]["size"]
+    if not 1 <= image_size <= size:
+        raise ValueError(
+            f"image_size {image_size}: the crops have {size} px; ask for less, or prepare with --size {image_size}"
+        )
 
 
 class Batches(keras.utils.PyDataset):

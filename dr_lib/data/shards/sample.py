@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from pathlib import Path
 
+from dr_lib.data.shards.folder import verify
 from dr_lib.data.shards.prepare import prepare
-from dr_lib.data.shards.records import verify
 from dr_lib.data.synthetic import draw_sample
 
 

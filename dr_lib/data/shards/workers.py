@@ -1,5 +1,6 @@
-"""Crop photographs in other processes, here or on a Dask cluster: each becomes a framed record, or a reason."""
+"""Crop photographs in other processes, here or on a Dask cluster: each becomes a record, or a reason."""
 
+import hashlib
 import multiprocessing
 import os
 import threading
@@ -16,9 +17,8 @@ import cv2
 
 from dr_lib.data.labels.near_duplicates import perceptual_hash
 from dr_lib.data.photograph.crop import NoFundusError, UnreadableImageError, crop_fundus
-from dr_lib.data.photograph.pixels import IMAGE_SIZE, encode_jpeg
+from dr_lib.data.photograph.pixels import encode_jpeg
 from dr_lib.data.shards.records import Record, to_example
-from dr_lib.data.shards.tfrecord import frame
 
 PHOTOGRAPHS_PER_TASK = 2  # so that all workers end at about the same time
 TASKS_PER_WORKER = 8  # handed out at a time: enough that none waits, and memory does not grow with the photographs
@@ -32,51 +32,43 @@ class WorkerError(RuntimeError):
 
 
 class Photograph(NamedTuple):
-    """One photograph to prepare; it leaves this module as a record or as a rejection."""
+    """One photograph to crop."""
 
     row: int  # of the label table
     path: str
     image_id: str
-    patient_id: str
-    eye: str
-    grade: int
+    num_bytes: int  # -1 where the file cannot be seen
 
 
-class Prepared(NamedTuple):
-    """One photograph as its shard holds it."""
+class Cropped(NamedTuple):
+    """What became of one photograph."""
 
-    framed: bytes
-    record: Record  # without the pixels
-    perceptual_hash: bytes
-
-
-class Rejection(NamedTuple):
-    """One photograph that could not be used, and why; written to the private folder."""
-
-    row: int
-    image: str
-    reason: str
+    example: bytes  # the record of its crop, serialised; empty where there is none
+    sha256: str  # of its file, where there is a crop
+    reason: str  # why there is none
 
 
-def crop_photograph(photograph: Photograph, method: str) -> Prepared | Rejection:
-    """Crop one photograph in a worker: a framed record, or the reason why there is none.
+def crop_photograph(photograph: Photograph, method: str, size: int) -> Cropped:
+    """Crop one photograph in a worker, to so many pixels.
 
     Raises:
         WorkerError: the file is not there, though it was when the label table was read. A disk that went away must
             not end in a data set of rejections.
     """
     try:
-        crop = crop_fundus(photograph.path, IMAGE_SIZE, method=method)
-    except (UnreadableImageError, NoFundusError) as error:
+        crop = crop_fundus(photograph.path, size, method=method)
+        with open(photograph.path, "rb") as file:
+            sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+    except (UnreadableImageError, NoFundusError, OSError) as error:
         if not os.path.exists(photograph.path):
             raise WorkerError(
                 f"the photograph of row {photograph.row} is not to be seen (any more): see to it that every worker has "
                 "the folder of the photographs under the same path, and start again"
             ) from error
-        return Rejection(photograph.row, photograph.path, str(error))
-    _, _, image_id, patient_id, eye, grade = photograph
-    record = Record(encode_jpeg(crop.image), grade, patient_id, image_id, eye, *crop.circle, crop.status)
-    return Prepared(frame(to_example(record)), record._replace(encoded=b""), perceptual_hash(record.encoded))
+        return Cropped(b"", "", str(error))
+    encoded = encode_jpeg(crop.image)
+    record = Record(encoded, photograph.image_id, size, *crop.circle, crop.status, perceptual_hash(encoded))
+    return Cropped(to_example(record), sha256, "")
 
 
 def count_cores() -> int:

@@ -49,8 +49,8 @@ def export_model(
         force: write what the gate refuses too; its manifest says so.
 
     Returns:
-        One row per format: format, artifact_mib, ideal_mib, size_ratio, what `gate.compare` gives, data_manifest_sha256
-        and same_data (whether the model was trained on another split of the same), forced, and folder (empty where
+        One row per format: format, artifact_mib, ideal_mib, size_ratio, what `gate.compare` gives, split_sha256 and
+        same_split (whether the model was trained on another side of the same split), forced, and folder (empty where
         nothing was written).
 
     Raises:
@@ -71,7 +71,7 @@ def export_model(
     converters = {name: version(name) for name in CONVERTERS if find_spec(name)}
     known = source.facts | {"source_sha256": source.facts["sha256"], "converters": converters}
     judged = {"threshold": source.facts["threshold"], "margin": margin}
-    out, data, rows = Path(out), labelled.data_manifest_sha256, []
+    out, split, rows = Path(out), labelled.split_sha256, []
     out.mkdir(parents=True, exist_ok=True)
     for format_name in formats:
         with tempfile.TemporaryDirectory(dir=out, prefix=".exporting-") as temporary:
@@ -88,8 +88,8 @@ def export_model(
                 "ideal_mib": ideal / MIB,
                 "size_ratio": size / ideal,
                 **gate.compare(labelled.grade, labelled.patient_id, before, np.concatenate(after), **judged),
-                "data_manifest_sha256": data,
-                "same_data": data == source.facts["data_manifest_sha256"],
+                "split_sha256": split,
+                "same_split": split == source.facts["split_sha256"],
             }
             difference, tolerance = row["max_abs_difference"], TOLERANCE.get(format_name, 1.0)
             if difference > tolerance:

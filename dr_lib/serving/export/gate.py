@@ -18,7 +18,7 @@ class Labelled(NamedTuple):
     images: np.ndarray  # (n, side, side, 3) uint8
     grade: np.ndarray  # (n,) 0-4
     patient_id: np.ndarray  # (n,)
-    data_manifest_sha256: str = ""  # of the prepared folder that they are from
+    split_sha256: str = ""  # of the split table that they are from
 
 
 def compare(

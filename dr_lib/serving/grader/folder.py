@@ -13,7 +13,7 @@ from dr_lib import files
 from dr_lib.data.labels.grades import REFERABLE_FROM
 
 MANIFEST, CARD = "manifest.json", "README.md"
-PREPROCESSING = "crop_fundus, robust, 299 px; JPEG q95; shrunk by area to image_size; uint8 RGB, scaled in the model"
+PREPROCESSING = "crop_fundus; JPEG q95; shrunk by area to image_size; uint8 RGB, scaled in the model"
 FACTS = {  # what a manifest says, beside threshold_from and anything else that whoever wrote it knew
     "format": str,  # keras, savedmodel, or litert_ and its precision
     "model": str,
@@ -22,9 +22,13 @@ FACTS = {  # what a manifest says, beside threshold_from and anything else that 
     "grades": list,
     "threshold": float,  # an eye is referable where the probability of grade 2 or worse is at least that
     "preprocessing": str,
+    "crop_size": int,  # px, before it is shrunk to image_size
+    "crop_method": str,
     "weights": str,
     "data_kind": str,  # synthetic or photographs
-    "data_manifest_sha256": str,
+    "data_sha256": str,  # of the crops, of what is known of them, and of the split
+    "labels_sha256": str,
+    "split_sha256": str,
     "metrics": dict,
     "commit": str,
     "versions": dict,
@@ -104,8 +108,10 @@ def describe(facts: Mapping[str, Any]) -> str:
         f"called referable where the probability of grade {REFERABLE_FROM} or worse is at least "
         f"{facts['threshold']:.4g} ({facts.get('threshold_from', 'how it was chosen is not known')}).",
         f"- parameters: {facts['num_parameters']:,}; artifact: {facts['artifact']}, {facts['bytes']:,} bytes, sha256 "
-        f"{facts['sha256']}\n- initial weights: {facts['weights']}\n- preprocessing: {facts['preprocessing']}\n"
-        f"- data: {facts['data_kind']}, manifest {facts['data_manifest_sha256']}\n- commit: {facts['commit']}; "
+        f"{facts['sha256']}\n- initial weights: {facts['weights']}\n- preprocessing: {facts['preprocessing']}; "
+        f"crops of {facts['crop_size']} px, {facts['crop_method']}\n"
+        f"- data: {facts['data_kind']}, crops {facts['data_sha256']}, labels {facts['labels_sha256']}, split "
+        f"{facts['split_sha256']}\n- commit: {facts['commit']}; "
         f"{', '.join(f'{name} {version}' for name, version in facts['versions'].items())}; {facts['created_at']}",
         "## Test split\n\n| metric | value |\n| --- | --- |\n" + metrics if metrics else "",
         "## What the export changed\n\n| | |\n| --- | --- |\n" + gate if gate else "",

@@ -99,7 +99,7 @@ class Predictor:
         encoded = _read_json(body) if media_type == "application/json" else body
         try:
             _check_photograph(encoded, self.max_pixels)
-            crop = crop_fundus(encoded)
+            crop = crop_fundus(encoded, self.facts["crop_size"], method=self.facts["crop_method"])
         except NoFundusError as error:
             raise RefusedError(422, str(error)) from error
         except UnreadableImageError as error:

@@ -1,0 +1,25 @@
+"""Unite patients with those who have a copy of their photographs: a group is on one side of every split."""
+
+import numpy as np
+import pandas as pd
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
+
+def unite(patients: pd.Series, pairs: np.ndarray) -> pd.Series:
+    """Name the group of each photograph: the first, by name, of all patients whom copies connect.
+
+    Copies form chains: where one patient's photograph is a copy of another's, and that one's of a third's, all three
+    are one group.
+
+    Args:
+        patients: the patient of each photograph.
+        pairs: (n, 2) int, the places of two photographs that show the same eye.
+    """
+    names, codes = np.unique(patients.to_numpy(str), return_inverse=True)  # sorted
+    ones, others = codes[pairs].reshape(-1, 2).T
+    links = coo_array((np.ones(len(pairs), bool), (ones, others)), shape=(len(names), len(names)))
+    number, component = connected_components(links, directed=False)
+    first = np.full(number, len(names))
+    np.minimum.at(first, component, np.arange(len(names)))
+    return pd.Series(names[first[component[codes]]], patients.index, name="group")

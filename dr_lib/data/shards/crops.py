@@ -1,0 +1,165 @@
+"""Crop photographs into shards by image id, whatever their labels, and go on behind what was cropped before.
+
+A shard's listing is written after it, so a shard that has one is whole.
+"""
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
+from functools import cache, partial
+from itertools import count, islice
+from pathlib import Path
+
+import cv2
+import pandas as pd
+
+from dr_lib.data.labels.privacy import pseudonym
+from dr_lib.data.photograph import pixels
+from dr_lib.data.shards.folder import LISTED, compare_with_listing, hash_file, locate, parse_table
+from dr_lib.data.shards.records import ShardError
+from dr_lib.data.shards.tfrecord import frame, unframe
+from dr_lib.data.shards.workers import Cropped, Map, Photograph, WorkerError, crop_photograph
+from dr_lib.files import replace, write_json, write_text
+
+SHARD_SIZE = 256  # photographs
+BYTES_PER_PIXEL = 0.3  # of a crop's file; JPEGs of quality 95 take 0.2 on average
+
+
+class PrepareError(ValueError):
+    """The data set cannot be prepared like this; the message says what to do."""
+
+
+def claim(out: Path, parameters: dict) -> None:
+    """Take a new or empty folder for crops of these parameters, or see that it is for no others."""
+    path = out / "crops.json"
+    if not path.exists():
+        if out.exists() and {file.name for file in out.iterdir()} - {f"{path.name}.tmp"}:  # left by a kill
+            raise PrepareError(f"{out} is not empty and holds no crops of ours: choose another --out")
+        write_json(path, parameters | {"code_sha256": hash_code()})
+    earlier = json.loads(path.read_text(encoding="utf-8"))
+    if changed := sorted(name for name in parameters if earlier.get(name) != parameters[name]):
+        raise PrepareError(f"{out} holds other crops (other {', '.join(changed)}): choose another --out, or delete it")
+
+
+def crop_photographs(
+    photographs: list[Photograph],
+    out: Path,
+    salt: bytes,
+    pool: AbstractContextManager[Map],
+    *,
+    files: dict[str, str] | None = None,
+    shard_size: int = SHARD_SIZE,
+    progress: Callable[[int, int], None] | None = None,
+) -> pd.DataFrame:
+    """Crop the photographs that no shard holds yet into further shards, in the order of their image ids.
+
+    Args:
+        photographs: of the label table.
+        out: a folder that `claim` took.
+        salt: of the pseudonyms.
+        pool: of `workers.map_over`.
+        files: those of its manifest, if it is complete; its shards have to match.
+        shard_size: photographs of a new shard; the last has the rest.
+        progress: called with (photographs done, photographs in all), first with those done by an earlier call.
+
+    Returns:
+        The listings of all shards; an earlier label table may have named more photographs.
+
+    Raises:
+        PrepareError: the disk is too small, photographs were changed after they were cropped, or other code did it.
+        ShardError: a shard does not match the manifest.
+        WorkerError: a worker died, or does not see the photographs.
+    """
+    parameters = json.loads((out / "crops.json").read_text(encoding="utf-8"))
+    finished = _find_finished(out, files or {})
+    known = {row.image_id: row.size_id for listing in finished for row in listing.itertuples()}
+    changed = [p.row for p in photographs if p.image_id in known and known[p.image_id] != _size_id(salt, p)]
+    if changed:
+        raise PrepareError(
+            f"{len(changed)} photographs were changed after they were cropped (rows {', '.join(map(str, changed[:5]))}"
+            f"): choose another --out, or delete {out}"
+        )
+    rest = sorted((p for p in photographs if p.image_id not in known), key=lambda p: p.image_id)
+    if rest and not finished:
+        write_json(out / "crops.json", parameters | {"code_sha256": hash_code()})
+    elif rest and parameters["code_sha256"] != hash_code():
+        raise PrepareError(f"{out} was cropped by another version of the code: choose another --out, or delete it")
+    free, needed = shutil.disk_usage(out).free / 2**20, len(rest) * BYTES_PER_PIXEL * parameters["size"] ** 2 / 2**20
+    if free < needed:
+        raise PrepareError(
+            f"{out} has {free:.0f} MiB free, {len(rest)} records need about {needed:.0f} MiB: make room or choose "
+            "another --out"
+        )
+    done = count(len(photographs) - len(rest))
+    progress = progress or (lambda done, total: None)
+    progress(next(done), len(photographs))
+
+    def watch(results: Iterable[Cropped]) -> Iterator[Cropped]:
+        for result in results:
+            progress(next(done), len(photographs))
+            yield result
+
+    if rest:
+        crop = partial(crop_photograph, method=parameters["method"], size=parameters["size"])
+        with pool as map_photographs:
+            results = watch(map_photographs(crop, rest))
+            for start in range(0, len(rest), shard_size):
+                shard = out / f"crops-{len(finished):05d}.tfrecord"
+                finished.append(_write_shard(shard, rest[start : start + shard_size], results, salt))
+    return pd.concat(finished, ignore_index=True)
+
+
+@cache
+def hash_code() -> str:
+    """SHA-256 of what decides about a crop's bytes: the code that makes it, and OpenCV's version."""
+    files = sorted(Path(pixels.__file__).parent.glob("*.py"))
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files) + cv2.__version__.encode()).hexdigest()
+
+
+def _write_shard(path: Path, part: list[Photograph], results: Iterator[Cropped], salt: bytes) -> pd.DataFrame:
+    """Write a shard from what became of its photographs, in their order, then its listing."""
+    rows, end = [], 0
+    with replace(path) as temporary, temporary.open("wb") as file:
+        for photograph, result in zip(part, islice(results, len(part)), strict=False):
+            row = {"image_id": photograph.image_id, "reason": result.reason, "size_id": _size_id(salt, photograph)}
+            if result.example:
+                row |= locate(result.example, end + 12) | {"content_id": pseudonym(salt, "content", result.sha256)}
+                end += file.write(frame(result.example))
+            rows.append(row)
+    if len(rows) < len(part):
+        raise WorkerError(f"photographs of {path.name} were lost on their way back from the workers: start again")
+    listing = path.with_suffix(".csv")
+    write_text(listing, pd.DataFrame(rows, columns=LISTED).to_csv(index=False, lineterminator="\n"))
+    return parse_table(listing)
+
+
+def _find_finished(out: Path, files: dict[str, str]) -> list[pd.DataFrame]:
+    """Read the listings of the shards that are whole; what lies behind the first that is not is deleted."""
+    finished = []
+    for number in count():
+        shard = out / f"crops-{number:05d}.tfrecord"
+        listing = shard.with_suffix(".csv")
+        try:
+            content, table = shard.read_bytes(), parse_table(listing)
+            compare_with_listing(shard.name, content, table)
+            if b"".join(map(frame, unframe(content))) != content:  # the sums of each record
+                raise ShardError(f"{shard.name}: altered")
+            for path in (shard, listing):
+                if path.name in files and hash_file(path) != files[path.name]:
+                    raise ShardError(f"{path.name}: altered or cut short, it does not match manifest.json")
+        except (OSError, ShardError):
+            if shard.name in files:
+                raise
+            break
+        finished.append(table)
+    for path in out.glob("crops-*.*"):
+        if int(path.name[6:11]) >= len(finished):
+            path.unlink()
+    return finished
+
+
+def _size_id(salt: bytes, photograph: Photograph) -> str:
+    """A pseudonym of the file's length: it changes when the file does, and tells nobody which file it is."""
+    return pseudonym(salt, "size", f"{photograph.image_id} {photograph.num_bytes}")

@@ -1,0 +1,231 @@
+"""A prepared folder: shards of crops with their listings, labels.csv, split.csv and, written last, manifest.json.
+
+crops.json            how the photographs are cropped
+crops-00000.tfrecord  crops, by image id
+crops-00000.csv       its listing: the place of each photograph in the shard, or why it could not be used
+near_duplicates.csv   pairs of crops that show nearly the same picture
+labels.csv            what is known of each photograph that was cropped
+split.csv             its group, and train, validation, test or excluded; further splits may lie beside it
+manifest.json         how it was prepared, counts, and the SHA-256 of every file above
+"""
+
+import hashlib
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pandas as pd
+
+from dr_lib.data.shards.records import Record, ShardError, from_example
+from dr_lib.data.shards.tfrecord import unframe
+
+SPLITS = ("train", "validation", "test")
+PLACE = ["image_id", "offset", "length", "status", "x", "y", "radius", "perceptual_hash"]
+LISTED = [*PLACE, "reason", "content_id", "size_id"]  # pseudonyms of what the file holds, and of its length
+TYPES = {"offset": "Int64", "length": "Int64", "x": float, "y": float, "radius": float, "row": int}
+TYPES |= {"grade": int, "referable": int}
+ADVICE = ". Prepare the folder again, or copy it again."
+
+
+def read_manifest(data_dir: Path) -> dict:
+    """Read `manifest.json` of a prepared folder.
+
+    Raises:
+        ShardError: the folder was not prepared, not to the end, or by an earlier version.
+    """
+    path = Path(data_dir) / "manifest.json"
+    if not path.is_file():
+        raise ShardError(f"{data_dir} has no manifest.json: prepare it (again) with python -m dr_lib prepare")
+    try:
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+        is_old = "num_shards" in manifest.get("parameters", {})
+        if not is_old:
+            manifest["data_kind"], manifest["parameters"]["size"], manifest["splits"]
+            [bytes.fromhex(sha256) for sha256 in manifest["files"].values()]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ShardError(f"{path} is damaged ({error!r}): prepare the folder again") from error
+    if is_old:
+        raise ShardError(
+            f"{data_dir} was prepared by an earlier version, whose shards hold the labels and the split: delete it and "
+            "prepare the photographs again"
+        )
+    return manifest
+
+
+def hash_crops(manifest: dict) -> str:
+    """SHA-256 over those of the shards: one word for the crops, whatever their labels and their split."""
+    shards = sorted(item for item in manifest["files"].items() if item[0].endswith(".tfrecord"))
+    return hashlib.sha256(json.dumps(shards).encode()).hexdigest()
+
+
+def describe_data(data_dir: Path, split: str | Path = "split.csv") -> dict[str, str | int]:
+    """What a prepared folder and a split of it are, in the columns of a row; see `read_photographs`."""
+    manifest = read_manifest(data_dir)
+    return {
+        "data_kind": manifest["data_kind"],
+        "crop_size": manifest["parameters"]["size"],
+        "crop_method": manifest["parameters"]["method"],
+        "data_sha256": hash_crops(manifest),
+        "labels_sha256": manifest["files"]["labels.csv"],
+        "split_sha256": hash_file(Path(data_dir) / split),
+    }
+
+
+def hash_file(path: Path) -> str:
+    """SHA-256 of a file."""
+    with Path(path).open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def read_photographs(data_dir: Path, split: str | Path = "split.csv") -> pd.DataFrame:
+    """Join what is known of each photograph; no shard is opened.
+
+    Args:
+        data_dir: a prepared folder.
+        split: a split table in it, by name, or one elsewhere, by its path.
+
+    Returns:
+        A row per photograph, by image id: the columns of labels.csv, those of the split table (group, split, reason),
+        and where the crop is: shard (the file's name), offset and length [bytes], status, x, y and radius [px].
+
+    Raises:
+        ShardError: a table or the names of the shards do not match the manifest, or the split does not fit the labels.
+    """
+    data_dir = Path(data_dir)
+    files = read_manifest(data_dir)["files"]
+    if faults := _compare_names(data_dir, files):
+        raise ShardError("; ".join(faults) + ADVICE)
+    labels = read_table(data_dir, "labels.csv", files)
+    shards = [name for name in sorted(files) if name.endswith(".tfrecord")]
+    crops = pd.concat([_read_listing(data_dir, name, files)[PLACE].assign(shard=name) for name in shards])
+    table = labels.merge(read_split(data_dir, split, labels, files), on="image_id", validate="1:1")
+    table = table.merge(crops, on="image_id", validate="1:1").sort_values("image_id", ignore_index=True)
+    return table.astype({"offset": int, "length": int})
+
+
+def read_split(data_dir: Path, split: str | Path, labels: pd.DataFrame, files: dict[str, str]) -> pd.DataFrame:
+    """Read a split table and see that it fits the labels; see `read_photographs`."""
+    path = Path(data_dir) / split
+    if not path.is_file():
+        raise ShardError(f"there is no split table {path}: write one with python -m dr_lib split")
+    table = parse_table(path)
+    if missing := {"image_id", "group", "split"} - set(table):
+        raise ShardError(f"{path.name} has no column {', '.join(sorted(missing))}")
+    unlike = set(table["image_id"]) ^ set(labels["image_id"])
+    if unlike or table["image_id"].duplicated().any():
+        raise ShardError(
+            f"{path.name} is not of the photographs in labels.csv ({len(unlike)} stand in one of the two alone): write "
+            f"it anew with python -m dr_lib split {data_dir}"
+        )
+    if not table["split"].isin([*SPLITS, "excluded"]).all():
+        raise ShardError(f"{path.name}: split must be {', '.join(SPLITS)} or excluded")
+    used = table[table["split"] != "excluded"].merge(labels[["image_id", "row", "patient_id"]], on="image_id")
+    for name, key in {"group": "group", "patient": "patient_id"}.items():
+        crossing = used[used.groupby(key)["split"].transform("nunique") > 1]
+        if len(crossing):
+            rows = ", ".join(map(str, sorted(crossing["row"])[:5]))
+            raise ShardError(f"{path.name}: a {name} stands on two sides (rows {rows}): keep it on one")
+    if path.parent == Path(data_dir) and path.name in files and hash_file(path) != files[path.name]:
+        raise ShardError(
+            f"{path.name}: altered, it does not match manifest.json (a split of your own needs a new name)"
+        )
+    return table
+
+
+def read_records(data_dir: Path, photographs: pd.DataFrame) -> Iterator[tuple[int, Record]]:
+    """Read the records of rows of `read_photographs`, one shard in memory at a time: (label of the row, record).
+
+    Raises:
+        ShardError: a shard is not what the manifest says.
+    """
+    files = read_manifest(data_dir)["files"]
+    for shard, part in photographs.groupby("shard"):
+        content = _read_file(data_dir, shard, files)
+        for label, offset, length in zip(part.index, part["offset"], part["length"], strict=True):
+            yield label, from_example(content[offset : offset + length])
+
+
+def verify(data_dir: Path) -> dict:
+    """Compare every file with the manifest, and read every record.
+
+    Returns:
+        The manifest.
+
+    Raises:
+        ShardError: names every file that is missing, altered, cut short, or not in the manifest.
+    """
+    manifest = read_manifest(data_dir)
+    files, faults = manifest["files"], _compare_names(data_dir, manifest["files"])
+    for name in sorted(files):
+        try:
+            if (Path(data_dir) / name).is_file():  # otherwise it is among the faults
+                content = _read_file(data_dir, name, files)
+                if name.endswith(".tfrecord"):
+                    compare_with_listing(name, content, _read_listing(data_dir, name, files))
+        except ShardError as error:
+            faults.append(str(error))
+    if faults:
+        raise ShardError("; ".join(dict.fromkeys(faults)) + ADVICE)
+    return manifest
+
+
+def locate(example: bytes, offset: int) -> dict:
+    """List a record whose serialised Example begins so many bytes into its shard: a row of the listing."""
+    record = from_example(example)
+    values = record.image_id, offset, len(example), record.status, record.x, record.y, record.radius
+    return dict(zip(PLACE, (*values, record.perceptual_hash.hex()), strict=True))
+
+
+def compare_with_listing(name: str, shard: bytes, listing: pd.DataFrame) -> None:
+    """See that a shard holds the records that its listing names, and nothing else; a ShardError if not."""
+    try:
+        offset, found = 12, []
+        for example in unframe(shard):
+            found.append(locate(example, offset))
+            offset += len(example) + 16
+    except ValueError as error:
+        raise ShardError(f"{name}: {error}") from error
+    if found != listing.loc[listing["status"] != "", PLACE].to_dict("records"):
+        raise ShardError(f"{name}: its records are not those that {name[:-8]}csv lists")
+
+
+def parse_table(path: Path, content: bytes | None = None) -> pd.DataFrame:
+    """Read one of the folder's tables: texts, but for the numbers that `TYPES` names.
+
+    Raises:
+        ShardError: it is no such table.
+    """
+    try:
+        source = path if content is None else io.BytesIO(content)
+        table = pd.read_csv(source, dtype=str, keep_default_na=False, encoding="utf-8")
+        numbers = {name: kind for name, kind in TYPES.items() if name in table}
+        return table.assign(**{n: table[n].replace("", "nan").astype(float).astype(k) for n, k in numbers.items()})
+    except (ValueError, OSError) as error:
+        raise ShardError(f"{path.name} is damaged ({error!r})") from error
+
+
+def read_table(data_dir: Path, name: str, files: dict[str, str]) -> pd.DataFrame:
+    """Read a table that the manifest names; a ShardError if it is not what was written."""
+    return parse_table(Path(data_dir) / name, _read_file(data_dir, name, files))
+
+
+def _read_listing(data_dir: Path, shard: str, files: dict[str, str]) -> pd.DataFrame:
+    return read_table(data_dir, shard.replace(".tfrecord", ".csv"), files)
+
+
+def _read_file(data_dir: Path, name: str, files: dict[str, str]) -> bytes:
+    try:
+        content = (Path(data_dir) / name).read_bytes()
+    except OSError as error:
+        raise ShardError(f"{name}: missing in {data_dir}") from error
+    if hashlib.sha256(content).hexdigest() != files.get(name):
+        raise ShardError(f"{name}: altered or cut short, it does not match manifest.json")
+    return content
+
+
+def _compare_names(data_dir: Path, files: dict[str, str]) -> list[str]:
+    """Name the files that are missing, and the shards that are too many."""
+    missing = [f"{name}: missing in {data_dir}" for name in sorted(files) if not (Path(data_dir) / name).is_file()]
+    shards = {path.name for path in Path(data_dir).glob("*.tfrecord")}
+    return missing + [f"{name}: not in the manifest" for name in sorted(shards - set(files))]

@@ -1,0 +1,170 @@
+"""Divide a prepared folder anew, in seconds: labels.csv and split tables are written, no shard is opened."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from dr_lib.data.labels.grades import REFERABLE_FROM
+from dr_lib.data.labels.label_files import LabelTableError, read_label_file
+from dr_lib.data.labels.splits import split_photographs
+from dr_lib.data.shards.folder import hash_file, read_manifest, read_photographs, read_records, read_table
+from dr_lib.data.shards.records import to_example
+from dr_lib.data.shards.tfrecord import frame
+from dr_lib.files import replace, write_json, write_text
+
+DEFAULT = {"scheme": "random", "seed": 0}
+
+
+def split(
+    data_dir: Path,
+    *,
+    scheme: str | None = None,
+    seed: int | None = None,
+    folds: int = 5,
+    labels: Path | None = None,
+    out: str | Path = "split.csv",
+) -> list[Path]:
+    """Divide the photographs of a prepared folder anew.
+
+    Args:
+        data_dir: the folder.
+        scheme, seed, folds: of `splits.split_photographs`; by default those that split.csv was drawn with.
+        labels: a CSV with image_id, grade and, where they changed, other columns of labels.csv, whose place it takes;
+            photographs that it does not name are in no split.
+        out: the split table; a bare name lies in the folder. Folds are written to split-1-of-5.csv and so on.
+
+    Returns:
+        The paths of the split tables.
+
+    Raises:
+        LabelTableError: the label table does not fit the folder, or cannot be divided like this.
+        ShardError: the folder is not prepared or was altered.
+    """
+    data_dir = Path(data_dir)
+    manifest = read_manifest(data_dir)
+    known = read_table(data_dir, "labels.csv", manifest["files"])
+    if labels is not None:
+        known = _correct_labels(known, Path(labels))
+    how = {"scheme": scheme, "seed": seed, "folds": folds}
+    return write_split(data_dir, manifest, known, data_dir / out, **how)
+
+
+def write_split(
+    data_dir: Path,
+    manifest: dict,
+    labels: pd.DataFrame,
+    path: Path,
+    *,
+    scheme: str | None = None,
+    seed: int | None = None,
+    folds: int = 5,
+) -> list[Path]:
+    """Divide the labelled photographs of a folder; write labels.csv, the split tables and, last, the manifest."""
+    if path.suffix != ".csv" or path.name in ("labels.csv", "near_duplicates.csv") or path.name.startswith("crops"):
+        raise LabelTableError(f"{path.name} is no name for a split table: call it split-1.csv, say")
+    files, splits = manifest["files"], manifest["splits"]
+    earlier = splits.get("split.csv", DEFAULT)
+    scheme, seed = scheme or earlier["scheme"], earlier["seed"] if seed is None else seed
+    listing = pd.concat(read_table(data_dir, f"{name[:-8]}csv", files) for name in files if name.endswith(".tfrecord"))
+    table = labels.merge(listing[["image_id", "content_id"]], on="image_id", validate="1:1")
+    places = pd.Series(range(len(table)), table["image_id"])
+    pairs = read_table(data_dir, "near_duplicates.csv", files)[["image_id", "image_id_2"]]
+    pairs = pairs[pairs.isin(table["image_id"]).all(axis=1)].apply(lambda column: column.map(places))
+    tables = split_photographs(table, pairs.to_numpy(int), scheme=scheme, seed=seed, folds=folds)
+    paths = [path]
+    if scheme == "folds":
+        paths = [path.with_stem(f"{path.stem}-{number}-of-{folds}") for number in range(1, folds + 1)]
+    write_table(data_dir / "labels.csv", labels)
+    for one, sides in zip(paths, tables, strict=True):
+        write_table(one, sides)
+        if one.parent == data_dir:
+            files[one.name] = hash_file(one)
+            splits[one.name] = {"scheme": scheme, "seed": seed, **_count(labels.merge(sides, on="image_id"))}
+    files["labels.csv"] = hash_file(data_dir / "labels.csv")
+    write_json(data_dir / "manifest.json", manifest)
+    return paths
+
+
+def export_records(data_dir: Path, out: Path, split: str | Path = "split.csv", shard_size: int = 256) -> list[Path]:
+    """Write labelled TFRecord shards for other tools: train-00000-of-00004.tfrecord and so on.
+
+    Each Example holds the features of `records.to_example`, and image/class/label (the grade, 0-4), image/referable (0
+    or 1), patient/id and eye.
+
+    Args:
+        data_dir: a prepared folder.
+        out: folder to write, new or empty.
+        split: see `folder.read_photographs`.
+        shard_size: photographs in a shard, at most.
+
+    Returns:
+        The paths of the shards.
+
+    Raises:
+        LabelTableError: the folder to write is not empty.
+        ShardError: the prepared folder was altered.
+    """
+    out, paths = Path(out), []
+    if out.exists() and any(out.iterdir()):
+        raise LabelTableError(f"{out} is not empty: choose another folder for the records")
+    photographs = read_photographs(data_dir, split)
+    for side, rows in photographs[photographs["split"] != "excluded"].groupby("split"):
+        number = -(-len(rows) // shard_size)
+        for index, places in enumerate(np.array_split(np.arange(len(rows)), number)):
+            part = rows.iloc[places]
+            records = dict(read_records(data_dir, part))
+            paths.append(out / f"{side}-{index:05d}-of-{number:05d}.tfrecord")
+            with replace(paths[-1]) as temporary, temporary.open("wb") as file:
+                for row in part.itertuples():
+                    labels = {"image/class/label": row.grade, "image/referable": int(row.grade >= REFERABLE_FROM)}
+                    labels |= {"patient/id": row.patient_id.encode(), "eye": row.eye.encode()}
+                    file.write(frame(to_example(records[row.Index], labels)))
+    return paths
+
+
+def _correct_labels(known: pd.DataFrame, path: Path) -> pd.DataFrame:
+    """Take grades and whatever else a table gives, by image id."""
+    if not path.is_file():
+        raise LabelTableError(f"there is no label file {path}: give a CSV with the columns image_id and grade")
+    given = read_label_file(path)
+    if not {"image_id", "grade"} <= set(given):
+        raise LabelTableError(
+            f"{path.name} has no columns image_id and grade. A table that names photographs by their files is for "
+            "python -m dr_lib prepare, which crops nothing twice"
+        )
+    unknown, grades = ~given["image_id"].isin(known["image_id"]), pd.to_numeric(given["grade"], errors="coerce")
+    for fault, bad in {
+        "no photograph of the folder has this image_id": unknown,
+        "the image_id stands there twice": given["image_id"].duplicated(),
+        "the grade must be 0, 1, 2, 3 or 4": ~grades.isin(range(5)),
+    }.items():
+        if bad.any():
+            lines = ", ".join(map(str, given.index[bad][:5]))
+            raise LabelTableError(f"{path.name}, {bad.sum()} rows such as {lines}: {fault}")
+    given = given.assign(grade=grades.astype(int), referable=(grades >= REFERABLE_FROM).astype(int))
+    kept = known[known["image_id"].isin(given["image_id"])].set_index("image_id")
+    changed = [name for name in kept if name in given and name != "row"]
+    return kept.assign(**given.set_index("image_id")[changed].to_dict("series")).reset_index()
+
+
+def _count(table: pd.DataFrame) -> dict:
+    """Count photographs, patients and grades of each side, groups, and the photographs of the largest group."""
+    used = table[table["split"] != "excluded"]
+    counts = {
+        side: {
+            "num_images": len(rows),
+            "num_patients": int(rows["patient_id"].nunique()),
+            "grades": {str(grade): int((rows["grade"] == grade).sum()) for grade in range(5)},
+        }
+        for side, rows in used.groupby("split")
+    }
+    largest = used.groupby("group").agg(images=("image_id", "size"), patients=("patient_id", "nunique"))
+    most = largest.sort_values(["patients", "images"]).iloc[-1]
+    groups = {"num_groups": len(largest), "largest_group": {name: int(most[name]) for name in ("images", "patients")}}
+    return {"counts": counts, "num_excluded": len(table) - len(used), **groups}
+
+
+def write_table(path: Path, table: pd.DataFrame) -> None:
+    """Write a CSV whose bytes depend on the table alone."""
+    write_text(path, table.to_csv(index=False, lineterminator="\n"))
