@@ -114,8 +114,10 @@ odd = [sheet.Panel(name, encoded) for name, encoded in draw_odd_files().items()]
 sheet.plot_contact_sheet(odd, "Odd files (synthetic, not photographs)")
 
 # %% [markdown]
-# Patients are divided so that no one stands on two sides, with the same shares of grades everywhere. Names are replaced
-# by keyed hashes.
+# Patients are divided so that no one stands on two sides, with the same shares of grades everywhere. Patients who share
+# a picture, in copies saved otherwise, are one group; the later of two equal files is excluded. Names are replaced by
+# keyed hashes. Labels and split are tables, so another seed or a corrected grade takes seconds (`python -m dr_lib
+# split`).
 
 # %%
 import pandas as pd
@@ -124,6 +126,39 @@ parts = read_photographs(data_dir)
 counts = parts.pivot_table(index="split", columns="grade", values="image_id", aggfunc="count", fill_value=0)
 counts["patients"] = parts.groupby("split")["patient_id"].nunique()
 counts
+
+# %%
+division = manifest["splits"]["split.csv"]
+largest, excluded = division["largest_group"], division["num_excluded"]
+print(
+    f"{division['num_groups']} groups; the largest has {largest['images']} photographs of {largest['patients']} patients"
+)
+print(f"{excluded} photographs excluded")
+
+# %% [markdown]
+# **For other tools** the split is written as labelled TFRecords, train, validation and test, which `tf.data` reads; on
+# the command line it is `python -m dr_lib split DATA_DIR --records OUT`.
+
+# %%
+import tempfile
+
+import tensorflow as tf
+
+from dr_lib.data.shards.split import export_records
+
+features = {
+    "image/encoded": tf.io.FixedLenFeature([], tf.string),
+    "image/class/label": tf.io.FixedLenFeature([], tf.int64),
+}
+with tempfile.TemporaryDirectory() as labelled:
+    shards = export_records(data_dir, Path(labelled))
+    train = tf.data.TFRecordDataset([str(path) for path in shards if path.name.startswith("train")])
+    parsed = train.batch(8).map(lambda examples: tf.io.parse_example(examples, features))
+    batch = next(iter(parsed))
+first = tf.io.decode_jpeg(batch["image/encoded"][0])
+print(
+    f"{len(shards)} shards; the first crop {tuple(first.shape)}, the first grades {batch['image/class/label'].numpy()}"
+)
 
 # %% [markdown]
 # ## Result

@@ -41,7 +41,7 @@ from pathlib import Path
 from dr_lib.data.shards.prepare import prepare
 images, labels, out, workers = sys.argv[1:]
 start = time.perf_counter()
-prepare(Path(images), Path(labels), Path(out), num_shards=2, split="paper", workers=int(workers))
+prepare(Path(images), Path(labels), Path(out), shard_size=48, scheme="paper", workers=int(workers))
 print(time.perf_counter() - start)
 """
 
@@ -95,9 +95,13 @@ def compare_records(folder: Path) -> None:
     """Read and write records beside TensorFlow's own reader and writer."""
     crop = crop_fundus(draw_photograph(folder / "small.jpg", 1024, 683, 2))
     encoded = pixels.encode_jpeg(crop.image)
-    record = records.Record(encoded, 2, "p" * 64, "i" * 64, "right", *crop.circle, "ok")
-    shard, framed = folder / "train-00000-of-00001.tfrecord", tfrecord.frame(records.to_example(record))
-    records.write_shard(shard, [framed] * 200)
+    record = records.Record(encoded, "i" * 64, 299, *crop.circle, "ok", bytes(32))
+    shard = folder / "crops-00000.tfrecord"
+
+    def write_ours() -> None:
+        shard.write_bytes(b"".join(tfrecord.frame(records.to_example(record)) for _ in range(200)))
+
+    write_ours()
 
     def read_ours() -> None:
         for payload in tfrecord.unframe(shard.read_bytes()):
@@ -114,10 +118,6 @@ def compare_records(folder: Path) -> None:
         with tf.io.TFRecordWriter(str(folder / "tf.tfrecord")) as writer:
             for _ in range(200):
                 writer.write(records.to_example(record))
-
-    def write_ours() -> None:
-        framed = (tfrecord.frame(records.to_example(record)) for _ in range(200))
-        records.write_shard(folder / "ours.tfrecord", framed)
 
     compare("200 records serialised and written, ours / TensorFlow's writer", write_ours, write_tensorflow)
 

@@ -24,6 +24,7 @@ import pandas as pd
 
 from dr_lib import hardware
 from dr_lib.data.shards.sample import open_sample
+from dr_lib.data.shards.split import export_records
 from dr_lib.runs.run import read_commit
 from dr_lib.statistics.intervals import mean_interval, ratio_interval
 from dr_lib.training.config import TrainingConfig
@@ -132,7 +133,13 @@ def compare(setting: dict, folder: Path) -> list[Variant]:
     variants = [build(mode, BATCH, setting, take(number)) for mode in ("paper", "fast")]
     variants.append(build("paper", BATCH, setting, take(number), frozen_input=True))
     if "tensorflow" in facts.backends and variants[0].plan.backend == "tensorflow":
-        variants.append(build_reference(setting, sorted(map(str, data.glob("train-*.tfrecord"))), number))
+        variants.append(
+            build_reference(
+                setting,
+                [str(path) for path in export_records(data, folder / "labelled") if path.name.startswith("train")],
+                number,
+            )
+        )
     for batch_size in setting["batches"]:
         variants.append(build("scaled", batch_size, setting, take(max(number, 4 * batch_size))))
     for _ in range(setting["repeats"]):

@@ -84,7 +84,7 @@ def test_01_prepares_a_folder_with_a_csv(clone, small_sample):
     (photographs / "images" / "scribble.jpg").write_text("not a photograph")
     with (photographs / "labels.csv").open("a") as file:
         file.write("scribble.jpg,900,left,0\n")
-    parameters = {"images": "mine", "labels": "mine/labels.csv", "out": "prepared", "num_shards": 2, "num_shown": 8}
+    parameters = {"images": "mine", "labels": "mine/labels.csv", "out": "prepared", "num_shown": 8}
     notebook = execute(clone, "01_prepare_fundus", **parameters)
     manifest = json.loads((clone / "prepared" / "manifest.json").read_text())
     assert manifest["num_photographs"] == 49 and manifest["num_rejected"] == 1

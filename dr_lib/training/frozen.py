@@ -11,7 +11,7 @@ from sklearn.model_selection import GridSearchCV, StratifiedGroupKFold
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 
-from dr_lib.data.shards.batches import Photographs
+from dr_lib.data.shards.batches import Mirrored, Photographs
 from dr_lib.training.fit import predict
 from dr_lib.training.models import ModelError
 
@@ -44,7 +44,7 @@ def freeze(network: keras.Model, last_frozen: str, splits: Mapping[str, Photogra
     lower, extract, upper = split_network(network, last_frozen)
     inputs, features = {}, {}
     for name, photographs in splits.items():
-        views = [photographs.images, photographs.images[:, :, ::-1]]
+        views = [photographs.images, Mirrored(photographs.images)]
         inputs[name] = np.concatenate([predict(lower, view, batch_size).astype(np.float16) for view in views])
         features[name] = predict(extract, inputs[name], batch_size)
     targets = {name: np.tile(photographs.referable, 2) for name, photographs in splits.items()}

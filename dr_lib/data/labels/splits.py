@@ -1,5 +1,7 @@
 """Divide groups of patients into train, validation and test, or into folds, stratified by grade."""
 
+import warnings
+
 import numpy as np
 import pandas as pd
 from sklearn.model_selection import StratifiedGroupKFold
@@ -95,7 +97,9 @@ def _draw_folds(used: pd.DataFrame, groups: pd.Index, folds: int, seed: int) -> 
     folding = StratifiedGroupKFold(folds, shuffle=True, random_state=seed)
     # the names of groups are pseudonyms, which must not decide
     parts = folding.split(used, used["grade"], pd.Categorical(used["group"], groups).codes)
-    tested = [set(used["group"].iloc[test]) for _, test in parts]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # a grade rarer than the folds; `_complete` checks what counts
+        tested = [set(used["group"].iloc[test]) for _, test in parts]
     return [pd.Series(np.where(groups.isin(test), "test", "train"), groups) for test in tested]
 
 

@@ -118,7 +118,7 @@ def prepare(
         except OSError as error:
             reason = error.strerror or error
             raise PrepareError(f"cannot write to {out}: {reason}. Choose another --out, or make room") from error
-    return manifest
+    return read_manifest(out)
 
 
 def _measure(path: str) -> int:

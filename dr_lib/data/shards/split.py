@@ -70,7 +70,7 @@ def write_split(
     table = labels.merge(listing[["image_id", "content_id"]], on="image_id", validate="1:1")
     places = pd.Series(range(len(table)), table["image_id"])
     pairs = read_table(data_dir, "near_duplicates.csv", files)[["image_id", "image_id_2"]]
-    pairs = pairs[pairs.isin(table["image_id"]).all(axis=1)].apply(lambda column: column.map(places))
+    pairs = pairs[pairs.isin(set(table["image_id"])).all(axis=1)].apply(lambda column: column.map(places))
     tables = split_photographs(table, pairs.to_numpy(int), scheme=scheme, seed=seed, folds=folds)
     paths = [path]
     if scheme == "folds":
@@ -82,7 +82,7 @@ def write_split(
             files[one.name] = hash_file(one)
             splits[one.name] = {"scheme": scheme, "seed": seed, **_count(labels.merge(sides, on="image_id"))}
     files["labels.csv"] = hash_file(data_dir / "labels.csv")
-    write_json(data_dir / "manifest.json", manifest)
+    write_json(data_dir / "manifest.json", manifest | {"files": dict(sorted(files.items()))})
     return paths
 
 

@@ -44,7 +44,7 @@ def test_aptos_competition_leaves_its_unlabelled_test_pictures_alone(tree):
     tree.write("a/sample_submission.csv", "id_code,diagnosis\n77e,0\n")
     labels = read_labels(root)
     assert (labels.layout, labels.patients) == ("aptos2019", "unknown")
-    assert rows_of(labels, "grade", "split") == [(2, 4, ""), (3, 0, "")]
+    assert rows_of(labels, "grade", "official") == [(2, 4, ""), (3, 0, "")]
     assert files_of(labels, root) == ["a/train_images/9f2.png", "a/train_images/0c1.png"]
     assert labels.unusable.empty and any("fellow eyes" in notice for notice in labels.notices)
 
@@ -56,7 +56,7 @@ def test_aptos_mirror_has_doubled_folders_and_a_split(tree):
         tree.write(f"{name}.csv", f"id_code,diagnosis\n{part},3\n")
     labels = read_labels(root)
     assert labels.layout == "aptos2019_split"
-    assert rows_of(labels, "grade", "split") == [(2, 3, "train"), (2, 3, "validation"), (2, 3, "test")]
+    assert rows_of(labels, "grade", "official") == [(2, 3, "train"), (2, 3, "validation"), (2, 3, "test")]
     assert files_of(labels, root)[1] == "val_images/val_images/val.png"
 
 
@@ -74,11 +74,11 @@ def test_eyepacs_takes_patients_from_file_names(tree):
     tree.write("trainLabels.csv", "image,level\n10_left,0\n10_right,2\n")
     tree.write("sampleSubmission.csv", "image,level\n1_left,0\n")
     expected = [(2, "10", "left", ""), (3, "10", "right", "")]  # one part alone is no split
-    assert rows_of(read_labels(root), "patient", "eye", "split") == expected
+    assert rows_of(read_labels(root), "patient", "eye", "official") == expected
     tree.write("retinopathy_solution.csv", "image,level,Usage\n1_left,4,Private\n")
     labels = read_labels(root)
     assert (labels.layout, labels.patients) == ("eyepacs", "from file names")
-    assert rows_of(labels, "patient", "grade", "split")[2] == (2, "1", 4, "test")
+    assert rows_of(labels, "patient", "grade", "official")[2] == (2, "1", 4, "test")
 
 
 def test_resized_eyepacs_is_chosen_by_its_folder(tree):
@@ -103,7 +103,7 @@ def test_resized_2015_2019_keeps_eyes_together_where_names_tell(tree):
     labels = read_labels(root)
     assert (labels.layout, labels.patients) == ("resized_2015_2019", "unknown")
     assert rows_of(labels, "patient", "grade") == [(2, "10", 0), (2, "2", 2), (2, "k/resized train 19/ab.jpg", 3)]
-    assert labels.table["split"].tolist() == ["train", "test", "train"]
+    assert labels.table["official"].tolist() == ["train", "test", "train"]
     assert any("testImages19.csv is not used" in notice for notice in labels.notices)
 
 
@@ -145,7 +145,7 @@ def test_idrid_numbers_overlap_between_its_folders(tree):
     tree.write(f"{truths}/b. IDRiD_Disease Grading_Testing Labels.csv", f"{header}IDRiD_001,0,0,,,,\n", "utf-8-sig")
     labels = read_labels(root)
     assert labels.layout == "idrid"
-    assert rows_of(labels, "grade", "split") == [(3, 3, "train"), (2, 0, "test")]
+    assert rows_of(labels, "grade", "official") == [(3, 3, "train"), (2, 0, "test")]
     assert files_of(labels, root) == [f"{grading}/{original}", testing]
     assert labels.table["patient"].nunique() == 2
 
@@ -196,7 +196,7 @@ def test_ddr_has_text_files_without_a_header(tree):
     tree.write("DR_grading/valid.txt", "a.jpg 2\n")
     tree.write("DR_grading/test.txt", "b.jpg 4\n")
     labels = read_labels(root)
-    assert rows_of(labels, "grade", "split") == [(1, 0, "train"), (1, 2, "validation"), (1, 4, "test")]
+    assert rows_of(labels, "grade", "official") == [(1, 0, "train"), (1, 2, "validation"), (1, 4, "test")]
     assert labels.unusable[["row", "reason"]].values.tolist() == [[2, "ungradable"]]
 
 

@@ -7,7 +7,7 @@ import pytest
 from dr_lib.data.labels.near_duplicates import PAIRS_AT_ONCE, THRESHOLD, find_near_duplicates, perceptual_hash
 from dr_lib.data.photograph.crop import crop_fundus
 from dr_lib.data.photograph.pixels import encode_jpeg
-from dr_lib.data.shards.records import SPLITS, read_split
+from dr_lib.data.shards.folder import read_photographs, read_records
 from dr_lib.data.synthetic import draw_eye, draw_look
 
 
@@ -57,10 +57,9 @@ def hash_crops(files: list[bytes]) -> np.ndarray:
 
 
 def find_between(left: np.ndarray, right: np.ndarray) -> list[tuple[int, int]]:
-    """The near duplicates between two splits, as rows of each."""
-    splits = np.repeat(["train", "test"], (len(left), len(right)))
-    pairs = find_near_duplicates(np.concatenate([left, right]), splits)
-    return [(i, j - len(left)) for i, j, _ in pairs.tolist()]
+    """The near duplicates between two lists of photographs, as rows of each."""
+    pairs = find_near_duplicates(np.concatenate([left, right]))[:, :2]
+    return [(i, j - len(left)) for i, j in pairs.tolist() if i < len(left) <= j]
 
 
 @pytest.fixture(scope="module")
@@ -108,11 +107,11 @@ def test_bad_photographs_are_no_copies_of_each_other(eyes, spoil):
 
 
 def test_the_drawn_sample_has_no_copies(small_sample):
-    """No two photographs of the sample's splits pass for one."""
-    records = [(split, record) for split in SPLITS for record in read_split(small_sample, split)]
-    hashes = b"".join(perceptual_hash(record.encoded) for _, record in records)
-    splits = np.array([split for split, _ in records])
-    assert len(find_near_duplicates(np.frombuffer(hashes, np.uint8).reshape(-1, 32), splits)) == 0
+    """No two photographs of the sample pass for one."""
+    records = [record for _, record in read_records(small_sample, read_photographs(small_sample))]
+    assert all(perceptual_hash(record.encoded) == record.perceptual_hash for record in records)
+    hashes = np.frombuffer(b"".join(record.perceptual_hash for record in records), np.uint8)
+    assert len(records) == 48 and len(find_near_duplicates(hashes.reshape(-1, 32))) == 0
 
 
 @pytest.mark.slow
@@ -135,30 +134,22 @@ def flip(hashed: np.ndarray, num_bits: int) -> np.ndarray:
     return hashed ^ np.packbits(np.arange(256) < num_bits)
 
 
-def test_pairs_stand_in_two_splits_at_most_the_threshold_apart():
-    """At the threshold is a pair, one bit more is none, within a split nothing is; sorted, the smaller row first."""
+def test_pairs_are_at_most_the_threshold_apart():
+    """At the threshold is a pair, one bit more is none; sorted, the smaller row first."""
     base = np.random.default_rng(0).integers(0, 256, 32, np.uint8)
-    rows = {
-        "test": [flip(base, THRESHOLD), ~base],
-        "train": [base, base, flip(~base, THRESHOLD + 1)],
-        "validation": [flip(base, 1)],
-    }
-    splits = np.repeat(list(rows), [len(part) for part in rows.values()])
-    found = find_near_duplicates(np.array([h for part in rows.values() for h in part]), splits)
-    expected = [(0, 2, THRESHOLD), (0, 3, THRESHOLD), (0, 5, THRESHOLD - 1), (2, 5, 1), (3, 5, 1)]
-    assert found.tolist() == [list(pair) for pair in expected]
+    rows = [flip(base, THRESHOLD), ~base, base, base, flip(~base, THRESHOLD + 1), flip(base, 1)]
+    expected = [(0, 2, THRESHOLD), (0, 3, THRESHOLD), (0, 5, THRESHOLD - 1), (2, 3, 0), (2, 5, 1), (3, 5, 1)]
+    assert find_near_duplicates(np.array(rows)).tolist() == [list(pair) for pair in expected]
 
 
 def test_blocks_lose_and_double_nothing(monkeypatch):
     """However few pairs are compared at a time, the result is that of counting bits one pair after another."""
-    rng = np.random.default_rng(1)
-    hashes = rng.integers(0, 2, (90, 32), np.uint8)  # one bit in eight at random: many pairs on both sides
-    splits = rng.choice(["train", "validation", "test"], 90)
+    hashes = np.random.default_rng(1).integers(0, 2, (90, 32), np.uint8)  # one bit in eight at random
     numbers = [int.from_bytes(row.tobytes(), "big") for row in hashes]
     distances = {(i, j): (numbers[i] ^ numbers[j]).bit_count() for j in range(90) for i in range(j)}
-    near = [[i, j, d] for (i, j), d in sorted(distances.items()) if d <= 14 and splits[i] != splits[j]]
-    assert 100 < len(near) < 2500
+    near = [[i, j, d] for (i, j), d in sorted(distances.items()) if d <= 14]
+    assert 100 < len(near) < 3500
     monkeypatch.setattr("dr_lib.data.labels.near_duplicates.THRESHOLD", 14)
     for at_once in (1, 7, 30, 31, 32, PAIRS_AT_ONCE):
         monkeypatch.setattr("dr_lib.data.labels.near_duplicates.PAIRS_AT_ONCE", at_once)
-        assert find_near_duplicates(hashes, splits).tolist() == near
+        assert find_near_duplicates(hashes).tolist() == near

@@ -142,7 +142,7 @@ def test_preparing_tells_no_name(clinic, tmp_path):
     folder, thumbnail = clinic
     out, private = tmp_path / "out", tmp_path / "kept"
     command = [sys.executable, "-m", "dr_lib", "prepare", "--images", folder, "--labels", folder / "labels.csv"]
-    command += ["--out", out, "--private", private, "--shards", "2", "--workers", "2"]
+    command += ["--out", out, "--private", private, "--shard-size", "40", "--workers", "2"]
     done = subprocess.run(list(map(str, command)), cwd=ROOT, capture_output=True, check=True)
     assert json.loads((out / "manifest.json").read_text())["num_rejected"] >= 4
     assert "Zulmira" in (private / "rejected.csv").read_text()
@@ -162,7 +162,7 @@ def test_notebook_01_tells_no_name(clinic, tmp_path):
     papermill.execute_notebook(
         tmp_path / "notebooks" / "01_prepare_fundus.ipynb",
         tmp_path / "executed" / "01.ipynb",
-        parameters | {"num_shards": 2, "num_shown": 8},
+        parameters | {"num_shown": 8},
         kernel_name="python3",
         cwd=tmp_path,
         progress_bar=False,

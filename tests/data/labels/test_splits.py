@@ -1,11 +1,13 @@
-"""Splits: no patient stands on two sides, grades are in proportion, and the seed alone decides."""
+"""Splits: no group stands on two sides, grades are in proportion, and the seed alone decides."""
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from dr_lib.data.labels.splits import split_patients
+from dr_lib.data.labels.splits import split_photographs
 from dr_lib.data.labels.tables import LabelTableError, read_labels
+
+NO_COPIES = np.empty((0, 2), int)
 
 
 def draw_table(num_patients: int, seed: int) -> pd.DataFrame:
@@ -17,71 +19,135 @@ def draw_table(num_patients: int, seed: int) -> pd.DataFrame:
         for patient, grade in enumerate(grades)
         for eye in range(rng.integers(1, 5))
     ]
-    return pd.DataFrame(rows, columns=["patient", "grade"])
+    table = pd.DataFrame(rows, columns=["patient_id", "grade"])
+    number = table.index.astype(str)
+    return table.assign(row=table.index + 2, image_id="i" + number, content_id="c" + number, official="")
+
+
+def divide(table: pd.DataFrame, **how) -> pd.Series:
+    """The sides of photographs without copies."""
+    (parts,) = split_photographs(table, NO_COPIES, **how)
+    assert parts["image_id"].tolist() == table["image_id"].tolist()
+    return parts["split"].set_axis(table.index)
 
 
 @pytest.mark.parametrize("seed", range(12))
 def test_splits_keep_patients_together_and_grades_in_proportion(seed):
     """30 % of the photographs for test, 20 % of the other patients for validation, shares within two points."""
     table = draw_table(170, seed)
-    split = split_patients(table, seed=seed)
-    assert (split.groupby(table["patient"]).nunique() == 1).all()
+    split = divide(table, seed=seed)
+    assert (split.groupby(table["patient_id"]).nunique() == 1).all()
     assert (split == "test").mean() == pytest.approx(0.30, abs=0.015)
-    patients = split.groupby(table["patient"]).first().value_counts()
+    patients = split.groupby(table["patient_id"]).first().value_counts()
     assert patients["validation"] / (patients["train"] + patients["validation"]) == pytest.approx(0.20, abs=0.015)
     shares = pd.crosstab(split, table["grade"], normalize="index")
     assert shares.sub(table["grade"].value_counts(normalize=True)).abs().max(axis=None) <= 0.02
 
 
-def test_a_split_depends_on_the_seed_and_not_on_the_order_of_rows():
-    """The same table in another order is divided alike; another seed divides it otherwise."""
+def test_a_split_depends_on_the_seed_and_not_on_the_pseudonyms():
+    """Whoever prepares the same table with a salt of their own gets the same sides; another seed gives others."""
     table = draw_table(120, 0)
-    split = split_patients(table, seed=3)
-    again = split_patients(table.sample(frac=1, random_state=1), seed=3)
-    pd.testing.assert_series_equal(again.sort_index(), split)
-    assert (split_patients(table, seed=4) != split).any()
+    split = divide(table, seed=3)
+    salted = table.assign(**{name: table[name].map(hash).astype(str) for name in ("image_id", "patient_id")})
+    assert (divide(salted, seed=3) == split).all()
+    assert (divide(table, seed=4) != split).any()
 
 
 def test_every_patient_has_about_the_same_chance_of_being_tested():
     """Over 150 seeds no group, by photographs or by grade, is in test much more often than 30 % of the time."""
     table = draw_table(100, 5)
-    tested = sum(split_patients(table, seed=seed, kind="paper") == "test" for seed in range(150)) / 150
+    tested = sum(divide(table, seed=seed, scheme="paper") == "test" for seed in range(150)) / 150
     assert tested.min() > 0.15 and tested.max() < 0.50
-    number = table.groupby("patient")["grade"].transform("size")
+    number = table.groupby("patient_id")["grade"].transform("size")
     for group in (number, table["grade"]):
         assert tested.groupby(group).mean().between(0.25, 0.37).all()
 
 
 def test_the_paper_split_has_no_validation():
     """70/30, as the papers did it."""
-    assert set(split_patients(draw_table(100, 0), seed=0, kind="paper")) == {"train", "test"}
+    assert set(divide(draw_table(100, 0), scheme="paper")) == {"train", "test"}
 
 
 def test_the_official_split_is_kept_and_completed():
     """Test stays test; validation is drawn out of train only where the set ships none."""
-    table = draw_table(200, 1).assign(row=lambda t: t.index + 2)
-    number = table["patient"].str[1:].astype(int)
-    table["split"] = np.where(number < 40, "test", "train")
-    split = split_patients(table, seed=0, kind="official")
-    assert ((split == "test") == (table["split"] == "test")).all() and "validation" in set(split)
-    table["split"] = split
-    pd.testing.assert_series_equal(split_patients(table, seed=9, kind="official"), table["split"])
+    table = draw_table(200, 1)
+    table["official"] = np.where(table["patient_id"].str[1:].astype(int) < 40, "test", "train")
+    split = divide(table, scheme="official")
+    assert ((split == "test") == (table["official"] == "test")).all() and "validation" in set(split)
+    assert (divide(table.assign(official=split), seed=9, scheme="official") == split).all()
+
+
+def test_what_stands_on_two_official_sides_is_left_out_of_the_lesser():
+    """A patient's photographs in train are excluded where others of theirs, or copies, are in test; test stays."""
+    table = draw_table(200, 1)
+    table["official"] = np.where(table["patient_id"].str[1:].astype(int) < 60, "test", "train")
+    crossing = table.index[table["patient_id"] == "p70"][0]
+    table.loc[crossing, "official"] = "test"
+    copy, original = table.index[table["patient_id"] == "p80"][0], table.index[table["patient_id"] == "p3"][0]
+    (parts,) = split_photographs(table, np.array([[copy, original]]), scheme="official")
+    excluded = parts.index[parts["split"] == "excluded"]
+    assert set(excluded) == set(table.index[table["patient_id"].isin(["p70", "p80"])]) - {crossing}
+    assert set(parts["reason"][excluded]) == {"its patient, or a copy, is in test"}
+    assert ((parts["split"] == "test") == (table["official"] == "test")).all()
+
+
+def test_copies_bring_their_patients_to_one_side_and_equal_files_count_once():
+    """Ten patients have a near-copy of another's photograph, ten the same file: together, and the later one is out."""
+    table = draw_table(150, 2)
+    firsts = table.drop_duplicates("patient_id").index
+    pairs = np.column_stack([firsts[:20], firsts[20:40]])
+    equal = pairs[:10]
+    table.loc[equal[:, 1], "content_id"] = table.loc[equal[:, 0], "content_id"].to_numpy()
+    table.loc[pairs[:, 1], "grade"] = table.loc[pairs[:, 0], "grade"].to_numpy()
+    (parts,) = split_photographs(table, pairs)
+    used = parts[parts["split"] != "excluded"]
+    assert (used["split"].groupby(table["patient_id"]).nunique() == 1).all()
+    for one, other in pairs:
+        patients = table.loc[[one, other], "patient_id"]
+        assert used["split"][table["patient_id"].isin(patients)].nunique() == 1
+    assert set(parts.index[parts["split"] == "excluded"]) == set(equal[:, 1])
+    assert parts["reason"][equal[:, 1]].tolist() == [f"same file as row {row}" for row in table["row"][equal[:, 0]]]
+
+
+def test_equal_files_with_two_grades_are_all_named():
+    """Which grade is right only the user knows: all pairs stand in one message, by their rows."""
+    table = draw_table(60, 2)
+    table.loc[10:16, "content_id"] = table.loc[20:26, "content_id"].to_numpy()
+    table.loc[10:16, "grade"], table.loc[20:26, "grade"] = 0, 3
+    with pytest.raises(LabelTableError, match="7 photographs .* another grade: rows 12 and 22, 13 and 23, .*18 and 28"):
+        split_photographs(table, np.column_stack([range(10, 17), range(20, 27)]))
+
+
+def test_folds_test_each_group_once():
+    """Five folds: every photograph is in test once, with its group, and each has grades and size in proportion."""
+    table = draw_table(150, 4)
+    folds = split_photographs(table, NO_COPIES, scheme="folds", folds=5, seed=1)
+    tested = pd.concat([fold["split"] == "test" for fold in folds], axis=1)
+    assert (tested.sum(axis=1) == 1).all()
+    by_patient = tested.groupby(table["patient_id"].to_numpy()).nunique()
+    assert (by_patient == 1).all(axis=None)
+    assert tested.mean().between(0.17, 0.23).all()
+    for fold in folds:
+        shares = pd.crosstab(fold["split"], table["grade"], normalize="index")
+        assert set(shares.index) == {"train", "validation", "test"}
+        assert shares.sub(table["grade"].value_counts(normalize=True)).abs().max(axis=None) <= 0.06
+    again = split_photographs(table, NO_COPIES, scheme="folds", folds=5, seed=2)
+    assert any((one != other).any(axis=None) for one, other in zip(folds, again, strict=True))
 
 
 def test_unusable_splits_are_errors_that_say_so():
-    """A patient on two sides, no official split, one class, too few photographs, a misspelt kind."""
-    table = draw_table(60, 2).assign(row=lambda t: t.index + 2, split="")
+    """No official split, one class, too few photographs, more folds than groups, a misspelt scheme."""
+    table = draw_table(60, 2)
     with pytest.raises(LabelTableError, match="ships no split"):
-        split_patients(table, seed=0, kind="official")
-    alternating = table.assign(split=np.where(table.index % 2, "train", "test"))
-    with pytest.raises(LabelTableError, match=r"rows \d+, .* two sides"):
-        split_patients(alternating, seed=0, kind="official")
+        divide(table, scheme="official")
     with pytest.raises(LabelTableError, match="the label table has 0 referable"):
-        split_patients(table.assign(grade=1), seed=0)
+        divide(table.assign(grade=1))
     with pytest.raises(LabelTableError, match="split has .* referable photographs"):
-        split_patients(pd.DataFrame({"patient": list("abcdef"), "grade": [0, 0, 0, 0, 0, 4]}), seed=0)
-    with pytest.raises(LabelTableError, match="random, paper, official"):
-        split_patients(table, seed=0, kind="by eye")
+        divide(table[:6].assign(grade=[0, 0, 0, 0, 0, 4], patient_id=list("abcdef")))
+    with pytest.raises(LabelTableError, match="60 groups make no 61 folds"):
+        divide(table, scheme="folds", folds=61)
+    with pytest.raises(LabelTableError, match="random, paper, official, folds"):
+        divide(table, scheme="by eye")
 
 
 @pytest.mark.parametrize(("name", "layout", "num_images"), [("odir512", "folder", 610), ("eyepacs64", "eyepacs", 2400)])
@@ -90,6 +156,7 @@ def test_real_data_sets_are_read_and_split(real_data, name, layout, num_images):
     found = read_labels(real_data / name)
     assert (found.layout, found.patients, len(found.table)) == (layout, "from file names", num_images)
     assert found.unusable.empty
-    split = split_patients(found.table, seed=20)
+    table = found.table.rename(columns={"patient": "patient_id", "image": "image_id"})
+    split = divide(table.assign(content_id=table["image_id"]), seed=20)
     shares = pd.crosstab(split, found.table["grade"], normalize="index")
     assert shares.sub(found.table["grade"].value_counts(normalize=True)).abs().max(axis=None) <= 0.02

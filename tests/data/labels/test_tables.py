@@ -35,7 +35,7 @@ def test_reads_a_folder_and_a_csv(folder):
             (4, str(images / "b2.JPG"), "q", "right", 3, "validation"),
             (5, str(images / "sub" / "c3.jpg"), "q", "", 4, "test"),
         ],
-        columns=["row", "image", "patient", "eye", "grade", "split"],
+        columns=["row", "image", "patient", "eye", "grade", "official"],
     )
     pd.testing.assert_frame_equal(found.table, expected)
     assert found.unusable.values.tolist() == [[0, str(images / n), "no label"] for n in ("a1.png", "other/c3.jpg")]

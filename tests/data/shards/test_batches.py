@@ -7,7 +7,7 @@ from sklearn.metrics import roc_auc_score
 
 from dr_lib.data.photograph.pixels import decode_jpeg
 from dr_lib.data.shards.batches import Batches, load_photographs
-from dr_lib.data.shards.records import read_split
+from dr_lib.data.shards.folder import read_photographs, read_records
 
 
 class Eyes(keras.Model):
@@ -90,16 +90,22 @@ def test_refuses_what_makes_no_batches(inputs, targets, batch_size):
 
 
 def test_loads_uint8_photographs_with_their_labels(small_sample):
-    """Pixels stay uint8, are the records' own, and referable means grade 2 or worse."""
-    train = load_photographs(small_sample, "train")
-    first = read_split(small_sample, "train")[0]
-    assert train.images.dtype == np.uint8 and train.images.shape[1:] == (299, 299, 3)
-    assert (train.images[0] == decode_jpeg(first.encoded)).all() and train.image_id[0] == first.image_id
-    assert (train.referable == (train.grade >= 2)).all() and set(train.grade) <= set(range(5))
+    """Pixels stay uint8, are the records' own, and lie in the order of the image ids beside their labels."""
+    sides = {side: load_photographs(small_sample, side) for side in ("train", "validation", "test")}
+    table = read_photographs(small_sample)
+    records = {record.image_id: record for _, record in read_records(small_sample, table)}
+    assert sum(len(photographs.image_id) for photographs in sides.values()) == len(table) == 48
+    for side, photographs in sides.items():
+        rows = table[table["split"] == side]
+        assert photographs.image_id.tolist() == sorted(rows["image_id"])
+        assert photographs.grade.tolist() == rows["grade"].tolist()
+        assert (photographs.referable == (photographs.grade >= 2)).all()
+        for image, image_id in zip(photographs.images, photographs.image_id, strict=True):
+            assert image.dtype == np.uint8 and (image == decode_jpeg(records[image_id].encoded)).all()
     assert load_photographs(small_sample, "train", 64).images.shape[1:] == (64, 64, 3)
 
 
 def test_refuses_a_size_above_the_stored_one(small_sample):
     """The shards hold 299 px; enlarging would invent pixels."""
-    with pytest.raises(ValueError, match="299"):
+    with pytest.raises(ValueError, match="crops have 299 px; .* prepare with --size 512"):
         load_photographs(small_sample, "train", 512)

@@ -15,8 +15,11 @@ import pandas as pd
 import pytest
 
 from dr_lib.data.labels.privacy import PrivateFolderError
+from dr_lib.data.labels.tables import LabelTableError
+from dr_lib.data.photograph.pixels import decode_jpeg
+from dr_lib.data.shards.folder import read_photographs, read_records, verify
 from dr_lib.data.shards.prepare import PrepareError, prepare
-from dr_lib.data.shards.records import SPLITS, ShardError, read_split, verify
+from dr_lib.data.shards.records import ShardError
 from dr_lib.data.shards.workers import WorkerError
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -53,8 +56,8 @@ def photographs(tmp_path) -> Path:
 
 
 def run(photographs: Path, out: str = "out", **options) -> dict:
-    """Prepare into a folder beside the photographs, by one worker into two shards unless told otherwise."""
-    options = {"num_shards": 2, "workers": 1} | options
+    """Prepare into a folder beside the photographs, by one worker into shards of 16 unless told otherwise."""
+    options = {"shard_size": 16, "workers": 1} | options
     labels = options.pop("labels", photographs.parent / "labels.csv")
     return prepare(photographs, labels, photographs.parent / out, **options)
 
@@ -72,7 +75,8 @@ def test_photographs_in_are_records_plus_rejected(photographs):
     (photographs / "maria_02_left.png").unlink()
     manifest = run(photographs)
     rejected = pd.read_csv(photographs.parent / "out.private" / "rejected.csv")
-    records = [record for split in SPLITS for record in read_split(photographs.parent / "out", split)]
+    out = photographs.parent / "out"
+    records = list(read_records(out, read_photographs(out)))
     assert manifest["num_photographs"] == 41 == len(records) + len(rejected) and len(rejected) == 4
     reasons = dict(zip(rejected["image"].map(lambda path: Path(path).name), rejected["reason"], strict=True))
     assert "no label" in reasons["maria_98_left.png"] and "no such file" in reasons["maria_02_left.png"]
@@ -80,74 +84,155 @@ def test_photographs_in_are_records_plus_rejected(photographs):
 
 
 def test_what_is_published_names_nobody(photographs):
-    """split.csv: a row per record, patients on one side, the shares promised; names in the private folder alone."""
+    """A row per photograph in both tables, patients on one side, the shares promised; names in the private folder."""
     run(photographs)
     out, private = photographs.parent / "out", photographs.parent / "out.private"
-    table = pd.read_csv(out / "split.csv")
-    assert len(table) == 40 and table.groupby("patient_id")["split"].nunique().max() == 1
+    labels, split = pd.read_csv(out / "labels.csv"), pd.read_csv(out / "split.csv")
+    assert list(split) == ["image_id", "group", "split", "reason"] and len(labels) == len(split) == 40
+    table = labels.merge(split, on="image_id", validate="1:1")
+    assert table.groupby("patient_id")["split"].nunique().max() == 1 and table["patient_id"].nunique() == 20
     assert 10 <= (table["split"] == "test").sum() <= 14  # 30 % of 40, give or take a patient
-    assert (table["referable"] == (table["grade"] >= 2)).all() and table["image_id"].is_unique
+    assert (table["referable"] == (table["grade"] >= 2)).all()
     assert not any(b"maria" in path.read_bytes().lower() for path in out.iterdir())
     assert stat.S_IMODE(private.stat().st_mode) == 0o700 and len((private / "salt").read_bytes()) == 32
 
 
 def test_the_same_input_and_salt_give_the_same_bytes(photographs):
-    """1 or 3 workers, files in another order, a shuffled table, any hash seed: the same bytes. Another salt: others."""
+    """1, 2, 3 or 8 workers, files in another order, any hash seed: the same bytes. Another salt: others."""
     folder, other, private = photographs.parent, photographs.parent / "other", photographs.parent / "private"
     run(photographs, "one", private=private)
     other.mkdir()
     for path in sorted(photographs.iterdir(), reverse=True):
         (other / path.name).write_bytes(path.read_bytes())
-    pd.read_csv(folder / "labels.csv").sample(frac=1, random_state=2).to_csv(folder / "shuffled.csv", index=False)
-    options = {"images": other, "labels": folder / "shuffled.csv", "out": folder / "two", "private": private}
-    options |= {"workers": 3, "shards": 2}
+    options = {"images": other, "labels": folder / "labels.csv", "out": folder / "two", "private": private}
+    options |= {"workers": 3, "shard-size": 16}
     command = [sys.executable, "-m", "dr_lib", "prepare", *(f"--{name}={value}" for name, value in options.items())]
     subprocess.run(command, cwd=ROOT, env=os.environ | {"PYTHONHASHSEED": "12345"}, check=True)
-    assert digests(folder / "one") == digests(folder / "two") and len(digests(folder / "one")) == 8
+    assert digests(folder / "one") == digests(folder / "two") and len(digests(folder / "one")) == 11
     run(photographs, "salted")
     assert digests(folder / "salted") != digests(folder / "one")
 
 
-def test_nearly_the_same_picture_in_two_splits(photographs):
-    """It is an error that names rows, and a private table names the files; with one patient for both it is none."""
-    table = pd.read_csv(photographs.parent / "labels.csv")
-    copies = table.head(10).assign(image=[f"maria_copy_{number}.jpg" for number in range(10)])
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [2, 8])
+def test_any_number_of_workers_gives_the_same_bytes(photographs, workers):
+    """Few or many at once, the shards are those of one."""
+    private = photographs.parent / "private"
+    run(photographs, "one", private=private)
+    run(photographs, "many", private=private, workers=workers)
+    assert digests(photographs.parent / "one") == digests(photographs.parent / "many")
+
+
+def add_copies(photographs: Path, suffix: str, **changes) -> None:
+    """Name the first ten photographs once more, as files of another kind, by that patient and those grades."""
+    labels = photographs.parent / "labels.csv"
+    table = pd.read_csv(labels)
+    copies = table[:10].assign(image=[f"maria_copy_{number}{suffix}" for number in range(10)], **changes)
     for name, copy in zip(table["image"], copies["image"], strict=False):
-        cv2.imwrite(str(photographs / copy), cv2.imread(str(photographs / name)))
-    unaware = copies.assign(patient=[f"Ana {number}" for number in range(10)])
-    pd.concat([table, unaware]).to_csv(photographs.parent / "labels.csv", index=False)
-    with pytest.raises(PrepareError, match="pairs of photographs in two splits .* such as rows") as caught:
+        if suffix == ".png":
+            (photographs / copy).write_bytes((photographs / name).read_bytes())
+        else:
+            cv2.imwrite(str(photographs / copy), cv2.imread(str(photographs / name)))
+    pd.concat([table, copies]).to_csv(labels, index=False)
+
+
+def test_nearly_the_same_picture_unites_its_patients(photographs):
+    """Copies saved otherwise, under other patients' names: both patients are one group, and the private table says."""
+    add_copies(photographs, ".jpg", patient=[f"Ana {number // 2}" for number in range(10)])
+    manifest = run(photographs)
+    table = read_photographs(photographs.parent / "out")
+    assert len(table) == 50 and table.groupby("group")["split"].nunique().max() == 1
+    assert manifest["splits"]["split.csv"]["num_groups"] == 20 == table["patient_id"].nunique() - 5
+    assert manifest["splits"]["split.csv"]["largest_group"] == {"images": 4, "patients": 2}
+    pairs = pd.read_csv(photographs.parent / "out.private" / "near_duplicates.csv")
+    assert len(pairs) == 10 and (abs(pairs["row"] - pairs["row_2"]) == 40).all()
+    assert pairs["image"].str.contains("maria").all() and pairs["image_2"].str.contains("maria").all()
+
+
+def test_the_same_file_twice_counts_once(photographs):
+    """The later one is excluded from the split with the reason; nothing is lost and nothing stops, patients or not."""
+    add_copies(photographs, ".png", patient="")
+    table = pd.read_csv(photographs.parent / "labels.csv").drop(columns=["patient", "eye"])
+    table.to_csv(photographs.parent / "labels.csv", index=False)
+    manifest = run(photographs)
+    table = read_photographs(photographs.parent / "out")
+    excluded = table[table["split"] == "excluded"]
+    assert manifest["num_rejected"] == 0 and len(table) == 50 and len(excluded) == 10
+    assert sorted(excluded["reason"]) == sorted(f"same file as row {row - 40}" for row in excluded["row"])
+    assert manifest["splits"]["split.csv"]["num_excluded"] == 10
+
+
+def test_the_same_file_with_two_grades_is_named_and_costs_no_crop(photographs):
+    """All pairs of rows stand in the message; with the labels corrected nothing is cropped again."""
+    add_copies(photographs, ".png", grade=[(number // 2 + 1) % 5 for number in range(10)])
+    with pytest.raises(LabelTableError, match="10 photographs .* 2 and 42, 3 and 43, .* 11 and 51"):
         run(photographs)
-    assert "maria" not in str(caught.value).lower() and not (photographs.parent / "out" / "manifest.json").exists()
-    private = photographs.parent / "out.private"
-    pairs = pd.read_csv(private / "near_duplicates.csv")
-    assert list(pairs.columns) == ["row", "image", "split", "row_2", "image_2", "split_2", "distance"] and len(pairs)
-    assert (abs(pairs["row"] - pairs["row_2"]) == 40).all() and (pairs["split"] != pairs["split_2"]).all()
-    pd.concat([table, copies]).to_csv(photographs.parent / "labels.csv", index=False)
-    assert run(photographs, "aware", private=private)["num_photographs"] == 50
-    assert not (private / "near_duplicates.csv").exists()
+    before = inodes(photographs.parent / "out")
+    table = pd.read_csv(photographs.parent / "labels.csv")
+    table.loc[40:, "grade"] = table.loc[:9, "grade"].to_numpy()
+    table.to_csv(photographs.parent / "labels.csv", index=False)
+    assert run(photographs)["splits"]["split.csv"]["num_excluded"] == 10
+    assert inodes(photographs.parent / "out") == before and len(before) == 4
 
 
-def test_a_complete_folder_is_verified_and_kept(photographs):
-    """The same command again changes nothing; a damaged shard is then named."""
-    first = run(photographs)
-    out = photographs.parent / "out"
-    before = digests(out)
-    assert run(photographs) == first and digests(out) == before
-    shard = next(out.glob("train-*.tfrecord"))
+def inodes(out: Path) -> dict[str, int]:
+    """The shards that are there, each with a number that changes when it is written again."""
+    return {path.name: path.stat().st_ino for path in out.glob("*.tfrecord")}
+
+
+def test_the_same_command_again_changes_nothing(photographs):
+    """Nor does a shard: the bytes are the same. A damaged one is named then."""
+    first, out = run(photographs), photographs.parent / "out"
+    before, shards = digests(out), inodes(out)
+    assert run(photographs) == first and digests(out) == before and inodes(out) == shards
+    shard = next(out.glob("*.tfrecord"))
     shard.write_bytes(shard.read_bytes()[:-20])
     with pytest.raises(ShardError, match=shard.name):
         run(photographs)
 
 
-def test_another_run_does_not_overwrite_a_folder(photographs):
+def test_a_longer_table_adds_shards(photographs):
+    """The old shards stay; a shorter table, corrected grades and another seed crop nothing."""
+    labels, out = photographs.parent / "labels.csv", photographs.parent / "out"
+    table = pd.read_csv(labels)
+    table[:24].to_csv(labels, index=False)
+    assert run(photographs)["num_photographs"] == 40  # 16 have no label
+    before = inodes(out)
+    table.assign(grade=(table["grade"] + 1) % 5).to_csv(labels, index=False)
+    assert run(photographs, seed=4)["num_rejected"] == 0 and len(before) == 2
+    assert {name: inode for name, inode in inodes(out).items() if name in before} == before
+    assert len(inodes(out)) == 3 and len(read_photographs(out)) == 40
+    assert verify(out)["splits"]["split.csv"]["seed"] == 4
+    table[:30].to_csv(labels, index=False)
+    assert run(photographs)["splits"]["split.csv"]["seed"] == 4  # as it was divided before
+    assert len(read_photographs(out)) == 30 and len(inodes(out)) == 3
+    assert read_photographs(out).set_index("row")["grade"].sort_index().tolist() == table["grade"][:30].tolist()
+
+
+def test_a_longer_table_is_not_cropped_by_other_code(photographs, monkeypatch):
+    """Crops of two versions of the code are not mixed; without more to crop, the version does not matter."""
+    labels, out = photographs.parent / "labels.csv", photographs.parent / "out"
+    table = pd.read_csv(labels)
+    table[:24].to_csv(labels, index=False)
+    run(photographs)
+    monkeypatch.setattr("dr_lib.data.shards.crops.hash_code", lambda: "another")
+    run(photographs, seed=1)
+    table.to_csv(labels, index=False)
+    with pytest.raises(PrepareError, match="cropped by another version of the code"):
+        run(photographs)
+    assert len(read_photographs(out)) == 24 and verify(out)
+
+
+def test_other_crops_do_not_overwrite_a_folder(photographs):
     """Other parameters, other photographs or somebody else's files in the folder are an error, and nothing is lost."""
     run(photographs)
     before = digests(photographs.parent / "out")
-    with pytest.raises(PrepareError, match="holds another run \\(other seed\\)"):
-        run(photographs, seed=5)
+    with pytest.raises(PrepareError, match="holds other crops \\(other size\\)"):
+        run(photographs, size=64)
+    with pytest.raises(PrepareError, match="other salt_id"):
+        run(photographs, private=photographs.parent / "another")
     cv2.imwrite(str(photographs / "maria_00_left.png"), np.pad(draw_eye(1), ((2, 2), (0, 0), (0, 0))))
-    with pytest.raises(PrepareError, match="other input_sha256"):
+    with pytest.raises(PrepareError, match="1 photographs were changed after they were cropped \\(rows 3\\)"):
         run(photographs)
     assert digests(photographs.parent / "out") == before
     (photographs.parent / "mine").mkdir()
@@ -156,14 +241,26 @@ def test_another_run_does_not_overwrite_a_folder(photographs):
         run(photographs, "mine")
 
 
-def test_the_same_photograph_twice(photographs):
-    """Under a second name it is rejected, and counted."""
-    table = pd.read_csv(photographs.parent / "labels.csv")
-    (photographs / "maria_copy_left.png").write_bytes((photographs / "maria_00_right.png").read_bytes())
-    row = table.iloc[0].to_dict() | {"image": "maria_copy_left.png"}
-    pd.concat([table, pd.DataFrame([row])]).to_csv(photographs.parent / "labels.csv", index=False)
-    assert run(photographs)["num_rejected"] == 1
-    assert "same photograph as row" in (photographs.parent / "out.private" / "rejected.csv").read_text()
+def test_crops_of_another_size(photographs):
+    """`size` is the side of what is stored."""
+    run(photographs, size=64)
+    out = photographs.parent / "out"
+    for _, record in read_records(out, read_photographs(out)):
+        assert record.size == 64 and decode_jpeg(record.encoded, 64).shape == (64, 64, 3)
+
+
+def test_a_shared_private_folder_loses_nothing(photographs):
+    """Two data sets with one salt: the rejected photographs of both stand in it, each with its prepared folder."""
+    second = write_photographs(photographs.parent / "second" / "photographs", 20)
+    for folder in (photographs, second):
+        (folder / "maria_00_left.png").write_bytes(b"damaged")
+    private = photographs.parent / "private"
+    for _ in range(2):
+        run(photographs, "one", private=private)
+        run(second, "two", private=private)
+    rejected = pd.read_csv(private / "rejected.csv")
+    assert [Path(folder).name for folder in rejected["data_dir"]] == ["one", "two"]
+    assert [Path(image).parents[1].name for image in rejected["image"]] == [photographs.parent.name, "second"]
 
 
 def test_a_link_to_nothing_is_named_by_its_row(photographs):
@@ -173,14 +270,6 @@ def test_a_link_to_nothing_is_named_by_its_row(photographs):
     with pytest.raises(WorkerError, match=r"row \d+ is not to be seen") as caught:
         run(photographs)
     assert "maria" not in str(caught.value)
-
-
-def test_few_photographs_get_fewer_shards(photographs):
-    """By default as many as the smallest split has photographs; more than that is refused to those who ask for it."""
-    with pytest.raises(PrepareError, match="validation has 6 photographs for 8 shards: pass --shards 6 or fewer"):
-        run(photographs, num_shards=8)
-    assert not (photographs.parent / "out").exists()
-    assert len(run(photographs, num_shards=None)["shards"]) == 3 * 6
 
 
 def test_the_salt_of_the_sample_is_for_the_sample_alone(photographs, small_sample, tmp_path):
@@ -196,7 +285,7 @@ def test_nothing_usable_is_an_error(photographs):
     """Where no photograph shows a disc there is no data set, and rejected.csv says why."""
     for number, path in enumerate(sorted(photographs.iterdir())):
         cv2.imwrite(str(path), np.full((200, 240, 3), number, np.uint8))
-    with pytest.raises(PrepareError, match="no usable photograph left"):
+    with pytest.raises(PrepareError, match="no photograph can be used: .*rejected.csv says why"):
         run(photographs)
     assert len(pd.read_csv(photographs.parent / "out.private" / "rejected.csv")) == 40
 
@@ -214,12 +303,12 @@ def test_a_disk_that_fills_up_loses_nothing(photographs, tmp_path):
     code = "import resource, sys; from pathlib import Path; from dr_lib.data.shards.prepare import prepare; "
     code += "resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000)); import signal; "
     code += "signal.signal(signal.SIGXFSZ, signal.SIG_IGN); "
-    code += "prepare(Path(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3]), num_shards=1, workers=1)"
+    code += "prepare(Path(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3]), shard_size=40, workers=1)"
     arguments = [str(photographs), str(tmp_path / "labels.csv"), str(tmp_path / "out")]
     result = subprocess.run([sys.executable, "-c", code, *arguments], cwd=ROOT, capture_output=True, text=True)
     assert "Choose another --out, or make room" in result.stderr
     assert not list((tmp_path / "out").glob("*.tmp")) and not (tmp_path / "out" / "manifest.json").exists()
-    run(photographs, num_shards=1)
+    run(photographs, shard_size=40)
     assert verify(tmp_path / "out")
 
 
@@ -229,7 +318,7 @@ def test_a_folder_that_cannot_be_written_is_named(photographs, tmp_path, what):
     (tmp_path / "file").write_text("")
     places = {"out": tmp_path / "out", "private": tmp_path / "p"} | {what: tmp_path / "file" / "x"}
     with pytest.raises((PrepareError, PrivateFolderError), match=f"Choose another --{what}"):
-        prepare(photographs, tmp_path / "labels.csv", places["out"], private=places["private"], num_shards=2, workers=1)
+        prepare(photographs, tmp_path / "labels.csv", places["out"], private=places["private"], workers=1)
 
 
 def test_a_damaged_salt_is_named(photographs, tmp_path):
@@ -252,12 +341,12 @@ def test_the_command_line_says_what_is_wrong(photographs, tmp_path):
 def test_the_command_line_shows_photographs_a_second(photographs, tmp_path):
     """A bar with the rate, then what was used of what came in; stopped from the keyboard it ends without an error."""
     command = [sys.executable, "-m", "dr_lib", "prepare", "--images", str(photographs), "--workers", "1"]
-    command += ["--labels", str(tmp_path / "labels.csv"), "--shards", "2", "--out"]
+    command += ["--labels", str(tmp_path / "labels.csv"), "--out"]
     result = subprocess.run([*command, str(tmp_path / "o")], cwd=ROOT, capture_output=True, text=True)
     assert result.returncode == 0 and "photographs/s" in result.stderr and "40/40" in result.stderr
     assert "40 photographs in, 0 rejected" in result.stdout
     process = subprocess.Popen([*command, str(tmp_path / "p")], cwd=ROOT, stderr=subprocess.PIPE, text=True)
-    while not (tmp_path / "p" / "preparing.json").exists():
+    while not (tmp_path / "p" / "crops.json").exists():
         assert process.poll() is None
         time.sleep(0.002)
     process.send_signal(signal.SIGINT)

@@ -115,20 +115,20 @@ def call(name: str, *arguments) -> list:
 def prepare_and_die(folder: str, share: str, workers: str) -> None:
     """Prepare into `killed`, and be killed at that share of the photographs."""
     progress = die_at(float(share), Path(folder) / "workers.json")
-    start(Path(folder), "killed", num_shards=4, workers=int(workers), progress=progress)
+    start(Path(folder), "killed", shard_size=2, workers=int(workers), progress=progress)
 
 
 @pytest.mark.parametrize(("workers", "altered"), [(1, 0), (1, 2), pytest.param(2, 0, marks=pytest.mark.slow)])
 def test_after_a_kill_finished_shards_are_kept(folder, workers, altered):
-    """Killed at 80 %: the workers end by themselves; what is not what was written, and a shard a worker, is redone."""
-    start(folder, "whole", num_shards=4, workers=1)
+    """Killed at 80 %: the workers end by themselves; no whole shard is redone, but for those from an altered one on."""
+    start(folder, "whole", shard_size=2, workers=1)
     assert call("prepare_and_die", folder, 0.8, workers)[0] == -signal.SIGKILL
     assert wait_for_end(json.loads((folder / "workers.json").read_text()), seconds=5) == []
     before, progress = inodes(folder, "killed"), []
     assert len(before) >= 8  # of 12
-    for name in sorted(before)[:altered]:
+    for name in sorted(before)[len(before) - altered :]:
         (folder / "killed" / "out" / name).write_bytes(b"altered")
-    start(folder, "killed", num_shards=4, workers=workers, progress=lambda *state: progress.append(state))
+    start(folder, "killed", shard_size=2, workers=workers, progress=lambda *state: progress.append(state))
     after = inodes(folder, "killed")
     assert altered <= sum(after[name] != before[name] for name in before) <= workers + altered
     assert progress[0][0] >= 14 - 2 * altered and progress[-1] == (24, 24)  # the kept ones count at once
@@ -141,12 +141,12 @@ def kill_at_random_moments(folder: str, num_kills: str, seed: str) -> None:
     folder, rng, lasts_s = Path(folder), np.random.default_rng(int(seed)), {}
     for workers in (1, 2):
         began = time.monotonic()
-        wait(fork(partial(start, folder, f"whole{workers}", num_shards=4, workers=workers)))
+        wait(fork(partial(start, folder, f"whole{workers}", shard_size=2, workers=workers)))
         lasts_s[workers] = time.monotonic() - began
     whole = look(folder, "whole1")
     for number in range(int(num_kills)):
         workers, name = (2 if number % 5 == 4 else 1), f"killed{number}"
-        run = partial(start, folder, name, num_shards=4, workers=workers)
+        run = partial(start, folder, name, shard_size=2, workers=workers)
         child = fork(run)
         earliest = 0.6 if workers == 2 else 0  # most of so short a run is the start of its two workers
         time.sleep(rng.uniform(earliest, 1) * lasts_s[workers])
@@ -196,7 +196,7 @@ def die_at_change(number: int, folder: Path) -> None:
 def kill_at_every_change(folder: str) -> None:
     """Prepare, be killed at the first change of a file or folder and prepare again; then at the second, and so on."""
     folder, number, code = Path(folder), 0, -signal.SIGKILL
-    run = partial(start, folder, split="paper", num_shards=1, workers=1)
+    run = partial(start, folder, scheme="paper", shard_size=5, workers=1)
     wait(fork(partial(run, "whole")))
     whole = look(folder, "whole")
 
@@ -249,7 +249,7 @@ def test_a_worker_that_dies_is_an_error_and_no_loss(folder):
     """As when memory runs out: the message says what to do; started again, it completes."""
     from dr_lib.data.shards.workers import WorkerError
 
-    start(folder, "whole", num_shards=4, workers=1)
+    start(folder, "whole", shard_size=2, workers=1)
 
     def kill_one(done: int, total: int) -> None:
         if done == 1:
@@ -257,13 +257,13 @@ def test_a_worker_that_dies_is_an_error_and_no_loss(folder):
             workers[0].kill()
 
     with pytest.raises(WorkerError, match="pass --workers 1"):
-        start(folder, "killed", num_shards=4, workers=2, progress=kill_one)
-    start(folder, "killed", num_shards=4, workers=1)
+        start(folder, "killed", shard_size=2, workers=2, progress=kill_one)
+    start(folder, "killed", shard_size=2, workers=1)
     assert look(folder, "killed") == look(folder, "whole")
 
 
 def test_two_at_once_are_kept_apart(folder):
     """While one prepare is at work, another one of the same folder is refused with a sentence, and the first ends."""
     with pytest.raises(ValueError, match="another prepare is at work"):
-        start(folder, "whole", num_shards=4, workers=1, progress=lambda *_: start(folder, "whole", num_shards=4))
-    start(folder, "whole", num_shards=4, workers=1)
+        start(folder, "whole", shard_size=2, workers=1, progress=lambda *_: start(folder, "whole", shard_size=2))
+    start(folder, "whole", shard_size=2, workers=1)
