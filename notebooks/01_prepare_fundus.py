@@ -129,11 +129,9 @@ counts
 
 # %%
 division = manifest["splits"]["split.csv"]
-largest, excluded = division["largest_group"], division["num_excluded"]
-print(
-    f"{division['num_groups']} groups; the largest has {largest['images']} photographs of {largest['patients']} patients"
-)
-print(f"{excluded} photographs excluded")
+num_images, num_patients = division["largest_group"].values()
+print(f"{division['num_groups']} groups, the largest has {num_images} photographs of {num_patients} patients")
+print(f"{division['num_excluded']} photographs excluded")
 
 # %% [markdown]
 # **For other tools** the split is written as labelled TFRecords, train, validation and test, which `tf.data` reads; on
@@ -155,10 +153,8 @@ with tempfile.TemporaryDirectory() as labelled:
     train = tf.data.TFRecordDataset([str(path) for path in shards if path.name.startswith("train")])
     parsed = train.batch(8).map(lambda examples: tf.io.parse_example(examples, features))
     batch = next(iter(parsed))
-first = tf.io.decode_jpeg(batch["image/encoded"][0])
-print(
-    f"{len(shards)} shards; the first crop {tuple(first.shape)}, the first grades {batch['image/class/label'].numpy()}"
-)
+crop = tf.io.decode_jpeg(batch["image/encoded"][0])
+print(f"{len(shards)} shards; a crop of {tuple(crop.shape)}, grades {batch['image/class/label'].numpy()}")
 
 # %% [markdown]
 # ## Result

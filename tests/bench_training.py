@@ -132,14 +132,9 @@ def compare(setting: dict, folder: Path) -> list[Variant]:
 
     variants = [build(mode, BATCH, setting, take(number)) for mode in ("paper", "fast")]
     variants.append(build("paper", BATCH, setting, take(number), frozen_input=True))
+    shards = [str(path) for path in export_records(data, folder / "labelled") if path.name.startswith("train")]
     if "tensorflow" in facts.backends and variants[0].plan.backend == "tensorflow":
-        variants.append(
-            build_reference(
-                setting,
-                [str(path) for path in export_records(data, folder / "labelled") if path.name.startswith("train")],
-                number,
-            )
-        )
+        variants.append(build_reference(setting, shards, number))
     for batch_size in setting["batches"]:
         variants.append(build("scaled", batch_size, setting, take(max(number, 4 * batch_size))))
     for _ in range(setting["repeats"]):

@@ -127,6 +127,7 @@ def _draw(counts: pd.DataFrame, amount: pd.Series, share: float, rng: np.random.
         if chosen.any():
             part = counts[chosen].sum() / counts[chosen].sum().sum()
             error = max((part - whole).abs().max(), abs(amount[chosen].sum() / amount.sum() - share))
+            error += not 0 < part[part.index >= REFERABLE_FROM].sum() < 1 - 1e-9  # both kinds are needed
             best, least = (chosen, error) if error < least else (best, least)
         if least <= 0.01:
             break

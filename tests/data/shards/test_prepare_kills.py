@@ -50,8 +50,10 @@ def start(folder: Path, name: str, **options) -> None:
 
 
 def look(folder: Path, name: str) -> list[dict[str, str]]:
-    """All that a run has left behind, by file: its digests."""
-    return [digests(folder / name / "out"), digests(folder / name / "private")]
+    """All that a run has left behind, by file: digests, and the private tables, which name the folder, without it."""
+    private = {path.name: path.read_bytes() for path in sorted((folder / name / "private").iterdir())}
+    unnamed = {file: content.replace(f"/{name}/".encode(), b"/run/") for file, content in private.items()}
+    return [digests(folder / name / "out"), unnamed]
 
 
 def fork(function: Callable[[], None]) -> int:
