@@ -167,24 +167,24 @@ def test_the_same_file_with_two_grades_is_named_and_costs_no_crop(photographs):
     add_copies(photographs, ".png", grade=[(number // 2 + 1) % 5 for number in range(10)])
     with pytest.raises(LabelTableError, match="10 photographs .* 2 and 42, 3 and 43, .* 11 and 51"):
         run(photographs)
-    before = inodes(photographs.parent / "out")
+    before = list_written(photographs.parent / "out")
     table = pd.read_csv(photographs.parent / "labels.csv")
     table.loc[40:, "grade"] = table.loc[:9, "grade"].to_numpy()
     table.to_csv(photographs.parent / "labels.csv", index=False)
     assert run(photographs)["splits"]["split.csv"]["num_excluded"] == 10
-    assert inodes(photographs.parent / "out") == before and len(before) == 4
+    assert list_written(photographs.parent / "out") == before and len(before) == 4
 
 
-def inodes(out: Path) -> dict[str, int]:
-    """The shards that are there, each with a number that changes when it is written again."""
-    return {path.name: path.stat().st_ino for path in out.glob("*.tfrecord")}
+def list_written(out: Path) -> dict[str, int]:
+    """The shards that are there, each with the time at which it was written [ns]."""
+    return {path.name: path.stat().st_mtime_ns for path in out.glob("*.tfrecord")}
 
 
 def test_the_same_command_again_changes_nothing(photographs):
     """Nor does a shard: the bytes are the same. A damaged one is named then."""
     first, out = run(photographs), photographs.parent / "out"
-    before, shards = digests(out), inodes(out)
-    assert run(photographs) == first and digests(out) == before and inodes(out) == shards
+    before, shards = digests(out), list_written(out)
+    assert run(photographs) == first and digests(out) == before and list_written(out) == shards
     shard = next(out.glob("*.tfrecord"))
     shard.write_bytes(shard.read_bytes()[:-20])
     with pytest.raises(ShardError, match=shard.name):
@@ -197,15 +197,15 @@ def test_a_longer_table_adds_shards(photographs):
     table = pd.read_csv(labels)
     table[:24].to_csv(labels, index=False)
     assert run(photographs)["num_photographs"] == 40  # 16 have no label
-    before = inodes(out)
+    before = list_written(out)
     table.assign(grade=(table["grade"] + 1) % 5).to_csv(labels, index=False)
     assert run(photographs, seed=4)["num_rejected"] == 0 and len(before) == 2
-    assert {name: inode for name, inode in inodes(out).items() if name in before} == before
-    assert len(inodes(out)) == 3 and len(read_photographs(out)) == 40
+    assert {name: time for name, time in list_written(out).items() if name in before} == before
+    assert len(list_written(out)) == 3 and len(read_photographs(out)) == 40
     assert verify(out)["splits"]["split.csv"]["seed"] == 4
     table[:30].to_csv(labels, index=False)
     assert run(photographs)["splits"]["split.csv"]["seed"] == 4  # as it was divided before
-    assert len(read_photographs(out)) == 30 and len(inodes(out)) == 3
+    assert len(read_photographs(out)) == 30 and len(list_written(out)) == 3
     assert read_photographs(out).set_index("row")["grade"].sort_index().tolist() == table["grade"][:30].tolist()
 
 

@@ -74,9 +74,9 @@ def wait(child: int) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-def inodes(folder: Path, name: str) -> dict[str, int]:
-    """The shards that are there, each with a number that changes when it is written again."""
-    return {path.name: path.stat().st_ino for path in (folder / name / "out").glob("*.tfrecord")}
+def list_written(folder: Path, name: str) -> dict[str, int]:
+    """The shards that are there, each with the time at which it was written [ns]."""
+    return {path.name: path.stat().st_mtime_ns for path in (folder / name / "out").glob("*.tfrecord")}
 
 
 def die_at(share: float, pids: Path) -> Callable[[int, int], None]:
@@ -126,12 +126,12 @@ def test_after_a_kill_finished_shards_are_kept(folder, workers, altered):
     start(folder, "whole", shard_size=2, workers=1)
     assert call("prepare_and_die", folder, 0.8, workers)[0] == -signal.SIGKILL
     assert wait_for_end(json.loads((folder / "workers.json").read_text()), seconds=5) == []
-    before, progress = inodes(folder, "killed"), []
+    before, progress = list_written(folder, "killed"), []
     assert len(before) >= 8  # of 12
     for name in sorted(before)[len(before) - altered :]:
         (folder / "killed" / "out" / name).write_bytes(b"altered")
     start(folder, "killed", shard_size=2, workers=workers, progress=lambda *state: progress.append(state))
-    after = inodes(folder, "killed")
+    after = list_written(folder, "killed")
     assert altered <= sum(after[name] != before[name] for name in before) <= workers + altered
     assert progress[0][0] >= 14 - 2 * altered and progress[-1] == (24, 24)  # the kept ones count at once
     assert [done for done, _ in progress] == list(range(progress[0][0], 25))
@@ -155,8 +155,8 @@ def kill_at_random_moments(folder: str, num_kills: str, seed: str) -> None:
         os.kill(child, signal.SIGSTOP)  # so that no worker is started unseen
         helpers = [process.pid for process in psutil.Process(child).children(recursive=True)]
         os.kill(child, signal.SIGKILL)
-        killed, before = wait(child) == -signal.SIGKILL, inodes(folder, name)
-        orphans, code, after = wait_for_end(helpers, seconds=5), wait(fork(run)), inodes(folder, name)
+        killed, before = wait(child) == -signal.SIGKILL, list_written(folder, name)
+        orphans, code, after = wait_for_end(helpers, seconds=5), wait(fork(run)), list_written(folder, name)
         rewritten = sum(after.get(shard) != before[shard] for shard in before)
         found = {"workers": workers, "killed": killed, "num_shards": len(before), "rewritten": rewritten}
         print(json.dumps(found | {"orphans": orphans, "code": code, "same": look(folder, name) == whole}))
