@@ -103,8 +103,9 @@ if manifest["data_kind"] == "photographs":
 # whatever colour, inside a circle. `method="voets"` repeats the steps of Voets et al. 2019, faults included. Not all
 # files are good, so here are some odd ones, synthetic: on top the file with the circle of `robust` (solid) and of
 # `voets` (dashed), beneath it the crop of each, `robust` first, or the reason why there is none. A crop's status says
-# whether it is `clipped` by the frame, an `ellipse` made round again, `full_frame` without a dark border, or of a
-# `truncated` file (of which the JPEG decoder may print a warning).
+# whether it is `clipped` by the frame, `doubtful` because it looks unlike a retina (it is kept, for a dark haemorrhage
+# does too), an `ellipse` made round again, `full_frame` without a dark border, or of a `truncated` file (of which the
+# JPEG decoder may print a warning).
 
 # %%
 from dr_lib.data.photograph import contact_sheet as sheet

@@ -139,8 +139,8 @@ def read_rows(source: Source) -> pd.DataFrame:
 
     Returns:
         labels (the file's name), row (its line), name, patient, eye, grade, official, camera, age, sex, quality, reason
-        (empty, or why the row cannot be used) and from_names (patient and eye were read from the names, for the file
-        has no patients and all names have the form).
+        (empty, or why the row cannot be used) and from_names (patient and eye were read from the name, for the file
+        has no patients and the name has the form).
     """
     part, table = source.part, source.table
     others = [c for c in table if re.fullmatch(r"(?i)(patient|paciente|subject)s?([ _-]?(id|name|nome))?", c)]
@@ -178,9 +178,10 @@ def read_rows(source: Source) -> pd.DataFrame:
     if len(bad):
         raise LabelTableError(f"{name_rows(bad)}: the grade must be 0, 1, 2, 3 or 4, or empty where there is none")
     named = read_names(rows["name"])
-    from_names = not rows["patient"].any() and bool(named["patient"].all())
-    rows = rows.assign(grade=grades, from_names=from_names, **(named if from_names else {})).reset_index(drop=True)
-    return rows.assign(patient=rows["patient"].map(_fold_name))
+    from_names = (named["patient"] != "") & (not rows["patient"].any())
+    rows["patient"] = rows["patient"].mask(from_names, named["patient"]).map(_fold_name)
+    rows["eye"] = rows["eye"].mask(from_names, named["eye"])
+    return rows.assign(grade=grades, from_names=from_names).reset_index(drop=True)
 
 
 def read_label_file(labels: Path) -> pd.DataFrame:

@@ -18,8 +18,8 @@ from dr_lib.data.labels.label_files import (
 )
 
 UNKNOWN = (
-    "The label table does not name the patient of every photograph; each of the others counts as a patient of its own, "
-    "so fellow eyes may stand on both sides of a split."
+    "The patients of {} of {} photographs are not known; each of these counts as a patient of its own, so fellow "
+    "eyes may stand on both sides of a split."
 )
 
 
@@ -41,7 +41,7 @@ def read_labels(images: Path, labels: Path | None = None, *, layout: str = "auto
 
     A CSV has the columns image and grade, and patient, eye and split where known; `image` may lack its suffix
     or its folder, and differ in suffix and case from the file. Without a patient column patient and eye come
-    from the file names if all are like 10_left.jpg.
+    from the file names that are like 10_left.jpg.
 
     Args:
         images: folder of the photographs, or root of a data set; photographs may lie in subfolders.
@@ -92,8 +92,8 @@ def read_labels(images: Path, labels: Path | None = None, *, layout: str = "auto
         table.astype({"grade": int})[["row", "image", "patient", "eye", "grade", "official", *known_facts]],
         pd.DataFrame(unusable, columns=["row", "image", "reason"]),
         known,
-        "unknown" if is_alone.any() else "from file names" if table["from_names"].any() else "known",
-        notices + [UNKNOWN] * int(is_alone.any()),
+        "unknown" if is_alone.all() else "from file names" if table["from_names"].any() else "known",
+        notices + [UNKNOWN.format(is_alone.sum(), len(table))] * int(is_alone.any()),
     )
 
 

@@ -50,7 +50,7 @@ class Crop(NamedTuple):
 
     image: np.ndarray  # (size, size, 3) uint8 RGB, black outside the field of view
     circle: Circle  # in pixels of the whole upright photograph
-    status: str  # ok, or sorted words joined by + out of clipped, ellipse, full_frame, truncated
+    status: str  # ok, or sorted words joined by + out of clipped, doubtful, ellipse, full_frame, truncated
 
 
 def crop_fundus(source: str | Path | bytes, size: int = 299, *, method: str = "robust") -> Crop:

@@ -9,7 +9,7 @@ import numpy as np
 from dr_lib.data.photograph import edge
 from dr_lib.data.photograph.edge import Ellipse
 from dr_lib.data.photograph.errors import NoFundusError
-from dr_lib.data.photograph.plausibility import CORNER, check_full_frame, check_retina
+from dr_lib.data.photograph.plausibility import CORNER, is_doubtful, is_doubtful_frame
 
 SEARCH_SIDE = 256  # px of the longer side on which the field of view is first looked for
 MIN_PIXELS = 16  # of the shorter side
@@ -32,7 +32,7 @@ class FieldOfView(NamedTuple):
     y: float
     a: float  # horizontal semi-axis
     b: float  # vertical semi-axis
-    flags: frozenset[str]  # of clipped, ellipse, full_frame
+    flags: frozenset[str]  # of clipped, doubtful, ellipse, full_frame
 
 
 def find_fov(image: np.ndarray) -> FieldOfView:
@@ -61,11 +61,11 @@ def find_fov(image: np.ndarray) -> FieldOfView:
         return _find_on_background(image, small, half)
     except NoFundusError as error:
         try:
-            check_full_frame(half)
+            flags = {"full_frame"} | ({"doubtful"} if is_doubtful_frame(half) else set())
         except NoFundusError:
             raise error from None
     radius = float(np.hypot(width, height)) / 2
-    return FieldOfView((width - 1) / 2, (height - 1) / 2, radius, radius, frozenset({"full_frame"}))
+    return FieldOfView((width - 1) / 2, (height - 1) / 2, radius, radius, frozenset(flags))
 
 
 def halve(image: np.ndarray) -> np.ndarray:
@@ -83,11 +83,13 @@ def _find_on_background(image: np.ndarray, small: np.ndarray, half: np.ndarray) 
     best = _scale(best, small.shape, image.shape)
     ellipse, is_ellipse, roundness = edge.locate_edge(image, background, best, edge.RAYS, REACH_FINE, edge.FINE)
     on_half = _scale(ellipse, image.shape, half.shape)
-    check_retina(half, edge.measure_distance(half, background), on_half, roundness, is_ellipse=is_ellipse)
+    distance = edge.measure_distance(half, background)
+    doubtful = is_doubtful(half, distance, on_half, roundness, is_ellipse=is_ellipse)
     x, y, a, b = map(float, ellipse)
     overhang = max(a - x - 0.5, b - y - 0.5, x + a - width + 0.5, y + b - height + 0.5)
-    flags = {"ellipse"} if is_ellipse else set()
-    return FieldOfView(x, y, a, b, frozenset(flags | ({"clipped"} if overhang > MAX_OVERHANG * a + 1 else set())))
+    clipped = overhang > MAX_OVERHANG * a + 1
+    known = {"ellipse": is_ellipse, "doubtful": doubtful, "clipped": clipped}
+    return FieldOfView(x, y, a, b, frozenset(flag for flag, applies in known.items() if applies))
 
 
 def _scale(ellipse: Ellipse, old: tuple[int, ...], new: tuple[int, ...]) -> Ellipse:

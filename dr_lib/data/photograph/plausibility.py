@@ -1,4 +1,7 @@
-"""Tell a retina from the other things that fill a circle or a frame: faces, slices, screens, landscapes."""
+"""Tell a retina from the other things that fill a circle or a frame: faces, slices, screens, landscapes.
+
+What only looks unlike a retina is doubtful, never refused: a dark haemorrhage can look like an eye in a face.
+"""
 
 import cv2
 import numpy as np
@@ -14,7 +17,6 @@ MIN_SIDE = 64  # px of the longer side; smaller pictures show too little to tell
 MAX_HOLE = {False: 0.62, True: 0.45}
 MIN_HOLE = 0.005  # of the area; smaller ones are vessels and haemorrhages
 MIN_RED_LIGHT = 16  # grey levels; in the dark a few of them are nothing but noise
-HOLE = "the field of view has a hole as dark as an eye in a face: this is no retina"
 SURROUNDINGS = 1.06  # radii from the centre, where the surroundings begin
 DARK, BRIGHT = 0.2, 0.5  # of the median distance inside: what is nearer is background, what is farther is not
 MAX_SPILL = 0.15  # of the surroundings, that may be bright; photographs have 0.06 at most
@@ -23,10 +25,10 @@ MAX_BLUE = 0.45  # of the red; 90 % of 1,052 pieces out of retinas have 0.48 or 
 MAX_DETAIL = 12  # grey levels from a pixel to the next on average; a retina is smooth
 
 
-def check_retina(
+def is_doubtful(
     image: np.ndarray, distance: np.ndarray, ellipse: Ellipse, roundness: float, *, is_ellipse: bool
-) -> None:
-    """Refuse a field of view that shows no retina: a NoFundusError says what it has that a retina has not.
+) -> bool:
+    """Whether a field of view has what a retina has not: a hole as dark as an eye, or more than background around it.
 
     Args:
         image: (height, width, 3) uint8 RGB, the photograph at 64 to 128 px; of a smaller one only roundness is checked.
@@ -34,25 +36,31 @@ def check_retina(
         ellipse: the field of view.
         roundness: share of its edge that lies on the ellipse.
         is_ellipse: whether it is no circle, as a head is none.
+
+    Raises:
+        NoFundusError: it is not round.
     """
     if roundness < MIN_ROUNDNESS:
         raise NoFundusError("what stands out from the background is not round")
     if max(image.shape[:2]) < MIN_SIDE:
-        return
+        return False
     level = float(np.median(distance[_cut_square(distance.shape, ellipse)]))
     if _has_hole(image, distance <= DARK * level, ellipse, MAX_HOLE[is_ellipse]):
-        raise NoFundusError(HOLE)
+        return True
     x, y, a, b = ellipse
     height, width = distance.shape
     across = ((np.arange(width, dtype=np.float32) - np.float32(x)) / np.float32(a)) ** 2
     down = ((np.arange(height, dtype=np.float32) - np.float32(y)) / np.float32(b)) ** 2
     outside = distance[down[:, None] + across > SURROUNDINGS**2]
-    if len(outside) > 20 and np.count_nonzero(outside > BRIGHT * level) > MAX_SPILL * len(outside):
-        raise NoFundusError("around the field of view there is more than background: this is no retina")
+    return len(outside) > 20 and np.count_nonzero(outside > BRIGHT * level) > MAX_SPILL * len(outside)
 
 
-def check_full_frame(image: np.ndarray) -> None:
-    """Refuse a picture without background, at 64 to 128 px, unless it has a retina's colours, and no more detail."""
+def is_doubtful_frame(image: np.ndarray) -> bool:
+    """Whether a picture without background, (height, width, 3) uint8 RGB at 64 to 128 px, has a hole as dark as an eye.
+
+    Raises:
+        NoFundusError: it has not a retina's colours, or more detail.
+    """
     height, width = image.shape[:2]
     k = max(2, min(height, width) // CORNER)
     borders = [image[:k], image[-k:], image[:, :k], image[:, -k:]]
@@ -63,8 +71,8 @@ def check_full_frame(image: np.ndarray) -> None:
         raise NoFundusError("no field of view stands out from the background")
     radius = min(height, width) / 2
     middle = (width - 1) / 2, (height - 1) / 2, radius, radius
-    if radius >= MIN_SIDE / 2 and _has_hole(image, np.zeros((height, width), bool), middle, MAX_HOLE[False]):
-        raise NoFundusError(HOLE)
+    nowhere = np.zeros((height, width), bool)
+    return radius >= MIN_SIDE / 2 and _has_hole(image, nowhere, middle, MAX_HOLE[False])
 
 
 def _has_hole(image: np.ndarray, is_background: np.ndarray, ellipse: Ellipse, max_hole: float) -> bool:

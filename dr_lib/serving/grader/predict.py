@@ -92,7 +92,7 @@ class Predictor:
             content_encoding: one of CONTENT_ENCODINGS.
 
         Raises:
-            RefusedError: what came is no JPEG or PNG that fits, is damaged, or shows no retina.
+            RefusedError: what came is no JPEG or PNG that fits, is damaged, or shows no field of view.
         """
         start = perf_counter()
         body = _gunzip(body) if content_encoding == "gzip" else body

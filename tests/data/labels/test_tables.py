@@ -79,16 +79,16 @@ def test_finds_the_csv_below_the_root(folder):
         read_labels(images.parent)
 
 
-def test_patients_come_from_names_only_if_all_have_the_form(folder):
-    """One name of another form, and each photograph is its own patient, with a notice."""
+def test_patients_come_from_the_names_that_have_the_form(folder):
+    """A name of another form is a patient of its own, which a notice counts; it does not dissolve the others."""
     names = ["10_left.jpg", "10_RIGHT.jpg", "7_left.jpg"]
     csv = "image,grade\n" + "".join(f"{name},1\n" for name in names)
     found = read_labels(*folder(csv, *names))
     assert found.patients == "from file names"
     assert found.table[["patient", "eye"]].values.tolist() == [["10", "left"], ["10", "right"], ["7", "left"]]
     found = read_labels(*folder(csv + "11_x.jpg,0\n", *names, "11_x.jpg"))
-    assert found.patients == "unknown" and found.table["patient"].is_unique
-    assert "fellow eyes" in found.notices[0] and not found.table["eye"].any()
+    assert found.patients == "from file names" and found.table["patient"].tolist() == ["10", "10", "7", "11_x.jpg"]
+    assert "patients of 1 of 4 photographs are not known" in found.notices[0] and found.table["eye"].iloc[3] == ""
 
 
 def test_what_cannot_be_used_is_listed_with_the_reason(folder):

@@ -21,7 +21,7 @@ from dr_lib.data.photograph.crop import NoFundusError, UnreadableImageError, cro
 from dr_lib.data.photograph.fov import find_fov  # noqa: E402
 from tests.data.photograph.pictures import draw_fov, to_file  # noqa: E402
 
-WORDS = {"clipped", "ellipse", "full_frame", "truncated"}
+WORDS = {"clipped", "doubtful", "ellipse", "full_frame", "truncated"}
 MAX_S = 2.0  # of the processor, for others may keep it busy
 NUMBERS = (0, 1, 2, 7, 64, 255, 256, 4097, 20_000, 29_999, 65_535, 2**31 - 1, 2**31, 2**32 - 1)
 PEAK_MB = 300
