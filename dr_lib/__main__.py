@@ -66,8 +66,12 @@ def prepare(**options) -> None:
     for notice in manifest["notices"]:
         click.echo(notice)
     _describe_split("split.csv", manifest["splits"]["split.csv"])
-    rejected = manifest["num_rejected"]
-    click.echo(f"{manifest['num_photographs']} photographs in, {rejected} rejected (see rejected.csv, private)")
+    click.echo(f"{manifest['num_photographs']} photographs in, {manifest['num_rejected']} rejected")
+    private = options["private"] or options["out"].with_name(options["out"].name + ".private")
+    for reason, number in manifest["rejected"].items():
+        click.echo(f"  {number} {reason}")
+    if manifest["num_rejected"]:
+        click.echo(f"{private / 'rejected.csv'} names the files")
 
 
 @main.command()
@@ -93,8 +97,12 @@ def split(data_dir: Path, records: Path | None, out: str, **options) -> None:
 
 def _describe_split(name: str, facts: dict) -> None:
     """Print the sides of a split, and what copies of photographs did to its groups."""
-    sides = [f"{side} {n['num_images']} ({n['num_patients']} patients)" for side, n in facts.get("counts", {}).items()]
-    click.echo(f"{name}: {', '.join(sides)}")
+    click.echo(f"{name}:")
+    for side, counts in facts.get("counts", {}).items():
+        grades = ", ".join(map(str, counts["grades"].values()))
+        click.echo(
+            f"  {side} {counts['num_images']} photographs of {counts['num_patients']} patients; grades 0 to 4: {grades}"
+        )
     if facts.get("num_excluded"):
         click.echo(f"{facts['num_excluded']} excluded, the reasons stand in {name}")
     if facts and facts["largest_group"]["patients"] > 1:

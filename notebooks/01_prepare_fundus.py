@@ -221,7 +221,7 @@ beside = "the true circles" if truth is not None else "the circles of `robust`"
 Markdown(
     f"**{manifest['num_photographs'] - manifest['num_rejected']}** of {manifest['num_photographs']} photographs can be "
     f"trained on: {shares}. The patients are {manifest['patients']}. Refused of {len(chosen)} photographs: {refused}. "
-    f"The median error beside {beside} is {errors} of the radius. Give `data_dir={data_dir.name}` to notebook 10."
+    f"The median error beside {beside} is {errors} of the radius. Give `data_dir={data_dir}` to notebook 10 or 20."
 )
 
 # %% [markdown]

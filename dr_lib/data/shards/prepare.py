@@ -108,6 +108,7 @@ def prepare(
                 "notices": found.notices,
                 "num_photographs": len(found.table) + len(found.unusable),
                 "num_rejected": len(rejected),
+                "rejected": rejected["reason"].replace(r"\d+", "...", regex=True).value_counts().to_dict(),
                 "files": {name: files[name] for name in earlier["splits"]}
                 | {path.name: hash_file(path) for path in sorted(out.glob("crops*"))}
                 | {"near_duplicates.csv": hash_file(out / "near_duplicates.csv")},

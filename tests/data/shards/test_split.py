@@ -130,7 +130,7 @@ def test_the_command_line(folder, tmp_path):
         command = [sys.executable, "-m", "dr_lib", "split", folder, *arguments]
         return subprocess.run(list(map(str, command)), cwd=ROOT, capture_output=True, text=True)
 
-    assert "split-2-of-2.csv: test " in run("--scheme", "folds", "--folds", 2, "--seed", 5).stdout
+    assert "split-2-of-2.csv:\n  test " in run("--scheme", "folds", "--folds", 2, "--seed", 5).stdout
     assert "shards in" in run("--records", tmp_path / "records", "--out", "split-2-of-2.csv").stdout
     failed = run("--scheme", "folds", "--folds", 99)
     assert failed.returncode == 1 and "24 groups make no 99 folds" in failed.stderr
