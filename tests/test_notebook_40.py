@@ -9,7 +9,7 @@ import pandas as pd
 import papermill
 import pytest
 
-from tests.test_notebooks import clone, execute, report, texts  # noqa: F401
+from tests.test_notebooks import execute, report, texts
 from tests.training.frameworks.test_mnist_reference import draw_digits
 
 
@@ -21,13 +21,13 @@ def digits(tmp_path):
     return tmp_path / "digits.npz"
 
 
-def read_rows(clone, study="adhoc"):  # noqa: F811
+def read_rows(clone, study="adhoc"):
     """The rows of a study by implementation and batch."""
     rows = [json.loads(path.read_text()) for path in (clone / "papermill_runs" / study / "rows").glob("*.json")]
     return {(row["implementation"], row.get("batch_size")): row for row in rows}
 
 
-def test_40_builds_checks_and_times_on_a_cpu_and_41_reads_the_rows(clone, digits):  # noqa: F811
+def test_40_builds_checks_and_times_on_a_cpu_and_41_reads_the_rows(clone, digits):
     """Checks stand before times; a row per implementation but the GPU's own; figures, claims, like for like."""
     notebook = execute(clone, "40_mnist_cuda", mnist=str(digits), data_share=1.0, device="cpu", epochs=2)
     rows = read_rows(clone)
@@ -62,15 +62,17 @@ def test_40_builds_checks_and_times_on_a_cpu_and_41_reads_the_rows(clone, digits
         ({"implementation": "paper@1", "device": "cpu"}, "UnavailableError: paper needs a GPU"),
     ],
 )
-def test_40_says_what_it_cannot_do(clone, digits, parameters, message):  # noqa: F811
+def test_40_says_what_it_cannot_do(clone, kernel, digits, parameters, message):
     """Before anything is trained; no row is left."""
     with pytest.raises(papermill.PapermillExecutionError, match=message):
-        execute(clone, "40_mnist_cuda", **{"mnist": str(digits), "data_share": 1.0, "device": "cpu"} | parameters)
+        execute(
+            clone, "40_mnist_cuda", kernel, **{"mnist": str(digits), "data_share": 1.0, "device": "cpu"} | parameters
+        )
     assert not list(clone.glob("papermill_runs/adhoc/rows/*"))
 
 
 @pytest.mark.slow
-def test_40_trains_on_jax(clone, digits):  # noqa: F811
+def test_40_trains_on_jax(clone, digits):
     """Keras on JAX is checked against and timed like Keras on TensorFlow."""
     pytest.importorskip("jax")
     parameters = {"implementation": "true_gradient@1, minibatch@32, keras_jax@1, keras_jax@32", "epochs": 2}
@@ -80,7 +82,7 @@ def test_40_trains_on_jax(clone, digits):  # noqa: F811
 
 
 @pytest.mark.slow
-def test_a_study_of_implementations(clone, digits):  # noqa: F811
+def test_a_study_of_implementations(clone, digits):
     """One implementation a run, repeated; what needs a GPU is skipped and the row says why; the report reads it all."""
     study = clone / "papermill_runs" / "trial.yaml"
     study.parent.mkdir(exist_ok=True)
