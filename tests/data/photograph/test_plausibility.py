@@ -1,5 +1,6 @@
 """What is no fundus photograph gets no circle: drawn pictures of many kinds, and real ones of other things."""
 
+import functools
 import gzip
 
 import cv2
@@ -154,6 +155,7 @@ def draw_slices() -> dict[str, np.ndarray]:
     return {f"oct {seed}": draw_oct(seed) for seed in range(12)}
 
 
+@functools.cache
 def draw_faces() -> dict[str, np.ndarray]:
     """Five kinds of skin, five scenes, long and round heads, near and far."""
     sizes = ((1.3, 130), (1.0, 150), (1.0, 210), (1.2, 260))
