@@ -90,8 +90,7 @@ def test_a_data_set_of_kaggle_that_holds_the_repository_is_copied(tmp_path, libr
 
 
 @pytest.mark.parametrize(
-    ("place", "kind", "folder"),
-    [("content", "gztar", "suite"), ("kaggle/input/datasets/someone/slug", "zip", "")],
+    ("place", "kind", "folder"), [("content", "gztar", "suite"), ("kaggle/input/datasets/someone/slug", "zip", "")]
 )
 def test_an_archive_of_the_repository_is_unpacked_and_no_other(tmp_path, library, place, kind, folder):
     """Zip or tar.gz, with a folder around it or without; photographs beside it stay where they are."""

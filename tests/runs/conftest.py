@@ -67,10 +67,7 @@ def house(tmp_path, monkeypatch) -> Path:
     """A root with `notebooks/quick.ipynb` and an empty `papermill_runs/`."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.setattr("dr_lib.runs.runner.WATCHED_S", 0.05)
-    cells = [
-        nbformat.v4.new_code_cell(PARAMETERS, metadata={"tags": ["parameters"]}),
-        nbformat.v4.new_code_cell(BODY),
-    ]
+    cells = [nbformat.v4.new_code_cell(PARAMETERS, metadata={"tags": ["parameters"]}), nbformat.v4.new_code_cell(BODY)]
     kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
     (tmp_path / "notebooks").mkdir()
     (tmp_path / "papermill_runs").mkdir()
