@@ -235,7 +235,7 @@ def is_of(process: psutil.Process, house: Path) -> bool:
 
 @pytest.mark.slow
 def test_kills_change_nothing(house):
-    """Three cells twice; killed after the first row, then the runner, papermill or a kernel at 8 random moments."""
+    """Three cells twice; killed after the first row, then the runner, papermill or a kernel at 6 random moments."""
     options = {"factors": {"level": ["a", "b", "c"]}, "parameters": {"pause_s": 0.3}}
     path, folder, draw = write_study(house, **options), trial(house), random.Random(4)
     runner, killed, finished = start(house, path), 0, {}
@@ -243,7 +243,7 @@ def test_kills_change_nothing(house):
     while not list(folder.glob("rows/*.json")):
         assert time.monotonic() < deadline
         time.sleep(0.02)
-    for kill in range(9):
+    for kill in range(7):
         time.sleep(draw.uniform(0.2, 3.5) if kill else 0)
         if runner.poll() is not None:  # killed, or at its end
             runner = start(house, path)
@@ -257,7 +257,7 @@ def test_kills_change_nothing(house):
     runner.kill()
     runner.wait()
     wait_for_silence(house)
-    assert killed >= 6  # the others came when a study had just ended
+    assert killed >= 5  # the others came when a study had just ended
     assert run_quietly(path, house) == []
     runs = read_runs(folder)
     assert finished and finished.items() <= dict(zip(runs["run_id"], runs["session_id"], strict=True)).items()
