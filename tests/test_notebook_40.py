@@ -72,24 +72,16 @@ def test_40_says_what_it_cannot_do(clone, kernel, digits, parameters, message):
 
 
 @pytest.mark.slow
-def test_40_trains_on_jax(clone, digits):
-    """Keras on JAX is checked against and timed like Keras on TensorFlow."""
-    pytest.importorskip("jax")
-    parameters = {"implementation": "true_gradient@1, minibatch@32, keras_jax@1, keras_jax@32", "epochs": 2}
-    execute(clone, "40_mnist_cuda", mnist=str(digits), data_share=1.0, device="cpu", **parameters)
-    rows = read_rows(clone)
-    assert rows["keras_jax", 1]["backend"] == "jax" and rows["true_gradient", 1]["gradient_error"] <= 1e-5
-
-
-@pytest.mark.slow
 def test_a_study_of_implementations(clone, digits):
-    """One implementation a run, repeated; what needs a GPU is skipped and the row says why; the report reads it all."""
+    """One implementation a run, repeated, on JAX too; what needs a GPU is skipped, as the row says; the report reads
+    it all."""
+    pytest.importorskip("jax")
     study = clone / "papermill_runs" / "trial.yaml"
     study.parent.mkdir(exist_ok=True)
     study.write_text(
         "notebook: 40_mnist_cuda\nrepetitions: 2\nrepeat_disturbed: 0\nseed: 20\n"
         f"parameters: {{mnist: {digits}, data_share: 1.0, epochs: 2, replicas: 1, device: cpu}}\n"
-        "factors: {implementation: [paper@1, fused@1, keras_tensorflow@1]}\n"
+        "factors: {implementation: [paper@1, true_gradient@1, keras_jax@1]}\n"
     )
     command = [sys.executable, "-m", "dr_lib", "run"]
     ran = subprocess.run([*command, study], cwd=clone, check=True, capture_output=True, text=True)
@@ -97,9 +89,9 @@ def test_a_study_of_implementations(clone, digits):
     text = report(clone, "trial", lang="pt")
     assert "UnavailableError: paper needs a GPU" in text and "Quantas vezes mais rápido que o Keras" in text
     (alike,) = pd.read_csv(study.with_suffix("") / "like_for_like.csv").itertuples()
-    assert (alike.line, alike.reference) == ("CUDA C fused, batch 1, CPU", "Keras / TensorFlow, batch 1, CPU")
+    assert (alike.line, alike.reference) == ("CUDA C true gradient, batch 1, CPU", "Keras / JAX, batch 1, CPU")
     assert alike.n == 2 and alike.times_as_fast_low < alike.times_as_fast < alike.times_as_fast_high
-    several = study.read_text().replace("[paper@1, fused@1, keras_tensorflow@1]", "['fused@1, minibatch@32']")
+    several = study.read_text().replace("[paper@1, true_gradient@1, keras_jax@1]", "['fused@1, minibatch@32']")
     (study.parent / "several.yaml").write_text(several)
     failed = subprocess.run([*command, study.parent / "several.yaml"], cwd=clone, capture_output=True, text=True)
     assert "one NAME@BATCH a level" in failed.stdout + failed.stderr
