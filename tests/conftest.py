@@ -1,8 +1,11 @@
-"""Fixtures that several tests share: real data beside the repository, and a small prepared sample."""
+"""Fixtures that several tests share: real data, a small prepared sample, a clone for notebooks and a kernel."""
 
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from jupyter_client import KernelManager
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -18,7 +21,24 @@ def real_data() -> Path:
 
 @pytest.fixture(scope="session")
 def small_sample(tmp_path_factory) -> Path:
-    """The sample in small: the records of 24 drawn patients; read only."""
+    """The sample in small: the records of 16 drawn patients; read only."""
     from dr_lib.data.shards.sample import open_sample
 
-    return open_sample(tmp_path_factory.mktemp("sample"), num_patients=24, workers=1)
+    return open_sample(tmp_path_factory.mktemp("sample"), num_patients=16, workers=1)
+
+
+@pytest.fixture
+def clone(tmp_path) -> Path:
+    """The repository as a user has it, without results: what the notebooks write stays out of the real one."""
+    for name in ("dr_lib", "notebooks"):
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+    return tmp_path
+
+
+@pytest.fixture(scope="session")
+def kernel() -> Iterator[KernelManager]:
+    """A kernel that stays: what many notebooks import, it imports once."""
+    manager = KernelManager()
+    manager.start_kernel()
+    yield manager
+    manager.shutdown_kernel(now=True)

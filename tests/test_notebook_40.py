@@ -9,36 +9,36 @@ import pandas as pd
 import papermill
 import pytest
 
-from tests.test_notebooks import clone, execute, report, texts  # noqa: F401
+from tests.test_notebooks import execute, report, texts
 from tests.training.frameworks.test_mnist_reference import draw_digits
 
 
 @pytest.fixture
 def digits(tmp_path):
     """A small mnist.npz of synthetic digits."""
-    (x_train, y_train), (x_test, y_test) = draw_digits(640), draw_digits(200, seed=1)
+    (x_train, y_train), (x_test, y_test) = draw_digits(320), draw_digits(200, seed=1)
     np.savez(tmp_path / "digits.npz", x_train=x_train, y_train=y_train, x_test=x_test, y_test=y_test)
     return tmp_path / "digits.npz"
 
 
-def read_rows(clone, study="adhoc"):  # noqa: F811
+def read_rows(clone, study="adhoc"):
     """The rows of a study by implementation and batch."""
     rows = [json.loads(path.read_text()) for path in (clone / "papermill_runs" / study / "rows").glob("*.json")]
     return {(row["implementation"], row.get("batch_size")): row for row in rows}
 
 
-def test_40_builds_checks_and_times_on_a_cpu_and_41_reads_the_rows(clone, digits):  # noqa: F811
+def test_40_builds_checks_and_times_on_a_cpu_and_41_reads_the_rows(clone, kernel, digits):
     """Checks stand before times; a row per implementation but the GPU's own; figures, claims, like for like."""
-    notebook = execute(clone, "40_mnist_cuda", mnist=str(digits), data_share=1.0, device="cpu", epochs=2)
+    notebook = execute(clone, "40_mnist_cuda", kernel, mnist=str(digits), data_share=1.0, device="cpu", epochs=2)
     rows = read_rows(clone)
     assert set(rows) == {("fused", 1), ("minibatch", 32), ("keras_tensorflow", 1), ("keras_tensorflow", 32)}
     for row in rows.values():
-        assert (row["num_parameters"], row["num_images_train"], row["accelerator"]) == (2343, 640, "cpu")
+        assert (row["num_parameters"], row["num_images_train"], row["accelerator"]) == (2343, 320, "cpu")
         assert 0 < row["train_s"] < row["wall_s"] and len(row["epoch_s"]) == row["epochs"] == 2
         assert len(row["replica_accuracy"]) == row["replicas"] and 0 <= row["metric_accuracy_test"] <= 1
         assert row["learning_rate"] > 0 and str(clone) not in json.dumps(row)
     fused, single, keras = (rows[key] for key in (("fused", 1), ("keras_tensorflow", 1), ("keras_tensorflow", 32)))
-    assert single["steady_epoch_s"] > 3 * keras["steady_epoch_s"]  # 640 steps an epoch against 20
+    assert single["steady_epoch_s"] > 3 * keras["steady_epoch_s"]  # 320 steps an epoch against 10
     assert fused["framework"] == "cuda" and max(fused["gradient_error"], fused["forward_error"]) <= 1e-5
     assert (keras["framework"], keras["backend"], keras["replicas"]) == ("keras", "tensorflow", 1) and keras["keras"]
     assert "paper needs a GPU" in texts(notebook) and "times as fast as Keras / TensorFlow, batch 1" in texts(notebook)
@@ -62,32 +62,26 @@ def test_40_builds_checks_and_times_on_a_cpu_and_41_reads_the_rows(clone, digits
         ({"implementation": "paper@1", "device": "cpu"}, "UnavailableError: paper needs a GPU"),
     ],
 )
-def test_40_says_what_it_cannot_do(clone, digits, parameters, message):  # noqa: F811
+def test_40_says_what_it_cannot_do(clone, kernel, digits, parameters, message):
     """Before anything is trained; no row is left."""
     with pytest.raises(papermill.PapermillExecutionError, match=message):
-        execute(clone, "40_mnist_cuda", **{"mnist": str(digits), "data_share": 1.0, "device": "cpu"} | parameters)
+        execute(
+            clone, "40_mnist_cuda", kernel, **{"mnist": str(digits), "data_share": 1.0, "device": "cpu"} | parameters
+        )
     assert not list(clone.glob("papermill_runs/adhoc/rows/*"))
 
 
 @pytest.mark.slow
-def test_40_trains_on_jax(clone, digits):  # noqa: F811
-    """Keras on JAX is checked against and timed like Keras on TensorFlow."""
+def test_a_study_of_implementations(clone, digits):
+    """One implementation a run, repeated, on JAX too; what needs a GPU is skipped, as the row says; the report reads
+    it all."""
     pytest.importorskip("jax")
-    parameters = {"implementation": "true_gradient@1, minibatch@32, keras_jax@1, keras_jax@32", "epochs": 2}
-    execute(clone, "40_mnist_cuda", mnist=str(digits), data_share=1.0, device="cpu", **parameters)
-    rows = read_rows(clone)
-    assert rows["keras_jax", 1]["backend"] == "jax" and rows["true_gradient", 1]["gradient_error"] <= 1e-5
-
-
-@pytest.mark.slow
-def test_a_study_of_implementations(clone, digits):  # noqa: F811
-    """One implementation a run, repeated; what needs a GPU is skipped and the row says why; the report reads it all."""
     study = clone / "papermill_runs" / "trial.yaml"
     study.parent.mkdir(exist_ok=True)
     study.write_text(
         "notebook: 40_mnist_cuda\nrepetitions: 2\nrepeat_disturbed: 0\nseed: 20\n"
         f"parameters: {{mnist: {digits}, data_share: 1.0, epochs: 2, replicas: 1, device: cpu}}\n"
-        "factors: {implementation: [paper@1, fused@1, keras_tensorflow@1]}\n"
+        "factors: {implementation: [paper@1, true_gradient@1, keras_jax@1]}\n"
     )
     command = [sys.executable, "-m", "dr_lib", "run"]
     ran = subprocess.run([*command, study], cwd=clone, check=True, capture_output=True, text=True)
@@ -95,9 +89,9 @@ def test_a_study_of_implementations(clone, digits):  # noqa: F811
     text = report(clone, "trial", lang="pt")
     assert "UnavailableError: paper needs a GPU" in text and "Quantas vezes mais rápido que o Keras" in text
     (alike,) = pd.read_csv(study.with_suffix("") / "like_for_like.csv").itertuples()
-    assert (alike.line, alike.reference) == ("CUDA C fused, batch 1, CPU", "Keras / TensorFlow, batch 1, CPU")
+    assert (alike.line, alike.reference) == ("CUDA C true gradient, batch 1, CPU", "Keras / JAX, batch 1, CPU")
     assert alike.n == 2 and alike.times_as_fast_low < alike.times_as_fast < alike.times_as_fast_high
-    several = study.read_text().replace("[paper@1, fused@1, keras_tensorflow@1]", "['fused@1, minibatch@32']")
+    several = study.read_text().replace("[paper@1, true_gradient@1, keras_jax@1]", "['fused@1, minibatch@32']")
     (study.parent / "several.yaml").write_text(several)
     failed = subprocess.run([*command, study.parent / "several.yaml"], cwd=clone, capture_output=True, text=True)
     assert "one NAME@BATCH a level" in failed.stdout + failed.stderr

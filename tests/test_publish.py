@@ -76,7 +76,7 @@ def test_the_library_is_found_upwards_and_in_a_clone_beside(tmp_path, library, l
     assert Path(root) == tmp_path / library_at and re.fullmatch(LINE, line) and "commit unknown" in line
 
 
-@pytest.mark.parametrize("place", ["slug", "datasets/someone/slug", "datasets/someone/slug/a folder"])
+@pytest.mark.parametrize("place", ["slug", "datasets/someone/slug/a folder"])
 def test_a_data_set_of_kaggle_that_holds_the_repository_is_copied(tmp_path, library, place):
     """Attached data sets cannot be written, and results have to be: a copy is made, once."""
     attached = tmp_path / "kaggle/input" / place
@@ -90,13 +90,7 @@ def test_a_data_set_of_kaggle_that_holds_the_repository_is_copied(tmp_path, libr
 
 
 @pytest.mark.parametrize(
-    ("place", "kind", "folder"),
-    [
-        ("content", "zip", ""),
-        ("content", "gztar", "suite"),
-        ("kaggle/input/slug", "zip", "suite"),
-        ("kaggle/input/datasets/someone/slug", "gztar", ""),
-    ],
+    ("place", "kind", "folder"), [("content", "gztar", "suite"), ("kaggle/input/datasets/someone/slug", "zip", "")]
 )
 def test_an_archive_of_the_repository_is_unpacked_and_no_other(tmp_path, library, place, kind, folder):
     """Zip or tar.gz, with a folder around it or without; photographs beside it stay where they are."""

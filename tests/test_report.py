@@ -1,12 +1,15 @@
 """Which notebook reports on a study, and what is said where none can; the notebooks' own tests make whole reports."""
 
+from pathlib import Path
+
 import nbformat
 import pytest
 
 from dr_lib.report import ReportError, render, write_report
 from dr_lib.runs.row import RowError, write_row
 from tests.evidence.test_request_log import RUN
-from tests.test_notebooks import ROOT, clone  # noqa: F401
+
+ROOT = Path(__file__).resolve().parents[1]
 
 
 @pytest.mark.parametrize(
@@ -34,7 +37,7 @@ def test_a_study_without_rows_has_no_report(tmp_path):
         write_report([tmp_path], tmp_path, ROOT)
 
 
-def test_the_study_file_names_its_analysis(tmp_path, clone):  # noqa: F811
+def test_the_study_file_names_its_analysis(tmp_path, clone):
     """Rows that 11 would read are read by the notebook that the study asks for."""
     write_row(tmp_path / "mine", RUN | {"notebook": "10_train_referable", "run_id": "a", "study": "mine"})
     (tmp_path / "mine.yaml").write_text("notebook: 10_train_referable\nreport: 99_mine\n")

@@ -18,3 +18,10 @@ def words(figure) -> str:
     legends = [ax.get_legend() for ax in figure.axes if ax.get_legend()] + figure.legends
     listed = [t.get_text() for legend in legends for t in legend.get_texts()]
     return "\n".join([figure.get_suptitle(), figure.get_supxlabel(), figure.get_supylabel(), *titles, *axes, *listed])
+
+
+def is_whole(figure) -> bool:
+    """Whether all that is drawn lies inside the picture."""
+    figure.draw_without_rendering()
+    box = figure.get_tightbbox()  # in inches
+    return min(box.x0, box.y0) >= 0 and box.x1 <= figure.get_figwidth() and box.y1 <= figure.get_figheight()

@@ -7,12 +7,7 @@ import pytest
 from matplotlib.colors import to_hex
 
 from dr_lib.evidence.select import NoRunsError
-from dr_lib.figures.scenarios import (
-    name_scenarios,
-    plot_samples,
-    plot_time_and_cost,
-    plot_utilisation,
-)
+from dr_lib.figures.scenarios import name_scenarios, plot_samples, plot_time_and_cost, plot_utilisation
 from dr_lib.figures.style import ACCELERATOR_COLOURS, FRAMEWORK_COLOURS
 from tests.figures.reading import timed_runs, words
 

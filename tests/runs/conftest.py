@@ -17,7 +17,8 @@ PARAMETERS = """\
 level: str = "a"  # a factor
 pause_s: float = 0.0  # how long the run takes [s]
 fail_at: int = -1  # the repetition that fails
-trouble: str = ""  # what goes wrong, once with an exclamation mark before it
+fails: int = 99  # how often it fails
+trouble: str = ""  # what goes wrong
 needs_s: float = 0.0  # the run saves and stops, once, if less time is left to it [s]
 seed: int = 0  # of the study
 repetition: int = 0  # index of the run
@@ -42,19 +43,16 @@ begun.mkdir(parents=True, exist_ok=True)
 for step in range(5):
     time.sleep(pause_s / 5)
     run.show_progress(step + 1, 5)
-if not trouble.startswith("!") or len(list(begun.glob(f"{run.identity['run_id']}-*"))) == 1:
-    match trouble.removeprefix("!"):
-        case "dies":
-            os.kill(os.getpid(), signal.SIGKILL)
-        case "hangs":
-            time.sleep(3600)
-        case "fails":
-            raise ValueError("this time it fails")
-        case "unavailable":
-            raise UnavailableError("no such thing on this machine")
-        case "disturbed":
-            others = {"disturbed": True}
-if repetition == fail_at:
+match trouble:
+    case "dies":
+        os.kill(os.getpid(), signal.SIGKILL)
+    case "hangs":
+        time.sleep(3600)
+    case "unavailable":
+        raise UnavailableError("no such thing on this machine")
+    case "disturbed":
+        others = {"disturbed": True}
+if repetition == fail_at and len(list(begun.glob(f"{run.identity['run_id']}-*"))) <= fails:
     raise ValueError("this one fails" + (f" for {level}/labels.csv: not there" if "/" in level else ""))
 saved = run.folder / "saved"
 if needs_s and run.seconds_left() < needs_s and not saved.exists():
@@ -68,10 +66,8 @@ run.finish(**others, resumed=int(saved.exists()), train_s=1.0 + repetition, epoc
 def house(tmp_path, monkeypatch) -> Path:
     """A root with `notebooks/quick.ipynb` and an empty `papermill_runs/`."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    cells = [
-        nbformat.v4.new_code_cell(PARAMETERS, metadata={"tags": ["parameters"]}),
-        nbformat.v4.new_code_cell(BODY),
-    ]
+    monkeypatch.setattr("dr_lib.runs.runner.WATCHED_S", 0.05)
+    cells = [nbformat.v4.new_code_cell(PARAMETERS, metadata={"tags": ["parameters"]}), nbformat.v4.new_code_cell(BODY)]
     kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
     (tmp_path / "notebooks").mkdir()
     (tmp_path / "papermill_runs").mkdir()

@@ -98,11 +98,7 @@ def test_spreads_of_constants_have_no_ratio():
 @pytest.mark.parametrize("bad", [0, -1, np.nan, np.inf])
 def test_refuses_impossible_times(bad):
     """A time that is not positive and finite is a failed run, whichever interval is asked for."""
-    for interval in (
-        mean_interval,
-        lambda x: ratio_interval([1, 2], x),
-        lambda x: sd_ratio_interval(x, [1, 2]),
-    ):
+    for interval in (mean_interval, lambda x: ratio_interval([1, 2], x), lambda x: sd_ratio_interval(x, [1, 2])):
         with pytest.raises(BadSampleError, match="positive"):
             interval([5, bad])
 

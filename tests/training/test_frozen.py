@@ -29,11 +29,17 @@ def splits() -> dict[str, Photographs]:
     return {"train": draw_photographs(40, 1), "validation": draw_photographs(16, 2), "test": draw_photographs(20, 3)}
 
 
-def test_the_cached_way_is_the_network(splits):
-    """Upper on cached outputs predicts what the whole network predicts, mirrored photographs too."""
+@pytest.fixture(scope="module")
+def frozen(splits) -> tuple:
+    """A network, and what freezing its first layers makes of it."""
+    keras.utils.set_random_seed(0)
     network = build_model("small_cnn", 64, augmentation="none")
-    layer = network.get_layer("base").layers[4].name
-    upper, inputs, targets, _ = freeze(network, layer, splits)
+    return network, *freeze(network, network.get_layer("base").layers[4].name, splits)
+
+
+def test_the_cached_way_is_the_network(frozen, splits):
+    """Upper on cached outputs predicts what the whole network predicts, mirrored photographs too."""
+    network, upper, inputs, targets, _ = frozen
     images = splits["test"].images
     whole = network.predict(np.concatenate([images, images[:, :, ::-1]]), verbose=0)
     assert np.abs(upper.predict(inputs["test"], verbose=0) - whole).max() < 2e-3  # outputs are kept as float16
@@ -55,11 +61,9 @@ def test_only_what_lies_behind_the_layer_learns(splits, tmp_path):
     assert moved == {"conv_dw_13", "conv_pw_13"}
 
 
-def test_the_head_starts_as_a_linear_probe(splits):
+def test_the_head_starts_as_a_linear_probe(frozen):
     """Before any training the network already separates what its frozen features separate."""
-    keras.utils.set_random_seed(0)
-    network = build_model("small_cnn", 64, augmentation="none")
-    upper, inputs, targets, probe_auc = freeze(network, network.get_layer("base").layers[4].name, splits)
+    _, upper, inputs, targets, probe_auc = frozen
     assert roc_auc_score(targets["train"], upper.predict(inputs["train"], verbose=0)[:, 0]) > 0.9
     assert 0.5 < probe_auc <= 1
 

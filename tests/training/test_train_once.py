@@ -47,9 +47,10 @@ def test_what_would_be_ignored_is_refused(asked):
         TrainingConfig("", **asked)
 
 
-@pytest.mark.parametrize("task", ["referable", "grades"])
 @pytest.mark.parametrize(
-    ("mode", "memory_gib", "on_device"), [("paper", 8, False), ("fast", 8, True), ("fast", 0, False)]
+    ("task", "mode", "memory_gib", "on_device"),
+    [("referable", "fast", 8, True), ("grades", "fast", 8, True), ("grades", "paper", 8, False)]
+    + [("referable", "fast", 0, False)],
 )
 def test_the_row_says_where_the_photographs_were(tmp_path, monkeypatch, task, mode, memory_gib, on_device):
     """Mode fast keeps them on the device where they fit, whatever is learned, and the row says so."""

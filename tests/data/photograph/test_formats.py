@@ -16,6 +16,7 @@ from tests.data.photograph.pictures import draw_fov, error, to_file
 
 PLACE = (331.0, 236.0, 190.0)
 IMAGE = draw_fov(640, 480, *PLACE)
+TURNED = draw_fov(640, 480, 260.0, 230.0, 150.0)
 PICTURE = Image.fromarray(IMAGE)
 GREY = PICTURE.convert("L")
 PALETTE = PICTURE.quantize(200)
@@ -142,7 +143,7 @@ def test_exif_orientation_is_applied(orientation, suffix):
     """Whatever the orientation tag, circle and crop are those of the picture that Pillow turned upright."""
     exif = Image.Exif()
     exif[0x0112] = orientation
-    stored = to_file(draw_fov(640, 480, 260.0, 230.0, 150.0), suffix, exif=exif, quality=95)
+    stored = to_file(TURNED, suffix, exif=exif, quality=95)
     crop, expected = crop_fundus(stored), crop_fundus(to_file(decode_with_pillow(stored)))
     assert error(crop.circle, *expected.circle) < 0.002
     assert np.abs(crop.image.astype(int) - expected.image).mean() < 1

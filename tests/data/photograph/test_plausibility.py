@@ -1,5 +1,6 @@
 """What is no fundus photograph is refused or doubtful: drawn pictures of many kinds, and real ones of other things."""
 
+import functools
 import gzip
 
 import cv2
@@ -155,6 +156,7 @@ def draw_slices() -> dict[str, np.ndarray]:
     return {f"oct {seed}": draw_oct(seed) for seed in range(12)}
 
 
+@functools.cache
 def draw_faces() -> dict[str, np.ndarray]:
     """Five kinds of skin, five scenes, long and round heads, near and far."""
     sizes = ((1.3, 130), (1.0, 150), (1.0, 210), (1.2, 260))

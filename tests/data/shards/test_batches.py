@@ -94,7 +94,7 @@ def test_loads_uint8_photographs_with_their_labels(small_sample):
     sides = {side: load_photographs(small_sample, side) for side in ("train", "validation", "test")}
     table = read_photographs(small_sample)
     records = {record.image_id: record for _, record in read_records(small_sample, table)}
-    assert sum(len(photographs.image_id) for photographs in sides.values()) == len(table) == 48
+    assert sum(len(photographs.image_id) for photographs in sides.values()) == len(table) == 32
     for side, photographs in sides.items():
         rows = table[table["split"] == side]
         assert photographs.image_id.tolist() == sorted(rows["image_id"])

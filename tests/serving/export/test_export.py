@@ -38,23 +38,17 @@ def test_every_format_becomes_a_folder_that_serves(network, source, labelled, ex
     assert (table.set_index("format").loc[["savedmodel", "litert_float32", "onnx_float32"], "agreement"] == 1).all()
 
 
-def test_a_refused_format_leaves_what_was_there(source, labelled, tmp_path):
-    """Calibrated on nearly black crops int8 loses much: nothing is written, and the folder of yesterday stays."""
+def test_a_refused_format_leaves_what_was_there_and_a_forced_one_says_so(source, labelled, tmp_path):
+    """Calibrated on nearly black crops int8 loses much: nothing is written, and the folder of yesterday stays. Forced,
+    it replaces the folder whole; manifest and card say that the gate had refused it."""
     (tmp_path / "litert_int8").mkdir()
     (tmp_path / "litert_int8" / "yesterday").write_text("")
-    table = export_model(source, tmp_path, formats=["litert_int8"], calibration=DARK, labelled=labelled)
-    (row,) = table.itertuples()
+    request = {"formats": ["litert_int8"], "calibration": DARK, "labelled": labelled}
+    (row,) = export_model(source, tmp_path, **request).itertuples()
     assert not row.passes and "more than 0.02" in row.reason and row.folder == ""
     assert row.kappa_after < row.kappa_before == 1
     assert os.listdir(tmp_path) == ["litert_int8"] and os.listdir(tmp_path / "litert_int8") == ["yesterday"]
-
-
-def test_a_forced_format_says_so(source, labelled, tmp_path):
-    """It replaces the folder whole; manifest and card say that the gate had refused it."""
-    (tmp_path / "litert_int8").mkdir()
-    (tmp_path / "litert_int8" / "yesterday").write_text("")
-    asked = {"formats": ["litert_int8"], "calibration": DARK, "labelled": labelled}
-    (row,) = export_model(source, tmp_path, **asked, force=True).itertuples()
+    (row,) = export_model(source, tmp_path, **request, force=True).itertuples()
     model = read_folder(tmp_path / "litert_int8")
     assert row.forced and model.facts["gate"]["forced"] and not model.facts["gate"]["passes"]
     assert sorted(os.listdir(model.path)) == ["README.md", "manifest.json", "model.tflite"]
