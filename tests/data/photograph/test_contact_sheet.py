@@ -31,7 +31,7 @@ def test_each_record_gets_its_own_photograph(small_sample):
     """The salt leads from a record to its row: the radius is the one that row was drawn with, the grade the table's."""
     folder = small_sample.with_name("photographs")
     table = read_labels(folder, folder / "labels.csv").table
-    matched = sheet.match_records(table, folder, small_sample, small_sample.with_name("records.private"))
+    matched = sheet.match_crops(table, folder, small_sample, small_sample.with_name("records.private"))
     truth = pd.read_csv(folder / "circles.csv")
     assert matched[["row", "image", "grade"]].values.tolist() == table[["row", "image", "grade"]].values.tolist()
     assert np.allclose(matched["radius"], truth["radius"], rtol=0.01)
@@ -45,7 +45,7 @@ def test_refuses_photographs_that_are_not_the_records(wrong, small_sample, tmp_p
     if wrong == "salt":
         (private := tmp_path).joinpath("salt").write_bytes(bytes(32))
     with pytest.raises(ValueError, match="not prepared from these photographs"):
-        sheet.match_records(table[: -1 if wrong == "photographs" else None], folder, small_sample, private)
+        sheet.match_crops(table[: -1 if wrong == "photographs" else None], folder, small_sample, private)
 
 
 def test_what_is_rare_is_shown():
