@@ -198,7 +198,7 @@ def train_keras(name, batch, run):
 # %%
 from dr_lib.evidence.epochs import summarise_trainings
 
-machine = {key: getattr(facts, key) for key in ("platform", "cpu", "num_cpus", "memory_gib", "driver")}
+machine = facts.describe()
 machine |= {
     "num_accelerators": 1,
     "data_kind": "given",

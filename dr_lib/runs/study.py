@@ -3,6 +3,7 @@
 import itertools
 import random
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -137,7 +138,8 @@ def name_run(scenario: str, repetition: int) -> str:
 
 
 def name_machine(facts: Facts) -> str:
-    """A short name for machines that are alike, as it stands in a run's name: local-amd-epyc, kaggle-2x-tesla-t4."""
-    devices = f"{len(facts.gpus)}x {facts.gpus[0]}" if facts.gpus else facts.cpu
+    """A short name for machines that are alike, as it stands in a run's name: local-amd-epyc-2-cpus-24-gib."""
+    devices = " ".join(f"{count}x {name}" for name, count in Counter(facts.gpus).items()) or facts.cpu
     devices = f"{facts.num_tpu_chips}x tpu" if facts.num_tpu_chips else devices
-    return re.sub(r"[^a-z0-9]+", "-", f"{facts.platform} {devices}".lower()).strip("-")
+    size = f"{facts.num_cpus} cpus {facts.memory_gib:.0f} gib {facts.instance_type}"
+    return re.sub(r"[^a-z0-9]+", "-", f"{facts.platform} {devices} {size}".lower()).strip("-")

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from dr_lib.hardware.cpus import count_cpus
 from dr_lib.serving.grader.folder import ModelFolderError
 from dr_lib.serving.server.server import serve
 
@@ -27,7 +28,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _read_options(arguments: Sequence[str] | None) -> dict[str, Any]:
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     port = os.environ.get("SAGEMAKER_BIND_TO_PORT") or os.environ.get("PORT") or DEFAULT_PORT
     model = os.environ.get("MODEL") or DEFAULT_MODEL
     command = argparse.ArgumentParser(prog="python -m dr_lib.serving", description="Serve a model over HTTP.")
@@ -35,7 +35,7 @@ def _read_options(arguments: Sequence[str] | None) -> dict[str, Any]:
     command.add_argument("--model", type=Path, default=model, help=f"model folder or .tar.gz of one ({model})")
     command.add_argument("--host", default="127.0.0.1", help="address to listen at (127.0.0.1; 0.0.0.0 for all)")
     command.add_argument("--port", type=int, default=port, help=f"port to listen at ({port})")
-    command.add_argument("--threads", type=int, default=cores, help="predictions at a time (one per core)")
+    command.add_argument("--threads", type=int, default=count_cpus(), help="predictions at a time (one per core)")
     command.add_argument("--queue", type=int, default=64, help="requests that may wait (64)")
     patience = {"dest": "request_s", "metavar": "SECONDS", "type": float, "default": 10}
     command.add_argument("--request-seconds", **patience, help="for a client to send head, and body (10 each)")

@@ -3,12 +3,12 @@
 A runtime is a function from (n, side, side, 3) uint8 photographs to (n, grades) float32 probabilities.
 """
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
+from dr_lib.hardware.cpus import count_cpus
 from dr_lib.serving.grader.folder import MANIFEST, read_folder
 
 Predict = Callable[[np.ndarray], np.ndarray]
@@ -131,7 +131,7 @@ def _open(family: str, precision: str, artifact: Path, num_threads: int) -> Pred
     if family == "litert":
         from dr_lib.serving.grader.litert import LiteRT
 
-        return LiteRT(artifact, num_threads=num_threads or os.cpu_count() or 1)
+        return LiteRT(artifact, num_threads=num_threads or count_cpus())
     if family == "onnx":
         import onnxruntime
 
