@@ -12,7 +12,7 @@ from tqdm import tqdm
 ROOT = Path(__file__).resolve().parents[1]
 PATH = click.Path(path_type=Path)
 POSITIVE = click.FloatRange(min=0, min_open=True)
-INSTANCE = click.option("--instance", default="", help="the machine's name in prices.csv  [default: the study's]")
+INSTANCE = click.option("--instance", default="", help="whose price the runs have  [default: the study's]")
 
 
 def _bar(title: str) -> Callable[[int, int], None]:

@@ -30,7 +30,7 @@ def run_on_cluster(
     Returns the errors of the runs that failed, one line each. The address is tcp://HOST:8786, say. A machine makes one
     run at a time, whatever its number of workers: they wait for each other. Every worker needs the repository with its
     requirements, at `worker_root` or where it imports dr_lib from; samples, logs and executed notebooks stay with it.
-    `instance` is the workers' name in prices.csv, in place of the file's.
+    `instance` is the workers' name in the table of prices, in place of the file's.
 
     Raises:
         StudyError: the study is not valid, or nobody answers at the address.

@@ -70,7 +70,7 @@ def run_study(
         path: the study file.
         root: the repository.
         max_hours: in place of the file's: no run is begun that would not fit; one under way then saves and stops.
-        instance: in place of the file's: the machine's name in prices.csv.
+        instance: in place of the file's: the machine's name in the table of prices.
         only: one run alone, by scenario and repetition, such as C3-r02.
         wait: for another process of this machine that is running the study, rather than stop.
         show_progress: draw a bar.
@@ -196,7 +196,7 @@ def _identify(session: Session, run: PlannedRun, rows: dict[str, dict[str, Any]]
         "retries": before["retries"] + (before["status"] == "failed"),
         "repeats": before.get("repeats", 0) + (before["status"] == "ok"),
         "spent_s": read_spent_s(before) if before["status"] else 0.0,  # by earlier tries
-        **({"instance": session.study.instance} if session.study.instance else {}),
+        **({"priced_as": session.study.instance} if session.study.instance else {}),
     }
 
 

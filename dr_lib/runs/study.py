@@ -36,7 +36,7 @@ class Study(BaseModel):
     kernel: str | dict[str, dict[str, str]] = DEFAULT_KERNEL  # one for all, or factor: {its value: a kernel}
     order: Literal["random", "sequential"] = "random"
     seed: int = 0
-    instance: str = ""  # the machine's name in prices.csv
+    instance: str = ""  # the machine's name in the table of prices
     max_hours: float | None = Field(default=None, gt=0)
     max_usd: float | None = Field(default=None, gt=0)  # of all sessions together
     timeout_hours: float | None = Field(default=None, gt=0)  # of one run, which is then ended
@@ -77,7 +77,7 @@ def load_study(path: Path, root: Path, *, instance: str = "") -> Study:
         raise StudyError(f"{path} is not a valid study file: {error}") from error
     study.instance = instance or study.instance
     if study.max_usd and not study.instance:
-        raise StudyError(f"{path}: max_usd needs an instance, whose price is in prices.csv")
+        raise StudyError(f"{path}: max_usd needs an instance, whose price is known")
     if study.instance:
         find_price(study.instance)
     for name in filter(None, (study.notebook, study.report)):
