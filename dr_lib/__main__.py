@@ -104,18 +104,17 @@ def kernels(names: tuple[str, ...]) -> None:
 @click.option("--max-hours", type=POSITIVE, help="save and stop in time  [default: the study's]")
 @INSTANCE
 @click.option("--only", default="", help="one run alone, by scenario and repetition, such as C3-r02")
+@click.option("--allow", multiple=True, type=click.Choice(["notebook_sha256"]), help="go on with a changed notebook")
 @click.option("--dask", "address", default="", help="hand the runs to the Dask cluster at this address")
-def run(study: Path, max_hours: float | None, instance: str, only: str, address: str) -> None:
+def run(study: Path, address: str, **options) -> None:
     """Make the runs of a study file that are not completed yet."""
     from dr_lib.runs.cluster import run_on_cluster
     from dr_lib.runs.runner import run_study
 
-    if address and (only or max_hours):
-        raise click.UsageError("--dask makes all runs without a limit: leave out --only and --max-hours")
     if address:
-        failures = run_on_cluster(study, ROOT, address, instance=instance)
+        failures = run_on_cluster(study, ROOT, address, **options)
     else:
-        failures = run_study(study, ROOT, max_hours=max_hours, instance=instance, only=only, wait=bool(only))
+        failures = run_study(study, ROOT, **options, wait=bool(options["only"]))
     if failures:
         raise click.ClickException(f"{len(failures)} runs failed:\n" + "\n".join(failures))
 

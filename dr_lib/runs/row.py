@@ -152,9 +152,11 @@ def read_process_s(row: dict[str, Any]) -> float:
     return row.get("process_s") or row["wall_s"]
 
 
-def read_spent_s(row: dict[str, Any]) -> float:
-    """Seconds that a run and its earlier tries took together."""
-    return read_process_s(row) + (row.get("spent_s") or 0.0)
+def read_spent_s(study_dir: Path, run_id: str, row: dict[str, Any]) -> float:
+    """Seconds that a run and its earlier tries took together, those that left no row too; {} where it has no row."""
+    path = spent_path(study_dir, run_id)
+    saved_s = json.loads(path.read_bytes()) if path.exists() else 0.0
+    return max(saved_s, read_process_s(row) + (row.get("spent_s") or 0.0) if row else 0.0)
 
 
 def row_path(study_dir: Path, run_id: str) -> Path:
@@ -165,3 +167,8 @@ def row_path(study_dir: Path, run_id: str) -> Path:
 def progress_path(study_dir: Path, run_id: str) -> Path:
     """Where a run says how far it is."""
     return study_dir / "progress" / f"{run_id}.json"
+
+
+def spent_path(study_dir: Path, run_id: str) -> Path:
+    """Where a run that was saved in time, and so has no row yet, has its seconds."""
+    return study_dir / "runs" / run_id / "spent.json"

@@ -78,7 +78,6 @@ class Run:
             self._stop_at = min(self._stop_at, time.monotonic() + 3600 * max_hours)
         self._others_before = identity.pop("others_before", 0.0)
         request = json.loads(json.dumps({"notebook": notebook, "parameters": parameters}))
-        source = root / "notebooks" / f"{notebook}.ipynb"
         self.identity = {
             "run_id": identity.pop("run_id", "") or _find_cut_off(self.study_dir, request) or uuid.uuid4().hex[:12],
             "study": self.study_dir.name,
@@ -90,7 +89,7 @@ class Run:
             "priced_as": instance,
             **identity,
             "notebook": notebook,
-            "notebook_sha256": hashlib.sha256(source.read_bytes()).hexdigest() if source.exists() else "",
+            "notebook_sha256": hash_notebook(root, notebook),
             "commit": read_commit(root),
             "started_at": datetime.now(timezone.utc).isoformat(timespec="seconds"),
             **parameters,
@@ -151,6 +150,12 @@ class Run:
             row["formula_usd"] = price_seconds(self._price.usd_per_hour, train_s)
             row["cost_usd"] = price_seconds(self._price.usd_per_hour, train_s, measured.get("setup_s") or 0.0)
         return write_row(self.study_dir, {**row, **measured})
+
+
+def hash_notebook(root: Path, notebook: str) -> str:
+    """The sha256 of a notebook as it lies in the repository; empty where it is not there."""
+    source = root / "notebooks" / f"{notebook}.ipynb"
+    return hashlib.sha256(source.read_bytes()).hexdigest() if source.exists() else ""
 
 
 def read_commit(root: Path) -> str:

@@ -132,6 +132,18 @@ def plan_runs(study: Study, machine: str) -> list[PlannedRun]:
     return runs
 
 
+def find_runs(planned: list[PlannedRun], only: str, path: Path) -> list[PlannedRun]:
+    """All runs of a plan, or the one of that scenario and repetition, such as C3-r02.
+
+    Raises:
+        StudyError: the study file, `path`, asks for no such run.
+    """
+    runs = [run for run in planned if only in ("", name_run(run.scenario, run.repetition))]
+    if not runs:
+        raise StudyError(f"{path} has no run {only!r}: write scenario and repetition as in C3-r02")
+    return runs
+
+
 def name_run(scenario: str, repetition: int) -> str:
     """The name of a run on whatever machine: C3-r02."""
     return f"{scenario}-r{repetition:02d}"
