@@ -143,7 +143,7 @@ if not url:
         url = f"http://127.0.0.1:{free.getsockname()[1]}"
     command = [sys.executable, "-m", "dr_lib.serving", "serve", "--model", served.path]
     command += ["--port", url.rsplit(":", 1)[-1], *(["--threads", str(threads)] if threads else [])]
-    command += ["--end-with-parent"]  # whatever ends this notebook
+    command += ["--end-with", str(os.getpid())]  # whatever ends this notebook
     server = subprocess.Popen(command, cwd=root, stderr=(run.folder / "server.log").open("w"))
     atexit.register(server.kill)  # where there is no Linux
 

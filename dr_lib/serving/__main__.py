@@ -19,8 +19,11 @@ DEFAULT_MODEL, DEFAULT_PORT = "/opt/ml/model", 8080  # of SageMaker's contract
 def main(arguments: Sequence[str] | None = None) -> None:
     """Read the command line and serve; a model that cannot be served ends the process with status 1 and one line."""
     options = _read_options(arguments)
-    if options.pop("end_with_parent") and sys.platform == "linux":
+    parent = options.pop("end_with")
+    if parent and sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # 1 = PR_SET_PDEATHSIG
+        if os.getppid() != parent:  # it has ended already
+            sys.exit(0)
     try:
         serve(**options)
     except ModelFolderError as error:
@@ -39,7 +42,9 @@ def _read_options(arguments: Sequence[str] | None) -> dict[str, Any]:
     command.add_argument("--queue", type=int, default=64, help="requests that may wait (64)")
     patience = {"dest": "request_s", "metavar": "SECONDS", "type": float, "default": 10}
     command.add_argument("--request-seconds", **patience, help="for a client to send head, and body (10 each)")
-    command.add_argument("--end-with-parent", action="store_true", help="end when the starting process does (Linux)")
+    command.add_argument(
+        "--end-with", metavar="PID", type=int, help="of the starting process: end when it does (Linux)"
+    )
     options = command.parse_args(arguments)
     if options.threads < 1 or options.queue < 0 or not options.request_s > 0 or not 0 <= options.port < 2**16:
         command.error("--threads and --request-seconds have to be above 0, --queue not below, --port at most 65535")
