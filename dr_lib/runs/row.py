@@ -41,6 +41,7 @@ MEASURED = {  # null where a run has none; seconds are on a monotonic clock
     "train_s": float,  # from the call of the training to the end of the device's work and of the last epoch's callbacks
     "first_step_s": float,  # inside train_s, as the epochs are
     "epoch_s": list,  # seconds of each epoch
+    "training_s": list,  # seconds of each epoch's training steps alone, without validation and checkpoint
     "steady_epoch_s": float,  # median of the epochs from the second on
     "cpu_s": float,  # CPU seconds of the training's process
     "formula_usd": float,  # usd_per_hour x train_s / 3600, Moura Filho and Sousa's formula; null without a training

@@ -42,9 +42,7 @@ def _read_options(arguments: Sequence[str] | None) -> dict[str, Any]:
     command.add_argument("--queue", type=int, default=64, help="requests that may wait (64)")
     patience = {"dest": "request_s", "metavar": "SECONDS", "type": float, "default": 10}
     command.add_argument("--request-seconds", **patience, help="for a client to send head, and body (10 each)")
-    command.add_argument(
-        "--end-with", metavar="PID", type=int, help="of the starting process: end when it does (Linux)"
-    )
+    command.add_argument("--end-with", metavar="PID", type=int, help="of the parent: end when it does (Linux)")
     options = command.parse_args(arguments)
     if options.threads < 1 or options.queue < 0 or not options.request_s > 0 or not 0 <= options.port < 2**16:
         command.error("--threads and --request-seconds have to be above 0, --queue not below, --port at most 65535")
