@@ -235,7 +235,9 @@ def serve(arguments: tuple[str, ...]) -> None:
 @click.option("--seconds", default=10.0, show_default=True, help="of each rate tried")
 @click.option("--out", type=PATH, required=True, help="CSV to write, a row per request")
 def load(url: str, images: Path, num_requests: int, gap_s: float, bound_ms: float, seconds: float, out: Path) -> None:
-    """Time an endpoint: URL is where predictions are asked for, such as http://127.0.0.1:8080/invocations."""
+    """Time an endpoint: URL is where predictions are asked for, http://127.0.0.1:8080/invocations or sagemaker:NAME."""
+    import pandas as pd
+
     from dr_lib.serving.server.load import find_max_rate, run_closed_loop, summarise_load
 
     bodies = [path.read_bytes() for path in sorted(images.rglob("*")) if path.suffix.lower() in (".jpg", ".jpeg")]
@@ -251,6 +253,7 @@ def load(url: str, images: Path, num_requests: int, gap_s: float, bound_ms: floa
         click.echo(f"{len(failed)} were not answered, the first: {failed['error'].iloc[0]}")
     if bound_ms:
         found = find_max_rate(url, bodies, bound_ms=bound_ms, seconds=seconds)
+        pd.concat([requests, found.requests]).to_csv(out, index=False)
         click.echo(f"holds {found.rate_per_s:.1f} requests/s with 99 % within {bound_ms:g} ms")
 
 

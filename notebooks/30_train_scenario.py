@@ -12,11 +12,11 @@
 # **Question.** What does one training cost in time, money and utilisation, for one framework, data set, image side and
 # network on this machine? **Input.** MNIST or CIFAR-10, from keras.datasets, from a file, or drawn (timing only).
 # **Output.** One row in `papermill_runs/<study>/rows/` and the samples of a monitor that ran beside the training.
-# `scenarios.yaml` makes all 240 runs of Moura Filho and Sousa from this notebook; notebook 31 reads the rows.
+# `scenarios_cpu.yaml` and `scenarios_gpu.yaml` make the 240 runs of Moura Filho and Sousa; notebook 31 reads the rows.
 #
 # **Resumo.** Quanto custa um treinamento em tempo, dinheiro e utilização, para um framework, conjunto de dados, lado da
 # imagem e rede nesta máquina? Saída: uma linha e as amostras de um monitor que correu ao lado do treinamento;
-# `scenarios.yaml` faz as 240 execuções do artigo com este notebook, e o notebook 31 lê as linhas.
+# `scenarios_cpu.yaml` e `scenarios_gpu.yaml` fazem as 240 execuções do artigo, e o notebook 31 lê as linhas.
 
 # %% tags=["parameters"]
 framework: str = "tensorflow"  # tensorflow (Keras on it), pytorch, mxnet, keras_jax or keras_torch

@@ -338,7 +338,9 @@ def test_from_a_trained_model_to_what_a_prediction_costs(clone, small_sample):
     rows = [json.loads(path.read_text()) for path in adhoc.glob("rows/*.json")]
     (row,) = [row for row in rows if row["notebook"] == "22_serve_and_load"]
     assert row["max_rate_per_s"] > 0 and row["format"] == "litert_int8" and row["usd_per_hour"] == 0.23
-    assert (adhoc / row["requests"]).read_text().count("\n") == 6
+    sent = pd.read_csv(adhoc / row["requests"])
+    assert (sent["load"] == "closed").sum() == 5 and row["threads"] == row["num_cpus"] and row["cost_usd"] is None
+    assert row["max_rate_per_s"] in set(sent.loc[sent["load"] == "open", "rate_per_s"])
     text = report(clone, "adhoc", notebook="23_serving_cost")
     assert "small_cnn in litert_int8 predicts in" in text and "MobileNet has 3377221 parameters." in text
     assert text.count("data:image/png") == 5
@@ -401,4 +403,4 @@ def test_22_says_why_an_endpoint_does_not_answer(clone, small_sample):
     with pytest.raises(papermill.PapermillExecutionError, match="ping does not say 200; see"):
         execute(clone, "22_serve_and_load", served_dir=str(refused), photographs=photographs)
     (log,) = clone.glob("papermill_runs/adhoc/runs/*/server.log")
-    assert "keras is not served, export it as LiteRT first" in log.read_text()
+    assert "keras is not served, export it as LiteRT or SavedModel first" in log.read_text()

@@ -31,7 +31,8 @@ UNAVAILABLE = "UnavailableError"  # how a notebook says that this machine cannot
 MIN_FREE_MIB = 100  # of the disk, before a run begins
 WATCHED_S = 0.5  # before a run begins: is somebody else at work?
 TRY = ("session_id", "retries", "repeats")
-FIXED = ("factors", "notebook", "order", "parameters", "seed")  # other keys of a study may change between sessions
+# other keys of a study may change between sessions
+FIXED = ("factors", "first_scenario", "notebook", "order", "parameters", "seed")
 BAR = "{desc} |{bar:24}| {percentage:3.0f} %{postfix}"
 
 
@@ -251,7 +252,7 @@ def _claim(folder: Path, study: Study) -> None:
     request, path = json.loads(json.dumps(study.model_dump(include=set(FIXED)))), folder / "study.json"
     if not path.exists():
         return write_json(path, request)
-    present = json.loads(path.read_bytes())
+    present = {"first_scenario": 1} | json.loads(path.read_bytes())
     unlike = [name for name in FIXED if present.get(name) != request[name]]
     if unlike or list(present["factors"]) != list(request["factors"]):  # C1, C2, ... follow their order
         what = ", ".join(unlike) or "order of the factors"

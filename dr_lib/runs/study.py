@@ -33,6 +33,7 @@ class Study(BaseModel):
     repetitions: int = Field(ge=1)
     parameters: dict[str, Any] = {}
     factors: dict[str, Annotated[list[Any], Field(min_length=1)]] = {}
+    first_scenario: int = Field(default=1, ge=1)  # the number of the first one, where this is a part of a larger study
     kernel: str | dict[str, dict[str, str]] = DEFAULT_KERNEL  # one for all, or factor: {its value: a kernel}
     order: Literal["random", "sequential"] = "random"
     seed: int = 0
@@ -115,12 +116,13 @@ def _check_parameters(study: Study, path: Path, types: dict[str, str]) -> None:
 def plan_runs(study: Study, machine: str) -> list[PlannedRun]:
     """All runs of a study in the order in which they are to be made.
 
-    Scenarios are numbered C1, C2, ... in the order of the factors in the file, the last factor changing fastest.
+    Scenarios are numbered C1, C2, ... (or from `first_scenario` on) in the order of the factors in the file, the last
+    factor changing fastest.
     Each repetition is a block that holds every scenario once, in an order drawn from the study's seed. A run is made
     once per machine, whose name is from `name_machine`.
     """
     levels = [dict(zip(study.factors, values, strict=True)) for values in itertools.product(*study.factors.values())]
-    scenarios = [(f"C{number}", values) for number, values in enumerate(levels, start=1)]
+    scenarios = [(f"C{number}", values) for number, values in enumerate(levels, start=study.first_scenario)]
     draw, runs = random.Random(study.seed), []
     for repetition in range(study.repetitions):
         block = draw.sample(scenarios, len(scenarios)) if study.order == "random" else scenarios

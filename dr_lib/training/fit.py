@@ -81,14 +81,15 @@ def train(
     *,
     epochs: int,
     warmup_epochs: int = 0,
+    keep_best: bool = False,
     tensorboard: bool = False,
 ) -> Timing:
     """Train, time, and leave the model with its best weights: call it in the scope of the device.
 
-    The best epoch is that with the best AUC on the validation split, or without one the last. Writes `history.csv`,
-    `checkpoint.npz` and, on request, `tensorboard/` to the recorder's folder. Where a checkpoint lies there, the
-    training goes on from it and ends as if it had never been killed, to the bit where the device adds in a fixed order;
-    the work between the last checkpoint and a kill is done again.
+    The best epoch is that with the best AUC on the validation split, or without one the last (but see `keep_best`).
+    Writes `history.csv`, `checkpoint.npz` and, on request, `tensorboard/` to the recorder's folder. Where a checkpoint
+    lies there, the training goes on from it and ends as if it had never been killed, to the bit where the device adds
+    in a fixed order; the work between the last checkpoint and a kill is done again.
 
     Args:
         model: compiled by `compile_model`.
@@ -97,6 +98,7 @@ def train(
         recorder: a new one, with the folder for what the training leaves.
         epochs: passes over the training batches.
         warmup_epochs: first epochs, in which the learning rate rises evenly to its value (Goyal et al. 2017).
+        keep_best: without a validation split, keep the epoch of the best AUC in training.
         tensorboard: write logs for TensorBoard (needs TensorFlow).
 
     Raises:
@@ -107,7 +109,7 @@ def train(
     peak = float(keras.ops.convert_to_numpy(model.optimizer.learning_rate))
     monitor = "val_loss" if validation_batches else "loss"
     recorder.plateau = keras.callbacks.ReduceLROnPlateau(monitor=monitor, factor=0.5, patience=5)
-    recorder.monitor = "val_auc" if validation_batches else ""
+    recorder.monitor = "val_auc" if validation_batches else "auc" if keep_best else ""
     recorder.resume(model)
 
     def begin_epoch(epoch: int, logs: dict | None) -> None:

@@ -100,7 +100,8 @@ def train_once(
     with device.scope():
         setup_s = elapsed_s() if elapsed_s else float("nan")
         batches = setup.train_batches, setup.validation_batches
-        how = {"epochs": config.epochs, "warmup_epochs": schedule.warmup_epochs, "tensorboard": config.tensorboard}
+        how = {"epochs": config.epochs, "warmup_epochs": schedule.warmup_epochs}
+        how |= {"keep_best": config.keep_best, "tensorboard": config.tensorboard}
         timing = fit.train(setup.model, *batches, recorder, **how)
         models.save_model(network, out_dir / BEST)
         predicted = {name: predict(config, network, s.images) for name, s in setup.splits.items() if name != "train"}

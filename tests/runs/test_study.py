@@ -61,6 +61,8 @@ def test_plan_holds_every_cell_in_every_block():
     assert runs == plan_runs(study, "here")
     in_order = plan_runs(study.model_copy(update={"order": "sequential"}), "here")
     assert [run.scenario for run in in_order][:3] == ["C1", "C2", "C3"]
+    second_half = plan_runs(study.model_copy(update={"order": "sequential", "first_scenario": 25}), "x")
+    assert [run.scenario for run in second_half][:3] == ["C25", "C26", "C27"]
 
 
 def test_machines_that_differ_have_other_names():

@@ -48,15 +48,19 @@ def test_keeps_the_epoch_with_the_best_validation_auc(photographs, tmp_path):
     assert {"loss", "auc", "val_loss", "val_auc", "learning_rate"} <= set(history)
 
 
-def test_without_validation_the_last_epoch_is_kept(photographs, tmp_path):
-    """The paper's 70/30 has no validation split: the weights are those at the end of the last epoch."""
+@pytest.mark.parametrize("keep_best", [False, True])
+def test_without_validation_the_last_epoch_is_kept_or_the_best_in_training(photographs, tmp_path, keep_best):
+    """The paper's 70/30 has no validation split: what is kept is the end of the last epoch, or of the best one."""
     images, labels = photographs
     model = build()
-    train(model, Batches(images, labels, 16, shuffle_seed=1), None, Recorder(tmp_path), epochs=2)
-    _, arrays = read_checkpoint(tmp_path / "checkpoint.npz")
-    at_the_end = [keras.ops.convert_to_numpy(variable) for variable in model.variables]
-    for name in ("model", "best"):
-        assert all((a == b).all() for a, b in zip(arrays[name], at_the_end, strict=True))
+    batches = Batches(images, labels, 16, shuffle_seed=1)
+    train(model, batches, None, Recorder(tmp_path), epochs=3, keep_best=keep_best)
+    progress, arrays = read_checkpoint(tmp_path / "checkpoint.npz")
+    best = max(range(3), key=lambda epoch: progress["history"][epoch]["auc"])
+    is_last = all((a == b).all() for a, b in zip(arrays["best"], arrays["model"], strict=True))
+    assert is_last == (not keep_best or best == 2)
+    kept = [keras.ops.convert_to_numpy(variable) for variable in model.variables]
+    assert all((a == b).all() for a, b in zip(arrays["best"], kept, strict=True))
 
 
 class Sleepy(Batches):

@@ -123,11 +123,9 @@ def _open(family: str, precision: str, artifact: Path, num_threads: int) -> Pred
         network = load_network(artifact)
         return lambda images: network.predict(images, verbose=0)
     if family == "savedmodel":
-        import tensorflow as tf
+        from dr_lib.serving.grader.savedmodel import SavedModel
 
-        loaded = tf.saved_model.load(str(artifact))  # the function holds it, or its weights would be freed
-        signature = loaded.signatures["serving_default"]
-        return lambda images, _=loaded: signature(images=tf.constant(images))["probabilities"].numpy()
+        return SavedModel(artifact)
     if family == "litert":
         from dr_lib.serving.grader.litert import LiteRT
 
