@@ -29,6 +29,7 @@ from dr_lib.runs.run import read_commit
 from dr_lib.statistics.intervals import mean_interval, ratio_interval
 from dr_lib.training.config import TrainingConfig
 from dr_lib.training.train_once import set_up
+from tests.training.simulation import SIZE, draw_splits
 
 REFERENCE = "plain Keras fit on tf.data, JPEGs decoded each epoch"
 CPU = {"model": "mobilenet", "image_size": 96, "repeats": 10, "number": 224, "batches": ()}
@@ -91,14 +92,11 @@ def build(mode: str, batch_size: int, setting: dict, split, *, frozen_input: boo
     return Variant(name, plan, batch_size, len(split.images), fit)
 
 
-def measure_clock(backend: str, folder: Path, fits: int = 20, epochs: int = 3) -> None:
+def measure_clock(backend: str, folder: Path, fits: int = 20, epochs: int = 5) -> None:
     """Print, of so many fits, the most that train_s is beside the sum of its epochs, and that fit returns after it."""
-    config = TrainingConfig("", backend=backend, model="mobilenet", image_size=96, num_devices=1, epochs=epochs)
-    plan, data = config.plan(hardware.probe(), CPU["number"]), open_sample(folder)
-    hardware.activate(plan)
-    from dr_lib.data.shards.batches import load_photographs
-
-    splits = {name: load_photographs(data, name, 96) for name in ("train", "validation")}
+    config = TrainingConfig("", backend=backend, image_size=SIZE, num_devices=1, epochs=epochs)
+    splits = draw_splits(160)
+    plan = config.plan(hardware.probe(), 160)
     setup, left, late = set_up(config, plan, splits), [], []
     from dr_lib.training.fit import train
     from dr_lib.training.recorder import Recorder
