@@ -12,7 +12,7 @@ from tqdm import tqdm
 ROOT = Path(__file__).resolve().parents[1]
 PATH = click.Path(path_type=Path)
 POSITIVE = click.FloatRange(min=0, min_open=True)
-INSTANCE = click.option("--instance", default="", help="the machine's name in prices.csv  [default: the study's]")
+INSTANCE = click.option("--instance", default="", help="whose price the runs have  [default: the study's]")
 
 
 def _bar(title: str) -> Callable[[int, int], None]:
@@ -145,18 +145,17 @@ def kernels(names: tuple[str, ...]) -> None:
 @click.option("--max-hours", type=POSITIVE, help="save and stop in time  [default: the study's]")
 @INSTANCE
 @click.option("--only", default="", help="one run alone, by scenario and repetition, such as C3-r02")
+@click.option("--allow", multiple=True, type=click.Choice(["notebook_sha256"]), help="go on with a changed notebook")
 @click.option("--dask", "address", default="", help="hand the runs to the Dask cluster at this address")
-def run(study: Path, max_hours: float | None, instance: str, only: str, address: str) -> None:
+def run(study: Path, address: str, **options) -> None:
     """Make the runs of a study file that are not completed yet."""
     from dr_lib.runs.cluster import run_on_cluster
     from dr_lib.runs.runner import run_study
 
-    if address and (only or max_hours):
-        raise click.UsageError("--dask makes all runs without a limit: leave out --only and --max-hours")
     if address:
-        failures = run_on_cluster(study, ROOT, address, instance=instance)
+        failures = run_on_cluster(study, ROOT, address, **options)
     else:
-        failures = run_study(study, ROOT, max_hours=max_hours, instance=instance, only=only, wait=bool(only))
+        failures = run_study(study, ROOT, **options, wait=bool(options["only"]))
     if failures:
         raise click.ClickException(f"{len(failures)} runs failed:\n" + "\n".join(failures))
 
@@ -278,7 +277,9 @@ def serve(arguments: tuple[str, ...]) -> None:
 @click.option("--seconds", default=10.0, show_default=True, help="of each rate tried")
 @click.option("--out", type=PATH, required=True, help="CSV to write, a row per request")
 def load(url: str, images: Path, num_requests: int, gap_s: float, bound_ms: float, seconds: float, out: Path) -> None:
-    """Time an endpoint: URL is where predictions are asked for, such as http://127.0.0.1:8080/invocations."""
+    """Time an endpoint: URL is where predictions are asked for, http://127.0.0.1:8080/invocations or sagemaker:NAME."""
+    import pandas as pd
+
     from dr_lib.serving.server.load import find_max_rate, run_closed_loop, summarise_load
 
     bodies = [path.read_bytes() for path in sorted(images.rglob("*")) if path.suffix.lower() in (".jpg", ".jpeg")]
@@ -294,6 +295,7 @@ def load(url: str, images: Path, num_requests: int, gap_s: float, bound_ms: floa
         click.echo(f"{len(failed)} were not answered, the first: {failed['error'].iloc[0]}")
     if bound_ms:
         found = find_max_rate(url, bodies, bound_ms=bound_ms, seconds=seconds)
+        pd.concat([requests, found.requests]).to_csv(out, index=False)
         click.echo(f"holds {found.rate_per_s:.1f} requests/s with 99 % within {bound_ms:g} ms")
 
 

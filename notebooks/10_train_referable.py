@@ -34,6 +34,7 @@ learning_rate: float = 0.001  # at the start, halved on plateaus
 augmentation: str = "flip"  # none, flip or colour
 dropout: float = 0.0  # share of the pooled features dropped in training
 last_frozen: str = ""  # last layer of the base to freeze, its outputs are cached, e.g. conv_pw_11_relu of mobilenet
+keep_best: bool = False  # without a validation split, keep the epoch of the best AUC in training, else the last
 test_time_augmentation: bool = False  # average the final predictions with those of the mirror images
 accelerator: str = "auto"  # auto, cpu, gpu or tpu
 backend: str = "auto"  # auto, tensorflow or jax
@@ -131,8 +132,8 @@ print("because", *plan.reasons, sep="\n- ")
 # once, and the head starts as a linear probe (logistic regression) on their features; that is set-up. A linear probe
 # (ridge regression) on the same features is what the training then has to beat.
 #
-# The timed part goes from the call of `fit` to the end of the device's work. Without a validation split (the paper's
-# 70/30) the last epoch is kept, else the one with the best AUC on it.
+# The timed part goes from the call of `fit` to the end of the last epoch. The epoch with the best AUC on the validation
+# split is kept; without one (the paper's 70/30) the last, or with `keep_best` the one with the best AUC in training.
 
 # %%
 from dr_lib.training.train_once import train_once

@@ -21,16 +21,16 @@
 served_dir: str = ""  # folder that notebook 21 exported, empty makes one of an untrained network
 model: str = "mobilenet"  # of an untrained network, mobilenet, vgg19 or small_cnn
 image_size: int = 96  # of an untrained network, 224 in the paper [px]
-format: str = "litert_int8"  # of an untrained network, litert_float32, litert_float16 or litert_int8
+format: str = "litert_int8"  # of an untrained network, litert_float32, litert_float16, litert_int8 or savedmodel
 photographs: str = "sample"  # folder of JPEG or PNG files to send, or the word sample
-url: str = ""  # of an endpoint elsewhere, such as http://10.0.0.5:8080, empty starts the server here
+url: str = ""  # of an endpoint elsewhere, http://10.0.0.5:8080 or sagemaker:NAME, empty starts the server here
 threads: int = 0  # predictions at a time of the server started here, 0 for one per core
 num_requests: int = 25  # of the closed loop, as in the paper
 gap_s: float = 0.2  # between the end of one request and the next, 5 in the paper [s]
 bound_ms: float = 100.0  # that 99 of 100 requests have to meet under load [ms]
 load_seconds: float = 3.0  # of each rate tried [s]
 num_compared: int = 20  # photographs whose answers are compared with predictions made here
-instance: str = ""  # the machine's name in prices.csv, for what a prediction costs
+instance: str = ""  # the machine's name in the table of prices, for what a prediction costs
 results: str = ""  # folder for rows and tables
 seed: int = 20  # of the arrivals and of untrained weights, the run adds its repetition
 repetition: int = 0  # index of this run
@@ -125,11 +125,11 @@ print(f"{served.facts['bytes'] / 2**20:.2f} MiB; weights: {served.facts['weights
 # ## Method
 #
 # The server is the container's own process, `python -m dr_lib.serving serve`, on a port of the loopback interface.
-# `GET /ping` says 503 until a warm-up prediction has passed.
+# `GET /ping` says 503 until a warm-up prediction has passed. An endpoint of SageMaker shows its clients no `/ping`: its
+# name is enough, and boto3 with the user's credentials, which signs the requests.
 
 # %%
 import atexit
-import json
 import socket
 import time
 import urllib.request
@@ -143,12 +143,14 @@ if not url:
         url = f"http://127.0.0.1:{free.getsockname()[1]}"
     command = [sys.executable, "-m", "dr_lib.serving", "serve", "--model", served.path]
     command += ["--port", url.rsplit(":", 1)[-1], *(["--threads", str(threads)] if threads else [])]
-    command += ["--end-with-parent"]  # whatever ends this notebook
+    command += ["--end-with", str(os.getpid())]  # whatever ends this notebook
     server = subprocess.Popen(command, cwd=root, stderr=(run.folder / "server.log").open("w"))
     atexit.register(server.kill)  # where there is no Linux
 
 
 def is_ready() -> bool:
+    if url.startswith("sagemaker:"):
+        return True
     try:
         return urllib.request.urlopen(f"{url}/ping", timeout=2).status == 200
     except OSError:  # nobody listens yet, or the model is not warm
@@ -168,28 +170,26 @@ print(f"ready after {ready_s:.2f} s, {resident_mib:.0f} MiB resident")
 # and read as records are, the same network.
 
 # %%
-from dr_lib.serving.grader.litert import LiteRT
+from dr_lib.serving.export.runtimes import open_runtime
+from dr_lib.serving.server import load
 
-network, largest = LiteRT(served.artifact), 0.0
-for body, encoded in zip(bodies[:num_compared], stored, strict=False):
-    request = urllib.request.Request(f"{url}/invocations", body, {"Content-Type": media_type})
-    with urllib.request.urlopen(request, timeout=60) as response:
-        answer = json.load(response)
+network, largest = open_runtime(served.facts["format"], served.artifact, num_threads=0), 0.0
+asked_at = url if url.startswith("sagemaker:") else f"{url}/invocations"
+for body, encoded in zip(bodies[: max(1, num_compared)], stored, strict=False):
+    answer = load.ask(asked_at, body, content_type=media_type)
     if answer["model_version"] != served.version:
         raise ValueError(f"served_dir holds version {served.version}, the endpoint serves {answer['model_version']}")
     expected = network(pixels.decode_jpeg(encoded, served.facts["image_size"])[None])[0]
     largest = max(largest, float(abs(expected - answer["probabilities"]).max()))
-print(f"{len(bodies[:num_compared])} compared, largest difference of a probability: {largest:.2g}")
-if largest > 1e-6:
+print(f"{len(bodies[: max(1, num_compared)])} compared, largest difference of a probability: {largest:.2g}")
+if largest > 1e-5:  # the order of additions; a mistake is far above
     raise RuntimeError(f"the endpoint's answers differ from this notebook's predictions by up to {largest:.2g}")
 
 # %% [markdown]
 # The paper's experiment is a closed loop: one request at a time, with a pause after each answer.
 
 # %%
-from dr_lib.serving.server import load
-
-endpoint = {"url": f"{url}/invocations", "bodies": bodies, "content_type": media_type}
+endpoint = {"url": asked_at, "bodies": bodies, "content_type": media_type}
 requests = load.run_closed_loop(**endpoint, num_requests=num_requests, gap_s=gap_s)
 parts = ["round_trip_ms", "decode_ms", "predict_ms"]
 requests[parts].describe().round(2)
@@ -221,19 +221,23 @@ if server:  # SIGTERM: it finishes what it has accepted
     print("the server ended with status", server.wait(timeout=30))
 
 # %%
+import pandas as pd
+
 from dr_lib import hardware
 from dr_lib.evidence.request_log import write_requests
+from dr_lib.serving.server.sagemaker import find_endpoint
 
 facts = hardware.probe()
-machine = {"platform": facts.platform, "accelerator": "cpu", "num_accelerators": 0, "cpu": facts.cpu}
-machine |= {"num_cpus": facts.num_cpus, "memory_gib": facts.memory_gib} if server else {"cpu": "remote"}
+machine = {"accelerator": "cpu", "num_accelerators": 0} | (facts.describe() if server else {"platform": "remote"})
+machine |= answer.get("machine", {})  # instance type, processor, CPUs and threads, as the server itself says
+if url.startswith("sagemaker:"):
+    machine["instance_type"] = find_endpoint(url).instance_type or machine.get("instance_type", "")
 about = {name: served.facts[name] for name in ("model", "format", "image_size", "num_parameters", "weights")}
 about |= {"model_version": served.version, "artifact_mib": served.facts["bytes"] / 2**20}
 measured = {"data_kind": "synthetic" if is_synthetic else "photographs", "largest_difference": largest}
-measured |= {"threads": threads or facts.num_cpus} if server else {}
 measured |= {"ready_s": ready_s, "resident_mib": resident_mib, "max_rate_per_s": found.rate_per_s}
 measured |= {f"{name}_mean": float(requests[name].mean()) for name in parts}
-write_requests(run.folder / "requests.csv", requests)
+write_requests(run.folder / "requests.csv", pd.concat([requests, found.requests], ignore_index=True))
 table = {"requests": (run.folder / "requests.csv").relative_to(run.study_dir).as_posix()}
 row = run.finish(**machine | about | measured | table)
 print(f"wrote {row.relative_to(run.study_dir.parent)}")

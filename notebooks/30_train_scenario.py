@@ -12,11 +12,11 @@
 # **Question.** What does one training cost in time, money and utilisation, for one framework, data set, image side and
 # network on this machine? **Input.** MNIST or CIFAR-10, from keras.datasets, from a file, or drawn (timing only).
 # **Output.** One row in `papermill_runs/<study>/rows/` and the samples of a monitor that ran beside the training.
-# `scenarios.yaml` makes all 240 runs of Moura Filho and Sousa from this notebook; notebook 31 reads the rows.
+# `scenarios_cpu.yaml` and `scenarios_gpu.yaml` make the 240 runs of Moura Filho and Sousa; notebook 31 reads the rows.
 #
 # **Resumo.** Quanto custa um treinamento em tempo, dinheiro e utilização, para um framework, conjunto de dados, lado da
 # imagem e rede nesta máquina? Saída: uma linha e as amostras de um monitor que correu ao lado do treinamento;
-# `scenarios.yaml` faz as 240 execuções do artigo com este notebook, e o notebook 31 lê as linhas.
+# `scenarios_cpu.yaml` e `scenarios_gpu.yaml` fazem as 240 execuções do artigo, e o notebook 31 lê as linhas.
 
 # %% tags=["parameters"]
 framework: str = "tensorflow"  # tensorflow (Keras on it), pytorch, mxnet, keras_jax or keras_torch
@@ -32,7 +32,7 @@ learning_rate: float = 0.01  # of stochastic gradient descent with momentum 0.9
 evaluate_every: int = 0  # epochs between looks at the test accuracy, 0 for one at the end [epochs]
 threads: int = 0  # CPUs that the process is pinned to, 0 for all that it may use
 sample_s: float = 1.0  # period of the monitor, 10 in the paper [s]
-instance: str = ""  # the machine's name in prices.csv, for the cost
+instance: str = ""  # the machine's name in the table of prices, for the cost
 results: str = ""  # folder for rows and samples; on Colab one on Drive outlives the machine
 seed: int = 20  # of the study, the run adds its repetition
 repetition: int = 0  # index of this run
@@ -181,7 +181,7 @@ steady_epoch_s = median(epoch_s[1:] or epoch_s)
 times = {"setup_s": setup_s, "train_s": train_s, "epoch_s": epoch_s, "steady_epoch_s": steady_epoch_s, "cpu_s": cpu_s}
 times |= {"images_per_s": len(fed) * batch_size / steady_epoch_s, "num_parameters": num_parameters}
 gpu = {"accelerator": facts.gpus[0] if accelerator == "gpu" else "cpu", "num_accelerators": 1, "threads": threads}
-machine = {name: getattr(facts, name) for name in ("platform", "cpu", "num_cpus", "memory_gib", "driver")}
+machine = facts.describe()
 data = {"data_kind": images.kind, "num_images_train": len(images.x_train), "num_images_test": len(images.x_test)}
 data |= {"num_images_dropped": fed.num_dropped}
 metric = {"metric_accuracy_test": measure_accuracy(), "epoch_accuracy": epoch_accuracy, "epoch_loss": losses}

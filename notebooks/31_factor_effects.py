@@ -20,7 +20,7 @@
 
 # %% tags=["parameters"]
 runs: str = "papermill_runs/scenarios_small"  # folders with rows, separated by commas
-instance: str = ""  # price all rows as this one of prices.csv, empty to keep the price in each row
+instance: str = ""  # price all rows as this one of the table of prices, empty to keep the price in each row
 bill_usd: float = 0.0  # what was really paid for all runs, to find the overhead; 0 if unknown [USD]
 accuracy: float = 0.9  # the test accuracy whose price is asked
 precision: float = 0.05  # wanted half width of a 95 % interval, relative to the mean
@@ -137,10 +137,7 @@ prices = [find_price(instance)] if instance else None
 
 
 def price(rows: pd.DataFrame, overhead_s: float = 0.0) -> pd.DataFrame:
-    """A price set here makes a row no other machine's."""
-    return price_runs(rows.assign(instance=instance or rows["instance"]), prices, overhead_s=overhead_s).assign(
-        instance=rows["instance"]
-    )
+    return price_runs(rows.assign(priced_as=instance or rows["priced_as"]), prices, overhead_s=overhead_s)
 
 
 timed = price(timed)

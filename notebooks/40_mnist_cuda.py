@@ -25,7 +25,7 @@ mnist: str = ""  # path of an mnist.npz, empty for keras.datasets, which downloa
 data_share: float = 0.1  # share of the training images, the first ones, 1 for all as in the paper
 epochs: int = 4  # passes over them, 40 in the paper
 replicas: int = 4  # networks of other seeds in one launch of CUDA C, 0 for one per multiprocessor or core
-instance: str = ""  # the machine's name in prices.csv, for the cost
+instance: str = ""  # the machine's name in the table of prices, for the cost
 results: str = ""  # folder for rows; on Colab one on Drive outlives the machine
 seed: int = 20  # of the first weights, the run adds its repetition
 repetition: int = 0  # index of this run
@@ -198,7 +198,7 @@ def train_keras(name, batch, run):
 # %%
 from dr_lib.evidence.epochs import summarise_trainings
 
-machine = {key: getattr(facts, key) for key in ("platform", "cpu", "num_cpus", "memory_gib", "driver")}
+machine = facts.describe()
 machine |= {
     "num_accelerators": 1,
     "data_kind": "given",

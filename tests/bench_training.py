@@ -1,8 +1,9 @@
-"""Measured comparisons of training: python tests/bench_training.py [--out measured.csv] [--paper-run].
+"""Measured comparisons of training: python tests/bench_training.py [--out CSV] [--paper-run] [--clock BACKEND].
 
 Images per second of the notebooks' loop in its modes, against a plain Keras fit on a tf.data pipeline that decodes the
 JPEGs in each epoch, all in one process, in turns: MobileNet at 96 px on a CPU, InceptionV3 at 299 px where there is a
-GPU. There, modes and batches of the speed goals follow, and with --paper-run the paper's 200 epochs.
+GPU. There, modes and batches of the speed goals follow, and with --paper-run the paper's 200 epochs. --clock measures
+alone, of 20 fits, how far the clock of a training is from the sum of its epochs, and how much later fit returns.
 """
 
 import argparse
@@ -29,6 +30,7 @@ from dr_lib.runs.run import read_commit
 from dr_lib.statistics.intervals import mean_interval, ratio_interval
 from dr_lib.training.config import TrainingConfig
 from dr_lib.training.train_once import set_up
+from tests.training.simulation import SIZE, draw_splits
 
 REFERENCE = "plain Keras fit on tf.data, JPEGs decoded each epoch"
 CPU = {"model": "mobilenet", "image_size": 96, "repeats": 10, "number": 224, "batches": ()}
@@ -89,6 +91,25 @@ def build(mode: str, batch_size: int, setting: dict, split, *, frozen_input: boo
 
     name = f"mode {mode}" + (", input made once" if frozen_input else "")
     return Variant(name, plan, batch_size, len(split.images), fit)
+
+
+def measure_clock(backend: str, folder: Path, fits: int = 20, epochs: int = 5) -> None:
+    """Print, of so many fits, the most that train_s is beside the sum of its epochs, and that fit returns after it."""
+    config = TrainingConfig("", backend=backend, image_size=SIZE, num_devices=1, epochs=epochs)
+    splits = draw_splits(160)
+    plan = config.plan(hardware.probe(), 160)
+    setup, left, late = set_up(config, plan, splits), [], []
+    from dr_lib.training.fit import train
+    from dr_lib.training.recorder import Recorder
+
+    for fit in range(fits):
+        start = time.monotonic()
+        batches = setup.train_batches, setup.validation_batches
+        timing = train(setup.model, *batches, Recorder(folder / f"fit-{fit}"), epochs=epochs)
+        late.append(time.monotonic() - start - timing.train_s)
+        left.append(abs(timing.train_s - sum(timing.epoch_s)))
+    print(f"{backend}, {fits} fits of {epochs} epochs, the last of {timing.train_s:.1f} s: train_s minus its epochs at")
+    print(f"most {max(left):.4f} s; returned up to {max(late):.2f} s after it, in the median {np.median(late):.2f} s")
 
 
 def build_reference(setting: dict, shards: list[str], number: int) -> Variant:
@@ -182,7 +203,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, help="CSV to write; the READMEs then show it")
     parser.add_argument("--paper-run", action="store_true", help="on a GPU: 200 epochs at 1,000 photographs")
+    parser.add_argument("--clock", choices=["tensorflow", "jax"], help="measure that alone, on this backend")
     given = parser.parse_args()
+    if given.clock:
+        with tempfile.TemporaryDirectory() as folder:
+            return measure_clock(given.clock, Path(folder))
     setting = GPU if hardware.probe().gpus else CPU
     with tempfile.TemporaryDirectory() as folder:
         variants = compare(setting, Path(folder))

@@ -1,5 +1,7 @@
 """This machine: what it has, how to train on it, and making that so.
 
+cpus     the processor, and how many CPUs may be used
+cloud    the cloud's name of the machine
 facts    what the machine has
 plans    facts -> backend, strategy, precision, and why
 devices  plan -> devices that are there, or an error

@@ -45,7 +45,7 @@ class Device(NamedTuple):
             "accelerator": self.name,
             "num_accelerators": 1 if self.plan.accelerator == "cpu" else self.plan.num_replicas,
             **how,
-            **{name: getattr(facts, name) for name in ("platform", "cpu", "num_cpus", "memory_gib", "driver")},
+            **facts.describe(),
             "python": platform.python_version(),
             "tensorflow": read_version("tensorflow") or read_version("tensorflow-cpu"),
             **{name: read_version(name) for name in ("keras", "jax", "numpy")},

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import platform
 import re
 import subprocess
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from dr_lib.hardware.cloud import find_instance_type
+from dr_lib.hardware.cpus import count_cpus, find_cpu_model
 
 BACKENDS = ("tensorflow", "jax")
 GPU_DEVICE = Path("/dev/nvidia0")
@@ -24,15 +26,21 @@ class Facts(NamedTuple):
 
     platform: str  # kaggle, colab or local
     cpu: str  # model
-    num_cpus: int
+    num_cpus: int  # that this process may use
     memory_gib: float
-    gpus: tuple[str, ...]  # names, as the driver lists them
+    gpus: tuple[str, ...]  # names of those that CUDA may use, as the driver lists them
     gpu_memory_gib: float  # of the smallest GPU
     compute_capability: float  # of the oldest GPU
     driver: str  # of the GPUs, or empty
     num_tpu_chips: int
     backends: tuple[str, ...]  # of tensorflow and jax, those installed
     tensorflow_tpu: bool  # the build of TensorFlow that drives a TPU is installed
+    instance_type: str = ""  # the cloud's name of the machine, where it tells
+
+    def describe(self) -> dict[str, Any]:
+        """What a run's row says of the machine."""
+        names = ("platform", "instance_type", "cpu", "num_cpus", "memory_gib", "driver")
+        return {name: getattr(self, name) for name in names}
 
 
 def probe() -> Facts:
@@ -46,16 +54,17 @@ def probe() -> Facts:
     gpus = _list_gpus()
     return Facts(
         platform=find_platform(),
-        cpu=_cpu_model(),
-        num_cpus=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+        cpu=find_cpu_model(),
+        num_cpus=count_cpus(),
         memory_gib=round(psutil.virtual_memory().total / 2**30, 1),
         gpus=tuple(name for name, *_ in gpus),
         gpu_memory_gib=min((round(_number(mib) / 1024, 1) for _, mib, *_ in gpus), default=0.0),
-        compute_capability=min((_number(capability) for *_, capability, _ in gpus), default=0.0),
-        driver=gpus[0][-1] if gpus else "",
+        compute_capability=min((_number(capability) for _, _, capability, *_ in gpus), default=0.0),
+        driver=gpus[0][3] if gpus else "",
         num_tpu_chips=_count_tpu_chips(),
         backends=tuple(name for name in BACKENDS if importlib.util.find_spec(name)),
         tensorflow_tpu=bool(read_version("tensorflow-tpu")),
+        instance_type=find_instance_type(),
     )
 
 
@@ -77,8 +86,8 @@ def find_platform() -> str:
 
 
 def _list_gpus() -> list[list[str]]:
-    """Name, memory [MiB], compute capability and driver of each GPU, from the tool that comes with the driver."""
-    query = "name,memory.total,compute_cap,driver_version"
+    """Name, memory [MiB], compute capability, driver and UUID of each GPU that is visible, from the driver's tool."""
+    query = "name,memory.total,compute_cap,driver_version,uuid"
     command = ["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader,nounits"]
     try:
         listed = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
@@ -86,7 +95,29 @@ def _list_gpus() -> list[list[str]]:
         if GPU_DEVICE.exists():
             raise HardwareError(f"a GPU is here and nvidia-smi fails ({error}): repair or update its driver") from error
         return []
-    return [[field.strip() for field in line.split(",")] for line in listed.splitlines() if line.strip()]
+    gpus = [[field.strip() for field in line.split(",")] for line in listed.splitlines() if line.strip()]
+    return _take_visible(gpus, os.environ.get("CUDA_VISIBLE_DEVICES"))
+
+
+def _take_visible(gpus: list[list[str]], names: str | None) -> list[list[str]]:
+    """The GPUs that CUDA_VISIBLE_DEVICES names, by number or by the beginning of a UUID, up to the first unknown name.
+
+    A slice of a GPU (MIG) counts as one of its own, of unknown memory; slices are those of the first GPU here.
+    """
+    if names is None:
+        return gpus
+    visible = []
+    for name in names.split(","):
+        name = name.strip()
+        if name.startswith("MIG-") and gpus:
+            visible.append([f"{gpus[0][0]} MIG", "", *gpus[0][2:]])
+            continue
+        found = [gpu for number, gpu in enumerate(gpus) if name == str(number)]
+        found = found or [gpu for gpu in gpus if name and gpu[-1].startswith(name)]
+        if len(found) != 1:
+            break
+        visible += found
+    return visible
 
 
 def _number(field: str) -> float:
@@ -105,10 +136,3 @@ def _count_tpu_chips() -> int:
         files = [path for path in Path("/dev/vfio").glob("*") if path.name.isdigit()]
     named = re.search(r"-(\d+)$", kind)
     return len(files) or (int(named[1]) if named else int(bool(kind or "ISTPUVM" in os.environ)))
-
-
-def _cpu_model() -> str:
-    path = Path("/proc/cpuinfo")
-    lines = path.read_text().splitlines() if path.exists() else []
-    models = (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
-    return next(models, platform.processor() or platform.machine())

@@ -2,17 +2,23 @@
 
 import math
 import shlex
-from collections.abc import Sequence
-from concurrent.futures import as_completed
+import time
+from collections import deque
+from collections.abc import Collection, Sequence
+from concurrent.futures import FIRST_COMPLETED, wait
 from pathlib import Path
+from typing import Any
 
 import yaml
 from tqdm import tqdm
 
 from dr_lib.files import lock, write_text
-from dr_lib.runs.row import read_rows, write_row
-from dr_lib.runs.runner import run_study
-from dr_lib.runs.study import PlannedRun, Study, StudyError, load_study, name_run, plan_runs
+from dr_lib.runs.estimate import find_limit, predict_run_s
+from dr_lib.runs.row import read_rows, read_spent_s, write_row
+from dr_lib.runs.runner import check_notebook, run_study
+from dr_lib.runs.study import PlannedRun, Study, StudyError, find_runs, load_study, name_run, plan_runs
+
+ANY = "any"  # in place of a machine's name
 
 
 def list_commands(path: Path, runs: Sequence[PlannedRun]) -> list[str]:
@@ -23,43 +29,92 @@ def list_commands(path: Path, runs: Sequence[PlannedRun]) -> list[str]:
 
 
 def run_on_cluster(
-    path: Path, root: Path, address: str, *, instance: str = "", worker_root: Path | None = None
+    path: Path,
+    root: Path,
+    address: str,
+    *,
+    max_hours: float | None = None,
+    instance: str = "",
+    only: str = "",
+    allow: Collection[str] = (),
+    worker_root: Path | None = None,
 ) -> list[str]:
     """Hand the runs that no machine has completed yet to a Dask cluster, and bring their rows here.
 
-    Returns the errors of the runs that failed, one line each. The address is tcp://HOST:8786, say. A machine makes one
-    run at a time, whatever its number of workers: they wait for each other. Every worker needs the repository with its
-    requirements, at `worker_root` or where it imports dr_lib from; samples, logs and executed notebooks stay with it.
-    `instance` is the workers' name in prices.csv, in place of the file's.
+    A run is handed out when a worker is free and the limits hold it: of time, and of money over all workers, those
+    under way included. A machine makes one run at a time, whatever its number of workers: they wait for each other.
+    Every worker needs the repository with its requirements; samples, logs and executed notebooks stay with it.
+
+    Args:
+        path: the study file.
+        root: the repository here.
+        address: of the scheduler, tcp://HOST:8786 say.
+        max_hours: in place of the file's: no run is handed out that would not fit; those under way save and stop.
+        instance: the workers' name in the table of prices, in place of the file's.
+        only: one run alone, by scenario and repetition, such as C3-r02.
+        allow: see `run_study`.
+        worker_root: the repository there, by default where the worker imports dr_lib from.
+
+    Returns:
+        The errors of the runs that failed, one line each.
 
     Raises:
-        StudyError: the study is not valid, or nobody answers at the address.
+        StudyError: the study is not valid, its runs are of another version of the notebook, or nobody answers at the
+            address.
     """
     from distributed import Client
 
     study, folder = load_study(path, root, instance=instance), Path(path).with_suffix("")
-    completed = {(row["scenario"], row["repetition"]) for row in read_rows(folder) if row["status"] == "ok"}
-    runs = [run for run in plan_runs(study, "any") if (run.scenario, run.repetition) not in completed]
-    failures = []
+    stop_at = time.monotonic() + 3600 * (max_hours or study.max_hours or math.inf)
+    rows, planned = {row["run_id"]: row for row in read_rows(folder)}, plan_runs(study, ANY)
+    check_notebook(study, root, rows.values(), allow)
+    completed = {_name(row) for row in rows.values() if row["status"] == "ok"}
+    waiting = deque(run for run in find_runs(planned, only, path) if run.run_id not in completed)
     try:
         client = Client(address, timeout=20)
     except (OSError, ValueError) as error:
         raise StudyError(f"no Dask scheduler answers at {address}: {error}") from error
-    with client, client.get_executor(pure=False) as executor:
-        names = [name_run(run.scenario, run.repetition) for run in runs]
-        futures = [executor.submit(make_run, path.stem, study, name, worker_root) for name in names]
-        for future in tqdm(as_completed(futures), total=len(futures), desc="runs"):
-            try:
-                errors, rows = future.result()
-            except Exception as error:  # noqa: BLE001  a worker that is lost or set up badly does not end the others
-                errors, rows = [f"a worker: {error}"], []
-            failures += errors
-            for row in rows:
-                write_row(folder, row)
+    failures, under_way = [], {}
+    with client, client.get_executor(pure=False) as executor, tqdm(total=len(waiting), desc="runs") as bar:
+        while waiting or under_way:
+            known = {_name(row): row for row in sorted(rows.values(), key=lambda row: row["status"] == "ok")}
+            while waiting:
+                *busy_s, next_s = predict_run_s(study, planned, known, [*under_way.values(), waiting[0]])
+                # what a first run costs has to be known before others are handed out on a budget
+                free = 1 if study.max_usd and math.isnan(next_s) else max(1, len(client.ncores()))
+                if len(under_way) >= free:
+                    break
+                spent_s = sum(read_spent_s(folder, name, row) for name, row in rows.items()) + sum(busy_s)
+                if reason := find_limit(study, spent_s, next_s, stop_at):
+                    bar.write(f"{reason}; start again to go on")
+                    waiting.clear()
+                    break
+                run = waiting.popleft()
+                left_hours = (stop_at - time.monotonic()) / 3600
+                asked = path.stem, study, name_run(run.scenario, run.repetition), worker_root, left_hours, tuple(allow)
+                under_way[executor.submit(make_run, *asked)] = run
+            for future in wait(under_way, return_when=FIRST_COMPLETED).done:
+                del under_way[future]
+                bar.update()
+                try:
+                    errors, made = future.result()
+                except Exception as error:  # noqa: BLE001  a worker that is lost or set up badly does not end the others
+                    errors, made = [f"a worker: {error}"], []
+                failures += errors
+                for row in made:
+                    rows[row["run_id"]] = row
+                    write_row(folder, row)
     return failures
 
 
-def make_run(name: str, study: Study, only: str, root: Path | None = None) -> tuple[list[str], list[dict]]:
+def make_run(
+    name: str,
+    study: Study,
+    only: str,
+    root: Path | None = None,
+    max_hours: float = math.inf,
+    allow: Collection[str] = (),
+) -> tuple[list[str], list[dict]]:
     """Make one run of a study on this worker; return the error lines and the rows of it."""
     root = root or Path(__file__).resolve().parents[2]
     path = root / "papermill_runs" / f"{name}.yaml"
@@ -68,6 +123,12 @@ def make_run(name: str, study: Study, only: str, root: Path | None = None) -> tu
             write_text(path, yaml.safe_dump(study.model_dump(exclude_defaults=True), sort_keys=False))
     if load_study(path, root, instance=study.instance).model_dump_json() != study.model_dump_json():
         raise StudyError(f"a worker has another {path.name}: bring the repositories to one commit")
-    errors = run_study(path, root, only=only, instance=study.instance, wait=True, show_progress=False)
+    asked = {"only": only, "instance": study.instance, "max_hours": max_hours, "allow": allow}
+    errors = run_study(path, root, **asked, wait=True, show_progress=False)
     rows = read_rows(path.with_suffix(""))
     return errors, [row for row in rows if name_run(row["scenario"], row["repetition"]) == only]
+
+
+def _name(row: dict[str, Any]) -> str:
+    """The name of a row's run in a plan for any machine."""
+    return f"{name_run(row['scenario'], row['repetition'])}-{ANY}"

@@ -1,14 +1,15 @@
-"""What the rest of a study takes, in hours and money, and how many repetitions a wanted precision needs."""
+"""What runs of a study take, in time and money: for the bar, for the limits, and for whoever plans."""
 
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dr_lib.runs.prices import find_price
+from dr_lib.runs.prices import find_price, price_seconds
 from dr_lib.runs.row import read_process_s
 
 if TYPE_CHECKING:  # a cloud runtime without papermill estimates too
@@ -38,6 +39,38 @@ def predict_run_s(
     return [math.exp(np.mean(by_scenario.get(run.scenario) or mean + np.dot(describe(run), fitted))) for run in wanted]
 
 
+def find_limit(study: Study, spent_s: float, next_s: float, stop_at: float) -> str:
+    """Why no further run may begin; empty if one may.
+
+    Args:
+        study: with its max_usd and the instance whose price it has.
+        spent_s: seconds that all runs took so far, and that those under way will.
+        next_s: seconds that the next one takes; NaN, where nothing is known yet, holds nobody back.
+        stop_at: on the monotonic clock, when the session has to have ended.
+    """
+    next_s = 0.0 if math.isnan(next_s) else next_s
+    if time.monotonic() + next_s > stop_at:
+        return "max_hours hold no further run"
+    if study.max_usd:
+        usd_per_hour = find_price(study.instance).usd_per_hour
+        spent_usd = price_seconds(usd_per_hour, spent_s)
+        if spent_usd + price_seconds(usd_per_hour, next_s) > study.max_usd:
+            return f"max_usd: {spent_usd:.2f} of {study.max_usd:.2f} USD are spent"
+    return ""
+
+
+def list_left(study: Study, runs: Iterable[PlannedRun], rows: dict[str, dict[str, Any]]) -> list[PlannedRun]:
+    """The runs to be made: those that are not completed in their order, then the disturbed that are made again."""
+    completed = _list_completed(runs, rows)
+    left = [run for run in runs if run not in completed]
+    return left + [run for run in completed if is_to_be_repeated(rows[run.run_id], study)]
+
+
+def is_to_be_repeated(row: dict[str, Any], study: Study) -> bool:
+    """Whether a completed run was disturbed and is to be made again."""
+    return bool(row.get("disturbed")) and row.get("repeats", 0) < study.repeat_disturbed
+
+
 def describe_rest(study: Study, runs: list[PlannedRun], rows: dict[str, dict[str, Any]], precision: float) -> str:
     """Say what the runs left take, priced by the study's instance, and how many repetitions a precision needs.
 
@@ -47,16 +80,17 @@ def describe_rest(study: Study, runs: list[PlannedRun], rows: dict[str, dict[str
 
     completed = _list_completed(runs, rows)
     unavailable = {run.scenario for run in runs if rows.get(run.run_id, {}).get("status") == "skipped"}
-    left = [run for run in runs if run not in completed and run.scenario not in unavailable]
+    left = [run for run in list_left(study, runs, rows) if run.scenario not in unavailable]
     lines = [f"{len(runs)} runs: {len(completed)} completed, {len(left)} to do"]
     if unavailable:
-        lines.append(f"{len(runs) - len(completed) - len(left)} that this machine cannot make")
-    hours = sum(predict_run_s(study, runs, rows, left)) / 3600
-    if math.isnan(hours):
+        skipped = [run for run in runs if run.scenario in unavailable and run not in completed]
+        lines.append(f"{len(skipped)} that this machine cannot make")
+    left_s = sum(predict_run_s(study, runs, rows, left))
+    if math.isnan(left_s):
         lines.append("time and money: complete a few runs first, for they are estimated from these")
     elif left:
-        money = f", {hours * find_price(study.instance).usd_per_hour:.2f} USD" if study.instance else ""
-        lines.append(f"about {60 * hours:.0f} min{money} for the rest")
+        usd = price_seconds(find_price(study.instance).usd_per_hour, left_s) if study.instance else math.nan
+        lines.append(f"about {left_s / 60:.0f} min{f', {usd:.2f} USD' if study.instance else ''} for the rest")
     ended = [rows[run.run_id] for run in completed]
     epoch_s = [row.get("steady_epoch_s") or row.get("train_s") or row["wall_s"] for row in ended]
     cv, num_repeated = pool_spread(_group(completed, epoch_s).values())

@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import datetime
 import math
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 PRICES = Path(__file__).with_name("prices.csv")
+PRICES_VARIABLE = "DR_LIB_PRICES"  # names a table of the user's own, which goes before this library's
 OLD_DAYS = 365
 
 
@@ -40,13 +42,18 @@ class Price(NamedTuple):
         return (datetime.date.today() - day).days > OLD_DAYS
 
 
-def read_prices(path: Path = PRICES) -> list[Price]:
-    """Read a table of prices.
+def read_prices(path: Path | None = None) -> list[Price]:
+    """Read a table of prices; without a path this library's and, behind it, the one that DR_LIB_PRICES names.
 
     Raises:
-        PriceError: the file is no such table; the line that is wrong is named.
+        PriceError: there is no such file, or it is no such table; the line that is wrong is named.
     """
-    with Path(path).open(encoding="utf-8", newline="") as file:
+    if path is None:
+        own = os.environ.get(PRICES_VARIABLE)
+        return read_prices(PRICES) + (read_prices(Path(own)) if own else [])
+    if not path.is_file():
+        raise PriceError(f"{path}: no such table of prices")
+    with path.open(encoding="utf-8", newline="") as file:
         reader = csv.DictReader(file)
         try:
             prices = [_check_price(Price(**row)) for row in reader]
@@ -60,11 +67,11 @@ def read_prices(path: Path = PRICES) -> list[Price]:
 
 
 def find_price(instance: str, *, prices: Iterable[Price] | None = None) -> Price:
-    """Find what an instance costs today: its youngest price that is not of a later day.
+    """Find what an instance costs today: its youngest price that is not of a later day, the user's of two of one day.
 
     Args:
         instance: its name in the table, as its provider writes it.
-        prices: a table, by default this library's.
+        prices: a table, by default that of `read_prices`.
 
     Raises:
         PriceError: the instance has no price by then; those that have one are named.
@@ -74,8 +81,8 @@ def find_price(instance: str, *, prices: Iterable[Price] | None = None) -> Price
     found = [price for price in known if price.instance == instance]
     if not found:
         names = ", ".join(sorted({price.instance for price in known})) or "none"
-        raise PriceError(f"no price of {instance!r}; known are {names}: take one, or add it to {PRICES.name}")
-    return max(found, key=lambda price: price.date)
+        raise PriceError(f"no price of {instance!r}; known are {names}: add it to {PRICES_VARIABLE}'s table")
+    return max(reversed(found), key=lambda price: price.date)
 
 
 def price_seconds(usd_per_hour: float, *seconds: float) -> float:
@@ -93,9 +100,10 @@ def price_runs(runs: pd.DataFrame, prices: Iterable[Price] | None = None, *, ove
         overhead_s: seconds that each run is billed beside set-up and training, from `bill.fit_overhead`.
 
     Returns:
-        The runs with usd_per_hour, price_as_of, price_is_old (false where there is no price), cost_usd of the run,
-        cost_per_epoch_usd of one more epoch (price x steady_epoch_s) and cost_per_1000_images_usd of so many more
-        images (at images_per_s). NaN where the instance has no price or a time is missing.
+        The runs with usd_per_hour, price_as_of, price_is_old (false where there is no price), formula_usd of the run
+        (price x train_s), cost_usd (with set-up and overhead), cost_per_epoch_usd of one more epoch (price x
+        steady_epoch_s) and cost_per_1000_images_usd of so many more images (at images_per_s). NaN where the label has
+        no price or a time is missing.
     """
     table = read_prices() if prices is None else list(prices)
     found = [_find_price_of(row, table, keep=prices is None) for row in runs.to_dict("records")]
@@ -106,6 +114,7 @@ def price_runs(runs: pd.DataFrame, prices: Iterable[Price] | None = None, *, ove
         usd_per_hour=usd_per_hour,
         price_as_of=[price.date if price else "" for price in found],
         price_is_old=[bool(price and price.is_old()) for price in found],
+        formula_usd=price_seconds(usd_per_hour, number["train_s"]),
         cost_usd=price_seconds(usd_per_hour, number["train_s"], number["setup_s"].fillna(0.0), overhead_s),
         cost_per_epoch_usd=price_seconds(usd_per_hour, number["steady_epoch_s"]),
         cost_per_1000_images_usd=price_seconds(usd_per_hour, 1000 / images_per_s),
@@ -126,7 +135,7 @@ def _check_price(price: Price) -> Price:
 
 def _find_price_of(row: dict[str, Any], table: list[Price], keep: bool) -> Price | None:
     """The price of a run's row: its own if that is to be kept, else the table's; None if there is neither."""
-    instance, usd_per_hour, day = (row.get(name) for name in ("instance", "usd_per_hour", "price_as_of"))
+    instance, usd_per_hour, day = (row.get(name) for name in ("priced_as", "usd_per_hour", "price_as_of"))
     if keep and usd_per_hour is not None and not math.isnan(usd_per_hour):
         return Price("", instance, "", "USD", usd_per_hour, day if isinstance(day, str) else "", "its row")
     try:

@@ -38,37 +38,40 @@ COLUMNS = {  # of every row
 }
 MEASURED = {  # null where a run has none; seconds are on a monotonic clock
     "setup_s": float,  # what came before the training
-    "train_s": float,  # from the call of the training to its return with the device's work finished
+    "train_s": float,  # from the call of the training to the end of the device's work and of the last epoch's callbacks
     "first_step_s": float,  # inside train_s, as the epochs are
     "epoch_s": list,  # seconds of each epoch
+    "training_s": list,  # seconds of each epoch's training steps alone, without validation and checkpoint
     "steady_epoch_s": float,  # median of the epochs from the second on
     "cpu_s": float,  # CPU seconds of the training's process
-    "cost_usd": float,  # usd_per_hour x (train_s + setup_s); null without a training
+    "formula_usd": float,  # usd_per_hour x train_s / 3600, Moura Filho and Sousa's formula; null without a training
+    "cost_usd": float,  # usd_per_hour x (train_s + setup_s) / 3600; null without a training
 }
 DETAILS = {  # in the rows that have them
-    "images_per_s": float,  # in a steady epoch
+    "images_per_s": float,  # training images over the time of training alone, in a steady epoch
     "data_kind": str,  # synthetic or photographs, or what the notebook calls its data
     "num_images_train": int,
     "num_images_test": int,
     "num_parameters": int,
-    "platform": str,  # colab, kaggle, local ...
+    "platform": str,  # colab, kaggle or local; this and what follows as detected
+    "instance_type": str,  # the cloud's name of the machine; empty where none tells it
     "accelerator": str,  # the device's own name, or cpu
     "num_accelerators": int,
     "cpu": str,  # the model's name
-    "num_cpus": int,
+    "num_cpus": int,  # that the process may use
     "memory_gib": float,  # of the machine
     "driver": str,  # of the GPU
     "python": str,  # version
     "kernel": str,  # Jupyter's name of it
-    "instance": str,  # the machine's name in prices.csv
-    "usd_per_hour": float,
+    "priced_as": str,  # a label: the machine's name in the table of prices, as asked for
+    "usd_per_hour": float,  # of that label
     "price_as_of": str,  # day of the price
     "peak_memory_mib": int,  # of the run's process, when it ended
     "others_cpu_share": float,  # 0 to 1 of the machine's CPU time, the larger of just before the run and during it
     "disturbed": bool,  # others took more than a tenth
     "repeats": int,  # times that it was made before, disturbed
     "process_s": float,  # of the whole process, papermill and the kernel's start included
-    "spent_s": float,  # seconds that earlier tries took
+    "spent_s": float,  # seconds that earlier tries took, of processes that were saved in time, too
 }
 
 
@@ -150,9 +153,11 @@ def read_process_s(row: dict[str, Any]) -> float:
     return row.get("process_s") or row["wall_s"]
 
 
-def read_spent_s(row: dict[str, Any]) -> float:
-    """Seconds that a run and its earlier tries took together."""
-    return read_process_s(row) + (row.get("spent_s") or 0.0)
+def read_spent_s(study_dir: Path, run_id: str, row: dict[str, Any]) -> float:
+    """Seconds that a run and its earlier tries took together, those that left no row too; {} where it has no row."""
+    path = spent_path(study_dir, run_id)
+    saved_s = json.loads(path.read_bytes()) if path.exists() else 0.0
+    return max(saved_s, read_process_s(row) + (row.get("spent_s") or 0.0) if row else 0.0)
 
 
 def row_path(study_dir: Path, run_id: str) -> Path:
@@ -163,3 +168,8 @@ def row_path(study_dir: Path, run_id: str) -> Path:
 def progress_path(study_dir: Path, run_id: str) -> Path:
     """Where a run says how far it is."""
     return study_dir / "progress" / f"{run_id}.json"
+
+
+def spent_path(study_dir: Path, run_id: str) -> Path:
+    """Where a run that was saved in time, and so has no row yet, has its seconds."""
+    return study_dir / "runs" / run_id / "spent.json"

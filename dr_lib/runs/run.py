@@ -64,7 +64,8 @@ class Run:
             parameters: all that say what is to be done, `repetition` and `seed` among them.
             results: folder for rows and runs, by default `papermill_runs/adhoc` of the repository; a study has its own.
             max_hours: the run has to have stopped by then, see `seconds_left`; 0 for no limit.
-            instance: the machine's name in prices.csv, by which the row says what the run cost; a study's wins.
+            instance: the machine's name in the table of prices, by which the row says what the run cost; a study's
+                wins.
 
         Raises:
             RowError: another process is at work on this run of the study.
@@ -77,7 +78,6 @@ class Run:
             self._stop_at = min(self._stop_at, time.monotonic() + 3600 * max_hours)
         self._others_before = identity.pop("others_before", 0.0)
         request = json.loads(json.dumps({"notebook": notebook, "parameters": parameters}))
-        source = root / "notebooks" / f"{notebook}.ipynb"
         self.identity = {
             "run_id": identity.pop("run_id", "") or _find_cut_off(self.study_dir, request) or uuid.uuid4().hex[:12],
             "study": self.study_dir.name,
@@ -86,10 +86,10 @@ class Run:
             "session_id": uuid.uuid4().hex[:12],
             "retries": 0,
             "resumed": 0,
-            "instance": instance,
+            "priced_as": instance,
             **identity,
             "notebook": notebook,
-            "notebook_sha256": hashlib.sha256(source.read_bytes()).hexdigest() if source.exists() else "",
+            "notebook_sha256": hash_notebook(root, notebook),
             "commit": read_commit(root),
             "started_at": datetime.now(timezone.utc).isoformat(timespec="seconds"),
             **parameters,
@@ -97,7 +97,7 @@ class Run:
         }
         if RUN_VARIABLE in os.environ:
             die_with_parent()
-        self._price = find_price(self.identity["instance"]) if self.identity["instance"] else None
+        self._price = find_price(self.identity["priced_as"]) if self.identity["priced_as"] else None
         if not _lock(self.folder, LOCK_TIMEOUT_S):  # a kernel whose study was killed needs a moment to end
             raise RowError(f"another process is at work on run {self.identity['run_id']}: wait for it, or end it")
         write_json(self.folder / REQUEST, request)
@@ -147,8 +147,15 @@ class Run:
         if self._price:
             row.update(usd_per_hour=self._price.usd_per_hour, price_as_of=self._price.date)
             train_s = measured.get("train_s") or math.nan  # what trains nothing, a server say, costs no training
+            row["formula_usd"] = price_seconds(self._price.usd_per_hour, train_s)
             row["cost_usd"] = price_seconds(self._price.usd_per_hour, train_s, measured.get("setup_s") or 0.0)
         return write_row(self.study_dir, {**row, **measured})
+
+
+def hash_notebook(root: Path, notebook: str) -> str:
+    """The sha256 of a notebook as it lies in the repository; empty where it is not there."""
+    source = root / "notebooks" / f"{notebook}.ipynb"
+    return hashlib.sha256(source.read_bytes()).hexdigest() if source.exists() else ""
 
 
 def read_commit(root: Path) -> str:

@@ -9,7 +9,7 @@ import subprocess
 import time
 import uuid
 from collections import Counter, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,19 +20,19 @@ from tqdm import tqdm
 
 from dr_lib import hardware
 from dr_lib.files import lock, write_json
-from dr_lib.runs.estimate import predict_run_s
+from dr_lib.runs.estimate import find_limit, is_to_be_repeated, list_left, predict_run_s
 from dr_lib.runs.papermill import find_error, redact_paths, start_papermill
-from dr_lib.runs.prices import find_price
-from dr_lib.runs.row import RowError, progress_path, read_row, read_spent_s, row_path, write_row
-from dr_lib.runs.run import measure_others, read_commit
-from dr_lib.runs.study import PlannedRun, Study, StudyError, load_study, name_machine, plan_runs
+from dr_lib.runs.row import RowError, progress_path, read_row, read_spent_s, row_path, spent_path, write_row
+from dr_lib.runs.run import hash_notebook, measure_others, read_commit
+from dr_lib.runs.study import PlannedRun, Study, StudyError, find_runs, load_study, name_machine, plan_runs
 
 OUT_OF_TIME = "OutOfTimeError"  # how a notebook says that it has saved and stopped in time
 UNAVAILABLE = "UnavailableError"  # how a notebook says that this machine cannot make such a run
 MIN_FREE_MIB = 100  # of the disk, before a run begins
 WATCHED_S = 0.5  # before a run begins: is somebody else at work?
 TRY = ("session_id", "retries", "repeats")
-FIXED = ("factors", "notebook", "order", "parameters", "seed")  # other keys of a study may change between sessions
+# other keys of a study may change between sessions
+FIXED = ("factors", "first_scenario", "notebook", "order", "parameters", "seed")
 BAR = "{desc} |{bar:24}| {percentage:3.0f} %{postfix}"
 
 
@@ -56,6 +56,7 @@ def run_study(
     max_hours: float | None = None,
     instance: str = "",
     only: str = "",
+    allow: Collection[str] = (),
     wait: bool = False,
     show_progress: bool = True,
 ) -> list[str]:
@@ -70,8 +71,9 @@ def run_study(
         path: the study file.
         root: the repository.
         max_hours: in place of the file's: no run is begun that would not fit; one under way then saves and stops.
-        instance: in place of the file's: the machine's name in prices.csv.
+        instance: in place of the file's: the machine's name in the table of prices.
         only: one run alone, by scenario and repetition, such as C3-r02.
+        allow: notebook_sha256, to go on where the notebook has changed since other runs were made.
         wait: for another process of this machine that is running the study, rather than stop.
         show_progress: draw a bar.
 
@@ -80,15 +82,12 @@ def run_study(
         rows say skipped and why.
 
     Raises:
-        StudyError: the study is not valid, its folder holds another, the disk is full, or another process of this
-            machine is running it.
+        StudyError: the study is not valid, its folder holds another or runs of another version of the notebook, the
+            disk is full, or another process of this machine is running it.
     """
     study, folder = load_study(path, root, instance=instance), Path(path).with_suffix("")
-    planned = runs = plan_runs(study, name_machine(hardware.probe()))
-    if only:
-        runs = [run for run in planned if run.run_id.startswith(f"{only}-")]
-        if not runs:
-            raise StudyError(f"{path} has no run {only!r}: write scenario and repetition as in C3-r02")
+    planned = plan_runs(study, name_machine(hardware.probe()))
+    runs = find_runs(planned, only, path)
     kernels = KernelSpecManager().find_kernel_specs()
     hint = "python -m dr_lib kernels sets it up, or says why it cannot"
     missing = {run.scenario: f"no Jupyter kernel {run.kernel}: {hint}" for run in runs if run.kernel not in kernels}
@@ -97,6 +96,7 @@ def run_study(
     stop_at = time.monotonic() + 3600 * (max_hours or study.max_hours or math.inf)
     with _lock(folder, wait) as file, tqdm(disable=not show_progress, bar_format=BAR) as bar:
         _claim(folder, study)
+        check_notebook(study, root, read_finished(folder, planned).values(), allow)
         session = Session(study, root, folder, uuid.uuid4().hex[:12], file, stop_at, bar, planned)
         return _make(session, runs, missing)
 
@@ -113,8 +113,7 @@ def read_finished(folder: Path, runs: list[PlannedRun]) -> dict[str, dict[str, A
 def _make(session: Session, runs: list[PlannedRun], missing: dict[str, str]) -> list[str]:
     """Make what is incomplete in its order; what failed is tried again at once, what was disturbed at the end."""
     study, bar, rows = session.study, session.bar, read_finished(session.folder, session.planned)
-    todo = deque(run for run in runs if rows.get(run.run_id, {}).get("status") != "ok")
-    todo += [run for run in runs if run not in todo and _is_to_be_repeated(rows[run.run_id], study)]
+    todo = deque(list_left(study, runs, rows))
     tried, failures, unavailable = Counter(), {}, dict(missing)  # by run, by run, by scenario
     while todo:
         run = todo.popleft()
@@ -125,8 +124,9 @@ def _make(session: Session, runs: list[PlannedRun], missing: dict[str, str]) -> 
             continue
         left = [run, *(other for other in todo if other.scenario not in unavailable)]
         left_s = predict_run_s(study, session.planned, rows, left)
-        reason = _find_reason_to_stop(session, rows, 0.0 if math.isnan(left_s[0]) else left_s[0])
-        if reason:
+        _check_disk(session.folder)
+        spent_s = sum(read_spent_s(session.folder, r.run_id, rows.get(r.run_id, {})) for r in session.planned)
+        if reason := find_limit(study, spent_s, left_s[0], session.stop_at):
             bar.write(f"{reason}; start again to go on")
             break
         error = _run_one(session, run, identity, left_s)
@@ -141,31 +141,17 @@ def _make(session: Session, runs: list[PlannedRun], missing: dict[str, str]) -> 
             todo.appendleft(run)
         elif error:
             failures[run.run_id] = f"{run.run_id}: {error}"
-        elif _is_to_be_repeated(rows[run.run_id], study):
+        elif is_to_be_repeated(rows[run.run_id], study):
             todo.append(run)
     for reason, number in Counter(unavailable.values()).items():
         bar.write(f"{number} scenarios skipped: {reason}")
     return list(failures.values())
 
 
-def _is_to_be_repeated(row: dict[str, Any], study: Study) -> bool:
-    return bool(row.get("disturbed")) and row.get("repeats", 0) < study.repeat_disturbed
-
-
-def _find_reason_to_stop(session: Session, rows: dict[str, dict[str, Any]], next_s: float) -> str:
-    """Why no further run may begin, when the next one takes so many seconds; empty if one may."""
-    study = session.study
-    if time.monotonic() + next_s > session.stop_at:
-        return "max_hours hold no further run"
-    if study.max_usd:
-        usd_per_s = find_price(study.instance).usd_per_hour / 3600
-        spent_usd = usd_per_s * sum(map(read_spent_s, rows.values()))
-        if spent_usd + usd_per_s * next_s > study.max_usd:
-            return f"max_usd: {spent_usd:.2f} of {study.max_usd:.2f} USD are spent"
-    free_mib = shutil.disk_usage(session.folder).free / 2**20
+def _check_disk(folder: Path) -> None:
+    free_mib = shutil.disk_usage(folder).free / 2**20
     if free_mib < MIN_FREE_MIB:
-        raise StudyError(f"{free_mib:.0f} MiB are free on the disk of {session.folder}: make room, and start again")
-    return ""
+        raise StudyError(f"{free_mib:.0f} MiB are free on the disk of {folder}: make room, and start again")
 
 
 def _show(session: Session, run: PlannedRun, spent_s: float, left_s: Sequence[float]) -> None:
@@ -195,8 +181,8 @@ def _identify(session: Session, run: PlannedRun, rows: dict[str, dict[str, Any]]
         "session_id": session.session_id,
         "retries": before["retries"] + (before["status"] == "failed"),
         "repeats": before.get("repeats", 0) + (before["status"] == "ok"),
-        "spent_s": read_spent_s(before) if before["status"] else 0.0,  # by earlier tries
-        **({"instance": session.study.instance} if session.study.instance else {}),
+        "spent_s": read_spent_s(session.folder, run.run_id, rows.get(run.run_id, {})),  # by earlier tries
+        **({"priced_as": session.study.instance} if session.study.instance else {}),
     }
 
 
@@ -231,7 +217,9 @@ def _run_one(session: Session, run: PlannedRun, identity: dict[str, Any], left_s
         error = f"{OUT_OF_TIME}: ended by max_hours, incomplete"
     else:
         error = f"ended after {limit_s:.0f} s: timeout_hours"
-    if not (error.startswith(OUT_OF_TIME) or row.get("status") == "ok"):  # saved, or complete and only disturbed
+    if error.startswith(OUT_OF_TIME) or row.get("status") == "ok":  # saved, or complete and only disturbed
+        write_json(spent_path(folder, run.run_id), identity["spent_s"] + process_s)
+    else:
         status = "skipped" if error.startswith(UNAVAILABLE) else "failed"
         _write_incomplete(session, run, identity, status, error, process_s)
     return error
@@ -264,11 +252,19 @@ def _claim(folder: Path, study: Study) -> None:
     request, path = json.loads(json.dumps(study.model_dump(include=set(FIXED)))), folder / "study.json"
     if not path.exists():
         return write_json(path, request)
-    present = json.loads(path.read_bytes())
+    present = {"first_scenario": 1} | json.loads(path.read_bytes())
     unlike = [name for name in FIXED if present.get(name) != request[name]]
     if unlike or list(present["factors"]) != list(request["factors"]):  # C1, C2, ... follow their order
         what = ", ".join(unlike) or "order of the factors"
         raise StudyError(f"{folder} holds runs of a study with other {what}: give one another name")
+
+
+def check_notebook(study: Study, root: Path, rows: Iterable[dict[str, Any]], allow: Collection[str]) -> None:
+    """Refuse to add runs to those that another version of the notebook made, unless it is allowed."""
+    made_by = {row["notebook_sha256"] for row in rows if row["status"] == "ok"} - {""}
+    if "notebook_sha256" not in allow and made_by - {hash_notebook(root, study.notebook)}:
+        what = f"{study.notebook} has changed since runs of this study were made"
+        raise StudyError(f"{what}: give the study another name, or add --allow notebook_sha256")
 
 
 @contextmanager

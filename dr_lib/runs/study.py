@@ -3,6 +3,7 @@
 import itertools
 import random
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -32,10 +33,11 @@ class Study(BaseModel):
     repetitions: int = Field(ge=1)
     parameters: dict[str, Any] = {}
     factors: dict[str, Annotated[list[Any], Field(min_length=1)]] = {}
+    first_scenario: int = Field(default=1, ge=1)  # the number of the first one, where this is a part of a larger study
     kernel: str | dict[str, dict[str, str]] = DEFAULT_KERNEL  # one for all, or factor: {its value: a kernel}
     order: Literal["random", "sequential"] = "random"
     seed: int = 0
-    instance: str = ""  # the machine's name in prices.csv
+    instance: str = ""  # the machine's name in the table of prices
     max_hours: float | None = Field(default=None, gt=0)
     max_usd: float | None = Field(default=None, gt=0)  # of all sessions together
     timeout_hours: float | None = Field(default=None, gt=0)  # of one run, which is then ended
@@ -76,7 +78,7 @@ def load_study(path: Path, root: Path, *, instance: str = "") -> Study:
         raise StudyError(f"{path} is not a valid study file: {error}") from error
     study.instance = instance or study.instance
     if study.max_usd and not study.instance:
-        raise StudyError(f"{path}: max_usd needs an instance, whose price is in prices.csv")
+        raise StudyError(f"{path}: max_usd needs an instance, whose price is known")
     if study.instance:
         find_price(study.instance)
     for name in filter(None, (study.notebook, study.report)):
@@ -114,12 +116,13 @@ def _check_parameters(study: Study, path: Path, types: dict[str, str]) -> None:
 def plan_runs(study: Study, machine: str) -> list[PlannedRun]:
     """All runs of a study in the order in which they are to be made.
 
-    Scenarios are numbered C1, C2, ... in the order of the factors in the file, the last factor changing fastest.
+    Scenarios are numbered C1, C2, ... (or from `first_scenario` on) in the order of the factors in the file, the last
+    factor changing fastest.
     Each repetition is a block that holds every scenario once, in an order drawn from the study's seed. A run is made
     once per machine, whose name is from `name_machine`.
     """
     levels = [dict(zip(study.factors, values, strict=True)) for values in itertools.product(*study.factors.values())]
-    scenarios = [(f"C{number}", values) for number, values in enumerate(levels, start=1)]
+    scenarios = [(f"C{number}", values) for number, values in enumerate(levels, start=study.first_scenario)]
     draw, runs = random.Random(study.seed), []
     for repetition in range(study.repetitions):
         block = draw.sample(scenarios, len(scenarios)) if study.order == "random" else scenarios
@@ -131,13 +134,26 @@ def plan_runs(study: Study, machine: str) -> list[PlannedRun]:
     return runs
 
 
+def find_runs(planned: list[PlannedRun], only: str, path: Path) -> list[PlannedRun]:
+    """All runs of a plan, or the one of that scenario and repetition, such as C3-r02.
+
+    Raises:
+        StudyError: the study file, `path`, asks for no such run.
+    """
+    runs = [run for run in planned if only in ("", name_run(run.scenario, run.repetition))]
+    if not runs:
+        raise StudyError(f"{path} has no run {only!r}: write scenario and repetition as in C3-r02")
+    return runs
+
+
 def name_run(scenario: str, repetition: int) -> str:
     """The name of a run on whatever machine: C3-r02."""
     return f"{scenario}-r{repetition:02d}"
 
 
 def name_machine(facts: Facts) -> str:
-    """A short name for machines that are alike, as it stands in a run's name: local-amd-epyc, kaggle-2x-tesla-t4."""
-    devices = f"{len(facts.gpus)}x {facts.gpus[0]}" if facts.gpus else facts.cpu
+    """A short name for machines that are alike, as it stands in a run's name: local-amd-epyc-2-cpus-24-gib."""
+    devices = " ".join(f"{count}x {name}" for name, count in Counter(facts.gpus).items()) or facts.cpu
     devices = f"{facts.num_tpu_chips}x tpu" if facts.num_tpu_chips else devices
-    return re.sub(r"[^a-z0-9]+", "-", f"{facts.platform} {devices}".lower()).strip("-")
+    size = f"{facts.num_cpus} cpus {facts.memory_gib:.0f} gib {facts.instance_type}"
+    return re.sub(r"[^a-z0-9]+", "-", f"{facts.platform} {devices} {size}".lower()).strip("-")

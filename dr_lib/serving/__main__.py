@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from dr_lib.hardware.cpus import count_cpus
 from dr_lib.serving.grader.folder import ModelFolderError
 from dr_lib.serving.server.server import serve
 
@@ -18,8 +19,11 @@ DEFAULT_MODEL, DEFAULT_PORT = "/opt/ml/model", 8080  # of SageMaker's contract
 def main(arguments: Sequence[str] | None = None) -> None:
     """Read the command line and serve; a model that cannot be served ends the process with status 1 and one line."""
     options = _read_options(arguments)
-    if options.pop("end_with_parent") and sys.platform == "linux":
+    parent = options.pop("end_with")
+    if parent and sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # 1 = PR_SET_PDEATHSIG
+        if os.getppid() != parent:  # it has ended already
+            sys.exit(0)
     try:
         serve(**options)
     except ModelFolderError as error:
@@ -27,7 +31,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _read_options(arguments: Sequence[str] | None) -> dict[str, Any]:
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     port = os.environ.get("SAGEMAKER_BIND_TO_PORT") or os.environ.get("PORT") or DEFAULT_PORT
     model = os.environ.get("MODEL") or DEFAULT_MODEL
     command = argparse.ArgumentParser(prog="python -m dr_lib.serving", description="Serve a model over HTTP.")
@@ -35,11 +38,11 @@ def _read_options(arguments: Sequence[str] | None) -> dict[str, Any]:
     command.add_argument("--model", type=Path, default=model, help=f"model folder or .tar.gz of one ({model})")
     command.add_argument("--host", default="127.0.0.1", help="address to listen at (127.0.0.1; 0.0.0.0 for all)")
     command.add_argument("--port", type=int, default=port, help=f"port to listen at ({port})")
-    command.add_argument("--threads", type=int, default=cores, help="predictions at a time (one per core)")
+    command.add_argument("--threads", type=int, default=count_cpus(), help="predictions at a time (one per core)")
     command.add_argument("--queue", type=int, default=64, help="requests that may wait (64)")
     patience = {"dest": "request_s", "metavar": "SECONDS", "type": float, "default": 10}
     command.add_argument("--request-seconds", **patience, help="for a client to send head, and body (10 each)")
-    command.add_argument("--end-with-parent", action="store_true", help="end when the starting process does (Linux)")
+    command.add_argument("--end-with", metavar="PID", type=int, help="of the parent: end when it does (Linux)")
     options = command.parse_args(arguments)
     if options.threads < 1 or options.queue < 0 or not options.request_s > 0 or not 0 <= options.port < 2**16:
         command.error("--threads and --request-seconds have to be above 0, --queue not below, --port at most 65535")

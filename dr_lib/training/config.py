@@ -40,6 +40,7 @@ class TrainingConfig:
     dropout: float = 0.0  # share of the pooled features dropped in training; task referable
     last_frozen: str = ""  # last layer of the base to freeze, its outputs are cached; task referable
     weigh_grades: bool = False  # let each grade count the same in the loss, however rare it is; task grades
+    keep_best: bool = False  # without a validation split, keep the epoch of the best AUC in training, else the last
     test_time_augmentation: bool = False  # average the final predictions with those of the mirror images
     accelerator: str = "auto"  # this and what follows: see `hardware.choose`
     backend: str = "auto"

@@ -1,9 +1,8 @@
 """Train a model and time it: what is timed has really finished, and what is killed goes on."""
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
@@ -11,7 +10,7 @@ import numpy as np
 from dr_lib.data.shards.batches import Batches, Mirrored
 from dr_lib.data.shards.stream import StoredCrops
 from dr_lib.training.checkpoint import assign_variables
-from dr_lib.training.recorder import Recorder, wait_for
+from dr_lib.training.recorder import Recorder
 
 OPTIMIZERS = {"rmsprop": keras.optimizers.RMSprop, "adam": keras.optimizers.Adam}
 
@@ -23,9 +22,10 @@ class OutOfTimeError(RuntimeError):
 class Timing(NamedTuple):
     """Seconds of one training, on a monotonic clock; of a resumed one, those of this process alone."""
 
-    train_s: float  # from the call of fit to its return with the device's work finished
+    train_s: float  # from the call of fit to the end of the last epoch, of the device's work and the callbacks in it
     first_step_s: float  # inside it: from the call to the end of the first call of the device, so with the compilation
     epoch_s: list[float]  # inside it: each epoch with its validation and checkpoint; the first from the call
+    training_s: list[float]  # inside each of these: its training steps alone
     cpu_s: float  # CPU seconds of this process, over all cores
     checkpoint_s: float  # inside it: writing checkpoints
     resumed: int  # how often the training went on from a checkpoint
@@ -35,6 +35,11 @@ class Timing(NamedTuple):
     def steady_epoch_s(self) -> float:
         """Median of the epochs from the second on; not a number after one epoch."""
         return float(np.median(self.epoch_s[1:])) if len(self.epoch_s) > 1 else float("nan")
+
+    @property
+    def steady_training_s(self) -> float:
+        """Median of the training steps of the epochs from the second on."""
+        return float(np.median(self.training_s[1:])) if len(self.training_s) > 1 else float("nan")
 
 
 def compile_model(
@@ -78,14 +83,15 @@ def train(
     *,
     epochs: int,
     warmup_epochs: int = 0,
+    keep_best: bool = False,
     tensorboard: bool = False,
 ) -> Timing:
     """Train, time, and leave the model with its best weights: call it in the scope of the device.
 
-    The best epoch is that with the best AUC on the validation split, or without one the last. Writes `history.csv`,
-    `checkpoint.npz` and, on request, `tensorboard/` to the recorder's folder. Where a checkpoint lies there, the
-    training goes on from it and ends as if it had never been killed, to the bit where the device adds in a fixed order;
-    the work between the last checkpoint and a kill is done again.
+    The best epoch is that with the best AUC on the validation split, or without one the last (but see `keep_best`).
+    Writes `history.csv`, `checkpoint.npz` and, on request, `tensorboard/` to the recorder's folder. Where a checkpoint
+    lies there, the training goes on from it and ends as if it had never been killed, to the bit where the device adds
+    in a fixed order; the work between the last checkpoint and a kill is done again.
 
     Args:
         model: compiled by `compile_model`.
@@ -94,6 +100,7 @@ def train(
         recorder: a new one, with the folder for what the training leaves.
         epochs: passes over the training batches.
         warmup_epochs: first epochs, in which the learning rate rises evenly to its value (Goyal et al. 2017).
+        keep_best: without a validation split, keep the epoch of the best AUC in training.
         tensorboard: write logs for TensorBoard (needs TensorFlow).
 
     Raises:
@@ -105,7 +112,7 @@ def train(
     peak = float(keras.ops.convert_to_numpy(model.optimizer.learning_rate))
     monitor = "val_loss" if validation_batches else "loss"
     recorder.plateau = keras.callbacks.ReduceLROnPlateau(monitor=monitor, factor=0.5, patience=5)
-    recorder.monitor = "val_auc" if validation_batches else ""
+    recorder.monitor = "val_auc" if validation_batches else "auc" if keep_best else ""
     recorder.resume(model)
 
     def begin_epoch(epoch: int, logs: dict | None) -> None:
@@ -120,29 +127,46 @@ def train(
     if len(recorder.history) < epochs:
         with _raise_own_error(train_batches, validation_batches):
             model.fit(
-                train_batches,
-                validation_data=validation_batches,
+                _feed(train_batches),
+                validation_data=_feed(validation_batches),
                 initial_epoch=len(recorder.history),
                 epochs=epochs,
                 shuffle=False,  # Batches shuffles; Keras would shuffle the batches once more
                 callbacks=[*callbacks, recorder],
                 verbose=0,
             )
-        wait_for(model)
-    train_s, cpu_s = time.monotonic() - recorder.start, time.process_time() - recorder.cpu_start
     if len(recorder.history) < epochs:
         done = f"saved after epoch {len(recorder.history)} of {epochs}"
         raise OutOfTimeError(f"the time is up, {done}: run it again, with the same parameters, to go on")
     assign_variables(model, {"model": recorder.best_variables})
     return Timing(
-        train_s=train_s,
+        train_s=recorder.ended - recorder.start,
         first_step_s=recorder.first_step_s,
         epoch_s=recorder.epoch_s,
-        cpu_s=cpu_s,
+        training_s=recorder.training_s,
+        cpu_s=recorder.cpu_s,
         checkpoint_s=recorder.checkpoint_s,
         resumed=len(recorder.sessions) - 1,
         done_by=recorder.join_sessions(),
     )
+
+
+def _feed(batches: Batches | None) -> Any:
+    """Batches as fit takes them: on TensorFlow without tf.data's autotuner.
+
+    That thread sleeps for up to a minute, and where Keras makes the pipeline fit returns only when it has woken up.
+    """
+    if batches is None or keras.backend.backend() != "tensorflow":
+        return batches
+    import tensorflow as tf
+
+    signature = tuple(tf.TensorSpec(array.shape, array.dtype) for array in batches[0])
+    options = tf.data.Options()
+    options.autotune.enabled = False
+    feed = tf.data.Dataset.from_generator(
+        lambda: map(batches.__getitem__, range(len(batches))), output_signature=signature
+    )
+    return feed.apply(tf.data.experimental.assert_cardinality(len(batches))).prefetch(2).with_options(options)
 
 
 def predict(model: keras.Model, inputs: np.ndarray | StoredCrops | Mirrored, batch_size: int) -> np.ndarray:

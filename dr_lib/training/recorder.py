@@ -24,6 +24,8 @@ class Recorder(keras.callbacks.Callback):
     Times are those of this process; history, weights and sessions those of the whole training.
     """
 
+    async_safe = True  # Keras may call it beside the training, and does so on JAX: no step waits for its loss
+
     def __init__(
         self,
         out_dir: Path,
@@ -51,8 +53,9 @@ class Recorder(keras.callbacks.Callback):
         self.best, self.best_variables = float("nan"), []
         self.plateau_state: dict[str, float] = {}
         self.epoch_s: list[float] = []
+        self.training_s: list[float] = []  # of each epoch, what its steps took
         self.first_step_s = float("nan")
-        self.checkpoint_s = self.save_s = self.start = self.cpu_start = self.ended = self.saved = 0.0
+        self.checkpoint_s = self.save_s = self.start = self.cpu_start = self.ended = self.saved = self.cpu_s = 0.0
 
     def resume(self, model: keras.Model) -> None:
         """Take up the checkpoint, if there is one; a CheckpointError if it is damaged or of other parameters."""
@@ -83,15 +86,17 @@ class Recorder(keras.callbacks.Callback):
             setattr(self.plateau, name, value)
 
     def on_train_batch_end(self, batch, logs=None):
-        """Note the end of the very first call: its loss has arrived on the host."""
+        """Note the end of the very first call: its loss has arrived on the host, where Keras hands it over."""
         if np.isnan(self.first_step_s):
-            # not `wait_for`: in an epoch Keras on JAX keeps the weights to itself
-            keras.ops.convert_to_numpy(logs["loss"])
             self.first_step_s = time.monotonic() - self.start
+
+    def on_test_begin(self, logs=None):
+        """Note the end of an epoch's steps, before its validation."""
+        self._end_training()
 
     def on_epoch_end(self, epoch, logs=None):
         """Record an epoch, its work finished; save where it is time to; stop where time is up."""
-        wait_for(self.model)
+        self._end_training()
         self.history.append({name: float(value) for name, value in (logs or {}).items()})
         files.write_text(self.out_dir / "history.csv", pd.DataFrame(self.history).rename_axis("epoch").to_csv())
         reached = self.history[-1].get(self.monitor, float("nan"))
@@ -104,11 +109,16 @@ class Recorder(keras.callbacks.Callback):
         self.epoch_s.append(now - self.ended)
         if last or no_time or (now - self.saved) * CHECKPOINT_SHARE >= self.save_s:
             self._save(now)
-        self.epoch_s[-1] += time.monotonic() - now
-        self.ended = time.monotonic()
+        self.ended, self.cpu_s = time.monotonic(), time.process_time() - self.cpu_start
+        self.epoch_s[-1] += self.ended - now
         if self.report:
             self.report(epoch + 1, self.params["epochs"])
         self.model.stop_training = self.model.stop_training or no_time
+
+    def _end_training(self) -> None:
+        wait_for(self.model)
+        if len(self.training_s) == len(self.epoch_s):  # the first call in this epoch
+            self.training_s.append(time.monotonic() - self.ended)
 
     def _save(self, now: float) -> None:
         progress = {

@@ -97,13 +97,14 @@ def train_once(
     with device.scope():
         setup_s = elapsed_s() if elapsed_s else float("nan")
         batches = setup.train_batches, setup.validation_batches
-        how = {"epochs": config.epochs, "warmup_epochs": schedule.warmup_epochs, "tensorboard": config.tensorboard}
+        how = {"epochs": config.epochs, "warmup_epochs": schedule.warmup_epochs}
+        how |= {"keep_best": config.keep_best, "tensorboard": config.tensorboard}
         timing = fit.train(setup.model, *batches, recorder, **how)
         models.save_model(network, out_dir / BEST)
         predicted = {name: predict(config, network, s.images) for name, s in setup.splits.items() if name != "train"}
     scores, auc = _evaluate(config, setup.splits, predicted)
     times = timing._asdict() | {"setup_s": setup_s, "steady_epoch_s": timing.steady_epoch_s}
-    times["images_per_s"] = len(setup.train_batches) * schedule.batch_size / timing.steady_epoch_s
+    times["images_per_s"] = len(setup.train_batches) * schedule.batch_size / timing.steady_training_s
     done_by = times.pop("done_by")
     data |= {f"num_images_{name}": len(setup.splits[name].grade) if name in setup.splits else 0 for name in SPLITS}
     data |= {"num_images_dropped": setup.train_batches.num_dropped, "num_parameters": network.count_params()}

@@ -30,12 +30,36 @@ def test_probing_imports_no_framework():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_gpus_are_those_that_the_driver_lists(nvidia_smi):
+T4_AND_L4 = 'echo "Tesla T4, 15360, 7.5, 550.54.15, GPU-12ab"; echo "NVIDIA L4, 23034, 8.9, 550.54.15, GPU-12cd"'
+
+
+def test_gpus_are_those_that_the_driver_lists(nvidia_smi, monkeypatch):
     """Names in order, the smallest memory, the lowest compute capability, the driver."""
-    nvidia_smi('echo "Tesla T4, 15360, 7.5, 550.54.15"; echo "NVIDIA L4, 23034, 8.9, 550.54.15"')
+    nvidia_smi(T4_AND_L4)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     facts = probe()
     assert facts.gpus == ("Tesla T4", "NVIDIA L4") and facts.driver == "550.54.15"
     assert (facts.gpu_memory_gib, facts.compute_capability) == (15.0, 7.5)
+
+
+@pytest.mark.parametrize(
+    ("names", "gpus"),
+    [
+        ("", ()),
+        ("-1", ()),
+        ("1", ("NVIDIA L4",)),
+        ("1,0", ("NVIDIA L4", "Tesla T4")),
+        ("0,-1,1", ("Tesla T4",)),  # CUDA reads up to the first name that it does not know
+        ("GPU-12c", ("NVIDIA L4",)),  # the beginning of one UUID
+        ("GPU-12", ()),  # of two
+        ("MIG-3f", ("Tesla T4 MIG",)),
+    ],
+)
+def test_only_visible_gpus_count(nvidia_smi, monkeypatch, names, gpus):
+    """CUDA_VISIBLE_DEVICES as the CUDA programming guide has it: what is hidden trains nothing."""
+    nvidia_smi(T4_AND_L4)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", names)
+    assert probe().gpus == gpus
 
 
 def test_a_driver_that_does_not_answer_is_an_error_where_there_is_a_gpu(nvidia_smi, monkeypatch, tmp_path):
@@ -50,7 +74,7 @@ def test_a_driver_that_does_not_answer_is_an_error_where_there_is_a_gpu(nvidia_s
 
 def test_a_field_that_does_not_apply_is_zero(nvidia_smi):
     """A GPU that shares the host's memory names none of its own: nothing is kept on it."""
-    nvidia_smi('echo "NVIDIA GB10, [N/A], 12.1, 580.95"')
+    nvidia_smi('echo "NVIDIA GB10, [N/A], 12.1, 580.95, GPU-1"')
     facts = probe()
     assert facts.gpus == ("NVIDIA GB10",) and (facts.gpu_memory_gib, facts.compute_capability) == (0.0, 12.1)
     assert not choose(facts, mode="fast", data_gib=0.1).on_device

@@ -17,7 +17,7 @@ def make_price(usd_per_hour: float, date: str = "", instance: str = "box") -> Pr
     return Price("somebody", instance, "", "USD", usd_per_hour, date, "a bill")
 
 
-RUN = {"instance": "box", "train_s": 1800.0, "setup_s": 600.0, "steady_epoch_s": 36.0, "images_per_s": 50.0}
+RUN = {"priced_as": "box", "train_s": 1800.0, "setup_s": 600.0, "steady_epoch_s": 36.0, "images_per_s": 50.0}
 
 
 def test_the_table_holds_the_papers_prices():
@@ -38,6 +38,18 @@ def test_the_price_of_the_day_is_found():
     prices = [make_price(2, "2025-01-01"), make_price(1), make_price(3, "2026-06-01"), make_price(4, "2999-01-01")]
     assert find_price("box", prices=prices).usd_per_hour == 3
     assert find_price("box", prices=prices[:2]).usd_per_hour == 2
+
+
+def test_a_line_of_the_users_own_file_is_an_update(tmp_path, monkeypatch):
+    """It goes before this library's price of the instance, and adds others; a file that is not there is named."""
+    own = tmp_path / "own.csv"
+    own.write_text(f"{HEADER}Azure,F4s_v2,eastus,USD,0.2,2026-01-02,a bill\nme,local,,USD,0.05,,electricity\n")
+    monkeypatch.setenv("DR_LIB_PRICES", str(own))
+    assert (find_price("F4s_v2").usd_per_hour, find_price("F4s_v2").date) == (0.2, "2026-01-02")
+    assert find_price("local").usd_per_hour == 0.05 and find_price("ml.m5.xlarge").usd_per_hour == 0.23
+    monkeypatch.setenv("DR_LIB_PRICES", str(tmp_path / "none.csv"))
+    with pytest.raises(PriceError, match="none.csv: no such table of prices"):
+        find_price("local")
 
 
 @pytest.mark.parametrize("instance", ["F4", "", "f4s_v2"])
@@ -73,9 +85,10 @@ def test_a_bad_table_is_refused_with_the_line_named(tmp_path, text, message):
 
 def test_runs_are_priced_by_hand_computed_numbers():
     """0.36 USD/h is 0.0001 USD/s: 2400 s and 200 s of overhead, an epoch of 36 s, 1,000 images in 20 s."""
-    runs = pd.DataFrame([RUN, RUN | {"instance": "other", "train_s": 600.0}])
+    runs = pd.DataFrame([RUN, RUN | {"priced_as": "other", "train_s": 600.0}])
     prices = [make_price(0.36, str(TODAY)), make_price(3.6, "2024-01-01", "other")]
     priced = price_runs(runs, prices, overhead_s=200)
+    assert priced["formula_usd"].tolist() == pytest.approx([0.18, 0.6])  # the training alone: 1,800 s and 600 s
     assert priced["cost_usd"].tolist() == pytest.approx([0.26, 1.4])
     assert priced["cost_per_epoch_usd"].tolist() == pytest.approx([0.0036, 0.036])
     assert priced["cost_per_1000_images_usd"].tolist() == pytest.approx([0.002, 0.02])
@@ -87,16 +100,16 @@ def test_runs_are_priced_by_hand_computed_numbers():
 @pytest.mark.parametrize("instance", ["", None, math.nan, "unheard of"])
 def test_a_run_without_a_price_costs_nan(instance):
     """Never 0: that is the price of a machine of one's own."""
-    priced = price_runs(pd.DataFrame([RUN, RUN | {"instance": instance}]), [make_price(0.36)])
+    priced = price_runs(pd.DataFrame([RUN, RUN | {"priced_as": instance}]), [make_price(0.36)])
     money = ["usd_per_hour", "cost_usd", "cost_per_epoch_usd", "cost_per_1000_images_usd"]
     assert priced[money].iloc[0].notna().all() and priced[money].iloc[1].isna().all()
     assert not priced["price_is_old"][1] and priced["price_as_of"][1] == ""
-    assert price_runs(pd.DataFrame([RUN | {"instance": "local"}]))["cost_usd"].tolist() == [0]
+    assert price_runs(pd.DataFrame([RUN | {"priced_as": "local"}]))["cost_usd"].tolist() == [0]
 
 
 def test_a_run_keeps_the_price_that_its_row_was_written_with():
     """Unless a table is given: then all runs are priced anew, by it alone."""
-    row = RUN | {"instance": "F4s_v2", "usd_per_hour": 0.36, "price_as_of": str(TODAY), "cost_usd": 0.24}
+    row = RUN | {"priced_as": "F4s_v2", "usd_per_hour": 0.36, "price_as_of": str(TODAY), "cost_usd": 0.24}
     runs = pd.DataFrame([row, row | {"usd_per_hour": math.nan, "price_as_of": None, "cost_usd": math.nan}])
     kept = price_runs(runs)
     assert kept["usd_per_hour"].tolist() == [0.36, 0.169]

@@ -127,13 +127,14 @@ def test_others_work_marks_a_run_as_disturbed(tmp_path, monkeypatch):
 
 
 def test_a_run_is_priced_by_its_training(tmp_path):
-    """An hour on F4s_v2 costs 0.169 USD; a run that trains nothing, a server say, has a price and no cost."""
-    costs = [({"train_s": 3000.0, "setup_s": 600.0}, 0.169), ({}, None), ({"train_s": None}, None)]
-    costs += [({"cost_usd": 0.5}, 0.5)]
-    for repetition, (measured, cost_usd) in enumerate(costs):
+    """An hour on F4s_v2 costs 0.169 USD, the formula takes the training alone; a server has a price and no cost."""
+    costs = [({"train_s": 3000.0, "setup_s": 600.0}, 0.169 * 3000 / 3600, 0.169), ({}, None, None)]
+    costs += [({"train_s": None}, None, None)]
+    for repetition, (measured, formula_usd, cost_usd) in enumerate(costs):
         run = Run(tmp_path, "n", PARAMETERS | {"repetition": repetition}, instance="F4s_v2")
         row = json.loads(run.finish(**measured).read_text())
-        assert (row["usd_per_hour"], row["cost_usd"]) == (0.169, pytest.approx(cost_usd))
+        assert (row["priced_as"], row["usd_per_hour"]) == ("F4s_v2", 0.169) and "instance" not in row
+        assert (row["formula_usd"], row["cost_usd"]) == (pytest.approx(formula_usd), pytest.approx(cost_usd))
 
 
 def test_rows_of_several_machines_are_one_table(tmp_path):

@@ -20,6 +20,10 @@ from dr_lib.runs.runner import run_study
 from dr_lib.runs.study import StudyError
 from tests.runs.conftest import complete, write_study
 
+PRICE_OF_A_USD_A_SECOND = (
+    "provider,instance,region,currency,usd_per_hour,date,source\nsomebody,dear,,USD,3600,,made up\n"
+)
+
 
 def run_quietly(path: Path, house: Path, **options) -> list[str]:
     """Run a study without a bar."""
@@ -95,9 +99,13 @@ def test_a_run_that_saved_in_time_is_no_failure_and_goes_on(house, monkeypatch):
     result = CliRunner().invoke(main, ["run", str(path), "--max-hours", "1"])
     assert result.exit_code == 0 and "saved after epoch 2" in result.output
     assert not list(folder.glob("rows/*")) and list_begun(house) == ["C1-r00"]
-    assert run_quietly(path, house, only="C1-r00") == []
+    (house / "own.csv").write_text(PRICE_OF_A_USD_A_SECOND)
+    monkeypatch.setenv("DR_LIB_PRICES", str(house / "own.csv"))
+    poor = write_study(house, **options, instance="dear", max_usd=0.5)  # its seconds are spent, though it has no row
+    assert run_quietly(poor, house) == [] and list_begun(house) == ["C1-r00"]
+    assert run_quietly(write_study(house, **options), house, only="C1-r00") == []
     (row,) = read_rows(folder)
-    assert (row["status"], row["resumed"], row["retries"]) == ("ok", 1, 0)
+    assert (row["status"], row["resumed"], row["retries"]) == ("ok", 1, 0) and row["spent_s"] > 0.5
     assert not {"stop_at", "others_before", "study_dir"} & set(row)
 
 
@@ -204,9 +212,20 @@ def test_one_run_alone_and_the_commands_for_all(house, monkeypatch):
     assert (row["scenario"], row["repetition"], row["status"]) == ("C1", 0, "ok")
     with pytest.raises(StudyError, match="no run 'C9-r00'"):
         run_study(path, house, only="C9-r00")
-    for option in ("--only", "C1-r00"), ("--max-hours", "1"):  # a cluster makes all runs and knows no limit
-        result = CliRunner().invoke(main, ["run", str(path), "--dask", "tcp://127.0.0.1:9", *option])
-        assert result.exit_code == 2 and "leave out --only and --max-hours" in result.output
+
+
+def test_a_changed_notebook_is_refused_unless_it_is_allowed(house, monkeypatch):
+    """Runs of two versions of a notebook are not one study; who knows that nothing changed that counts may go on."""
+    path, notebook = write_study(house), house / "notebooks" / "quick.ipynb"
+    assert run_quietly(path, house, only="C1-r00") == []
+    notebook.write_text(notebook.read_text().replace("how long the run takes", "how long it takes"))
+    with pytest.raises(StudyError, match="quick has changed .*--allow notebook_sha256"):
+        run_quietly(path, house)
+    monkeypatch.setattr("dr_lib.__main__.ROOT", house)
+    result = CliRunner().invoke(main, ["run", str(path), "--allow", "notebook_sha256"])
+    assert result.exit_code == 0, result.output
+    assert list_begun(house) == ["C1-r00", "C1-r01"]
+    assert len({row["notebook_sha256"] for row in read_rows(trial(house))}) == 2
 
 
 def test_a_full_disk_stops_the_study_and_loses_nothing(house, monkeypatch):
@@ -272,18 +291,33 @@ def test_kills_change_nothing(house):
 
 
 @pytest.mark.slow
-def test_a_dask_cluster_makes_the_runs(house):
-    """Two workers of one machine take turns; their rows come back, and what is made is not made again."""
+def test_a_dask_cluster_makes_the_runs(house, monkeypatch):
+    """Two workers of one machine take turns; their rows come back, and what is made is not made again.
+
+    Limits hold over all workers: with two rows of 1 s, a USD a second and 3.5 USD there is one run, not two.
+    """
     distributed = pytest.importorskip("distributed")
-    factors = {"level": ["a", "b"], "fail_at": [-1, -2]}  # not in the order of the alphabet
-    path = write_study(house, factors=factors, repetitions=1)
-    complete(house, path, {"C1": 1.0, "C4": 1.0})
+    (house / "own.csv").write_text(PRICE_OF_A_USD_A_SECOND)
+    monkeypatch.setenv("DR_LIB_PRICES", str(house / "own.csv"))
+    factors = {"level": ["a", "b"], "fail_at": [-1, -2, -3]}  # not in the order of the alphabet
+    asked = {"factors": factors, "repetitions": 1, "order": "sequential", "instance": "dear", "max_usd": 3.5}
+    path = write_study(house, **asked)
+    complete(house, path, {"C1": 1.0, "C6": 1.0})
     with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
-        assert run_on_cluster(path, house, cluster.scheduler_address, worker_root=house) == []
-        rows = {row["scenario"]: (row["level"], row["repetition"]) for row in read_rows(trial(house))}
-        assert rows == {"C1": ("a", 0), "C2": ("a", 0), "C3": ("b", 0), "C4": ("b", 0)}
-        begun = list_begun(house)
-        assert run_on_cluster(path, house, cluster.scheduler_address, worker_root=house) == []
-    assert list_begun(house) == begun and sorted(begun) == ["C2-r00", "C3-r00"]
+
+        def run(**options):
+            assert run_on_cluster(path, house, cluster.scheduler_address, worker_root=house, **options) == []
+            return list_begun(house)
+
+        assert run(max_hours=1e-9) == []
+        assert run(only="C3-r00") == ["C3-r00"]
+        assert run() == ["C3-r00"]  # it took its second and more
+        write_study(house, **asked | {"max_usd": 1000.0})
+        begun = run()
+        assert run() == begun and sorted(begun) == ["C2-r00", "C3-r00", "C4-r00", "C5-r00"]
+    rows = {row["scenario"]: (row["level"], row["repetition"]) for row in read_rows(trial(house))}
+    assert rows == {f"C{number}": ("a" if number < 4 else "b", 0) for number in range(1, 7)}
+    with pytest.raises(StudyError, match="no run 'C9-r00'"):
+        run_on_cluster(path, house, "tcp://127.0.0.1:9", only="C9-r00")
     with pytest.raises(StudyError, match="no Dask scheduler answers"):
-        run_on_cluster(path, house, "tcp://127.0.0.1:9")
+        run_on_cluster(path, house, "tcp://127.0.0.1:9", max_hours=1)

@@ -61,10 +61,16 @@ def test_plan_holds_every_cell_in_every_block():
     assert runs == plan_runs(study, "here")
     in_order = plan_runs(study.model_copy(update={"order": "sequential"}), "here")
     assert [run.scenario for run in in_order][:3] == ["C1", "C2", "C3"]
+    second_half = plan_runs(study.model_copy(update={"order": "sequential", "first_scenario": 25}), "x")
+    assert [run.scenario for run in second_half][:3] == ["C25", "C26", "C27"]
 
 
 def test_machines_that_differ_have_other_names():
     """Kaggle's two T4 and a laptop's CPU do not overwrite each other's rows."""
     cpu = Facts("local", "AMD EPYC 7B13", 2, 24.0, (), 0.0, 0.0, "", 0, ("tensorflow",), False)
     t4s = cpu._replace(platform="kaggle", gpus=("Tesla T4", "Tesla T4"))
-    assert name_machine(cpu) == "local-amd-epyc-7b13" and name_machine(t4s) == "kaggle-2x-tesla-t4"
+    others = [t4s._replace(gpus=("Tesla T4", "NVIDIA L4")), cpu._replace(num_cpus=4), cpu._replace(memory_gib=8.0)]
+    others += [cpu._replace(instance_type="c5.large"), cpu._replace(num_tpu_chips=1)]
+    assert name_machine(cpu) == "local-amd-epyc-7b13-2-cpus-24-gib"
+    assert name_machine(t4s) == "kaggle-2x-tesla-t4-2-cpus-24-gib"
+    assert len({name_machine(facts) for facts in (cpu, t4s, *others)}) == 7

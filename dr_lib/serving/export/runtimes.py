@@ -3,12 +3,12 @@
 A runtime is a function from (n, side, side, 3) uint8 photographs to (n, grades) float32 probabilities.
 """
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
+from dr_lib.hardware.cpus import count_cpus
 from dr_lib.serving.grader.folder import MANIFEST, read_folder
 
 Predict = Callable[[np.ndarray], np.ndarray]
@@ -123,15 +123,13 @@ def _open(family: str, precision: str, artifact: Path, num_threads: int) -> Pred
         network = load_network(artifact)
         return lambda images: network.predict(images, verbose=0)
     if family == "savedmodel":
-        import tensorflow as tf
+        from dr_lib.serving.grader.savedmodel import SavedModel
 
-        loaded = tf.saved_model.load(str(artifact))  # the function holds it, or its weights would be freed
-        signature = loaded.signatures["serving_default"]
-        return lambda images, _=loaded: signature(images=tf.constant(images))["probabilities"].numpy()
+        return SavedModel(artifact)
     if family == "litert":
         from dr_lib.serving.grader.litert import LiteRT
 
-        return LiteRT(artifact, num_threads=num_threads or os.cpu_count() or 1)
+        return LiteRT(artifact, num_threads=num_threads or count_cpus())
     if family == "onnx":
         import onnxruntime
 

@@ -2,6 +2,7 @@
 
 folder       one artifact, its manifest, its card
 litert       runs a LiteRT model
+savedmodel   runs a SavedModel
 predict      the bytes of a photograph -> an answer
 grade_files  the same for files
 """

@@ -18,8 +18,11 @@ from dr_lib.data.photograph.decode import MAX_SIDE
 from dr_lib.data.photograph.errors import NoFundusError, UnreadableImageError
 from dr_lib.data.photograph.headers import JPEG_SIGNATURE, PNG_SIGNATURE, read_header
 from dr_lib.data.photograph.pixels import decode_jpeg, encode_jpeg
+from dr_lib.hardware.cloud import find_instance_type
+from dr_lib.hardware.cpus import count_cpus, find_cpu_model
 from dr_lib.serving.grader.folder import ModelFolder, ModelFolderError
 from dr_lib.serving.grader.litert import LiteRT
+from dr_lib.serving.grader.savedmodel import SavedModel
 
 MAX_BODY_BYTES = 6_291_456  # of SageMaker's endpoints, packed and unpacked
 MEDIA_TYPES = ("image/jpeg", "image/png", "application/json")
@@ -54,24 +57,22 @@ class Predictor:
 
         A small model gets an interpreter for each thread. Of a larger one fewer interpreters share the threads, and
         photographs wait for each other: each interpreter packs the weights anew, which takes as many times the memory.
+        A SavedModel is there once, for all threads.
 
         Photographs of more than `max_pixels` are refused before a pixel is decoded.
 
         Raises:
-            ModelFolderError: the folder holds another kind of model than LiteRT, or one that does not fit its manifest.
+            ModelFolderError: the folder holds another kind of model than LiteRT and SavedModel, or one that does not
+                fit its manifest.
         """
-        if not folder.facts["format"].startswith("litert_"):
-            raise ModelFolderError(f"{folder.path}: {folder.facts['format']} is not served, export it as LiteRT first")
         self.facts, self.version, self.max_pixels = folder.facts, folder.version, max_pixels
-        self._idle: SimpleQueue[LiteRT] = SimpleQueue()
-        count = max(1, min(num_threads, PACKED_BYTES // folder.facts["bytes"]))
-        for _ in range(count):
-            interpreter = LiteRT(folder.artifact, num_threads=num_threads // count)
-            if interpreter.image_size != folder.facts["image_size"]:
-                raise ModelFolderError(
-                    f"{folder.path}: the model takes {interpreter.image_size} px, its manifest differs"
-                )
-            self._idle.put(interpreter)
+        self.machine = {"instance_type": find_instance_type(), "cpu": find_cpu_model(), "num_cpus": count_cpus()}
+        self.machine["threads"] = num_threads
+        self._idle: SimpleQueue[LiteRT | SavedModel] = SimpleQueue()
+        for model in _open(folder, num_threads):
+            if model.image_size != folder.facts["image_size"]:
+                raise ModelFolderError(f"{folder.path}: the model takes {model.image_size} px, its manifest differs")
+            self._idle.put(model)
 
     def warm_up(self) -> None:
         """Take a drawn photograph through every interpreter; ModelFolderError where no five probabilities come out."""
@@ -123,12 +124,24 @@ class Predictor:
             "threshold": threshold,
             "model": self.facts["model"],
             "model_version": self.version,
+            "machine": self.machine,
             "fundus": {"status": crop.status, **{name: round(px, 2) for name, px in crop.circle._asdict().items()}},
             "timings_ms": {
                 "decode": round(1000 * (decoded - start), 3),
                 "predict": round(1000 * (predicted - decoded), 3),
             },
         }
+
+
+def _open(folder: ModelFolder, num_threads: int) -> list[LiteRT | SavedModel]:
+    """The models that so many threads take in turn."""
+    if folder.facts["format"] == "savedmodel":
+        return [SavedModel(folder.artifact)] * num_threads
+    if not folder.facts["format"].startswith("litert_"):
+        kind = folder.facts["format"]
+        raise ModelFolderError(f"{folder.path}: {kind} is not served, export it as LiteRT or SavedModel first")
+    count = max(1, min(num_threads, PACKED_BYTES // folder.facts["bytes"]))
+    return [LiteRT(folder.artifact, num_threads=num_threads // count) for _ in range(count)]
 
 
 def _check_photograph(encoded: bytes, max_pixels: int) -> None:

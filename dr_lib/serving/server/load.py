@@ -5,8 +5,7 @@ once where its users would have met it many times (coordinated omission: Tene, H
 open loop, therefore, requests are due at times drawn beforehand. The response time counts from when a request was due,
 the service time (`round_trip_ms`) from when it was sent.
 
-Any http or https address will do. SageMaker's endpoints want signed requests: a signing proxy on this machine, whose
-address is given here, signs what passes through it.
+Any http or https address will do, or sagemaker:NAME for an endpoint of SageMaker, whose requests are signed.
 """
 
 import contextlib
@@ -22,6 +21,8 @@ from urllib.parse import urlsplit
 
 import numpy as np
 import pandas as pd
+
+from dr_lib.serving.server import sagemaker
 
 QUANTILES = {"p50_ms": 0.5, "p90_ms": 0.9, "p95_ms": 0.95, "p99_ms": 0.99, "max_ms": 1.0}
 SCHEMES = {"http": http.client.HTTPConnection, "https": http.client.HTTPSConnection}
@@ -39,6 +40,23 @@ class MaxRate(NamedTuple):
 
     rate_per_s: float  # 0 where none was held
     tried: pd.DataFrame  # a row of `summarise_load` for each, in the order tried, with `held`
+    requests: pd.DataFrame  # every request of every try, from `run_open_loop`; `rate_per_s` tells the tries apart
+
+
+def ask(url: str, body: bytes, *, content_type: str = "image/jpeg", timeout_s: float = 60.0) -> dict[str, Any]:
+    """Send one request and return its answer, a table; a LoadError where it is none."""
+    client = _Client(url, content_type, timeout_s)
+    client.connect()
+    try:
+        status, content = client.exchange(body)
+    except (OSError, http.client.HTTPException) as error:
+        raise LoadError(f"{url}: {type(error).__name__}: {error}") from error
+    finally:
+        client.connection.close()
+    row = _read_answer(status, content)
+    if row["error"]:
+        raise LoadError(f"{url}: {row['error']}")
+    return json.loads(content)
 
 
 def run_closed_loop(
@@ -197,7 +215,7 @@ def find_max_rate(
     """
     _check(bodies, bound_ms=bound_ms, seconds=seconds)
     load = {"seconds": seconds, "timeout_s": max(1.0, 4e-3 * bound_ms), "content_type": content_type}
-    held, missed, rate, tried = 0.0, math.inf, START_PER_S, []
+    held, missed, rate, tried, sent = 0.0, math.inf, START_PER_S, [], []
     while missed > (1 + PRECISION) * held and rate * seconds >= 1 and len(tried) < MAX_STEPS:
         run_closed_loop(url, bodies[:1], content_type=content_type, num_requests=1)
         requests = run_open_loop(url, bodies, rate_per_s=rate, seed=seed + len(tried), **load)
@@ -207,15 +225,19 @@ def find_max_rate(
         summary = summarise_load(requests)
         is_held = (requests["error"] == "").all() and summary["p99_ms"] <= bound_ms
         tried.append(summary | {"held": bool(is_held)})
+        sent.append(requests)
         held, missed = (rate, missed) if is_held else (held, rate)
         rate = 2 * held if missed == math.inf else missed / 2 if not held else math.sqrt(held * missed)
-    return MaxRate(held, pd.DataFrame(tried))
+    return MaxRate(held, pd.DataFrame(tried), pd.concat(sent, ignore_index=True) if sent else pd.DataFrame())
 
 
 class _Client:
     """One connection, kept open between calls; for one thread at a time."""
 
     def __init__(self, url: str, content_type: str, timeout_s: float):
+        self._sign = None
+        if url.startswith(sagemaker.SCHEME):
+            url, self._sign = sagemaker.find_endpoint(url)[:2]
         try:
             address = urlsplit(url)
             if not address.hostname:
@@ -238,11 +260,11 @@ class _Client:
         start, attempts = time.perf_counter(), 1
         try:
             try:
-                status, content = self._exchange(body)
+                status, content = self.exchange(body)
             except CLOSED:
                 self.connection.close()
                 attempts = 2
-                status, content = self._exchange(body)
+                status, content = self.exchange(body)
             round_trip_s = time.perf_counter() - start
             row = _read_answer(status, content)
         except (OSError, http.client.HTTPException, ValueError) as error:
@@ -251,9 +273,11 @@ class _Client:
             row = _describe(f"{type(error).__name__}: {error}")
         return row | {"round_trip_ms": 1e3 * round_trip_s, "attempts": attempts}
 
-    def _exchange(self, body: bytes) -> tuple[int, bytes]:
+    def exchange(self, body: bytes) -> tuple[int, bytes]:
+        """Send one request and return status and content of its answer."""
+        headers = self._sign(body, self._headers) if self._sign else self._headers
         with contextlib.suppress(BrokenPipeError):  # who refuses early answers before the body is read
-            self.connection.request("POST", self._path, body, self._headers)
+            self.connection.request("POST", self._path, body, headers)
         response = self.connection.getresponse()
         return response.status, response.read()
 

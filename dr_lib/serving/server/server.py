@@ -199,6 +199,7 @@ def serve(model: Path, *, host: str, port: int, threads: int, queue: int, reques
     os.environ["OPENCV_IO_MAX_IMAGE_PIXELS"] = str(MAX_PIXELS)  # OpenCV reads it when it is imported
     os.environ.setdefault("OPENCV_LOG_LEVEL", "SILENT")  # what is wrong with a picture is said to who sent it
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # each thread's buffers count as resident
+    os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # predictions are made by the processor, a SavedModel's too
     import cv2
 
     from dr_lib.serving.grader.predict import Predictor

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import sys
 
+from dr_lib.hardware.cpus import count_cpus
+
 FRAMEWORKS = ("tensorflow", "jax", "torch", "mxnet", "keras")
 VARIABLES = (
     "OMP_NUM_THREADS",  # PyTorch and MXNet
@@ -35,7 +37,7 @@ def pin(threads: int) -> int:
     if imported:
         raise RuntimeError(f"{', '.join(imported)} was imported first: restart the kernel and pin the threads before")
     has_affinity = hasattr(os, "sched_getaffinity")
-    cpus = sorted(os.sched_getaffinity(0)) if has_affinity else list(range(os.cpu_count() or 1))
+    cpus = (sorted(os.sched_getaffinity(0)) if has_affinity else list(range(count_cpus())))[: count_cpus()]
     if not 0 <= threads <= len(cpus):
         raise RuntimeError(f"threads {threads}: this process may use {len(cpus)} CPUs, ask for 1 to {len(cpus)}, or 0")
     threads = threads or len(cpus)

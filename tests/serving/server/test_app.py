@@ -14,6 +14,7 @@ import pytest
 
 from dr_lib.data.photograph.crop import crop_fundus
 from dr_lib.data.photograph.pixels import decode_jpeg, encode_jpeg
+from dr_lib.hardware import probe
 from dr_lib.serving.grader.folder import read_folder
 from dr_lib.serving.grader.litert import LiteRT
 from dr_lib.serving.grader.predict import Predictor
@@ -69,7 +70,8 @@ def test_the_answer_says_what_the_contract_promises(port, served_folder, jpeg):
     image = decode_jpeg(encode_jpeg(crop.image), 32)
     probabilities = LiteRT(served_folder / "model.tflite")(image[None])[0]
     body = json.loads(answer.body)
-    timings_ms = body.pop("timings_ms")
+    timings_ms, machine = body.pop("timings_ms"), body.pop("machine")
+    assert machine["cpu"] == probe().cpu and 1 <= machine["threads"] and machine["num_cpus"] == probe().num_cpus
     assert answer.status == 200 and answer.headers["Content-Type"] == "application/json"
     assert body == {
         "grade": int(np.argmax(probabilities)),

@@ -191,6 +191,8 @@ def test_finds_the_rate_that_one_worker_can_hold(serve):
     url = serve(lambda k, body: wait(0.02), threading.Lock()).url
     found = find_max_rate(url, [b"x"], bound_ms=150, seconds=1)
     tried = found.tried
+    sent = found.requests.groupby("rate_per_s").size()  # every one is kept, with its rate
+    assert (found.requests["load"] == "open").all() and sent.to_dict() == tried.set_index("rate_per_s")["n"].to_dict()
     assert found.rate_per_s < 60 and tried["rate_per_s"].tolist()[:2] == [8, 16 if tried["held"][0] else 4]
     assert found.rate_per_s == tried.loc[tried["held"], "rate_per_s"].max()
     assert tried.loc[~tried["held"], "rate_per_s"].min() <= 1.1 * found.rate_per_s

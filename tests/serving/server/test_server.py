@@ -14,6 +14,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+import psutil
 import pytest
 
 from dr_lib.serving.__main__ import main
@@ -28,7 +29,6 @@ from tests.serving.driver import (
     find_port,
     get,
     head,
-    is_listening,
     is_ready,
     open_service,
     post,
@@ -228,18 +228,20 @@ def test_a_wrong_port_ends_the_process(served_folder):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="Linux alone tells a process that its parent has died")
-def test_it_ends_with_the_process_that_started_it(served_folder):
-    """A kill -9, which nobody can catch, leaves no server behind."""
+@pytest.mark.parametrize("is_up", [True, False])
+def test_it_ends_with_the_process_that_started_it(served_folder, is_up):
+    """A kill -9, which nobody can catch, leaves no server behind; neither does one while the server is starting."""
     port = find_port()
-    command = [*SERVE, "--model", str(served_folder), "--port", str(port), "--end-with-parent"]
-    code = "import subprocess, sys; subprocess.run(sys.argv[1:])"
-    parent = subprocess.Popen([sys.executable, "-c", code, *command], cwd=ROOT, stderr=subprocess.DEVNULL)
+    code = "import os, subprocess, sys; subprocess.run([*sys.argv[1:], '--end-with', str(os.getpid())])"
+    command = [sys.executable, "-c", code, *SERVE, "--model", str(served_folder), "--port", str(port)]
+    parent = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL)
     try:
-        wait_until(lambda: is_ready(port))
+        wait_until(lambda: is_ready(port) if is_up else psutil.Process(parent.pid).children())
+        (server,) = psutil.Process(parent.pid).children()
     finally:
         parent.kill()
         parent.wait()
-    wait_until(lambda: not is_listening(port))
+    assert psutil.wait_procs([server], timeout=20)[1] == []
 
 
 def test_sigterm_answers_everything_that_was_accepted(served_folder, tmp_path):

@@ -13,11 +13,12 @@ from dr_lib.training.frameworks import threads
 @pytest.fixture
 def process(monkeypatch) -> SimpleNamespace:
     """A process that may use the CPUs 1, 3, 4 and 6, has imported no framework, and has an environment of its own."""
-    process = SimpleNamespace(cpus={1, 3, 4, 6}, environ={}, modules={}, cpu_count=lambda: 3)
+    process = SimpleNamespace(cpus={1, 3, 4, 6}, environ={}, modules={}, quota=8)
     process.sched_getaffinity = lambda pid: process.cpus
     process.sched_setaffinity = lambda pid, cpus: setattr(process, "cpus", set(cpus))
     monkeypatch.setattr(threads, "os", process)
     monkeypatch.setattr(threads, "sys", process)
+    monkeypatch.setattr(threads, "count_cpus", lambda: min(4, process.quota))
     return process
 
 
@@ -28,6 +29,12 @@ def test_pins_as_many_cpus_as_asked_for(process, asked, cpus):
     told = {name: value for name, value in process.environ.items() if name != "MXNET_CPU_WORKER_NTHREADS"}
     assert set(told.values()) == {str(len(cpus))}
     assert {"OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"} <= set(told)
+
+
+def test_a_quota_of_two_cpus_pins_two(process):
+    """More threads than a container is given the time of would wait for each other."""
+    process.quota = 2
+    assert threads.pin(0) == 2 and process.cpus == {1, 3}
 
 
 def test_without_affinity_the_frameworks_are_told(process):

@@ -1,0 +1,65 @@
+"""A real-time endpoint of SageMaker, by its name: its address, its signature and its instance type.
+
+boto3 knows the user's credentials and region, and signs; the requests themselves go over the load's own connections.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import cache
+from typing import NamedTuple
+
+SCHEME = "sagemaker:"
+
+
+class EndpointError(ValueError):
+    """The endpoint cannot be asked; the message says what to change."""
+
+
+class Endpoint(NamedTuple):
+    """What asking an endpoint needs."""
+
+    url: str  # where predictions are asked for
+    sign: Callable[[bytes, Mapping[str, str]], dict[str, str]]  # body and headers -> headers with the signature
+    instance_type: str  # of its first variant, such as ml.m5.xlarge; empty where the user may not see it
+
+
+@cache
+def find_endpoint(address: str) -> Endpoint:
+    """Find an endpoint of the user's account and region.
+
+    Args:
+        address: sagemaker:NAME.
+
+    Raises:
+        EndpointError: boto3 is not installed, or has no region or credentials.
+    """
+    try:
+        import boto3
+        from botocore.auth import SigV4Auth
+        from botocore.awsrequest import AWSRequest
+        from botocore.exceptions import BotoCoreError, ClientError
+    except ImportError as error:
+        raise EndpointError("an endpoint of SageMaker needs boto3: pip install boto3") from error
+    name, session = address.removeprefix(SCHEME), boto3.Session()
+    try:
+        runtime, service = session.client("sagemaker-runtime"), session.client("sagemaker")
+    except (BotoCoreError, ValueError) as error:
+        raise EndpointError(f"{address}: {error}: set AWS_DEFAULT_REGION, or run aws configure") from error
+    credentials = session.get_credentials()
+    if credentials is None:
+        raise EndpointError(f"{address}: no credentials of AWS are here: run aws configure")
+    url = f"{runtime.meta.endpoint_url}/endpoints/{name}/invocations"
+
+    def sign(body: bytes, headers: Mapping[str, str]) -> dict[str, str]:
+        request = AWSRequest("POST", url, data=body, headers=dict(headers))
+        SigV4Auth(credentials.get_frozen_credentials(), "sagemaker", session.region_name).add_auth(request)
+        return dict(request.headers)
+
+    instance_type = ""
+    with suppress(BotoCoreError, ClientError, KeyError, IndexError):  # who may ask it may not always describe it
+        config = service.describe_endpoint(EndpointName=name)["EndpointConfigName"]
+        variants = service.describe_endpoint_config(EndpointConfigName=config)["ProductionVariants"]
+        instance_type = variants[0]["InstanceType"]
+    return Endpoint(url, sign, instance_type)

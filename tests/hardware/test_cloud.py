@@ -1,0 +1,89 @@
+"""The instance type: asked of the cloud that DMI names, played by a server on loopback, and of no other."""
+
+import socket
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from dr_lib.hardware.cloud import find_instance_type
+
+ANSWERS = {  # path: the header that a service wants, its answer
+    "/latest/meta-data/instance-type": (("X-aws-ec2-metadata-token", "a-token"), "m5.xlarge"),
+    "/computeMetadata/v1/instance/machine-type": (
+        ("Metadata-Flavor", "Google"),
+        "projects/1/machineTypes/n1-small",
+    ),
+    "/metadata/instance/compute/vmSize?api-version=2021-02-01&format=text": (("Metadata", "true"), "Standard_F4s_v2"),
+}
+
+
+@pytest.fixture
+def service():
+    """The metadata services of three clouds at one address, and the paths that they were asked for."""
+
+    class Service(BaseHTTPRequestHandler):
+        def answer(self, status, text=""):
+            self.send_response(status)
+            self.end_headers()
+            self.wfile.write(text.encode())
+
+        def do_PUT(self):
+            asked.append(self.path)
+            self.answer(200 if "X-aws-ec2-metadata-token-ttl-seconds" in self.headers else 400, "a-token")
+
+        def do_GET(self):
+            asked.append(self.path)
+            (name, value), text = ANSWERS[self.path]
+            self.answer(*(200, text) if self.headers[name] == value else (403,))
+
+        def log_message(self, *_):
+            pass
+
+    asked, server = [], ThreadingHTTPServer(("127.0.0.1", 0), Service)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"127.0.0.1:{server.server_port}", asked
+    server.shutdown()
+
+
+def write_system(folder: Path, files: dict[str, str]) -> Path:
+    """A /sys that says this of the machine."""
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(f"{text}\n")
+    return folder
+
+
+DMI = "class/dmi/id"
+
+
+@pytest.mark.parametrize(
+    ("files", "instance_type", "num_asked"),
+    [
+        ({f"{DMI}/sys_vendor": "Amazon EC2"}, "m5.xlarge", 2),
+        ({f"{DMI}/sys_vendor": "Xen", f"{DMI}/bios_version": "4.11.amazon"}, "m5.xlarge", 2),
+        ({"firmware/devicetree/base/compatible": "amazon,ec2"}, "m5.xlarge", 2),
+        ({f"{DMI}/product_name": "Google Compute Engine"}, "n1-small", 1),
+        ({f"{DMI}/sys_vendor": "Microsoft Corporation",
+          f"{DMI}/chassis_asset_tag": "7783-7084-3265-9085-8269-3286-77"}, "F4s_v2", 1),
+        ({f"{DMI}/sys_vendor": "Microsoft Corporation"}, "", 0),  # anybody's Hyper-V
+        ({f"{DMI}/sys_vendor": "LENOVO", f"{DMI}/product_name": "Google Pixelbook"}, "", 0),
+        ({}, "", 0),
+    ],
+)  # fmt: skip
+def test_the_cloud_that_is_named_is_asked_in_its_own_way(tmp_path, service, files, instance_type, num_asked):
+    """And nobody is asked where no cloud is named."""
+    address, asked = service
+    assert find_instance_type(write_system(tmp_path, files), address) == instance_type
+    assert len(asked) == num_asked
+
+
+def test_a_service_that_does_not_answer_leaves_it_empty(tmp_path):
+    """It listens and says nothing, as in a container one hop too far away; or nobody listens at all."""
+    system = write_system(tmp_path, {f"{DMI}/sys_vendor": "Amazon EC2"})
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        assert find_instance_type(system, address) == ""
+    find_instance_type.cache_clear()
+    assert find_instance_type(system, address) == ""
