@@ -47,7 +47,7 @@ def probe() -> Facts:
     return Facts(
         platform=find_platform(),
         cpu=_cpu_model(),
-        num_cpus=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+        num_cpus=count_cores(),
         memory_gib=round(psutil.virtual_memory().total / 2**30, 1),
         gpus=tuple(name for name, *_ in gpus),
         gpu_memory_gib=min((round(_number(mib) / 1024, 1) for _, mib, *_ in gpus), default=0.0),
@@ -57,6 +57,11 @@ def probe() -> Facts:
         backends=tuple(name for name in BACKENDS if importlib.util.find_spec(name)),
         tensorflow_tpu=bool(read_version("tensorflow-tpu")),
     )
+
+
+def count_cores() -> int:
+    """The cores that this process may use, which a scheduler may have limited."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def read_version(package: str) -> str:

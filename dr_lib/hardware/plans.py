@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from math import isinf
 from typing import NamedTuple
 
 from dr_lib.hardware.facts import BACKENDS, Facts, HardwareError
@@ -10,7 +9,9 @@ from dr_lib.hardware.facts import BACKENDS, Facts, HardwareError
 ACCELERATORS = ("auto", "cpu", "gpu", "tpu")
 STRATEGIES = ("auto", "none", "MirroredStrategy", "DataParallel", "TPUStrategy")
 MODES = ("paper", "fast", "scaled")
+INPUTS = ("auto", "memory", "stream")
 PRECISIONS = ("auto", "float32", "mixed_float16", "mixed_bfloat16")
+MEMORY_SHARE = 0.5  # of all memory, for decoded photographs; by what is free now, a repetition might choose otherwise
 TPU_MEMORY_GIB = 16.0  # of a v5e chip, what Colab and Kaggle lend
 STEPS_PER_EXECUTION = {"cpu": 8, "gpu": 16, "tpu": 8}  # in the modes fast and scaled
 
@@ -25,6 +26,7 @@ class Plan(NamedTuple):
     precision: str  # a dtype policy of Keras
     jit: bool  # compile with XLA
     steps_per_execution: int  # training steps per call of the device
+    input: str  # memory (photographs are decoded once) or stream (whenever a batch asks for them)
     on_device: bool  # the decoded photographs are kept in the device's memory
     reasons: tuple[str, ...]
 
@@ -40,7 +42,9 @@ def choose(
     precision: str = "auto",
     steps_per_execution: int = 0,
     batch_size: int = 8,
+    input: str = "auto",
     data_gib: float = 0.0,
+    may_keep: bool = True,
 ) -> Plan:
     """Choose a plan from the facts alone.
 
@@ -54,14 +58,15 @@ def choose(
         precision: auto follows from the mode, else a dtype policy of Keras.
         steps_per_execution: training steps per call of the device, 0 follows from the mode.
         batch_size: over all replicas; as many devices are used as divide it.
-        data_gib: size of the decoded photographs, to be kept on the device in the modes fast and scaled; infinite
-            where they have to stay on the host.
+        input: memory or stream; auto takes memory where the decoded photographs fill half of the machine's at most.
+        data_gib: size of the decoded photographs of all sides.
+        may_keep: whether the modes fast and scaled may keep photographs on the device.
 
     Raises:
         HardwareError: the machine does not have it, or the combination is known to fail.
     """
     backends = ("auto", *BACKENDS)
-    named = (accelerator, ACCELERATORS), (backend, backends), (strategy, STRATEGIES)
+    named = (accelerator, ACCELERATORS), (backend, backends), (strategy, STRATEGIES), (input, INPUTS)
     for value, known in (*named, (mode, MODES), (precision, PRECISIONS)):
         if value not in known:
             raise HardwareError(f"{value!r} is not known: choose from {', '.join(known)}")
@@ -82,9 +87,10 @@ def choose(
         reasons.append(f"{precision}: mode {mode} on this {accelerator}")
     else:
         reasons.append(f"{precision}: asked for")
-    plan = Plan(accelerator, backend, strategy, num_replicas, precision, backend == "jax", 1, False, ())
+    input = _choose_input(facts, input, data_gib, reasons)
+    plan = Plan(accelerator, backend, strategy, num_replicas, precision, backend == "jax", 1, input, False, ())
     if mode != "paper":
-        plan = _speed_up(facts, plan, data_gib, reasons)
+        plan = _speed_up(facts, plan, data_gib, may_keep, reasons)
     if steps_per_execution:
         plan = plan._replace(steps_per_execution=steps_per_execution)
         reasons.append(f"{steps_per_execution} steps per call of the device: asked for")
@@ -156,15 +162,25 @@ def _choose_precision(facts: Facts, accelerator: str, mode: str) -> str:
     return "mixed_bfloat16" if accelerator == "tpu" or facts.compute_capability >= 8 else "mixed_float16"
 
 
-def _speed_up(facts: Facts, plan: Plan, data_gib: float, reasons: list[str]) -> Plan:
+def _choose_input(facts: Facts, asked: str, data_gib: float, reasons: list[str]) -> str:
+    most = MEMORY_SHARE * facts.memory_gib
+    chosen = ("memory" if data_gib <= most else "stream") if asked == "auto" else asked
+    why = "asked for" if asked != "auto" else f"at most {most:.1f} of {facts.memory_gib:.1f} GiB are for them"
+    reasons.append(f"input from {chosen}: decoded, the photographs take {data_gib:.2g} GiB; {why}")
+    return chosen
+
+
+def _speed_up(facts: Facts, plan: Plan, data_gib: float, may_keep: bool, reasons: list[str]) -> Plan:
     """Add to a plan what its strategy can bear."""
     if plan.strategy in ("MirroredStrategy", "TPUStrategy"):
         reasons.append(f"one step per call, photographs on the host, no XLA: {plan.strategy} fails with them")
         return plan
     memory = {"cpu": facts.memory_gib, "gpu": facts.gpu_memory_gib, "tpu": TPU_MEMORY_GIB}[plan.accelerator]
-    on_device = data_gib < min(memory / 2, facts.memory_gib / 4)  # the host holds copies on the way there
+    fits = data_gib < min(memory / 2, facts.memory_gib / 4)  # the host holds copies on the way there
+    on_device = fits and may_keep and plan.input == "memory"
     steps = STEPS_PER_EXECUTION[plan.accelerator]
     reasons.append(f"{steps} steps per call of the device")
-    size = "what is cached stays there" if isinf(data_gib) else f"{data_gib:.1f} of {memory:.0f} GiB"
-    reasons.append(f"photographs on the {'device' if on_device else 'host'}: {size}")
+    why = f"{data_gib:.2g} of {memory:.0f} GiB" if may_keep else "what is cached stays there"
+    why = "they are streamed" if plan.input == "stream" else why
+    reasons.append(f"photographs on the {'device' if on_device else 'host'}: {why}")
     return plan._replace(jit=plan.jit or plan.accelerator == "gpu", steps_per_execution=steps, on_device=on_device)

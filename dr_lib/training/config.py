@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from math import inf
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -48,6 +47,7 @@ class TrainingConfig:
     num_devices: int = 0
     precision: str = "auto"
     steps_per_execution: int = 0
+    input: str = "auto"
     tensorboard: bool = False  # write logs for TensorBoard (needs TensorFlow)
     seed: int = 20  # of the study
     repetition: int = 0  # index of the training, added to the seed
@@ -90,9 +90,8 @@ class TrainingConfig:
         return Schedule(self.batch_size * self.batch_scale, self.batch_scale, rate, self.warmup_epochs)
 
     def plan(self, facts: Facts, num_images: int) -> Plan:
-        """Choose how to train so many images of training and validation on a machine; see `hardware.choose`."""
-        # the cached outputs of frozen layers stay on the host
-        data_gib = inf if self.last_frozen else num_images * 3 * self.image_size**2 / 2**30
+        """Choose how to train on a machine with so many images, of all sides; see `hardware.choose`."""
         names = ("accelerator", "backend", "strategy", "num_devices", "mode", "precision", "steps_per_execution")
-        asked = {name: getattr(self, name) for name in names}
-        return choose(facts, **asked, batch_size=self.schedule.batch_size, data_gib=data_gib)
+        asked = {name: getattr(self, name) for name in (*names, "input")}
+        asked |= {"batch_size": self.schedule.batch_size, "data_gib": num_images * 3 * self.image_size**2 / 2**30}
+        return choose(facts, **asked, may_keep=not self.last_frozen)  # cached outputs of frozen layers stay on the host

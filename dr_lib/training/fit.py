@@ -1,13 +1,15 @@
 """Train a model and time it: what is timed has really finished, and what is killed goes on."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import keras
 import numpy as np
 
-from dr_lib.data.shards.batches import Batches
+from dr_lib.data.shards.batches import Batches, Mirrored
+from dr_lib.data.shards.stream import StoredCrops
 from dr_lib.training.checkpoint import assign_variables
 from dr_lib.training.recorder import Recorder, wait_for
 
@@ -96,6 +98,7 @@ def train(
 
     Raises:
         OutOfTimeError: the time was up before the last epoch.
+        ShardError: a shard was changed while it was streamed.
         CheckpointError: the checkpoint is damaged, or of another training.
     """
     recorder.out_dir.mkdir(parents=True, exist_ok=True)
@@ -115,15 +118,16 @@ def train(
         callbacks.append(keras.callbacks.TensorBoard(str(recorder.out_dir / "tensorboard")))
     recorder.begin()
     if len(recorder.history) < epochs:
-        model.fit(
-            train_batches,
-            validation_data=validation_batches,
-            initial_epoch=len(recorder.history),
-            epochs=epochs,
-            shuffle=False,  # Batches shuffles; Keras would shuffle the batches once more
-            callbacks=[*callbacks, recorder],
-            verbose=0,
-        )
+        with _raise_own_error(train_batches, validation_batches):
+            model.fit(
+                train_batches,
+                validation_data=validation_batches,
+                initial_epoch=len(recorder.history),
+                epochs=epochs,
+                shuffle=False,  # Batches shuffles; Keras would shuffle the batches once more
+                callbacks=[*callbacks, recorder],
+                verbose=0,
+            )
         wait_for(model)
     train_s, cpu_s = time.monotonic() - recorder.start, time.process_time() - recorder.cpu_start
     if len(recorder.history) < epochs:
@@ -141,7 +145,17 @@ def train(
     )
 
 
-def predict(model: keras.Model, inputs: np.ndarray, batch_size: int) -> np.ndarray:
+def predict(model: keras.Model, inputs: np.ndarray | StoredCrops | Mirrored, batch_size: int) -> np.ndarray:
     """Predict (n, ...) inputs, whatever their number, in full batches that the replicas can share."""
     batches = Batches(inputs, np.zeros(len(inputs), np.float32), batch_size)
-    return model.predict(batches, verbose=0)[: len(inputs)]
+    with _raise_own_error(batches):
+        return model.predict(batches, verbose=0)[: len(inputs)]
+
+
+@contextmanager
+def _raise_own_error(*feeds: Batches | None) -> Iterator[None]:
+    """Raise the error of a feed, in place of TensorFlow's pages about it."""
+    try:
+        yield
+    except Exception as error:
+        raise next((feed.error for feed in feeds if feed and feed.error), error) from None

@@ -19,6 +19,7 @@ if TYPE_CHECKING:  # Keras takes its backend from the plan, so it is imported af
     import keras
 
     from dr_lib.data.shards.batches import Batches, Photographs
+    from dr_lib.data.shards.stream import StoredCrops
     from dr_lib.training.fit import Timing
 
 BEST = "best.keras"
@@ -70,7 +71,7 @@ def train_once(
         config: what to train and how.
         plan: of `config.plan`.
         out_dir: for the history, the checkpoint and the best model.
-        splits: photographs in memory, in place of those in `config.data_dir`.
+        splits: photographs in place of those in `config.data_dir`.
         commit: of the code, for the row of a training that is resumed by other code.
         elapsed_s: seconds since the run began, for the row's setup_s.
         report: see `Recorder`.
@@ -121,9 +122,8 @@ def set_up(config: TrainingConfig, plan: Plan, splits: Mapping[str, Photographs]
     from dr_lib.data.shards.batches import Batches, load_photographs
     from dr_lib.training import fit, frozen, graders, models, resident
 
-    splits = splits or {
-        name: load_photographs(config.data_dir, name, config.image_size, config.split) for name in SPLITS
-    }
+    how = {"image_size": config.image_size, "split": config.split, "stream": plan.input == "stream"}
+    splits = splits or {name: load_photographs(config.data_dir, name, **how) for name in SPLITS}
     splits = {name: photographs for name, photographs in splits.items() if len(photographs.grade)}
     batch_size, linear_probe_auc = config.schedule.batch_size, float("nan")
     inputs = {name: photographs.images for name, photographs in splits.items()}
@@ -152,11 +152,12 @@ def set_up(config: TrainingConfig, plan: Plan, splits: Mapping[str, Photographs]
     return Setup(device, splits, network, model, train_batches, validation, linear_probe_auc)
 
 
-def predict(config: TrainingConfig, network: keras.Model, images: np.ndarray) -> np.ndarray:
+def predict(config: TrainingConfig, network: keras.Model, images: np.ndarray | StoredCrops) -> np.ndarray:
     """Predict photographs, averaged over their mirror images where the configuration says so: (n, outputs)."""
+    from dr_lib.data.shards.batches import Mirrored
     from dr_lib.training import fit
 
-    views = [images, images[:, :, ::-1]] if config.test_time_augmentation else [images]
+    views = [images, Mirrored(images)] if config.test_time_augmentation else [images]
     return np.mean([fit.predict(network, view, config.schedule.batch_size) for view in views], axis=0)
 
 
