@@ -49,7 +49,7 @@ def test_what_would_be_ignored_is_refused(asked):
 
 @pytest.mark.parametrize("task", ["referable", "grades"])
 @pytest.mark.parametrize(
-    ("mode", "memory_gib", "on_device"), [("paper", 8, False), ("fast", 8, True), ("fast", 0.001, False)]
+    ("mode", "memory_gib", "on_device"), [("paper", 8, False), ("fast", 8, True), ("fast", 0.00015, False)]
 )
 def test_the_row_says_where_the_photographs_were(tmp_path, monkeypatch, task, mode, memory_gib, on_device):
     """Mode fast keeps them on the device where they fit, whatever is learned, and the row says so."""

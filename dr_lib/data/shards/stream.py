@@ -18,8 +18,8 @@ from dr_lib.hardware.facts import count_cores
 class StoredCrops:
     """Crops of a prepared folder, indexed by row numbers as an array in memory is; a row costs 20 bytes.
 
-    Threads, not processes: decoders release Python's lock, so threads need two thirds of the CPU time of processes,
-    which send every pixel back, and neither 90 MiB nor seconds to start each (`tests/bench_stream.py`).
+    Threads, not processes: decoders release Python's lock, so threads need less CPU time than processes, which send
+    every pixel back, and neither time to start nor memory of their own (`tests/bench_stream.py`).
     """
 
     def __init__(self, data_dir: Path, photographs: pd.DataFrame, image_size: int, num_threads: int = 0):
@@ -40,7 +40,7 @@ class StoredCrops:
         self._shards = numbers.astype(np.int32)
         self._offsets, self._lengths = (photographs[name].to_numpy(np.int64) for name in ("offset", "length"))
         self._num_threads = num_threads or count_cores()
-        self._pool = ThreadPoolExecutor(self._num_threads)  # starts a thread when there is work for it
+        self._pool = ThreadPoolExecutor(self._num_threads)  # starts a thread when there is work for it; none of one
         self.shape = (len(photographs), image_size, image_size, 3)
 
     def __len__(self) -> int:
@@ -56,8 +56,11 @@ class StoredCrops:
             for place in places:
                 images[place] = decode_jpeg(self._read(rows[place]), self.shape[1])
 
-        for _ in self._pool.map(fill, np.array_split(np.arange(len(rows)), self._num_threads)):
-            pass
+        mine, *others = np.array_split(np.arange(len(rows)), self._num_threads)
+        tasks = [self._pool.submit(fill, places) for places in others]
+        fill(mine)
+        for task in tasks:
+            task.result()
         return images
 
     def _read(self, row: int) -> bytes:
