@@ -74,6 +74,7 @@ clean:
 
 bench: .venv/runtimes
 	$(BIN)/python tests/bench_data.py 2>/dev/null
+	$(BIN)/python tests/bench_stream.py 2>/dev/null
 	$(BIN)/python tests/bench_monitor.py 2>/dev/null
 	$(BIN)/python tests/bench_training.py 2>/dev/null
 	$(BIN)/python tests/bench_runtimes.py 2>/dev/null

@@ -226,7 +226,8 @@ def export(model: Path, data_dir: Path, split: str, out: Path, formats: tuple[st
     from dr_lib.serving.grader.folder import read_folder
 
     size = read_folder(model).facts["image_size"]
-    calibration, test = (load_photographs(data_dir, side, size, split) for side in ("train", "test"))
+    calibration = load_photographs(data_dir, "train", size, split, stream=True)  # decodes the few that are taken
+    test = load_photographs(data_dir, "test", size, split)
     exported = export_model(
         model,
         out,

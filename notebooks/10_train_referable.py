@@ -42,6 +42,7 @@ strategy: str = "auto"  # auto, none, MirroredStrategy, DataParallel or TPUStrat
 num_devices: int = 0  # GPUs or TPU chips to train on, 0 for all; several of a CPU are virtual, to simulate more
 precision: str = "auto"  # auto follows the mode, else float32, mixed_float16 or mixed_bfloat16
 steps_per_execution: int = 0  # training steps per call of the device, 0 follows the mode
+input: str = "auto"  # memory (decoded once), stream (decoded again for each batch), or auto for what fits
 tensorboard: bool = False  # write logs for TensorBoard
 results: str = ""  # folder for rows, models and checkpoints; on Colab one on Drive outlives the machine
 max_hours: float = 0.0  # save and stop in time, 0 for no limit [h]
@@ -107,8 +108,8 @@ if data_dir == "sample":
 prepared = describe_data(config.data_dir, split)
 kind = "the synthetic sample, not photographs" if prepared["data_kind"] == "synthetic" else "photographs"
 counts = read_photographs(config.data_dir, split)["split"].value_counts().to_dict()
-num_kept = counts["train"] + counts.get("validation", 0)
-print(f"{counts}: {kind}; {num_kept * 3 * image_size**2 / 2**30:.2f} GiB to learn from, decoded")
+num_images = sum(counts.values()) - counts.get("excluded", 0)
+print(f"{counts}: {kind}; {num_images * 3 * image_size**2 / 2**30:.2g} GiB, decoded")
 
 # %% [markdown]
 # What this machine is, how it will train, and why. An accelerator that was asked for and is not there stops the
@@ -117,16 +118,17 @@ print(f"{counts}: {kind}; {num_kept * 3 * image_size**2 / 2**30:.2f} GiB to lear
 # %%
 from dr_lib import hardware
 
-plan = config.plan(hardware.probe(), num_kept)
+plan = config.plan(hardware.probe(), num_images)
 print(*(f"{name}: {value}" for name, value in plan._asdict().items() if name != "reasons"), sep="\n")
 print("because", *plan.reasons, sep="\n- ")
 
 # %% [markdown]
 # ## Method
 #
-# Uint8 pixels, decoded once, enter the network, which casts, augments and scales them on the device; where the plan
-# says so they lie in its memory. Every batch is full, so that replicas can share it: the shuffled remainder of an epoch
-# is dropped.
+# Uint8 pixels enter the network, which casts, augments and scales them on the device. They are decoded once and lie in
+# memory, the device's where the plan says so; or, where more is there than fits, they are read from the shards and
+# decoded again for each batch, in the same order and to the same bits. Every batch is full, so that replicas can share
+# it: the shuffled remainder of an epoch is dropped.
 #
 # With `last_frozen` only the layers behind it are trained. Each photograph and its mirror image pass the frozen ones
 # once, and the head starts as a linear probe (logistic regression) on their features; that is set-up. A linear probe

@@ -31,6 +31,7 @@ augmentation: str = "flip"  # none, flip or colour
 weigh_grades: bool = True  # let each grade count the same in the loss, however rare it is
 accelerator: str = "auto"  # auto, cpu, gpu or tpu
 backend: str = "auto"  # auto, tensorflow or jax
+input: str = "auto"  # memory (decoded once), stream (decoded again for each batch), or auto for what fits
 mode: str = "paper"  # paper (float32, one step per call) or fast (what the device can do)
 results: str = ""  # folder for rows, models and checkpoints; on Colab one on Drive outlives the machine
 max_hours: float = 0.0  # save and stop in time, 0 for no limit [h]
@@ -84,12 +85,13 @@ if data_dir == "sample":
 prepared = describe_data(config.data_dir, split)
 kind = "the synthetic sample, not photographs" if prepared["data_kind"] == "synthetic" else "photographs"
 counts = read_photographs(config.data_dir, split)["split"].value_counts().to_dict()
-print(f"{counts}: {kind}")
+num_images = sum(counts.values()) - counts.get("excluded", 0)
+print(f"{counts}: {kind}; {num_images * 3 * image_size**2 / 2**30:.2g} GiB, decoded")
 
 # %%
 from dr_lib import hardware
 
-plan = config.plan(hardware.probe(), counts["train"] + counts.get("validation", 0))
+plan = config.plan(hardware.probe(), num_images)
 print(f"Keras on {plan.backend}, because", *plan.reasons, sep="\n- ")
 
 # %% [markdown]

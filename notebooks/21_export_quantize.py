@@ -107,7 +107,7 @@ if data_dir == "sample":
     data_dir = open_sample(root / "papermill_runs" / "sample")
 prepared = describe_data(data_dir, split)
 data_kind = prepared["data_kind"]
-calibration = batches.load_photographs(data_dir, "train", image_size, split).images[:num_calibrated]
+calibration = batches.load_photographs(data_dir, "train", image_size, split, stream=True).images[:num_calibrated]
 test = batches.load_photographs(data_dir, "test", image_size, split)
 labelled = Labelled(test.images, test.grade, test.patient_id, prepared["split_sha256"])
 print(f"{len(calibration)} crops to calibrate with, {len(test.grade)} to judge by: {data_kind}")

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import keras
 import numpy as np
+import psutil
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import GridSearchCV, StratifiedGroupKFold
@@ -39,9 +40,16 @@ def freeze(network: keras.Model, last_frozen: str, splits: Mapping[str, Photogra
         batch_size: of the passes, over all replicas.
 
     Raises:
-        ModelError: the base has no such layer.
+        ModelError: the base has no such layer, or its outputs do not fit into memory.
     """
     lower, extract, upper = split_network(network, last_frozen)
+    number = 2 * sum(len(photographs.referable) for photographs in splits.values())
+    needed, free = number * 2 * np.prod(lower.output_shape[1:]) / 2**30, psutil.virtual_memory().available / 2**30
+    if needed > free:
+        raise ModelError(
+            f"last_frozen {last_frozen!r}: its outputs take {needed:.1f} GiB, {free:.1f} are free: name a later layer "
+            "or a smaller image_size, or leave last_frozen out"
+        )
     inputs, features = {}, {}
     for name, photographs in splits.items():
         views = [photographs.images, Mirrored(photographs.images)]

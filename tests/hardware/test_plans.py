@@ -6,6 +6,7 @@ import pytest
 
 from dr_lib.hardware import Facts, HardwareError, choose
 from dr_lib.hardware.plans import ACCELERATORS, MODES, PRECISIONS, STRATEGIES
+from dr_lib.training.config import TrainingConfig
 
 LAPTOP = Facts("local", "AMD EPYC", 2, 24.0, (), 0.0, 0.0, "", 0, ("tensorflow", "jax"), False)
 COLAB_CPU = LAPTOP._replace(platform="colab")
@@ -118,9 +119,29 @@ def test_as_many_replicas_as_divide_the_batch(facts, batch_size, num_replicas):
 def test_photographs_stay_on_the_host_where_they_do_not_fit():
     """A T4 has 15 GiB: 1,000 photographs of 299 px fit, EyePACS (22 GiB) does not, and the host holds copies."""
     assert not choose(COLAB_T4._replace(memory_gib=12.7), mode="fast", data_gib=5.0).on_device
-    assert not choose(COLAB_T4, mode="fast", data_gib=float("inf")).on_device
+    assert not choose(COLAB_T4, mode="fast", data_gib=0.25, may_keep=False).on_device
     assert choose(COLAB_T4, mode="fast", data_gib=0.25).on_device
     assert not choose(COLAB_T4, mode="fast", data_gib=22.0).on_device
+
+
+@pytest.mark.parametrize(
+    ("memory_gib", "num_images", "asked", "chosen"),
+    [  # at 299 px 0.25 GiB for 1,000: by hand, half of Colab's memory holds 25,421, half of Kaggle's 58,049
+        (12.7, 25_000, "auto", "memory"),
+        (12.7, 35_000, "auto", "stream"),
+        (29.0, 35_000, "auto", "memory"),
+        (29.0, 88_000, "auto", "stream"),
+        (12.7, 35_000, "memory", "memory"),
+        (29.0, 400, "stream", "stream"),
+    ],
+)
+def test_photographs_are_streamed_where_they_do_not_fit(memory_gib, num_images, asked, chosen):
+    """Half of the memory is for decoded photographs; streamed ones are not on the device, and the plan says why."""
+    facts = COLAB_T4._replace(memory_gib=memory_gib, gpu_memory_gib=80.0)
+    plan = TrainingConfig("", mode="fast", image_size=299, input=asked).plan(facts, num_images)
+    assert plan.input == chosen and not (plan.on_device and chosen == "stream")
+    assert any("streamed" in reason for reason in plan.reasons) == (chosen == "stream")
+    assert any(f"input from {chosen}" in reason for reason in plan.reasons)
 
 
 @pytest.mark.parametrize(

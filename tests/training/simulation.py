@@ -56,8 +56,9 @@ def train(folder: Path, config: Mapping[str, Any], *, number: int, normalised: b
     from dr_lib.training.config import TrainingConfig
     from dr_lib.training.train_once import BEST, predict, train_once
 
-    asked = TrainingConfig("", accelerator="cpu", image_size=SIZE, **{"learning_rate": 0.003} | config)
-    plan, splits = asked.plan(hardware.probe(), number), draw_splits(number)
+    how = {"data_dir": "", "accelerator": "cpu", "image_size": SIZE, "learning_rate": 0.003}
+    asked = TrainingConfig(**how | config)
+    plan, splits = asked.plan(hardware.probe(), number), None if asked.data_dir else draw_splits(number)
     if normalised:
         hardware.activate(plan)
         from dr_lib.training import models
@@ -69,7 +70,8 @@ def train(folder: Path, config: Mapping[str, Any], *, number: int, normalised: b
     with trained.device.scope():
         loaded = keras.models.load_model(folder / BEST)
         kept = keras.metrics.AUC(num_thresholds=1000)
-        kept.update_state(splits["validation"].referable, predict(asked, loaded, splits["validation"].images)[:, 0])
+        validation = trained.splits["validation"]
+        kept.update_state(validation.referable, predict(asked, loaded, validation.images)[:, 0])
     result = trained.row | {"kept_auc": float(kept.result())}
     with np.load(folder / "checkpoint.npz") as file:
         scalars = [file[name] for name in file.files if name.startswith("optimizer/") and not file[name].shape]

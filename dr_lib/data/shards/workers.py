@@ -71,11 +71,6 @@ def crop_photograph(photograph: Photograph, method: str, size: int) -> Cropped:
     return Cropped(to_example(record), sha256, "")
 
 
-def count_cores() -> int:
-    """The cores that this process may use, which a scheduler may have limited."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 @contextmanager
 def map_over(workers: int, dask: str = "") -> Iterator[Map]:
     """Give a `map` over worker processes, for results that do not depend on who did the work.

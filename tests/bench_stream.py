@@ -1,0 +1,207 @@
+"""Measured comparisons of streaming crops from disk: python tests/bench_stream.py [--records FOLDER].
+
+Threads beside processes, one core beside one core of tf.data on the same shards, memory from 10,000 to 100,000 records,
+and what streaming adds to a step of MobileNet.
+"""
+
+import argparse
+import multiprocessing
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+import numpy as np
+import psutil
+
+from dr_lib.data.shards.folder import read_photographs
+from dr_lib.data.shards.sample import open_sample
+from dr_lib.data.shards.stream import StoredCrops
+
+SIZE, BATCH, REPEATS = 299, 16, 15
+FEW, MANY = 10_000, 100_000  # records, those of the sample over and over
+STEPS, STEP_BATCH, TURNS = 12, 8, 7  # of MobileNet, in a turn
+
+
+def open_crops(data_dir: Path, number: int, num_threads: int = 0) -> StoredCrops:
+    """So many crops of a prepared folder, which begins anew where it ends."""
+    table = read_photographs(data_dir)
+    return StoredCrops(data_dir, table.iloc[np.arange(number) % len(table)], SIZE, num_threads)
+
+
+def compare(what: str, number: int, ours: Callable[[], object], peer: Callable[[], object]) -> None:
+    """Run both in turn after one warm-up; print images a second of wall and of CPU time, and the ratios' quartiles."""
+    workers = psutil.Process().children(recursive=True)
+
+    def read_cpu_s() -> float:
+        return time.process_time() + sum(sum(worker.cpu_times()[:2]) for worker in workers)
+
+    rates = np.empty((2, 2, REPEATS + 1))  # (wall or CPU, ours or the peer, repeat)
+    for repeat in range(REPEATS + 1):
+        for row, run in enumerate((ours, peer)):
+            start, cpu = time.perf_counter(), read_cpu_s()
+            run()
+            rates[:, row, repeat] = number / (time.perf_counter() - start), number / (read_cpu_s() - cpu)
+    for name, (one, other) in zip(("wall", "CPU"), rates[:, :, 1:], strict=True):
+        low, median, high = np.percentile(one / other, [25, 50, 75])
+        print(
+            f"{what}, images per second of {name} time: {np.median(one):.0f} / {np.median(other):.0f} = {median:.2f} "
+            f"[{low:.2f}, {high:.2f}], n = {REPEATS}",
+            flush=True,
+        )
+
+
+def decode_part(data_dir: Path, rows: np.ndarray) -> np.ndarray:
+    """What a worker process does."""
+    name = (data_dir, "crops")
+    if name not in CACHE:
+        CACHE[name] = open_crops(data_dir, 400, 1)
+    return CACHE[name][rows]
+
+
+CACHE: dict = {}
+
+
+def compare_processes(data_dir: Path, workers: int) -> None:
+    """So many threads beside as many spawned processes that send the pixels back."""
+    crops, order = open_crops(data_dir, 400, workers), np.random.default_rng(0).permutation(400)
+    parts = np.array_split(order, 400 // BATCH)
+    start = time.perf_counter()
+    with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
+        list(pool.map(decode_part, [data_dir] * len(parts), parts))
+        took = time.perf_counter() - start
+        what = f"{workers} threads / {workers} processes"
+        compare(
+            what,
+            len(order),
+            lambda: [crops[part] for part in parts],
+            lambda: list(pool.map(decode_part, [data_dir] * len(parts), parts)),
+        )
+        sizes = [child.memory_info().rss / 2**20 for child in psutil.Process().children(recursive=True)]
+    print(f"{what}: the processes' first 400 images took {took:.1f} s, the largest holds {max(sizes):.0f} MiB")
+
+
+def compare_tensorflow(data_dir: Path) -> None:
+    """One thread on one core, in a random order, beside one of tf.data, which reads the shards from end to end.
+
+    By default TensorFlow decodes by a faster transform that differs in some pixels; INTEGER_ACCURATE gives ours.
+    """
+    mine = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {max(mine)})
+    import tensorflow as tf
+
+    features = {"image/encoded": tf.io.FixedLenFeature([], tf.string)}
+
+    def open_batches(method: str) -> tf.data.Dataset:
+        def decode(example):
+            encoded = tf.io.parse_single_example(example, features)["image/encoded"]
+            return tf.io.decode_jpeg(encoded, channels=3, dct_method=method)
+
+        return tf.data.TFRecordDataset(shards).map(decode).batch(BATCH).with_options(options)
+
+    options = tf.data.Options()
+    options.threading.private_threadpool_size = 1
+    shards = sorted(map(str, data_dir.glob("*.tfrecord")))
+    number = len(read_photographs(data_dir))
+    crops, order = open_crops(data_dir, number, 1), np.random.default_rng(0).permutation(number)
+
+    def read_ours() -> None:
+        for start in range(0, number, BATCH):
+            crops[order[start : start + BATCH]]
+
+    for method in ("INTEGER_ACCURATE", ""):
+        batches = open_batches(method)
+        same = np.mean(
+            [np.mean(one == other) for one, other in zip(np.concatenate(list(batches)), crops[:], strict=True)]
+        )
+        what = f"crops of {SIZE} px on one core, ours / tf.data {method} ({same:.1%} of the values are equal)"
+        compare(what, number, read_ours, lambda batches=batches: deque(batches, maxlen=0))
+    os.sched_setaffinity(0, mine)
+
+
+def measure_peak(data_dir: Path, number: int) -> None:
+    """Fit the smallest of networks for an epoch of so many records; print this process's peak memory in MiB."""
+    import resource
+
+    import keras
+
+    from dr_lib.data.shards.batches import Batches
+
+    crops = open_crops(data_dir, number)
+    inputs = keras.Input((SIZE, SIZE, 3), dtype="uint8")
+    pixel = keras.layers.Rescaling(1 / 255)(keras.layers.Cropping2D(SIZE // 2)(inputs))
+    model = keras.Model(inputs, keras.layers.Dense(1)(keras.layers.Flatten()(pixel)))
+    model.compile("sgd", "mse")
+    model.fit(Batches(crops, np.zeros(number, np.float32), BATCH, shuffle_seed=0), shuffle=False, verbose=0)
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10)
+
+
+def compare_memory(data_dir: Path) -> None:
+    """The peak of a process that streams many records beside that of one that streams few."""
+    peaks = []
+    for number in (FEW, MANY):
+        command = [sys.executable, __file__, "--records", str(data_dir), "--peak", str(number)]
+        peaks.append(float(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout.split()[-1]))
+        print(f"peak memory, {number:,} records of {SIZE} px, an epoch of fit: {peaks[-1]:.0f} MiB, n = 1", flush=True)
+    pixels = (MANY - FEW) * SIZE**2 * 3 / 2**20
+    print(f"peak memory: {peaks[1] - peaks[0]:+.0f} MiB; decoded, these records more take {pixels:.0f} MiB", flush=True)
+
+
+def measure_steps(data_dir: Path) -> None:
+    """MobileNet's steps on streamed crops beside the same on crops in memory: the share that streaming adds."""
+    import keras
+
+    from dr_lib.data.shards.batches import Batches
+    from dr_lib.training import fit, models
+
+    crops, number = open_crops(data_dir, STEPS * STEP_BATCH), STEPS * STEP_BATCH
+    feeds = [Batches(images, np.zeros(number, np.float32), STEP_BATCH, shuffle_seed=0) for images in (crops, crops[:])]
+    network = models.build_model("mobilenet", SIZE)
+    fit.compile_model(network, jit=keras.config.backend() == "jax")
+    times = np.empty((2, TURNS + 1))
+    for turn in range(TURNS + 1):
+        for row, feed in enumerate(feeds):
+            start = time.perf_counter()
+            network.fit(feed, shuffle=False, verbose=0)
+            times[row, turn] = time.perf_counter() - start
+    low, median, high = np.percentile(1 - times[1, 1:] / times[0, 1:], [25, 50, 75])
+    step = 1000 * np.median(times[0, 1:]) / STEPS
+    print(
+        f"MobileNet, {SIZE} px, batch {STEP_BATCH}, {keras.config.backend()}: share of a step of {step:.0f} ms that "
+        f"streaming adds: {median:.1%} [{low:.1%}, {high:.1%}], n = {TURNS}",
+        flush=True,
+    )
+
+
+def main() -> None:
+    """Print every comparison; steps in a process of their own, for each backend."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--records", type=Path, help="prepared folder; by default the sample, drawn anew")
+    parser.add_argument("--peak", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--steps", action="store_true", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.peak:
+        return measure_peak(given.records, given.peak)
+    if given.steps:
+        return measure_steps(given.records)
+    with tempfile.TemporaryDirectory() as name:
+        data_dir = given.records or open_sample(Path(name))
+        compare_processes(data_dir, 2)
+        compare_tensorflow(data_dir)
+        for backend in ("tensorflow", "jax"):
+            command = [sys.executable, __file__, "--records", str(data_dir), "--steps"]
+            subprocess.run(command, env=os.environ | {"KERAS_BACKEND": backend})
+        compare_memory(data_dir)
+
+
+if __name__ == "__main__":
+    main()
