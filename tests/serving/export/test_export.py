@@ -44,7 +44,7 @@ def test_a_refused_format_leaves_what_was_there(source, labelled, tmp_path):
     (tmp_path / "litert_int8" / "yesterday").write_text("")
     table = export_model(source, tmp_path, formats=["litert_int8"], calibration=DARK, labelled=labelled)
     (row,) = table.itertuples()
-    assert not row.passes and "more than 0.02" in row.reason and row.folder == ""
+    assert not row.passes and "margin 0.02" in row.reason and row.folder == ""
     assert row.kappa_after < row.kappa_before == 1
     assert os.listdir(tmp_path) == ["litert_int8"] and os.listdir(tmp_path / "litert_int8") == ["yesterday"]
 
