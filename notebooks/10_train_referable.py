@@ -76,9 +76,9 @@ print(bootstrap.describe_machine(root, *bootstrap.install_missing(*["cv2"] if da
 # the same parameters, it is the same run and goes on from its last checkpoint.
 #
 # Mode *paper* trains as we read the paper: float32, one step per call. *fast* keeps that schedule and uses what the
-# device can do. *scaled* also takes a larger batch: the learning rate grows with its square root, the rule for optimisers that
-# divide by a running mean of squared gradients (Malladi et al. 2022), and rises to that over the first epochs (Goyal et
-# al. 2017).
+# device can do. *scaled* also takes a larger batch: the learning rate grows with its square root, the rule for
+# optimisers that divide by a running mean of squared gradients (Malladi et al. 2022), and rises to that over the first
+# epochs (Goyal et al. 2017).
 
 # %%
 from dataclasses import replace
