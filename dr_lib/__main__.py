@@ -207,6 +207,38 @@ def report(
 
 
 @main.command()
+@click.argument("folders", type=PATH, nargs=-1)
+@click.option("--out", type=PATH, help="CSV to write, a row per claim")
+@click.option("--allow", multiple=True, help="a column in which pooled rows may differ, such as mode or commit")
+@click.option("--exclude", multiple=True, help="a mark of runs whose times do not count: disturbed")
+def claims(folders: tuple[Path, ...], out: Path | None, allow: tuple[str, ...], exclude: tuple[str, ...]) -> None:
+    """List every claim of the papers with the verdict of the rows below the folders; without one, count the claims."""
+    import pandas as pd
+
+    from dr_lib.evidence.claims import MAY_DIFFER, NOTEBOOKS, count_claims, judge_claims, list_claims
+    from dr_lib.evidence.request_log import select_requests
+    from dr_lib.evidence.select import select_runs
+    from dr_lib.runs.row import read_runs
+
+    if not folders:
+        lines = [list(row) for row in count_claims().astype(str).itertuples(index=False)]
+        lines = [["paper", "judged by notebook", "why", "claims"], ["---"] * 4, *lines]
+        return click.echo("\n".join(f"| {' | '.join(line)} |" for line in lines))
+    runs, tables = read_runs(*folders), []
+    for paper, notebooks in NOTEBOOKS.items():
+        rows = runs[runs["notebook"].isin(notebooks)].reset_index(drop=True)
+        choice = {"exclude": exclude, "may_differ": [*MAY_DIFFER[paper], *allow]}
+        selection = select_requests(rows, *folders, **choice) if paper == "B" else select_runs(rows, **choice)
+        tables.append(list_claims(judge_claims(paper, selection)))
+    table = pd.concat(tables, ignore_index=True)
+    for row in table.itertuples():
+        ours = f"{row.ours:.4g} [{row.ours_low:.4g}, {row.ours_high:.4g}], n = {row.n}" if row.n else "-"
+        click.echo(f"{row.id:4} {row.words}\n     published {row.published}; ours {ours}: {row.verdict} ({row.reason})")
+    if out:
+        table.to_csv(out, index=False)
+
+
+@main.command()
 @click.argument("model", type=PATH)
 @click.option("--data", "data_dir", type=PATH, required=True, help="prepared folder to calibrate with and to judge by")
 @click.option("--split", default="split.csv", show_default=True, help="split table that the model was trained with")
@@ -234,6 +266,7 @@ def export(model: Path, data_dir: Path, split: str, out: Path, formats: tuple[st
         formats=formats or [name for name in FORMATS if not name.startswith("onnx")],
         calibration=calibration.images[:100],
         labelled=Labelled(test.images, test.grade, test.patient_id, describe_data(data_dir, split)["split_sha256"]),
+        say=click.echo,
         **choice,
     )
     for row in exported.itertuples():

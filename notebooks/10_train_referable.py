@@ -21,8 +21,8 @@
 # %% tags=["parameters"]
 data_dir: str = "sample"  # folder that notebook 01 prepared, or the word sample
 split: str = "split.csv"  # split table of that folder, or the path of one elsewhere
-mode: str = "paper"  # paper (as published), fast (the same schedule, a faster system) or scaled (a larger batch)
-model: str = "small_cnn"  # small_cnn, mobilenet or inception_v3 (the paper; its values stand in gpu_vs_tpu.yaml)
+mode: str = "paper"  # paper (our reading of it), fast (the same schedule, a faster system) or scaled (a larger batch)
+model: str = "small_cnn"  # small_cnn, mobilenet or inception_v3 (our reading of the paper, see gpu_vs_tpu.yaml)
 weights: str = "none"  # none, imagenet (downloaded) or the path of a weights file without the top
 image_size: int = 96  # side of the square input, from the 299 px crop [px]
 batch_size: int = 8  # images per step, over all replicas; mode scaled multiplies it
@@ -78,10 +78,10 @@ print(bootstrap.describe_machine(root, *bootstrap.install_missing(*["cv2"] if da
 # The run begins here: what is to be trained, and the clock of `wall_s` and `setup_s`. Started again after a kill, with
 # the same parameters, it is the same run and goes on from its last checkpoint.
 #
-# Mode *paper* trains as published: float32, one step per call. *fast* keeps that schedule and uses what the device can
-# do. *scaled* also takes a larger batch: the learning rate grows with its square root, the rule for optimisers that
-# divide by a running mean of squared gradients (Malladi et al. 2022), and rises to that over the first epochs (Goyal et
-# al. 2017).
+# Mode *paper* trains as we read the paper: float32, one step per call. *fast* keeps that schedule and uses what the
+# device can do. *scaled* also takes a larger batch: the learning rate grows with its square root, the rule for
+# optimisers that divide by a running mean of squared gradients (Malladi et al. 2022), and rises to that over the first
+# epochs (Goyal et al. 2017).
 
 # %%
 from dataclasses import replace

@@ -61,22 +61,18 @@ print(bootstrap.describe_machine(root, *bootstrap.install_missing()))
 # %%
 import pandas as pd
 
-from dr_lib.evidence.request_log import KINDS, read_requests
-from dr_lib.evidence.select import select_runs
+from dr_lib.evidence.claims import NOTEBOOKS
+from dr_lib.evidence.request_log import select_requests
 from dr_lib.figures.page import Page
 from dr_lib.runs.row import read_rows, read_runs
 
 folders = [path for name in runs.split(",") if (path := root / name.strip()).is_dir()]
 table = read_runs(*folders) if read_rows(*folders) else pd.DataFrame(columns=["notebook", "status"])
-table = table[table["notebook"].isin(["21_export_quantize", "22_serve_and_load"])]
+table = table[table["notebook"].isin(NOTEBOOKS["B"])]
 
 # %%
 allowed, excluded = ([name.strip() for name in names.split(",") if name.strip()] for names in (allow, exclude))
-requests = read_requests(table, *folders)
-if "run_id" in requests:  # requests of one kind are pooled, and so have to agree; an export stands alone
-    is_request = requests["predict_ms"].notna() if "predict_ms" in requests else False
-    requests["pool"] = requests["run_id"].mask(is_request, "requests")
-selection = select_runs(requests, exclude=excluded, may_differ=allowed, within=[*KINDS, "pool"])
+selection = select_requests(table, *folders, exclude=excluded, may_differ=allowed)
 timed = selection.timed.dropna(subset=["predict_ms"]) if "predict_ms" in selection.timed else selection.timed[:0]
 page, say = Page(out, lang), Page(lang=lang).say
 print(f"{len(table)} runs, {len(timed)} requests whose times count")
@@ -105,9 +101,20 @@ for number, model in enumerate(models, start=1):
 from dr_lib.evidence.request_log import summarise_requests
 
 ours = summarise_requests(timed)
-shown = ["environment", "model", "format", "image_size", "threads", "n", "predict_ms", "decode_ms", "round_trip_ms"]
+shown = [
+    "environment",
+    "model",
+    "format",
+    "image_size",
+    "threads",
+    "n",
+    "requests",
+    "predict_ms",
+    "decode_ms",
+    "round_trip_ms",
+]
 shown = [f"{name}{bound}" for name in shown for bound in ("", "_low", "_high") if f"{name}{bound}" in ours]
-page.table(ours[shown], "response_times", "Times of a request, mean [95 % interval] over the requests of a deployment.")
+page.table(ours[shown], "response_times", "Times of a request, mean [95 % interval] over n deployments.")
 
 # %% tags=["report"]
 from dr_lib.evidence.serving import compare_sizes
@@ -151,7 +158,7 @@ if published:
 priced = pd.DataFrame()
 if len(ours):  # at the price of the rows, or of the instance above, as if it were this machine
     priced = cost_table(
-        ours.assign(instance=ours["instance"].replace("", instance) if "instance" in ours else instance)
+        ours.assign(instance=ours["priced_as"].replace("", instance) if "priced_as" in ours else instance)
     )
     if (priced["usd_per_hour"] > 0).any():  # what is free has no curve
         page.figure(plot_cost_by_utilisation(priced, lang), "cost_ours", "Cost by rate of requests, from our times.")
@@ -162,12 +169,16 @@ if len(ours):  # at the price of the rows, or of the instance above, as if it we
 # %% [markdown] tags=["en"]
 # ## The paper's claims
 #
-# Most speak of machines that these rows are not from: those are shown and not compared.
+# Most speak of machines that these rows are not from: those are shown and not compared. A claim about a time needs
+# three deployments; the 25 requests to one are one measurement. The paper's prices are an input of ours: nothing tests
+# them.
 
 # %% [markdown] tags=["pt"]
 # ## As afirmações do artigo
 #
-# A maioria fala de máquinas das quais estas linhas não vêm: essas são mostradas e não comparadas.
+# A maioria fala de máquinas das quais estas linhas não vêm: essas são mostradas e não comparadas. Uma afirmação sobre
+# um tempo precisa de três endpoints; as 25 requisições a um deles são uma medida. Os preços do artigo são uma entrada
+# nossa: nada os testa.
 
 # %% tags=["report"]
 from dr_lib.evidence.claims import judge_claims
@@ -204,16 +215,15 @@ page.findings(sentences or [say("No request has been timed yet.")])
 # %% [markdown] tags=["en"]
 # ## Limits
 #
-# Prices change, and the papers give no day for theirs. Requests of one run share a machine and a moment: 25 of them
-# understate the spread between sessions. The paper's calls crossed a network; ours, where the server ran beside the
-# client, did not. A fleet needs more machines than fully used ones, for requests come in bursts (notebook 22).
+# Prices change, and the papers give no day for theirs. The paper's calls crossed a network; ours, where the server ran
+# beside the client, did not. A fleet needs more machines than fully used ones, for requests come in bursts (notebook
+# 22).
 
 # %% [markdown] tags=["pt"]
 # ## Limites
 #
-# Preços mudam, e os artigos não dizem o dia dos seus. Requisições de uma mesma execução dividem a máquina e o momento:
-# 25 delas subestimam a variação entre sessões. As chamadas do artigo passaram por uma rede; as nossas, com o servidor
-# ao lado do cliente, não. Uma frota precisa de folga, pois requisições chegam em rajadas (notebook 22).
+# Preços mudam, e os artigos não dizem o dia dos seus. As chamadas do artigo passaram por uma rede; as nossas, com o
+# servidor ao lado do cliente, não. Uma frota precisa de folga, pois requisições chegam em rajadas (notebook 22).
 
 # %% [markdown] tags=["en"]
 # ## Appendix: runs, parameters, versions

@@ -291,9 +291,7 @@ def test_20_leaves_a_model_folder(clone, kernel, small_sample):
     folder = read_folder(clone / "papermill_runs" / "adhoc" / "runs" / row["run_id"] / "model")
     assert folder.facts["format"] == "keras" and folder.facts["image_size"] == 48 and len(folder.facts["grades"]) == 5
     assert folder.facts["metrics"]["kappa"] == row["metric_kappa_test"] and -1 <= row["metric_kappa_test"] <= 1
-    assert (
-        folder.facts["data_manifest_sha256"] == row["data_manifest_sha256"] and folder.version == row["model_version"]
-    )
+    assert folder.facts["split_sha256"] == row["split_sha256"] and folder.version == row["model_version"]
     assert num_pictures(notebook) == 2 and "SYNTHETIC SAMPLE" in (folder.path / "README.md").read_text()
 
 

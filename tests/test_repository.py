@@ -158,6 +158,19 @@ def test_the_readme_shows_what_was_measured(readme):
         assert all(row[name] in table for name in ("hardware", "versions", "commit", "date"))
 
 
+@pytest.mark.parametrize("readme", ["README.md", "README.pt-BR.md"])
+def test_the_readme_counts_the_claims_as_the_table_does(readme):
+    """`python -m dr_lib claims` writes the English one; the Portuguese one has its ids and numbers in its order."""
+    from dr_lib.evidence.claims import count_claims
+
+    text = (ROOT / readme).read_text(encoding="utf-8")
+    lines = re.search("(?s)<!-- claims -->\n(.*)<!-- /claims -->", text)[1].strip().splitlines()[2:]
+    found = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines]
+    expected = [[str(value) for value in row] for row in count_claims().itertuples(index=False)]
+    columns = range(4) if readme == "README.md" else (0, 3)
+    assert [[row[k] for k in columns] for row in found] == [[row[k] for k in columns] for row in expected]
+
+
 def test_nothing_committed_is_large_or_speaks_of_one_machine():
     """No file over 1 MiB, no absolute path of somebody's machine."""
     listed = subprocess.run(["git", "-C", ROOT, "ls-files", "-z"], capture_output=True, text=True, check=True).stdout

@@ -8,9 +8,11 @@ import pandas as pd
 
 from dr_lib.evidence.select import MIN_RUNS, Selection
 from dr_lib.statistics.effects import pool_spread, repetitions_for_precision
+from dr_lib.statistics.equivalence import difference_interval, repetitions_for_equivalence
 from dr_lib.statistics.intervals import Interval, mean_interval, ratio_interval
 
-AUC = "metric_auc_test"
+AUC, AUC_MARGIN = "metric_auc_test", 0.02  # a mode is as good as the paper's if its mean AUC is within the margin
+MODE_VERDICTS = ("reference", "counts", "does not count: lower AUC", "does not count: higher AUC", "undecided")
 TIMES = ("train_s", "steady_epoch_s")
 METRICS = ("metric_auc_test", "metric_kappa_test", "metric_sensitivity_test", "metric_specificity_test")
 METRICS += ("metric_accuracy_test",)
@@ -84,7 +86,9 @@ def find_needed_repetitions(timed: pd.DataFrame, factors: Sequence[str], precisi
 def compare_modes(selection: Selection) -> pd.DataFrame:
     """Hold each mode against the paper's on the same machine: a speed counts only where the AUC is the paper's.
 
-    A run that was resumed or disturbed has the AUC of any other, so AUCs come from all rows that finished.
+    Shown by two one-sided tests at 5 % each: the 90 % interval of the difference of the mean AUCs (Welch) lies within
+    AUC_MARGIN on both sides, for a better AUC is another model, too. A run that was resumed or disturbed has the AUC of
+    any other, so AUCs come from all rows that finished.
 
     Args:
         selection: of rows that may differ in `mode`.
@@ -92,8 +96,10 @@ def compare_modes(selection: Selection) -> pd.DataFrame:
     Returns:
         A row for each mode of each `machine` that ran the paper's and another: `n` rows with an AUC and their mean
         `metric_auc_test`, `n_timed` rows, how many times as fast as the paper's mode by `train_s_ratio` and
-        `steady_epoch_s_ratio` (of geometric means), and the `verdict`. Columns ending in `_low` and `_high` bound the
-        95 % intervals; NaN stands where there is none. Empty if no machine ran two modes.
+        `steady_epoch_s_ratio` (of geometric means), `auc_difference` to the paper's mode, the `verdict` (of
+        MODE_VERDICTS) and `runs_needed`, of each mode, for an answer with a power of 80 % where the modes are equal.
+        Columns ending in `_low` and `_high` bound 95 % intervals, 90 % for the difference; NaN stands where there is
+        none. Empty if no machine ran two modes.
     """
     tables = (selection.finished, selection.timed)
     finished, timed = (dict(list(table.groupby(["machine", "mode"]))) for table in tables)
@@ -102,7 +108,7 @@ def compare_modes(selection: Selection) -> pd.DataFrame:
         paper, num_modes = (machine, "paper"), sum(place == machine for place, _ in finished)
         if paper not in finished or num_modes == 1:
             continue
-        auc, paper_auc = (_bound(mean_interval(_read(finished[key], AUC))) for key in ((machine, mode), paper))
+        auc = _bound(mean_interval(_read(finished[machine, mode], AUC)))
         rows, paper_rows = (timed.get(key, selection.timed[:0]) for key in ((machine, mode), paper))
         line = {"machine": machine, "mode": mode, "n": auc.n, **_name(AUC, auc), "n_timed": len(rows)}
         for time in TIMES:
@@ -110,7 +116,7 @@ def compare_modes(selection: Selection) -> pd.DataFrame:
             if mode == "paper":  # one, whatever its spread
                 ratio = ratio._replace(low=np.nan, high=np.nan)
             line |= _name(f"{time}_ratio", ratio)
-        lines.append(line | {"verdict": "reference" if mode == "paper" else _judge(auc, paper_auc)})
+        lines.append(line | _judge(_read(finished[machine, mode], AUC), _read(finished[paper], AUC), mode == "paper"))
     return pd.DataFrame(lines)
 
 
@@ -119,13 +125,24 @@ def _bound(auc: Interval) -> Interval:
     return auc._replace(high=min(auc.high, 1.0))
 
 
-def _judge(auc: Interval, paper: Interval) -> str:
-    if min(auc.n, paper.n) < MIN_RUNS:
-        return f"undecided: n < {MIN_RUNS}"
-    rounding = 1e-12  # of the logarithms that the bounds come from
-    if auc.value < paper.low - rounding:
-        return "does not count: AUC below A's interval"
-    return "does not count: AUC above A's interval" if auc.value > paper.high + rounding else "counts"
+def _judge(auc: pd.Series, paper: pd.Series, is_paper: bool) -> dict[str, object]:
+    """Two one-sided tests of the difference against the margin."""
+    reference, counts, lower, higher, undecided = MODE_VERDICTS
+    nothing = Interval(np.nan, np.nan, np.nan, 0)
+    if is_paper:
+        return _name("auc_difference", nothing) | {"verdict": reference, "runs_needed": np.nan}
+    difference = difference_interval(auc, paper)
+    if difference.n < MIN_RUNS:
+        return _name("auc_difference", difference) | {"verdict": undecided, "runs_needed": MIN_RUNS}
+    deviation = math.sqrt((auc.var() + paper.var()) / 2)
+    needed = max(MIN_RUNS, repetitions_for_equivalence(deviation, AUC_MARGIN))
+    if -AUC_MARGIN < difference.low and difference.high < AUC_MARGIN:
+        verdict = counts
+    elif difference.high < -AUC_MARGIN or difference.low > AUC_MARGIN:
+        verdict = lower if difference.value < 0 else higher
+    else:
+        verdict = undecided
+    return _name("auc_difference", difference) | {"verdict": verdict, "runs_needed": needed}
 
 
 def _read(rows: pd.DataFrame, column: str) -> pd.Series:

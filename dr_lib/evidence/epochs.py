@@ -15,7 +15,7 @@ from dr_lib.statistics.intervals import ratio_interval
 IMPLEMENTATIONS = {  # in the order of the legends
     "keras_tensorflow": "Keras / TensorFlow",
     "keras_jax": "Keras / JAX",
-    "paper": "CUDA C as the paper's",
+    "paper": "CUDA C small kernels",
     "fused": "CUDA C fused",
     "true_gradient": "CUDA C true gradient",
     "minibatch": "CUDA C minibatch",
@@ -102,6 +102,25 @@ def find_times_to_accuracy(epochs: pd.DataFrame, levels: Sequence[float]) -> pd.
         seconds = training["train_s"].to_numpy()[reached.argmax(axis=0)]
         rows.append(np.where(reached.any(axis=0), seconds, np.inf))
     return pd.DataFrame(rows, columns=list(levels))
+
+
+def add_accuracy_columns(timed: pd.DataFrame) -> pd.DataFrame:
+    """Add what the accuracies of each run come to, where it has any.
+
+    Returns:
+        The rows with `best_epoch`, the first of the highest accuracy (the mean over replicas), and for each of LEVELS
+        `to_90_percent_s` and so on, the median over replicas; infinite where that was never reached.
+    """
+    if not set(PER_REPLICA) <= set(timed):
+        return timed
+    lines = {}
+    for index, row in timed.dropna(subset=PER_REPLICA).iterrows():
+        seconds, accuracy = np.array(row["replica_train_s"]), np.array(row["replica_accuracy"])
+        times = [np.where(accuracy >= level, seconds, np.inf).min(axis=1) for level in LEVELS]
+        names = [f"to_{100 * level:g}_percent_s" for level in LEVELS]
+        lines[index] = {"best_epoch": accuracy.argmax(axis=1).mean() + 1}
+        lines[index] |= dict(zip(names, map(np.median, times), strict=True))
+    return timed.join(pd.DataFrame.from_dict(lines, orient="index"))
 
 
 def tabulate_accuracies(timed: pd.DataFrame) -> pd.DataFrame:

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from dr_lib import files
+from dr_lib.evidence.select import Selection, list_runs, select_runs
 from dr_lib.evidence.serving import usd_per_million
 from dr_lib.runs.row import read_row
 from dr_lib.statistics.intervals import mean_interval
@@ -13,7 +14,15 @@ from dr_lib.statistics.intervals import mean_interval
 NEEDED = ("load", "request", "round_trip_ms", "predict_ms", "status", "error")  # columns of every table of requests
 TIMES = ("round_trip_ms", "decode_ms", "predict_ms")
 TEXTS = {"error": str, "model_version": str}  # where they look like numbers too
-KINDS = ("machine", "environment", "instance", "model", "format", "image_size", "threads")  # what tells latencies apart
+KINDS = (
+    "machine",
+    "environment",
+    "instance_type",
+    "model",
+    "format",
+    "image_size",
+    "threads",
+)  # what tells latencies apart
 CLOSED_LOOP = "closed"  # the load of the paper: one request after another
 
 
@@ -71,6 +80,21 @@ def read_requests(runs: pd.DataFrame, *folders: Path) -> pd.DataFrame:
     return requests
 
 
+def select_requests(table: pd.DataFrame, *folders: Path, **choice: object) -> Selection:
+    """Select requests in the place of their runs: those of one kind are pooled and have to agree.
+
+    Args:
+        table: as `runs` of `read_requests`; an export, which has no requests, stands alone.
+        folders: see there.
+        choice: `exclude` and `may_differ` of `select_runs`.
+    """
+    requests = read_requests(table, *folders)
+    if "run_id" in requests:
+        is_request = requests["predict_ms"].notna() if "predict_ms" in requests else requests["run_id"].isna()
+        requests["pool"] = requests["run_id"].mask(is_request, "requests")
+    return select_runs(requests, within=[*KINDS, "pool"], **choice)
+
+
 def summarise_requests(timed: pd.DataFrame) -> pd.DataFrame:
     """Say how long each model takes in each format on each machine.
 
@@ -78,22 +102,24 @@ def summarise_requests(timed: pd.DataFrame) -> pd.DataFrame:
         timed: requests of `read_requests` whose times count, of a `Selection`.
 
     Returns:
-        A row for each, with as many of `machine`, `environment`, `instance`, `model` and `format` as there are, `n`,
-        the run's `usd_per_hour`, and for each of round_trip_ms, decode_ms and predict_ms its mean under that name, and
-        with _low and _high the bounds of its 95 % interval, with _sd the deviation, with _median the median. All
-        requests count, the first too: the paper left none out; the median shows what the first ones weigh.
+        A row for each, with as many of KINDS as there are, `n` deployments of `requests` requests, the run's
+        `usd_per_hour` and `priced_as`, and for each of round_trip_ms, decode_ms and predict_ms the mean over
+        deployments under that name, with _low and _high the bounds of its 95 % interval, with _sd the deviation and
+        with _median the median of the requests. All requests count, the first too: the paper left none out; the median
+        shows what the first ones weigh. Requests to one deployment repeat nothing, so one alone has no interval.
     """
     if "predict_ms" not in timed or timed["predict_ms"].isna().all():
         return pd.DataFrame()
     timed, keys = timed.dropna(subset=["predict_ms"]), [name for name in KINDS if name in timed]
     lines = []
     for key, rows in timed.groupby(keys, dropna=False, sort=False):
-        line = dict(zip(keys, key, strict=True)) | {"n": len(rows)}
-        line |= {name: rows[name].iloc[0] for name in ("usd_per_hour",) if name in rows}
+        deployments = list_runs(rows)
+        line = dict(zip(keys, key, strict=True)) | {"n": len(deployments), "requests": len(rows)}
+        line |= {name: rows[name].iloc[0] for name in ("usd_per_hour", "priced_as") if name in rows}
         for name in TIMES:
-            times = rows[name] if name in rows else rows["predict_ms"][:0]
+            times, means = (table[name] if name in table else rows["predict_ms"][:0] for table in (rows, deployments))
             times = times[times > 0]  # who sends arrays decodes nothing
-            mean, low, high, _ = mean_interval(times)
+            mean, low, high, _ = mean_interval(means[means > 0])
             spread = {"low": low, "high": high, "sd": times.std(), "median": times.median()}
             line |= {name: mean} | {f"{name}_{measure}": value for measure, value in spread.items()}
         lines.append(line)

@@ -17,6 +17,7 @@ EXCLUSIONS = {  # mark of a row: why it bars the row from the timing
     "disturbed": "disturbed: other processes took more than 10 % of the CPU",
 }
 MIN_RUNS = 3  # fewer decide nothing
+REQUEST_TIMES = ("round_trip_ms", "decode_ms", "predict_ms", "usd_per_million")  # a row per request has its own
 
 
 class UnlikeRunsError(ValueError):
@@ -46,8 +47,8 @@ def select_runs(
 ) -> Selection:
     """Select what is timed: rows with status ok that were not resumed; disturbed ones count unless excluded.
 
-    Columns are added: `machine`, such as `kaggle, 2 x Tesla T4`, with the instance or the processor where that tells
-    two apart; `mode`, paper where a row names none; `environment`, the machine and any mode but the paper's.
+    Columns are added: `machine`, such as `kaggle, 2 x Tesla T4`, with the instance type or the processor where that
+    tells two apart; `mode`, paper where a row names none; `environment`, the machine and any mode but the paper's.
 
     Args:
         runs: one row per run, failed ones too, from `read_runs`; or per request, from `read_requests`.
@@ -82,9 +83,16 @@ def select_runs(
 
 
 def list_runs(rows: pd.DataFrame) -> pd.DataFrame:
-    """One row per run, where rows are requests; a run's name is unique in its study alone."""
-    keys = [name for name in ("study", "run_id") if name in rows]
-    return rows.drop_duplicates(keys) if "run_id" in keys else rows
+    """One row per run: where rows are requests, one per deployment with the means of its times.
+
+    Requests to one server share its machine and its moment: they repeat nothing. A run's name is unique in its study
+    alone.
+    """
+    if "request" not in rows:
+        return rows
+    keys, times = ["study", "run_id"], [name for name in REQUEST_TIMES if name in rows]
+    firsts = rows.drop_duplicates(keys)
+    return firsts.drop(columns=times).join(rows.groupby(keys)[times].mean(), on=keys)
 
 
 def _name_environments(finished: pd.DataFrame) -> pd.DataFrame:
@@ -94,8 +102,8 @@ def _name_environments(finished: pd.DataFrame) -> pd.DataFrame:
         return finished.assign(machine="", mode="", environment="", **marks)
     count = finished["num_accelerators"].map(lambda count: f"{count:.0f} x " if count > 1 else "")
     machine = finished["platform"] + ", " + (count + finished["accelerator"]).replace("cpu", "CPU")
-    if "instance" in finished:
-        instance = finished["instance"].fillna("").astype(str)
+    if "instance_type" in finished:
+        instance = finished["instance_type"].fillna("").astype(str)
         machine = machine.mask(instance.groupby(machine).transform("nunique") > 1, machine + ", " + instance)
     if "cpu" in finished:  # two machines without accelerators may have unlike processors
         cores = " x " + finished["num_cpus"].astype(str) if "num_cpus" in finished else ""

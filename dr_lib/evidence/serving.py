@@ -119,9 +119,9 @@ def read_paper_latencies() -> pd.DataFrame:
     Returns:
         Their `usd_per_hour`, `predict_ms` with its deviation `predict_ms_sd`, and `round_trip_ms`.
     """
-    claims = read_published("B").query("statistic == 'mean'")
-    sides = claims["numerator"].str.extract("(?:model=(?P<model>[^;]+))?;?(?:instance=(?P<instance>[^;]+))?")
-    claims = claims.assign(**sides)
+    claims = read_published("B").query("statistic == 'mean' and environments != 'any'")
+    model = claims["numerator"].str.extract("model=([^;]+)", expand=False)
+    claims = claims.assign(model=model, instance=claims["environments"])
     prices = claims[claims["column"] == "usd_per_hour"].set_index("instance")["value"]
     keys = ["model", "instance"]
     predict, call = (claims[claims["column"] == name].set_index(keys) for name in ("predict_ms", "round_trip_ms"))

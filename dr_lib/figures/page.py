@@ -9,7 +9,10 @@ import pandas as pd
 from IPython.display import HTML, Image, Markdown, display
 from matplotlib.figure import Figure
 
+from dr_lib.evidence.claims import count_by_chance, count_claims
+from dr_lib.evidence.comparison import MODE_VERDICTS
 from dr_lib.evidence.select import PLAN, WORK, Selection, list_runs
+from dr_lib.evidence.verdicts import NEVER, VERDICTS
 from dr_lib.figures.style import (
     IMAGES,
     PAPERS,
@@ -23,7 +26,8 @@ from dr_lib.figures.style import (
 )
 
 ANSWERS = ("precision of a mean", "difference of two means")
-VERDICTS = ("holds", "does not hold", "undecided", "not comparable", "not measured")
+ALL_VERDICTS = (*VERDICTS, *NEVER.values())
+WORDINGS = {"paraphrase": "{}, paraphrased", "derived": "{}, derived", "reading": "our reading of {}"}
 APPENDIX = ("commit", "notebook_sha256", "data_sha256", "labels_sha256", "split_sha256")
 HASHED = (*APPENDIX, "python", "keras", "tensorflow", "jax", "torch", "mxnet", "numpy", "driver")
 IDENTITY = ("study", "environment", "cpu", "started_at")
@@ -105,6 +109,8 @@ class Page:
     def claims(self, judged: pd.DataFrame, name: str = "claims") -> None:
         """Show a paper's claims as sentences, judged ones first; what our rows do not reach is folded into one line.
 
+        Then how many verdicts could be wrong by chance, and by what the claims can be judged.
+
         Args:
             judged: from `judge_claims`.
             name: of the table's files.
@@ -120,6 +126,18 @@ class Page:
             summary = say("{} further claims: {}").format(rest.sum(), self._count(judged[rest]))
             folded = table[rest].to_html(index=False, border=0)
             display(HTML(f"<details><summary>{summary}</summary>{folded}</details>"))
+        num_given, by_chance = count_by_chance(judged)
+        if num_given:
+            words = say("Of {} verdicts, holds or does not hold, up to {} would come out wrong by chance.")
+            display(Markdown(words.format(num_given, self.number(by_chance))))
+        counts = count_claims(judged["paper"].iloc[0]).drop(columns="paper")
+        is_rows = counts["why"].str.startswith("on ")
+        by = [
+            say("notebook {}").format(by) if rows else say(by)
+            for by, rows in zip(counts["judged_by"], is_rows, strict=True)
+        ]
+        counts = counts.assign(judged_by=by, why=counts["why"].map(say))
+        self.table(counts, f"{name}_counted", "By what the claims can be judged, and why some never can be.")
 
     def appendix(self, selection: Selection, varied: Sequence[str] = ()) -> None:
         """Show what was excluded and why, the parameters of every run, and once the commits and hashes."""
@@ -146,7 +164,7 @@ class Page:
 
     def _count(self, judged: pd.DataFrame) -> str:
         counts = judged["verdict"].value_counts()
-        return ", ".join(f"{self.say(verdict)} {counts[verdict]}" for verdict in VERDICTS if verdict in counts)
+        return ", ".join(f"{self.say(verdict)} {counts[verdict]}" for verdict in ALL_VERDICTS if verdict in counts)
 
     def _keep(self, table: pd.DataFrame, name: str) -> pd.DataFrame:
         """The table as it is read; it is written as that, in LaTeX, and as it is, in CSV."""
@@ -164,15 +182,23 @@ class Page:
         display(Markdown(f"**{self.say(kind)} {self._counts[kind]}.** {self.say(caption)}"))
 
     def _tell(self, row) -> str:
-        say, quotation = self.say, row.quotation_pt if self.lang == "pt" else row.quotation
+        say, claim = self.say, f"{row.id} ({self._place(row)}). {row.words_pt if self.lang == 'pt' else row.words}"
         value = f"{write_interval(row.ours, row.ours_low, row.ours_high, self.lang, '{:.4g}')} {row.unit}".strip()
         if row.verdict == "not comparable":
-            places = row.reason.split(" vs ")[0]
-            text = say("Ours: **not comparable**, these rows are from {}").format(places)
-            return f"{row.id}. {quotation} {text}" + (f" ({value}, n = {row.n})." if np.isfinite(row.ours) else ".")
-        text = say("Ours: {}, n = {}{}: **{}**.")
-        disturbed = ", " + say("{} of its rows disturbed").format(row.num_disturbed) if row.num_disturbed else ""
-        return f"{row.id}. {quotation} " + text.format(value, row.n, disturbed, say(row.verdict))
+            text = say("Ours: **not comparable**, these rows are from {}").format(row.reason.split(" vs ")[0])
+            return f"{claim} {text}" + (f" ({value}, n = {row.n})." if np.isfinite(row.ours) else ".")
+        about = [f"n = {row.n}"]
+        if row.num_parts > 1:
+            value = say("{} where it is farthest from it").format(value)
+            about.append(say("satisfied in {} of {}").format(row.num_satisfied, row.num_parts))
+        about += [say("{} of its rows disturbed").format(row.num_disturbed)] if row.num_disturbed else []
+        about += [row.versions] if row.versions else []
+        return f"{claim} " + say("Ours: {}; {}: **{}**.").format(value, "; ".join(about), say(row.verdict))
+
+    def _place(self, row) -> str:
+        """Where the paper says it, and whether in these words."""
+        place = row.place if row.wording == "reading" else self.say(row.place)
+        return place if row.wording == "quoted" else self.say(WORDINGS[row.wording]).format(place)
 
     def _tabulate(self, judged: pd.DataFrame) -> pd.DataFrame:
         number = lambda value: write_number(float(value), self.lang, "{:.10g}")  # noqa: E731
@@ -180,8 +206,11 @@ class Page:
         sign = judged["relation"].replace({"within": "", ">=": "≥ ", "<=": "≤ "})
         published = sign + judged["value"].map(number) + spread + judged["unit"]
         columns = ["ours", "ours_low", "ours_high", "n", "verdict", *(["reason"] if self.lang == "en" else [])]
-        claim = judged["quotation_pt" if self.lang == "pt" else "quotation"]
-        return judged[["id"]].assign(claim=claim, published=published, **{name: judged[name] for name in columns})
+        claim = judged["words_pt" if self.lang == "pt" else "words"]
+        place = [self._place(row) for row in judged.itertuples()]
+        return judged[["id"]].assign(
+            claim=claim, place=place, published=published, **{name: judged[name] for name in columns}
+        )
 
     def _write(self, table: pd.DataFrame) -> pd.DataFrame:
         """The table as it is read: bounds in brackets, numbers in the language's form, words in the language."""
@@ -205,4 +234,4 @@ class Page:
             return self.number(value)
         if column in ("term", "factor"):
             return name_term(str(value), self.say)
-        return self.say(str(value)) if value in (*VERDICTS, *ANSWERS) else str(value)
+        return self.say(str(value)) if value in (*ALL_VERDICTS, *MODE_VERDICTS, *ANSWERS) else str(value)

@@ -11,8 +11,8 @@ import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from dr_lib.evidence.claims import FACTORS
 from dr_lib.evidence.select import NoRunsError
+from dr_lib.evidence.verdicts import FACTORS
 from dr_lib.figures.style import (
     FRAMEWORK_COLOURS,
     OTHER_COLOUR,

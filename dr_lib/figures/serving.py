@@ -69,7 +69,7 @@ def plot_predict_time(timed: pd.DataFrame, model: str, lang: str = "en", *, publ
     axes[-1].set(xlabel=say("time of a prediction [ms]"), xlim=(low, high * (high / low) ** 0.4))  # room for numbers
     space_ticks(axes[-1], lang, "x")
     figure.suptitle(write_title("Time of a prediction: {}", timed, say).format(name(model)))
-    words = "large point: mean; thick line: its 95 % interval; thin line: standard deviation; small points: requests"
+    words = "large: mean of n deployments; thick line: 95 % interval; thin line: standard deviation; small: requests"
     figure.supxlabel(say(words), fontsize="small")
     return figure
 
@@ -147,7 +147,7 @@ def _draw_times(ax: Axes, rows: pd.DataFrame, requests: pd.DataFrame | None, lan
     for position, row in enumerate(rows.itertuples()):
         low, high = row.predict_ms - row.predict_ms_sd, row.predict_ms + row.predict_ms_sd
         text = write_number(row.predict_ms, lang, "{:.4g} ms")
-        label = row.instance
+        label = row.instance if requests is None else ""
         if requests is not None:
             label = ", ".join(str(getattr(row, key)) for key in ("environment", "format") if hasattr(row, key))
             label += f"\n{row.image_size:g} px" if hasattr(row, "image_size") else ""

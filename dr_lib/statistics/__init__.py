@@ -1,6 +1,8 @@
 """How sure a number is, and what the factors of an experiment do.
 
-bootstrap  resamples patients: bounds of AUC, kappa and paired differences
-intervals  95 % intervals of means, ratios, spreads and AUCs
-effects    allocation of variation, effects with intervals, repetitions needed
+bootstrap    resamples patients: bounds of AUC, kappa and paired differences
+intervals    95 % intervals of means, ratios and AUCs
+effects      allocation of variation, effects with intervals, repetitions needed
+cells        bounds of whatever is computed from the cells of a design
+equivalence  equal within a margin, not inferior by it, and how many observations that takes
 """

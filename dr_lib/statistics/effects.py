@@ -14,7 +14,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from scipy import stats
 
-from dr_lib.statistics.intervals import UPPER, BadSampleError, Interval
+from dr_lib.statistics.intervals import UPPER, BadSampleError
 
 RESIDUAL = "residual"  # the variation between the repetitions of a cell
 MAX_RUNS = 1_000_000_000  # what needs more is no experiment
@@ -91,35 +91,6 @@ def estimate_effects(runs: pd.DataFrame, factors: Sequence[str], column: str) ->
             bounds = np.exp(contrast @ means + np.array([0, -half, half]))
             lines.append((factor, level, *bounds, int(counts[member].sum())))
     return pd.DataFrame(lines, columns=["factor", "level", "effect", "low", "high", "num_runs"])
-
-
-def paired_ratio_interval(a: Sequence[ArrayLike], b: Sequence[ArrayLike]) -> Interval:
-    """Estimate how many times as long `a` takes as `b`, cell by cell.
-
-    The value is the geometric mean over the cells of the ratio within each; what differs between cells, however much,
-    does not widen the interval. The spread is pooled over the repetitions of all cells of both sides.
-
-    Args:
-        a: the times of each cell, positive.
-        b: those of the same cells but for one factor, in the same order and unit.
-
-    Returns:
-        The ratio; `n` is the number of runs of the smaller side.
-
-    Raises:
-        BadSampleError: the sides have not the same number of cells, a cell is empty, or a time is not positive.
-    """
-    if len(a) != len(b) or not len(a):
-        raise BadSampleError(f"{len(a)} cells against {len(b)}: give the same cells on both sides, one at least")
-    sides = [[_take_logs(times) for times in side] for side in (a, b)]
-    n = min(sum(map(len, side)) for side in sides)
-    value = np.mean([x.mean() - y.mean() for x, y in zip(*sides, strict=True)])
-    variance, dof = pool_variance([*sides[0], *sides[1]])
-    if not dof:
-        return Interval(float(np.exp(value)), np.nan, np.nan, n)
-    error = math.sqrt(variance * sum(1 / len(x) + 1 / len(y) for x, y in zip(*sides, strict=True))) / len(a)
-    half = stats.t.ppf(UPPER, dof) * error
-    return Interval(*map(float, np.exp([value, value - half, value + half])), n)
 
 
 def pool_variance(groups: Collection[np.ndarray]) -> tuple[float, int]:

@@ -1,4 +1,4 @@
-"""Say how sure a number is: 95 % intervals of a mean, a ratio, a ratio of spreads and an AUC.
+"""Say how sure a number is: 95 % intervals of a mean, a ratio and an AUC.
 
 What disturbs a run multiplies its time (a slower clock, a busy neighbour), so times are analysed on
 their logarithms (Jain 1991, chapters 13 and 21); the bounds come back in the unit of the times.
@@ -23,7 +23,7 @@ class Interval(NamedTuple):
     """A value between the bounds of its 95 % interval, and the sample size it rests on.
 
     `n` counts independent observations: runs, or patients for an AUC; for a ratio it is the smaller of
-    the two counts. Fewer than two of them, or a ratio of spreads without a spread, give NaN bounds.
+    the two counts. Fewer than two of them give NaN bounds.
     """
 
     value: float
@@ -83,31 +83,6 @@ def ratio_interval(a: ArrayLike, b: ArrayLike) -> Interval:
         dof = (var_a + var_b) ** 2 / (var_a**2 / (a.size - 1) + var_b**2 / (b.size - 1))
         half = stats.t.ppf(UPPER, dof) * np.sqrt(var_a + var_b)
     low, value, high = np.exp([difference - half, difference, difference + half])
-    return Interval(float(value), float(low), float(high), n)
-
-
-def sd_ratio_interval(a: ArrayLike, b: ArrayLike) -> Interval:
-    """Estimate how many times as wide `a` spreads as `b`: the F interval of two standard deviations.
-
-    The deviations are those of the plain times, because the paper compares minutes; spreads of logarithms
-    would be relative to each mean. The F interval wants nearly normal samples: it covers 94-95 % of
-    log-normal times whose coefficient of variation is 10 % or less, but 91 % at 30 % with n = 10. It is
-    wide: at n = 10 each the bounds lie a factor of 2.0 away.
-
-    Args:
-        a: times of the numerator, any shape, positive.
-        b: times of the denominator, in the same unit.
-
-    Raises:
-        BadSampleError: a value is zero, negative or not finite.
-    """
-    a, b = _positive(a), _positive(b)
-    n = min(a.size, b.size)
-    if n < 2 or np.ptp(a) == 0 or np.ptp(b) == 0:
-        return Interval(np.nan, np.nan, np.nan, n)
-    value = a.std(ddof=1) / b.std(ddof=1)
-    low = value / np.sqrt(stats.f.ppf(UPPER, a.size - 1, b.size - 1))
-    high = value * np.sqrt(stats.f.ppf(UPPER, b.size - 1, a.size - 1))
     return Interval(float(value), float(low), float(high), n)
 
 

@@ -18,9 +18,12 @@ def make_runs(seconds, hardware, **columns):
 
 def test_environments_are_told_apart_by_instance_and_mode_where_they_must_be():
     """Two instances of one platform and processor get their names; the paper's mode goes without saying."""
-    runs = [make_runs([1], T4, instance=""), make_runs([1], T4, instance="", mode="paper")]
-    runs += [make_runs([1], T4, instance="", mode="fast"), make_runs([1], TPU, instance="", mode="scaled")]
-    runs += [make_runs([1], CPU, instance="a", disturbed=True), make_runs([1], CPU, instance="b", mode="fast")]
+    runs = [make_runs([1], T4, instance_type=""), make_runs([1], T4, instance_type="", mode="paper")]
+    runs += [make_runs([1], T4, instance_type="", mode="fast"), make_runs([1], TPU, instance_type="", mode="scaled")]
+    runs += [
+        make_runs([1], CPU, instance_type="a", disturbed=True),
+        make_runs([1], CPU, instance_type="b", mode="fast"),
+    ]
     timed = select_runs(pd.concat(runs), may_differ=["mode"], exclude=["disturbed"]).timed
     assert list(timed["environment"].unique()) == [
         "kaggle, 2 x Tesla T4",

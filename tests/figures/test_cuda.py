@@ -52,12 +52,12 @@ def test_figure_1a_has_a_line_per_implementation_and_the_papers_end_points():
     assert list(lines) == [
         "Keras / TensorFlow, batch 1, CPU",
         "Keras / TensorFlow, batch 32, CPU",
-        "CUDA C as the paper's, batch 1, Tesla T4",
+        "CUDA C small kernels, batch 1, Tesla T4",
         "CUDA C fused, batch 1, Tesla T4",
         "CUDA C, Tesla T4, De Felice Lima and Zola: 219 s",
         "Keras, CPU, De Felice Lima and Zola: 621 s",
     ]
-    ours = lines["CUDA C as the paper's, batch 1, Tesla T4"]
+    ours = lines["CUDA C small kernels, batch 1, Tesla T4"]
     assert list(ours.get_xdata()) == list(range(1, 41)) and ours.get_ydata()[-1] == pytest.approx(219)
     points = [lines[name] for name in list(lines)[-2:]]
     assert [(p.get_xdata()[0], p.get_ydata()[0]) for p in points] == [(40, value("D1")), (40, value("D2"))]
@@ -143,11 +143,12 @@ def test_nothing_is_clipped():
     assert all(map(is_whole, draw_all(make_paper(platform="some cloud"), "pt")))
 
 
-def test_on_the_papers_hardware_with_its_times_every_claim_holds():
+def test_on_the_papers_hardware_with_its_times_its_claims_hold():
     """Three runs each; fused alone on the T4 measures neither 219 s nor the speed-up; fewer images are other work."""
-    assert judge_all(make_paper()) == {f"D{k}": "holds" for k in range(1, 6)}
+    found = judge_all(make_paper())
+    assert {name for name, verdict in found.items() if verdict == "holds"} == {f"D{k}" for k in range(1, 8)}
     fused = judge_all(make_paper().query("implementation != 'paper'"))
-    assert fused == {"D1": "not measured", "D2": "holds", "D3": "not measured", "D4": "not measured", "D5": "holds"}
+    assert [fused[f"D{k}"] for k in range(1, 5)] == ["not measured", "holds", "not measured", "not measured"]
     fewer = judge_all(make_paper(data_share=0.1))
     assert {fewer[f"D{k}"] for k in range(1, 5)} == {"not comparable"}
     with pytest.raises(UnlikeRunsError, match="data_share"):

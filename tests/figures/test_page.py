@@ -1,15 +1,17 @@
 """What a page shows and leaves as files: numbers as they are read, words in two languages, claims judged first."""
 
 import csv
+import re
 
 import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
-from dr_lib.evidence.claims import judge_claims
+from dr_lib.evidence.claims import MAY_DIFFER, judge_claims
 from dr_lib.evidence.select import select_runs
 from dr_lib.figures import page
-from tests.evidence.test_claims import CPU, T4, both, make_runs
+from tests.evidence.real_rows import CPU, run_scenarios, train_referable
+from tests.evidence.test_claims import both
 
 
 @pytest.fixture
@@ -52,38 +54,43 @@ def test_a_figure_is_shown_and_kept_twice(shown, tmp_path):
 
 
 def test_claims_are_sentences_judged_ones_first(shown):
-    """T4 rows judge the T4's mean alone; the verdict says how many rows were disturbed."""
-    runs = make_runs([51, 51.3, 51.6], T4, disturbed=True)
-    page.Page().claims(judge_claims("A", select_runs(runs)))
-    first, second = shown[0].splitlines()[:2]
-    assert first.startswith("- A1. Training on the two T4 takes 51.33 min on average. Ours: 51.3 [50.5")
-    assert first.endswith("n = 3, 3 of its rows disturbed: **holds**.")
-    assert "not comparable**, these rows are from kaggle, 2 x Tesla T4" in second
+    """What our machine can judge, with its cells, versions and disturbed rows; what could be chance; what never is."""
+    runs = run_scenarios(disturbed=True)
+    page.Page().claims(judge_claims("C", select_runs(runs, may_differ=MAY_DIFFER["C"])))
+    lines = shown[0].splitlines()
+    (mean,) = [line for line in lines if line.startswith("- C34")]
+    assert mean.startswith(
+        "- C34 (our reading of C14, C15). TensorFlow takes 2 to 3 times as long as MXNet, on any machine."
+    )
+    assert "Ours: 5 [" in mean and "x; n = 24; 48 of its rows disturbed; tensorflow 2.21.0 (theirs 2.14.0)" in mean
+    assert mean.endswith("**does not hold**.")
+    (every,) = [line for line in lines if line.startswith("- C33")]
+    assert "where it is farthest from it; n = 36; satisfied in 12 of 12" in every and every.endswith("**holds**.")
+    text = "\n".join(map(str, shown))
+    assert re.search(r"Of \d+ verdicts, holds or does not hold, up to 0\.\d+ would come out wrong by chance\.", text)
+    assert "the sentence can be read in several ways" in text
 
 
 def test_what_no_row_reaches_is_folded_into_one_line(shown):
-    """39 claims on endpoints, and rows of a training."""
-    page.Page(lang="pt").claims(judge_claims("B", select_runs(make_runs([1.0], CPU))))
+    """Claims on endpoints, and no rows of any; in Portuguese."""
+    page.Page(lang="pt").claims(judge_claims("B", select_runs(train_referable([1.0], CPU))))
     assert shown[0] == "Nenhuma afirmação pode ser julgada."
-    assert "<summary>39 outras afirmações: não medida 39</summary>" in shown[1]
+    assert "43 outras afirmações: não medida 34, entrada, não testada 7, retirada 2</summary>" in shown[1]
+    assert "notebook 21, 22" in shown[2] and "no hardware do artigo" in shown[2]
 
 
 def test_the_title_says_what_was_measured_where(shown):
     """Study, authors, machines, number of runs and days stand below the question; a synthetic sample is said."""
-    runs = both(study="mine", started_at="2026-11-21T10:00", data_kind="synthetic").assign(
-        run_id=[*map(str, range(20))]
-    )
+    runs = both(study="mine", started_at="2026-11-21T10:00", data_kind="synthetic")
     page.Page().title("GPU or TPU: how long does training take?", "A", select_runs(runs))
     assert "> **SYNTHETIC SAMPLE, NOT PHOTOGRAPHS**" in shown[0]
-    assert (
-        "Study mine; beside Araújo et al.; measured on colab, TPU v2; kaggle, 2 x Tesla T4; 20 runs, 2026-11-21."
-        in shown[0]
-    )
+    places = "measured on colab, TPU v2; kaggle, 2 x Tesla T4 (Intel(R) Xeon(R) Processor)"
+    assert f"Study mine; beside Araújo et al.; {places}; 20 runs, 2026-11-21." in shown[0]
 
 
 def test_the_appendix_says_what_is_excluded_and_what_runs_have_in_common(shown):
     """A reason per row that is not timed, parameters once, and what varies by run."""
-    runs = make_runs([1, 2], CPU, seed=20).assign(run_id=["a", "b"], resumed=[0, 1], mode=["paper", "fast"])
+    runs = train_referable([1, 2], CPU, seed=20).assign(commit="c" * 40, resumed=[0, 1], mode=["paper", "fast"])
     page.Page().appendix(select_runs(runs, may_differ=["mode"]))
     text = "\n".join(map(str, shown))
     assert "resumed after a stop" in text and "epochs = 200" in text and f"- commit: {'c' * 40}" in text
@@ -92,7 +99,9 @@ def test_the_appendix_says_what_is_excluded_and_what_runs_have_in_common(shown):
 
 def test_runs_of_one_name_in_two_studies_are_two(shown):
     """A run is named by its scenario and machine; what half of the trainings never reached is a dash."""
-    runs = pd.concat([make_runs([1], CPU, study=study, seed=20, run_id="C1-r00") for study in "ab"], ignore_index=True)
+    runs = pd.concat(
+        [train_referable([1], CPU, study=study, seed=20).assign(run_id="C1-r00") for study in "ab"], ignore_index=True
+    )
     page.Page().title("GPU or TPU: how long does training take?", "", select_runs(runs))
     page.Page().appendix(select_runs(runs))
     assert "; 2 runs, " in shown[0] and "\n".join(map(str, shown)).count(">C1-r00<") == 2

@@ -15,9 +15,11 @@ TIMES = np.linspace(0.9, 1.1, 25)
 
 
 def make_requests(model="vgg19", predict_ms=450.0, name="keras", **columns):
-    """25 requests about a time, the run's columns beside them."""
-    row = ROW | {"model": model, "format": name, "instance": "local"} | columns
-    return pd.DataFrame([row | {"predict_ms": predict_ms * t, "round_trip_ms": predict_ms * t + 9} for t in TIMES])
+    """Five requests to each of five deployments about a time, the run's columns beside them."""
+    row = ROW | {"study": "serving", "model": model, "format": name, "instance_type": ""} | columns
+    times = pd.DataFrame({"predict_ms": predict_ms * TIMES, "round_trip_ms": predict_ms * TIMES + 9})
+    runs = [f"{name}-{row['instance_type']}-{k % 5}" for k in range(len(times))]
+    return times.assign(request=range(len(times)), run_id=runs, **row)
 
 
 def make_rates(**columns):
@@ -44,7 +46,7 @@ def test_the_papers_points_stand_below_ours(model, published):
     figure = plot_predict_time(timed_runs(requests), model)
     ours, paper = figure.axes
     assert means(ours) == pytest.approx([450, 20]) and means(paper)[: len(published)] == published
-    assert labels(ours) == ["local, CPU, keras\nn = 25", "local, CPU, litert_int8\nn = 25"]
+    assert labels(ours) == ["local, CPU, keras\nn = 5", "local, CPU, litert_int8\nn = 5"]
     assert labels(paper) == [f"ml.{name}.xlarge" for name in ("m4", "m5", "m6g", "c7g")]
     assert ours.get_xlim() == paper.get_xlim() and paper.get_xscale() == "log"
     assert f"{published[0]} ms ± " in words(figure) and "450 [" in words(figure)
@@ -75,7 +77,7 @@ def test_without_requests_the_paper_stands_alone_and_without_the_paper_we_do():
 def test_machines_of_one_model_are_told_apart():
     """Two instances are two lines, each with its own requests."""
     instances = {"ml.m5.xlarge": 200.0, "ml.c7g.xlarge": 300.0}
-    requests = [make_requests(predict_ms=ms, instance=name) for name, ms in instances.items()]
+    requests = [make_requests(predict_ms=ms, instance_type=name) for name, ms in instances.items()]
     ours = plot_predict_time(timed_runs(pd.concat(requests, ignore_index=True)), "vgg19").axes[0]
     assert means(ours) == pytest.approx([200, 300])
     assert [len(line.get_xdata()) for line in ours.lines if line.get_markersize() == 2.5] == [25, 25]

@@ -4,7 +4,10 @@ import ast
 import csv
 from pathlib import Path
 
+from dr_lib.evidence.claims import count_claims, read_published
+from dr_lib.evidence.comparison import MODE_VERDICTS
 from dr_lib.evidence.epochs import IMPLEMENTATIONS
+from dr_lib.evidence.verdicts import NEVER
 from dr_lib.figures import page, scenarios, style
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -22,6 +25,9 @@ def find_sentences() -> set[str]:
     }
     sentences |= {*style.FACTOR_NAMES.values(), *IMPLEMENTATIONS.values(), style.SAMPLE, style.IMAGES, scenarios.BARS}
     sentences |= {"framework", "network", "accelerator", "environment", "Figure", "Table"}
+    claims = read_published()
+    sentences |= {*claims["place"][claims["wording"] != "reading"], *count_claims()["why"], *NEVER.values()}
+    sentences |= {*page.WORDINGS.values(), *MODE_VERDICTS}
     for path in [*ROOT.glob("dr_lib/figures/*.py"), *ROOT.glob("notebooks/*.py")]:
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) in ("words", "legend"):

@@ -3,7 +3,7 @@
 import gzip
 import tarfile
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -33,6 +33,7 @@ def export_model(
     labelled: gate.Labelled,
     margin: float = 0.02,
     force: bool = False,
+    say: Callable[[str], object] = print,
 ) -> pd.DataFrame:
     """Convert a trained model to formats, compare each with the Keras network, and write those that pass.
 
@@ -47,6 +48,7 @@ def export_model(
         labelled: graded crops, of a split that nothing was chosen on.
         margin: non-inferiority margin of AUC and kappa.
         force: write what the gate refuses too; its manifest says so.
+        say: is told, before anything is converted, how many patients the margin takes.
 
     Returns:
         One row per format: format, artifact_mib, ideal_mib, size_ratio, what `gate.compare` gives, split_sha256 and
@@ -68,6 +70,12 @@ def export_model(
     if images.shape[1:] != (side, side, 3) or not len(images):
         raise ExportError(f"labelled photographs are {images.shape}, they have to be (n, {side}, {side}, 3)")
     before = network.predict(images, batch_size=BATCH_SIZE, verbose=0)
+    needed = gate.find_needed_patients(labelled.grade, labelled.patient_id, before, margin=margin)
+    num_patients = len(np.unique(labelled.patient_id))
+    say(
+        f"a margin of {margin:g} takes about {needed} patients where a conversion changes one grade in ten: "
+        f"these are {num_patients}"
+    )
     converters = {name: version(name) for name in CONVERTERS if find_spec(name)}
     known = source.facts | {"source_sha256": source.facts["sha256"], "converters": converters}
     judged = {"threshold": source.facts["threshold"], "margin": margin}

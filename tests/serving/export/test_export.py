@@ -27,7 +27,7 @@ def test_every_format_becomes_a_folder_that_serves(network, source, labelled, ex
     for row in table.itertuples():
         assert row.folder == str(out / row.format)
         model = read_folder(out / row.format)
-        for name in ("model", "threshold", "grades", "metrics", "data_manifest_sha256", "commit", "weights"):
+        for name in ("model", "threshold", "grades", "metrics", "split_sha256", "commit", "weights"):
             assert model.facts[name] == before[name]
         assert (model.facts["format"], model.facts["source_sha256"]) == (row.format, before["sha256"])
         assert model.facts["gate"]["agreement"] == row.agreement and not model.facts["gate"]["forced"]
@@ -45,7 +45,7 @@ def test_a_refused_format_leaves_what_was_there_and_a_forced_one_says_so(source,
     (tmp_path / "litert_int8" / "yesterday").write_text("")
     request = {"formats": ["litert_int8"], "calibration": DARK, "labelled": labelled}
     (row,) = export_model(source, tmp_path, **request).itertuples()
-    assert not row.passes and "more than 0.02" in row.reason and row.folder == ""
+    assert not row.passes and "margin 0.02" in row.reason and row.folder == ""
     assert row.kappa_after < row.kappa_before == 1
     assert os.listdir(tmp_path) == ["litert_int8"] and os.listdir(tmp_path / "litert_int8") == ["yesterday"]
     (row,) = export_model(source, tmp_path, **request, force=True).itertuples()

@@ -1,0 +1,232 @@
+"""Judge a claim by rows: find the rows of each side, match their cells, measure, decide.
+
+"TensorFlow takes 2 to 3 times as long as MXNet on the CPU" has two sides, the rows of TensorFlow and those of MXNet
+from that machine. Their cells are data set, image side and network, eight on each side, matched like with like. What is
+measured is the ratio within each cell, its mean over the cells and the 95 % interval of that. The claim holds if the
+whole interval lies between 2 and 3, does not hold if it lies wholly outside, and is undecided otherwise.
+"""
+
+from collections.abc import Callable
+from fnmatch import fnmatchcase
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from dr_lib.evidence.select import MIN_RUNS
+from dr_lib.statistics import cells as over
+from dr_lib.statistics.intervals import BadSampleError, Interval
+
+VERDICTS = ("holds", "does not hold", "undecided", "not comparable", "not measured")
+NEVER = {"input": "input, not tested", "not testable": "not testable", "withdrawn": "withdrawn"}  # by no rows
+EVERY = "every cell"  # what holds at least, always or in all; any other claim is of the mean over cells
+STATISTICS: dict[str, Callable[..., np.ndarray]] = {
+    "mean": over.average,
+    "sum": over.add,
+    "ratio": over.divide,
+    "increase": lambda a, b: 100 * over.divide(a, b) - 100,
+    "saving": lambda a, b: 100 - 100 * over.divide(a, b),
+    "difference": over.subtract,
+    "ratio_of_sums": over.divide_sums,
+    "sd_ratio": over.divide_deviations,
+}
+ONE_SIDED = ("mean", "sum", "share")  # share: of the variation, allocated to the factor of the first term
+WHOLE_DESIGN = ("sum", "ratio_of_sums", "share")  # mean nothing where cells are missing
+FACTORS = "framework dataset image_size network".split()  # of paper C; one cell has one level of each
+OTHER_WORK = "model format data_kind mode batch_size epochs data_share threads_asked".split()  # cells of several, too
+HARDWARE = ("accelerator", "num_accelerators", "instance_type", "platform")  # as detected
+COUNTED = ("num_parameters", "savedmodel_mib", "study_bill_usd", "formula_share_of_bill")  # one is all there is to know
+VERSIONS = ("tensorflow", "keras", "jax", "torch", "mxnet", "python", "driver")
+THEIRS = {  # versions that a paper names
+    "B": {"tensorflow": "2.3"},
+    "C": {"tensorflow": "2.14.0", "torch": "2.2.0", "mxnet": "1.9.1", "python": "3.9"},
+}
+NOTHING = Interval(np.nan, np.nan, np.nan, 0)
+
+
+class Verdict(NamedTuple):
+    """What our rows say of a claim; `ours` is in the claim's unit, `n` the runs of its smaller side."""
+
+    id: str
+    ours: Interval  # where there are several parts, the one that is farthest from satisfying the claim
+    verdict: str  # of VERDICTS, or of NEVER's
+    n: int
+    reason: str  # what was held against what, in numbers and column names
+    num_satisfied: int = 0  # parts, the cells or columns that were judged one by one, whose interval satisfies it
+    num_parts: int = 0
+    num_disturbed: int = 0  # of the rows that it rests on
+    versions: str = ""  # of those rows, with the paper's where they differ
+
+
+class Part(NamedTuple):
+    """What is judged at once: all cells together, or one of them; of one column."""
+
+    name: str
+    ours: Interval
+
+
+def judge(claim: Any, timed: pd.DataFrame) -> Verdict:
+    """Say whether a claim, a row of `read_published`, holds.
+
+    Args:
+        claim: a row of `read_published`.
+        timed: one row per independent run, of a `Selection`.
+    """
+    if claim.judged in NEVER:
+        return Verdict(claim.id, NOTHING, NEVER[claim.judged], 0, claim.why)
+    sides, unmet = find_sides(claim, timed)
+    if not all(map(len, sides)):
+        sought = " against ".join(filter(None, (claim.numerator, claim.denominator)))
+        return Verdict(claim.id, NOTHING, "not measured", 0, f"no rows with {claim.column}, {sought}".rstrip(", "))
+    keys, cells = match_cells(claim, sides)
+    used = pd.concat([rows for cell in cells.values() for rows in cell]) if cells else sides[0][:0]
+    is_mixed = "environment" not in keys and any(side["environment"].nunique() > 1 for side in sides)
+    is_mean_of_unlike = bool(unmet) and len(sides) == 1 and len(cells) > 1
+    try:
+        can_measure = cells and not is_mixed and not is_mean_of_unlike and not used.index.has_duplicates
+        parts = measure(claim, keys, cells) if can_measure else []
+    except BadSampleError as error:
+        return Verdict(claim.id, NOTHING, "undecided", 0, str(error))
+    found = decide(claim, parts, num_missing=_count_missing(claim, keys, cells, sides))
+    if not cells:
+        found = found._replace(verdict="not measured", reason="no scenario was run on both sides")
+    elif unmet or is_mixed:
+        places = "; ".join(sorted(set(used["environment"])))
+        found = found._replace(verdict="not comparable", reason=f"{places} vs {', '.join(unmet) or claim.environments}")
+    disturbed = int(used["disturbed"].sum()) if "disturbed" in used and claim.column not in COUNTED else 0
+    return found._replace(num_disturbed=disturbed, versions=_describe_versions(claim.paper, used))
+
+
+def find_sides(claim: Any, timed: pd.DataFrame) -> tuple[list[pd.DataFrame], list[str]]:
+    """Find the rows of each side that are nearest to what a claim speaks of, and the terms that none of them meets.
+
+    Hardware, then conditions, narrow the rows term by term; a term that none meets is given up. On a laptop
+    `accelerator=TPU*` with `epochs=200` finds the laptop's rows of 200 epochs, and the TPU as unmet.
+    """
+    columns = claim.column.split()
+    timed = timed.dropna(subset=columns) if set(columns) <= set(timed) else timed[:0]
+    sides, unmet = [], []
+    for selector in [claim.numerator] if claim.statistic in ONE_SIDED else [claim.numerator, claim.denominator]:
+        terms = selector.split(";") if selector else []
+        loose = [t for t in terms if t.split("=")[0] in HARDWARE] + (claim.conditions or "").split(";")
+        rows = timed[_meets(timed, [term for term in terms if term not in loose])]
+        for term in filter(None, loose):
+            nearer = rows[_meets(rows, [term])]
+            rows, missed = (rows, [term]) if nearer.empty else (nearer, [])
+            unmet += missed
+        sides.append(rows)
+    return sides, sorted(set(unmet)) if all(map(len, sides)) else []
+
+
+def match_cells(claim: Any, sides: list[pd.DataFrame]) -> tuple[list[str], dict[tuple, list[pd.DataFrame]]]:
+    """Match the cells of the sides, like with like; what has no like on the other side is dropped.
+
+    A cell is one level of every factor, and of whatever other work a side did several of, on one machine unless the
+    claim compares machines. Two frameworks with two networks each are compared in two cells, network by network.
+
+    Returns:
+        The columns that tell cells apart, and for each cell its rows on each side.
+    """
+    terms = [term for term in f"{claim.numerator};{claim.denominator}".split(";") if term]
+    fixed = {term.split("=")[0] for term in terms if not term.endswith("=*")}
+    hardware = [
+        [t for t in side.split(";") if t.split("=")[0] in HARDWARE] for side in (claim.numerator, claim.denominator)
+    ]
+    both, compares_machines = pd.concat(sides), claim.denominator != "" and hardware[0] != hardware[1]
+    keys = [name for name in FACTORS if name in both and both[name].nunique(dropna=False) > 1]
+    others = OTHER_WORK + [] if compares_machines else [*OTHER_WORK, "environment"]
+    keys += [name for name in others if any(name in side and side[name].nunique(dropna=False) > 1 for side in sides)]
+    keys = [name for name in keys if name not in fixed]
+    if not keys:
+        return [], {(): sides}
+    groups = [dict(list(side.groupby([side[key].astype(str) for key in keys]))) for side in sides]
+    matched = [key for key in groups[0] if all(key in group for group in groups)]
+    return keys, {key: [group[key] for group in groups] for key in matched}
+
+
+def measure(claim: Any, keys: list[str], cells: dict[tuple, list[pd.DataFrame]]) -> list[Part]:
+    """Measure the claim's statistic, in its unit: over all cells, or in each of them; of each of its columns.
+
+    Intervals have 95 % together where there are several. What is counted, and always came out the same, needs none.
+
+    Raises:
+        BadSampleError: a number is zero, negative or infinite.
+    """
+    columns, parts = claim.column.split(), []
+    if claim.statistic == "share":
+        factor = claim.numerator.split("=")[0]
+        if factor not in keys:
+            raise BadSampleError(f"{factor} has one level: there is nothing to allocate")
+        share = over.share_of_variation([key[keys.index(factor)] for key in cells])
+        statistic = lambda side: 100 * share(side)  # noqa: E731
+    else:
+        statistic = STATISTICS[claim.statistic]
+    for column in columns:
+        sides = [[rows[column] for rows in side] for side in zip(*cells.values(), strict=True)]
+        values = {value for side in sides for cell in side for value in cell}
+        if column in COUNTED and len(values) == 1:
+            parts.append(Part(column, Interval(*values, *values, *values, sum(map(len, sides[0])))))
+        elif claim.judged == EVERY:
+            found = over.bound_each(statistic, *sides, error=over.ERROR / len(columns))
+            names = [", ".join(map(str, key)) for key in cells]
+            parts += [Part(name, ours) for name, ours in zip(names, found, strict=True)]
+        else:
+            parts.append(Part(column, over.bound(statistic, *sides, error=over.ERROR / len(columns))))
+    return parts
+
+
+def decide(claim: Any, parts: list[Part], *, num_missing: int = 0) -> Verdict:
+    """Hold each part against the claim's bounds.
+
+    It holds if the whole interval of every part lies between the bounds, and does not if that of one lies outside.
+    What was claimed of every cell, or of all together, is undecided while cells of the design are missing.
+    """
+    if not parts:
+        return Verdict(claim.id, NOTHING, "undecided", 0, "")
+    low = -np.inf if claim.relation == "<=" else claim.value - claim.tolerance
+    high = np.inf if claim.relation == ">=" else claim.value + claim.tolerance
+    room = [min(ours.low - low, high - ours.high) for _, ours in parts]  # of the interval, before it leaves the bounds
+    name, worst = parts[int(np.nanargmin(room)) if np.isfinite(room).any() else 0]
+    satisfied = sum(low <= ours.low and ours.high <= high for _, ours in parts)
+    violated = sum(ours.high < low or ours.low > high for _, ours in parts)
+    reason = f"[{worst.low:.4g}, {worst.high:.4g}] vs [{low:.4g}, {high:.4g}]"
+    reason += f" in {name}; {satisfied} of {len(parts)} satisfy it" if len(parts) > 1 else ""
+    if worst.n < MIN_RUNS and claim.column not in COUNTED:
+        verdict, reason = "undecided", f"n = {worst.n} < {MIN_RUNS}"
+    elif np.isnan([ours.low for _, ours in parts]).any():
+        verdict, reason = "undecided", "no interval: nothing was repeated"
+    elif num_missing and (claim.judged == EVERY or claim.statistic in WHOLE_DESIGN or claim.column in COUNTED):
+        verdict, reason = "undecided", f"{reason}; {num_missing} cells of the design were not run"
+    elif violated:
+        verdict = "does not hold"
+    else:
+        verdict = "holds" if satisfied == len(parts) else "undecided"
+    return Verdict(claim.id, worst, verdict, worst.n, reason, satisfied, len(parts))
+
+
+def _count_missing(claim: Any, keys: list[str], cells: dict, sides: list[pd.DataFrame]) -> int:
+    """The cells of the claim's design, on each machine, that have no rows."""
+    machines = max(side["environment"].nunique() for side in sides) if "environment" in keys else 1
+    is_split = "environment" in keys and claim.environments == "any"
+    return max(0, claim.cells * (machines if is_split else 1) - len(cells))
+
+
+def _meets(rows: pd.DataFrame, terms: list[str]) -> np.ndarray:
+    """Whether each row meets all terms; a pattern may be one of several, a|b, or none of them, !a."""
+    met = np.full(len(rows), True)
+    for column, wanted in (term.split("=") for term in terms):
+        values = rows[column] if column in rows else [""] * len(rows)
+        texts = [f"{value:g}" if isinstance(value, float) else str(value) for value in values]
+        patterns, is_met = wanted.removeprefix("!").split("|"), not wanted.startswith("!")
+        met &= np.array([any(fnmatchcase(t, p) for p in patterns) == is_met for t in texts], dtype=bool)
+    return met
+
+
+def _describe_versions(paper: str, used: pd.DataFrame) -> str:
+    theirs, told = THEIRS.get(paper, {}), []
+    for name in VERSIONS:
+        ours = sorted({str(v) for v in used[name].dropna()} - {""}) if name in used else []
+        named = theirs.get(name)
+        differs = f" (theirs {named})" if named and not all(v.startswith(named) for v in ours) else ""
+        told += [f"{name} {', '.join(ours)}{differs}"] if ours else []
+    return "; ".join(told)

@@ -1,0 +1,71 @@
+"""Show that two things are equally good within a margin, and say how many observations that takes.
+
+No difference found is no equality shown. Two one-sided tests (Schuirmann 1987, J. Pharmacokinet. Biopharm. 15) reject
+that the difference is as low as -margin, and that it is as high as +margin: both at 5 % if the 90 % interval of the
+difference lies between the two. Non-inferiority is the lower test alone.
+"""
+
+import math
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import stats
+
+from dr_lib.statistics.intervals import BadSampleError, Interval
+
+POWER = 0.8
+
+
+def difference_interval(a: ArrayLike, b: ArrayLike) -> Interval:
+    """Estimate mean(a) - mean(b) with its 90 % interval, Welch's, for two one-sided tests at 5 %.
+
+    Args:
+        a: finite numbers, such as AUCs; not logarithms.
+        b: the reference's.
+
+    Returns:
+        `n` is that of the smaller side; below two there are no bounds.
+    """
+    a, b = (np.asarray(x, dtype=float).ravel() for x in (a, b))
+    n = min(a.size, b.size)
+    if n < 2:
+        return Interval(a.mean() - b.mean() if n else np.nan, np.nan, np.nan, n)
+    if not a.var() + b.var():
+        return Interval(a.mean() - b.mean(), a.mean() - b.mean(), a.mean() - b.mean(), n)
+    low, high = stats.ttest_ind(a, b, equal_var=False).confidence_interval(0.9)
+    return Interval(float(a.mean() - b.mean()), float(low), float(high), n)
+
+
+def repetitions_for_equivalence(deviation: float, margin: float) -> int:
+    """How many runs of each side show with a power of 80 % that equal means are equal within the margin.
+
+    Args:
+        deviation: standard deviation of one run, in the unit of the margin.
+        margin: above 0.
+    """
+    from statsmodels.stats.power import TTestIndPower  # takes a second to import
+
+    _check(deviation, margin)
+    ask = {"effect_size": margin / max(deviation, 1e-9), "alpha": 0.05, "alternative": "larger"}
+    beta = (1 - POWER) / 2  # either test may fail
+    if TTestIndPower().power(nobs1=2, **ask) >= 1 - beta:
+        return 2
+    return math.ceil(TTestIndPower().solve_power(power=1 - beta, **ask))
+
+
+def observations_for_non_inferiority(deviation: float, margin: float) -> int:
+    """How many observations show with a power of 80 % that what lost nothing lost less than the margin.
+
+    By the lower bound of a 95 % interval (a test at 2.5 %).
+
+    Args:
+        deviation: standard deviation of one paired difference, in the unit of the margin.
+        margin: above 0.
+    """
+    _check(deviation, margin)
+    return math.ceil(((stats.norm.ppf(0.975) + stats.norm.ppf(POWER)) * deviation / margin) ** 2)
+
+
+def _check(deviation: float, margin: float) -> None:
+    if not (math.isfinite(deviation) and deviation >= 0 and 0 < margin < math.inf):
+        raise BadSampleError(f"a deviation of {deviation} and a margin of {margin}: give a margin above 0")
