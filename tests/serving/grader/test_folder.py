@@ -12,7 +12,8 @@ FACTS = {
     "format": "litert_int8", "model": "mobilenet", "num_parameters": 3377221, "image_size": 224,
     "grades": ["no retinopathy", "mild", "moderate", "severe", "proliferative"], "threshold": 0.4,
     "threshold_from": "for a sensitivity of 0.9",
-    "preprocessing": "crop", "weights": "imagenet", "data_kind": "photographs", "data_sha256": "ab" * 32, "labels_sha256": "cd" * 32, "split_sha256": "ef" * 32, "crop_size": 299, "crop_method": "robust",
+    "preprocessing": "crop", "weights": "imagenet", "data_kind": "photographs", "crop_size": 299,
+    "crop_method": "robust", "data_sha256": "ab" * 32, "labels_sha256": "cd" * 32, "split_sha256": "ef" * 32,
     "metrics": {"auc": 0.8125, "kappa": 0.5}, "commit": "c" * 40, "versions": {"keras": "3.15.1"},
     "created_at": "2026-11-21T12:00:00+00:00",
 }  # fmt: skip
