@@ -87,7 +87,8 @@ def read_photographs(data_dir: Path, split: str | Path = "split.csv") -> pd.Data
 
     Returns:
         A row per photograph, by image id: the columns of labels.csv, those of the split table (group, split, reason),
-        and where the crop is: shard (the file's name), offset and length [bytes], status, x, y and radius [px].
+        and where the crop is: shard (the file's name), offset and length of the JPEG in it [bytes]; and its status, x, y
+        and radius [px].
 
     Raises:
         ShardError: a table or the names of the shards do not match the manifest, or the split does not fit the labels.
@@ -136,14 +137,17 @@ def read_split(data_dir: Path, split: str | Path, labels: pd.DataFrame, files: d
 def read_records(data_dir: Path, photographs: pd.DataFrame) -> Iterator[tuple[int, Record]]:
     """Read the records of rows of `read_photographs`, one shard in memory at a time: (label of the row, record).
 
+    Only for who wants all of a record; the JPEG alone stands at its offset.
+
     Raises:
         ShardError: a shard is not what the manifest says.
     """
     files = read_manifest(data_dir)["files"]
     for shard, part in photographs.groupby("shard"):
-        content = _read_file(data_dir, shard, files)
-        for label, offset, length in zip(part.index, part["offset"], part["length"], strict=True):
-            yield label, from_example(content[offset : offset + length])
+        labels = dict(zip(part["image_id"], part.index, strict=True))
+        for record in map(from_example, unframe(_read_file(data_dir, shard, files))):
+            if record.image_id in labels:
+                yield labels[record.image_id], record
 
 
 def verify(data_dir: Path) -> dict:
@@ -173,7 +177,8 @@ def verify(data_dir: Path) -> dict:
 def locate(example: bytes, offset: int) -> dict:
     """List a record whose serialised Example begins so many bytes into its shard: a row of the listing."""
     record = from_example(example)
-    values = record.image_id, offset, len(example), record.status, record.x, record.y, record.radius
+    place = offset + example.index(record.encoded), len(record.encoded)
+    values = record.image_id, *place, record.status, record.x, record.y, record.radius
     return dict(zip(PLACE, (*values, record.perceptual_hash.hex()), strict=True))
 
 

@@ -11,7 +11,7 @@ import pandas as pd
 
 from dr_lib.data.photograph.pixels import decode_jpeg
 from dr_lib.data.shards.folder import read_manifest
-from dr_lib.data.shards.records import ShardError, from_example
+from dr_lib.data.shards.records import ShardError
 from dr_lib.hardware.cpus import count_cpus
 
 
@@ -71,7 +71,7 @@ class StoredCrops:
                 if _find_state(file.fileno()) != state:
                     raise ShardError(f"{path.name}: changed since it was compared with manifest.json, start again")
                 file.seek(self._offsets[row])
-                return from_example(file.read(self._lengths[row])).encoded
+                return file.read(self._lengths[row])
         except OSError as error:
             raise ShardError(f"{path.name}: cannot be read any more ({error.strerror})") from error
 
