@@ -87,7 +87,7 @@ def read_photographs(data_dir: Path, split: str | Path = "split.csv") -> pd.Data
 
     Returns:
         A row per photograph, by image id: the columns of labels.csv, those of the split table (group, split, reason),
-        and where the crop is: shard (the file's name), offset and length of the JPEG in it [bytes]; and its status, x, y
+        where the crop is: shard (the file's name), offset and length of the JPEG in it [bytes]; and its status, x, y
         and radius [px].
 
     Raises:
