@@ -220,7 +220,7 @@ refused = ", ".join(f"`{name}` {count}" for name, count in compared["refused"].i
 beside = "the true circles" if truth is not None else "the circles of `robust`"
 Markdown(
     f"**{manifest['num_photographs'] - manifest['num_rejected']}** of {manifest['num_photographs']} photographs can be "
-    f"trained on: {shares}. The patients are {manifest['patients']}. Refused of {len(chosen)} photographs: {refused}. "
+    f"trained on: {shares}. Patients: {manifest['patients']}. Refused of {len(chosen)} photographs: {refused}. "
     f"The median error beside {beside} is {errors} of the radius. Give `data_dir={data_dir}` to notebook 10 or 20."
 )
 

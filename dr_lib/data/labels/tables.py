@@ -32,7 +32,7 @@ class Labels(NamedTuple):
     known, camera, age, sex and quality as the label file has them."""
     unusable: pd.DataFrame  # row (0: the photograph has no label), image, reason
     layout: str
-    patients: str  # known, from file names or unknown
+    patients: str  # known, from file names, partly unknown or unknown
     notices: list[str]  # sentences to show the user
 
 
@@ -87,12 +87,15 @@ def read_labels(images: Path, labels: Path | None = None, *, layout: str = "auto
     table["patient"] = table["patient"].where(~is_alone, own)
     if table["official"].nunique() == 1:  # only one part of the data set is there
         table["official"] = ""
+    patients = "from file names" if table["from_names"].any() else "known"
+    if is_alone.any():
+        patients = "unknown" if is_alone.all() else "partly unknown"
     known_facts = [name for name in FACTS if table[name].any()]
     return Labels(
         table.astype({"grade": int})[["row", "image", "patient", "eye", "grade", "official", *known_facts]],
         pd.DataFrame(unusable, columns=["row", "image", "reason"]),
         known,
-        "unknown" if is_alone.all() else "from file names" if table["from_names"].any() else "known",
+        patients,
         notices + [UNKNOWN.format(is_alone.sum(), len(table))] * int(is_alone.any()),
     )
 

@@ -101,7 +101,7 @@ def test_resized_2015_2019_keeps_eyes_together_where_names_tell(tree):
     tree.write("k/labels/trainLabels19.csv", "id_code,diagnosis\nab,3\n")
     tree.write("k/labels/testImages19.csv", "id_code,diagnosis\ncd,\n")
     labels = read_labels(root)
-    assert (labels.layout, labels.patients) == ("resized_2015_2019", "unknown")
+    assert (labels.layout, labels.patients) == ("resized_2015_2019", "partly unknown")
     assert rows_of(labels, "patient", "grade") == [(2, "10", 0), (2, "2", 2), (2, "k/resized train 19/ab.jpg", 3)]
     assert labels.table["official"].tolist() == ["train", "test", "train"]
     assert any("testImages19.csv is not used" in notice for notice in labels.notices)
