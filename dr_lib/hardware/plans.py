@@ -54,7 +54,7 @@ def choose(
         backend: auto, tensorflow or jax.
         strategy: auto, none, or a distribution by name; TPUStrategy is never chosen by itself.
         num_devices: 0 takes all GPUs or chips; several of a CPU are virtual and simulate a plan for accelerators.
-        mode: paper (as published: float32, one step per call), fast or scaled (all that the device can do).
+        mode: paper (our reading of it: float32, one step per call), fast or scaled (all that the device can do).
         precision: auto follows from the mode, else a dtype policy of Keras.
         steps_per_execution: training steps per call of the device, 0 follows from the mode.
         batch_size: over all replicas; as many devices are used as divide it.
