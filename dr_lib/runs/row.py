@@ -50,6 +50,10 @@ MEASURED = {  # null where a run has none; seconds are on a monotonic clock
 DETAILS = {  # in the rows that have them
     "images_per_s": float,  # training images over the time of training alone, in a steady epoch
     "data_kind": str,  # synthetic or photographs, or what the notebook calls its data
+    "data_sha256": str,  # of the crops; then of what is known of them, and of the split table
+    "labels_sha256": str,
+    "split_sha256": str,
+    "input": str,  # memory or stream: where the photographs were while training
     "num_images_train": int,
     "num_images_test": int,
     "num_parameters": int,
