@@ -19,9 +19,9 @@
 
 # %% tags=["parameters"]
 served_dir: str = ""  # folder that notebook 21 exported, empty makes one of an untrained network
-model: str = "mobilenet"  # of an untrained network, mobilenet, vgg19 or small_cnn
+model: str = "mobilenet"  # mobilenet, vgg19 or small_cnn; of an untrained network
 image_size: int = 96  # of an untrained network, 224 in the paper [px]
-format: str = "litert_int8"  # of an untrained network, litert_float32, litert_float16, litert_int8 or savedmodel
+format: str = "litert_int8"  # litert_float32, litert_float16, litert_int8 or savedmodel; of an untrained network
 photographs: str = "sample"  # folder of JPEG or PNG files to send, or the word sample
 url: str = ""  # of an endpoint elsewhere, http://10.0.0.5:8080 or sagemaker:NAME, empty starts the server here
 threads: int = 0  # predictions at a time of the server started here, 0 for one per core
