@@ -293,7 +293,10 @@ def claims(folders: tuple[Path, ...], out: Path | None, allow: tuple[str, ...], 
 @click.option("--pack", is_flag=True, help="also write FORMAT.tar.gz, the model.tar.gz of SageMaker")
 def export(model: Path, data_dir: Path, split: str, out: Path, formats: tuple[str, ...], pack: bool, **choice) -> None:
     """Convert a model folder of notebook 20, and keep what passes the accuracy gate."""
+    from dr_lib.hardware import import_tensorflow
+
     os.environ["KERAS_BACKEND"] = "tensorflow"
+    import_tensorflow()
     from dr_lib.data.shards.batches import load_photographs
     from dr_lib.data.shards.folder import describe_data
     from dr_lib.serving.export.convert import FORMATS

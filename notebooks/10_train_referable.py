@@ -197,7 +197,7 @@ from dr_lib.training.recorder import CHECKPOINT
 
 path = run.finish(**row)
 (run.folder / CHECKPOINT).unlink()
-print(f"wrote {path.relative_to(run.study_dir.parent)}")
+print(f"wrote {run.shown(path)}")
 
 # %% [markdown]
 # ## What this shows

@@ -239,7 +239,7 @@ about |= {f"{row.format}_mib": row.artifact_mib for row in exported.itertuples()
 about |= {f"{row.format}_passes": bool(row.passes) for row in exported.itertuples()}
 about |= {f"{name}_ms": float(rows["ms"].median()) for name, rows in times.groupby("runtime")}
 row = run.finish(**device.describe(facts) | about)
-print(f"wrote {row.relative_to(run.study_dir.parent)}, exported models in {run.folder.name}/exported")
+print(f"wrote {run.shown(row)}, exported models in {run.shown(run.folder / 'exported')}")
 
 # %% [markdown]
 # ## What this shows

@@ -240,7 +240,7 @@ measured |= {f"{name}_mean": float(requests[name].mean()) for name in parts}
 write_requests(run.folder / "requests.csv", pd.concat([requests, found.requests], ignore_index=True))
 table = {"requests": (run.folder / "requests.csv").relative_to(run.study_dir).as_posix()}
 row = run.finish(**machine | about | measured | table)
-print(f"wrote {row.relative_to(run.study_dir.parent)}")
+print(f"wrote {run.shown(row)}")
 
 # %% [markdown]
 # ## What this shows

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from dr_lib.hardware import import_tensorflow
 from dr_lib.hardware.cpus import count_cpus
 from dr_lib.serving.grader.folder import MANIFEST, read_folder
 
@@ -79,8 +80,7 @@ def pin_tensorflow(num_threads: int) -> None:
     Raises:
         RuntimeOpeningError: it has already computed with another number.
     """
-    import tensorflow as tf
-
+    tf = import_tensorflow()
     try:
         tf.config.threading.set_intra_op_parallelism_threads(num_threads)
         tf.config.threading.set_inter_op_parallelism_threads(num_threads)
