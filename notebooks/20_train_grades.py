@@ -18,8 +18,10 @@
 # modelo com tudo o que o servidor precisa; o notebook 21 a exporta.
 
 # %% tags=["parameters"]
+# data
 data_dir: str = "sample"  # folder that notebook 01 prepared, or the word sample
 split: str = "split.csv"  # split table of that folder, or the path of one elsewhere
+# model and training
 model: str = "small_cnn"  # small_cnn, mobilenet or vgg19 (the paper has the last two)
 weights: str = "none"  # none, imagenet (downloaded) or the path of a weights file without the top
 image_size: int = 96  # side of the square input, 224 in the paper [px]
@@ -29,10 +31,12 @@ optimizer: str = "adam"  # rmsprop or adam
 learning_rate: float = 0.001  # at the start, halved on plateaus
 augmentation: str = "flip"  # none, flip or colour
 weigh_grades: bool = False  # let each grade count the same in the loss, however rare it is
+# machine
 accelerator: str = "auto"  # auto, cpu, gpu or tpu
 backend: str = "auto"  # auto, tensorflow or jax
 input: str = "auto"  # memory (decoded once), stream (decoded again for each batch), or auto (what fits)
 mode: str = "paper"  # paper (float32, one step per call) or fast (what the device can do)
+# where, when, which
 results: str = ""  # folder for rows, models and checkpoints; on Colab one on Drive outlives the machine
 max_hours: float = 0.0  # save and stop in time, 0 for no limit [h]
 seed: int = 20  # of the study, the run adds its repetition
@@ -111,7 +115,7 @@ trained = train_once(
 )  # fmt: skip
 timing, row, scores, auc = trained.timing, trained.row, trained.scores, trained.auc
 print(f"{trained.network.name}: {row['num_parameters']:,} parameters on {trained.device.name}")
-print(f"train_s {timing.train_s:.2f}, of it first call {timing.first_step_s:.2f}, resumed {timing.resumed} times")
+print(f"train_s {timing.train_s:.2f}, the first call {timing.first_step_s:.2f} of it; resumed {timing.resumed} times")
 
 # %% [markdown]
 # The grades are far from equally frequent: without weights a network does well by calling every eye healthy.

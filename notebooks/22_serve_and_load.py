@@ -9,7 +9,7 @@
 # %% [markdown]
 # # Put the model behind an endpoint, and ask it
 #
-# **Question.** How long does one request take, of it decoding and predicting, and how many requests a second does the
+# **Question.** How long does one request take, and its decoding and predicting, and how many requests a second does the
 # endpoint hold? **Input.** A folder that notebook 21 exported (or an untrained network), photographs, and this machine
 # or the address of an endpoint. **Output.** One row, and a table with a line per request, for notebook 23.
 #
@@ -251,9 +251,9 @@ from IPython.display import Markdown
 median = requests[parts].median()
 Markdown(
     f"**{served.facts['model']}** ({served.facts['format']}) answers one request of the {kind} in "
-    f"**{median.round_trip_ms:.1f} ms** (median of {len(requests)}), of it {median.decode_ms:.1f} ms for decoding and "
-    f"cropping and {median.predict_ms:.1f} ms for predicting, and holds **{found.rate_per_s:.1f} requests a second** "
-    f"with 99 % of them within {bound_ms:.0f} ms."
+    f"**{median.round_trip_ms:.1f} ms** (median of {len(requests)}), of which {median.decode_ms:.1f} ms for decoding "
+    f"and cropping and {median.predict_ms:.1f} ms for predicting, and holds **{found.rate_per_s:.1f} requests a "
+    f"second** with 99 % of them within {bound_ms:.0f} ms."
 )
 
 # %% [markdown]
