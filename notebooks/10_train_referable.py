@@ -19,8 +19,10 @@
 # desenhada. Saída: uma linha com tempos e métricas; dez execuções por máquina formam a figura 1 do notebook 11.
 
 # %% tags=["parameters"]
+# data
 data_dir: str = "sample"  # folder that notebook 01 prepared, or the word sample
 split: str = "split.csv"  # split table of that folder, or the path of one elsewhere
+# model and training
 mode: str = "paper"  # paper (our reading of it), fast (the same schedule, a faster system) or scaled (a larger batch)
 model: str = "small_cnn"  # small_cnn, mobilenet or inception_v3 (our reading of the paper, see gpu_vs_tpu.yaml)
 weights: str = "none"  # none, imagenet (downloaded) or the path of a weights file without the top
@@ -36,14 +38,16 @@ dropout: float = 0.0  # share of the pooled features dropped in training
 last_frozen: str = ""  # last layer of the base to freeze, its outputs are cached, e.g. conv_pw_11_relu of mobilenet
 keep_best: bool = False  # without a validation split, keep the epoch of the best AUC in training, else the last
 test_time_augmentation: bool = False  # average the final predictions with those of the mirror images
+# machine
 accelerator: str = "auto"  # auto, cpu, gpu or tpu
 backend: str = "auto"  # auto, tensorflow or jax
 strategy: str = "auto"  # auto, none, MirroredStrategy, DataParallel or TPUStrategy (untried)
 num_devices: int = 0  # GPUs or TPU chips to train on, 0 for all; several of a CPU are virtual, to simulate more
-precision: str = "auto"  # auto follows the mode, else float32, mixed_float16 or mixed_bfloat16
+precision: str = "auto"  # auto (follows the mode), float32, mixed_float16 or mixed_bfloat16
 steps_per_execution: int = 0  # training steps per call of the device, 0 follows the mode
-input: str = "auto"  # memory (decoded once), stream (decoded again for each batch), or auto for what fits
+input: str = "auto"  # memory (decoded once), stream (decoded again for each batch), or auto (what fits)
 tensorboard: bool = False  # write logs for TensorBoard
+# where, when, which
 results: str = ""  # folder for rows, models and checkpoints; on Colab one on Drive outlives the machine
 max_hours: float = 0.0  # save and stop in time, 0 for no limit [h]
 seed: int = 20  # of the study, the run adds its repetition
@@ -146,7 +150,7 @@ trained = train_once(
 )  # fmt: skip
 timing, row, scores, auc = trained.timing, trained.row, trained.scores, trained.auc
 print(f"{trained.network.name}: {row['num_parameters']:,} parameters, {row['num_images_dropped']} photographs dropped")
-print(f"train_s {timing.train_s:.2f}, of it first call {timing.first_step_s:.2f}, resumed {timing.resumed} times")
+print(f"train_s {timing.train_s:.2f}, the first call {timing.first_step_s:.2f} of it; resumed {timing.resumed} times")
 print(f"steady_epoch_s {timing.steady_epoch_s:.3f}")
 
 # %% [markdown]
@@ -197,7 +201,7 @@ from dr_lib.training.recorder import CHECKPOINT
 
 path = run.finish(**row)
 (run.folder / CHECKPOINT).unlink()
-print(f"wrote {path.relative_to(run.study_dir.parent)}")
+print(f"wrote {run.shown(path)}")
 
 # %% [markdown]
 # ## What this shows

@@ -18,21 +18,25 @@
 # modelo com tudo o que o servidor precisa; o notebook 21 a exporta.
 
 # %% tags=["parameters"]
+# data
 data_dir: str = "sample"  # folder that notebook 01 prepared, or the word sample
 split: str = "split.csv"  # split table of that folder, or the path of one elsewhere
-model: str = "mobilenet"  # mobilenet, vgg19 or small_cnn
+# model and training
+model: str = "small_cnn"  # small_cnn, mobilenet or vgg19 (the paper has the last two)
 weights: str = "none"  # none, imagenet (downloaded) or the path of a weights file without the top
 image_size: int = 96  # side of the square input, 224 in the paper [px]
-batch_size: int = 16  # images per step, over all replicas
-epochs: int = 6  # passes over the training set
+batch_size: int = 8  # images per step, over all replicas
+epochs: int = 20  # passes over the training set
 optimizer: str = "adam"  # rmsprop or adam
 learning_rate: float = 0.001  # at the start, halved on plateaus
 augmentation: str = "flip"  # none, flip or colour
-weigh_grades: bool = True  # let each grade count the same in the loss, however rare it is
+weigh_grades: bool = False  # let each grade count the same in the loss, however rare it is
+# machine
 accelerator: str = "auto"  # auto, cpu, gpu or tpu
 backend: str = "auto"  # auto, tensorflow or jax
-input: str = "auto"  # memory (decoded once), stream (decoded again for each batch), or auto for what fits
+input: str = "auto"  # memory (decoded once), stream (decoded again for each batch), or auto (what fits)
 mode: str = "paper"  # paper (float32, one step per call) or fast (what the device can do)
+# where, when, which
 results: str = ""  # folder for rows, models and checkpoints; on Colab one on Drive outlives the machine
 max_hours: float = 0.0  # save and stop in time, 0 for no limit [h]
 seed: int = 20  # of the study, the run adds its repetition
@@ -111,7 +115,7 @@ trained = train_once(
 )  # fmt: skip
 timing, row, scores, auc = trained.timing, trained.row, trained.scores, trained.auc
 print(f"{trained.network.name}: {row['num_parameters']:,} parameters on {trained.device.name}")
-print(f"train_s {timing.train_s:.2f}, of it first call {timing.first_step_s:.2f}, resumed {timing.resumed} times")
+print(f"train_s {timing.train_s:.2f}, the first call {timing.first_step_s:.2f} of it; resumed {timing.resumed} times")
 
 # %% [markdown]
 # The grades are far from equally frequent: without weights a network does well by calling every eye healthy.
@@ -178,14 +182,15 @@ described = {
 }  # fmt: skip
 described |= {name: row[name] for name in ("num_parameters", *prepared)}
 saved = folder.write_folder(model_dir, "model.keras", described)
-print(f"model version {saved.version} in {model_dir.relative_to(run.study_dir.parent)}")
+print(f"model version {saved.version} in {run.shown(model_dir)}")
 
 # %%
 from dr_lib.training.recorder import CHECKPOINT
 
 path = run.finish(**row, model_version=saved.version)
 (run.folder / CHECKPOINT).unlink()
-print(f"wrote {path.relative_to(run.study_dir.parent)}")
+print(f"wrote {run.shown(path)}; to export the model for serving:")
+print(f"python -m dr_lib export {run.shown(model_dir)} --data {run.shown(config.data_dir)} --out exported")
 
 # %% [markdown]
 # ## What this shows
@@ -198,11 +203,12 @@ Markdown(
     f"agrees with the true grades of the test split with a quadratic weighted kappa of **{scores['kappa']:.3f}** and "
     f"finds referable eyes with an AUC of **{scores['auc']:.3f}** (95 % interval {auc.low:.3f} to {auc.high:.3f}, "
     f"{counts['test']} images)."
+    + ("" if auc.low > 0.5 else " That interval holds 0.5, a coin's AUC: **the network has not been shown to learn.**")
 )
 
 # %% [markdown]
 # ## Limits
 #
-# The defaults train a small input for a few epochs from random weights, to show the way: give photographs,
-# `weights=imagenet`, `image_size=224` and more epochs for a model worth serving. Kappa depends on how the grades are
-# distributed. A synthetic sample says how the software works, nothing about disease.
+# The defaults train a small network from random weights, to show the way: give photographs, `model=mobilenet`,
+# `weights=imagenet` and `image_size=224` for a model worth serving, as `papermill_runs/grades.yaml` does. Kappa depends
+# on how the grades are distributed. A synthetic sample says how the software works, nothing about disease.

@@ -19,7 +19,7 @@
 
 # %% tags=["parameters"]
 model_dir: str = ""  # model folder that notebook 20 wrote, empty makes an untrained network
-model: str = "mobilenet"  # of an untrained network, mobilenet, vgg19 or small_cnn
+model: str = "mobilenet"  # mobilenet, vgg19 or small_cnn; of an untrained network
 image_size: int = 96  # of an untrained network, 224 in the paper [px]
 data_dir: str = "sample"  # prepared folder to calibrate with and to judge by, or the word sample
 split: str = "split.csv"  # split table of that folder, the one that the model was trained with
@@ -239,7 +239,7 @@ about |= {f"{row.format}_mib": row.artifact_mib for row in exported.itertuples()
 about |= {f"{row.format}_passes": bool(row.passes) for row in exported.itertuples()}
 about |= {f"{name}_ms": float(rows["ms"].median()) for name, rows in times.groupby("runtime")}
 row = run.finish(**device.describe(facts) | about)
-print(f"wrote {row.relative_to(run.study_dir.parent)}, exported models in {run.folder.name}/exported")
+print(f"wrote {run.shown(row)}, exported models in {run.shown(run.folder / 'exported')}")
 
 # %% [markdown]
 # ## What this shows

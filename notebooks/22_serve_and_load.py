@@ -9,7 +9,7 @@
 # %% [markdown]
 # # Put the model behind an endpoint, and ask it
 #
-# **Question.** How long does one request take, of it decoding and predicting, and how many requests a second does the
+# **Question.** How long does one request take, and its decoding and predicting, and how many requests a second does the
 # endpoint hold? **Input.** A folder that notebook 21 exported (or an untrained network), photographs, and this machine
 # or the address of an endpoint. **Output.** One row, and a table with a line per request, for notebook 23.
 #
@@ -19,9 +19,9 @@
 
 # %% tags=["parameters"]
 served_dir: str = ""  # folder that notebook 21 exported, empty makes one of an untrained network
-model: str = "mobilenet"  # of an untrained network, mobilenet, vgg19 or small_cnn
+model: str = "mobilenet"  # mobilenet, vgg19 or small_cnn; of an untrained network
 image_size: int = 96  # of an untrained network, 224 in the paper [px]
-format: str = "litert_int8"  # of an untrained network, litert_float32, litert_float16, litert_int8 or savedmodel
+format: str = "litert_int8"  # litert_float32, litert_float16, litert_int8 or savedmodel; of an untrained network
 photographs: str = "sample"  # folder of JPEG or PNG files to send, or the word sample
 url: str = ""  # of an endpoint elsewhere, http://10.0.0.5:8080 or sagemaker:NAME, empty starts the server here
 threads: int = 0  # predictions at a time of the server started here, 0 for one per core
@@ -240,7 +240,7 @@ measured |= {f"{name}_mean": float(requests[name].mean()) for name in parts}
 write_requests(run.folder / "requests.csv", pd.concat([requests, found.requests], ignore_index=True))
 table = {"requests": (run.folder / "requests.csv").relative_to(run.study_dir).as_posix()}
 row = run.finish(**machine | about | measured | table)
-print(f"wrote {row.relative_to(run.study_dir.parent)}")
+print(f"wrote {run.shown(row)}")
 
 # %% [markdown]
 # ## What this shows
@@ -251,9 +251,9 @@ from IPython.display import Markdown
 median = requests[parts].median()
 Markdown(
     f"**{served.facts['model']}** ({served.facts['format']}) answers one request of the {kind} in "
-    f"**{median.round_trip_ms:.1f} ms** (median of {len(requests)}), of it {median.decode_ms:.1f} ms for decoding and "
-    f"cropping and {median.predict_ms:.1f} ms for predicting, and holds **{found.rate_per_s:.1f} requests a second** "
-    f"with 99 % of them within {bound_ms:.0f} ms."
+    f"**{median.round_trip_ms:.1f} ms** (median of {len(requests)}), of which {median.decode_ms:.1f} ms for decoding "
+    f"and cropping and {median.predict_ms:.1f} ms for predicting, and holds **{found.rate_per_s:.1f} requests a "
+    f"second** with 99 % of them within {bound_ms:.0f} ms."
 )
 
 # %% [markdown]

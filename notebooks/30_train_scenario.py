@@ -187,7 +187,7 @@ data |= {"num_images_dropped": fed.num_dropped}
 metric = {"metric_accuracy_test": measure_accuracy(), "epoch_accuracy": epoch_accuracy, "epoch_loss": losses}
 files = {"samples": samples.relative_to(run.study_dir).as_posix()}
 row = run.finish(**data, **times, **used, **gpu, **machine, **model.versions(), **metric, **files)
-print(f"wrote {row.relative_to(run.study_dir.parent)}")
+print(f"wrote {run.shown(row)}")
 
 # %% [markdown]
 # ## What this shows

@@ -217,7 +217,7 @@ for name, batch in wanted:
     about |= {"accelerator": library.device if library.kind == "gpu" and not is_keras else "cpu", "setup_s": setup_s}
     about |= {"learning_rate": cuda_mnist.LEARNING_RATES.get(name, rates[1 if batch == 1 else 32])}
     paths.append(run.finish(**summarise_trainings(table), **machine, **about, **checked.get(name, {})))
-    print(f"{name}@{batch}: wrote {paths[-1].relative_to(run.study_dir.parent)}")
+    print(f"{name}@{batch}: wrote {run.shown(paths[-1])}")
 
 # %% [markdown]
 # ## Result

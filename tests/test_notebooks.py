@@ -240,6 +240,8 @@ def check_scenario(clone, kernel, framework, dataset, num_images, evaluate_every
     samples = (clone / "papermill_runs" / "adhoc" / row["samples"]).read_text()
     assert [f",{event}," in samples for event in ("start", "epoch 1", "epoch 2", "end")] == [True] * 4
     assert "parameters" in texts(notebook)
+    streams = [output for cell in notebook.cells for output in cell.get("outputs", []) if "name" in output]
+    assert not [output["text"] for output in streams if output["name"] == "stderr"]  # TensorFlow greets there
 
 
 def find_kernel_name(name: str) -> str:
@@ -292,6 +294,8 @@ def test_20_leaves_a_model_folder(clone, kernel, small_sample):
     assert folder.facts["format"] == "keras" and folder.facts["image_size"] == 48 and len(folder.facts["grades"]) == 5
     assert folder.facts["metrics"]["kappa"] == row["metric_kappa_test"] and -1 <= row["metric_kappa_test"] <= 1
     assert folder.facts["split_sha256"] == row["split_sha256"] and folder.version == row["model_version"]
+    command = re.search(r"python -m dr_lib export (\S+/model) --data \S+ --out exported", texts(notebook))
+    assert (clone / command[1]) == folder.path  # as it is pasted into a shell in the root
     assert num_pictures(notebook) == 2 and "SYNTHETIC SAMPLE" in (folder.path / "README.md").read_text()
 
 

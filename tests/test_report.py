@@ -4,7 +4,9 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from click.testing import CliRunner
 
+from dr_lib.__main__ import main
 from dr_lib.report import ReportError, render, write_report
 from dr_lib.runs.row import RowError, write_row
 from tests.evidence.test_request_log import RUN
@@ -43,6 +45,14 @@ def test_the_study_file_names_its_analysis(tmp_path, clone):
     (tmp_path / "mine.yaml").write_text("notebook: 10_train_referable\nreport: 99_mine\n")
     with pytest.raises(ReportError, match="99_mine is no notebook"):
         write_report([tmp_path / "mine"], tmp_path / "out", clone)
+
+
+@pytest.mark.parametrize(("paper", "analysis"), [("B", "23_serving_cost"), ("de-felice-lima", "41_cuda_vs_keras")])
+def test_a_paper_is_named_by_letter_or_author(tmp_path, paper, analysis):
+    """The analysis that holds rows against it; it says which parameters it has."""
+    write_row(tmp_path / "mine", RUN | {"notebook": "10_train_referable", "run_id": "a", "study": "mine"})
+    said = CliRunner().invoke(main, ["report", str(tmp_path / "mine"), "--paper", paper, "-p", "epoch", "1"])
+    assert said.exit_code == 1 and said.output.startswith(f"Error: {analysis} has no parameter epoch: it has runs, ")
 
 
 def test_a_page_holds_what_was_tagged_in_one_language_summaries_first():

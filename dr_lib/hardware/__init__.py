@@ -7,8 +7,18 @@ plans    facts -> backend, strategy, precision, and why
 devices  plan -> devices that are there, or an error
 """
 
-from dr_lib.hardware.devices import Device, activate
+from dr_lib.hardware.devices import Device, activate, import_tensorflow, without_stderr
 from dr_lib.hardware.facts import Facts, probe
 from dr_lib.hardware.plans import HardwareError, Plan, choose
 
-__all__ = ["Device", "Facts", "HardwareError", "Plan", "activate", "choose", "probe"]
+__all__ = [
+    "Device",
+    "Facts",
+    "HardwareError",
+    "Plan",
+    "activate",
+    "choose",
+    "import_tensorflow",
+    "probe",
+    "without_stderr",
+]

@@ -8,6 +8,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from types import ModuleType
 from typing import Any, NamedTuple
 
 from dr_lib.hardware.facts import Facts, HardwareError, read_version
@@ -75,11 +76,19 @@ def activate(plan: Plan) -> Device:
     return device
 
 
-def _activate_tensorflow(plan: Plan) -> Device:
-    with _without_stderr():
+def import_tensorflow() -> ModuleType:
+    """Import TensorFlow without its greeting, lines on drivers and CPUs that no level stops; later errors are shown."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")  # warnings and errors
+    with without_stderr():
         import tensorflow as tf
 
-        gpus = tf.config.list_physical_devices("GPU")
+        tf.config.list_physical_devices("GPU")  # here it asks the drivers
+    return tf
+
+
+def _activate_tensorflow(plan: Plan) -> Device:
+    tf = import_tensorflow()
+    gpus = tf.config.list_physical_devices("GPU")
     if plan.strategy == "TPUStrategy":
         resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu="local")
         tf.config.experimental_connect_to_cluster(resolver)
@@ -127,8 +136,8 @@ def _activate_jax(plan: Plan) -> Device:
 
 
 @contextmanager
-def _without_stderr() -> Iterator[None]:
-    """Drop what native code writes to stderr: TensorFlow greets with lines on drivers and CPUs that no level stops."""
+def without_stderr() -> Iterator[None]:
+    """Drop what native code writes to stderr."""
     kept, null = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, 2)
     try:

@@ -71,7 +71,7 @@ class Run:
             RowError: another process is at work on this run of the study.
             PriceError: the instance has no price.
         """
-        identity = json.loads(os.environ.get(RUN_VARIABLE, "{}"))
+        self._root, identity = root, json.loads(os.environ.get(RUN_VARIABLE, "{}"))
         adhoc = Path(results) if results else root / "papermill_runs" / "adhoc"
         self.study_dir, self._stop_at = Path(identity.pop("study_dir", adhoc)), identity.pop("stop_at", math.inf)
         if max_hours:
@@ -114,6 +114,11 @@ class Run:
         path = self.study_dir / "runs" / self.identity["run_id"]
         path.mkdir(parents=True, exist_ok=True)
         return path
+
+    def shown(self, path: Path) -> str:
+        """A path as a command in the repository's root takes it."""
+        path, root = Path(path).resolve(), self._root.resolve()
+        return str(path.relative_to(root) if root in path.parents else path)
 
     def seconds(self) -> float:
         """Seconds since the run began."""

@@ -24,7 +24,7 @@ from dr_lib.runs.estimate import find_limit, is_to_be_repeated, list_left, predi
 from dr_lib.runs.papermill import find_error, redact_paths, start_papermill
 from dr_lib.runs.row import RowError, progress_path, read_row, read_spent_s, row_path, spent_path, write_row
 from dr_lib.runs.run import hash_notebook, measure_others, read_commit
-from dr_lib.runs.study import PlannedRun, Study, StudyError, find_runs, load_study, name_machine, plan_runs
+from dr_lib.runs.study import PlannedRun, Study, StudyError, check_paths, find_runs, load_study, name_machine, plan_runs
 
 OUT_OF_TIME = "OutOfTimeError"  # how a notebook says that it has saved and stopped in time
 UNAVAILABLE = "UnavailableError"  # how a notebook says that this machine cannot make such a run
@@ -86,6 +86,7 @@ def run_study(
             disk is full, or another process of this machine is running it.
     """
     study, folder = load_study(path, root, instance=instance), Path(path).with_suffix("")
+    check_paths(study, path, root)
     planned = plan_runs(study, name_machine(hardware.probe()))
     runs = find_runs(planned, only, path)
     kernels = KernelSpecManager().find_kernel_specs()
@@ -95,7 +96,8 @@ def run_study(
         raise StudyError(f"{path}: no run can be made: {'; '.join(sorted(set(missing.values())))}")
     stop_at = time.monotonic() + 3600 * (max_hours or study.max_hours or math.inf)
     with _lock(folder, wait) as file, tqdm(disable=not show_progress, bar_format=BAR) as bar:
-        _claim(folder, study)
+        check_folder(folder, study)
+        write_json(folder / "study.json", study.model_dump(include=set(FIXED)))
         check_notebook(study, root, read_finished(folder, planned).values(), allow)
         session = Session(study, root, folder, uuid.uuid4().hex[:12], file, stop_at, bar, planned)
         return _make(session, runs, missing)
@@ -114,6 +116,9 @@ def _make(session: Session, runs: list[PlannedRun], missing: dict[str, str]) -> 
     """Make what is incomplete in its order; what failed is tried again at once, what was disturbed at the end."""
     study, bar, rows = session.study, session.bar, read_finished(session.folder, session.planned)
     todo = deque(list_left(study, runs, rows))
+    for run in todo:
+        if rows.get(run.run_id, {}).get("status") == "ok" and run.scenario not in missing:
+            _announce_repeat(session, run, rows)
     tried, failures, unavailable = Counter(), {}, dict(missing)  # by run, by run, by scenario
     while todo:
         run = todo.popleft()
@@ -143,9 +148,16 @@ def _make(session: Session, runs: list[PlannedRun], missing: dict[str, str]) -> 
             failures[run.run_id] = f"{run.run_id}: {error}"
         elif is_to_be_repeated(rows[run.run_id], study):
             todo.append(run)
+            _announce_repeat(session, run, rows)
     for reason, number in Counter(unavailable.values()).items():
         bar.write(f"{number} scenarios skipped: {reason}")
     return list(failures.values())
+
+
+def _announce_repeat(session: Session, run: PlannedRun, rows: dict[str, dict[str, Any]]) -> None:
+    others = rows[run.run_id].get("others_cpu_share")
+    took = f"it was disturbed, others took {others:.0%} of the CPU" if others else "it was disturbed"
+    session.bar.write(f"{run.run_id} is made again at the end: {took} (repeat_disturbed: 0 keeps it)")
 
 
 def _check_disk(folder: Path) -> None:
@@ -247,12 +259,10 @@ def _write_incomplete(
     write_row(session.folder, row)
 
 
-def _claim(folder: Path, study: Study) -> None:
+def check_folder(folder: Path, study: Study) -> None:
     """Keep a folder for one study: scenarios of another, or in another order, would stand under the same names."""
-    request, path = json.loads(json.dumps(study.model_dump(include=set(FIXED)))), folder / "study.json"
-    if not path.exists():
-        return write_json(path, request)
-    present = {"first_scenario": 1} | json.loads(path.read_bytes())
+    path, request = folder / "study.json", json.loads(json.dumps(study.model_dump(include=set(FIXED))))
+    present = {"first_scenario": 1} | (json.loads(path.read_bytes()) if path.exists() else request)
     unlike = [name for name in FIXED if present.get(name) != request[name]]
     if unlike or list(present["factors"]) != list(request["factors"]):  # C1, C2, ... follow their order
         what = ", ".join(unlike) or "order of the factors"

@@ -1,5 +1,6 @@
 """A study: its file, checked against the notebook, and its runs in their order."""
 
+import ast
 import itertools
 import random
 import re
@@ -70,12 +71,7 @@ def load_study(path: Path, root: Path, *, instance: str = "") -> Study:
         StudyError: the file or its notebook is missing, a key or a parameter is misspelt or has the wrong type.
         PriceError: the instance has no price.
     """
-    try:
-        study = Study.model_validate(yaml.safe_load(Path(path).read_text(encoding="utf-8")) or {})
-    except FileNotFoundError as error:
-        raise StudyError(f"{path}: no such study file") from error
-    except (yaml.YAMLError, ValidationError) as error:
-        raise StudyError(f"{path} is not a valid study file: {error}") from error
+    study = _read(Path(path))
     study.instance = instance or study.instance
     if study.max_usd and not study.instance:
         raise StudyError(f"{path}: max_usd needs an instance, whose price is known")
@@ -85,7 +81,7 @@ def load_study(path: Path, root: Path, *, instance: str = "") -> Study:
         if not (root / "notebooks" / f"{name}.ipynb").is_file():
             raise StudyError(f"{path}: notebook {name!r} is not in {root / 'notebooks'}")
     known = papermill.inspect_notebook(str(root / "notebooks" / f"{study.notebook}.ipynb"))
-    _check_parameters(study, path, {name: parameter["inferred_type_name"] for name, parameter in known.items()})
+    _check_parameters(study, path, known)
     for factor, kernels in study.kernel.items() if isinstance(study.kernel, dict) else ():
         unknown = set(kernels) - {str(value) for value in study.factors.get(factor, [study.parameters.get(factor)])}
         if unknown:
@@ -94,23 +90,80 @@ def load_study(path: Path, root: Path, *, instance: str = "") -> Study:
     return study
 
 
-def _check_parameters(study: Study, path: Path, types: dict[str, str]) -> None:
-    """Check parameters and factors against the names and types of the notebook's parameters."""
-    missing = [name for name in SET_BY_THE_STUDY if name not in types]
+def _read(path: Path) -> Study:
+    """The study of a file; what is wrong with it in one sentence."""
+    try:
+        if path.is_dir():
+            hint = f": did you mean {path.with_suffix('.yaml')}?" if path.with_suffix(".yaml").is_file() else ""
+            raise StudyError(f"{path} is a folder, not a study file{hint}")
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        if not isinstance(content, dict):
+            raise StudyError(f"{path} is not a valid study file: it needs lines such as notebook: 10_train_referable")
+        return Study.model_validate(content)
+    except FileNotFoundError as error:
+        raise StudyError(f"{path}: no such study file") from error
+    except UnicodeDecodeError as error:
+        raise StudyError(f"{path} is not a valid study file: it is no text in UTF-8") from error
+    except yaml.YAMLError as error:
+        mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None) or "no YAML"
+        where = f"line {mark.line + 1}: " if mark else ""
+        raise StudyError(f"{path} is not a valid study file: {where}{problem}") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        key, reason = ".".join(map(str, first["loc"][:2])), first["msg"].removeprefix("Input ")
+        if first["type"] == "extra_forbidden":
+            reason = f"no key of a study; they are {', '.join(Study.model_fields)}"
+        elif first["type"] != "missing":
+            reason = f"{reason}, not {first['input']!r}"
+        raise StudyError(f"{path} is not a valid study file: {key}: {reason}") from error
+
+
+def _check_parameters(study: Study, path: Path, known: dict[str, dict[str, str]]) -> None:
+    """Check parameters and factors against the notebook's parameters: names, types, and choices in their comments."""
+    missing = [name for name in SET_BY_THE_STUDY if name not in known]
     if missing:
         raise StudyError(f"{path}: {study.notebook} has no parameter {', '.join(missing)}: it cannot be repeated")
     for factor, values in study.factors.items():
         if len(values) > len(set(map(str, values))):
             raise StudyError(f"{path}: factor {factor} has one level twice")
-    levels = [(name, value) for name, values in study.factors.items() for value in values]
-    for name, value in (*study.parameters.items(), *levels):
+    for name, value in _list_values(study):
         if name in SET_BY_THE_STUDY or (name in study.parameters and name in study.factors):
             raise StudyError(f"{path}: {name} is set by the study itself or twice: take it out of the parameters")
-        if name not in types:
-            raise StudyError(f"{path}: {study.notebook} has no parameter {name!r}, it has {', '.join(types)}")
-        allowed = TYPES.get(types[name])
+        if name not in known:
+            raise StudyError(f"{path}: {study.notebook} has no parameter {name!r}, it has {', '.join(known)}")
+        type_name, choices = known[name]["inferred_type_name"], _list_choices(known[name]["help"])
+        allowed = TYPES.get(type_name)
         if allowed and (not isinstance(value, allowed) or (isinstance(value, bool) and bool not in allowed)):
-            raise StudyError(f"{path}: {name} has to be a {types[name]}, {value!r} is none")
+            raise StudyError(f"{path}: {name} has to be a {type_name}, {value!r} is none")
+        if choices and str(value) not in choices:
+            raise StudyError(f"{path}: {name} {value!r}: choose from {', '.join(choices)}")
+
+
+def check_paths(study: Study, path: Path, root: Path) -> None:
+    """Refuse a study whose input folders or files are not on this machine, before anything runs.
+
+    They are the parameters that end in `_dir`, and those that are a path by their comment and have a slash.
+
+    Raises:
+        StudyError: one is not there.
+    """
+    known = papermill.inspect_notebook(str(root / "notebooks" / f"{study.notebook}.ipynb"))
+    for name, value in _list_values(study):
+        is_folder = name.endswith("_dir") and value != ast.literal_eval(known[name]["default"])
+        is_file = "path of" in known[name]["help"] and "/" in str(value)
+        if (is_folder or is_file) and not (root / value).exists():
+            raise StudyError(f"{path}: {name} {value!r} is not there: make it first, or correct the path")
+
+
+def _list_values(study: Study) -> list[tuple[str, Any]]:
+    levels = [(name, value) for name, values in study.factors.items() for value in values]
+    return [*study.parameters.items(), *levels]
+
+
+def _list_choices(comment: str) -> list[str]:
+    """The values in a parameter's comment where it only lists them, as in: none, flip (left-right) or colour; ..."""
+    items = re.split(r",? or |, ", re.sub(r" \([^)]*\)", "", comment).split(";")[0])
+    return items if len(items) > 1 and all(re.fullmatch(r"\w+", item) for item in items) else []
 
 
 def plan_runs(study: Study, machine: str) -> list[PlannedRun]:

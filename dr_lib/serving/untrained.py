@@ -7,6 +7,7 @@ import numpy as np
 
 from dr_lib.data.labels.grades import GRADES
 from dr_lib.data.photograph.pixels import IMAGE_SIZE
+from dr_lib.hardware import import_tensorflow
 from dr_lib.serving.export.convert import FORMATS, ExportError, convert
 from dr_lib.serving.grader.folder import PREPROCESSING, ModelFolder, write_folder
 
@@ -35,6 +36,7 @@ def export_untrained(
     Raises:
         ExportError: unknown format, or the conversion failed.
     """
+    import_tensorflow()
     import keras
 
     from dr_lib.training.graders import build_grader

@@ -2,6 +2,8 @@
 
 import os
 import random
+import re
+import signal
 import subprocess
 import sys
 import time
@@ -130,6 +132,19 @@ def test_a_run_that_dies_or_hangs_fails_alone(house, trouble, reason):
     wait_for_silence(house)
 
 
+def test_ctrl_c_says_how_to_go_on(house):
+    """The run under way ends with it."""
+    path = write_study(house, parameters={"pause_s": 600.0})
+    code = f"import pathlib, dr_lib.__main__ as m; m.ROOT = pathlib.Path({str(house)!r}); m.main()"
+    process = subprocess.Popen([sys.executable, "-c", code, "run", str(path)], stderr=subprocess.PIPE, text=True)
+    while not list_begun(house) and process.poll() is None:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    assert process.communicate(timeout=60)[1].endswith("stopped; the same command goes on\n")
+    assert process.returncode == 130
+    wait_for_silence(house)
+
+
 def test_a_disturbed_run_is_made_again_at_the_end_once(house, capsys):
     """The runs that others disturbed come last, once more; if they are disturbed again they stay, marked. A scenario
     whose kernel is gone is skipped, and its row says how to get it; the run of it that was made keeps its row."""
@@ -143,7 +158,9 @@ def test_a_disturbed_run_is_made_again_at_the_end_once(house, capsys):
     assert runs["disturbed"].tolist()[:3] == [True] * 3 and runs["repeats"].tolist()[:2] == [1, 1]
     assert runs["repeats"].iloc[2] != 1
     assert "no Jupyter kernel dr-none: python -m dr_lib kernels" in runs["error"].iloc[3]
-    assert "1 scenarios skipped: no Jupyter kernel dr-none" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "1 scenarios skipped: no Jupyter kernel dr-none" in said
+    assert re.findall(r"(C\d-r\d\d)\S* is made again at the end: it was disturbed", said) == ["C1-r00", "C1-r01"]
     assert run_quietly(path, house) == [] and len(list_begun(house)) == 3
     with pytest.raises(StudyError, match="no run can be made: no Jupyter kernel pyhton3"):
         run_study(write_study(house, **levels | {"kernel": "pyhton3"}), house)

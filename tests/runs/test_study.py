@@ -1,18 +1,25 @@
 """Study files: what is asked is checked before anything runs, and planned in randomised blocks."""
 
 import pytest
+from click.testing import CliRunner
 
+from dr_lib.__main__ import main
 from dr_lib.hardware import Facts
 from dr_lib.runs.prices import PriceError
 from dr_lib.runs.runner import run_study
-from dr_lib.runs.study import Study, StudyError, load_study, name_machine, plan_runs
+from dr_lib.runs.study import Study, StudyError, check_paths, load_study, name_machine, plan_runs
 from tests.runs.conftest import write_study
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"repetition": 3}, "repetition"),  # a misspelt key
+        ({"repetition": 3}, "repetition: no key of a study; they are notebook, "),
+        ({"repetitions": None}, "repetitions: Field required"),
+        ({"parameters": {"pace": "fats"}}, "pace 'fats': choose from even, fast, slow"),
+        ({"factors": {"pace": ["slow", "fats"]}}, "pace 'fats': choose"),
+        ({"parameters": {"data_dir": "data/nowhere"}}, "data_dir 'data/nowhere' is not there"),
+        ({"factors": {"weights": ["none", "data/a.h5"]}}, "weights 'data/a.h5' is not there"),
         ({"notebook": "quik"}, "quik"),
         ({"report": "11_nothing"}, "notebook '11_nothing' is not in"),
         ({"repetitions": 0}, "greater than or equal to 1"),
@@ -33,19 +40,61 @@ from tests.runs.conftest import write_study
 )
 def test_a_mistake_is_found_before_anything_runs(house, changes, message):
     """A misspelt key, parameter or notebook, or a value of the wrong type names itself."""
-    with pytest.raises((StudyError, PriceError), match=message):
+    with pytest.raises((StudyError, PriceError), match=message) as error:
         run_study(write_study(house, **changes), house)
+    assert "\n" not in str(error.value) and "pydantic" not in str(error.value)
     assert not (house / "papermill_runs" / "trial").exists()
 
 
-def test_a_missing_or_broken_file_is_named(house):
-    """No file and no YAML are errors with the path."""
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"notebook: quick\nrepetitions: [", r"line 2: .*"),
+        (b"just words", "it needs lines such as notebook: "),
+        (b"notebook: \xff", "it is no text in UTF-8"),
+        (None, "none.yaml: no such study file"),
+    ],
+)
+def test_a_missing_or_broken_file_is_named_in_one_sentence(house, content, message):
+    """No file, no YAML, no keys, no text."""
     path = house / "papermill_runs" / "none.yaml"
-    with pytest.raises(StudyError, match="none.yaml: no such study file"):
+    if content:
+        path.write_bytes(content)
+    with pytest.raises(StudyError, match=message) as error:
         load_study(path, house)
-    path.write_text("notebook: [")
-    with pytest.raises(StudyError, match="none.yaml is not a valid study file"):
-        load_study(path, house)
+    assert "none.yaml" in str(error.value) and "\n" not in str(error.value)
+
+
+def test_what_is_there_can_be_asked_for(house):
+    """The default of a folder is a word, not a folder; a folder that exists is taken, each value of a list too."""
+    (house / "data").mkdir()
+    path = write_study(house, parameters={"data_dir": "data"}, factors={"pace": ["even", "fast", "slow"]})
+    check_paths(load_study(path, house), path, house)
+    path = write_study(house, parameters={"data_dir": "sample", "weights": "none"})
+    check_paths(load_study(path, house), path, house)
+
+
+def test_the_command_line_says_what_is_wrong_in_one_sentence(house, monkeypatch):
+    """`plan` too; --debug shows where; the folder of a study is not its file."""
+    monkeypatch.setattr("dr_lib.__main__.ROOT", house)
+    path = write_study(house, parameters={"data_dir": "nowhere"})
+    said = CliRunner().invoke(main, ["plan", str(path)])
+    assert said.exit_code == 1 and said.output.splitlines()[-1].startswith(f"Error: {path}: data_dir 'nowhere' is not")
+    path.with_suffix("").mkdir()
+    said = CliRunner().invoke(main, ["run", str(path.with_suffix(""))])
+    assert said.output == f"Error: {path.with_suffix('')} is a folder, not a study file: did you mean {path}?\n"
+    assert isinstance(CliRunner().invoke(main, ["--debug", "run", str(house)]).exception, StudyError)
+
+
+def test_plan_refuses_factors_in_another_order_than_the_runs_made(house, monkeypatch):
+    """C2 would be another scenario than in the rows that lie there."""
+    monkeypatch.setattr("dr_lib.__main__.ROOT", house)
+    factors = {"pace": ["even", "fast"], "level": ["a", "b"]}
+    path = write_study(house, factors=factors)
+    run_study(path, house, max_hours=1e-9, show_progress=False)
+    write_study(house, factors=dict(reversed(factors.items())))
+    said = CliRunner().invoke(main, ["plan", str(path)])
+    assert said.exit_code == 1 and "other order of the factors" in said.output
 
 
 def test_plan_holds_every_cell_in_every_block():

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from dr_lib.hardware import import_tensorflow, without_stderr
 from dr_lib.hardware.cpus import count_cpus
 from dr_lib.serving.grader.folder import MANIFEST, read_folder
 
@@ -79,8 +80,7 @@ def pin_tensorflow(num_threads: int) -> None:
     Raises:
         RuntimeOpeningError: it has already computed with another number.
     """
-    import tensorflow as tf
-
+    tf = import_tensorflow()
     try:
         tf.config.threading.set_intra_op_parallelism_threads(num_threads)
         tf.config.threading.set_inter_op_parallelism_threads(num_threads)
@@ -129,7 +129,8 @@ def _open(family: str, precision: str, artifact: Path, num_threads: int) -> Pred
     if family == "litert":
         from dr_lib.serving.grader.litert import LiteRT
 
-        return LiteRT(artifact, num_threads=num_threads or count_cpus())
+        with without_stderr():  # it names its delegate there; what fails raises
+            return LiteRT(artifact, num_threads=num_threads or count_cpus())
     if family == "onnx":
         import onnxruntime
 

@@ -10,6 +10,7 @@ from types import ModuleType
 
 import numpy as np
 
+from dr_lib.hardware import import_tensorflow
 from dr_lib.training.frameworks.architecture import Layer, NetworkError
 from dr_lib.training.frameworks.base import FrameworkError, Network
 
@@ -74,6 +75,8 @@ def import_network(packages: tuple[str, ...], accelerator: str) -> ModuleType:
         if packages == ("keras", "torch"):
             on_gpu = accelerator == "gpu" and importlib.import_module("torch").cuda.is_available()
             os.environ["KERAS_TORCH_DEVICE"] = "cuda:0" if on_gpu else "cpu"
+        if "tensorflow" in packages:
+            import_tensorflow()
         return importlib.import_module(f"dr_lib.training.frameworks.{packages[0]}_network")
     except (ImportError, AttributeError, OSError) as error:  # MXNet with NumPy 1.24 or later is an AttributeError
         told = f"{packages[0]} cannot be imported ({error}): its versions may not go together"
