@@ -5,6 +5,7 @@ import json
 import re
 import zlib
 from itertools import islice
+from pathlib import Path
 from queue import SimpleQueue
 from time import perf_counter
 from typing import Any
@@ -95,18 +96,27 @@ class Predictor:
         Raises:
             RefusedError: what came is no JPEG or PNG that fits, is damaged, or shows no field of view.
         """
-        start = perf_counter()
         body = _gunzip(body) if content_encoding == "gzip" else body
         encoded = _read_json(body) if media_type == "application/json" else body
         try:
             _check_photograph(encoded, self.max_pixels)
-            crop = crop_fundus(encoded, self.facts["crop_size"], method=self.facts["crop_method"])
+            return self.grade(encoded)
         except NoFundusError as error:
             raise RefusedError(422, str(error)) from error
         except UnreadableImageError as error:
             raise RefusedError(400, str(error)) from error
+
+    def grade(self, source: Path | bytes) -> dict[str, Any]:
+        """Answer for a picture of any kind and size that `crop_fundus` takes, a file or its bytes.
+
+        Raises:
+            UnreadableImageError, NoFundusError: as `crop_fundus` raises them.
+        """
+        start = perf_counter()
+        try:
+            crop = crop_fundus(source, self.facts["crop_size"], method=self.facts["crop_method"])
         except cv2.error as error:  # OpenCV's own limits
-            raise RefusedError(400, "the picture is damaged") from error
+            raise UnreadableImageError("the picture is damaged") from error
         image = decode_jpeg(encode_jpeg(crop.image), self.facts["image_size"])  # as training stores and reads it
         decoded = perf_counter()
         interpreter = self._idle.get()
