@@ -21,7 +21,7 @@ from dr_lib.data.photograph.headers import JPEG_SIGNATURE, PNG_SIGNATURE, read_h
 from dr_lib.data.photograph.pixels import decode_jpeg, encode_jpeg
 from dr_lib.hardware.cloud import find_instance_type
 from dr_lib.hardware.cpus import count_cpus, find_cpu_model
-from dr_lib.serving.grader.folder import ModelFolder, ModelFolderError
+from dr_lib.serving.grader.folder import ModelFolder, ModelFolderError, read_folder
 from dr_lib.serving.grader.litert import LiteRT
 from dr_lib.serving.grader.savedmodel import SavedModel
 
@@ -64,7 +64,7 @@ class Predictor:
 
         Raises:
             ModelFolderError: the folder holds another kind of model than LiteRT and SavedModel, or one that does not
-                fit its manifest.
+                fit its manifest, or it was replaced meanwhile.
         """
         self.facts, self.version, self.max_pixels = folder.facts, folder.version, max_pixels
         self.machine = {"instance_type": find_instance_type(), "cpu": find_cpu_model(), "num_cpus": count_cpus()}
@@ -74,6 +74,8 @@ class Predictor:
             if model.image_size != folder.facts["image_size"]:
                 raise ModelFolderError(f"{folder.path}: the model takes {model.image_size} px, its manifest differs")
             self._idle.put(model)
+        if read_folder(folder.path).facts != folder.facts:  # from here on the artifact is not read again
+            raise ModelFolderError(f"{folder.path}: the model was replaced while it was loaded: start again")
 
     def warm_up(self) -> None:
         """Take a drawn photograph through every interpreter; ModelFolderError where no five probabilities come out."""
@@ -150,7 +152,7 @@ def _open(folder: ModelFolder, num_threads: int) -> list[LiteRT | SavedModel]:
     if not folder.facts["format"].startswith("litert_"):
         kind = folder.facts["format"]
         raise ModelFolderError(f"{folder.path}: {kind} is not served, export it as LiteRT or SavedModel first")
-    count = max(1, min(num_threads, PACKED_BYTES // folder.facts["bytes"]))
+    count = max(1, min(num_threads, PACKED_BYTES // max(1, folder.facts["bytes"])))
     return [LiteRT(folder.artifact, num_threads=num_threads // count) for _ in range(count)]
 
 
