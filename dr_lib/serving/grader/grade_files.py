@@ -12,7 +12,7 @@ from typing import Any
 
 from dr_lib.data.labels.label_files import PICTURES, find_files
 from dr_lib.data.photograph.decode import MAX_PIXELS
-from dr_lib.data.shards.workers import map_over
+from dr_lib.data.shards.workers import WorkerError, map_over
 from dr_lib.hardware.cpus import count_cpus
 from dr_lib.serving.grader.folder import ModelFolder, ModelFolderError, read_folder
 from dr_lib.serving.grader.predict import Predictor
@@ -55,7 +55,7 @@ def grade_files(
         GradesError: out is not the beginning of such a table, or of another model's.
         FileNotFoundError: a path is not there.
         LabelTableError: a folder holds no photographs.
-        WorkerError: a worker died.
+        WorkerError: a worker died, or has too little memory.
     """
     names = ["file", "grade", *(f"probability_{grade}" for grade in range(len(folder.facts["grades"])))]
     names += ["probability_referable", "referable", "fundus", "model_version", "error"]
@@ -124,6 +124,8 @@ def _grade(folder: Path, version: str, file: Path) -> dict[str, Any]:
         answer = predictor.grade(file)
     except (ValueError, OSError) as error:  # every refusal is a ValueError
         return row | {"error": str(error)}
+    except MemoryError as error:
+        raise WorkerError("too little memory for a photograph: pass --workers 1, to go on") from error
     row |= {name: answer[name] for name in ("grade", "probability_referable", "referable")}
     row |= {f"probability_{grade}": value for grade, value in enumerate(answer["probabilities"])}
     return row | {"fundus": answer["fundus"]["status"], "error": ""}

@@ -15,7 +15,7 @@ import numpy as np
 
 from dr_lib.data.labels.grades import sum_referable
 from dr_lib.data.photograph.crop import crop_fundus
-from dr_lib.data.photograph.decode import MAX_SIDE
+from dr_lib.data.photograph.decode import MAX_SIDE, count_bytes, open_picture
 from dr_lib.data.photograph.errors import NoFundusError, UnreadableImageError
 from dr_lib.data.photograph.headers import JPEG_SIGNATURE, PNG_SIGNATURE, read_header
 from dr_lib.data.photograph.pixels import decode_jpeg, encode_jpeg
@@ -97,6 +97,7 @@ class Predictor:
 
         Raises:
             RefusedError: what came is no JPEG or PNG that fits, is damaged, or shows no field of view.
+            MemoryError: there is too little memory to decode it.
         """
         body = _gunzip(body) if content_encoding == "gzip" else body
         encoded = _read_json(body) if media_type == "application/json" else body
@@ -113,12 +114,16 @@ class Predictor:
 
         Raises:
             UnreadableImageError, NoFundusError: as `crop_fundus` raises them.
+            MemoryError: there is too little memory to decode it.
         """
         start = perf_counter()
         try:
             crop = crop_fundus(source, self.facts["crop_size"], method=self.facts["crop_method"])
-        except cv2.error as error:  # OpenCV's own limits
-            raise UnreadableImageError("the picture is damaged") from error
+        except (UnreadableImageError, cv2.error) as error:
+            _check_memory(source)
+            if isinstance(error, cv2.error):  # OpenCV's own limits
+                raise UnreadableImageError("the picture is damaged") from error
+            raise
         image = decode_jpeg(encode_jpeg(crop.image), self.facts["image_size"])  # as training stores and reads it
         decoded = perf_counter()
         interpreter = self._idle.get()
@@ -165,6 +170,12 @@ def _check_photograph(encoded: bytes, max_pixels: int) -> None:
         raise RefusedError(413, f"{width} x {height} px are too many: send at most {max_pixels // 10**6} million")
     if encoded.startswith(JPEG_SIGNATURE) and next(islice(SCAN.finditer(encoded), MAX_SCANS, None), None):
         raise RefusedError(400, "a JPEG of too many scans")
+
+
+def _check_memory(source: Path | bytes) -> None:
+    """Raise MemoryError where the bytes that decoding takes cannot be had: to OpenCV the picture is damaged then."""
+    encoded, header, _ = open_picture(source)
+    np.empty(count_bytes(encoded, header, 1), np.uint8)
 
 
 def _gunzip(body: bytes) -> bytes:

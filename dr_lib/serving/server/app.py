@@ -96,6 +96,8 @@ def build_app(service: Service) -> Starlette:
             response = JSONResponse(await service.answer(request))
         except RefusedError as error:
             response = JSONResponse({"error": str(error)}, error.status, HEADERS.get(error.status))
+        except MemoryError:
+            response = JSONResponse({"error": "too little memory now: ask again later"}, 503, HEADERS[503])
         except Exception as error:  # its message may hold what was sent, so it is not logged
             place = traceback.extract_tb(error.__traceback__)[-1]
             logger.error("%s in %s:%d", type(error).__name__, place.filename, place.lineno)

@@ -3,6 +3,7 @@
 import base64
 import gzip
 import json
+import resource
 import socket
 import threading
 import time
@@ -10,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import cv2
 import numpy as np
+import psutil
 import pytest
 
 from dr_lib.data.photograph.crop import crop_fundus
@@ -262,3 +264,24 @@ def test_a_fault_of_ours_is_500_and_says_nothing(served_folder, jpeg, caplog):
         assert failed.status == 500 and b"SECRET" not in failed.body
         assert post(port, jpeg).status == 200
     assert "ZeroDivisionError in " in caplog.text and "SECRET" not in caplog.text
+
+
+class HungryPredictor(Predictor):
+    """A real one that may take 10 MB more than the process has."""
+
+    def __call__(self, *args):
+        resource.setrlimit(resource.RLIMIT_AS, (psutil.Process().memory_info().vms + 10**7, resource.RLIM_INFINITY))
+        try:
+            return super().__call__(*args)
+        finally:
+            resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+
+
+def test_too_little_memory_is_503(served_folder):
+    """The photograph is right, so the client may send it again; to OpenCV it is damaged."""
+    body = encode(draw_photograph(1, 4500, 4000), ".png")
+    with run_in_thread(open_service(served_folder, kind=HungryPredictor)) as port:
+        wait_until(lambda: get(port).status == 200)
+        answer = post(port, body)
+        assert answer.status == 503 and answer.headers["Retry-After"] == "1" and b"memory" in answer.body
+        assert post(port, body[: len(body) // 2]).status == 400
