@@ -26,7 +26,8 @@ from dr_lib.serving.grader.litert import LiteRT
 from dr_lib.serving.grader.savedmodel import SavedModel
 
 MAX_BODY_BYTES = 6_291_456  # of SageMaker's endpoints, packed and unpacked
-MEDIA_TYPES = ("image/jpeg", "image/png", "application/json")
+MEDIA_TYPES = ("image/jpeg", "image/jpg", "image/png", "application/json")
+URL_SAFE = bytes.maketrans(b"-_", b"+/")  # base64 of RFC 4648, 5 -> that of 4
 CONTENT_ENCODINGS = ("", "identity", "gzip")
 SCAN = re.compile(rb"\xff\xda")  # the marker; the expression finds it three times as fast as bytes.count
 PACKED_BYTES = 12 * 2**20  # of artifacts that interpreters may pack, each its own copy
@@ -44,8 +45,12 @@ class RefusedError(ValueError):
 
 def check_media_type(media_type: str, content_encoding: str) -> None:
     """Raise RefusedError unless a body of this Content-Type and Content-Encoding can be unpacked."""
+    if media_type.startswith("multipart/"):
+        raise RefusedError(415, "send the file itself as the body and not a form: curl --data-binary @eye.jpg, not -F")
     if media_type not in MEDIA_TYPES:
-        raise RefusedError(415, "send a photograph as image/jpeg, image/png, or application/json with it in base64")
+        raise RefusedError(
+            415, "send a photograph with Content-Type image/jpeg or image/png, or in base64 in application/json"
+        )
     if content_encoding not in CONTENT_ENCODINGS:
         raise RefusedError(415, "send the body as it is, or with Content-Encoding: gzip")
 
@@ -195,7 +200,9 @@ def _read_json(body: bytes) -> bytes:
     if sum(map(body.count, b"[{,")) > 100:  # base64 has none of them; 6 MB of them would become 200 MB of objects
         raise RefusedError(400, "the JSON has to hold little else than the image")
     try:
-        encoded = json.loads(body)["image"]
-        return base64.b64decode(encoded, validate=True)
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        text = json.loads(body)["image"]
+        encoded = (text.partition(",")[2] if text.startswith("data:") else text).encode()
+        encoded = encoded.translate(URL_SAFE, b" \t\r\n").rstrip(b"=")
+        return base64.b64decode(encoded + b"=" * (-len(encoded) % 4), validate=True)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise RefusedError(400, 'send JSON as {"image": the file in base64}') from error

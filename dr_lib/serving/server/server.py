@@ -85,6 +85,10 @@ class Protocol(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Stop the clock where that completes a request; read faster where it is harmless."""
+        if self.conn.their_state is h11.IDLE and not self.conn.trailing_data[0]:
+            data = data.lstrip(b"\r\n")  # before a request line, RFC 9112, 2.2
+            if not data:
+                return
         super().data_received(data)
         is_whole = self.conn.their_state is h11.SEND_BODY and b"transfer-encoding" not in dict(self.headers)
         self.transport.max_size = READ_BYTES if is_whole else READ_WARILY_BYTES
@@ -100,6 +104,8 @@ class Protocol(H11Protocol):
     def eof_received(self) -> bool:
         """Keep the connection where an answer is due: asyncio would close it, and the answer be lost."""
         self._is_half_closed = True
+        if self.cycle is not None and self.cycle.more_body and not self.cycle.response_complete:
+            self.send_400_response("The body was cut short.")
         return self.cycle is not None and not self.cycle.more_body and not self.cycle.response_complete
 
     def pause_writing(self) -> None:

@@ -52,13 +52,20 @@ class GatedPredictor(Predictor):
 
 @pytest.fixture(scope="module")
 def predictor(served_folder):
-    """The model in this process."""
-    return Predictor(read_folder(served_folder), 1, max_pixels=MAX_PIXELS)
+    """The model in this process, for as many threads as the server has."""
+    return Predictor(read_folder(served_folder), 2, max_pixels=MAX_PIXELS)
 
 
 def pack_json(encoded):
     """The JSON that holds a photograph."""
     return json.dumps({"image": base64.b64encode(encoded).decode()}).encode()
+
+
+def write_base64(encoded):
+    """Base64 as MIME wraps it, for addresses and without its end, and as a data URL."""
+    yield base64.encodebytes(encoded).decode()
+    yield base64.urlsafe_b64encode(encoded).decode().rstrip("=")
+    yield f"data:image/jpeg;base64,{base64.b64encode(encoded).decode()}"
 
 
 def chunk(body, size=65536):
@@ -103,6 +110,8 @@ def test_photographs_come_as_jpeg_png_json_gzip_and_in_chunks(port, predictor, j
         post(port, gzip.compress(jpeg), Content_Encoding="gzip"),
         post(port, gzip.compress(pack_json(jpeg)), "application/json", Content_Encoding="gzip"),
         post(port, chunk(jpeg, 1000)),
+        post(port, jpeg, "image/jpg"),
+        *(post(port, json.dumps({"image": text}), "application/json") for text in write_base64(jpeg)),
     ]
     assert [answer.status for answer in answers] == [200] * len(answers)
     assert all(answer.facts == wanted for answer in (*answers[:3], *answers[4:]))
@@ -157,6 +166,12 @@ def test_what_cannot_be_predicted_is_refused_with_a_sentence(port, name):
     answer = post(port, body, media_type)
     assert answer.status == status, answer.body
     assert list(json.loads(answer.body)) == ["error"] and json.loads(answer.body)["error"]
+
+
+def test_a_form_is_told_what_to_send(port):
+    """What `curl -F` sends is no photograph."""
+    answer = post(port, b"--x", "multipart/form-data; boundary=x")
+    assert answer.status == 415 and b"not a form" in answer.body
 
 
 def test_gzip_must_be_gzip(port, jpeg):
