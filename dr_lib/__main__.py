@@ -331,13 +331,16 @@ def export(model: Path, data_dir: Path, split: str, out: Path, formats: tuple[st
 @click.argument("model", type=PATH)
 @click.argument("images", type=PATH, nargs=-1, required=True)
 @click.option("--out", type=PATH, required=True, help="CSV to write; it names the files, so keep it private")
-def predict(model: Path, images: tuple[Path, ...], out: Path) -> None:
-    """Grade photographs, files or folders of them, with an exported model."""
+@click.option("--workers", type=click.IntRange(1), help="processes  [default: one per core where there are many files]")
+def predict(model: Path, images: tuple[Path, ...], out: Path, workers: int | None) -> None:
+    """Grade photographs, files or folders of them, with an exported model; again, to go on or to grade more."""
     from dr_lib.serving.grader.folder import read_folder
     from dr_lib.serving.grader.grade_files import grade_files
 
-    failed = grade_files(read_folder(model), images, out, progress=_bar("grading"))
-    click.echo(f"wrote {out}; {failed} photographs could not be graded")
+    reasons = grade_files(read_folder(model), images, out, workers=workers, progress=_bar("grading"))
+    click.echo(f"wrote {out}; {reasons.total()} photographs could not be graded")
+    for reason, number in reasons.most_common():
+        click.echo(f"  {number} {reason}")
 
 
 @main.command(context_settings={"ignore_unknown_options": True, "help_option_names": []})

@@ -173,15 +173,22 @@ print(f"ready after {ready_s:.2f} s, {resident_mib:.0f} MiB resident")
 from dr_lib.serving.export.runtimes import open_runtime
 from dr_lib.serving.server import load
 
-network, largest = open_runtime(served.facts["format"], served.artifact, num_threads=0), 0.0
+network, largest, answers = open_runtime(served.facts["format"], served.artifact, num_threads=0), 0.0, []
 asked_at = url if url.startswith("sagemaker:") else f"{url}/invocations"
 for body, encoded in zip(bodies[: max(1, num_compared)], stored, strict=False):
     answer = load.ask(asked_at, body, content_type=media_type)
     if answer["model_version"] != served.version:
         raise ValueError(f"served_dir holds version {served.version}, the endpoint serves {answer['model_version']}")
+    answers.append(answer["probabilities"])
     expected = network(pixels.decode_jpeg(encoded, served.facts["image_size"])[None])[0]
     largest = max(largest, float(abs(expected - answer["probabilities"]).max()))
-print(f"{len(bodies[: max(1, num_compared)])} compared, largest difference of a probability: {largest:.2g}")
+spread = float(np.ptp(answers, axis=0).max())
+print(f"{len(answers)} compared, largest difference of a probability: {largest:.2g}")
+print(f"from one photograph to another a probability differs by up to {spread:.2g}")
+if spread < 1e-3:
+    print(
+        "The model gives nearly the same answer for every photograph, so this does not compare how they are prepared."
+    )
 if largest > 1e-5:  # the order of additions; a mistake is far above
     raise RuntimeError(f"the endpoint's answers differ from this notebook's predictions by up to {largest:.2g}")
 

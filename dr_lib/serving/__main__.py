@@ -11,9 +11,9 @@ from typing import Any
 
 from dr_lib.hardware.cpus import count_cpus
 from dr_lib.serving.grader.folder import ModelFolderError
-from dr_lib.serving.server.server import serve
 
 DEFAULT_MODEL, DEFAULT_PORT = "/opt/ml/model", 8080  # of SageMaker's contract
+DEFAULT_HOST = "127.0.0.1"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -24,9 +24,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # 1 = PR_SET_PDEATHSIG
         if os.getppid() != parent:  # it has ended already
             sys.exit(0)
+    for number in (signal.SIGTERM, signal.SIGINT):  # until it listens; a container's first process would ignore SIGTERM
+        signal.signal(number, lambda *_: sys.exit(0))
+    from dr_lib.serving.server.server import serve
+
     try:
         serve(**options)
-    except ModelFolderError as error:
+    except (ModelFolderError, OSError) as error:
         sys.exit(f"no model to serve: {error}")
 
 
@@ -36,7 +40,8 @@ def _read_options(arguments: Sequence[str] | None) -> dict[str, Any]:
     command = argparse.ArgumentParser(prog="python -m dr_lib.serving", description="Serve a model over HTTP.")
     command.add_argument("command", choices=["serve"], help="what SageMaker has a container do")
     command.add_argument("--model", type=Path, default=model, help=f"model folder or .tar.gz of one ({model})")
-    command.add_argument("--host", default="127.0.0.1", help="address to listen at (127.0.0.1; 0.0.0.0 for all)")
+    host = os.environ.get("LISTEN_HOST") or DEFAULT_HOST
+    command.add_argument("--host", default=host, help=f"address to listen at ({host}; 0.0.0.0 for all)")
     command.add_argument("--port", type=int, default=port, help=f"port to listen at ({port})")
     command.add_argument("--threads", type=int, default=count_cpus(), help="predictions at a time (one per core)")
     command.add_argument("--queue", type=int, default=64, help="requests that may wait (64)")

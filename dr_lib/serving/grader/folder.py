@@ -91,7 +91,13 @@ def read_folder(folder: Path) -> ModelFolder:
     name = found.facts["artifact"]
     if Path(name).name != name or found.artifact.is_symlink():
         raise ModelFolderError(f"{folder}: the artifact {name!r} has to lie in the folder itself")
-    if count_bytes(found.artifact) != found.facts["bytes"] or _digest(found.artifact) != found.facts["sha256"]:
+    try:
+        is_whole = (
+            count_bytes(found.artifact) == found.facts["bytes"] and _digest(found.artifact) == found.facts["sha256"]
+        )
+    except OSError as error:
+        raise ModelFolderError(f"{folder}: {name} cannot be read: {error.strerror}") from error
+    if not is_whole:
         raise ModelFolderError(f"{folder}: {name} is not what {MANIFEST} says: copy or export the model again")
     return found
 

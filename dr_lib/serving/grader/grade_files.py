@@ -1,65 +1,131 @@
-"""Grade photographs in files: what the endpoint would answer, as a table."""
+"""Grade photographs in files: what the endpoint would answer, as a table that grows while they are graded."""
 
 import csv
+import io
+import os
+import re
+from collections import Counter
 from collections.abc import Callable, Iterable
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
+from dr_lib.data.labels.label_files import PICTURES, find_files
 from dr_lib.data.photograph.decode import MAX_PIXELS
-from dr_lib.serving.grader.folder import ModelFolder
+from dr_lib.data.shards.workers import WorkerError, map_over
+from dr_lib.hardware.cpus import count_cpus
+from dr_lib.serving.grader.folder import ModelFolder, ModelFolderError, read_folder
 from dr_lib.serving.grader.predict import Predictor
 
-SUFFIXES = (".jpg", ".jpeg", ".png")
+MANY = 100  # photographs; fewer are graded sooner than other processes have started
+LINE_END = b"\r\n"  # of CSV, RFC 4180
+
+
+class GradesError(ValueError):
+    """The table cannot be written or continued; the message says what to change."""
 
 
 def grade_files(
-    folder: ModelFolder, paths: Iterable[Path], out: Path, *, progress: Callable[[int, int], None] = lambda *_: None
-) -> int:
+    folder: ModelFolder,
+    paths: Iterable[Path],
+    out: Path,
+    *,
+    workers: int | None = None,
+    progress: Callable[[int, int], None] = lambda *_: None,
+) -> Counter[str]:
     """Grade photographs and write a CSV that names the files: it belongs in a private folder.
 
+    Each row is on the disk as soon as its photograph is graded. Where the table is there already, its rows are kept and
+    the other photographs are graded.
+
     Args:
-        folder: an exported LiteRT model.
-        paths: files, and folders whose JPEG and PNG files are meant.
-        out: the CSV: file, grade, probability_0 to probability_4, probability_referable, referable, fundus (status of
-            the crop), error (empty where there is a grade).
+        folder: an exported LiteRT model or SavedModel.
+        paths: files, and folders whose photographs are meant, as `prepare` finds them.
+        out: the CSV, in UTF-8: file, grade, probability_0 to probability_4, probability_referable, referable, fundus
+            (status of the crop), model_version, error (empty where there is a grade). A name that a spreadsheet would
+            take for a formula begins with an apostrophe; bytes of a name that are no UTF-8 stand as \\udc80 to \\udcff.
+        workers: processes; by default one per core where there are many photographs.
         progress: called with (done, total).
 
     Returns:
-        The number of files that could not be graded; each has its row with the reason.
+        How many photographs of the table have no grade, by the reason, numbers in it as "...".
 
     Raises:
-        ModelFolderError: the folder holds no LiteRT model.
-        FileNotFoundError: a path is not there, or no file is among them.
+        ModelFolderError: the folder holds no model that can be served.
+        GradesError: out is not the beginning of such a table, or of another model's.
+        FileNotFoundError: a path is not there.
+        LabelTableError: a folder holds no photographs.
+        WorkerError: a worker died, or has too little memory.
     """
-    files = [file for path in paths for file in _list_files(Path(path))]
-    if not files:
-        raise FileNotFoundError("no JPEG or PNG file is there to grade")
-    predictor, num_failed = Predictor(folder, 1, max_pixels=MAX_PIXELS), 0
     names = ["file", "grade", *(f"probability_{grade}" for grade in range(len(folder.facts["grades"])))]
-    with out.open("w", newline="", encoding="utf-8") as table:
-        writer = csv.DictWriter(table, [*names, "probability_referable", "referable", "fundus", "error"])
-        writer.writeheader()
-        for done, file in enumerate(files, 1):
-            row = _grade(predictor, file)
-            writer.writerow({"file": str(file)} | row)
-            num_failed += bool(row["error"])
+    names += ["probability_referable", "referable", "fundus", "model_version", "error"]
+    files = {_write_name(file): file for path in paths for file in _list_files(Path(path))}
+    kept = _read_kept(out, names, folder.version)
+    todo = [file for name, file in files.items() if name not in kept]
+    num_kept, reasons = len(files) - len(todo), Counter(kept.values())
+    workers = workers or (count_cpus() if len(todo) >= MANY else 1)
+    out.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with out.open("a", newline="", encoding="utf-8") as table, map_over(workers) as map_files:
+        writer = csv.DictWriter(table, names)
+        if not table.tell():
+            writer.writeheader()
+        for done, row in enumerate(map_files(partial(_grade, folder.path, folder.version), todo), num_kept + 1):
+            writer.writerow(row)
+            table.flush()
+            reasons[row["error"]] += 1
             progress(done, len(files))
-    return num_failed
+    del reasons[""]
+    return Counter(re.sub(r"\d+", "...", reason) for reason in reasons.elements())
 
 
 def _list_files(path: Path) -> list[Path]:
     if not path.exists():
         raise FileNotFoundError(f"{path} is not there")
-    if not path.is_dir():
-        return [path]
-    return sorted(file for file in path.rglob("*") if file.suffix.lower() in SUFFIXES)
+    return find_files(path)[0] if path.is_dir() else [path]
 
 
-def _grade(predictor: Predictor, file: Path) -> dict[str, Any]:
+def _write_name(file: Path) -> str:
+    """A file's name as the table has it."""
+    name = str(file).encode("utf-8", "backslashreplace").decode()
+    return f"'{name}" if name.startswith(("=", "+", "-", "@", "\t", "\r")) else name
+
+
+def _read_kept(out: Path, names: list[str], version: str) -> dict[str, str]:
+    """The files in the table and why they have no grade; a row that was not finished is cut off."""
+    if out.suffix.lower() in PICTURES or (out.exists() and not out.is_file()):
+        raise GradesError(f"{out} is no table: name a CSV file for the grades")
+    if not out.exists() or not out.stat().st_size:
+        return {}
+    with out.open("rb") as table:
+        if table.readline() != ",".join(names).encode() + LINE_END:
+            raise GradesError(f"{out} is there and has other columns: name another file, it is not overwritten")
+        content = table.read()
+    whole = content[: content.rfind(LINE_END) + len(LINE_END)] if LINE_END in content else b""
+    rows = list(csv.DictReader(io.StringIO(whole.decode(), newline=""), names))
+    if any(row["model_version"] != version for row in rows):
+        raise GradesError(f"{out} holds another model's grades: name another file, it is not overwritten")
+    if len(whole) < len(content):
+        os.truncate(out, out.stat().st_size - len(content) + len(whole))
+    return {row["file"]: row["error"] for row in rows}
+
+
+@lru_cache(maxsize=1)
+def _load(folder: Path, version: str) -> Predictor:
+    found = read_folder(folder)
+    if found.version != version:
+        raise ModelFolderError(f"{folder}: the model was replaced while it was used: start again")
+    return Predictor(found, 1, max_pixels=MAX_PIXELS)
+
+
+def _grade(folder: Path, version: str, file: Path) -> dict[str, Any]:
+    row = {"file": _write_name(file), "model_version": version}
+    predictor = _load(folder, version)
     try:
-        answer = predictor(file.read_bytes())
+        answer = predictor.grade(file)
     except (ValueError, OSError) as error:  # every refusal is a ValueError
-        return {"error": str(error)}
-    row = {name: answer[name] for name in ("grade", "probability_referable", "referable")}
+        return row | {"error": str(error)}
+    except MemoryError as error:
+        raise WorkerError("too little memory for a photograph: pass --workers 1, to go on") from error
+    row |= {name: answer[name] for name in ("grade", "probability_referable", "referable")}
     row |= {f"probability_{grade}": value for grade, value in enumerate(answer["probabilities"])}
     return row | {"fundus": answer["fundus"]["status"], "error": ""}

@@ -1,8 +1,5 @@
 """Run a LiteRT model."""
 
-import ctypes
-import mmap
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -17,10 +14,10 @@ class LiteRT:
     def __init__(self, path: Path, *, num_threads: int = 1):
         """Load a .tflite file; ModelFolderError where it cannot be loaded, or takes or gives something else."""
         try:
-            self._interpreter = Interpreter(model_path=str(path), num_threads=num_threads)
+            content = path.read_bytes()  # a file would stay mapped, and what is written into it be read
+            self._interpreter = Interpreter(model_content=content, num_threads=num_threads)
             self._interpreter.allocate_tensors()
-            _release(path)
-        except (ValueError, RuntimeError) as error:
+        except (OSError, ValueError, RuntimeError) as error:
             raise ModelFolderError(f"{path}: not a LiteRT model that this runtime can run: {error}") from error
         (inputs,), (outputs,) = self._interpreter.get_input_details(), self._interpreter.get_output_details()
         if inputs["dtype"] is not np.uint8 or len(inputs["shape"]) != 4 or outputs["dtype"] is not np.float32:
@@ -36,15 +33,3 @@ class LiteRT:
             self._interpreter.invoke()
             probabilities.append(self._interpreter.get_tensor(self._output)[0])
         return np.stack(probabilities)
-
-
-def _release(path: Path) -> None:
-    """Give back a mapped file's memory, on Linux: the weights are packed, and what is missed is read again."""
-    if sys.platform != "linux":
-        return
-    libc = ctypes.CDLL(None)
-    for line in Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace").splitlines():
-        addresses, _, rest = line.partition(" ")
-        if rest.endswith(str(path.resolve())):
-            start, end = (int(address, 16) for address in addresses.split("-"))
-            libc.madvise(ctypes.c_void_p(start), ctypes.c_size_t(end - start), mmap.MADV_DONTNEED)

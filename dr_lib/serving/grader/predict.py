@@ -5,6 +5,7 @@ import json
 import re
 import zlib
 from itertools import islice
+from pathlib import Path
 from queue import SimpleQueue
 from time import perf_counter
 from typing import Any
@@ -14,18 +15,19 @@ import numpy as np
 
 from dr_lib.data.labels.grades import sum_referable
 from dr_lib.data.photograph.crop import crop_fundus
-from dr_lib.data.photograph.decode import MAX_SIDE
+from dr_lib.data.photograph.decode import MAX_SIDE, count_bytes, open_picture
 from dr_lib.data.photograph.errors import NoFundusError, UnreadableImageError
 from dr_lib.data.photograph.headers import JPEG_SIGNATURE, PNG_SIGNATURE, read_header
 from dr_lib.data.photograph.pixels import decode_jpeg, encode_jpeg
 from dr_lib.hardware.cloud import find_instance_type
 from dr_lib.hardware.cpus import count_cpus, find_cpu_model
-from dr_lib.serving.grader.folder import ModelFolder, ModelFolderError
+from dr_lib.serving.grader.folder import ModelFolder, ModelFolderError, read_folder
 from dr_lib.serving.grader.litert import LiteRT
 from dr_lib.serving.grader.savedmodel import SavedModel
 
 MAX_BODY_BYTES = 6_291_456  # of SageMaker's endpoints, packed and unpacked
-MEDIA_TYPES = ("image/jpeg", "image/png", "application/json")
+MEDIA_TYPES = ("image/jpeg", "image/jpg", "image/png", "application/json")
+URL_SAFE = bytes.maketrans(b"-_", b"+/")  # base64 of RFC 4648, 5 -> that of 4
 CONTENT_ENCODINGS = ("", "identity", "gzip")
 SCAN = re.compile(rb"\xff\xda")  # the marker; the expression finds it three times as fast as bytes.count
 PACKED_BYTES = 12 * 2**20  # of artifacts that interpreters may pack, each its own copy
@@ -43,8 +45,12 @@ class RefusedError(ValueError):
 
 def check_media_type(media_type: str, content_encoding: str) -> None:
     """Raise RefusedError unless a body of this Content-Type and Content-Encoding can be unpacked."""
+    if media_type.startswith("multipart/"):
+        raise RefusedError(415, "send the file itself as the body and not a form: curl --data-binary @eye.jpg, not -F")
     if media_type not in MEDIA_TYPES:
-        raise RefusedError(415, "send a photograph as image/jpeg, image/png, or application/json with it in base64")
+        raise RefusedError(
+            415, "send a photograph with Content-Type image/jpeg or image/png, or in base64 in application/json"
+        )
     if content_encoding not in CONTENT_ENCODINGS:
         raise RefusedError(415, "send the body as it is, or with Content-Encoding: gzip")
 
@@ -63,7 +69,7 @@ class Predictor:
 
         Raises:
             ModelFolderError: the folder holds another kind of model than LiteRT and SavedModel, or one that does not
-                fit its manifest.
+                fit its manifest, or it was replaced meanwhile.
         """
         self.facts, self.version, self.max_pixels = folder.facts, folder.version, max_pixels
         self.machine = {"instance_type": find_instance_type(), "cpu": find_cpu_model(), "num_cpus": count_cpus()}
@@ -73,6 +79,8 @@ class Predictor:
             if model.image_size != folder.facts["image_size"]:
                 raise ModelFolderError(f"{folder.path}: the model takes {model.image_size} px, its manifest differs")
             self._idle.put(model)
+        if read_folder(folder.path).facts != folder.facts:  # from here on the artifact is not read again
+            raise ModelFolderError(f"{folder.path}: the model was replaced while it was loaded: start again")
 
     def warm_up(self) -> None:
         """Take a drawn photograph through every interpreter; ModelFolderError where no five probabilities come out."""
@@ -94,19 +102,33 @@ class Predictor:
 
         Raises:
             RefusedError: what came is no JPEG or PNG that fits, is damaged, or shows no field of view.
+            MemoryError: there is too little memory to decode it.
         """
-        start = perf_counter()
         body = _gunzip(body) if content_encoding == "gzip" else body
         encoded = _read_json(body) if media_type == "application/json" else body
         try:
             _check_photograph(encoded, self.max_pixels)
-            crop = crop_fundus(encoded, self.facts["crop_size"], method=self.facts["crop_method"])
+            return self.grade(encoded)
         except NoFundusError as error:
             raise RefusedError(422, str(error)) from error
         except UnreadableImageError as error:
             raise RefusedError(400, str(error)) from error
-        except cv2.error as error:  # OpenCV's own limits
-            raise RefusedError(400, "the picture is damaged") from error
+
+    def grade(self, source: Path | bytes) -> dict[str, Any]:
+        """Answer for a picture of any kind and size that `crop_fundus` takes, a file or its bytes.
+
+        Raises:
+            UnreadableImageError, NoFundusError: as `crop_fundus` raises them.
+            MemoryError: there is too little memory to decode it.
+        """
+        start = perf_counter()
+        try:
+            crop = crop_fundus(source, self.facts["crop_size"], method=self.facts["crop_method"])
+        except (UnreadableImageError, cv2.error) as error:
+            _check_memory(source)
+            if isinstance(error, cv2.error):  # OpenCV's own limits
+                raise UnreadableImageError("the picture is damaged") from error
+            raise
         image = decode_jpeg(encode_jpeg(crop.image), self.facts["image_size"])  # as training stores and reads it
         decoded = perf_counter()
         interpreter = self._idle.get()
@@ -140,7 +162,7 @@ def _open(folder: ModelFolder, num_threads: int) -> list[LiteRT | SavedModel]:
     if not folder.facts["format"].startswith("litert_"):
         kind = folder.facts["format"]
         raise ModelFolderError(f"{folder.path}: {kind} is not served, export it as LiteRT or SavedModel first")
-    count = max(1, min(num_threads, PACKED_BYTES // folder.facts["bytes"]))
+    count = max(1, min(num_threads, PACKED_BYTES // max(1, folder.facts["bytes"])))
     return [LiteRT(folder.artifact, num_threads=num_threads // count) for _ in range(count)]
 
 
@@ -153,6 +175,12 @@ def _check_photograph(encoded: bytes, max_pixels: int) -> None:
         raise RefusedError(413, f"{width} x {height} px are too many: send at most {max_pixels // 10**6} million")
     if encoded.startswith(JPEG_SIGNATURE) and next(islice(SCAN.finditer(encoded), MAX_SCANS, None), None):
         raise RefusedError(400, "a JPEG of too many scans")
+
+
+def _check_memory(source: Path | bytes) -> None:
+    """Raise MemoryError where the bytes that decoding takes cannot be had: to OpenCV the picture is damaged then."""
+    encoded, header, _ = open_picture(source)
+    np.empty(count_bytes(encoded, header, 1), np.uint8)
 
 
 def _gunzip(body: bytes) -> bytes:
@@ -172,7 +200,9 @@ def _read_json(body: bytes) -> bytes:
     if sum(map(body.count, b"[{,")) > 100:  # base64 has none of them; 6 MB of them would become 200 MB of objects
         raise RefusedError(400, "the JSON has to hold little else than the image")
     try:
-        encoded = json.loads(body)["image"]
-        return base64.b64decode(encoded, validate=True)
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        text = json.loads(body)["image"]
+        encoded = (text.partition(",")[2] if text.startswith("data:") else text).encode()
+        encoded = encoded.translate(URL_SAFE, b" \t\r\n").rstrip(b"=")
+        return base64.b64decode(encoded + b"=" * (-len(encoded) % 4), validate=True)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise RefusedError(400, 'send JSON as {"image": the file in base64}') from error

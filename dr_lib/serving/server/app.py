@@ -20,6 +20,7 @@ from dr_lib.serving.grader.predict import MAX_BODY_BYTES, Predictor, RefusedErro
 ATTRIBUTES = "X-Amzn-SageMaker-Custom-Attributes"
 VISIBLE_ASCII = re.compile(r"[\x20-\x7e]{0,1024}")
 MAX_PENDING_BYTES = 32 * MAX_BODY_BYTES  # of bodies that are being received or wait
+ORIGIN = re.compile(r"^https?://[^/]*", re.I)  # of a request target in absolute form, RFC 9112, 3.2.2
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT")
 HEADERS = {408: {"Connection": "close"}, 503: {"Retry-After": "1"}}
 
@@ -96,6 +97,8 @@ def build_app(service: Service) -> Starlette:
             response = JSONResponse(await service.answer(request))
         except RefusedError as error:
             response = JSONResponse({"error": str(error)}, error.status, HEADERS.get(error.status))
+        except MemoryError:
+            response = JSONResponse({"error": "too little memory now: ask again later"}, 503, HEADERS[503])
         except Exception as error:  # its message may hold what was sent, so it is not logged
             place = traceback.extract_tb(error.__traceback__)[-1]
             logger.error("%s in %s:%d", type(error).__name__, place.filename, place.lineno)
@@ -133,6 +136,7 @@ class _Log:
 
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
+        scope["path"] = ORIGIN.sub("", scope["path"])
         await self.app(scope, receive, send_noting)
         method = scope["method"] if scope["method"] in METHODS else "-"
         route = scope["path"] if scope["path"] in ("/ping", "/invocations") else "-"

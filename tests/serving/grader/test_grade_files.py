@@ -1,6 +1,7 @@
 """Files graded at the command line: the endpoint's answers, every file in the table."""
 
 import csv
+import os
 
 import pytest
 from click.testing import CliRunner
@@ -8,34 +9,93 @@ from click.testing import CliRunner
 from dr_lib.__main__ import main
 from dr_lib.data.photograph.decode import MAX_PIXELS
 from dr_lib.serving.grader.folder import read_folder
+from dr_lib.serving.grader.grade_files import GradesError, grade_files
 from dr_lib.serving.grader.predict import Predictor
+from dr_lib.serving.untrained import export_untrained
 from tests.serving.driver import draw_photograph, encode
 
 
 @pytest.fixture
 def photographs(tmp_path):
-    """Two drawn photographs, one file that is none, and a note."""
+    """Three drawn photographs, one file that is none, and a note."""
     folder = tmp_path / "photographs"
     folder.mkdir()
     (folder / "a.jpg").write_bytes(encode(draw_photograph(1)))
     (folder / "b.PNG").write_bytes(encode(draw_photograph(2), ".png"))
     (folder / "c.jpeg").write_bytes(b"no picture")
+    (folder / "d.tif").write_bytes(encode(draw_photograph(2), ".tiff"))
     (folder / "note.txt").write_text("not asked for")
     return folder
 
 
+def read_rows(out):
+    """The rows of a table of grades."""
+    with out.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
 def test_every_file_has_its_row(served_folder, photographs, tmp_path):
-    """Grades are those of the endpoint; what cannot be graded says why."""
-    out = tmp_path / "grades.csv"
+    """Grades are those of the endpoint, of a TIFF too; what cannot be graded is counted by its reason."""
+    out = tmp_path / "new" / "grades.csv"
     result = CliRunner().invoke(main, ["predict", str(served_folder), str(photographs), "--out", str(out)])
-    assert result.exit_code == 0 and "1 photographs could not be graded" in result.output
-    with out.open() as file:
-        rows = list(csv.DictReader(file))
-    assert [row["file"].rsplit("/")[-1] for row in rows] == ["a.jpg", "b.PNG", "c.jpeg"]
+    assert result.exit_code == 0 and "1 photographs could not be graded\n  1 not a picture" in result.output
+    rows = read_rows(out)
+    assert [row["file"].rsplit("/")[-1] for row in rows] == ["a.jpg", "b.PNG", "c.jpeg", "d.tif"]
     answer = Predictor(read_folder(served_folder), 1, max_pixels=MAX_PIXELS)((photographs / "a.jpg").read_bytes())
     assert int(rows[0]["grade"]) == answer["grade"] and rows[0]["fundus"] == answer["fundus"]["status"]
     assert [float(rows[0][f"probability_{k}"]) for k in range(5)] == pytest.approx(answer["probabilities"])
-    assert rows[2]["grade"] == "" and "neither a JPEG nor a PNG" in rows[2]["error"]
+    assert rows[2]["grade"] == "" and "not a picture" in rows[2]["error"]
+    assert rows[3] | {"file": ""} == rows[1] | {"file": ""}
+
+
+def test_it_goes_on_where_it_was_stopped(served_folder, photographs, tmp_path):
+    """Each row is on the disk before the next; of a table cut in a row the whole rows are kept, the rest is graded."""
+    folder, out, on_disk = read_folder(served_folder), tmp_path / "grades.csv", []
+    grade_files(folder, [photographs], out, progress=lambda *_: on_disk.append(len(read_rows(out))))
+    assert on_disk == [1, 2, 3, 4]
+    lines = out.read_bytes().splitlines(keepends=True)
+    lines[1] = lines[1].replace(b"ok", b"kept")
+    out.write_bytes(b"".join(lines)[: -len(lines[-1]) - 9])
+    reasons = grade_files(folder, [photographs], out, workers=2)
+    assert out.read_bytes() == b"".join(lines) and reasons.total() == 1
+
+
+def test_no_file_is_overwritten(served_folder, photographs, tmp_path):
+    """Another model's table, another table, a photograph and an empty one stay as they are."""
+    folder, out = read_folder(served_folder), tmp_path / "grades.csv"
+    grade_files(folder, [photographs / "a.jpg"], out)
+    other = export_untrained(tmp_path / "other", "small_cnn", 32, "litert_float32", seed=1)
+    (tmp_path / "labels.csv").write_text("image,grade\n")
+    (photographs / "empty.jpg").write_bytes(b"")
+    for model, path, message in (
+        (other, out, "another model"),
+        (folder, tmp_path / "labels.csv", "other columns"),
+        (folder, photographs / "a.jpg", "no table"),
+        (folder, photographs / "empty.jpg", "no table"),
+    ):
+        before = path.read_bytes()
+        with pytest.raises(GradesError, match=message):
+            grade_files(model, [photographs], path)
+        assert path.read_bytes() == before
+
+
+def test_any_name_and_any_kind_of_file_has_its_row(served_folder, tmp_path, monkeypatch):
+    """A name of bytes, a formula as a name, a pipe, an endless device and 5 GiB of nothing: UTF-8, and no formula."""
+    monkeypatch.chdir(tmp_path)
+    for name in (b"caf\xe9.jpg", b"=1+1.jpg"):
+        with open(name, "wb") as file:
+            file.write(encode(draw_photograph(1)))
+    os.mkfifo("pipe.jpg")
+    os.symlink("/dev/zero", "zero.jpg")
+    with open("sparse.jpg", "wb") as file:
+        file.truncate(5 * 2**30)
+    names = [os.fsdecode(name) for name in sorted(os.listdir(b"."))]
+    grade_files(read_folder(served_folder), names, tmp_path / "grades.csv")
+    rows = {row["file"]: row["error"] for row in read_rows(tmp_path / "grades.csv")}
+    assert list(rows) == ["'=1+1.jpg", "caf\\udce9.jpg", "pipe.jpg", "sparse.jpg", "zero.jpg"]
+    assert [bool(error) for error in rows.values()] == [False, False, True, True, True]
+    assert grade_files(read_folder(served_folder), names, tmp_path / "grades.csv").total() == 3
+    assert len(read_rows(tmp_path / "grades.csv")) == 5
 
 
 def test_a_path_that_is_not_there_grades_nothing(served_folder, tmp_path):

@@ -1,10 +1,11 @@
 """A SavedModel, which the serving paper ran, behind the same contract as LiteRT."""
 
+import os
 import shutil
 
 import pytest
 
-from dr_lib.serving.grader.folder import ModelFolderError, read_folder, write_folder
+from dr_lib.serving.grader.folder import ModelFolderError, list_files, read_folder, write_folder
 from dr_lib.serving.grader.predict import Predictor
 from dr_lib.serving.untrained import export_untrained
 
@@ -23,3 +24,20 @@ def test_it_answers_as_litert_does(tmp_path, jpeg):
     shutil.rmtree(folder.artifact / "variables")
     with pytest.raises(ModelFolderError, match="not a SavedModel that TensorFlow can run"):
         Predictor(write_folder(folder.path, folder.facts["artifact"], folder.facts), 1, max_pixels=10**7)
+
+
+@pytest.mark.parametrize("name", ["savedmodel", "litert_float32", "litert_float16"])
+def test_a_replaced_artifact_changes_no_answer(tmp_path, jpeg, name):
+    """Overwritten in place and cut short while it is served, as a copy of another model does it."""
+    folder = export_untrained(tmp_path, "small_cnn", 48, name)
+    predictor = Predictor(folder, 2, max_pixels=10**7)
+    before = predictor(jpeg)["probabilities"]
+    for path in list_files(folder.artifact):
+        with path.open("r+b") as file:
+            file.write(bytes(path.stat().st_size))
+    assert predictor(jpeg)["probabilities"] == before
+    for path in list_files(folder.artifact):
+        os.truncate(path, 0)
+    assert predictor(jpeg)["probabilities"] == before
+    with pytest.raises(ModelFolderError):
+        Predictor(folder, 1, max_pixels=10**7)

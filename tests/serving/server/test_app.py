@@ -3,6 +3,7 @@
 import base64
 import gzip
 import json
+import resource
 import socket
 import threading
 import time
@@ -10,10 +11,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import cv2
 import numpy as np
+import psutil
 import pytest
 
 from dr_lib.data.photograph.crop import crop_fundus
 from dr_lib.data.photograph.pixels import decode_jpeg, encode_jpeg
+from dr_lib.data.synthetic import draw_eye, draw_look
 from dr_lib.hardware import probe
 from dr_lib.serving.grader.folder import read_folder
 from dr_lib.serving.grader.litert import LiteRT
@@ -49,13 +52,20 @@ class GatedPredictor(Predictor):
 
 @pytest.fixture(scope="module")
 def predictor(served_folder):
-    """The model in this process."""
-    return Predictor(read_folder(served_folder), 1, max_pixels=MAX_PIXELS)
+    """The model in this process, for as many threads as the server has."""
+    return Predictor(read_folder(served_folder), 2, max_pixels=MAX_PIXELS)
 
 
 def pack_json(encoded):
     """The JSON that holds a photograph."""
     return json.dumps({"image": base64.b64encode(encoded).decode()}).encode()
+
+
+def write_base64(encoded):
+    """Base64 as MIME wraps it, for addresses and without its end, and as a data URL."""
+    yield base64.encodebytes(encoded).decode()
+    yield base64.urlsafe_b64encode(encoded).decode().rstrip("=")
+    yield f"data:image/jpeg;base64,{base64.b64encode(encoded).decode()}"
 
 
 def chunk(body, size=65536):
@@ -100,10 +110,24 @@ def test_photographs_come_as_jpeg_png_json_gzip_and_in_chunks(port, predictor, j
         post(port, gzip.compress(jpeg), Content_Encoding="gzip"),
         post(port, gzip.compress(pack_json(jpeg)), "application/json", Content_Encoding="gzip"),
         post(port, chunk(jpeg, 1000)),
+        post(port, jpeg, "image/jpg"),
+        *(post(port, json.dumps({"image": text}), "application/json") for text in write_base64(jpeg)),
     ]
     assert [answer.status for answer in answers] == [200] * len(answers)
     assert all(answer.facts == wanted for answer in (*answers[:3], *answers[4:]))
     assert answers[3].facts["probabilities"] == pytest.approx(wanted["probabilities"], abs=0.01)
+
+
+def test_an_eye_that_looks_doubtful_is_graded_and_called_so(port):
+    """A dark shadow over a drawn eye, as a haemorrhage into the vitreous throws: its answer says doubtful."""
+    rng = np.random.default_rng(1)
+    eye, circle = draw_eye(2, "right", draw_look(rng), rng)
+    shadow = np.zeros(eye.shape[:2], np.float32)
+    cv2.circle(shadow, (int(circle.x), int(circle.y)), int(0.22 * circle.radius), 0.9, -1)
+    shadow = cv2.GaussianBlur(shadow, (0, 0), 0.03 * circle.radius)[..., None]
+    plain, shaded = (post(port, encode(picture[..., ::-1])) for picture in (eye, (eye * (1 - shadow)).astype(np.uint8)))
+    assert plain.status == shaded.status == 200 and "grade" in shaded.facts
+    assert "doubtful" in shaded.facts["fundus"]["status"] and "doubtful" not in plain.facts["fundus"]["status"]
 
 
 def draw_black():
@@ -142,6 +166,12 @@ def test_what_cannot_be_predicted_is_refused_with_a_sentence(port, name):
     answer = post(port, body, media_type)
     assert answer.status == status, answer.body
     assert list(json.loads(answer.body)) == ["error"] and json.loads(answer.body)["error"]
+
+
+def test_a_form_is_told_what_to_send(port):
+    """What `curl -F` sends is no photograph."""
+    answer = post(port, b"--x", "multipart/form-data; boundary=x")
+    assert answer.status == 415 and b"not a form" in answer.body
 
 
 def test_gzip_must_be_gzip(port, jpeg):
@@ -249,3 +279,24 @@ def test_a_fault_of_ours_is_500_and_says_nothing(served_folder, jpeg, caplog):
         assert failed.status == 500 and b"SECRET" not in failed.body
         assert post(port, jpeg).status == 200
     assert "ZeroDivisionError in " in caplog.text and "SECRET" not in caplog.text
+
+
+class HungryPredictor(Predictor):
+    """A real one that may take 10 MB more than the process has."""
+
+    def __call__(self, *args):
+        resource.setrlimit(resource.RLIMIT_AS, (psutil.Process().memory_info().vms + 10**7, resource.RLIM_INFINITY))
+        try:
+            return super().__call__(*args)
+        finally:
+            resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+
+
+def test_too_little_memory_is_503(served_folder):
+    """The photograph is right, so the client may send it again; to OpenCV it is damaged."""
+    body = encode(draw_photograph(1, 4500, 4000), ".png")
+    with run_in_thread(open_service(served_folder, kind=HungryPredictor)) as port:
+        wait_until(lambda: get(port).status == 200)
+        answer = post(port, body)
+        assert answer.status == 503 and answer.headers["Retry-After"] == "1" and b"memory" in answer.body
+        assert post(port, body[: len(body) // 2]).status == 400

@@ -10,7 +10,7 @@ import venv
 
 import pytest
 
-from tests.serving.driver import ROOT, is_listening, post, run_process
+from tests.serving.driver import ROOT, is_listening, post, read_image_environment, run_process
 
 DOCKERFILE = ROOT / "dr_lib" / "serving" / "Dockerfile"
 REQUIREMENTS = ROOT / "dr_lib" / "serving" / "requirements.txt"
@@ -49,17 +49,17 @@ def test_the_health_check_tells_a_server_from_none(instructions, served_folder, 
     """Status 0 where /ping says 200, another where nobody listens."""
     check = [sys.executable, *json.loads(dict(instructions)["HEALTHCHECK"].split("CMD")[1])[1:]]
     with run_process(served_folder, tmp_path / "log") as server:
-        assert subprocess.run(check, env={"PORT": str(server.port)}, check=False).returncode == 0
-    assert subprocess.run(check, env={"PORT": str(server.port)}, capture_output=True, check=False).returncode != 0
+        environment = read_image_environment() | {"PORT": str(server.port)}
+        assert subprocess.run(check, env=environment, check=False).returncode == 0
+    assert subprocess.run(check, env=environment, capture_output=True, check=False).returncode != 0
 
 
 def test_it_copies_every_module_that_the_server_imports(instructions, served_folder, jpeg, tmp_path):
     """From the copied files alone it serves, at all addresses of the container, and at its own alone elsewhere."""
     copy_files(instructions, tmp_path / "srv")
-    options = json.loads(dict(instructions)["ENTRYPOINT"])[3:]
-    with run_process(served_folder, tmp_path / "log", *options, cwd=tmp_path / "srv") as server:
+    with run_process(served_folder, tmp_path / "log", cwd=tmp_path / "srv") as server:
         assert post(server.port, jpeg).status == 200 and is_listening(server.port, "127.0.0.2")
-    with run_process(served_folder, tmp_path / "log") as server:
+    with run_process(served_folder, tmp_path / "log", LISTEN_HOST="") as server:
         assert not is_listening(server.port, "127.0.0.2")
 
 

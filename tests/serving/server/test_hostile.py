@@ -102,7 +102,7 @@ def files():
 
 def test_a_storm_leaves_nothing_behind(served_folder, files, tmp_path):
     """Only 2xx, 4xx and 503; memory grows by 5 % at most, threads stay, whole requests get their answers."""
-    predictor = Predictor(read_folder(served_folder), 1, max_pixels=MAX_PIXELS)
+    predictor = Predictor(read_folder(served_folder), 2, max_pixels=MAX_PIXELS)
     wanted = {kind: predictor(body, TYPES[kind], "gzip" * (kind == "gzip")) for kind, body in files.items()}
     for answer in wanted.values():
         del answer["timings_ms"]

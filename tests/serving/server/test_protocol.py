@@ -24,7 +24,7 @@ def test_a_false_length_harms_only_its_own_connection(port, jpeg):
     """Too short, and the rest is no request; too long, and the client is told so or closed; never another's body."""
     assert send_raw(port, head(10) + jpeg).startswith(b"HTTP/1.1 400")
     assert b"HTTP/1.1 408" in send_raw(port, head(len(jpeg) + 10) + jpeg)
-    assert send_raw(port, head(len(jpeg) + 10) + jpeg, half_close=True) == b""
+    assert send_raw(port, head(len(jpeg) + 10) + jpeg, half_close=True).startswith(b"HTTP/1.1 400")
     for length in ("-1", "1e3", "0x10", "", "9" * 5000):
         assert b" 200 " not in send_raw(port, head(length) + jpeg)[:20]
     assert post(port, jpeg).status == 200
@@ -56,6 +56,14 @@ def test_a_half_closed_connection_gets_its_answers(port, jpeg):
     assert send_raw(port, request, half_close=True).count(b"HTTP/1.1 200") == 1
     assert send_raw(port, request * 2, half_close=True).count(b"HTTP/1.1 200") == 2
     assert send_raw(port, b"GET /ping HTTP/1.1\r\nHost: x\r\n\r\n", half_close=True).startswith(b"HTTP/1.1 200")
+
+
+def test_requests_are_read_as_rfc_9112_has_them(port, jpeg):
+    """An empty line before a request is passed over (2.2); its target may be a whole address (3.2.2)."""
+    request = head(len(jpeg)) + jpeg
+    proxied = request.replace(b"/invocations", b"http://x/invocations", 1)
+    assert send_raw(port, b"\r\n" + request + proxied, half_close=True).count(b"HTTP/1.1 200") == 2
+    assert b"HTTP/1.1 404" in send_raw(port, request.replace(b"/invocations", b"http://x", 1), half_close=True)
 
 
 def test_a_connection_is_used_again_also_after_a_refusal(port, jpeg):

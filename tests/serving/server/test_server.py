@@ -134,6 +134,9 @@ def test_an_endpoint_without_its_model_ends_at_once(copy, tmp_path):
     assert "manifest.json" in refuse(tmp_path / "nothing") and "no model to serve" in refuse(tmp_path / "bad.tar.gz")
     (copy / "model.tflite").write_bytes((copy / "model.tflite").read_bytes()[:-1] + b"x")
     assert "is not what manifest.json says" in refuse(copy)
+    (copy / "model.tflite").write_bytes(b"")
+    write_folder(copy, "model.tflite", json.loads((copy / "manifest.json").read_text()))
+    assert "not a LiteRT model" in refuse(copy)
 
 
 def test_only_litert_that_fits_its_manifest_is_loaded(copy):
@@ -165,18 +168,32 @@ def member(name, **fields):
         member("model.tflite", type=tarfile.LNKTYPE, linkname="manifest.json"),
         member("pipe", type=tarfile.FIFOTYPE),
         member("large", size=2**31),
+        [member(f"{number}") for number in range(2000)],
     ],
-    ids=lambda info: info.name,
+    ids=lambda info: getattr(info, "name", "many"),
 )
 def test_an_archive_of_anything_but_plain_files_is_refused(served_folder, tmp_path, evil):
-    """A way out of the folder, a link, a pipe or 2 GiB: no model needs it."""
+    """A way out of the folder, a link, a pipe, 2 GiB or 2,000 files: no model needs it."""
     (archive := tmp_path / "a" / "model.tar.gz").parent.mkdir()
     with tarfile.open(archive, "w:gz") as tar:
         tar.add(served_folder, ".")
-        tar.addfile(evil)
+        for info in evil if isinstance(evil, list) else [evil]:
+            tar.addfile(info)
     with pytest.raises(ModelFolderError), open_model(archive):
         pass
     assert [path.name for path in tmp_path.rglob("*")] == ["a", "model.tar.gz"]
+
+
+def test_an_archive_is_opened_by_python_3_11_2_and_names_itself(served_folder, tmp_path, monkeypatch):
+    """Debian 12 has a tarfile without filters; a folder in the archive is no model, said without a temporary name."""
+    monkeypatch.delattr(tarfile, "data_filter")
+    monkeypatch.setattr(tarfile.TarFile, "extract", lambda self, member, path="", set_attrs=True: None)  # no filter
+    with open_model(pack(served_folder, tmp_path / "model.tar.gz")) as folder:
+        assert folder.facts["format"] == "litert_float32"
+    with tarfile.open(nested := tmp_path / "nested.tar.gz", "w:gz") as tar:
+        tar.add(served_folder, "model")
+    with pytest.raises(ModelFolderError, match="nested.tar.gz holds no model: .* at its top"), open_model(nested):
+        pass
 
 
 def test_a_damaged_archive_is_refused_in_a_line(served_folder, tmp_path):
