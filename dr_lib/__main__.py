@@ -121,6 +121,8 @@ def split(data_dir: Path, records: Path | None, out: str, **options) -> None:
     from dr_lib.data.shards.folder import read_manifest
     from dr_lib.data.shards.split import export_records, split
 
+    if records and (options["labels"] or any(options[name] is not None for name in ("scheme", "seed"))):
+        raise click.UsageError("--records writes a split that is there: divide first, then write the records")
     if records:
         click.echo(f"{len(export_records(data_dir, records, out))} shards in {records}")
         return

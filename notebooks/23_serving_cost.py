@@ -139,7 +139,17 @@ page.table(
 from dr_lib.evidence.serving import correct_saving, cost_table, find_break_evens, read_paper_latencies
 from dr_lib.figures.serving import plot_cost_by_utilisation
 
-COSTS = ["model", "format", "instance", "usd_per_hour", "n", "predict_ms", "usd_per_million", "max_rate_per_s"]
+COSTS = [
+    "model",
+    "format",
+    "instance",
+    "usd_per_hour",
+    "n",
+    "predict_ms",
+    "busy_ms",
+    "usd_per_million",
+    "max_rate_per_s",
+]
 paper = cost_table(read_paper_latencies())
 if published:
     page.figure(

@@ -108,7 +108,7 @@ def _name_environments(finished: pd.DataFrame) -> pd.DataFrame:
     if "cpu" in finished:  # two machines without accelerators may have unlike processors
         cores = " x " + finished["num_cpus"].astype(str) if "num_cpus" in finished else ""
         processor = finished["cpu"].astype(str) + cores
-        unlike = (processor.groupby(machine).transform("nunique") > 1) & (finished["accelerator"] == "cpu")
+        unlike = processor.groupby(machine).transform("nunique") > 1
         machine = machine.mask(unlike, machine + ", " + processor)
     mode = finished["mode"].fillna("paper") if "mode" in finished else pd.Series("paper", finished.index)
     environment = machine.where(mode == "paper", machine + ", " + mode)

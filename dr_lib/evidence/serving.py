@@ -103,13 +103,16 @@ def cost_table(latencies: pd.DataFrame, prices: Iterable[Price] | None = None) -
         find_price(row, prices=prices).usd_per_hour if math.isnan(price) else price
         for row, price in zip(latencies["instance"], own, strict=True)
     ]
-    machines = find_num_machines(PAPER_RATE_PER_S, latencies["predict_ms"])
+    decode_ms = latencies["decode_ms"].fillna(0.0) if "decode_ms" in latencies else 0.0
+    busy_ms = latencies["predict_ms"] + decode_ms  # decoding and cropping occupy the server, too
+    machines = find_num_machines(PAPER_RATE_PER_S, busy_ms)
     return latencies.assign(
         usd_per_hour=found,
-        usd_per_million=usd_per_million(found, latencies["predict_ms"]),
-        max_rate_per_s=1e3 / latencies["predict_ms"],
-        paper_utilisation=PAPER_RATE_PER_S * latencies["predict_ms"] / 1e3 / machines,
-        paper_usd_per_million=usd_per_million_at_rate(found, PAPER_RATE_PER_S, latencies["predict_ms"]),
+        busy_ms=busy_ms,
+        usd_per_million=usd_per_million(found, busy_ms),
+        max_rate_per_s=1e3 / busy_ms,
+        paper_utilisation=PAPER_RATE_PER_S * busy_ms / 1e3 / machines,
+        paper_usd_per_million=usd_per_million_at_rate(found, PAPER_RATE_PER_S, busy_ms),
     )
 
 
@@ -154,14 +157,16 @@ def find_break_evens(costs: pd.DataFrame) -> pd.DataFrame:
     """For each model: where the cheapest hour stops being the cheapest prediction, against each other machine.
 
     Args:
-        costs: a row per `model` and `instance` with `usd_per_hour` and `predict_ms`.
+        costs: a row per `model` and `instance` with `usd_per_hour` and `predict_ms`, or what `cost_table` gives.
 
     Returns:
         A row per pair of machines: `model` and the fields of `BreakEven`.
     """
     lines = []
     for model, rows in costs.groupby("model", sort=False):
-        offers = [Offer(row.instance, row.usd_per_hour, row.predict_ms) for row in rows.itertuples()]
+        offers = [
+            Offer(row.instance, row.usd_per_hour, getattr(row, "busy_ms", row.predict_ms)) for row in rows.itertuples()
+        ]
         cheap = min(offers, key=lambda offer: offer.usd_per_hour)
         lines += [{"model": model} | break_even(cheap, offer)._asdict() for offer in offers if offer != cheap]
     return pd.DataFrame(lines)

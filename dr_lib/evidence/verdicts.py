@@ -33,7 +33,7 @@ STATISTICS: dict[str, Callable[..., np.ndarray]] = {
 ONE_SIDED = ("mean", "sum", "share")  # share: of the variation, allocated to the factor of the first term
 WHOLE_DESIGN = ("sum", "ratio_of_sums", "share")  # mean nothing where cells are missing
 FACTORS = "framework dataset image_size network".split()  # of paper C; one cell has one level of each
-OTHER_WORK = "model format data_kind mode batch_size epochs data_share threads_asked".split()  # cells of several, too
+OTHER_WORK = "model format data_kind mode batch_size epochs data_share threads_asked threads".split()
 HARDWARE = ("accelerator", "num_accelerators", "instance_type", "platform")  # as detected
 COUNTED = ("num_parameters", "savedmodel_mib", "study_bill_usd", "formula_share_of_bill")  # one is all there is to know
 VERSIONS = ("tensorflow", "keras", "jax", "torch", "mxnet", "python", "driver")
@@ -135,7 +135,7 @@ def match_cells(claim: Any, sides: list[pd.DataFrame]) -> tuple[list[str], dict[
     both, compares_machines = pd.concat(sides), claim.denominator != "" and hardware[0] != hardware[1]
     keys = [name for name in FACTORS if name in both and both[name].nunique(dropna=False) > 1]
     others = OTHER_WORK + [] if compares_machines else [*OTHER_WORK, "environment"]
-    keys += [name for name in others if any(name in side and side[name].nunique(dropna=False) > 1 for side in sides)]
+    keys += [name for name in others if name in both and both[name].nunique(dropna=False) > 1]
     keys = [name for name in keys if name not in fixed]
     if not keys:
         return [], {(): sides}
@@ -191,12 +191,13 @@ def decide(claim: Any, parts: list[Part], *, num_missing: int = 0) -> Verdict:
     violated = sum(ours.high < low or ours.low > high for _, ours in parts)
     reason = f"[{worst.low:.4g}, {worst.high:.4g}] vs [{low:.4g}, {high:.4g}]"
     reason += f" in {name}; {satisfied} of {len(parts)} satisfy it" if len(parts) > 1 else ""
+    reason += f"; {num_missing} cells of the design were not run" if num_missing else ""
     if worst.n < MIN_RUNS and claim.column not in COUNTED:
         verdict, reason = "undecided", f"n = {worst.n} < {MIN_RUNS}"
     elif np.isnan([ours.low for _, ours in parts]).any():
         verdict, reason = "undecided", "no interval: nothing was repeated"
     elif num_missing and (claim.judged == EVERY or claim.statistic in WHOLE_DESIGN or claim.column in COUNTED):
-        verdict, reason = "undecided", f"{reason}; {num_missing} cells of the design were not run"
+        verdict, reason = "undecided", reason
     elif violated:
         verdict = "does not hold"
     else:

@@ -88,7 +88,7 @@ def plot_cost_by_utilisation(costs: pd.DataFrame, lang: str = "en") -> Figure:
         NoRunsError: no row has a price above zero.
     """
     say = choose_words(lang)
-    check_columns(costs, ["model", "instance", "usd_per_hour", "predict_ms"])
+    check_columns(costs, ["model", "instance", "usd_per_hour", "busy_ms"])
     costs = costs[costs["usd_per_hour"] > 0]
     check_columns(costs, [])
     figure, panels = _open_kinds(costs, "Cost by rate of requests", say)
@@ -175,20 +175,20 @@ def _is_of(requests: pd.DataFrame, row: Any) -> np.ndarray:
 
 def _draw_costs(ax: Axes, rows: pd.DataFrame, lang: str, say: Callable[[str], str]) -> None:
     """The lines of one panel, the paper's rate and the first break-even."""
-    fastest, slowest = 1e3 / rows["predict_ms"].min(), 1e3 / rows["predict_ms"].max()
+    fastest, slowest = 1e3 / rows["busy_ms"].min(), 1e3 / rows["busy_ms"].max()
     rates = np.geomspace(min(PAPER_RATE_PER_S, slowest) / 2, 4 * fastest, 2000)
     for row, colour in zip(rows.itertuples(), itertools.cycle(LINES), strict=False):
-        usd = usd_per_million_at_rate(row.usd_per_hour, rates, row.predict_ms)
+        usd = usd_per_million_at_rate(row.usd_per_hour, rates, row.busy_ms)
         words = f"{row.instance}, {write_number(row.usd_per_hour, lang, '{:g}')} USD/h"
         ax.plot(rates, usd, color=colour, label=words, lw=1.3)
-        ax.plot(1e3 / row.predict_ms, usd_per_million(row.usd_per_hour, row.predict_ms), "o", color=colour, mec="black")
+        ax.plot(1e3 / row.busy_ms, usd_per_million(row.usd_per_hour, row.busy_ms), "o", color=colour, mec="black")
     ax.set(xscale="log", yscale="log")
     ax.axvline(PAPER_RATE_PER_S, color=THEIRS, lw=1)
     top = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points", "va": "top", "fontsize": "small"}
     ax.annotate(say(PAPERS["B"]), (PAPER_RATE_PER_S, 1), (3, 0), color="#606060", **top)
     space_ticks(ax, lang)
     ax.legend(loc="lower left", fontsize="small", framealpha=1, edgecolor="white")
-    offers = [Offer(row.instance, row.usd_per_hour, row.predict_ms) for row in rows.itertuples()]
+    offers = [Offer(row.instance, row.usd_per_hour, row.busy_ms) for row in rows.itertuples()]
     by_hour = min(offers, key=lambda offer: offer.usd_per_hour)
     found = [break_even(by_hour, offer).first_per_s for offer in offers if offer != by_hour]
     if np.isfinite(found).any():

@@ -32,11 +32,16 @@ def predict_run_s(
     def describe(run: PlannedRun) -> list[float]:
         return [float(run.parameters[name] == value) for name, value in levels]
 
-    logs = np.log([read_process_s(rows[run.run_id]) for run in completed])
+    logs = np.log([_read_whole_s(rows[run.run_id]) for run in completed])
     mean, design = logs.mean(), np.array([describe(run) for run in completed])
     fitted = np.linalg.lstsq(design, logs - mean, rcond=None)[0]  # a level that has not run counts as an average one
     by_scenario = _group(completed, logs)
     return [math.exp(np.mean(by_scenario.get(run.scenario) or mean + np.dot(describe(run), fitted))) for run in wanted]
+
+
+def _read_whole_s(row: dict[str, Any]) -> float:
+    """Seconds of a run in all its processes, where it went on from a checkpoint."""
+    return read_process_s(row) + (row.get("spent_s") or 0.0 if row.get("resumed") else 0.0)
 
 
 def find_limit(study: Study, spent_s: float, next_s: float, stop_at: float) -> str:

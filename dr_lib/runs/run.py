@@ -152,6 +152,7 @@ class Run:
         if self._price:
             row.update(usd_per_hour=self._price.usd_per_hour, price_as_of=self._price.date)
             train_s = measured.get("train_s") or math.nan  # what trains nothing, a server say, costs no training
+            train_s = math.nan if measured.get("resumed") else train_s  # that of the last process alone
             row["formula_usd"] = price_seconds(self._price.usd_per_hour, train_s)
             row["cost_usd"] = price_seconds(self._price.usd_per_hour, train_s, measured.get("setup_s") or 0.0)
         return write_row(self.study_dir, {**row, **measured})

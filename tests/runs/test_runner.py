@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -136,7 +137,9 @@ def test_ctrl_c_says_how_to_go_on(house):
     """The run under way ends with it."""
     path = write_study(house, parameters={"pause_s": 600.0})
     code = f"import pathlib, dr_lib.__main__ as m; m.ROOT = pathlib.Path({str(house)!r}); m.main()"
-    process = subprocess.Popen([sys.executable, "-c", code, "run", str(path)], stderr=subprocess.PIPE, text=True)
+    heed = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # what is started in the background ignores it
+    command = [sys.executable, "-c", code, "run", str(path)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, preexec_fn=heed)
     while not list_begun(house) and process.poll() is None:
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)

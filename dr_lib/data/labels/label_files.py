@@ -139,8 +139,8 @@ def read_rows(source: Source) -> pd.DataFrame:
 
     Returns:
         labels (the file's name), row (its line), name, patient, eye, grade, official, camera, age, sex, quality, reason
-        (empty, or why the row cannot be used) and from_names (patient and eye were read from the name, for the file
-        has no patients and the name has the form).
+        (empty, or why the row cannot be used) and from_names (patient and eye were read from the name, for the row
+        names no patient and the name has the form).
     """
     part, table = source.part, source.table
     others = [c for c in table if re.fullmatch(r"(?i)(patient|paciente|subject)s?([ _-]?(id|name|nome))?", c)]
@@ -178,7 +178,7 @@ def read_rows(source: Source) -> pd.DataFrame:
     if len(bad):
         raise LabelTableError(f"{name_rows(bad)}: the grade must be 0, 1, 2, 3 or 4, or empty where there is none")
     named = read_names(rows["name"])
-    from_names = (named["patient"] != "") & (not rows["patient"].any())
+    from_names = (named["patient"] != "") & (rows["patient"] == "")
     rows["patient"] = rows["patient"].mask(from_names, named["patient"]).map(_fold_name)
     rows["eye"] = rows["eye"].mask(from_names, named["eye"])
     return rows.assign(grade=grades, from_names=from_names).reset_index(drop=True)

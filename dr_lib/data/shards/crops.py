@@ -5,18 +5,22 @@ A shard's listing is written after it, so a shard that has one is whole.
 
 import hashlib
 import json
+import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from functools import cache, partial
 from itertools import count, islice
 from pathlib import Path
+from typing import Any
 
 import cv2
 import pandas as pd
 
+from dr_lib.data.labels import near_duplicates
 from dr_lib.data.labels.privacy import pseudonym
 from dr_lib.data.photograph import pixels
+from dr_lib.data.shards import records, tfrecord
 from dr_lib.data.shards.folder import LISTED, compare_with_listing, hash_file, locate, parse_table
 from dr_lib.data.shards.records import ShardError
 from dr_lib.data.shards.tfrecord import frame, unframe
@@ -24,6 +28,7 @@ from dr_lib.data.shards.workers import Cropped, Map, Photograph, WorkerError, cr
 from dr_lib.files import replace, write_json, write_text
 
 SHARD_SIZE = 256  # photographs
+UNCOMPRESSED = {".bmp", ".ppm", ".tif", ".tiff"}  # all of one camera are as long
 BYTES_PER_PIXEL = 0.3  # of a crop's file; JPEGs of quality 95 take 0.2 on average
 
 
@@ -74,14 +79,15 @@ def crop_photographs(
     """
     parameters = json.loads((out / "crops.json").read_text(encoding="utf-8"))
     finished = _find_finished(out, files or {})
-    known = {row.image_id: row.size_id for listing in finished for row in listing.itertuples()}
-    changed = [p.row for p in photographs if p.image_id in known and known[p.image_id] != _size_id(salt, p)]
+    known = {row.image_id: row for listing in finished for row in listing.itertuples()}
+    changed = [p.row for p in photographs if p.image_id in known and _is_changed(salt, p, known[p.image_id])]
     if changed:
         raise PrepareError(
             f"{len(changed)} photographs were changed after they were cropped (rows {', '.join(map(str, changed[:5]))}"
             f"): choose another --out, or delete {out}"
         )
-    rest = sorted((p for p in photographs if p.image_id not in known), key=lambda p: p.image_id)
+    rest = [p for p in photographs if p.image_id not in known or _is_mended(salt, p, known[p.image_id])]
+    rest.sort(key=lambda p: p.image_id)
     if rest and not finished:
         write_json(out / "crops.json", parameters | {"code_sha256": hash_code()})
     elif rest and parameters["code_sha256"] != hash_code():
@@ -108,13 +114,14 @@ def crop_photographs(
             for start in range(0, len(rest), shard_size):
                 shard = out / f"crops-{len(finished):05d}.tfrecord"
                 finished.append(_write_shard(shard, rest[start : start + shard_size], results, salt))
-    return pd.concat(finished, ignore_index=True)
+    return pd.concat(finished, ignore_index=True).drop_duplicates("image_id", keep="last", ignore_index=True)
 
 
 @cache
 def hash_code() -> str:
     """SHA-256 of what decides about a crop's bytes: the code that makes it, and OpenCV's version."""
     files = sorted(Path(pixels.__file__).parent.glob("*.py"))
+    files += [Path(module.__file__) for module in (near_duplicates, records, tfrecord)]
     return hashlib.sha256(b"".join(file.read_bytes() for file in files) + cv2.__version__.encode()).hexdigest()
 
 
@@ -154,10 +161,24 @@ def _find_finished(out: Path, files: dict[str, str]) -> list[pd.DataFrame]:
                 raise
             break
         finished.append(table)
-    for path in out.glob("crops-*.*"):
-        if int(path.name[6:11]) >= len(finished):
+    for path in out.iterdir():
+        number = re.match(r"crops-(\d{5})\.(tfrecord|csv)", path.name)
+        if number and int(number[1]) >= len(finished):
             path.unlink()
     return finished
+
+
+def _is_changed(salt: bytes, photograph: Photograph, listed: Any) -> bool:
+    """Whether a photograph is not the one that was cropped: by its length, or by content where all are as long."""
+    if listed.reason or listed.size_id != _size_id(salt, photograph):
+        return not listed.reason
+    is_as_long = Path(photograph.path).suffix.lower() in UNCOMPRESSED
+    return is_as_long and pseudonym(salt, "content", hash_file(Path(photograph.path))) != listed.content_id
+
+
+def _is_mended(salt: bytes, photograph: Photograph, listed: Any) -> bool:
+    """Whether a photograph that could not be used is another file now."""
+    return bool(listed.reason) and listed.size_id != _size_id(salt, photograph)
 
 
 def _size_id(salt: bytes, photograph: Photograph) -> str:

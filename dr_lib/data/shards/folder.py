@@ -15,8 +15,10 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
+from dr_lib.data.labels.groups import unite
 from dr_lib.data.shards.records import Record, ShardError, from_example
 from dr_lib.data.shards.tfrecord import unframe
 
@@ -100,6 +102,7 @@ def read_photographs(data_dir: Path, split: str | Path = "split.csv") -> pd.Data
     labels = read_table(data_dir, "labels.csv", files)
     shards = [name for name in sorted(files) if name.endswith(".tfrecord")]
     crops = pd.concat([_read_listing(data_dir, name, files)[PLACE].assign(shard=name) for name in shards])
+    crops = crops[crops["status"] != ""]
     table = labels.merge(read_split(data_dir, split, labels, files), on="image_id", validate="1:1")
     table = table.merge(crops, on="image_id", validate="1:1").sort_values("image_id", ignore_index=True)
     return table.astype({"offset": int, "length": int})
@@ -111,6 +114,7 @@ def read_split(data_dir: Path, split: str | Path, labels: pd.DataFrame, files: d
     if not path.is_file():
         raise ShardError(f"there is no split table {path}: write one with python -m dr_lib split")
     table = parse_table(path)
+    table = table[[name for name in ("image_id", "group", "split", "reason") if name in table]]
     if missing := {"image_id", "group", "split"} - set(table):
         raise ShardError(f"{path.name} has no column {', '.join(sorted(missing))}")
     unlike = set(table["image_id"]) ^ set(labels["image_id"])
@@ -121,17 +125,31 @@ def read_split(data_dir: Path, split: str | Path, labels: pd.DataFrame, files: d
         )
     if not table["split"].isin([*SPLITS, "excluded"]).all():
         raise ShardError(f"{path.name}: split must be {', '.join(SPLITS)} or excluded")
-    used = table[table["split"] != "excluded"].merge(labels[["image_id", "row", "patient_id"]], on="image_id")
-    for name, key in {"group": "group", "patient": "patient_id"}.items():
+    known = labels[["image_id", "row", "patient_id"]].assign(true_group=find_groups(data_dir, labels, files))
+    used = table[table["split"] != "excluded"].merge(known, on="image_id")
+    for key, name in {"patient_id": "patient", "group": "group", "true_group": "group with copies"}.items():
         crossing = used[used.groupby(key)["split"].transform("nunique") > 1]
         if len(crossing):
             rows = ", ".join(map(str, sorted(crossing["row"])[:5]))
             raise ShardError(f"{path.name}: a {name} stands on two sides (rows {rows}): keep it on one")
-    if path.parent == Path(data_dir) and path.name in files and hash_file(path) != files[path.name]:
+    if path.parent.resolve() == Path(data_dir).resolve() and path.name in files and hash_file(path) != files[path.name]:
         raise ShardError(
             f"{path.name}: altered, it does not match manifest.json (a split of your own needs a new name)"
         )
     return table
+
+
+def find_groups(data_dir: Path, labels: pd.DataFrame, files: dict[str, str]) -> pd.Series:
+    """The group of each photograph of the labels: its patient, and all whom copies connect with that one."""
+    return unite(labels["patient_id"], read_pairs(data_dir, labels, files))
+
+
+def read_pairs(data_dir: Path, labels: pd.DataFrame, files: dict[str, str]) -> np.ndarray:
+    """Read the near duplicates among the photographs of the labels: (n, 2) places in that table."""
+    places = pd.Series(range(len(labels)), labels["image_id"])
+    pairs = read_table(data_dir, "near_duplicates.csv", files)[["image_id", "image_id_2"]]
+    pairs = pairs[pairs.isin(set(labels["image_id"])).all(axis=1)]
+    return pairs.apply(lambda column: column.map(places)).to_numpy(int).reshape(-1, 2)
 
 
 def read_records(data_dir: Path, photographs: pd.DataFrame) -> Iterator[tuple[int, Record]]:

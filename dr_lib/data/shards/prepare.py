@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,6 +22,8 @@ from dr_lib.data.shards.workers import Photograph, map_over
 from dr_lib.hardware.cpus import count_cpus
 
 LABELS = ["image_id", "row", "patient_id", "eye", "grade", "referable", "official"]  # columns of labels.csv
+CROPS = re.compile(r"crops(-\d{5})?\.(json|tfrecord|csv)")
+CORRECTED = "labels.csv was corrected by `split --labels`; the label table has taken its place: correct that, too."
 SAMPLE_SALT = hashlib.sha256(b"the synthetic sample has no patients").digest()
 
 
@@ -106,12 +109,12 @@ def prepare(
                 "parameters": parameters,
                 "data_kind": "synthetic" if is_sample else "photographs",
                 "patients": found.patients,
-                "notices": found.notices,
+                "notices": found.notices + [CORRECTED] * ("labels" in earlier),
                 "num_photographs": len(found.table) + len(found.unusable),
                 "num_rejected": len(rejected),
                 "rejected": rejected["reason"].replace(r"\d+", "...", regex=True).value_counts().to_dict(),
                 "files": {name: files[name] for name in earlier["splits"]}
-                | {path.name: hash_file(path) for path in sorted(out.glob("crops*"))}
+                | {path.name: hash_file(path) for path in sorted(out.glob("crops*")) if CROPS.fullmatch(path.name)}
                 | {"near_duplicates.csv": hash_file(out / "near_duplicates.csv")},
                 "splits": earlier["splits"],
             }

@@ -1,17 +1,29 @@
 """Divide a prepared folder anew, in seconds: labels.csv and split tables are written, no shard is opened."""
 
+import hashlib
+import shutil
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
+from dr_lib.data.labels.datasets import EYES, SPLITS
 from dr_lib.data.labels.grades import REFERABLE_FROM
-from dr_lib.data.labels.label_files import LabelTableError, read_label_file
+from dr_lib.data.labels.label_files import FACTS, LabelTableError, read_label_file
 from dr_lib.data.labels.splits import split_photographs
-from dr_lib.data.shards.folder import hash_file, read_manifest, read_photographs, read_records, read_table
+from dr_lib.data.shards.folder import (
+    hash_file,
+    parse_table,
+    read_manifest,
+    read_pairs,
+    read_photographs,
+    read_records,
+    read_table,
+)
 from dr_lib.data.shards.records import to_example
 from dr_lib.data.shards.tfrecord import frame
-from dr_lib.files import replace, write_json, write_text
+from dr_lib.files import lock, replace, write_json, write_text
 
 DEFAULT = {"scheme": "random", "seed": 0}
 
@@ -41,13 +53,21 @@ def split(
         LabelTableError: the label table does not fit the folder, or cannot be divided like this.
         ShardError: the folder is not prepared or was altered.
     """
-    data_dir = Path(data_dir)
-    manifest = read_manifest(data_dir)
-    known = read_table(data_dir, "labels.csv", manifest["files"])
-    if labels is not None:
-        known = _correct_labels(known, Path(labels))
-    how = {"scheme": scheme, "seed": seed, "folds": folds}
-    return write_split(data_dir, manifest, known, data_dir / out, **how)
+    data_dir = Path(data_dir).resolve()
+    manifest, out = read_manifest(data_dir), Path(out)
+    path = data_dir / out if out.name == str(out) else out.resolve()
+    if path.name not in manifest["files"] and path.exists() and not {"group", "split"} <= set(parse_table(path)):
+        raise LabelTableError(f"{path} is there and is no split table: choose another --out")
+    with lock(data_dir / ".lock", wait_s=60) or nullcontext():  # two at once would each write a manifest
+        manifest = read_manifest(data_dir)
+        files = manifest["files"]
+        if hash_file(data_dir / "labels.csv") == manifest.get("pending"):  # a kill came before the manifest
+            files = files | {"labels.csv": manifest["pending"]}
+        known = read_table(data_dir, "labels.csv", files)
+        if labels is not None:
+            known = _correct_labels(known, Path(labels))
+            manifest["labels"] = "corrected"
+        return write_split(data_dir, manifest, known, path, scheme=scheme, seed=seed, folds=folds)
 
 
 def write_split(
@@ -63,26 +83,30 @@ def write_split(
     """Divide the labelled photographs of a folder; write labels.csv, the split tables and, last, the manifest."""
     if path.suffix != ".csv" or path.name in ("labels.csv", "near_duplicates.csv") or path.name.startswith("crops"):
         raise LabelTableError(f"{path.name} is no name for a split table: call it split-1.csv, say")
-    files, splits = manifest["files"], manifest["splits"]
+    splits = {name: how for name, how in manifest["splits"].items() if (data_dir / name).is_file()}
+    files = {n: sha256 for n, sha256 in manifest["files"].items() if n in splits or n not in manifest["splits"]}
     earlier = splits.get("split.csv", DEFAULT)
     scheme, seed = scheme or earlier["scheme"], earlier["seed"] if seed is None else seed
     listing = pd.concat(read_table(data_dir, f"{name[:-8]}csv", files) for name in files if name.endswith(".tfrecord"))
+    listing = listing[listing["status"] != ""]
     table = labels.merge(listing[["image_id", "content_id"]], on="image_id", validate="1:1")
-    places = pd.Series(range(len(table)), table["image_id"])
-    pairs = read_table(data_dir, "near_duplicates.csv", files)[["image_id", "image_id_2"]]
-    pairs = pairs[pairs.isin(set(table["image_id"])).all(axis=1)].apply(lambda column: column.map(places))
-    tables = split_photographs(table, pairs.to_numpy(int), scheme=scheme, seed=seed, folds=folds)
+    tables = split_photographs(table, read_pairs(data_dir, table, files), scheme=scheme, seed=seed, folds=folds)
     paths = [path]
     if scheme == "folds":
         paths = [path.with_stem(f"{path.stem}-{number}-of-{folds}") for number in range(1, folds + 1)]
-    write_table(data_dir / "labels.csv", labels)
+    labelled = labels.to_csv(index=False, lineterminator="\n")
+    if (data_dir / "manifest.json").exists():
+        pending = hashlib.sha256(labelled.encode()).hexdigest()
+        write_json(data_dir / "manifest.json", read_manifest(data_dir) | {"pending": pending})
+    write_text(data_dir / "labels.csv", labelled)
     for one, sides in zip(paths, tables, strict=True):
         write_table(one, sides)
         if one.parent == data_dir:
             files[one.name] = hash_file(one)
             splits[one.name] = {"scheme": scheme, "seed": seed, **_count(labels.merge(sides, on="image_id"))}
     files["labels.csv"] = hash_file(data_dir / "labels.csv")
-    write_json(data_dir / "manifest.json", manifest | {"files": dict(sorted(files.items()))})
+    manifest.pop("pending", None)
+    write_json(data_dir / "manifest.json", manifest | {"files": dict(sorted(files.items())), "splits": splits})
     return paths
 
 
@@ -108,6 +132,8 @@ def export_records(data_dir: Path, out: Path, split: str | Path = "split.csv", s
     out, paths = Path(out), []
     if out.exists() and any(out.iterdir()):
         raise LabelTableError(f"{out} is not empty: choose another folder for the records")
+    writing = out.with_name(f"{out.name}.tmp")
+    shutil.rmtree(writing, ignore_errors=True)  # left by a kill
     photographs = read_photographs(data_dir, split)
     for side, rows in photographs[photographs["split"] != "excluded"].groupby("split"):
         number = -(-len(rows) // shard_size)
@@ -115,16 +141,18 @@ def export_records(data_dir: Path, out: Path, split: str | Path = "split.csv", s
             part = rows.iloc[places]
             records = dict(read_records(data_dir, part))
             paths.append(out / f"{side}-{index:05d}-of-{number:05d}.tfrecord")
-            with replace(paths[-1]) as temporary, temporary.open("wb") as file:
+            with replace(writing / paths[-1].name) as temporary, temporary.open("wb") as file:
                 for row in part.itertuples():
                     labels = {"image/class/label": row.grade, "image/referable": int(row.grade >= REFERABLE_FROM)}
                     labels |= {"patient/id": row.patient_id.encode(), "eye": row.eye.encode()}
                     file.write(frame(to_example(records[row.Index], labels)))
+    out.parent.mkdir(parents=True, exist_ok=True)
+    writing.replace(out)
     return paths
 
 
 def _correct_labels(known: pd.DataFrame, path: Path) -> pd.DataFrame:
-    """Take grades and whatever else a table gives, by image id."""
+    """Take grades and whatever else a table gives, by image id: pseudonyms of patients, no names."""
     if not path.is_file():
         raise LabelTableError(f"there is no label file {path}: give a CSV with the columns image_id and grade")
     given = read_label_file(path)
@@ -133,19 +161,29 @@ def _correct_labels(known: pd.DataFrame, path: Path) -> pd.DataFrame:
             f"{path.name} has no columns image_id and grade. A table that names photographs by their files is for "
             "python -m dr_lib prepare, which crops nothing twice"
         )
-    unknown, grades = ~given["image_id"].isin(known["image_id"]), pd.to_numeric(given["grade"], errors="coerce")
+    for column, words in (("eye", EYES), ("official", SPLITS)):
+        if column in given:
+            given[column] = given[column].str.lower().map(words).fillna("?")
+    nothing, grades = pd.Series("", given.index), pd.to_numeric(given["grade"], errors="coerce")
     for fault, bad in {
-        "no photograph of the folder has this image_id": unknown,
+        "labels.csv has no such image_id": ~given["image_id"].isin(known["image_id"]),
         "the image_id stands there twice": given["image_id"].duplicated(),
         "the grade must be 0, 1, 2, 3 or 4": ~grades.isin(range(5)),
+        "a patient_id must be one of labels.csv; names are for python -m dr_lib prepare": ~given.get(
+            "patient_id", nothing
+        ).isin(["", *known["patient_id"]]),
+        "eye must be left, right or empty": given.get("eye", nothing) == "?",
+        "official must be train, validation, test or empty": given.get("official", nothing) == "?",
     }.items():
         if bad.any():
             lines = ", ".join(map(str, given.index[bad][:5]))
             raise LabelTableError(f"{path.name}, {bad.sum()} rows such as {lines}: {fault}")
     given = given.assign(grade=grades.astype(int), referable=(grades >= REFERABLE_FROM).astype(int))
     kept = known[known["image_id"].isin(given["image_id"])].set_index("image_id")
-    changed = [name for name in kept if name in given and name != "row"]
-    return kept.assign(**given.set_index("image_id")[changed].to_dict("series")).reset_index()
+    given = given.set_index("image_id").loc[kept.index]
+    for name in [name for name in given if name in FACTS or (name in kept and name != "row")]:
+        kept[name] = given[name].where(given[name] != "", kept.get(name, ""))  # an empty cell changes nothing
+    return kept.reset_index()
 
 
 def _count(table: pd.DataFrame) -> dict:

@@ -1,5 +1,6 @@
 """Crop photographs in other processes, here or on a Dask cluster: each becomes a record, or a reason."""
 
+import errno
 import hashlib
 import multiprocessing
 import os
@@ -60,9 +61,11 @@ def crop_photograph(photograph: Photograph, method: str, size: int) -> Cropped:
         with open(photograph.path, "rb") as file:
             sha256 = hashlib.file_digest(file, "sha256").hexdigest()
     except (UnreadableImageError, NoFundusError, OSError) as error:
-        if not os.path.exists(photograph.path):
+        cause = error.__cause__ or error
+        is_disk = isinstance(cause, OSError) and cause.errno in (errno.EIO, errno.ENOENT, errno.ESTALE, errno.EACCES)
+        if is_disk or not os.path.exists(photograph.path):
             raise WorkerError(
-                f"the photograph of row {photograph.row} is not to be seen (any more): see to it that every worker has "
+                f"the photograph of row {photograph.row} cannot be read (any more): see to it that every worker has "
                 "the folder of the photographs under the same path, and start again"
             ) from error
         return Cropped(b"", "", str(error))

@@ -1,5 +1,6 @@
 """Decide whether an artifact may be served: what conversion cost in AUC, kappa and agreement."""
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,6 +11,8 @@ from dr_lib.statistics.bootstrap import Score, bootstrap_patients, score_auc, sc
 from dr_lib.statistics.equivalence import observations_for_non_inferiority
 
 MIN_IMAGES = 30  # fewer show nothing, not even where no prediction changed
+NONE_OF_N = 3  # what happened to none of n happens, with 95 % confidence, in 3 / n at most (Hanley and others 1983)
+ROUNDING = 0.01  # of a probability: an artifact that changes less has lost nothing
 HALF_WIDTH = 1.96  # standard errors on each side of a 95 % interval
 TYPICAL_AGREEMENT = 0.9  # of the most probable grade after full int8; MobileNet kept 0.85 to 0.93 of 60 photographs
 
@@ -50,11 +53,13 @@ def compare(
         resamples: number of draws.
 
     Returns:
-        num_images, num_patients; auc_before, auc_after, auc_difference (after - before) and its 95 % interval
-        auc_difference_low, auc_difference_high; the same for kappa; agreement (share with the same most probable
-        grade), agreement_referable, max_abs_difference (of a probability), margin, needed_patients (that would
-        show it with a power of 80 % where nothing was lost, by the spread found here), passes, reason. NaN where the
-        photographs do not define a value; then, and with fewer than 30 photographs, it does not pass.
+        num_images, num_patients, rarer_patients (with referable or with other eyes, the fewer); auc_before, auc_after,
+        auc_difference (after - before) and its 95 % interval auc_difference_low, auc_difference_high; the same for
+        kappa; agreement (share with the same most probable grade), agreement_referable, max_abs_difference (of a
+        probability), margin, needed_patients (that would show it with a power of 80 % where nothing was lost, by the
+        spread found here), passes, reason. NaN where the
+        photographs do not define a value; then, and with fewer than 30 photographs, it does not pass; nor with so few
+        patients of a kind that a loss in a few per cent of them may not have shown.
 
     Raises:
         ExportError: lengths differ, a grade is not 0-4, or a row is no five probabilities.
@@ -62,6 +67,8 @@ def compare(
     grade, patient_id = np.asarray(grade), np.asarray(patient_id)
     _check_predictions(grade, patient_id, before, after)
     row = {"num_images": len(grade), "num_patients": len(np.unique(patient_id))}
+    is_referable = grade >= REFERABLE_FROM
+    row["rarer_patients"] = min(len(np.unique(patient_id[kind])) for kind in (is_referable, ~is_referable))
     aucs = [score_auc(grade >= REFERABLE_FROM, sum_referable(rows)) for rows in (before, after)]
     kappas = [score_kappa(grade, rows.argmax(axis=1)) for rows in (before, after)]
     once = np.ones(len(grade))
@@ -130,6 +137,11 @@ def _find_reason(row: dict[str, Any], margin: float) -> str:
     if not np.isfinite([*lows.values(), *(row[f"{name}_difference"] for name in lows)]).all():
         return "the labelled photographs are all of one kind: give referable and other eyes"
     large = [name for name, low in lows.items() if low <= -margin]
+    if not large and row["max_abs_difference"] > ROUNDING and row["rarer_patients"] * margin < NONE_OF_N:
+        return (
+            f"{row['rarer_patients']} patients with referable or with other eyes: a loss of {margin:g} may not show; "
+            f"give {math.ceil(NONE_OF_N / margin)} of either kind"
+        )
     if not large:
         return ""
     told = [f"{name} changes by {row[f'{name}_difference']:+.3f} and may drop by {-lows[name]:.3f}" for name in large]

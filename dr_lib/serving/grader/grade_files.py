@@ -13,6 +13,7 @@ from typing import Any
 from dr_lib.data.labels.label_files import PICTURES, find_files
 from dr_lib.data.photograph.decode import MAX_PIXELS
 from dr_lib.data.shards.workers import WorkerError, map_over
+from dr_lib.files import lock
 from dr_lib.hardware.cpus import count_cpus
 from dr_lib.serving.grader.folder import ModelFolder, ModelFolderError, read_folder
 from dr_lib.serving.grader.predict import Predictor
@@ -42,8 +43,8 @@ def grade_files(
         folder: an exported LiteRT model or SavedModel.
         paths: files, and folders whose photographs are meant, as `prepare` finds them.
         out: the CSV, in UTF-8: file, grade, probability_0 to probability_4, probability_referable, referable, fundus
-            (status of the crop), model_version, error (empty where there is a grade). A name that a spreadsheet would
-            take for a formula begins with an apostrophe; bytes of a name that are no UTF-8 stand as \\udc80 to \\udcff.
+            (status of the crop), model_version, error (empty where there is a grade). Files stand with their whole
+            path, which no spreadsheet takes for a formula; bytes that are no UTF-8 stand as \\udc80 to \\udcff.
         workers: processes; by default one per core where there are many photographs.
         progress: called with (done, total).
 
@@ -60,12 +61,15 @@ def grade_files(
     names = ["file", "grade", *(f"probability_{grade}" for grade in range(len(folder.facts["grades"])))]
     names += ["probability_referable", "referable", "fundus", "model_version", "error"]
     files = {_write_name(file): file for path in paths for file in _list_files(Path(path))}
+    out.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    held = lock(out.with_name(f".{out.name}.lock"))
+    if held is None:
+        raise GradesError(f"another predict writes {out}: wait for its end, or name another file")
     kept = _read_kept(out, names, folder.version)
     todo = [file for name, file in files.items() if name not in kept]
     num_kept, reasons = len(files) - len(todo), Counter(kept.values())
     workers = workers or (count_cpus() if len(todo) >= MANY else 1)
-    out.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with out.open("a", newline="", encoding="utf-8") as table, map_over(workers) as map_files:
+    with held, out.open("a", newline="", encoding="utf-8") as table, map_over(workers) as map_files:
         writer = csv.DictWriter(table, names)
         if not table.tell():
             writer.writeheader()
@@ -79,6 +83,7 @@ def grade_files(
 
 
 def _list_files(path: Path) -> list[Path]:
+    path = Path(os.path.abspath(path))  # another folder may hold the same names
     if not path.exists():
         raise FileNotFoundError(f"{path} is not there")
     return find_files(path)[0] if path.is_dir() else [path]
@@ -86,8 +91,7 @@ def _list_files(path: Path) -> list[Path]:
 
 def _write_name(file: Path) -> str:
     """A file's name as the table has it."""
-    name = str(file).encode("utf-8", "backslashreplace").decode()
-    return f"'{name}" if name.startswith(("=", "+", "-", "@", "\t", "\r")) else name
+    return str(file).encode("utf-8", "backslashreplace").decode()
 
 
 def _read_kept(out: Path, names: list[str], version: str) -> dict[str, str]:
@@ -97,11 +101,18 @@ def _read_kept(out: Path, names: list[str], version: str) -> dict[str, str]:
     if not out.exists() or not out.stat().st_size:
         return {}
     with out.open("rb") as table:
-        if table.readline() != ",".join(names).encode() + LINE_END:
+        header, first = ",".join(names).encode() + LINE_END, table.readline()
+        if header.startswith(first) and first != header:  # a kill came while the header was written
+            os.truncate(out, 0)
+            return {}
+        if first != header:
             raise GradesError(f"{out} is there and has other columns: name another file, it is not overwritten")
         content = table.read()
     whole = content[: content.rfind(LINE_END) + len(LINE_END)] if LINE_END in content else b""
-    rows = list(csv.DictReader(io.StringIO(whole.decode(), newline=""), names))
+    try:
+        rows = list(csv.DictReader(io.StringIO(whole.decode(), newline=""), names))
+    except UnicodeDecodeError as error:
+        raise GradesError(f"{out} was saved anew, not in UTF-8: name another file, it is not overwritten") from error
     if any(row["model_version"] != version for row in rows):
         raise GradesError(f"{out} holds another model's grades: name another file, it is not overwritten")
     if len(whole) < len(content):

@@ -144,7 +144,7 @@ def test_a_split_of_ones_own(whole, tmp_path):
     )
     regrouped = moved.assign(group=["another", *own["group"][1:]])
     for table, complaint in [
-        (moved, "a group stands on two sides"),
+        (moved, "a patient stands on two sides"),
         (regrouped, "a patient stands on two sides"),
         (own.assign(split="both"), "split must be"),
         (own.drop(columns="group"), "no column group"),

@@ -267,7 +267,7 @@ def test_a_link_to_nothing_is_named_by_its_row(photographs):
     """A photograph that is not to be seen stops the preparation with its row, and no name is printed."""
     (photographs / "maria_03_left.png").unlink()
     (photographs / "maria_03_left.png").symlink_to("nowhere.png")
-    with pytest.raises(WorkerError, match=r"row \d+ is not to be seen") as caught:
+    with pytest.raises(WorkerError, match=r"row \d+ cannot be read") as caught:
         run(photographs)
     assert "maria" not in str(caught.value)
 

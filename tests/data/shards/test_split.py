@@ -72,7 +72,10 @@ def test_corrected_labels_take_the_place_of_the_old(folder, tmp_path):
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [
-        (lambda t: t.assign(image_id=["unknown", *t["image_id"][1:]]), "row.* such as 2: no photograph of the folder"),
+        (
+            lambda t: t.assign(image_id=["unknown", *t["image_id"][1:]]),
+            "row.* such as 2: labels.csv has no such image_id",
+        ),
         (lambda t: pd.concat([t, t[:1]]), "such as 34: the image_id stands there twice"),
         (lambda t: t.assign(grade=[5, *t["grade"][1:]]), "such as 2: the grade must be"),
         (lambda t: t.rename(columns={"image_id": "image"}), "python -m dr_lib prepare, which crops nothing twice"),
@@ -81,11 +84,11 @@ def test_corrected_labels_take_the_place_of_the_old(folder, tmp_path):
 )
 def test_a_label_table_that_does_not_fit_changes_nothing(folder, tmp_path, change, complaint):
     """One sentence with its lines, and the folder is as it was."""
-    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    before = {path.name: path.read_bytes() for path in folder.glob("[!.]*")}
     change(read_photographs(folder)[["image_id", "grade"]]).to_csv(tmp_path / "labels.csv", index=False)
     with pytest.raises(LabelTableError, match=complaint):
         split(folder, labels=tmp_path / "labels.csv")
-    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    assert {path.name: path.read_bytes() for path in folder.glob("[!.]*")} == before
 
 
 @pytest.mark.parametrize("out", ["labels.csv", "near_duplicates.csv", "crops-00000.csv", "split.txt"])
