@@ -352,3 +352,44 @@ def test_the_command_line_shows_photographs_a_second(photographs, tmp_path):
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=20)
     assert process.returncode in (0, 130) and "Error" not in errors
+
+
+def test_files_of_one_length_that_swap_names_are_noticed(photographs):
+    """Uncompressed pictures of a camera are all as long: their content tells."""
+    table = pd.read_csv(photographs.parent / "labels.csv")
+    for path in list(photographs.iterdir()):
+        cv2.imwrite(str(path.with_suffix(".bmp")), cv2.imread(str(path)))
+        path.unlink()
+    table.assign(image=table["image"].str.replace(".png", ".bmp")).to_csv(
+        photographs.parent / "labels.csv", index=False
+    )
+    run(photographs)
+    one, other = photographs / "maria_00_right.bmp", photographs / "maria_02_left.bmp"
+    one.rename(photographs / "aside"), other.rename(one), (photographs / "aside").rename(other)
+    with pytest.raises(PrepareError, match=r"2 photographs were changed after they were cropped \(rows 2, 7\)"):
+        run(photographs)
+
+
+def test_a_rejected_photograph_that_was_mended_is_cropped(photographs):
+    """The other shards stay."""
+    good = (photographs / "maria_00_left.png").read_bytes()
+    (photographs / "maria_00_left.png").write_bytes(b"damaged")
+    assert run(photographs)["num_rejected"] == 1
+    before = list_written(photographs.parent / "out")
+    (photographs / "maria_00_left.png").write_bytes(good)
+    assert run(photographs)["num_rejected"] == 0
+    after = list_written(photographs.parent / "out")
+    assert len(after) == len(before) + 1 and before.items() <= after.items()
+    assert len(read_photographs(photographs.parent / "out")) == 40 and verify(photographs.parent / "out")
+
+
+def test_copies_on_two_sides_of_a_split_of_ones_own(photographs):
+    """Whatever groups the table names: the crops know who is a copy of whom."""
+    add_copies(photographs, ".jpg", patient=[f"Ana {number // 2}" for number in range(10)])
+    run(photographs)
+    out = photographs.parent / "out"
+    own = read_photographs(out)[["image_id", "patient_id", "split"]].rename(columns={"patient_id": "group"})
+    sides = dict(zip(sorted(set(own["group"])), ["train", "test"] * 13, strict=False))
+    own.assign(split=own["group"].map(sides)).to_csv(out / "mine.csv", index=False)
+    with pytest.raises(ShardError, match="a group with copies stands on two sides"):
+        read_photographs(out, "mine.csv")

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,7 +18,9 @@ import psutil
 import pytest
 
 from dr_lib.data.labels.privacy import open_private
+from dr_lib.data.shards.folder import read_photographs
 from dr_lib.data.shards.prepare import prepare
+from dr_lib.data.shards.split import split
 from tests.data.shards.test_prepare import digests, write_photographs
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -269,3 +272,34 @@ def test_two_at_once_are_kept_apart(folder):
     with pytest.raises(ValueError, match="another prepare is at work"):
         start(folder, "whole", shard_size=2, workers=1, progress=lambda *_: start(folder, "whole", shard_size=2))
     start(folder, "whole", shard_size=2, workers=1)
+
+
+def kill_splits(folder: str) -> None:
+    """Correct labels and divide, be killed at the first change of a file and do it again; then at the second ..."""
+    folder, number, code = Path(folder), 0, -signal.SIGKILL
+
+    def divide(name: str, dying: bool = False) -> None:
+        if dying:
+            die_at_change(number, folder / name)
+        split(folder / name, seed=5, labels=folder / "corrected.csv")
+
+    def copy(name: str) -> str:
+        shutil.copytree(folder / "whole" / "out", folder / name)
+        return name
+
+    wait(fork(partial(divide, copy("done"))))
+    while code == -signal.SIGKILL:
+        number += 1
+        name = copy(str(number))
+        code, again = (wait(fork(partial(divide, name, dying))) for dying in (True, False))
+        print(json.dumps({"killed": code, "code": again, "same": digests(folder / name) == digests(folder / "done")}))
+
+
+def test_every_kill_point_of_a_split(folder):
+    """Killed at each change of a file in turn, the same command again ends as one that was not."""
+    start(folder, "whole", workers=1)
+    known = read_photographs(folder / "whole" / "out")
+    known[["image_id"]].assign(grade=known["grade"].replace({0: 1, 3: 4})).to_csv(folder / "corrected.csv", index=False)
+    code, *found, errors = call("kill_splits", folder)
+    assert code == 0 and len(found) >= 5 and found[-1]["killed"] == 0, errors
+    assert [row for row in found if row["code"] or not row["same"]] == [], errors

@@ -138,3 +138,35 @@ def test_the_command_line(folder, tmp_path):
     failed = run("--scheme", "folds", "--folds", 99)
     assert failed.returncode == 1 and "16 groups make no 99 folds" in failed.stderr
     assert "Traceback" not in failed.stderr
+
+
+def test_corrections_keep_what_they_do_not_name(folder, tmp_path):
+    """An empty cell changes nothing, eyes are read in all their forms, a camera is added; no name gets in."""
+    known = read_photographs(folder)
+    given = known[["image_id", "grade"]].assign(patient_id="", eye=["OS", *[""] * (len(known) - 1)], camera="X1")
+    given.to_csv(tmp_path / "labels.csv", index=False)
+    split(folder, labels=tmp_path / "labels.csv")
+    now = read_photographs(folder)
+    assert (now["patient_id"] == known["patient_id"]).all() and (now["eye"][1:] == known["eye"][1:]).all()
+    assert now["eye"][0] == "left" and set(now["camera"]) == {"X1"}
+    for column, value, complaint in (("patient_id", "Maria Silva", "patient_id must be"), ("eye", "third", "eye must")):
+        given.assign(**{column: value}).to_csv(tmp_path / "labels.csv", index=False)
+        with pytest.raises(LabelTableError, match=complaint):
+            split(folder, labels=tmp_path / "labels.csv")
+
+
+def test_records_are_of_a_split_that_is_there(folder, tmp_path):
+    """With a seed or labels beside --records nothing is written: whose split would it be?"""
+    command = [sys.executable, "-m", "dr_lib", "split", folder, "--seed", "7", "--records", tmp_path / "records"]
+    failed = subprocess.run(list(map(str, command)), cwd=ROOT, capture_output=True, text=True)
+    assert failed.returncode == 2 and "divide first" in failed.stderr and not (tmp_path / "records").exists()
+
+
+def test_a_deleted_split_is_forgotten_at_the_next(folder):
+    """Its absence is named, and drawing any split mends the folder."""
+    split(folder, seed=8, out="split-8.csv")
+    (folder / "split-8.csv").unlink()
+    with pytest.raises(ShardError, match="split-8.csv: missing"):
+        read_photographs(folder)
+    split(folder)
+    assert len(read_photographs(folder)) == 32 and verify(folder)
