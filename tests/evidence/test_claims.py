@@ -240,3 +240,12 @@ def test_judged_claims_come_first_and_are_listed_by_id():
     assert count_by_chance(table) == (1, 0.025)
     listed = list_claims(table)
     assert listed["id"].tolist() == [f"A{k}" for k in range(1, 8)] and listed["published"][5] == "36 ± 5 %"
+
+
+def test_frameworks_on_two_machines_are_not_compared():
+    """TensorFlow from a CPU alone and PyTorch from a GPU alone say nothing of the two frameworks."""
+    runs = run_scenarios(hardware=CPU)
+    elsewhere = run_scenarios(hardware=NC4AS)
+    mixed = pd.concat([runs[runs["framework"] != "pytorch"], elsewhere[elsewhere["framework"] == "pytorch"]])
+    assert judge(claim("C35"), mixed.reset_index(drop=True)).verdict not in ("holds", "does not hold")
+    assert judge(claim("C35"), runs).verdict == "holds"

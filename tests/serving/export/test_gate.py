@@ -120,3 +120,15 @@ def test_refuses_what_are_no_predictions(changes, message):
     given = {"grade": grade, "patient_id": np.arange(40), "before": before, "after": before} | changes
     with pytest.raises(ExportError, match=message):
         compare(**given)
+
+
+def test_few_of_a_kind_do_not_pass():
+    """What none of ten referable patients showed may still happen to one in four: the margin of 0.1 asks for 30."""
+    grade = np.repeat([0, 2], [50, 10])
+    before = np.array([call(k) for k in grade])
+    after = before.copy()
+    after[0] = 0.8 * before[0] + 0.2 * call(1)  # an artifact that changes something, and no order
+    row = compare(grade, np.arange(60), before, after, resamples=200, margin=0.1)
+    assert row["auc_difference"] == row["kappa_difference"] == 0 and row["rarer_patients"] == 10
+    assert not row["passes"] and "give 30 of either kind" in row["reason"]
+    assert compare(grade, np.arange(60), before, before, resamples=200, margin=0.1)["passes"]
