@@ -21,11 +21,11 @@ from dr_lib.data.labels import near_duplicates
 from dr_lib.data.labels.privacy import pseudonym
 from dr_lib.data.photograph import pixels
 from dr_lib.data.shards import records, tfrecord
-from dr_lib.data.shards.folder import LISTED, compare_with_listing, hash_file, locate, parse_table
+from dr_lib.data.shards.folder import LISTED, compare_with_listing, hash_file, locate, parse_table, write_table
 from dr_lib.data.shards.records import ShardError
 from dr_lib.data.shards.tfrecord import frame, unframe
 from dr_lib.data.shards.workers import Cropped, Map, Photograph, WorkerError, crop_photograph
-from dr_lib.files import replace, write_json, write_text
+from dr_lib.files import replace, write_json
 
 SHARD_SIZE = 256  # photographs
 UNCOMPRESSED = {".bmp", ".ppm", ".tif", ".tiff"}  # all of one camera are as long
@@ -138,7 +138,7 @@ def _write_shard(path: Path, part: list[Photograph], results: Iterator[Cropped],
     if len(rows) < len(part):
         raise WorkerError(f"photographs of {path.name} were lost on their way back from the workers: start again")
     listing = path.with_suffix(".csv")
-    write_text(listing, pd.DataFrame(rows, columns=LISTED).to_csv(index=False, lineterminator="\n"))
+    write_table(listing, pd.DataFrame(rows, columns=LISTED))
     return parse_table(listing)
 
 
@@ -170,8 +170,10 @@ def _find_finished(out: Path, files: dict[str, str]) -> list[pd.DataFrame]:
 
 def _is_changed(salt: bytes, photograph: Photograph, listed: Any) -> bool:
     """Whether a photograph is not the one that was cropped: by its length, or by content where all are as long."""
-    if listed.reason or listed.size_id != _size_id(salt, photograph):
-        return not listed.reason
+    if listed.reason:
+        return False
+    if listed.size_id != _size_id(salt, photograph):
+        return True
     is_as_long = Path(photograph.path).suffix.lower() in UNCOMPRESSED
     return is_as_long and pseudonym(salt, "content", hash_file(Path(photograph.path))) != listed.content_id
 

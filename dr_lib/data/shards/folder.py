@@ -21,6 +21,7 @@ import pandas as pd
 from dr_lib.data.labels.groups import unite
 from dr_lib.data.shards.records import Record, ShardError, from_example
 from dr_lib.data.shards.tfrecord import unframe
+from dr_lib.files import write_text
 
 SPLITS = ("train", "validation", "test")
 PLACE = ["image_id", "offset", "length", "status", "x", "y", "radius", "perceptual_hash"]
@@ -226,6 +227,16 @@ def parse_table(path: Path, content: bytes | None = None) -> pd.DataFrame:
         return table.assign(**{n: table[n].replace("", "nan").astype(float).astype(k) for n, k in numbers.items()})
     except (ValueError, OSError) as error:
         raise ShardError(f"{path.name} is damaged ({error!r})") from error
+
+
+def format_table(table: pd.DataFrame) -> str:
+    """A table as CSV, whose bytes depend on the table alone."""
+    return table.to_csv(index=False, lineterminator="\n")
+
+
+def write_table(path: Path, table: pd.DataFrame) -> None:
+    """Write one of the folder's tables, or of the private folder's, in one step."""
+    write_text(path, format_table(table))
 
 
 def read_table(data_dir: Path, name: str, files: dict[str, str]) -> pd.DataFrame:

@@ -16,8 +16,8 @@ from dr_lib.data.labels.privacy import PrivateFolderError, name_image, open_priv
 from dr_lib.data.labels.tables import read_labels
 from dr_lib.data.photograph.pixels import IMAGE_SIZE
 from dr_lib.data.shards.crops import SHARD_SIZE, PrepareError, claim, crop_photographs
-from dr_lib.data.shards.folder import hash_file, read_manifest
-from dr_lib.data.shards.split import write_split, write_table
+from dr_lib.data.shards.folder import hash_file, read_manifest, write_table
+from dr_lib.data.shards.split import write_split
 from dr_lib.data.shards.workers import Photograph, map_over
 from dr_lib.hardware.cpus import count_cpus
 

@@ -13,6 +13,7 @@ from dr_lib.data.labels.grades import REFERABLE_FROM
 from dr_lib.data.labels.label_files import FACTS, LabelTableError, read_label_file
 from dr_lib.data.labels.splits import split_photographs
 from dr_lib.data.shards.folder import (
+    format_table,
     hash_file,
     parse_table,
     read_manifest,
@@ -20,10 +21,11 @@ from dr_lib.data.shards.folder import (
     read_photographs,
     read_records,
     read_table,
+    write_table,
 )
 from dr_lib.data.shards.records import to_example
 from dr_lib.data.shards.tfrecord import frame
-from dr_lib.files import lock, replace, write_json, write_text
+from dr_lib.files import lock, replace, write_json
 
 DEFAULT = {"scheme": "random", "seed": 0}
 
@@ -94,17 +96,15 @@ def write_split(
     paths = [path]
     if scheme == "folds":
         paths = [path.with_stem(f"{path.stem}-{number}-of-{folds}") for number in range(1, folds + 1)]
-    labelled = labels.to_csv(index=False, lineterminator="\n")
+    files["labels.csv"] = hashlib.sha256(format_table(labels).encode()).hexdigest()
     if (data_dir / "manifest.json").exists():
-        pending = hashlib.sha256(labelled.encode()).hexdigest()
-        write_json(data_dir / "manifest.json", read_manifest(data_dir) | {"pending": pending})
-    write_text(data_dir / "labels.csv", labelled)
+        write_json(data_dir / "manifest.json", read_manifest(data_dir) | {"pending": files["labels.csv"]})
+    write_table(data_dir / "labels.csv", labels)
     for one, sides in zip(paths, tables, strict=True):
         write_table(one, sides)
         if one.parent == data_dir:
             files[one.name] = hash_file(one)
             splits[one.name] = {"scheme": scheme, "seed": seed, **_count(labels.merge(sides, on="image_id"))}
-    files["labels.csv"] = hash_file(data_dir / "labels.csv")
     manifest.pop("pending", None)
     write_json(data_dir / "manifest.json", manifest | {"files": dict(sorted(files.items())), "splits": splits})
     return paths
@@ -201,8 +201,3 @@ def _count(table: pd.DataFrame) -> dict:
     most = largest.sort_values(["patients", "images"]).iloc[-1]
     groups = {"num_groups": len(largest), "largest_group": {name: int(most[name]) for name in ("images", "patients")}}
     return {"counts": counts, "num_excluded": len(table) - len(used), **groups}
-
-
-def write_table(path: Path, table: pd.DataFrame) -> None:
-    """Write a CSV whose bytes depend on the table alone."""
-    write_text(path, table.to_csv(index=False, lineterminator="\n"))
