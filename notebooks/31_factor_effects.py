@@ -217,7 +217,9 @@ else:
         plot_variation(variation, lang), "variation", "How much of the variation of an epoch's time each term explains."
     )
     page.table(
-        variation.drop(columns="num_factors"), "variation", "Allocation of variation; F test against the repetitions."
+        variation.drop(columns="num_factors"),
+        "variation",
+        "Allocation of variation; F test against the repetitions, p by Holm's method.",
     )
 
 # %% tags=["report"]
