@@ -207,6 +207,6 @@ def name_run(scenario: str, repetition: int) -> str:
 def name_machine(facts: Facts) -> str:
     """A short name for machines that are alike, as it stands in a run's name: local-amd-epyc-2-cpus-24-gib."""
     devices = " ".join(f"{count}x {name}" for name, count in Counter(facts.gpus).items()) or facts.cpu
-    devices = f"{facts.num_tpu_chips}x tpu" if facts.num_tpu_chips else devices
+    devices = f"{facts.num_tpu_chips}x tpu {facts.tpu_kind}" if facts.num_tpu_chips else devices
     size = f"{facts.num_cpus} cpus {facts.memory_gib:.0f} gib {facts.instance_type}"
     return re.sub(r"[^a-z0-9]+", "-", f"{facts.platform} {devices} {size}".lower()).strip("-")
