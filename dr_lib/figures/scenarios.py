@@ -11,6 +11,7 @@ import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from dr_lib.evidence.bill import BRL_PER_USD
 from dr_lib.evidence.select import NoRunsError
 from dr_lib.evidence.verdicts import FACTORS
 from dr_lib.figures.style import (
@@ -189,8 +190,9 @@ def _draw_cost(ax: Axes, rows: pd.DataFrame, lang: str, say: Callable[[str], str
     if len(priced) < len(rows):
         notice = say("without a price: {} of {} runs").format(len(rows) - len(priced), len(rows))
         ax.set_title(notice, loc="right", fontsize="small")
-    words = say("cost of a run; of all {} together {} USD")
-    words = words.format(len(priced), write_number(priced["cost_usd"].sum(), lang))
+    words = say("cost of a run; of all {} together {} USD, at {} BRL each {} BRL")
+    usd, rate = priced["cost_usd"].sum(), write_number(BRL_PER_USD, lang, "{:.4g}")  # the paper's figures are in reais
+    words = words.format(len(priced), write_number(usd, lang), rate, write_number(usd * BRL_PER_USD, lang))
     second, means = ax.twinx(), priced.groupby("position")["cost_usd"].mean()
     second.plot(means.index, means, "D--", color="black", ms=4, lw=1, mfc="#ffd92f", label=words)
     second.set_ylabel(say("cost of a run [USD]"))

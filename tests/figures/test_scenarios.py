@@ -51,7 +51,7 @@ def test_time_and_cost_of_24_scenarios():
     assert (min(errors), max(errors)) == pytest.approx((9, 11))
     (line,) = second.lines
     assert list(line.get_xdata()) == list(range(24)) and line.get_ydata() == pytest.approx([0.02] * 24)
-    assert line.get_label() == "cost of a run; of all 72 together 1.44 USD"
+    assert line.get_label() == "cost of a run; of all 72 together 1.44 USD, at 4.865 BRL each 7.01 BRL"
 
 
 def test_each_environment_has_its_panel_the_cpu_first():
