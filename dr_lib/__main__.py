@@ -232,9 +232,11 @@ def plan(study: Path, instance: str, precision: float, commands: bool) -> None:
 @click.option("--exclude", multiple=True, help="a mark of runs whose times do not count: disturbed")
 @click.option("--paper", type=click.Choice(PAPERS, case_sensitive=False), help="to hold the rows against, or none")
 @click.option("-p", "parameters", nargs=2, multiple=True, help="a further parameter of the notebook and its value")
+@click.option("--deposit", type=PATH, help="new folder for report, rows, methods and checksums, to publish")
 def report(
     folders: tuple[Path, ...],
     out: Path | None,
+    deposit: Path | None,
     notebook: str,
     lang: str,
     paper: str | None,
@@ -242,11 +244,15 @@ def report(
     **choice,
 ) -> None:
     """Run the analysis notebook on the rows below the folders, and leave report.html with its figures and tables."""
+    from dr_lib.deposit import write_deposit
     from dr_lib.report import write_report
 
     choice = {name: ",".join(values) for name, values in choice.items()}
     notebook = notebook or PAPERS.get(paper, "")
     choice |= {"lang": lang, "published": paper != "none"} | {name: yaml.safe_load(value) for name, value in parameters}
+    if deposit:
+        readme = write_deposit(folders, deposit, ROOT, notebook=notebook, **choice)
+        return click.echo(f"wrote {readme} and what it lists")
     page = write_report(folders, out or folders[0], ROOT, notebook=notebook, **choice)
     click.echo(f"wrote {page}, its figures (PNG, PDF) and tables (CSV, LaTeX), and runs.csv beside it")
 
