@@ -148,6 +148,7 @@ COSTS = [
     "predict_ms",
     "busy_ms",
     "usd_per_million",
+    "computed_rate_per_s",
     "max_rate_per_s",
 ]
 paper = cost_table(read_paper_latencies())

@@ -275,8 +275,9 @@ if (timed["cost_usd"] > 0).any():
 from dr_lib.evidence.claims import judge_claims
 
 if published:
-    if bill_usd and len(sums):  # one bill for the study, so every row has the same
-        timed = timed.assign(study_bill_usd=bill_usd, formula_share_of_bill=formula_usd / bill_usd)
+    if bill_usd and len(sums):  # one bill for the study, so every row has the same; the paper's is of five repetitions
+        five_usd = bill_usd * 5 * timed["scenario"].nunique() / len(paid)
+        timed = timed.assign(study_bill_usd=five_usd, formula_share_of_bill=formula_usd / bill_usd)
     judged = judge_claims("C", selection._replace(timed=timed))
     page.claims(judged)
 
