@@ -174,7 +174,8 @@ page.findings(sentences or [say("No training has been timed yet.")])
 # Execuções de uma mesma sessão dividem a máquina, seus vizinhos e sua temperatura: dez delas subestimam a variação
 # entre sessões. O artigo não diz qual é a rede nem quantas são as retinografias; seus minutos só se comparam com os
 # nossos na razão entre eles. Ele fala em casos graves; aqui é encaminhado o grau 2 ou mais. O RMSprop do próprio Keras e
-# a taxa de aprendizado reduzida à metade após 5 épocas sem progresso também são escolhas nossas. Com lotes de 8 a comparação mede mais o custo fixo do que a aritmética.
+# a taxa de aprendizado reduzida à metade após 5 épocas sem progresso também são escolhas nossas. Com lotes de 8 a
+# comparação mede mais o custo fixo do que a aritmética.
 
 # %% [markdown] tags=["en"]
 # ## Appendix: runs, parameters, versions
