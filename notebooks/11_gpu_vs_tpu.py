@@ -164,18 +164,19 @@ page.findings(sentences or [say("No training has been timed yet.")])
 # ## Limits
 #
 # Runs of one session share a machine, its neighbours and its temperature: ten of them understate the spread between
-# sessions. The paper names neither its network nor its number of photographs, so its minutes can be compared with ours
-# only in their ratio. It speaks of severe cases; referable is grade 2 and more here. Keras' own RMSprop, and a learning
-# rate halved after 5 epochs without progress, are our choice too. At batch 8 the comparison measures overhead more than arithmetic.
+# sessions. The paper names neither its network nor its number of photographs, so its minutes can be compared with
+# ours only in their ratio. It speaks of severe cases; referable is grade 2 and more here. Keras' own RMSprop, and a
+# learning rate halved after 5 epochs without progress, are our choice too. At batch 8 the comparison measures
+# overhead more than arithmetic.
 
 # %% [markdown] tags=["pt"]
 # ## Limites
 #
 # Execuções de uma mesma sessão dividem a máquina, seus vizinhos e sua temperatura: dez delas subestimam a variação
 # entre sessões. O artigo não diz qual é a rede nem quantas são as retinografias; seus minutos só se comparam com os
-# nossos na razão entre eles. Ele fala em casos graves; aqui é encaminhado o grau 2 ou mais. O RMSprop do próprio Keras e
-# a taxa de aprendizado reduzida à metade após 5 épocas sem progresso também são escolhas nossas. Com lotes de 8 a
-# comparação mede mais o custo fixo do que a aritmética.
+# nossos na razão entre eles. Ele fala em casos graves; aqui é encaminhado o grau 2 ou mais. O RMSprop do próprio
+# Keras e a taxa de aprendizado reduzida à metade após 5 épocas sem progresso também são escolhas nossas. Com lotes de
+# 8 a comparação mede mais o custo fixo do que a aritmética.
 
 # %% [markdown] tags=["en"]
 # ## Appendix: runs, parameters, versions

@@ -63,7 +63,7 @@ def test_a_deposit_is_checked_and_reported_again_by_what_it_holds(tmp_path):
     row = copy_row("10", study="mine", run_id="a", scenario="C1")
     for number in range(3):
         write_row(tmp_path / "mine", row | {"run_id": f"r{number}", "train_s": 40.0 + number})
-    (tmp_path / "mine.yaml").write_text("notebook: 10_train_referable\nparameters: {data_dir: /home/silva/prepared}\n")
+    (tmp_path / "mine.yaml").write_text("notebook: 10_train_referable\nparameters: {data_dir: /srv/silva/prepared}\n")
     asked = ["report", str(tmp_path / "mine"), "--deposit", str(out := tmp_path / "deposit")]
     said = CliRunner().invoke(main, asked)
     assert said.exit_code == 0, said.output
