@@ -50,7 +50,7 @@ class Commands(click.Group):
         except (click.Abort, click.exceptions.Exit):  # RuntimeErrors too
             raise
         except KeyboardInterrupt:
-            goes_on = context.invoked_subcommand in ("run", "prepare")
+            goes_on = context.invoked_subcommand in ("run", "prepare", "predict")
             click.echo(f"stopped{'; the same command goes on' if goes_on else ''}", err=True)
             context.exit(130)
         except Exception as error:

@@ -13,7 +13,7 @@ PUBLISHED = Path(__file__).with_name("published.csv")
 RELATIONS = (">=", "<=", "within")
 WORDINGS = ("quoted", "paraphrase", "derived", "reading")  # the paper's words, or its sense; of its numbers; ours
 NOTEBOOKS = {  # whose rows judge a paper's claims
-    "A": ("10_train_referable", "20_train_grades"),
+    "A": ("10_train_referable",),
     "B": ("21_export_quantize", "22_serve_and_load"),
     "C": ("30_train_scenario",),
     "D": ("40_mnist_cuda",),

@@ -139,7 +139,7 @@ def test_files_that_are_no_label_table_are_counted_and_not_named(folder):
         ("image,grade\n", "labels.csv is empty"),
         ("file,class\nsecret,1\n", "found: 1 .columns file, class.*image and grade"),
         ("secret.jpg,1\nother.jpg,2\n", "no header"),
-        ("image,grade\n" + "secret,7\n" * 8, "rows 2, 3, 4, 5, 6 and 3 more.*0, 1, 2, 3 or 4"),
+        ("image,grade\n" + "secret,7\n" * 8, "rows 2, 3, 4, 5, 6 and 3 more.*0 no retinopathy, 1 mild"),
         ("image,grade\nsecret,1.5\n", "labels.csv, row 2.*grade"),
         ("image,grade\nsecret,mild\n", "row 2.*grade"),
         ("image,grade\nsecret,-1\n", "row 2.*grade"),
