@@ -2,7 +2,7 @@
 
     python tests/floors.py [oldest|newest ...]
 
-Each set is installed with this Python into a virtual environment of its own in `.runtimes/`.
+Each set is resolved by uv and installed into a virtual environment of its own in `.runtimes/`.
 """
 
 import json
@@ -17,9 +17,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from packaging.requirements import Requirement
-from packaging.version import Version
 
-from tests.runtimes import HOMES, RECORDS, ROOT, Runtime, execute, pip, read_packages
+from tests.runtimes import HOMES, RECORDS, ROOT, Runtime, execute, read_packages
 
 JOBS = {
     "00_start_here": {},
@@ -28,24 +27,13 @@ JOBS = {
 }
 
 
-def list_oldest(requirements: Path) -> list[str]:
-    """Each requirement at the oldest release that it allows, as the package index lists them."""
-    pinned = []
-    for line in re.sub(r"#.*", "", requirements.read_text(encoding="utf-8")).split():
-        asked = Requirement(line)
-        listed = pip(Path(sys.executable), "index", "versions", asked.name)
-        versions = re.search(r"Available versions: (.*)", listed)[1].split(", ")
-        pinned.append(f"{asked.name}=={min(asked.specifier.filter(versions), key=Version)}")
-    return pinned
-
-
 def build(name: str) -> tuple[Path, dict[str, str]]:
     """Install a set anew; return its Python and its packages."""
-    home, requirements = HOMES / name, ROOT / "requirements.txt"
-    wanted = list_oldest(requirements) if name == "oldest" else ["--upgrade", "--requirement", str(requirements)]
+    home, resolution = HOMES / name, {"oldest": "lowest-direct", "newest": "highest"}[name]
     subprocess.run([sys.executable, "-m", "venv", "--clear", home], check=True)
     python = home / "bin" / "python"
-    pip(python, "install", "--quiet", *wanted)
+    command = [sys.executable, "-m", "uv", "pip", "install", "--quiet", "--python", python, "--resolution", resolution]
+    subprocess.run([*command, "--requirement", ROOT / "requirements.txt"], check=True)
     return python, read_packages(python)
 
 
