@@ -142,6 +142,7 @@ def test_files_that_are_no_label_table_are_counted_and_not_named(folder):
         ("image,grade\n" + "secret,7\n" * 8, "rows 2, 3, 4, 5, 6 and 3 more.*0 no retinopathy, 1 mild"),
         ("image,grade\nsecret,1.5\n", "labels.csv, row 2.*grade"),
         ("image,grade\nsecret,mild\n", "row 2.*grade"),
+        ("image,severity\nsecret,1\n", "labels.csv: missing: grade; it has the columns image, severity"),
         ("image,grade\nsecret,-1\n", "row 2.*grade"),
         ("image,grade\n,1\n", "row 2.*name the photograph"),
         ("image,grade\ngone,1\n", "no row of labels.csv can be used.*no such file"),
