@@ -94,7 +94,7 @@ def find_sources(
         read_label_file(label_files[0])  # an empty file is to be called empty
     for path in label_files:
         columns = set(read(path))
-        if columns & own.columns and not any(part.columns <= columns for part in read_parts()):
+        if columns & own.columns and not any(part.columns and part.columns <= columns for part in read_parts()):
             missing = ", ".join(sorted(own.columns - columns))
             raise LabelTableError(f"{path.name}: missing: {missing}; it has the columns {', '.join(read(path))}")
     # names of files may be those of patients
