@@ -35,8 +35,8 @@ def measure_distance(image: np.ndarray, background: np.ndarray) -> np.ndarray:
 def score_edge(distance: np.ndarray, ellipse: Ellipse) -> float:
     """Score an edge: how strong its step is, times the shares of it that show one and of the inside that is lit."""
     values, num_inside = _sample_rays(distance, ellipse, FEW_RAYS, DEPTHS)
-    middle, (*_, a, b, c, d) = values[:, :4], values.T.astype(np.float32)
-    inner, outer = (a + b) / 2, (c + d) / 2
+    middle, columns = values[:, :4], values.T.astype(np.float32)
+    inner, outer = (columns[6] + columns[7]) / 2, (columns[8] + columns[9]) / 2
     filled = np.count_nonzero(middle > MIN_LIGHT) / middle.size
     # a ray is hidden where the frame ends before the edge, or a mask cuts the field of view
     visible = (num_inside >= 9) & (inner > max(MIN_LIGHT, 0.1 * median(middle.ravel())))
