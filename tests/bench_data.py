@@ -82,10 +82,11 @@ def compare_crops(folder: Path) -> None:
     for (low, high), of_files in ratios.items():
         if of_files:
             to_decode, to_voets = np.array(of_files)[:, :2].T, np.array(of_files)[:, 2:].T
+            limit = f"the median at most {REAL[low, high]}; " if REAL[low, high] else ""
             print(
                 f"real JPEGs of {low} to {high} px, n = {len(of_files)} files, median [least, most]: crop / cv2.imread "
-                f"CPU {_spread(to_decode[0], 2)}, wall {_spread(to_decode[1], 2)}, median at most {REAL[low, high]}; "
-                f"crop / voets: CPU {_spread(to_voets[0], 2)}, wall {_spread(to_voets[1], 2)}, each at most 1"
+                f"CPU {_spread(to_decode[0], 2)}, wall {_spread(to_decode[1], 2)}, {limit}"
+                f"crop / voets CPU {_spread(to_voets[0], 2)}, wall {_spread(to_voets[1], 2)}, each at most 1"
             )
 
 

@@ -181,7 +181,8 @@ def _grow(vessels, macula, rng):
     steps = np.arange(int(length.max()))
     swing, speed, phase = rng.uniform((0.1, 0.2, 0), (0.25, 0.48, 6), (len(vessels), 3)).T[..., None]
     angles = angle + 0.04 * bend * steps + swing * np.sin(speed * steps + phase)
-    points = start + STEP * np.cumsum(np.stack([np.cos(angles), np.sin(angles)], -1), 1)
+    ways = STEP * np.stack([np.cos(angles), np.sin(angles)], -1)
+    points = start + np.cumsum(ways, 1) - ways  # the first lies where the vessel leaves its stem
     stops = (np.hypot(*(points - macula).transpose(2, 0, 1)) < 0.18) | (steps >= length)  # none crosses the fovea
     ends = np.where(stops.any(axis=1), stops.argmax(axis=1), len(steps))
     lines = [(line[:end], *row) for line, end, row in zip(_pixels(points), ends, vessels[:, 5:].tolist(), strict=True)]
