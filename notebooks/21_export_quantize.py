@@ -88,6 +88,17 @@ pin_tensorflow(num_threads)
 device = hardware.activate(hardware.choose(facts, accelerator="cpu", backend="tensorflow"))
 print(f"{facts.cpu}, {num_threads} of {facts.num_cpus} cores for a prediction")
 
+# %%
+from dr_lib.serving.grader.folder import read_folder
+from dr_lib.serving.untrained import export_untrained
+
+is_trained, untrained = bool(model_dir), {"commit": run.identity["commit"], "seed": run.seed}
+if not is_trained:
+    model_dir = export_untrained(run.folder / "model", model, image_size, **untrained).path
+source = read_folder(Path(model_dir))
+model, image_size, parameters = (source.facts[name] for name in ("model", "image_size", "num_parameters"))
+print(f"{model}, {image_size} px, {parameters:,} parameters; weights: {source.facts['weights']}")
+
 # %% [markdown]
 # Scales of int8 come from crops of the training split; the gate judges by the test split.
 
@@ -95,34 +106,17 @@ print(f"{facts.cpu}, {num_threads} of {facts.num_cpus} cores for a prediction")
 from dr_lib.data.shards import batches
 from dr_lib.data.shards.folder import describe_data
 from dr_lib.serving.export.gate import Labelled
-from dr_lib.serving.grader.folder import read_folder
 
 if data_dir == "sample":
     from dr_lib.data.shards.sample import open_sample
 
     data_dir = open_sample(root / "papermill_runs" / "sample")
-if is_trained := bool(model_dir):
-    image_size = read_folder(Path(model_dir)).facts["image_size"]
 prepared = describe_data(data_dir, split)
 data_kind = prepared["data_kind"]
 calibration = batches.load_photographs(data_dir, "train", image_size, split, stream=True).images[:num_calibrated]
 test = batches.load_photographs(data_dir, "test", image_size, split)
 labelled = Labelled(test.images, test.grade, test.patient_id, prepared["split_sha256"])
 print(f"{len(calibration)} crops to calibrate with, {len(test.grade)} to judge by: {data_kind}")
-
-# %% [markdown]
-# The network. The layers of one that nobody trained are scaled so that its answers differ from one photograph to
-# another.
-
-# %%
-from dr_lib.serving.untrained import export_untrained
-
-if not is_trained:
-    untrained = {"examples": calibration, "commit": run.identity["commit"], "seed": run.seed}
-    model_dir = export_untrained(run.folder / "model", model, image_size, **untrained).path
-source = read_folder(Path(model_dir))
-model, parameters = source.facts["model"], source.facts["num_parameters"]
-print(f"{model}, {image_size} px, {parameters:,} parameters; weights: {source.facts['weights']}")
 
 # %% [markdown]
 # ## Method

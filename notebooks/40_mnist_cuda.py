@@ -25,7 +25,7 @@ implementation: str = "paper@1, fused@1, minibatch@32, keras_tensorflow@1, keras
 device: str = "auto"  # of CUDA C, auto (a GPU if there is one), gpu or cpu; Keras stays on the CPU, as in the paper
 # data
 mnist: str = "synthetic"  # keras (downloads it once), the path of an mnist.npz, or synthetic (drawn, for timing only)
-data_share: float = 0.1  # share of the training images, the first ones, 1 for all as in the paper
+data_share: float = 0.05  # share of the training images, the first ones, 1 for all as in the paper
 # training
 epochs: int = 4  # passes over them, 40 in the paper
 replicas: int = 4  # networks of other seeds in one launch of CUDA C, 0 for one per multiprocessor or core

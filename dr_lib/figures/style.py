@@ -153,7 +153,7 @@ def space_ticks(ax: Axes, lang: str, axes: str = "xy") -> None:
     for axis in (getattr(ax, f"{axis}axis") for axis in axes):
         low, high = axis.get_view_interval()
         fine = LogLocator(subs=(1,) if high > 3000 * low else (1, 2, 5))
-        axis.set_major_locator(fine if high > 8 * low else MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
+        axis.set_major_locator(fine if high > 5 * low else MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
         axis.set_minor_formatter(NullFormatter())
 
 
