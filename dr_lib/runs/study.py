@@ -153,21 +153,22 @@ def check_paths(study: Study, path: Path, root: Path) -> None:
     for name, value in values:
         is_folder = name.endswith("_dir") and value != ast.literal_eval(known[name]["default"])
         is_file = "path of" in known[name]["help"] and "/" in str(value)
-        if name != "split" and (is_folder or is_file) and not (root / value).exists():
-            raise StudyError(f"{path}: {name} {value!r} is not there: make it first, or correct the path")
         if name == "data_dir" and is_folder:
-            _check_prepared(root / value, [split for other, split in values if other == "split"], path)
+            _check_prepared(value, [split for other, split in values if other == "split"], path, root)
+        elif name != "split" and (is_folder or is_file) and not (root / value).exists():
+            raise StudyError(f"{path}: {name} {value!r} is not there: make it first, or correct the path")
 
 
-def _check_prepared(data_dir: Path, splits: list[str], path: Path) -> None:
+def _check_prepared(data_dir: str, splits: list[str], path: Path, root: Path) -> None:
     """Refuse a folder without the manifest that `prepare` writes last, or without one of these split tables."""
-    if not (data_dir / "manifest.json").is_file():
+    if not (root / data_dir / "manifest.json").is_file():
+        state = "prepared" if (root / data_dir).is_dir() else "there"
         advice = f"python -m dr_lib prepare --images photographs --labels labels.csv --out {data_dir}"
-        raise StudyError(f"{path}: data_dir {str(data_dir)!r} is not prepared: {advice}")
+        raise StudyError(f"{path}: data_dir {data_dir!r} is not {state}: {advice}")
     for split in splits:
-        if not (data_dir / split).is_file():
+        if not (root / data_dir / split).is_file():
             advice = f"python -m dr_lib split {data_dir} --out {split}"
-            raise StudyError(f"{path}: there is no split table {str(data_dir / split)!r}: {advice}")
+            raise StudyError(f"{path}: there is no split table {split!r} in {data_dir}: {advice}")
 
 
 def _list_values(study: Study) -> list[tuple[str, Any]]:

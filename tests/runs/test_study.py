@@ -70,7 +70,11 @@ def test_what_is_there_can_be_asked_for(house):
     (house / "data").mkdir()
     path = write_study(house, parameters={"data_dir": "data"}, factors={"split": ["split.csv", "split-3.csv"]})
     for missing in ("manifest.json", "split.csv", "split-3.csv"):
-        message = "data' is not prepared: python -m dr_lib prepare" if missing == "manifest.json" else f"/{missing}'"
+        message = (
+            "'data' is not prepared: python -m dr_lib prepare"
+            if missing == "manifest.json"
+            else f"no split table '{missing}'"
+        )
         with pytest.raises(StudyError, match=message):
             check_paths(load_study(path, house), path, house)
         (house / "data" / missing).touch()
