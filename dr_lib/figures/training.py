@@ -63,14 +63,14 @@ def plot_training_time(timed: pd.DataFrame, lang: str = "en", *, published: bool
     return figure
 
 
-def plot_history(history: Mapping[str, Sequence[float]], data: str) -> Figure:
+def plot_history(history: Sequence[Mapping[str, float]], data: str) -> Figure:
     """Draw the loss and the AUC of referable disease after each epoch.
 
     Args:
-        history: a value per epoch of loss, auc and, with a validation split, val_loss and val_auc.
+        history: of each epoch loss, auc and, with a validation split, val_loss and val_auc.
         data: what was trained on, in words.
     """
-    figure, axes = open_panels(2, columns=2, width=4, heights=2.4)
+    history, (figure, axes) = pd.DataFrame(history), open_panels(2, columns=2, width=4, heights=2.4)
     for ax, metric, words in zip(axes, ("loss", "auc"), ("loss", "AUC of referable disease"), strict=True):
         for column, label, colour in ((metric, "training", LINES[0]), (f"val_{metric}", "validation", LINES[1])):
             if column in history:
