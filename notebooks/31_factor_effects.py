@@ -73,7 +73,7 @@ folders = [root / name.strip() for name in runs.split(",")]
 if runs == "papermill_runs/scenarios_small" and not read_rows(*folders):  # for a first look
     from dr_lib.runs.runner import run_study
 
-    print("no rows are here yet: making the eight small runs of scenarios_demo.yaml, about a minute on two cores")
+    print("no rows there: here are the eight small runs of scenarios_demo.yaml; to make them takes a minute and a half")
     run_study(root / "papermill_runs" / "scenarios_demo.yaml", root, show_progress=False)
     folders = [root / "papermill_runs" / "scenarios_demo"]
 if not read_rows(*folders):
