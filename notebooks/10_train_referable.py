@@ -16,7 +16,7 @@
 #
 # **Resumo.** Quanto tempo leva um treinamento do modelo de encaminhamento nesta máquina, e quão bem ele encontra os
 # olhos que um especialista deve ver (grau 2 ou mais)? Entrada: uma pasta preparada pelo notebook 01, ou a amostra
-# desenhada. Saída: uma linha com tempos e métricas; dez execuções por máquina formam a figura 1 do notebook 11.
+# sintética. Saída: uma linha com tempos e métricas; dez execuções por máquina formam a figura 1 do notebook 11.
 
 # %% tags=["parameters"]
 # data
