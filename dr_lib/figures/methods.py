@@ -12,10 +12,6 @@ from dr_lib.figures.style import choose_words, name
 VERSIONS = "python keras tensorflow jax torch mxnet numpy driver".split()
 HASHES = ("data_sha256", "labels_sha256", "split_sha256")
 FACTORS = ("implementation",)  # beside those that are work
-TRAINING_TIME = (
-    "Training time is wall time from the call of fit until the device has ended the last epoch: with compilation, "
-    "validation and checkpoints, without set-up and preparation of the data."
-)
 
 
 def describe_methods(rows: Sequence[dict[str, Any]], lang: str = "en") -> str:
@@ -52,7 +48,11 @@ def _describe(runs: pd.DataFrame, say: Callable[[str], str]) -> str:
     alike = ", ".join(f"{column} = {of(column)}" for column in known if column not in varied)
     text.append(say("All runs have in common: {}.").format(alike))
     if "train_s" in finished and finished["train_s"].notna().any():
-        text.append(say(TRAINING_TIME))
+        words = (
+            "Training time is wall time from the call of fit until the device has ended the last epoch: with "
+            "compilation, validation and checkpoints, without set-up and preparation of the data."
+        )
+        text.append(say(words))
     if disturbed := int(finished["disturbed"].sum()):
         text.append(say("Beside {} of the runs others took more than 10 % of the CPU; they count.").format(disturbed))
     if incomplete := len(runs) - len(finished):
