@@ -1,11 +1,17 @@
 """The embedded default: draw and prepare the synthetic sample once, then find it."""
 
+import hashlib
+import math
+import shutil
 from collections.abc import Callable
 from pathlib import Path
+
+import cv2
 
 from dr_lib.data.shards.folder import verify
 from dr_lib.data.shards.prepare import prepare
 from dr_lib.data.synthetic import draw_sample
+from dr_lib.files import lock, write_text
 
 
 def open_sample(
@@ -17,17 +23,33 @@ def open_sample(
 ) -> Path:
     """Find the prepared sample, `folder/records`, drawing `folder/photographs` and preparing them if it is not there.
 
+    What another version of this library drew is drawn anew. Of several processes one draws, the others wait.
+
     Args:
         folder: of the sample alone.
         num_patients: two photographs each.
         workers: processes; default one per core.
         progress: makes of a title what is called with (done, total).
     """
-    records, photographs = Path(folder) / "records", Path(folder) / "photographs"
-    if (records / "manifest.json").exists():
-        verify(records)
-        return records
-    draw_sample(photographs, num_patients=num_patients, workers=workers, progress=progress and progress("drawing"))
-    bar = progress and progress("preparing")
-    prepare(photographs, photographs / "labels.csv", records, workers=workers, progress=bar)
+    folder = Path(folder)
+    records, photographs, drawn_by = folder / "records", folder / "photographs", folder / "drawn_by"
+    code = _hash_code()
+    folder.mkdir(parents=True, exist_ok=True)
+    with lock(folder / "lock", wait_s=math.inf):
+        if (photographs / "sample.json").exists() and not (drawn_by.exists() and drawn_by.read_text() == code):
+            for path in (photographs, records, folder / "records.private"):  # the note says that all of it is drawn
+                shutil.rmtree(path, ignore_errors=True)
+        write_text(drawn_by, code)
+        if (records / "manifest.json").exists():
+            verify(records)
+            return records
+        draw_sample(photographs, num_patients=num_patients, workers=workers, progress=progress and progress("drawing"))
+        bar = progress and progress("preparing")
+        prepare(photographs, photographs / "labels.csv", records, workers=workers, progress=bar)
     return records
+
+
+def _hash_code() -> str:
+    """SHA-256 of the code that draws and prepares, and OpenCV's version."""
+    files = sorted(Path(__file__).resolve().parents[1].rglob("*.py"))
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files) + cv2.__version__.encode()).hexdigest()
