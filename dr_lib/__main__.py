@@ -345,7 +345,8 @@ def export(model: Path, data_dir: Path, split: str, out: Path, formats: tuple[st
     )
     for row in exported.itertuples():
         outcome = row.folder or f"refused: {row.reason}"
-        click.echo(f"{row.format:20} {row.artifact_mib:7.2f} MiB  AUC {row.auc_difference:+.4f}  {outcome}")
+        change = f"AUC {row.auc_difference:+.4f}  kappa {row.kappa_difference:+.4f}"
+        click.echo(f"{row.format:20} {row.artifact_mib:7.2f} MiB  {change}  {outcome}")
         if pack and row.folder:
             pack_folder(Path(row.folder), out / f"{row.format}.tar.gz")
     if not exported["same_split"].all():

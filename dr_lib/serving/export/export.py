@@ -48,7 +48,7 @@ def export_model(
         labelled: graded crops, of a split that nothing was chosen on.
         margin: non-inferiority margin of AUC and kappa.
         force: write what the gate refuses too; its manifest says so.
-        say: is told, before anything is converted, how many patients the margin takes.
+        say: is told how many patients the margin takes, and then each format before it is converted.
 
     Returns:
         One row per format: format, artifact_mib, ideal_mib, size_ratio, what `gate.compare` gives, split_sha256 and
@@ -82,6 +82,7 @@ def export_model(
     out, split, rows = Path(out), labelled.split_sha256, []
     out.mkdir(parents=True, exist_ok=True)
     for format_name in formats:
+        say(f"converting to {format_name}, and comparing")
         with tempfile.TemporaryDirectory(dir=out, prefix=".exporting-") as temporary:
             new, target = Path(temporary) / format_name, out / format_name
             new.mkdir()
