@@ -1,0 +1,96 @@
+"""Whether probabilities are what they say: slope, intercept, curve, recalibration."""
+
+import warnings
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import expit, logit
+
+from dr_lib.statistics.bootstrap import bootstrap_patients, score_shares
+from dr_lib.statistics.clustered import Z
+from dr_lib.statistics.intervals import Interval
+
+NEAR = 1e-6  # probabilities nearer to 0 or 1 are taken for this
+
+
+def fit_slope(positive: ArrayLike, probability: ArrayLike, patient_id: ArrayLike) -> tuple[Interval, Interval]:
+    """Estimate the calibration intercept and slope (Cox 1958), with the spread between patients.
+
+    The slope is that of a logistic regression on the logit of the probability: 1 is right, below 1 the probabilities
+    are too extreme. The intercept is calibration in the large, with the logit as an offset: 0 is right, below 0 the
+    probabilities are too high.
+
+    Returns:
+        Intercept and slope; `n` counts patients. NaN where a threshold parts the classes without an error, or all
+        probabilities are alike: then no finite slope is the likeliest.
+    """
+    num_patients = len(np.unique(patient_id))
+    if not _is_estimable(positive, probability):
+        return (Interval(np.nan, np.nan, np.nan, num_patients),) * 2
+    found = []
+    for column, with_slope in ((0, False), (1, True)):
+        fitted = _fit(positive, probability, with_slope, patient_id)
+        value, error = fitted.params[column], fitted.bse[column]
+        found.append(Interval(float(value), float(value - Z * error), float(value + Z * error), num_patients))
+    return tuple(found)
+
+
+def fit_recalibration(positive: ArrayLike, probability: ArrayLike) -> Callable[[ArrayLike], np.ndarray] | None:
+    """Learn to recalibrate from the validation split: intercept and slope on the logit (Cox 1958, Platt 1999).
+
+    Returns:
+        A function from probabilities to recalibrated ones; None where no slope is finite (see `fit_slope`).
+    """
+    if not _is_estimable(positive, probability):
+        return None
+    intercept, slope = _fit(positive, probability, True).params
+    return lambda probability: expit(intercept + slope * _logit(probability))
+
+
+def bin_probabilities(
+    positive: ArrayLike, probability: ArrayLike, patient_id: ArrayLike, num_bins: int = 10
+) -> dict[str, np.ndarray]:
+    """Compare probabilities with what came true, in bins of equally many photographs.
+
+    Returns:
+        For each bin `predicted` (mean), `observed` (share), bounds `observed_low` and `observed_high` (95 %, bootstrap
+        over patients), `n` photographs. Equal probabilities share a bin.
+    """
+    positive, probability = np.asarray(positive, dtype=float), np.asarray(probability, dtype=float)
+    edges = np.unique(np.quantile(probability, np.linspace(0, 1, num_bins + 1)[1:-1]))
+    number = np.unique(np.searchsorted(edges, probability), return_inverse=True)[1]
+    inside = number[:, None] == np.arange(number.max() + 1)
+    observed = score_shares(positive[:, None] * inside, inside)
+    low, high = bootstrap_patients(observed, patient_id, seed=0)
+    once = np.ones(len(positive))
+    found = {"predicted": score_shares(probability[:, None] * inside, inside)(once), "observed": observed(once)}
+    return found | {"observed_low": low, "observed_high": high, "n": inside.sum(axis=0)}
+
+
+def _is_estimable(positive: ArrayLike, probability: ArrayLike) -> bool:
+    positive, x = np.asarray(positive, dtype=bool), _logit(probability)
+    if positive.all() or not positive.any() or not np.ptp(x):
+        return False
+    return bool(x[positive].min() < x[~positive].max() and x[~positive].min() < x[positive].max())
+
+
+def _logit(probability: ArrayLike) -> np.ndarray:
+    return logit(np.clip(np.asarray(probability, dtype=float), NEAR, 1 - NEAR))
+
+
+def _fit(positive: ArrayLike, probability: ArrayLike, with_slope: bool, patient_id: ArrayLike | None = None):
+    """A logistic regression of statsmodels; its errors are those between patients where these are given."""
+    from statsmodels.genmod.families import Binomial  # takes a second to import
+    from statsmodels.genmod.generalized_linear_model import GLM
+
+    x = _logit(probability)
+    constant = np.ones((len(x), 1))
+    design, offset = (np.column_stack([constant, x]), None) if with_slope else (constant, x)
+    clusters = {}
+    if patient_id is not None:
+        groups = np.unique(np.asarray(patient_id), return_inverse=True)[1]
+        clusters = {"cov_type": "cluster", "cov_kwds": {"groups": groups}}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of fits at the edge of what can be estimated
+        return GLM(np.asarray(positive, dtype=float), design, family=Binomial(), offset=offset).fit(**clusters)
