@@ -252,6 +252,25 @@ def report(
 
 
 @main.command()
+@click.argument("predictions", type=PATH, nargs=-1, required=True)
+@click.option("--out", type=PATH, required=True, help="folder to write")
+@click.option("--lang", default="en", show_default=True, type=click.Choice(["en", "pt"]))
+@click.option("--private", type=PATH, help="prepared folder whose photographs are shown; the report is then private")
+@click.option("-p", "parameters", nargs=2, multiple=True, help="a further parameter of notebook 12 and its value")
+def evaluate(predictions: tuple[Path, ...], out: Path, lang: str, private: Path | None, parameters: tuple) -> None:
+    """Evaluate a predictions.csv by patient, ours or anybody's; further ones are compared with the first."""
+    from dr_lib.evidence.predictions import read_predictions
+    from dr_lib.report import run_analysis
+
+    read_predictions(*predictions)  # what is wrong with them is said at once
+    choice = {"predictions": ",".join(str(path.resolve()) for path in predictions), "lang": lang}
+    choice |= {"private": str(private.resolve())} if private else {}
+    choice |= {name: yaml.safe_load(value) for name, value in parameters}
+    page = run_analysis(ROOT / "notebooks" / "12_evaluate.ipynb", out, ROOT, **choice)
+    click.echo(f"wrote {page}, its figures (PNG, PDF) and tables (CSV, LaTeX), and checklist.json beside it")
+
+
+@main.command()
 @click.argument("folders", type=PATH, nargs=-1)
 @click.option("--out", type=PATH, help="CSV to write, a row per claim")
 @click.option("--allow", multiple=True, help="a column in which pooled rows may differ, such as mode or commit")

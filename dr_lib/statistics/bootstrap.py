@@ -143,4 +143,5 @@ def _count_by_probability(positive: ArrayLike, probability: ArrayLike) -> Callab
 
 def _divide(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """A quotient, NaN where it is not defined."""
-    return np.divide(a, b, out=np.full(np.broadcast_shapes(np.shape(a), np.shape(b)), np.nan), where=np.asarray(b) != 0)
+    empty = np.full(np.broadcast_shapes(np.shape(a), np.shape(b)), np.nan)
+    return np.divide(a, b, out=empty, where=np.asarray(b) != 0)[()]

@@ -45,7 +45,7 @@ def fit_recalibration(positive: ArrayLike, probability: ArrayLike) -> Callable[[
     if not _is_estimable(positive, probability):
         return None
     intercept, slope = _fit(positive, probability, True).params
-    return lambda probability: expit(intercept + slope * _logit(probability))
+    return lambda probability: expit(intercept + slope * to_logit(probability))
 
 
 def bin_probabilities(
@@ -69,13 +69,14 @@ def bin_probabilities(
 
 
 def _is_estimable(positive: ArrayLike, probability: ArrayLike) -> bool:
-    positive, x = np.asarray(positive, dtype=bool), _logit(probability)
+    positive, x = np.asarray(positive, dtype=bool), to_logit(probability)
     if positive.all() or not positive.any() or not np.ptp(x):
         return False
     return bool(x[positive].min() < x[~positive].max() and x[~positive].min() < x[positive].max())
 
 
-def _logit(probability: ArrayLike) -> np.ndarray:
+def to_logit(probability: ArrayLike) -> np.ndarray:
+    """The logarithm of the odds of a probability, finite for 0 and 1 too."""
     return logit(np.clip(np.asarray(probability, dtype=float), NEAR, 1 - NEAR))
 
 
@@ -84,7 +85,7 @@ def _fit(positive: ArrayLike, probability: ArrayLike, with_slope: bool, patient_
     from statsmodels.genmod.families import Binomial  # takes a second to import
     from statsmodels.genmod.generalized_linear_model import GLM
 
-    x = _logit(probability)
+    x = to_logit(probability)
     constant = np.ones((len(x), 1))
     design, offset = (np.column_stack([constant, x]), None) if with_slope else (constant, x)
     clusters = {}

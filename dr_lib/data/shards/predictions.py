@@ -38,4 +38,7 @@ def write_predictions(
         columns = of_grades if len(of_grades) > 1 else ["probability_referable"]
         tables.append(pd.DataFrame(probabilities, columns=columns).assign(image_id=image_id))
     table = table.merge(pd.concat(tables), on="image_id", how="left", validate="1:1")
-    write_table(path, table.assign(data_kind=read_manifest(data_dir)["data_kind"]).astype({"grade": "Int64"}))
+    write_table(
+        path,
+        table.assign(data_kind=read_manifest(data_dir)["data_kind"]).astype({"grade": "Int64", "referable": "Int64"}),
+    )
