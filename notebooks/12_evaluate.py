@@ -279,11 +279,9 @@ if private and len(own):
     crops = {record.image_id: decode_jpeg(record.encoded) for _, record in read_records(folder, known)}
     page.figure(figures.plot_photographs(errors, crops, lang), "errors", "The worst errors, as the model saw them.")
 
-# %% [markdown]
-# ## Comparison
-
 # %% tags=["report"]
 if len(models) > 1:
+    page.findings([f"## {say('Comparison')}"])
     compared = evaluation.compare_models(models, points)
     page.table(compared, "comparison", "Differences from the first model, on the same patients [95 % interval].")
 
@@ -315,9 +313,7 @@ if out:
 
 # %% tags=["summary"]
 sentences = [
-    say("{} finds referable eyes with an AUC of {}, on {} photographs of {} patients.").format(
-        model.name, page.interval(summary.iloc[0], "auc"), len(model.test), model.test["patient_id"].nunique()
-    )
+    say("{} finds referable eyes with an AUC of {}.").format(model.name, page.interval(summary.iloc[0], "auc"))
 ]
 for _, row in measured.iterrows():
     if row["ungradable"] == "excluded":

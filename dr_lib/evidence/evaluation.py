@@ -219,13 +219,16 @@ def weigh_decisions(predictions: Predictions) -> pd.DataFrame:
     Net benefit is the share of true referrals less that of false ones, weighed by the odds of the threshold.
 
     Returns:
-        A row per threshold of THRESHOLDS: `threshold`, `net_benefit` with bounds, `refer_all`; referring none is 0.
+        A row per threshold of THRESHOLDS: `threshold`, `net_benefit`, `refer_all` (referring none is 0), and with
+        bounds `gain`, the model's net benefit less that of the better of the two, in the same draws.
     """
     y, p, patient = _unpack(predictions.test)
-    called, odds = p[:, None] >= THRESHOLDS, THRESHOLDS / (1 - THRESHOLDS)
-    benefit = _bootstrap(score_shares(called * np.where(y[:, None], 1, -odds)), patient)
-    everybody = y.mean() - (1 - y.mean()) * odds
-    return pd.DataFrame({"threshold": THRESHOLDS} | _put("net_benefit", benefit) | {"refer_all": everybody})
+    value = np.where(y[:, None], 1, -THRESHOLDS / (1 - THRESHOLDS))
+    benefit, everybody = score_shares((p[:, None] >= THRESHOLDS) * value), score_shares(value)
+    gain = _bootstrap(lambda weights: benefit(weights) - np.maximum(everybody(weights), 0), patient)
+    once = np.ones(len(y))
+    table = {"threshold": THRESHOLDS, "net_benefit": benefit(once), "refer_all": everybody(once)}
+    return pd.DataFrame(table | _put("gain", gain))
 
 
 def count_grades(predictions: Predictions) -> pd.DataFrame:

@@ -42,7 +42,8 @@ def read_predictions(*paths: Path) -> list[Predictions]:
     A file has a row per photograph with `image_id`, `patient_id`, `split` (train, validation, test, excluded or
     rejected), `grade` (0-4) or `referable` (0 or 1), and `probability_referable` or `probability_0` to
     `probability_4`. It may have `reason` (why there is no probability), `gradable` (0 or 1), `group` (patients who
-    share a picture), `eye`, `data_kind` (synthetic or photographs), and camera, age, sex, quality for subgroups.
+    share a picture), `eye`, `data_kind` (synthetic or photographs), `model` (its name), and camera, age, sex, quality
+    for subgroups.
 
     Args:
         paths: CSV files, one a model.
@@ -54,8 +55,12 @@ def read_predictions(*paths: Path) -> list[Predictions]:
     Raises:
         PredictionsError: a file is no such table, leaks from one split into another, or does not fit the others.
     """
-    names = _name_models(paths)
-    found = [_read_one(Path(path), name) for path, name in zip(paths, names, strict=True)]
+    if len(set(map(str, paths))) < len(paths):
+        raise PredictionsError("a file is named twice: a model is not compared with itself")
+    found = [_read_one(Path(path)) for path in paths]
+    names = [predictions.name for predictions in found]
+    if len(set(names)) < len(names):
+        found = [predictions._replace(name=f"{k} {predictions.name}") for k, predictions in enumerate(found, 1)]
     first = found[0]
     for other in found[1:]:
         if other.is_synthetic != first.is_synthetic:
@@ -89,15 +94,7 @@ def average(found: Sequence[Predictions], name: str) -> Predictions:
     return found[0]._replace(name=name, **tables)
 
 
-def _name_models(paths: Sequence[Path]) -> list[str]:
-    """A file's own name, or that of its folder where it is called predictions.csv."""
-    names = [Path(p).stem if Path(p).stem != "predictions" else Path(p).resolve().parent.name for p in paths]
-    if len(set(map(str, paths))) < len(paths):
-        raise PredictionsError("a file is named twice: a model is not compared with itself")
-    return [name if names.count(name) == 1 else f"{name} ({k})" for k, name in enumerate(names, 1)]
-
-
-def _read_one(path: Path, name: str) -> Predictions:
+def _read_one(path: Path) -> Predictions:
     try:
         table = pd.read_csv(path, dtype=str, keep_default_na=False, encoding="utf-8-sig")
     except (OSError, ValueError) as error:  # pandas' errors of parsing are ValueErrors
@@ -111,6 +108,7 @@ def _read_one(path: Path, name: str) -> Predictions:
     _check_probabilities(path.name, table)
     table = _add_columns(table)
     _check_leaks(path.name, table)
+    _check_eyes(path.name, table)
     has_probability = table["probability_referable"].notna()
     is_test, is_gradable = table["split"] == "test", table.get("gradable", pd.Series(1.0, table.index)) != 0
     test = table[is_test & has_probability & is_gradable]
@@ -123,6 +121,8 @@ def _read_one(path: Path, name: str) -> Predictions:
     validation = table[(table["split"] == "validation") & has_probability & is_gradable]
     ungradable = table[is_test & ~(has_probability & is_gradable) & table["referable"].notna()]
     is_synthetic = "data_kind" in table and (table["data_kind"] == "synthetic").any()
+    models = table["model"].unique() if "model" in table else []
+    name = models[0] if len(models) == 1 and models[0] else path.stem
     return Predictions(name, table, validation, test, ungradable, bool(is_synthetic))
 
 
@@ -159,6 +159,9 @@ def _check_labels(name: str, table: pd.DataFrame) -> None:
         both = table["grade"].notna() & table["referable"].notna()
         unlike = both & ((table["grade"] >= REFERABLE_FROM) != (table["referable"] == 1))
         _refuse(name, unlike, "grade and referable contradict each other: grades 2 to 4 are referable")
+
+
+def _check_eyes(name: str, table: pd.DataFrame) -> None:
     label = "grade" if "grade" in table else "referable"
     if "eye" in table:
         eyes = table[table["eye"].ne("") & table[label].notna() & table["split"].isin(SIDES)]

@@ -37,7 +37,7 @@ def plot_flow(flow: pd.DataFrame, lang: str = "en", *, is_synthetic: bool = Fals
     say = choose_words(lang)
     left = flow[~flow["stage"].isin(TRUNK)]
     before = left[left["stage"] != "ungradable"]
-    heights = [max(1.0, 0.62 * len(before)), max(1.0, 0.62 * (len(left) - len(before)))]
+    heights = [max(0.6, 0.5 * len(before)), max(0.6, 0.5 * (len(left) - len(before)))]
     figure, (ax,) = open_panels(1, width=7.5, heights=sum(heights) + 1.6)
     ax.set(xlim=(0, 1), ylim=(-0.5, sum(heights) + 1.1))
     ax.axis("off")
@@ -115,7 +115,7 @@ def plot_calibration(bins: Mapping[str, pd.DataFrame], lang: str = "en", *, is_s
 
 
 def plot_decisions(curve: pd.DataFrame, lang: str = "en", *, is_synthetic: bool = False) -> Figure:
-    """Draw the decision curve against referring everybody and nobody.
+    """Draw the decision curve against referring everybody and nobody, and what the model gains over the better one.
 
     Args:
         curve: of `weigh_decisions`.
@@ -123,15 +123,20 @@ def plot_decisions(curve: pd.DataFrame, lang: str = "en", *, is_synthetic: bool 
         is_synthetic: say that these are no photographs.
     """
     say = choose_words(lang)
-    figure, (ax,) = open_panels(1, width=6, heights=3.6)
-    ax.fill_between(curve["threshold"], curve["net_benefit_low"], curve["net_benefit_high"], alpha=0.2, lw=0)
+    figure, (ax, right) = open_panels(2, columns=2, width=4.2, heights=3.6)
+    right.fill_between(curve["threshold"], curve["gain_low"], curve["gain_high"], alpha=0.2, lw=0)
+    right.plot(curve["threshold"], curve["gain"], color=OURS)
+    right.axhline(0, ls=":", color=THEIRS)
+    right.set(xlabel=say("threshold probability"), ylabel=say("gain over the better of the two"))
     ax.plot(curve["threshold"], curve["net_benefit"], color=OURS, label=say("refer by the model"))
     ax.plot(curve["threshold"], curve["refer_all"], "--", color=LINES[1], label=say("refer all"))
     ax.axhline(0, ls=":", color=THEIRS, label=say("refer none"))
     ax.set(xlabel=say("threshold probability"), ylabel=say("net benefit"))
-    ax.set_ylim(min(-0.05, curve["net_benefit_low"].min()), None)
+    ax.set_ylim(min(-0.05, curve["net_benefit"].min()), None)
     ax.legend(frameon=False)
     use_commas(ax, lang)
+    use_commas(right, lang)
+    figure.supxlabel(say("band: 95 %, pointwise, over patients"), fontsize="small")
     _title(figure, "Decision curve", say, is_synthetic)
     return figure
 

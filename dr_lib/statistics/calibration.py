@@ -7,8 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import expit, logit
 
-from dr_lib.statistics.bootstrap import bootstrap_patients, score_shares
-from dr_lib.statistics.clustered import Z
+from dr_lib.statistics.clustered import Z, proportion_interval
 from dr_lib.statistics.intervals import Interval
 
 NEAR = 1e-6  # probabilities nearer to 0 or 1 are taken for this
@@ -54,18 +53,16 @@ def bin_probabilities(
     """Compare probabilities with what came true, in bins of equally many photographs.
 
     Returns:
-        For each bin `predicted` (mean), `observed` (share), bounds `observed_low` and `observed_high` (95 %, bootstrap
-        over patients), `n` photographs. Equal probabilities share a bin.
+        For each bin `predicted` (mean), `observed` (share), its bounds `observed_low` and `observed_high` (95 %, see
+        `proportion_interval`), `n` photographs. Equal probabilities share a bin.
     """
-    positive, probability = np.asarray(positive, dtype=float), np.asarray(probability, dtype=float)
+    positive, probability, patient_id = map(np.asarray, (positive, probability, patient_id))
     edges = np.unique(np.quantile(probability, np.linspace(0, 1, num_bins + 1)[1:-1]))
-    number = np.unique(np.searchsorted(edges, probability), return_inverse=True)[1]
-    inside = number[:, None] == np.arange(number.max() + 1)
-    observed = score_shares(positive[:, None] * inside, inside)
-    low, high = bootstrap_patients(observed, patient_id, seed=0)
-    once = np.ones(len(positive))
-    found = {"predicted": score_shares(probability[:, None] * inside, inside)(once), "observed": observed(once)}
-    return found | {"observed_low": low, "observed_high": high, "n": inside.sum(axis=0)}
+    bins = np.searchsorted(edges, probability)
+    inside = [bins == number for number in np.unique(bins)]
+    shares = np.array([proportion_interval(positive[x], patient_id[x])[:3] for x in inside])
+    found = dict(zip(("observed", "observed_low", "observed_high"), shares.T, strict=True))
+    return {"predicted": np.array([probability[x].mean() for x in inside])} | found | {"n": np.sum(inside, axis=1)}
 
 
 def _is_estimable(positive: ArrayLike, probability: ArrayLike) -> bool:

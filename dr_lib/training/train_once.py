@@ -105,7 +105,7 @@ def train_once(
         predicted = {name: predict(config, network, s.images) for name, s in setup.splits.items() if name != "train"}
     if data:  # a prepared folder, whose tables know the photographs
         found = {name: (setup.splits[name].image_id, values) for name, values in predicted.items()}
-        write_predictions(out_dir / PREDICTIONS, config.data_dir, config.split, found.values())
+        write_predictions(out_dir / PREDICTIONS, config.data_dir, config.split, found.values(), network.name)
     scores, auc = _evaluate(config, setup.splits, predicted)
     times = timing._asdict() | {"setup_s": setup_s, "steady_epoch_s": timing.steady_epoch_s}
     times["images_per_s"] = len(setup.train_batches) * schedule.batch_size / timing.steady_training_s

@@ -11,7 +11,7 @@ from dr_lib.data.shards.folder import parse_table, read_manifest, read_photograp
 
 
 def write_predictions(
-    path: Path, data_dir: Path, split: str | Path, predicted: Iterable[tuple[np.ndarray, np.ndarray]]
+    path: Path, data_dir: Path, split: str | Path, predicted: Iterable[tuple[np.ndarray, np.ndarray]], model: str
 ) -> None:
     """Write a row per photograph that was offered, with probabilities where there are any.
 
@@ -21,10 +21,11 @@ def write_predictions(
     Args:
         path: of the CSV: image_id, patient_id, group, split (train, validation, test, excluded or rejected), reason (of
             the last two), eye, grade, referable, probability_referable or probability_0 to probability_4, data_kind,
-            and what labels.csv knows of camera, age, sex and quality. Pseudonyms as there, no name.
+            model, and what labels.csv knows of camera, age, sex and quality. Pseudonyms as there, no name.
         data_dir: a prepared folder.
         split: see `read_photographs`.
         predicted: image ids (n,), and (n, 1) probabilities of referable disease or (n, 5) of the grades.
+        model: its name.
     """
     known = read_photographs(data_dir, split)
     names = ["image_id", "patient_id", "group", "split", "reason", "eye", "grade", "referable"]
@@ -38,7 +39,5 @@ def write_predictions(
         columns = of_grades if len(of_grades) > 1 else ["probability_referable"]
         tables.append(pd.DataFrame(probabilities, columns=columns).assign(image_id=image_id))
     table = table.merge(pd.concat(tables), on="image_id", how="left", validate="1:1")
-    write_table(
-        path,
-        table.assign(data_kind=read_manifest(data_dir)["data_kind"]).astype({"grade": "Int64", "referable": "Int64"}),
-    )
+    table = table.assign(data_kind=read_manifest(data_dir)["data_kind"], model=model)
+    write_table(path, table.astype({"grade": "Int64", "referable": "Int64"}))
