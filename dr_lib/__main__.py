@@ -353,11 +353,18 @@ def export(model: Path, data_dir: Path, split: str, out: Path, formats: tuple[st
 @click.argument("images", type=PATH, nargs=-1, required=True)
 @click.option("--out", type=PATH, required=True, help="CSV to write; it names the files, so keep it private")
 @click.option("--workers", type=click.IntRange(1), help="processes  [default: one per core where there are many files]")
-def predict(model: Path, images: tuple[Path, ...], out: Path, workers: int | None) -> None:
-    """Grade photographs, files or folders of them, with an exported model; again, to go on or to grade more."""
-    from dr_lib.serving.grader.folder import read_folder
-    from dr_lib.serving.grader.grade_files import grade_files
+@click.option("--split", default="split.csv", show_default=True, help="split table of a prepared folder")
+def predict(model: Path, images: tuple[Path, ...], out: Path, workers: int | None, split: str) -> None:
+    """Grade photographs, files or folders of them, with an exported model; again, to go on or to grade more.
 
+    Of one prepared folder it writes predictions to evaluate, which name no file.
+    """
+    from dr_lib.serving.grader.folder import read_folder
+    from dr_lib.serving.grader.grade_files import grade_files, grade_prepared
+
+    if len(images) == 1 and (images[0] / "manifest.json").is_file():
+        grade_prepared(read_folder(model), images[0], out, split=split, progress=_bar("grading"))
+        return click.echo(f"wrote {out}; python -m dr_lib evaluate {out} --out FOLDER")
     reasons = grade_files(read_folder(model), images, out, workers=workers, progress=_bar("grading"))
     click.echo(f"wrote {out}; {reasons.total()} photographs could not be graded")
     for reason, number in reasons.most_common():

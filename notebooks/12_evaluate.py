@@ -84,7 +84,7 @@ if not paths:  # a clone without runs: a network learns the sample
     from dr_lib.training.train_once import PREDICTIONS, train_once
 
     sample = open_sample(root / "papermill_runs" / "sample")
-    config = TrainingConfig(sample, task="grades", image_size=64, epochs=12)
+    config = TrainingConfig(sample, task="grades")  # the defaults of notebook 20
     here = root / "papermill_runs" / "sample" / "evaluated"
     here.mkdir(exist_ok=True)
     train_once(config, config.plan(hardware.probe(), 400), here)
@@ -141,7 +141,7 @@ page.table(flow, "flow", "Photographs and patients of each stage.")
 # há pontos, a menos que se deem dois limiares de outro lugar.
 
 # %%
-shares = [float(share) for share in prevalence.split(",") if share.strip()]
+shares = [float(share) for share in str(prevalence).split(",") if share.strip()]
 frozen = [float(threshold) for threshold in thresholds.split(",") if threshold.strip()]
 asked = {"sensitivity": sensitivity, "specificity": specificity, "thresholds": frozen}
 points = {m.name: evaluation.choose_points(m, **asked) for m in models}

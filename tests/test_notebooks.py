@@ -16,11 +16,14 @@ import papermill
 import psutil
 import pytest
 from jupyter_client import KernelManager
+from sklearn.metrics import roc_auc_score
 
-from dr_lib.report import write_report
+from dr_lib.evidence.predictions import read_predictions
+from dr_lib.report import run_analysis, write_report
 from dr_lib.runs.kernels import find_kernel
 from dr_lib.serving.grader.folder import read_folder
 from dr_lib.serving.untrained import export_untrained
+from tests.evidence.predictions import draw_predictions, write
 
 
 def execute(clone: Path, name: str, kernel: str | KernelManager = "python3", **parameters) -> nbformat.NotebookNode:
@@ -297,6 +300,38 @@ def test_20_leaves_a_model_folder(clone, kernel, small_sample):
     command = re.search(r"python -m dr_lib export (\S+/model) --data \S+ --out exported", texts(notebook))
     assert (clone / command[1]) == folder.path  # as it is pasted into a shell in the root
     assert num_pictures(notebook) == 2 and "SYNTHETIC SAMPLE" in (folder.path / "README.md").read_text()
+    (predictions,) = read_predictions(folder.path.parent / "predictions.csv")
+    test = predictions.test
+    assert len(test) == row["num_images_test"] and (predictions.is_synthetic, predictions.has_grades) == (True, True)
+    assert roc_auc_score(test["referable"], test["probability_referable"]) == pytest.approx(row["metric_auc_test"])
+    assert set(predictions.table["split"]) == {"train", "validation", "test"}
+    evaluated = execute(clone, "12_evaluate", kernel, num_errors=3)  # the latest predictions of the clone
+    assert num_pictures(evaluated) == 7 and "Its grades agree with a quadratic weighted kappa of" in texts(evaluated)
+
+
+def test_12_reports_on_anybodys_predictions(clone, tmp_path):
+    """Two models compared, in Portuguese, with the checklist beside the page; no validation, no operating point."""
+    paths = [write(tmp_path, draw_predictions(noise=noise), name) for noise, name in ((1.0, "one"), (3.0, "two"))]
+    parameters = {"predictions": ",".join(map(str, paths)), "lang": "pt"}
+    page = run_analysis(clone / "notebooks" / "12_evaluate.ipynb", tmp_path / "out", clone, **parameters)
+    text = page.read_text(encoding="utf-8")
+    assert (
+        "Quão bem o modelo encaminha?" in text
+        and "Comparação" in text
+        and "import " not in re.sub('data:[^"]*', "", text)
+    )
+    difference = pd.read_csv(tmp_path / "out" / "comparison.csv")
+    assert (difference["model"][0], difference["reference"][0]) == ("two", "one") and difference["delta_auc_high"][
+        0
+    ] < 0
+    items = json.loads((tmp_path / "out" / "checklist.json").read_text())["items"]
+    (flow,) = [item for item in items if (item["guideline"], item["item"]) == ("STARD", "19")]
+    assert (flow["status"], flow["text"]) == ("filled by this run", "240 retinografias oferecidas, 96 avaliadas")
+    bare = draw_predictions().query("split == 'test'")
+    parameters = {"predictions": str(write(tmp_path, bare, "bare"))}
+    page = run_analysis(clone / "notebooks" / "12_evaluate.ipynb", tmp_path / "bare", clone, **parameters)
+    assert "No operating point: there are no validation rows" in page.read_text(encoding="utf-8")
+    assert not (tmp_path / "bare" / "accuracy.csv").exists()
 
 
 @pytest.mark.slow

@@ -200,7 +200,7 @@ def plot_abstention(table: pd.DataFrame, lang: str = "en", *, is_synthetic: bool
         ax.fill_between(100 * table["abstained"], table[f"{name}_low"], table[f"{name}_high"], alpha=0.15, color=colour)
         ax.plot(100 * table["abstained"], table[name], marker=marker, ms=4, color=colour, label=say(name))
     ax.set(xlabel=say("photographs left to a person [%]"), ylabel="", ylim=(min(0.5, table.min().min()), 1.01))
-    ax.legend(frameon=False, loc="lower right")
+    ax.legend(frameon=False, loc="center right")
     use_commas(ax, lang)
     _title(figure, "Abstention", say, is_synthetic)
     return figure

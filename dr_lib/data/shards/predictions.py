@@ -11,7 +11,13 @@ from dr_lib.data.shards.folder import parse_table, read_manifest, read_photograp
 
 
 def write_predictions(
-    path: Path, data_dir: Path, split: str | Path, predicted: Iterable[tuple[np.ndarray, np.ndarray]], model: str
+    path: Path,
+    data_dir: Path,
+    split: str | Path,
+    predicted: Iterable[tuple[np.ndarray, np.ndarray]],
+    model: str,
+    *,
+    is_external: bool = False,
 ) -> None:
     """Write a row per photograph that was offered, with probabilities where there are any.
 
@@ -26,8 +32,10 @@ def write_predictions(
         split: see `read_photographs`.
         predicted: image ids (n,), and (n, 1) probabilities of referable disease or (n, 5) of the grades.
         model: its name.
+        is_external: the model learned from none of these photographs: all are of the test side.
     """
     known = read_photographs(data_dir, split)
+    known["split"] = known["split"].replace(["train", "validation"], "test") if is_external else known["split"]
     names = ["image_id", "patient_id", "group", "split", "reason", "eye", "grade", "referable"]
     names += [name for name in FACTS if name in known]
     listings = pd.concat([parse_table(file) for file in sorted(Path(data_dir).glob("crops-*.csv"))])
