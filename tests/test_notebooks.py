@@ -114,7 +114,9 @@ def test_10_alone_writes_a_row_that_11_reads(clone, small_sample):
     assert (row["study"], row["repetition"], row["seed"], row["status"]) == ("adhoc", 3, 23, "ok")
     assert 0 < row["first_step_s"] < row["train_s"] < row["wall_s"] and len(row["epoch_s"]) == 2
     assert row["data_kind"] == "synthetic" and row["accelerator"] and row["keras"] and 0 <= row["metric_auc_test"] <= 1
-    assert (clone / "papermill_runs" / "adhoc" / "runs" / row["run_id"] / "best.keras").exists()
+    left = clone / "papermill_runs" / "adhoc" / "runs" / row["run_id"]
+    assert (left / "best.keras").exists()
+    assert len(read_predictions(left / "predictions.csv")[0].test) == row["num_images_test"]
     assert str(small_sample.parent) not in path.read_text()  # a row names no folder of this machine
     text = report(clone, "adhoc", lang="pt")
     assert "não comparáveis" in text and '<html lang="pt">' in text and text.count("data:image/png") == 1
