@@ -66,7 +66,11 @@ from dr_lib.evidence.request_log import select_requests
 from dr_lib.figures.page import Page
 from dr_lib.runs.row import read_rows, read_runs
 
-folders = [path for name in runs.split(",") if (path := root / name.strip()).is_dir()]
+folders = [root / name.strip() for name in runs.split(",")]
+absent = [str(folder) for folder in folders if not folder.is_dir()]
+if absent and runs != "papermill_runs/adhoc,papermill_runs/exports,papermill_runs/serving":
+    raise SystemExit(f"{', '.join(absent)}: no such folder; runs has to name folders with rows")
+folders = [folder for folder in folders if folder.is_dir()]
 table = read_runs(*folders) if read_rows(*folders) else pd.DataFrame(columns=["notebook", "status"])
 table = table[table["notebook"].isin(NOTEBOOKS["B"])]
 
@@ -148,6 +152,7 @@ COSTS = [
     "predict_ms",
     "busy_ms",
     "usd_per_million",
+    "computed_rate_per_s",
     "max_rate_per_s",
 ]
 paper = cost_table(read_paper_latencies())

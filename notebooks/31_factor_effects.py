@@ -217,7 +217,9 @@ else:
         plot_variation(variation, lang), "variation", "How much of the variation of an epoch's time each term explains."
     )
     page.table(
-        variation.drop(columns="num_factors"), "variation", "Allocation of variation; F test against the repetitions."
+        variation.drop(columns="num_factors"),
+        "variation",
+        "Allocation of variation; F test against the repetitions, p by Holm's method.",
     )
 
 # %% tags=["report"]
@@ -273,8 +275,9 @@ if (timed["cost_usd"] > 0).any():
 from dr_lib.evidence.claims import judge_claims
 
 if published:
-    if bill_usd and len(sums):  # one bill for the study, so every row has the same
-        timed = timed.assign(study_bill_usd=bill_usd, formula_share_of_bill=formula_usd / bill_usd)
+    if bill_usd and len(sums):  # one bill for the study, so every row has the same; the paper's is of five repetitions
+        five_usd = bill_usd * 5 * timed["scenario"].nunique() / len(paid)
+        timed = timed.assign(study_bill_usd=five_usd, formula_share_of_bill=formula_usd / bill_usd)
     judged = judge_claims("C", selection._replace(timed=timed))
     page.claims(judged)
 

@@ -65,6 +65,9 @@ from dr_lib.figures.page import Page
 from dr_lib.runs.row import read_rows, read_runs
 
 folders = [root / name.strip() for name in runs.split(",")]
+absent = [str(folder) for folder in folders if not folder.is_dir()]
+if absent and runs != "papermill_runs/mnist_cuda":
+    raise SystemExit(f"{', '.join(absent)}: no such folder; runs has to name folders with rows")
 table = read_runs(*folders) if read_rows(*folders) else pd.DataFrame()
 allowed, excluded = ([name.strip() for name in names.split(",") if name.strip()] for names in (allow, exclude))
 may_differ = [*MAY_DIFFER["D"], *allowed]

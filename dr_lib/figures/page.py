@@ -199,6 +199,7 @@ class Page:
         if row.num_parts > 1:
             value = say("{} where it is farthest from it").format(value)
             about.append(say("satisfied in {} of {}").format(row.num_satisfied, row.num_parts))
+        about += [say("{} cells of the design were not run").format(row.num_missing)] if row.num_missing else []
         about += [say("{} of its rows disturbed").format(row.num_disturbed)] if row.num_disturbed else []
         about += [row.versions] if row.versions else []
         return f"{claim} " + say("Ours: {}; {}: **{}**.").format(value, "; ".join(about), say(row.verdict))
@@ -213,7 +214,8 @@ class Page:
         spread = judged["tolerance"].map(lambda tolerance: f" ± {number(tolerance)} " if tolerance else " ")
         sign = judged["relation"].replace({"within": "", ">=": "≥ ", "<=": "≤ "})
         published = sign + judged["value"].map(number) + spread + judged["unit"]
-        columns = ["ours", "ours_low", "ours_high", "n", "verdict", *(["reason"] if self.lang == "en" else [])]
+        columns = ["ours", "ours_low", "ours_high", "n", "num_missing", "num_disturbed", "verdict", "versions"]
+        columns += ["reason"] if self.lang == "en" else []
         claim = judged["words_pt" if self.lang == "pt" else "words"]
         place = [self._place(row) for row in judged.itertuples()]
         return judged[["id"]].assign(

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from dr_lib.hardware import Facts
 from dr_lib.runs.prices import find_price
 
+COUNTS = ("epochs", "batch_size", "image_size", "num_requests")
 SET_BY_THE_STUDY = ("repetition", "seed")
 DEFAULT_KERNEL = "python3"
 TYPES = {"int": (int,), "float": (int, float), "str": (str,), "bool": (bool,)}
@@ -135,6 +136,8 @@ def _check_parameters(study: Study, path: Path, known: dict[str, dict[str, str]]
         allowed = TYPES.get(type_name)
         if allowed and (not isinstance(value, allowed) or (isinstance(value, bool) and bool not in allowed)):
             raise StudyError(f"{path}: {name} has to be a {type_name}, {value!r} is none")
+        if name in COUNTS and value < 1:
+            raise StudyError(f"{path}: {name} {value!r}: give 1 or more")
         if choices and str(value) not in choices:
             raise StudyError(f"{path}: {name} {value!r}: choose from {', '.join(choices)}")
 
@@ -150,7 +153,8 @@ def check_paths(study: Study, path: Path, root: Path) -> None:
     known = papermill.inspect_notebook(str(root / "notebooks" / f"{study.notebook}.ipynb"))
     for name, value in _list_values(study):
         is_folder = name.endswith("_dir") and value != ast.literal_eval(known[name]["default"])
-        is_file = "path of" in known[name]["help"] and "/" in str(value)
+        named = value in ("none", "imagenet") if name == "weights" else "/" not in str(value)
+        is_file = "path of" in known[name]["help"] and not named
         if (is_folder or is_file) and not (root / value).exists():
             raise StudyError(f"{path}: {name} {value!r} is not there: make it first, or correct the path")
 
@@ -207,6 +211,6 @@ def name_run(scenario: str, repetition: int) -> str:
 def name_machine(facts: Facts) -> str:
     """A short name for machines that are alike, as it stands in a run's name: local-amd-epyc-2-cpus-24-gib."""
     devices = " ".join(f"{count}x {name}" for name, count in Counter(facts.gpus).items()) or facts.cpu
-    devices = f"{facts.num_tpu_chips}x tpu" if facts.num_tpu_chips else devices
+    devices = f"{facts.num_tpu_chips}x tpu {facts.tpu_kind}" if facts.num_tpu_chips else devices
     size = f"{facts.num_cpus} cpus {facts.memory_gib:.0f} gib {facts.instance_type}"
     return re.sub(r"[^a-z0-9]+", "-", f"{facts.platform} {devices} {size}".lower()).strip("-")
