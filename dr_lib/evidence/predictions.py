@@ -98,7 +98,8 @@ def _read_one(path: Path) -> Predictions:
     try:
         table = pd.read_csv(path, dtype=str, keep_default_na=False, encoding="utf-8-sig")
     except (OSError, ValueError) as error:  # pandas' errors of parsing are ValueErrors
-        raise PredictionsError(f"{path.name} cannot be read as a CSV in UTF-8: {error}") from error
+        reason = getattr(error, "strerror", "") or error
+        raise PredictionsError(f"{path.name} cannot be read as a CSV in UTF-8: {reason}") from error
     table = table.set_index(table.index + 2)  # the line in the file, whose first is the header
     _check_columns(path.name, table)
     _check_identity(path.name, table)

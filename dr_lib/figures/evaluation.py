@@ -1,4 +1,8 @@
-"""Draw an evaluation: the flow of photographs, ROC, calibration, decisions, distributions, grades, abstention."""
+"""Draw an evaluation: the flow of photographs, ROC, calibration, decisions, distributions, grades, abstention.
+
+Each function takes the tables of `evidence.evaluation` that its docstring names, `lang` (en, or pt with decimal commas)
+and `is_synthetic`, with which the title says that these are no photographs; it returns the figure.
+"""
 
 from collections.abc import Mapping
 
@@ -27,13 +31,7 @@ TRUNK = ("offered", "test", "evaluated")  # the others leave it to the right
 
 
 def plot_flow(flow: pd.DataFrame, lang: str = "en", *, is_synthetic: bool = False) -> Figure:
-    """Draw the way of photographs and patients from what was offered to what is evaluated.
-
-    Args:
-        flow: of `count_flow`.
-        lang: en, or pt.
-        is_synthetic: say that these are no photographs.
-    """
+    """Draw the way of photographs and patients from what was offered to what is evaluated (`count_flow`)."""
     say = choose_words(lang)
     left = flow[~flow["stage"].isin(TRUNK)]
     before = left[left["stage"] != "ungradable"]
@@ -61,14 +59,7 @@ def plot_flow(flow: pd.DataFrame, lang: str = "en", *, is_synthetic: bool = Fals
 def plot_curves(
     curves: Mapping[str, pd.DataFrame], measured: pd.DataFrame, lang: str = "en", *, is_synthetic: bool = False
 ) -> Figure:
-    """Draw the ROC curve with its band and the operating points, and the precision-recall curve.
-
-    Args:
-        curves: of `trace_curves`.
-        measured: of `measure_points`; may be empty.
-        lang: en, or pt with decimal commas.
-        is_synthetic: say that these are no photographs.
-    """
+    """Draw the ROC curve and the precision-recall curve (`trace_curves`), with `measure_points` on them."""
     say = choose_words(lang)
     figure, (left, right) = open_panels(2, columns=2, width=4.2, heights=4.2)
     roc, band, precision_recall = (curves[name] for name in ("roc", "band", "precision_recall"))
@@ -93,13 +84,7 @@ def plot_curves(
 
 
 def plot_calibration(bins: Mapping[str, pd.DataFrame], lang: str = "en", *, is_synthetic: bool = False) -> Figure:
-    """Draw what came true against what was predicted, as it is and recalibrated.
-
-    Args:
-        bins: of `calibrate`.
-        lang: en, or pt with decimal commas.
-        is_synthetic: say that these are no photographs.
-    """
+    """Draw what came true against what was predicted, as it is and recalibrated: the bins of `calibrate`."""
     say = choose_words(lang)
     figure, axes = open_panels(len(bins), columns=2, width=4.2, heights=4.2)
     for ax, (words, table) in zip(axes, bins.items(), strict=True):
@@ -115,13 +100,7 @@ def plot_calibration(bins: Mapping[str, pd.DataFrame], lang: str = "en", *, is_s
 
 
 def plot_decisions(curve: pd.DataFrame, lang: str = "en", *, is_synthetic: bool = False) -> Figure:
-    """Draw the decision curve against referring everybody and nobody, and what the model gains over the better one.
-
-    Args:
-        curve: of `weigh_decisions`.
-        lang: en, or pt with decimal commas.
-        is_synthetic: say that these are no photographs.
-    """
+    """Draw the decision curve, and what it gains over referring everybody or nobody (`weigh_decisions`)."""
     say = choose_words(lang)
     figure, (ax, right) = open_panels(2, columns=2, width=4.2, heights=3.6)
     right.fill_between(curve["threshold"], curve["gain_low"], curve["gain_high"], alpha=0.2, lw=0)
@@ -142,13 +121,7 @@ def plot_decisions(curve: pd.DataFrame, lang: str = "en", *, is_synthetic: bool 
 
 
 def plot_distributions(predictions: Predictions, points: pd.DataFrame, lang: str = "en") -> Figure:
-    """Draw the probabilities of the test photographs by true grade, or by whether they are referable.
-
-    Args:
-        predictions: of one model.
-        points: of `choose_points`; their thresholds are drawn.
-        lang: en, or pt with decimal commas.
-    """
+    """Draw the probabilities of the test split by true grade or referability, with `choose_points`."""
     say, test = choose_words(lang), predictions.test
     has_grade = "grade" in test and test["grade"].notna().all()
     label = test["grade"].astype(int).astype(str) if has_grade else test["referable"].map({0: say("no"), 1: say("yes")})
@@ -170,13 +143,7 @@ def plot_distributions(predictions: Predictions, points: pd.DataFrame, lang: str
 
 
 def plot_confusion(counts: pd.DataFrame, lang: str = "en", *, is_synthetic: bool = False) -> Figure:
-    """Draw the confusion matrix of the grades: photographs, shaded by the share of the true grade.
-
-    Args:
-        counts: of `count_grades`.
-        lang: en, or pt.
-        is_synthetic: say that these are no photographs.
-    """
+    """Draw the confusion matrix of the grades: photographs, shaded by the share of the true grade (`count_grades`)."""
     say = choose_words(lang)
     figure, (ax,) = open_panels(1, width=3, heights=3.6)
     shares = counts.div(counts.sum(axis=1).clip(lower=1), axis=0)
@@ -187,13 +154,7 @@ def plot_confusion(counts: pd.DataFrame, lang: str = "en", *, is_synthetic: bool
 
 
 def plot_abstention(table: pd.DataFrame, lang: str = "en", *, is_synthetic: bool = False) -> Figure:
-    """Draw how good the answers are if the most doubtful photographs go to a person.
-
-    Args:
-        table: of `abstain`.
-        lang: en, or pt with decimal commas.
-        is_synthetic: say that these are no photographs.
-    """
+    """Draw how good the answers are if the most doubtful photographs go to a person (`abstain`)."""
     say = choose_words(lang)
     figure, (ax,) = open_panels(1, width=6, heights=3.4)
     for name, colour, marker in zip(("sensitivity", "specificity"), LINES, MARKERS, strict=False):
@@ -207,13 +168,7 @@ def plot_abstention(table: pd.DataFrame, lang: str = "en", *, is_synthetic: bool
 
 
 def plot_photographs(errors: pd.DataFrame, crops: Mapping[str, np.ndarray], lang: str = "en") -> Figure:
-    """Show the crops of errors, each with the beginning of its id; photographs of patients, so for private use.
-
-    Args:
-        errors: of `list_errors`.
-        crops: (side, side, 3) uint8 RGB, by image id; those that are not there are passed over.
-        lang: en, or pt with decimal commas.
-    """
+    """Show the crops of `list_errors`, (side, side, 3) uint8 RGB by image id: of patients, for private use."""
     say, shown = choose_words(lang), errors[errors["image_id"].isin(crops)]
     figure, axes = open_panels(max(1, len(shown)), columns=5, width=1.8, heights=2.3)
     for ax in axes:
