@@ -32,8 +32,9 @@ class Predictions(NamedTuple):
 
     @property
     def has_grades(self) -> bool:
-        """Whether there are grades, true ones and probabilities of all five."""
-        return "grade" in self.test and set(GRADES) <= set(self.test)
+        """Whether every photograph of the test split has a true grade and probabilities of all five."""
+        columns = {"grade", "predicted_grade"}
+        return columns <= set(self.test) and bool(self.test[[*columns]].notna().all(axis=None))
 
 
 def read_predictions(*paths: Path) -> list[Predictions]:
