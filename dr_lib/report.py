@@ -80,7 +80,7 @@ def run_analysis(path: Path, out: Path, root: Path, **parameters: Any) -> Path:
         raise ReportError(f"{path.stem} has no parameter {', '.join(unknown)}: it has {', '.join(known)}")
     out.mkdir(parents=True, exist_ok=True)
     executed = out / "report.ipynb"
-    quiet = {"progress_bar": False, "log_output": False, "extra_arguments": ["--IPKernelApp.log_level=ERROR"]}
+    quiet = {"progress_bar": False, "log_output": False, "extra_arguments": ["--log-level=ERROR"]}  # of the kernel
     try:
         papermill.execute_notebook(str(path), str(executed), settings, cwd=root, **quiet)
     except papermill.PapermillExecutionError as error:

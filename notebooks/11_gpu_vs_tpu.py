@@ -10,17 +10,19 @@
 # # GPU or TPU: how long does training take?
 #
 # **Question.** How long does one training take on each machine, and do the claims of Araújo et al. hold on ours?
-# **Input.** The rows that notebook 10 left, from any number of machines. **Output.** The paper's figure 1 with our
-# bars beside its own, intervals, and a verdict on each claim. **Time.** Seconds.
+# **Input.** The rows that notebook 10 left, from any number of machines. **Output.** The paper's figure 1 with our bars
+# beside its own, intervals, and a verdict on each claim. **Time.** Seconds.
 #
 # **Resumo.** Quanto tempo leva um treinamento em cada máquina, e as afirmações de Araújo et al. se confirmam nas
 # nossas? Entrada: as linhas deixadas pelo notebook 10, de quantas máquinas houver. Saída: a figura 1 do artigo com as
 # nossas barras ao lado, intervalos e um veredito para cada afirmação.
 
 # %% tags=["parameters"]
+# rows
 runs: str = "papermill_runs/demo"  # folders with rows, separated by commas
 allow: str = ""  # columns in which pooled rows may differ, such as mode,commit
 exclude: str = ""  # marks of runs whose times do not count, such as disturbed
+# report
 published: bool = True  # hold the rows against the paper, false for a study of your own
 lang: str = "en"  # of the report, en or pt
 out: str = ""  # folder for each figure and table as a file, empty for none

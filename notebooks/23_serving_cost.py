@@ -12,18 +12,22 @@
 # **Question.** How long does a prediction take, what does it cost by the hour and by the million, and which machine is
 # the cheaper one at which rate? **Input.** Rows of notebooks 21 and 22 from any number of machines; none leaves the
 # paper alone (Camargo, Künas, Navaux). **Output.** Its figures 1 and 2 and table 1, costs, and its claims judged.
+# **Time.** Seconds.
 #
 # **Resumo.** Quanto tempo leva uma predição, quanto custa por hora e por milhão, e qual máquina é mais barata em cada
 # taxa de requisições? Entrada: linhas dos notebooks 21 e 22; sem elas, só o artigo. Saída: figuras 1 e 2 e tabela 1 do
 # artigo, custos e o veredito sobre cada afirmação.
 
 # %% tags=["parameters"]
+# rows
 runs: str = "papermill_runs/adhoc,papermill_runs/exports,papermill_runs/serving"  # folders of rows, comma separated
+allow: str = ""  # columns in which pooled requests may differ, such as commit, comma separated
+exclude: str = ""  # marks of runs whose times do not count, such as disturbed
+# prices
 instance: str = "ml.m5.xlarge"  # whose price our latencies are charged with where their rows have none
 cheap: str = "ml.c7g.xlarge"  # the paper's instance with the cheaper hour
 dear: str = "ml.m5.xlarge"  # the one that it is held against
-allow: str = ""  # columns in which pooled requests may differ, such as commit, comma separated
-exclude: str = ""  # marks of runs whose times do not count, such as disturbed
+# report
 published: bool = True  # hold the rows against the paper, false for a study of your own
 lang: str = "en"  # of the report, en or pt
 out: str = ""  # folder for each figure and table as a file, empty for none

@@ -63,7 +63,9 @@ class Page:
             processors = f" ({', '.join(listed['cpu'])})" if "cpu" in listed else ""
             about.append(say("measured on {}").format("; ".join(listed["environment"]) + processors))
         days = sorted({day[:10] for day in listed.get("started_at", [])})
-        about.append(", ".join([say("{} runs").format(len(list_runs(rows))), " … ".join(days[:1] + days[1:][-1:])]))
+        num_runs = len(list_runs(rows))
+        count = {0: say("no run of ours yet"), 1: say("one run")}.get(num_runs, say("{} runs").format(num_runs))
+        about.append(", ".join([count, *([" … ".join(days[:1] + days[1:][-1:])] if days else [])]))
         notice = SAMPLE if paper in ("", "A") else IMAGES
         self.heading(words, about, notice if is_synthetic(rows) else "")
 
@@ -191,7 +193,7 @@ class Page:
 
     def _tell(self, row) -> str:
         say, claim = self.say, f"{row.id} ({self._place(row)}). {row.words_pt if self.lang == 'pt' else row.words}"
-        value = f"{write_interval(row.ours, row.ours_low, row.ours_high, self.lang, '{:.4g}')} {row.unit}".strip()
+        value = f"{write_interval(row.ours, row.ours_low, row.ours_high, self.lang)} {row.unit}".strip()
         if row.verdict == "not comparable":
             text = say("Ours: **not comparable**, these rows are from {}").format(row.reason.split(" vs ")[0])
             return f"{claim} {text}" + (f" ({value}, n = {row.n})." if np.isfinite(row.ours) else ".")

@@ -145,18 +145,34 @@ def _check_parameters(study: Study, path: Path, known: dict[str, dict[str, str]]
 def check_paths(study: Study, path: Path, root: Path) -> None:
     """Refuse a study whose input folders or files are not on this machine, before anything runs.
 
-    They are the parameters that end in `_dir`, and those that are a path by their comment and have a slash.
+    They are the parameters that end in `_dir`, and those that are a path by their comment and have a slash; `data_dir`
+    has to be prepared, and to hold each `split` or have it elsewhere.
 
     Raises:
         StudyError: one is not there.
     """
     known = papermill.inspect_notebook(str(root / "notebooks" / f"{study.notebook}.ipynb"))
-    for name, value in _list_values(study):
+    values = _list_values(study)
+    for name, value in values:
         is_folder = name.endswith("_dir") and value != ast.literal_eval(known[name]["default"])
         named = value in ("none", "imagenet") if name == "weights" else "/" not in str(value)
         is_file = "path of" in known[name]["help"] and not named
-        if (is_folder or is_file) and not (root / value).exists():
+        if name == "data_dir" and is_folder:
+            _check_prepared(value, [split for other, split in values if other == "split"], path, root)
+        elif name != "split" and (is_folder or is_file) and not (root / value).exists():
             raise StudyError(f"{path}: {name} {value!r} is not there: make it first, or correct the path")
+
+
+def _check_prepared(data_dir: str, splits: list[str], path: Path, root: Path) -> None:
+    """Refuse a folder without the manifest that `prepare` writes last, or without one of these split tables."""
+    if not (root / data_dir / "manifest.json").is_file():
+        state = "prepared" if (root / data_dir).is_dir() else "there"
+        advice = f"python -m dr_lib prepare --images photographs --labels labels.csv --out {data_dir}"
+        raise StudyError(f"{path}: data_dir {data_dir!r} is not {state}: {advice}")
+    for split in splits:
+        if not (root / data_dir / split).is_file():
+            advice = f"python -m dr_lib split {data_dir} --out {split}"
+            raise StudyError(f"{path}: there is no split table {split!r} in {data_dir}: {advice}")
 
 
 def _list_values(study: Study) -> list[tuple[str, Any]]:

@@ -66,9 +66,18 @@ def test_a_missing_or_broken_file_is_named_in_one_sentence(house, content, messa
 
 
 def test_what_is_there_can_be_asked_for(house):
-    """The default of a folder is a word, not a folder; a folder that exists is taken, each value of a list too."""
+    """The default of a folder is a word, not a folder; a folder is taken once it is prepared and has the split."""
     (house / "data").mkdir()
-    path = write_study(house, parameters={"data_dir": "data"}, factors={"pace": ["even", "fast", "slow"]})
+    path = write_study(house, parameters={"data_dir": "data"}, factors={"split": ["split.csv", "split-3.csv"]})
+    for missing in ("manifest.json", "split.csv", "split-3.csv"):
+        message = (
+            "'data' is not prepared: python -m dr_lib prepare"
+            if missing == "manifest.json"
+            else f"no split table '{missing}'"
+        )
+        with pytest.raises(StudyError, match=message):
+            check_paths(load_study(path, house), path, house)
+        (house / "data" / missing).touch()
     check_paths(load_study(path, house), path, house)
     path = write_study(house, parameters={"data_dir": "sample", "weights": "none"})
     check_paths(load_study(path, house), path, house)
