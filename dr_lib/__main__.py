@@ -258,6 +258,25 @@ def report(
 
 
 @main.command()
+@click.argument("predictions", type=PATH, nargs=-1, required=True)
+@click.option("--out", type=PATH, required=True, help="folder to write")
+@click.option("--lang", default="en", show_default=True, type=click.Choice(["en", "pt"]))
+@click.option("--private", type=PATH, help="prepared folder whose photographs are shown; the report is then private")
+@click.option("-p", "parameters", nargs=2, multiple=True, help="a further parameter of notebook 12 and its value")
+def evaluate(predictions: tuple[Path, ...], out: Path, lang: str, private: Path | None, parameters: tuple) -> None:
+    """Evaluate a predictions.csv by patient, ours or anybody's; further ones are compared with the first."""
+    from dr_lib.evidence.predictions import read_predictions
+    from dr_lib.report import run_analysis
+
+    read_predictions(*predictions)  # what is wrong with them is said at once
+    choice = {"predictions": ",".join(str(path.resolve()) for path in predictions), "lang": lang}
+    choice |= {"private": str(private.resolve())} if private else {}
+    choice |= {name: yaml.safe_load(value) for name, value in parameters}
+    page = run_analysis(ROOT / "notebooks" / "12_evaluate.ipynb", out, ROOT, **choice)
+    click.echo(f"wrote {page}, its figures (PNG, PDF) and tables (CSV, LaTeX), and checklist.json beside it")
+
+
+@main.command()
 @click.argument("folders", type=PATH, nargs=-1)
 @click.option("--out", type=PATH, help="CSV to write, a row per claim")
 @click.option("--allow", multiple=True, help="a column in which pooled rows may differ, such as mode or commit")
@@ -360,11 +379,18 @@ def export(model: Path, data_dir: Path, split: str, out: Path, formats: tuple[st
 @click.argument("images", type=PATH, nargs=-1, required=True)
 @click.option("--out", type=PATH, required=True, help="CSV to write; it names the files, so keep it private")
 @click.option("--workers", type=click.IntRange(1), help="processes  [default: one per core where there are many files]")
-def predict(model: Path, images: tuple[Path, ...], out: Path, workers: int | None) -> None:
-    """Grade photographs, files or folders of them, with an exported model; again, to go on or to grade more."""
-    from dr_lib.serving.grader.folder import read_folder
-    from dr_lib.serving.grader.grade_files import grade_files
+@click.option("--split", default="split.csv", show_default=True, help="split table of a prepared folder")
+def predict(model: Path, images: tuple[Path, ...], out: Path, workers: int | None, split: str) -> None:
+    """Grade photographs, files or folders of them, with an exported model; again, to go on or to grade more.
 
+    Of one prepared folder it writes predictions to evaluate, which name no file.
+    """
+    from dr_lib.serving.grader.folder import read_folder
+    from dr_lib.serving.grader.grade_files import grade_files, grade_prepared
+
+    if len(images) == 1 and (images[0] / "manifest.json").is_file():
+        grade_prepared(read_folder(model), images[0], out, split=split, progress=_bar("grading"))
+        return click.echo(f"wrote {out}; python -m dr_lib evaluate {out} --out FOLDER")
     reasons = grade_files(read_folder(model), images, out, workers=workers, progress=_bar("grading"))
     click.echo(f"wrote {out}; {reasons.total()} photographs could not be graded")
     for reason, number in reasons.most_common():

@@ -53,13 +53,27 @@ def write_report(folders: Sequence[Path], out: Path, root: Path, *, notebook: st
         ReportError: no notebook analyses these rows, it does not take a parameter, or it stopped.
         RowError: there are no rows.
     """
-    import papermill
-
     rows = read_runs(*folders)
     path = root / "notebooks" / f"{notebook or _find_analysis(folders[0], set(rows['notebook']))}.ipynb"
     if not path.is_file():
         raise ReportError(f"{path.stem} is no notebook: choose from {', '.join(sorted(set(ANALYSES.values())))}")
-    settings = {"runs": ",".join(str(folder.resolve()) for folder in folders), "out": str(out.resolve()), **parameters}
+    page = run_analysis(path, out, root, runs=",".join(str(folder.resolve()) for folder in folders), **parameters)
+    rows.to_csv(out / "runs.csv", index=False)
+    return page
+
+
+def run_analysis(path: Path, out: Path, root: Path, **parameters: Any) -> Path:
+    """Run an analysis notebook and write `report.html` with its figures and tables; see `write_report`.
+
+    Args:
+        path: of the notebook.
+        out: folder to write, made if it is missing.
+        root: the repository.
+        parameters: of the notebook.
+    """
+    import papermill
+
+    settings = {"out": str(out.resolve()), **parameters}
     known = papermill.inspect_notebook(str(path))
     unknown = [name for name in settings if name not in known]
     if unknown:
@@ -71,7 +85,6 @@ def write_report(folders: Sequence[Path], out: Path, root: Path, *, notebook: st
         papermill.execute_notebook(str(path), str(executed), settings, cwd=root, **quiet)
     except papermill.PapermillExecutionError as error:
         raise ReportError(f"{error.ename}: {error.evalue}" if error.ename != "SystemExit" else error.evalue) from error
-    rows.to_csv(out / "runs.csv", index=False)
     page = out / "report.html"
     write_text(page, render(nbformat.read(executed, as_version=4), str(parameters.get("lang", "en"))))
     executed.unlink()

@@ -16,11 +16,14 @@ import papermill
 import psutil
 import pytest
 from jupyter_client import KernelManager
+from sklearn.metrics import roc_auc_score
 
-from dr_lib.report import write_report
+from dr_lib.evidence.predictions import read_predictions
+from dr_lib.report import run_analysis, write_report
 from dr_lib.runs.kernels import find_kernel
 from dr_lib.serving.grader.folder import read_folder
 from dr_lib.serving.untrained import export_untrained
+from tests.evidence.predictions import draw_predictions, write
 
 
 def execute(clone: Path, name: str, kernel: str | KernelManager = "python3", **parameters) -> nbformat.NotebookNode:
@@ -111,7 +114,9 @@ def test_10_alone_writes_a_row_that_11_reads(clone, small_sample):
     assert (row["study"], row["repetition"], row["seed"], row["status"]) == ("adhoc", 3, 23, "ok")
     assert 0 < row["first_step_s"] < row["train_s"] < row["wall_s"] and len(row["epoch_s"]) == 2
     assert row["data_kind"] == "synthetic" and row["accelerator"] and row["keras"] and 0 <= row["metric_auc_test"] <= 1
-    assert (clone / "papermill_runs" / "adhoc" / "runs" / row["run_id"] / "best.keras").exists()
+    left = clone / "papermill_runs" / "adhoc" / "runs" / row["run_id"]
+    assert (left / "best.keras").exists()
+    assert len(read_predictions(left / "predictions.csv")[0].test) == row["num_images_test"]
     assert str(small_sample.parent) not in path.read_text()  # a row names no folder of this machine
     text = report(clone, "adhoc", lang="pt")
     assert "não comparáveis" in text and '<html lang="pt">' in text and text.count("data:image/png") == 1
@@ -297,6 +302,36 @@ def test_20_leaves_a_model_folder(clone, kernel, small_sample):
     command = re.search(r"python -m dr_lib export (\S+/model) --data \S+ --out exported", texts(notebook))
     assert (clone / command[1]) == folder.path  # as it is pasted into a shell in the root
     assert num_pictures(notebook) == 2 and "SYNTHETIC SAMPLE" in (folder.path / "README.md").read_text()
+    (predictions,) = read_predictions(folder.path.parent / "predictions.csv")
+    test = predictions.test
+    assert len(test) == row["num_images_test"] and (predictions.is_synthetic, predictions.has_grades) == (True, True)
+    assert roc_auc_score(test["referable"], test["probability_referable"]) == pytest.approx(row["metric_auc_test"])
+    assert set(predictions.table["split"]) == {"train", "validation", "test"}
+    evaluated = execute(clone, "12_evaluate", kernel, num_errors=3)  # the latest predictions of the clone
+    assert num_pictures(evaluated) == 7 and "Its grades agree with a quadratic weighted kappa of" in texts(evaluated)
+
+
+def test_12_reports_on_anybodys_predictions(clone, kernel, tmp_path):
+    """Two models compared, in Portuguese, with the checklist beside the page; no validation, no operating point."""
+    paths = [write(tmp_path, draw_predictions(noise=noise), name) for noise, name in ((1.0, "one"), (3.0, "two"))]
+    parameters = {"predictions": ",".join(map(str, paths)), "lang": "pt"}
+    page = run_analysis(clone / "notebooks" / "12_evaluate.ipynb", tmp_path / "out", clone, **parameters)
+    text = page.read_text(encoding="utf-8")
+    assert (
+        "Quão bem o modelo encaminha?" in text
+        and "Comparação" in text
+        and "import " not in re.sub('data:[^"]*', "", text)
+    )
+    difference = pd.read_csv(tmp_path / "out" / "comparison.csv")
+    assert (difference["model"][0], difference["reference"][0]) == ("two", "one") and difference["delta_auc_high"][
+        0
+    ] < 0
+    items = json.loads((tmp_path / "out" / "checklist.json").read_text())["items"]
+    (flow,) = [item for item in items if (item["guideline"], item["item"]) == ("STARD", "19")]
+    assert (flow["status"], flow["text"]) == ("filled by this run", "240 retinografias oferecidas, 96 avaliadas")
+    bare = write(tmp_path, draw_predictions().query("split == 'test'"), "bare")
+    notebook = execute(clone, "12_evaluate", kernel, predictions=str(bare))
+    assert "No operating point: there are no validation rows" in texts(notebook) and num_pictures(notebook) == 6
 
 
 @pytest.mark.slow

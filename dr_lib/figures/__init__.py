@@ -6,5 +6,6 @@ training   training time by hardware
 scenarios  the factorial study, scenario by scenario
 effects    what its factors do
 serving    time of a prediction, cost by rate, response time under load
+evaluation the evaluation of predictions
 cuda       the CUDA study's figures 1a, 1b and 2
 """

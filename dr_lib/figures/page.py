@@ -9,8 +9,10 @@ import pandas as pd
 from IPython.display import HTML, Image, Markdown, display
 from matplotlib.figure import Figure
 
+from dr_lib.evidence.checklist import STATUSES
 from dr_lib.evidence.claims import count_by_chance, count_claims
 from dr_lib.evidence.comparison import MODE_VERDICTS
+from dr_lib.evidence.evaluation import CALIBRATED, ERRORS, HANDLING, POINTS, SOURCES, STAGES, SUBGROUPS
 from dr_lib.evidence.select import PLAN, WORK, Selection, list_runs
 from dr_lib.evidence.verdicts import NEVER, VERDICTS
 from dr_lib.figures.style import (
@@ -27,6 +29,8 @@ from dr_lib.figures.style import (
 
 ANSWERS = ("precision of a mean", "difference of two means")
 ALL_VERDICTS = (*VERDICTS, *NEVER.values())
+EVALUATION = {*STAGES, *POINTS, *SOURCES, *HANDLING, *SUBGROUPS, *CALIBRATED, *ERRORS, *STATUSES}
+SAID = {*ALL_VERDICTS, *MODE_VERDICTS, *ANSWERS, *EVALUATION}  # values of cells that stand in words.csv
 WORDINGS = {"paraphrase": "{}, paraphrased", "derived": "{}, derived", "reading": "our reading of {}"}
 APPENDIX = ("commit", "notebook_sha256", "data_sha256", "labels_sha256", "split_sha256")
 HASHED = (*APPENDIX, "python", "keras", "tensorflow", "jax", "torch", "mxnet", "numpy", "driver")
@@ -62,9 +66,13 @@ class Page:
         num_runs = len(list_runs(rows))
         count = {0: say("no run of ours yet"), 1: say("one run")}.get(num_runs, say("{} runs").format(num_runs))
         about.append(", ".join([count, *([" … ".join(days[:1] + days[1:][-1:])] if days else [])]))
-        notice = say(SAMPLE if paper in ("", "A") else IMAGES).upper()
-        warning = f"> **{notice}**\n\n" if is_synthetic(rows) else ""
-        display(Markdown(f"# {say(words)}\n\n{warning}{'; '.join(about)}."))
+        notice = SAMPLE if paper in ("", "A") else IMAGES
+        self.heading(words, about, notice if is_synthetic(rows) else "")
+
+    def heading(self, words: str, about: Sequence[str], notice: str = "") -> None:
+        """Show what the page is about, a notice above it all, and in one line what it rests on."""
+        warning = f"> **{self.say(notice).upper()}**\n\n" if notice else ""
+        display(Markdown(f"# {self.say(words)}\n\n{warning}{'; '.join(about)}."))
 
     def findings(self, sentences: Sequence[str]) -> None:
         """Show what was found, as one paragraph."""
@@ -238,4 +246,4 @@ class Page:
             return self.number(value)
         if column in ("term", "factor"):
             return name_term(str(value), self.say)
-        return self.say(str(value)) if value in (*ALL_VERDICTS, *MODE_VERDICTS, *ANSWERS) else str(value)
+        return self.say(str(value)) if value in SAID else str(value)

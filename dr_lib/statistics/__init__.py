@@ -1,6 +1,8 @@
 """How sure a number is, and what the factors of an experiment do.
 
 bootstrap    resamples patients: bounds of AUC, kappa and paired differences
+clustered    AUC, proportions, likelihood ratios of photographs of which a patient has several; thresholds
+calibration  whether probabilities are what they say
 intervals    95 % intervals of means, ratios and AUCs
 effects      allocation of variation, effects with intervals, repetitions needed
 cells        bounds of whatever is computed from the cells of a design

@@ -1,7 +1,8 @@
 """Resample whole patients: intervals for scores of photographs, and for differences between two scores of them.
 
 The photographs of a patient are alike, so patients are drawn with replacement, not photographs (Efron and Tibshirani
-1993, chapter 8). A draw is a weight for each photograph: how often its patient was drawn.
+1993, chapter 8). A draw is a weight for each photograph: how often its patient was drawn. Scores take many draws at
+once: scikit-learn's take one, and a hundred times as long.
 """
 
 import warnings
@@ -11,58 +12,100 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 LEVELS = (0.025, 0.975)  # quantiles of a two-sided 95 % interval
-Score = Callable[[np.ndarray], float]  # (n,) weights of the photographs -> a score; NaN where they do not define one
+NUM_WEIGHTS = 2_000_000  # in memory at once
+# (draws, n) weights of the photographs, or (n,) -> a score of each draw, or several; NaN where it is not defined
+Score = Callable[[np.ndarray], np.ndarray]
 
 
-def bootstrap_patients(score: Score, patient_id: ArrayLike, *, seed: int, resamples: int = 2000) -> tuple[float, float]:
+def bootstrap_patients(score: Score, patient_id: ArrayLike, *, seed: int, resamples: int = 2000) -> tuple:
     """Bound a score by the percentile bootstrap over patients.
 
     Args:
         score: of weighted photographs. A paired difference is one too: a function that scores two predictions with the
-            same weights and subtracts.
+            same weights and subtracts. It may give several numbers for each draw, (draws, ...).
         patient_id: (n,) whose photograph it is.
         seed: of the draws; the same seed draws the same patients, whatever the score.
         resamples: number of draws.
 
     Returns:
-        The bounds of the 95 % interval; NaN with fewer than two patients, or where no draw defines the score. Draws
-        that do not define it, as those of one class for an AUC, do not count.
+        The bounds of the 95 % interval, (...) each; NaN with fewer than two patients, or where no draw defines the
+        score. Draws that do not define it, as those of one class for an AUC, do not count.
     """
     patient = np.unique(np.asarray(patient_id), return_inverse=True)[1]
     num_patients = int(patient.max()) + 1
-    if num_patients < 2:
-        return np.nan, np.nan
     rng, shares = np.random.default_rng(seed), np.full(num_patients, 1 / num_patients)
-    drawn = [score(rng.multinomial(num_patients, shares)[patient]) for _ in range(resamples)]
+    step, drawn = max(1, NUM_WEIGHTS // len(patient)), []
+    for first in range(0, resamples, step):
+        times = rng.multinomial(num_patients, shares, size=min(step, resamples - first))
+        drawn.append(np.asarray(score(times[:, patient].astype(float)), dtype=float))
+    drawn = np.concatenate(drawn) if num_patients > 1 else np.full_like(drawn[0][:1], np.nan)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # no draw defines the score
-        low, high = np.nanquantile(drawn, LEVELS)
-    return float(low), float(high)
+        low, high = np.nanquantile(drawn, LEVELS, axis=0)
+    return low, high
 
 
 def score_auc(positive: ArrayLike, probability: ArrayLike) -> Score:
     """The area under the ROC curve as a function of weights.
 
     It is the share of (positive, negative) pairs in the right order, ties counting half (Mann and Whitney 1947).
-    scikit-learn's takes a hundred times as long a draw.
 
     Args:
         positive: (n,) whether the condition is present.
         probability: (n,) finite, larger where the condition is likelier.
     """
-    order = np.argsort(probability, kind="stable")
-    starts = np.flatnonzero(np.diff(np.asarray(probability)[order], prepend=-np.inf))  # of each distinct probability
-    positive = np.asarray(positive, dtype=bool)[order]
+    count = _count_by_probability(positive, probability)
 
-    def score(weights: np.ndarray) -> float:
-        weights = weights[order]
-        positives = np.add.reduceat(weights * positive, starts)
-        negatives = np.add.reduceat(weights * ~positive, starts)
-        num_pairs = positives.sum() * negatives.sum()
-        below = np.cumsum(negatives) - negatives / 2
-        return float((positives * below).sum() / num_pairs) if num_pairs else np.nan
+    def score(weights: np.ndarray) -> np.ndarray:
+        positives, negatives = count(weights)
+        below = np.cumsum(negatives, axis=-1) - negatives / 2
+        return _divide((positives * below).sum(axis=-1), positives.sum(axis=-1) * negatives.sum(axis=-1))
 
     return score
+
+
+def score_average_precision(positive: ArrayLike, probability: ArrayLike) -> Score:
+    """The mean over positives of the precision at the threshold that just finds them, as a function of weights.
+
+    The area under the precision-recall curve without interpolation, as scikit-learn has it. Args as for `score_auc`.
+    """
+    count = _count_by_probability(positive, probability)
+
+    def score(weights: np.ndarray) -> np.ndarray:
+        positives, negatives = (counts[..., ::-1] for counts in count(weights))
+        found = np.cumsum(positives, axis=-1)
+        precision = np.nan_to_num(_divide(found, found + np.cumsum(negatives, axis=-1)))
+        return _divide((positives * precision).sum(axis=-1), positives.sum(axis=-1))
+
+    return score
+
+
+def score_roc(positive: ArrayLike, probability: ArrayLike, specificity: ArrayLike) -> Score:
+    """The sensitivity at each specificity, (draws, specificities), on the straight lines between thresholds.
+
+    Args as for `score_auc`; specificity: (k,) descending from 1.
+    """
+    count = _count_by_probability(positive, probability)
+    false_alarms = 1 - np.asarray(specificity)
+
+    def score(weights: np.ndarray) -> np.ndarray:
+        found, alarms = (np.cumsum(counts[..., ::-1], axis=-1) for counts in count(np.atleast_2d(weights)))
+        found, alarms = (np.insert(_divide(x, x[:, -1:]), 0, 0, axis=-1) for x in (found, alarms))
+        return np.array([np.interp(false_alarms, x, y) for x, y in zip(alarms, found, strict=True)])
+
+    return score
+
+
+def score_shares(part: ArrayLike, whole: ArrayLike = True) -> Score:
+    """The share of photographs of a whole that are in its part, as a function of weights.
+
+    Args:
+        part: (n,) or (n, k) truth values, or numbers whose mean is meant.
+        whole: truth values of the same shape; by default all photographs.
+    """
+    part = np.asarray(part, dtype=float)
+    whole = np.broadcast_to(np.asarray(whole, dtype=float), part.shape)
+    return lambda weights: _divide(weights @ (part * whole), weights @ whole)
 
 
 def score_kappa(grade: ArrayLike, predicted: ArrayLike) -> Score:
@@ -77,9 +120,28 @@ def score_kappa(grade: ArrayLike, predicted: ArrayLike) -> Score:
     grade, predicted = np.asarray(grade, dtype=float), np.asarray(predicted, dtype=float)
     terms = np.stack([np.ones_like(grade), grade, predicted, grade**2 + predicted**2, grade * predicted], axis=1)
 
-    def score(weights: np.ndarray) -> float:
-        n, sum_grade, sum_predicted, squares, products = weights @ terms
+    def score(weights: np.ndarray) -> np.ndarray:
+        n, sum_grade, sum_predicted, squares, products = (weights @ terms).T
         by_chance = n * squares - 2 * sum_grade * sum_predicted
-        return float(1 - n * (squares - 2 * products) / by_chance) if by_chance else np.nan
+        return 1 - _divide(n * (squares - 2 * products), by_chance)
 
     return score
+
+
+def _count_by_probability(positive: ArrayLike, probability: ArrayLike) -> Callable[[np.ndarray], tuple]:
+    """Weights of the positives and of the negatives at each distinct probability, in ascending order."""
+    order = np.argsort(probability, kind="stable")
+    starts = np.flatnonzero(np.diff(np.asarray(probability)[order], prepend=-np.inf))
+    positive = np.asarray(positive, dtype=bool)[order]
+
+    def count(weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        weights = weights[..., order]
+        return tuple(np.add.reduceat(weights * kind, starts, axis=-1) for kind in (positive, ~positive))
+
+    return count
+
+
+def _divide(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """A quotient, NaN where it is not defined."""
+    empty = np.full(np.broadcast_shapes(np.shape(a), np.shape(b)), np.nan)
+    return np.divide(a, b, out=empty, where=np.asarray(b) != 0)[()]

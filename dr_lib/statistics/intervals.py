@@ -109,7 +109,7 @@ def auc_interval(
     y, score, groups = _check_scores(y, score, groups)
     auc = score_auc(y, score)
     low, high = bootstrap_patients(auc, groups, seed=seed, resamples=resamples)
-    return Interval(auc(np.ones(y.size)), low, high, len(np.unique(groups)))
+    return Interval(float(auc(np.ones(y.size))), float(low), float(high), len(np.unique(groups)))
 
 
 def _positive(times: ArrayLike) -> np.ndarray:

@@ -1,9 +1,10 @@
 """Score predictions of grades and of referable disease."""
 
 import numpy as np
-from sklearn.metrics import accuracy_score, cohen_kappa_score, recall_score, roc_auc_score, roc_curve
+from sklearn.metrics import accuracy_score, cohen_kappa_score, recall_score, roc_auc_score
 
 from dr_lib.data.labels.grades import GRADES, REFERABLE_FROM, sum_referable
+from dr_lib.statistics import clustered
 
 
 def choose_threshold(referable: np.ndarray, probability: np.ndarray, sensitivity: float = 0.9) -> float:
@@ -21,8 +22,7 @@ def choose_threshold(referable: np.ndarray, probability: np.ndarray, sensitivity
         ValueError: one class only, or a probability that is not finite.
     """
     _check(referable, probability)
-    _, found, thresholds = roc_curve(referable, probability, drop_intermediate=False)
-    return float(thresholds[np.argmax(found >= sensitivity)])
+    return clustered.choose_threshold(referable, probability, sensitivity=sensitivity)
 
 
 def score(referable: np.ndarray, probability: np.ndarray, threshold: float) -> dict[str, float]:

@@ -10,6 +10,7 @@ import numpy as np
 
 from dr_lib.data.labels.grades import sum_referable
 from dr_lib.data.shards.folder import SPLITS, describe_data
+from dr_lib.data.shards.predictions import write_predictions
 from dr_lib.hardware import Device, Plan, activate, probe
 from dr_lib.statistics.intervals import Interval, auc_interval
 from dr_lib.training import metrics
@@ -22,7 +23,7 @@ if TYPE_CHECKING:  # Keras takes its backend from the plan, so it is imported af
     from dr_lib.data.shards.stream import StoredCrops
     from dr_lib.training.fit import Timing
 
-BEST = "best.keras"
+BEST, PREDICTIONS = "best.keras", "predictions.csv"
 
 
 class Setup(NamedTuple):
@@ -70,7 +71,7 @@ def train_once(
     Args:
         config: what to train and how.
         plan: of `config.plan`.
-        out_dir: for the history, the checkpoint and the best model.
+        out_dir: for the history, the checkpoint, the best model and, of a prepared folder, its predictions.
         splits: photographs in place of those in `config.data_dir`.
         commit: of the code, for the row of a training that is resumed by other code.
         elapsed_s: seconds since the run began, for the row's setup_s.
@@ -102,6 +103,9 @@ def train_once(
         timing = fit.train(setup.model, *batches, recorder, **how)
         models.save_model(network, out_dir / BEST)
         predicted = {name: predict(config, network, s.images) for name, s in setup.splits.items() if name != "train"}
+    if data:  # a prepared folder, whose tables know the photographs
+        found = {name: (setup.splits[name].image_id, values) for name, values in predicted.items()}
+        write_predictions(out_dir / PREDICTIONS, config.data_dir, config.split, found.values(), network.name)
     scores, auc = _evaluate(config, setup.splits, predicted)
     times = timing._asdict() | {"setup_s": setup_s, "steady_epoch_s": timing.steady_epoch_s}
     times["images_per_s"] = len(setup.train_batches) * schedule.batch_size / timing.steady_training_s

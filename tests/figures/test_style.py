@@ -4,6 +4,7 @@ import ast
 import csv
 from pathlib import Path
 
+from dr_lib.evidence import evaluation
 from dr_lib.evidence.claims import count_claims, read_published
 from dr_lib.evidence.comparison import MODE_VERDICTS
 from dr_lib.evidence.epochs import IMPLEMENTATIONS
@@ -11,7 +12,8 @@ from dr_lib.evidence.verdicts import NEVER
 from dr_lib.figures import page, scenarios, style
 
 ROOT = Path(__file__).resolve().parents[2]
-SPEAKERS = {"say", "write_title", "_open", "_open_kinds", "title", "figure", "table"}  # called with an English sentence
+# called with an English sentence
+SPEAKERS = {"say", "write_title", "_title", "_open", "_open_kinds", "title", "heading", "figure", "table"}
 
 
 def find_sentences() -> set[str]:
@@ -27,7 +29,7 @@ def find_sentences() -> set[str]:
     sentences |= {"framework", "network", "accelerator", "environment", "Figure", "Table"}
     claims = read_published()
     sentences |= {*claims["place"][claims["wording"] != "reading"], *count_claims()["why"], *NEVER.values()}
-    sentences |= {*page.WORDINGS.values(), *MODE_VERDICTS}
+    sentences |= {*page.WORDINGS.values(), *MODE_VERDICTS, *page.EVALUATION, *evaluation.SOURCES}
     for path in [*ROOT.glob("dr_lib/figures/*.py"), *ROOT.glob("notebooks/*.py")]:
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) in ("words", "legend"):

@@ -2,20 +2,31 @@
 
 import numpy as np
 import pytest
-from sklearn.metrics import cohen_kappa_score, roc_auc_score
+from sklearn.metrics import average_precision_score, cohen_kappa_score, roc_auc_score, roc_curve
 
-from dr_lib.statistics.bootstrap import bootstrap_patients, score_auc, score_kappa
+from dr_lib.statistics.bootstrap import (
+    bootstrap_patients,
+    score_auc,
+    score_average_precision,
+    score_kappa,
+    score_roc,
+    score_shares,
+)
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_weighted_scores_are_those_of_scikit_learn(seed):
-    """With weights of 0 to 3 and tied probabilities, AUC and kappa are the library's."""
+    """With weights of 0 to 4 and tied probabilities, two draws at once: AUC, average precision, ROC curve, kappa."""
     rng = np.random.default_rng(seed)
-    grade, predicted, weights = rng.integers(0, 5, (3, 200))
-    probability = (grade + rng.normal(0, 2, 200)).round()
-    wanted = roc_auc_score(grade >= 2, probability, sample_weight=weights)
-    assert score_auc(grade >= 2, probability)(weights) == pytest.approx(wanted, abs=1e-12)
-    wanted = cohen_kappa_score(grade, predicted, weights="quadratic", sample_weight=weights)
+    grade, predicted, *weights = rng.integers(0, 5, (4, 200))
+    probability, weights = (grade + rng.normal(0, 2, 200)).round(), np.array(weights)
+    for library, ours in ((roc_auc_score, score_auc), (average_precision_score, score_average_precision)):
+        wanted = [library(grade >= 2, probability, sample_weight=draw) for draw in weights]
+        assert ours(grade >= 2, probability)(weights) == pytest.approx(wanted, abs=1e-12)
+    for draw, found in zip(weights, score_roc(grade >= 2, probability, [0.9, 0.5])(weights), strict=True):
+        alarms, sensitivity, _ = roc_curve(grade >= 2, probability, sample_weight=draw)
+        assert found == pytest.approx(np.interp([0.1, 0.5], alarms, sensitivity), abs=1e-12)
+    wanted = [cohen_kappa_score(grade, predicted, weights="quadratic", sample_weight=draw) for draw in weights]
     assert score_kappa(grade, predicted)(weights) == pytest.approx(wanted, abs=1e-12)
 
 
@@ -28,7 +39,7 @@ def test_what_is_not_defined_is_nan():
 def test_the_mean_over_unlike_patients_has_the_bounds_of_its_theory():
     """100 patients of two equal photographs: the mean's bounds are those of 100 values, not of 200."""
     values = np.random.default_rng(0).normal(5, 1, 100).repeat(2)
-    low, high = bootstrap_patients(lambda weights: np.average(values, weights=weights), np.arange(200) // 2, seed=1)
+    low, high = bootstrap_patients(score_shares(values), np.arange(200) // 2, seed=1)
     half = 1.96 * values.std() / 10
     assert (low, high) == pytest.approx((values.mean() - half, values.mean() + half), abs=0.03)
 
@@ -36,8 +47,8 @@ def test_the_mean_over_unlike_patients_has_the_bounds_of_its_theory():
 def test_a_difference_is_paired():
     """Two scores that differ by a constant on every draw have an interval without width."""
     values = np.random.default_rng(0).normal(size=50)
-    average = lambda weights, shift: np.average(values + shift, weights=weights)  # noqa: E731
-    bounds = bootstrap_patients(lambda w: average(w, 0.25) - average(w, 0), np.arange(50), seed=0, resamples=100)
+    shifted, plain = score_shares(values + 0.25), score_shares(values)
+    bounds = bootstrap_patients(lambda w: shifted(w) - plain(w), np.arange(50), seed=0, resamples=100)
     assert bounds == pytest.approx((0.25, 0.25))
 
 
@@ -46,4 +57,4 @@ def test_draws_that_define_nothing_do_not_count():
     bounds = bootstrap_patients(score_auc([1, 0, 0, 0, 0], [5, 4, 3, 2, 1]), range(5), seed=0, resamples=100)
     assert bounds == (1, 1)
     assert np.isnan(bootstrap_patients(score_auc([0, 0], [1, 2]), ["a", "b"], seed=0, resamples=10)).all()
-    assert np.isnan(bootstrap_patients(np.sum, ["a", "a"], seed=0)).all()
+    assert np.isnan(bootstrap_patients(score_shares([1, 0]), ["a", "a"], seed=0)).all()

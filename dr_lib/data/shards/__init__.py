@@ -9,5 +9,6 @@ split     labels + groups -> split tables; labelled shards for other tools
 prepare   photographs + label table -> prepared folder
 sample    the synthetic sample, prepared once
 stream    shards -> pixels of any rows, decoded when they are asked for
+predictions  what a model says of them -> predictions.csv
 batches   photographs, in memory or streamed -> Keras (its feed)
 """

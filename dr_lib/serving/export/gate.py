@@ -74,13 +74,13 @@ def compare(
     once = np.ones(len(grade))
     for name, scores in {"auc": aucs, "kappa": kappas}.items():
 
-        def subtract(weights: np.ndarray, scores: list[Score] = scores) -> float:
+        def subtract(weights: np.ndarray, scores: list[Score] = scores) -> np.ndarray:
             return scores[1](weights) - scores[0](weights)
 
         low, high = bootstrap_patients(subtract, patient_id, seed=0, resamples=resamples)
         columns = {"before": scores[0](once), "after": scores[1](once), "difference": subtract(once)}
         columns |= {"difference_low": low, "difference_high": high}
-        row |= {f"{name}_{column}": value for column, value in columns.items()}
+        row |= {f"{name}_{column}": float(value) for column, value in columns.items()}
     referred = [sum_referable(rows) >= threshold for rows in (before, after)]
     row |= {
         "agreement": float((before.argmax(axis=1) == after.argmax(axis=1)).mean()),

@@ -10,14 +10,20 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from dr_lib.data.labels.label_files import PICTURES, find_files
 from dr_lib.data.photograph.decode import MAX_PIXELS
+from dr_lib.data.shards.folder import describe_data, read_photographs
+from dr_lib.data.shards.predictions import write_predictions
+from dr_lib.data.shards.stream import StoredCrops
 from dr_lib.data.shards.workers import WorkerError, map_over
 from dr_lib.files import lock
 from dr_lib.hardware.cpus import count_cpus
 from dr_lib.serving.grader.folder import ModelFolder, ModelFolderError, read_folder
 from dr_lib.serving.grader.predict import Predictor
 
+BATCH = 32  # crops decoded at once
 MANY = 100  # photographs; fewer are graded sooner than other processes have started
 LINE_END = b"\r\n"  # of CSV, RFC 4180
 
@@ -80,6 +86,42 @@ def grade_files(
             progress(done, len(files))
     del reasons[""]
     return Counter(re.sub(r"\d+", "...", reason) for reason in reasons.elements())
+
+
+def grade_prepared(
+    folder: ModelFolder,
+    data_dir: Path,
+    out: Path,
+    *,
+    split: str = "split.csv",
+    progress: Callable[[int, int], None] = lambda *_: None,
+) -> None:
+    """Grade the crops of a prepared folder and write predictions.csv, to be evaluated.
+
+    Of a folder that the model learned from, the validation and the test side by the same split; of any other folder
+    every photograph, all of them test: an external validation, which takes the thresholds from elsewhere.
+
+    Raises:
+        GradesError: the model learned from these crops by another split, or was made for other crops.
+        ModelFolderError, ShardError: as `grade_files` and `read_photographs` raise them.
+    """
+    data, facts = describe_data(data_dir, split), folder.facts
+    for name in ("crop_size", "crop_method"):
+        if data[name] != facts[name]:
+            raise GradesError(f"{data_dir}: its {name} is {data[name]}, the model's {facts[name]}: prepare it likewise")
+    is_external = data["data_sha256"] != facts.get("data_sha256")
+    if not is_external and data["split_sha256"] != facts.get("split_sha256"):
+        raise GradesError(f"the model learned from {data_dir} by another split table than {split}: give it as --split")
+    photographs = read_photographs(data_dir, split)
+    sides = ("train", "validation", "test") if is_external else ("validation", "test")
+    photographs = photographs[photographs["split"].isin(sides)].reset_index(drop=True)
+    predictor = Predictor(folder, count_cpus(), max_pixels=MAX_PIXELS)
+    crops, predicted = StoredCrops(data_dir, photographs, facts["image_size"]), []
+    for start in range(0, len(crops), BATCH):
+        predicted.append(predictor.predict(crops[start : start + BATCH]))
+        progress(min(start + BATCH, len(crops)), len(crops))
+    found = [(photographs["image_id"].to_numpy(), np.concatenate(predicted))]
+    write_predictions(out, data_dir, split, found, f"{facts['model']}_{facts['format']}", is_external=is_external)
 
 
 def _list_files(path: Path) -> list[Path]:

@@ -98,6 +98,14 @@ class Predictor:
             if len(probabilities) != len(self.facts["grades"]) or not abs(sum(probabilities) - 1) < 0.02:
                 raise ModelFolderError(f"the model gives {probabilities} instead of probabilities")
 
+    def predict(self, images: np.ndarray) -> np.ndarray:
+        """(n, side, side, 3) uint8 crops of the model's side -> (n, grades) probabilities."""
+        interpreter = self._idle.get()
+        try:
+            return interpreter(images)
+        finally:
+            self._idle.put(interpreter)
+
     def __call__(self, body: bytes, media_type: str = "image/jpeg", content_encoding: str = "") -> dict[str, Any]:
         """Answer a request as the endpoint does, its JSON as a table.
 
@@ -137,11 +145,7 @@ class Predictor:
             raise
         image = decode_jpeg(encode_jpeg(crop.image), self.facts["image_size"])  # as training stores and reads it
         decoded = perf_counter()
-        interpreter = self._idle.get()
-        try:
-            probabilities = interpreter(image[None])[0]
-        finally:
-            self._idle.put(interpreter)
+        probabilities = self.predict(image[None])[0]
         predicted = perf_counter()
         referable, threshold = float(sum_referable(probabilities)), self.facts["threshold"]
         return {

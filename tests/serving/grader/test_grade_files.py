@@ -2,14 +2,17 @@
 
 import csv
 import os
+import shutil
 
+import pandas as pd
 import pytest
 from click.testing import CliRunner
 
 from dr_lib.__main__ import main
 from dr_lib.data.photograph.decode import MAX_PIXELS
-from dr_lib.serving.grader.folder import read_folder
-from dr_lib.serving.grader.grade_files import GradesError, grade_files
+from dr_lib.data.shards.folder import describe_data, read_photographs
+from dr_lib.serving.grader.folder import read_folder, write_folder
+from dr_lib.serving.grader.grade_files import GradesError, grade_files, grade_prepared
 from dr_lib.serving.grader.predict import Predictor
 from dr_lib.serving.untrained import export_untrained
 from tests.serving.driver import draw_photograph, encode
@@ -115,3 +118,26 @@ def test_load_says_what_an_endpoint_answered(port, photographs, tmp_path):
     assert len((tmp_path / "requests.csv").read_text().splitlines()) == 4
     result = CliRunner().invoke(main, ["load", f"http://127.0.0.1:{port}/nothing", *options])
     assert result.exit_code == 1 and "no request was answered" in result.output
+
+
+def test_a_prepared_folder_becomes_predictions_to_evaluate(served_folder, small_sample, tmp_path):
+    """Another's folder is all test, graded as its photographs are; one's own keeps its sides, by its split alone."""
+    folder, out = read_folder(served_folder), tmp_path / "predictions.csv"
+    grade_prepared(folder, small_sample, out)
+    rows, labels = read_rows(out), read_photographs(small_sample).set_index("image_id")
+    assert {row["split"] for row in rows} == {"test"} and len(rows) == len(labels)
+    photographs = small_sample.parent / "photographs"
+    names = pd.read_csv(photographs / "labels.csv")["image"]
+    file = photographs / names[labels.loc[rows[0]["image_id"], "row"] - 2]  # the header is row 1
+    answer = Predictor(folder, 1, max_pixels=MAX_PIXELS).grade(file)
+    assert [float(rows[0][f"probability_{k}"]) for k in range(5)] == pytest.approx(answer["probabilities"], abs=1e-5)
+    assert not any(name in out.read_text() for name in names)
+    shutil.copytree(served_folder, tmp_path / "own")
+    data = describe_data(small_sample)  # as if the model had learned from it
+    own = write_folder(tmp_path / "own", folder.artifact.name, folder.facts | data)
+    grade_prepared(own, small_sample, out)
+    graded = {row["split"] for row in read_rows(out) if row["probability_0"]}
+    assert graded == {"validation", "test"} and {row["split"] for row in read_rows(out)} == {"train", *graded}
+    own = write_folder(own.path, folder.artifact.name, own.facts | {"split_sha256": "0" * 64})
+    with pytest.raises(GradesError, match="another split table than split.csv"):
+        grade_prepared(own, small_sample, out)

@@ -1,0 +1,232 @@
+"""predictions.csv: read anybody's, and refuse what would make an evaluation false."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+GRADES = [f"probability_{grade}" for grade in range(5)]
+REFERABLE_FROM = 2
+SIDES = ("train", "validation", "test")
+SPLITS = (*SIDES, "excluded", "rejected")
+NUMBERS = ("grade", "referable", "gradable", "probability_referable", *GRADES)
+ROUNDING = 0.02  # of five probabilities that add up to 1: int8 networks round each to 1/256
+MAX_ROWS = 5  # named in a sentence
+
+
+class PredictionsError(ValueError):
+    """These predictions cannot be evaluated; the message names the rows and says what to change."""
+
+
+class Predictions(NamedTuple):
+    """One model's predictions: tables of one row per photograph."""
+
+    name: str
+    table: pd.DataFrame  # all rows, those without a probability too
+    validation: pd.DataFrame  # with a probability: what operating points and recalibration are chosen on
+    test: pd.DataFrame  # with a probability and gradable: what is evaluated
+    ungradable: pd.DataFrame  # of the test split, with a label: marked ungradable, or without a probability
+    is_synthetic: bool
+
+    @property
+    def has_grades(self) -> bool:
+        """Whether every photograph of the test split has a true grade and probabilities of all five."""
+        columns = {"grade", "predicted_grade"}
+        return columns <= set(self.test) and bool(self.test[[*columns]].notna().all(axis=None))
+
+
+def read_predictions(*paths: Path) -> list[Predictions]:
+    """Read and check predictions of one or several models of the same photographs.
+
+    A file has a row per photograph with `image_id`, `patient_id`, `split` (train, validation, test, excluded or
+    rejected), `grade` (0-4) or `referable` (0 or 1), and `probability_referable` or `probability_0` to
+    `probability_4`. It may have `reason` (why there is no probability), `gradable` (0 or 1), `group` (patients who
+    share a picture), `eye`, `data_kind` (synthetic or photographs), `model` (its name), and camera, age, sex, quality
+    for subgroups.
+
+    Args:
+        paths: CSV files, one a model.
+
+    Returns:
+        Their predictions in that order, with `referable` (bool), `probability_referable` and, of five probabilities,
+        `predicted_grade` in every table.
+
+    Raises:
+        PredictionsError: a file is no such table, leaks from one split into another, or does not fit the others.
+    """
+    if len(set(map(str, paths))) < len(paths):
+        raise PredictionsError("a file is named twice: a model is not compared with itself")
+    found = [_read_one(Path(path)) for path in paths]
+    names = [predictions.name for predictions in found]
+    if len(set(names)) < len(names):
+        found = [predictions._replace(name=f"{k} {predictions.name}") for k, predictions in enumerate(found, 1)]
+    first = found[0]
+    for other in found[1:]:
+        if other.is_synthetic != first.is_synthetic:
+            raise PredictionsError(f"{other.name} and {first.name}: synthetic photographs and real ones are not pooled")
+        keys = [p.test.set_index("image_id")[["patient_id", "referable"]].sort_index() for p in (first, other)]
+        unlike = set(keys[0].index) ^ set(keys[1].index)
+        if unlike:
+            raise PredictionsError(
+                f"{other.name} and {first.name} are of different test photographs ({len(unlike)} stand in one alone): "
+                "models are compared on the same patients"
+            )
+        if not keys[0].equals(keys[1]):
+            raise PredictionsError(f"{other.name} and {first.name} name other patients or labels of one photograph")
+    return found
+
+
+def average(found: Sequence[Predictions], name: str) -> Predictions:
+    """The mean of several models' probabilities, photograph by photograph, as one model (an ensemble).
+
+    Raises:
+        PredictionsError: they are not of the same validation photographs.
+    """
+    tables = {}
+    for side in ("validation", "test"):
+        parts = [getattr(predictions, side).set_index("image_id") for predictions in found]
+        if any(set(part.index) != set(parts[0].index) for part in parts):
+            raise PredictionsError(f"an ensemble needs the same {side} photographs in every file")
+        columns = [column for column in (*GRADES, "probability_referable") if all(column in part for part in parts)]
+        means = sum(part[columns].loc[parts[0].index] for part in parts) / len(parts)
+        tables[side] = _add_columns(parts[0].assign(**means).reset_index())
+    return found[0]._replace(name=name, **tables)
+
+
+def _read_one(path: Path) -> Predictions:
+    try:
+        table = pd.read_csv(path, dtype=str, keep_default_na=False, encoding="utf-8-sig")
+    except (OSError, ValueError) as error:  # pandas' errors of parsing are ValueErrors
+        reason = getattr(error, "strerror", "") or error
+        raise PredictionsError(f"{path.name} cannot be read as a CSV in UTF-8: {reason}") from error
+    table = table.set_index(table.index + 2)  # the line in the file, whose first is the header
+    _check_columns(path.name, table)
+    _check_identity(path.name, table)
+    numbers = {column: _to_numbers(path.name, table, column) for column in NUMBERS if column in table}
+    table = table.assign(**numbers)
+    _check_labels(path.name, table)
+    _check_probabilities(path.name, table)
+    table = _add_columns(table)
+    _check_leaks(path.name, table)
+    _check_eyes(path.name, table)
+    has_probability = table["probability_referable"].notna()
+    is_test, is_gradable = table["split"] == "test", table.get("gradable", pd.Series(1.0, table.index)) != 0
+    test = table[is_test & has_probability & is_gradable]
+    for column in ["referable"] if len(test) else []:
+        if test[column].nunique() < 2:
+            kind = "referable" if test[column].all() else "not referable"
+            raise PredictionsError(f"{path.name}: all {len(test)} test photographs are {kind}: both kinds are needed")
+    if test.empty:
+        raise PredictionsError(f"{path.name} has no test photograph with a probability: nothing can be evaluated")
+    validation = table[(table["split"] == "validation") & has_probability & is_gradable]
+    ungradable = table[is_test & ~(has_probability & is_gradable) & table["referable"].notna()]
+    is_synthetic = "data_kind" in table and (table["data_kind"] == "synthetic").any()
+    models = table["model"].unique() if "model" in table else []
+    name = models[0] if len(models) == 1 and models[0] else path.stem
+    return Predictions(name, table, validation, test, ungradable, bool(is_synthetic))
+
+
+def _check_columns(name: str, table: pd.DataFrame) -> None:
+    missing = [column for column in ("image_id", "patient_id", "split") if column not in table]
+    missing += [] if {"grade", "referable"} & set(table) else ["grade or referable"]
+    if "probability_referable" not in table and not set(GRADES) <= set(table):
+        missing.append("probability_referable, or probability_0 to probability_4")
+    if missing:
+        raise PredictionsError(f"{name} has no column {' and no column '.join(missing)}")
+    if table.empty:
+        raise PredictionsError(f"{name} has no rows")
+
+
+def _check_identity(name: str, table: pd.DataFrame) -> None:
+    _refuse(name, ~table["split"].isin(SPLITS), f"split has to be one of {', '.join(SPLITS)}")
+    _refuse(name, table["image_id"] == "", "image_id is empty")
+    _refuse(name, (table["patient_id"] == "") & (table["split"] != "rejected"), "patient_id is empty")
+    repeated = table["image_id"].duplicated(keep=False)
+    _refuse(name, repeated, "a photograph stands more than once: augmented copies and padding do not belong here")
+    if "data_kind" in table:
+        kinds = table["data_kind"].replace("", "photographs")
+        _refuse(name, ~kinds.isin(["synthetic", "photographs"]), "data_kind has to be synthetic or photographs")
+        if kinds.nunique() > 1:
+            _refuse(name, kinds == "synthetic", "synthetic photographs are not pooled with real ones")
+
+
+def _check_labels(name: str, table: pd.DataFrame) -> None:
+    for column, allowed in {"grade": range(5), "referable": (0, 1), "gradable": (0, 1)}.items():
+        if column in table:
+            words = "0, 1, 2, 3 or 4" if column == "grade" else "0 or 1"
+            _refuse(name, ~(table[column].isin(allowed) | table[column].isna()), f"{column} has to be {words}")
+    if {"grade", "referable"} <= set(table):
+        both = table["grade"].notna() & table["referable"].notna()
+        unlike = both & ((table["grade"] >= REFERABLE_FROM) != (table["referable"] == 1))
+        _refuse(name, unlike, "grade and referable contradict each other: grades 2 to 4 are referable")
+
+
+def _check_eyes(name: str, table: pd.DataFrame) -> None:
+    label = "grade" if "grade" in table else "referable"
+    if "eye" in table:
+        eyes = table[table["eye"].ne("") & table[label].notna() & table["split"].isin(SIDES)]
+        labels = eyes.groupby(["patient_id", "eye"])[label].transform("nunique")
+        _refuse(name, (labels > 1).reindex(table.index, fill_value=False), "an eye of a patient has two labels")
+
+
+def _check_probabilities(name: str, table: pd.DataFrame) -> None:
+    given = [column for column in ("probability_referable", *GRADES) if column in table]
+    probabilities = table[given]
+    outside = ((probabilities < 0) | (probabilities > 1)).any(axis=1)
+    _refuse(name, outside, "a probability lies outside 0 to 1")
+    if set(GRADES) <= set(table):
+        five = table[GRADES]
+        some = five.notna().any(axis=1)
+        _refuse(name, some & five.isna().any(axis=1), "one of the five probabilities is missing")
+        _refuse(name, some & ((five.sum(axis=1) - 1).abs() > ROUNDING), "the five probabilities do not add up to 1")
+    has_any = probabilities.notna().any(axis=1)
+    explained = table.get("reason", pd.Series("", table.index)) != ""
+    explained |= table.get("gradable", pd.Series(1.0, table.index)) == 0
+    is_bare = table["split"].isin(["validation", "test"]) & ~has_any & ~explained
+    _refuse(name, is_bare, "there is no probability: give one, or why not in the column reason")
+    label = [column for column in ("grade", "referable") if column in table]
+    _refuse(name, has_any & table[label].isna().all(axis=1), "there is a probability and no label")
+
+
+def _check_leaks(name: str, table: pd.DataFrame) -> None:
+    learned = (table["split"] == "train") & table["probability_referable"].notna()
+    _refuse(name, learned, "these are predictions of training photographs, which no evaluation may hold")
+    used = table[table["split"].isin(SIDES)]
+    for column, words in {"patient_id": "patient", "group": "group of patients who share a picture"}.items():
+        if column in used:
+            known = used[used[column] != ""]
+            crossing = (known.groupby(column)["split"].transform("nunique") > 1).reindex(table.index, fill_value=False)
+            _refuse(name, crossing, f"a {words} stands in two splits: what was learned leaks into the evaluation")
+
+
+def _add_columns(table: pd.DataFrame) -> pd.DataFrame:
+    """The columns that all evaluations read, from those that are there."""
+    if set(GRADES) <= set(table):
+        five = table[GRADES].to_numpy()
+        known = ~np.isnan(five).any(axis=1)
+        graded = np.where(known, np.nan_to_num(five).argmax(axis=1), np.nan)
+        summed = np.where(known, np.clip(five[:, REFERABLE_FROM:].sum(axis=1), 0, 1), np.nan)
+        table = table.assign(predicted_grade=graded)
+        if "probability_referable" not in table or table["probability_referable"].isna().all():
+            table = table.assign(probability_referable=summed)
+    if "grade" in table:
+        referable = (table["grade"] >= REFERABLE_FROM).astype(float).where(table["grade"].notna())
+        table = table.assign(referable=table["referable"].fillna(referable) if "referable" in table else referable)
+    return table
+
+
+def _to_numbers(name: str, table: pd.DataFrame, column: str) -> pd.Series:
+    numbers = pd.to_numeric(table[column].str.strip(), errors="coerce")
+    empty = table[column].str.strip() == ""
+    _refuse(name, ~empty & ~np.isfinite(numbers), f"{column} is no finite number")
+    return numbers
+
+
+def _refuse(name: str, bad: pd.Series, words: str) -> None:
+    """A PredictionsError that names the first rows for which something is wrong."""
+    rows = list(bad.index[bad])
+    if rows:
+        named = ", ".join(map(str, rows[:MAX_ROWS])) + (f" and {len(rows) - MAX_ROWS} more" if rows[MAX_ROWS:] else "")
+        raise PredictionsError(f"{name}, row{'s' if rows[1:] else ''} {named}: {words}")

@@ -1,0 +1,94 @@
+"""Whether probabilities are what they say: slope, intercept, curve, recalibration."""
+
+import warnings
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import expit, logit
+
+from dr_lib.statistics.clustered import Z, proportion_interval
+from dr_lib.statistics.intervals import Interval
+
+NEAR = 1e-6  # probabilities nearer to 0 or 1 are taken for this
+
+
+def fit_slope(positive: ArrayLike, probability: ArrayLike, patient_id: ArrayLike) -> tuple[Interval, Interval]:
+    """Estimate the calibration intercept and slope (Cox 1958), with the spread between patients.
+
+    The slope is that of a logistic regression on the logit of the probability: 1 is right, below 1 the probabilities
+    are too extreme. The intercept is calibration in the large, with the logit as an offset: 0 is right, below 0 the
+    probabilities are too high.
+
+    Returns:
+        Intercept and slope; `n` counts patients. NaN where a threshold parts the classes without an error, or all
+        probabilities are alike: then no finite slope is the likeliest.
+    """
+    num_patients = len(np.unique(patient_id))
+    if not _is_estimable(positive, probability):
+        return (Interval(np.nan, np.nan, np.nan, num_patients),) * 2
+    found = []
+    for column, with_slope in ((0, False), (1, True)):
+        fitted = _fit(positive, probability, with_slope, patient_id)
+        value, error = fitted.params[column], fitted.bse[column]
+        found.append(Interval(float(value), float(value - Z * error), float(value + Z * error), num_patients))
+    return tuple(found)
+
+
+def fit_recalibration(positive: ArrayLike, probability: ArrayLike) -> Callable[[ArrayLike], np.ndarray] | None:
+    """Learn to recalibrate from the validation split: intercept and slope on the logit (Cox 1958, Platt 1999).
+
+    Returns:
+        A function from probabilities to recalibrated ones; None where no slope is finite (see `fit_slope`).
+    """
+    if not _is_estimable(positive, probability):
+        return None
+    intercept, slope = _fit(positive, probability, True).params
+    return lambda probability: expit(intercept + slope * to_logit(probability))
+
+
+def bin_probabilities(
+    positive: ArrayLike, probability: ArrayLike, patient_id: ArrayLike, num_bins: int = 10
+) -> dict[str, np.ndarray]:
+    """Compare probabilities with what came true, in bins of equally many photographs.
+
+    Returns:
+        For each bin `predicted` (mean), `observed` (share), its bounds `observed_low` and `observed_high` (95 %, see
+        `proportion_interval`), `n` photographs. Equal probabilities share a bin.
+    """
+    positive, probability, patient_id = map(np.asarray, (positive, probability, patient_id))
+    edges = np.unique(np.quantile(probability, np.linspace(0, 1, num_bins + 1)[1:-1]))
+    bins = np.searchsorted(edges, probability)
+    inside = [bins == number for number in np.unique(bins)]
+    shares = np.array([proportion_interval(positive[x], patient_id[x])[:3] for x in inside])
+    found = dict(zip(("observed", "observed_low", "observed_high"), shares.T, strict=True))
+    return {"predicted": np.array([probability[x].mean() for x in inside])} | found | {"n": np.sum(inside, axis=1)}
+
+
+def _is_estimable(positive: ArrayLike, probability: ArrayLike) -> bool:
+    positive, x = np.asarray(positive, dtype=bool), to_logit(probability)
+    if positive.all() or not positive.any() or not np.ptp(x):
+        return False
+    return bool(x[positive].min() < x[~positive].max() and x[~positive].min() < x[positive].max())
+
+
+def to_logit(probability: ArrayLike) -> np.ndarray:
+    """The logarithm of the odds of a probability, finite for 0 and 1 too."""
+    return logit(np.clip(np.asarray(probability, dtype=float), NEAR, 1 - NEAR))
+
+
+def _fit(positive: ArrayLike, probability: ArrayLike, with_slope: bool, patient_id: ArrayLike | None = None):
+    """A logistic regression of statsmodels; its errors are those between patients where these are given."""
+    from statsmodels.genmod.families import Binomial  # takes a second to import
+    from statsmodels.genmod.generalized_linear_model import GLM
+
+    x = to_logit(probability)
+    constant = np.ones((len(x), 1))
+    design, offset = (np.column_stack([constant, x]), None) if with_slope else (constant, x)
+    clusters = {}
+    if patient_id is not None:
+        groups = np.unique(np.asarray(patient_id), return_inverse=True)[1]
+        clusters = {"cov_type": "cluster", "cov_kwds": {"groups": groups}}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of fits at the edge of what can be estimated
+        return GLM(np.asarray(positive, dtype=float), design, family=Binomial(), offset=offset).fit(**clusters)

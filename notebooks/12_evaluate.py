@@ -1,0 +1,342 @@
+# ---
+# jupyter:
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # How well does the model refer?
+#
+# **Question.** Which patients does a model refer, whom does it miss, are its probabilities true, and is it of use?
+# **Input.** One `predictions.csv` or several, of notebooks 10 and 20, of `predict`, or anybody's. **Output.** An
+# evaluation by patient as the field asks for it, and the items of STARD-AI and TRIPOD+AI that it fills. Without any
+# predictions a small network first learns the synthetic sample.
+#
+# **Resumo.** Quais pacientes um modelo encaminha, quem ele deixa passar, suas probabilidades são verdadeiras, e ele é
+# útil? Entrada: um ou mais `predictions.csv`, dos notebooks 10 e 20, de `predict` ou de qualquer um. Saída: uma
+# avaliação por paciente e os itens de STARD-AI e TRIPOD+AI que ela preenche.
+
+# %% tags=["parameters"]
+# what is evaluated
+predictions: str = ""  # predictions.csv of one model or of several, comma separated; empty for the latest here
+ensemble: bool = False  # average the models' probabilities, instead of comparing them
+# operating points, frozen on the validation split
+sensitivity: float = 0.9  # of the point of high sensitivity
+specificity: float = 0.9  # of the point of high specificity
+thresholds: str = ""  # two thresholds that were frozen elsewhere, comma separated, for external validation
+# report
+prevalence: str = "0.05,0.2"  # shares of referable eyes for which predictive values are computed too
+num_errors: int = 10  # of the worst errors of each kind to list
+private: str = ""  # prepared folder whose photographs of these are shown; the report is then private
+lang: str = "en"  # of the report, en or pt
+out: str = ""  # folder for each figure and table as a file, empty for none
+
+# %% [markdown]
+# ## Setup
+
+# %%
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+address, ref = "", ""
+cwd, new, data, repo = Path.cwd(), Path.cwd() / "dr_repo", Path("/kaggle/input"), os.getenv("DR_LIB_REPO", address)
+root = next((d for d in [cwd / repo, cwd, *cwd.parents, *sorted(cwd.glob("*"))] if os.path.isdir(d / "dr_lib")), new)
+if not os.path.isdir(root / "dr_lib"):  # only the notebook is here: copy a data set, unpack an archive, or clone
+    unpack = """for m in zipfile tarfile; do timeout 60 python3 -m $m -l "$0" 2>/dev/null | grep -q dr_lib/boot &&
+        d=$(mktemp -d) && python3 -m $m -e "$0" $d && exec mv -T "$(find $d -name dr_lib -printf %h)" "$1"; done"""
+    ways = [('cp -rT --no-preserve=mode "$0" "$1"', path.parent) for path in data.rglob("dr_lib")]
+    ways += [(unpack, p) for p in [*Path("/content").glob("*"), *data.rglob("*")] if p.suffix in (".zip", ".gz")]
+    ways += [('git clone -q "$0" "$1" && git -C "$1" checkout -q "$2"', repo)] if repo else []
+    if all(subprocess.call(["bash", "-c", way, p, root, ref if repo == address else "HEAD"]) for way, p in ways):
+        raise SystemExit("no dr_lib here: open or upload its repository, or set DR_LIB_REPO to its folder or address")
+sys.path.insert(0, str(root))
+from dr_lib import bootstrap
+
+print(bootstrap.describe_machine(root, *bootstrap.install_missing()))
+
+# %%
+from dr_lib import bootstrap
+
+print(bootstrap.describe_machine(root, *bootstrap.install_missing()))
+
+# %% [markdown]
+# ## Data
+#
+# A row per photograph: whose it is, its split, its label, its probability. What would make the evaluation false is
+# refused with the rows: a patient in two splits, predictions of training photographs, copies, synthetic photographs
+# among real ones.
+
+# %%
+from dr_lib.evidence.predictions import average, read_predictions
+
+paths = [Path(root, name.strip()) for name in predictions.split(",") if name.strip()]
+if not paths:  # the latest of this clone
+    written = sorted(root.glob("papermill_runs/*/runs/*/predictions.csv"), key=lambda path: path.stat().st_mtime)
+    paths = written[-1:]
+if not paths:  # a clone without runs: a network learns the sample
+    from dr_lib import hardware
+    from dr_lib.data.shards.sample import open_sample
+    from dr_lib.training.config import TrainingConfig
+    from dr_lib.training.train_once import PREDICTIONS, train_once
+
+    sample = open_sample(root / "papermill_runs" / "sample")
+    config = TrainingConfig(sample, task="grades")  # the defaults of notebook 20
+    here = root / "papermill_runs" / "sample" / "evaluated"
+    here.mkdir(exist_ok=True)
+    train_once(config, config.plan(hardware.probe(), 400), here)
+    paths = [here / PREDICTIONS]
+
+# %%
+from dr_lib.evidence import evaluation
+from dr_lib.figures.page import Page
+from dr_lib.figures.style import SAMPLE
+
+models = read_predictions(*paths)
+models = [average(models, "ensemble")] if ensemble else models
+model, page = models[0], Page(out, lang)
+say = page.say
+words = ["; ".join(m.name for m in models)]
+words += [say("{} photographs of {} patients").format(len(model.test), model.test["patient_id"].nunique())]
+print("; ".join(words))
+
+# %% tags=["summary"]
+page.heading("How well does the model refer?", words, SAMPLE if model.is_synthetic else "")
+
+# %% [markdown] tags=["en"]
+# ## Photographs and patients
+#
+# Who was offered, what could not be used and why, who is evaluated. Fellow eyes are alike, so every interval below
+# (95 %) is over patients: a bootstrap that draws patients, or a closed form with the spread between them.
+
+# %% [markdown] tags=["pt"]
+# ## Retinografias e pacientes
+#
+# Quem foi oferecido, o que não pôde ser usado e por quê, quem é avaliado. Os dois olhos se parecem; por isso todo
+# intervalo abaixo (95 %) é por paciente: um bootstrap que sorteia pacientes, ou uma fórmula com a variação entre eles.
+
+# %% tags=["report"]
+from dr_lib.figures import evaluation as figures
+
+synthetic = {"is_synthetic": model.is_synthetic}
+flow = evaluation.count_flow(model)
+page.figure(figures.plot_flow(flow, lang, **synthetic), "flow", "From what was offered to what is evaluated.")
+
+# %% tags=["report"]
+page.table(flow, "flow", "Photographs and patients of each stage.")
+
+# %% [markdown] tags=["en"]
+# ## Discrimination
+#
+# The operating points are chosen on the validation split and frozen: the test split is only looked at. Without
+# validation rows there are none, unless two thresholds from elsewhere are given.
+
+# %% [markdown] tags=["pt"]
+# ## Discriminação
+#
+# Os pontos de operação são escolhidos na validação e congelados: o teste só é observado. Sem linhas de validação não
+# há pontos, a menos que se deem dois limiares de outro lugar.
+
+# %%
+shares = [float(share) for share in str(prevalence).split(",") if share.strip()]
+frozen = [float(threshold) for threshold in thresholds.split(",") if threshold.strip()]
+asked = {"sensitivity": sensitivity, "specificity": specificity, "thresholds": frozen}
+points = {m.name: evaluation.choose_points(m, **asked) for m in models}
+own = points[model.name]
+measured = evaluation.measure_points(model, own)
+
+# %% tags=["report"]
+summary = evaluation.summarise(model)
+page.table(summary, "summary", "Scores over all thresholds, with the AUC's interval in two ways [95 % interval].")
+
+# %% tags=["report"]
+curves = evaluation.trace_curves(model)
+page.figure(figures.plot_curves(curves, measured, lang, **synthetic), "roc", "ROC curve and precision-recall curve.")
+
+# %% tags=["report"]
+if len(own):
+    page.table(own, "points", "Operating points, and what they were chosen on.")
+    page.table(measured, "accuracy", "What the operating points do on the test split [95 % interval].")
+else:
+    page.findings([say("No operating point: there are no validation rows, and the test split is not for choosing.")])
+
+# %% [markdown] tags=["en"]
+# Predictive values depend on how many eyes are referable, and data sets are often enriched: what a positive or a
+# negative answer would be worth elsewhere follows from the likelihood ratios (Bayes).
+
+# %% [markdown] tags=["pt"]
+# Valores preditivos dependem de quantos olhos são encaminháveis, e conjuntos de dados costumam ser enriquecidos: quanto
+# valeria uma resposta em outro lugar segue das razões de verossimilhança (Bayes).
+
+# %% tags=["report"]
+moved = evaluation.move_prevalence(measured, shares)
+page.table(moved, "prevalence", "Predictive values at another prevalence [95 % interval].")
+
+# %% [markdown] tags=["en"]
+# ## Calibration
+#
+# Of the eyes with a probability of 20 %, one in five should be referable. Slope 1 and intercept 0 are right; a slope
+# below 1 says that the probabilities are too extreme. The recalibration is learned on the validation split and shown
+# apart: it changes no ranking.
+
+# %% [markdown] tags=["pt"]
+# ## Calibração
+#
+# Dos olhos com probabilidade de 20 %, um em cada cinco deveria ser encaminhável. Inclinação 1 e intercepto 0 estão
+# certos; uma inclinação abaixo de 1 diz que as probabilidades são extremas demais. A recalibração é aprendida na
+# validação e mostrada à parte: não muda nenhuma ordem.
+
+# %% tags=["report"]
+calibrated, bins = evaluation.calibrate(model)
+page.figure(figures.plot_calibration(bins, lang, **synthetic), "calibration", "What came true against the prediction.")
+
+# %% tags=["report"]
+page.table(calibrated, "calibration", "Calibration on the test split [95 % interval].")
+
+# %% [markdown] tags=["en"]
+# ## Is it of use?
+#
+# A threshold of 10 % says that missing a referable eye is nine times as bad as a needless referral. At each threshold
+# the net benefit of the model has to beat that of referring everybody and that of referring nobody.
+
+# %% [markdown] tags=["pt"]
+# ## É útil?
+#
+# Um limiar de 10 % diz que perder um olho encaminhável é nove vezes pior que um encaminhamento desnecessário. Em cada
+# limiar o benefício líquido do modelo tem de superar o de encaminhar todos e o de não encaminhar ninguém.
+
+# %% tags=["report"]
+decisions = evaluation.weigh_decisions(model)
+page.figure(figures.plot_decisions(decisions, lang, **synthetic), "decision_curve", "Net benefit by threshold.")
+
+# %% [markdown] tags=["en"]
+# ## What lies behind the scores
+
+# %% [markdown] tags=["pt"]
+# ## O que há por trás das métricas
+
+# %% tags=["report"]
+page.figure(figures.plot_distributions(model, own, lang), "distributions", "Probabilities by what the eyes truly are.")
+
+# %% tags=["report"]
+if model.has_grades:
+    figure = figures.plot_confusion(evaluation.count_grades(model), lang, **synthetic)
+    page.figure(figure, "confusion", "Photographs by true and predicted grade.")
+
+# %% tags=["report"]
+subgroups = evaluation.split_subgroups(model, own)
+if len(subgroups):
+    page.table(subgroups, "subgroups", "Subgroups; scored from 10 patients with and 10 without disease on.")
+else:
+    page.findings([say("No subgroup can be formed: camera, eye, quality, age and sex are not in the predictions.")])
+
+# %% [markdown] tags=["en"]
+# ## When the model abstains
+#
+# If the photographs nearest to the threshold go to a person, how good are the model's answers to the rest?
+
+# %% [markdown] tags=["pt"]
+# ## Quando o modelo se abstém
+#
+# Se as retinografias mais próximas do limiar vão para uma pessoa, quão boas são as respostas do modelo às demais?
+
+# %% tags=["report"]
+if len(own):
+    figure = figures.plot_abstention(evaluation.abstain(model, own), lang, **synthetic)
+    page.figure(figure, "abstention", "Accuracy of what is left to the model.")
+
+# %% [markdown] tags=["en"]
+# ## The worst errors
+#
+# At the point of high sensitivity: the highest grades missed first. Pseudonyms alone; their photographs are shown only
+# from a folder that `private` names.
+
+# %% [markdown] tags=["pt"]
+# ## Os piores erros
+#
+# No ponto de alta sensibilidade: primeiro os graus mais altos não encaminhados. Só pseudônimos; as retinografias são
+# mostradas apenas de uma pasta indicada em `private`.
+
+# %% tags=["report"]
+if len(own):
+    errors = evaluation.list_errors(model, own, num_errors)
+    page.table(errors, "errors", "The worst errors on the test split.")
+
+# %% tags=["report"]
+if private and len(own):
+    from IPython.display import Markdown, display
+
+    from dr_lib.data.photograph.pixels import decode_jpeg
+    from dr_lib.data.shards.folder import read_photographs, read_records
+
+    notice = say("This report shows photographs of patients: keep it private.")
+    display(Markdown(f"> **{notice}**"), metadata={"shows_photographs": True})
+    folder = Path(root, private)
+    known = read_photographs(folder).query("image_id in @errors.image_id")
+    crops = {record.image_id: decode_jpeg(record.encoded) for _, record in read_records(folder, known)}
+    page.figure(figures.plot_photographs(errors, crops, lang), "errors", "The worst errors, as the model saw them.")
+
+# %% tags=["report"]
+if len(models) > 1:
+    page.findings([f"## {say('Comparison')}"])
+    compared = evaluation.compare_models(models, points)
+    page.table(compared, "comparison", "Differences from the first model, on the same patients [95 % interval].")
+
+# %% [markdown] tags=["en"]
+# ## Reporting guidelines
+#
+# Aligned with STARD-AI and TRIPOD+AI, in our own words; the guidelines say more. What no run can know, its author fills
+# in.
+
+# %% [markdown] tags=["pt"]
+# ## Diretrizes de relato
+#
+# Alinhado a STARD-AI e TRIPOD+AI, em palavras nossas; as diretrizes dizem mais. O que nenhuma execução pode saber, o
+# autor preenche.
+
+# %% tags=["report"]
+from dr_lib.evidence.checklist import SOURCES, fill_checklist
+from dr_lib.files import write_json
+
+facts = figures.state_facts(model, flow, summary, own, measured, calibrated, subgroups, lang)
+checklist = fill_checklist(facts, lang)
+page.table(checklist, "checklist", "Items of the guidelines, and who fills them.")
+if out:
+    described = {"aligned_with": list(SOURCES.values()), "items": checklist.to_dict("records")}
+    write_json(Path(out) / "checklist.json", described)
+
+# %% [markdown]
+# ## What this shows
+
+# %% tags=["summary"]
+sentences = [
+    say("{} finds referable eyes with an AUC of {}.").format(model.name, page.interval(summary.iloc[0], "auc"))
+]
+for _, row in measured.iterrows():
+    if row["ungradable"] == "excluded":
+        sentences.append(
+            say("At {} it finds {} of the referable eyes and passes {} of the others.").format(
+                say(row["point"]), page.interval(row, "sensitivity"), page.interval(row, "specificity")
+            )
+        )
+if model.has_grades:
+    words = "Its grades agree with a quadratic weighted kappa of {}."
+    sentences.append(say(words).format(page.interval(summary.iloc[0], "kappa")))
+page.findings(sentences)
+
+# %% [markdown] tags=["en"]
+# ## Limits
+#
+# One test split of one source says little about other cameras, graders and populations: evaluate there, with the
+# thresholds carried over. The intervals are those of the patients drawn; the spread between trainings is not in them.
+# Subgroups are looked at, not tested. Not a medical device.
+
+# %% [markdown] tags=["pt"]
+# ## Limites
+#
+# Um teste de uma só origem diz pouco sobre outras câmeras, avaliadores e populações: avalie lá, com os mesmos limiares.
+# Os intervalos são os dos pacientes sorteados; a variação entre treinamentos não está neles. Subgrupos são observados,
+# não testados. Não é um dispositivo médico.

@@ -1,0 +1,159 @@
+"""An evaluation against counts by hand, scikit-learn, and dcurves."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.metrics import average_precision_score, brier_score_loss, cohen_kappa_score, roc_auc_score
+
+from dr_lib.evidence import evaluation
+from dr_lib.evidence.checklist import STATUSES, fill_checklist
+from dr_lib.evidence.predictions import Predictions, read_predictions
+from tests.evidence.predictions import draw_predictions, write
+
+ASKED = {"sensitivity": 0.9, "specificity": 0.9}
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory) -> Predictions:
+    """One model's predictions of 600 photographs, 240 of them in the test split."""
+    return read_predictions(write(tmp_path_factory.mktemp("one"), draw_predictions(300)))[0]
+
+
+@pytest.fixture
+def points(model) -> pd.DataFrame:
+    """Its operating points."""
+    return evaluation.choose_points(model, **ASKED)
+
+
+def test_scores_are_those_of_scikit_learn(model):
+    """AUC, average precision, Brier score and kappa of the test split, inside their bounds; n is patients."""
+    row, test = evaluation.summarise(model).iloc[0], model.test
+    y, p = test["referable"], test["probability_referable"]
+    grades = test["grade"], test["predicted_grade"]
+    expected = {"auc": roc_auc_score(y, p), "auc_delong": roc_auc_score(y, p), "brier": brier_score_loss(y, p)}
+    expected |= {"average_precision": average_precision_score(y, p), "grade_accuracy": (grades[0] == grades[1]).mean()}
+    expected |= {"kappa": cohen_kappa_score(*grades, weights="quadratic"), "prevalence": y.mean()}
+    for name, value in expected.items():
+        assert row[name] == pytest.approx(value) and row[f"{name}_low"] < value < row[f"{name}_high"]
+    assert (row["num_images"], row["num_patients"]) == (240, 120)
+    assert evaluation.count_grades(model).loc[4, 4] == ((grades[0] == 4) & (grades[1] == 4)).sum()
+
+
+def test_operating_points_come_from_the_validation_split(model, points):
+    """Other test photographs change nothing; other validation photographs do; each point reaches what was asked for."""
+    y, p = model.validation["referable"] == 1, model.validation["probability_referable"]
+    first, second = points["threshold"]
+    assert (p[y] >= first).mean() >= 0.9 > (p[y] > first).mean()
+    assert (p[~y] < second).mean() >= 0.9 and set(points["validation_patients"]) == {90}
+    other = model._replace(test=model.test.assign(probability_referable=0.5))
+    assert evaluation.choose_points(other, **ASKED).equals(points)
+
+
+def test_without_validation_no_operating_point_is_fitted_on_the_test_split(model):
+    """There are none; two that were frozen elsewhere are taken as they are; anything else is refused."""
+    bare = model._replace(validation=model.validation[:0])
+    nothing = evaluation.choose_points(bare, **ASKED)
+    assert nothing.empty and evaluation.measure_points(bare, nothing).empty
+    assert evaluation.choose_points(bare, **ASKED, thresholds=[0.2, 0.6])["threshold"].tolist() == [0.2, 0.6]
+    with pytest.raises(evaluation.EvaluationError, match="give two between 0 and 1"):
+        evaluation.choose_points(bare, **ASKED, thresholds=[0.2])
+
+
+def test_an_operating_point_by_hand(model, points):
+    """Counts add up, shares are their quotients, and an ungradable healthy eye that is referred is a false alarm."""
+    dark = model.test[model.test["referable"] == 0].head(3)
+    row, *_, referred, _ = evaluation.measure_points(model._replace(ungradable=dark), points).to_dict("records")
+    y, called = model.test["referable"] == 1, model.test["probability_referable"] >= points["threshold"][0]
+    tp, fn, fp, tn = ((called & y).sum(), (~called & y).sum(), (called & ~y).sum(), (~called & ~y).sum())
+    assert [row[name] for name in ("tp", "fn", "fp", "tn")] == [tp, fn, fp, tn]
+    expected = {"sensitivity": tp / (tp + fn), "specificity": tn / (tn + fp), "ppv": tp / (tp + fp)}
+    expected |= {"npv": tn / (tn + fn), "lr_plus": tp / (tp + fn) / (fp / (fp + tn))}
+    assert {name: row[name] for name in expected} == pytest.approx(expected)
+    assert (referred["ungradable"], referred["fp"]) == ("counted as referred", fp + 3)
+    moved = evaluation.move_prevalence(pd.DataFrame([row]), [tp / len(y) + fn / len(y)])  # its own prevalence
+    assert moved["ppv"][0] == pytest.approx(row["ppv"]) and moved["npv"][0] == pytest.approx(row["npv"])
+
+
+def test_the_decision_curve_is_that_of_dcurves():
+    """Twelve eyes of six patients, the net benefits that the package dcurves 1.1.7 gives, of the model and of all."""
+    positive = [1, 1, 1, 0, 1, 0, 0, 0, 1, 0, 0, 0]
+    test = pd.DataFrame({"referable": positive, "patient_id": np.arange(12) // 2})
+    test["probability_referable"] = [0.9, 0.8, 0.7, 0.65, 0.6, 0.55, 0.4, 0.35, 0.3, 0.2, 0.15, 0.1]
+    curve = evaluation.weigh_decisions(Predictions("", test, test, test, test[:0], False)).set_index("threshold")
+    rows = curve.iloc[[np.abs(curve.index - threshold).argmin() for threshold in (0.1, 0.25, 0.5)]]
+    assert rows["net_benefit"].tolist() == pytest.approx([0.351852, 0.305556, 0.166667], abs=1e-6)
+    assert rows["refer_all"].tolist() == pytest.approx([0.351852, 0.222222, -0.166667], abs=1e-6)
+    assert (rows["gain_low"] <= rows["gain"]).all() and rows["gain"].iloc[2] == pytest.approx(0.166667, abs=1e-6)
+
+
+def test_small_subgroups_are_counted_and_not_scored(model, points):
+    """By camera, eye and band of age; one with fewer than 10 patients with disease has no score."""
+    table = evaluation.split_subgroups(model, points).set_index(["factor", "level"])
+    assert table.loc[("camera", "A"), "num_images"] == (model.test["camera"] == "A").sum()
+    assert table.loc[("age", "40-59"), "auc_low"] < table.loc[("age", "40-59"), "auc"]
+    few = model.test.assign(camera=["rare"] * 12 + ["A"] * 228)
+    rare = evaluation.split_subgroups(model._replace(test=few), points).set_index(["factor", "level"])
+    assert rare.loc[("camera", "rare"), "num_patients"] == 6 and np.isnan(rare.loc[("camera", "rare"), "auc"])
+    assert rare.loc[("camera", "A"), "auc"] > 0.8
+
+
+def test_abstention_leaves_the_surest_and_errors_come_worst_first(model, points):
+    """None is left out at 0, half at 50 %; the first error missed has the highest grade of those missed."""
+    abstained = evaluation.abstain(model, points)
+    assert abstained["num_images"].iloc[[0, -1]].tolist() == [240, 120]
+    assert abstained["sensitivity"].iloc[-1] >= abstained["sensitivity"].iloc[0]
+    errors = evaluation.list_errors(model, points.assign(threshold=0.7), 4)
+    missed = errors[errors["error"] == "missed"]
+    test = model.test[(model.test["probability_referable"] < 0.7) & (model.test["referable"] == 1)]
+    assert missed["grade"].iloc[0] == test["grade"].max() and missed["grade"].is_monotonic_decreasing
+    assert errors[errors["error"] == "false alarm"]["probability_referable"].is_monotonic_decreasing
+
+
+def test_a_worse_model_is_shown_to_be_worse(tmp_path, points, model):
+    """Three times the noise, rows in another order: both intervals of the difference lie below 0; to itself it is 0."""
+    worse = draw_predictions(noise=3.0).sample(frac=1, random_state=1)
+    found = read_predictions(write(tmp_path, draw_predictions(), "one"), write(tmp_path, worse, "two"))
+    row = evaluation.compare_models(found, dict.fromkeys(("one", "two"), points)).iloc[0]
+    aucs = [roc_auc_score(m.test["referable"], m.test["probability_referable"]) for m in found]
+    assert row["delta_auc"] == pytest.approx(aucs[1] - aucs[0]) and row["delta_auc_high"] < 0
+    assert row["delta_auc_delong_high"] == pytest.approx(row["delta_auc_high"], abs=0.02)
+    same = evaluation.compare_models([found[0], found[0]], {"one": points}).iloc[0]
+    assert (same["delta_auc_low"], same["delta_sensitivity"], same["delta_kappa_high"]) == (0, 0, 0)
+
+
+def test_recalibration_is_learned_on_the_validation_split(model):
+    """Probabilities pushed to the extremes: the slope falls below 1, and the recalibrated one comes nearer to 1."""
+    push = lambda t: t.assign(probability_referable=1 / (1 + (1 / t["probability_referable"] - 1) ** 3))  # noqa: E731
+    pushed = model._replace(test=push(model.test), validation=push(model.validation))
+    table, bins = evaluation.calibrate(pushed)
+    raw, recalibrated = table["slope"]
+    assert raw < 1 and abs(np.log(recalibrated)) < abs(np.log(raw)) and table["brier"][1] < table["brier"][0]
+    assert list(bins) == ["as predicted", "recalibrated"] and bins["recalibrated"]["n"].sum() == 240
+    assert len(evaluation.calibrate(pushed._replace(validation=model.validation[:0]))[0]) == 1
+
+
+def test_the_flow_counts_photographs_and_patients(tmp_path):
+    """Two rejected ones of unknown patients, an excluded copy, one too dark: each with its reason."""
+    table = draw_predictions().assign(reason="")
+    more = pd.DataFrame({"image_id": ["r1", "r2"], "split": "rejected", "reason": "no field of view"})
+    table = pd.concat([table, more]).reset_index(drop=True)
+    table.loc[0, ["split", "reason"]] = ["excluded", "a copy"]
+    dark = table.index[table["split"] == "test"][0]
+    table.loc[dark, [f"probability_{g}" for g in range(5)]] = None
+    table.loc[dark, "reason"] = "too dark"
+    flow = evaluation.count_flow(read_predictions(write(tmp_path, table))[0]).set_index(["stage", "reason"])
+    counts = {stage: tuple(row) for (stage, _), row in zip(flow.index, flow.to_numpy(), strict=True)}
+    assert counts == {
+        "offered": (242, 120), "not usable": (2, 0), "excluded": (1, 1), "learned from": (71, 36),
+        "validation": (72, 36), "test": (96, 48), "ungradable": (1, 1), "evaluated": (95, 48),
+    }  # fmt: skip
+    assert ("ungradable", "too dark") in flow.index and ("not usable", "no field of view") in flow.index
+
+
+def test_the_checklist_fills_what_a_run_knows_and_no_more():
+    """With nothing known all is the author's, but for what cannot apply; a fact fills its items, in Portuguese."""
+    empty, filled = fill_checklist({}), fill_checklist({"flow": "610 oferecidas"}, "pt")
+    assert set(empty["status"]) == set(STATUSES[1:]) and not (empty["text"] != "").any()
+    rows = filled[filled["status"] == STATUSES[0]]
+    assert rows["item"].tolist() == ["19", "20a"] and set(rows["text"]) == {"610 oferecidas"}
+    assert set(rows["topic"]) == {"Fluxo dos participantes"}

@@ -1,0 +1,115 @@
+"""Anybody's predictions are read, and what would make an evaluation false is one sentence with the rows."""
+
+import pandas as pd
+import pytest
+
+from dr_lib.evidence.predictions import PredictionsError, average, read_predictions
+from tests.evidence.predictions import draw_predictions, write
+
+
+def change(table: pd.DataFrame, rows: list[int], column: str, value) -> pd.DataFrame:
+    """The table with other values in lines of the file, of which the header is the first."""
+    table = (table if column in table else table.assign(**{column: ""})).astype({column: object})
+    table.loc[[row - 2 for row in rows], column] = value
+    return table
+
+
+def lines(table: pd.DataFrame, split: str) -> list[int]:
+    """The lines of a split in the file."""
+    return [index + 2 for index in table.index[table["split"] == split]]
+
+
+TABLE = draw_predictions()
+TEST, VALIDATION, TRAIN = (lines(TABLE, split) for split in ("test", "validation", "train"))
+
+
+def test_a_table_with_five_probabilities_is_read(tmp_path):
+    """Sides by split, referable from grade 2 on, the sum of three probabilities, the likeliest grade."""
+    (read,) = read_predictions(write(tmp_path, TABLE))
+    assert (len(read.test), len(read.validation), len(read.table)) == (len(TEST), len(VALIDATION), 240)
+    assert read.name == "mine" and read.has_grades and not read.is_synthetic and read.ungradable.empty
+    row, five = read.test.iloc[5], TABLE.loc[TEST[5] - 2]
+    assert row["referable"] == (five["grade"] >= 2)
+    assert row["probability_referable"] == pytest.approx(
+        five[["probability_2", "probability_3", "probability_4"]].sum()
+    )
+    assert row["predicted_grade"] == five[[f"probability_{g}" for g in range(5)]].astype(float).argmax()
+
+
+def test_ungradable_eyes_stand_apart(tmp_path):
+    """Marked as such, or without a probability and with a reason, and with a label."""
+    table = change(change(TABLE, TEST[:2], "gradable", 0), TEST[2:3], "reason", "too dark")
+    table.loc[TEST[2] - 2, [f"probability_{g}" for g in range(5)]] = None
+    (read,) = read_predictions(write(tmp_path, table.assign(gradable=table["gradable"].replace("", 1))))
+    assert len(read.ungradable) == 3 and len(read.test) == len(TEST) - 3
+
+
+@pytest.mark.parametrize(
+    ("change_table", "message"),
+    [
+        (lambda t: t.drop(columns="patient_id"), "mine.csv has no column patient_id$"),
+        (lambda t: t.drop(columns="probability_3"), "no column probability_referable, or probability_0 to"),
+        (lambda t: t.drop(columns="grade"), "no column grade or referable"),
+        (lambda t: t[:0], "has no rows"),
+        (lambda t: change(t, [TEST[0]], "probability_0", 1.2), f"row {TEST[0]}: a probability lies outside 0 to 1"),
+        (lambda t: change(t, TEST[:7], "probability_0", 0.9999), f"rows {TEST[0]}, .* and 1 more: the five .* add up"),
+        (lambda t: change(t, [TEST[3]], "probability_0", "NaN"), f"row {TEST[3]}: probability_0 is no finite number"),
+        (
+            lambda t: change(t, [TEST[3]], "probability_0", ""),
+            f"row {TEST[3]}: one of the five probabilities is missing",
+        ),
+        (lambda t: change(t, [TEST[3]], "grade", 7), f"row {TEST[3]}: grade has to be 0, 1, 2, 3 or 4"),
+        (lambda t: change(t, [TEST[3]], "grade", ""), f"row {TEST[3]}: there is a probability and no label"),
+        (lambda t: change(t, [TEST[3]], "patient_id", ""), f"row {TEST[3]}: patient_id is empty"),
+        (lambda t: change(t, [9], "split", "held-out"), "row 9: split has to be one of train, validation, test"),
+        (lambda t: t.assign(grade=t["grade"] % 2), "all .* test photographs are not referable: both kinds are needed"),
+        (lambda t: t[t["split"] != "test"], "no test photograph with a probability"),
+        (lambda t: t.assign(referable=0), "grade and referable contradict each other"),
+        (lambda t: t.assign(eye="left"), "an eye of a patient has two labels"),
+        (lambda t: pd.concat([t, t[TEST[0] - 2 : TEST[0] - 1]]), f"rows {TEST[0]}, 242: a photograph stands more than"),
+        (lambda t: change(t.assign(data_kind="photographs"), [5, 6], "data_kind", "synthetic"), "rows 5, 6: synthetic"),
+        (lambda t: change(t, TRAIN[:1], "patient_id", "p007"), "a patient stands in two splits"),
+        (
+            lambda t: change(t.assign(group=t["patient_id"]), TRAIN[:1] + TEST[:1], "group", "g"),
+            "a group .* two splits",
+        ),
+        (lambda t: t.assign(split=t["split"].where(t["split"] != "validation", "train")), "training photographs"),
+    ],
+)
+def test_what_would_make_an_evaluation_false_is_refused(tmp_path, change_table, message):
+    """Columns, numbers, labels; a patient or a group in two splits, predictions of training photographs, copies."""
+    with pytest.raises(PredictionsError, match=message) as error:
+        read_predictions(write(tmp_path, change_table(TABLE)))
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("change_table", "message"),
+    [
+        (lambda t: t.drop(index=TEST[0] - 2), "different test photographs .1 stand in one alone"),
+        (lambda t: change(t, [TEST[0], TEST[1]], "patient_id", "x"), "name other patients or labels"),
+        (lambda t: t.assign(data_kind="synthetic"), "synthetic photographs and real ones are not pooled"),
+    ],
+)
+def test_models_are_compared_on_the_same_patients_alone(tmp_path, change_table, message):
+    """Other photographs, other patients, or synthetic ones beside real ones."""
+    paths = write(tmp_path, TABLE, "a"), write(tmp_path, change_table(TABLE), "b")
+    with pytest.raises(PredictionsError, match=message):
+        read_predictions(*paths)
+
+
+def test_an_ensemble_is_the_mean_photograph_by_photograph(tmp_path):
+    """The order of the rows does not matter."""
+    other = draw_predictions(noise=2.0).sample(frac=1, random_state=0)
+    found = read_predictions(write(tmp_path, TABLE, "a"), write(tmp_path, other, "b"))
+    both = average(found, "ensemble").test.set_index("image_id")["probability_1"]
+    single = [p.test.set_index("image_id")["probability_1"] for p in found]
+    assert both.to_dict() == pytest.approx(((single[0] + single[1]) / 2).to_dict())
+
+
+def test_what_is_no_table_is_said(tmp_path):
+    """A picture in place of a CSV, and a file that is not there."""
+    (tmp_path / "eye.csv").write_bytes(b"\xff\xd8\xff\xe0" * 9)
+    for name in ("eye.csv", "none.csv"):
+        with pytest.raises(PredictionsError, match=f"{name} cannot be read as a CSV"):
+            read_predictions(tmp_path / name)

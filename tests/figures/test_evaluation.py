@@ -1,0 +1,43 @@
+"""The figures of an evaluation, read back."""
+
+import numpy as np
+import pytest
+
+from dr_lib.evidence import evaluation
+from dr_lib.evidence.predictions import Predictions, read_predictions
+from dr_lib.figures import evaluation as figures
+from tests.evidence.predictions import draw_predictions, write
+from tests.figures.reading import is_whole, words
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory) -> Predictions:
+    """Predictions of which one test photograph was too dark to answer for."""
+    table = draw_predictions().assign(reason="", data_kind="synthetic")
+    dark = table.index[table["split"] == "test"][0]
+    table.loc[dark, [f"probability_{g}" for g in range(5)]] = np.nan
+    table.loc[dark, "reason"] = "too dark"
+    return read_predictions(write(tmp_path_factory.mktemp("one"), table))[0]
+
+
+def test_the_flow_names_every_loss_and_says_that_it_is_synthetic(model):
+    """Offered, learned from, validation, test, the one without an answer and its reason, evaluated."""
+    figure = figures.plot_flow(evaluation.count_flow(model), is_synthetic=model.is_synthetic)
+    text = words(figure)
+    for line in ("offered\n240 photographs, 120 patients", "ungradable (too dark): 1 photographs, 1 patients"):
+        assert line in text
+    assert "evaluated\n95 photographs, 48 patients" in text and "synthetic sample" in text and is_whole(figure)
+
+
+def test_curves_pass_through_the_operating_points(model):
+    """Both points lie on the ROC curve, at their sensitivity; the numbers of the axes have commas in Portuguese."""
+    points = evaluation.choose_points(model, sensitivity=0.9, specificity=0.9)
+    measured = evaluation.measure_points(model, points)
+    figure = figures.plot_curves(evaluation.trace_curves(model), measured, "pt")
+    corners = figure.axes[0].get_lines()[0].get_xydata()
+    for row in measured[measured["ungradable"] == "excluded"].itertuples():
+        place = np.array([1 - row.specificity, row.sensitivity])
+        between = (corners[:-1] <= place + 1e-9) & (place <= corners[1:] + 1e-9)
+        assert between.all(axis=1).any()
+    figure.draw_without_rendering()
+    assert "0,2" in words(figure) and "alta sensibilidade" in words(figure) and is_whole(figure)

@@ -1,0 +1,51 @@
+"""Calibration, against the truth of what was drawn and scikit-learn."""
+
+import numpy as np
+import pytest
+from scipy.special import expit, logit
+from sklearn.calibration import calibration_curve
+
+from dr_lib.statistics.calibration import bin_probabilities, fit_recalibration, fit_slope
+
+RNG = np.random.default_rng(0)
+TRUE = RNG.random(4000)  # probabilities that are right
+POSITIVE = RNG.random(4000) < TRUE
+EXTREME = expit(2 * logit(TRUE) + 1)  # the logit doubled and moved: slope 0.5
+
+
+def test_slope_and_intercept_are_those_that_were_drawn():
+    """1 and 0 of right probabilities; a doubled logit has the slope 0.5, and a mean too high an intercept below 0."""
+    patients = np.arange(4000)
+    intercept, slope = fit_slope(POSITIVE, TRUE, patients)
+    assert intercept.low < 0 < intercept.high and slope.low < 1 < slope.high
+    intercept, slope = fit_slope(POSITIVE, EXTREME, patients)
+    assert intercept.high < 0 and slope.value == pytest.approx(0.5, abs=0.03)
+
+
+def test_copies_of_photographs_do_not_narrow_the_interval():
+    """Each photograph twice in its patient: the bounds stay, as twice as many patients would not let them."""
+    once = fit_slope(POSITIVE, TRUE, np.arange(4000))[1]
+    twice = fit_slope(POSITIVE.repeat(2), TRUE.repeat(2), np.arange(8000) // 2)[1]
+    assert twice.low == pytest.approx(once.low, abs=0.002)
+
+
+def test_recalibration_undoes_what_was_done():
+    """Learned on one half, the other half's probabilities are right again within 0.05."""
+    recalibrate = fit_recalibration(POSITIVE[:2000], EXTREME[:2000])
+    assert recalibrate(EXTREME[2000:]) == pytest.approx(TRUE[2000:], abs=0.05)
+
+
+def test_classes_without_an_overlap_have_no_slope():
+    """No finite slope is the likeliest; and one probability for all has none."""
+    for probability in ([0.1, 0.2, 0.8, 0.9], [0.5] * 4):
+        assert np.isnan([x.value for x in fit_slope([0, 0, 1, 1], probability, range(4))]).all()
+        assert fit_recalibration([0, 0, 1, 1], probability) is None
+
+
+def test_bins_are_those_of_scikit_learn():
+    """Ten bins of equally many photographs, with bounds about what was observed."""
+    observed, predicted = calibration_curve(POSITIVE, TRUE, n_bins=10, strategy="quantile")
+    bins = bin_probabilities(POSITIVE, TRUE, np.arange(4000))
+    assert bins["observed"] == pytest.approx(observed) and bins["predicted"] == pytest.approx(predicted)
+    assert (bins["observed_low"] < TRUE.mean() * 2).all() and (bins["n"] == 400).all()
+    assert (bins["observed_low"] < observed).all() and (observed < bins["observed_high"]).all()
