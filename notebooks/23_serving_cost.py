@@ -158,6 +158,7 @@ COSTS = [
     "usd_per_million",
     "computed_rate_per_s",
     "max_rate_per_s",
+    "usd_per_million_held",
 ]
 paper = cost_table(read_paper_latencies())
 if published:
@@ -215,6 +216,9 @@ for row in priced.itertuples():
     words = say("{} in {} predicts in {} ms (n = {}); a million cost {} USD at the price of {}, never idle.")
     numbers = page.number(row.predict_ms), row.n, page.number(row.usd_per_million), row.instance
     sentences.append(words.format(row.model, row.format, *numbers))
+    if row.usd_per_million_held > 0:
+        words = say("At the rate that it held, {} requests a second, a million cost {} USD.")
+        sentences.append(words.format(page.number(row.max_rate_per_s), page.number(row.usd_per_million_held)))
 for row in correct_saving(read_paper_latencies(), cheap, dear).itertuples() if published else ():
     words = say("Per hour, {} is {} % cheaper than {}; per prediction, {} is {} % {}.")
     word = say("cheaper" if row.saving_per_prediction > 0 else "dearer")

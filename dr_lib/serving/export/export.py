@@ -106,6 +106,8 @@ def export_model(
                     f"{format_name} gives probabilities {difference:.2g} off, {tolerance:g} is rounding: the conversion"
                     " went wrong, or an operation of the network is computed in another way"
                 )
+            if row["warning"] and not rows:
+                say(row["warning"])
             row["forced"] = bool(force and not row["passes"])
             if row["passes"] or force:
                 write_folder(new, path.name, known | {"format": format_name, "gate": row})

@@ -54,12 +54,13 @@ def compare(
 
     Returns:
         num_images, num_patients, rarer_patients (with referable or with other eyes, the fewer); auc_before, auc_after,
-        auc_difference (after - before) and its 95 % interval auc_difference_low, auc_difference_high; the same for
-        kappa; agreement (share with the same most probable grade), agreement_referable, max_abs_difference (of a
-        probability), margin, needed_patients (that would show it with a power of 80 % where nothing was lost, by the
-        spread found here), passes, reason. NaN where the
-        photographs do not define a value; then, and with fewer than 30 photographs, it does not pass; nor with so few
-        patients of a kind that a loss in a few per cent of them may not have shown.
+        auc_difference (after - before), with the 95 % intervals auc_before_low, auc_before_high, auc_difference_low and
+        auc_difference_high; the same for kappa; agreement (share with the same most probable grade),
+        agreement_referable, max_abs_difference (of a probability), margin, needed_patients (that would show it with a
+        power of 80 % where nothing was lost, by the spread found here), passes, reason; warning, where the network
+        itself may be guessing: what guesses loses nothing. NaN where the photographs do not define a value; then, and
+        with fewer than 30 photographs, it does not pass; nor with so few patients of a kind that a loss in a few per
+        cent of them may not have shown.
 
     Raises:
         ExportError: lengths differ, a grade is not 0-4, or a row is no five probabilities.
@@ -74,12 +75,13 @@ def compare(
     once = np.ones(len(grade))
     for name, scores in {"auc": aucs, "kappa": kappas}.items():
 
-        def subtract(weights: np.ndarray, scores: list[Score] = scores) -> np.ndarray:
-            return scores[1](weights) - scores[0](weights)
+        def score(weights: np.ndarray, scores: list[Score] = scores) -> np.ndarray:
+            was, now = (each(weights) for each in scores)
+            return np.stack([was, now, now - was], axis=-1)
 
-        low, high = bootstrap_patients(subtract, patient_id, seed=0, resamples=resamples)
-        columns = {"before": scores[0](once), "after": scores[1](once), "difference": subtract(once)}
-        columns |= {"difference_low": low, "difference_high": high}
+        low, high = bootstrap_patients(score, patient_id, seed=0, resamples=resamples)
+        columns = dict(zip(("before", "after", "difference"), score(once), strict=True))
+        columns |= {"before_low": low[0], "before_high": high[0], "difference_low": low[2], "difference_high": high[2]}
         row |= {f"{name}_{column}": float(value) for column, value in columns.items()}
     referred = [sum_referable(rows) >= threshold for rows in (before, after)]
     row |= {
@@ -92,7 +94,11 @@ def compare(
         _count_patients(max(widths), row["num_patients"], margin) if np.isfinite(widths).all() else 0
     )
     reason = _find_reason(row, margin)
-    return row | {"margin": margin, "passes": not reason, "reason": reason}
+    is_shown = row["auc_before_low"] > 0.5 and row["kappa_before_low"] > 0
+    kept = "AUC {auc_before:.2f} [{auc_before_low:.2f}, {auc_before_high:.2f}], kappa {kappa_before:.2f} "
+    kept += "[{kappa_before_low:.2f}, {kappa_before_high:.2f}]"
+    warning = "" if is_shown else f"the network itself has not been shown to grade: {kept.format(**row)}"
+    return row | {"margin": margin, "passes": not reason, "reason": reason, "warning": warning}
 
 
 def find_needed_patients(

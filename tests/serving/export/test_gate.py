@@ -132,3 +132,12 @@ def test_few_of_a_kind_do_not_pass():
     assert row["auc_difference"] == row["kappa_difference"] == 0 and row["rarer_patients"] == 10
     assert not row["passes"] and "give 30 of either kind" in row["reason"]
     assert compare(grade, np.arange(60), before, before, resamples=200, margin=0.1)["passes"]
+
+
+def test_a_network_that_guesses_loses_nothing_and_is_named():
+    """One answer for everybody passes the comparison with itself; one that knows something needs no such word."""
+    grade, knows = draw(400, 4)
+    guesses = np.tile(call(1), (400, 1))
+    row = compare(grade, np.arange(400), guesses, guesses, resamples=200)
+    assert row["passes"] and "has not been shown to grade: AUC 0.50 [0.50, 0.50], kappa 0.00" in row["warning"]
+    assert compare(grade, np.arange(400), knows, knows, resamples=200)["warning"] == ""
