@@ -11,8 +11,8 @@
 #
 # **Question.** What do size and time of a prediction become in each format, and what does that cost in accuracy?
 # **Input.** A model folder of notebook 20 (or an untrained network), and the data it was trained on. **Output.** A
-# folder per format that the server can load, where the accuracy gate lets it through; one row. **Time.** Under 90
-# seconds on two cores with the defaults.
+# folder per format that the server can load, where the accuracy gate lets it through; one row. **Time.** One to two
+# minutes on two cores; less without ONNX Runtime and OpenVINO.
 #
 # **Resumo.** Que tamanho e que tempo de predição o modelo tem em cada formato, e quanto de acurácia isso custa?
 # Entrada: uma pasta de modelo do notebook 20 (ou uma rede não treinada) e seus dados. Saída: uma pasta por formato para

@@ -12,8 +12,8 @@
 # **Question.** How fast can a network of 2,343 parameters learn MNIST in CUDA C, and in Keras? **Input.** MNIST, or
 # drawn images for the timing; an NVIDIA GPU with `nvcc`, or a C++ compiler alone: the same source builds for both.
 # **Output.** One row per implementation, with the time and the test accuracy after each epoch; `mnist_cuda.yaml` makes
-# the 40 epochs of De Felice Lima and Zola from this notebook, and notebook 41 reads the rows. **Time.** Under a minute
-# with the defaults; no network.
+# the 40 epochs of De Felice Lima and Zola from this notebook, and notebook 41 reads the rows. **Time.** Under 90
+# seconds on two cores with the defaults; no network.
 #
 # **Resumo.** Com que rapidez uma rede de 2.343 parâmetros aprende o MNIST em CUDA C e em Keras? Entrada: MNIST e uma
 # GPU com `nvcc`, ou só um compilador C++. Saída: uma linha por implementação, com tempo e acurácia após cada época; o
