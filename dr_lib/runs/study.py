@@ -139,20 +139,25 @@ def _check_parameters(study: Study, path: Path, known: dict[str, dict[str, str]]
             raise StudyError(f"{path}: {name} {value!r}: choose from {', '.join(choices)}")
 
 
-def check_paths(study: Study, path: Path, root: Path) -> None:
-    """Refuse a study whose input folders or files are not on this machine, before anything runs.
+def check_paths(study: Study, path: Path, root: Path) -> list[tuple[str, str]]:
+    """Refuse a study whose input folders or files are not on this machine, before anything runs; list the others.
 
     They are the parameters that end in `_dir`, and those that are a path by their comment and have a slash.
+
+    Returns:
+        Parameter and value of each input that is there.
 
     Raises:
         StudyError: one is not there.
     """
-    known = papermill.inspect_notebook(str(root / "notebooks" / f"{study.notebook}.ipynb"))
+    known, inputs = papermill.inspect_notebook(str(root / "notebooks" / f"{study.notebook}.ipynb")), []
     for name, value in _list_values(study):
         is_folder = name.endswith("_dir") and value != ast.literal_eval(known[name]["default"])
         is_file = "path of" in known[name]["help"] and "/" in str(value)
         if (is_folder or is_file) and not (root / value).exists():
             raise StudyError(f"{path}: {name} {value!r} is not there: make it first, or correct the path")
+        inputs += [(name, value)] if is_folder or is_file else []
+    return inputs
 
 
 def _list_values(study: Study) -> list[tuple[str, Any]]:
