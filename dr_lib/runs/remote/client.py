@@ -45,30 +45,22 @@ def call(name: str, *arguments: str, limit_s: float = LIMIT_S, say: Callable[[st
         RemoteError: it is not installed, has no credentials, failed, or took too long.
     """
     lines: list[str] = []
-    process = subprocess.Popen(
-        [find_client(name), *arguments],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        preexec_fn=die_with_parent,
-    )
-    timer = threading.Timer(limit_s, process.kill)
-    timer.start()
-    try:
-        for line in process.stdout:
-            line = COLOURS.sub("", line)
-            lines.append(line)
-            if say:
-                say(line.rstrip())
-        process.wait()
-    finally:
-        in_time = timer.is_alive()
-        timer.cancel()
-        process.kill()
-        process.wait()
-    text, what = "".join(lines), f"{name} {' '.join(arguments[:2])}"
+    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    command = [find_client(name), *arguments]
+    with subprocess.Popen(command, **pipes, text=True, errors="replace", preexec_fn=die_with_parent) as process:
+        timer = threading.Timer(limit_s, process.kill)
+        timer.start()
+        try:
+            for line in process.stdout:
+                lines.append(COLOURS.sub("", line))
+                if say:
+                    say(lines[-1].rstrip())
+            process.wait()
+        finally:
+            in_time = timer.is_alive()
+            timer.cancel()
+            process.kill()
+    text, what = "".join(lines), " ".join([name, *(word for word in arguments[:2] if word[0] != "-")])
     hint, login = NO_CREDENTIALS[name]
     if hint in text:
         raise RemoteError(f"{name} has no credentials: log in once with {login} in a terminal")

@@ -17,46 +17,23 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from dr_lib.files import write_bytes, write_json
 from dr_lib.runs.prices import PRICES_VARIABLE, Price, PriceError, find_price, read_prices
 from dr_lib.runs.remote import colab, far_side, kaggle
-from dr_lib.runs.remote.client import Quota, RemoteError, find_client
-from dr_lib.runs.remote.pack import Pack, Share, pack_up
+from dr_lib.runs.remote.client import RemoteError, find_client
+from dr_lib.runs.remote.pack import Share, pack_up
 from dr_lib.runs.row import RowError, check_row, read_rows, write_row
 from dr_lib.runs.runner import FIXED, check_folder, check_notebook, lock_study
 from dr_lib.runs.study import Study, StudyError, find_runs, load_study, name_run, plan_runs
 
 SERVICES = {"colab": (colab.Colab, colab.DEVICES), "kaggle": (kaggle.Kaggle, kaggle.DEVICES)}
+Service = colab.Colab | kaggle.Kaggle  # the one session of each; every error is a RemoteError of one sentence
+Say = Callable[[str], object]
 RECORD = "sessions.json"  # in the study's folder
 STOPS = 3  # tries to stop a session
 RETRY_S = 10.0
-
-
-class Service(Protocol):
-    """What a service can do with one session; every error is a RemoteError of one sentence."""
-
-    platform: str  # as a row names it
-    name: str
-    terms: str  # what has to be known before
-    asked: str  # the device
-    pattern: str  # of the device's name, or else the machine's
-
-    def read_quota(self) -> Quota:
-        """Read what is left; the first call."""
-
-    def start(self, session: str, pack: Pack) -> None:
-        """Allocate and upload."""
-
-    def make(self, session: str, job: dict[str, Any], runs: list[str], hours: float, folder: Path) -> Iterator[Path]:
-        """Make runs, and yield archives of what they left."""
-
-    def resume(self, session: str, folder: Path) -> Iterator[Path]:
-        """Yield what a session whose client died has yet to give."""
-
-    def stop(self, session: str) -> None:
-        """Leave nothing of it."""
 
 
 def run_on_service(
@@ -67,7 +44,7 @@ def run_on_service(
     share: Share,
     describe: Callable[[Path], str],
     confirm: Callable[[str], object],
-    say: Callable[[str], object],
+    say: Say,
     max_hours: float | None = None,
     instance: str = "",
     only: str = "",
@@ -116,7 +93,7 @@ def run_on_service(
         pack = pack_up(Path(path), study, root, upload, share, describe)
         confirm(f"{pack.describe()}\nto {service.name}, for {len(left)} runs on {service.asked}; {service.terms}")
         hours = max_hours or study.max_hours or 0.0
-        options = [*(["--instance", study.instance] if study.instance else []), *(f"--allow={name}" for name in allow)]
+        options = ["--instance", study.instance] if study.instance else []
         with _open(service, folder, on, say) as record:
             session = record["session"]
             service.start(session, pack)
@@ -125,7 +102,7 @@ def run_on_service(
             return _make(service, session, job, left, hours, folder, say)
 
 
-def find_service(on: str, say: Callable[[str], object]) -> Service:
+def find_service(on: str, say: Say) -> Service:
     """The service of a name such as colab:T4, whose client is installed; other names are refused before any call."""
     name, _, device = on.partition(":")
     if name not in SERVICES or device not in SERVICES[name][1]:
@@ -136,7 +113,7 @@ def find_service(on: str, say: Callable[[str], object]) -> Service:
 
 
 def _make(
-    service: Service, session: str, job: dict, runs: list[str], hours: float, folder: Path, say: Callable[[str], object]
+    service: Service, session: str, job: dict, runs: list[str], hours: float, folder: Path, say: Say
 ) -> list[str]:
     """Make the runs, take in what each left, and stop at the first row of another device."""
     failures, seen, start = {}, set(), time.monotonic()
@@ -189,7 +166,7 @@ def _list_completed(folder: Path, service: Service) -> set[str]:
 
 
 @contextmanager
-def _open(service: Service, folder: Path, on: str, say: Callable[[str], object]) -> Iterator[dict[str, Any]]:
+def _open(service: Service, folder: Path, on: str, say: Say) -> Iterator[dict[str, Any]]:
     """Record a session before it is allocated, and stop it however it ends; say what it took."""
     before, now = service.read_quota(), datetime.now(UTC)
     record = {
@@ -210,7 +187,7 @@ def _open(service: Service, folder: Path, on: str, say: Callable[[str], object])
             _close(service, folder, record, say)
 
 
-def _close(service: Service, folder: Path, record: dict[str, Any], say: Callable[[str], object]) -> None:
+def _close(service: Service, folder: Path, record: dict[str, Any], say: Say) -> None:
     """Stop a session, for which an error is no reason to give up, and write what it took; else it stays open."""
     for tries_left in reversed(range(STOPS)):
         try:
@@ -236,7 +213,7 @@ def _close(service: Service, folder: Path, record: dict[str, Any], say: Callable
     _write(folder, record)
 
 
-def _clear(folder: Path, say: Callable[[str], object], scratch: Path) -> None:
+def _clear(folder: Path, say: Say, scratch: Path) -> None:
     """Take in and stop what sessions of this study left that were opened here and never closed."""
     for record in _read(folder):
         if record["ended"] or record["host"] != platform.node():

@@ -1,6 +1,7 @@
 """A house for studies, and stand-ins for the two clients in front of the path."""
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -22,6 +23,14 @@ class Cloud:
     def run(self, path: Path, on: str, *options: str) -> Result:
         """`python -m dr_lib run PATH --on ON --yes`, in this process."""
         return CliRunner().invoke(main, ["run", str(path), "--on", on, "--yes", *options])
+
+    def start(self, path: Path, on: str, *, yes: bool = True) -> subprocess.Popen:
+        """The same in a process of its own, which nobody can answer."""
+        code = "import sys; from pathlib import Path; import dr_lib.__main__ as command; "
+        code += "command.ROOT = Path(sys.argv.pop(1)); command.main()"
+        command = [sys.executable, "-c", code, str(self.house), "run", str(path), "--on", on, *["--yes"] * yes]
+        pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        return subprocess.Popen(command, **pipes, text=True)
 
     @property
     def calls(self) -> list[list[str]]:
