@@ -182,6 +182,7 @@ def kaggle(options: argparse.Namespace) -> None:
                 print("Dataset creation error: You have used up your private storage.")
                 return
             machine = HOME / "kaggle" / about["id"].rpartition("/")[2]
+            shutil.copy(Path(options.folder, "dataset-metadata.json"), HOME)
             ignored = shutil.ignore_patterns("dataset-metadata.json")
             shutil.copytree(options.folder, machine / "input" / "set", ignore=ignored)
             print("Your private Dataset is being created. Please check progress at https://www.kaggle.com/x")
