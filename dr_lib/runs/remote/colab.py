@@ -20,7 +20,7 @@ from dr_lib.runs.remote.pack import NAME, Pack
 UPLOADS, HOME = "content", "/content/dr-lib"  # the first as upload and download have it, without its slash
 SET_UP_S = 900.0  # to unpack, and to install what is missing
 WATCHED_S = 600.0  # by one call, for a run of any length; in between the client takes a new token
-FAILED_CALLS = 3  # in a row, until a machine that still stands there is given up
+FAILED_CALLS, RETRY_S = 3, 60.0  # in a row, until a machine that may still be there is given up
 DEVICES = {  # option and value of `colab new`, and a pattern of what the device, or else the machine, is called
     "T4": (("--gpu", "T4"), r"\bt4\b"),
     "L4": (("--gpu", "L4"), r"\bl4\b"),
@@ -67,7 +67,7 @@ class Colab:
         """Make the runs, and yield what each left as an archive in the folder, as soon as it has ended."""
         start, job = time.monotonic(), job | {"home": HOME}
         for run in runs:
-            left = hours - (time.monotonic() - start) / 3600 if hours else 0.0
+            left = hours and hours - (time.monotonic() - start) / 3600
             if left < 0:
                 return
             until = start + 3600 * hours + SET_UP_S if hours else float("inf")
@@ -87,9 +87,16 @@ class Colab:
             if time.monotonic() > until:
                 raise RemoteError(f"{run} did not end within max_hours")
             failed = 0 if time.monotonic() - began >= WATCHED_S else failed + 1  # else it is still under way
-            if failed and "not found" in call("colab", "status", "-s", session):
+            if failed and self._is_lost(session):
                 raise RemoteError(f"Colab took the machine away during {run}; the rows before it are here")
+            time.sleep(RETRY_S if failed else 0.0)
         raise RemoteError(f"{run} left nothing, {failed} calls in a row ended too early")
+
+    def _is_lost(self, session: str) -> bool:
+        """Whether the service knows the machine no more; false where nobody answers."""
+        with suppress(RemoteError):
+            return "not found" in call("colab", "status", "-s", session)
+        return False
 
     def _execute(self, session: str, code: str, limit_s: float) -> str:
         """Run code on the machine and return what it prints; its errors are no error here."""

@@ -28,7 +28,7 @@ class Pack(NamedTuple):
     def describe(self) -> str:
         """What would be uploaded, in one sentence."""
         mib = sum(part.stat().st_size for part in self.parts) / 2**20
-        return f"{len(self.parts)} files, {mib:.1f} MiB: {'; '.join(self.contents)}"
+        return f"{mib:.1f} MiB in {len(self.parts)} file{'s' * (len(self.parts) > 1)}: {'; '.join(self.contents)}"
 
 
 def pack_up(path: Path, study: Study, root: Path, folder: Path, share: Share, describe: Callable[[Path], str]) -> Pack:

@@ -15,7 +15,7 @@ import time
 import zipfile
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -239,7 +239,7 @@ def _price(service: Service, record: dict[str, Any], study: Study, options: list
         if not study.instance and quota.per_hour:
             what = f"{quota.per_hour} {quota.unit} an hour at {unit.usd_per_hour} USD: {unit.source}"
             usd_per_hour = quota.per_hour * unit.usd_per_hour
-            prices.append(Price(service.name, record["on"], "", "USD", usd_per_hour, str(date.today()), what))
+            prices.append(Price(service.name, record["on"], "", "USD", usd_per_hour, unit.date, what))
             options = [*options, "--instance", record["on"]]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")

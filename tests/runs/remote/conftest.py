@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from dr_lib.__main__ import main
+from tests.runtimes import put_stand_ins
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -50,16 +51,12 @@ class Cloud:
 @pytest.fixture
 def cloud(house, tmp_path, monkeypatch) -> Cloud:
     """The house with the library in it, and clients that do the work in a folder."""
-    programs = tmp_path / "bin"
-    programs.mkdir()
-    source = Path(__file__).with_name("stand_in.py").read_text()
-    for name in ("colab", "kaggle"):
-        (programs / name).write_text(f"#!{sys.executable}\n{source}")
-        (programs / name).chmod(0o755)
+    programs = put_stand_ins(tmp_path / "bin")
     (house / "dr_lib").symlink_to(ROOT / "dr_lib")
     monkeypatch.setattr("dr_lib.__main__.ROOT", house)
     monkeypatch.setenv("PATH", str(programs), prepend=":")
     monkeypatch.setenv("STAND_IN", str(tmp_path / "cloud"))
     monkeypatch.setattr("dr_lib.runs.remote.kaggle.POLL_S", 0.2)
-    monkeypatch.setattr("dr_lib.runs.remote.session.RETRY_S", 0.0)
+    for module in ("colab", "session"):
+        monkeypatch.setattr(f"dr_lib.runs.remote.{module}.RETRY_S", 0.0)
     return Cloud(tmp_path / "cloud", house)

@@ -62,7 +62,7 @@ def test_nothing_is_uploaded_unasked(cloud, monkeypatch):
     asked = cloud.start(path, "kaggle:t4x2", yes=False)
     out, err = asked.communicate()
     assert asked.returncode == 1 and err == "Error: nobody can be asked here: --yes uploads\n"
-    assert "will upload 1 files, " in out and "to Kaggle, for 2 runs on t4x2" in out
+    assert " MiB in 1 file: the code of commit " in out and "to Kaggle, for 2 runs on t4x2" in out
     assert [call[1] for call in cloud.calls] == ["config", "quota"]
     monkeypatch.setenv("PATH", str(cloud.house))
     assert "pip install 'dr-lib[remote]', with Python 3.12 or newer" in cloud.run(path, "colab:T4").output
