@@ -9,8 +9,8 @@ import pytest
 from dr_lib.data.shards.folder import describe_data, read_photographs, verify
 from dr_lib.data.shards.share import describe_shared, share_folder
 from dr_lib.runs.remote import far_side, pack
-from dr_lib.runs.remote.session import load_study
-from dr_lib.runs.study import StudyError
+from dr_lib.runs.run import read_commit
+from dr_lib.runs.study import StudyError, load_study
 from tests.runs.conftest import write_study
 
 CUT = ["image_id", "row", "patient_id", "grade", "referable"]
@@ -21,6 +21,7 @@ def packed(house, small_sample, monkeypatch) -> Path:
     """What the far side unpacks of a study on a prepared folder that has secrets in it and beside it."""
     (house / "dr_lib").mkdir()
     (house / "dr_lib" / "module.py").touch()
+    (house / "COMMIT").write_text("0123abcd-dirty")  # in place of git
     data = house / "data" / "prepared"
     shutil.copytree(small_sample, data)
     (data / "notes.txt").write_text("the photograph of Ana")
@@ -57,6 +58,7 @@ def test_nothing_else_leaves(packed):
     others = [path for path in packed.rglob("*") if path.is_file() and path.parent != packed / "data" / "prepared"]
     names = {str(path.relative_to(packed)) for path in others}
     study = {"papermill_runs/trial.yaml", "COMMIT", "data/weights.h5"}
+    assert read_commit(packed) == "0123abcd-dirty"
     assert names == study | {"notebooks/quick.ipynb", "dr_lib/module.py"}
     assert not any(b"Ana" in path.read_bytes() for path in packed.rglob("*") if path.is_file())
 
