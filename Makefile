@@ -89,3 +89,5 @@ bench: .venv/runtimes ## measured comparisons
 runtimes: .venv/ready ## the notebooks in look-alikes of the cloud runtimes
 	@$(BIN)/python -m dr_lib sample > /dev/null
 	$(BIN)/python tests/runtimes.py
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	$(BIN)/python tests/floors.py

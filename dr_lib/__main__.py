@@ -52,7 +52,7 @@ class Commands(click.Group):
         except (click.Abort, click.exceptions.Exit):  # RuntimeErrors too
             raise
         except KeyboardInterrupt:
-            goes_on = context.invoked_subcommand in ("run", "prepare")
+            goes_on = context.invoked_subcommand in ("run", "prepare", "predict")
             click.echo(f"stopped{'; the same command goes on' if goes_on else ''}", err=True)
             context.exit(130)
         except Exception as error:
@@ -253,9 +253,11 @@ def plan(study: Path, instance: str, precision: float, commands: bool) -> None:
 @click.option("--exclude", multiple=True, help="a mark of runs whose times do not count: disturbed")
 @click.option("--paper", type=click.Choice(PAPERS, case_sensitive=False), help="to hold the rows against, or none")
 @click.option("-p", "parameters", nargs=2, multiple=True, help="a further parameter of the notebook and its value")
+@click.option("--deposit", type=PATH, help="new folder for report, rows, methods and checksums, to publish")
 def report(
     folders: tuple[Path, ...],
     out: Path | None,
+    deposit: Path | None,
     notebook: str,
     lang: str,
     paper: str | None,
@@ -263,11 +265,15 @@ def report(
     **choice,
 ) -> None:
     """Run the analysis notebook on the rows below the folders, and leave report.html with its figures and tables."""
+    from dr_lib.deposit import write_deposit
     from dr_lib.report import write_report
 
     choice = {name: ",".join(values) for name, values in choice.items()}
     notebook = notebook or PAPERS.get(paper, "")
     choice |= {"lang": lang, "published": paper != "none"} | {name: yaml.safe_load(value) for name, value in parameters}
+    if deposit:
+        readme = write_deposit(folders, deposit, ROOT, notebook=notebook, **choice)
+        return click.echo(f"wrote {readme} and what it lists")
     page = write_report(folders, out or folders[0], ROOT, notebook=notebook, **choice)
     click.echo(f"wrote {page}, its figures (PNG, PDF) and tables (CSV, LaTeX), and runs.csv beside it")
 
@@ -281,28 +287,47 @@ def claims(folders: tuple[Path, ...], out: Path | None, allow: tuple[str, ...], 
     """List every claim of the papers with the verdict of the rows below the folders; without one, count the claims."""
     import pandas as pd
 
-    from dr_lib.evidence.claims import MAY_DIFFER, NOTEBOOKS, count_claims, judge_claims, list_claims
+    from dr_lib.evidence.claims import (
+        MAY_DIFFER,
+        NOTEBOOKS,
+        count_by_chance,
+        count_claims,
+        judge_claims,
+        list_claims,
+    )
     from dr_lib.evidence.request_log import select_requests
-    from dr_lib.evidence.select import select_runs
+    from dr_lib.evidence.select import UnlikeRunsError, select_runs
     from dr_lib.runs.row import read_runs
 
     if not folders:
         lines = [list(row) for row in count_claims().astype(str).itertuples(index=False)]
         lines = [["paper", "judged by notebook", "why", "claims"], ["---"] * 4, *lines]
         return click.echo("\n".join(f"| {' | '.join(line)} |" for line in lines))
-    runs, tables = read_runs(*folders), []
+    runs, tables, unlike = read_runs(*folders), [], []
     for paper, notebooks in NOTEBOOKS.items():
         rows = runs[runs["notebook"].isin(notebooks)].reset_index(drop=True)
         choice = {"exclude": exclude, "may_differ": [*MAY_DIFFER[paper], *allow]}
-        selection = select_requests(rows, *folders, **choice) if paper == "B" else select_runs(rows, **choice)
+        try:
+            selection = select_requests(rows, *folders, **choice) if paper == "B" else select_runs(rows, **choice)
+        except UnlikeRunsError as error:  # the other papers' rows are none the worse for it
+            unlike.append(f"paper {paper}: {error}")
+            continue
         tables.append(list_claims(judge_claims(paper, selection)))
-    table = pd.concat(tables, ignore_index=True)
+    table = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
     for row in table.itertuples():
         ours = f"{row.ours:.4g} [{row.ours_low:.4g}, {row.ours_high:.4g}], n = {row.n}" if row.n else "-"
-        click.echo(f"{row.id:4} {row.words}\n     published {row.published}; ours {ours}: {row.verdict} ({row.reason})")
-    if out:
+        ours += f", {row.num_disturbed} disturbed" if row.num_disturbed else ""
+        reason = "; ".join(filter(None, [row.reason, row.versions]))
+        click.echo(f"{row.id:4} {row.words} ({row.wording}, {row.place})")
+        click.echo(f"     published {row.published}; ours {ours}: {row.verdict} ({reason})")
+    if tables:
+        num_given, by_chance = count_by_chance(table)
+        click.echo(f"of {num_given} verdicts, holds or does not hold, up to {by_chance:.1f} would be wrong by chance")
+    if out and tables:
         out.parent.mkdir(parents=True, exist_ok=True)
         table.to_csv(out, index=False)
+    if unlike:
+        raise click.ClickException("\n".join(unlike))
 
 
 @main.command()

@@ -66,8 +66,9 @@ def write_report(folders: Sequence[Path], out: Path, root: Path, *, notebook: st
         raise ReportError(f"{path.stem} has no parameter {', '.join(unknown)}: it has {', '.join(known)}")
     out.mkdir(parents=True, exist_ok=True)
     executed = out / "report.ipynb"
+    quiet = {"progress_bar": False, "log_output": False, "extra_arguments": ["--log-level=ERROR"]}  # of the kernel
     try:
-        papermill.execute_notebook(str(path), str(executed), settings, cwd=root, progress_bar=False, log_output=False)
+        papermill.execute_notebook(str(path), str(executed), settings, cwd=root, **quiet)
     except papermill.PapermillExecutionError as error:
         raise ReportError(f"{error.ename}: {error.evalue}" if error.ename != "SystemExit" else error.evalue) from error
     rows.to_csv(out / "runs.csv", index=False)

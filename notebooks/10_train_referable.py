@@ -9,14 +9,14 @@
 # %% [markdown]
 # # Train the referral model once, and time it
 #
-# **Question.** How long does one training of the referral model take on this machine, and how well does the model
-# find eyes that a specialist should see (grade 2 or worse)? **Input.** A folder that notebook 01 prepared, or the
-# synthetic sample. **Output.** One row in `papermill_runs/<study>/rows/`, the history, the best model. Ten such runs
-# per machine make figure 1 of notebook 11.
+# **Question.** How long does one training of the referral model take on this machine, and how well does the model find
+# eyes that a specialist should see (grade 2 or worse)? **Input.** A folder that notebook 01 prepared, or the synthetic
+# sample. **Output.** One row in `papermill_runs/<study>/rows/`, the history, the best model. Ten such runs per machine
+# make figure 1 of notebook 11. **Time.** Under 90 seconds on two cores with the defaults.
 #
 # **Resumo.** Quanto tempo leva um treinamento do modelo de encaminhamento nesta máquina, e quão bem ele encontra os
 # olhos que um especialista deve ver (grau 2 ou mais)? Entrada: uma pasta preparada pelo notebook 01, ou a amostra
-# desenhada. Saída: uma linha com tempos e métricas; dez execuções por máquina formam a figura 1 do notebook 11.
+# sintética. Saída: uma linha com tempos e métricas; dez execuções por máquina formam a figura 1 do notebook 11.
 
 # %% tags=["parameters"]
 # data
@@ -110,10 +110,11 @@ if data_dir == "sample":
 
     config = replace(config, data_dir=open_sample(root / "papermill_runs" / "sample"))
 prepared = describe_data(config.data_dir, split)
-kind = "the synthetic sample, not photographs" if prepared["data_kind"] == "synthetic" else "photographs"
+kind = "the synthetic sample (not photographs)" if prepared["data_kind"] == "synthetic" else "photographs"
 counts = read_photographs(config.data_dir, split)["split"].value_counts().to_dict()
 num_images = sum(counts.values()) - counts.get("excluded", 0)
-print(f"{counts}: {kind}; {num_images * 3 * image_size**2 / 2**30:.2g} GiB, decoded")
+print(", ".join(f"{name} {count}" for name, count in counts.items()), end=f": {kind}; ")
+print(f"{num_images * 3 * image_size**2 / 2**30:.2g} GiB, decoded")
 
 # %% [markdown]
 # What this machine is, how it will train, and why. An accelerator that was asked for and is not there stops the
@@ -150,8 +151,8 @@ trained = train_once(
 )  # fmt: skip
 timing, row, scores, auc = trained.timing, trained.row, trained.scores, trained.auc
 print(f"{trained.network.name}: {row['num_parameters']:,} parameters, {row['num_images_dropped']} photographs dropped")
-print(f"train_s {timing.train_s:.2f}, the first call {timing.first_step_s:.2f} of it; resumed {timing.resumed} times")
-print(f"steady_epoch_s {timing.steady_epoch_s:.3f}")
+print(f"training: {timing.train_s:.2f} s, of which {timing.first_step_s:.2f} s for the first call", end=", ")
+print(f"{timing.steady_epoch_s:.3f} s an epoch from the second on; resumed {timing.resumed} times")
 
 # %% [markdown]
 # What the network saw: photographs, and below them the same as the augmentation changes them. Real ones are not shown,
@@ -176,20 +177,19 @@ if prepared["data_kind"] == "synthetic":
 # ## Result
 
 # %%
-import pandas as pd
+from dr_lib.figures.training import plot_history
 
-history = pd.DataFrame(trained.history).rename_axis("epoch").reset_index()
-figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.2), layout="constrained")
-history.plot(x="epoch", y=[c for c in history if c.endswith("loss")], ax=left, marker=".", ylabel="loss")
-history.plot(x="epoch", y=[c for c in history if c.endswith("auc")], ax=right, marker=".", ylabel="AUC", ylim=(0, 1.02))
-_ = figure.suptitle(f"Training history: {kind}")
+plot_history(trained.history, kind)
 
 # %% [markdown]
 # The threshold is chosen on the validation split; the test split is only looked at. The interval is a bootstrap over
 # patients, for fellow eyes are not independent.
 
 # %%
-shown = {"auc_low": auc.low, "auc_high": auc.high, "linear_probe_auc": row["metric_linear_probe_auc_test"]}
+import pandas as pd
+
+shown = {"auc, lower bound": auc.low, "auc, upper bound": auc.high}
+shown |= {"auc of the linear probe": row["metric_linear_probe_auc_test"]}
 pd.Series(scores | shown).dropna().round(3).to_frame(f"test split of {kind}")
 
 # %% [markdown]

@@ -11,24 +11,30 @@
 #
 # **Question.** What do size and time of a prediction become in each format, and what does that cost in accuracy?
 # **Input.** A model folder of notebook 20 (or an untrained network), and the data it was trained on. **Output.** A
-# folder per format that the server can load, where the accuracy gate lets it through; one row.
+# folder per format that the server can load, where the accuracy gate lets it through; one row. **Time.** Under 90
+# seconds on two cores with the defaults.
 #
 # **Resumo.** Que tamanho e que tempo de predição o modelo tem em cada formato, e quanto de acurácia isso custa?
 # Entrada: uma pasta de modelo do notebook 20 (ou uma rede não treinada) e seus dados. Saída: uma pasta por formato para
 # o servidor, se a verificação de acurácia a aprova; uma linha.
 
 # %% tags=["parameters"]
+# model
 model_dir: str = ""  # model folder that notebook 20 wrote, empty makes an untrained network
 model: str = "mobilenet"  # mobilenet, vgg19 or small_cnn; of an untrained network
 image_size: int = 96  # of an untrained network, 224 in the paper [px]
+# data
 data_dir: str = "sample"  # prepared folder to calibrate with and to judge by, or the word sample
 split: str = "split.csv"  # split table of that folder, the one that the model was trained with
+# export
 num_calibrated: int = 100  # crops of the training split that set the scales of int8
 margin: float = 0.02  # non-inferiority margin of the gate, for AUC and for kappa
 force: bool = False  # write what the gate refuses too
+# timing
 num_rounds: int = 10  # in which the runtimes are timed in turns
 num_threads: int = 1  # of one prediction
 sweep: bool = False  # time TensorFlow and OpenVINO by instruction set, each in a process of its own (minutes)
+# where, which
 results: str = ""  # folder for rows and exported models
 seed: int = 20  # of untrained weights, the run adds its repetition
 repetition: int = 0  # index of this run
@@ -118,12 +124,15 @@ print(f"{len(calibration)} crops to calibrate with, {len(test.grade)} to judge b
 # Every format is compared with the Keras network on the test split. The gate is a test of non-inferiority: it lets a
 # format through where the photographs show that it loses less than the margin of AUC and of kappa, by the lower bounds
 # of 95 % intervals over patients. How many patients that takes is said first. An untrained network has nothing to lose,
-# so its exports are forced. ONNX Runtime and
-# OpenVINO are compared where they are installed (`pip install onnx onnxruntime openvino tf2onnx`); the server needs
-# neither.
+# so its exports are forced. ONNX Runtime and OpenVINO are compared where they are installed (`pip install onnx
+# onnxruntime openvino tf2onnx`); the server needs neither.
+#
+# In the table, `ideal` is the size of the weights alone, and agreement the share of photographs that keep their grade.
 
 # %%
 from importlib.util import find_spec
+
+from IPython.display import HTML, Markdown, display
 
 from dr_lib.serving.export.convert import FORMATS
 from dr_lib.serving.export.export import export_model
@@ -132,7 +141,13 @@ installed = {name for name in ("onnxruntime", "openvino", "tf2onnx") if find_spe
 formats = [name for name in FORMATS if not name.startswith("onnx") or {"onnxruntime", "tf2onnx"} <= installed]
 judged = {"calibration": calibration, "labelled": labelled, "margin": margin, "force": force or not is_trained}
 exported = export_model(source.path, run.folder / "exported", formats=formats, **judged)
-exported.drop(columns=["folder", "split_sha256"]).set_index("format").round(4).T
+shown = {"artifact_mib": "size [MiB]", "ideal_mib": "ideal [MiB]"}
+table = exported.set_index("format").assign(agreement=100 * exported["agreement"].to_numpy())
+for name, words in {"auc_difference": "AUC, change", "kappa_difference": "kappa, change"}.items():
+    bounds = table[[name, f"{name}_low", f"{name}_high"]].to_numpy()
+    table[name], shown[name] = [f"{value:+.3f} [{low:+.3f}, {high:+.3f}]" for value, low, high in bounds], words
+shown |= {"agreement": "agreement [%]", "passes": "passes", "reason": "reason"}
+HTML(table[[*shown]].rename(columns=shown).to_html(float_format="%.3g"))
 
 # %% [markdown]
 # ## Result
@@ -155,20 +170,22 @@ if "avx512_bf16" not in timing.read_cpu_flags():
 times = timing.compare_latency(paths, test.images[0], num_rounds=num_rounds, num_threads=num_threads)
 reference = "savedmodel" if "savedmodel" in paths else "keras_predict"
 speed = pd.DataFrame([timing.pair_latency(times, name, reference) for name in paths])
-speed[["runtime", "ms", "speedup", "speedup_low", "speedup_high", "n"]].sort_values("ms").round(2)
+columns = ["runtime", "ms", "speedup", "speedup_low", "speedup_high", "n"]
+speed[columns].sort_values("ms").set_index("runtime").map("{:.3g}".format)
 
 # %%
 import matplotlib.pyplot as plt
 import seaborn as sns
-from IPython.display import Markdown, display
+
+from dr_lib.figures.style import space_ticks
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(12, 4), layout="constrained")
 order = times.groupby("runtime")["ms"].median().sort_values().index
-sns.barplot(times, x="ms", y="runtime", order=order, estimator="median", errorbar=("pi", 50), color="#949494", ax=left)
+look = {"errorbar": ("pi", 50), "linestyle": "none", "color": "#404040", "capsize": 0.3}
+sns.pointplot(times, x="ms", y="runtime", order=order, estimator="median", ax=left, **look)
 left.set(xscale="log", xlabel="one prediction, median and quartiles [ms]", ylabel="", title=f"{model}, {image_size} px")
-left.bar_label(left.containers[0], fmt="%.3g", padding=8)
-left.xaxis.set_minor_formatter("")
-left.margins(x=0.15)
+space_ticks(left, "en", "x")
+left.grid(axis="x", alpha=0.4)
 sns.barplot(exported, x="artifact_mib", y="format", color="#949494", ax=right)
 _ = right.set(xlabel="size [MiB]", ylabel="", title="artifact")
 
@@ -224,7 +241,9 @@ levels["ms"] = [time_in_process(name, level) for _, level, name in plan]
 if len(levels):
     display(levels.groupby(["level", "runtime"], sort=False)["ms"].median().unstack().round(2))
     plt.figure()
-    sns.barplot(levels, x="ms", y="level", hue="runtime", estimator="median").set(xscale="log", xlabel="time [ms]")
+    ax = sns.pointplot(levels, x="ms", y="level", hue="runtime", estimator="median", linestyle="none", dodge=0.3)
+    ax.set(xscale="log", xlabel="time [ms]")
+    space_ticks(ax, "en", "x")
 
 # %% [markdown]
 # The row, and the tables beside it.

@@ -12,18 +12,22 @@
 # **Question.** How long does a prediction take, what does it cost by the hour and by the million, and which machine is
 # the cheaper one at which rate? **Input.** Rows of notebooks 21 and 22 from any number of machines; none leaves the
 # paper alone (Camargo, Künas, Navaux). **Output.** Its figures 1 and 2 and table 1, costs, and its claims judged.
+# **Time.** Seconds.
 #
 # **Resumo.** Quanto tempo leva uma predição, quanto custa por hora e por milhão, e qual máquina é mais barata em cada
 # taxa de requisições? Entrada: linhas dos notebooks 21 e 22; sem elas, só o artigo. Saída: figuras 1 e 2 e tabela 1 do
 # artigo, custos e o veredito sobre cada afirmação.
 
 # %% tags=["parameters"]
+# rows
 runs: str = "papermill_runs/adhoc,papermill_runs/exports,papermill_runs/serving"  # folders of rows, comma separated
+allow: str = ""  # columns in which pooled requests may differ, such as commit, comma separated
+exclude: str = ""  # marks of runs whose times do not count, such as disturbed
+# prices
 instance: str = "ml.m5.xlarge"  # whose price our latencies are charged with where their rows have none
 cheap: str = "ml.c7g.xlarge"  # the paper's instance with the cheaper hour
 dear: str = "ml.m5.xlarge"  # the one that it is held against
-allow: str = ""  # columns in which pooled requests may differ, such as commit, comma separated
-exclude: str = ""  # marks of runs whose times do not count, such as disturbed
+# report
 published: bool = True  # hold the rows against the paper, false for a study of your own
 lang: str = "en"  # of the report, en or pt
 out: str = ""  # folder for each figure and table as a file, empty for none
@@ -66,7 +70,11 @@ from dr_lib.evidence.request_log import select_requests
 from dr_lib.figures.page import Page
 from dr_lib.runs.row import read_rows, read_runs
 
-folders = [path for name in runs.split(",") if (path := root / name.strip()).is_dir()]
+folders = [root / name.strip() for name in runs.split(",")]
+absent = [str(folder) for folder in folders if not folder.is_dir()]
+if absent and runs != "papermill_runs/adhoc,papermill_runs/exports,papermill_runs/serving":
+    raise SystemExit(f"{', '.join(absent)}: no such folder; runs has to name folders with rows")
+folders = [folder for folder in folders if folder.is_dir()]
 table = read_runs(*folders) if read_rows(*folders) else pd.DataFrame(columns=["notebook", "status"])
 table = table[table["notebook"].isin(NOTEBOOKS["B"])]
 
@@ -148,6 +156,7 @@ COSTS = [
     "predict_ms",
     "busy_ms",
     "usd_per_million",
+    "computed_rate_per_s",
     "max_rate_per_s",
 ]
 paper = cost_table(read_paper_latencies())

@@ -13,26 +13,32 @@
 # network on this machine? **Input.** MNIST or CIFAR-10, from keras.datasets, from a file, or drawn (timing only).
 # **Output.** One row in `papermill_runs/<study>/rows/` and the samples of a monitor that ran beside the training.
 # `scenarios_cpu.yaml` and `scenarios_gpu.yaml` make the 240 runs of Moura Filho and Sousa; notebook 31 reads the rows.
+# **Time.** Half a minute with the defaults.
 #
 # **Resumo.** Quanto custa um treinamento em tempo, dinheiro e utilização, para um framework, conjunto de dados, lado da
 # imagem e rede nesta máquina? Saída: uma linha e as amostras de um monitor que correu ao lado do treinamento;
 # `scenarios_cpu.yaml` e `scenarios_gpu.yaml` fazem as 240 execuções do artigo, e o notebook 31 lê as linhas.
 
 # %% tags=["parameters"]
+# factors
 framework: str = "tensorflow"  # tensorflow (Keras on it), pytorch, mxnet, keras_jax or keras_torch
 dataset: str = "mnist"  # mnist or cifar10
 image_size: int = 32  # side of the square input, 32 or 64 [px]
 network: int = 1  # Rede 1 or Rede 2, one block of convolutions more
 accelerator: str = "auto"  # auto (a GPU if there is one), cpu or gpu
+# data
 data_source: str = "synthetic"  # keras, the path of an .npz file, or synthetic (drawn images, for timing only)
 data_share: float = 0.0128  # share of the images, 1 for all; an epoch of MNIST and one of CIFAR-10 stay 6 to 5
+# training
 batch_size: int = 128  # images per step
 epochs: int = 3  # passes over the training set, 10 in the paper
 learning_rate: float = 0.01  # of stochastic gradient descent with momentum 0.9
 evaluate_every: int = 0  # epochs between looks at the test accuracy, 0 for one at the end [epochs]
+# machine
 threads: int = 0  # CPUs that the process is pinned to, 0 for all that it may use
 sample_s: float = 1.0  # period of the monitor, 10 in the paper [s]
 instance: str = ""  # the machine's name in the table of prices, for the cost
+# where, which
 results: str = ""  # folder for rows and samples; on Colab one on Drive outlives the machine
 seed: int = 20  # of the study, the run adds its repetition
 repetition: int = 0  # index of this run
@@ -98,7 +104,7 @@ request = {
     "threads_asked": threads_asked, "sample_s": sample_s, "seed": seed, "repetition": repetition,
 }  # fmt: skip
 run = Run(root, "30_train_scenario", request, results=results, instance=instance)
-print({name: request[name] for name in ("framework", "dataset", "image_size", "network")})
+print(f"{framework}, {dataset}, {image_size} px, Rede {network}, on the {accelerator.upper()}")
 
 # %% [markdown]
 # ## 3. Configure / Configurar
@@ -122,7 +128,9 @@ from dr_lib.training.frameworks.base import FrameworkError
 from dr_lib.training.frameworks.factory import open_network
 
 layers = architecture.build_layers(network, image_size, images.x_train.shape[-1])
-print(*layers, sep="\n")
+for layer in layers:
+    shapes = (" x ".join(map(str, shape)) for shape in (layer.input_shape, layer.output_shape))
+    print(f"{layer.kind:8} {' -> '.join(shapes)}{', ReLU' * layer.relu}")
 weights = architecture.draw_weights(layers, run.seed)
 num_parameters = sum(array.size for array in weights)
 print(f"{num_parameters:,} parameters, {architecture.count_multiplications(layers):,} multiplications")
@@ -130,7 +138,7 @@ try:
     model = open_network(framework, layers, weights, learning_rate=learning_rate, accelerator=accelerator)
 except FrameworkError as error:
     raise UnavailableError(str(error)) from error
-print(model.versions())
+print(*(f"{name} {version}" for name, version in model.versions().items()), sep=", ")
 
 # %% [markdown]
 # ## 4. Measure / Medir
@@ -193,12 +201,19 @@ print(f"wrote {run.shown(row)}")
 # ## What this shows
 
 # %%
+from dr_lib.runs.row import read_row
+
+kept, devices = read_row(row), ("cpu", "memory", "gpu", "gpu_memory")
 print(
-    f"{framework} trained Rede {network} on {len(images.x_train)} {images.kind} images of {dataset} at {image_size} px "
-    f"in {train_s:.2f} s ({epochs} epochs, {steady_epoch_s:.3f} s each from the second on, "
+    f"Time: {framework} trained Rede {network} on {len(images.x_train)} {images.kind} images of {dataset} at "
+    f"{image_size} px in {train_s:.2f} s ({epochs} epochs, {steady_epoch_s:.3f} s each from the second on, "
     f"{times['images_per_s']:.0f} images/s) on {gpu['accelerator']}; {metric['metric_accuracy_test']:.1%} of the test "
     "images are right."
 )
+price = f"{kept['cost_usd']:.2g} USD, set-up included, at {kept['usd_per_hour']:g} USD an hour" if instance else ""
+print("Money:", price or "no price: instance names this machine in the table of prices.")
+shares = {name.replace("_", " "): used[f"{name}_percent_mean"] for name in devices}
+print("Utilisation, mean:", ", ".join(f"{name} {share:.0f} %" for name, share in shares.items() if share == share))
 
 # %% [markdown]
 # ## Limits

@@ -19,9 +19,11 @@
 # 1a, 1b e 2 do artigo, comparações no mesmo lote e um veredito para cada afirmação.
 
 # %% tags=["parameters"]
+# rows
 runs: str = "papermill_runs/mnist_cuda"  # folders with rows, separated by commas
 allow: str = ""  # columns in which pooled rows may differ, such as commit
 exclude: str = ""  # marks of runs whose times do not count, such as disturbed
+# report
 published: bool = True  # hold the rows against the paper, false for a study of your own
 lang: str = "en"  # of the report, en or pt
 out: str = ""  # folder for each figure and table as a file, empty for none
@@ -65,6 +67,9 @@ from dr_lib.figures.page import Page
 from dr_lib.runs.row import read_rows, read_runs
 
 folders = [root / name.strip() for name in runs.split(",")]
+absent = [str(folder) for folder in folders if not folder.is_dir()]
+if absent and runs != "papermill_runs/mnist_cuda":
+    raise SystemExit(f"{', '.join(absent)}: no such folder; runs has to name folders with rows")
 table = read_runs(*folders) if read_rows(*folders) else pd.DataFrame()
 allowed, excluded = ([name.strip() for name in names.split(",") if name.strip()] for names in (allow, exclude))
 may_differ = [*MAY_DIFFER["D"], *allowed]
@@ -90,7 +95,7 @@ from dr_lib.evidence.select import NoRunsError
 from dr_lib.figures import cuda
 
 figure = cuda.plot_cumulative_time(timed, lang, published=published)
-page.figure(figure, "figure_1a", "Training time after each epoch. Solid: batch 1; dashed: larger batches.")
+page.figure(figure, "figure_1a", "Training time after each epoch. Solid: batch 1; dashed: 32; dash-dotted: larger.")
 try:
     figure = cuda.plot_time_to_accuracy(timed, lang, published=published)
     page.figure(figure, "figure_1b", "Time to reach each accuracy: what unlike batches can be compared by.")

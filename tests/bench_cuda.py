@@ -84,7 +84,7 @@ def measure_gpu(data: tuple[np.ndarray, ...]) -> None:
 
 def main() -> None:
     """Print every comparison."""
-    data = load_mnist(sys.argv[1] if len(sys.argv) > 1 else "")
+    data = load_mnist(sys.argv[1] if len(sys.argv) > 1 else "keras")
     compare_cpu(data)
     measure_gpu(data)
 

@@ -25,12 +25,9 @@ from tests.in_turn import time_in_turn
 
 REPEATS = 15
 LARGEST = (3888, 2592)  # px, of the photographs that are prepared
-SOURCES = [  # width, height, suffix, and the most that a crop may take as a multiple of the full decode
-    (*LARGEST, ".jpg", 0.40),
-    (2048, 1365, ".jpg", 1.1),
-    (1024, 683, ".jpg", 2.5),
-    (2464, 1632, ".png", 1.5),
-]
+SOURCES = ((1024, 683, ".jpg"), (2048, 1365, ".jpg"), (*LARGEST, ".jpg"), (2464, 1632, ".png"))
+# Longer side of real JPEGs [px], and the most that their median crop may take as a multiple of the full decode.
+REAL = {(1000, 1100): 2.0, (2048, 3887): None, (3888, 9999): 0.45}
 GRAIN = 2.0  # grey levels of noise
 QUALITY, QUALITY_SHRUNK = 90, 95  # of a JPEG as a camera makes it, 0.8 to 1.3 MB (real ones: 0.9 to 1.2), and smaller
 FEW, MANY = 24, 96  # photographs prepared; the rate is that of those between, so that starting a process is left out
@@ -46,16 +43,12 @@ print(time.perf_counter() - start)
 """
 
 
-def compare(what: str, ours: Callable[[], object], peer: Callable[[], object], limit: float | None = None) -> None:
+def compare(what: str, ours: Callable[[], object], peer: Callable[[], object]) -> None:
     """Run both in turn after one warm-up; print the medians in ms, and the ratio's median and quartiles."""
     times = 1000 * time_in_turn(ours, peer, REPEATS)
     low, median, high = np.percentile(times[0] / times[1], [25, 50, 75])
     medians = np.median(times, axis=1)
-    print(
-        f"{what}: {medians[0]:.1f} ms / {medians[1]:.1f} ms = {median:.2f} [{low:.2f}, {high:.2f}], n = {REPEATS}"
-        + (f", at most {limit}" if limit else ""),
-        flush=True,
-    )
+    print(f"{what}: {medians[0]:.1f} ms / {medians[1]:.1f} ms = {median:.2f} [{low:.2f}, {high:.2f}], n = {REPEATS}")
 
 
 def draw_photograph(path: Path, width: int, height: int, number: int) -> Path:
@@ -72,23 +65,51 @@ def draw_photograph(path: Path, width: int, height: int, number: int) -> Path:
 
 
 def compare_crops(folder: Path) -> None:
-    """Crop beside a plain full decode of the same file: drawn ones, and real ones where they lie beside the clone."""
-    for width, height, suffix, limit in SOURCES:
+    """Crop in turn with a full decode and the published steps: drawn files, real ones where they lie beside the clone.
+
+    Ratios are of one turn each, of CPU time and of wall time: median [quartiles] over turns, and over files.
+    """
+    print(f"\ncrop_fundus, medians of {REPEATS} turns, CPU ms | crop / cv2.imread: CPU; wall | crop / voets: CPU; wall")
+    for width, height, suffix in SOURCES:
         path = draw_photograph(folder / f"eye{suffix}", width, height, 2)
-        _compare_crop(f"drawn {width}x{height} {suffix[1:]}, {path.stat().st_size / 1e6:.1f} MB", path, limit)
-    data, seen = ROOT.parent / "shared" / "data", set()
-    for path in sorted([*data.glob("geometry/*.jp*g"), *data.glob("fullres/images/*")]):
+        _compare_crop(f"drawn {width}x{height} {suffix[1:]}", path)
+    data, ratios = ROOT.parent / "shared" / "data", {sides: [] for sides in REAL}
+    for path in sorted([*data.glob("geometry/*.jp*g"), *data.glob("fullres/images/*.jp*g")]):
         height, width = cv2.imread(str(path)).shape[:2]
-        if width >= 1000 and (width, height) not in seen:
-            seen.add((width, height))
-            _compare_crop(f"real {width}x{height} {path.suffix[1:]}, {path.stat().st_size / 1e6:.1f} MB", path)
+        for low, high in ratios:
+            if low <= max(width, height) <= high:
+                ratios[low, high].append(_compare_crop(f"real {width}x{height} {path.stem[:12]}", path))
+    for (low, high), of_files in ratios.items():
+        if of_files:
+            to_decode, to_voets = np.array(of_files)[:, :2].T, np.array(of_files)[:, 2:].T
+            limit = f"the median at most {REAL[low, high]}; " if REAL[low, high] else ""
+            print(
+                f"real JPEGs of {low} to {high} px, n = {len(of_files)} files, median [least, most]: crop / cv2.imread "
+                f"CPU {_spread(to_decode[0], 2)}, wall {_spread(to_decode[1], 2)}, {limit}"
+                f"crop / voets CPU {_spread(to_voets[0], 2)}, wall {_spread(to_voets[1], 2)}, each at most 1"
+            )
 
 
-def _compare_crop(what: str, path: Path, limit: float | None = None) -> None:
-    name = str(path)
-    compare(f"crop_fundus / cv2.imread, {what}", lambda: crop_fundus(name), lambda: cv2.imread(name), limit)
-    voets = 'crop_fundus(method="voets")'
-    compare(f"{voets} / cv2.imread, {what}", lambda: crop_fundus(name, method="voets"), lambda: cv2.imread(name))
+def _compare_crop(what: str, path: Path) -> list[float]:
+    """Print the ratios of one file, and return their medians: to the decode (CPU, wall), to voets (CPU, wall)."""
+    name, times = str(path), np.empty((REPEATS + 1, 3, 2))
+    ways = (lambda: crop_fundus(name), lambda: cv2.imread(name), lambda: crop_fundus(name, method="voets"))
+    for turn in times:
+        for k, way in enumerate(ways):
+            start = time.thread_time(), time.perf_counter()
+            way()
+            turn[k] = time.thread_time() - start[0], time.perf_counter() - start[1]
+    times = times[1:]  # after one warm-up
+    ratios = (times[:, :1] / times[:, 1:]).reshape(REPEATS, 4)
+    crop, decode, voets = 1000 * np.median(times[..., 0], axis=0)
+    spreads = ["{1:.2f} [{0:.2f}, {2:.2f}]".format(*np.percentile(ratio, [25, 50, 75])) for ratio in ratios.T]
+    to_decode, to_voets = "; ".join(spreads[:2]), "; ".join(spreads[2:])
+    size = path.stat().st_size / 1e6
+    print(
+        f"{what:32} {size:.2f} MB  crop {crop:5.1f} decode {decode:5.1f} voets {voets:5.1f} | {to_decode} | {to_voets}",
+        flush=True,
+    )
+    return np.median(ratios, axis=0).tolist()
 
 
 def compare_records(folder: Path) -> None:
@@ -199,8 +220,8 @@ def _find_rates(seconds: dict[tuple[int, int], list[float]], workers: int) -> np
     return (MANY - FEW) / np.subtract(seconds[workers, MANY], seconds[workers, FEW])
 
 
-def _spread(values: np.ndarray) -> str:
-    return f"{np.median(values):.1f} [{values.min():.1f}, {values.max():.1f}]"
+def _spread(values: np.ndarray, digits: int = 1) -> str:
+    return f"{np.median(values):.{digits}f} [{values.min():.{digits}f}, {values.max():.{digits}f}]"
 
 
 def main() -> None:

@@ -34,7 +34,7 @@ def export_mobilenet(folder: Path) -> Path:
     from dr_lib.serving.untrained import export_untrained
 
     crops = [shrink(crop_fundus(draw_photograph(1024, 768, seed)).image, 224) for seed in range(16)]
-    return export_untrained(folder / "served", "mobilenet", 224, "litert_int8", calibration=np.stack(crops)).path
+    return export_untrained(folder / "served", "mobilenet", 224, "litert_int8", examples=np.stack(crops)).path
 
 
 def draw_photograph(width: int, height: int, seed: int = 0) -> bytes:

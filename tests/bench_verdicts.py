@@ -22,6 +22,7 @@ from dr_lib.evidence.verdicts import EVERY, decide, measure
 from dr_lib.serving.export import gate
 from dr_lib.statistics.equivalence import difference_interval
 
+AGAIN = 4
 JUST = 1e-3  # relative distance of the truth from the bound
 SIDES = {  # statistic: how many sides, how many cells, how judged
     "mean of a cell": ("mean", 1, 1, "overall"),
@@ -61,7 +62,7 @@ def count_wrong(what: str, variation: float, n: int, studies: int, rng) -> dict[
     return {case: count / studies for case, count in wrong.items()}
 
 
-def count_false_passes(studies: int, rng, margin: float = 0.05) -> tuple[float, int]:
+def count_false_passes(studies: int, rng, margin: float) -> tuple[float, int]:
     """The share of studies in which the gate passes a network that truly lost the margin of AUC, at the n it asks for.
 
     Two eyes a patient, half of the patients referable; the score is normal, two units apart. Noise on it costs the
@@ -96,11 +97,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--studies", type=int, default=2500)
     studies, rng, lines = parser.parse_args().studies, np.random.default_rng(0), []
-    wrong, needed = count_false_passes(max(200, studies // 5), rng)
+    for margin in (0.02, 0.05):  # the gate's default, and one that fewer patients can answer
+        wrong, needed = count_false_passes(max(200, studies // 5), rng, margin)
+        passed = f"a true loss of {margin} of AUC passes in {wrong:.1%}"
+        print(f"gate: {passed} at the {needed} patients it asks for; 6 % is the limit", flush=True)
     print(
-        f"gate: a true loss of the margin passes in {wrong:.1%} at the {needed} patients it asks for; 6 % is the limit"
+        f"modes: an AUC that is the margin lower counts in {count_false_modes(20 * studies, rng):.1%}; 5 % is the limit"
     )
-    print(f"modes: an AUC that is the margin lower counts in {count_false_modes(studies, rng):.1%}; 5 % is the limit")
     for what in SIDES:
         for variation in (0.02, 0.1, 0.3):
             for n in (3, 5, 10):
@@ -112,8 +115,14 @@ def main() -> None:
                     flush=True,
                 )
     table = pd.DataFrame(lines)
-    worst = table.drop(columns=["claim", "cv", "n"]).max(axis=None)
-    print(f"claims: at most {worst:.2%} of {studies} studies judged wrongly; 3 % is the limit")
+    table["worst"] = table.drop(columns=["claim", "cv", "n"]).max(axis=1)
+    print(f"claims: at most {table['worst'].max():.2%} of {studies} studies judged wrongly; 3 % is the limit")
+    print(
+        f"the worst of {len(table)} is large by chance too; the five worst again, with {AGAIN * studies} other studies:"
+    )
+    for row in table.nlargest(5, "worst").itertuples():
+        again = max(count_wrong(row.claim, row.cv, row.n, AGAIN * studies, rng).values())
+        print(f"{row.claim:32} cv {row.cv:4.0%} n {row.n:2d}  {row.worst:.2%}, again {again:.2%}", flush=True)
 
 
 if __name__ == "__main__":

@@ -100,7 +100,7 @@ def build(runtime: Runtime, source: str) -> tuple[Path, dict[str, str]]:
 def execute(runtime: Runtime, python: Path, clone: Path, notebook: str, parameters: dict[str, Any]) -> list[str]:
     """Run a notebook of the clone in the runtime; return papermill's errors, if any."""
     spec = {"argv": [str(python), "-m", "ipykernel_launcher", "-f", "{connection_file}"], "language": "python"}
-    spec |= {"display_name": runtime.name, "env": HINTS[runtime.name.split("-")[0]]}
+    spec |= {"display_name": runtime.name, "env": HINTS.get(runtime.name.split("-")[0], {})}
     kernel = clone / "jupyter" / "kernels" / runtime.name / "kernel.json"
     kernel.parent.mkdir(parents=True, exist_ok=True)
     kernel.write_text(json.dumps(spec), encoding="utf-8")

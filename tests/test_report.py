@@ -1,5 +1,6 @@
 """Which notebook reports on a study, and what is said where none can; the notebooks' own tests make whole reports."""
 
+import subprocess
 from pathlib import Path
 
 import nbformat
@@ -9,6 +10,7 @@ from click.testing import CliRunner
 from dr_lib.__main__ import main
 from dr_lib.report import ReportError, render, write_report
 from dr_lib.runs.row import RowError, write_row
+from tests.evidence.real_rows import copy_row
 from tests.evidence.test_request_log import RUN
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -53,6 +55,35 @@ def test_a_paper_is_named_by_letter_or_author(tmp_path, paper, analysis):
     write_row(tmp_path / "mine", RUN | {"notebook": "10_train_referable", "run_id": "a", "study": "mine"})
     said = CliRunner().invoke(main, ["report", str(tmp_path / "mine"), "--paper", paper, "-p", "epoch", "1"])
     assert said.exit_code == 1 and said.output.startswith(f"Error: {analysis} has no parameter epoch: it has runs, ")
+
+
+def test_a_deposit_is_checked_and_reported_again_by_what_it_holds(tmp_path):
+    """Coreutils check the sums, the study file names no folder of this machine, and the rows in the deposit give
+    the same report again."""
+    row = copy_row("10", study="mine", run_id="a", scenario="C1")
+    for number in range(3):
+        write_row(tmp_path / "mine", row | {"run_id": f"r{number}", "train_s": 40.0 + number})
+    (tmp_path / "mine.yaml").write_text("notebook: 10_train_referable\nparameters: {data_dir: /srv/silva/prepared}\n")
+    asked = ["report", str(tmp_path / "mine"), "--deposit", str(out := tmp_path / "deposit")]
+    said = CliRunner().invoke(main, asked)
+    assert said.exit_code == 0, said.output
+    subprocess.run(["sha256sum", "--check", "--quiet", "SHA256SUMS"], cwd=out, check=True)
+    listed = {line.split("  ")[1] for line in (out / "SHA256SUMS").read_text().splitlines()}
+    assert listed == {p.relative_to(out).as_posix() for p in out.rglob("*") if p.is_file()} - {"SHA256SUMS"}
+    assert {"report.html", "figure_1.pdf", "README.md", "CITATION.cff", "rows/mine/rows/r2.json"} <= listed
+    assert (
+        "silva" not in (out / "rows/mine.yaml").read_text()
+        and "data_dir: prepared" in (out / "rows/mine.yaml").read_text()
+    )
+    for lang, words in {
+        "en": "3 completed runs of notebook 10_train_referable",
+        "pt": "3 execuções concluídas",
+    }.items():
+        methods = (out / f"methods.{lang}.md").read_text()
+        assert words in methods and f"batch_size = {row['batch_size']}" in methods and row["commit"] in methods
+    again = write_report([out / "rows" / "mine"], tmp_path / "again", ROOT)
+    assert again.read_text() == (out / "report.html").read_text()
+    assert "holds files already" in CliRunner().invoke(main, asked).output
 
 
 def test_a_page_holds_what_was_tagged_in_one_language_summaries_first():

@@ -13,6 +13,8 @@ import papermill
 import pytest
 from packaging.requirements import Requirement
 
+from dr_lib.__main__ import main
+
 ROOT = Path(__file__).resolve().parents[1]
 NOTEBOOKS = sorted(ROOT.glob("notebooks/*.py"))
 MODULES = sorted(ROOT.glob("dr_lib/**/*.py"))
@@ -32,7 +34,8 @@ MAY_KNOW = {  # who may know whom
     "figures": {"evidence"},
     "publish": set(),
     "report": {"runs"},
-    "__main__": {"data", "training", "serving", "runs", "evidence", "report"},
+    "deposit": {"runs", "figures", "report"},
+    "__main__": {"data", "training", "serving", "runs", "evidence", "report", "deposit"},
     "__init__": set(),
 }
 HEAVY = {"tensorflow", "jax", "torch", "keras", "mxnet"}
@@ -183,7 +186,7 @@ def test_nothing_committed_is_large_or_speaks_of_one_machine():
 
 
 def test_the_container_installs_what_the_notebooks_do():
-    """Each package of the server is pinned to a version that requirements.txt allows."""
+    """Each package of the server is pinned to a version that requirements.txt allows, and what these bring along."""
     pinned, known = (
         {
             Requirement(line).name: Requirement(line).specifier
@@ -192,4 +195,18 @@ def test_the_container_installs_what_the_notebooks_do():
         }
         for path in (ROOT / "dr_lib/serving/requirements.txt", ROOT / "requirements.txt")
     )
-    assert all(pin.version in known[name] for name, (pin,) in pinned.items())
+    assert all(pin.version in known[name] for name, (pin,) in pinned.items() if name in known)
+    assert set(pinned) - set(known) == {"anyio", "h11"}
+
+
+def test_commands_in_texts_exist():
+    """Every `python -m dr_lib COMMAND --option` of the READMEs and the study files is one that the program takes."""
+    texts = [*ROOT.glob("*.md"), *ROOT.glob("papermill_runs/*.md"), *STUDIES]
+    lines = [line for path in texts for line in path.read_text(encoding="utf-8").replace("\\\n", " ").splitlines()]
+    found = [match for line in lines for match in re.findall(r"-m dr_lib ([a-z]+)\b([^`#|;]*)", line)]
+    assert len(found) > 20
+    for name, rest in found:
+        if name == "serve":  # hands its options on to dr_lib.serving
+            continue
+        options = {option for parameter in main.commands[name].params for option in parameter.opts}
+        assert set(re.findall(r"(?<!\S)--[a-z-]+", rest)) <= options | {"--help"}, (name, rest)

@@ -46,11 +46,12 @@ class ImageSet(NamedTuple):
     kind: str  # given, or synthetic: good for timing only
 
 
-def load_mnist(path: str | Path = "") -> list[np.ndarray]:
-    """Load MNIST from a file, else from where Keras keeps it, else let Keras download it.
+def load_mnist(source: str | Path = "keras") -> list[np.ndarray]:
+    """Load MNIST, or draw images of its shape and number.
 
     Args:
-        path: an mnist.npz with x_train, y_train, x_test and y_test; empty for Keras's.
+        source: keras, for where Keras keeps it or else its download; the path of an mnist.npz with x_train, y_train,
+            x_test and y_test; or synthetic, see `load_images`.
 
     Returns:
         x_train, y_train, x_test, y_test: (n, 28, 28) uint8 images and (n,) int64 digits.
@@ -58,7 +59,8 @@ def load_mnist(path: str | Path = "") -> list[np.ndarray]:
     Raises:
         ImageSetError: the file is missing or holds something else, or Keras cannot load MNIST.
     """
-    return [array[..., 0] if array.ndim == 4 else array for array in _read(str(path) or "keras", "mnist")]
+    arrays = _draw("mnist", 1.0, seed=0) if source == "synthetic" else _read(str(source), "mnist")
+    return [array[..., 0] if array.ndim == 4 else array for array in arrays]
 
 
 def load_images(dataset: str, image_size: int, source: str, *, share: float = 1.0, seed: int = 0) -> ImageSet:

@@ -8,8 +8,10 @@ and drusen. Camera, pigment and haze do not depend on the grade either.
 
 import json
 import multiprocessing
+from collections import defaultdict
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,14 +23,16 @@ from dr_lib.files import write_text
 
 # Messidor-2 as adjudicated by Krause et al. 2018 (1017, 270, 347, 75, 35 of 1,744 photographs): 26 % are referable.
 GRADE_SHARES = (0.583, 0.155, 0.199, 0.043, 0.020)
-SIDE, RADIUS = 900, 440  # px of the square canvas and of the retina on it; lengths without a unit are in radii
+SIDE, RADIUS = 600, 292  # px of the square canvas and of the retina on it; lengths without a unit are in radii
+COARSE = 150  # px of the side on which light is drawn, but for its grain
 RED, YELLOW = 205, 215  # how densely blood and exudates are drawn, of 255
 # Of red, green and blue: a fair and a dark retina, the optic disc and exudates; and the share that blood takes of each.
 COLOURS = ((226, 150, 252, 0.55), (126, 70, 216, 0.85), (70, 36, 150, 0.85))
 # The most microaneurysms, haemorrhages, rings of hard exudates and cotton wool spots by grade; a quarter at the least.
 LESIONS = ((0, 0, 0, 0), (6, 0, 0, 0), (12, 15, 2, 0), (16, 32, 3, 6), (12, 20, 2, 2))
-# Direction [rad, clockwise from the nose of a right eye], bend and length of the vessels that leave the optic disc.
-STEMS = ((-1.8, -1.2, 70), (1.8, 1.2, 70), (-0.8, 0.3, 34), (0.8, -0.3, 34), (-2.6, -0.3, 16), (2.7, 0.2, 16))
+# Direction [rad, clockwise from the nose of a right eye], bend and length [steps] of the vessels that leave the disc.
+STEMS = ((-1.8, -1.2, 35), (1.8, 1.2, 35), (-0.8, 0.3, 17), (0.8, -0.3, 17), (-2.6, -0.3, 8), (2.7, 0.2, 8))
+STEP, MIN_BRANCHING = 0.044, 0.007  # of a vessel, and the width from which on it has twigs
 
 
 class Look(NamedTuple):
@@ -44,7 +48,7 @@ class Look(NamedTuple):
     pigment: float  # 0 fair to 1 dark
     texture: float
     haze: float  # share of the contrast that a clouded lens takes
-    calibre: float  # px of the widest vein on the canvas
+    calibre: float  # of the widest vein
 
 
 def choose_grades(num_patients: int, seed: int) -> np.ndarray:
@@ -57,10 +61,10 @@ def choose_grades(num_patients: int, seed: int) -> np.ndarray:
 
 def draw_look(rng: np.random.Generator) -> Look:
     """Draw a patient's camera, pigment and vessels."""
-    width, ratio = int(rng.choice((1024, 1280, 1600, 2048))), rng.choice((1, 4 / 3, 3 / 2))
+    width, ratio = int(rng.choice((640, 800, 1024, 1280))), rng.choice((1, 4 / 3, 3 / 2))
     cast = rng.uniform(0.85, 1.15) * rng.normal(1, (0.04, 0.06, 0.15))
     black, quality, mark = int(rng.integers(0, 16)), int(rng.integers(78, 97)), str(rng.choice(("tab", "text", "")))
-    others = rng.uniform((0, 0.01, 0, 8), (1, 0.035, 0.25, 11))
+    others = rng.uniform((0, 0.01, 0, 0.018), (1, 0.035, 0.25, 0.025))
     return Look(width, round(width / ratio), rng.uniform(0.86, 1.06), cast, black, quality, mark, *others.tolist())
 
 
@@ -74,8 +78,9 @@ def draw_eye(grade: int, eye: str, look: Look, rng: np.random.Generator) -> tupl
     red, yellow, soft = np.zeros((3, SIDE, SIDE), np.uint8)
     _draw_lesions(red, yellow, soft, disc, macula, grade, rng)
     _draw_vessels(red, disc, macula, look.calibre, rng, beaded=grade == 3)
-    canvas = _colour(red, yellow, soft, disc, look, rng) * _light(disc, macula, look.texture, rng)[..., None]
-    return _photograph(np.clip(canvas, look.black, 255).astype(np.uint8), eye, look, rng)
+    light = cv2.merge([_light(disc, macula, look.texture, rng)] * 3)
+    canvas = cv2.multiply(_colour(red, yellow, soft, disc, look, rng), light, dtype=cv2.CV_8U)
+    return _photograph(np.maximum(canvas, np.uint8(look.black)), eye, look, rng)
 
 
 def draw_odd_files(seed: int = 0) -> dict[str, bytes]:
@@ -102,7 +107,9 @@ def draw_odd_files(seed: int = 0) -> dict[str, bytes]:
 
 
 def _encode(image, quality):
-    return cv2.imencode(".jpg", image[..., ::-1], [cv2.IMWRITE_JPEG_QUALITY, quality])[1].tobytes()
+    return cv2.imencode(".jpg", cv2.cvtColor(image, cv2.COLOR_RGB2BGR), [cv2.IMWRITE_JPEG_QUALITY, quality])[
+        1
+    ].tobytes()
 
 
 def _pixels(points):
@@ -134,7 +141,7 @@ def _draw_lesions(red, yellow, soft, disc, macula, grade, rng):
     _draw_spots(soft, disc + rng.normal(0, 0.35, (wool, 2)), (0.04, 0.07), YELLOW, rng)
     if grade == 4:  # new vessels, and blood that has sunk in front of the retina
         for tuft in rng.normal(0, 0.004, (24, 20, 2)).cumsum(1).cumsum(1) + disc + rng.normal(0, 0.1, 2):
-            cv2.polylines(red, [_pixels(tuft)], False, RED, 2, cv2.LINE_AA, 4)
+            cv2.polylines(red, [_pixels(tuft)], False, RED, 1, cv2.LINE_AA, 4)
         boat = np.array(cv2.ellipse2Poly((0, 0), (100, 75), 0, 0, 180, 15)) * rng.uniform(0.0015, 0.0028)
         cv2.fillPoly(red, [_pixels(macula + rng.normal(0, 0.25, 2) + boat)], RED, cv2.LINE_AA, 4)
     while cv2.mean(yellow)[0] + cv2.mean(soft)[0] < amount:
@@ -142,64 +149,108 @@ def _draw_lesions(red, yellow, soft, disc, macula, grade, rng):
 
 
 def _draw_vessels(red, disc, macula, calibre, rng, *, beaded):
-    """Grow arcades around the macula and shorter stems to the nose, then twigs up to this eye's amount of red."""
-    left, todo, spare = rng.uniform(6, 10) - cv2.mean(red)[0], [], []
-    for width, density in ((calibre * 0.7, RED * 0.65), (calibre, RED)):  # arteries, veins
-        todo += [(disc, way + rng.normal(0, 0.12), bend, n, width * (n + 70) / 140, density) for way, bend, n in STEMS]
-    while todo:
-        twigs = _draw_vessel(red, *todo.pop(0), macula, rng, beaded=beaded)
-        todo, spare = todo + twigs[::2], spare + twigs[1::2]
-    amount = cv2.mean(red)[0] + left
-    while spare and cv2.mean(red)[0] < amount:
-        spare += _draw_vessel(red, *spare.pop(rng.integers(len(spare))), macula, rng)
+    """Grow arcades around the macula and shorter stems to the nose, then twigs up to this eye's amount of red.
+
+    A vessel is a row: x, y, direction, bend, length in steps, width and density.
+    """
+    amount = rng.uniform(6, 10) - cv2.mean(red)[0]
+    ways, bends, lengths = np.array(STEMS).T
+    stems, widths = [], calibre * (lengths + 35) / 70
+    for share, density in ((0.7, RED * 0.65), (1, RED)):  # arteries, veins
+        stem = (*disc, ways + rng.normal(0, 0.12, len(STEMS)), bends, lengths, widths * share, density)
+        stems.append(np.stack(np.broadcast_arrays(*stem), 1))
+    vessels, grown, spare = np.concatenate(stems), [], []
+    while len(vessels):
+        lines, twigs = _grow(vessels, macula, rng)
+        grown += lines
+        vessels, spare = twigs[::2], [*spare, twigs[1::2]]
+    _draw_lines(red, grown, beaded=beaded)
+    amount, spare = amount + cv2.mean(red)[0], np.concatenate(spare)
+    while len(spare) and (lacking := amount - cv2.mean(red)[0]) > 0:
+        spare = rng.permutation(spare)
+        areas = np.cumsum(0.85 * STEP * spare[:, 4:].prod(axis=1)) * (RADIUS / SIDE) ** 2  # where none overlap
+        num_drawn = int(np.searchsorted(areas, lacking)) or 1
+        lines, twigs = _grow(spare[:num_drawn], macula, rng)
+        _draw_lines(red, lines, beaded=False)
+        spare = np.concatenate([spare[num_drawn:], twigs])
 
 
-def _draw_vessel(red, start, angle, bend, length, width, density, macula, rng, *, beaded=False):
-    """Draw a vessel that thins towards its end, a long vein beaded if `beaded`; return the twigs that it may have."""
-    t = np.arange(length) / 50
-    angles = angle + bend * t + rng.uniform(0.1, 0.25) * np.sin(rng.uniform(5, 12) * t + rng.uniform(0, 6))
-    line = start + 0.022 * np.cumsum(np.stack([np.cos(angles), np.sin(angles)], 1), 0)
-    line = line[: np.append(np.hypot(*(line - macula).T) < 0.18, True).argmax()]  # none crosses the fovea
-    parts = 20 if beaded and density == RED and len(line) > 20 else 4
-    for k, piece in enumerate(np.array_split(np.arange(len(line)), parts) if len(line) >= parts else ()):
-        thick = max(1, round(width * (1 - 0.4 * k / parts) * (1.7 if parts > 4 and k % 2 else 1)))
-        cv2.polylines(red, [_pixels(line[piece[0] : piece[-1] + 2])], False, density, thick, cv2.LINE_AA, 4)
-    places = rng.integers(0, len(line), 2 + 2 * (length // 18)).tolist() if width > 3 and len(line) else []
-    turns = rng.choice([-1, 1], len(places)) * rng.uniform(0.4, 0.9, len(places))
-    twig = (int(length * rng.uniform(0.4, 0.65)), width * 0.6, density)
-    return [(line[at], angles[at] + turn, -1.2 * turn, *twig) for at, turn in zip(places, turns, strict=True)]
+def _grow(vessels, macula, rng):
+    """Let vessels grow: of each its pixels (n, 2), width and density; and the twigs that they may have, as rows."""
+    start, (angle, bend, length) = vessels[:, None, :2], vessels[:, 2:5].T[..., None]
+    steps = np.arange(int(length.max()))
+    swing, speed, phase = rng.uniform((0.1, 0.2, 0), (0.25, 0.48, 6), (len(vessels), 3)).T[..., None]
+    angles = angle + 0.04 * bend * steps + swing * np.sin(speed * steps + phase)
+    ways = STEP * np.stack([np.cos(angles), np.sin(angles)], -1)
+    points = start + np.cumsum(ways, 1) - ways  # the first lies where the vessel leaves its stem
+    stops = (np.hypot(*(points - macula).transpose(2, 0, 1)) < 0.18) | (steps >= length)  # none crosses the fovea
+    ends = np.where(stops.any(axis=1), stops.argmax(axis=1), len(steps))
+    lines = [(line[:end], *row) for line, end, row in zip(_pixels(points), ends, vessels[:, 5:].tolist(), strict=True)]
+    num_twigs = np.where((vessels[:, 5] > MIN_BRANCHING) & (ends > 0), 2 + 2 * (vessels[:, 4] // 9), 0).astype(int)
+    old = np.repeat(np.arange(len(vessels)), num_twigs)
+    at, turn = rng.integers(0, ends[old]), rng.choice([-1, 1], len(old)) * rng.uniform(0.4, 0.9, len(old))
+    new_length = np.floor(vessels[old, 4] * rng.uniform(0.4, 0.65, len(old)))
+    twigs = [angles[old, at] + turn, -1.2 * turn, new_length, 0.6 * vessels[old, 5], vessels[old, 6]]
+    return lines, np.column_stack([points[old, at], *twigs])
+
+
+def _draw_lines(red, lines, *, beaded):
+    """Draw vessels that thin towards their ends, long veins beaded if `beaded`: one call for each thickness."""
+    pieces = defaultdict(list)
+    for line, width, density in lines:
+        parts = 20 if beaded and density == RED and len(line) > 10 else 4
+        for k in range(parts if len(line) > 1 else 0):
+            thick = width * RADIUS * (1 - 0.4 * k / parts) * (1.7 if parts > 4 and k % 2 else 1)
+            piece = line[len(line) * k // parts : len(line) * (k + 1) // parts + 1]
+            pieces[density, max(1, round(thick))].append(piece)
+    for (density, thick), group in sorted(pieces.items(), key=lambda item: item[0]):
+        cv2.polylines(red, group, False, density, thick, cv2.LINE_AA, 4)
 
 
 def _colour(red, yellow, soft, disc, look, rng):
-    """Colour the canvas in even light: retina, optic disc, blood and yellow marks."""
-    nerve, blur, clear = np.zeros_like(red), rng.uniform(0.6, 1.6), np.float32((1 - look.haze) / 255)
+    """Colour the canvas in even light, (SIDE, SIDE, 3) float32: retina, optic disc, blood and yellow marks."""
+    nerve, blur, clear = np.zeros_like(red), rng.uniform(0.4, 1.1), (1 - look.haze) / 255
     for size, density in ((rng.uniform(0.11, 0.135), 185), (rng.uniform(0.04, 0.075), 250)):
         axes = [round(size * stretch * RADIUS * 16) for stretch in (1, rng.uniform(1, 1.2))]
         cv2.ellipse(nerve, _pixels(disc), axes, 0, 0, 360, density, -1, cv2.LINE_AA, 4)
-    nerve, red = cv2.GaussianBlur(nerve, (0, 0), 4) * clear, cv2.GaussianBlur(red, (0, 0), blur) * clear
-    soft = cv2.GaussianBlur(cv2.resize(soft, None, fx=0.25, fy=0.25, interpolation=cv2.INTER_AREA), (0, 0), 1.5)
-    yellow = cv2.max(cv2.GaussianBlur(yellow, (0, 0), blur), cv2.resize(soft, (SIDE, SIDE))) * clear
-    canvas = np.empty((SIDE, SIDE, 3), np.float32)
-    for c, (fair, dark, pale, absorbed) in enumerate(COLOURS):
-        retina = np.float32(fair + look.pigment * (dark - fair))
-        plane = (retina + nerve * (pale - retina)) * (1 - np.float32(absorbed) * red)
-        canvas[..., c] = (plane + yellow * (pale - plane)) * np.float32(look.cast[c])
+    red, yellow = cv2.GaussianBlur(red, (0, 0), blur), cv2.GaussianBlur(yellow, (0, 0), blur)
+    soft = cv2.GaussianBlur(cv2.resize(soft, None, fx=0.25, fy=0.25, interpolation=cv2.INTER_AREA), (0, 0), 1)
+    yellow = cv2.max(yellow, cv2.resize(soft, (SIDE, SIDE))).ravel()
+    fair, dark, pale, absorbed = np.array(COLOURS).T
+    retina, pale = look.cast * (fair + look.pigment * (dark - fair)), look.cast * pale
+    passed = 1 - absorbed * clear * np.arange(256)[:, None]  # of the light, by blood of each density
+    canvas = cv2.LUT(cv2.merge([red] * 3), np.float32(retina * passed)[:, None])
+    left, top = (disc * RADIUS + SIDE / 2 - 60).astype(int)
+    near = np.s_[top : top + 120, left : left + 120]
+    nerve = cv2.GaussianBlur(nerve[near], (0, 0), 2.7)[..., None] * np.float32(clear)
+    canvas[near] += nerve * np.float32((pale - retina) * passed)[red[near]]
+    at, pixels = np.flatnonzero(yellow), canvas.reshape(-1, 3)
+    below = pixels[at]
+    pixels[at] = below + np.float32(clear) * yellow[at, None] * (np.float32(pale) - below)
     return canvas
+
+
+@cache
+def _shape_retina():
+    """1 on the retina, 0 outside: (SIDE, SIDE) float32."""
+    x = (np.arange(SIDE, dtype=np.float32) - SIDE / 2 + 0.5) / RADIUS
+    return np.clip((1 - np.hypot(x, x[:, None])) * RADIUS + 0.5, 0, 1)
 
 
 def _light(disc, macula, texture, rng):
     """The light on the canvas: flash, vignette, texture, macula and grain; none outside the retina."""
-    x, vignette = (np.arange(SIDE, dtype=np.float32) - SIDE / 2 + 0.5) / RADIUS, rng.uniform(0.1, 0.5)
-    light = np.full((SIDE, SIDE), 1 - vignette, np.float32)
+    x, vignette = ((np.arange(COARSE) + 0.5) / COARSE - 0.5) * SIDE / RADIUS, rng.uniform(0.1, 0.5)
+    light = np.full((COARSE, COARSE), 1 - vignette, np.float32)
     for at, width, height in ((rng.uniform(-0.2, 0.2, 2), 0.75, vignette), (disc, 0.4, 0.12), (macula, 0.2, -0.22)):
         across, down = (np.exp(-(((x - centre) / width) ** 2) / 2) for centre in at)
-        light += np.outer(np.float32(height) * down, across)
+        light += np.float32(height) * np.outer(down, across)
     for cells in (6, 24, 90):
         waves = rng.standard_normal((cells, cells), np.float32)
-        light += texture * cv2.resize(waves, (SIDE, SIDE), interpolation=cv2.INTER_CUBIC)
-    light += np.tile(rng.uniform(0.01, 0.05) * rng.standard_normal((SIDE // 3, SIDE // 3), np.float32), (3, 3))
+        light += texture * cv2.resize(waves, (COARSE, COARSE), interpolation=cv2.INTER_CUBIC)
+    light = cv2.resize(light, (SIDE, SIDE), interpolation=cv2.INTER_LINEAR)
+    light += np.tile(rng.uniform(0.007, 0.035) * rng.standard_normal((SIDE // 3, SIDE // 3), np.float32), (3, 3))
     light *= rng.uniform(0.4, 0.6) if rng.random() < 0.07 else rng.uniform(0.9, 1.1)  # at times the flash is weak
-    return light * np.clip((1 - np.sqrt(x**2 + x[:, None] ** 2)) * RADIUS + 0.5, 0, 1)
+    return light * _shape_retina()
 
 
 def _photograph(canvas, eye, look, rng):
@@ -213,7 +264,7 @@ def _photograph(canvas, eye, look, rng):
     image = cv2.warpAffine(canvas, matrix, size.tolist(), borderValue=[look.black] * 3)
     if look.mark == "tab":
         at = (centre + [0.72 * radius, -0.72 * radius]).astype(int).tolist()
-        cv2.circle(image, at, int(radius / 20), canvas[500, 500].tolist(), -1)
+        cv2.circle(image, at, int(radius / 20), canvas[SIDE // 2, SIDE // 2].tolist(), -1)
     if look.mark == "text":
         cv2.putText(image, "SYNTHETIC", (20, look.height - 20), 0, look.height / 1100, (190, 190, 190), 2)
     return image, Circle(*centre.tolist(), radius)

@@ -13,7 +13,7 @@ PUBLISHED = Path(__file__).with_name("published.csv")
 RELATIONS = (">=", "<=", "within")
 WORDINGS = ("quoted", "paraphrase", "derived", "reading")  # the paper's words, or its sense; of its numbers; ours
 NOTEBOOKS = {  # whose rows judge a paper's claims
-    "A": ("10_train_referable", "20_train_grades"),
+    "A": ("10_train_referable",),
     "B": ("21_export_quantize", "22_serve_and_load"),
     "C": ("30_train_scenario",),
     "D": ("40_mnist_cuda",),
@@ -105,20 +105,24 @@ def list_claims(judged: pd.DataFrame) -> pd.DataFrame:
 
     Returns:
         `id`, `paper`, `wording`, `place`, `words`, `published` (with its tolerance and unit), `ours`, `ours_low`,
-        `ours_high`, `unit`, `n`, `num_satisfied` of `num_parts`, `num_disturbed`, `verdict`, `reason`, `versions`.
+        `ours_high`, `unit`, `n`, `num_satisfied` of `num_parts`, `num_missing`, `num_disturbed`, `verdict`, `reason`,
+        `versions`.
     """
     sign = judged["relation"].map({"within": "", ">=": "at least ", "<=": "at most "})
     tolerance = judged["tolerance"].map(lambda number: f" ± {number:g}" if number else "")
     published = sign + judged["value"].map("{:.10g}".format) + tolerance + " " + judged["unit"]
     columns = "id paper wording place words published ours ours_low ours_high unit n num_satisfied num_parts"
-    columns = [*columns.split(), "num_disturbed", "verdict", "reason", "versions"]
+    columns = [*columns.split(), "num_missing", "num_disturbed", "verdict", "reason", "versions"]
     return judged.assign(published=published.str.strip())[columns].sort_index()
 
 
 def count_by_chance(judged: pd.DataFrame) -> tuple[int, float]:
     """How many verdicts were given, and how many of them would be wrong by chance if every truth lay on a bound.
 
-    A 95 % interval lies wholly on the wrong side of a bound in 2.5 % of studies at most.
+    A 95 % interval lies wholly on the wrong side of a bound in 2.5 % of studies at most. A reading of a claim that has
+    a verdict of its own is that verdict once more, and does not count.
     """
-    num_given = int(judged["verdict"].isin(VERDICTS[:2]).sum())
+    given = judged[judged["verdict"].isin(VERDICTS[:2])]
+    is_again = (given["wording"] == "reading") & given["place"].isin(given["id"])
+    num_given = int((~is_again).sum())
     return num_given, 0.025 * num_given

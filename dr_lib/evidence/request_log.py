@@ -53,10 +53,10 @@ def read_requests(runs: pd.DataFrame, *folders: Path) -> pd.DataFrame:
         folders: those that were given to `read_runs`.
 
     Returns:
-        A row per request: the run's columns, the request's, and `usd_per_million` on a machine that is never idle,
-        where the run has a price. Of a column that both have the run's stays and the request's is request_NAME, but
-        times are the request's, and `status` and `error` say whether it has a prediction; the server's status is
-        `http_status`. Runs without requests keep their one row.
+        A row per request: the run's columns, the request's, and `predict_usd_per_million` of predicting alone on a
+        machine that is never idle, where the run has a price. Of a column that both have the run's stays and the
+        request's is request_NAME, but times are the request's, and `status` and `error` say whether it has a
+        prediction; the server's status is `http_status`. Runs without requests keep their one row.
 
     Raises:
         RequestsError: a file is missing, lies outside its study, or is no table of requests.
@@ -76,7 +76,8 @@ def read_requests(runs: pd.DataFrame, *folders: Path) -> pd.DataFrame:
     requests = pd.concat(tables, ignore_index=True) if tables else runs
     if {"usd_per_hour", "predict_ms"} <= set(requests):
         busy = requests[["usd_per_hour", "predict_ms"]].astype(float).dropna()
-        requests["usd_per_million"] = pd.Series(usd_per_million(busy["usd_per_hour"], busy["predict_ms"]), busy.index)
+        usd = usd_per_million(busy["usd_per_hour"], busy["predict_ms"])
+        requests["predict_usd_per_million"] = pd.Series(usd, busy.index)
     return requests
 
 
@@ -103,10 +104,11 @@ def summarise_requests(timed: pd.DataFrame) -> pd.DataFrame:
 
     Returns:
         A row for each, with as many of KINDS as there are, `n` deployments of `requests` requests, the run's
-        `usd_per_hour` and `priced_as`, and for each of round_trip_ms, decode_ms and predict_ms the mean over
-        deployments under that name, with _low and _high the bounds of its 95 % interval, with _sd the deviation and
-        with _median the median of the requests. All requests count, the first too: the paper left none out; the median
-        shows what the first ones weigh. Requests to one deployment repeat nothing, so one alone has no interval.
+        `usd_per_hour` and `priced_as`, the mean `max_rate_per_s` that was held, and for each of round_trip_ms,
+        decode_ms and predict_ms the mean over deployments under that name, with _low and _high the bounds of its 95 %
+        interval, with _sd the deviation and with _median the median of the requests. All requests count, the first
+        too: the paper left none out; the median shows what the first ones weigh. Requests to one deployment repeat
+        nothing, so one alone has no interval.
     """
     if "predict_ms" not in timed or timed["predict_ms"].isna().all():
         return pd.DataFrame()
@@ -116,6 +118,7 @@ def summarise_requests(timed: pd.DataFrame) -> pd.DataFrame:
         deployments = list_runs(rows)
         line = dict(zip(keys, key, strict=True)) | {"n": len(deployments), "requests": len(rows)}
         line |= {name: rows[name].iloc[0] for name in ("usd_per_hour", "priced_as") if name in rows}
+        line |= {name: deployments[name].mean() for name in ("max_rate_per_s",) if name in rows}
         for name in TIMES:
             times, means = (table[name] if name in table else rows["predict_ms"][:0] for table in (rows, deployments))
             times = times[times > 0]  # who sends arrays decodes nothing

@@ -6,10 +6,10 @@ from typing import NamedTuple
 import pandas as pd
 
 # what a run did: rows that are pooled have to agree in it
-WORK = "data_kind data_sha256 labels_sha256 split_sha256 input model format weights mode framework".split()
+WORK = "data_kind data_sha256 labels_sha256 split_sha256 input task model format weights mode framework".split()
 WORK += "dataset network epochs batch_size".split()
 WORK += "image_size optimizer learning_rate warmup_epochs augmentation dropout last_frozen commit".split()
-WORK += "test_time_augmentation data_share threads_asked evaluate_every".split()
+WORK += "weigh_grades test_time_augmentation data_share threads_asked evaluate_every".split()
 SET_BY_MODE = ("batch_size", "learning_rate", "warmup_epochs")  # part of the work that a mode may set anew
 PLAN = "precision strategy jit steps_per_execution backend num_replicas on_device".split()  # follows the hardware
 EXCLUSIONS = {  # mark of a row: why it bars the row from the timing
@@ -17,7 +17,7 @@ EXCLUSIONS = {  # mark of a row: why it bars the row from the timing
     "disturbed": "disturbed: other processes took more than 10 % of the CPU",
 }
 MIN_RUNS = 3  # fewer decide nothing
-REQUEST_TIMES = ("round_trip_ms", "decode_ms", "predict_ms", "usd_per_million")  # a row per request has its own
+REQUEST_TIMES = ("round_trip_ms", "decode_ms", "predict_ms", "predict_usd_per_million")  # a row per request has its own
 
 
 class UnlikeRunsError(ValueError):
@@ -85,14 +85,19 @@ def select_runs(
 def list_runs(rows: pd.DataFrame) -> pd.DataFrame:
     """One row per run: where rows are requests, one per deployment with the means of its times.
 
-    Requests to one server share its machine and its moment: they repeat nothing. A run's name is unique in its study
-    alone.
+    Requests to one server share its machine and its moment: they repeat nothing, and nor do several runs against one
+    endpoint elsewhere. A run's name is unique in its study alone; what a server calls its `deployment` is everywhere.
     """
     if "request" not in rows:
         return rows
-    keys, times = ["study", "run_id"], [name for name in REQUEST_TIMES if name in rows]
-    firsts = rows.drop_duplicates(keys)
-    return firsts.drop(columns=times).join(rows.groupby(keys)[times].mean(), on=keys)
+    deployment = (rows["study"] + "/" + rows["run_id"]).rename("_deployment")
+    if "deployment" in rows:
+        deployment = rows["deployment"].fillna("").astype(str).where(lambda name: name != "", deployment)
+    times = [name for name in REQUEST_TIMES if name in rows]
+    rows = rows.assign(_deployment=deployment)
+    means = rows.groupby("_deployment")[times].mean()
+    firsts = rows.drop_duplicates("_deployment").drop(columns=times)
+    return firsts.join(means, on="_deployment").drop(columns="_deployment")
 
 
 def _name_environments(finished: pd.DataFrame) -> pd.DataFrame:

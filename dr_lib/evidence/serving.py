@@ -92,8 +92,8 @@ def cost_table(latencies: pd.DataFrame, prices: Iterable[Price] | None = None) -
         prices: by which the others are priced, by default this library's.
 
     Returns:
-        The rows with `usd_per_hour`, `usd_per_million` on a machine that is never idle, `max_rate_per_s` of one such
-        machine, and at paper B's request in 5 s `paper_utilisation` and `paper_usd_per_million`.
+        The rows with `usd_per_hour`, `usd_per_million` on a machine that is never idle, `computed_rate_per_s` of one
+        such machine, and at paper B's request in 5 s `paper_utilisation` and `paper_usd_per_million`.
 
     Raises:
         PriceError: an instance has no price.
@@ -110,7 +110,7 @@ def cost_table(latencies: pd.DataFrame, prices: Iterable[Price] | None = None) -
         usd_per_hour=found,
         busy_ms=busy_ms,
         usd_per_million=usd_per_million(found, busy_ms),
-        max_rate_per_s=1e3 / busy_ms,
+        computed_rate_per_s=1e3 / busy_ms,
         paper_utilisation=PAPER_RATE_PER_S * busy_ms / 1e3 / machines,
         paper_usd_per_million=usd_per_million_at_rate(found, PAPER_RATE_PER_S, busy_ms),
     )

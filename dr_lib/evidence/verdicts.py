@@ -33,13 +33,14 @@ STATISTICS: dict[str, Callable[..., np.ndarray]] = {
 ONE_SIDED = ("mean", "sum", "share")  # share: of the variation, allocated to the factor of the first term
 WHOLE_DESIGN = ("sum", "ratio_of_sums", "share")  # mean nothing where cells are missing
 FACTORS = "framework dataset image_size network".split()  # of paper C; one cell has one level of each
-OTHER_WORK = "model format data_kind mode batch_size epochs data_share threads_asked threads".split()
+OTHER_WORK = "model format data_kind mode batch_size epochs data_share threads_asked".split()
 HARDWARE = ("accelerator", "num_accelerators", "instance_type", "platform")  # as detected
+MONEY = ("formula_usd", "predict_usd_per_million")
 COUNTED = ("num_parameters", "savedmodel_mib", "study_bill_usd", "formula_share_of_bill")  # one is all there is to know
-VERSIONS = ("tensorflow", "keras", "jax", "torch", "mxnet", "python", "driver")
+VERSIONS = ("tensorflow", "keras", "jax", "torch", "mxnet", "ai_edge_litert", "python", "cuda", "driver")
 THEIRS = {  # versions that a paper names
     "B": {"tensorflow": "2.3"},
-    "C": {"tensorflow": "2.14.0", "torch": "2.2.0", "mxnet": "1.9.1", "python": "3.9"},
+    "C": {"tensorflow": "2.14.0", "torch": "2.2.0", "mxnet": "1.9.1", "python": "3.9", "cuda": "11.7"},
 }
 NOTHING = Interval(np.nan, np.nan, np.nan, 0)
 
@@ -54,6 +55,7 @@ class Verdict(NamedTuple):
     reason: str  # what was held against what, in numbers and column names
     num_satisfied: int = 0  # parts, the cells or columns that were judged one by one, whose interval satisfies it
     num_parts: int = 0
+    num_missing: int = 0  # cells of the claim's design that were not run
     num_disturbed: int = 0  # of the rows that it rests on
     versions: str = ""  # of those rows, with the paper's where they differ
 
@@ -79,6 +81,7 @@ def judge(claim: Any, timed: pd.DataFrame) -> Verdict:
         sought = " against ".join(filter(None, (claim.numerator, claim.denominator)))
         return Verdict(claim.id, NOTHING, "not measured", 0, f"no rows with {claim.column}, {sought}".rstrip(", "))
     keys, cells = match_cells(claim, sides)
+    unmet += ["priced_as=instance_type"] if claim.column in MONEY and any(map(_is_mispriced, sides)) else []
     used = pd.concat([rows for cell in cells.values() for rows in cell]) if cells else sides[0][:0]
     is_mixed = "environment" not in keys and any(side["environment"].nunique() > 1 for side in sides)
     is_mean_of_unlike = bool(unmet) and len(sides) == 1 and len(cells) > 1
@@ -90,6 +93,9 @@ def judge(claim: Any, timed: pd.DataFrame) -> Verdict:
     found = decide(claim, parts, num_missing=_count_missing(claim, keys, cells, sides))
     if not cells:
         found = found._replace(verdict="not measured", reason="no scenario was run on both sides")
+    elif claim.statistic in WHOLE_DESIGN and claim.environments != "any" and len(cells) > claim.cells:
+        reason = f"{len(cells)} cells for {claim.cells} of the design: several machines or kinds of work"
+        found = found._replace(verdict="not comparable", reason=reason)
     elif unmet or is_mixed:
         places = "; ".join(sorted(set(used["environment"])))
         found = found._replace(verdict="not comparable", reason=f"{places} vs {', '.join(unmet) or claim.environments}")
@@ -134,7 +140,7 @@ def match_cells(claim: Any, sides: list[pd.DataFrame]) -> tuple[list[str], dict[
     ]
     both, compares_machines = pd.concat(sides), claim.denominator != "" and hardware[0] != hardware[1]
     keys = [name for name in FACTORS if name in both and both[name].nunique(dropna=False) > 1]
-    others = OTHER_WORK + [] if compares_machines else [*OTHER_WORK, "environment"]
+    others = OTHER_WORK if compares_machines else [*OTHER_WORK, "threads", "environment"]
     keys += [name for name in others if name in both and both[name].nunique(dropna=False) > 1]
     keys = [name for name in keys if name not in fixed]
     if not keys:
@@ -202,14 +208,23 @@ def decide(claim: Any, parts: list[Part], *, num_missing: int = 0) -> Verdict:
         verdict = "does not hold"
     else:
         verdict = "holds" if satisfied == len(parts) else "undecided"
-    return Verdict(claim.id, worst, verdict, worst.n, reason, satisfied, len(parts))
+    return Verdict(claim.id, worst, verdict, worst.n, reason, satisfied, len(parts), num_missing)
 
 
 def _count_missing(claim: Any, keys: list[str], cells: dict, sides: list[pd.DataFrame]) -> int:
-    """The cells of the claim's design, on each machine, that have no rows."""
+    """The cells of the claim's design, on each machine, that have no rows; other work fills none of them."""
+    designed = [position for position, key in enumerate(keys) if key in (*FACTORS, "environment")]
+    run = {tuple(cell[position] for position in designed) for cell in cells}
     machines = max(side["environment"].nunique() for side in sides) if "environment" in keys else 1
     is_split = "environment" in keys and claim.environments == "any"
-    return max(0, claim.cells * (machines if is_split else 1) - len(cells))
+    return max(0, claim.cells * (machines if is_split else 1) - len(run))
+
+
+def _is_mispriced(rows: pd.DataFrame) -> bool:
+    """Whether a row has the price of another machine than the one that the cloud says it ran on."""
+    known = rows.reindex(columns=["instance_type", "priced_as"]).fillna("").astype(str)
+    pairs = known[(known != "").all(axis=1)].itertuples(index=False)
+    return not all(detected.endswith(label) or label.endswith(detected) for detected, label in pairs)
 
 
 def _meets(rows: pd.DataFrame, terms: list[str]) -> np.ndarray:

@@ -10,7 +10,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
+from matplotlib.ticker import FixedLocator, NullLocator
 
 from dr_lib.evidence.claims import read_published
 from dr_lib.evidence.epochs import IMPLEMENTATIONS, find_times_to_accuracy, list_epochs
@@ -24,6 +24,7 @@ from dr_lib.figures.style import (
     open_panels,
     space_ticks,
     write_number,
+    write_title,
 )
 
 COLOURS = {  # Keras has those of its backends elsewhere
@@ -32,7 +33,7 @@ COLOURS = {  # Keras has those of its backends elsewhere
     "paper": "#404040",
     "fused": "#0173b2",
     "true_gradient": "#cc78bc",
-    "minibatch": "#ca9161",
+    "minibatch": "#00695c",
 }
 POINT = {"color": THEIRS, "mec": "black", "ms": 8, "ls": "none", "zorder": 5}
 PAPER_LOOK = {"cuda": POINT | {"marker": "D"}, "keras": POINT | {"marker": "s"}}
@@ -52,7 +53,7 @@ def plot_cumulative_time(timed: pd.DataFrame, lang: str = "en", *, published: bo
         EpochsError: a run's epochs cannot be read.
     """
     say, epochs = choose_words(lang), list_epochs(timed)
-    figure, ax = _open("Time after each epoch", "line: median; band: all replicas and runs", say)
+    figure, ax = _open("Time after each epoch", "line: median; band: all replicas and runs", timed, say)
     for label, colour, look, rows in _take_lines(epochs, say):
         spread = rows.groupby("epoch")["train_s"]
         _draw_line(ax, spread.median(), spread.min(), spread.max(), colour, look, label)
@@ -61,9 +62,8 @@ def plot_cumulative_time(timed: pd.DataFrame, lang: str = "en", *, published: bo
         machine = {"cuda": "CUDA C, Tesla T4", "keras": "Keras, CPU"}[framework]
         label = f"{machine}, {say(PAPERS['D'])}: {seconds}"
         ax.plot(point["epochs"], point["seconds"], label=label, **PAPER_LOOK[framework])
-    ax.set(xlabel=say("epoch"), ylabel=say("cumulative training time [s]"), yscale="log", xlim=(0, None))
-    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
-    space_ticks(ax, lang, "y")
+    ax.set(xlabel=say("epoch"), ylabel=say("cumulative training time [s]"), xscale="log", yscale="log")
+    space_ticks(ax, lang)
     _list_lines(ax)
     return figure
 
@@ -82,7 +82,7 @@ def plot_time_to_accuracy(timed: pd.DataFrame, lang: str = "en", *, published: b
     """
     say, epochs = choose_words(lang), _need(list_epochs(timed))
     legend = "line: median, where half have reached it; band: all replicas and runs"
-    figure, ax = _open("Time to reach each accuracy", legend, say)
+    figure, ax = _open("Time to reach each accuracy", legend, timed, say)
     lowest, highest = epochs["accuracy"].clip(0.05, HIGHEST).agg(["min", "max"])
     levels = np.unique([*np.linspace(lowest, highest, 400), *epochs["accuracy"].clip(lowest, highest)])
     for label, colour, look, rows in _take_lines(epochs, say):
@@ -133,18 +133,16 @@ def plot_speed_up(timed: pd.DataFrame, lang: str = "en", *, published: bool = Tr
         named |= _draw_paper_ratio(ax, theirs, lang, say) if published else {}
         ax.axhline(1, color="black", lw=0.8)
         ax.set_title(say("against {}").format(name), loc="left", fontsize="medium", fontweight="bold")
-        ax.set(xlabel=say("epoch"), yscale="log")
-        ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+        ax.set(xlabel=say("epoch"), xscale="log", yscale="log")
         ax.tick_params(labelbottom=True)
-        space_ticks(ax, lang, "y")
-    axes[0].set_xlim(left=0)
+        space_ticks(ax, lang)
     handles = [
         Line2D([], [], color=h.get_color(), marker=h.get_marker(), mec=h.get_mec(), ls=h.get_ls().replace(":", "-"))
         for h in named.values()
     ]
     figure.legend(handles, named, loc="outside right upper", frameon=False, fontsize="small")
     figure.supylabel(say("times as fast as Keras"))
-    figure.suptitle(say("Speed-up over Keras after each epoch"))
+    figure.suptitle(write_title("Speed-up over Keras after each epoch", timed, say))
     legend = "line: median; band: all replicas and runs; dotted: another batch than Keras"
     figure.supxlabel(say(legend), fontsize="small")
     return figure
@@ -160,12 +158,12 @@ def _read_paper() -> pd.DataFrame:
 
 
 def _take_lines(epochs: pd.DataFrame, say: Callable[[str], str]) -> Iterator[tuple[str, str, dict, pd.DataFrame]]:
-    """Label, colour, look and epochs of each line: implementations in their order, batch 1 solid, larger dashed."""
+    """Label, colour, look and epochs of each line: batch 1 solid, 32 dashed, others dash-dotted."""
     order = epochs.assign(_order=epochs["implementation"].map(list(IMPLEMENTATIONS).index).astype(int))
     for line, rows in order.sort_values(["_order", "batch_size"], kind="stable").groupby("line", sort=False):
         words, implementation = IMPLEMENTATIONS[rows["implementation"].iloc[0]], rows["implementation"].iloc[0]
         label = line.replace(words, say(words)).replace(", batch ", f", {say('batch')} ")
-        style = {"ls": "-" if rows["batch_size"].iloc[0] == 1 else "--"}
+        style = {"ls": {1: "-", 32: "--"}.get(rows["batch_size"].iloc[0], "-.")}
         yield label, COLOURS.get(implementation, OTHER_COLOUR), style, rows
 
 
@@ -221,12 +219,12 @@ def _need(epochs: pd.DataFrame) -> pd.DataFrame:
     return epochs
 
 
-def _open(title: str, legend: str, say: Callable[[str], str]) -> tuple[Figure, Axes]:
+def _open(title: str, legend: str, runs: pd.DataFrame, say: Callable[[str], str]) -> tuple[Figure, Axes]:
     figure, (ax,) = open_panels(1, width=8)
-    figure.suptitle(say(title))
+    figure.suptitle(write_title(title, runs, say))
     figure.supxlabel(say(legend), fontsize="small")
     return figure, ax
 
 
 def _list_lines(ax: Axes) -> None:
-    ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1), frameon=False, fontsize="small")
+    ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1), frameon=False, fontsize="small", handlelength=4)

@@ -86,7 +86,7 @@ def plot_variation(allocation: pd.DataFrame, lang: str = "en") -> Figure:
     ax.invert_yaxis()
     ax.set(xlabel=say("share of the variation [%]"), xlim=(0, 135), xticks=range(0, 101, 20))
     figure.suptitle(say("Allocation of variation"))
-    figure.supxlabel(say("a x b: interaction of a and b; p: of the F test"), fontsize="small")
+    figure.supxlabel(say("a x b: interaction of a and b; p: of the F test, by Holm's method"), fontsize="small")
     return figure
 
 

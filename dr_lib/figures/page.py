@@ -59,7 +59,9 @@ class Page:
             processors = f" ({', '.join(listed['cpu'])})" if "cpu" in listed else ""
             about.append(say("measured on {}").format("; ".join(listed["environment"]) + processors))
         days = sorted({day[:10] for day in listed.get("started_at", [])})
-        about.append(", ".join([say("{} runs").format(len(list_runs(rows))), " … ".join(days[:1] + days[1:][-1:])]))
+        num_runs = len(list_runs(rows))
+        count = {0: say("no run of ours yet"), 1: say("one run")}.get(num_runs, say("{} runs").format(num_runs))
+        about.append(", ".join([count, *([" … ".join(days[:1] + days[1:][-1:])] if days else [])]))
         notice = say(SAMPLE if paper in ("", "A") else IMAGES).upper()
         warning = f"> **{notice}**\n\n" if is_synthetic(rows) else ""
         display(Markdown(f"# {say(words)}\n\n{warning}{'; '.join(about)}."))
@@ -183,7 +185,7 @@ class Page:
 
     def _tell(self, row) -> str:
         say, claim = self.say, f"{row.id} ({self._place(row)}). {row.words_pt if self.lang == 'pt' else row.words}"
-        value = f"{write_interval(row.ours, row.ours_low, row.ours_high, self.lang, '{:.4g}')} {row.unit}".strip()
+        value = f"{write_interval(row.ours, row.ours_low, row.ours_high, self.lang)} {row.unit}".strip()
         if row.verdict == "not comparable":
             text = say("Ours: **not comparable**, these rows are from {}").format(row.reason.split(" vs ")[0])
             return f"{claim} {text}" + (f" ({value}, n = {row.n})." if np.isfinite(row.ours) else ".")
@@ -191,6 +193,7 @@ class Page:
         if row.num_parts > 1:
             value = say("{} where it is farthest from it").format(value)
             about.append(say("satisfied in {} of {}").format(row.num_satisfied, row.num_parts))
+        about += [say("{} cells of the design were not run").format(row.num_missing)] if row.num_missing else []
         about += [say("{} of its rows disturbed").format(row.num_disturbed)] if row.num_disturbed else []
         about += [row.versions] if row.versions else []
         return f"{claim} " + say("Ours: {}; {}: **{}**.").format(value, "; ".join(about), say(row.verdict))
@@ -205,7 +208,8 @@ class Page:
         spread = judged["tolerance"].map(lambda tolerance: f" ± {number(tolerance)} " if tolerance else " ")
         sign = judged["relation"].replace({"within": "", ">=": "≥ ", "<=": "≤ "})
         published = sign + judged["value"].map(number) + spread + judged["unit"]
-        columns = ["ours", "ours_low", "ours_high", "n", "verdict", *(["reason"] if self.lang == "en" else [])]
+        columns = ["ours", "ours_low", "ours_high", "n", "num_missing", "num_disturbed", "verdict", "versions"]
+        columns += ["reason"] if self.lang == "en" else []
         claim = judged["words_pt" if self.lang == "pt" else "words"]
         place = [self._place(row) for row in judged.itertuples()]
         return judged[["id"]].assign(

@@ -11,6 +11,7 @@ import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from dr_lib.evidence.bill import BRL_PER_USD
 from dr_lib.evidence.select import NoRunsError
 from dr_lib.evidence.verdicts import FACTORS
 from dr_lib.figures.style import (
@@ -37,7 +38,7 @@ def plot_time_and_cost(runs: pd.DataFrame, lang: str = "en") -> Figure:
     """Draw the mean training time of each scenario as a bar, and what a run costs as a line on a second axis.
 
     Args:
-        runs: timed rows of a `Selection`, with `cost_usd` where there are prices; a panel for each environment.
+        runs: timed rows of a `Selection`, with `formula_usd` where there are prices; a panel for each environment.
         lang: en, or pt with decimal commas.
 
     Raises:
@@ -181,20 +182,21 @@ def _draw_bars(ax: Axes, rows: pd.DataFrame, column: str, lang: str) -> None:
 
 
 def _draw_cost(ax: Axes, rows: pd.DataFrame, lang: str, say: Callable[[str], str]) -> None:
-    """The mean cost of a run as a line, its sum over all runs in the legend; or that there is no price."""
-    priced = rows.dropna(subset=["cost_usd"]) if "cost_usd" in rows else rows[:0]
+    """What the runs of a scenario cost together by the paper's formula, as a line; or that there is no price."""
+    priced = rows.dropna(subset=["formula_usd"]) if "formula_usd" in rows else rows[:0]
     if priced.empty:
         ax.set_title(say("no price was given"), loc="right", fontsize="small")
         return
     if len(priced) < len(rows):
         notice = say("without a price: {} of {} runs").format(len(rows) - len(priced), len(rows))
         ax.set_title(notice, loc="right", fontsize="small")
-    words = say("cost of a run; of all {} together {} USD")
-    words = words.format(len(priced), write_number(priced["cost_usd"].sum(), lang))
-    second, means = ax.twinx(), priced.groupby("position")["cost_usd"].mean()
-    second.plot(means.index, means, "D--", color="black", ms=4, lw=1, mfc="#ffd92f", label=words)
-    second.set_ylabel(say("cost of a run [USD]"))
-    second.set_ylim(0, 1.15 * means.max() or 1)
+    words = say("price x training, all runs of a scenario; all {} together {} USD, at {} BRL each {} BRL")
+    usd, rate = priced["formula_usd"].sum(), write_number(BRL_PER_USD, lang, "{:.4g}")  # the paper's are in reais
+    words = words.format(len(priced), write_number(usd, lang), rate, write_number(usd * BRL_PER_USD, lang))
+    second, sums = ax.twinx(), priced.groupby("position")["formula_usd"].sum()
+    second.plot(sums.index, sums, "D--", color="black", ms=4, lw=1, mfc="#ffd92f", label=words)
+    second.set_ylabel(say("price x training [USD]"))
+    second.set_ylim(0, 1.15 * sums.max() or 1)
     use_commas(second, lang, "y")
     second.legend(loc="upper left", frameon=False)
     ax.set_ylim(0, 1.5 * ax.get_ylim()[1])  # cost follows time: on other scales the line lies above the bars

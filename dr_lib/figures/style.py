@@ -8,7 +8,7 @@ import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, NullFormatter
+from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
 from dr_lib.evidence.select import NoRunsError
 
@@ -148,11 +148,12 @@ def use_commas(ax: Axes, lang: str, axes: str = "xy") -> None:
 
 
 def space_ticks(ax: Axes, lang: str, axes: str = "xy") -> None:
-    """Number logarithmic axes at 1, 2 and 5, or where they span more than two decades at powers of ten alone."""
+    """Number logarithmic axes at 1, 2 and 5; where they span little as others, where much at powers of ten alone."""
     use_commas(ax, lang, axes)
     for axis in (getattr(ax, f"{axis}axis") for axis in axes):
         low, high = axis.get_view_interval()
-        axis.set_major_locator(LogLocator(subs=(1,) if high > 300 * low else (1, 2, 5)))
+        fine = LogLocator(subs=(1,) if high > 3000 * low else (1, 2, 5))
+        axis.set_major_locator(fine if high > 5 * low else MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
         axis.set_minor_formatter(NullFormatter())
 
 

@@ -1,15 +1,19 @@
-"""Draw paper A: training time by hardware (its figure 1)."""
+"""Draw paper A: training time by hardware (its figure 1); and the history of one training."""
+
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from dr_lib.evidence.claims import read_published
 from dr_lib.evidence.select import NoRunsError
 from dr_lib.figures.style import (
     ACCELERATOR_COLOURS,
+    LINES,
     PAPERS,
     SAMPLE,
     choose_words,
@@ -51,9 +55,31 @@ def plot_training_time(timed: pd.DataFrame, lang: str = "en", *, published: bool
         _draw_bars(ax, rows, unit, lang)
         ax.set_title(title, loc="left", fontweight="bold")
         ax.set(xlabel=f"{say('training time')} [{unit}]", ylabel="")
+        if rows is ours and len(panels) > 1 and not is_shared:
+            ax.set_title(say("another scale than below"), loc="right", fontsize="small")
     figure.suptitle(write_title("Training time by hardware", ours, say, SAMPLE))
     words = "bar: mean [95 % interval]; error bar: standard deviation; points: runs in order, hollow if disturbed"
     figure.supxlabel(say(words), fontsize="small")
+    return figure
+
+
+def plot_history(history: Sequence[Mapping[str, float]], data: str) -> Figure:
+    """Draw the loss and the AUC of referable disease after each epoch.
+
+    Args:
+        history: of each epoch loss, auc and, with a validation split, val_loss and val_auc.
+        data: what was trained on, in words.
+    """
+    history, (figure, axes) = pd.DataFrame(history), open_panels(2, columns=2, width=4, heights=2.4)
+    for ax, metric, words in zip(axes, ("loss", "auc"), ("loss", "AUC of referable disease"), strict=True):
+        for column, label, colour in ((metric, "training", LINES[0]), (f"val_{metric}", "validation", LINES[1])):
+            if column in history:
+                ax.plot(range(1, len(history[column]) + 1), history[column], ".-", color=colour, label=label)
+        ax.set(xlabel="epoch", ylabel=words)
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+        ax.legend(frameon=False)
+    axes[1].set_ylim(0, 1.02)
+    figure.suptitle(f"Training history: {data}")
     return figure
 
 
@@ -81,7 +107,7 @@ def _draw_bars(ax: Axes, rows: pd.DataFrame, unit: str, lang: str) -> None:
         if is_measured:  # one run below the other, in their order
             draw_runs(ax, runs["time"], position + np.linspace(-0.25, 0.25, n + 2)[1:-1], runs["disturbed"])
         end = max(runs["time"].max(), mean + (runs["time"].std() if n > 1 else 0))
-        text = f"{write_interval(mean, low, high, lang, '{:.2f}')} {unit}"
+        text = f"{write_interval(mean, low, high, lang, '' if is_measured else '{:.4g}')} {unit}"
         ax.annotate(text, (end, position), (8, 0), textcoords="offset points", va="center")
         labels.append(f"{place}\nn = {n}" if is_measured else place)
     ax.set_yticks(range(len(labels)), labels)

@@ -15,6 +15,7 @@ from dr_lib.hardware.cpus import count_cpus, find_cpu_model
 
 BACKENDS = ("tensorflow", "jax")
 GPU_DEVICE = Path("/dev/nvidia0")
+TPU_KIND = "TPU_ACCELERATOR_TYPE"  # a variable of the cloud's TPU runtimes
 
 
 class HardwareError(RuntimeError):
@@ -36,6 +37,7 @@ class Facts(NamedTuple):
     backends: tuple[str, ...]  # of tensorflow and jax, those installed
     tensorflow_tpu: bool  # the build of TensorFlow that drives a TPU is installed
     instance_type: str = ""  # the cloud's name of the machine, where it tells
+    tpu_kind: str = ""  # as the runtime names it, such as v5litepod-8
 
     def describe(self) -> dict[str, Any]:
         """What a run's row says of the machine."""
@@ -65,6 +67,7 @@ def probe() -> Facts:
         backends=tuple(name for name in BACKENDS if importlib.util.find_spec(name)),
         tensorflow_tpu=bool(read_version("tensorflow-tpu")),
         instance_type=find_instance_type(),
+        tpu_kind=os.environ.get(TPU_KIND, ""),
     )
 
 
@@ -130,7 +133,7 @@ def _number(field: str) -> float:
 
 def _count_tpu_chips() -> int:
     """Chips by their device files, else by the name that the runtime gives, such as v5litepod-8, else one."""
-    kind = os.environ.get("TPU_ACCELERATOR_TYPE", "")
+    kind = os.environ.get(TPU_KIND, "")
     files = [path for path in Path("/dev").glob("accel*") if re.fullmatch(r"accel\d+", path.name)]
     if kind and not files:  # a GPU handed through to a virtual machine has such files too
         files = [path for path in Path("/dev/vfio").glob("*") if path.name.isdigit()]

@@ -13,7 +13,7 @@ import yaml
 from tqdm import tqdm
 
 from dr_lib.files import lock, write_text
-from dr_lib.runs.estimate import find_limit, predict_run_s
+from dr_lib.runs.estimate import afford_s, find_limit, predict_run_s
 from dr_lib.runs.row import read_rows, read_spent_s, write_row
 from dr_lib.runs.runner import check_notebook, run_study
 from dr_lib.runs.study import PlannedRun, Study, StudyError, find_runs, load_study, name_run, plan_runs
@@ -90,7 +90,7 @@ def run_on_cluster(
                     waiting.clear()
                     break
                 run = waiting.popleft()
-                left_hours = (stop_at - time.monotonic()) / 3600
+                left_hours = min(stop_at - time.monotonic(), afford_s(study, spent_s)) / 3600
                 asked = path.stem, study, name_run(run.scenario, run.repetition), worker_root, left_hours, tuple(allow)
                 under_way[executor.submit(make_run, *asked)] = run
             for future in wait(under_way, return_when=FIRST_COMPLETED).done:

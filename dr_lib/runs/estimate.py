@@ -44,6 +44,14 @@ def _read_whole_s(row: dict[str, Any]) -> float:
     return read_process_s(row) + (row.get("spent_s") or 0.0 if row.get("resumed") else 0.0)
 
 
+def afford_s(study: Study, spent_s: float) -> float:
+    """How many more seconds `max_usd` buys after so many; infinite without it."""
+    if not study.max_usd:
+        return math.inf
+    usd_per_hour = find_price(study.instance).usd_per_hour
+    return 3600 * study.max_usd / usd_per_hour - spent_s if usd_per_hour else math.inf
+
+
 def find_limit(study: Study, spent_s: float, next_s: float, stop_at: float) -> str:
     """Why no further run may begin; empty if one may.
 
@@ -56,11 +64,9 @@ def find_limit(study: Study, spent_s: float, next_s: float, stop_at: float) -> s
     next_s = 0.0 if math.isnan(next_s) else next_s
     if time.monotonic() + next_s > stop_at:
         return "max_hours hold no further run"
-    if study.max_usd:
-        usd_per_hour = find_price(study.instance).usd_per_hour
-        spent_usd = price_seconds(usd_per_hour, spent_s)
-        if spent_usd + price_seconds(usd_per_hour, next_s) > study.max_usd:
-            return f"max_usd: {spent_usd:.2f} of {study.max_usd:.2f} USD are spent"
+    if afford_s(study, spent_s) <= next_s:
+        spent_usd = price_seconds(find_price(study.instance).usd_per_hour, spent_s)
+        return f"max_usd: {spent_usd:.2f} of {study.max_usd:.2f} USD are spent"
     return ""
 
 

@@ -221,12 +221,15 @@ def _read_tree(training: psutil.Process, children: list[psutil.Process]) -> dict
 
 
 def _find_gpus(num_gpus: int) -> tuple[Any, list[Any]]:
-    """NVIDIA's library and the first GPUs that it knows; none where the library or a driver is missing."""
+    """NVIDIA's library and the first of the GPUs that CUDA may use; none without the library or a driver."""
     with suppress(Exception):
         import pynvml
 
         pynvml.nvmlInit()
-        return pynvml, [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())][:num_gpus]
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES")  # numbers or UUIDs
+        names = map(str, range(pynvml.nvmlDeviceGetCount())) if visible is None else visible.replace(" ", "").split(",")
+        number, uuid = pynvml.nvmlDeviceGetHandleByIndex, pynvml.nvmlDeviceGetHandleByUUID
+        return pynvml, [number(int(name)) if name.isdigit() else uuid(name) for name in names if name][:num_gpus]
     return None, []
 
 

@@ -20,7 +20,7 @@ from tqdm import tqdm
 
 from dr_lib import hardware
 from dr_lib.files import lock, write_json
-from dr_lib.runs.estimate import find_limit, is_to_be_repeated, list_left, predict_run_s
+from dr_lib.runs.estimate import afford_s, find_limit, is_to_be_repeated, list_left, predict_run_s
 from dr_lib.runs.papermill import find_error, redact_paths, start_papermill
 from dr_lib.runs.row import RowError, progress_path, read_row, read_spent_s, row_path, spent_path, write_row
 from dr_lib.runs.run import hash_notebook, measure_others, read_commit
@@ -29,6 +29,7 @@ from dr_lib.runs.study import PlannedRun, Study, StudyError, check_paths, find_r
 OUT_OF_TIME = "OutOfTimeError"  # how a notebook says that it has saved and stopped in time
 UNAVAILABLE = "UnavailableError"  # how a notebook says that this machine cannot make such a run
 MIN_FREE_MIB = 100  # of the disk, before a run begins
+SAVED_S = 10.0  # between two notes of the seconds that a run has taken
 WATCHED_S = 0.5  # before a run begins: is somebody else at work?
 SESSION_VARIABLE = "DR_LIB_SESSION"  # names the session of a cloud service's machine, for the rows made there
 TRY = ("session_id", "retries", "repeats")
@@ -135,7 +136,8 @@ def _make(session: Session, runs: list[PlannedRun], missing: dict[str, str]) -> 
         if reason := find_limit(study, spent_s, left_s[0], session.stop_at):
             bar.write(f"{reason}; start again to go on")
             break
-        error = _run_one(session, run, identity, left_s)
+        stop_at = min(session.stop_at, time.monotonic() + afford_s(study, spent_s))
+        error = _run_one(session._replace(stop_at=stop_at), run, identity, left_s)
         if error.startswith(OUT_OF_TIME):
             bar.write(f"{run.run_id}: {error.removeprefix(OUT_OF_TIME + ': ')}")
             break
@@ -211,13 +213,16 @@ def _run_one(session: Session, run: PlannedRun, identity: dict[str, Any], left_s
     _show(session, run, 0.0, left_s)
     context = identity | {"study_dir": str(folder.resolve()), "stop_at": session.stop_at}
     context["others_before"] = measure_others(WATCHED_S)
-    start = time.monotonic()
+    start = saved = time.monotonic()
     limit_s = min(3600 * (session.study.timeout_hours or math.inf), session.stop_at - start)
     with start_papermill(run, notebook, output, log, context, root=root, lock=session.lock) as papermill:
         while papermill.poll() is None and time.monotonic() - start < limit_s:
             with suppress(subprocess.TimeoutExpired):
                 papermill.wait(0.5)
             _show(session, run, time.monotonic() - start, left_s)
+            if time.monotonic() - saved > SAVED_S:  # a runner that is killed loses no more of what was paid for
+                saved = time.monotonic()
+                write_json(spent_path(folder, run.run_id), identity["spent_s"] + saved - start)
         is_in_time = papermill.poll() is not None
     process_s = time.monotonic() - start
     session.bar.n = int(session.bar.n) + 1
@@ -228,7 +233,7 @@ def _run_one(session: Session, run: PlannedRun, identity: dict[str, Any], left_s
     if is_in_time:
         error = find_error(output, log, papermill.returncode)
     elif time.monotonic() >= session.stop_at:
-        error = f"{OUT_OF_TIME}: ended by max_hours, incomplete"
+        error = f"{OUT_OF_TIME}: ended by max_hours or max_usd, incomplete"
     else:
         error = f"ended after {limit_s:.0f} s: timeout_hours"
     if error.startswith(OUT_OF_TIME) or row.get("status") == "ok":  # saved, or complete and only disturbed

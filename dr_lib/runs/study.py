@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from dr_lib.hardware import Facts
 from dr_lib.runs.prices import find_price
 
+COUNTS = ("epochs", "batch_size", "image_size", "num_requests")
 SET_BY_THE_STUDY = ("repetition", "seed")
 DEFAULT_KERNEL = "python3"
 TYPES = {"int": (int,), "float": (int, float), "str": (str,), "bool": (bool,)}
@@ -135,6 +136,8 @@ def _check_parameters(study: Study, path: Path, known: dict[str, dict[str, str]]
         allowed = TYPES.get(type_name)
         if allowed and (not isinstance(value, allowed) or (isinstance(value, bool) and bool not in allowed)):
             raise StudyError(f"{path}: {name} has to be a {type_name}, {value!r} is none")
+        if name in COUNTS and value < 1:
+            raise StudyError(f"{path}: {name} {value!r}: give 1 or more")
         if choices and str(value) not in choices:
             raise StudyError(f"{path}: {name} {value!r}: choose from {', '.join(choices)}")
 
@@ -142,7 +145,8 @@ def _check_parameters(study: Study, path: Path, known: dict[str, dict[str, str]]
 def check_paths(study: Study, path: Path, root: Path) -> list[tuple[str, str]]:
     """Refuse a study whose input folders or files are not on this machine, before anything runs; list the others.
 
-    They are the parameters that end in `_dir`, and those that are a path by their comment and have a slash.
+    They are the parameters that end in `_dir`, and those that are a path by their comment and have a slash; `data_dir`
+    has to be prepared, and to hold each `split` or have it elsewhere.
 
     Returns:
         Parameter and value of each input that is there.
@@ -150,14 +154,30 @@ def check_paths(study: Study, path: Path, root: Path) -> list[tuple[str, str]]:
     Raises:
         StudyError: one is not there.
     """
-    known, inputs = papermill.inspect_notebook(str(root / "notebooks" / f"{study.notebook}.ipynb")), []
-    for name, value in _list_values(study):
+    known = papermill.inspect_notebook(str(root / "notebooks" / f"{study.notebook}.ipynb"))
+    values, inputs = _list_values(study), []
+    for name, value in values:
         is_folder = name.endswith("_dir") and value != ast.literal_eval(known[name]["default"])
-        is_file = "path of" in known[name]["help"] and "/" in str(value)
-        if (is_folder or is_file) and not (root / value).exists():
+        named = value in ("none", "imagenet") if name == "weights" else "/" not in str(value)
+        is_file = "path of" in known[name]["help"] and not named
+        if name == "data_dir" and is_folder:
+            _check_prepared(value, [split for other, split in values if other == "split"], path, root)
+        elif name != "split" and (is_folder or is_file) and not (root / value).exists():
             raise StudyError(f"{path}: {name} {value!r} is not there: make it first, or correct the path")
-        inputs += [(name, value)] if is_folder or is_file else []
+        inputs += [(name, value)] if is_folder or (is_file and name != "split") else []
     return inputs
+
+
+def _check_prepared(data_dir: str, splits: list[str], path: Path, root: Path) -> None:
+    """Refuse a folder without the manifest that `prepare` writes last, or without one of these split tables."""
+    if not (root / data_dir / "manifest.json").is_file():
+        state = "prepared" if (root / data_dir).is_dir() else "there"
+        advice = f"python -m dr_lib prepare --images photographs --labels labels.csv --out {data_dir}"
+        raise StudyError(f"{path}: data_dir {data_dir!r} is not {state}: {advice}")
+    for split in splits:
+        if not (root / data_dir / split).is_file():
+            advice = f"python -m dr_lib split {data_dir} --out {split}"
+            raise StudyError(f"{path}: there is no split table {split!r} in {data_dir}: {advice}")
 
 
 def _list_values(study: Study) -> list[tuple[str, Any]]:
@@ -212,6 +232,6 @@ def name_run(scenario: str, repetition: int) -> str:
 def name_machine(facts: Facts) -> str:
     """A short name for machines that are alike, as it stands in a run's name: local-amd-epyc-2-cpus-24-gib."""
     devices = " ".join(f"{count}x {name}" for name, count in Counter(facts.gpus).items()) or facts.cpu
-    devices = f"{facts.num_tpu_chips}x tpu" if facts.num_tpu_chips else devices
+    devices = f"{facts.num_tpu_chips}x tpu {facts.tpu_kind}" if facts.num_tpu_chips else devices
     size = f"{facts.num_cpus} cpus {facts.memory_gib:.0f} gib {facts.instance_type}"
     return re.sub(r"[^a-z0-9]+", "-", f"{facts.platform} {devices} {size}".lower()).strip("-")

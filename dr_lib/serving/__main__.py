@@ -9,8 +9,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from dr_lib.hardware.cpus import count_cpus
-from dr_lib.serving.grader.folder import ModelFolderError
+
+def _end_at_signals() -> None:
+    """Until it listens; a container's first process would ignore SIGTERM."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: sys.exit(0))
+
+
+if __name__ == "__main__":
+    _end_at_signals()  # importing takes half a second, too
+
+from dr_lib.hardware.cpus import count_cpus  # noqa: E402
+from dr_lib.serving.grader.folder import ModelFolderError  # noqa: E402
 
 DEFAULT_MODEL, DEFAULT_PORT = "/opt/ml/model", 8080  # of SageMaker's contract
 DEFAULT_HOST = "127.0.0.1"
@@ -24,8 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # 1 = PR_SET_PDEATHSIG
         if os.getppid() != parent:  # it has ended already
             sys.exit(0)
-    for number in (signal.SIGTERM, signal.SIGINT):  # until it listens; a container's first process would ignore SIGTERM
-        signal.signal(number, lambda *_: sys.exit(0))
+    _end_at_signals()
     from dr_lib.serving.server.server import serve
 
     try:

@@ -18,7 +18,7 @@ def export_untrained(
     image_size: int,
     format_name: str = "keras",
     *,
-    calibration: np.ndarray | None = None,
+    examples: np.ndarray | None = None,
     commit: str = "",
     seed: int = 0,
 ) -> ModelFolder:
@@ -29,7 +29,8 @@ def export_untrained(
         model: mobilenet, vgg19 or small_cnn.
         image_size: side of the square input [px].
         format_name: keras, or of `convert.FORMATS`; no gate judges it, for there is no accuracy to lose.
-        calibration: (n, side, side, 3) uint8 crops, for int8.
+        examples: (n, side, side, 3) uint8 crops, needed for int8, whose scales they set. With them the answers differ
+            from one photograph to another; without, a deep network gives nearly the same one for all.
         commit: of the repository, for the manifest.
         seed: of the weights.
 
@@ -46,13 +47,15 @@ def export_untrained(
         raise ExportError(f"format {format_name!r}: choose from keras, {', '.join(FORMATS)}")
     keras.utils.set_random_seed(seed)
     network = build_grader(model, image_size, seed=seed)
+    if examples is not None:
+        _spread_answers(network, examples[:16])
     folder.mkdir(parents=True, exist_ok=True)
     artifact = folder / ("model.keras" if format_name == "keras" else FORMATS[format_name].artifact)
     if format_name == "keras":
         save_model(network, artifact)
     else:
         artifact.unlink(missing_ok=True)
-        convert(network, format_name, artifact, calibration=calibration)
+        convert(network, format_name, artifact, calibration=examples)
     facts = {
         "format": format_name,
         "model": model,
@@ -75,3 +78,37 @@ def export_untrained(
         "created_at": datetime.now(UTC).isoformat(timespec="seconds"),
     }
     return write_folder(folder, artifact.name, facts)
+
+
+def _spread_answers(network, examples: np.ndarray) -> None:
+    """Standardise the features of every layer over some photographs, batch normalisation's by its own statistics.
+
+    A data-dependent initialisation, after Krähenbühl et al. 2016. The layers of these networks form a chain.
+    """
+    import keras
+
+    x = keras.ops.convert_to_tensor(examples)
+    for layer in _list_layers(network):
+        if isinstance(layer, keras.layers.BatchNormalization):
+            mean, variance = _find_moments(x)
+            layer.moving_mean.assign(mean)
+            layer.moving_variance.assign(variance)
+        elif getattr(layer, "bias", None) is not None:
+            activation, layer.activation = layer.activation, None
+            mean, variance = _find_moments(layer(x))
+            layer.activation = activation
+            layer.kernel.assign(layer.kernel / np.sqrt(variance))
+            layer.bias.assign((layer.bias - mean) / np.sqrt(variance))
+        x = layer(x)
+
+
+def _find_moments(x) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and variance of each feature, the last axis; never 0, for a feature may be the same everywhere."""
+    x = np.asarray(x, np.float64).reshape(-1, x.shape[-1])
+    return x.mean(axis=0), x.var(axis=0) + 1e-6
+
+
+def _list_layers(network) -> list:
+    """What a network computes, step by step, the steps of its base among them."""
+    steps = [_list_layers(step) if hasattr(step, "operations") else [step] for step in network.operations[1:]]
+    return [step for inner in steps for step in inner]

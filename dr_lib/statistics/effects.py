@@ -31,8 +31,9 @@ def allocate_variation(runs: pd.DataFrame, factors: Sequence[str], column: str, 
 
     Returns:
         A row per term in the order of its number of factors, `residual` last: `term` (factors joined by " x "),
-        `num_factors`, `sum_of_squares` (type II), `dof`, `share` of the total sum of squares, `f` and `p`, NaN where
-        no cell is repeated. The shares add up to one where all cells are repeated equally often.
+        `num_factors`, `sum_of_squares` (type II), `dof`, `share` of the total sum of squares, `f` and `p`, by Holm's
+        method for all terms together, NaN where no cell is repeated. The shares add up to one where all cells are
+        repeated equally often.
 
     Raises:
         BadSampleError: a column is missing, a level is, a number is not positive, a cell of the design has no run, or
@@ -40,6 +41,7 @@ def allocate_variation(runs: pd.DataFrame, factors: Sequence[str], column: str, 
     """
     from statsmodels.formula.api import ols  # takes a second to import
     from statsmodels.stats.anova import anova_lm
+    from statsmodels.stats.multitest import multipletests
 
     factors, cells = _read_cells(runs, factors, column, log)
     table = pd.DataFrame([(*key, value) for key, values in cells.items() for value in values])
@@ -56,6 +58,9 @@ def allocate_variation(runs: pd.DataFrame, factors: Sequence[str], column: str, 
     found.insert(0, "term", [" x ".join(term) or RESIDUAL for term in terms])
     found.insert(1, "num_factors", [len(term) for term in terms])
     total = ((table["y"] - table["y"].mean()) ** 2).sum()
+    is_tested = found["p"].notna()
+    if is_tested.any():
+        found.loc[is_tested, "p"] = multipletests(found.loc[is_tested, "p"], method="holm")[1]
     found.insert(4, "share", found["sum_of_squares"] / total if total else np.nan)
     return found.reset_index(drop=True)
 

@@ -129,7 +129,8 @@ def build_features(model: str, image_size: int, weights: str, augmentation: str,
     inputs = keras.Input((image_size, image_size, 3), dtype="uint8")
     x = Augment(augmentation, seed, name="augment")(inputs)
     if model == "vgg19":  # BGR in [0, 255] less ImageNet's mean (Simonyan and Zisserman 2015)
-        x = layers.Rescaling(255.0, offset=[-103.939, -116.779, -123.68])(ops.flip(x, axis=-1))
+        # scaled before it is turned: the int8 converter gives what it turns the scale of the photograph's own bytes
+        x = ops.flip(layers.Rescaling(255.0, offset=[-123.68, -116.779, -103.939])(x), axis=-1)
     else:
         x = layers.Rescaling(2.0, offset=-1.0, name="to_minus_one_and_one")(x)
     pool = layers.GlobalMaxPooling2D if model == "small_cnn" else layers.GlobalAveragePooling2D

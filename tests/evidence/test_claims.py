@@ -249,3 +249,42 @@ def test_frameworks_on_two_machines_are_not_compared():
     mixed = pd.concat([runs[runs["framework"] != "pytorch"], elsewhere[elsewhere["framework"] == "pytorch"]])
     assert judge(claim("C35"), mixed.reset_index(drop=True)).verdict not in ("holds", "does not hold")
     assert judge(claim("C35"), runs).verdict == "holds"
+
+
+def test_another_frameworks_cells_fill_none_of_the_design():
+    """Without MXNet a third of the 12 cells is missing, whatever Keras / JAX ran beside; alone it is no row."""
+    without, jax = run_scenarios().query("framework != 'mxnet'"), run_scenarios().query("framework == 'mxnet'")
+    jax = jax.assign(framework="keras_jax", run_id=lambda rows: "jax" + rows["run_id"])
+    found = judge(claim("C33"), pd.concat([without, jax], ignore_index=True))
+    assert (found.verdict, found.num_missing) == ("undecided", 4)
+    assert judge(claim("C33"), jax.reset_index(drop=True)).verdict == "not comparable"
+    twice = [without, without.assign(data_share=0.5, run_id=lambda rows: "half" + rows["run_id"])]
+    assert judge(claim("C33"), pd.concat(twice, ignore_index=True)).num_missing == 4
+
+
+def test_machines_are_compared_whatever_their_number_of_threads():
+    """Two cores against eight: the threads are part of the machine."""
+    slow, fast = run_scenarios(threads=2), run_scenarios((0.049, 0.05, 0.051), NC4AS, threads=8)
+    assert judge(claim("C53"), pd.concat([slow, fast], ignore_index=True)).verdict == "holds"
+
+
+@pytest.mark.parametrize(("labels", "verdict"), [(("F4s_v2", "NC4as_T4_v3"), True), (("F4s_v2", "F4s_v2"), False)])
+def test_money_at_another_machines_price_is_not_compared(labels, verdict):
+    """Both halves with the price of one of them decide nothing about what the other costs."""
+    halves = [
+        run_scenarios(hardware=hardware, priced_as=label, formula_usd=1.0, **PAPER_C | {"batch_size": 128})
+        for hardware, label in zip((F4S, NC4AS), labels, strict=True)
+    ]
+    found = judge(claim("C8"), pd.concat(halves, ignore_index=True).assign(evaluate_every=0))
+    assert (found.verdict != "not comparable") is verdict, found
+
+
+def test_a_sum_over_the_design_is_not_taken_over_two_kinds_of_machine():
+    """Every scenario on two processors of one instance type has 72 cells for the paper's 48."""
+    work = PAPER_C | {"batch_size": 128, "evaluate_every": 0}
+    halves = [run_scenarios(hardware=F4S, cpu=cpu, **work) for cpu in ("Xeon 8272CL", "EPYC 7763")]
+    halves += [run_scenarios(hardware=NC4AS, **work)]
+    runs = pd.concat(halves, ignore_index=True).assign(formula_usd=0.1)
+    runs["run_id"] = runs.index.astype(str)
+    found = judge(claim("C26"), runs)
+    assert found.verdict == "not comparable" and found.reason.startswith("72 cells for 48 of the design")

@@ -62,7 +62,7 @@ def test_the_ratios_of_paper_b_follow_from_its_latencies():
 def test_the_costs_per_million_follow_from_price_and_latency():
     """price / 3600 x latency: c7g is 14 % dearer than m5 for VGG19, and 12 % cheaper for MobileNet."""
     latency = claims_on("predict_ms", "B")
-    derived = read_published("B").query("column == 'usd_per_million' and wording == 'derived'")
+    derived = read_published("B").query("column == 'predict_usd_per_million' and wording == 'derived'")
     assert len(derived) == 2
     for row in derived.itertuples():
         cost = [latency[side] * price(side.split("instance_type=*")[1]) for side in (row.numerator, row.denominator)]

@@ -43,7 +43,7 @@ def test_a_row_for_each_request_with_its_runs_columns(tmp_path):
     about = requests[["run_id", "model", "instance_type", "status"]]
     assert (about == ["a", "vgg19", "m5.xlarge", "ok"]).all(axis=None)
     assert (requests[["request_model", "model_version", "http_status"]] == ["served", "0123", 200]).all(axis=None)
-    assert requests["usd_per_million"][12] == pytest.approx(13.07, abs=0.005)
+    assert requests["predict_usd_per_million"][12] == pytest.approx(13.07, abs=0.005)
 
 
 def test_requests_repeat_nothing_and_deployments_do(tmp_path):

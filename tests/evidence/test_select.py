@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from dr_lib.evidence.select import UnlikeRunsError, select_runs
+from dr_lib.evidence.select import UnlikeRunsError, list_runs, select_runs
 
 CPU = {"platform": "local", "accelerator": "cpu", "num_accelerators": 1}
 T4 = {"platform": "kaggle", "accelerator": "Tesla T4", "num_accelerators": 2}
@@ -107,3 +107,12 @@ def test_rows_of_other_notebooks_are_not_mixed_in():
 def test_nothing_is_selected_from_nothing():
     """Before the first run there are empty tables, not an error."""
     assert all(len(table) == 0 for table in select_runs(pd.DataFrame()))
+
+
+def test_runs_against_one_deployment_are_one_measurement():
+    """Three runs of two requests each, of which two asked the same server: two deployments, with the mean of each."""
+    rows = pd.DataFrame({"request": [0, 1] * 3, "study": "s", "run_id": [*"aabbcc"], "deployment": [*"xxxxyy"]})
+    found = list_runs(rows.assign(predict_ms=[1.0, 2.0, 3.0, 6.0, 9.0, 11.0]))
+    assert found["run_id"].tolist() == ["a", "c"] and found["predict_ms"].tolist() == [3.0, 10.0]
+    unnamed = list_runs(rows.drop(columns="deployment").assign(predict_ms=1.0))
+    assert unnamed["run_id"].tolist() == ["a", "b", "c"]

@@ -97,7 +97,7 @@ def test_rows_keep_their_own_price():
     rows = pd.DataFrame({"instance": ["x", "y"], "predict_ms": 36.0, "usd_per_hour": [math.nan, 2.0]})
     costs = cost_table(rows, [Price("p", "x", "", "USD", 1.0, "", "s")])
     assert costs["usd_per_million"].tolist() == pytest.approx([10, 20])
-    assert costs["max_rate_per_s"].tolist() == pytest.approx([27.78] * 2, abs=0.01)
+    assert costs["computed_rate_per_s"].tolist() == pytest.approx([27.78] * 2, abs=0.01)
     assert costs["paper_utilisation"].tolist() == pytest.approx([0.0072] * 2)
 
 

@@ -13,7 +13,7 @@ from tests.figures.reading import timed_runs, words
 
 CPU = {"platform": "azure", "accelerator": "cpu"}
 T4 = {"platform": "azure", "accelerator": "Tesla T4"}
-MARKS = {"status": "ok", "num_accelerators": 1, "data_kind": "synthetic", "cpu_percent_mean": 95.0, "cost_usd": 0.02}
+MARKS = {"status": "ok", "num_accelerators": 1, "data_kind": "synthetic", "cpu_percent_mean": 95.0, "formula_usd": 0.02}
 SAMPLES = [(0, "start", None), (1, "", 50.0), (2, "epoch 1", 60.0), (4, "epoch 2", 70.0), (5, "end", 80.0)]
 
 
@@ -42,7 +42,7 @@ def test_a_number_that_names_several_scenarios_is_not_shown():
 
 
 def test_time_and_cost_of_24_scenarios():
-    """Bars of 10 s with an error bar of 1 s and 3 points; the line at 0.02 USD, its sum 72 times that."""
+    """Bars of 10 s with an error bar of 1 s and 3 points; the line at three times 0.02 USD, all 72 of them 1.44 USD."""
     ax, second = plot_time_and_cost(make_scenarios()).axes
     assert [bar.get_height() for bar in ax.patches] == pytest.approx([10] * 24)
     points = [line for line in ax.lines if line.get_marker() == "o"]
@@ -50,8 +50,10 @@ def test_time_and_cost_of_24_scenarios():
     errors = [y for line in ax.lines if line not in points for y in line.get_ydata() if y == y]
     assert (min(errors), max(errors)) == pytest.approx((9, 11))
     (line,) = second.lines
-    assert list(line.get_xdata()) == list(range(24)) and line.get_ydata() == pytest.approx([0.02] * 24)
-    assert line.get_label() == "cost of a run; of all 72 together 1.44 USD"
+    assert list(line.get_xdata()) == list(range(24)) and line.get_ydata() == pytest.approx([0.06] * 24)
+    assert line.get_label() == (
+        "price x training, all runs of a scenario; all 72 together 1.44 USD, at 4.865 BRL each 7.01 BRL"
+    )
 
 
 def test_each_environment_has_its_panel_the_cpu_first():
@@ -79,7 +81,7 @@ def test_a_framework_has_its_colour_and_its_name_below():
 )
 def test_missing_prices_are_told(prices, told, num_axes):
     """No line at zero, and no second axis, where nothing is known."""
-    figure = plot_time_and_cost(make_scenarios(frameworks=["mxnet"]).assign(cost_usd=prices))
+    figure = plot_time_and_cost(make_scenarios(frameworks=["mxnet"]).assign(formula_usd=prices))
     assert told in words(figure) and len(figure.axes) == num_axes
 
 

@@ -6,7 +6,7 @@ from matplotlib.colors import to_hex
 
 from dr_lib.evidence.select import NoRunsError, select_runs
 from dr_lib.figures.style import ACCELERATOR_COLOURS
-from dr_lib.figures.training import plot_training_time
+from dr_lib.figures.training import plot_history, plot_training_time
 from tests.figures.reading import is_whole, words
 
 CPU = {"platform": "local", "accelerator": "cpu", "num_accelerators": 1}
@@ -82,8 +82,8 @@ def test_one_colour_for_each_kind_of_accelerator():
 @pytest.mark.parametrize(
     ("lang", "found"),
     [
-        ("en", ["Training time", "synthetic sample, not photographs", "51.33", "20.00 [", "standard deviation"]),
-        ("pt", ["Tempo de treinamento", "amostra sintética", "51,33", "20,00 [", "desvio padrão"]),
+        ("en", ["Training time", "synthetic sample, not photographs", "51.33", "20 [", "standard deviation"]),
+        ("pt", ["Tempo de treinamento", "amostra sintética", "51,33", "20 [", "desvio padrão"]),
     ],
 )
 def test_the_figure_speaks_both_languages(lang, found):
@@ -128,3 +128,12 @@ def test_refuses_what_would_be_no_figure():
         plot(make_runs([20.0], CPU, status="failed"), published=False)
     with pytest.raises(ValueError, match="lang"):
         plot(make_runs([1.0], CPU), "de")
+
+
+def test_a_history_is_drawn_epoch_by_epoch():
+    """Both splits on whole epochs from 1 on; without a validation split the training alone."""
+    history = [{"loss": 0.7, "auc": 0.5, "val_loss": 0.8, "val_auc": 0.6}, {"loss": 0.6, "auc": 0.7, "val_loss": 0.7}]
+    loss, auc = plot_history(history, "photographs").axes
+    assert [line.get_xydata().tolist() for line in loss.lines] == [[[1, 0.7], [2, 0.6]], [[1, 0.8], [2, 0.7]]]
+    assert all(tick == int(tick) for tick in auc.get_xticks()) and len(auc.lines) == 2
+    assert len(plot_history([{"loss": 0.7, "auc": 0.5}], "photographs").axes[0].lines) == 1

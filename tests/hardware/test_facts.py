@@ -101,3 +101,4 @@ def test_the_runtime_gives_hints(monkeypatch, variables, platform, chips):
         monkeypatch.setenv(name, value)
     facts = probe()
     assert (facts.platform, facts.num_tpu_chips) == (platform, chips)
+    assert facts.tpu_kind == variables.get("TPU_ACCELERATOR_TYPE", "")

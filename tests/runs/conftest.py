@@ -21,6 +21,7 @@ fails: int = 99  # how often it fails
 trouble: str = ""  # what goes wrong
 pace: str = "even"  # even, fast (twice as fast, or more) or slow; of nothing
 data_dir: str = "sample"  # folder that another notebook prepared, or the word sample
+split: str = "split.csv"  # split table of that folder, or the path of one elsewhere
 weights: str = "none"  # none or the path of a file
 needs_s: float = 0.0  # the run saves and stops, once, if less time is left to it [s]
 seed: int = 0  # of the study

@@ -33,6 +33,7 @@ class NVMLError(Exception): pass
 def nvmlInit(): pass
 def nvmlDeviceGetCount(): return 2
 def nvmlDeviceGetHandleByIndex(number): return number
+def nvmlDeviceGetHandleByUUID(uuid): return ["GPU-aa", "GPU-bb"].index(uuid)
 def nvmlDeviceGetUtilizationRates(gpu):
     if {mig}: raise NVMLError("Not Supported")
     return SimpleNamespace(gpu=[90, 30][gpu])
@@ -196,6 +197,20 @@ def test_gpus_are_averaged_and_summed(tmp_path, monkeypatch, mig):
     assert [row[name] for name in GPU] == pytest.approx([percent, 37.5, 6144, 90.5], nan_ok=True)
     assert [summary[f"gpu_percent_{kind}"] for kind in ("mean", "peak")] == pytest.approx([percent] * 2, nan_ok=True)
     assert summary["energy_kwh"] == pytest.approx(90.5 * summary["monitored_s"] / 3.6e6)
+
+
+@pytest.mark.parametrize(
+    ("visible", "percent", "watt"), [("1", 30, 20.5), ("GPU-aa", 90, 70.0), ("", math.nan, math.nan)]
+)
+def test_only_visible_gpus_are_sampled(tmp_path, monkeypatch, visible, percent, watt):
+    """On a shared machine another user's GPU is none of the training's, whichever stands first."""
+    (tmp_path / "pynvml.py").write_text(FAKE_NVML.format(mig=False))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    with Monitor(tmp_path / "samples.csv", period_s=0.1):
+        pass
+    row = read_samples(tmp_path / "samples.csv")[0]
+    assert [row["gpu_percent"], row["gpu_power_w"]] == pytest.approx([percent, watt], nan_ok=True)
 
 
 def test_a_summary_computed_by_hand(tmp_path):

@@ -1,5 +1,7 @@
 """The runner: runs made once, resumed after any kill, and no trouble of one run stops the others or is lost."""
 
+import json
+import multiprocessing
 import os
 import random
 import re
@@ -110,6 +112,27 @@ def test_a_run_that_saved_in_time_is_no_failure_and_goes_on(house, monkeypatch):
     (row,) = read_rows(folder)
     assert (row["status"], row["resumed"], row["retries"]) == ("ok", 1, 0) and row["spent_s"] > 0.5
     assert not {"stop_at", "others_before", "study_dir"} & set(row)
+
+
+def test_the_money_left_ends_a_run_of_unknown_length(house, monkeypatch):
+    """At a dollar a second 1,000 dollars last 1,000 seconds: a first run that needs more has to save and stop."""
+    (house / "own.csv").write_text(PRICE_OF_A_USD_A_SECOND)
+    monkeypatch.setenv("DR_LIB_PRICES", str(house / "own.csv"))
+    path = write_study(house, parameters={"needs_s": 1100.0}, order="sequential", instance="dear", max_usd=1000.0)
+    assert run_quietly(path, house) == [] and list_begun(house) == ["C1-r00"] and not read_rows(trial(house))
+
+
+def test_a_runner_that_is_killed_has_noted_what_was_spent(house, monkeypatch):
+    """The notes are of every 10 s, here of every 0.2 s."""
+    monkeypatch.setattr("dr_lib.runs.runner.SAVED_S", 0.2)
+    path = write_study(house, repetitions=1, parameters={"trouble": "hangs"})
+    runner = multiprocessing.get_context("fork").Process(target=run_quietly, args=(path, house))
+    runner.start()
+    while not (noted := list(trial(house).glob("runs/*/spent.json"))):
+        time.sleep(0.05)
+    runner.kill()
+    runner.join()
+    assert json.loads(noted[0].read_text()) > 0.2
 
 
 def test_what_a_machine_cannot_do_is_found_out_once(house):

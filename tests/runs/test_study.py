@@ -66,9 +66,18 @@ def test_a_missing_or_broken_file_is_named_in_one_sentence(house, content, messa
 
 
 def test_what_is_there_can_be_asked_for(house):
-    """The default of a folder is a word, not a folder; a folder that exists is taken, each value of a list too."""
+    """The default of a folder is a word, not a folder; a folder is taken once it is prepared and has the split."""
     (house / "data").mkdir()
-    path = write_study(house, parameters={"data_dir": "data"}, factors={"pace": ["even", "fast", "slow"]})
+    path = write_study(house, parameters={"data_dir": "data"}, factors={"split": ["split.csv", "split-3.csv"]})
+    for missing in ("manifest.json", "split.csv", "split-3.csv"):
+        message = (
+            "'data' is not prepared: python -m dr_lib prepare"
+            if missing == "manifest.json"
+            else f"no split table '{missing}'"
+        )
+        with pytest.raises(StudyError, match=message):
+            check_paths(load_study(path, house), path, house)
+        (house / "data" / missing).touch()
     check_paths(load_study(path, house), path, house)
     path = write_study(house, parameters={"data_dir": "sample", "weights": "none"})
     check_paths(load_study(path, house), path, house)
@@ -120,6 +129,7 @@ def test_machines_that_differ_have_other_names():
     t4s = cpu._replace(platform="kaggle", gpus=("Tesla T4", "Tesla T4"))
     others = [t4s._replace(gpus=("Tesla T4", "NVIDIA L4")), cpu._replace(num_cpus=4), cpu._replace(memory_gib=8.0)]
     others += [cpu._replace(instance_type="c5.large"), cpu._replace(num_tpu_chips=1)]
+    others += [cpu._replace(num_tpu_chips=1, tpu_kind="v6e-1")]
     assert name_machine(cpu) == "local-amd-epyc-7b13-2-cpus-24-gib"
     assert name_machine(t4s) == "kaggle-2x-tesla-t4-2-cpus-24-gib"
-    assert len({name_machine(facts) for facts in (cpu, t4s, *others)}) == 7
+    assert len({name_machine(facts) for facts in (cpu, t4s, *others)}) == 8

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import pandas as pd
 
 from dr_lib.data.labels.datasets import EYES, SPLITS, Part, grade_keywords, read_names, read_parts
+from dr_lib.data.labels.grades import GRADES
 
 PICTURES = {".jpg", ".jpeg", ".jfif", ".png", ".tif", ".tiff", ".bmp", ".ppm", ".webp"}
 RARE_PICTURES = {".dcm", ".dicom", ".heic", ".heif", ".gif", ".jp2"}  # opening one tells if it is read
@@ -91,6 +92,11 @@ def find_sources(
                 return _choose_layout(found[:1] if any_name else found)
     if is_given:
         read_label_file(label_files[0])  # an empty file is to be called empty
+    for path in label_files:
+        columns = set(read(path))
+        if columns & own.columns and not any(part.columns and part.columns <= columns for part in read_parts()):
+            missing = ", ".join(sorted(own.columns - columns))
+            raise LabelTableError(f"{path.name}: missing: {missing}; it has the columns {', '.join(read(path))}")
     # names of files may be those of patients
     described = "; ".join(dict.fromkeys(_describe(path, read(path)) for path in label_files[:5])) or "none"
     raise LabelTableError(
@@ -176,7 +182,8 @@ def read_rows(source: Source) -> pd.DataFrame:
     grades = pd.to_numeric(rows["grade"], errors="coerce")
     bad = rows[~grades.isin(range(5)) & (rows["reason"] == "")]
     if len(bad):
-        raise LabelTableError(f"{name_rows(bad)}: the grade must be 0, 1, 2, 3 or 4, or empty where there is none")
+        scale = ", ".join(f"{number} {name}" for number, name in enumerate(GRADES))
+        raise LabelTableError(f"{name_rows(bad)}: the grade must be a number ({scale}), or empty where there is none")
     named = read_names(rows["name"])
     from_names = (named["patient"] != "") & (rows["patient"] == "")
     rows["patient"] = rows["patient"].mask(from_names, named["patient"]).map(_fold_name)

@@ -19,6 +19,7 @@ from dr_lib.data.photograph.crop import METHODS, Crop, crop_fundus, turn_upright
 from dr_lib.data.photograph.decode import decode, open_picture
 from dr_lib.data.photograph.errors import NoFundusError, UnreadableImageError
 from dr_lib.data.shards.folder import read_photographs
+from dr_lib.hardware import without_stderr
 
 SHOWN_SIDE = 320  # px; a photograph is decoded no smaller than that
 RINGS = {"robust": {"edgecolor": "#00e5ff"}, "voets": {"edgecolor": "#ff40ff", "linestyle": "--"}}
@@ -62,6 +63,7 @@ def choose_photographs(photographs: pd.DataFrame, num: int, seed: int = 0) -> pd
     return pd.concat([shuffled[~is_known], shuffled[is_known]])[:num].sort_values(["grade", "row"])
 
 
+@without_stderr()  # the decoder complains of damaged files
 def plot_contact_sheet(panels: Sequence[Panel], title: str, num_columns: int = 8) -> Figure:
     """Draw photographs with the circles of both methods, and beneath each its crops, or why there are none.
 
@@ -81,6 +83,7 @@ def plot_contact_sheet(panels: Sequence[Panel], title: str, num_columns: int = 8
     return figure
 
 
+@without_stderr()
 def compare_methods(images: Sequence[str], truth: np.ndarray | None = None) -> pd.DataFrame:
     """Crop photographs by both methods, and compare the circles with the true ones, or else with those of robust.
 

@@ -22,6 +22,7 @@ from dr_lib.data.photograph.fov import FieldOfView, find_fov, halve
 from dr_lib.data.photograph.headers import Header
 
 METHODS = ("robust", "voets")
+MAX_CUT = 1.3  # long by short side; where a camera's frame is nearly square, it is the long side that the retina fills
 MAX_STEP = 2.5  # px of the photograph per px of the crop, for the last step
 MIN_BELOW = 0.2  # of the vertical semi-axis, below the centre, that a cut file must show: 60 % of the area or more
 MIN_RADIUS_VOETS = 100  # px
@@ -91,7 +92,9 @@ def crop_fundus(source: str | Path | bytes, size: int = 299, *, method: str = "r
 def _decode_to_fit(picture: Picture, size: int) -> tuple[np.ndarray, FieldOfView, int, bool]:
     """Decode as small as the field of view allows: the image, its field of view, its reduction, if rows are missing."""
     encoded, header, truncated = picture
-    reduction = choose_reduction(min(header.width, header.height), size)
+    across, along = sorted(header[:2])
+    is_likely_cut = header.format == "jpeg" and along < MAX_CUT * across
+    reduction = choose_reduction(along if is_likely_cut else across, size)
     check_size(encoded, header, reduction)
     while True:
         image = decode(encoded, header, reduction)

@@ -35,8 +35,8 @@ def measure_distance(image: np.ndarray, background: np.ndarray) -> np.ndarray:
 def score_edge(distance: np.ndarray, ellipse: Ellipse) -> float:
     """Score an edge: how strong its step is, times the shares of it that show one and of the inside that is lit."""
     values, num_inside = _sample_rays(distance, ellipse, FEW_RAYS, DEPTHS)
-    middle, values = values[:, :4], values.astype(np.float32)
-    inner, outer = (values[:, 6] + values[:, 7]) / 2, (values[:, 8] + values[:, 9]) / 2
+    middle, columns = values[:, :4], values.T.astype(np.float32)
+    inner, outer = (columns[6] + columns[7]) / 2, (columns[8] + columns[9]) / 2
     filled = np.count_nonzero(middle > MIN_LIGHT) / middle.size
     # a ray is hidden where the frame ends before the edge, or a mask cuts the field of view
     visible = (num_inside >= 9) & (inner > max(MIN_LIGHT, 0.1 * median(middle.ravel())))
@@ -79,12 +79,14 @@ def locate_edge(
         raise NoFundusError("no edge of a field of view stands out from the background")
     points = ellipse[:2] + edges[:, None] * ellipse[2:] * rays[clear]
     fit, is_ellipse = _fit_edge(points, len(rays), tolerance)
-    if not explains(fit, points):  # a mask, a tab or text has an edge too
-        rivals = fit, ellipse, fit_circle_of_most(points) or ellipse
-        explained = max((explain(rival, points) for rival in rivals), key=np.count_nonzero)
+    explained = explain(fit, points)
+    if np.count_nonzero(explained) <= MOST * len(points):  # a mask, a tab or text has an edge too
+        rivals = ellipse, fit_circle_of_most(points) or ellipse
+        explained = max((explained, *(explain(rival, points) for rival in rivals)), key=np.count_nonzero)
         fit, is_ellipse = _fit_edge(points[explained], len(rays), tolerance)
+        explained = explain(fit, points)
     on_edge = np.zeros(len(rays), bool)
-    on_edge[clear] = explain(fit, points)
+    on_edge[clear] = explained
     return fit, is_ellipse, _measure_roundness(on_edge, distance[:, 0], num_inside == len(depths))
 
 
@@ -105,10 +107,10 @@ def _sample_rays(
     Also count those of each ray, from the first on, that lie inside the frame; beyond it the nearest pixel is repeated.
     """
     x, y, a, b = ellipse
-    at_x = (x + np.outer(a * rays[:, 0], depths)).astype(np.float32)
-    at_y = (y + np.outer(b * rays[:, 1], depths)).astype(np.float32)
+    at_x = (x + a * rays[:, :1] * depths).astype(np.float32)
+    at_y = (y + b * rays[:, 1:] * depths).astype(np.float32)
     height, width = image.shape[:2]
-    inside = (at_x >= 0.5) & (at_y >= 0.5) & (at_x <= width - 1.5) & (at_y <= height - 1.5)
+    inside = cv2.inRange(at_x, 0.5, width - 1.5) & cv2.inRange(at_y, 0.5, height - 1.5)
     num_inside = np.where(inside.all(axis=1), len(depths), inside.argmin(axis=1))
     return cv2.remap(image, at_x, at_y, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE), num_inside
 
@@ -122,7 +124,7 @@ def _find_edges(values: np.ndarray, num_inside: np.ndarray, depths: np.ndarray) 
     """Find the rays with one clear fall inside the frame, and the depth of each where it is steepest, by a parabola."""
     smooth = cv2.GaussianBlur(values.astype(np.float32), (7, 3), sigmaX=1.0, sigmaY=0.6)
     falls = smooth[:, :-2] - smooth[:, 2:]
-    falls[np.arange(falls.shape[1]) + 3 >= num_inside[:, None]] = 0
+    falls *= np.arange(falls.shape[1]) + 3 < num_inside[:, None]
     at = falls[:, 1:-1].argmax(axis=1) + 1
     rows = np.arange(len(at))
     left, peak, right = falls[rows, at - 1], falls[rows, at], falls[rows, at + 1]
@@ -139,12 +141,12 @@ def fit_robustly(points: np.ndarray, tolerance: float) -> tuple[Ellipse, bool]:
     An ellipse is tried where the median point misses the circle by the fraction `tolerance` of the radius.
     """
     x, y, radius, _ = circle = fit_circle_robustly(points)
-    misses = median(np.abs(np.hypot(points[:, 0] - x, points[:, 1] - y) / radius - 1))
+    u, v = offsets = ((points - (x, y)) / radius).T
+    misses = median(np.abs(np.hypot(u, v) - 1))
     if misses < tolerance:
         return circle, False
-    u, v = ((points - (x, y)) / radius).T
     keep, num_kept = np.ones(len(u), bool), 0
-    terms = np.column_stack([u**2, v**2, u, v])
+    terms = np.concatenate([offsets**2, offsets]).T
     for _ in range(5):
         kept = terms[keep]
         if len(kept) == num_kept:
@@ -162,18 +164,29 @@ def fit_robustly(points: np.ndarray, tolerance: float) -> tuple[Ellipse, bool]:
     return (x + cu * radius, y + cv * radius, a * radius, b * radius), True
 
 
-def fit_circle_robustly(points: np.ndarray) -> Ellipse:
-    """Fit a circle, dropping what misses it by more than 2.5 standard deviations."""
-    circle, kept = _fit_circle(points), len(points)
-    for _ in range(5):
-        x, y, radius, _ = circle
-        misses = np.abs(np.hypot(points[:, 0] - x, points[:, 1] - y) - radius)
+def fit_circle_robustly(points: np.ndarray, rounds: int = 5) -> Ellipse:
+    """Fit a circle, dropping in each round what misses it by more than 2.5 standard deviations.
+
+    Least squares on (x - cx)^2 + (y - cy)^2 = r^2 (Kasa 1976), solved by hand from sums about the points' mean: one
+    product of matrices makes them all, as time goes into the number of calls.
+    """
+    middle = points.sum(axis=0) / len(points)
+    u, v = offsets = (points - middle).T
+    terms = np.concatenate([offsets, [u * u + v * v, np.ones(len(points))]])
+    weighed, num_kept = terms, len(points)
+    for _ in range(rounds + 1):
+        (uu, uv, us, u1), (_, vv, vs, v1), _, (*_, s1, n) = (weighed @ terms.T).tolist()
+        suu, suv, svv = uu - u1 * u1 / n, uv - u1 * v1 / n, vv - v1 * v1 / n
+        su, sv = (us - u1 * s1 / n) / 2, (vs - v1 * s1 / n) / 2
+        area = max(suu * svv - suv**2, 1e-9)  # 0 on a straight line, whose circle is beyond all measure
+        cu, cv = (svv * su - suv * sv) / area, (suu * sv - suv * su) / area
+        radius = max((s1 - 2 * (cu * u1 + cv * v1)) / n + cu**2 + cv**2, 0) ** 0.5
+        misses = np.abs(np.hypot(u - cu, v - cv) - radius)
         keep = misses < OUTLIER * median(misses) + 0.1
-        if np.count_nonzero(keep) == kept:
+        if np.count_nonzero(keep) == num_kept:
             break
-        kept = np.count_nonzero(keep)
-        circle = _fit_circle(points[keep])
-    return circle
+        num_kept, weighed = np.count_nonzero(keep), terms * keep
+    return float(middle[0]) + cu, float(middle[1]) + cv, radius, radius
 
 
 def fit_circle_of_most(points: np.ndarray, draws: int = 120) -> Ellipse | None:
@@ -191,7 +204,7 @@ def fit_circle_of_most(points: np.ndarray, draws: int = 120) -> Ellipse | None:
     misses = np.abs(np.sqrt((x - centres[:, 0]) ** 2 + (y - centres[:, 1]) ** 2) - radii)
     best = np.count_nonzero(misses < np.clip(0.02 * radii, 1.0, 4.0), axis=0).argmax()
     inliers = np.abs(np.hypot(*(points - centres[best]).T) - radii[best]) < 2.0
-    return _fit_circle(points[inliers]) if inliers.sum() >= 8 else None
+    return fit_circle_robustly(points[inliers], rounds=0) if np.count_nonzero(inliers) >= 8 else None
 
 
 def explain(ellipse: Ellipse, points: np.ndarray) -> np.ndarray:
@@ -219,18 +232,6 @@ def drop_straight(points: np.ndarray) -> np.ndarray:
 
 def median(values: np.ndarray) -> np.ndarray:
     """Find the median along the first axis, the upper one of two; np.median takes five times as long for a few."""
-    middle = len(values) // 2
-    return np.partition(values, middle, axis=0)[middle]
-
-
-def _fit_circle(points: np.ndarray) -> Ellipse:
-    """Least squares on (x - cx)^2 + (y - cy)^2 = r^2 (Kasa 1976), solved by hand about the points' mean."""
-    mean = points.mean(axis=0)
-    (u, v) = centred = (points - mean).T
-    (uu, uv), (_, vv) = centred @ centred.T
-    squares = u**2 + v**2
-    u_squares, v_squares = centred @ squares / 2
-    area = max(uu * vv - uv**2, 1e-9)  # 0 on a straight line, whose circle is beyond all measure
-    cu, cv = (vv * u_squares - uv * v_squares) / area, (uu * v_squares - uv * u_squares) / area
-    radius = float(np.sqrt(cu**2 + cv**2 + squares.mean()))
-    return float(mean[0] + cu), float(mean[1] + cv), radius, radius
+    middle, values = len(values) // 2, values.copy()
+    values.partition(middle, axis=0)
+    return values[middle]

@@ -22,6 +22,7 @@ from dr_lib.data.shards.workers import Photograph, map_over
 from dr_lib.hardware.cpus import count_cpus
 
 LABELS = ["image_id", "row", "patient_id", "eye", "grade", "referable", "official"]  # columns of labels.csv
+FORMULA = re.compile(r"[=+\-@\t\r]")  # how a cell begins that a spreadsheet computes
 CROPS = re.compile(r"crops(-\d{5})?\.(json|tfrecord|csv)")
 CORRECTED = "labels.csv was corrected by `split --labels`; the label table has taken its place: correct that, too."
 SAMPLE_SALT = hashlib.sha256(b"the synthetic sample has no patients").digest()
@@ -153,6 +154,8 @@ def _name_copies(pairs: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:
 def _keep_private(path: Path, out: Path, rows: pd.DataFrame) -> None:
     """Write what names files to a table of the private folder, beside the rows of other prepared folders."""
     rows = rows.astype(str).assign(data_dir=str(out.absolute()))
+    names = [column for column in ("image", "image_2") if column in rows]
+    rows[names] = rows[names].map(lambda cell: f"'{cell}" if FORMULA.match(cell) else cell)  # opened in a spreadsheet
     if path.exists():
         others = pd.read_csv(path, dtype=str, keep_default_na=False)
         rows = pd.concat([others[others["data_dir"] != str(out.absolute())], rows])

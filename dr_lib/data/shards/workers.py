@@ -4,6 +4,7 @@ import errno
 import hashlib
 import multiprocessing
 import os
+import signal
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -122,7 +123,8 @@ def _map_part(function: Callable, part: list) -> list:
 
 
 def _end_with_parent() -> None:
-    """Let a worker end when the process that started it was killed; it would wait for work for ever."""
+    """Let a worker end when the process that started it does, which alone takes Ctrl-C."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def wait() -> None:
         multiprocessing.parent_process().join()

@@ -85,8 +85,12 @@ def read_folder(folder: Path) -> ModelFolder:
     """
     try:
         facts = json.loads((folder / MANIFEST).read_bytes())
+    except FileNotFoundError as error:
+        advice = "give the folder model/ that notebook 20 leaves in its run, or one that export wrote"
+        raise ModelFolderError(f"{folder} holds no model, for it has no {MANIFEST}: {advice}") from error
     except (OSError, ValueError) as error:
-        raise ModelFolderError(f"{folder} holds no model: its {MANIFEST} cannot be read ({error})") from error
+        reason = getattr(error, "strerror", None) or error
+        raise ModelFolderError(f"{folder} holds no model: its {MANIFEST} cannot be read ({reason})") from error
     found = ModelFolder(folder, _check(facts, folder))
     name = found.facts["artifact"]
     if Path(name).name != name or found.artifact.is_symlink():

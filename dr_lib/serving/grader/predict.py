@@ -2,7 +2,9 @@
 
 import base64
 import json
+import platform
 import re
+import uuid
 import zlib
 from itertools import islice
 from pathlib import Path
@@ -21,6 +23,7 @@ from dr_lib.data.photograph.headers import JPEG_SIGNATURE, PNG_SIGNATURE, read_h
 from dr_lib.data.photograph.pixels import decode_jpeg, encode_jpeg
 from dr_lib.hardware.cloud import find_instance_type
 from dr_lib.hardware.cpus import count_cpus, find_cpu_model
+from dr_lib.hardware.facts import read_version
 from dr_lib.serving.grader.folder import ModelFolder, ModelFolderError, read_folder
 from dr_lib.serving.grader.litert import LiteRT
 from dr_lib.serving.grader.savedmodel import SavedModel
@@ -73,7 +76,10 @@ class Predictor:
         """
         self.facts, self.version, self.max_pixels = folder.facts, folder.version, max_pixels
         self.machine = {"instance_type": find_instance_type(), "cpu": find_cpu_model(), "num_cpus": count_cpus()}
-        self.machine["threads"] = num_threads
+        runtime = "tensorflow" if folder.facts["format"] == "savedmodel" else "ai-edge-litert"
+        versions = {"python": platform.python_version(), runtime.replace("-", "_"): read_version(runtime)}
+        # a client that asks this server in several runs sees by the name that they are of one deployment
+        self.machine |= {"threads": num_threads, "deployment": uuid.uuid4().hex[:12], **versions}
         self._idle: SimpleQueue[LiteRT | SavedModel] = SimpleQueue()
         for model in _open(folder, num_threads):
             if model.image_size != folder.facts["image_size"]:

@@ -5,10 +5,12 @@ import contextlib
 import ctypes
 import logging
 import os
+import select
 import shutil
 import sys
 import tarfile
 import tempfile
+import time
 import zlib
 from collections.abc import Iterator
 from functools import partial
@@ -187,6 +189,15 @@ class Server(uvicorn.Server):
         """Listen, then warm up."""
         await super().startup(sockets)
         self._warming = asyncio.create_task(self._warm_up())
+
+    async def shutdown(self, sockets=None) -> None:
+        """Accept whoever waits at the socket, for closing it would reset them; then end as uvicorn does."""
+        listeners = [listener for server in self.servers for listener in server.sockets]
+        end, num_quiet = time.monotonic() + GRACE_S, 0
+        while num_quiet < 3 and time.monotonic() < end:  # turns of the loop: accepted, a transport, a protocol
+            await asyncio.sleep(0)
+            num_quiet = 0 if select.select(listeners, [], [], 0)[0] else num_quiet + 1
+        await super().shutdown(sockets)
 
     async def _warm_up(self) -> None:
         service = self._service

@@ -83,6 +83,11 @@ def check_loss(loss: float, epoch: int, epochs: int) -> None:
 
 
 def read_versions(*packages: str) -> dict[str, str]:
-    """Versions of Python, NumPy and imported packages, and `backend`, the last of these."""
+    """Versions of Python, NumPy, imported packages and the CUDA they were built for; `backend`, the last of them."""
     versions = {name: sys.modules[name].__version__ for name in ("numpy", *packages)}
-    return {"python": platform.python_version(), "backend": packages[-1], **versions}
+    cuda = ""
+    if "torch" in packages:
+        cuda = sys.modules["torch"].version.cuda or ""
+    elif "tensorflow" in packages:
+        cuda = sys.modules["tensorflow"].sysconfig.get_build_info().get("cuda_version", "")
+    return {"python": platform.python_version(), "backend": packages[-1], "cuda": cuda, **versions}

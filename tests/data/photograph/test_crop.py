@@ -42,6 +42,13 @@ def test_a_large_jpeg_decoded_small_gives_the_circle_of_the_whole(truth):
     assert error(crop.circle, *truth) < 0.003
 
 
+def test_a_small_fov_in_a_nearly_square_jpeg_loses_no_pixels():
+    """Its crop is that of a PNG of the same pixels, which is never decoded at a fraction of its size."""
+    encoded = to_file(draw_fov(1000, 850, 480.0, 430.0, 210.0), ".jpg", quality=92)
+    whole = cv2.imdecode(np.frombuffer(encoded, np.uint8), cv2.IMREAD_COLOR)[..., ::-1]
+    assert (crop_fundus(encoded).image == crop_fundus(to_file(np.ascontiguousarray(whole))).image).all()
+
+
 @pytest.mark.parametrize("orientation", [3, 6])
 def test_a_reduced_jpeg_of_odd_size_keeps_its_place(orientation):
     """1/4 of 2,403 px are 601 that show 2,404: the circle does not drift with that, however the picture is turned."""

@@ -20,7 +20,7 @@ import pytest
 from dr_lib.serving.__main__ import main
 from dr_lib.serving.grader.folder import ModelFolderError, write_folder
 from dr_lib.serving.grader.predict import Predictor
-from dr_lib.serving.server.server import open_model
+from dr_lib.serving.server.server import Server, open_model
 from tests.serving.driver import (
     ROOT,
     call,
@@ -307,6 +307,24 @@ def test_sigterm_answers_everything_that_was_accepted(served_folder, tmp_path):
                 connection.close()
             assert server.process.wait(25) == 0
         assert set(outcomes) == {200} and time.monotonic() - start < 25
+
+
+def test_who_connects_while_the_server_turns_to_its_end_is_answered(served_folder, jpeg, monkeypatch):
+    """The system has taken the connections, the process has not accepted them yet: none is reset."""
+    main_loop, waiting = Server.main_loop, []
+
+    async def connect_last(self):
+        await main_loop(self)
+        waiting.extend(socket.create_connection(("127.0.0.1", self.config.port)) for _ in range(5))
+        for connection in waiting:
+            connection.sendall(head(len(jpeg)) + jpeg)
+
+    monkeypatch.setattr(Server, "main_loop", connect_last)
+    with run_in_thread(open_service(served_folder)) as port:
+        wait_until(lambda: is_ready(port))
+    assert [connection.recv(12) for connection in waiting] == [b"HTTP/1.1 200"] * 5
+    for connection in waiting:
+        connection.close()
 
 
 @pytest.mark.parametrize("name", ["SAGEMAKER_BIND_TO_PORT", "PORT"])

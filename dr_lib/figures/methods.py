@@ -1,0 +1,69 @@
+"""The methods paragraph of a paper, written from the rows of its runs."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import pandas as pd
+
+from dr_lib.evidence.select import PLAN, WORK, select_runs
+from dr_lib.figures.style import choose_words, name
+
+VERSIONS = "python keras tensorflow jax torch mxnet numpy driver".split()
+HASHES = ("data_sha256", "labels_sha256", "split_sha256")
+FACTORS = ("implementation",)  # beside those that are work
+
+
+def describe_methods(rows: Sequence[dict[str, Any]], lang: str = "en") -> str:
+    """Say what was run on what, how it was timed and analysed: a paragraph for each study and notebook.
+
+    Args:
+        rows: of any number of studies, from `read_rows`.
+        lang: en or pt.
+    """
+    runs = pd.DataFrame(rows)
+    groups = runs.groupby(["study", "notebook"], sort=False)
+    return "\n".join(f"{_describe(group.reset_index(drop=True), choose_words(lang))}\n" for _, group in groups)
+
+
+def _describe(runs: pd.DataFrame, say: Callable[[str], str]) -> str:
+    finished = select_runs(runs, may_differ=runs.columns).finished.reset_index(drop=True)
+    if finished.empty:
+        return say("Study {}: none of {} runs was completed.").format(runs["study"][0], len(runs))
+    of = partial(_list, finished)
+    days = sorted({str(day)[:10] for day in finished["started_at"]})
+    words = say("Study {}: {} completed runs of notebook {}, {} scenarios, made from {} to {}.")
+    text = [words.format(of("study"), len(finished), of("notebook"), finished["scenario"].nunique(), days[0], days[-1])]
+    machines = finished.drop_duplicates("environment").reindex(columns=["environment", "cpu", "num_cpus", "memory_gib"])
+    words = say("On {}: {}, {} cores, {} GiB of memory.")
+    text += [words.format(*map(name, machine)) for machine in machines.itertuples(index=False)]
+    versions = ", ".join(f"{package} {of(package)}" for package in VERSIONS if of(package))
+    text.append(say("Software: commit {}; {}.").format(of("commit") or "-", versions))
+    hashes = [f"{column} {of(column)}" for column in HASHES if of(column)]
+    text += [say("Data: {}.").format("; ".join([of("data_kind"), *hashes]))] if of("data_kind") else []
+    known = [column for column in (*FACTORS, *WORK, *PLAN) if of(column)]
+    known = [column for column in dict.fromkeys(known) if column not in (*HASHES, "commit", "data_kind")]
+    varied = [column for column in known if finished[column].nunique() > 1]
+    text += [say("Varied were {}.").format("; ".join(f"{c} ({of(c)})" for c in varied))] if varied else []
+    alike = ", ".join(f"{column} = {of(column)}" for column in known if column not in varied)
+    text.append(say("All runs have in common: {}.").format(alike))
+    if "train_s" in finished and finished["train_s"].notna().any():
+        words = (
+            "Training time is wall time from the call of fit until the device has ended the last epoch: with "
+            "compilation, validation and checkpoints, without set-up and preparation of the data."
+        )
+        text.append(say(words))
+    if disturbed := int(finished["disturbed"].sum()):
+        text.append(say("Beside {} of the runs others took more than 10 % of the CPU; they count.").format(disturbed))
+    if incomplete := len(runs) - len(finished):
+        text.append(say("{} further runs failed or were skipped.").format(incomplete))
+    text.append(say("Times are analysed on their logarithms, with 95 % intervals."))
+    if "metric_auc_test" in finished:
+        text.append(say("The interval of an AUC is a bootstrap over patients, 2,000 draws."))
+    return " ".join(text)
+
+
+def _list(runs: pd.DataFrame, column: str) -> str:
+    """The distinct values of a column as text; empty where it is not there or always empty."""
+    values = runs[column].dropna().map(name).unique() if column in runs else []
+    return ", ".join(sorted(value for value in values if value != ""))
