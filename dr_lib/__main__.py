@@ -1,7 +1,9 @@
 """The command line: python -m dr_lib COMMAND; --help lists them."""
 
 import os
+import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import click
@@ -183,17 +185,36 @@ def kernels(names: tuple[str, ...]) -> None:
 @click.option("--only", default="", help="one run alone, by scenario and repetition, such as C3-r02")
 @click.option("--allow", multiple=True, type=click.Choice(["notebook_sha256"]), help="go on with a changed notebook")
 @click.option("--dask", "address", default="", help="hand the runs to the Dask cluster at this address")
-def run(study: Path, address: str, **options) -> None:
+@click.option("--on", default="", help="in a session of Colab or Kaggle: colab:T4, colab:v5e1, kaggle:t4x2, ...")
+@click.option("--yes", is_flag=True, help="with --on, upload without being asked")
+def run(study: Path, address: str, on: str, yes: bool, **options) -> None:
     """Make the runs of a study file that are not completed yet."""
     from dr_lib.runs.cluster import run_on_cluster
     from dr_lib.runs.runner import run_study
 
-    if address:
+    if on and address:
+        raise click.UsageError("--on and --dask: choose one of the two")
+    if on:
+        from dr_lib.data.shards.share import describe_shared, share_folder
+        from dr_lib.runs.remote.session import run_on_service
+
+        how = {"share": share_folder, "describe": describe_shared, "confirm": partial(_confirm, yes), "say": click.echo}
+        failures = run_on_service(study, ROOT, on, **how, **options)
+    elif address:
         failures = run_on_cluster(study, ROOT, address, **options)
     else:
         failures = run_study(study, ROOT, **options, wait=bool(options["only"]))
     if failures:
         raise click.ClickException(f"{len(failures)} runs failed:\n" + "\n".join(failures))
+
+
+def _confirm(yes: bool, what: str) -> None:
+    """Say what will be uploaded, and ask whether it may."""
+    click.echo(f"will upload {what}")
+    if not yes and not sys.stdin.isatty():
+        raise click.ClickException("nobody can be asked here: --yes uploads")
+    if not yes:
+        click.confirm("upload?", abort=True)
 
 
 @main.command()

@@ -21,9 +21,11 @@ PACKAGES = {  # module: what pip calls it
     "PIL": "pillow",
     "sklearn": "scikit-learn",
     "uvicorn": "uvicorn<0.55",  # the server is tried with no later one
+    "yaml": "pyyaml",
 }
 # needed by all notebooks
 ALWAYS = ("google_crc32c", "matplotlib", "pandas", "PIL", "psutil", "pydantic", "scipy", "seaborn", "sklearn")
+RUNNER = ("click", "ipykernel", "jupyter_client", "nbformat", "papermill", "tqdm", "yaml")  # needed to run a study
 
 
 class MissingPackageError(RuntimeError):

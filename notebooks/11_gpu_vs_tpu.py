@@ -110,6 +110,12 @@ from dr_lib.evidence.comparison import compare_environments
 environments = compare_environments(selection.timed)
 page.table(environments, "environments", "Training time and test scores of each environment, mean [95 % interval].")
 
+# %% tags=["report"]
+from dr_lib.evidence.comparison import compare_sessions
+
+if len(sessions := compare_sessions(selection.timed)):
+    page.table(sessions, "sessions", "Sessions of one environment on a cloud service, and the spread between them.")
+
 # %% [markdown]
 # A faster mode counts only where its mean AUC is that of mode *paper*: two one-sided tests at 5 % each, margin 0.02.
 

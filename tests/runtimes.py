@@ -115,6 +115,35 @@ def execute(runtime: Runtime, python: Path, clone: Path, notebook: str, paramete
     return ["\n".join(errors or ["papermill failed"])] if ran.returncode else []
 
 
+def try_service(runtime: Runtime, python: Path, clone: Path) -> list[str]:
+    """Send a study of notebook 10 to a stand-in of the runtime's service, whose machine is the look-alike."""
+    service, study = runtime.name.split("-")[0], clone / "papermill_runs" / "look_alike.yaml"
+    shutil.copytree(ROOT / RECORDS, clone / RECORDS, dirs_exist_ok=True)
+    parameters = {"epochs": 3, "image_size": 48, "data_dir": str(RECORDS)} | runtime.parameters
+    study.write_text(json.dumps({"notebook": "10_train_referable", "repetitions": 1, "parameters": parameters}))
+    environment = {"STAND_IN": str(clone / "cloud"), "STAND_IN_PYTHON": str(python)}
+    environment |= {"PATH": f"{put_stand_ins(clone / 'bin')}:{os.environ['PATH']}", "PYTHONPATH": str(clone)}
+    command = [sys.executable, "-m", "dr_lib", "run", str(study), "--on", f"{service}:cpu", "--yes"]
+    ran = subprocess.run(command, capture_output=True, text=True, cwd=clone, env=os.environ | environment)
+    reasons = [ran.stdout[-2000:] + ran.stderr] if ran.returncode else []
+    if not reasons:
+        (row,) = (json.loads(path.read_text()) for path in study.with_suffix("").glob("rows/*.json"))
+        expected = runtime.row | {"status": "ok", "platform": service, "data_kind": "synthetic"}
+        reasons = find_differences(frozenset(), row, expected, {}, {})
+    left = [str(path) for path in clone.glob("cloud/*/*")]
+    return reasons + [f"{path} was left" for path in left]
+
+
+def put_stand_ins(folder: Path) -> Path:
+    """Put stand-ins of the two services' clients into a folder, under their names."""
+    folder.mkdir()
+    source = (ROOT / "tests" / "runs" / "remote" / "stand_in.py").read_text()
+    for name in ("colab", "kaggle"):
+        (folder / name).write_text(f"#!{sys.executable}\n{source}")
+        (folder / name).chmod(0o755)
+    return folder
+
+
 def find_differences(
     adds: frozenset[str], row: dict[str, Any], expected: dict[str, Any], shipped: dict[str, str], found: dict[str, str]
 ) -> list[str]:
@@ -146,13 +175,18 @@ def try_runtime(runtime: Runtime, source: str, clone: Path) -> list[str]:
             expected |= {"mode": parameters.get("mode"), "tensorflow": shipped.get("tensorflow-cpu", "")}
             expected |= {name: shipped[name] for name in ("keras", "jax", "numpy")}
             reasons = find_differences(adds, row, expected, shipped, read_packages(python))
-        versions = (shipped.get(name, "none") for name in ("tensorflow-cpu", "keras", "jax"))
+        versions = tuple(shipped.get(name, "none") for name in ("tensorflow-cpu", "keras", "jax"))
         how = f"{row['strategy']} x {row['num_replicas']}" if row else ""
         outcome = "FAILED" if reasons else f"ok, added {', '.join(sorted(adds)) or 'nothing'}"
         line = COLUMNS.format(runtime.name, runtime.python, *versions, title, f"{seconds:.0f}", how, outcome)
         print(line, flush=True)
         wrong += [f"{runtime.name}, notebook {title}: {reason}" for reason in reasons]
-    return wrong
+    start, reasons = time.monotonic(), try_service(runtime, python, clone)
+    outcome = "FAILED" if reasons else "ok, from a stand-in of the service, nothing left there"
+    print(
+        COLUMNS.format(runtime.name, runtime.python, *versions, "--on", f"{time.monotonic() - start:.0f}", "", outcome)
+    )
+    return wrong + [f"{runtime.name}, --on: {reason}" for reason in reasons]
 
 
 def main() -> int:

@@ -46,6 +46,7 @@ MAY_IMPORT |= {f"training/frameworks/{name}_network.py": {name} for name in ("ke
 # run in kernels of their own too: Python 3.9, the standard library, NumPy, psutil and one framework
 FOREIGN = ["files.py", "bootstrap.py"]
 FOREIGN += [f"runs/{name}.py" for name in ("__init__", "row", "run", "prices", "monitor")]
+FOREIGN += ["runs/remote/far_side.py"]  # before anything else is there
 FOREIGN += [f"hardware/{path.name}" for path in ROOT.glob("dr_lib/hardware/*.py")]
 FOREIGN += ["training/__init__.py", "data/__init__.py", "data/small_images.py"]
 FOREIGN += [f"training/frameworks/{path.name}" for path in ROOT.glob("dr_lib/training/frameworks/*.py")]

@@ -46,6 +46,36 @@ def compare_environments(timed: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(lines).sort_values("train_s", ascending=False, ignore_index=True) if lines else pd.DataFrame()
 
 
+def compare_sessions(timed: pd.DataFrame) -> pd.DataFrame:
+    """Say how much sessions of one environment on a cloud service differ: another machine, other neighbours.
+
+    Returns:
+        A row per `session` of each `environment` that had several: `n` runs, the mean of train_s [s] and its deviation
+        within the session, train_s_sd; and train_s_between_sd, the deviation between the sessions of the environment,
+        by a one-way analysis of variance with random effects (0 where it falls below). Empty where no environment had
+        two.
+    """
+    lines, rows = [], timed[timed["session"].fillna("") != ""] if {"session", "train_s"} <= set(timed) else timed[:0]
+    for environment, runs in rows.groupby("environment") if len(rows) else []:
+        times = runs.groupby("session")["train_s"].agg(["count", "mean", "std"])
+        if len(times) > 1:
+            between = {"train_s_between_sd": _deviate_between(*times.to_numpy().T)}
+            named = times.rename(columns={"count": "n", "mean": "train_s", "std": "train_s_sd"}).reset_index()
+            lines += [{"environment": environment, **line, **between} for line in named.to_dict("records")]
+    return pd.DataFrame(lines)
+
+
+def _deviate_between(n: np.ndarray, mean: np.ndarray, sd: np.ndarray) -> float:
+    """The deviation between groups, given the size, mean and deviation of each; of means alone where all are single."""
+    if n.max() == 1:
+        return float(mean.std(ddof=1))
+    total, degrees = n.sum(), len(n) - 1
+    within = np.nansum((n - 1) * sd**2) / (total - len(n))
+    between = (n * (mean - np.average(mean, weights=n)) ** 2).sum() / degrees
+    size = (total - (n**2).sum() / total) / degrees
+    return math.sqrt(max(0.0, (between - within) / size))
+
+
 def _measure(rows: pd.DataFrame, metric: str) -> Interval:
     values = _read(rows, metric)
     bounds = [_read(rows, f"{metric}_{bound}") for bound in ("low", "high")]

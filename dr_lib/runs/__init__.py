@@ -6,6 +6,7 @@ executing a notebook (`papermill`). Inside the notebook a `Run` (`run`) says whi
 
 study      a study file, checked, and its runs in their order
 runner     makes the runs of a study, resumed where it stopped
+remote     makes them in sessions of Colab and Kaggle
 cluster    makes them on many machines
 papermill  one papermill process, and its error
 kernels    Jupyter kernels for frameworks that need an environment of their own

@@ -49,6 +49,7 @@ MEASURED = {  # null where a run has none; seconds are on a monotonic clock
 }
 DETAILS = {  # in the rows that have them
     "images_per_s": float,  # training images over the time of training alone, in a steady epoch
+    "session": str,  # of a cloud service's machine, in which the run was made: colab-t4-20261122-070106
     "data_kind": str,  # synthetic or photographs, or what the notebook calls its data
     "data_sha256": str,  # of the crops; then of what is known of them, and of the split table
     "labels_sha256": str,

@@ -31,6 +31,7 @@ RUN_VARIABLE = "DR_LIB_RUN"  # how a study tells the notebook which run it is
 REQUEST = "request.json"  # in a run's folder: notebook and parameters
 LOCK = "lock"  # in a run's folder: locked by the process that is at work on it
 LOCK_TIMEOUT_S = 10.0
+COMMIT = "COMMIT"  # in an archive of the repository, which git cannot ask: the commit it was made of
 DISTURBED_SHARE = 0.1  # of the machine's CPU time, taken by others before or during the run
 _locks: dict[Path, TextIO] = {}  # of this process's runs, by folder; a file that is closed is no lock
 
@@ -166,6 +167,8 @@ def hash_notebook(root: Path, notebook: str) -> str:
 
 def read_commit(root: Path) -> str:
     """The commit of the repository, with -dirty if files differ from it; empty outside a repository."""
+    if (root / COMMIT).is_file():
+        return (root / COMMIT).read_text(encoding="utf-8").strip()
     command = ["git", "-C", str(root), "describe", "--always", "--abbrev=40", "--dirty", "--exclude=*"]
     with suppress(OSError):
         return subprocess.run(command, capture_output=True, text=True).stdout.strip()

@@ -31,6 +31,7 @@ UNAVAILABLE = "UnavailableError"  # how a notebook says that this machine cannot
 MIN_FREE_MIB = 100  # of the disk, before a run begins
 SAVED_S = 10.0  # between two notes of the seconds that a run has taken
 WATCHED_S = 0.5  # before a run begins: is somebody else at work?
+SESSION_VARIABLE = "DR_LIB_SESSION"  # names the session of a cloud service's machine, for the rows made there
 TRY = ("session_id", "retries", "repeats")
 # other keys of a study may change between sessions
 FIXED = ("factors", "first_scenario", "notebook", "order", "parameters", "seed")
@@ -96,7 +97,7 @@ def run_study(
     if not only and all(run.scenario in missing for run in runs):
         raise StudyError(f"{path}: no run can be made: {'; '.join(sorted(set(missing.values())))}")
     stop_at = time.monotonic() + 3600 * (max_hours or study.max_hours or math.inf)
-    with _lock(folder, wait) as file, tqdm(disable=not show_progress, bar_format=BAR) as bar:
+    with lock_study(folder, wait=wait) as file, tqdm(disable=not show_progress, bar_format=BAR) as bar:
         check_folder(folder, study)
         write_json(folder / "study.json", study.model_dump(include=set(FIXED)))
         check_notebook(study, root, read_finished(folder, planned).values(), allow)
@@ -197,6 +198,7 @@ def _identify(session: Session, run: PlannedRun, rows: dict[str, dict[str, Any]]
         "repeats": before.get("repeats", 0) + (before["status"] == "ok"),
         "spent_s": read_spent_s(session.folder, run.run_id, rows.get(run.run_id, {})),  # by earlier tries
         **({"priced_as": session.study.instance} if session.study.instance else {}),
+        **({"session": os.environ[SESSION_VARIABLE]} if SESSION_VARIABLE in os.environ else {}),
     }
 
 
@@ -283,7 +285,7 @@ def check_notebook(study: Study, root: Path, rows: Iterable[dict[str, Any]], all
 
 
 @contextmanager
-def _lock(folder: Path, wait: bool) -> Iterator[int]:
+def lock_study(folder: Path, *, wait: bool = False) -> Iterator[int]:
     """Lock the study on this machine for this process and the runs it starts, however they end."""
     path = folder / f"lock-{platform.node()}"
     file = lock(path, wait_s=math.inf if wait else 0.0)

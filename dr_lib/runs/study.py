@@ -142,17 +142,20 @@ def _check_parameters(study: Study, path: Path, known: dict[str, dict[str, str]]
             raise StudyError(f"{path}: {name} {value!r}: choose from {', '.join(choices)}")
 
 
-def check_paths(study: Study, path: Path, root: Path) -> None:
-    """Refuse a study whose input folders or files are not on this machine, before anything runs.
+def check_paths(study: Study, path: Path, root: Path) -> list[tuple[str, str]]:
+    """Refuse a study whose input folders or files are not on this machine, before anything runs; list the others.
 
     They are the parameters that end in `_dir`, and those that are a path by their comment and have a slash; `data_dir`
     has to be prepared, and to hold each `split` or have it elsewhere.
+
+    Returns:
+        Parameter and value of each input that is there.
 
     Raises:
         StudyError: one is not there.
     """
     known = papermill.inspect_notebook(str(root / "notebooks" / f"{study.notebook}.ipynb"))
-    values = _list_values(study)
+    values, inputs = _list_values(study), []
     for name, value in values:
         is_folder = name.endswith("_dir") and value != ast.literal_eval(known[name]["default"])
         named = value in ("none", "imagenet") if name == "weights" else "/" not in str(value)
@@ -161,6 +164,8 @@ def check_paths(study: Study, path: Path, root: Path) -> None:
             _check_prepared(value, [split for other, split in values if other == "split"], path, root)
         elif name != "split" and (is_folder or is_file) and not (root / value).exists():
             raise StudyError(f"{path}: {name} {value!r} is not there: make it first, or correct the path")
+        inputs += [(name, value)] if is_folder or (is_file and name != "split") else []
+    return inputs
 
 
 def _check_prepared(data_dir: str, splits: list[str], path: Path, root: Path) -> None:

@@ -3,10 +3,11 @@
 import numpy as np
 import pandas as pd
 import pytest
+import statsmodels.formula.api as smf
 from scipy import stats
 
 from dr_lib.evidence import comparison
-from dr_lib.evidence.comparison import compare_environments, find_needed_repetitions
+from dr_lib.evidence.comparison import compare_environments, compare_sessions, find_needed_repetitions
 from dr_lib.evidence.select import select_runs
 
 CPU = {"status": "ok", "error": "", "platform": "local", "accelerator": "cpu", "num_accelerators": 1}
@@ -41,6 +42,23 @@ def test_a_ratio_says_how_many_times_as_fast():
             columns = [f"{time}_ratio", f"{time}_ratio_low", f"{time}_ratio_high"]
             assert table.loc[mode, columns].tolist() == pytest.approx(list(expected))
     assert table.loc["paper", "train_s_ratio"] == 1 and np.isnan(table.loc["paper", "train_s_ratio_low"])
+
+
+def test_sessions_differ_by_more_than_their_runs():
+    """statsmodels' random effects (REML, which is the analysis of variance where sessions are of one size) finds the
+    same deviation; single runs leave that of their means; rows of no session, and one session alone, no table."""
+    times = {"a": [100.0, 104, 102], "b": [110.0, 109, 113], "c": [95.0, 99, 96]}
+    rows = [CPU | {"run_id": f"{s}-{k}", "train_s": t, "session": s} for s in times for k, t in enumerate(times[s])]
+    timed = select_runs(pd.DataFrame(rows)).timed
+    table = compare_sessions(timed)
+    mixed = smf.mixedlm("train_s ~ 1", timed, groups=timed["session"]).fit(reml=True)
+    assert table["train_s_between_sd"].unique() == pytest.approx([mixed.cov_re.iloc[0, 0] ** 0.5], rel=1e-3)
+    assert table["train_s"].tolist() == [102, pytest.approx(332 / 3), pytest.approx(290 / 3)]
+    assert table["n"].tolist() == [3, 3, 3] and set(table["environment"]) == {"local, CPU"}
+    single = compare_sessions(timed.drop_duplicates("session"))
+    assert single["train_s_between_sd"].iloc[0] == pytest.approx(np.std([100, 110, 95], ddof=1))
+    assert compare_sessions(timed[timed["session"] == "a"]).empty and compare_sessions(timed.assign(session="")).empty
+    assert compare_sessions(timed.drop(columns="session")).empty
 
 
 EVEN = np.linspace(-0.004, 0.004, 5)

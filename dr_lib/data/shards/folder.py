@@ -70,7 +70,7 @@ def describe_data(data_dir: Path, split: str | Path = "split.csv") -> dict[str, 
         "crop_size": manifest["parameters"]["size"],
         "crop_method": manifest["parameters"]["method"],
         "data_sha256": hash_crops(manifest),
-        "labels_sha256": manifest["files"]["labels.csv"],
+        "labels_sha256": manifest.get("labels_sha256") or manifest["files"]["labels.csv"],  # of the whole table
         "split_sha256": hash_file(Path(data_dir) / split),
     }
 

@@ -1,0 +1,267 @@
+"""One session on a cloud service: say what is uploaded, allocate, run, fetch, and stop, whatever happens.
+
+A session stands in the study's sessions.json before it is allocated, and is open there until it has been stopped: what
+a client that was killed left is found by the next call, which takes up or stops these sessions alone.
+"""
+
+import csv
+import io
+import json
+import os
+import platform
+import signal
+import tempfile
+import time
+import zipfile
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from dr_lib.files import write_bytes, write_json
+from dr_lib.runs.prices import PRICES_VARIABLE, Price, PriceError, find_price, read_prices
+from dr_lib.runs.remote import colab, far_side, kaggle
+from dr_lib.runs.remote.client import RemoteError, find_client
+from dr_lib.runs.remote.pack import Share, pack_up
+from dr_lib.runs.row import RowError, check_row, read_rows, write_row
+from dr_lib.runs.runner import FIXED, check_folder, check_notebook, lock_study
+from dr_lib.runs.study import Study, StudyError, find_runs, load_study, name_run, plan_runs
+
+SERVICES = {"colab": (colab.Colab, colab.DEVICES), "kaggle": (kaggle.Kaggle, kaggle.DEVICES)}
+Service = colab.Colab | kaggle.Kaggle  # the one session of each; every error is a RemoteError of one sentence
+Say = Callable[[str], object]
+RECORD = "sessions.json"  # in the study's folder
+STOPS = 3  # tries to stop a session
+RETRY_S = 10.0
+
+
+def run_on_service(
+    path: Path,
+    root: Path,
+    on: str,
+    *,
+    share: Share,
+    describe: Callable[[Path], str],
+    confirm: Callable[[str], object],
+    say: Say,
+    max_hours: float | None = None,
+    instance: str = "",
+    only: str = "",
+    allow: Collection[str] = (),
+) -> list[str]:
+    """Make the runs of a study that a device of a service has not completed, in one session, and bring them here.
+
+    Rows, executed notebooks, logs and what the runs leave go to the study's folder, where `run_study` would put them. A
+    run that the session's end cuts off is made again in the next.
+
+    Args:
+        path: the study file.
+        root: the repository.
+        on: service and device, such as colab:T4.
+        share: see `pack.pack_up`, as is `describe`.
+        confirm: is given what will be uploaded where, and raises if that is not to be.
+        say: is given each line on what goes on.
+        max_hours: of the session, in place of the file's.
+        instance: whose price the runs have, in place of the file's.
+        only: one run alone, by scenario and repetition, such as C3-r02.
+        allow: see `run_study`.
+
+    Returns:
+        The errors of the runs that failed, one line each.
+
+    Raises:
+        StudyError: the study is not valid, or no such device can be asked for.
+        RemoteError: the service did not do what was asked; what came back until then is here, and nothing runs on.
+    """
+    service = find_service(on, say)
+    study, folder = load_study(path, root, instance=instance), Path(path).with_suffix("")
+    runs = [name_run(run.scenario, run.repetition) for run in find_runs(plan_runs(study, "any"), only, path)]
+    with lock_study(folder), tempfile.TemporaryDirectory() as scratch:
+        check_folder(folder, study)
+        write_json(folder / "study.json", study.model_dump(include=set(FIXED)))
+        check_notebook(study, root, read_rows(folder), allow)
+        quota = service.read_quota()  # with which missing credentials are found
+        _clear(folder, say, Path(scratch))
+        left = [run for run in runs if run not in _list_completed(folder, service)]
+        if not left:
+            say(f"all {len(runs)} runs have been made on {on}")
+            return []
+        if quota.refusal:
+            raise RemoteError(quota.refusal)
+        (upload := Path(scratch, "upload")).mkdir()
+        pack = pack_up(Path(path), study, root, upload, share, describe)
+        confirm(f"{pack.describe()}\nto {service.name}, for {len(left)} runs on {service.asked}; {service.terms}")
+        hours = max_hours or study.max_hours or 0.0
+        options = ["--instance", study.instance] if study.instance else []
+        with _open(service, folder, on, say) as record:
+            session = record["session"]
+            service.start(session, pack)
+            job = {"study": pack.study, "session": session, "platform": service.platform, "device": service.pattern}
+            job |= _price(service, record, study, options)
+            return _make(service, session, job, left, hours, folder, say)
+
+
+def find_service(on: str, say: Say) -> Service:
+    """The service of a name such as colab:T4, whose client is installed; other names are refused before any call."""
+    name, _, device = on.partition(":")
+    if name not in SERVICES or device not in SERVICES[name][1]:
+        known = ", ".join(f"{name}:{device}" for name, (_, devices) in SERVICES.items() for device in devices)
+        raise StudyError(f"there is no {on!r}: choose from {known}")
+    find_client(name)
+    return SERVICES[name][0](device, say)
+
+
+def _make(
+    service: Service, session: str, job: dict, runs: list[str], hours: float, folder: Path, say: Say
+) -> list[str]:
+    """Make the runs, take in what each left, and stop at the first row of another device."""
+    failures, seen, start = {}, set(), time.monotonic()
+    with tempfile.TemporaryDirectory() as scratch:
+        for results in service.make(session, job, runs, hours, Path(scratch)):
+            rows, ended = _take_in(results, folder)
+            for row in rows:
+                run = name_run(row["scenario"], row["repetition"])
+                seen.add(run)
+                say(f"{run}: {row['status']}{', ' + row['error'] if row['error'] else ''}")
+                if row["status"] == "failed":
+                    failures[run] = f"{row['run_id']}: {row['error']}"
+                if not far_side.is_on(row, service.platform, service.pattern):
+                    what = row.get("accelerator") or row["run_id"]
+                    raise RemoteError(f"{service.name} gave {what} where {service.asked} was asked for: {run} is kept")
+            for run in ended.keys() - seen:
+                if ended[run]:
+                    failures[run] = f"{run}: left no row, see {folder / 'logs' / f'{run}.log'}"
+    if len(seen | failures.keys()) < len(runs):
+        say(f"the session is over after {(time.monotonic() - start) / 3600:.1f} h; start again to go on")
+    return list(failures.values())
+
+
+def _take_in(results: Path, folder: Path) -> tuple[list[dict[str, Any]], dict[str, int]]:
+    """Put what came back into the study's folder; return its rows and the exit status of each run's runner.
+
+    A file that is no row is none; one of a run that failed never takes the place of a completed one.
+    """
+    rows = []
+    with zipfile.ZipFile(results) as archive:
+        for name in archive.namelist():
+            kind, _, rest = name.partition("/")
+            if kind == "rows":
+                with suppress(ValueError, RowError):
+                    rows.append(check_row(json.loads(archive.read(name))))
+            elif kind in far_side.BROUGHT_BACK and rest and ".." not in Path(rest).parts:
+                write_bytes(folder / name, archive.read(name))
+        ended = json.loads(archive.read(far_side.ENDED))
+    completed = {row["run_id"] for row in read_rows(folder) if row["status"] == "ok"}
+    for row in rows:
+        if row["status"] == "ok" or row["run_id"] not in completed:
+            write_row(folder, row)
+    return rows, ended
+
+
+def _list_completed(folder: Path, service: Service) -> set[str]:
+    rows = [row for row in read_rows(folder) if row["status"] == "ok"]
+    rows = [row for row in rows if far_side.is_on(row, service.platform, service.pattern)]
+    return {name_run(row["scenario"], row["repetition"]) for row in rows}
+
+
+@contextmanager
+def _open(service: Service, folder: Path, on: str, say: Say) -> Iterator[dict[str, Any]]:
+    """Record a session before it is allocated, and stop it however it ends; say what it took."""
+    before, now = service.read_quota(), datetime.now(UTC)
+    record = {
+        "session": f"dr-{on.replace(':', '-').lower()}-{now:%Y%m%d-%H%M%S}",
+        "on": on,
+        "host": platform.node(),
+        "started": now.isoformat(timespec="seconds"),
+        "ended": "",
+        "unit": before.unit,
+        "units_before": before.left,
+    }
+    _write(folder, record)
+    say(f"{record['session']} begins" + (f"; {before.left:.2f} {before.unit} are left" if before.unit else ""))
+    try:
+        yield record
+    finally:
+        with _undisturbed():
+            _close(service, folder, record, say)
+
+
+def _close(service: Service, folder: Path, record: dict[str, Any], say: Say) -> None:
+    """Stop a session, for which an error is no reason to give up, and write what it took; else it stays open."""
+    for tries_left in reversed(range(STOPS)):
+        try:
+            service.stop(record["session"])
+            break
+        except RemoteError as error:
+            if not tries_left:
+                say(f"{record['session']} is not stopped ({error}): the next call on this study tries again")
+                return
+            time.sleep(RETRY_S)
+    record["ended"] = datetime.now(UTC).isoformat(timespec="seconds")
+    rows = [row for row in read_rows(folder) if row.get("session") == record["session"]]
+    record["devices"] = sorted({row.get("accelerator") or row["run_id"] for row in rows})
+    with suppress(RemoteError):
+        after = service.read_quota()
+        record |= {"units_after": after.left, "units_per_hour": record.get("units_per_hour", after.per_hour)}
+        spent, unit = record["units_before"] - after.left, record["unit"]
+        with suppress(PriceError):
+            record["usd"] = round(spent * find_price(f"{service.platform} unit").usd_per_hour, 4)
+        cost = f", {record['usd']:.2f} USD" if "usd" in record else ""
+        cost = f": {spent:.2f} {unit} spent{cost}, {after.left:.2f} left" if unit else ""
+        say(f"{record['session']} is stopped{cost}")
+    _write(folder, record)
+
+
+def _clear(folder: Path, say: Say, scratch: Path) -> None:
+    """Take in and stop what sessions of this study left that were opened here and never closed."""
+    for record in _read(folder):
+        if record["ended"] or record["host"] != platform.node():
+            continue
+        say(f"{record['session']} was left by a client that ended early")
+        service = find_service(record["on"], say)
+        service.read_quota()
+        try:
+            for results in service.resume(record["session"], scratch):
+                say(f"{len(_take_in(results, folder)[0])} rows of it are here now")
+        finally:
+            with _undisturbed():
+                _close(service, folder, record, say)
+
+
+def _price(service: Service, record: dict[str, Any], study: Study, options: list[str]) -> dict[str, Any]:
+    """What the far side prices its rows by: this machine's table, and a machine by the units that it takes an hour."""
+    own, quota = os.environ.get(PRICES_VARIABLE), service.read_quota()
+    prices = read_prices(Path(own)) if own else []
+    record["units_per_hour"] = quota.per_hour
+    with suppress(PriceError):
+        unit = find_price(f"{service.platform} unit")
+        if not study.instance and quota.per_hour:
+            what = f"{quota.per_hour} {quota.unit} an hour at {unit.usd_per_hour} USD: {unit.source}"
+            usd_per_hour = quota.per_hour * unit.usd_per_hour
+            prices.append(Price(service.name, record["on"], "", "USD", usd_per_hour, unit.date, what))
+            options = [*options, "--instance", record["on"]]
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerows([Price._fields, *prices])
+    return {"options": options, "prices": text.getvalue()}
+
+
+def _read(folder: Path) -> list[dict[str, Any]]:
+    path = folder / RECORD
+    return json.loads(path.read_bytes()) if path.exists() else []
+
+
+def _write(folder: Path, record: dict[str, Any]) -> None:
+    others = [other for other in _read(folder) if other["session"] != record["session"]]
+    write_json(folder / RECORD, [*others, record])
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Let Ctrl-C wait: a session is being stopped."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,0 +1,62 @@
+"""A house for studies, and stand-ins for the two clients in front of the path."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from dr_lib.__main__ import main
+from tests.runtimes import put_stand_ins
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+class Cloud:
+    """The stand-ins' side of things."""
+
+    def __init__(self, home: Path, house: Path):
+        """Hold the folder of the stand-ins and the house."""
+        self.home, self.house = home, house
+
+    def run(self, path: Path, on: str, *options: str) -> Result:
+        """`python -m dr_lib run PATH --on ON --yes`, in this process."""
+        return CliRunner().invoke(main, ["run", str(path), "--on", on, "--yes", *options])
+
+    def start(self, path: Path, on: str, *, yes: bool = True) -> subprocess.Popen:
+        """The same in a process of its own, which nobody can answer."""
+        code = "import sys; from pathlib import Path; import dr_lib.__main__ as command; "
+        code += "command.ROOT = Path(sys.argv.pop(1)); command.main()"
+        command = [sys.executable, "-c", code, str(self.house), "run", str(path), "--on", on, *["--yes"] * yes]
+        pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        return subprocess.Popen(command, **pipes, text=True)
+
+    @property
+    def calls(self) -> list[list[str]]:
+        """What the clients were called with."""
+        return [json.loads(line) for line in (self.home / "calls").read_text().splitlines()]
+
+    @property
+    def sessions(self) -> list[dict]:
+        """The record of sessions, beside the study."""
+        return json.loads((self.house / "papermill_runs" / "trial" / "sessions.json").read_text())
+
+    def list_left(self) -> list[str]:
+        """Machines, scripts and data sets that are still there."""
+        return [path.name for service in ("colab", "kaggle") for path in (self.home / service).glob("*")]
+
+
+@pytest.fixture
+def cloud(house, tmp_path, monkeypatch) -> Cloud:
+    """The house with the library in it, and clients that do the work in a folder."""
+    programs = put_stand_ins(tmp_path / "bin")
+    (house / "dr_lib").symlink_to(ROOT / "dr_lib")
+    monkeypatch.setattr("dr_lib.__main__.ROOT", house)
+    monkeypatch.setenv("PATH", str(programs), prepend=":")
+    monkeypatch.setenv("STAND_IN", str(tmp_path / "cloud"))
+    monkeypatch.setattr("dr_lib.runs.remote.kaggle.POLL_S", 0.2)
+    for module in ("colab", "session"):
+        monkeypatch.setattr(f"dr_lib.runs.remote.{module}.RETRY_S", 0.0)
+    return Cloud(tmp_path / "cloud", house)

@@ -1,0 +1,250 @@
+"""Stand-ins for the clients `colab` (google-colab-cli 0.7.5) and `kaggle` (2.2.5): this file, under either name.
+
+They take what the real ones take, word for word, and say what these say; test_drift.py holds the two together. The
+work is really done, in a folder: a machine of Colab is a folder with a Jupyter kernel, one of Kaggle a folder with a
+process. `STAND_IN` names the folder of it all, in which `calls` lists each call; `STAND_IN_FAULT` what goes wrong,
+`STAND_IN_DEVICE` what the service gives in place of what was asked for, `STAND_IN_PYTHON` the machine's Python.
+"""
+
+import argparse
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+HOME, FAULT = Path(os.environ["STAND_IN"]), os.environ.get("STAND_IN_FAULT", "")
+PYTHON = os.environ.get("STAND_IN_PYTHON", sys.executable)
+GPUS = {"t4": "T4", "l4": "L4", "g4": "G4", "a100": "A100", "h100": "H100"}
+HOUR = {"CPU": 0.08, "T4": 1.76}  # units
+
+
+def build_colab() -> argparse.ArgumentParser:
+    """The options of google-colab-cli that these stand-ins know."""
+    parser = argparse.ArgumentParser(prog="colab", allow_abbrev=False)
+    commands = parser.add_subparsers(dest="command", required=True)
+    for name in ("new", "sessions", "status", "stop", "usage", "exec", "upload", "download"):
+        command = commands.add_parser(name, allow_abbrev=False)
+        if name not in ("sessions", "usage"):
+            command.add_argument("-s", "--session", required=True)
+        if name == "new":
+            command.add_argument("--tpu")
+            command.add_argument("--gpu")
+        if name == "exec":
+            command.add_argument("-f", "--file", required=True)
+            command.add_argument("--timeout", type=float, default=30.0)
+        if name in ("upload", "download"):
+            command.add_argument("source")
+            command.add_argument("target")
+    return parser
+
+
+def build_kaggle() -> argparse.ArgumentParser:
+    """The options of kaggle that these stand-ins know."""
+    parser = argparse.ArgumentParser(prog="kaggle", allow_abbrev=False)
+    groups = parser.add_subparsers(dest="group", required=True)
+    groups.add_parser("quota").add_argument("--csv", action="store_true", required=True)
+    groups.add_parser("config").add_subparsers(dest="command", required=True).add_parser("view")
+    datasets = groups.add_parser("datasets").add_subparsers(dest="command", required=True)
+    kernels = groups.add_parser("kernels").add_subparsers(dest="command", required=True)
+    datasets.add_parser("create", allow_abbrev=False).add_argument("-p", dest="folder", required=True)
+    push, output = kernels.add_parser("push", allow_abbrev=False), kernels.add_parser("output", allow_abbrev=False)
+    push.add_argument("-p", dest="folder", required=True)
+    push.add_argument("-t", dest="timeout", type=int, required=True)
+    push.add_argument("--accelerator", default="")
+    output.add_argument("-p", dest="path", required=True)
+    output.add_argument("-o", dest="force", action="store_true")
+    output.add_argument("--file-pattern", default="")
+    for command in (output, kernels.add_parser("status"), datasets.add_parser("status")):
+        command.add_argument("id")
+    for command in (kernels.add_parser("delete"), datasets.add_parser("delete")):
+        command.add_argument("id")
+        command.add_argument("--yes", action="store_true", required=True)
+    return parser
+
+
+def refuse(sentence: str) -> None:
+    """End as a client does that was refused."""
+    sys.exit(f"{sentence}")
+
+
+def start_machine(folder: Path, hints: dict[str, str], command: list[str], log: Path, before: str = "") -> None:
+    """Start a process of a machine, which outlives this one; it ends with the tests' process group at the latest."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | hints
+    process = subprocess.Popen(
+        command, cwd=folder, env=environment, start_new_session=True, stdin=subprocess.DEVNULL,
+        stdout=log.open("wb"), stderr=subprocess.STDOUT,
+    )  # fmt: skip
+    (folder / "pid").write_text(str(process.pid))
+
+
+def stop_machine(folder: Path) -> None:
+    """End all of a machine and forget it."""
+    with suppress(OSError, ValueError):
+        os.killpg(int((folder / "pid").read_text()), signal.SIGKILL)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def colab(options: argparse.Namespace) -> None:
+    """Do what a command of `colab` does."""
+    machines = HOME / "colab"
+    machine = machines / (getattr(options, "session", "") or "none")
+    match options.command:
+        case "usage":
+            rates = [HOUR.get((path / "device").read_text(), 1.0) for path in machines.glob("*")]
+            print(f"Current balance: {100 - len((HOME / 'calls').read_text().splitlines()) / 100:.2f} compute units")
+            print(f"Usage rate: {sum(rates):.2f}/hr\nActive assignments: {len(rates)}")
+        case "sessions":
+            for path in machines.glob("*"):
+                device = (path / "device").read_text()
+                print(f"[{path.name}] m-s-{device} | Hardware: {device} | Shape: Standard | Variant: X")
+        case "status" | "stop" | "exec" | "upload" | "download" if not machine.is_dir():
+            print(f"[colab] Session '{options.session}' not found.")
+            sys.exit(options.command not in ("status", "stop"))  # the client's own status: 0 for these two
+        case "new":
+            print(f"[colab] Creating session '{options.session}'...")
+            if FAULT == "refused":
+                refuse("[colab] Allocation refused (precondition failed). This can mean too many active sessions.")
+            device = GPUS.get((options.gpu or "").lower(), "A100") if options.gpu else "CPU"
+            device = options.tpu.upper() if options.tpu else device
+            content = machine / "content"
+            content.mkdir(parents=True)
+            (machine / "device").write_text(os.environ.get("STAND_IN_DEVICE", device))
+            hints = {"COLAB_RELEASE_TAG": "stand-in", "IPYTHONDIR": str(machine), "TMPDIR": str(machine)}
+            command = [PYTHON, "-m", "ipykernel_launcher", "-f", str(machine / "kernel.json")]
+            start_machine(machine, hints, command, machine / "log")
+            print("[colab] Session READY.")
+        case "stop":
+            if FAULT == "unstoppable":
+                refuse("colab_cli.client.ColabRequestError: Failed to issue request POST: Service Unavailable")
+            stop_machine(machine)
+            print("[colab] Session terminated.")
+        case "status":
+            print(f"[{options.session}] m-s | Hardware: X | Status: IDLE")
+        case "upload":
+            shutil.copyfile(options.source, machine / options.target)
+        case "download":
+            if not (machine / options.source).is_file():
+                print(f"[colab] Download failed: File or directory not found: {options.source}")
+                sys.exit(1)
+            shutil.copyfile(machine / options.source, options.target)
+        case "exec":
+            if FAULT == "no disk" and ".set_up(" in Path(options.file).read_text():
+                (machine / "content" / "dr-lib").touch()  # so that the cell fails, and the client ends with 0
+            code = Path(options.file).read_text().replace("'/content", f"'{machine}/content")
+            if FAULT == "lost" and ".make(" in code:
+                stop_machine(machine)
+                print(f"[colab] Session '{options.session}' appears to be lost (404/401). Cleaning up.")
+                sys.exit(1)
+            code = code.replace("far_side.make(", "far_side.lost(") if FAULT == "failing cell" else code
+            execute(machine / "kernel.json", code, 0.01 if FAULT == "slow" else options.timeout)
+
+
+def execute(connection: Path, code: str, timeout_s: float) -> None:
+    """Run code in a kernel and print what it prints; an error of the code is no error of the client."""
+    from jupyter_client import BlockingKernelClient
+
+    while not connection.exists() or not connection.read_text().strip():
+        time.sleep(0.05)
+    client = BlockingKernelClient(connection_file=str(connection))
+    client.load_connection_file()
+    client.start_channels()
+    client.wait_for_ready(timeout=30)
+
+    def show(message: dict) -> None:
+        content = message["content"]
+        text = "\n".join(content["traceback"]) + "\n" if "traceback" in content else content.get("text", "")
+        print(text, end="", flush=True)
+
+    client.execute_interactive(code, output_hook=show, timeout=timeout_s)
+
+
+def kaggle(options: argparse.Namespace) -> None:
+    """Do what a command of `kaggle` does."""
+    what = (options.group, getattr(options, "command", ""))
+    machine = HOME / "kaggle" / getattr(options, "id", "none").rpartition("/")[2]
+    dataset, state = machine / "input" / "set", machine / "status"
+    match what:
+        case ("config", _):
+            print("Configuration values from ~/.kaggle\n- username: somebody\n- auth_method: LEGACY_API_KEY")
+        case ("quota", _):
+            left = "0.00h" if FAULT == "out of quota" else "29.50h"
+            print("resource,used,remaining,total,refreshAt")
+            print(f"GPU,0.50h,{left},30.00h,2026-11-28T00:00:00+00:00\nTPU,0.00h,20.00h,20.00h,2026-11-28")
+        case ("datasets", "create"):
+            about = json.loads(Path(options.folder, "dataset-metadata.json").read_text())
+            if FAULT == "no dataset":
+                print("Dataset creation error: You have used up your private storage.")
+                return
+            machine = HOME / "kaggle" / about["id"].rpartition("/")[2]
+            shutil.copy(Path(options.folder, "dataset-metadata.json"), HOME)
+            ignored = shutil.ignore_patterns("dataset-metadata.json")
+            shutil.copytree(options.folder, machine / "input" / "set", ignore=ignored)
+            print("Your private Dataset is being created. Please check progress at https://www.kaggle.com/x")
+        case ("datasets", "status"):
+            print("ready", end="")
+        case ("kernels", "push"):
+            push(options)
+        case ("kernels", "status"):
+            if not state.exists():
+                refuse("404 Client Error: Not Found for url: https://api.kaggle.com/v1/GetKernelSessionStatus")
+            print(f'{options.id} has status "KernelWorkerStatus.{state.read_text().strip()}"')
+        case ("kernels", "output"):
+            for path in (machine / "working").iterdir():
+                if re.search(options.file_pattern, path.name):
+                    shutil.copyfile(path, Path(options.path) / path.name)
+            shutil.copyfile(machine / "log", Path(options.path) / f"{machine.name}.log")
+        case ("kernels", "delete"):
+            if not state.exists():
+                refuse("404 Client Error: Not Found for url: https://api.kaggle.com/v1/DeleteKernel")
+            kept = machine.with_name("kept")
+            shutil.move(machine / "input", kept)
+            stop_machine(machine)
+            shutil.move(kept, machine / "input")
+        case ("datasets", "delete"):
+            if not dataset.exists():
+                refuse("403 Client Error: Permission 'datasets.get' was denied")
+            shutil.rmtree(machine)
+
+
+def push(options: argparse.Namespace) -> None:
+    """Start a script on a machine of its own, whose status follows it."""
+    about = json.loads(Path(options.folder, "kernel-metadata.json").read_text())
+    machine = HOME / "kaggle" / about["id"].rpartition("/")[2]
+    if FAULT == "refused":
+        print("Kernel push error: Maximum weekly GPU quota of 30.00 hours has been reached.")  # and ends with 0
+        return
+    code = Path(options.folder, about["code_file"]).read_text().replace("'/kaggle/", f"'{machine}/")
+    (machine / "working").mkdir()
+    (machine / "script.py").write_text("raise MemoryError('no room')" if FAULT == "dies" else code)
+    (machine / "status").write_text("RUNNING")
+    ended = (
+        f'timeout {options.timeout} "$0" script.py && s=COMPLETE || s=ERROR; echo $s > status.tmp; mv status.tmp status'
+    )
+    hints = {"KAGGLE_KERNEL_RUN_TYPE": "Batch", "TMPDIR": str(machine)}
+    start_machine(machine, hints, ["bash", "-c", ended, PYTHON], machine / "log")
+    print("Kernel version 1 successfully pushed.  Please check progress at https://www.kaggle.com/code/x")
+
+
+def main() -> None:
+    """Note the call, and do it."""
+    name = Path(sys.argv[0]).name
+    HOME.mkdir(exist_ok=True)
+    with (HOME / "calls").open("a") as file:
+        file.write(json.dumps([name, *sys.argv[1:]]) + "\n")
+    if FAULT == "no credentials" and name == "colab":
+        print("To authorize colab-cli, visit this URL in any browser:", file=sys.stderr)
+        input("Enter the authorization code: ")
+    if FAULT == "no credentials":
+        print("Authentication required to call the Kaggle API.\n\nFirst, you will need a Kaggle account.")
+        sys.exit(1)
+    {"colab": colab, "kaggle": kaggle}[name]({"colab": build_colab, "kaggle": build_kaggle}[name]().parse_args())
+
+
+if __name__ == "__main__":
+    main()

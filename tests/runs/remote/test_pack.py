@@ -1,0 +1,102 @@
+"""What is uploaded: all that a machine needs to train alike, and nothing that names a photograph or a person."""
+
+import shutil
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from dr_lib.data.shards.folder import describe_data, read_photographs, verify
+from dr_lib.data.shards.share import describe_shared, share_folder
+from dr_lib.runs.remote import far_side, pack
+from dr_lib.runs.run import read_commit
+from dr_lib.runs.study import StudyError, load_study
+from tests.runs.conftest import write_study
+
+CUT = ["image_id", "row", "patient_id", "grade", "referable"]
+
+
+@pytest.fixture
+def packed(house, small_sample, monkeypatch) -> Path:
+    """What the far side unpacks of a study on a prepared folder that has secrets in it and beside it."""
+    (house / "dr_lib").mkdir()
+    (house / "dr_lib" / "module.py").touch()
+    (house / "COMMIT").write_text("0123abcd-dirty")  # in place of git
+    data = house / "data" / "prepared"
+    shutil.copytree(small_sample, data)
+    (data / "notes.txt").write_text("the photograph of Ana")
+    (data.parent / "prepared.private").mkdir()
+    (data.parent / "prepared.private" / "names.csv").write_text("Ana")
+    own = pd.read_csv(data / "split.csv", dtype=str).assign(name="Ana")
+    own.to_csv(data / "own.csv", index=False)
+    (house / "data" / "weights.h5").write_bytes(b"weights")
+    parameters = {"data_dir": "data/prepared", "weights": "data/weights.h5", "level": "own.csv"}
+    path, upload = write_study(house, parameters=parameters), house / "upload"
+    upload.mkdir()
+    monkeypatch.setattr(pack, "PART_BYTES", 200_000)
+    monkeypatch.setattr(far_side, "INSTALL", "")
+    made = pack.pack_up(path, load_study(path, house), house, upload, share_folder, describe_shared)
+    assert len(made.parts) > 1 and sorted(upload.iterdir()) == made.parts
+    assert "32 synthetic crops, with patient (a pseudonym), grade and split; no name of a file" in made.describe()
+    far_side.set_up(str(house / "there"), str(upload), pack.NAME)
+    return house / "there"
+
+
+def test_the_prepared_folder_is_cut_and_still_whole(packed, small_sample):
+    """It is verified there, divides the same crops alike, and its rows name the same data, labels and split."""
+    data = packed / "data" / "prepared"
+    verify(data)
+    assert pd.read_csv(data / "labels.csv").columns.tolist() == CUT
+    known, there = read_photographs(small_sample), read_photographs(data)
+    pd.testing.assert_frame_equal(there, known.drop(columns=["eye", "official"]))
+    assert describe_data(data) == describe_data(small_sample)
+    assert "name" not in pd.read_csv(data / "own.csv") and len(read_photographs(data, "own.csv")) == len(known)
+
+
+def test_nothing_else_leaves(packed):
+    """The code, the study file, the prepared folder without what is not its own, and the weights that were named."""
+    others = [path for path in packed.rglob("*") if path.is_file() and path.parent != packed / "data" / "prepared"]
+    names = {str(path.relative_to(packed)) for path in others}
+    study = {"papermill_runs/trial.yaml", "COMMIT", "data/weights.h5"}
+    assert read_commit(packed) == "0123abcd-dirty"
+    assert names == study | {"notebooks/quick.ipynb", "dr_lib/module.py"}
+    assert not any(b"Ana" in path.read_bytes() for path in packed.rglob("*") if path.is_file())
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda folder: folder / "prepared", "outside the repository: link it into data/"),
+        (lambda folder: "photographs", "is not prepared"),
+    ],
+)
+def test_only_prepared_folders_of_the_repository_are_packed(house, make, said):
+    """A folder of photographs is refused, and so is a path that the far side could not have."""
+    for folder in ("prepared", "photographs"):
+        (house / folder).mkdir()
+    (house / "prepared" / "manifest.json").touch()
+    path = write_study(house, parameters={"data_dir": str(make(house))})
+    with pytest.raises(StudyError, match=said):
+        pack.pack_up(path, load_study(path, house), house, house, share_folder, describe_shared)
+
+
+@pytest.mark.parametrize(
+    ("device", "row", "is_on"),
+    [
+        ("T4", {"accelerator": "Tesla T4", "run_id": "C1-r00-colab-1x-tesla-t4-2-cpus-13-gib"}, True),
+        ("T4", {"accelerator": "cpu", "run_id": "C1-r00-colab-1x-tesla-t4-2-cpus-13-gib"}, True),  # CUDA's reference
+        ("T4", {"accelerator": "Tesla T4", "run_id": "C1-r00-kaggle-2x-tesla-t4-4-cpus-31-gib"}, False),
+        ("L4", {"accelerator": "Tesla T4", "run_id": "C1-r00-colab-1x-tesla-t4-2-cpus-13-gib"}, False),
+        ("A100", {"run_id": "C1-r00-colab-1x-nvidia-a100-sxm4-40gb-12-cpus-84-gib"}, True),  # failed before it had one
+        ("v5e1", {"accelerator": "TPU v5 lite", "run_id": "C1-r00-colab-1x-tpu-24-cpus-47-gib"}, True),
+        ("v5e1", {"accelerator": "TPU v6 lite", "run_id": "C1-r00-colab-1x-tpu-44-cpus-173-gib"}, False),
+        ("v6e1", {"accelerator": "cpu", "run_id": "C1-r00-colab-intel-r-xeon-r-2-cpus-13-gib"}, False),
+        ("cpu", {"accelerator": "cpu", "run_id": "C1-r00-colab-intel-r-xeon-r-2-cpus-13-gib"}, True),
+        ("cpu", {"accelerator": "cpu", "run_id": "C1-r00-colab-1x-tesla-t4-2-cpus-13-gib"}, False),
+    ],
+)
+def test_a_row_is_known_by_its_device(device, row, is_on):
+    """By the accelerator's own name, or else by the machine's; names as the drivers and JAX give them."""
+    from dr_lib.runs.remote.colab import DEVICES
+
+    assert far_side.is_on(row, "colab", DEVICES[device][1]) == is_on

@@ -1,0 +1,152 @@
+"""Sessions against stand-ins of the two clients: rows come back, and whatever happens nothing is left running."""
+
+import signal
+import subprocess
+import time
+
+import pytest
+
+from dr_lib.runs.row import read_rows
+from tests.runs.conftest import write_study
+
+PRICE = "provider,instance,region,currency,usd_per_hour,date,source\nGoogle,colab unit,,USD,0.1,2026-01-01,a receipt\n"
+
+
+@pytest.mark.parametrize(
+    ("on", "fault", "said"),
+    [
+        ("colab:cpu", "no credentials", "colab has no credentials: log in once with colab usage in a terminal"),
+        ("kaggle:cpu", "no credentials", "kaggle has no credentials: log in once with kaggle auth login in a terminal"),
+        ("colab:A100", "refused", "colab new failed: Allocation refused (precondition failed)."),
+        ("kaggle:t4x2", "refused", "Kaggle refused the session: Kernel push error: Maximum weekly GPU quota"),
+        ("kaggle:t4x2", "out of quota", "no GPU hours are left on Kaggle until 2026-11-28"),
+        ("kaggle:v5e8", "no dataset", "Kaggle made no data set: Dataset creation error: You have used up"),
+        ("kaggle:t4x2", "dies", "ended as error on Kaggle and left no row: MemoryError: no room"),
+        ("colab:cpu", "slow", "colab exec failed: TimeoutError"),
+        ("colab:cpu", "no disk", "Colab's machine could not be set up: FileExistsError"),
+        ("colab:cpu", "failing cell", "C1-r00 left nothing, 3 calls in a row ended too early"),
+        ("colab:cpu", "lost", "Colab took the machine away during C1-r00"),
+    ],
+)
+def test_each_failure_is_one_sentence_and_leaves_nothing(cloud, monkeypatch, on, fault, said):
+    """Without credentials or units nothing is begun; what was begun is stopped, and its record closed; a cell that
+    failed is found, though the client ends with 0, and so is a refusal."""
+    monkeypatch.setenv("STAND_IN_FAULT", fault)
+    result = cloud.run(write_study(cloud.house), on)
+    assert result.exit_code == 1 and said in (error := result.output.splitlines()[-1]) and error.startswith("Error: ")
+    assert not cloud.list_left() and not list(cloud.house.glob("papermill_runs/trial/rows/*"))
+    if "begins" in result.output:
+        assert cloud.sessions[0]["ended"] and "is stopped" in result.output
+    else:
+        assert not any({"new", "create", "push"} & set(call) for call in cloud.calls)
+    timed = [call for call in cloud.calls if call[1] == "exec"]  # the client's own limit is 30 s
+    assert all(float(call[call.index("--timeout") + 1]) > 600 for call in timed)
+
+
+def test_only_known_devices_are_asked_for_and_only_the_one_given_is_used(cloud, monkeypatch):
+    """The clients take unknown names for other devices; a service may give another one, which is stopped unused."""
+    path = write_study(cloud.house)
+    for on in ("colab:P100", "colab:t4", "kaggle:NvidiaTeslaP100", "kaggle:tpuv38", "azure:T4"):
+        result = cloud.run(path, on)
+        assert result.exit_code == 1 and f"there is no {on!r}: choose from colab:T4, " in result.output
+    assert not (cloud.home / "calls").exists()
+    monkeypatch.setenv("STAND_IN_DEVICE", "L4")
+    result = cloud.run(path, "colab:T4")
+    assert "Error: Colab gave L4 where T4 was asked for; nothing was run on it" in result.output
+    assert not cloud.list_left() and not [call for call in cloud.calls if call[1] == "exec"]
+
+
+def test_nothing_is_uploaded_unasked(cloud, monkeypatch):
+    """Where nobody can be asked --yes is needed; a client that is not there is named with what installs it."""
+    path = write_study(cloud.house)
+    asked = cloud.start(path, "kaggle:t4x2", yes=False)
+    out, err = asked.communicate()
+    assert asked.returncode == 1 and err == "Error: nobody can be asked here: --yes uploads\n"
+    assert " MiB in 1 file: the code of commit " in out and "to Kaggle, for 2 runs on t4x2" in out
+    assert [call[1] for call in cloud.calls] == ["config", "quota"]
+    monkeypatch.setenv("PATH", str(cloud.house))
+    assert "pip install 'dr-lib[remote]', with Python 3.12 or newer" in cloud.run(path, "colab:T4").output
+
+
+def test_a_session_that_cannot_be_stopped_is_stopped_by_the_next_call(cloud, monkeypatch):
+    """Three tries, a sentence and an open record; the next call stops it first, and no session that is not its own."""
+    (cloud.home / "colab" / "somebody-elses").mkdir(parents=True)
+    (cloud.home / "colab" / "somebody-elses" / "device").write_text("T4")
+    path = write_study(cloud.house)
+    monkeypatch.setenv("STAND_IN_FAULT", "unstoppable")
+    monkeypatch.setenv("STAND_IN_DEVICE", "L4")
+    result = cloud.run(path, "colab:T4")
+    assert "is not stopped (colab stop failed: colab_cli.client.ColabRequestError" in result.output
+    assert len(cloud.list_left()) == 2 and not cloud.sessions[0]["ended"]
+    monkeypatch.setenv("STAND_IN_FAULT", "refused")
+    result = cloud.run(path, "colab:T4")
+    assert f"{cloud.sessions[0]['session']} was left by a client that ended early" in result.output
+    assert cloud.list_left() == ["somebody-elses"] and all(record["ended"] for record in cloud.sessions)
+
+
+def start(cloud, path, on: str, called: str) -> subprocess.Popen:
+    """Start a session in a process of its own, and wait until its client has been called with this word."""
+    process = cloud.start(path, on)
+    while not ((cloud.home / "calls").exists() and called in str(cloud.calls)):
+        assert process.poll() is None
+        time.sleep(0.05)
+    return process
+
+
+@pytest.mark.parametrize(("on", "called"), [("colab:cpu", "exec"), ("kaggle:cpu", "push")])
+def test_ctrl_c_stops_the_machine(cloud, on, called):
+    """It ends as the runner does, with the machine given back and the record closed."""
+    process = start(cloud, write_study(cloud.house, parameters={"trouble": "hangs"}), on, called)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130 and err == "stopped; the same command goes on\n"
+    assert "is stopped" in out and not cloud.list_left() and cloud.sessions[0]["ended"]
+
+
+@pytest.mark.slow
+def test_colab_brings_each_row_back_and_goes_on_after_a_kill(cloud, monkeypatch):
+    """A run that fails has a row, though the client ends with 0. Killed with SIGKILL, the client leaves a machine: the
+    next call stops it and makes what is not completed, priced by the units that the machine takes an hour."""
+    path, folder = write_study(cloud.house, parameters={"fail_at": 0}), cloud.house / "papermill_runs" / "trial"
+    (cloud.house / "own.csv").write_text(PRICE)
+    monkeypatch.setenv("DR_LIB_PRICES", str(cloud.house / "own.csv"))
+    process = start(cloud, path, "colab:cpu", "C1-r00.zip")
+    while not list(folder.glob("rows/*")):
+        time.sleep(0.05)
+    process.kill()
+    process.communicate()
+    (left,) = cloud.list_left()
+    assert cloud.sessions[0]["session"] == left and not cloud.sessions[0]["ended"]
+    result = cloud.run(path, "colab:cpu")
+    assert f"{left} was left by a client that ended early" in result.output and not cloud.list_left()
+    assert result.exit_code == 1 and "1 runs failed:\nC1-r00-colab-" in result.output
+    failed, completed = sorted(read_rows(folder), key=lambda row: row["repetition"])
+    assert (failed["status"], failed["error"]) == ("failed", "ValueError: this one fails")
+    assert completed["status"] == "ok" and completed["commit"] == failed["commit"] and completed["cost_usd"] is not None
+    assert completed["session"] == failed["session"] == cloud.sessions[1]["session"] != left
+    assert completed["priced_as"] == "colab:cpu" and completed["usd_per_hour"] == pytest.approx(0.08 * 0.1)
+    assert len(list(folder.glob("notebooks/*.ipynb"))) == len(list(folder.glob("logs/C1-r0?.log"))) == 2
+    record = cloud.sessions[1]
+    assert record["usd"] == pytest.approx(0.1 * (record["units_before"] - record["units_after"]), abs=1e-4)
+
+
+@pytest.mark.slow
+def test_kaggle_goes_on_alone_and_another_device_ends_its_session(cloud):
+    """The client is killed, the session goes on: the next call waits for its rows. They are of a CPU, not of two T4:
+    each session ends at its first one, which is kept as what it is and counts for the CPU."""
+    path, folder = write_study(cloud.house), cloud.house / "papermill_runs" / "trial"
+    process = start(cloud, path, "kaggle:t4x2", "push")
+    while not list(cloud.home.glob("kaggle/*/status")):
+        time.sleep(0.05)
+    process.kill()
+    process.communicate()
+    result = cloud.run(path, "kaggle:t4x2")
+    assert "was left by a client that ended early" in result.output and "1 rows of it are here now" in result.output
+    assert "where t4x2 was asked for: C1-r00 is kept" in result.output.splitlines()[-1] and result.exit_code == 1
+    assert not cloud.list_left() and [row["repetition"] for row in read_rows(folder)] == [0]
+    assert cloud.run(path, "kaggle:cpu").exit_code == 0 and not cloud.list_left()
+    sessions = [row["session"] for row in sorted(read_rows(folder), key=lambda row: row["repetition"])]
+    assert sessions == [cloud.sessions[1]["session"], cloud.sessions[2]["session"]]
+    assert "all 2 runs have been made on kaggle:cpu" in cloud.run(path, "kaggle:cpu").output
+    (created,) = {tuple(call[1:4]) for call in cloud.calls if "create" in call}
+    assert created == ("datasets", "create", "-p") and not any({"-u", "--public"} & set(call) for call in cloud.calls)
