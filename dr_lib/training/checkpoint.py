@@ -37,12 +37,15 @@ def read_checkpoint(path: Path) -> tuple[dict[str, Any], dict[str, list[np.ndarr
         raise CheckpointError(f"{path.name} is damaged ({error!r}): delete it to start anew") from error
 
 
+def read_weights(model: keras.Model) -> list[np.ndarray]:
+    """What training changes in the model: weights, statistics and random state."""
+    return [keras.ops.convert_to_numpy(variable) for variable in _changing(model)]
+
+
 def read_variables(model: keras.Model) -> dict[str, list[np.ndarray]]:
-    """All that training changes: weights, statistics and random state of the model, and the optimiser's variables."""
-    return {
-        "model": [keras.ops.convert_to_numpy(variable) for variable in _changing(model)],
-        "optimizer": [keras.ops.convert_to_numpy(variable) for variable in model.optimizer.variables],
-    }
+    """All that training changes: what `read_weights` gives, and the optimiser's variables."""
+    optimizer = [keras.ops.convert_to_numpy(variable) for variable in model.optimizer.variables]
+    return {"model": read_weights(model), "optimizer": optimizer}
 
 
 def assign_variables(model: keras.Model, arrays: Mapping[str, Sequence[np.ndarray]]) -> None:

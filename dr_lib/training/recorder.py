@@ -11,7 +11,7 @@ import pandas as pd
 
 from dr_lib import files
 from dr_lib.training import checkpoint
-from dr_lib.training.checkpoint import CheckpointError, assign_variables, read_variables
+from dr_lib.training.checkpoint import CheckpointError, assign_variables, read_variables, read_weights
 
 CHECKPOINT = "checkpoint.npz"
 CHECKPOINT_SHARE = 0.05  # of the time, at most, goes into checkpoints between the first epoch's and the last
@@ -101,7 +101,7 @@ class Recorder(keras.callbacks.Callback):
         files.write_text(self.out_dir / "history.csv", pd.DataFrame(self.history).rename_axis("epoch").to_csv())
         reached = self.history[-1].get(self.monitor, float("nan"))
         if not self.monitor or np.isnan(self.best) or reached > self.best:
-            self.best, self.best_variables = reached, read_variables(self.model)["model"]
+            self.best, self.best_variables = reached, read_weights(self.model)
         last = epoch + 1 == self.params["epochs"]
         longest = max([time.monotonic() - self.ended, *self.epoch_s[1:]])
         no_time = self.seconds_left is not None and self.seconds_left() < longest + 2 * self.save_s and not last
