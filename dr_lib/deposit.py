@@ -2,12 +2,16 @@
 
 import hashlib
 import re
+import shlex
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dr_lib.files import write_text
+import pandas as pd
+import yaml
+
+from dr_lib.files import write_bytes, write_json, write_text
 from dr_lib.report import ReportError, write_report
 from dr_lib.runs.papermill import redact_paths
 from dr_lib.runs.row import read_row, read_rows
@@ -20,21 +24,22 @@ README = """\
 | --- | --- |
 {contents}
 
-The rows were made by the notebooks of commit {commit}. There, with what README.md of the repository installs:
+The rows were made by the notebooks of commit {commit}{dirty}. In that repository, with what its README.md installs, and
+with DEPOSIT in place of this folder's path:
 
 ```sh
-python -m dr_lib report {rows} --out again   # the report, from the rows
-{again}```
+{again}
+```
 
-`sha256sum --check {sums}` says whether a file was changed since. Cite what CITATION.cff names. Rows hold no name of a
-patient or of a photograph, and no path; whoever deposits them has to look at the report's pictures too.
+`sha256sum --check {sums}` says whether a file was changed since. Cite what CITATION.cff names. Of an error the rows
+keep its kind, of a path in a study file its last part. Look at the report's pictures and words before you publish them.
 """
 CONTENTS = {
     "report.html": "the report: figures, tables, verdicts, every run; needs no other file",
     "methods.en.md, methods.pt.md": "a methods paragraph, written from the rows, in English and Portuguese",
     "*.png, *.pdf": "the figures",
     "*.csv, *.tex": "the tables, and all rows as runs.csv",
-    "rows/": "the rows as the runs left them, a JSON file each, the tables that they name, the study files",
+    "rows/": "the rows, a JSON file each, the tables that they name, the study files",
     "CITATION.cff": "what to cite",
     SUMS: "SHA-256 of each file",
 }
@@ -60,40 +65,79 @@ def write_deposit(folders: Sequence[Path], out: Path, root: Path, **choice: Any)
 
     if out.exists() and any(out.iterdir()):
         raise ReportError(f"{out} holds files already: give --deposit a new folder")
-    page = write_report(folders, out, root, **choice)
-    for folder in folders:
-        _copy_rows(folder, out / "rows" / folder.resolve().name)
-    rows = read_rows(out / "rows")
-    for lang in ("en", "pt"):
-        write_text(out / f"methods.{lang}.md", describe_methods(rows, lang))
-    shutil.copy(root / "CITATION.cff", out)
-    studies = sorted((out / "rows").glob("*.yaml"))
-    about = {
-        "title": re.search(r"<title>(.*?)</title>", page.read_text(encoding="utf-8"))[1],
-        "contents": "\n".join(f"| {name} | {what} |" for name, what in CONTENTS.items()),
-        "commit": ", ".join(sorted({row["commit"] for row in rows})) or "unknown",
-        "rows": " ".join(f"rows/{folder.resolve().name}" for folder in folders),
-        "again": "".join(
-            f"python -m dr_lib run rows/{path.name}   # new runs, of a machine of yours\n" for path in studies
-        ),
-        "sums": SUMS,
-    }
-    write_text(out / "README.md", README.format(**about))
-    files = sorted(path for path in out.rglob("*") if path.is_file())
-    sums = [f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.relative_to(out).as_posix()}\n" for path in files]
-    write_text(out / SUMS, "".join(sums))
+    try:
+        page = write_report(folders, out, root, **choice)
+        for folder in folders:
+            _copy_rows(folder, out / "rows")
+        rows = read_rows(out / "rows")
+        for lang in ("en", "pt"):
+            write_text(out / f"methods.{lang}.md", describe_methods(rows, lang, exclude=choice.get("exclude", "")))
+        pd.DataFrame(rows).to_csv(out / "runs.csv", index=False)
+        shutil.copy(root / "CITATION.cff", out)
+        title = re.search(r"<title>(.*?)</title>", page.read_text(encoding="utf-8"))
+        commits = sorted({row["commit"] for row in rows} - {""})
+        about = {
+            "title": title[1] if title else "Report",
+            "contents": "\n".join(f"| {name} | {what} |" for name, what in CONTENTS.items()),
+            "commit": ", ".join(commits) or "unknown",
+            "dirty": ", where -dirty means: with files that were not committed" * any("-dirty" in c for c in commits),
+            "again": _write_command([out / "rows" / folder.resolve().name for folder in folders], out, choice),
+            "sums": SUMS,
+        }
+        write_text(out / "README.md", README.format(**about))
+        files = sorted(path for path in out.rglob("*") if path.is_file())
+        sums = [
+            f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.relative_to(out).as_posix()}\n" for path in files
+        ]
+        write_text(out / SUMS, "".join(sums))
+    except BaseException:
+        shutil.rmtree(out, ignore_errors=True)  # it was new or empty
+        raise
     return out / "README.md"
 
 
+def _write_command(folders: Sequence[Path], out: Path, choice: Mapping[str, Any]) -> str:
+    """The command that makes the same report of the rows in the deposit."""
+    words = [
+        "python",
+        "-m",
+        "dr_lib",
+        "report",
+        *(f"DEPOSIT/{folder.relative_to(out).as_posix()}" for folder in folders),
+    ]
+    words += ["--out", "again", *(["--notebook", choice["notebook"]] if choice.get("notebook") else [])]
+    words += [] if choice.get("lang", "en") == "en" else ["--lang", choice["lang"]]
+    words += [] if choice.get("published", True) else ["--paper", "none"]
+    for name in ("allow", "exclude"):
+        words += [word for value in choice.get(name, "").split(",") if value for word in (f"--{name}", value)]
+    others = choice.keys() - {"notebook", "lang", "published", "allow", "exclude"}
+    words += [word for name in sorted(others) for word in ("-p", name, str(choice[name]))]
+    return shlex.join(words)
+
+
 def _copy_rows(folder: Path, out: Path) -> None:
-    """Copy rows and the tables that they name, and the study file without the folders of this machine."""
+    """Copy rows and the tables that they name, and each study file, without what names a file of this machine."""
+    target = out / folder.resolve().name
+    if target.exists():
+        raise ReportError(f"two folders are named {target.name}: rename one")
     for path in sorted(folder.rglob("rows/*.json")):
-        study_dir = path.parent.parent
-        named = [str(value) for value in read_row(path).values() if str(value).endswith(".csv")]
-        for source in [path, *(study_dir / name for name in named if (study_dir / name).is_file())]:
-            target = out / source.relative_to(folder)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(source, target)
-    study = folder.resolve().with_suffix(".yaml")
-    if study.is_file():
-        write_text(out.with_suffix(".yaml"), redact_paths(study.read_text(encoding="utf-8")))
+        row, study_dir = read_row(path), path.parent.parent
+        write_json(target / path.relative_to(folder), row | {"error": row["error"].split(":")[0]})
+        for name in map(str, row.values()):
+            is_inside = name.endswith(".csv") and not Path(name).is_absolute() and ".." not in Path(name).parts
+            if is_inside and (study_dir / name).is_file():
+                write_bytes(target / (study_dir / name).relative_to(folder), (study_dir / name).read_bytes())
+    for study_dir in {path.parent.parent for path in folder.resolve().rglob("rows/*.json")}:
+        if (study := study_dir.with_suffix(".yaml")).is_file():
+            content = _redact(yaml.safe_load(study.read_text(encoding="utf-8")))
+            relative = study_dir.relative_to(folder.resolve().parent).with_suffix(".yaml")
+            write_text(out / relative, yaml.safe_dump(content, sort_keys=False, allow_unicode=True))
+
+
+def _redact(value: Any) -> Any:
+    """A study without the folders of a machine, and without who may open a URL."""
+    if isinstance(value, dict):
+        return {name: _redact(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_redact(item) for item in value]
+    return re.sub(r"//[^/@\s]*@", "//", redact_paths(value)) if isinstance(value, str) else value

@@ -63,7 +63,9 @@ def test_a_deposit_is_checked_and_reported_again_by_what_it_holds(tmp_path):
     row = copy_row("10", study="mine", run_id="a", scenario="C1")
     for number in range(3):
         write_row(tmp_path / "mine", row | {"run_id": f"r{number}", "train_s": 40.0 + number})
-    (tmp_path / "mine.yaml").write_text("notebook: 10_train_referable\nparameters: {data_dir: /srv/silva/prepared}\n")
+    write_row(tmp_path / "mine", row | {"run_id": "r3", "status": "failed", "error": "ValueError: /srv/Silva_left.jpg"})
+    study = "# for Silva\nnotebook: 10_train_referable\nparameters: {data_dir: /srv/silva/prepared}\n"
+    (tmp_path / "mine.yaml").write_text(study)
     asked = ["report", str(tmp_path / "mine"), "--deposit", str(out := tmp_path / "deposit")]
     said = CliRunner().invoke(main, asked)
     assert said.exit_code == 0, said.output
@@ -71,10 +73,10 @@ def test_a_deposit_is_checked_and_reported_again_by_what_it_holds(tmp_path):
     listed = {line.split("  ")[1] for line in (out / "SHA256SUMS").read_text().splitlines()}
     assert listed == {p.relative_to(out).as_posix() for p in out.rglob("*") if p.is_file()} - {"SHA256SUMS"}
     assert {"report.html", "figure_1.pdf", "README.md", "CITATION.cff", "rows/mine/rows/r2.json"} <= listed
-    assert (
-        "silva" not in (out / "rows/mine.yaml").read_text()
-        and "data_dir: prepared" in (out / "rows/mine.yaml").read_text()
-    )
+    texts = [path for path in out.rglob("*") if path.suffix in (".csv", ".json", ".md", ".tex", ".yaml")]
+    assert not [path for path in texts if "silva" in path.read_text().lower()]
+    assert "data_dir: prepared" in (out / "rows/mine.yaml").read_text()
+    assert "report DEPOSIT/rows/mine --out again" in (out / "README.md").read_text()
     for lang, words in {
         "en": "3 completed runs of notebook 10_train_referable",
         "pt": "3 execuções concluídas",

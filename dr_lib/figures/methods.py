@@ -14,19 +14,20 @@ HASHES = ("data_sha256", "labels_sha256", "split_sha256")
 FACTORS = ("implementation",)  # beside those that are work
 
 
-def describe_methods(rows: Sequence[dict[str, Any]], lang: str = "en") -> str:
+def describe_methods(rows: Sequence[dict[str, Any]], lang: str = "en", *, exclude: str = "") -> str:
     """Say what was run on what, how it was timed and analysed: a paragraph for each study and notebook.
 
     Args:
         rows: of any number of studies, from `read_rows`.
         lang: en or pt.
+        exclude: marks of runs whose times the analysis left out, such as disturbed.
     """
     runs = pd.DataFrame(rows)
     groups = runs.groupby(["study", "notebook"], sort=False)
-    return "\n".join(f"{_describe(group.reset_index(drop=True), choose_words(lang))}\n" for _, group in groups)
+    return "\n".join(f"{_describe(group.reset_index(drop=True), choose_words(lang), exclude)}\n" for _, group in groups)
 
 
-def _describe(runs: pd.DataFrame, say: Callable[[str], str]) -> str:
+def _describe(runs: pd.DataFrame, say: Callable[[str], str], exclude: str) -> str:
     finished = select_runs(runs, may_differ=runs.columns).finished.reset_index(drop=True)
     if finished.empty:
         return say("Study {}: none of {} runs was completed.").format(runs["study"][0], len(runs))
@@ -54,7 +55,8 @@ def _describe(runs: pd.DataFrame, say: Callable[[str], str]) -> str:
         )
         text.append(say(words))
     if disturbed := int(finished["disturbed"].sum()):
-        text.append(say("Beside {} of the runs others took more than 10 % of the CPU; they count.").format(disturbed))
+        counted = say("their times are left out") if "disturbed" in exclude else say("they count")
+        text.append(say("Beside {} of the runs others took more than 10 % of the CPU; {}.").format(disturbed, counted))
     if incomplete := len(runs) - len(finished):
         text.append(say("{} further runs failed or were skipped.").format(incomplete))
     text.append(say("Times are analysed on their logarithms, with 95 % intervals."))
