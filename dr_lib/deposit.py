@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import yaml
 
 from dr_lib.files import write_bytes, write_json, write_text
@@ -66,13 +65,13 @@ def write_deposit(folders: Sequence[Path], out: Path, root: Path, **choice: Any)
     if out.exists() and any(out.iterdir()):
         raise ReportError(f"{out} holds files already: give --deposit a new folder")
     try:
-        page = write_report(folders, out, root, **choice)
         for folder in folders:
             _copy_rows(folder, out / "rows")
+        copies = [out / "rows" / folder.resolve().name for folder in folders]
+        page = write_report(copies, out, root, **choice)  # of what is deposited, not of what it was made from
         rows = read_rows(out / "rows")
         for lang in ("en", "pt"):
             write_text(out / f"methods.{lang}.md", describe_methods(rows, lang, exclude=choice.get("exclude", "")))
-        pd.DataFrame(rows).to_csv(out / "runs.csv", index=False)
         shutil.copy(root / "CITATION.cff", out)
         title = re.search(r"<title>(.*?)</title>", page.read_text(encoding="utf-8"))
         commits = sorted({row["commit"] for row in rows} - {""})
@@ -81,7 +80,7 @@ def write_deposit(folders: Sequence[Path], out: Path, root: Path, **choice: Any)
             "contents": "\n".join(f"| {name} | {what} |" for name, what in CONTENTS.items()),
             "commit": ", ".join(commits) or "unknown",
             "dirty": ", where -dirty means: with files that were not committed" * any("-dirty" in c for c in commits),
-            "again": _write_command([out / "rows" / folder.resolve().name for folder in folders], out, choice),
+            "again": _write_command(copies, out, choice),
             "sums": SUMS,
         }
         write_text(out / "README.md", README.format(**about))

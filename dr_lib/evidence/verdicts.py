@@ -213,7 +213,8 @@ def decide(claim: Any, parts: list[Part], *, num_missing: int = 0) -> Verdict:
 
 def _count_missing(claim: Any, keys: list[str], cells: dict, sides: list[pd.DataFrame]) -> int:
     """The cells of the claim's design, on each machine, that have no rows; other work fills none of them."""
-    designed = [position for position, key in enumerate(keys) if key in (*FACTORS, "environment")]
+    design = (*FACTORS, "environment") if claim.paper == "C" else ("model", "environment")
+    designed = [position for position, key in enumerate(keys) if key in design]
     run = {tuple(cell[position] for position in designed) for cell in cells}
     machines = max(side["environment"].nunique() for side in sides) if "environment" in keys else 1
     is_split = "environment" in keys and claim.environments == "any"

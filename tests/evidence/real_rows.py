@@ -7,7 +7,9 @@ from pathlib import Path
 import pandas as pd
 
 with Path(__file__).with_name("rows.jsonl").open(encoding="utf-8") as file:
-    ROWS = {(row["notebook"][:2], row.get("implementation", "")): row for row in map(json.loads, file)}
+    ROWS = {
+        (row["notebook"][:2], row.get("implementation", row.get("format", ""))): row for row in map(json.loads, file)
+    }
 
 CPU = {"platform": "local", "accelerator": "cpu", "num_accelerators": 1}
 F4S = {"platform": "local", "accelerator": "cpu", "num_accelerators": 1, "instance_type": "F4s_v2"}

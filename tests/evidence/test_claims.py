@@ -288,3 +288,17 @@ def test_a_sum_over_the_design_is_not_taken_over_two_kinds_of_machine():
     runs["run_id"] = runs.index.astype(str)
     found = judge(claim("C26"), runs)
     assert found.verdict == "not comparable" and found.reason.startswith("72 cells for 48 of the design")
+
+
+def test_a_claim_about_both_networks_is_judged_by_both():
+    """The older generation takes twice as long, in three deployments of each network; with one network it is open."""
+    rows = [
+        copy_row("22", "savedmodel", model=model, image_size=224, instance_type=machine, run_id=f"{model}{machine}{k}")
+        | {"predict_ms": base * factor * r, "request": 0, "deployment": f"{model}{machine}{k}"}
+        for model, base in (("mobilenet", 30.0), ("vgg19", 200.0))
+        for machine, factor in (("ml.m4.xlarge", 2.0), ("ml.m5.xlarge", 1.0))
+        for k, r in enumerate((0.98, 1.0, 1.02))
+    ]
+    found = judge(claim("B41"), rows)
+    assert (found.verdict, found.num_missing, found.num_satisfied) == ("holds", 0, 2), found
+    assert judge(claim("B41"), rows[:6]).num_missing == 1

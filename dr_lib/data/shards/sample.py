@@ -37,7 +37,7 @@ def open_sample(
     folder.mkdir(parents=True, exist_ok=True)
     with lock(folder / "lock", wait_s=math.inf):
         if (photographs / "sample.json").exists() and not (drawn_by.exists() and drawn_by.read_text() == code):
-            for path in (photographs, records, folder / "records.private"):  # the note says that all of it is drawn
+            for path in (records, folder / "records.private", photographs):  # the note, which goes last, says: drawn
                 shutil.rmtree(path, ignore_errors=True)
         write_text(drawn_by, code)
         if (records / "manifest.json").exists():
