@@ -146,10 +146,10 @@ def test_nothing_is_clipped():
 def test_on_the_papers_hardware_with_its_times_its_claims_hold():
     """Three runs each; fused alone on the T4 measures neither 219 s nor the speed-up; fewer images are other work."""
     found = judge_all(make_paper())
-    assert {name for name, verdict in found.items() if verdict == "holds"} == {f"D{k}" for k in range(1, 8)}
+    assert {name for name, verdict in found.items() if verdict == "holds"} == {f"D{k}" for k in (1, 2, 3, 5, 6, 7)}
     fused = judge_all(make_paper().query("implementation != 'paper'"))
-    assert [fused[f"D{k}"] for k in range(1, 5)] == ["not measured", "holds", "not measured", "not measured"]
+    assert [fused[f"D{k}"] for k in range(1, 5)] == ["not measured", "holds", "not measured", "withdrawn"]
     fewer = judge_all(make_paper(data_share=0.1))
-    assert {fewer[f"D{k}"] for k in range(1, 5)} == {"not comparable"}
+    assert {fewer[f"D{k}"] for k in range(1, 4)} == {"not comparable"}
     with pytest.raises(UnlikeRunsError, match="data_share"):
         judge_all(pd.concat([make_paper(), make_paper(data_share=0.1)]))

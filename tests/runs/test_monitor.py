@@ -105,7 +105,8 @@ def test_a_busy_core_is_seen(tmp_path, period_s):
     assert summary["monitored_s"] == pytest.approx(0.8, abs=0.15) and (summary["num_samples"] > 2) == (period_s < 1)
     own_percent = 100 * cpu_s / (0.8 * psutil.cpu_count())
     assert own_percent - 12 < summary["cpu_percent_mean"] < summary["cpu_percent_peak"] + 1e-6 < 100 + 2e-6
-    assert summary["process_peak_mib"] == pytest.approx(psutil.Process().memory_info().rss / 2**20, rel=0.1)
+    tree = [psutil.Process(), *psutil.Process().children(recursive=True)]  # another test's kernel may still be there
+    assert summary["process_peak_mib"] == pytest.approx(sum(p.memory_info().rss for p in tree) / 2**20, rel=0.1)
     assert 0 < summary["memory_percent_mean"] < 100
 
 

@@ -119,7 +119,7 @@ def test_a_loss_that_is_not_finite_stops_the_training(batches, loop):
 def test_says_what_computes():
     """The versions are those of the packages."""
     versions = open_network("tensorflow", LAYERS, WEIGHTS).versions()
-    assert set(versions) == {"python", "numpy", "backend", "keras", "tensorflow"}
+    assert set(versions) == {"python", "numpy", "backend", "cuda", "keras", "tensorflow"}
     assert versions["backend"] == "tensorflow" and versions["keras"] == keras.__version__
 
 
