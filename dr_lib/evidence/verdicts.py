@@ -79,7 +79,8 @@ def judge(claim: Any, timed: pd.DataFrame) -> Verdict:
     sides, unmet = find_sides(claim, timed)
     if not all(map(len, sides)):
         sought = " against ".join(filter(None, (claim.numerator, claim.denominator)))
-        return Verdict(claim.id, NOTHING, "not measured", 0, f"no rows with {claim.column}, {sought}".rstrip(", "))
+        kind = "undisturbed rows" if "cpu_percent_mean" in claim.column else "rows"
+        return Verdict(claim.id, NOTHING, "not measured", 0, f"no {kind} with {claim.column}, {sought}".rstrip(", "))
     keys, cells = match_cells(claim, sides)
     unmet += ["priced_as=instance_type"] if claim.column in MONEY and any(map(_is_mispriced, sides)) else []
     used = pd.concat([rows for cell in cells.values() for rows in cell]) if cells else sides[0][:0]
@@ -111,6 +112,8 @@ def find_sides(claim: Any, timed: pd.DataFrame) -> tuple[list[pd.DataFrame], lis
     """
     columns = claim.column.split()
     timed = timed.dropna(subset=columns) if set(columns) <= set(timed) else timed[:0]
+    if "disturbed" in timed and "cpu_percent_mean" in columns:  # how busy others kept the machine is no claim's matter
+        timed = timed[~timed["disturbed"].astype(bool)]
     sides, unmet = [], []
     for selector in [claim.numerator] if claim.statistic in ONE_SIDED else [claim.numerator, claim.denominator]:
         terms = selector.split(";") if selector else []

@@ -21,10 +21,10 @@ PAPER_C = {"data_kind": "given", "data_share": 1.0, "epochs": 10}
 
 
 def copy_row(notebook: str, kind: str = "", /, **columns) -> dict:
-    """A row of a notebook with other values; a column that the notebook does not write is refused."""
+    """A row of a notebook with other values, as on a quiet machine; a column that it does not write is refused."""
     row = ROWS[notebook, kind]
     assert set(columns) <= set(row), f"notebook {notebook} writes no {set(columns) - set(row)}"
-    return row | columns
+    return row | {"disturbed": False} | columns
 
 
 def train_referable(seconds, hardware, **columns) -> pd.DataFrame:

@@ -302,3 +302,13 @@ def test_a_claim_about_both_networks_is_judged_by_both():
     found = judge(claim("B41"), rows)
     assert (found.verdict, found.num_missing, found.num_satisfied) == ("holds", 0, 2), found
     assert judge(claim("B41"), rows[:6]).num_missing == 1
+
+
+def test_what_others_did_to_the_processor_is_no_framework_s_use_of_it():
+    """A disturbed row says how busy others were: with such rows alone the claim on the CPU's use is not measured."""
+    busy = run_scenarios(cpu_percent_mean=99.0, disturbed=True, repetitions=(0.98, 1.0, 1.02))
+    assert judge(claim("C41"), busy)[2:4] == ("not measured", 0)
+    quiet = run_scenarios(cpu_percent_mean=50.0, disturbed=False, repetitions=(0.97, 1.01, 1.03))
+    found = judge(claim("C41"), pd.concat([busy, quiet], ignore_index=True))
+    assert (found.verdict, found.num_disturbed) == ("does not hold", 0)
+    assert judge(claim("C32"), busy).num_disturbed == len(busy)  # a time counts
