@@ -8,7 +8,7 @@ import pytest
 
 from dr_lib.data.shards.folder import describe_data, read_photographs, verify
 from dr_lib.data.shards.share import describe_shared, share_folder
-from dr_lib.runs.remote import far_side, pack
+from dr_lib.runs.remote import colab, far_side, kaggle, pack
 from dr_lib.runs.run import read_commit
 from dr_lib.runs.study import StudyError, load_study
 from tests.runs.conftest import write_study
@@ -84,10 +84,13 @@ def test_only_prepared_folders_of_the_repository_are_packed(house, make, said):
     ("device", "row", "is_on"),
     [
         ("T4", {"accelerator": "Tesla T4", "run_id": "C1-r00-colab-1x-tesla-t4-2-cpus-13-gib"}, True),
-        ("T4", {"accelerator": "cpu", "run_id": "C1-r00-colab-1x-tesla-t4-2-cpus-13-gib"}, True),  # CUDA's reference
+        ("T4", {"accelerator": "cpu", "run_id": "C1-r00-colab-1x-tesla-t4-2-cpus-13-gib"}, False),  # fell back
+        ("T4", {"accelerator": "cpu", "run_id": "C9-r00-colab-1x-tesla-t4-2-cpus-13-gib"}, True),  # CUDA's reference
         ("T4", {"accelerator": "Tesla T4", "run_id": "C1-r00-kaggle-2x-tesla-t4-4-cpus-31-gib"}, False),
+        ("t4x2", {"accelerator": "Tesla T4", "run_id": "C1-r00-kaggle-2x-tesla-t4-4-cpus-31-gib"}, True),
+        ("t4x2", {"accelerator": "Tesla T4", "run_id": "C1-r00-kaggle-1x-tesla-t4-4-cpus-31-gib"}, False),
+        ("T4", {"accelerator": "gpu", "run_id": "C1-r00-colab-1x-tesla-t4-2-cpus-13-gib", "status": "failed"}, True),
         ("L4", {"accelerator": "Tesla T4", "run_id": "C1-r00-colab-1x-tesla-t4-2-cpus-13-gib"}, False),
-        ("A100", {"run_id": "C1-r00-colab-1x-nvidia-a100-sxm4-40gb-12-cpus-84-gib"}, True),  # failed before it had one
         ("v5e1", {"accelerator": "TPU v5 lite", "run_id": "C1-r00-colab-1x-tpu-24-cpus-47-gib"}, True),
         ("v5e1", {"accelerator": "TPU v6 lite", "run_id": "C1-r00-colab-1x-tpu-44-cpus-173-gib"}, False),
         ("v6e1", {"accelerator": "cpu", "run_id": "C1-r00-colab-intel-r-xeon-r-2-cpus-13-gib"}, False),
@@ -96,7 +99,7 @@ def test_only_prepared_folders_of_the_repository_are_packed(house, make, said):
     ],
 )
 def test_a_row_is_known_by_its_device(device, row, is_on):
-    """By the accelerator's own name, or else by the machine's; names as the drivers and JAX give them."""
-    from dr_lib.runs.remote.colab import DEVICES
-
-    assert far_side.is_on(row, "colab", DEVICES[device][1]) == is_on
+    """By the accelerator's own name and their number, or by the machine's name where a run failed, which has what was
+    asked for in its place, or was to use the processor, as C9; names as the drivers and JAX give them."""
+    platform, devices = ("kaggle", kaggle.DEVICES) if device == "t4x2" else ("colab", colab.DEVICES)
+    assert far_side.is_on({"status": "ok"} | row, platform, devices[device][1], ["C9-r00"]) == is_on
