@@ -1,8 +1,11 @@
 """What is uploaded: all that a machine needs to train alike, and nothing that names a photograph or a person."""
 
 import shutil
+import subprocess
+import tarfile
 from pathlib import Path
 
+import nbformat
 import pandas as pd
 import pytest
 
@@ -21,6 +24,9 @@ def packed(house, small_sample, monkeypatch) -> Path:
     """What the far side unpacks of a study on a prepared folder that has secrets in it and beside it."""
     (house / "dr_lib").mkdir()
     (house / "dr_lib" / "module.py").touch()
+    (house / "dr_lib" / ".ipynb_checkpoints").mkdir()
+    for file in (house / "dr_lib" / ".ipynb_checkpoints" / "module.py", house / "notebooks" / "other.ipynb"):
+        file.write_text("shows Ana")
     (house / "COMMIT").write_text("0123abcd-dirty")  # in place of git
     data = house / "data" / "prepared"
     shutil.copytree(small_sample, data)
@@ -61,6 +67,37 @@ def test_nothing_else_leaves(packed):
     assert read_commit(packed) == "0123abcd-dirty"
     assert names == study | {"notebooks/quick.ipynb", "dr_lib/module.py"}
     assert not any(b"Ana" in path.read_bytes() for path in packed.rglob("*") if path.is_file())
+
+
+def test_no_file_that_git_ignores_leaves(house):
+    """Of the library goes what git knows, and what is new; a notebook with outputs, which may be photographs, stops."""
+    (house / "dr_lib").mkdir()
+    for name in ("known.py", "new.py", "ignored.py"):
+        (house / "dr_lib" / name).touch()
+    (house / ".gitignore").write_text("ignored.py\n")
+    for command in (["init", "-q"], ["add", ".gitignore", "dr_lib/known.py"]):
+        subprocess.run(["git", "-C", house, *command], check=True)
+    path = write_study(house)
+    (house / "upload").mkdir()
+    pack.pack_up(path, load_study(path, house), house, house / "upload", share_folder, describe_shared)
+    with tarfile.open(house / "upload" / f"{pack.NAME}000") as archive:
+        names = archive.getnames()
+    assert {"dr_lib/known.py", "dr_lib/new.py"} <= set(names) and "dr_lib/ignored.py" not in names
+    notebook = nbformat.read(house / "notebooks" / "quick.ipynb", as_version=4)
+    notebook.cells[1].outputs = [nbformat.v4.new_output("display_data", {"image/png": "aGVsbG8="})]
+    nbformat.write(notebook, house / "notebooks" / "quick.ipynb")
+    with pytest.raises(StudyError, match="holds outputs, which may show photographs"):
+        pack.pack_up(path, load_study(path, house), house, house / "upload", share_folder, describe_shared)
+
+
+@pytest.mark.parametrize("split", ["/etc/own.csv", "../../own.csv"])
+def test_a_split_table_from_elsewhere_is_refused(house, small_sample, split):
+    """Not even its name is packed, whether it is there or not."""
+    (house / "upload").mkdir()
+    path = write_study(house, parameters={"split": split})
+    with pytest.raises(StudyError, match="split '.*own.csv' is outside the repository"):
+        pack.pack_up(path, load_study(path, house), house, house / "upload", share_folder, describe_shared)
+    assert not list((house / "upload").iterdir())
 
 
 @pytest.mark.parametrize(
