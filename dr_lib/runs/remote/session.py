@@ -137,7 +137,7 @@ def _make(
             if row["status"] == "failed":
                 failures[run] = f"{row['run_id']}: {row['error']}"
             if not far_side.is_on(row, service.platform, service.pattern, job["on_cpu"]):
-                what = f"{row.get('accelerator')}, {row['run_id']},"
+                what = f"{row.get('accelerator') or 'another device'} ({row['run_id']})"
                 raise RemoteError(f"{service.name} gave {what} where {service.asked} was asked for: {run} is kept")
         for run in ended.keys() - seen:
             if ended[run]:

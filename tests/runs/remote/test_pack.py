@@ -11,10 +11,10 @@ import pytest
 
 from dr_lib.data.shards.folder import describe_data, read_photographs, verify
 from dr_lib.data.shards.share import describe_shared, share_folder
-from dr_lib.runs.remote import colab, far_side, kaggle, pack
+from dr_lib.runs.remote import colab, far_side, kaggle, pack, session
 from dr_lib.runs.run import read_commit
-from dr_lib.runs.study import StudyError, load_study
-from tests.runs.conftest import write_study
+from dr_lib.runs.study import StudyError, load_study, plan_runs
+from tests.runs.conftest import ROOT, write_study
 
 CUT = ["image_id", "row", "patient_id", "grade", "referable"]
 
@@ -115,6 +115,16 @@ def test_only_prepared_folders_of_the_repository_are_packed(house, make, said):
     path = write_study(house, parameters={"data_dir": str(make(house))})
     with pytest.raises(StudyError, match=said):
         pack.pack_up(path, load_study(path, house), house, house, share_folder, describe_shared)
+
+
+def test_the_study_says_which_runs_use_the_processor():
+    """Of the paper's comparison on MNIST those of Keras do, beside CUDA C on a GPU; a study of scenarios may ask."""
+    runs = {}
+    for name in ("mnist_cuda", "scenarios_cpu", "scenarios_gpu"):
+        planned = plan_runs(load_study(ROOT / "papermill_runs" / f"{name}.yaml", ROOT), "any")
+        runs[name] = [run.parameters for run in planned if session._is_to_use_cpu(run.parameters)]
+    assert {row["implementation"].partition("@")[0] for row in runs["mnist_cuda"]} == {"keras_tensorflow", "keras_jax"}
+    assert len(runs["scenarios_cpu"]) == 120 and not runs["scenarios_gpu"]
 
 
 @pytest.mark.parametrize(

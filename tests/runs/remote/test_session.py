@@ -135,7 +135,8 @@ def test_only_rows_of_the_runs_are_taken_in_and_large_files_are_named(cloud, tmp
     (far / "runs" / run).mkdir(parents=True)
     with (far / "runs" / run / "model.h5").open("wb") as file:
         file.truncate((far_side.MAX_MIB + 1) * 2**20)
-    far_side.collect({"home": str(far.parent), "study": "trial.yaml"}, ["C1-r00"], str(tmp_path / "rows.zip"))
+    job = {"home": str(far.parent), "study": "trial.yaml"}
+    far_side.make_all(job, ["C1-r00"], 0.01, str(tmp_path / "rows.zip"))  # in 36 s no run is begun
     with zipfile.ZipFile(tmp_path / "rows.zip", "a") as archive:
         for name, changes in rows.items():
             archive.writestr(name, json.dumps(row | changes))
@@ -210,6 +211,8 @@ def test_a_machine_without_a_name_is_not_taken_for_stopped(cloud, monkeypatch):
     shutil.rmtree(cloud.home / "colab" / name)
     assert "is not a valid study file" in cloud.run(path, "colab:cpu").output
     assert cloud.sessions[0]["ended"] and cloud.list_left() == ["somebody-elses"]
+    (path.with_suffix("") / "sessions.json").write_text(json.dumps([cloud.sessions[0] | {"ended": "", "host": "far"}]))
+    assert f"{name} was opened on far and not closed" in cloud.run(path, "colab:cpu").output
 
 
 @pytest.mark.slow
