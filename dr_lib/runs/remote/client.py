@@ -1,26 +1,39 @@
 """Call the command line of a service: its output as it comes, its error in one sentence."""
 
+import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 from dr_lib.runs.run import die_with_parent
 
-COLOURS = re.compile(r"\x1b\[[\d;]*m")
+COLOURS, TOKEN = re.compile(r"\x1b\[[\d;]*m"), re.compile(r"((?:token|signature)=)[^\s&'\"]+", re.IGNORECASE)
+OPTIONS = {"colab": (), "kaggle": ("-W",)}  # of every call: Kaggle's warning of an old version stands before an answer
 LIMIT_S = 3600.0  # of a call that nothing else limits: an upload
 NO_CREDENTIALS = {  # what a client says without credentials, and what gets it some
     "colab": ("authorize colab-cli", "colab usage"),
     "kaggle": ("Authentication required", "kaggle auth login"),
 }
+ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class RemoteError(RuntimeError):
-    """A service, or its client, did not do what was asked; the message says what, in one sentence."""
+    """A service, or its client, did not do what was asked; the message says what, in one sentence.
+
+    `output` is all that the client printed.
+    """
+
+    def __init__(self, sentence: str, output: str = ""):
+        """Take the sentence, and what it was taken from."""
+        super().__init__(sentence)
+        self.output = output
 
 
 class Quota(NamedTuple):
@@ -35,6 +48,8 @@ class Quota(NamedTuple):
 def call(name: str, *arguments: str, limit_s: float = LIMIT_S, say: Callable[[str], object] | None = None) -> str:
     """Call a client, which nobody answers and which ends with this process, and return what it prints.
 
+    Ctrl-C does not reach it. Access tokens in what it prints are masked.
+
     Args:
         name: colab or kaggle.
         arguments: of its command line.
@@ -46,13 +61,15 @@ def call(name: str, *arguments: str, limit_s: float = LIMIT_S, say: Callable[[st
     """
     lines: list[str] = []
     pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-    command = [find_client(name), *arguments]
-    with subprocess.Popen(command, **pipes, text=True, errors="replace", preexec_fn=die_with_parent) as process:
+    how = {"text": True, "errors": "replace", "start_new_session": True, "preexec_fn": die_with_parent}
+    how["env"] = {**os.environ, "COLUMNS": "10000"}  # so that a sentence stays one line
+    command = [find_client(name), *OPTIONS[name], *arguments]
+    with subprocess.Popen(command, **pipes, **how) as process:
         timer = threading.Timer(limit_s, process.kill)
         timer.start()
         try:
             for line in process.stdout:
-                lines.append(COLOURS.sub("", line))
+                lines.append(TOKEN.sub(r"\1***", COLOURS.sub("", line)))
                 if say:
                     say(lines[-1].rstrip())
             process.wait()
@@ -65,9 +82,10 @@ def call(name: str, *arguments: str, limit_s: float = LIMIT_S, say: Callable[[st
     if hint in text:
         raise RemoteError(f"{name} has no credentials: log in once with {login} in a terminal")
     if not in_time:
-        raise RemoteError(f"{what} did not end within {limit_s:.0f} s")
+        raise RemoteError(f"{what} did not end within {limit_s:.0f} s", text)
     if process.returncode:
-        raise RemoteError(f"{what} failed: {find_sentence(text)}")
+        said = text.strip().partition("\n\n")[0] if name == "kaggle" else text  # what follows is a hint
+        raise RemoteError(f"{what} failed: {find_sentence(said)}", text)
     return text
 
 
@@ -84,3 +102,27 @@ def find_sentence(text: str) -> str:
     """The last line of what a client prints, which says what went wrong."""
     lines = [line.strip() for line in text.splitlines() if line.strip()] or ["it does not say why"]
     return lines[-1].removeprefix("[colab] ")
+
+
+@contextmanager
+def handle_ends(handler: Callable[..., object]) -> Iterator[None]:
+    """Have Ctrl-C and what else ends this process handled, but for what is ignored, as under nohup."""
+    before = {number: signal.getsignal(number) for number in ENDS}
+    before = {number: old for number, old in before.items() if old != signal.SIG_IGN}
+    for number in before:
+        signal.signal(number, handler)
+    try:
+        yield
+    finally:
+        for number, old in before.items():
+            signal.signal(number, old)
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Let Ctrl-C and other ends wait: a machine is being allocated or stopped."""
+    came = []
+    with handle_ends(lambda number, _: came.append(number)):
+        yield
+    if came:
+        raise KeyboardInterrupt

@@ -2,7 +2,8 @@
 
 google-colab-cli 0.7.5. Its `exec` ends with 0 after an error too, and takes 30 s for the limit unless it is told
 another: the row that comes back is believed, nothing else. Its `new` takes an unknown device for another one, so names
-are checked before. A machine outlives the client, so it is stopped in every case.
+are checked before. A machine outlives the client, so it is stopped in every case; where `new` was ended before it had
+noted its machine, `stop` says that there is none, and ends with 0: the list of the account's machines is believed.
 """
 
 import re
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from dr_lib.runs.remote import far_side
-from dr_lib.runs.remote.client import Quota, RemoteError, call, find_sentence
+from dr_lib.runs.remote.client import Quota, RemoteError, call, find_sentence, undisturbed
 from dr_lib.runs.remote.pack import NAME, Pack
 
 UPLOADS, HOME = "content", "/content/dr-lib"  # the first as upload and download have it, without its slash
@@ -38,6 +39,7 @@ class Colab:
     """One session on Colab."""
 
     platform, name, terms = "colab", "Colab", TERMS
+    needs_client = True  # while it makes runs
 
     def __init__(self, device: str, say: Callable[[str], object]):
         """Take a device of DEVICES, and a way to say what goes on."""
@@ -53,25 +55,29 @@ class Colab:
 
     def start(self, session: str, pack: Pack) -> None:
         """Allocate a machine, see that the service gives the device, upload, unpack."""
-        call("colab", "new", "-s", session, *self._options)
-        given = re.search(rf"^\[{session}\].*?Hardware: (\w+)", call("colab", "sessions"), re.MULTILINE)
-        if given and given[1].lower() != self.asked.lower():
-            raise RemoteError(f"Colab gave {given[1]} where {self.asked} was asked for; nothing was run on it")
+        with undisturbed():
+            call("colab", "new", "-s", session, *self._options)
+        given = {name: device for name, _, device in _list_machines()}.get(session, self.asked)
+        if given.lower() != self.asked.lower():
+            raise RemoteError(f"Colab gave {given} where {self.asked} was asked for; nothing was run on it")
         for path in (Path(far_side.__file__), *pack.parts):
             call("colab", "upload", "-s", session, str(path), f"{UPLOADS}/{path.name}")
         told = self._execute(session, f"far_side.set_up({HOME!r}, '/{UPLOADS}', {NAME!r})", SET_UP_S)
         if far_side.READY not in told:
             raise RemoteError(f"Colab's machine could not be set up: {find_sentence(told)}")
 
-    def make(self, session: str, job: dict[str, Any], runs: list[str], hours: float, folder: Path) -> Iterator[Path]:
-        """Make the runs, and yield what each left as an archive in the folder, as soon as it has ended."""
+    def make(
+        self, session: str, job: dict[str, Any], runs: list[str], hours: float, take_in: Callable[[Path], Any]
+    ) -> Iterator[Any]:
+        """Make the runs, and yield what taking in the archive of each gives, as soon as it has ended."""
         start, job = time.monotonic(), job | {"home": HOME}
         for run in runs:
             left = hours and hours - (time.monotonic() - start) / 3600
-            if left < 0:
+            if hours and left < far_side.LEAST_HOURS:
                 return
             until = start + 3600 * hours + SET_UP_S if hours else float("inf")
-            yield self._make_one(session, job, run, left, until, folder / f"{run}.zip")
+            with tempfile.TemporaryDirectory() as scratch:
+                yield take_in(self._make_one(session, job, run, left, until, Path(scratch, f"{run}.zip")))
 
     def _make_one(self, session: str, job: dict, run: str, hours: float, until: float, results: Path) -> Path:
         """Watch a run in calls of ten minutes, each of which may fail, until what it left is here."""
@@ -107,10 +113,22 @@ class Colab:
             options = ("-s", session, "-f", file.name, "--timeout", f"{limit_s:.0f}")
             return call("colab", "exec", *options, limit_s=limit_s + 120, say=self._say)
 
-    def resume(self, session: str, folder: Path) -> Iterator[Path]:
+    def resume(self, session: str, take_in: Callable[[Path], Any]) -> Iterator[Any]:
         """What a session whose client died has yet to give: nothing, every row came back at once."""
         return iter(())
 
-    def stop(self, session: str) -> None:
-        """Give the machine back; one that is gone is no error."""
-        call("colab", "stop", "-s", session)
+    def list_others(self) -> list[str]:
+        """The account's machines, before one is allocated."""
+        return [machine for _, machine, _ in _list_machines()]
+
+    def stop(self, session: str, others: list[str]) -> None:
+        """Give the machine back; one that is gone is no error, one that nobody knows and is none of the others is."""
+        is_known = "not found" not in call("colab", "stop", "-s", session)
+        for name, machine, _ in _list_machines():
+            if name == session or (name == "?" and not is_known and machine not in others):
+                raise RemoteError(f"{machine} runs on Colab still: end it at https://colab.research.google.com")
+
+
+def _list_machines() -> list[list[str]]:
+    """Name, machine and device of each that the account has; the name of one that the client did not note is ?."""
+    return re.findall(r"^\[(.+?)\] (\S+) \| Hardware: (\w+)", call("colab", "sessions"), re.MULTILINE)

@@ -21,7 +21,8 @@ from typing import Any
 BROUGHT_BACK = ("rows", "notebooks", "logs", "runs")  # folders of a study
 MAX_MIB = 64  # of one file that is brought back
 WATCHED_S = 0.5
-ENDED = "ended.json"  # in what is brought back: the exit status of each run's runner
+LEAST_HOURS = 1 / 60  # in less no run is begun
+ENDED = "ended.json"  # in what is brought back: the exit status of each run's runner, and the files left out
 READY = "the far side is ready"
 INSTALL = "from dr_lib import bootstrap; print(*bootstrap.install_missing(*bootstrap.RUNNER))"
 _runners: dict[str, subprocess.Popen] = {}  # of this process, by run
@@ -47,7 +48,7 @@ def make(job: dict[str, Any], run: str, hours: float, *, wait_s: float = math.in
 
     Args:
         job: home (folder of the repository), study (its file there), session, options (of the command run), prices (a
-            table of prices, or empty).
+            table of prices, or empty); for `make_all` platform, device and on_cpu, see `is_on`.
         run: scenario and repetition, such as C3-r02.
         hours: until the session has to end; 0 for no limit.
         wait_s: seconds to watch.
@@ -76,35 +77,46 @@ def make_all(job: dict[str, Any], runs: list[str], hours: float, results: str) -
     start = time.monotonic()
     for run in runs:
         left = hours - (time.monotonic() - start) / 3600
-        if left <= 0:
+        if left < LEAST_HOURS:
+            collect(job, runs, results)  # so that something is there
             break
         make(job, run, left)
         collect(job, runs, results)
         rows = (Path(job["home"]) / job["study"]).with_suffix("").glob(f"rows/{run}-*.json")
-        if not all(is_on(json.loads(path.read_bytes()), job["platform"], job["device"]) for path in rows):
+        about = (job["platform"], job["device"], job["on_cpu"])
+        if not all(is_on(json.loads(path.read_bytes()), *about) for path in rows):
             break
 
 
 def collect(job: dict[str, Any], runs: list[str], results: str) -> None:
     """Zip what the runs left, those files that are not too large to bring back, in one step."""
-    folder = (Path(job["home"]) / job["study"]).with_suffix("")
+    folder, left_out = (Path(job["home"]) / job["study"]).with_suffix(""), []
     with zipfile.ZipFile(f"{results}.tmp", "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr(ENDED, json.dumps({run: _runners[run].poll() for run in runs if run in _runners}))
         for path in sorted(folder.rglob("*")):
             parts = path.relative_to(folder).parts
             is_of_run = len(parts) > 1 and parts[0] in BROUGHT_BACK and parts[1].startswith(tuple(runs))
-            if is_of_run and path.is_file() and path.stat().st_size <= MAX_MIB * 2**20:
+            if is_of_run and path.is_file() and path.stat().st_size > MAX_MIB * 2**20:
+                left_out.append(str(path.relative_to(folder)))
+            elif is_of_run and path.is_file():
                 archive.write(path, path.relative_to(folder))
+        status = {run: _runners[run].poll() for run in runs if run in _runners}
+        archive.writestr(ENDED, json.dumps({"status": status, "left_out": left_out}))
     os.replace(f"{results}.tmp", results)
 
 
-def is_on(row: dict[str, Any], platform: str, device: str) -> bool:
-    """Whether a row is of a platform's device, by a pattern of its name.
+def is_on(row: dict[str, Any], platform: str, device: str, on_cpu: list[str]) -> bool:
+    """Whether a row is of a platform's device, by a pattern of its name, such as Tesla T4 or 2x Tesla T4.
 
-    What a run that used its processor alone had beside it stands in the run's name, as the machine does.
+    The run's name ends in the machine's, which holds its devices: by it go runs that are not completed, and those that
+    used the processor because they were to, `on_cpu`, or because there is nothing else.
     """
     machine, used = row["run_id"], row.get("accelerator") or "cpu"
-    return f"-{platform}-" in machine and bool(re.search(device, machine if used == "cpu" else used, re.IGNORECASE))
+    count, was_to = re.search(r"-(\d+x)-", machine), machine.startswith(tuple(f"{run}-" for run in on_cpu))
+    if row["status"] != "ok" or (used == "cpu" and (was_to or not count)):
+        used = machine
+    elif count:
+        used = f"{count[1]} {used}"
+    return f"-{platform}-" in machine and bool(re.search(device, used, re.IGNORECASE))
 
 
 def _start(job: dict[str, Any], run: str, hours: float) -> subprocess.Popen:

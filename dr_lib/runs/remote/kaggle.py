@@ -19,11 +19,13 @@ from dr_lib.runs.remote.client import Quota, RemoteError, call, find_sentence
 from dr_lib.runs.remote.pack import NAME, Pack
 
 HOME, RESULTS = "/kaggle/dr-lib", "/kaggle/working/rows.zip"
+GONE = re.compile(r"\b40[34] Client Error|not found|was denied", re.IGNORECASE)  # 403: it never was, or is another's
 SESSION_HOURS = 8.5  # of 9 that every session has
 SET_UP_S = 1200  # of the session, beside the runs' hours
 POLL_S, FAILED_CALLS = 30.0, 20  # ten minutes without a network are survived
+READY_S = 3600.0  # until an upload can be attached
 DEVICES = {  # accelerator of `kernels push`, and a pattern of what the device, or else the machine, is called
-    "t4x2": ("NvidiaTeslaT4", r"\bt4\b"),
+    "t4x2": ("NvidiaTeslaT4", r"\b2x.*\bt4\b"),
     "v5e8": ("TpuV5E8", r"v5 ?(lite|e)|\dx-tpu\b"),
     "cpu": ("", r"^(?!.*-\dx-).*-cpus-"),
 }
@@ -33,6 +35,7 @@ class Kaggle:
     """One session on Kaggle."""
 
     platform, name = "kaggle", "Kaggle"
+    needs_client = False
     terms = "the data set is private, and deleted with the session"
 
     def __init__(self, device: str, say: Callable[[str], object]):
@@ -61,13 +64,16 @@ class Kaggle:
         told = call("kaggle", "datasets", "create", "-p", str(pack.folder))
         if "private Dataset is being created" not in told:
             raise RemoteError(f"Kaggle made no data set: {find_sentence(told)}")
-        while (status := call("kaggle", "datasets", "status", self._id(session)).strip()) != "ready":
-            if status in ("failed", "deleted"):
+        until = time.monotonic() + READY_S
+        while (status := find_sentence(call("kaggle", "datasets", "status", self._id(session)))) != "ready":
+            if status in ("failed", "deleted") or time.monotonic() > until:
                 raise RemoteError(f"Kaggle could not take the upload in: the data set is {status}")
             time.sleep(POLL_S)
 
-    def make(self, session: str, job: dict[str, Any], runs: list[str], hours: float, folder: Path) -> Iterator[Path]:
-        """Push a script that makes the runs, and yield what they left as an archive once the session has ended."""
+    def make(
+        self, session: str, job: dict[str, Any], runs: list[str], hours: float, take_in: Callable[[Path], Any]
+    ) -> Iterator[Any]:
+        """Push a script that makes the runs; yield what taking in their archive gives once the session has ended."""
         hours, job = min(hours or SESSION_HOURS, SESSION_HOURS), job | {"home": HOME}
         with tempfile.TemporaryDirectory() as pushed:
             for name, content in describe_kernel(self._id(session), self._accelerator, job, runs, hours).items():
@@ -78,12 +84,12 @@ class Kaggle:
         if "successfully pushed" not in told or "not valid dataset sources" in told:
             raise RemoteError(f"Kaggle refused the session: {find_sentence(told)}")
         self._say(f"{session} runs on Kaggle; its rows come at its end, in {hours:.1f} h at the latest")
-        yield from self.resume(session, folder)
+        yield from self.resume(session, take_in)
         if not self._is_fetched:
             raise RemoteError(f"{session} is gone from Kaggle, and left nothing")
 
-    def resume(self, session: str, folder: Path) -> Iterator[Path]:
-        """Wait until a session has ended and yield what it left, if that is anything; one that is gone left nothing."""
+    def resume(self, session: str, take_in: Callable[[Path], Any]) -> Iterator[Any]:
+        """Wait until a session has ended and take in what it left; one that is gone left nothing."""
         shown, failed = "", 0
         while (status := self._read_status(session)) in ("", "queued", "running", "new_script"):
             failed = 0 if status else failed + 1
@@ -95,26 +101,36 @@ class Kaggle:
             time.sleep(POLL_S)
         if status == "gone":
             return
-        which = ("-p", str(folder), "-o", "--file-pattern", r"^rows\.zip$")
-        call("kaggle", "kernels", "output", self._id(session), *which)
-        self._is_fetched = True
-        if (folder / "rows.zip").exists():
-            yield folder / "rows.zip"
-        elif status != "complete":
-            log = folder / f"{session}.log"
+        with tempfile.TemporaryDirectory() as folder:
+            which = ("-p", folder, "-o", "--file-pattern", r"^rows\.zip$")
+            call("kaggle", "kernels", "output", self._id(session), *which)
+            results, log = Path(folder, "rows.zip"), Path(folder, f"{session}.log")
+            taken = take_in(results) if results.exists() else None
             why = find_sentence(log.read_text()) if log.exists() else "no log"
+        if taken is None and status == "complete":
+            where = f"https://www.kaggle.com/code/{self._id(session)}"
+            raise RemoteError(f"{session} is complete, but Kaggle gave no rows: try again, or delete it at {where}")
+        self._is_fetched = True
+        if taken is None:
             raise RemoteError(f"{session} ended as {status} on Kaggle and left no row: {why[:300]}")
+        yield taken
 
-    def stop(self, session: str) -> None:
-        """Delete script and data set, unless rows are there that have not been fetched yet."""
+    def list_others(self) -> list[str]:
+        """Nothing: a session is known by its name alone."""
+        return []
+
+    def stop(self, session: str, others: list[str]) -> None:
+        """Delete script and data set, unless rows are there that have not been taken in yet."""
         if not self._is_fetched and self._read_status(session) in ("complete", "error"):
             raise RemoteError(f"rows of {session} are at Kaggle still: the same command fetches them")
+        errors = []
         for kind in ("kernels", "datasets"):
             try:
                 call("kaggle", kind, "delete", self._id(session), "--yes")
             except RemoteError as error:
-                if not re.search("40[34]|not found|denied", str(error), re.IGNORECASE):  # it is gone, or never was
-                    raise
+                errors += [] if GONE.search(error.output) else [error]
+        if errors:
+            raise errors[0]
 
     def _id(self, session: str) -> str:
         return f"{self._owner}/{session}"
@@ -124,7 +140,7 @@ class Kaggle:
         try:
             told = call("kaggle", "kernels", "status", self._id(session))
         except RemoteError as error:
-            return "gone" if re.search("404|not found|denied", str(error), re.IGNORECASE) else ""
+            return "gone" if GONE.search(error.output) else ""
         found = re.search(r'has status "(?:\w+\.)?(\w+)"', told)
         return found[1].lower() if found else ""
 

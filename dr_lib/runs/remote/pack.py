@@ -2,15 +2,17 @@
 
 import gzip
 import io
+import json
+import subprocess
 import tarfile
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from dr_lib.runs.run import COMMIT, read_commit
 from dr_lib.runs.study import Study, StudyError, check_paths
 
-CODE = ("dr_lib/**/*", "notebooks/*.ipynb")
 PART_BYTES = 32 * 2**20  # Colab takes a file in one request, a third larger than it is
 NAME = "dr-lib.part"  # Kaggle would unpack what is called tar or zip
 
@@ -34,8 +36,9 @@ class Pack(NamedTuple):
 def pack_up(path: Path, study: Study, root: Path, folder: Path, share: Share, describe: Callable[[Path], str]) -> Pack:
     """Pack what a machine needs to make the study's runs into a folder.
 
-    The code is that of the working files, and says of which commit; only the prepared folders and the single files
-    that the study's parameters name go along, cut by `share`, and never another folder.
+    The code is that of the working files which git does not ignore, with the study's notebook and its report, and says
+    of which commit; only the prepared folders and the single files that the study's parameters name go along, cut by
+    `share`, and never another folder.
 
     Args:
         path: the study file.
@@ -46,21 +49,19 @@ def pack_up(path: Path, study: Study, root: Path, folder: Path, share: Share, de
         describe: says what they are.
 
     Raises:
-        StudyError: an input lies outside the repository.
+        StudyError: an input lies outside the repository, or a notebook holds outputs.
     """
-    files: dict[str, Path | bytes] = {
-        str(file.relative_to(root)): file
-        for pattern in CODE
-        for file in sorted(root.glob(pattern))
-        if file.is_file() and "__pycache__" not in file.parts
-    }
+    files: dict[str, Path | bytes] = {name: root / name for name in _list_code(root)}
+    files |= {f"notebooks/{name}.ipynb": _check_outputs(root, name) for name in (study.notebook, study.report) if name}
     commit, study_file = read_commit(root), f"papermill_runs/{path.name}"
     files |= {study_file: path, COMMIT: commit.encode()}
     contents = [f"the code of commit {commit[:12] or 'unknown'}{'-dirty' * commit.endswith('-dirty')}"]
     values = [value for levels in (study.parameters, study.factors) for value in _flatten(levels) if value]
-    for name, value in dict.fromkeys(check_paths(study, path, root)):
+    inputs = dict.fromkeys(check_paths(study, path, root))
+    for name, value in [*inputs, *(("split", value) for value in values if value.endswith(".csv"))]:
         if Path(value).is_absolute() or ".." in Path(value).parts:
             raise StudyError(f"{path}: {name} {value!r} is outside the repository: link it into data/, and name that")
+    for _, value in inputs:
         if (root / value).is_file():
             files[value] = root / value
             contents.append(value)
@@ -69,6 +70,24 @@ def pack_up(path: Path, study: Study, root: Path, folder: Path, share: Share, de
         files |= {f"{value}/{name}": content for name, content in share(root / value, splits).items()}
         contents.append(f"of {value} {describe(root / value)}")
     return Pack(folder, _write_parts(files, folder), study_file, contents)
+
+
+def _list_code(root: Path) -> list[str]:
+    """The library's files: those that git knows or does not ignore; without git, those in no hidden folder."""
+    command, listed = ["git", "-C", str(root), "ls-files", "-z", "-co", "--exclude-standard", "--", "dr_lib"], ""
+    with suppress(OSError):
+        listed = subprocess.run(command, capture_output=True, text=True).stdout
+    names = listed.split("\0") if listed else [str(path.relative_to(root)) for path in root.glob("dr_lib/**/*")]
+    shown = [name for name in names if not any(part[:1] == "." or part == "__pycache__" for part in Path(name).parts)]
+    return sorted(name for name in shown if (root / name).is_file())
+
+
+def _check_outputs(root: Path, name: str) -> Path:
+    """The notebook's file, whose outputs may show photographs and so have to be none."""
+    path = root / "notebooks" / f"{name}.ipynb"
+    if any(cell.get("outputs") for cell in json.loads(path.read_bytes())["cells"]):
+        raise StudyError(f"{path} holds outputs, which may show photographs: clear them before it is uploaded")
+    return path
 
 
 def _flatten(levels: dict) -> list[str]:

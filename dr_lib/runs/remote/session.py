@@ -7,24 +7,28 @@ a client that was killed left is found by the next call, which takes up or stops
 import csv
 import io
 import json
+import math
 import os
 import platform
-import signal
+import secrets
 import tempfile
 import time
 import zipfile
+import zlib
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from dr_lib.files import write_bytes, write_json
+from dr_lib.runs.estimate import afford_s, find_limit
 from dr_lib.runs.prices import PRICES_VARIABLE, Price, PriceError, find_price, read_prices
 from dr_lib.runs.remote import colab, far_side, kaggle
-from dr_lib.runs.remote.client import RemoteError, find_client
+from dr_lib.runs.remote.client import RemoteError, find_client, handle_ends, undisturbed
 from dr_lib.runs.remote.pack import Share, pack_up
-from dr_lib.runs.row import RowError, check_row, read_rows, write_row
+from dr_lib.runs.row import RowError, check_row, read_rows, read_spent_s, write_row
 from dr_lib.runs.runner import FIXED, check_folder, check_notebook, lock_study
 from dr_lib.runs.study import Study, StudyError, find_runs, load_study, name_run, plan_runs
 
@@ -62,7 +66,7 @@ def run_on_service(
         share: see `pack.pack_up`, as is `describe`.
         confirm: is given what will be uploaded where, and raises if that is not to be.
         say: is given each line on what goes on.
-        max_hours: of the session, in place of the file's.
+        max_hours: of the session, in place of the file's; max_usd is of all sessions, by the time of the rows.
         instance: whose price the runs have, in place of the file's.
         only: one run alone, by scenario and repetition, such as C3-r02.
         allow: see `run_study`.
@@ -74,32 +78,40 @@ def run_on_service(
         StudyError: the study is not valid, or no such device can be asked for.
         RemoteError: the service did not do what was asked; what came back until then is here, and nothing runs on.
     """
-    service = find_service(on, say)
-    study, folder = load_study(path, root, instance=instance), Path(path).with_suffix("")
-    runs = [name_run(run.scenario, run.repetition) for run in find_runs(plan_runs(study, "any"), only, path)]
+    service, folder = find_service(on, say), Path(path).with_suffix("")
+    if not _read(folder):  # else what was left is stopped first, whatever has become of the study
+        load_study(path, root, instance=instance)
     with lock_study(folder), tempfile.TemporaryDirectory() as scratch:
+        _clear(folder, say)
+        study = load_study(path, root, instance=instance)
+        planned = find_runs(plan_runs(study, "any"), only, path)
+        runs = [name_run(run.scenario, run.repetition) for run in planned]
+        on_cpu = [run for run, plan in zip(runs, planned, strict=True) if _is_to_use_cpu(plan.parameters)]
         check_folder(folder, study)
         write_json(folder / "study.json", study.model_dump(include=set(FIXED)))
         check_notebook(study, root, read_rows(folder), allow)
         quota = service.read_quota()  # with which missing credentials are found
-        _clear(folder, say, Path(scratch))
-        left = [run for run in runs if run not in _list_completed(folder, service)]
+        made = _list_made(folder, service, on_cpu)
+        left = [run for run in runs if run not in made]
         if not left:
             say(f"all {len(runs)} runs have been made on {on}")
             return []
         if quota.refusal:
             raise RemoteError(quota.refusal)
+        spent_s = sum(read_spent_s(folder, row["run_id"], row) for row in read_rows(folder))
+        if refusal := find_limit(study, spent_s, math.nan, math.inf):
+            raise StudyError(f"{path}: {refusal}")
+        hours = min(max_hours or study.max_hours or math.inf, afford_s(study, spent_s) / 3600)
         (upload := Path(scratch, "upload")).mkdir()
         pack = pack_up(Path(path), study, root, upload, share, describe)
         confirm(f"{pack.describe()}\nto {service.name}, for {len(left)} runs on {service.asked}; {service.terms}")
-        hours = max_hours or study.max_hours or 0.0
         options = ["--instance", study.instance] if study.instance else []
-        with _open(service, folder, on, say) as record:
+        with _open(service, folder, on, left, say) as record:
             session = record["session"]
             service.start(session, pack)
             job = {"study": pack.study, "session": session, "platform": service.platform, "device": service.pattern}
-            job |= _price(service, record, study, options)
-            return _make(service, session, job, left, hours, folder, say)
+            job |= {"on_cpu": on_cpu} | _price(service, record, study, options)
+            return _make(service, session, job, left, hours if math.isfinite(hours) else 0.0, folder, say)
 
 
 def find_service(on: str, say: Say) -> Service:
@@ -117,61 +129,88 @@ def _make(
 ) -> list[str]:
     """Make the runs, take in what each left, and stop at the first row of another device."""
     failures, seen, start = {}, set(), time.monotonic()
-    with tempfile.TemporaryDirectory() as scratch:
-        for results in service.make(session, job, runs, hours, Path(scratch)):
-            rows, ended = _take_in(results, folder)
-            for row in rows:
-                run = name_run(row["scenario"], row["repetition"])
-                seen.add(run)
-                say(f"{run}: {row['status']}{', ' + row['error'] if row['error'] else ''}")
-                if row["status"] == "failed":
-                    failures[run] = f"{row['run_id']}: {row['error']}"
-                if not far_side.is_on(row, service.platform, service.pattern):
-                    what = row.get("accelerator") or row["run_id"]
-                    raise RemoteError(f"{service.name} gave {what} where {service.asked} was asked for: {run} is kept")
-            for run in ended.keys() - seen:
-                if ended[run]:
-                    failures[run] = f"{run}: left no row, see {folder / 'logs' / f'{run}.log'}"
+    for rows, ended in service.make(session, job, runs, hours, partial(_take_in, folder, runs, say)):
+        for row in rows:
+            run = name_run(row["scenario"], row["repetition"])
+            seen.add(run)
+            say(f"{run}: {row['status']}{', ' + row['error'] if row['error'] else ''}")
+            if row["status"] == "failed":
+                failures[run] = f"{row['run_id']}: {row['error']}"
+            if not far_side.is_on(row, service.platform, service.pattern, job["on_cpu"]):
+                what = f"{row.get('accelerator') or 'another device'} ({row['run_id']})"
+                raise RemoteError(f"{service.name} gave {what} where {service.asked} was asked for: {run} is kept")
+        for run in ended.keys() - seen:
+            if ended[run]:
+                failures[run] = f"{run}: left no row, see {folder / 'logs' / f'{run}.log'}"
     if len(seen | failures.keys()) < len(runs):
         say(f"the session is over after {(time.monotonic() - start) / 3600:.1f} h; start again to go on")
     return list(failures.values())
 
 
-def _take_in(results: Path, folder: Path) -> tuple[list[dict[str, Any]], dict[str, int]]:
+def _take_in(
+    folder: Path, runs: Collection[str], say: Say, results: Path
+) -> tuple[list[dict[str, Any]], dict[str, int]]:
     """Put what came back into the study's folder; return its rows and the exit status of each run's runner.
 
-    A file that is no row is none; one of a run that failed never takes the place of a completed one.
+    A file that is no row of these runs is none; one of a run that failed never takes the place of a completed one.
     """
-    rows = []
-    with zipfile.ZipFile(results) as archive:
-        for name in archive.namelist():
-            kind, _, rest = name.partition("/")
-            if kind == "rows":
-                with suppress(ValueError, RowError):
-                    rows.append(check_row(json.loads(archive.read(name))))
-            elif kind in far_side.BROUGHT_BACK and rest and ".." not in Path(rest).parts:
-                write_bytes(folder / name, archive.read(name))
-        ended = json.loads(archive.read(far_side.ENDED))
+    rows, ended = [], {}
+    try:
+        with zipfile.ZipFile(results) as archive:
+            if broken := archive.testzip():
+                raise zipfile.BadZipFile(broken)
+            for name in archive.namelist():
+                kind, _, rest = name.partition("/")
+                if kind == "rows":
+                    with suppress(ValueError, RowError):
+                        row = check_row(json.loads(archive.read(name)))
+                        rows += [row] if _is_ours(row, rest, folder, runs) else []
+                elif kind in far_side.BROUGHT_BACK and rest and ".." not in Path(rest).parts:
+                    write_bytes(folder / name, archive.read(name))
+            with suppress(KeyError, ValueError, TypeError):
+                ended = dict(json.loads(archive.read(far_side.ENDED)))
+    except (zipfile.BadZipFile, zlib.error, EOFError, OSError) as error:
+        raise RemoteError(f"what came back cannot be taken in: {type(error).__name__}: {error}") from error
+    for name in ended.get("left_out", []):
+        say(f"{name} is left out: it has more than {far_side.MAX_MIB} MiB")
     completed = {row["run_id"] for row in read_rows(folder) if row["status"] == "ok"}
     for row in rows:
         if row["status"] == "ok" or row["run_id"] not in completed:
             write_row(folder, row)
-    return rows, ended
+    return rows, ended.get("status", {})
 
 
-def _list_completed(folder: Path, service: Service) -> set[str]:
-    rows = [row for row in read_rows(folder) if row["status"] == "ok"]
-    rows = [row for row in rows if far_side.is_on(row, service.platform, service.pattern)]
+def _is_ours(row: dict[str, Any], file: str, folder: Path, runs: Collection[str]) -> bool:
+    """Whether a row is of one of these runs of the study, in the file that it belongs in."""
+    run, run_id = name_run(row["scenario"], row["repetition"]), row["run_id"]
+    is_named = file == f"{run_id}.json" and run_id == Path(run_id).name and run_id.startswith(f"{run}-")
+    return is_named and row["study"] == folder.name and run in runs
+
+
+def _is_to_use_cpu(parameters: dict[str, Any]) -> bool:
+    """Whether a run is to use the processor alone, as the study says, or as Keras does beside CUDA C."""
+    return "cpu" in parameters.values() or str(parameters.get("implementation")).startswith("keras_")
+
+
+def _list_made(folder: Path, service: Service, on_cpu: list[str]) -> set[str]:
+    """The runs that a device has completed, or cannot make."""
+    rows = [row for row in read_rows(folder) if row["status"] in ("ok", "skipped")]
+    rows = [row for row in rows if far_side.is_on(row, service.platform, service.pattern, on_cpu)]
     return {name_run(row["scenario"], row["repetition"]) for row in rows}
 
 
 @contextmanager
-def _open(service: Service, folder: Path, on: str, say: Say) -> Iterator[dict[str, Any]]:
-    """Record a session before it is allocated, and stop it however it ends; say what it took."""
+def _open(service: Service, folder: Path, on: str, runs: list[str], say: Say) -> Iterator[dict[str, Any]]:
+    """Record a session before it is allocated, and stop it however it ends; say what it took.
+
+    A session of Colab needs this process, and is stopped when this is to end; one of Kaggle goes on.
+    """
     before, now = service.read_quota(), datetime.now(UTC)
     record = {
-        "session": f"dr-{on.replace(':', '-').lower()}-{now:%Y%m%d-%H%M%S}",
+        "session": f"dr-{on.replace(':', '-').lower()}-{now:%Y%m%d-%H%M%S}-{secrets.token_hex(3)}",
         "on": on,
+        "runs": runs,
+        "others": service.list_others(),
         "host": platform.node(),
         "started": now.isoformat(timespec="seconds"),
         "ended": "",
@@ -180,23 +219,40 @@ def _open(service: Service, folder: Path, on: str, say: Say) -> Iterator[dict[st
     }
     _write(folder, record)
     say(f"{record['session']} begins" + (f"; {before.left:.2f} {before.unit} are left" if before.unit else ""))
-    try:
+    with handle_ends(_interrupt) if service.needs_client else nullcontext(), _closing(service, folder, record, say):
         yield record
-    finally:
-        with _undisturbed():
-            _close(service, folder, record, say)
+
+
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+@contextmanager
+def _closing(service: Service, folder: Path, record: dict[str, Any], say: Say) -> Iterator[None]:
+    """Close a session at the end; where that fails after another error, that one is raised."""
+    try:
+        yield
+    except BaseException:
+        try:
+            with undisturbed():
+                _close(service, folder, record, say)
+        except RemoteError as error:
+            say(str(error))
+        raise
+    with undisturbed():
+        _close(service, folder, record, say)
 
 
 def _close(service: Service, folder: Path, record: dict[str, Any], say: Say) -> None:
     """Stop a session, for which an error is no reason to give up, and write what it took; else it stays open."""
     for tries_left in reversed(range(STOPS)):
         try:
-            service.stop(record["session"])
+            service.stop(record["session"], record["others"])
             break
         except RemoteError as error:
             if not tries_left:
-                say(f"{record['session']} is not stopped ({error}): the next call on this study tries again")
-                return
+                what = f"{record['session']} is not stopped ({error}): the next call on this study tries again"
+                raise RemoteError(what) from error
             time.sleep(RETRY_S)
     record["ended"] = datetime.now(UTC).isoformat(timespec="seconds")
     rows = [row for row in read_rows(folder) if row.get("session") == record["session"]]
@@ -213,20 +269,22 @@ def _close(service: Service, folder: Path, record: dict[str, Any], say: Say) -> 
     _write(folder, record)
 
 
-def _clear(folder: Path, say: Say, scratch: Path) -> None:
-    """Take in and stop what sessions of this study left that were opened here and never closed."""
-    for record in _read(folder):
-        if record["ended"] or record["host"] != platform.node():
+def _clear(folder: Path, say: Say) -> None:
+    """Take in and stop what sessions of this study left that were opened here and never closed; name those of others.
+
+    Raises:
+        RemoteError: one cannot be stopped, so that no other is to be allocated.
+    """
+    for record in [record for record in _read(folder) if not record["ended"]]:
+        if record["host"] != platform.node():
+            say(f"{record['session']} was opened on {record['host']} and not closed: the same command there does that")
             continue
         say(f"{record['session']} was left by a client that ended early")
         service = find_service(record["on"], say)
         service.read_quota()
-        try:
-            for results in service.resume(record["session"], scratch):
-                say(f"{len(_take_in(results, folder)[0])} rows of it are here now")
-        finally:
-            with _undisturbed():
-                _close(service, folder, record, say)
+        with _closing(service, folder, record, say):
+            for rows, _ in service.resume(record["session"], partial(_take_in, folder, record["runs"], say)):
+                say(f"{len(rows)} rows of it are here now")
 
 
 def _price(service: Service, record: dict[str, Any], study: Study, options: list[str]) -> dict[str, Any]:
@@ -255,13 +313,3 @@ def _read(folder: Path) -> list[dict[str, Any]]:
 def _write(folder: Path, record: dict[str, Any]) -> None:
     others = [other for other in _read(folder) if other["session"] != record["session"]]
     write_json(folder / RECORD, [*others, record])
-
-
-@contextmanager
-def _undisturbed() -> Iterator[None]:
-    """Let Ctrl-C wait: a session is being stopped."""
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)

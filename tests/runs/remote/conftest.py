@@ -31,7 +31,7 @@ class Cloud:
         code += "command.ROOT = Path(sys.argv.pop(1)); command.main()"
         command = [sys.executable, "-c", code, str(self.house), "run", str(path), "--on", on, *["--yes"] * yes]
         pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        return subprocess.Popen(command, **pipes, text=True)
+        return subprocess.Popen(command, **pipes, text=True, start_new_session=True)  # what Ctrl-C reaches
 
     @property
     def calls(self) -> list[list[str]]:

@@ -14,6 +14,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import textwrap
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -22,6 +23,14 @@ HOME, FAULT = Path(os.environ["STAND_IN"]), os.environ.get("STAND_IN_FAULT", "")
 PYTHON = os.environ.get("STAND_IN_PYTHON", sys.executable)
 GPUS = {"t4": "T4", "l4": "L4", "g4": "G4", "a100": "A100", "h100": "H100"}
 HOUR = {"CPU": 0.08, "T4": 1.76}  # units
+DENIED = (
+    "403 Client Error: Forbidden for url: https://api.kaggle.com/v1/{}\n\nYou don't have access to this resource.\n"
+)
+DENIED += "If this is a competition, you may need to accept its rules first at\n  https://www.kaggle.com/competitions"
+MISSING = "404 Client Error: Not Found for url: https://api.kaggle.com/v1/{}\n\nThe resource was not found. Check the "
+MISSING += "spelling of the reference you passed.\nTo search for one, try 'kaggle search <query>'."
+BROKEN = "503 Server Error: Service Unavailable for url: https://api.kaggle.com/v1/{}\n\nThis is a problem on Kaggle's "
+BROKEN += "side, not with your command. Please try again later."
 
 
 def build_colab() -> argparse.ArgumentParser:
@@ -47,6 +56,7 @@ def build_colab() -> argparse.ArgumentParser:
 def build_kaggle() -> argparse.ArgumentParser:
     """The options of kaggle that these stand-ins know."""
     parser = argparse.ArgumentParser(prog="kaggle", allow_abbrev=False)
+    parser.add_argument("-W", dest="no_warn", action="store_true", required=True)  # else: an old version, on stdout
     groups = parser.add_subparsers(dest="group", required=True)
     groups.add_parser("quota").add_argument("--csv", action="store_true", required=True)
     groups.add_parser("config").add_subparsers(dest="command", required=True).add_parser("view")
@@ -101,9 +111,9 @@ def colab(options: argparse.Namespace) -> None:
             print(f"Usage rate: {sum(rates):.2f}/hr\nActive assignments: {len(rates)}")
         case "sessions":
             for path in machines.glob("*"):
-                device = (path / "device").read_text()
-                print(f"[{path.name}] m-s-{device} | Hardware: {device} | Shape: Standard | Variant: X")
-        case "status" | "stop" | "exec" | "upload" | "download" if not machine.is_dir():
+                name, device = path.name if (path / "noted").exists() else "?", (path / "device").read_text()
+                print(f"[{name}] m-s-{path.name} | Hardware: {device} | Shape: Standard | Variant: X")
+        case "status" | "stop" | "exec" | "upload" | "download" if not (machine / "noted").exists():
             print(f"[colab] Session '{options.session}' not found.")
             sys.exit(options.command not in ("status", "stop"))  # the client's own status: 0 for these two
         case "new":
@@ -118,10 +128,14 @@ def colab(options: argparse.Namespace) -> None:
             hints = {"COLAB_RELEASE_TAG": "stand-in", "IPYTHONDIR": str(machine), "TMPDIR": str(machine)}
             command = [PYTHON, "-m", "ipykernel_launcher", "-f", str(machine / "kernel.json")]
             start_machine(machine, hints, command, machine / "log")
+            time.sleep(60 if FAULT == "slow to note" else 0.5)
+            (machine / "noted").touch()  # the client writes the name down after the machine is there
             print("[colab] Session READY.")
         case "stop":
             if FAULT == "unstoppable":
-                refuse("colab_cli.client.ColabRequestError: Failed to issue request POST: Service Unavailable")
+                url = "https://colab.research.google.com/tun/m/x?authuser=0&colab-runtime-proxy-token=SECRET"
+                sentence = f"ColabRequestError: Failed to issue request POST {url} (Service Unavailable)"
+                refuse(textwrap.fill(sentence, int(os.environ.get("COLUMNS", 80))))
             stop_machine(machine)
             print("[colab] Session terminated.")
         case "status":
@@ -192,24 +206,29 @@ def kaggle(options: argparse.Namespace) -> None:
             push(options)
         case ("kernels", "status"):
             if not state.exists():
-                refuse("404 Client Error: Not Found for url: https://api.kaggle.com/v1/GetKernelSessionStatus")
+                refuse(MISSING.format("GetKernelSessionStatus"))
             print(f'{options.id} has status "KernelWorkerStatus.{state.read_text().strip()}"')
         case ("kernels", "output"):
-            for path in (machine / "working").iterdir():
+            for path in (machine / "working").iterdir() if FAULT != "no rows" else ():
                 if re.search(options.file_pattern, path.name):
-                    shutil.copyfile(path, Path(options.path) / path.name)
+                    content = path.read_bytes()
+                    (Path(options.path) / path.name).write_bytes(content[:-100] if FAULT == "cut rows" else content)
             shutil.copyfile(machine / "log", Path(options.path) / f"{machine.name}.log")
         case ("kernels", "delete"):
+            if FAULT == "unstoppable":
+                refuse(BROKEN.format("DeleteKernel"))
             if not state.exists():
-                refuse("404 Client Error: Not Found for url: https://api.kaggle.com/v1/DeleteKernel")
+                refuse(MISSING.format("DeleteKernel"))
             kept = machine.with_name("kept")
-            shutil.move(machine / "input", kept)
+            if (machine / "input").exists():
+                shutil.move(machine / "input", kept)
             stop_machine(machine)
-            shutil.move(kept, machine / "input")
+            if kept.exists():
+                shutil.move(kept, machine / "input")
         case ("datasets", "delete"):
             if not dataset.exists():
-                refuse("403 Client Error: Permission 'datasets.get' was denied")
-            shutil.rmtree(machine)
+                refuse(DENIED.format("DeleteDataset"))
+            shutil.rmtree(machine / "input" if state.exists() else machine)
 
 
 def push(options: argparse.Namespace) -> None:

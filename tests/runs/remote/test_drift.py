@@ -20,6 +20,8 @@ SENTENCES = [  # that we read, and where a client says them
     ("colab_cli.common", "' not found."),
     ("colab_cli.commands.session", "' not found."),
     (KAGGLE_CODE, "Authentication required"),
+    (KAGGLE_CODE, 'f"{message}\\n\\n{hint}"'),
+    ("kaggle.cli", '"-W"'),
     (KAGGLE_CODE, "private Dataset is being created"),
     (KAGGLE_CODE, "successfully %s."),
     (KAGGLE_CODE, 'outcome, where = "pushed"'),
@@ -56,7 +58,7 @@ def test_the_real_clients_take_what_we_call(cloud, python, tmp_path, monkeypatch
     for on, fault in (("colab:cpu", "failing cell"), ("kaggle:t4x2", "dies")):
         monkeypatch.setenv("STAND_IN_FAULT", fault)
         assert cloud.run(path, on).exit_code == 1
-    words = {(call[0], *(word for word in call[1:3] if word.isalpha())) for call in cloud.calls}
+    words = {(call[0], *(word for word in call[1:4] if word.isalpha())) for call in cloud.calls}
     assert {("colab", "download"), ("colab", "status"), ("kaggle", "kernels", "output")} <= words
     (tmp_path / "job").mkdir()
     files = describe_kernel("somebody/dr-kaggle-v5e8-20261122-070106", KAGGLE["v5e8"][0], {}, ["C1-r00"], 8.5)

@@ -1,17 +1,20 @@
 """What is uploaded: all that a machine needs to train alike, and nothing that names a photograph or a person."""
 
 import shutil
+import subprocess
+import tarfile
 from pathlib import Path
 
+import nbformat
 import pandas as pd
 import pytest
 
 from dr_lib.data.shards.folder import describe_data, read_photographs, verify
 from dr_lib.data.shards.share import describe_shared, share_folder
-from dr_lib.runs.remote import far_side, pack
+from dr_lib.runs.remote import colab, far_side, kaggle, pack, session
 from dr_lib.runs.run import read_commit
-from dr_lib.runs.study import StudyError, load_study
-from tests.runs.conftest import write_study
+from dr_lib.runs.study import StudyError, load_study, plan_runs
+from tests.runs.conftest import ROOT, write_study
 
 CUT = ["image_id", "row", "patient_id", "grade", "referable"]
 
@@ -21,6 +24,9 @@ def packed(house, small_sample, monkeypatch) -> Path:
     """What the far side unpacks of a study on a prepared folder that has secrets in it and beside it."""
     (house / "dr_lib").mkdir()
     (house / "dr_lib" / "module.py").touch()
+    (house / "dr_lib" / ".ipynb_checkpoints").mkdir()
+    for file in (house / "dr_lib" / ".ipynb_checkpoints" / "module.py", house / "notebooks" / "other.ipynb"):
+        file.write_text("shows Ana")
     (house / "COMMIT").write_text("0123abcd-dirty")  # in place of git
     data = house / "data" / "prepared"
     shutil.copytree(small_sample, data)
@@ -63,6 +69,37 @@ def test_nothing_else_leaves(packed):
     assert not any(b"Ana" in path.read_bytes() for path in packed.rglob("*") if path.is_file())
 
 
+def test_no_file_that_git_ignores_leaves(house):
+    """Of the library goes what git knows, and what is new; a notebook with outputs, which may be photographs, stops."""
+    (house / "dr_lib").mkdir()
+    for name in ("known.py", "new.py", "ignored.py"):
+        (house / "dr_lib" / name).touch()
+    (house / ".gitignore").write_text("ignored.py\n")
+    for command in (["init", "-q"], ["add", ".gitignore", "dr_lib/known.py"]):
+        subprocess.run(["git", "-C", house, *command], check=True)
+    path = write_study(house)
+    (house / "upload").mkdir()
+    pack.pack_up(path, load_study(path, house), house, house / "upload", share_folder, describe_shared)
+    with tarfile.open(house / "upload" / f"{pack.NAME}000") as archive:
+        names = archive.getnames()
+    assert {"dr_lib/known.py", "dr_lib/new.py"} <= set(names) and "dr_lib/ignored.py" not in names
+    notebook = nbformat.read(house / "notebooks" / "quick.ipynb", as_version=4)
+    notebook.cells[1].outputs = [nbformat.v4.new_output("display_data", {"image/png": "aGVsbG8="})]
+    nbformat.write(notebook, house / "notebooks" / "quick.ipynb")
+    with pytest.raises(StudyError, match="holds outputs, which may show photographs"):
+        pack.pack_up(path, load_study(path, house), house, house / "upload", share_folder, describe_shared)
+
+
+@pytest.mark.parametrize("split", ["/etc/own.csv", "../../own.csv"])
+def test_a_split_table_from_elsewhere_is_refused(house, small_sample, split):
+    """Not even its name is packed, whether it is there or not."""
+    (house / "upload").mkdir()
+    path = write_study(house, parameters={"split": split})
+    with pytest.raises(StudyError, match="split '.*own.csv' is outside the repository"):
+        pack.pack_up(path, load_study(path, house), house, house / "upload", share_folder, describe_shared)
+    assert not list((house / "upload").iterdir())
+
+
 @pytest.mark.parametrize(
     ("make", "said"),
     [
@@ -80,14 +117,27 @@ def test_only_prepared_folders_of_the_repository_are_packed(house, make, said):
         pack.pack_up(path, load_study(path, house), house, house, share_folder, describe_shared)
 
 
+def test_the_study_says_which_runs_use_the_processor():
+    """Of the paper's comparison on MNIST those of Keras do, beside CUDA C on a GPU; a study of scenarios may ask."""
+    runs = {}
+    for name in ("mnist_cuda", "scenarios_cpu", "scenarios_gpu"):
+        planned = plan_runs(load_study(ROOT / "papermill_runs" / f"{name}.yaml", ROOT), "any")
+        runs[name] = [run.parameters for run in planned if session._is_to_use_cpu(run.parameters)]
+    assert {row["implementation"].partition("@")[0] for row in runs["mnist_cuda"]} == {"keras_tensorflow", "keras_jax"}
+    assert len(runs["scenarios_cpu"]) == 120 and not runs["scenarios_gpu"]
+
+
 @pytest.mark.parametrize(
     ("device", "row", "is_on"),
     [
         ("T4", {"accelerator": "Tesla T4", "run_id": "C1-r00-colab-1x-tesla-t4-2-cpus-13-gib"}, True),
-        ("T4", {"accelerator": "cpu", "run_id": "C1-r00-colab-1x-tesla-t4-2-cpus-13-gib"}, True),  # CUDA's reference
+        ("T4", {"accelerator": "cpu", "run_id": "C1-r00-colab-1x-tesla-t4-2-cpus-13-gib"}, False),  # fell back
+        ("T4", {"accelerator": "cpu", "run_id": "C9-r00-colab-1x-tesla-t4-2-cpus-13-gib"}, True),  # CUDA's reference
         ("T4", {"accelerator": "Tesla T4", "run_id": "C1-r00-kaggle-2x-tesla-t4-4-cpus-31-gib"}, False),
+        ("t4x2", {"accelerator": "Tesla T4", "run_id": "C1-r00-kaggle-2x-tesla-t4-4-cpus-31-gib"}, True),
+        ("t4x2", {"accelerator": "Tesla T4", "run_id": "C1-r00-kaggle-1x-tesla-t4-4-cpus-31-gib"}, False),
+        ("T4", {"accelerator": "gpu", "run_id": "C1-r00-colab-1x-tesla-t4-2-cpus-13-gib", "status": "failed"}, True),
         ("L4", {"accelerator": "Tesla T4", "run_id": "C1-r00-colab-1x-tesla-t4-2-cpus-13-gib"}, False),
-        ("A100", {"run_id": "C1-r00-colab-1x-nvidia-a100-sxm4-40gb-12-cpus-84-gib"}, True),  # failed before it had one
         ("v5e1", {"accelerator": "TPU v5 lite", "run_id": "C1-r00-colab-1x-tpu-24-cpus-47-gib"}, True),
         ("v5e1", {"accelerator": "TPU v6 lite", "run_id": "C1-r00-colab-1x-tpu-44-cpus-173-gib"}, False),
         ("v6e1", {"accelerator": "cpu", "run_id": "C1-r00-colab-intel-r-xeon-r-2-cpus-13-gib"}, False),
@@ -96,7 +146,7 @@ def test_only_prepared_folders_of_the_repository_are_packed(house, make, said):
     ],
 )
 def test_a_row_is_known_by_its_device(device, row, is_on):
-    """By the accelerator's own name, or else by the machine's; names as the drivers and JAX give them."""
-    from dr_lib.runs.remote.colab import DEVICES
-
-    assert far_side.is_on(row, "colab", DEVICES[device][1]) == is_on
+    """By the accelerator's own name and their number, or by the machine's name where a run failed, which has what was
+    asked for in its place, or was to use the processor, as C9; names as the drivers and JAX give them."""
+    platform, devices = ("kaggle", kaggle.DEVICES) if device == "t4x2" else ("colab", colab.DEVICES)
+    assert far_side.is_on({"status": "ok"} | row, platform, devices[device][1], ["C9-r00"]) == is_on

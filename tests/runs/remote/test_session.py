@@ -1,13 +1,18 @@
 """Sessions against stand-ins of the two clients: rows come back, and whatever happens nothing is left running."""
 
+import json
+import os
+import shutil
 import signal
 import subprocess
 import time
+import zipfile
 
 import pytest
 
+from dr_lib.runs.remote import far_side, session
 from dr_lib.runs.row import read_rows
-from tests.runs.conftest import write_study
+from tests.runs.conftest import complete, write_study
 
 PRICE = "provider,instance,region,currency,usd_per_hour,date,source\nGoogle,colab unit,,USD,0.1,2026-01-01,a receipt\n"
 
@@ -63,7 +68,7 @@ def test_nothing_is_uploaded_unasked(cloud, monkeypatch):
     out, err = asked.communicate()
     assert asked.returncode == 1 and err == "Error: nobody can be asked here: --yes uploads\n"
     assert " MiB in 1 file: the code of commit " in out and "to Kaggle, for 2 runs on t4x2" in out
-    assert [call[1] for call in cloud.calls] == ["config", "quota"]
+    assert [call[2] for call in cloud.calls] == ["config", "quota"]
     monkeypatch.setenv("PATH", str(cloud.house))
     assert "pip install 'dr-lib[remote]', with Python 3.12 or newer" in cloud.run(path, "colab:T4").output
 
@@ -76,12 +81,86 @@ def test_a_session_that_cannot_be_stopped_is_stopped_by_the_next_call(cloud, mon
     monkeypatch.setenv("STAND_IN_FAULT", "unstoppable")
     monkeypatch.setenv("STAND_IN_DEVICE", "L4")
     result = cloud.run(path, "colab:T4")
-    assert "is not stopped (colab stop failed: colab_cli.client.ColabRequestError" in result.output
+    assert result.exit_code == 1 and "is not stopped (colab stop failed: ColabRequestError: Failed" in result.output
+    assert "token=*** (Service Unavailable))" in result.output and "SECRET" not in result.output
     assert len(cloud.list_left()) == 2 and not cloud.sessions[0]["ended"]
     monkeypatch.setenv("STAND_IN_FAULT", "refused")
     result = cloud.run(path, "colab:T4")
     assert f"{cloud.sessions[0]['session']} was left by a client that ended early" in result.output
     assert cloud.list_left() == ["somebody-elses"] and all(record["ended"] for record in cloud.sessions)
+
+
+def test_the_crops_are_deleted_where_the_script_cannot_be(cloud, monkeypatch):
+    """What is uploaded does not stay at Kaggle because something else there fails, which is said without its hint."""
+    monkeypatch.setenv("STAND_IN_FAULT", "unstoppable")
+    result = cloud.run(write_study(cloud.house), "kaggle:t4x2")
+    assert "kaggle kernels delete failed: 503 Server Error: Service Unavailable for url" in result.output
+    assert cloud.list_left() == [cloud.sessions[0]["session"]] and not list(cloud.home.glob("kaggle/*/input"))
+    assert not cloud.sessions[0]["ended"]
+
+
+def test_rows_stay_at_kaggle_until_they_are_here(cloud, monkeypatch):
+    """What came cut, or not at all, of a session that is complete, deletes nothing: a later call fetches it."""
+    path = write_study(cloud.house, repetitions=1)
+    for fault, said in (
+        ("cut rows", "what came back cannot be taken in: BadZipFile"),
+        ("no rows", "gave no rows: try"),
+    ):
+        monkeypatch.setenv("STAND_IN_FAULT", fault)
+        result = cloud.run(path, "kaggle:cpu")
+        assert result.exit_code == 1 and said in result.output.splitlines()[-1]
+        assert cloud.list_left() == [cloud.sessions[0]["session"]] and not cloud.sessions[0]["ended"]
+    monkeypatch.delenv("STAND_IN_FAULT")
+    result = cloud.run(path, "kaggle:cpu")
+    assert "1 rows of it are here now" in result.output and "all 1 runs have been made on kaggle:cpu" in result.output
+    assert result.exit_code == 0 and not cloud.list_left() and len(cloud.sessions) == 1
+
+
+def test_only_rows_of_the_runs_are_taken_in_and_large_files_are_named(cloud, tmp_path):
+    """A row of another study or run, or in a file of another name, is none; nor does one leave the study's folder."""
+    path = write_study(cloud.house)
+    folder, run = path.with_suffix(""), "C1-r00-colab-cpus"
+    complete(cloud.house, path, {"C1": 1.0})
+    (there,) = folder.glob("rows/*")
+    row = json.loads(there.read_bytes())
+    there.unlink()
+    rows = {  # by file
+        f"rows/{run}.json": {"run_id": run},
+        "rows/C1-r00-other.json": {"run_id": "C1-r00-another"},
+        "rows/C1-r00-strange.json": {"run_id": "C1-r00-strange", "study": "other"},
+        "rows/C1-r00-/../../../C1-r00-out.json": {"run_id": "C1-r00-/../../../C1-r00-out"},
+        "rows/C1-r07-colab-cpus.json": {"run_id": "C1-r07-colab-cpus", "repetition": 7},
+    }
+    far = tmp_path / "far" / "trial"
+    (far / "runs" / run).mkdir(parents=True)
+    with (far / "runs" / run / "model.h5").open("wb") as file:
+        file.truncate((far_side.MAX_MIB + 1) * 2**20)
+    job = {"home": str(far.parent), "study": "trial.yaml"}
+    far_side.make_all(job, ["C1-r00"], 0.01, str(tmp_path / "rows.zip"))  # in 36 s no run is begun
+    with zipfile.ZipFile(tmp_path / "rows.zip", "a") as archive:
+        for name, changes in rows.items():
+            archive.writestr(name, json.dumps(row | changes))
+    told = []
+    taken, _ = session._take_in(folder, ["C1-r00"], told.append, tmp_path / "rows.zip")
+    assert [row["run_id"] for row in taken] == [run] and [path.stem for path in folder.glob("rows/*")] == [run]
+    assert told == [f"runs/{run}/model.h5 is left out: it has more than 64 MiB"]
+    assert not list(tmp_path.rglob("*out.json"))
+
+
+def test_max_usd_is_of_all_sessions(cloud, monkeypatch):
+    """By the price of the study's machine and the time of its rows: the session gets what is left, or is none."""
+    (cloud.house / "own.csv").write_text(PRICE)
+    monkeypatch.setenv("DR_LIB_PRICES", str(cloud.house / "own.csv"))
+    monkeypatch.setenv("STAND_IN_FAULT", "refused")
+    path = write_study(cloud.house, instance="colab unit", max_usd=0.15)
+    complete(cloud.house, path, {"C1": 3600.0})
+    cloud.run(path, "kaggle:t4x2")
+    (push,) = [call for call in cloud.calls if "push" in call]
+    assert int(push[push.index("-t") + 1]) == 1800 + 1200  # 0.05 USD at 0.1 USD an hour, and the set-up
+    complete(cloud.house, path, {"C1": 7200.0})
+    result = cloud.run(path, "kaggle:t4x2")
+    assert "max_usd: 0.20 of 0.15 USD are spent" in result.output and result.exit_code == 1
+    assert len([call for call in cloud.calls if "push" in call]) == 1
 
 
 def start(cloud, path, on: str, called: str) -> subprocess.Popen:
@@ -93,14 +172,56 @@ def start(cloud, path, on: str, called: str) -> subprocess.Popen:
     return process
 
 
-@pytest.mark.parametrize(("on", "called"), [("colab:cpu", "exec"), ("kaggle:cpu", "push")])
-def test_ctrl_c_stops_the_machine(cloud, on, called):
-    """It ends as the runner does, with the machine given back and the record closed."""
+@pytest.mark.parametrize(
+    ("on", "called", "end"),
+    [
+        ("colab:cpu", "'new'", signal.SIGINT),  # the machine is there, and has no name yet
+        ("colab:cpu", "exec", signal.SIGTERM),
+        ("kaggle:cpu", "push", signal.SIGINT),
+    ],
+)
+def test_an_end_from_outside_stops_the_machine(cloud, on, called, end):
+    """Ctrl-C reaches the process group: it ends as the runner does, with the machine given back, the record closed."""
     process = start(cloud, write_study(cloud.house, parameters={"trouble": "hangs"}), on, called)
-    process.send_signal(signal.SIGINT)
+    os.killpg(process.pid, end)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130 and err == "stopped; the same command goes on\n"
     assert "is stopped" in out and not cloud.list_left() and cloud.sessions[0]["ended"]
+
+
+def test_a_machine_without_a_name_is_not_taken_for_stopped(cloud, monkeypatch):
+    """Killed while Colab's client has not noted its machine: the study goes no further until that has been ended, even
+    if its file is no longer valid; the account's other machines are let be."""
+    (cloud.home / "colab" / "somebody-elses").mkdir(parents=True)
+    (cloud.home / "colab" / "somebody-elses" / "device").write_text("T4")
+    path = write_study(cloud.house)
+    monkeypatch.setenv("STAND_IN_FAULT", "slow to note")
+    process = start(cloud, path, "colab:cpu", "'new'")
+    while len(list(cloud.home.glob("colab/*/pid"))) < 1:
+        time.sleep(0.05)
+    process.kill()
+    process.communicate()
+    monkeypatch.setenv("STAND_IN_FAULT", "refused")
+    path.write_text("no study")
+    result = cloud.run(path, "colab:cpu")
+    name = cloud.sessions[0]["session"]
+    assert result.exit_code == 1 and f"m-s-{name} runs on Colab still: end it at https://colab.re" in result.output
+    assert not cloud.sessions[0]["ended"] and len([call for call in cloud.calls if call[1] == "new"]) == 1
+    os.killpg(int((cloud.home / "colab" / name / "pid").read_text()), signal.SIGKILL)
+    shutil.rmtree(cloud.home / "colab" / name)
+    assert "is not a valid study file" in cloud.run(path, "colab:cpu").output
+    assert cloud.sessions[0]["ended"] and cloud.list_left() == ["somebody-elses"]
+    (path.with_suffix("") / "sessions.json").write_text(json.dumps([cloud.sessions[0] | {"ended": "", "host": "far"}]))
+    assert f"{name} was opened on far and not closed" in cloud.run(path, "colab:cpu").output
+
+
+@pytest.mark.slow
+def test_a_run_that_the_device_cannot_make_is_made(cloud):
+    """Its row says skipped: no further machine is allocated for it."""
+    path = write_study(cloud.house, repetitions=1, parameters={"trouble": "unavailable"})
+    assert "C1-r00: skipped" in cloud.run(path, "colab:cpu").output
+    assert "all 1 runs have been made on colab:cpu" in cloud.run(path, "colab:cpu").output
+    assert len(cloud.sessions) == 1
 
 
 @pytest.mark.slow
@@ -148,5 +269,5 @@ def test_kaggle_goes_on_alone_and_another_device_ends_its_session(cloud):
     sessions = [row["session"] for row in sorted(read_rows(folder), key=lambda row: row["repetition"])]
     assert sessions == [cloud.sessions[1]["session"], cloud.sessions[2]["session"]]
     assert "all 2 runs have been made on kaggle:cpu" in cloud.run(path, "kaggle:cpu").output
-    (created,) = {tuple(call[1:4]) for call in cloud.calls if "create" in call}
+    (created,) = {tuple(call[2:5]) for call in cloud.calls if "create" in call}
     assert created == ("datasets", "create", "-p") and not any({"-u", "--public"} & set(call) for call in cloud.calls)
