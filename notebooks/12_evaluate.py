@@ -58,11 +58,6 @@ from dr_lib import bootstrap
 
 print(bootstrap.describe_machine(root, *bootstrap.install_missing()))
 
-# %%
-from dr_lib import bootstrap
-
-print(bootstrap.describe_machine(root, *bootstrap.install_missing()))
-
 # %% [markdown]
 # ## Data
 #

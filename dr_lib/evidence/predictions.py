@@ -102,7 +102,8 @@ def average(found: Sequence[Predictions], name: str) -> Predictions:
 def _read_one(path: Path) -> Predictions:
     try:
         # pandas would take the first column for an index where data rows end in a comma, and rename a second header
-        cells = pd.read_csv(path, header=None, dtype=str, keep_default_na=False, encoding="utf-8-sig")
+        how = {"dtype": str, "keep_default_na": False, "skip_blank_lines": False, "encoding": "utf-8-sig"}
+        cells = pd.read_csv(path, header=None, **how)
     except (OSError, ValueError) as error:  # pandas' errors of parsing are ValueErrors
         reason = getattr(error, "strerror", "") or str(error).strip()
         raise PredictionsError(f"{path.name} cannot be read as a CSV in UTF-8: {reason}") from error
@@ -111,6 +112,7 @@ def _read_one(path: Path) -> Predictions:
     repeated = header[header.duplicated() & (header != "")]
     if len(repeated):
         raise PredictionsError(f"{path.name} has more than one column {repeated.iloc[0]}")
+    cells = cells[(cells != "").any(axis=1)]
     table = cells.loc[2:].set_axis(header.to_list(), axis=1).loc[:, header.to_numpy() != ""]
     _check_columns(path.name, table)
     _check_identity(path.name, table)

@@ -141,6 +141,8 @@ def test_data_rows_with_a_cell_too_many_are_refused(tmp_path):
     """A comma at the end of each: no column is taken for another."""
     path = write(tmp_path, TABLE)
     header, *rows = path.read_text().splitlines()
+    path.write_text("\n".join([header, "", *rows, "", ""]))
+    assert read_predictions(path)[0].test.index.tolist() == [row + 1 for row in TEST]  # an empty line is counted
     path.write_text("\n".join([header, *(f"{row}," for row in rows)]))
     with pytest.raises(PredictionsError, match="cannot be read as a CSV .* in line 2") as error:
         read_predictions(path)
