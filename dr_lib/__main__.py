@@ -401,7 +401,8 @@ def export(model: Path, data_dir: Path, split: str, out: Path, formats: tuple[st
 @click.option("--out", type=PATH, required=True, help="CSV to write; it names the files, so keep it private")
 @click.option("--workers", type=click.IntRange(1), help="processes  [default: one per core where there are many files]")
 @click.option("--split", default="split.csv", show_default=True, help="split table of a prepared folder")
-def predict(model: Path, images: tuple[Path, ...], out: Path, workers: int | None, split: str) -> None:
+@click.option("--external", is_flag=True, help="the model learned from no photograph of this prepared folder")
+def predict(model: Path, images: tuple[Path, ...], out: Path, workers: int | None, split: str, external: bool) -> None:
     """Grade photographs, files or folders of them, with an exported model; again, to go on or to grade more.
 
     Of one prepared folder it writes predictions to evaluate, which name no file.
@@ -410,7 +411,8 @@ def predict(model: Path, images: tuple[Path, ...], out: Path, workers: int | Non
     from dr_lib.serving.grader.grade_files import grade_files, grade_prepared
 
     if len(images) == 1 and (images[0] / "manifest.json").is_file():
-        grade_prepared(read_folder(model), images[0], out, split=split, progress=_bar("grading"))
+        how = {"split": split, "is_external": external, "progress": _bar("grading")}
+        grade_prepared(read_folder(model), images[0], out, **how)
         return click.echo(f"wrote {out}; python -m dr_lib evaluate {out} --out FOLDER")
     reasons = grade_files(read_folder(model), images, out, workers=workers, progress=_bar("grading"))
     click.echo(f"wrote {out}; {reasons.total()} photographs could not be graded")

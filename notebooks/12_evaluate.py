@@ -27,7 +27,7 @@ sensitivity: float = 0.9  # of the point of high sensitivity
 specificity: float = 0.9  # of the point of high specificity
 thresholds: str = ""  # two thresholds that were frozen elsewhere, comma separated, for external validation
 # report
-prevalence: str = "0.05,0.2"  # shares of referable eyes for which predictive values are computed too
+prevalence: str = "0.05,0.2"  # shares of referable photographs for which predictive values are computed too
 num_errors: int = 10  # of the worst errors of each kind to list
 private: str = ""  # prepared folder whose photographs of these are shown; the report is then private
 lang: str = "en"  # of the report, en or pt
@@ -54,11 +54,6 @@ if not os.path.isdir(root / "dr_lib"):  # only the notebook is here: copy a data
     if all(subprocess.call(["bash", "-c", way, p, root, ref if repo == address else "HEAD"]) for way, p in ways):
         raise SystemExit("no dr_lib here: open or upload its repository, or set DR_LIB_REPO to its folder or address")
 sys.path.insert(0, str(root))
-from dr_lib import bootstrap
-
-print(bootstrap.describe_machine(root, *bootstrap.install_missing()))
-
-# %%
 from dr_lib import bootstrap
 
 print(bootstrap.describe_machine(root, *bootstrap.install_missing()))
@@ -109,14 +104,16 @@ page.heading("How well does the model refer?", words, SAMPLE if model.is_synthet
 # %% [markdown] tags=["en"]
 # ## Photographs and patients
 #
-# Who was offered, what could not be used and why, who is evaluated. Fellow eyes are alike, so every interval below
-# (95 %) is over patients: a bootstrap that draws patients, or a closed form with the spread between them.
+# What was offered, what could not be used and why, what is evaluated; reasons are counted as the file words them.
+# Fellow eyes are alike, so every interval below (95 %) is over patients: a bootstrap that draws patients, or a closed
+# form with the spread between them.
 
 # %% [markdown] tags=["pt"]
 # ## Retinografias e pacientes
 #
-# Quem foi oferecido, o que não pôde ser usado e por quê, quem é avaliado. Os dois olhos se parecem; por isso todo
-# intervalo abaixo (95 %) é por paciente: um bootstrap que sorteia pacientes, ou uma fórmula com a variação entre eles.
+# As retinografias disponíveis, as que não puderam ser usadas e por quê, as avaliadas; os motivos são contados como o
+# arquivo os escreve. Os dois olhos se parecem; por isso todo intervalo abaixo (95 %) é por paciente: um bootstrap que
+# sorteia pacientes, ou uma fórmula com a variação entre eles.
 
 # %% tags=["report"]
 from dr_lib.figures import evaluation as figures
@@ -151,6 +148,9 @@ measured = evaluation.measure_points(model, own)
 # %% tags=["report"]
 summary = evaluation.summarise(model)
 page.table(summary, "summary", "Scores over all thresholds, with the AUC's interval in two ways [95 % interval].")
+if summary["auc_delong_low"].isna().all():
+    words = "DeLong's interval is not defined here: the AUC is 0 or 1, or one of the two kinds has a single patient."
+    page.findings([say(words)])
 
 # %% tags=["report"]
 curves = evaluation.trace_curves(model)
@@ -162,14 +162,17 @@ if len(own):
     page.table(measured, "accuracy", "What the operating points do on the test split [95 % interval].")
 else:
     page.findings([say("No operating point: there are no validation rows, and the test split is not for choosing.")])
+if len(own) == 1:
+    words = "The validation split does not reach a specificity of {}: that operating point is left out."
+    page.findings([say(words).format(page.number(specificity))])
 
 # %% [markdown] tags=["en"]
-# Predictive values depend on how many eyes are referable, and data sets are often enriched: what a positive or a
-# negative answer would be worth elsewhere follows from the likelihood ratios (Bayes).
+# Predictive values depend on how many photographs are referable, and data sets are often enriched: what a positive or
+# a negative answer would be worth elsewhere follows from the likelihood ratios (Bayes).
 
 # %% [markdown] tags=["pt"]
-# Valores preditivos dependem de quantos olhos são encaminháveis, e conjuntos de dados costumam ser enriquecidos: quanto
-# valeria uma resposta em outro lugar segue das razões de verossimilhança (Bayes).
+# Valores preditivos dependem de quantas retinografias são encaminháveis, e conjuntos de dados costumam ser
+# enriquecidos: quanto valeria uma resposta em outro lugar segue das razões de verossimilhança (Bayes).
 
 # %% tags=["report"]
 moved = evaluation.move_prevalence(measured, shares)
@@ -178,15 +181,15 @@ page.table(moved, "prevalence", "Predictive values at another prevalence [95 % i
 # %% [markdown] tags=["en"]
 # ## Calibration
 #
-# Of the eyes with a probability of 20 %, one in five should be referable. Slope 1 and intercept 0 are right; a slope
-# below 1 says that the probabilities are too extreme. The recalibration is learned on the validation split and shown
-# apart: it changes no ranking.
+# Of the photographs with a probability of 20 %, one in five should be referable. Slope 1 and intercept 0 are right; a
+# slope below 1 says that the probabilities are too extreme. The recalibration is learned on the validation split and
+# shown apart: it changes no ranking.
 
 # %% [markdown] tags=["pt"]
 # ## Calibração
 #
-# Dos olhos com probabilidade de 20 %, um em cada cinco deveria ser encaminhável. Inclinação 1 e intercepto 0 estão
-# certos; uma inclinação abaixo de 1 diz que as probabilidades são extremas demais. A recalibração é aprendida na
+# Das retinografias com probabilidade de 20 %, uma em cada cinco deveria ser encaminhável. Inclinação 1 e intercepto 0
+# estão certos; uma inclinação abaixo de 1 diz que as probabilidades são extremas demais. A recalibração é aprendida na
 # validação e mostrada à parte: não muda nenhuma ordem.
 
 # %% tags=["report"]
@@ -195,6 +198,8 @@ page.figure(figures.plot_calibration(bins, lang, **synthetic), "calibration", "W
 
 # %% tags=["report"]
 page.table(calibrated, "calibration", "Calibration on the test split [95 % interval].")
+if len(model.validation) and len(calibrated) == 1:
+    page.findings([say("No recalibration: on the validation split the slope is not above 0, or not finite.")])
 
 # %% [markdown] tags=["en"]
 # ## Is it of use?
@@ -251,19 +256,19 @@ if len(own):
 # %% [markdown] tags=["en"]
 # ## The worst errors
 #
-# At the point of high sensitivity: the highest grades missed first. Pseudonyms alone; their photographs are shown only
-# from a folder that `private` names.
+# At the point of high sensitivity: the highest grades missed first, each by its line in the file of predictions. Names
+# and photographs are shown only where `private` names their folder.
 
 # %% [markdown] tags=["pt"]
 # ## Os piores erros
 #
-# No ponto de alta sensibilidade: primeiro os graus mais altos não encaminhados. Só pseudônimos; as retinografias são
-# mostradas apenas de uma pasta indicada em `private`.
+# No ponto de alta sensibilidade: primeiro os graus mais altos não encaminhados, cada um por sua linha no arquivo de
+# predições. Identificadores e retinografias só são mostrados se `private` indicar sua pasta.
 
 # %% tags=["report"]
 if len(own):
     errors = evaluation.list_errors(model, own, num_errors)
-    page.table(errors, "errors", "The worst errors on the test split.")
+    page.table(errors if private else errors.drop(columns="image_id"), "errors", "The worst errors on the test split.")
 
 # %% tags=["report"]
 if private and len(own):
@@ -313,18 +318,19 @@ if out:
 
 # %% tags=["summary"]
 sentences = [
-    say("{} finds referable eyes with an AUC of {}.").format(model.name, page.interval(summary.iloc[0], "auc"))
+    say("{} finds referable photographs with an AUC of {}.").format(model.name, page.interval(summary.iloc[0], "auc"))
 ]
 for _, row in measured.iterrows():
     if row["ungradable"] == "excluded":
         sentences.append(
-            say("At {} it finds {} of the referable eyes and passes {} of the others.").format(
+            say("At {} it finds {} of the referable photographs and passes {} of the others.").format(
                 say(row["point"]), page.interval(row, "sensitivity"), page.interval(row, "specificity")
             )
         )
 if model.has_grades:
     words = "Its grades agree with a quadratic weighted kappa of {}."
     sentences.append(say(words).format(page.interval(summary.iloc[0], "kappa")))
+sentences.append(say("The intervals (95 %) are over patients."))
 page.findings(sentences)
 
 # %% [markdown] tags=["en"]

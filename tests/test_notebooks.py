@@ -328,7 +328,7 @@ def test_12_reports_on_anybodys_predictions(clone, kernel, tmp_path):
     ] < 0
     items = json.loads((tmp_path / "out" / "checklist.json").read_text())["items"]
     (flow,) = [item for item in items if (item["guideline"], item["item"]) == ("STARD", "19")]
-    assert (flow["status"], flow["text"]) == ("filled by this run", "240 retinografias oferecidas, 96 avaliadas")
+    assert (flow["status"], flow["text"]) == ("filled by this run", "240 retinografias disponíveis, 96 avaliadas")
     bare = write(tmp_path, draw_predictions().query("split == 'test'"), "bare")
     notebook = execute(clone, "12_evaluate", kernel, predictions=str(bare))
     assert "No operating point: there are no validation rows" in texts(notebook) and num_pictures(notebook) == 6

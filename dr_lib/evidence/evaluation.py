@@ -36,7 +36,7 @@ HANDLING = ("excluded", "counted as referred")  # of ungradable eyes
 SUBGROUPS = ("camera", "eye", "quality", "sex", "age")
 AGES = (40, 60)  # years, where bands begin
 MIN_PATIENTS = 10  # with and without disease; smaller subgroups are counted and not scored
-THRESHOLDS = np.linspace(0.05, 0.5, 46)  # of the decision curve: a referral is worth 1 to 19 times a missed eye's harm
+THRESHOLDS = np.linspace(0.05, 0.5, 46).round(2)  # of the decision curve: a miss is 19 to 1 times a needless referral
 SPECIFICITIES = np.linspace(1, 0, 101)
 ABSTAINED = np.linspace(0, 0.5, 11)
 STAGES = ("offered", "not usable", "excluded", "learned from", "validation", "test", "ungradable", "evaluated")
@@ -104,18 +104,25 @@ def choose_points(
         predictions: of the model.
         sensitivity: of the point of high sensitivity, on the validation split.
         specificity: of the point of high specificity.
-        thresholds: of the two points, from a development set elsewhere; then nothing is chosen here.
+        thresholds: of the two points, the lower one first, from a development set elsewhere; then nothing is chosen.
 
     Returns:
         A row per point: `point` of POINTS, `threshold`, `source` of SOURCES, and the `validation_patients` that it
-        rests on, where it was chosen here. Empty without validation photographs and without thresholds.
+        rests on, where it was chosen here. Without those that no threshold reaches; empty without validation
+        photographs and without thresholds.
 
     Raises:
-        EvaluationError: not two thresholds, or the validation split has one class only.
+        EvaluationError: not two thresholds in order, no shares between 0 and 1, or the validation split has one class
+            only.
     """
+    _check_share("sensitivity", sensitivity)
+    _check_share("specificity", specificity)
     if len(thresholds):
-        if len(thresholds) != 2 or not all(0 <= threshold <= 1 for threshold in thresholds):
-            raise EvaluationError("thresholds: give two between 0 and 1, of high sensitivity and of high specificity")
+        if len(thresholds) != 2 or not 0 <= thresholds[0] <= thresholds[1] <= 1:
+            raise EvaluationError(
+                "thresholds: give two between 0 and 1, that of high sensitivity and then that of high specificity, "
+                "which is not below it"
+            )
         return pd.DataFrame({"point": POINTS, "threshold": thresholds, "source": SOURCES[1]})
     validation = predictions.validation
     if validation.empty:
@@ -125,7 +132,8 @@ def choose_points(
         raise EvaluationError("the validation split has one class only: no operating point can be chosen on it")
     found = [choose_threshold(y, p, sensitivity=sensitivity), choose_threshold(y, p, specificity=specificity)]
     about = {"source": SOURCES[0], "validation_patients": len(np.unique(patient))}
-    return pd.DataFrame({"point": POINTS, "threshold": found, **about})
+    points = pd.DataFrame({"point": POINTS, "threshold": found, **about})
+    return points[np.isfinite(points["threshold"])]
 
 
 def measure_points(predictions: Predictions, points: pd.DataFrame) -> pd.DataFrame:
@@ -144,7 +152,7 @@ def measure_points(predictions: Predictions, points: pd.DataFrame) -> pd.DataFra
     for handling in HANDLING[: 1 + (len(predictions.ungradable) > 0)]:
         table = predictions.test
         if handling == HANDLING[1]:
-            table = pd.concat([table, predictions.ungradable.assign(probability_referable=1.0)])
+            table = pd.concat([table, predictions.ungradable.assign(probability_referable=np.inf)])
         y, p, patient = _unpack(table)
         for point in points.itertuples():
             row = {"point": point.point, "ungradable": handling, "threshold": point.threshold}
@@ -161,7 +169,12 @@ def move_prevalence(measured: pd.DataFrame, prevalences: Sequence[float]) -> pd.
 
     Returns:
         A row per `point` and `prevalence`: `ppv` and `npv` with bounds.
+
+    Raises:
+        EvaluationError: a prevalence is no such share.
     """
+    for prevalence in prevalences:
+        _check_share("prevalence", prevalence)
     rows = []
     for row in measured[measured["ungradable"] == HANDLING[0]].itertuples() if len(measured) else ():
         ratios = [Interval(*(getattr(row, f"{name}{end}") for end in ENDS), 0) for name in ("lr_plus", "lr_minus")]
@@ -248,7 +261,7 @@ def split_subgroups(predictions: Predictions, points: pd.DataFrame) -> pd.DataFr
     rows = []
     for factor in [name for name in SUBGROUPS if name in predictions.test]:
         levels = predictions.test[factor].astype(str).str.strip()
-        levels = _band_ages(levels) if factor == "age" else levels
+        levels = band_ages(levels) if factor == "age" else levels
         for level, part in predictions.test[levels != ""].groupby(levels):
             y, p, patient = _unpack(part)
             row = {"factor": factor, "level": level, "num_images": len(part), "num_patients": len(np.unique(patient))}
@@ -288,17 +301,17 @@ def list_errors(predictions: Predictions, points: pd.DataFrame, number: int) -> 
     """The worst errors at the point of high sensitivity: the highest grades missed, then the surest false alarms.
 
     Returns:
-        At most `number` of each: `error` (missed or false alarm), `image_id`, `grade` where it is known, `referable`,
-        `probability_referable`.
+        At most `number` of each: `error` (missed or false alarm), `line` in the file (of an ensemble, the first one),
+        `image_id`, `grade`, or `referable` where no grade is known, and `probability_referable`.
     """
     test, threshold = predictions.test, points["threshold"].iloc[0]
     called, referable = test["probability_referable"] >= threshold, test["referable"] == 1
     known = [name for name in ("grade", "referable") if name in test][:1]
     missed = test[~called & referable].sort_values([*known, "probability_referable"], ascending=[False, True])
     alarms = test[called & ~referable].sort_values("probability_referable", ascending=False)
-    columns = ["image_id", *known, "probability_referable"]
+    columns = ["error", "line", "image_id", *known, "probability_referable"]
     parts = [part.head(number).assign(error=error) for part, error in zip((missed, alarms), ERRORS, strict=True)]
-    return pd.concat(parts)[["error", *columns]].reset_index(drop=True)
+    return pd.concat(parts).reset_index(names="line")[columns]
 
 
 def compare_models(found: Sequence[Predictions], points: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
@@ -333,6 +346,11 @@ def compare_models(found: Sequence[Predictions], points: Mapping[str, pd.DataFra
     return pd.DataFrame(rows)
 
 
+def _check_share(name: str, share: float) -> None:
+    if not 0 < share < 1:
+        raise EvaluationError(f"{name} has to lie between 0 and 1: {share:g} does not")
+
+
 def _count(y: np.ndarray, called: np.ndarray, patient: np.ndarray) -> dict[str, float]:
     row = {"tp": (called & y).sum(), "fn": (~called & y).sum(), "fp": (called & ~y).sum(), "tn": (~called & ~y).sum()}
     sensitivity = proportion_interval(called[y], patient[y])
@@ -344,7 +362,8 @@ def _count(y: np.ndarray, called: np.ndarray, patient: np.ndarray) -> dict[str, 
     return row | _put("lr_plus", ratios[0]) | _put("lr_minus", ratios[1])
 
 
-def _band_ages(levels: pd.Series) -> pd.Series:
+def band_ages(levels: pd.Series) -> pd.Series:
+    """The band of AGES of each age [years], empty where it is no number."""
     years = pd.to_numeric(levels, errors="coerce")
     names = [f"< {AGES[0]}", f"{AGES[0]}-{AGES[1] - 1}", f">= {AGES[1]}"]
     return pd.cut(years, [-np.inf, *AGES, np.inf], right=False, labels=names).astype(object).fillna("")

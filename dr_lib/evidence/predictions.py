@@ -66,15 +66,18 @@ def read_predictions(*paths: Path) -> list[Predictions]:
     for other in found[1:]:
         if other.is_synthetic != first.is_synthetic:
             raise PredictionsError(f"{other.name} and {first.name}: synthetic photographs and real ones are not pooled")
-        keys = [p.test.set_index("image_id")[["patient_id", "referable"]].sort_index() for p in (first, other)]
-        unlike = set(keys[0].index) ^ set(keys[1].index)
+        unlike = set(first.test["image_id"]) ^ set(other.test["image_id"])
         if unlike:
             raise PredictionsError(
                 f"{other.name} and {first.name} are of different test photographs ({len(unlike)} stand in one alone): "
                 "models are compared on the same patients"
             )
-        if not keys[0].equals(keys[1]):
-            raise PredictionsError(f"{other.name} and {first.name} name other patients or labels of one photograph")
+        known = [p.table[p.table["split"].isin(SIDES)] for p in (first, other)]
+        both = known[0].merge(known[1], on="image_id", suffixes=("", "_other"))
+        for column in {"patient_id", "referable", "grade"} & set(known[0]) & set(known[1]):
+            pair = both[[column, f"{column}_other"]].dropna()
+            if (pair[column] != pair[f"{column}_other"]).any():
+                raise PredictionsError(f"{other.name} and {first.name} name other patients or labels of one photograph")
     return found
 
 
@@ -90,18 +93,27 @@ def average(found: Sequence[Predictions], name: str) -> Predictions:
         if any(set(part.index) != set(parts[0].index) for part in parts):
             raise PredictionsError(f"an ensemble needs the same {side} photographs in every file")
         columns = [column for column in (*GRADES, "probability_referable") if all(column in part for part in parts)]
-        means = sum(part[columns].loc[parts[0].index] for part in parts) / len(parts)
-        tables[side] = _add_columns(parts[0].assign(**means).reset_index())
+        means = sum(part.loc[parts[0].index, columns].to_numpy() for part in parts) / len(parts)
+        table = getattr(found[0], side).drop(columns=[*GRADES, "predicted_grade"], errors="ignore")
+        tables[side] = _add_columns(table.assign(**dict(zip(columns, means.T, strict=True))))
     return found[0]._replace(name=name, **tables)
 
 
 def _read_one(path: Path) -> Predictions:
     try:
-        table = pd.read_csv(path, dtype=str, keep_default_na=False, encoding="utf-8-sig")
+        # pandas would take the first column for an index where data rows end in a comma, and rename a second header
+        how = {"dtype": str, "keep_default_na": False, "skip_blank_lines": False, "encoding": "utf-8-sig"}
+        cells = pd.read_csv(path, header=None, **how)
     except (OSError, ValueError) as error:  # pandas' errors of parsing are ValueErrors
-        reason = getattr(error, "strerror", "") or error
+        reason = getattr(error, "strerror", "") or str(error).strip()
         raise PredictionsError(f"{path.name} cannot be read as a CSV in UTF-8: {reason}") from error
-    table = table.set_index(table.index + 2)  # the line in the file, whose first is the header
+    cells = cells.fillna("").apply(lambda column: column.str.strip()).set_index(cells.index + 1)  # the line in the file
+    header = cells.loc[1]
+    repeated = header[header.duplicated() & (header != "")]
+    if len(repeated):
+        raise PredictionsError(f"{path.name} has more than one column {repeated.iloc[0]}")
+    cells = cells[(cells != "").any(axis=1)]
+    table = cells.loc[2:].set_axis(header.to_list(), axis=1).loc[:, header.to_numpy() != ""]
     _check_columns(path.name, table)
     _check_identity(path.name, table)
     numbers = {column: _to_numbers(path.name, table, column) for column in NUMBERS if column in table}
@@ -181,6 +193,9 @@ def _check_probabilities(name: str, table: pd.DataFrame) -> None:
         some = five.notna().any(axis=1)
         _refuse(name, some & five.isna().any(axis=1), "one of the five probabilities is missing")
         _refuse(name, some & ((five.sum(axis=1) - 1).abs() > ROUNDING), "the five probabilities do not add up to 1")
+        if "probability_referable" in table:
+            unlike = (five[GRADES[REFERABLE_FROM:]].sum(axis=1) - table["probability_referable"]).abs() > ROUNDING
+            _refuse(name, some & unlike, "probability_referable is not the sum of probability_2 to probability_4")
     has_any = probabilities.notna().any(axis=1)
     explained = table.get("reason", pd.Series("", table.index)) != ""
     explained |= table.get("gradable", pd.Series(1.0, table.index)) == 0
@@ -209,8 +224,9 @@ def _add_columns(table: pd.DataFrame) -> pd.DataFrame:
         graded = np.where(known, np.nan_to_num(five).argmax(axis=1), np.nan)
         summed = np.where(known, np.clip(five[:, REFERABLE_FROM:].sum(axis=1), 0, 1), np.nan)
         table = table.assign(predicted_grade=graded)
-        if "probability_referable" not in table or table["probability_referable"].isna().all():
-            table = table.assign(probability_referable=summed)
+        summed = pd.Series(summed, table.index)
+        given = table.get("probability_referable", summed)
+        table = table.assign(probability_referable=given.fillna(summed))
     if "grade" in table:
         referable = (table["grade"] >= REFERABLE_FROM).astype(float).where(table["grade"].notna())
         table = table.assign(referable=table["referable"].fillna(referable) if "referable" in table else referable)
@@ -218,9 +234,8 @@ def _add_columns(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _to_numbers(name: str, table: pd.DataFrame, column: str) -> pd.Series:
-    numbers = pd.to_numeric(table[column].str.strip(), errors="coerce")
-    empty = table[column].str.strip() == ""
-    _refuse(name, ~empty & ~np.isfinite(numbers), f"{column} is no finite number")
+    numbers = pd.to_numeric(table[column], errors="coerce")
+    _refuse(name, (table[column] != "") & ~np.isfinite(numbers), f"{column} is no finite number")
     return numbers
 
 

@@ -12,6 +12,7 @@ import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from dr_lib.evidence.evaluation import band_ages
 from dr_lib.evidence.predictions import Predictions
 from dr_lib.figures.style import (
     LINES,
@@ -51,7 +52,7 @@ def plot_flow(flow: pd.DataFrame, lang: str = "en", *, is_synthetic: bool = Fals
             reason = f" ({row.reason})" if row.reason else ""
             text = f"{say(row.stage)}{reason}: {_tell('', row._asdict(), lang)}"
             ax.annotate("", (0.5, y), (0.25, y), arrowprops={"arrowstyle": "->", "color": THEIRS})
-            ax.text(0.51, y, text, va="center", fontsize="small")
+            ax.text(0.51, y, text, va="center", fontsize="small", parse_math=False)  # a reason may hold a $
     _title(figure, "Flow of photographs and patients", say, is_synthetic)
     return figure
 
@@ -178,7 +179,7 @@ def plot_photographs(errors: pd.DataFrame, crops: Mapping[str, np.ndarray], lang
         grade = getattr(row, "grade", np.nan)
         grade = f", {say('true grade')} {grade:.0f}" if np.isfinite(grade) else ""
         number = write_number(row.probability_referable, lang, "{:.2f}")
-        ax.set_title(f"{row.image_id[:8]}\n{say(row.error)}{grade}, {number}", fontsize="x-small")
+        ax.set_title(f"{say('line in the file')} {row.line}\n{say(row.error)}{grade}, {number}", fontsize="x-small")
     return figure
 
 
@@ -193,24 +194,29 @@ def state_facts(
     lang: str = "en",
 ) -> dict[str, str]:
     """What this run can say of the items of the checklist, in the words of a language; see `fill_checklist`."""
-    say, counts = choose_words(lang), flow.groupby("stage")[["num_images", "num_patients"]].sum()
+    say, test = choose_words(lang), predictions.test
+    counts = flow.groupby("stage")[["num_images", "num_patients"]].sum()
 
     def tell(row, column: str) -> str:
         return write_interval(row[column], row[f"{column}_low"], row[f"{column}_high"], lang)
 
-    def count(column: str) -> str:
-        return ", ".join(f"{level}: {n}" for level, n in predictions.test[column].value_counts().sort_index().items())
+    def count(name: str, levels: pd.Series) -> str:
+        counted = levels[levels != ""].value_counts().sort_index()
+        return f"{say(name)} " + ", ".join(f"{level}: {n}" for level, n in counted.items()) if len(counted) else ""
 
     images, patients = counts["num_images"], counts["num_patients"]
-    whole, missing = summary.iloc[0], predictions.test.index.size
+    whole = summary.iloc[0]
+    ungradable = [f"{say('excluded')} {images.get('ungradable', 0)}"]
+    if len(points):
+        ungradable.append(f"{say('in a second row counted as referred')} {len(predictions.ungradable)}")
+    ungradable.append(f"{say('not usable')} {images.get('not usable', 0)}")
     facts = {
         "model": predictions.name,
-        "outcome": say("referable: grade 2 or worse"),
         "methods": say("bootstrap over patients, DeLong for clustered data, Wilson with a design effect, net benefit"),
-        "ungradable": say("{} photographs, excluded and counted as referred").format(images.get("ungradable", 0)),
-        "missing": say("{} photographs without a usable answer").format(images["test"] - missing),
+        "ungradable": "; ".join(ungradable),
+        "missing": say("{} photographs without a usable answer").format(images["test"] - len(test)),
         "flow": say("{} photographs offered, {} evaluated").format(images["offered"], images["evaluated"]),
-        "events": say("{} photographs, {} of them referable").format(len(predictions.test), whole["num_referable"]),
+        "events": say("{} photographs, {} of them referable").format(len(test), whole["num_referable"]),
         "accuracy": f"AUC {tell(whole, 'auc')}",
     }
     if "learned from" in patients and "validation" in patients:
@@ -223,12 +229,17 @@ def state_facts(
         facts["thresholds"] = "; ".join(pairs)
         first = measured.iloc[0]
         facts["accuracy"] += "".join(f"; {say(name)} {tell(first, name)}" for name in ("sensitivity", "specificity"))
-        facts["crossed"] = ", ".join(f"{name.upper()} {first[name]}" for name in ("tp", "fn", "fp", "tn"))
-    if len(subgroups):
-        facts["subgroups"] = ", ".join(say(factor) for factor in subgroups["factor"].unique())
-    facts["characteristics"] = "; ".join(f"{say(c)} {count(c)}" for c in ("sex", "age") if c in predictions.test)
-    if "grade" in predictions.test:
-        facts["severity"] = f"{say('true grade')} {count('grade')}"
+        facts["crossed"] = ", ".join(f"{say(name.upper())} {first[name]}" for name in ("tp", "fn", "fp", "tn"))
+    scored = subgroups.dropna(subset="auc") if "auc" in subgroups else subgroups[:0]
+    named = [f"{say(row['factor'])} {row['level']}: AUC {tell(row, 'auc')}" for _, row in scored.iterrows()]
+    facts["subgroups"] = "; ".join(named)
+    people = test.drop_duplicates("patient_id")
+    listed = [count("sex", people["sex"])] if "sex" in people else []
+    listed += [count("age", band_ages(people["age"]))] if "age" in people else []
+    facts["characteristics"] = "; ".join(filter(None, listed))
+    if "grade" in test and test["grade"].notna().all():
+        facts["outcome"] = say("referable: grade 2 or worse")
+        facts["severity"] = count("true grade", test.loc[test["referable"] == 1, "grade"].astype(int))
     if len(calibrated) > 1:
         facts["recalibration"] = " → ".join(f"{say('slope')} {tell(row, 'slope')}" for _, row in calibrated.iterrows())
     return facts

@@ -39,12 +39,13 @@ def fit_recalibration(positive: ArrayLike, probability: ArrayLike) -> Callable[[
     """Learn to recalibrate from the validation split: intercept and slope on the logit (Cox 1958, Platt 1999).
 
     Returns:
-        A function from probabilities to recalibrated ones; None where no slope is finite (see `fit_slope`).
+        A function from probabilities to recalibrated ones; None where no slope is finite (see `fit_slope`), or it is
+        not above 0: that would turn the ranking round.
     """
     if not _is_estimable(positive, probability):
         return None
     intercept, slope = _fit(positive, probability, True).params
-    return lambda probability: expit(intercept + slope * to_logit(probability))
+    return (lambda probability: expit(intercept + slope * to_logit(probability))) if slope > 0 else None
 
 
 def bin_probabilities(

@@ -75,10 +75,15 @@ def estimate_aucs(positive: ArrayLike, probabilities: ArrayLike, patient_id: Arr
 def delong_interval(
     positive: ArrayLike, probabilities: Sequence[ArrayLike] | ArrayLike, patient_id: ArrayLike
 ) -> Interval:
-    """The AUC of one test, or the difference of the second's from the first's, by `estimate_aucs`; n is patients."""
+    """The AUC of one test, or the difference of the second's from the first's, by `estimate_aucs`; n is patients.
+
+    The bounds are NaN where an AUC is 0 or 1: there the method sees no spread, which is no certainty.
+    """
     aucs, covariance = estimate_aucs(positive, probabilities, patient_id)
+    if np.isin(aucs, (0, 1)).any():
+        covariance = np.full_like(covariance, np.nan)
     contrast = np.array([1.0] if len(aucs) == 1 else [-1.0, 1.0])
-    value, half = contrast @ aucs, Z * np.sqrt(max(contrast @ covariance @ contrast, 0.0))
+    value, half = contrast @ aucs, Z * np.sqrt(np.maximum(contrast @ covariance @ contrast, 0.0))
     limit = -1.0 if len(aucs) > 1 else 0.0
     low, high = np.clip([value - half, value + half], limit, 1.0)
     return Interval(float(value), float(low), float(high), len(np.unique(patient_id)))
@@ -111,7 +116,8 @@ def proportion_interval(success: ArrayLike, patient_id: ArrayLike) -> Interval:
     else:
         effective = num_patients
     low, high = proportion_confint(share * effective, effective, method="wilson")
-    return Interval(float(share), float(low), float(high), num_patients)
+    low, high = min(low, share), max(high, share)  # at 0 and 1 rounding puts a bound 1e-16 on the wrong side
+    return Interval(float(share), float(low if share else 0), float(high if share < 1 else 1), num_patients)
 
 
 def likelihood_ratios(sensitivity: Interval, specificity: Interval) -> tuple[Interval, Interval]:

@@ -55,8 +55,20 @@ def test_without_validation_no_operating_point_is_fitted_on_the_test_split(model
     nothing = evaluation.choose_points(bare, **ASKED)
     assert nothing.empty and evaluation.measure_points(bare, nothing).empty
     assert evaluation.choose_points(bare, **ASKED, thresholds=[0.2, 0.6])["threshold"].tolist() == [0.2, 0.6]
-    with pytest.raises(evaluation.EvaluationError, match="give two between 0 and 1"):
-        evaluation.choose_points(bare, **ASKED, thresholds=[0.2])
+    for wrong in ([0.2], [0.6, 0.2]):
+        with pytest.raises(evaluation.EvaluationError, match="give two between 0 and 1"):
+            evaluation.choose_points(bare, **ASKED, thresholds=wrong)
+    with pytest.raises(evaluation.EvaluationError, match="sensitivity has to lie between 0 and 1: 90 does not"):
+        evaluation.choose_points(model, sensitivity=90, specificity=0.9)
+    with pytest.raises(evaluation.EvaluationError, match="prevalence has to lie"):
+        evaluation.move_prevalence(nothing, [0.1, 1])
+
+
+def test_a_point_that_validation_cannot_reach_is_left_out(model):
+    """All have the same probability: no threshold passes nine of ten healthy ones."""
+    unsure = model.validation.assign(probability_referable=1.0)
+    points = evaluation.choose_points(model._replace(validation=unsure), **ASKED)
+    assert points["point"].tolist() == ["high sensitivity"]
 
 
 def test_an_operating_point_by_hand(model, points):
@@ -70,6 +82,8 @@ def test_an_operating_point_by_hand(model, points):
     expected |= {"npv": tn / (tn + fn), "lr_plus": tp / (tp + fn) / (fp / (fp + tn))}
     assert {name: row[name] for name in expected} == pytest.approx(expected)
     assert (referred["ungradable"], referred["fp"]) == ("counted as referred", fp + 3)
+    never = points.assign(threshold=1.1)  # not even a probability of 1 is referred
+    assert evaluation.measure_points(model._replace(ungradable=dark), never)["fp"].tolist() == [0, 0, 3, 3]
     moved = evaluation.move_prevalence(pd.DataFrame([row]), [tp / len(y) + fn / len(y)])  # its own prevalence
     assert moved["ppv"][0] == pytest.approx(row["ppv"]) and moved["npv"][0] == pytest.approx(row["npv"])
 
@@ -105,6 +119,7 @@ def test_abstention_leaves_the_surest_and_errors_come_worst_first(model, points)
     errors = evaluation.list_errors(model, points.assign(threshold=0.7), 4)
     missed = errors[errors["error"] == "missed"]
     test = model.test[(model.test["probability_referable"] < 0.7) & (model.test["referable"] == 1)]
+    assert model.table.loc[errors["line"], "image_id"].tolist() == errors["image_id"].tolist()
     assert missed["grade"].iloc[0] == test["grade"].max() and missed["grade"].is_monotonic_decreasing
     assert errors[errors["error"] == "false alarm"]["probability_referable"].is_monotonic_decreasing
 
@@ -129,7 +144,9 @@ def test_recalibration_is_learned_on_the_validation_split(model):
     raw, recalibrated = table["slope"]
     assert raw < 1 and abs(np.log(recalibrated)) < abs(np.log(raw)) and table["brier"][1] < table["brier"][0]
     assert list(bins) == ["as predicted", "recalibrated"] and bins["recalibrated"]["n"].sum() == 240
-    assert len(evaluation.calibrate(pushed._replace(validation=model.validation[:0]))[0]) == 1
+    turned = model.validation.assign(probability_referable=1 - model.validation["probability_referable"])
+    for validation in (model.validation[:0], turned):  # the second would turn the ranking round
+        assert len(evaluation.calibrate(pushed._replace(validation=validation))[0]) == 1
 
 
 def test_the_flow_counts_photographs_and_patients(tmp_path):

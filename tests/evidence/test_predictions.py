@@ -3,6 +3,7 @@
 import pandas as pd
 import pytest
 
+from dr_lib.evidence.evaluation import count_flow
 from dr_lib.evidence.predictions import PredictionsError, average, read_predictions
 from tests.evidence.predictions import draw_predictions, write
 
@@ -68,7 +69,9 @@ def test_ungradable_eyes_stand_apart(tmp_path):
         (lambda t: t.assign(eye="left"), "an eye of a patient has two labels"),
         (lambda t: pd.concat([t, t[TEST[0] - 2 : TEST[0] - 1]]), f"rows {TEST[0]}, 242: a photograph stands more than"),
         (lambda t: change(t.assign(data_kind="photographs"), [5, 6], "data_kind", "synthetic"), "rows 5, 6: synthetic"),
-        (lambda t: change(t, TRAIN[:1], "patient_id", "p007"), "a patient stands in two splits"),
+        (lambda t: change(t, TRAIN[:1], "patient_id", "p007 "), "a patient stands in two splits"),
+        (lambda t: t.assign(probability_referable=0.5), "is not the sum of probability_2 to probability_4"),
+        (lambda t: t.rename(columns={"camera": "grade"}), "mine.csv has more than one column grade$"),
         (
             lambda t: change(t.assign(group=t["patient_id"]), TRAIN[:1] + TEST[:1], "group", "g"),
             "a group .* two splits",
@@ -88,6 +91,8 @@ def test_what_would_make_an_evaluation_false_is_refused(tmp_path, change_table, 
     [
         (lambda t: t.drop(index=TEST[0] - 2), "different test photographs .1 stand in one alone"),
         (lambda t: change(t, [TEST[0], TEST[1]], "patient_id", "x"), "name other patients or labels"),
+        (lambda t: change(t, VALIDATION[:2], "patient_id", "x"), "name other patients or labels"),
+        (lambda t: t.assign(grade=t["grade"].replace(3, 4)), "name other patients or labels"),
         (lambda t: t.assign(data_kind="synthetic"), "synthetic photographs and real ones are not pooled"),
     ],
 )
@@ -105,6 +110,43 @@ def test_an_ensemble_is_the_mean_photograph_by_photograph(tmp_path):
     both = average(found, "ensemble").test.set_index("image_id")["probability_1"]
     single = [p.test.set_index("image_id")["probability_1"] for p in found]
     assert both.to_dict() == pytest.approx(((single[0] + single[1]) / 2).to_dict())
+    flow = count_flow(average(found, "ensemble")).set_index("stage")["num_images"]
+    assert flow["evaluated"] == flow["test"] == len(TEST) and "ungradable" not in flow
+
+
+def test_an_ensemble_with_a_model_of_referability_has_no_grades(tmp_path):
+    """The grades of one part are not the ensemble's, so it has no kappa."""
+    bare = TABLE.assign(probability_referable=TABLE["probability_0"] * 0 + 0.25).drop(
+        columns=[f"probability_{g}" for g in range(5)]
+    )
+    found = read_predictions(write(tmp_path, TABLE, "a"), write(tmp_path, bare, "b"))
+    both = average(found, "ensemble")
+    assert found[0].has_grades and not both.has_grades
+    expected = (found[0].test["probability_referable"] + 0.25) / 2
+    assert both.test["probability_referable"].tolist() == pytest.approx(expected.tolist())
+
+
+def test_a_probability_that_is_not_given_is_the_sum_of_three(tmp_path):
+    """Row by row: a blank beside five probabilities leaves no photograph out."""
+    summed = TABLE[["probability_2", "probability_3", "probability_4"]].sum(axis=1, min_count=3).clip(upper=1)
+    (read,) = read_predictions(
+        write(tmp_path, change(TABLE.assign(probability_referable=summed), TEST[:1], "probability_referable", None))
+    )
+    assert len(read.test) == len(TEST) and read.test["probability_referable"].iloc[0] == pytest.approx(
+        summed[TEST[0] - 2]
+    )
+
+
+def test_data_rows_with_a_cell_too_many_are_refused(tmp_path):
+    """A comma at the end of each: no column is taken for another."""
+    path = write(tmp_path, TABLE)
+    header, *rows = path.read_text().splitlines()
+    path.write_text("\n".join([header, "", *rows, "", ""]))
+    assert read_predictions(path)[0].test.index.tolist() == [row + 1 for row in TEST]  # an empty line is counted
+    path.write_text("\n".join([header, *(f"{row}," for row in rows)]))
+    with pytest.raises(PredictionsError, match="cannot be read as a CSV .* in line 2") as error:
+        read_predictions(path)
+    assert "\n" not in str(error.value)
 
 
 def test_what_is_no_table_is_said(tmp_path):

@@ -16,7 +16,8 @@ def model(tmp_path_factory) -> Predictions:
     table = draw_predictions().assign(reason="", data_kind="synthetic")
     dark = table.index[table["split"] == "test"][0]
     table.loc[dark, [f"probability_{g}" for g in range(5)]] = np.nan
-    table.loc[dark, "reason"] = "too dark"
+    table.loc[dark, "reason"] = "too dark, $5 of $6"
+    table["sex"] = np.where(table["patient_id"] < "p060", "F", "")
     return read_predictions(write(tmp_path_factory.mktemp("one"), table))[0]
 
 
@@ -24,7 +25,10 @@ def test_the_flow_names_every_loss_and_says_that_it_is_synthetic(model):
     """Offered, learned from, validation, test, the one without an answer and its reason, evaluated."""
     figure = figures.plot_flow(evaluation.count_flow(model), is_synthetic=model.is_synthetic)
     text = words(figure)
-    for line in ("offered\n240 photographs, 120 patients", "ungradable (too dark): 1 photographs, 1 patients"):
+    for line in (
+        "offered\n240 photographs, 120 patients",
+        "ungradable (too dark, $5 of $6): 1 photographs, 1 patients",
+    ):
         assert line in text
     assert "evaluated\n95 photographs, 48 patients" in text and "synthetic sample" in text and is_whole(figure)
 
@@ -41,3 +45,19 @@ def test_curves_pass_through_the_operating_points(model):
         assert between.all(axis=1).any()
     figure.draw_without_rendering()
     assert "0,2" in words(figure) and "alta sensibilidade" in words(figure) and is_whole(figure)
+
+
+def test_the_facts_of_the_checklist_are_those_of_this_run(model):
+    """Patients by known sex and band of age, whole grades of the referable, subgroups with a score."""
+    points = evaluation.choose_points(model, sensitivity=0.9, specificity=0.9)
+    measured, subgroups = evaluation.measure_points(model, points), evaluation.split_subgroups(model, points)
+    tables = evaluation.summarise(model), points, measured, evaluation.calibrate(model)[0]
+    facts = figures.state_facts(model, evaluation.count_flow(model), *tables, subgroups)
+    assert facts["ungradable"] == "excluded 1; in a second row counted as referred 1; not usable 0"
+    people = model.test.groupby("patient_id")[["sex", "age"]].first()
+    assert f"sex F: {(people['sex'] == 'F').sum()}; age 40-59: " in facts["characteristics"]
+    grades = model.test["grade"].value_counts()
+    assert facts["severity"] == f"true grade 2: {grades[2]}, 3: {grades[3]}, 4: {grades[4]}"
+    assert facts["subgroups"].count("AUC") == subgroups["auc"].notna().sum()
+    bare = model._replace(test=model.test.drop(columns="grade"))
+    assert "outcome" not in figures.state_facts(bare, evaluation.count_flow(model), *tables, subgroups)

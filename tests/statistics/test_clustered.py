@@ -68,6 +68,15 @@ def test_a_proportion_of_single_photographs_has_wilsons_interval():
     low, high = proportion_confint(12, 12, method="wilson")
     assert proportion_interval([1] * 24, np.arange(24) // 2) == pytest.approx((1, low, high, 12))
 
+    none, every = (proportion_interval(x, range(9)) for x in ([0] * 9, [1] * 9))
+    assert (none.low, every.high) == (0, 1) and none.high == pytest.approx(1 - every.low)
+
+
+def test_a_perfect_auc_has_no_interval_of_delong():
+    """The two classes are parted without an error: the variance that the method sees is 0, at any number of eyes."""
+    perfect = delong_interval([0, 0, 1, 1], [0.1, 0.2, 0.8, 0.9], range(4))
+    assert perfect.value == 1 and np.isnan(perfect[1:3]).all()
+
 
 def test_likelihood_ratios_and_another_prevalence_by_hand():
     """90 % of 100 and 80 % of 200: 4.5 and 0.125, with the log bounds of Simel et al. (1991); Bayes at 1 %."""

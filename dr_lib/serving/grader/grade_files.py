@@ -94,22 +94,42 @@ def grade_prepared(
     out: Path,
     *,
     split: str = "split.csv",
+    is_external: bool = False,
     progress: Callable[[int, int], None] = lambda *_: None,
 ) -> None:
     """Grade the crops of a prepared folder and write predictions.csv, to be evaluated.
 
-    Of a folder that the model learned from, the validation and the test side by the same split; of any other folder
-    every photograph, all of them test: an external validation, which takes the thresholds from elsewhere.
+    Of the folder that the model learned from, the validation and the test side by the same split; of any other folder,
+    where the caller says that it is external, every photograph, all of them test: an external validation, which takes
+    the thresholds from elsewhere. No table can tell a folder that grew since the model learned from it from another.
+
+    Args:
+        folder: an exported LiteRT model or SavedModel, which knows what it learned from.
+        data_dir: a prepared folder.
+        out: the CSV; see `write_predictions`.
+        split: file name of the split table.
+        is_external: the model learned from none of these photographs.
+        progress: called with (done, total).
 
     Raises:
-        GradesError: the model learned from these crops by another split, or was made for other crops.
+        GradesError: the folder is not the model's and is_external is not said, or the other way round; the model
+            learned from these crops by another split, was made for other crops, or does not say what it learned from.
         ModelFolderError, ShardError: as `grade_files` and `read_photographs` raise them.
     """
     data, facts = describe_data(data_dir, split), folder.facts
     for name in ("crop_size", "crop_method"):
         if data[name] != facts[name]:
             raise GradesError(f"{data_dir}: its {name} is {data[name]}, the model's {facts[name]}: prepare it likewise")
-    is_external = data["data_sha256"] != facts.get("data_sha256")
+    if not facts["data_sha256"]:
+        raise GradesError("the model's manifest does not say what it learned from (data_sha256): nothing can be a test")
+    is_own = data["data_sha256"] == facts["data_sha256"]
+    if is_own and is_external:
+        raise GradesError(f"the model learned from {data_dir}: leave out --external")
+    if not is_own and not is_external:
+        raise GradesError(
+            f"{data_dir} is not as it was when the model learned: give the folder as it was, or, if the model learned "
+            "from none of its photographs, say --external, and all of them become test photographs"
+        )
     if not is_external and data["split_sha256"] != facts.get("split_sha256"):
         raise GradesError(f"the model learned from {data_dir} by another split table than {split}: give it as --split")
     photographs = read_photographs(data_dir, split)

@@ -121,9 +121,14 @@ def test_load_says_what_an_endpoint_answered(port, photographs, tmp_path):
 
 
 def test_a_prepared_folder_becomes_predictions_to_evaluate(served_folder, small_sample, tmp_path):
-    """Another's folder is all test, graded as its photographs are; one's own keeps its sides, by its split alone."""
-    folder, out = read_folder(served_folder), tmp_path / "predictions.csv"
-    grade_prepared(folder, small_sample, out)
+    """Another's folder, said to be so, is all test, graded as its photographs are; one's own keeps its sides."""
+    untrained, out = read_folder(served_folder), tmp_path / "predictions.csv"
+    shutil.copytree(served_folder, tmp_path / "own")
+    folder = write_folder(tmp_path / "own", untrained.artifact.name, untrained.facts | {"data_sha256": "0" * 64})
+    for model, message in ((untrained, "does not say what it learned from"), (folder, "say --external")):
+        with pytest.raises(GradesError, match=message):  # it may have grown since the model learned from it
+            grade_prepared(model, small_sample, out)
+    grade_prepared(folder, small_sample, out, is_external=True)
     rows, labels = read_rows(out), read_photographs(small_sample).set_index("image_id")
     assert {row["split"] for row in rows} == {"test"} and len(rows) == len(labels)
     photographs = small_sample.parent / "photographs"
@@ -132,10 +137,11 @@ def test_a_prepared_folder_becomes_predictions_to_evaluate(served_folder, small_
     answer = Predictor(folder, 1, max_pixels=MAX_PIXELS).grade(file)
     assert [float(rows[0][f"probability_{k}"]) for k in range(5)] == pytest.approx(answer["probabilities"], abs=1e-5)
     assert not any(name in out.read_text() for name in names)
-    shutil.copytree(served_folder, tmp_path / "own")
     data = describe_data(small_sample)  # as if the model had learned from it
     own = write_folder(tmp_path / "own", folder.artifact.name, folder.facts | data)
     grade_prepared(own, small_sample, out)
+    with pytest.raises(GradesError, match="leave out --external"):
+        grade_prepared(own, small_sample, out, is_external=True)
     graded = {row["split"] for row in read_rows(out) if row["probability_0"]}
     assert graded == {"validation", "test"} and {row["split"] for row in read_rows(out)} == {"train", *graded}
     own = write_folder(own.path, folder.artifact.name, own.facts | {"split_sha256": "0" * 64})
