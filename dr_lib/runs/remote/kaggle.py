@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from dr_lib.runs.remote import far_side
-from dr_lib.runs.remote.client import Quota, RemoteError, call, find_sentence
+from dr_lib.runs.remote.client import Quota, RemoteError, call, find_sentence, undisturbed
 from dr_lib.runs.remote.pack import NAME, Pack
 
 HOME, RESULTS = "/kaggle/dr-lib", "/kaggle/working/rows.zip"
@@ -80,7 +80,8 @@ class Kaggle:
                 Path(pushed, name).write_text(content, encoding="utf-8")
             limit = ["-t", f"{3600 * hours + SET_UP_S:.0f}"]
             device = ["--accelerator", self._accelerator] if self._accelerator else []
-            told = call("kaggle", "kernels", "push", "-p", pushed, *limit, *device)
+            with undisturbed():  # a client killed meanwhile may have pushed what a deletion then does not find
+                told = call("kaggle", "kernels", "push", "-p", pushed, *limit, *device)
         if "successfully pushed" not in told or "not valid dataset sources" in told:
             raise RemoteError(f"Kaggle refused the session: {find_sentence(told)}")
         self._say(f"{session} runs on Kaggle; its rows come at its end, in {hours:.1f} h at the latest")

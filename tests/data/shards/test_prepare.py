@@ -7,6 +7,7 @@ import stat
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import cv2
@@ -345,7 +346,9 @@ def test_the_command_line_shows_photographs_a_second(photographs, tmp_path):
     result = subprocess.run([*command, str(tmp_path / "o")], cwd=ROOT, capture_output=True, text=True)
     assert result.returncode == 0 and "photographs/s" in result.stderr and "40/40" in result.stderr
     assert "40 photographs in, 0 rejected" in result.stdout
-    process = subprocess.Popen([*command, str(tmp_path / "p")], cwd=ROOT, stderr=subprocess.PIPE, text=True)
+    heed = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # what is started in the background ignores it
+    stopped = [*command, str(tmp_path / "p")]
+    process = subprocess.Popen(stopped, cwd=ROOT, stderr=subprocess.PIPE, text=True, preexec_fn=heed)
     while not (tmp_path / "p" / "crops.json").exists():
         assert process.poll() is None
         time.sleep(0.002)

@@ -1,8 +1,10 @@
 """A house for studies, and stand-ins for the two clients in front of the path."""
 
 import json
+import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -31,7 +33,9 @@ class Cloud:
         code += "command.ROOT = Path(sys.argv.pop(1)); command.main()"
         command = [sys.executable, "-c", code, str(self.house), "run", str(path), "--on", on, *["--yes"] * yes]
         pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        return subprocess.Popen(command, **pipes, text=True, start_new_session=True)  # what Ctrl-C reaches
+        heed = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # what is started in the background ignores it
+        # a session is what Ctrl-C reaches
+        return subprocess.Popen(command, **pipes, text=True, start_new_session=True, preexec_fn=heed)
 
     @property
     def calls(self) -> list[list[str]]:
