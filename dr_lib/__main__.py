@@ -265,13 +265,14 @@ def report(
     **choice,
 ) -> None:
     """Run the analysis notebook on the rows below the folders, and leave report.html with its figures and tables."""
-    from dr_lib.deposit import write_deposit
     from dr_lib.report import write_report
 
     choice = {name: ",".join(values) for name, values in choice.items()}
     notebook = notebook or PAPERS.get(paper, "")
     choice |= {"lang": lang, "published": paper != "none"} | {name: yaml.safe_load(value) for name, value in parameters}
     if deposit:
+        from dr_lib.deposit import write_deposit
+
         readme = write_deposit(folders, deposit, ROOT, notebook=notebook, **choice)
         return click.echo(f"wrote {readme} and what it lists")
     page = write_report(folders, out or folders[0], ROOT, notebook=notebook, **choice)
