@@ -5,14 +5,13 @@ import hashlib
 import multiprocessing
 import os
 import signal
-import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import CancelledError, Executor, Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager, suppress
+from concurrent.futures import CancelledError, Executor, Future
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from itertools import islice
+from multiprocessing.connection import Connection, wait
 from typing import Any, NamedTuple
 
 import cv2
@@ -96,12 +95,8 @@ def map_over(workers: int, dask: str = "") -> Iterator[Map]:
     elif workers == 1:
         yield map
     else:
-        context = multiprocessing.get_context("spawn")
-        try:
-            with ProcessPoolExecutor(workers, context, initializer=_end_with_parent) as executor:
-                yield partial(_map_in_window, executor, workers, Future.result)
-        except BrokenProcessPool as error:
-            raise WorkerError("a worker died, most likely for want of memory: pass --workers 1") from error
+        with ExitStack() as ends:
+            yield partial(_map_over_pipes, [_start_worker(ends) for _ in range(workers)])
 
 
 def _map_in_window(
@@ -122,15 +117,56 @@ def _map_part(function: Callable, part: list) -> list:
     return [function(item) for item in part]
 
 
-def _end_with_parent() -> None:
-    """Let a worker end when the process that started it does, which alone takes Ctrl-C."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+def _start_worker(ends: ExitStack) -> Connection:
+    """Start a process that waits for tasks at the other end of a pipe, and ends when this end is closed.
 
-    def wait() -> None:
-        multiprocessing.parent_process().join()
-        os._exit(1)
+    Each worker has a pipe of its own, whose end is seen when it dies. The queue that concurrent.futures shares among
+    its workers stays locked for ever when one is killed while it hands over a result.
+    """
+    here, there = multiprocessing.Pipe()
+    worker = multiprocessing.get_context("spawn").Process(target=_work, args=(there,), daemon=True)
+    worker.start()
+    there.close()
+    ends.callback(worker.join)
+    return ends.enter_context(here)
 
-    threading.Thread(target=wait, daemon=True).start()
+
+def _work(tasks: Connection) -> None:
+    """Work on what comes until nothing can come any more."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that hands out the work
+    with suppress(EOFError, BrokenPipeError, ConnectionResetError):
+        while True:
+            function, part = tasks.recv()
+            try:
+                result = _map_part(function, part)
+            except Exception as error:
+                result = error
+            tasks.send(result)
+
+
+def _map_over_pipes(workers: list[Connection], function: Callable, items: Iterable) -> Iterator:
+    """Give each worker a task when it has none, a few more than were taken; yield the results in order."""
+    items, idle, busy, results, num_sent, num_taken = iter(items), list(workers), {}, {}, 0, 0
+    try:
+        while True:
+            while idle and num_sent - num_taken < TASKS_PER_WORKER * len(workers):
+                if not (part := list(islice(items, PHOTOGRAPHS_PER_TASK))):
+                    break
+                idle[-1].send((function, part))
+                busy[idle.pop()] = num_sent
+                num_sent += 1
+            if not busy:
+                return
+            for worker in wait(list(busy)):
+                results[busy.pop(worker)] = worker.recv()
+                idle.append(worker)
+            while num_taken in results:
+                if isinstance(result := results.pop(num_taken), Exception):
+                    raise result
+                num_taken += 1
+                yield from result
+    except (EOFError, BrokenPipeError, ConnectionResetError) as error:
+        raise WorkerError("a worker died, most likely for want of memory: pass --workers 1") from error
 
 
 def _connect(address: str) -> Any:

@@ -1,6 +1,7 @@
 """Preparing under fire: killed at any moment and started again, it ends as if nothing had happened."""
 
 import json
+import multiprocessing
 import os
 import shutil
 import signal
@@ -21,6 +22,7 @@ from dr_lib.data.labels.privacy import open_private
 from dr_lib.data.shards.folder import read_photographs
 from dr_lib.data.shards.prepare import prepare
 from dr_lib.data.shards.split import split
+from dr_lib.data.shards.workers import WorkerError
 from tests.data.shards.test_prepare import digests, write_photographs
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -250,16 +252,14 @@ def test_half_a_salt_is_never_found(tmp_path):
     assert all((row["bytes"], row["files"]) == (32, ["lock", "salt"]) for row in found) and found[-1]["killed"] == 0
 
 
-def test_a_worker_that_dies_is_an_error_and_no_loss(folder):
+def test_a_worker_that_dies_is_an_error_and_no_loss(folder, monkeypatch):
     """As when memory runs out: the message says what to do; started again, it completes."""
-    from dr_lib.data.shards.workers import WorkerError
-
+    monkeypatch.setattr("dr_lib.data.shards.workers.TASKS_PER_WORKER", 1)  # most is handed out later
     start(folder, "whole", shard_size=2, workers=1)
 
     def kill_one(done: int, total: int) -> None:
         if done == 1:
-            workers = [p for p in psutil.Process().children() if "resource_tracker" not in " ".join(p.cmdline())]
-            workers[0].kill()
+            multiprocessing.active_children()[0].kill()
 
     with pytest.raises(WorkerError, match="pass --workers 1"):
         start(folder, "killed", shard_size=2, workers=2, progress=kill_one)

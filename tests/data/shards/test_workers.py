@@ -1,10 +1,12 @@
 """Work handed out to processes comes back in order, in small portions, and the processes do not outlive it."""
 
+import multiprocessing
 import os
+import time
 
 import pytest
 
-from dr_lib.data.shards.workers import PHOTOGRAPHS_PER_TASK, TASKS_PER_WORKER, map_over
+from dr_lib.data.shards.workers import PHOTOGRAPHS_PER_TASK, TASKS_PER_WORKER, WorkerError, map_over
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -35,3 +37,15 @@ def test_an_error_in_a_worker_is_raised_here():
     """A mistake in the work is no dead worker."""
     with pytest.raises(ZeroDivisionError), map_over(2) as map_items:
         list(map_items(eval, ["1", "1 / 0"]))
+
+
+@pytest.mark.parametrize("after_s", [0, 0.001, 0.003, 0.01])
+def test_a_worker_killed_while_it_hands_over_a_result_is_an_error(monkeypatch, after_s):
+    """Half of a result, more than a pipe holds, arrives; nobody waits for the other half."""
+    monkeypatch.setattr("dr_lib.data.shards.workers.TASKS_PER_WORKER", 1)  # most is handed out later
+    with pytest.raises(WorkerError, match="a worker died"), map_over(2) as map_items:
+        results = map_items(bytes, [5_000_000] * 40)
+        next(results)
+        time.sleep(after_s)
+        multiprocessing.active_children()[0].kill()
+        list(results)
