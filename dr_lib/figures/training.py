@@ -59,7 +59,9 @@ def plot_training_time(timed: pd.DataFrame, lang: str = "en", *, published: bool
         if rows is ours and len(panels) > 1 and not is_shared:
             ax.set_title(say("another scale than below"), loc="right", fontsize="small")
     figure.suptitle(write_title("Training time by hardware", ours, say, SAMPLE))
-    words = "bar or line: mean [95 % interval]; error bar: standard deviation; points: runs in order, hollow if disturbed"
+    words = (
+        "bar or line: mean [95 % interval]; error bar: standard deviation; points: runs in order, hollow if disturbed"
+    )
     figure.supxlabel(say(words), fontsize="small")
     return figure
 
