@@ -35,7 +35,7 @@ MAY_KNOW = {  # who may know whom
     "publish": set(),
     "report": {"runs"},
     "deposit": {"runs", "figures", "report"},
-    "__main__": {"data", "training", "serving", "runs", "evidence", "report", "deposit"},
+    "__main__": {"data", "training", "serving", "runs", "evidence", "figures", "report", "deposit"},
     "__init__": set(),
 }
 HEAVY = {"tensorflow", "jax", "torch", "keras", "mxnet"}
