@@ -26,14 +26,7 @@ def find_sentences() -> set[str]:
     sentences |= {"framework", "network", "accelerator", "environment", "Figure", "Table"}
     claims = read_published()
     sentences |= {*claims["place"][claims["wording"] != "reading"], *count_claims()["why"], *NEVER.values()}
-    sentences |= {
-        *page.WORDINGS.values(),
-        *MODE_VERDICTS,
-        *page.EVALUATION,
-        *page.WAYS,
-        *page.REASONS,
-        *evaluation.SOURCES,
-    }
+    sentences |= {*page.WORDINGS.values(), *page.SAID, *evaluation.SOURCES}
     for path in [*ROOT.glob("dr_lib/figures/*.py"), *ROOT.glob("notebooks/*.py")]:
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) in ("words", "legend"):
