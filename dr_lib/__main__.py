@@ -370,7 +370,7 @@ def price(
     from dr_lib.runs.row import read_runs
 
     wanted = {"busiest_hour": BUSIEST_HOUR} | {name: value for name, value in wanted.items() if value is not None}
-    how = {"p99_ms": wanted["p99_ms"], "instance": instance, "exclude": exclude, "may_differ": allow}
+    how = {"p99_ms": wanted.pop("p99_ms"), "instance": instance, "exclude": exclude, "may_differ": allow}
     priced = price_endpoints(list_endpoints(read_runs(*folders), *folders, **how), **wanted)
     columns = ["model", "image_size", "format", "instance", "n", "rate_per_s", "num_machines", "idle_percent"]
     columns += ["usd_per_month", "brl_per_month", "usd_per_million_rented", "gate_auc_difference_low"]

@@ -219,7 +219,7 @@ from dr_lib.figures.serving import describe_choice
 ENDPOINTS = ["model", "image_size", "format", "instance", "n", "rate_per_s", "num_machines", "idle_percent"]
 ENDPOINTS += ["usd_per_month", "brl_per_month", "usd_per_million_rented", "brl_per_million_rented"]
 ENDPOINTS += ["gate_auc_difference", "gate_kappa_difference", "joules_per_prediction", "reason"]
-asked = {"requests_per_day": requests_per_day, "p99_ms": p99_ms, "busiest_hour": busiest_hour}
+asked = {"requests_per_day": requests_per_day, "busiest_hour": busiest_hour}
 how = {"p99_ms": p99_ms, "instance": instance, "exclude": excluded, "may_differ": allowed}
 try:
     endpoints = list_endpoints(table, *folders, **how)

@@ -15,7 +15,7 @@ import pandas as pd
 from dr_lib.evidence.bill import BRL_PER_USD
 from dr_lib.evidence.energy import measure_energy
 from dr_lib.evidence.request_log import KINDS, OPEN_LOOP, read_requests
-from dr_lib.evidence.select import select_runs
+from dr_lib.evidence.select import name_deployments, select_runs
 from dr_lib.evidence.serving import BreakEven, Offer, break_even, find_num_machines
 from dr_lib.runs.prices import Price, PriceError, find_price, read_prices
 from dr_lib.statistics.intervals import mean_interval
@@ -85,7 +85,7 @@ def list_endpoints(
         the gate, and `joules_per_prediction` where they were measured.
 
     Raises:
-        EndpointError: no run was loaded.
+        EndpointError: no run was loaded, or no endpoint held a rate.
         PriceError: a machine has no price.
         UnlikeRunsError: runs of one kind did different work.
     """
@@ -95,8 +95,7 @@ def list_endpoints(
     prices = read_prices() if prices is None else list(prices)
     found = [_find_price(row, instance, prices) for row in tested.to_dict("records")]
     tested = measure_energy(tested).assign(instance=[price.instance for price in found], price=found)
-    deployment = tested["deployment"] if "deployment" in tested else pd.Series("", tested.index)
-    tested["_deployment"] = deployment.fillna("").where(lambda name: name != "", tested["study"] + tested["run_id"])
+    tested["_deployment"] = name_deployments(tested)
     keys, lines = ["instance", *(name for name in KINDS if name in tested)], []
     for key, rows in tested.groupby(keys, sort=False, dropna=False):
         rates = rows.groupby("_deployment")["held_per_s"].mean()
@@ -108,14 +107,20 @@ def list_endpoints(
         line |= {"usd_per_hour": price.usd_per_hour, "price_is_old": price.is_old()}
         line |= {name: rows[name].astype(float).min() if name in rows else np.nan for name in GATED}
         lines.append(line | {"joules_per_prediction": rows["joules_per_prediction"].mean()})
-    return pd.DataFrame(lines)
+    endpoints = pd.DataFrame(lines)
+    if not endpoints["rate_per_s"].any():
+        fastest = endpoints.loc[endpoints["least_p99_ms"].idxmin()]
+        raise EndpointError(
+            f"no endpoint held a rate with 99 % within {p99_ms:g} ms: the least 99th percentile measured is "
+            f"{fastest['least_p99_ms']:.0f} ms, of {fastest['format']} on {fastest['instance']}"
+        )
+    return endpoints
 
 
 def price_endpoints(
     endpoints: pd.DataFrame,
     *,
     requests_per_day: float,
-    p99_ms: float,
     busiest_hour: float = BUSIEST_HOUR,
     accuracy_within: float | None = None,
     brl_per_usd: float = BRL_PER_USD,
@@ -127,7 +132,6 @@ def price_endpoints(
     Args:
         endpoints: of `list_endpoints`.
         requests_per_day: answered by the month's mean.
-        p99_ms: the bound that `endpoints` were found with.
         busiest_hour: the largest share of a day's requests that one hour takes, 1/24 where they come evenly.
         accuracy_within: margin of AUC and kappa: only formats whose lower bounds lie above -margin are taken.
         brl_per_usd: reais to a dollar.
@@ -147,12 +151,6 @@ def price_endpoints(
         low = endpoints[["gate_auc_difference_low", "gate_kappa_difference_low"]].min(axis=1, skipna=False)
         reason = reason.mask(low <= -accuracy_within, LOSES).mask(low.isna(), UNKNOWN)
     reason = reason.mask(endpoints["rate_per_s"] == 0, NO_RATE)
-    if (reason == NO_RATE).all():
-        fastest = endpoints.loc[endpoints["least_p99_ms"].idxmin()]
-        raise EndpointError(
-            f"no endpoint held a rate with 99 % within {p99_ms:g} ms: the least 99th percentile measured is "
-            f"{fastest['least_p99_ms']:.0f} ms, of {fastest['format']} on {fastest['instance']}"
-        )
     if (reason != "").all():
         raise EndpointError(
             f"no endpoint is known to lose less than {accuracy_within:g} of AUC and kappa: serve the folders that "

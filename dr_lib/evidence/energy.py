@@ -83,7 +83,7 @@ def measure_energy(runs: pd.DataFrame, *, grid: str = "World") -> pd.DataFrame:
     """
     needed = ["gpu_energy_j", "gpu_energy_sampled_j", "cpu_energy_j", "monitored_s", "train_s", "num_accelerators"]
     number = runs.reindex(columns=[*needed, *{name for names in SHARES.values() for name in names}]).astype(float)
-    text = runs.reindex(columns=["gpu_energy_from", "cpu_energy_from", "priced_as"]).fillna("")
+    text = runs.reindex(columns=["gpu_energy_from", "cpu_energy_from", "priced_as"]).astype(object).fillna("")
     on_cpu, gpu_j, cpu_j = runs["accelerator"] == "cpu", number["gpu_energy_j"], number["cpu_energy_j"]
     energy_j = cpu_j.where(on_cpu, gpu_j + cpu_j.fillna(0.0))
     counted_j = gpu_j.where(text["gpu_energy_from"] == "NVML counter")
