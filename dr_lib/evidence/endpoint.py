@@ -23,7 +23,8 @@ from dr_lib.statistics.intervals import mean_interval
 BUSIEST_HOUR = 0.125  # of a day's requests, as where a clinic is open for eight hours
 HOURS_PER_MONTH = 730.0  # a twelfth of a year
 NETWORK = ["model", "image_size"]  # endpoints of one network do the same work; the gate compares no two networks
-GATED = [f"gate_{score}_difference{bound}" for score in ("auc", "kappa") for bound in ("", "_low", "_high")]
+GATED = ["gate_passes"]  # of the gate's row in the manifest
+GATED += [f"gate_{score}_difference{bound}" for score in ("auc", "kappa") for bound in ("", "_low", "_high")]
 NO_RATE, UNKNOWN, LOSES = "holds no rate within the bound", "accuracy not known", "may lose more accuracy"
 REASONS = (NO_RATE, UNKNOWN, LOSES)  # why an endpoint is not taken
 
@@ -133,7 +134,8 @@ def price_endpoints(
         endpoints: of `list_endpoints`.
         requests_per_day: answered by the month's mean.
         busiest_hour: the largest share of a day's requests that one hour takes, 1/24 where they come evenly.
-        accuracy_within: margin of AUC and kappa: only formats whose lower bounds lie above -margin are taken.
+        accuracy_within: margin of AUC and kappa: only formats that the gate let through, and whose lower bounds lie
+            above -margin, are taken.
         brl_per_usd: reais to a dollar.
 
     Returns:
@@ -149,7 +151,8 @@ def price_endpoints(
     reason = pd.Series("", endpoints.index)
     if accuracy_within is not None:
         low = endpoints[["gate_auc_difference_low", "gate_kappa_difference_low"]].min(axis=1, skipna=False)
-        reason = reason.mask(low <= -accuracy_within, LOSES).mask(low.isna(), UNKNOWN)
+        loses = (low <= -accuracy_within) | (endpoints["gate_passes"] < 1)
+        reason = reason.mask(loses, LOSES).mask(low.isna(), UNKNOWN)
     reason = reason.mask(endpoints["rate_per_s"] == 0, NO_RATE)
     if (reason != "").all():
         raise EndpointError(
