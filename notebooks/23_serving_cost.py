@@ -203,14 +203,15 @@ if len(ours):  # at the price of the rows, or of the instance above, as if it we
 # ## The cheapest endpoint
 #
 # Machines are counted from the rate that each held in its load tests within the bound asked for, for the busiest hour,
-# and rented all month, busy or idle. Only endpoints of one network are compared: the accuracy is what a format changes.
+# and rented all month, busy or idle. Only endpoints of one network are compared; what a format costs in accuracy is the
+# gate's answer (notebook 21).
 
 # %% [markdown] tags=["pt"]
 # ## O endpoint mais barato
 #
 # As máquinas são contadas pela taxa que cada uma sustentou nos testes de carga dentro do limite pedido, para a hora de
-# pico, e alugadas o mês todo, ocupadas ou não. Só se comparam endpoints de uma mesma rede: a acurácia é a que um
-# formato muda.
+# pico, e alugadas o mês todo, ocupadas ou não. Só se comparam endpoints de uma mesma rede; o que um formato
+# custa em acurácia é a resposta da verificação (notebook 21).
 
 # %% tags=["report"]
 from dr_lib.evidence.endpoint import EndpointError, list_endpoints, price_endpoints
@@ -229,7 +230,7 @@ except EndpointError as error:
     page.findings([say("No endpoint can be chosen from these rows.")])
 else:
     shown = [f"{name}{bound}" for name in ENDPOINTS for bound in ("", "_low", "_high")]
-    shown = endpoints[[name for name in shown if name in endpoints]].dropna(axis=1, how="all")
+    shown = endpoints[[name for name in shown if name in endpoints]].replace("", float("nan")).dropna(axis=1, how="all")
     page.table(shown, "endpoints", "What these requests cost on each endpoint, the cheapest of a network first.")
     page.findings(describe_choice(endpoints, busiest_hour, lang))
 

@@ -149,6 +149,15 @@ def describe_choice(priced: pd.DataFrame, busiest_hour: float, lang: str = "en")
         spans += [_span(first, name, lang) for name in ("usd_per_million_rented", "brl_per_million_rented")]
         words = say("{}, {} px: {} is the cheapest; machines: {}; a month: {} USD, {} BRL; a million: {} USD, {} BRL.")
         sentences.append(words.format(*map(name, network), label(first), *spans))
+        gate = [_span(first, f"gate_{score}_difference", lang) for score in ("auc", "kappa")]
+        if np.isnan(first["gate_auc_difference"]):
+            sentences.append(say("What it does to the accuracy is not known: no gate has judged it."))
+        else:
+            sentences.append(say("It changes the AUC by {} and kappa by {}.").format(*gate))
+        if np.isnan(first["joules_per_prediction"]):
+            sentences.append(say("Its energy was not measured."))
+        else:
+            sentences.append(say("A prediction takes {} J.").format(number(first["joules_per_prediction"])))
         if first["held_requests"] < 100:
             words = say("Its rate rests on {} requests; fewer than 100 show no 99th percentile.")
             sentences.append(words.format(first["held_requests"]))
