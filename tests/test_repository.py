@@ -209,4 +209,4 @@ def test_commands_in_texts_exist():
         if name == "serve":  # hands its options on to dr_lib.serving
             continue
         options = {option for parameter in main.commands[name].params for option in parameter.opts}
-        assert set(re.findall(r"(?<!\S)--[a-z-]+", rest)) <= options | {"--help"}, (name, rest)
+        assert set(re.findall(r"(?<!\S)--[a-z0-9-]+", rest)) <= options | {"--help"}, (name, rest)
