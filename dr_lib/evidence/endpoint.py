@@ -83,7 +83,7 @@ def list_endpoints(
         A row per endpoint: as many of KINDS as there are, `instance`, `usd_per_hour`, `price_is_old`, `n` deployments,
         `rate_per_s` as their mean with its 95 % interval (0 where one of them held none), `held_requests` of the
         deployment that was sent the fewest, `is_limited`, `least_p99_ms`, GATED where the model was exported through
-        the gate, and `joules_per_prediction` where they were measured.
+        the gate, `joules_per_prediction`, and `cpu_measured`, how or why not.
 
     Raises:
         EndpointError: no run was loaded, or no endpoint held a rate.
@@ -107,7 +107,8 @@ def list_endpoints(
         line |= {"is_limited": bool(rows["is_limited"].all()), "least_p99_ms": rows["least_p99_ms"].min()}
         line |= {"usd_per_hour": price.usd_per_hour, "price_is_old": price.is_old()}
         line |= {name: rows[name].astype(float).min() if name in rows else np.nan for name in GATED}
-        lines.append(line | {"joules_per_prediction": rows["joules_per_prediction"].mean()})
+        line |= {"joules_per_prediction": rows["joules_per_prediction"].mean()}
+        lines.append(line | {"cpu_measured": rows["cpu_measured"].iloc[0]})
     endpoints = pd.DataFrame(lines)
     if not endpoints["rate_per_s"].any():
         fastest = endpoints.loc[endpoints["least_p99_ms"].idxmin()]

@@ -154,17 +154,16 @@ def describe_choice(priced: pd.DataFrame, busiest_hour: float, lang: str = "en")
             sentences.append(say("What it does to the accuracy is not known: no gate has judged it."))
         else:
             sentences.append(say("It changes the AUC by {} and kappa by {}.").format(*gate))
-        if np.isnan(first["joules_per_prediction"]):
-            sentences.append(say("Its energy was not measured."))
-        else:
-            sentences.append(say("A prediction takes {} J.").format(number(first["joules_per_prediction"])))
+        joules = first["joules_per_prediction"]
+        energy = say(first["cpu_measured"]) if np.isnan(joules) else f"{number(joules)} J"
+        sentences.append(say("Energy of a prediction: {}.").format(energy))
         if first["held_requests"] < 100:
             words = say("Its rate rests on {} requests; fewer than 100 show no 99th percentile.")
             sentences.append(words.format(first["held_requests"]))
         if first["n"] < 2:
             sentences.append(say("One deployment has no interval: three say how sure this is."))
         if not first["is_limited"] and first["num_machines"] > 1:
-            sentences.append(say("It held every rate that was tried, so it may need fewer machines."))
+            sentences.append(say("A deployment held every rate that was tried, so fewer machines may do."))
         if first["price_is_old"]:
             sentences.append(say("Its price is older than a year, or of an unknown day."))
         if len(rows) > 1:
