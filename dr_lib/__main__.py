@@ -377,7 +377,7 @@ def price(
     columns += ["gate_kappa_difference_low", "joules_per_prediction", "reason"]
     shown = priced[columns].replace("", float("nan")).dropna(axis=1, how="all")
     click.echo(shown.to_string(index=False, float_format="{:.4g}".format, na_rep="-"))
-    click.echo("\n".join(describe_choice(priced, wanted["busiest_hour"], lang)))
+    click.echo("\n".join(describe_choice(priced, lang)))
 
 
 @main.command()

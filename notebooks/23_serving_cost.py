@@ -232,7 +232,7 @@ else:
     shown = [f"{name}{bound}" for name in ENDPOINTS for bound in ("", "_low", "_high")]
     shown = endpoints[[name for name in shown if name in endpoints]].replace("", float("nan")).dropna(axis=1, how="all")
     page.table(shown, "endpoints", "What these requests cost on each endpoint, the cheapest of a network first.")
-    page.findings(describe_choice(endpoints, busiest_hour, lang))
+    page.findings(describe_choice(endpoints, lang))
 
 # %% [markdown] tags=["en"]
 # ## The paper's claims

@@ -82,7 +82,7 @@ def list_endpoints(
     Returns:
         A row per endpoint: as many of KINDS as there are, `instance`, `usd_per_hour`, `price_is_old`, `n` deployments,
         `rate_per_s` as their mean with its 95 % interval (0 where one of them held none), `held_requests` of the
-        deployment that was sent the fewest, `is_limited`, `least_p99_ms`, GATED where the model was exported through
+        deployment that was sent the fewest, `is_limited`, `p99_ms`, `least_p99_ms`, GATED where the model was exported through
         the gate, `joules_per_prediction`, and `cpu_measured`, how or why not.
 
     Raises:
@@ -109,7 +109,7 @@ def list_endpoints(
         line |= {name: rows[name].astype(float).min() if name in rows else np.nan for name in GATED}
         line |= {"joules_per_prediction": rows["joules_per_prediction"].mean()}
         lines.append(line | {"cpu_measured": rows["cpu_measured"].iloc[0]})
-    endpoints = pd.DataFrame(lines)
+    endpoints = pd.DataFrame(lines).assign(p99_ms=p99_ms)
     if not endpoints["rate_per_s"].any():
         fastest = endpoints.loc[endpoints["least_p99_ms"].idxmin()]
         raise EndpointError(
@@ -140,7 +140,7 @@ def price_endpoints(
         brl_per_usd: reais to a dollar.
 
     Returns:
-        The endpoints with `reason` (empty, or one of REASONS), `peak_per_s`, `num_machines`, `idle_percent` of their
+        The endpoints with what was asked, `reason` (empty, or one of REASONS), `num_machines`, `idle_percent` of their
         time, and `usd_per_month`, `brl_per_month`, `usd_per_million_rented` and `brl_per_million_rented`, with the
         bounds that those of the rate give.
 
@@ -160,8 +160,8 @@ def price_endpoints(
             f"no endpoint is known to lose less than {accuracy_within:g} of AUC and kappa: serve the folders that "
             "export wrote with enough graded photographs, or give no --accuracy-within"
         )
-    peak_per_s = requests_per_day * busiest_hour / 3600
-    priced, per_month = endpoints.assign(reason=reason, peak_per_s=peak_per_s), requests_per_day * HOURS_PER_MONTH / 24
+    peak_per_s, per_month = requests_per_day * busiest_hour / 3600, requests_per_day * HOURS_PER_MONTH / 24
+    priced = endpoints.assign(reason=reason, requests_per_day=requests_per_day, busiest_hour=busiest_hour)
     for bound, other in (("", ""), ("_low", "_high"), ("_high", "_low")):  # a larger rate needs fewer machines
         rate = endpoints[f"rate_per_s{other}"].where(reason != NO_RATE)
         machines = find_num_machines(peak_per_s, 1e3 / rate)

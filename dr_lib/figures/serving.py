@@ -131,18 +131,19 @@ def plot_latency_percentiles(tried: pd.DataFrame, bound_ms: float, lang: str = "
     return figure
 
 
-def describe_choice(priced: pd.DataFrame, busiest_hour: float, lang: str = "en") -> list[str]:
+def describe_choice(priced: pd.DataFrame, lang: str = "en") -> list[str]:
     """Say which endpoint is the cheapest for each network, what would change the choice, and what it rests on.
 
     Args:
         priced: of `price_endpoints`.
-        busiest_hour: that it was given.
         lang: en, or pt with decimal commas.
     """
     say, number = choose_words(lang), lambda value: write_number(value, lang)
     label = lambda row: say("{} on {}").format(row["format"], row["instance"])  # noqa: E731
+    requests_per_day, p99_ms, busiest_hour = priced[["requests_per_day", "p99_ms", "busiest_hour"]].iloc[0]
+    sentences = [say("Asked: {} requests a day, 99 % within {} ms.").format(number(requests_per_day), number(p99_ms))]
     words = say("Assumed: the busiest hour has {} % of a day's requests, at random times; machines run all month.")
-    sentences = [words.format(number(100 * busiest_hour))]
+    sentences.append(words.format(number(100 * busiest_hour)))
     for network, rows in priced[priced["reason"] == ""].groupby(NETWORK, sort=False):
         first = rows.iloc[0]
         spans = [_span(first, name, lang) for name in ("num_machines", "usd_per_month", "brl_per_month")]
