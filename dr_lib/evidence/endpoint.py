@@ -82,8 +82,8 @@ def list_endpoints(
     Returns:
         A row per endpoint: as many of KINDS as there are, `instance`, `usd_per_hour`, `price_is_old`, `n` deployments,
         `rate_per_s` as their mean with its 95 % interval (0 where one of them held none), `held_requests` of the
-        deployment that was sent the fewest, `is_limited`, `p99_ms`, `least_p99_ms`, GATED where the model was exported through
-        the gate, `joules_per_prediction`, and `cpu_measured`, how or why not.
+        deployment that was sent the fewest, `is_limited`, `p99_ms`, `least_p99_ms`, GATED where the model was exported
+        through the gate, `joules_per_prediction`, and `cpu_measured`, how or why not.
 
     Raises:
         EndpointError: no run was loaded, or no endpoint held a rate.
