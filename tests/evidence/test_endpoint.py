@@ -133,15 +133,12 @@ def test_a_machine_without_a_price_is_named(tmp_path, monkeypatch):
 
 
 def test_the_command_answers_in_a_table_and_sentences(tmp_path):
-    """And says in one sentence what is missing: load tests, or a share that none is."""
+    """And says in one sentence that there are no load tests."""
     load_endpoint(tmp_path, "a", {8: 50, 16: 900}, num_requests=24)
     command = ["price", str(tmp_path), "--requests-per-day", "20000", "--p99-ms", "300"]
     said = CliRunner().invoke(main, command).output
-    assert (
-        "Asked: 20,000 requests a day, 99 % within 300 ms." in said
-        and "127 USD, 618 BRL" in said
-        and "the busiest hour has 12.5 %" in said
-    )
+    assert "Asked: 20,000 requests a day, 99 % within 300 ms." in said and "127 USD, 618 BRL" in said
+    assert "the busiest hour has 12.5 %" in said
     assert "rests on 24 requests" in said and "One deployment has no interval" in said
     assert "price is older than a year" in said
     write_row(tmp_path / "empty", copy_row("21", study="empty"))
