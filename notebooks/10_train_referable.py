@@ -143,11 +143,13 @@ print("because", *plan.reasons, sep="\n- ")
 # split is kept; without one (the paper's 70/30) the last, or with `keep_best` the one with the best AUC in training.
 
 # %%
+from dr_lib.runs.monitor import Monitor, summarise
 from dr_lib.training.train_once import train_once
 
+samples = run.folder / "samples.csv"  # of the machine beside the timed part, its energy among them
 trained = train_once(
     config, plan, run.folder, commit=run.identity["commit"], elapsed_s=run.seconds, report=run.show_progress,
-    seconds_left=run.seconds_left,
+    seconds_left=run.seconds_left, monitor=Monitor(samples, num_gpus=plan.num_replicas * (plan.accelerator == "gpu")),
 )  # fmt: skip
 timing, row, scores, auc = trained.timing, trained.row, trained.scores, trained.auc
 print(f"{trained.network.name}: {row['num_parameters']:,} parameters, {row['num_images_dropped']} photographs dropped")
@@ -199,7 +201,7 @@ pd.Series(scores | shown).dropna().round(3).to_frame(f"test split of {kind}")
 # %%
 from dr_lib.training.recorder import CHECKPOINT
 
-path = run.finish(**row)
+path = run.finish(**row, **summarise(samples))
 (run.folder / CHECKPOINT).unlink()
 print(f"wrote {run.shown(path)}")
 

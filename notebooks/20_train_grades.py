@@ -109,11 +109,13 @@ print(f"Keras on {plan.backend}, because", *plan.reasons, sep="\n- ")
 # The epoch with the best AUC of referable disease on the validation split is kept; without that split, the last.
 
 # %%
+from dr_lib.runs.monitor import Monitor, summarise
 from dr_lib.training.train_once import train_once
 
+samples = run.folder / "samples.csv"  # of the machine beside the timed part, its energy among them
 trained = train_once(
     config, plan, run.folder, commit=run.identity["commit"], elapsed_s=run.seconds, report=run.show_progress,
-    seconds_left=run.seconds_left,
+    seconds_left=run.seconds_left, monitor=Monitor(samples, num_gpus=plan.num_replicas * (plan.accelerator == "gpu")),
 )  # fmt: skip
 timing, row, scores, auc = trained.timing, trained.row, trained.scores, trained.auc
 print(f"{trained.network.name}: {row['num_parameters']:,} parameters on {trained.device.name}")
@@ -187,7 +189,7 @@ print(f"model version {saved.version} in {run.shown(model_dir)}")
 # %%
 from dr_lib.training.recorder import CHECKPOINT
 
-path = run.finish(**row, model_version=saved.version)
+path = run.finish(**row, **summarise(samples), model_version=saved.version)
 (run.folder / CHECKPOINT).unlink()
 print(f"wrote {run.shown(path)}; to export the model for serving:")
 print(f"python -m dr_lib export {run.shown(model_dir)} --data {run.shown(config.data_dir)} --out exported")

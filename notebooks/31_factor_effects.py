@@ -26,6 +26,7 @@ exclude: str = ""  # marks of runs whose times do not count, such as disturbed
 # prices
 instance: str = ""  # price all rows as this one of the table of prices, empty to keep the price in each row
 bill_usd: float = 0.0  # what was really paid for all runs, to find the overhead; 0 if unknown [USD]
+grid: str = "World"  # whose electricity, where a price names no region; Brazil, United States or World
 # questions
 accuracy: float = 0.9  # the test accuracy whose price is asked
 precision: float = 0.05  # wanted half width of a 95 % interval, relative to the mean
@@ -199,6 +200,12 @@ parts = timed.assign(papermill_s=timed["process_s"] - timed["wall_s"]) if "proce
 columns = [name for name in ("papermill_s", "setup_s", "train_s", "process_cpu_s") if name in parts]
 medians = parts.groupby("framework")[columns].median().assign(n=parts.groupby("framework").size()).reset_index()
 page.table(medians, "overhead", "What a headless run takes beyond its training, medians.")
+
+# %% tags=["report"]
+from dr_lib.evidence.energy import summarise_energy
+
+energy = summarise_energy(timed, varied or FACTORS, grid=grid)
+page.table(energy, "energy", "Energy, mean of a run [95 % interval]: GPUs and processors; bound: rated power x time.")
 
 # %% [markdown] tags=["en"]
 # ## 5. Analyse

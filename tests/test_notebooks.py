@@ -18,9 +18,11 @@ import pytest
 from jupyter_client import KernelManager
 from sklearn.metrics import roc_auc_score
 
+from dr_lib.evidence.endpoint import find_rates
 from dr_lib.evidence.predictions import read_predictions
 from dr_lib.report import run_analysis, write_report
 from dr_lib.runs.kernels import find_kernel
+from dr_lib.runs.row import read_runs
 from dr_lib.serving.grader.folder import read_folder
 from dr_lib.serving.untrained import export_untrained
 from tests.evidence.predictions import draw_predictions, write
@@ -356,8 +358,13 @@ def test_from_a_trained_model_to_what_a_prediction_costs(clone, small_sample):
     assert row["max_rate_per_s"] > 0 and row["format"] == "litert_int8" and row["usd_per_hour"] == 0.23
     sent = pd.read_csv(adhoc / row["requests"])
     assert (sent["load"] == "closed").sum() == 5 and row["threads"] == row["num_cpus"] and row["cost_usd"] is None
-    assert row["max_rate_per_s"] in set(sent.loc[sent["load"] == "open", "rate_per_s"])
+    found = find_rates(read_runs(adhoc), adhoc, p99_ms=row["bound_ms"])  # by another reader of the same requests
+    assert found["held_per_s"].tolist() == [row["max_rate_per_s"]]
+    gate = read_folder(served).facts["gate"]
+    assert (row["gate_passes"], row["gate_auc_difference"]) == (gate["passes"], gate["auc_difference"])
+    assert row["num_predictions"] <= (sent["load"] == "open").sum() and row["cpu_energy_j"] != 0
     text = report(clone, "adhoc", notebook="23_serving_cost")
+    assert "litert_int8 on ml.m5.xlarge is the cheapest" in text
     assert "small_cnn in litert_int8 predicts in" in text and "MobileNet has 3377221 parameters." in text
     assert text.count("data:image/png") == 5
     times = pd.read_csv(adhoc / "response_times.csv")  # five requests to one deployment are one measurement

@@ -35,7 +35,7 @@ MAY_KNOW = {  # who may know whom
     "publish": set(),
     "report": {"runs"},
     "deposit": {"runs", "figures", "report"},
-    "__main__": {"data", "training", "serving", "runs", "evidence", "report", "deposit"},
+    "__main__": {"data", "training", "serving", "runs", "evidence", "figures", "report", "deposit"},
     "__init__": set(),
 }
 HEAVY = {"tensorflow", "jax", "torch", "keras", "mxnet"}
@@ -209,4 +209,4 @@ def test_commands_in_texts_exist():
         if name == "serve":  # hands its options on to dr_lib.serving
             continue
         options = {option for parameter in main.commands[name].params for option in parameter.opts}
-        assert set(re.findall(r"(?<!\S)--[a-z-]+", rest)) <= options | {"--help"}, (name, rest)
+        assert set(re.findall(r"(?<!\S)--[a-z0-9-]+", rest)) <= options | {"--help"}, (name, rest)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -62,6 +63,7 @@ def train_once(
     elapsed_s: Callable[[], float] | None = None,
     report: Callable[[int, int], None] | None = None,
     seconds_left: Callable[[], float] | None = None,
+    monitor: AbstractContextManager = nullcontext(),  # noqa: B008
 ) -> Trained:
     """Set a training up, train, and score the best weights on the test split.
 
@@ -77,6 +79,7 @@ def train_once(
         elapsed_s: seconds since the run began, for the row's setup_s.
         report: see `Recorder`.
         seconds_left: see `Recorder`.
+        monitor: entered just before the timed part and left behind it.
 
     Raises:
         HardwareError: the devices of the plan are not there.
@@ -100,7 +103,8 @@ def train_once(
         batches = setup.train_batches, setup.validation_batches
         how = {"epochs": config.epochs, "warmup_epochs": schedule.warmup_epochs}
         how |= {"keep_best": config.keep_best, "tensorboard": config.tensorboard}
-        timing = fit.train(setup.model, *batches, recorder, **how)
+        with monitor:
+            timing = fit.train(setup.model, *batches, recorder, **how)
         models.save_model(network, out_dir / BEST)
         predicted = {name: predict(config, network, s.images) for name, s in setup.splits.items() if name != "train"}
     if data:  # a prepared folder, whose tables know the photographs
