@@ -194,14 +194,19 @@ pd.Series(scores | shown).dropna().round(3).to_frame(f"test split of {kind}")
 
 # %% [markdown]
 # The row: everything the report and notebook 11 will read. Of a training that was resumed it names all devices,
-# precisions and commits that took part. With the row and the model there, nothing is left to go on with.
+# precisions and commits that took part. With the row and the model folder there, nothing is left to go on with.
 
 # %%
+from dr_lib.serving.grader.folder import write_trained
 from dr_lib.training.recorder import CHECKPOINT
+from dr_lib.training.train_once import BEST, PREDICTIONS
 
-path = run.finish(**row)
+saved = write_trained(run.folder / BEST, config, trained, run.identity["commit"])
+path = run.finish(**row, model_version=saved.version)
 (run.folder / CHECKPOINT).unlink()
-print(f"wrote {run.shown(path)}")
+print(f"wrote {run.shown(path)}; to try the model on another prepared folder, and to evaluate it on both:")
+print(f"python -m dr_lib predict {run.shown(saved.path)} OTHER --external --out other.csv")
+print(f"python -m dr_lib evaluate {run.shown(run.folder / PREDICTIONS)} other.csv --out evaluation")
 
 # %% [markdown]
 # ## What this shows

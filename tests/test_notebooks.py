@@ -115,7 +115,7 @@ def test_10_alone_writes_a_row_that_11_reads(clone, small_sample):
     assert 0 < row["first_step_s"] < row["train_s"] < row["wall_s"] and len(row["epoch_s"]) == 2
     assert row["data_kind"] == "synthetic" and row["accelerator"] and row["keras"] and 0 <= row["metric_auc_test"] <= 1
     left = clone / "papermill_runs" / "adhoc" / "runs" / row["run_id"]
-    assert (left / "best.keras").exists()
+    assert read_folder(left / "model").version == row["model_version"]
     assert len(read_predictions(left / "predictions.csv")[0].test) == row["num_images_test"]
     assert str(small_sample.parent) not in path.read_text()  # a row names no folder of this machine
     text = report(clone, "adhoc", lang="pt")
