@@ -172,11 +172,13 @@ def compare_data_sets(found: Sequence[Predictions], points: Sequence[pd.DataFram
         or validation rows is among them), `tested_on`, `num_images`, `num_patients`, `auc`, and of `measure_points`
         `point`, `threshold`, `sensitivity`, `specificity`. Bounds in _low, _high.
     """
-    homes = {p.version: p.dataset for p in found if p.version and p.table["split"].isin(["train", "validation"]).any()}
+    is_home = [p.table["split"].isin(["train", "validation"]).any() for p in found]
+    homes = {p.version: p.dataset for p, home in zip(found, is_home, strict=True) if home and p.version}
     rows = []
-    for predictions, own in zip(found, points, strict=True):
+    for predictions, own, home in zip(found, points, is_home, strict=True):
         y, p, patient = _unpack(predictions.test)
-        row = {"model": predictions.name, "trained_on": homes.get(predictions.version, "")}
+        trained_on = predictions.dataset if home else homes.get(predictions.version, "")
+        row = {"model": predictions.name, "trained_on": trained_on}
         row |= {"tested_on": predictions.dataset, "num_images": len(y), "num_patients": len(np.unique(patient))}
         row |= _put("auc", _bootstrap(score_auc(y, p), patient))
         shown = [f"{name}{end}" for name in ("sensitivity", "specificity") for end in ENDS]

@@ -254,10 +254,11 @@ def state_facts(
         "flow": say("{} photographs offered, {} evaluated").format(images["offered"], images["evaluated"]),
         "events": say("{} photographs, {} of them referable").format(len(test), whole["num_referable"]),
         "accuracy": f"AUC {tell(whole, 'auc')}",
+        "points": f"AUC {tell(whole, 'auc')}",
         "version": predictions.version,
         "synthetic": say(SAMPLE if predictions.is_synthetic else "none: photographs"),
-        "tested_on": data_sets["tested_on"].iloc[0],
-        "trained_on": data_sets["trained_on"].iloc[0],
+        "tested_on": predictions.dataset if "dataset" in predictions.table else "",
+        "trained_on": data_sets["trained_on"].iloc[0] if "dataset" in predictions.table else "",
     }
     if "learned from" in patients and "validation" in patients:
         sides = [patients[stage] for stage in ("learned from", "validation", "test")]
@@ -272,13 +273,12 @@ def state_facts(
         facts["crossed"] = ", ".join(f"{say(name.upper())} {first[name]}" for name in ("tp", "fn", "fp", "tn"))
         usual = measured[measured["ungradable"] == "excluded"]
         said = [f"{say(row['point'])}: {describe(row, MEASURES)}" for _, row in usual.iterrows()]
-        facts["points"] = "; ".join([facts["accuracy"].split(";")[0], *said])
-    others = data_sets[data_sets["tested_on"] != facts["tested_on"]].fillna({"point": ""})
-    told = [
-        f"{row['model']}, {row['trained_on']} → {row['tested_on']}{': ' if row['point'] else ''}"
-        f"{say(row['point']) if row['point'] else ''}: {describe(row, ('auc', *MEASURES[:2]))}"
-        for _, row in others.iterrows()
-    ]
+        facts["points"] += "".join(f"; {words}" for words in said)
+    others = data_sets[data_sets["model"].eq(predictions.name) & data_sets["tested_on"].ne(predictions.dataset)]
+    told = []
+    for _, row in others.iterrows():
+        at = f", {say(row['point'])}" if isinstance(row["point"], str) else ""
+        told.append(f"{row['trained_on']} → {row['tested_on']}{at}: {describe(row, ('auc', *MEASURES[:2]))}")
     facts["external"] = "; ".join(told)
     scored = subgroups.dropna(subset="auc") if "auc" in subgroups else subgroups[:0]
     named = [f"{say(row['factor'])} {name_level(row['level'])}: AUC {tell(row, 'auc')}" for _, row in scored.iterrows()]
