@@ -411,7 +411,7 @@ def export(model: Path, data_dir: Path, split: str, out: Path, formats: tuple[st
 def predict(model: Path, images: tuple[Path, ...], out: Path, workers: int | None, split: str, external: bool) -> None:
     """Grade photographs, files or folders of them, with an exported model; again, to go on or to grade more.
 
-    Of one prepared folder it writes predictions to evaluate, which name no file.
+    Of one prepared folder it writes predictions to evaluate, which name no file; there a trained model will do.
     """
     from dr_lib.serving.grader.folder import read_folder
     from dr_lib.serving.grader.grade_files import grade_files, grade_prepared

@@ -11,7 +11,7 @@
 #
 # **Question.** How long does one training of the referral model take on this machine, and how well does the model find
 # eyes that a specialist should see (grade 2 or worse)? **Input.** A folder that notebook 01 prepared, or the synthetic
-# sample. **Output.** One row in `papermill_runs/<study>/rows/`, the history, the best model. Ten such runs per machine
+# sample. **Output.** One row in `papermill_runs/<study>/rows/`, the history, a model folder. Ten such runs per machine
 # make figure 1 of notebook 11. **Time.** Under 90 seconds on two cores with the defaults.
 #
 # **Resumo.** Quanto tempo leva um treinamento do modelo de encaminhamento nesta máquina, e quão bem ele encontra os
