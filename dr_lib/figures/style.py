@@ -96,9 +96,10 @@ def is_synthetic(runs: pd.DataFrame) -> bool:
     return "data_kind" in runs and bool((runs["data_kind"] == "synthetic").any())
 
 
-def write_title(words: str, runs: pd.DataFrame, say: Callable[[str], str], notice: str = IMAGES) -> str:
-    """A title, with a second line where the data is synthetic."""
-    return f"{say(words)}\n{say(notice)}" if is_synthetic(runs) else say(words)
+def write_title(words: str, runs: pd.DataFrame | bool, say: Callable[[str], str], notice: str = IMAGES) -> str:
+    """A title, with a second line where the data, of these rows or as it is known, is synthetic."""
+    known = runs if isinstance(runs, bool) else is_synthetic(runs)
+    return f"{say(words)}\n{say(notice)}" if known else say(words)
 
 
 def check_columns(table: pd.DataFrame, columns: Sequence[str]) -> None:
