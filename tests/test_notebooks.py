@@ -338,8 +338,10 @@ def test_12_reports_on_anybodys_predictions(clone, kernel, tmp_path):
     assert card.startswith("# Ficha do modelo: one") and "*o autor deve preencher*" in card
     tables = draw_abroad(), draw_predictions().assign(model_version="v1", dataset="home")
     paths = [write(tmp_path, table, name) for table, name in zip(tables, ("abroad", "home"), strict=True)]
-    said = texts(execute(clone, "12_evaluate", kernel, predictions=",".join(map(str, paths))))
+    asked = {"predictions": ",".join(map(str, paths)), "out": str(tmp_path / "external")}
+    said = texts(execute(clone, "12_evaluate", kernel, **asked))
     assert "frozen on the validation split of home and carried over unchanged" in said and "External validation" in said
+    assert "home → home, high sensitivity: AUC " in (tmp_path / "external" / "MODEL_CARD.md").read_text()
     bare = write(tmp_path, draw_predictions().query("split == 'test'"), "bare")
     notebook = execute(clone, "12_evaluate", kernel, predictions=str(bare))
     assert "No operating point: there are no validation rows" in texts(notebook) and num_pictures(notebook) == 6

@@ -62,10 +62,12 @@ def read_predictions(*paths: Path) -> list[Predictions]:
     if len(set(map(str, paths))) < len(paths):
         raise PredictionsError("a file is named twice: a model is not compared with itself")
     found = [_read_one(Path(path)) for path in paths]
-    models = [(p.name, p.version or path) for p, path in zip(found, paths, strict=True)]
-    numbers = {model: number for number, model in enumerate(dict.fromkeys(models), 1)}
-    if len({name for name, _ in models}) < len(numbers):
-        found = [p._replace(name=f"{numbers[m]} {p.name}") for p, m in zip(found, models, strict=True)]
+    models, names = [p.version or path for p, path in zip(found, paths, strict=True)], {}
+    for predictions, model in zip(found, models, strict=True):
+        names.setdefault(model, predictions.name)
+    if len(set(names.values())) < len(names):
+        names = {model: f"{number} {names[model]}" for number, model in enumerate(names, 1)}
+    found = [p._replace(name=names[model]) for p, model in zip(found, models, strict=True)]
     for other in found[1:]:
         if other.is_synthetic != found[0].is_synthetic:
             raise PredictionsError(
