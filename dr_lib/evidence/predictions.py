@@ -1,5 +1,6 @@
 """predictions.csv: read anybody's, and refuse what would make an evaluation false."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -107,7 +108,10 @@ def average_sets(found: Sequence[Predictions]) -> list[Predictions]:
     Raises:
         PredictionsError: as `average`, or a data set lacks a model.
     """
-    averaged = [average(part, "ensemble") for part in group_by_photographs(found)]
+    averaged = []
+    for part in group_by_photographs(found):
+        networks = sorted({re.sub(r"^\d+ ", "", predictions.name) for predictions in part})  # without their numbers
+        averaged.append(average(part, f"ensemble of {len(part)}: {', '.join(networks)}"))
     if len({predictions.version for predictions in averaged}) > 1:
         raise PredictionsError("an ensemble needs the same models on every data set, by their model_version")
     return averaged

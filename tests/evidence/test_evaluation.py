@@ -101,7 +101,7 @@ def test_thresholds_are_carried_to_another_data_set_unchanged(tmp_path):
     [
         ("inception_v3", (0.850, 0.840, 0.860), "holds"),
         ("inception_v3", (0.850, 0.830, 0.870), "undecided"),
-        ("ensemble of inception_v3", (0.80, 0.79, 0.82), "does not hold"),
+        ("ensemble of 10: inception_v3_299", (0.80, 0.79, 0.82), "does not hold"),
         ("mobilenet", (0.850, 0.840, 0.860), "not comparable"),
     ],
 )

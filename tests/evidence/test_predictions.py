@@ -129,9 +129,11 @@ def test_an_ensemble_is_averaged_on_each_data_set(tmp_path):
     """Two models at home and abroad are one on each; a data set that lacks one of them is refused."""
     tables = [HOME, draw_predictions(noise=2.0).assign(model_version="v2", dataset="home")]
     tables += [draw_abroad(), draw_abroad(2.0, "v2")]
+    tables = [table.assign(model="inception_v3_299") for table in tables]
     paths = [write(tmp_path, table, name) for table, name in zip(tables, "abcd", strict=True)]
     home, abroad = average_sets(read_predictions(*paths))
     assert (home.dataset, abroad.dataset, home.version) == ("home", "abroad", abroad.version)
+    assert home.name == abroad.name == "ensemble of 2: inception_v3_299"  # what claims of that network look for
     single = [table.set_index("image_id")["probability_3"] for table in tables[2:]]
     assert abroad.test.set_index("image_id")["probability_3"].to_dict() == pytest.approx(
         ((single[0] + single[1]) / 2).to_dict()
