@@ -286,7 +286,10 @@ def report(
 @click.option("--private", type=PATH, help="prepared folder whose photographs are shown; the report is then private")
 @click.option("-p", "parameters", nargs=2, multiple=True, help="a further parameter of notebook 12 and its value")
 def evaluate(predictions: tuple[Path, ...], out: Path, lang: str, private: Path | None, parameters: tuple) -> None:
-    """Evaluate a predictions.csv by patient, ours or anybody's; further ones are compared with the first."""
+    """Evaluate a predictions.csv by patient, ours or anybody's.
+
+    Further files are compared with the first, or are of the same models on other data sets: external validation.
+    """
     from dr_lib.evidence.predictions import read_predictions
     from dr_lib.report import run_analysis
 
@@ -295,7 +298,9 @@ def evaluate(predictions: tuple[Path, ...], out: Path, lang: str, private: Path 
     choice |= {"private": str(private.resolve())} if private else {}
     choice |= {name: yaml.safe_load(value) for name, value in parameters}
     page = run_analysis(ROOT / "notebooks" / "12_evaluate.ipynb", out, ROOT, **choice)
-    click.echo(f"wrote {page}, its figures (PNG, PDF) and tables (CSV, LaTeX), and checklist.json beside it")
+    click.echo(
+        f"wrote {page}, its figures (PNG, PDF) and tables (CSV, LaTeX), checklist.json and MODEL_CARD.md beside it"
+    )
 
 
 @main.command()
@@ -436,7 +441,7 @@ def export(model: Path, data_dir: Path, split: str, out: Path, formats: tuple[st
 def predict(model: Path, images: tuple[Path, ...], out: Path, workers: int | None, split: str, external: bool) -> None:
     """Grade photographs, files or folders of them, with an exported model; again, to go on or to grade more.
 
-    Of one prepared folder it writes predictions to evaluate, which name no file.
+    Of one prepared folder it writes predictions to evaluate, which name no file; there a trained model will do.
     """
     from dr_lib.serving.grader.folder import read_folder
     from dr_lib.serving.grader.grade_files import grade_files, grade_prepared

@@ -11,7 +11,7 @@
 #
 # **Question.** How long does one training of the referral model take on this machine, and how well does the model find
 # eyes that a specialist should see (grade 2 or worse)? **Input.** A folder that notebook 01 prepared, or the synthetic
-# sample. **Output.** One row in `papermill_runs/<study>/rows/`, the history, the best model. Ten such runs per machine
+# sample. **Output.** One row in `papermill_runs/<study>/rows/`, the history, a model folder. Ten such runs per machine
 # make figure 1 of notebook 11. **Time.** Under 90 seconds on two cores with the defaults.
 #
 # **Resumo.** Quanto tempo leva um treinamento do modelo de encaminhamento nesta máquina, e quão bem ele encontra os
@@ -196,14 +196,19 @@ pd.Series(scores | shown).dropna().round(3).to_frame(f"test split of {kind}")
 
 # %% [markdown]
 # The row: everything the report and notebook 11 will read. Of a training that was resumed it names all devices,
-# precisions and commits that took part. With the row and the model there, nothing is left to go on with.
+# precisions and commits that took part. With the row and the model folder there, nothing is left to go on with.
 
 # %%
+from dr_lib.serving.grader.folder import write_trained
 from dr_lib.training.recorder import CHECKPOINT
+from dr_lib.training.train_once import BEST, PREDICTIONS
 
-path = run.finish(**row, **summarise(samples))
+saved = write_trained(run.folder / BEST, config, trained, run.identity["commit"])
+path = run.finish(**row, **summarise(samples), model_version=saved.version)
 (run.folder / CHECKPOINT).unlink()
-print(f"wrote {run.shown(path)}")
+print(f"wrote {run.shown(path)}; to try the model on another prepared folder, and to evaluate it on both:")
+print(f"python -m dr_lib predict {run.shown(saved.path)} OTHER --external --out other.csv")
+print(f"python -m dr_lib evaluate {run.shown(run.folder / PREDICTIONS)} other.csv --out evaluation")
 
 # %% [markdown]
 # ## What this shows

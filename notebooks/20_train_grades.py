@@ -165,26 +165,11 @@ _ = axis.set(xlabel="grade by the network", ylabel="true grade", title=f"Test sp
 # The model folder: the network, the manifest that serving reads, the model card.
 
 # %%
-from datetime import UTC, datetime
-
-from dr_lib.serving.grader import folder
+from dr_lib.serving.grader.folder import write_trained
 from dr_lib.training.train_once import BEST
 
-model_dir = run.folder / "model"
-model_dir.mkdir(exist_ok=True)
-(run.folder / BEST).replace(model_dir / "model.keras")
-chosen = "for a sensitivity of 0.9 on the validation split"
-described = {
-    "format": "keras", "model": model, "image_size": image_size, "grades": list(GRADES),
-    "threshold": scores["threshold"],
-    "threshold_from": chosen if "validation" in trained.splits else "not chosen, for lack of a validation split",
-    "preprocessing": folder.PREPROCESSING, "weights": Path(weights).name, "metrics": scores,
-    "commit": run.identity["commit"], "created_at": datetime.now(UTC).isoformat(timespec="seconds"),
-    "versions": {name: row[name] for name in ("keras", "numpy")},
-}  # fmt: skip
-described |= {name: row[name] for name in ("num_parameters", *prepared)}
-saved = folder.write_folder(model_dir, "model.keras", described)
-print(f"model version {saved.version} in {run.shown(model_dir)}")
+saved = write_trained(run.folder / BEST, config, trained, run.identity["commit"])
+print(f"model version {saved.version} in {run.shown(saved.path)}")
 
 # %%
 from dr_lib.training.recorder import CHECKPOINT
@@ -192,7 +177,7 @@ from dr_lib.training.recorder import CHECKPOINT
 path = run.finish(**row, **summarise(samples), model_version=saved.version)
 (run.folder / CHECKPOINT).unlink()
 print(f"wrote {run.shown(path)}; to export the model for serving:")
-print(f"python -m dr_lib export {run.shown(model_dir)} --data {run.shown(config.data_dir)} --out exported")
+print(f"python -m dr_lib export {run.shown(saved.path)} --data {run.shown(config.data_dir)} --out exported")
 
 # %% [markdown]
 # ## What this shows

@@ -27,6 +27,7 @@ PAPERS = {
     "B": "Camargo et al.",
     "C": "Moura Filho and Sousa",
     "D": "De Felice Lima and Zola",
+    "E": "Voets et al.",
 }
 NAMES = {"mxnet": "MXNet", "pytorch": "PyTorch", "tensorflow": "TensorFlow", "keras_jax": "Keras / JAX"}
 NAMES |= {"keras_torch": "Keras / PyTorch", "mnist": "MNIST", "cifar10": "CIFAR-10", "cpu": "CPU"}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from dr_lib.data.labels.grades import sum_referable
-from dr_lib.data.shards.folder import SPLITS, describe_data
+from dr_lib.data.shards.folder import SPLITS, describe_data, hash_file
 from dr_lib.data.shards.predictions import write_predictions
 from dr_lib.hardware import Device, Plan, activate, probe
 from dr_lib.statistics.intervals import Interval, auc_interval
@@ -109,7 +109,8 @@ def train_once(
         predicted = {name: predict(config, network, s.images) for name, s in setup.splits.items() if name != "train"}
     if data:  # a prepared folder, whose tables know the photographs
         found = {name: (setup.splits[name].image_id, values) for name, values in predicted.items()}
-        write_predictions(out_dir / PREDICTIONS, config.data_dir, config.split, found.values(), network.name)
+        model = network.name, hash_file(out_dir / BEST)[:12]
+        write_predictions(out_dir / PREDICTIONS, config.data_dir, config.split, found.values(), *model)
     scores, auc = _evaluate(config, setup.splits, predicted)
     times = timing._asdict() | {"setup_s": setup_s, "steady_epoch_s": timing.steady_epoch_s}
     times["images_per_s"] = len(setup.train_batches) * schedule.batch_size / timing.steady_training_s
