@@ -11,7 +11,7 @@ GRADES = [f"probability_{grade}" for grade in range(5)]
 REFERABLE_FROM = 2
 SIDES = ("train", "validation", "test")
 SPLITS = (*SIDES, "excluded", "rejected")
-NUMBERS = ("grade", "referable", "gradable", "probability_referable", *GRADES)
+NUMBERS = ("grade", "referable", "gradable", "gradability", "probability_referable", *GRADES)
 ROUNDING = 0.02  # of five probabilities that add up to 1: int8 networks round each to 1/256
 MAX_ROWS = 5  # named in a sentence
 
@@ -43,8 +43,8 @@ def read_predictions(*paths: Path) -> list[Predictions]:
     A file has a row per photograph with `image_id`, `patient_id`, `split` (train, validation, test, excluded or
     rejected), `grade` (0-4) or `referable` (0 or 1), and `probability_referable` or `probability_0` to
     `probability_4`. It may have `reason` (why there is no probability), `gradable` (0 or 1), `group` (patients who
-    share a picture), `eye`, `data_kind` (synthetic or photographs), `model` (its name), and camera, age, sex, quality
-    for subgroups.
+    share a picture), `eye`, `data_kind` (synthetic or photographs), `model` (its name), camera, age, sex, quality for
+    subgroups, and `gradability` (a score, larger where a photograph shows more).
 
     Args:
         paths: CSV files, one a model.
