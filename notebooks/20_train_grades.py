@@ -199,7 +199,8 @@ print(f"python -m dr_lib export {run.shown(model_dir)} --data {run.shown(config.
 # Where does the network look? Grad-CAM (Selvaraju et al. 2017) maps what raises the probability of referable disease.
 # Beside each map stands its control, the same network with random weights (Adebayo et al. 2018): a map that is like its
 # control explains nothing. Where lesions are known, the table says how many times as much of the top 5 % of a map lies
-# in them as of the field of view: 1 is chance. Real photographs are shown only where `explain` asks for it.
+# in them as of the field of view: 1 is chance, and several draws of random weights show how far it goes by chance. Real
+# photographs are shown only where `explain` asks for it.
 
 # %%
 images, masks, patients = [], None, test.patient_id
@@ -231,7 +232,7 @@ from dr_lib.training import explain as explanations
 if len(images):
     maps, control = explanations.explain(trained.network, images, seed=run.seed)
 if masks is not None:
-    looks = {"network": maps, "control: random weights": control}
+    looks = {"network": maps} | {f"control {k}": look for k, look in enumerate(control, 1)}
     overlap = {name: explanations.measure_overlap(look, masks, patients) for name, look in looks.items()}
     table = pd.DataFrame(overlap, ["ratio to chance", "lower bound", "upper bound", "patients"]).T.round(2)
     display(table.rename_axis("top 5 % of a map in lesions"))
@@ -243,7 +244,7 @@ if len(images):
     if not is_synthetic:
         notice = "> **This notebook shows photographs of patients: keep it private.**"
         display(Markdown(notice), metadata={"shows_photographs": True})
-    shown = [x if x is None else x[:4] for x in (images, maps, control, masks)]
+    shown = [x if x is None else x[:4] for x in (images, maps, control[0], masks)]
     display(plot_explanations(*shown, is_synthetic=is_synthetic))
 
 # %% [markdown]

@@ -26,7 +26,7 @@ def plot_explanations(
         is_synthetic: the title then says that these are no photographs.
     """
     say = choose_words(lang)
-    titles = ["photograph", "Grad-CAM of the network", "control: random weights", "lesions"]
+    titles = [say("photograph"), say("Grad-CAM of the network"), say("control: random weights"), say("lesions")]
     columns = [None, maps, control, *([] if lesions is None else [lesions])]
     figure, axes = open_panels(len(photographs) * len(columns), columns=len(columns), width=1.9, heights=2.1)
     for k, ax in enumerate(axes):
@@ -39,7 +39,7 @@ def plot_explanations(
         if column in (1, 2):
             ax.imshow(columns[column][row], cmap="inferno", vmin=0, vmax=1, alpha=0.6)
         if row == 0:
-            ax.set_title(say(titles[column]), fontsize="medium")
+            ax.set_title(titles[column], fontsize="medium")
     words = say("Where the network looks, and where random weights do")
     figure.suptitle(f"{words}\n{say(SAMPLE)}" if is_synthetic else words)
     return figure

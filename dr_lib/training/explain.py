@@ -13,26 +13,32 @@ from dr_lib.statistics.intervals import Interval
 from dr_lib.training.models import ModelError
 
 CONVOLUTIONS = (layers.Conv2D, layers.DepthwiseConv2D, layers.SeparableConv2D)
+BATCH_SIZE = 16  # photographs mapped at a time
 TOP = 0.05  # share of the field of view that the top of a map takes
 
 
-def explain(network: keras.Model, images: np.ndarray, *, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+def explain(
+    network: keras.Model, images: np.ndarray, *, seed: int = 0, draws: int = 5
+) -> tuple[np.ndarray, np.ndarray]:
     """Map what speaks for referable disease, and map it again with random weights: the control.
 
     A map that looks the same when nothing was learned explains the photograph, not the network (Adebayo et al. 2018).
+    What random weights look at differs from draw to draw, so there are several controls.
 
     Args:
         network: from (n, side, side, 3) uint8 to the probability of referable disease, (n, 1), or of grades, (n, 5).
         images: (n, side, side, 3) uint8.
-        seed: of the random weights.
+        seed: of the first draw of weights.
+        draws: of weights.
 
     Returns:
-        The maps of the network, and those of the control: (n, side, side) float32 in [0, 1] each; see `grad_cam`.
+        The maps of the network, (n, side, side), and those of the controls, (draws, n, side, side), float32 in [0, 1];
+        see `grad_cam`.
 
     Raises:
         ModelError: the network has no convolution, or Keras runs on PyTorch.
     """
-    return grad_cam(network, images), grad_cam(randomise(network, seed), images)
+    return grad_cam(network, images), np.stack([grad_cam(randomise(network, seed + k), images) for k in range(draws)])
 
 
 def grad_cam(network: keras.Model, images: np.ndarray) -> np.ndarray:
@@ -42,33 +48,15 @@ def grad_cam(network: keras.Model, images: np.ndarray) -> np.ndarray:
     photograph and divided by its maximum; one without anything positive is 0 everywhere. Takes and raises what
     `explain` does, which gives the control besides: no map is to be shown without.
     """
-    layer, images = _find_last_maps(network), np.asarray(images)
-    call, seen = layer.call, {}
-
-    def score(shift):
-        def shifted(*args, **kwargs):
-            seen["maps"] = call(*args, **kwargs)
-            return seen["maps"] if shift is None else seen["maps"] + ops.cast(shift, seen["maps"].dtype)
-
-        layer.call = shifted
-        try:
-            found = network(images, training=False)
-        finally:
-            del layer.call
-        return ops.sum(found if found.shape[-1] == 1 else found[..., REFERABLE_FROM:])
-
-    score(None)
-    maps = ops.convert_to_numpy(ops.cast(seen["maps"], "float32"))
-    weights = _differentiate(score, np.zeros_like(maps)).mean(axis=(1, 2), keepdims=True)
-    cam = np.maximum((weights * maps).sum(axis=-1, keepdims=True), 0)
-    large = ops.convert_to_numpy(ops.image.resize(cam, images.shape[1:3], data_format="channels_last"))[..., 0]
-    return large / np.maximum(large.max(axis=(1, 2), keepdims=True), np.finfo(np.float32).tiny)
+    layer = _find_last_maps(network)
+    parts = [_map_batch(network, layer, images[k : k + BATCH_SIZE]) for k in range(0, len(images), BATCH_SIZE)]
+    return np.concatenate(parts)
 
 
 def randomise(network: keras.Model, seed: int) -> keras.Model:
     """The same network with fresh random weights."""
     keras.utils.set_random_seed(seed)
-    return keras.models.clone_model(network)
+    return keras.models.clone_model(keras.Model(network.input, network.output))  # without its loss, which may be ours
 
 
 def measure_overlap(maps: np.ndarray, lesions: np.ndarray, patient_id: ArrayLike) -> Interval:
@@ -100,6 +88,29 @@ def measure_overlap(maps: np.ndarray, lesions: np.ndarray, patient_id: ArrayLike
 
     low, high = bootstrap_patients(ratio, patient, seed=0)
     return Interval(float(ratio(np.ones(len(masks)))), float(low), float(high), len(np.unique(patient)))
+
+
+def _map_batch(network: keras.Model, layer: layers.Layer, images: np.ndarray) -> np.ndarray:
+    call, seen = layer.call, {}
+
+    def score(shift):
+        def shifted(*args, **kwargs):
+            seen["maps"] = call(*args, **kwargs)
+            return seen["maps"] if shift is None else seen["maps"] + ops.cast(shift, seen["maps"].dtype)
+
+        layer.call = shifted
+        try:
+            found = network(images, training=False)
+        finally:
+            del layer.call
+        return ops.sum(found if found.shape[-1] == 1 else found[..., REFERABLE_FROM:])
+
+    score(None)
+    maps = ops.convert_to_numpy(ops.cast(seen["maps"], "float32"))
+    weights = _differentiate(score, np.zeros_like(maps)).mean(axis=(1, 2), keepdims=True)
+    cam = np.maximum((weights * maps).sum(axis=-1, keepdims=True), 0)
+    large = ops.convert_to_numpy(ops.image.resize(cam, images.shape[1:3], data_format="channels_last"))[..., 0]
+    return large / np.maximum(large.max(axis=(1, 2), keepdims=True), np.finfo(np.float32).tiny)
 
 
 def _find_last_maps(network: keras.Model) -> layers.Layer:

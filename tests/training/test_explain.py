@@ -6,7 +6,8 @@ import pytest
 from keras import layers
 
 from dr_lib.training.explain import explain, grad_cam, measure_overlap, randomise
-from dr_lib.training.models import ModelError, build_model
+from dr_lib.training.graders import build_grader, weighted_loss
+from dr_lib.training.models import ModelError
 
 
 def test_the_map_of_a_linear_network_is_known():
@@ -40,15 +41,16 @@ def test_a_network_that_learned_a_green_square_looks_there_and_the_control_does_
     network = keras.Model(inputs, outputs)
     network.compile(keras.optimizers.Adam(0.03), "binary_crossentropy")
     network.fit(images, positive, batch_size=16, epochs=30, verbose=0)
-    maps, control = explain(network, images)
+    maps, (control,) = explain(network, images, draws=1)
     ratio, chance = (measure_overlap(m, there, np.arange(64)) for m in (maps, control))
     assert ratio.low > 8 and chance.high < ratio.low / 2 and ratio.n == 32
     assert 0 <= maps.min() and maps.max() == 1
 
 
 def test_a_control_has_no_weight_of_the_network():
-    """Nested layers are drawn anew, too, and the network keeps its own."""
-    network = build_model("mobilenet", 32)
+    """Of a grader with our own loss: nested layers are drawn anew, too, and the network keeps its own."""
+    network = build_grader("mobilenet", 32)
+    network.compile(loss=weighted_loss(np.ones(5)))
     before = network.get_weights()
     other = randomise(network, 1)
     kernels = [(a, b) for a, b in zip(before, other.get_weights(), strict=True) if a.ndim == 4]
