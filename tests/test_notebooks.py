@@ -308,7 +308,7 @@ def test_20_leaves_a_model_folder(clone, kernel, small_sample):
     assert folder.facts["split_sha256"] == row["split_sha256"] and folder.version == row["model_version"]
     command = re.search(r"python -m dr_lib export (\S+/model) --data \S+ --out exported", texts(notebook))
     assert (clone / command[1]) == folder.path  # as it is pasted into a shell in the root
-    assert num_pictures(notebook) == 2 and "SYNTHETIC SAMPLE" in (folder.path / "README.md").read_text()
+    assert num_pictures(notebook) == 3 and "SYNTHETIC SAMPLE" in (folder.path / "README.md").read_text()
     (predictions,) = read_predictions(folder.path.parent / "predictions.csv")
     test = predictions.test
     assert len(test) == row["num_images_test"] and (predictions.is_synthetic, predictions.has_grades) == (True, True)

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-ELSEWHERE = r"^(make |colab |docker )|pip install|jupyter lab|dr_lib kernels| --on "  # a network, an account, or minutes
+ELSEWHERE = r"^(make |colab |docker )|pip install|jupyter lab|dr_lib kernels| --on "  # network, account, minutes
 LITTLE = {"weights: imagenet": "weights: none", "image_size: 224": "image_size: 32", "epochs: 20": "epochs: 1"}
 
 

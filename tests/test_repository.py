@@ -40,7 +40,7 @@ MAY_KNOW = {  # who may know whom
 }
 HEAVY = {"tensorflow", "jax", "torch", "keras", "mxnet"}
 # of no use without their framework
-TRAINING = ("models", "graders", "resident", "checkpoint", "recorder", "fit", "frozen")
+TRAINING = ("models", "explain", "graders", "resident", "checkpoint", "recorder", "fit", "frozen")
 MAY_IMPORT = {"data/shards/batches.py": {"keras"}} | {f"training/{name}.py": {"keras"} for name in TRAINING}
 MAY_IMPORT |= {f"training/frameworks/{name}_network.py": {name} for name in ("keras", "torch", "mxnet")}
 # run in kernels of their own too: Python 3.9, the standard library, NumPy, psutil and one framework

@@ -33,7 +33,7 @@ from dr_lib.statistics.intervals import Interval
 POINTS = ("high sensitivity", "high specificity")
 SOURCES = ("validation", "given elsewhere", "carried over unchanged")  # of the operating points
 HANDLING = ("excluded", "counted as referred")  # of ungradable eyes
-SUBGROUPS = ("camera", "eye", "quality", "sex", "age")
+SUBGROUPS = ("camera", "eye", "quality", "gradability", "sex", "age")
 AGES = (40, 60)  # years, where bands begin
 MIN_PATIENTS = 10  # with and without disease; smaller subgroups are counted and not scored
 THRESHOLDS = np.linspace(0.05, 0.5, 46).round(2)  # of the decision curve: a miss is 19 to 1 times a needless referral
@@ -302,7 +302,7 @@ def count_grades(predictions: Predictions) -> pd.DataFrame:
 
 
 def split_subgroups(predictions: Predictions, points: pd.DataFrame) -> pd.DataFrame:
-    """Score subgroups by camera, eye, quality, sex and age.
+    """Score subgroups by camera, eye, quality, thirds of gradability, sex and age.
 
     Returns:
         A row per `factor` and `level`: `num_images`, `num_patients`, `num_referable`, and with bounds `auc` and, where
@@ -311,8 +311,9 @@ def split_subgroups(predictions: Predictions, points: pd.DataFrame) -> pd.DataFr
     """
     rows = []
     for factor in [name for name in SUBGROUPS if name in predictions.test]:
-        levels = predictions.test[factor].astype(str).str.strip()
-        levels = band_ages(levels) if factor == "age" else levels
+        levels = predictions.test[factor]
+        bands = {"age": band_ages, "gradability": band_thirds}
+        levels = bands[factor](levels) if factor in bands else levels.astype(str).str.strip()
         for level, part in predictions.test[levels != ""].groupby(levels, observed=True):
             y, p, patient = _unpack(part)
             row = {"factor": factor, "level": level, "num_images": len(part), "num_patients": len(np.unique(patient))}
@@ -420,6 +421,13 @@ def band_ages(levels: pd.Series) -> pd.Series:
     years = pd.to_numeric(levels, errors="coerce")
     names = [f"< {AGES[0]}", f"{AGES[0]}-{AGES[1] - 1}", f">= {AGES[1]}"]
     return pd.cut(years, [-np.inf, *AGES, np.inf], right=False, labels=names).cat.add_categories("").fillna("")
+
+
+def band_thirds(scores: pd.Series) -> pd.Series:
+    """The third of the scores in which each lies, by its bounds, empty where there is none; equal ones share one."""
+    thirds = scores.groupby(np.ceil(3 * scores.rank(pct=True)))
+    low, high = (thirds.transform(bound).map("{:.3f}".format) for bound in ("min", "max"))
+    return (low + "-" + high).where(scores.notna(), "")
 
 
 def _unpack(table: pd.DataFrame) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -12,7 +12,7 @@ GRADES = [f"probability_{grade}" for grade in range(5)]
 REFERABLE_FROM = 2
 SIDES = ("train", "validation", "test")
 SPLITS = (*SIDES, "excluded", "rejected")
-NUMBERS = ("grade", "referable", "gradable", "probability_referable", *GRADES)
+NUMBERS = ("grade", "referable", "gradable", "gradability", "probability_referable", *GRADES)
 ROUNDING = 0.02  # of five probabilities that add up to 1: int8 networks round each to 1/256
 MAX_ROWS = 5  # named in a sentence
 
@@ -47,7 +47,8 @@ def read_predictions(*paths: Path) -> list[Predictions]:
     rejected), `grade` (0-4) or `referable` (0 or 1), and `probability_referable` or `probability_0` to
     `probability_4`. It may have `reason` (why there is no probability), `gradable` (0 or 1), `group` (patients who
     share a picture), `eye`, `data_kind` (synthetic or photographs), `model` (its name), `model_version` (by which a
-    model is known in several files), `dataset`, and camera, age, sex, quality for subgroups.
+    model is known in several files), `dataset`, and camera, age, sex, quality for subgroups, and `gradability` (a
+    score, larger where a photograph shows more).
 
     Args:
         paths: CSV files, each of one model on one data set.
