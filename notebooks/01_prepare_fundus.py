@@ -111,6 +111,7 @@ if manifest["data_kind"] == "photographs":
 # does too), an `ellipse` made round again, `full_frame` without a dark border, or of a `truncated` file.
 
 # %%
+# %matplotlib inline
 from dr_lib.data.photograph import contact_sheet as sheet
 from dr_lib.data.synthetic import draw_odd_files
 

@@ -1,6 +1,7 @@
 """What every figure and table shares: colours, words in two languages, number formats, axes and panels."""
 
 from collections.abc import Callable, Sequence
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
@@ -109,6 +110,15 @@ def check_columns(table: pd.DataFrame, columns: Sequence[str]) -> None:
         raise NoRunsError(f"there is nothing to draw: the table has no {', '.join(missing) or 'rows'}")
 
 
+class ShownFigure(Figure):
+    """A figure that a notebook shows as the value of a cell, also before pyplot has drawn one there."""
+
+    def _repr_png_(self) -> bytes:
+        drawn = BytesIO()
+        self.savefig(drawn, format="png", dpi=100)
+        return drawn.getvalue()
+
+
 def open_panels(
     num_panels: int, *, columns: int = 1, width: float = 5.5, heights: Sequence[float] | float = 3.8, share: str = ""
 ) -> tuple[Figure, list[Axes]]:
@@ -124,7 +134,7 @@ def open_panels(
     columns = min(columns, num_panels)
     num_rows = -(-num_panels // columns)
     heights = [heights] * num_rows if isinstance(heights, (int, float)) else list(heights)
-    figure = Figure(figsize=(2 + width * columns, 1.2 + sum(heights)), layout="constrained")
+    figure = ShownFigure(figsize=(2 + width * columns, 1.2 + sum(heights)), layout="constrained")
     shared = {f"share{axis}": axis in share for axis in "xy"}
     axes = figure.subplots(num_rows, columns, height_ratios=heights, squeeze=False, **shared).ravel()
     for ax in axes[num_panels:]:

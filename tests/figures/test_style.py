@@ -4,6 +4,8 @@ import ast
 import csv
 from pathlib import Path
 
+from IPython.core.formatters import DisplayFormatter
+
 from dr_lib.evidence import evaluation
 from dr_lib.evidence.claims import count_claims, read_published
 from dr_lib.evidence.epochs import IMPLEMENTATIONS
@@ -49,3 +51,10 @@ def test_every_sentence_has_its_portuguese_and_none_is_left_over():
     assert len(known) == len(set(known))
     assert find_sentences() - set(known) == set()
     assert set(known) - find_sentences() == set()
+
+
+def test_a_notebook_shows_a_figure_that_ends_a_cell():
+    """With IPython's own formatter, to which no pyplot has shown how."""
+    figure, _ = style.open_panels(1)
+    data, _ = DisplayFormatter().format(figure)
+    assert data["image/png"].startswith(b"\x89PNG")
