@@ -9,7 +9,7 @@ SIDE, CELLS = 299, (23, 23)  # px to which a crop is brought first, so that its 
 VESSELS = (5, 13)  # px of two kernels, between whose blurs lie the calibres of vessels; the grain of a sensor is finer
 SHOWN, DARKEST = 0.15, 8.0  # of the bright end of the light, and grey levels of green: what is darker shows nothing
 HALF_SHARP, HALF_LIT = 0.005, 32.0  # contrast, and grey levels of green, that are worth a half
-SATURATED, POWER = 248, 4  # grey level of red from which on it is lost, and the power of the share that is not
+SATURATED, POWER = 248, 3  # grey level of red from which on it is lost, and the power of the share that is left
 
 
 def score_gradability(crop: np.ndarray) -> float:
@@ -17,8 +17,8 @@ def score_gradability(crop: np.ndarray) -> float:
 
     Sharpness is the contrast of the green channel, in which vessels stand out, at the calibres of vessels and relative
     to the light around. It is not divided by the noise: a slight blur takes more of that than of the vessels, and would
-    be rewarded. Illumination is the light in green, cell by cell, so that a dark half counts, and falls with the share
-    of the pixels that are saturated in red. Field is the share of the circle that shows a retina.
+    be rewarded. Illumination is the light in green, cell by cell, so that a dark half counts, and falls with what
+    is saturated in red or not shown: to cover a saturated part is no gain. Field is the share of the circle that shows.
 
     The constants are set by hand; from which score on a photograph can be graded is for marks to say.
 
@@ -35,9 +35,10 @@ def score_gradability(crop: np.ndarray) -> float:
     fine, coarse = (cv2.GaussianBlur(green, (size, size), 0) for size in VESSELS)
     details = cv2.resize(cv2.absdiff(fine, coarse), CELLS, interpolation=cv2.INTER_AREA)
     contrast = float(np.mean(details[inside] / light[inside]))
-    lost = np.mean(cv2.resize(red, CELLS, interpolation=cv2.INTER_AREA)[shown] >= SATURATED)
-    illumination = float(np.mean(light[shown] / (light[shown] + HALF_LIT)) * (1 - lost) ** POWER)
-    return contrast / (contrast + HALF_SHARP) * illumination * float(shown.sum() / _disc().sum())
+    is_lost = cv2.resize(red, CELLS, interpolation=cv2.INTER_AREA) >= SATURATED
+    field, usable = (float(cells.sum() / _disc().sum()) for cells in (shown, shown & ~is_lost))
+    illumination = float(np.mean(light[shown] / (light[shown] + HALF_LIT))) * usable**POWER
+    return contrast / (contrast + HALF_SHARP) * illumination * field
 
 
 @cache
