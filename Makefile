@@ -27,7 +27,7 @@ demo: .venv/ready ## draw a sample, train it three times, leave papermill_runs/d
 	@echo "open papermill_runs/demo/report.html in a browser"
 
 test: .venv/ready ## the tests, offline once .venv is there
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
 
 # Keras on JAX, for the plans of TPUs and several devices
 .venv/jax: .venv/ready

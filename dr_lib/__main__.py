@@ -289,7 +289,10 @@ def report(
 def evaluate(
     predictions: tuple[Path, ...], out: Path, lang: str, private: Path | None, folds: bool, parameters: tuple
 ) -> None:
-    """Evaluate a predictions.csv by patient, ours or anybody's; further ones are compared with the first."""
+    """Evaluate a predictions.csv by patient, ours or anybody's.
+
+    Further files are compared with the first, or are of the same models on other data sets: external validation.
+    """
     from dr_lib.evidence.predictions import pool_folds, read_predictions
     from dr_lib.report import run_analysis
 
@@ -300,7 +303,9 @@ def evaluate(
     choice |= {"private": str(private.resolve())} if private else {}
     choice |= {name: yaml.safe_load(value) for name, value in parameters}
     page = run_analysis(ROOT / "notebooks" / "12_evaluate.ipynb", out, ROOT, **choice)
-    click.echo(f"wrote {page}, its figures (PNG, PDF) and tables (CSV, LaTeX), and checklist.json beside it")
+    click.echo(
+        f"wrote {page}, its figures (PNG, PDF) and tables (CSV, LaTeX), checklist.json and MODEL_CARD.md beside it"
+    )
 
 
 @main.command()
@@ -353,6 +358,36 @@ def claims(folders: tuple[Path, ...], out: Path | None, allow: tuple[str, ...], 
         table.to_csv(out, index=False)
     if unlike:
         raise click.ClickException("\n".join(unlike))
+
+
+@main.command()
+@click.argument("folders", type=PATH, nargs=-1, required=True)
+@click.option("--requests-per-day", required=True, type=POSITIVE, help="that the endpoint answers, mean of a month")
+@click.option("--p99-ms", required=True, type=POSITIVE, help="99 of 100 answers come within that")
+@click.option("--accuracy-within", type=POSITIVE, help="margin of AUC and kappa that a format may lose  [default: any]")
+@click.option("--busiest-hour", type=click.FloatRange(1 / 24, 1), help="share of a day's requests  [default: 0.125]")
+@click.option("--instance", default="", help="whose price machines have that no table knows")
+@click.option("--brl-per-usd", type=POSITIVE, help="reais to a dollar  [default: the papers']")
+@click.option("--allow", multiple=True, help="a column in which pooled rows may differ, such as commit")
+@click.option("--exclude", multiple=True, help="a mark of runs whose times do not count: disturbed")
+@click.option("--lang", default="en", show_default=True, type=click.Choice(["en", "pt"]))
+def price(
+    folders: tuple[Path, ...], instance: str, allow: tuple[str, ...], exclude: tuple[str, ...], lang: str, **wanted
+) -> None:
+    """Find the cheapest endpoint in the load tests below the folders, and what would change the choice."""
+    from dr_lib.evidence.endpoint import BUSIEST_HOUR, list_endpoints, price_endpoints
+    from dr_lib.figures.serving import describe_choice
+    from dr_lib.runs.row import read_runs
+
+    wanted = {"busiest_hour": BUSIEST_HOUR} | {name: value for name, value in wanted.items() if value is not None}
+    how = {"p99_ms": wanted.pop("p99_ms"), "instance": instance, "exclude": exclude, "may_differ": allow}
+    priced = price_endpoints(list_endpoints(read_runs(*folders), *folders, **how), **wanted)
+    columns = ["model", "image_size", "format", "instance", "n", "rate_per_s", "num_machines", "idle_percent"]
+    columns += ["usd_per_month", "brl_per_month", "usd_per_million_rented", "gate_auc_difference_low"]
+    columns += ["gate_kappa_difference_low", "joules_per_prediction", "reason"]
+    shown = priced[columns].replace("", float("nan")).dropna(axis=1, how="all")
+    click.echo(shown.to_string(index=False, float_format="{:.4g}".format, na_rep="-"))
+    click.echo("\n".join(describe_choice(priced, lang)))
 
 
 @main.command()
@@ -411,7 +446,7 @@ def export(model: Path, data_dir: Path, split: str, out: Path, formats: tuple[st
 def predict(model: Path, images: tuple[Path, ...], out: Path, workers: int | None, split: str, external: bool) -> None:
     """Grade photographs, files or folders of them, with an exported model; again, to go on or to grade more.
 
-    Of one prepared folder it writes predictions to evaluate, which name no file.
+    Of one prepared folder it writes predictions to evaluate, which name no file; there a trained model will do.
     """
     from dr_lib.serving.grader.folder import read_folder
     from dr_lib.serving.grader.grade_files import grade_files, grade_prepared

@@ -11,7 +11,7 @@
 #
 # **Question.** How long does one training of the referral model take on this machine, and how well does the model find
 # eyes that a specialist should see (grade 2 or worse)? **Input.** A folder that notebook 01 prepared, or the synthetic
-# sample. **Output.** One row in `papermill_runs/<study>/rows/`, the history, the best model. Ten such runs per machine
+# sample. **Output.** One row in `papermill_runs/<study>/rows/`, the history, a model folder. Ten such runs per machine
 # make figure 1 of notebook 11. **Time.** Under 90 seconds on two cores with the defaults.
 #
 # **Resumo.** Quanto tempo leva um treinamento do modelo de encaminhamento nesta máquina, e quão bem ele encontra os
@@ -152,11 +152,13 @@ print("because", *plan.reasons, sep="\n- ")
 # split is kept; without one (the paper's 70/30) the last, or with `keep_best` the one with the best AUC in training.
 
 # %%
+from dr_lib.runs.monitor import Monitor, summarise
 from dr_lib.training.train_once import train_once
 
+samples = run.folder / "samples.csv"  # of the machine beside the timed part, its energy among them
 trained = train_once(
     config, plan, run.folder, commit=run.identity["commit"], elapsed_s=run.seconds, report=run.show_progress,
-    seconds_left=run.seconds_left,
+    seconds_left=run.seconds_left, monitor=Monitor(samples, num_gpus=plan.num_replicas * (plan.accelerator == "gpu")),
 )  # fmt: skip
 timing, row, scores, auc = trained.timing, trained.row, trained.scores, trained.auc
 print(f"{trained.network.name}: {row['num_parameters']:,} parameters, {row['num_images_dropped']} photographs dropped")
@@ -203,14 +205,19 @@ pd.Series(scores | shown).dropna().round(3).to_frame(f"test split of {kind}")
 
 # %% [markdown]
 # The row: everything the report and notebook 11 will read. Of a training that was resumed it names all devices,
-# precisions and commits that took part. With the row and the model there, nothing is left to go on with.
+# precisions and commits that took part. With the row and the model folder there, nothing is left to go on with.
 
 # %%
+from dr_lib.serving.grader.folder import write_trained
 from dr_lib.training.recorder import CHECKPOINT
+from dr_lib.training.train_once import BEST, PREDICTIONS
 
-path = run.finish(**row)
+saved = write_trained(run.folder / BEST, config, trained, run.identity["commit"])
+path = run.finish(**row, **summarise(samples), model_version=saved.version)
 (run.folder / CHECKPOINT).unlink()
-print(f"wrote {run.shown(path)}")
+print(f"wrote {run.shown(path)}; to try the model on another prepared folder, and to evaluate it on both:")
+print(f"python -m dr_lib predict {run.shown(saved.path)} OTHER --external --out other.csv")
+print(f"python -m dr_lib evaluate {run.shown(run.folder / PREDICTIONS)} other.csv --out evaluation")
 
 # %% [markdown]
 # ## What this shows

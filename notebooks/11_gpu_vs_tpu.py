@@ -22,6 +22,8 @@
 runs: str = "papermill_runs/demo"  # folders with rows, separated by commas
 allow: str = ""  # columns in which pooled rows may differ, such as mode,commit
 exclude: str = ""  # marks of runs whose times do not count, such as disturbed
+# energy
+grid: str = "World"  # whose electricity, where a price names no region; Brazil, United States or World
 # report
 published: bool = True  # hold the rows against the paper, false for a study of your own
 lang: str = "en"  # of the report, en or pt
@@ -109,6 +111,12 @@ from dr_lib.evidence.comparison import compare_environments
 
 environments = compare_environments(selection.timed)
 page.table(environments, "environments", "Training time and test scores of each environment, mean [95 % interval].")
+
+# %% tags=["report"]
+from dr_lib.evidence.energy import summarise_energy
+
+energy = summarise_energy(selection.timed, ["environment"], grid=grid)
+page.table(energy, "energy", "Energy, mean of a run [95 % interval]: GPUs and processors; bound: rated power x time.")
 
 # %% tags=["report"]
 from dr_lib.evidence.comparison import compare_sessions

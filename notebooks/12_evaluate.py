@@ -66,7 +66,7 @@ print(bootstrap.describe_machine(root, *bootstrap.install_missing()))
 # among real ones.
 
 # %%
-from dr_lib.evidence.predictions import average, read_predictions
+from dr_lib.evidence.predictions import average_sets, read_predictions
 
 paths = [Path(root, name.strip()) for name in predictions.split(",") if name.strip()]
 if not paths:  # the latest of this clone
@@ -91,10 +91,10 @@ from dr_lib.figures.page import Page
 from dr_lib.figures.style import SAMPLE
 
 models = read_predictions(*paths)
-models = [average(models, "ensemble")] if ensemble else models
+models = average_sets(models) if ensemble else models
 model, page = models[0], Page(out, lang)
 say = page.say
-words = ["; ".join(m.name for m in models)]
+words = ["; ".join(dict.fromkeys(m.name for m in models))]
 words += [say("{} photographs of {} patients").format(len(model.test), model.test["patient_id"].nunique())]
 print("; ".join(words))
 
@@ -128,21 +128,23 @@ page.table(flow, "flow", "Photographs and patients of each stage.")
 # %% [markdown] tags=["en"]
 # ## Discrimination
 #
-# The operating points are chosen on the validation split and frozen: the test split is only looked at. Without
-# validation rows there are none, unless two thresholds from elsewhere are given.
+# The operating points are chosen on the validation split and frozen: the test split is only looked at. A data set
+# without validation rows takes the thresholds of the same model from its own data set, unchanged, where that file is
+# given too, or two that are given; otherwise there are none.
 
 # %% [markdown] tags=["pt"]
 # ## Discriminação
 #
-# Os pontos de operação são escolhidos na validação e congelados: o teste só é observado. Sem linhas de validação não
-# há pontos, a menos que se deem dois limiares de outro lugar.
+# Os pontos de operação são escolhidos na validação e congelados: o teste só é observado. Um conjunto de dados sem
+# linhas de validação recebe os limiares do mesmo modelo em seu próprio conjunto, sem mudança, se esse arquivo também
+# for dado, ou dois que se deem; do contrário não há pontos.
 
 # %%
 shares = [float(share) for share in str(prevalence).split(",") if share.strip()]
 frozen = [float(threshold) for threshold in thresholds.split(",") if threshold.strip()]
 asked = {"sensitivity": sensitivity, "specificity": specificity, "thresholds": frozen}
-points = {m.name: evaluation.choose_points(m, **asked) for m in models}
-own = points[model.name]
+points = evaluation.freeze_points(models, **asked)
+own = points[0]
 measured = evaluation.measure_points(model, own)
 
 # %% tags=["report"]
@@ -165,6 +167,14 @@ else:
 if len(own) == 1:
     words = "The validation split does not reach a specificity of {}: that operating point is left out."
     page.findings([say(words).format(page.number(specificity))])
+if "chosen_on" in own and own["source"].iloc[0] == evaluation.SOURCES[2]:
+    words = "The thresholds were frozen on the validation split of {} and carried over unchanged."
+    page.findings([say(words).format(own["chosen_on"].iloc[0])])
+if "chosen_on" in own and own["validation_specificity"].iloc[0] >= specificity:
+    words = (
+        "On the validation split every threshold between the two reaches the sensitivity and the specificity asked for."
+    )
+    page.findings([say(words)])
 
 # %% [markdown] tags=["en"]
 # Predictive values depend on how many photographs are referable, and data sets are often enriched: what a positive or
@@ -238,6 +248,15 @@ if len(subgroups):
 else:
     page.findings([say("No subgroup can be formed: camera, eye, quality, age and sex are not in the predictions.")])
 
+# %% tags=["report"]
+from dr_lib.evidence.gradability import fit_gradability
+
+fitted = fit_gradability(model)
+if len(fitted):
+    page.table(fitted, "gradability", "The gradability score against the marks; sensitivity is for ungradable ones.")
+elif "gradability" in model.test:
+    page.findings([say("No photograph is called ungradable by its score: both splits need marks of both kinds.")])
+
 # %% [markdown] tags=["en"]
 # ## When the model abstains
 #
@@ -285,10 +304,25 @@ if private and len(own):
     page.figure(figures.plot_photographs(errors, crops, lang), "errors", "The worst errors, as the model saw them.")
 
 # %% tags=["report"]
-if len(models) > 1:
+compared = evaluation.compare_models(models, points)
+if len(compared):
     page.findings([f"## {say('Comparison')}"])
-    compared = evaluation.compare_models(models, points)
     page.table(compared, "comparison", "Differences from the first model, on the same patients [95 % interval].")
+
+# %% tags=["report"]
+data_sets = evaluation.compare_data_sets(models, points)
+if data_sets["tested_on"].nunique() > 1:
+    page.findings([f"## {say('External validation')}"])
+    page.figure(figures.plot_data_sets(data_sets, lang, **synthetic), "data_sets", "Each model on each data set.")
+    page.table(data_sets, "data_sets", "Each model on each data set, at thresholds carried over [95 % interval].")
+
+# %% tags=["report"]
+from dr_lib.evidence.claims import judge_data_sets
+
+judged = judge_data_sets(data_sets)
+if judged["verdict"].isin(["holds", "does not hold", "undecided", "not comparable"]).any():
+    page.findings([f"## {say('Voets et al.')}"])
+    page.claims(judged)
 
 # %% [markdown] tags=["en"]
 # ## Reporting guidelines
@@ -303,15 +337,17 @@ if len(models) > 1:
 # autor preenche.
 
 # %% tags=["report"]
-from dr_lib.evidence.checklist import SOURCES, fill_checklist
-from dr_lib.files import write_json
+from dr_lib.evidence.checklist import SOURCES, STATUSES, fill_checklist, write_card
+from dr_lib.files import write_json, write_text
 
-facts = figures.state_facts(model, flow, summary, own, measured, calibrated, subgroups, lang)
+facts = figures.state_facts(model, flow, summary, own, measured, calibrated, subgroups, data_sets, lang)
 checklist = fill_checklist(facts, lang)
 page.table(checklist, "checklist", "Items of the guidelines, and who fills them.")
 if out:
     described = {"aligned_with": list(SOURCES.values()), "items": checklist.to_dict("records")}
     write_json(Path(out) / "checklist.json", described)
+    card = write_card(facts, say("Model card: {}").format(model.name), say(STATUSES[1]), lang)
+    write_text(Path(out) / "MODEL_CARD.md", card)
 
 # %% [markdown]
 # ## What this shows

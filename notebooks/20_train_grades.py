@@ -37,6 +37,8 @@ accelerator: str = "auto"  # auto, cpu, gpu or tpu
 backend: str = "auto"  # auto, tensorflow or jax
 input: str = "auto"  # memory (decoded once), stream (decoded again for each batch), or auto (what fits)
 mode: str = "paper"  # paper (float32, one step per call) or fast (what the device can do)
+# what is explained
+explain: str = ""  # folder of IDRiD's or DDR's lesion masks, or test for the test split; shows these photographs
 # where, when, which
 results: str = ""  # folder for rows, models and checkpoints; on Colab one on Drive outlives the machine
 max_hours: float = 0.0  # save and stop in time, 0 for no limit [h]
@@ -66,7 +68,7 @@ if not os.path.isdir(root / "dr_lib"):  # only the notebook is here: copy a data
 sys.path.insert(0, str(root))
 from dr_lib import bootstrap
 
-print(bootstrap.describe_machine(root, *bootstrap.install_missing(*["cv2"] if data_dir == "sample" else [])))
+print(bootstrap.describe_machine(root, *bootstrap.install_missing(*["cv2"] if data_dir == "sample" or explain else [])))
 
 # %%
 from dataclasses import replace
@@ -109,11 +111,13 @@ print(f"Keras on {plan.backend}, because", *plan.reasons, sep="\n- ")
 # The epoch with the best AUC of referable disease on the validation split is kept; without that split, the last.
 
 # %%
+from dr_lib.runs.monitor import Monitor, summarise
 from dr_lib.training.train_once import train_once
 
+samples = run.folder / "samples.csv"  # of the machine beside the timed part, its energy among them
 trained = train_once(
     config, plan, run.folder, commit=run.identity["commit"], elapsed_s=run.seconds, report=run.show_progress,
-    seconds_left=run.seconds_left,
+    seconds_left=run.seconds_left, monitor=Monitor(samples, num_gpus=plan.num_replicas * (plan.accelerator == "gpu")),
 )  # fmt: skip
 timing, row, scores, auc = trained.timing, trained.row, trained.scores, trained.auc
 print(f"{trained.network.name}: {row['num_parameters']:,} parameters on {trained.device.name}")
@@ -124,6 +128,7 @@ print(f"resumed {timing.resumed} times")
 # The grades are far from equally frequent: without weights a network does well by calling every eye healthy.
 
 # %%
+import numpy as np
 import pandas as pd
 
 from dr_lib.data.labels.grades import GRADES
@@ -163,41 +168,76 @@ _ = axis.set(xlabel="grade by the network", ylabel="true grade", title=f"Test sp
 # The model folder: the network, the manifest that serving reads, the model card.
 
 # %%
-from datetime import UTC, datetime
-
-from dr_lib.serving.grader import folder
+from dr_lib.serving.grader.folder import write_trained
 from dr_lib.training.train_once import BEST
 
-model_dir = run.folder / "model"
-model_dir.mkdir(exist_ok=True)
-(run.folder / BEST).replace(model_dir / "model.keras")
-chosen = "for a sensitivity of 0.9 on the validation split"
-described = {
-    "format": "keras", "model": model, "image_size": image_size, "grades": list(GRADES),
-    "threshold": scores["threshold"],
-    "threshold_from": chosen if "validation" in trained.splits else "not chosen, for lack of a validation split",
-    "preprocessing": folder.PREPROCESSING, "weights": Path(weights).name, "metrics": scores,
-    "commit": run.identity["commit"], "created_at": datetime.now(UTC).isoformat(timespec="seconds"),
-    "versions": {name: row[name] for name in ("keras", "numpy")},
-}  # fmt: skip
-described |= {name: row[name] for name in ("num_parameters", *prepared)}
-saved = folder.write_folder(model_dir, "model.keras", described)
-print(f"model version {saved.version} in {run.shown(model_dir)}")
+saved = write_trained(run.folder / BEST, config, trained, run.identity["commit"])
+print(f"model version {saved.version} in {run.shown(saved.path)}")
 
 # %%
 from dr_lib.training.recorder import CHECKPOINT
 
-path = run.finish(**row, model_version=saved.version)
+path = run.finish(**row, **summarise(samples), model_version=saved.version)
 (run.folder / CHECKPOINT).unlink()
 print(f"wrote {run.shown(path)}; to export the model for serving:")
-print(f"python -m dr_lib export {run.shown(model_dir)} --data {run.shown(config.data_dir)} --out exported")
+print(f"python -m dr_lib export {run.shown(saved.path)} --data {run.shown(config.data_dir)} --out exported")
+
+# %% [markdown]
+# Where does the network look? Grad-CAM (Selvaraju et al. 2017) maps what raises the probability of referable disease.
+# Beside each map stands its control, the same network with random weights (Adebayo et al. 2018): a map that is like its
+# control explains nothing. Where lesions are known, the table says how many times as much of the top 5 % of a map lies
+# in them as of the field of view: 1 is chance, and several draws of random weights show how far it goes by chance. Real
+# photographs are shown only where `explain` asks for it.
+
+# %%
+images, masks, patients = [], None, test.patient_id
+sample, is_synthetic = Path(config.data_dir).parent / "photographs", prepared["data_kind"] == "synthetic"
+if explain not in ("", "test"):
+    from dr_lib.data.lesions import load_masked
+
+    images, masks = load_masked(Path(explain), image_size)
+    is_synthetic, patients = False, range(len(images))
+elif explain or is_synthetic:
+    referable = np.flatnonzero(test.referable)[:100]
+    images, patients = test.images[referable], test.patient_id[referable]
+    if (sample / "sample.json").exists():  # where the drawn lesions are is drawn again
+        from dr_lib.data.lesions import crop_mask
+        from dr_lib.data.photograph.crop import Circle
+        from dr_lib.data.synthetic import draw_masks
+
+        known = read_photographs(config.data_dir, split).set_index("image_id").loc[test.image_id[referable]]
+        circles = known[["x", "y", "radius"]].itertuples(index=False)
+        pairs = zip(draw_masks(sample, known["row"].tolist()), circles, strict=True)
+        masks = np.stack([crop_mask(mask, Circle(*circle), image_size) for mask, circle in pairs])
+print(f"{len(images)} photographs to explain")
+
+# %%
+from IPython.display import Markdown, display
+
+from dr_lib.training import explain as explanations
+
+if len(images):
+    maps, control = explanations.explain(trained.network, images, seed=run.seed)
+if masks is not None:
+    looks = {"network": maps} | {f"control {k}": look for k, look in enumerate(control, 1)}
+    overlap = {name: explanations.measure_overlap(look, masks, patients) for name, look in looks.items()}
+    table = pd.DataFrame(overlap, ["ratio to chance", "lower bound", "upper bound", "patients"]).T.round(2)
+    display(table.rename_axis("top 5 % of a map in lesions"))
+
+# %%
+from dr_lib.figures.explanations import plot_explanations
+
+if len(images):
+    if not is_synthetic:
+        notice = "> **This notebook shows photographs of patients: keep it private.**"
+        display(Markdown(notice), metadata={"shows_photographs": True})
+    shown = [x if x is None else x[:4] for x in (images, maps, control[0], masks)]
+    display(plot_explanations(*shown, is_synthetic=is_synthetic))
 
 # %% [markdown]
 # ## What this shows
 
 # %%
-from IPython.display import Markdown
-
 Markdown(
     f"**{model}** at {image_size} px, trained on {counts['train']} images of {kind} in **{timing.train_s:.1f} s**, "
     f"agrees with the true grades of the test split with a quadratic weighted kappa of **{scores['kappa']:.3f}** and "

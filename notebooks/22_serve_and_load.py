@@ -220,7 +220,11 @@ if largest > 1e-5:  # the order of additions; a mistake is far above
 # was sent. The rate rises until one of a hundred response times exceeds the bound.
 
 # %%
-found = load.find_max_rate(**endpoint, bound_ms=bound_ms, seconds=load_seconds, seed=run.seed)
+from dr_lib.runs.monitor import Monitor, summarise
+
+samples = run.folder / "samples.csv"
+with Monitor(samples, num_gpus=0):
+    found = load.find_max_rate(**endpoint, bound_ms=bound_ms, seconds=load_seconds, seed=run.seed)
 shown = ["rate_per_s", "answered_per_s", "share_503", "share_failed", "p50_ms", "p99_ms", "service_p99_ms", "held"]
 print(f"holds {found.rate_per_s:.1f} requests/s with 99 % within {bound_ms:.0f} ms")
 found.tried[shown].sort_values("rate_per_s").round(3)
@@ -242,6 +246,7 @@ if server:  # SIGTERM: it finishes what it has accepted
 import pandas as pd
 
 from dr_lib import hardware
+from dr_lib.evidence.endpoint import GATED
 from dr_lib.evidence.request_log import write_requests
 from dr_lib.serving.server.sagemaker import find_endpoint
 
@@ -255,6 +260,10 @@ about |= {"model_version": served.version, "artifact_mib": served.facts["bytes"]
 measured = {"data_kind": "synthetic" if is_synthetic else "photographs", "largest_difference": largest}
 measured |= {"ready_s": ready_s, "resident_mib": resident_mib, "max_rate_per_s": found.rate_per_s}
 measured |= {f"{name}_mean": float(requests[name].mean()) for name in parts}
+if server:  # energy of this machine while it was loaded, the client's share among it
+    measured |= summarise(samples) | {"num_predictions": int((found.requests["error"] == "").sum())}
+gate = served.facts.get("gate") or {}  # what export found; empty for an untrained network
+measured |= {name: gate.get(name.removeprefix("gate_")) for name in GATED}
 write_requests(run.folder / "requests.csv", pd.concat([requests, found.requests], ignore_index=True))
 table = {"requests": (run.folder / "requests.csv").relative_to(run.study_dir).as_posix()}
 row = run.finish(**machine | about | measured | table)

@@ -27,6 +27,12 @@ exclude: str = ""  # marks of runs whose times do not count, such as disturbed
 instance: str = "ml.m5.xlarge"  # whose price our latencies are charged with where their rows have none
 cheap: str = "ml.c7g.xlarge"  # the paper's instance with the cheaper hour
 dear: str = "ml.m5.xlarge"  # the one that it is held against
+grid: str = "World"  # whose electricity, where a price names no region; Brazil, United States or World
+# endpoint
+requests_per_day: float = 20000.0  # that it answers, mean of a month
+p99_ms: float = 300.0  # 99 of 100 answers come within that [ms]
+busiest_hour: float = 0.125  # share of a day's requests in its busiest hour, an eighth for a clinic of eight hours
+accuracy_within: float = 0.0  # margin of AUC and kappa that a format may lose, 0 for any
 # report
 published: bool = True  # hold the rows against the paper, false for a study of your own
 lang: str = "en"  # of the report, en or pt
@@ -125,6 +131,13 @@ shown = [f"{name}{bound}" for name in shown for bound in ("", "_low", "_high") i
 page.table(ours[shown], "response_times", "Times of a request, mean [95 % interval] over n deployments.")
 
 # %% tags=["report"]
+from dr_lib.evidence.energy import summarise_energy
+from dr_lib.evidence.select import list_runs
+
+energy = summarise_energy(list_runs(timed), ["environment", "model", "format"], grid=grid)
+page.table(energy, "energy", "Energy, mean of a run [95 % interval]: GPUs and processors; bound: rated power x time.")
+
+# %% tags=["report"]
 from dr_lib.evidence.serving import compare_sizes
 
 page.table(
@@ -185,6 +198,41 @@ if len(ours):  # at the price of the rows, or of the instance above, as if it we
     page.table(
         priced[[name for name in COSTS if name in priced]], "costs_ours", "Costs from our times, by the hour's price."
     )
+
+# %% [markdown] tags=["en"]
+# ## The cheapest endpoint
+#
+# Machines are counted from the rate that each held in its load tests within the bound asked for, for the busiest hour,
+# and rented all month, busy or idle. Only endpoints of one network are compared; what a format costs in accuracy is the
+# gate's answer (notebook 21).
+
+# %% [markdown] tags=["pt"]
+# ## O endpoint mais barato
+#
+# As máquinas são contadas pela taxa que cada uma sustentou nos testes de carga dentro do limite pedido, para a hora de
+# pico, e alugadas o mês todo, ocupadas ou não. Só se comparam endpoints de uma mesma rede; o que um formato
+# custa em acurácia é a resposta da verificação (notebook 21).
+
+# %% tags=["report"]
+from dr_lib.evidence.endpoint import EndpointError, list_endpoints, price_endpoints
+from dr_lib.figures.serving import describe_choice
+
+ENDPOINTS = ["model", "image_size", "format", "instance", "n", "rate_per_s", "num_machines", "idle_percent"]
+ENDPOINTS += ["usd_per_month", "brl_per_month", "usd_per_million_rented", "brl_per_million_rented"]
+ENDPOINTS += ["gate_auc_difference", "gate_kappa_difference", "joules_per_prediction", "reason"]
+asked = {"requests_per_day": requests_per_day, "busiest_hour": busiest_hour}
+how = {"p99_ms": p99_ms, "instance": instance, "exclude": excluded, "may_differ": allowed}
+try:
+    endpoints = list_endpoints(table, *folders, **how)
+    endpoints = price_endpoints(endpoints, **asked, accuracy_within=accuracy_within or None)
+except EndpointError as error:
+    print(error)
+    page.findings([say("No endpoint can be chosen from these rows.")])
+else:
+    shown = [f"{name}{bound}" for name in ENDPOINTS for bound in ("", "_low", "_high")]
+    shown = endpoints[[name for name in shown if name in endpoints]].replace("", float("nan")).dropna(axis=1, how="all")
+    page.table(shown, "endpoints", "What these requests cost on each endpoint, the cheapest of a network first.")
+    page.findings(describe_choice(endpoints, lang))
 
 # %% [markdown] tags=["en"]
 # ## The paper's claims

@@ -212,6 +212,9 @@ print(
 )
 price = f"{kept['cost_usd']:.2g} USD, set-up included, at {kept['usd_per_hour']:g} USD an hour" if instance else ""
 print("Money:", price or "no price: instance names this machine in the table of prices.")
+energy = {"GPU": used["gpu_energy_j"], "processors": used["cpu_energy_j"]}
+joules = ", ".join(f"{name} {joules:.3g} J" for name, joules in energy.items() if joules == joules)
+print("Energy:", joules or f"not measurable here ({used['cpu_energy_from']}).")
 shares = {name.replace("_", " "): used[f"{name}_percent_mean"] for name in devices}
 print("Utilisation, mean:", ", ".join(f"{name} {share:.0f} %" for name, share in shares.items() if share == share))
 

@@ -26,6 +26,7 @@ exclude: str = ""  # marks of runs whose times do not count, such as disturbed
 # prices
 instance: str = ""  # price all rows as this one of the table of prices, empty to keep the price in each row
 bill_usd: float = 0.0  # what was really paid for all runs, to find the overhead; 0 if unknown [USD]
+grid: str = "World"  # whose electricity, where a price names no region; Brazil, United States or World
 # questions
 accuracy: float = 0.9  # the test accuracy whose price is asked
 precision: float = 0.05  # wanted half width of a 95 % interval, relative to the mean
@@ -178,6 +179,7 @@ memory = scenarios.plot_utilisation(timed, ["memory_percent_mean", "gpu_memory_p
 page.figure(memory, "figure_5", "Use of memory and GPU memory, mean over a run.")
 
 # %% tags=["report"]
+from dr_lib.figures.style import is_synthetic
 from dr_lib.runs.monitor import read_samples
 
 paths = []
@@ -187,13 +189,23 @@ for row in timed.sort_values("train_s", ascending=False).itertuples():  # the fo
     paths += [place / row.samples for place in places if (place / row.samples).exists()]
 if paths:
     samples = pd.DataFrame(read_samples(paths[0]))
-    page.figure(scenarios.plot_samples(samples, lang), "utilisation_trace", "Use of the machine over the longest run.")
+    page.figure(
+        scenarios.plot_samples(samples, lang, synthetic=is_synthetic(timed)),
+        "utilisation_trace",
+        "Use of the machine over the longest run.",
+    )
 
 # %% tags=["report"]
 parts = timed.assign(papermill_s=timed["process_s"] - timed["wall_s"]) if "process_s" in timed else timed
 columns = [name for name in ("papermill_s", "setup_s", "train_s", "process_cpu_s") if name in parts]
 medians = parts.groupby("framework")[columns].median().assign(n=parts.groupby("framework").size()).reset_index()
 page.table(medians, "overhead", "What a headless run takes beyond its training, medians.")
+
+# %% tags=["report"]
+from dr_lib.evidence.energy import summarise_energy
+
+energy = summarise_energy(timed, varied or FACTORS, grid=grid)
+page.table(energy, "energy", "Energy, mean of a run [95 % interval]: GPUs and processors; bound: rated power x time.")
 
 # %% [markdown] tags=["en"]
 # ## 5. Analyse
@@ -220,11 +232,17 @@ try:
 except BadSampleError as error:  # an unfinished study has holes
     print(f"no effects: {error}")
 else:
-    page.figure(plot_effects(effects, lang), "effects", "By how much each level multiplies the time of an epoch.")
+    page.figure(
+        plot_effects(effects, lang, synthetic=is_synthetic(timed)),
+        "effects",
+        "By how much each level multiplies the time of an epoch.",
+    )
     effects = effects.rename(columns={"low": "effect_low", "high": "effect_high", "num_runs": "n"})
     page.table(effects, "effects", "Effect of each level on the time of an epoch [95 % interval].")
     page.figure(
-        plot_variation(variation, lang), "variation", "How much of the variation of an epoch's time each term explains."
+        plot_variation(variation, lang, synthetic=is_synthetic(timed)),
+        "variation",
+        "How much of the variation of an epoch's time each term explains.",
     )
     page.table(
         variation.drop(columns="num_factors"),

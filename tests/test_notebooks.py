@@ -18,12 +18,14 @@ import pytest
 from jupyter_client import KernelManager
 from sklearn.metrics import roc_auc_score
 
+from dr_lib.evidence.endpoint import find_rates
 from dr_lib.evidence.predictions import read_predictions
 from dr_lib.report import run_analysis, write_report
 from dr_lib.runs.kernels import find_kernel
+from dr_lib.runs.row import read_runs
 from dr_lib.serving.grader.folder import read_folder
 from dr_lib.serving.untrained import export_untrained
-from tests.evidence.predictions import draw_predictions, write
+from tests.evidence.predictions import draw_abroad, draw_predictions, write
 
 
 def execute(clone: Path, name: str, kernel: str | KernelManager = "python3", **parameters) -> nbformat.NotebookNode:
@@ -107,7 +109,8 @@ def test_01_prepares_a_folder_with_a_csv(clone, kernel, small_sample):
 
 def test_10_alone_writes_a_row_that_11_reads(clone, small_sample):
     """One papermill command trains and writes a valid row; notebook 11 draws figure 1 from it, in Portuguese."""
-    command = papermill_command("10_train_referable", data_dir=small_sample, epochs=2, image_size=48, repetition=3)
+    wishes = {"data_dir": small_sample, "epochs": 2, "image_size": 48, "test_time_augmentation": True}
+    command = papermill_command("10_train_referable", **wishes, repetition=3)
     subprocess.run(command, cwd=clone, check=True, capture_output=True)
     (path,) = (clone / "papermill_runs" / "adhoc" / "rows").glob("*.json")
     row = json.loads(path.read_text())
@@ -115,8 +118,12 @@ def test_10_alone_writes_a_row_that_11_reads(clone, small_sample):
     assert 0 < row["first_step_s"] < row["train_s"] < row["wall_s"] and len(row["epoch_s"]) == 2
     assert row["data_kind"] == "synthetic" and row["accelerator"] and row["keras"] and 0 <= row["metric_auc_test"] <= 1
     left = clone / "papermill_runs" / "adhoc" / "runs" / row["run_id"]
-    assert (left / "best.keras").exists()
+    assert read_folder(left / "model").version == row["model_version"]
     assert len(read_predictions(left / "predictions.csv")[0].test) == row["num_images_test"]
+    command = [sys.executable, "-m", "dr_lib", "predict", left / "model", small_sample, "--out", "again.csv"]
+    subprocess.run(command, cwd=clone, check=True, capture_output=True)
+    written, again = pd.read_csv(left / "predictions.csv"), pd.read_csv(clone / "again.csv")  # the model says the same
+    pd.testing.assert_frame_equal(written, again, atol=1e-5)
     assert str(small_sample.parent) not in path.read_text()  # a row names no folder of this machine
     text = report(clone, "adhoc", lang="pt")
     assert "não comparáveis" in text and '<html lang="pt">' in text and text.count("data:image/png") == 1
@@ -301,7 +308,7 @@ def test_20_leaves_a_model_folder(clone, kernel, small_sample):
     assert folder.facts["split_sha256"] == row["split_sha256"] and folder.version == row["model_version"]
     command = re.search(r"python -m dr_lib export (\S+/model) --data \S+ --out exported", texts(notebook))
     assert (clone / command[1]) == folder.path  # as it is pasted into a shell in the root
-    assert num_pictures(notebook) == 2 and "SYNTHETIC SAMPLE" in (folder.path / "README.md").read_text()
+    assert num_pictures(notebook) == 3 and "SYNTHETIC SAMPLE" in (folder.path / "README.md").read_text()
     (predictions,) = read_predictions(folder.path.parent / "predictions.csv")
     test = predictions.test
     assert len(test) == row["num_images_test"] and (predictions.is_synthetic, predictions.has_grades) == (True, True)
@@ -329,6 +336,14 @@ def test_12_reports_on_anybodys_predictions(clone, kernel, tmp_path):
     items = json.loads((tmp_path / "out" / "checklist.json").read_text())["items"]
     (flow,) = [item for item in items if (item["guideline"], item["item"]) == ("STARD", "19")]
     assert (flow["status"], flow["text"]) == ("filled by this run", "240 retinografias disponíveis, 96 avaliadas")
+    card = (tmp_path / "out" / "MODEL_CARD.md").read_text(encoding="utf-8")
+    assert card.startswith("# Ficha do modelo: one") and "*o autor deve preencher*" in card
+    tables = draw_abroad(), draw_predictions().assign(model_version="v1", dataset="home")
+    paths = [write(tmp_path, table, name) for table, name in zip(tables, ("abroad", "home"), strict=True)]
+    asked = {"predictions": ",".join(map(str, paths)), "out": str(tmp_path / "external")}
+    said = texts(execute(clone, "12_evaluate", kernel, **asked))
+    assert "frozen on the validation split of home and carried over unchanged" in said and "External validation" in said
+    assert "home → home, high sensitivity: AUC " in (tmp_path / "external" / "MODEL_CARD.md").read_text()
     bare = write(tmp_path, draw_predictions().query("split == 'test'"), "bare")
     notebook = execute(clone, "12_evaluate", kernel, predictions=str(bare))
     assert "No operating point: there are no validation rows" in texts(notebook) and num_pictures(notebook) == 6
@@ -356,8 +371,13 @@ def test_from_a_trained_model_to_what_a_prediction_costs(clone, small_sample):
     assert row["max_rate_per_s"] > 0 and row["format"] == "litert_int8" and row["usd_per_hour"] == 0.23
     sent = pd.read_csv(adhoc / row["requests"])
     assert (sent["load"] == "closed").sum() == 5 and row["threads"] == row["num_cpus"] and row["cost_usd"] is None
-    assert row["max_rate_per_s"] in set(sent.loc[sent["load"] == "open", "rate_per_s"])
+    found = find_rates(read_runs(adhoc), adhoc, p99_ms=row["bound_ms"])  # by another reader of the same requests
+    assert found["held_per_s"].tolist() == [row["max_rate_per_s"]]
+    gate = read_folder(served).facts["gate"]
+    assert (row["gate_passes"], row["gate_auc_difference"]) == (gate["passes"], gate["auc_difference"])
+    assert row["num_predictions"] <= (sent["load"] == "open").sum() and row["cpu_energy_j"] != 0
     text = report(clone, "adhoc", notebook="23_serving_cost")
+    assert "litert_int8 on ml.m5.xlarge is the cheapest" in text
     assert "small_cnn in litert_int8 predicts in" in text and "MobileNet has 3377221 parameters." in text
     assert text.count("data:image/png") == 5
     times = pd.read_csv(adhoc / "response_times.csv")  # five requests to one deployment are one measurement

@@ -35,12 +35,12 @@ MAY_KNOW = {  # who may know whom
     "publish": set(),
     "report": {"runs"},
     "deposit": {"runs", "figures", "report"},
-    "__main__": {"data", "training", "serving", "runs", "evidence", "report", "deposit"},
+    "__main__": {"data", "training", "serving", "runs", "evidence", "figures", "report", "deposit"},
     "__init__": set(),
 }
 HEAVY = {"tensorflow", "jax", "torch", "keras", "mxnet"}
 # of no use without their framework
-TRAINING = ("models", "graders", "resident", "checkpoint", "recorder", "fit", "frozen")
+TRAINING = ("models", "explain", "graders", "resident", "checkpoint", "recorder", "fit", "frozen")
 MAY_IMPORT = {"data/shards/batches.py": {"keras"}} | {f"training/{name}.py": {"keras"} for name in TRAINING}
 MAY_IMPORT |= {f"training/frameworks/{name}_network.py": {name} for name in ("keras", "torch", "mxnet")}
 # run in kernels of their own too: Python 3.9, the standard library, NumPy, psutil and one framework
@@ -209,4 +209,4 @@ def test_commands_in_texts_exist():
         if name == "serve":  # hands its options on to dr_lib.serving
             continue
         options = {option for parameter in main.commands[name].params for option in parameter.opts}
-        assert set(re.findall(r"(?<!\S)--[a-z-]+", rest)) <= options | {"--help"}, (name, rest)
+        assert set(re.findall(r"(?<!\S)--[a-z0-9-]+", rest)) <= options | {"--help"}, (name, rest)

@@ -9,7 +9,7 @@ and drusen. Camera, pigment and haze do not depend on the grade either.
 import json
 import multiprocessing
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import cache
 from pathlib import Path
@@ -73,14 +73,22 @@ def draw_eye(grade: int, eye: str, look: Look, rng: np.random.Generator) -> tupl
 
     Returns it, (height, width, 3) uint8 RGB, and the circle of its retina, of which the frame may cut a part.
     """
+    return draw_lesions(grade, eye, look, rng)[:2]
+
+
+def draw_lesions(grade: int, eye: str, look: Look, rng: np.random.Generator) -> tuple[np.ndarray, Circle, np.ndarray]:
+    """Draw what `draw_eye` draws, and return beside it where its lesions are: (height, width) bool.
+
+    Drusen and beaded veins are not among them.
+    """
     disc = np.array([rng.uniform(0.42, 0.62), rng.uniform(-0.12, 0.04)])  # of a right eye, where the nose is right
     macula = disc + [-0.62, 0.07]
     red, yellow, soft = np.zeros((3, SIDE, SIDE), np.uint8)
-    _draw_lesions(red, yellow, soft, disc, macula, grade, rng)
+    lesions = _draw_lesions(red, yellow, soft, disc, macula, grade, rng)
     _draw_vessels(red, disc, macula, look.calibre, rng, beaded=grade == 3)
     light = cv2.merge([_light(disc, macula, look.texture, rng)] * 3)
     canvas = cv2.multiply(_colour(red, yellow, soft, disc, look, rng), light, dtype=cv2.CV_8U)
-    return _photograph(np.maximum(canvas, np.uint8(look.black)), eye, look, rng)
+    return _photograph(np.maximum(canvas, np.uint8(look.black)), lesions, eye, look, rng)
 
 
 def draw_odd_files(seed: int = 0) -> dict[str, bytes]:
@@ -127,7 +135,7 @@ def _draw_spots(canvas, places, radii, density, rng):
 
 
 def _draw_lesions(red, yellow, soft, disc, macula, grade, rng):
-    """Draw what a grade is known by, then drusen up to this eye's amount of yellow."""
+    """Draw what a grade is known by, whose place is returned, then drusen up to this eye's amount of yellow."""
     amount = rng.uniform(1.5, 3.8)  # mean density over the canvas
     dots, blots, rings, wool = (rng.integers((most + 3) // 4, most + 1) for most in LESIONS[grade])
     places = rng.uniform(-0.85, 0.85, (200, 2))
@@ -144,8 +152,10 @@ def _draw_lesions(red, yellow, soft, disc, macula, grade, rng):
             cv2.polylines(red, [_pixels(tuft)], False, RED, 1, cv2.LINE_AA, 4)
         boat = np.array(cv2.ellipse2Poly((0, 0), (100, 75), 0, 0, 180, 15)) * rng.uniform(0.0015, 0.0028)
         cv2.fillPoly(red, [_pixels(macula + rng.normal(0, 0.25, 2) + boat)], RED, cv2.LINE_AA, 4)
+    lesions = red | yellow | soft
     while cv2.mean(yellow)[0] + cv2.mean(soft)[0] < amount:
         _draw_spots(soft, macula + rng.normal(0, 0.35, (1, 2)), (0.02, 0.07), 170, rng)
+    return lesions
 
 
 def _draw_vessels(red, disc, macula, calibre, rng, *, beaded):
@@ -253,21 +263,22 @@ def _light(disc, macula, texture, rng):
     return light * _shape_retina()
 
 
-def _photograph(canvas, eye, look, rng):
-    """Place the retina into the camera's frame: shifted, tilted, mirrored for a left eye, marked."""
+def _photograph(canvas, lesions, eye, look, rng):
+    """Place the retina, and its lesions, into the camera's frame: shifted, tilted, mirrored for a left eye, marked."""
     size, middle, radius = np.array([look.width, look.height]), (SIDE - 1) / 2, look.coverage * look.height / 2
     centre = (size - 1) / 2 + rng.normal(0, 0.015, 2) * look.height
     centre[0] += rng.choice([-1, 1]) * (rng.random() < 0.06) * (look.width / 2 - 0.75 * radius)  # looks away at times
     tilt = rng.uniform(-25, 25) if rng.random() < 0.1 else rng.normal(0, 3)
     matrix = cv2.getRotationMatrix2D((middle, middle), tilt, radius / RADIUS) + np.c_[np.zeros((2, 2)), centre - middle]
-    canvas = cv2.flip(canvas, 1) if eye == "left" else canvas
+    canvas, lesions = (cv2.flip(x, 1) for x in (canvas, lesions)) if eye == "left" else (canvas, lesions)
     image = cv2.warpAffine(canvas, matrix, size.tolist(), borderValue=[look.black] * 3)
     if look.mark == "tab":
         at = (centre + [0.72 * radius, -0.72 * radius]).astype(int).tolist()
         cv2.circle(image, at, int(radius / 20), canvas[SIDE // 2, SIDE // 2].tolist(), -1)
     if look.mark == "text":
         cv2.putText(image, "SYNTHETIC", (20, look.height - 20), 0, look.height / 1100, (190, 190, 190), 2)
-    return image, Circle(*centre.tolist(), radius)
+    lesions = cv2.warpAffine(lesions, matrix, size.tolist()) > RED // 2
+    return image, Circle(*centre.tolist(), radius), lesions
 
 
 def draw_sample(
@@ -300,6 +311,23 @@ def draw_sample(
     for name, table in (("circles.csv", circles), ("labels.csv", labels)):
         write_text(out / name, "".join(",".join(map(str, row)) + "\n" for row in table))
     return out
+
+
+def draw_masks(sample: Path, rows: Sequence[int]) -> list[np.ndarray]:
+    """Draw again where the lesions are of photographs that `draw_sample` drew: (height, width) bool each.
+
+    Args:
+        sample: the folder that it drew into.
+        rows: lines of its labels.csv, the header being line 1.
+    """
+    drawn = json.loads((Path(sample) / "sample.json").read_text())
+    grades, masks = choose_grades(drawn["num_patients"], drawn["seed"]), {}
+    for number in sorted({(row - 2) // 2 for row in rows}):
+        rng = np.random.default_rng([drawn["seed"], number])
+        look = draw_look(rng)
+        for k, eye in enumerate(("left", "right")):
+            masks[2 * number + k + 2] = draw_lesions(int(grades[number, k]), eye, look, rng)[2]
+    return [masks[row] for row in rows]
 
 
 def _draw_patient(out, seed, number, grades):

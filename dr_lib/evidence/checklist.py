@@ -1,8 +1,9 @@
-"""What a report of the evaluation still needs, item by item of the reporting guidelines; aligned, not certified.
+"""What a report of the evaluation still needs, item by item of the reporting guidelines, and the model card.
 
 Numbers are those of STARD 2015 (Bossuyt et al., BMJ 2015), which STARD-AI (Sounderajah et al., Nature Medicine 2025)
-extends, and of TRIPOD+AI (Collins et al., BMJ 2024); STARD-AI's own items stand without one. The words are ours: the
-guidelines' own say more.
+extends, and of TRIPOD+AI (Collins et al., BMJ 2024); STARD-AI's own items stand without one. The card has the sections
+of Mitchell et al. 2019 (Model Cards for Model Reporting). The words are ours: the guidelines' own say more. Aligned,
+not certified.
 """
 
 from collections.abc import Mapping
@@ -36,3 +37,21 @@ def fill_checklist(facts: Mapping[str, str], lang: str = "en") -> pd.DataFrame:
     status = status.mask(items["fact"] == NOT_APPLICABLE, STATUSES[2])
     topic = items["topic_pt" if lang == "pt" else "topic"]
     return items[["guideline", "item"]].assign(topic=topic, status=status, text=text)
+
+
+def write_card(facts: Mapping[str, str], title: str, unknown: str, lang: str = "en") -> str:
+    """The model card as Markdown, of the same facts as the checklist.
+
+    Args:
+        facts: as of `fill_checklist`, by the names in the column `fact` of model_card.csv.
+        title: its first line.
+        unknown: what stands where no run can know.
+        lang: en or pt.
+    """
+    items = pd.read_csv(Path(__file__).with_name("model_card.csv"), dtype=str, keep_default_na=False)
+    section, topic = ("section_pt", "topic_pt") if lang == "pt" else ("section", "topic")
+    lines = [f"# {title}"]
+    for name, part in items.groupby(section, sort=False):
+        told = [(row[topic], facts.get(row["fact"], "")) for _, row in part.iterrows()]
+        lines += [f"## {name}", "\n".join(f"- **{words}**: {text or f'*{unknown}*'}" for words, text in told)]
+    return "\n\n".join(lines) + "\n"

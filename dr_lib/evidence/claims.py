@@ -17,12 +17,14 @@ NOTEBOOKS = {  # whose rows judge a paper's claims
     "B": ("21_export_quantize", "22_serve_and_load"),
     "C": ("30_train_scenario",),
     "D": ("40_mnist_cuda",),
+    "E": ("12_evaluate",),
 }
 MAY_DIFFER = {  # in which rows of a paper's study differ on purpose
     "A": (),
     "B": (),
     "C": (*FACTORS, "backend"),
     "D": ("framework", "implementation", "batch_size", "learning_rate", "backend"),
+    "E": (),
 }
 
 
@@ -55,7 +57,7 @@ def read_published(paper: str | None = None, *, path: str | Path = PUBLISHED) ->
         "only a quotation has quotation marks": (claims["wording"] == "quoted") != is_quoted,
         f"judged is none of overall, {EVERY}, {', '.join(NEVER)}": ~claims["judged"].isin(["overall", EVERY, *NEVER]),
         "what is never judged says why": claims["judged"].isin(NEVER) != (claims["why"] != ""),
-        "statistic is unknown": ~claims["statistic"].isin([*STATISTICS, "share"]),
+        "statistic is unknown": ~claims["statistic"].isin([*STATISTICS, "share", "score"]),
         f"relation is none of {', '.join(RELATIONS)}": ~claims["relation"].isin(RELATIONS),
         "one side alone has no denominator": claims["statistic"].isin(ONE_SIDED) != (claims["denominator"] == ""),
         "value, tolerance or cells is no number": ~(np.isfinite(numbers).all(axis=1) & (numbers["tolerance"] >= 0)),
@@ -92,7 +94,17 @@ def judge_claims(paper: str, selection: Selection) -> pd.DataFrame:
         The claims of `read_published` with `ours`, `ours_low`, `ours_high` (in the claim's unit) and the fields of
         `Verdict`; those with a verdict of our own first, then what is not comparable, not measured, or never judged.
     """
-    claims, timed = read_published(paper), add_accuracy_columns(list_runs(selection.timed))
+    return _judge(paper, add_accuracy_columns(list_runs(selection.timed)))
+
+
+def judge_data_sets(table: pd.DataFrame) -> pd.DataFrame:
+    """Judge the claims of paper E by the rows of `evaluation.compare_data_sets`; n is patients. See `judge_claims`."""
+    rows = table.drop_duplicates(["model", "trained_on", "tested_on"])
+    return _judge("E", rows.assign(environment=rows["trained_on"] + " → " + rows["tested_on"]))
+
+
+def _judge(paper: str, timed: pd.DataFrame) -> pd.DataFrame:
+    claims = read_published(paper)
     verdicts = pd.DataFrame([judge(claim, timed) for claim in claims.itertuples()])
     ours = pd.DataFrame(verdicts.pop("ours").tolist(), columns=["ours", "ours_low", "ours_high", "_"]).drop(columns="_")
     judged = pd.concat([claims, ours, verdicts.drop(columns="id")], axis=1)

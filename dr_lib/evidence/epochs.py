@@ -152,9 +152,9 @@ def compare_like_for_like(timed: pd.DataFrame) -> pd.DataFrame:
         timed: timed rows of a `Selection`, with `steady_epoch_s`.
 
     Returns:
-        A row per pair: `line` and `reference`, `batch_size`, `times_as_fast` by an epoch's time with the bounds of its
-        95 % interval in _low and _high where there are two runs of each, `n` of the smaller side. Replicas share a
-        launch: they are no repetitions of its time.
+        A row per pair, the fastest first: `line` and `reference`, `batch_size`, `times_as_fast` by an epoch's time with
+        the bounds of its 95 % interval in _low and _high where there are two runs of each, `n` of the smaller side.
+        Replicas share a launch: they are no repetitions of its time.
     """
     epochs = list_epochs(timed)
     if epochs.empty:
@@ -170,7 +170,9 @@ def compare_like_for_like(timed: pd.DataFrame) -> pd.DataFrame:
                 value, low, high, n = ratio_interval(theirs, ours)
                 row = {"line": line, "reference": reference, "batch_size": int(batch_size), "times_as_fast": value}
                 rows.append(row | {"times_as_fast_low": low, "times_as_fast_high": high, "n": n})
-    return pd.DataFrame(rows)
+    return (
+        pd.DataFrame(rows).sort_values("times_as_fast", ascending=False, ignore_index=True) if rows else pd.DataFrame()
+    )
 
 
 def _name_lines(timed: pd.DataFrame) -> pd.Series:

@@ -4,7 +4,7 @@ Discrimination, calibration, clinical utility and the distributions behind them 
 Health). All intervals are 95 % and over patients; the operating points come from the validation split or from outside.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pandas as pd
@@ -31,15 +31,16 @@ from dr_lib.statistics.clustered import (
 from dr_lib.statistics.intervals import Interval
 
 POINTS = ("high sensitivity", "high specificity")
-SOURCES = ("validation", "given elsewhere")  # of the operating points
+SOURCES = ("validation", "given elsewhere", "carried over unchanged")  # of the operating points
 HANDLING = ("excluded", "counted as referred")  # of ungradable eyes
-SUBGROUPS = ("camera", "eye", "quality", "sex", "age")
+SUBGROUPS = ("camera", "eye", "quality", "gradability", "sex", "age")
 AGES = (40, 60)  # years, where bands begin
 MIN_PATIENTS = 10  # with and without disease; smaller subgroups are counted and not scored
 THRESHOLDS = np.linspace(0.05, 0.5, 46).round(2)  # of the decision curve: a miss is 19 to 1 times a needless referral
 SPECIFICITIES = np.linspace(1, 0, 101)
 ABSTAINED = np.linspace(0, 0.5, 11)
 STAGES = ("offered", "not usable", "excluded", "learned from", "validation", "test", "ungradable", "evaluated")
+LEVELS = ("left", "right", "Female", "Male", "Adequate", "Inadequate")  # of subgroups, as data sets word them
 CALIBRATED, ERRORS = ("as predicted", "recalibrated"), ("missed", "false alarm")
 ENDS = ("", "_low", "_high")  # of the columns of an interval
 SEED = 0
@@ -107,9 +108,11 @@ def choose_points(
         thresholds: of the two points, the lower one first, from a development set elsewhere; then nothing is chosen.
 
     Returns:
-        A row per point: `point` of POINTS, `threshold`, `source` of SOURCES, and the `validation_patients` that it
-        rests on, where it was chosen here. Without those that no threshold reaches; empty without validation
-        photographs and without thresholds.
+        A row per point: `point` of POINTS, `threshold`, `source` of SOURCES and, where it was chosen here, `chosen_on`
+        (the data set), the `validation_patients` that it rests on, and what it reaches there,
+        `validation_sensitivity` and `validation_specificity`. Without those that no threshold reaches; empty without
+        validation photographs and without thresholds. Where every threshold between the two reaches both, as of a very
+        good model, the lower one is the point of high sensitivity all the same.
 
     Raises:
         EvaluationError: not two thresholds in order, no shares between 0 and 1, or the validation split has one class
@@ -126,14 +129,62 @@ def choose_points(
         return pd.DataFrame({"point": POINTS, "threshold": thresholds, "source": SOURCES[1]})
     validation = predictions.validation
     if validation.empty:
-        return pd.DataFrame(columns=["point", "threshold", "source", "validation_patients"])
+        return pd.DataFrame(columns=["point", "threshold", "source"])
     y, p, patient = _unpack(validation)
     if y.all() or not y.any():
         raise EvaluationError("the validation split has one class only: no operating point can be chosen on it")
-    found = [choose_threshold(y, p, sensitivity=sensitivity), choose_threshold(y, p, specificity=specificity)]
-    about = {"source": SOURCES[0], "validation_patients": len(np.unique(patient))}
-    points = pd.DataFrame({"point": POINTS, "threshold": found, **about})
+    found = sorted([choose_threshold(y, p, sensitivity=sensitivity), choose_threshold(y, p, specificity=specificity)])
+    about = {"source": SOURCES[0], "chosen_on": predictions.dataset, "validation_patients": len(np.unique(patient))}
+    reached = {"validation_sensitivity": [(p[y] >= threshold).mean() for threshold in found]}
+    reached |= {"validation_specificity": [(p[~y] < threshold).mean() for threshold in found]}
+    points = pd.DataFrame({"point": POINTS, "threshold": found, **about, **reached})
     return points[np.isfinite(points["threshold"])]
+
+
+def freeze_points(found: Sequence[Predictions], **asked) -> list[pd.DataFrame]:
+    """The operating points of several predictions; on a data set without validation rows a model takes its own along.
+
+    Args:
+        found: of `read_predictions`.
+        asked: as of `choose_points`.
+
+    Returns:
+        `choose_points` of each; `source` says where a threshold was carried over from another data set.
+    """
+    points = [choose_points(predictions, **asked) for predictions in found]
+    home = {p.version: own for p, own in zip(found, points, strict=True) if p.version and len(p.validation)}
+    carried = {version: own.assign(source=SOURCES[2]) for version, own in home.items()}
+    return [
+        own if len(own) else carried.get(predictions.version, own)
+        for predictions, own in zip(found, points, strict=True)
+    ]
+
+
+def compare_data_sets(found: Sequence[Predictions], points: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """How each model does on each data set, at thresholds that no data set but its own has changed.
+
+    Args:
+        found: of `read_predictions`.
+        points: of each, of `freeze_points`.
+
+    Returns:
+        A row per prediction and operating point, or one with none: `model`, `trained_on` (where its file with training
+        or validation rows is among them), `tested_on`, `num_images`, `num_patients`, `auc`, and of `measure_points`
+        `point`, `threshold`, `sensitivity`, `specificity`. Bounds in _low, _high.
+    """
+    is_home = [p.table["split"].isin(["train", "validation"]).any() for p in found]
+    homes = {p.version: p.dataset for p, home in zip(found, is_home, strict=True) if home and p.version}
+    rows = []
+    for predictions, own, home in zip(found, points, is_home, strict=True):
+        y, p, patient = _unpack(predictions.test)
+        trained_on = predictions.dataset if home else homes.get(predictions.version, "")
+        row = {"model": predictions.name, "trained_on": trained_on}
+        row |= {"tested_on": predictions.dataset, "num_images": len(y), "num_patients": len(np.unique(patient))}
+        row |= _put("auc", _bootstrap(score_auc(y, p), patient))
+        shown = [f"{name}{end}" for name in ("sensitivity", "specificity") for end in ENDS]
+        at = measure_points(predictions, own).query("ungradable == @HANDLING[0]") if len(own) else pd.DataFrame([{}])
+        rows += [row | point for point in at.reindex(columns=["point", "threshold", *shown]).to_dict("records")]
+    return pd.DataFrame(rows)
 
 
 def measure_points(predictions: Predictions, points: pd.DataFrame) -> pd.DataFrame:
@@ -251,7 +302,7 @@ def count_grades(predictions: Predictions) -> pd.DataFrame:
 
 
 def split_subgroups(predictions: Predictions, points: pd.DataFrame) -> pd.DataFrame:
-    """Score subgroups by camera, eye, quality, sex and age.
+    """Score subgroups by camera, eye, quality, thirds of gradability, sex and age.
 
     Returns:
         A row per `factor` and `level`: `num_images`, `num_patients`, `num_referable`, and with bounds `auc` and, where
@@ -260,9 +311,10 @@ def split_subgroups(predictions: Predictions, points: pd.DataFrame) -> pd.DataFr
     """
     rows = []
     for factor in [name for name in SUBGROUPS if name in predictions.test]:
-        levels = predictions.test[factor].astype(str).str.strip()
-        levels = band_ages(levels) if factor == "age" else levels
-        for level, part in predictions.test[levels != ""].groupby(levels):
+        levels = predictions.test[factor]
+        bands = {"age": band_ages, "gradability": band_thirds}
+        levels = bands[factor](levels) if factor in bands else levels.astype(str).str.strip()
+        for level, part in predictions.test[levels != ""].groupby(levels, observed=True):
             y, p, patient = _unpack(part)
             row = {"factor": factor, "level": level, "num_images": len(part), "num_patients": len(np.unique(patient))}
             row |= {"num_referable": int(y.sum())}
@@ -314,12 +366,12 @@ def list_errors(predictions: Predictions, points: pd.DataFrame, number: int) -> 
     return pd.concat(parts).reset_index(names="line")[columns]
 
 
-def compare_models(found: Sequence[Predictions], points: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+def compare_models(found: Sequence[Predictions], points: Sequence[pd.DataFrame]) -> pd.DataFrame:
     """Compare each further model with the first, on the same patients in the same draws.
 
     Args:
-        found: of `read_predictions`, the reference first.
-        points: of each model by name, its own.
+        found: of `read_predictions`, the reference first; those of other test photographs are passed over.
+        points: of each, its own.
 
     Returns:
         A row per further `model`: `reference`, and the differences with bounds `delta_auc` (bootstrap),
@@ -327,15 +379,17 @@ def compare_models(found: Sequence[Predictions], points: Mapping[str, pd.DataFra
         with grades `delta_kappa`.
     """
     reference, rows = found[0], []
-    for other in found[1:]:
+    for other, theirs_at in zip(found[1:], points[1:], strict=True):
+        if set(other.test["image_id"]) != set(reference.test["image_id"]):
+            continue
         ours = reference.test.set_index("image_id")
         theirs = other.test.set_index("image_id").loc[ours.index]
         (y, p, patient), q = _unpack(ours), _unpack(theirs)[1]
         row = {"model": other.name, "reference": reference.name}
         row |= _put("delta_auc", _bootstrap(_subtract(score_auc(y, q), score_auc(y, p)), patient))
         row |= _put("delta_auc_delong", delong_interval(y, [p, q], patient))
-        if all(len(points[model.name]) for model in (reference, other)):
-            called = [x >= points[m.name]["threshold"].iloc[0] for x, m in ((q, other), (p, reference))]
+        if len(theirs_at) and len(points[0]):
+            called = [x >= own["threshold"].iloc[0] for x, own in ((q, theirs_at), (p, points[0]))]
             for name, kind in (("sensitivity", y), ("specificity", ~y)):
                 right = [score_shares((x == y) & kind, kind) for x in called]
                 row |= _put(f"delta_{name}", _bootstrap(_subtract(*right), patient))
@@ -363,10 +417,17 @@ def _count(y: np.ndarray, called: np.ndarray, patient: np.ndarray) -> dict[str, 
 
 
 def band_ages(levels: pd.Series) -> pd.Series:
-    """The band of AGES of each age [years], empty where it is no number."""
+    """The band of AGES of each age [years], in the order of the bands, empty where it is no number."""
     years = pd.to_numeric(levels, errors="coerce")
     names = [f"< {AGES[0]}", f"{AGES[0]}-{AGES[1] - 1}", f">= {AGES[1]}"]
-    return pd.cut(years, [-np.inf, *AGES, np.inf], right=False, labels=names).astype(object).fillna("")
+    return pd.cut(years, [-np.inf, *AGES, np.inf], right=False, labels=names).cat.add_categories("").fillna("")
+
+
+def band_thirds(scores: pd.Series) -> pd.Series:
+    """The third of the scores in which each lies, by its bounds, empty where there is none; equal ones share one."""
+    thirds = scores.groupby(np.ceil(3 * scores.rank(pct=True)))
+    low, high = (thirds.transform(bound).map("{:.3f}".format) for bound in ("min", "max"))
+    return (low + "-" + high).where(scores.notna(), "")
 
 
 def _unpack(table: pd.DataFrame) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

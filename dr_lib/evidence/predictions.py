@@ -1,5 +1,6 @@
 """predictions.csv: read anybody's, and refuse what would make an evaluation false."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -11,7 +12,7 @@ GRADES = [f"probability_{grade}" for grade in range(5)]
 REFERABLE_FROM = 2
 SIDES = ("train", "validation", "test")
 SPLITS = (*SIDES, "excluded", "rejected")
-NUMBERS = ("grade", "referable", "gradable", "probability_referable", *GRADES)
+NUMBERS = ("grade", "referable", "gradable", "gradability", "probability_referable", *GRADES)
 ROUNDING = 0.02  # of five probabilities that add up to 1: int8 networks round each to 1/256
 MAX_ROWS = 5  # named in a sentence
 
@@ -29,6 +30,8 @@ class Predictions(NamedTuple):
     test: pd.DataFrame  # with a probability and gradable: what is evaluated
     ungradable: pd.DataFrame  # of the test split, with a label: marked ungradable, or without a probability
     is_synthetic: bool
+    version: str = ""  # of the model: the same on several data sets; empty where the file does not say
+    dataset: str = ""  # what the photographs are from
 
     @property
     def has_grades(self) -> bool:
@@ -38,40 +41,51 @@ class Predictions(NamedTuple):
 
 
 def read_predictions(*paths: Path) -> list[Predictions]:
-    """Read and check predictions of one or several models of the same photographs.
+    """Read and check predictions: of several models of the same photographs, and of each model on other data sets.
 
     A file has a row per photograph with `image_id`, `patient_id`, `split` (train, validation, test, excluded or
     rejected), `grade` (0-4) or `referable` (0 or 1), and `probability_referable` or `probability_0` to
     `probability_4`. It may have `reason` (why there is no probability), `gradable` (0 or 1), `group` (patients who
-    share a picture), `eye`, `data_kind` (synthetic or photographs), `model` (its name), and camera, age, sex, quality
-    for subgroups.
+    share a picture), `eye`, `data_kind` (synthetic or photographs), `model` (its name), `model_version` (by which a
+    model is known in several files), `dataset`, and camera, age, sex, quality for subgroups, and `gradability` (a
+    score, larger where a photograph shows more).
 
     Args:
-        paths: CSV files, one a model.
+        paths: CSV files, each of one model on one data set.
 
     Returns:
         Their predictions in that order, with `referable` (bool), `probability_referable` and, of five probabilities,
         `predicted_grade` in every table.
 
     Raises:
-        PredictionsError: a file is no such table, leaks from one split into another, or does not fit the others.
+        PredictionsError: a file is no such table, leaks from one split or file into another, or does not fit the
+            others.
     """
     if len(set(map(str, paths))) < len(paths):
         raise PredictionsError("a file is named twice: a model is not compared with itself")
     found = [_read_one(Path(path)) for path in paths]
-    names = [predictions.name for predictions in found]
-    if len(set(names)) < len(names):
-        found = [predictions._replace(name=f"{k} {predictions.name}") for k, predictions in enumerate(found, 1)]
-    first = found[0]
+    models, names = [p.version or path for p, path in zip(found, paths, strict=True)], {}
+    for predictions, model in zip(found, models, strict=True):
+        names.setdefault(model, predictions.name)
+    if len(set(names.values())) < len(names):
+        names = {model: f"{number} {names[model]}" for number, model in enumerate(names, 1)}
+    found = [p._replace(name=names[model]) for p, model in zip(found, models, strict=True)]
     for other in found[1:]:
-        if other.is_synthetic != first.is_synthetic:
-            raise PredictionsError(f"{other.name} and {first.name}: synthetic photographs and real ones are not pooled")
-        unlike = set(first.test["image_id"]) ^ set(other.test["image_id"])
-        if unlike:
+        if other.is_synthetic != found[0].is_synthetic:
             raise PredictionsError(
-                f"{other.name} and {first.name} are of different test photographs ({len(unlike)} stand in one alone): "
-                "models are compared on the same patients"
+                f"{other.name} and {found[0].name}: synthetic photographs and real ones are not pooled"
             )
+    sets = group_by_photographs(found)
+    for other in [p for others in sets[1:] for p in others]:
+        if not any(p.version == other.version != "" for p in found if p is not other):
+            unlike = set(found[0].test["image_id"]) ^ set(other.test["image_id"])
+            raise PredictionsError(
+                f"{other.name} and {found[0].name} are of different test photographs ({len(unlike)} stand in one "
+                "alone): models are compared on the same patients, or on another data set each by its model_version"
+            )
+    for predictions in found:
+        _check_external([p for p in found if p.version == predictions.version != ""])
+    for first, other in [(part[0], other) for part in sets for other in part[1:]]:
         known = [p.table[p.table["split"].isin(SIDES)] for p in (first, other)]
         both = known[0].merge(known[1], on="image_id", suffixes=("", "_other"))
         for column in {"patient_id", "referable", "grade"} & set(known[0]) & set(known[1]):
@@ -81,13 +95,36 @@ def read_predictions(*paths: Path) -> list[Predictions]:
     return found
 
 
+def group_by_photographs(found: Sequence[Predictions]) -> list[list[Predictions]]:
+    """Put predictions of the same test photographs together, in the order of the first of each."""
+    sets: dict[frozenset, list[Predictions]] = {}
+    for predictions in found:
+        sets.setdefault(frozenset(predictions.test["image_id"]), []).append(predictions)
+    return list(sets.values())
+
+
+def average_sets(found: Sequence[Predictions]) -> list[Predictions]:
+    """The `average` of the models on each data set, as one ensemble.
+
+    Raises:
+        PredictionsError: as `average`, or a data set lacks a model.
+    """
+    averaged = []
+    for part in group_by_photographs(found):
+        networks = sorted({re.sub(r"^\d+ ", "", predictions.name) for predictions in part})  # without their numbers
+        averaged.append(average(part, f"ensemble of {len(part)}: {', '.join(networks)}"))
+    if len({predictions.version for predictions in averaged}) > 1:
+        raise PredictionsError("an ensemble needs the same models on every data set, by their model_version")
+    return averaged
+
+
 def average(found: Sequence[Predictions], name: str) -> Predictions:
     """The mean of several models' probabilities, photograph by photograph, as one model (an ensemble).
 
     Raises:
         PredictionsError: they are not of the same validation photographs.
     """
-    tables = {}
+    version, tables = " ".join(sorted(predictions.version for predictions in found)).strip(), {}
     for side in ("validation", "test"):
         parts = [getattr(predictions, side).set_index("image_id") for predictions in found]
         if any(set(part.index) != set(parts[0].index) for part in parts):
@@ -96,7 +133,7 @@ def average(found: Sequence[Predictions], name: str) -> Predictions:
         means = sum(part.loc[parts[0].index, columns].to_numpy() for part in parts) / len(parts)
         table = getattr(found[0], side).drop(columns=[*GRADES, "predicted_grade"], errors="ignore")
         tables[side] = _add_columns(table.assign(**dict(zip(columns, means.T, strict=True))))
-    return found[0]._replace(name=name, **tables)
+    return found[0]._replace(name=name, version=version, **tables)
 
 
 def pool_folds(paths: Sequence[Path], out: Path) -> Path:
@@ -169,9 +206,37 @@ def _read_one(path: Path) -> Predictions:
     validation = table[(table["split"] == "validation") & has_probability & is_gradable]
     ungradable = table[is_test & ~(has_probability & is_gradable) & table["referable"].notna()]
     is_synthetic = "data_kind" in table and (table["data_kind"] == "synthetic").any()
-    models = table["model"].unique() if "model" in table else []
-    name = models[0] if len(models) == 1 and models[0] else path.stem
-    return Predictions(name, table, validation, test, ungradable, bool(is_synthetic))
+    return Predictions(
+        _find_only(table, "model") or path.stem, table, validation, test, ungradable, bool(is_synthetic),
+        version=_find_only(table, "model_version"), dataset=_find_only(table, "dataset") or path.stem,
+    )  # fmt: skip
+
+
+def _find_only(table: pd.DataFrame, column: str) -> str:
+    """The text that stands in all rows of a column, empty where there are several or none."""
+    values = table[column].unique() if column in table else []
+    return values[0] if len(values) == 1 else ""
+
+
+def _check_external(files: Sequence[Predictions]) -> None:
+    """See that one model's files are of other photographs each, and that it learned from those of one alone."""
+    if len(group_by_photographs(files)) < len(files):
+        raise PredictionsError(
+            f"{files[0].name} stands twice, on the same photographs: a model is not compared with itself"
+        )
+    own = [p for p in files if len(p.validation)]
+    if len(own) > 1:
+        raise PredictionsError(f"{own[0].name} has validation rows in {len(own)} files: it is frozen on those of one")
+    for home in files:
+        learned = home.table[home.table["split"].isin(SIDES[:2])]
+        for other in files:
+            for column in ("image_id", "patient_id") if other is not home else ():
+                both = set(learned[column]) & set(other.test[column])
+                if both:
+                    raise PredictionsError(
+                        f"{other.dataset}: {len(both)} {column} of its test rows stand among the training and "
+                        f"validation rows of {home.dataset}: that is no external validation"
+                    )
 
 
 def _check_columns(name: str, table: pd.DataFrame) -> None:

@@ -23,7 +23,7 @@ KINDS = (
     "image_size",
     "threads",
 )  # what tells latencies apart
-CLOSED_LOOP = "closed"  # the load of the paper: one request after another
+CLOSED_LOOP, OPEN_LOOP = "closed", "open"  # the load of the paper, one request after another; and one at a rate
 
 
 class RequestsError(ValueError):
@@ -45,12 +45,13 @@ def write_requests(path: Path, table: pd.DataFrame) -> None:
         table.to_csv(temporary, index=False)
 
 
-def read_requests(runs: pd.DataFrame, *folders: Path) -> pd.DataFrame:
-    """Put the requests that were sent one after another in the place of their runs.
+def read_requests(runs: pd.DataFrame, *folders: Path, load: str = CLOSED_LOOP) -> pd.DataFrame:
+    """Put the requests of a load in the place of their runs.
 
     Args:
         runs: one row per run, from `read_runs`; `requests` names a run's file from the folder of its study on.
         folders: those that were given to `read_runs`.
+        load: closed or open.
 
     Returns:
         A row per request: the run's columns, the request's, and `predict_usd_per_million` of predicting alone on a
@@ -67,7 +68,7 @@ def read_requests(runs: pd.DataFrame, *folders: Path) -> pd.DataFrame:
     tables = [runs[~named]] if not named.all() else []
     for position in runs.index[named]:
         run = runs.iloc[position]
-        table = _read(studies.get((run["study"], run["run_id"]), []), run["requests"])
+        table = _read(studies.get((run["study"], run["run_id"]), []), run["requests"], load)
         kept = runs.drop(columns=[*TIMES], errors="ignore").iloc[[position] * len(table)].reset_index(drop=True)
         marks = {"status": np.where(table["error"] == "", "ok", "failed"), "error": table["error"]}
         table = table.rename(columns={"status": "http_status"}).drop(columns="error")
@@ -138,7 +139,7 @@ def _find_studies(folders: tuple[Path, ...]) -> dict[tuple[str, str], list[Path]
     return found
 
 
-def _read(studies: list[Path], name: str) -> pd.DataFrame:
+def _read(studies: list[Path], name: str, load: str) -> pd.DataFrame:
     inside = PurePosixPath(name)
     if inside.is_absolute() or ".." in inside.parts:
         raise RequestsError(f"{name} lies outside the study: a row names its requests from the study's folder on")
@@ -150,7 +151,7 @@ def _read(studies: list[Path], name: str) -> pd.DataFrame:
     except (ValueError, OSError) as error:  # pandas' own are ValueErrors, as is text that is none
         raise RequestsError(f"{path} is no table of requests: {error}") from error
     _check_columns(table, path)
-    return table[table["load"] == CLOSED_LOOP].fillna({"error": ""}).reset_index(drop=True)
+    return table[table["load"] == load].fillna({"error": ""}).reset_index(drop=True)
 
 
 def _check_columns(table: pd.DataFrame, path: Path) -> None:

@@ -91,14 +91,19 @@ def list_runs(rows: pd.DataFrame) -> pd.DataFrame:
     """
     if "request" not in rows:
         return rows
-    deployment = (rows["study"] + "/" + rows["run_id"]).rename("_deployment")
-    if "deployment" in rows:
-        deployment = rows["deployment"].fillna("").astype(str).where(lambda name: name != "", deployment)
     times = [name for name in REQUEST_TIMES if name in rows]
-    rows = rows.assign(_deployment=deployment)
+    rows = rows.assign(_deployment=name_deployments(rows))
     means = rows.groupby("_deployment")[times].mean()
     firsts = rows.drop_duplicates("_deployment").drop(columns=times)
     return firsts.join(means, on="_deployment").drop(columns="_deployment")
+
+
+def name_deployments(rows: pd.DataFrame) -> pd.Series:
+    """What a server called itself; where it did not, the run, which had a server of its own."""
+    run = rows["study"] + "/" + rows["run_id"]
+    if "deployment" not in rows:
+        return run
+    return rows["deployment"].astype(object).fillna("").astype(str).where(lambda name: name != "", run)
 
 
 def _name_environments(finished: pd.DataFrame) -> pd.DataFrame:

@@ -30,7 +30,8 @@ STATISTICS: dict[str, Callable[..., np.ndarray]] = {
     "ratio_of_sums": over.divide_sums,
     "sd_ratio": over.divide_deviations,
 }
-ONE_SIDED = ("mean", "sum", "share")  # share: of the variation, allocated to the factor of the first term
+# share: of the variation, allocated to the factor of the first term; score: of a model, its interval is over patients
+ONE_SIDED = ("mean", "sum", "share", "score")
 WHOLE_DESIGN = ("sum", "ratio_of_sums", "share")  # mean nothing where cells are missing
 FACTORS = "framework dataset image_size network".split()  # of paper C; one cell has one level of each
 OTHER_WORK = "model format data_kind mode batch_size epochs data_share threads_asked".split()
@@ -162,6 +163,9 @@ def measure(claim: Any, keys: list[str], cells: dict[tuple, list[pd.DataFrame]])
         BadSampleError: a number is zero, negative or infinite.
     """
     columns, parts = claim.column.split(), []
+    if claim.statistic == "score":
+        rows, ends = [rows.iloc[0] for (rows,) in cells.values()], [claim.column + end for end in ("", "_low", "_high")]
+        return [Part(row["environment"], Interval(*row[ends], row["num_patients"])) for row in rows]
     if claim.statistic == "share":
         factor = claim.numerator.split("=")[0]
         if factor not in keys:

@@ -7,5 +7,6 @@ scenarios  the factorial study, scenario by scenario
 effects    what its factors do
 serving    time of a prediction, cost by rate, response time under load
 evaluation the evaluation of predictions
+explanations  where a network looks, beside its control
 cuda       the CUDA study's figures 1a, 1b and 2
 """

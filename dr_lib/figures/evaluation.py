@@ -12,7 +12,7 @@ import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from dr_lib.evidence.evaluation import band_ages
+from dr_lib.evidence.evaluation import LEVELS, POINTS, band_ages
 from dr_lib.evidence.predictions import Predictions
 from dr_lib.figures.style import (
     LINES,
@@ -21,6 +21,7 @@ from dr_lib.figures.style import (
     THEIRS,
     choose_words,
     open_panels,
+    read_headers,
     use_commas,
     write_interval,
     write_number,
@@ -28,6 +29,7 @@ from dr_lib.figures.style import (
 
 MARKERS = ("o", "s")  # of the operating points
 BOX = {"boxstyle": "round,pad=0.5", "facecolor": "white", "edgecolor": "#404040"}
+MEASURES = ("sensitivity", "specificity", "ppv", "npv")  # of an operating point
 TRUNK = ("offered", "test", "evaluated")  # the others leave it to the right
 
 
@@ -154,6 +156,31 @@ def plot_confusion(counts: pd.DataFrame, lang: str = "en", *, is_synthetic: bool
     return figure
 
 
+def plot_data_sets(table: pd.DataFrame, lang: str = "en", *, is_synthetic: bool = False) -> Figure:
+    """Draw how each model does on each data set, its thresholds carried over unchanged (`compare_data_sets`)."""
+    say = choose_words(lang)
+    rows = table["model"] + "\n" + table["trained_on"] + " → " + table["tested_on"]
+    order = list(dict.fromkeys(rows))
+    place = rows.map(order.index).to_numpy(float)
+    figure, axes = open_panels(3, columns=3, width=2.2, heights=0.6 + 0.6 * len(order), share="y")
+    for ax, name in zip(axes, ("auc", "sensitivity", "specificity"), strict=True):
+        for point, marker, shift in zip(POINTS, MARKERS, (-0.12, 0.12), strict=True):
+            drawn = ~rows.duplicated() & (point == POINTS[0]) if name == "auc" else table["point"] == point
+            part, y = table[drawn], place[drawn] + (shift if name != "auc" else 0)
+            errors = np.abs(part[[f"{name}_low", f"{name}_high"]].to_numpy(float).T - part[name].to_numpy(float))
+            colour = OURS if name == "auc" else "black"
+            ax.errorbar(part[name], y, xerr=errors, marker=marker, ls="", ms=5, lw=1, color=colour, label=say(point))
+        ax.set(xlim=(-0.02, 1.02), xlabel=say("AUC" if name == "auc" else name))
+        use_commas(ax, lang, "x")
+    axes[0].axvline(0.5, ls=":", color=THEIRS)
+    axes[0].set_yticks(range(len(order)), order)
+    axes[0].set_ylim(len(order) - 0.5, -0.5)
+    if table["point"].notna().any():
+        figure.legend(*axes[1].get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False)
+    _title(figure, "Trained on → tested on", say, is_synthetic)
+    return figure
+
+
 def plot_abstention(table: pd.DataFrame, lang: str = "en", *, is_synthetic: bool = False) -> Figure:
     """Draw how good the answers are if the most doubtful photographs go to a person (`abstain`)."""
     say = choose_words(lang)
@@ -191,10 +218,12 @@ def state_facts(
     measured: pd.DataFrame,
     calibrated: pd.DataFrame,
     subgroups: pd.DataFrame,
+    data_sets: pd.DataFrame,
     lang: str = "en",
 ) -> dict[str, str]:
-    """What this run can say of the items of the checklist, in the words of a language; see `fill_checklist`."""
+    """What this run can say of the items of checklist and model card, in the words of a language."""
     say, test = choose_words(lang), predictions.test
+    headers = read_headers()
     counts = flow.groupby("stage")[["num_images", "num_patients"]].sum()
 
     def tell(row, column: str) -> str:
@@ -202,7 +231,14 @@ def state_facts(
 
     def count(name: str, levels: pd.Series) -> str:
         counted = levels[levels != ""].value_counts().sort_index()
-        return f"{say(name)} " + ", ".join(f"{level}: {n}" for level, n in counted.items()) if len(counted) else ""
+        listed = [f"{name_level(level)}: {n}" for level, n in counted.items() if n]
+        return f"{say(name)} {', '.join(listed)}" if listed else ""
+
+    def name_level(level: object) -> str:
+        return say(level) if level in LEVELS else str(level)
+
+    def describe(row, names: tuple[str, ...]) -> str:
+        return ", ".join(f"{say(headers[name])} {tell(row, name)}" for name in names)
 
     images, patients = counts["num_images"], counts["num_patients"]
     whole = summary.iloc[0]
@@ -218,6 +254,11 @@ def state_facts(
         "flow": say("{} photographs offered, {} evaluated").format(images["offered"], images["evaluated"]),
         "events": say("{} photographs, {} of them referable").format(len(test), whole["num_referable"]),
         "accuracy": f"AUC {tell(whole, 'auc')}",
+        "points": f"AUC {tell(whole, 'auc')}",
+        "version": predictions.version,
+        "synthetic": say(SAMPLE if predictions.is_synthetic else "none: photographs"),
+        "tested_on": predictions.dataset if "dataset" in predictions.table else "",
+        "trained_on": data_sets["trained_on"].iloc[0] if "dataset" in predictions.table else "",
     }
     if "learned from" in patients and "validation" in patients:
         sides = [patients[stage] for stage in ("learned from", "validation", "test")]
@@ -230,8 +271,17 @@ def state_facts(
         first = measured.iloc[0]
         facts["accuracy"] += "".join(f"; {say(name)} {tell(first, name)}" for name in ("sensitivity", "specificity"))
         facts["crossed"] = ", ".join(f"{say(name.upper())} {first[name]}" for name in ("tp", "fn", "fp", "tn"))
+        usual = measured[measured["ungradable"] == "excluded"]
+        said = [f"{say(row['point'])}: {describe(row, MEASURES)}" for _, row in usual.iterrows()]
+        facts["points"] += "".join(f"; {words}" for words in said)
+    others = data_sets[data_sets["model"].eq(predictions.name) & data_sets["tested_on"].ne(predictions.dataset)]
+    told = []
+    for _, row in others.iterrows():
+        at = f", {say(row['point'])}" if isinstance(row["point"], str) else ""
+        told.append(f"{row['trained_on']} → {row['tested_on']}{at}: {describe(row, ('auc', *MEASURES[:2]))}")
+    facts["external"] = "; ".join(told)
     scored = subgroups.dropna(subset="auc") if "auc" in subgroups else subgroups[:0]
-    named = [f"{say(row['factor'])} {row['level']}: AUC {tell(row, 'auc')}" for _, row in scored.iterrows()]
+    named = [f"{say(row['factor'])} {name_level(row['level'])}: AUC {tell(row, 'auc')}" for _, row in scored.iterrows()]
     facts["subgroups"] = "; ".join(named)
     people = test.drop_duplicates("patient_id")
     listed = [count("sex", people["sex"])] if "sex" in people else []

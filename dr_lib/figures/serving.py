@@ -12,6 +12,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from dr_lib.evidence.endpoint import NETWORK, compare_fleets
 from dr_lib.evidence.request_log import KINDS, summarise_requests
 from dr_lib.evidence.select import NoRunsError
 from dr_lib.evidence.serving import (
@@ -128,6 +129,79 @@ def plot_latency_percentiles(tried: pd.DataFrame, bound_ms: float, lang: str = "
         ax.legend(loc="upper left", framealpha=1, edgecolor="white")
     figure.supxlabel(say("from when a request was due; open: the rate was not held"), fontsize="small")
     return figure
+
+
+def describe_choice(priced: pd.DataFrame, lang: str = "en") -> list[str]:
+    """Say which endpoint is the cheapest for each network, what would change the choice, and what it rests on.
+
+    Args:
+        priced: of `price_endpoints`.
+        lang: en, or pt with decimal commas.
+    """
+    say, number = choose_words(lang), lambda value: write_number(value, lang)
+    label = lambda row: say("{} on {}").format(row["format"], row["instance"])  # noqa: E731
+    requests_per_day, p99_ms, busiest_hour = priced[["requests_per_day", "p99_ms", "busiest_hour"]].iloc[0]
+    sentences = [say("Asked: {} requests a day, 99 % within {} ms.").format(number(requests_per_day), number(p99_ms))]
+    words = say("Assumed: the busiest hour has {} % of a day's requests, at random times; machines run all month.")
+    sentences.append(words.format(number(100 * busiest_hour)))
+    for network, rows in priced[priced["reason"] == ""].groupby(NETWORK, sort=False):
+        first = rows.iloc[0]
+        spans = [_span(first, name, lang) for name in ("num_machines", "usd_per_month", "brl_per_month")]
+        spans += [_span(first, name, lang) for name in ("usd_per_million_rented", "brl_per_million_rented")]
+        words = say("{}, {} px: {} is the cheapest; machines: {}; a month: {} USD, {} BRL; a million: {} USD, {} BRL.")
+        sentences.append(words.format(*map(name, network), label(first), *spans))
+        gate = [_span(first, f"gate_{score}_difference", lang) for score in ("auc", "kappa")]
+        if np.isnan(first["gate_auc_difference"]):
+            sentences.append(say("What it does to the accuracy is not known: no gate has judged it."))
+        else:
+            sentences.append(say("It changes the AUC by {} and kappa by {}.").format(*gate))
+        joules = first["joules_per_prediction"]
+        energy = say(first["cpu_measured"]) if np.isnan(joules) else f"{number(joules)} J"
+        sentences.append(say("Energy of a prediction: {}.").format(energy))
+        if first["held_requests"] < 100:
+            words = say("Its rate rests on {} requests; fewer than 100 show no 99th percentile.")
+            sentences.append(words.format(first["held_requests"]))
+        if first["n"] < 2:
+            sentences.append(say("One deployment has no interval: three say how sure this is."))
+        if not first["is_limited"] and first["num_machines"] > 1:
+            sentences.append(say("A deployment held every rate that was tried, so fewer machines may do."))
+        if first["price_is_old"]:
+            sentences.append(say("Its price is older than a year, or of an unknown day."))
+        if len(rows) > 1:
+            sentences += _compare(first, rows.iloc[1], busiest_hour, label, say, number)
+    return sentences
+
+
+def _compare(
+    first: pd.Series,
+    second: pd.Series,
+    busiest_hour: float,
+    label: Callable[[pd.Series], str],
+    say: Callable[[str], str],
+    number: Callable[[float], str],
+) -> list[str]:
+    """How much dearer the second is, and from how many requests a day on the choice changes."""
+    words = say("The next is {} at {} USD a month.")
+    sentences, found = [words.format(label(second), number(second["usd_per_month"]))], compare_fleets(first, second)
+    if first["usd_per_month_high"] >= second["usd_per_month_low"] and first["usd_per_month"] < second["usd_per_month"]:
+        sentences.append(say("Their intervals overlap: more deployments would tell them apart."))
+    if found is None:
+        return sentences
+    names = {row.name: label(row) for row in (first, second)}
+    first_day, always_day = (number(3600 * rate / busiest_hour) for rate in (found.first_per_s, found.always_per_s))
+    if np.isinf(found.first_per_s):
+        text = say("{} is no dearer than {} at any rate.").format(names[found.cheaper], names[found.other])
+    elif np.isinf(found.always_per_s):
+        words = say("Up to {} requests a day {} is no dearer than {}; above, now one is, now the other.")
+        text = words.format(first_day, names[found.cheaper], names[found.other])
+    else:
+        words = say("Up to {} requests a day {} is no dearer than {}; above {} it always is.")
+        text = words.format(first_day, names[found.cheaper], names[found.other], always_day)
+    return [*sentences, text]
+
+
+def _span(row: pd.Series, column: str, lang: str) -> str:
+    return write_interval(row[column], row[f"{column}_low"], row[f"{column}_high"], lang)
 
 
 def _open_kinds(table: pd.DataFrame, title: str, say: Callable[[str], str]) -> tuple[Figure, list]:

@@ -27,6 +27,7 @@ PAPERS = {
     "B": "Camargo et al.",
     "C": "Moura Filho and Sousa",
     "D": "De Felice Lima and Zola",
+    "E": "Voets et al.",
 }
 NAMES = {"mxnet": "MXNet", "pytorch": "PyTorch", "tensorflow": "TensorFlow", "keras_jax": "Keras / JAX"}
 NAMES |= {"keras_torch": "Keras / PyTorch", "mnist": "MNIST", "cifar10": "CIFAR-10", "cpu": "CPU"}
@@ -95,9 +96,10 @@ def is_synthetic(runs: pd.DataFrame) -> bool:
     return "data_kind" in runs and bool((runs["data_kind"] == "synthetic").any())
 
 
-def write_title(words: str, runs: pd.DataFrame, say: Callable[[str], str], notice: str = IMAGES) -> str:
-    """A title, with a second line where the data is synthetic."""
-    return f"{say(words)}\n{say(notice)}" if is_synthetic(runs) else say(words)
+def write_title(words: str, runs: pd.DataFrame | bool, say: Callable[[str], str], notice: str = IMAGES) -> str:
+    """A title, with a second line where the data, of these rows or as it is known, is synthetic."""
+    known = runs if isinstance(runs, bool) else is_synthetic(runs)
+    return f"{say(words)}\n{say(notice)}" if known else say(words)
 
 
 def check_columns(table: pd.DataFrame, columns: Sequence[str]) -> None:

@@ -30,7 +30,8 @@ def plot_training_time(timed: pd.DataFrame, lang: str = "en", *, published: bool
     """Draw the mean training time of each environment, and below it the means that paper A printed.
 
     Bars are arithmetic means and error bars standard deviations, as in the paper; the interval beside a bar
-    is `mean_interval`'s. Both panels share the axis where our longest mean reaches a fifth of the paper's.
+    is `mean_interval`'s. Both panels share the axis where our longest mean reaches a fifth of the paper's; where they
+    do not, a line stands for our mean, since bars on two scales would be compared by eye.
 
     Args:
         timed: timed rows of a `Selection`. Without any the paper stands alone.
@@ -52,13 +53,15 @@ def plot_training_time(timed: pd.DataFrame, lang: str = "en", *, published: bool
     figure, axes = open_panels(len(panels), width=6, heights=heights, share="x" if is_shared else "")
     for ax, (title, rows) in zip(axes, panels, strict=True):
         unit = "s" if rows is ours and not is_shared and longest < 120 else "min"
-        _draw_bars(ax, rows, unit, lang)
+        _draw_means(ax, rows, unit, lang, "bar" if len(panels) == 1 or is_shared or rows is paper else "line")
         ax.set_title(title, loc="left", fontweight="bold")
         ax.set(xlabel=f"{say('training time')} [{unit}]", ylabel="")
         if rows is ours and len(panels) > 1 and not is_shared:
             ax.set_title(say("another scale than below"), loc="right", fontsize="small")
     figure.suptitle(write_title("Training time by hardware", ours, say, SAMPLE))
-    words = "bar: mean [95 % interval]; error bar: standard deviation; points: runs in order, hollow if disturbed"
+    words = (
+        "bar or line: mean [95 % interval]; error bar: standard deviation; points: runs in order, hollow if disturbed"
+    )
     figure.supxlabel(say(words), fontsize="small")
     return figure
 
@@ -91,7 +94,7 @@ def _sort_by_machine(timed: pd.DataFrame) -> pd.DataFrame:
     return timed.loc[order.sort_values(["machine", "other", "mode"], kind="stable").index]
 
 
-def _draw_bars(ax: Axes, rows: pd.DataFrame, unit: str, lang: str) -> None:
+def _draw_means(ax: Axes, rows: pd.DataFrame, unit: str, lang: str, mark: str) -> None:
     is_measured = "status" in rows  # the paper's rows are bare means: a lighter, hatched bar, no n and no points
     rows = rows.assign(time=rows["train_s"] / {"s": 1, "min": 60}[unit])
     kinds = rows["accelerator"].str[:3].str.lower().where(lambda kind: kind.isin(["cpu", "tpu"]), "gpu")
@@ -99,8 +102,11 @@ def _draw_bars(ax: Axes, rows: pd.DataFrame, unit: str, lang: str) -> None:
     look = {"errorbar": "sd", "capsize": 0.5, "err_kws": {"linewidth": 1.2}}
     if not is_measured:
         look = {"errorbar": None, "alpha": 0.5, "hatch": "//", "edgecolor": "white"}
-    bars = {"x": "time", "y": "environment", "hue": "environment", "palette": palette, "legend": False}
-    sns.barplot(rows, ax=ax, saturation=1, **bars, **look)
+    means = {"x": "time", "y": "environment", "hue": "environment", "palette": palette, "legend": False}
+    if mark == "bar":
+        sns.barplot(rows, ax=ax, saturation=1, **means, **look)
+    else:
+        sns.pointplot(rows, ax=ax, marker="|", markersize=40, markeredgewidth=4, **means, **look)
     labels = []
     for position, (place, runs) in enumerate(rows.groupby("environment", sort=False)):
         mean, low, high, n = mean_interval(runs["time"])

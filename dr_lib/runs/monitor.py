@@ -22,13 +22,16 @@ from typing import Any
 import psutil
 
 PERCENTS = ("cpu_percent", "steal_percent", "memory_percent", "gpu_percent", "gpu_memory_percent")
-GPU = ("gpu_percent", "gpu_memory_percent", "gpu_memory_mib", "gpu_power_w")  # means of shares, sums of the others
-COLUMNS = ("seconds", "monotonic_s", "event", *PERCENTS[:3], "memory_mib", "process_cpu_s", "process_mib", *GPU)
+# means of shares, sums of the others; energy counts from when the driver was loaded
+GPU = ("gpu_percent", "gpu_memory_percent", "gpu_memory_mib", "gpu_power_w", "gpu_energy_j")
+MACHINE = (*PERCENTS[:3], "memory_mib", "cpu_energy_j")  # energy counts from the first row
+COLUMNS = ("seconds", "monotonic_s", "event", *MACHINE, "process_cpu_s", "process_mib", *GPU)
 START, END, ERROR, DIED = "start", "end", "error", "died"  # the monitor's own events
 MIN_PERIOD_S = 0.05  # CPU time is counted in ticks of 10 ms: a share of less time than this says nothing
 RESCAN_S = 10.0  # to find new children all processes are read: 5 ms where there are 200
 START_TIMEOUT_S, END_TIMEOUT_S = 30.0, 5.0  # of the sampler, on a machine that is busy
 NAN = math.nan
+POWERCAP = Path("/sys/class/powercap")
 
 
 class MonitorError(RuntimeError):
@@ -100,23 +103,61 @@ def read_samples(path: Path) -> list[dict[str, Any]]:
     try:
         text = Path(path).read_text(encoding="utf-8")
         lines = text[: text.rfind("\n") + 1].splitlines()  # a row without its line's end is cut short
-        if lines and lines[0] != ",".join(COLUMNS):
-            raise ValueError("its header is another")
         rows = csv.DictReader(lines, restval="missing")
-        return [{name: v if name == "event" else float(v or NAN) for name, v in row.items()} for row in rows]
+        if lines and not {*COLUMNS[:3]} <= {*rows.fieldnames} <= {*COLUMNS}:  # an older file has fewer
+            raise ValueError("its header is another")
+        numbers = dict.fromkeys(COLUMNS, NAN)
+        return [{**numbers, **{k: v if k == "event" else float(v or NAN) for k, v in row.items()}} for row in rows]
     except (OSError, ValueError, TypeError, csv.Error) as error:
         raise MonitorError(f"{path} holds no samples of a monitor: {error}") from error
 
 
-def summarise(path: Path) -> dict[str, float]:
+class Rapl:
+    """Energy of the processors' packages as they count it (RAPL, of Intel and AMD), where Linux lets us read it.
+
+    All that runs on the machine is in it. Since 2020 (CVE-2020-8694) root alone may read it; guests have no such files.
+    """
+
+    def __init__(self, powercap: Path = POWERCAP):
+        """Find the packages and begin to count; where there is nothing to read, `reason` says why."""
+        self.reason, self._joules, self._ranges, self._last = "no RAPL counter", 0.0, {}, {}
+        try:
+            names = [path for path in powercap.glob("intel-rapl:*/name") if path.read_text().startswith("package")]
+            self._ranges = {path.parent: int((path.parent / "max_energy_range_uj").read_text()) for path in names}
+            self._last = self._read_uj()
+            self.reason = "" if names else self.reason
+        except PermissionError:
+            self.reason = "RAPL is for root alone"
+        except (OSError, ValueError):
+            pass
+
+    def read_j(self) -> float:
+        """Joules since the first reading, NaN where there is no counter; it may wrap around once between readings."""
+        try:
+            now = self._read_uj()
+        except OSError:
+            return NAN
+        for package, uj in now.items():
+            self._joules += (uj - self._last[package] + self._ranges[package] * (uj < self._last[package])) / 1e6
+        self._last = now
+        return NAN if self.reason else self._joules
+
+    def _read_uj(self) -> dict[Path, int]:
+        return {package: int((package / "energy_uj").read_text()) for package in self._ranges}
+
+
+def summarise(path: Path) -> dict[str, Any]:
     """Sum up the samples of a training, of one that was cut off up to the last row.
 
     A value stands for the time since the one before it, so rows that come close together do not weigh more.
 
     Returns:
         `<name>_mean` and `<name>_peak` of cpu_percent, steal_percent, memory_percent, gpu_percent and
-        gpu_memory_percent; `process_cpu_s` of the process and its children; `process_peak_mib`; `energy_kwh` of the
-        GPUs alone; `num_samples`, rows of events among them; `monitored_s`. NaN where there is nothing to sum up.
+        gpu_memory_percent; `process_cpu_s` of the process and its children; `process_peak_mib`; `num_samples`, rows of
+        events among them; `monitored_s`; `gpu_energy_j` of the GPUs by their own counter (NVML, Volta and later), else
+        by their sampled power, `gpu_energy_sampled_j` by that alone, `gpu_energy_from` which of the two (empty: none);
+        `cpu_energy_j` of the processors' packages, `cpu_energy_from` RAPL, or why there is none. NaN where there is
+        nothing to sum up, never 0.
 
     Raises:
         MonitorError: the file holds no samples.
@@ -129,12 +170,18 @@ def summarise(path: Path) -> dict[str, float]:
     peaks = {name: max((value for _, value in values), default=NAN) for name, values in series.items()}
     cpu_s, power_w = series["process_cpu_s"], series["gpu_power_w"]
     joules = [(t1 - t0) * (v0 + v1) / 2 for (t0, v0), (t1, v1) in zip(power_w, power_w[1:])]  # trapezoids
+    sampled_j, counted_j = sum(joules) if joules else NAN, _count(series["gpu_energy_j"])
+    gpu_j, cpu_j = sampled_j if math.isnan(counted_j) else counted_j, _count(series["cpu_energy_j"])
     return {
         **{f"{name}_mean": _weigh(series[name], start_s) for name in PERCENTS},
         **{f"{name}_peak": peaks[name] for name in PERCENTS},
         "process_cpu_s": cpu_s[-1][1] - cpu_s[0][1] if cpu_s else NAN,
         "process_peak_mib": peaks["process_mib"],
-        "energy_kwh": sum(joules) / 3.6e6 if joules else NAN,
+        "gpu_energy_j": gpu_j,
+        "gpu_energy_sampled_j": sampled_j,
+        "gpu_energy_from": "" if math.isnan(gpu_j) else "sampled power" if math.isnan(counted_j) else "NVML counter",
+        "cpu_energy_j": cpu_j,
+        "cpu_energy_from": (Rapl().reason or "no RAPL counter") if math.isnan(cpu_j) else "RAPL",
         "num_samples": len(rows),
         "monitored_s": rows[-1]["seconds"] - start_s,
     }
@@ -162,6 +209,7 @@ def sample(path: str, period_s: float, num_gpus: int) -> None:
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     training, gpus, cpu_times = psutil.Process(os.getppid()), _find_gpus(num_gpus), (NAN, NAN, NAN)
+    rapl = Rapl()
     now_s = start_s = rescan_s = time.monotonic()
     event, children = START, []
     with open(path, "w", encoding="utf-8", newline="", buffering=1) as file:
@@ -177,6 +225,7 @@ def sample(path: str, period_s: float, num_gpus: int) -> None:
                 last, cpu_times, memory = cpu_times, read_cpu_times(), psutil.virtual_memory()
                 row.update(memory_percent=memory.percent, memory_mib=(memory.total - memory.available) / 2**20)
                 row.update({**_share_cpu(last, cpu_times), **_read_tree(training, children), **_read_gpus(*gpus)})
+                row["cpu_energy_j"] = rapl.read_j()
             numbers = {name: round(value, 3) for name, value in row.items() if not math.isnan(value)}
             writer.writerow({**numbers, "event": event})
             if event in (END, ERROR, DIED):
@@ -245,7 +294,15 @@ def _read_gpus(nvml: Any, gpus: list[Any]) -> dict[str, float]:
             row["gpu_memory_mib"] = sum(one.used for one in memory) / 2**20
         with suppress(nvml.NVMLError):
             row["gpu_power_w"] = sum(map(nvml.nvmlDeviceGetPowerUsage, gpus)) / 1000
+        with suppress(nvml.NVMLError):  # before Volta there is no such counter
+            row["gpu_energy_j"] = sum(map(nvml.nvmlDeviceGetTotalEnergyConsumption, gpus)) / 1000
     return row
+
+
+def _count(series: list[tuple[float, float]]) -> float:
+    """What a counter grew by; NaN where it stands still, as some virtual machines' do, or began anew."""
+    grown = series[-1][1] - series[0][1] if series else NAN
+    return grown if grown > 0 else NAN
 
 
 def _weigh(series: list[tuple[float, float]], start_s: float) -> float:

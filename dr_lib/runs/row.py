@@ -71,6 +71,12 @@ DETAILS = {  # in the rows that have them
     "priced_as": str,  # a label: the machine's name in the table of prices, as asked for
     "usd_per_hour": float,  # of that label
     "price_as_of": str,  # day of the price
+    "gpu_energy_j": float,  # of the GPUs while the monitor ran, see `monitor.summarise`; null where none was measured
+    "gpu_energy_sampled_j": float,  # the same by their sampled power
+    "gpu_energy_from": str,  # NVML counter, sampled power, or empty
+    "cpu_energy_j": float,  # of the processors' packages, the whole machine's
+    "cpu_energy_from": str,  # RAPL, or why there is none
+    "num_predictions": int,  # that a server gave while its energy was measured
     "peak_memory_mib": int,  # of the run's process, when it ended
     "others_cpu_share": float,  # 0 to 1 of the machine's CPU time, the larger of just before the run and during it
     "disturbed": bool,  # others took more than a tenth

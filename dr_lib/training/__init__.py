@@ -9,6 +9,7 @@ resident    keeps photographs on the device
 fit         trains and times
 recorder    times, history and best weights of a training, and when it is saved
 checkpoint  one file from which a killed training goes on
+explain     Grad-CAM beside its control, held against masks of lesions
 metrics     scores predictions of referable disease and of grades
 frameworks  two small networks, the same in Keras, PyTorch and MXNet
 """

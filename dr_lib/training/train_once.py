@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from dr_lib.data.labels.grades import sum_referable
-from dr_lib.data.shards.folder import SPLITS, describe_data
+from dr_lib.data.shards.folder import SPLITS, describe_data, hash_file
 from dr_lib.data.shards.predictions import write_predictions
 from dr_lib.hardware import Device, Plan, activate, probe
 from dr_lib.statistics.intervals import Interval, auc_interval
@@ -62,6 +63,7 @@ def train_once(
     elapsed_s: Callable[[], float] | None = None,
     report: Callable[[int, int], None] | None = None,
     seconds_left: Callable[[], float] | None = None,
+    monitor: AbstractContextManager = nullcontext(),  # noqa: B008
 ) -> Trained:
     """Set a training up, train, and score the best weights on the test split.
 
@@ -77,6 +79,7 @@ def train_once(
         elapsed_s: seconds since the run began, for the row's setup_s.
         report: see `Recorder`.
         seconds_left: see `Recorder`.
+        monitor: entered just before the timed part and left behind it.
 
     Raises:
         HardwareError: the devices of the plan are not there.
@@ -101,12 +104,14 @@ def train_once(
         how = {"epochs": config.epochs, "warmup_epochs": schedule.warmup_epochs}
         how |= {"keep_best": config.keep_best, "tensorboard": config.tensorboard}
         how |= {"average_weights": config.ema_momentum > 0}
-        timing = fit.train(setup.model, *batches, recorder, **how)
+        with monitor:
+            timing = fit.train(setup.model, *batches, recorder, **how)
         models.save_model(network, out_dir / BEST)
         predicted = {name: predict(config, network, s.images) for name, s in setup.splits.items() if name != "train"}
     if data:  # a prepared folder, whose tables know the photographs
         found = {name: (setup.splits[name].image_id, values) for name, values in predicted.items()}
-        write_predictions(out_dir / PREDICTIONS, config.data_dir, config.split, found.values(), network.name)
+        model = network.name, hash_file(out_dir / BEST)[:12]
+        write_predictions(out_dir / PREDICTIONS, config.data_dir, config.split, found.values(), *model)
     scores, auc = _evaluate(config, setup.splits, predicted)
     times = timing._asdict() | {"setup_s": setup_s, "steady_epoch_s": timing.steady_epoch_s}
     times["images_per_s"] = len(setup.train_batches) * schedule.batch_size / timing.steady_training_s

@@ -13,7 +13,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from dr_lib.data.photograph.crop import crop_fundus
-from dr_lib.data.synthetic import choose_grades, draw_eye, draw_look, draw_sample
+from dr_lib.data.synthetic import choose_grades, draw_eye, draw_lesions, draw_look, draw_masks, draw_sample
 
 
 @pytest.fixture(scope="module")
@@ -126,3 +126,18 @@ def test_colours_do_not_grade_the_sample(tmp_path):
     labels = pd.read_csv(draw_sample(tmp_path / "large", num_patients=400) / "labels.csv")
     crops = [crop_fundus(tmp_path / "large" / image).image for image in labels.image]
     assert colour_auc(crops, labels.patient, labels.grade >= 2) <= 0.65
+
+
+def test_the_masks_are_those_of_the_drawn_lesions(sample):
+    """The same eye, pixel by pixel; none where healthy; all within the retina; found again by the row of the table."""
+    look = draw_look(np.random.default_rng(5))
+    none = draw_lesions(0, "left", look, np.random.default_rng(6))[2]
+    severe, circle, lesions = draw_lesions(3, "left", look, np.random.default_rng(6))
+    assert (draw_eye(3, "left", look, np.random.default_rng(6))[0] == severe).all()
+    y, x = np.nonzero(lesions)
+    assert not none.any() and 0.003 < lesions.mean() < 0.1
+    assert np.hypot(x - circle.x, y - circle.y).max() < circle.radius
+    labels = pd.read_csv(sample / "labels.csv")
+    masks = draw_masks(sample, [7, 2])
+    assert [mask.any() for mask in masks] == [labels["grade"][5] > 0, labels["grade"][0] > 0]
+    assert masks[0].shape == cv2.imread(str(sample / labels["image"][5])).shape[:2]

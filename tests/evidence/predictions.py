@@ -26,6 +26,13 @@ def draw_predictions(num_patients: int = 120, seed: int = 0, noise: float = 1.0)
     return table
 
 
+def draw_abroad(noise: float = 1.0, version: str = "v1") -> pd.DataFrame:
+    """Other patients, all of the test split, of a model that errs more; what `predict --external` writes."""
+    table = draw_predictions(60, seed=7, noise=noise)
+    abroad = table[table["split"] != "train"].assign(split="test", model_version=version, dataset="abroad")
+    return abroad.assign(image_id="x" + abroad["image_id"], patient_id="x" + abroad["patient_id"])
+
+
 def write(folder: Path, table: pd.DataFrame, name: str = "mine") -> Path:
     """Write a table as predictions."""
     path = folder / f"{name}.csv"

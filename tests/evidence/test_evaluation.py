@@ -6,9 +6,10 @@ import pytest
 from sklearn.metrics import average_precision_score, brier_score_loss, cohen_kappa_score, roc_auc_score
 
 from dr_lib.evidence import evaluation
-from dr_lib.evidence.checklist import STATUSES, fill_checklist
+from dr_lib.evidence.checklist import STATUSES, fill_checklist, write_card
+from dr_lib.evidence.claims import judge_data_sets
 from dr_lib.evidence.predictions import Predictions, read_predictions
-from tests.evidence.predictions import draw_predictions, write
+from tests.evidence.predictions import draw_abroad, draw_predictions, write
 
 ASKED = {"sensitivity": 0.9, "specificity": 0.9}
 
@@ -64,6 +65,55 @@ def test_without_validation_no_operating_point_is_fitted_on_the_test_split(model
         evaluation.move_prevalence(nothing, [0.1, 1])
 
 
+def test_a_very_good_model_has_its_points_in_order(model):
+    """By hand: 0.8 finds 19 of 20 and 0.5 passes 19 of 20; both reach both, the lower one is the more sensitive."""
+    table = {"referable": [1] * 20 + [0] * 20, "probability_referable": [0.8] * 19 + [0.5] + [0.3] * 19 + [0.5]}
+    validation = pd.DataFrame(table).assign(patient_id=range(40))
+    points = evaluation.choose_points(model._replace(validation=validation), **ASKED)
+    assert points["threshold"].tolist() == [0.5, 0.8]
+    assert points["validation_sensitivity"].tolist() == pytest.approx([1, 0.95])
+    assert points["validation_specificity"].tolist() == pytest.approx([0.95, 1])
+
+
+def test_thresholds_are_carried_to_another_data_set_unchanged(tmp_path):
+    """Those of home's validation, whichever file is named first; counts by hand; other photographs change nothing."""
+    home = draw_predictions(300).assign(model_version="v1", dataset="home")
+    found = read_predictions(write(tmp_path, draw_abroad(), "b"), write(tmp_path, home, "a"))
+    abroad, own = evaluation.freeze_points(found, **ASKED)
+    assert abroad["threshold"].equals(own["threshold"]) and set(abroad["chosen_on"]) == {"home"}
+    assert (set(abroad["source"]), set(own["source"])) == ({"carried over unchanged"}, {"validation"})
+    table = evaluation.compare_data_sets(found, [abroad, own])
+    assert table[["trained_on", "tested_on"]].drop_duplicates().to_numpy().tolist() == [
+        ["home", "abroad"],
+        ["home"] * 2,
+    ]
+    test = found[0].test
+    for row, threshold in zip(table[:2].itertuples(), own["threshold"], strict=True):
+        y, called = test["referable"] == 1, test["probability_referable"] >= threshold
+        assert row.auc == pytest.approx(roc_auc_score(y, test["probability_referable"]))
+        assert (row.sensitivity, row.specificity) == pytest.approx((called[y].mean(), 1 - called[~y].mean()))
+    bare = evaluation.compare_data_sets(found[:1], evaluation.freeze_points(found[:1], **ASKED))
+    assert len(bare) == 1 and np.isnan(bare["sensitivity"][0]) and bare["trained_on"][0] == ""
+
+
+@pytest.mark.parametrize(
+    ("model", "interval", "verdict"),
+    [
+        ("inception_v3", (0.850, 0.840, 0.860), "holds"),
+        ("inception_v3", (0.850, 0.830, 0.870), "undecided"),
+        ("ensemble of 10: inception_v3_299", (0.80, 0.79, 0.82), "does not hold"),
+        ("mobilenet", (0.850, 0.840, 0.860), "not comparable"),
+    ],
+)
+def test_a_published_auc_is_judged_by_the_interval_over_patients(model, interval, verdict):
+    """Voets et al. print 0.853 [0.835, 0.871] on Messidor-2 for InceptionV3; another network is not comparable."""
+    row = {"model": model, "trained_on": "eyepacs", "tested_on": "messidor2", "num_patients": 874}
+    row |= dict(zip(("auc", "auc_low", "auc_high"), interval, strict=True))
+    judged = judge_data_sets(pd.DataFrame([row, row])).set_index("id")  # a row per operating point
+    assert (judged.loc["E2", "verdict"], judged.loc["E2", "n"]) == (verdict, 874)
+    assert (judged.loc["E1", "verdict"], judged.loc["E4", "verdict"]) == ("not measured", "not testable")
+
+
 def test_a_point_that_validation_cannot_reach_is_left_out(model):
     """All have the same probability: no threshold passes nine of ten healthy ones."""
     unsure = model.validation.assign(probability_referable=1.0)
@@ -104,6 +154,7 @@ def test_small_subgroups_are_counted_and_not_scored(model, points):
     """By camera, eye and band of age; one with fewer than 10 patients with disease has no score."""
     table = evaluation.split_subgroups(model, points).set_index(["factor", "level"])
     assert table.loc[("camera", "A"), "num_images"] == (model.test["camera"] == "A").sum()
+    assert table.loc["age"].index.tolist() == ["< 40", "40-59", ">= 60"]
     assert table.loc[("age", "40-59"), "auc_low"] < table.loc[("age", "40-59"), "auc"]
     few = model.test.assign(camera=["rare"] * 12 + ["A"] * 228)
     rare = evaluation.split_subgroups(model._replace(test=few), points).set_index(["factor", "level"])
@@ -128,11 +179,11 @@ def test_a_worse_model_is_shown_to_be_worse(tmp_path, points, model):
     """Three times the noise, rows in another order: both intervals of the difference lie below 0; to itself it is 0."""
     worse = draw_predictions(noise=3.0).sample(frac=1, random_state=1)
     found = read_predictions(write(tmp_path, draw_predictions(), "one"), write(tmp_path, worse, "two"))
-    row = evaluation.compare_models(found, dict.fromkeys(("one", "two"), points)).iloc[0]
+    row = evaluation.compare_models(found, [points, points]).iloc[0]
     aucs = [roc_auc_score(m.test["referable"], m.test["probability_referable"]) for m in found]
     assert row["delta_auc"] == pytest.approx(aucs[1] - aucs[0]) and row["delta_auc_high"] < 0
     assert row["delta_auc_delong_high"] == pytest.approx(row["delta_auc_high"], abs=0.02)
-    same = evaluation.compare_models([found[0], found[0]], {"one": points}).iloc[0]
+    same = evaluation.compare_models([found[0], found[0]], [points, points]).iloc[0]
     assert (same["delta_auc_low"], same["delta_sensitivity"], same["delta_kappa_high"]) == (0, 0, 0)
 
 
@@ -174,3 +225,15 @@ def test_the_checklist_fills_what_a_run_knows_and_no_more():
     rows = filled[filled["status"] == STATUSES[0]]
     assert rows["item"].tolist() == ["19", "20a"] and set(rows["text"]) == {"610 oferecidas"}
     assert set(rows["topic"]) == {"Fluxo dos participantes"}
+
+
+def test_the_model_card_says_what_is_known_and_names_what_is_not():
+    """The nine sections of Mitchell et al. 2019 in their order; a fact stands once, the rest is the author's."""
+    card = write_card({"points": "AUC 0.9"}, "Model card: m", "author must fill")
+    sections = [line[3:] for line in card.splitlines() if line.startswith("## ")]
+    assert sections == [
+        "Model details", "Intended use", "Factors", "Metrics", "Evaluation data", "Training data",
+        "Quantitative analyses", "Ethical considerations", "Caveats and recommendations",
+    ]  # fmt: skip
+    assert card.count("AUC 0.9") == 1 and card.count("*author must fill*") == card.count("\n- **") - 1
+    assert "## Dados de treinamento" in write_card({}, "", "", "pt")

@@ -4,8 +4,8 @@ import pandas as pd
 import pytest
 
 from dr_lib.evidence.evaluation import count_flow
-from dr_lib.evidence.predictions import PredictionsError, average, pool_folds, read_predictions
-from tests.evidence.predictions import draw_predictions, write
+from dr_lib.evidence.predictions import PredictionsError, average, average_sets, pool_folds, read_predictions
+from tests.evidence.predictions import draw_abroad, draw_predictions, write
 
 
 def change(table: pd.DataFrame, rows: list[int], column: str, value) -> pd.DataFrame:
@@ -101,6 +101,45 @@ def test_models_are_compared_on_the_same_patients_alone(tmp_path, change_table, 
     paths = write(tmp_path, TABLE, "a"), write(tmp_path, change_table(TABLE), "b")
     with pytest.raises(PredictionsError, match=message):
         read_predictions(*paths)
+
+
+HOME = TABLE.assign(model_version="v1", dataset="home")
+
+
+@pytest.mark.parametrize(
+    ("change_abroad", "message"),
+    [
+        (lambda t: t.drop(columns="model_version"), "different test photographs .*model_version"),
+        (lambda t: t.assign(model_version="v2"), "different test photographs .*model_version"),
+        (lambda t: change(t, [t.index[0] + 2], "image_id", TABLE["image_id"][TRAIN[0] - 2]), "1 image_id"),
+        (lambda t: change(t, [t.index[0] + 2], "patient_id", "p001"), "abroad: 1 patient_id .* of home"),
+        (lambda t: change(t, [t.index[0] + 2, t.index[1] + 2], "split", "validation"), "in 2 files"),
+        (lambda _: HOME.sample(frac=1, random_state=0), "not compared with itself"),
+    ],
+)
+def test_a_model_is_tried_on_other_data_that_it_has_not_seen(tmp_path, change_abroad, message):
+    """Known by its version; nothing that it learned from or was frozen on is among them, and one set froze it."""
+    read = read_predictions(write(tmp_path, HOME, "a"), write(tmp_path, draw_abroad(), "b"))
+    assert [(p.name, p.dataset, len(p.validation) > 0) for p in read] == [("a", "home", True), ("a", "abroad", False)]
+    with pytest.raises(PredictionsError, match=message):
+        read_predictions(write(tmp_path, HOME, "a"), write(tmp_path, change_abroad(draw_abroad()), "b"))
+
+
+def test_an_ensemble_is_averaged_on_each_data_set(tmp_path):
+    """Two models at home and abroad are one on each; a data set that lacks one of them is refused."""
+    tables = [HOME, draw_predictions(noise=2.0).assign(model_version="v2", dataset="home")]
+    tables += [draw_abroad(), draw_abroad(2.0, "v2")]
+    tables = [table.assign(model="inception_v3_299") for table in tables]
+    paths = [write(tmp_path, table, name) for table, name in zip(tables, "abcd", strict=True)]
+    home, abroad = average_sets(read_predictions(*paths))
+    assert (home.dataset, abroad.dataset, home.version) == ("home", "abroad", abroad.version)
+    assert home.name == abroad.name == "ensemble of 2: inception_v3_299"  # what claims of that network look for
+    single = [table.set_index("image_id")["probability_3"] for table in tables[2:]]
+    assert abroad.test.set_index("image_id")["probability_3"].to_dict() == pytest.approx(
+        ((single[0] + single[1]) / 2).to_dict()
+    )
+    with pytest.raises(PredictionsError, match="the same models on every data set"):
+        average_sets(read_predictions(*paths[:3]))
 
 
 def test_an_ensemble_is_the_mean_photograph_by_photograph(tmp_path):

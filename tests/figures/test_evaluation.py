@@ -1,13 +1,18 @@
 """The figures of an evaluation, read back."""
 
+from pathlib import Path
+
 import numpy as np
+import pandas as pd
 import pytest
 
 from dr_lib.evidence import evaluation
 from dr_lib.evidence.predictions import Predictions, read_predictions
 from dr_lib.figures import evaluation as figures
-from tests.evidence.predictions import draw_predictions, write
+from tests.evidence.predictions import draw_abroad, draw_predictions, write
 from tests.figures.reading import is_whole, words
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -52,12 +57,29 @@ def test_the_facts_of_the_checklist_are_those_of_this_run(model):
     points = evaluation.choose_points(model, sensitivity=0.9, specificity=0.9)
     measured, subgroups = evaluation.measure_points(model, points), evaluation.split_subgroups(model, points)
     tables = evaluation.summarise(model), points, measured, evaluation.calibrate(model)[0]
-    facts = figures.state_facts(model, evaluation.count_flow(model), *tables, subgroups)
+    data_sets = evaluation.compare_data_sets([model], [points])
+    facts = figures.state_facts(model, evaluation.count_flow(model), *tables, subgroups, data_sets)
     assert facts["ungradable"] == "excluded 1; in a second row counted as referred 1; not usable 0"
     people = model.test.groupby("patient_id")[["sex", "age"]].first()
-    assert f"sex F: {(people['sex'] == 'F').sum()}; age 40-59: " in facts["characteristics"]
+    assert f"sex F: {(people['sex'] == 'F').sum()}; age < 40: " in facts["characteristics"]
     grades = model.test["grade"].value_counts()
     assert facts["severity"] == f"true grade 2: {grades[2]}, 3: {grades[3]}, 4: {grades[4]}"
     assert facts["subgroups"].count("AUC") == subgroups["auc"].notna().sum()
     bare = model._replace(test=model.test.drop(columns="grade"))
-    assert "outcome" not in figures.state_facts(bare, evaluation.count_flow(model), *tables, subgroups)
+    assert "outcome" not in figures.state_facts(bare, evaluation.count_flow(model), *tables, subgroups, data_sets)
+    for name in ("sensitivity", "specificity", "ppv", "npv"):  # at both points
+        assert all(f"{value:.3g} [" in facts["points"] for value in measured[name][:2])
+    known = [pd.read_csv(ROOT / f"dr_lib/evidence/{name}.csv")["fact"].dropna() for name in ("checklist", "model_card")]
+    assert set(pd.concat(known)) - {"-"} - set(facts) == {"partition", "recalibration"} - set(facts)
+
+
+def test_each_data_set_has_its_line_and_the_carried_thresholds_their_marks(tmp_path):
+    """Trained at home, tested at home and abroad, in Portuguese; left and right are translated in the facts."""
+    home = draw_predictions().assign(model_version="v1", dataset="home")
+    found = read_predictions(write(tmp_path, home, "a"), write(tmp_path, draw_abroad(), "b"))
+    points = evaluation.freeze_points(found, sensitivity=0.9, specificity=0.9)
+    table = evaluation.compare_data_sets(found, points)
+    figure = figures.plot_data_sets(table, "pt")
+    assert all(words_ in words(figure) for words_ in ("home → home", "home → abroad", "alta sensibilidade"))
+    drawn = [line.get_xdata() for line in figure.axes[1].get_lines()]
+    assert sorted(np.concatenate(drawn)) == pytest.approx(sorted(table["sensitivity"])) and is_whole(figure)

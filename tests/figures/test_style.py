@@ -6,7 +6,6 @@ from pathlib import Path
 
 from dr_lib.evidence import evaluation
 from dr_lib.evidence.claims import count_claims, read_published
-from dr_lib.evidence.comparison import MODE_VERDICTS
 from dr_lib.evidence.epochs import IMPLEMENTATIONS
 from dr_lib.evidence.verdicts import NEVER
 from dr_lib.figures import page, scenarios, style
@@ -20,8 +19,6 @@ def find_sentences() -> set[str]:
     """Every sentence that the figures and the analysis notebooks say, with the words of their tables."""
     sentences = {
         *style.read_headers().values(),
-        *page.VERDICTS,
-        *page.ANSWERS,
         *style.PAPERS.values(),
         *scenarios.MEANS.values(),
     }
@@ -29,7 +26,7 @@ def find_sentences() -> set[str]:
     sentences |= {"framework", "network", "accelerator", "environment", "Figure", "Table"}
     claims = read_published()
     sentences |= {*claims["place"][claims["wording"] != "reading"], *count_claims()["why"], *NEVER.values()}
-    sentences |= {*page.WORDINGS.values(), *MODE_VERDICTS, *page.EVALUATION, *evaluation.SOURCES}
+    sentences |= {*page.WORDINGS.values(), *page.SAID, *evaluation.SOURCES}
     for path in [*ROOT.glob("dr_lib/figures/*.py"), *ROOT.glob("notebooks/*.py")]:
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) in ("words", "legend"):

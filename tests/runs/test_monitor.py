@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from dr_lib.runs import monitor as monitor_module
-from dr_lib.runs.monitor import COLUMNS, GPU, Monitor, MonitorError, read_cpu_times, read_samples, summarise
+from dr_lib.runs.monitor import COLUMNS, GPU, Monitor, MonitorError, Rapl, read_cpu_times, read_samples, summarise
 
 ROOT = Path(__file__).resolve().parents[2]
 TRAINING = """\
@@ -39,6 +39,11 @@ def nvmlDeviceGetUtilizationRates(gpu):
     return SimpleNamespace(gpu=[90, 30][gpu])
 def nvmlDeviceGetMemoryInfo(gpu): return SimpleNamespace(used=[4, 2][gpu] * 2**30, total=8 * 2**30)
 def nvmlDeviceGetPowerUsage(gpu): return [70_000, 20_500][gpu]
+reads = [0, 0]
+def nvmlDeviceGetTotalEnergyConsumption(gpu):
+    if {mig}: raise NVMLError("Not Supported")
+    reads[gpu] += 1
+    return 5_000_000_000 + [3_000, 1_500][gpu] * reads[gpu]
 """
 
 
@@ -188,16 +193,22 @@ def test_a_sampler_that_hangs_does_not_block_the_training(tmp_path, monkeypatch)
 
 @pytest.mark.parametrize("mig", [False, True])
 def test_gpus_are_averaged_and_summed(tmp_path, monkeypatch, mig):
-    """90 and 30 % are 60 %, 4 and 2 of 8 GiB each 37.5 %, 70 and 20.5 W 90.5 W; with MIG on no utilisation is known."""
+    """90 and 30 % are 60 %, 4 and 2 of 8 GiB each 37.5 %, 70 and 20.5 W 90.5 W; of n readings 3 and 1.5 J more each.
+
+    With MIG on neither utilisation nor the counter is known: the sampled power stands for it.
+    """
     (tmp_path / "pynvml.py").write_text(FAKE_NVML.format(mig=mig))
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     with Monitor(tmp_path / "samples.csv", period_s=0.1):
         time.sleep(0.15)
     row, summary = read_samples(tmp_path / "samples.csv")[1], summarise(tmp_path / "samples.csv")
-    percent = math.nan if mig else 60
-    assert [row[name] for name in GPU] == pytest.approx([percent, 37.5, 6144, 90.5], nan_ok=True)
+    percent, counter_j = (math.nan, math.nan) if mig else (60, 10_000_009)
+    assert [row[name] for name in GPU] == pytest.approx([percent, 37.5, 6144, 90.5, counter_j], nan_ok=True)
     assert [summary[f"gpu_percent_{kind}"] for kind in ("mean", "peak")] == pytest.approx([percent] * 2, nan_ok=True)
-    assert summary["energy_kwh"] == pytest.approx(90.5 * summary["monitored_s"] / 3.6e6)
+    sampled_j, num_readings = 90.5 * summary["monitored_s"], summary["num_samples"]
+    wanted = (sampled_j, "sampled power") if mig else (4.5 * (num_readings - 1), "NVML counter")
+    assert (summary["gpu_energy_j"], summary["gpu_energy_from"]) == (pytest.approx(wanted[0]), wanted[1])
+    assert summary["gpu_energy_sampled_j"] == pytest.approx(sampled_j)
 
 
 @pytest.mark.parametrize(
@@ -215,21 +226,70 @@ def test_only_visible_gpus_are_sampled(tmp_path, monkeypatch, visible, percent, 
 
 
 def test_a_summary_computed_by_hand(tmp_path):
-    """100 W for 10 s, rising to 300 W in 10 s more, are 3000 J."""
+    """100 W for 10 s, rising to 300 W in 10 s more, are 3000 J; the counter says 3100 J, the processor's 640 J.
+
+    A counter that stands still measures nothing.
+    """
     end = {"cpu_percent": 40, "gpu_power_w": 300, "memory_percent": 40, "process_cpu_s": 16}
+    end |= {"gpu_energy_j": 7100, "cpu_energy_j": 640}
+    start = {"gpu_power_w": 100, "memory_percent": 10, "process_cpu_s": 5, "gpu_energy_j": 4000, "cpu_energy_j": 0}
     rows = [
-        {"seconds": 10, "event": "start", "gpu_power_w": 100, "memory_percent": 10, "process_cpu_s": 5},
+        {"seconds": 10, "event": "start"} | start,
         {"seconds": 20, "cpu_percent": 80, "gpu_power_w": 100, "memory_percent": 20, "process_cpu_s": 12},
         {"seconds": 25, "event": "epoch 1", "process_mib": 700},
         {"seconds": 30, "event": "end", **end},
     ]
     summary = summarise(write_samples(tmp_path / "samples.csv", rows))
-    assert summary["energy_kwh"] == pytest.approx(3000 / 3.6e6)
+    energy = [summary[f"{name}_energy_{kind}"] for name, kind in [("gpu", "j"), ("gpu", "sampled_j"), ("cpu", "j")]]
+    assert energy == [3100, 3000, 640]
+    assert (summary["gpu_energy_from"], summary["cpu_energy_from"]) == ("NVML counter", "RAPL")
     assert (summary["cpu_percent_mean"], summary["cpu_percent_peak"]) == (60, 80)
     assert (summary["memory_percent_mean"], summary["memory_percent_peak"]) == (30, 40)
     assert (summary["process_cpu_s"], summary["process_peak_mib"]) == (11, 700)
     assert (summary["num_samples"], summary["monitored_s"]) == (4, 20)
     assert summary["gpu_percent_mean"] != summary["gpu_percent_mean"]
+    still = summarise(write_samples(tmp_path / "samples.csv", [rows[0], rows[0] | {"seconds": 20, "event": "end"}]))
+    assert math.isnan(still["cpu_energy_j"]) and still["cpu_energy_from"] in (
+        "no RAPL counter",
+        "RAPL is for root alone",
+    )
+    assert (still["gpu_energy_j"], still["gpu_energy_from"]) == (1000, "sampled power")
+
+
+def write_counters(powercap: Path, **energy_uj: int) -> None:
+    """Files as the kernel has them: two packages, the first with its cores as a part of it, and the board's psys."""
+    for zone, name in {"0": "package-0", "0:0": "core", "1": "package-1", "2": "psys"}.items():
+        (folder := powercap / f"intel-rapl:{zone}").mkdir(parents=True, exist_ok=True)
+        (folder / "name").write_text(f"{name}\n")
+        (folder / "max_energy_range_uj").write_text("262143328850\n")
+        (folder / "energy_uj").write_text(f"{energy_uj.get(name.replace('-', ''), 77)}\n")
+
+
+def test_the_processors_energy_counts_packages_and_wraps_around(tmp_path):
+    """Package 0 goes on by 5 J; package 1 from 3 J below its range to 1 J above zero: 9 J, and 2 J more 11 J."""
+    write_counters(tmp_path, package0=1_000_000, package1=262_140_328_850)
+    rapl = Rapl(tmp_path)
+    assert (rapl.reason, rapl.read_j()) == ("", 0)
+    write_counters(tmp_path, package0=6_000_000, package1=1_000_000, core=4_000_000, psys=9_000_000)
+    assert rapl.read_j() == pytest.approx(9)
+    write_counters(tmp_path, package0=8_000_000, package1=1_000_000)
+    assert rapl.read_j() == pytest.approx(11)
+
+
+def test_a_counter_that_cannot_be_read_is_no_energy_of_zero(tmp_path, monkeypatch):
+    """A virtual machine has none; a kernel since 2020 keeps it for root, which is said."""
+    assert Rapl(tmp_path).reason == "no RAPL counter" and math.isnan(Rapl(tmp_path).read_j())
+    write_counters(tmp_path)
+    read_text = Path.read_text
+
+    def refuse(path, *how):  # whoever runs the tests may be root
+        if path.name == "energy_uj":
+            raise PermissionError(13, "Permission denied")
+        return read_text(path, *how)
+
+    monkeypatch.setattr(Path, "read_text", refuse)
+    rapl = Rapl(tmp_path)
+    assert rapl.reason == "RAPL is for root alone" and math.isnan(rapl.read_j())
 
 
 def test_events_close_together_do_not_weigh_more(tmp_path):
@@ -247,6 +307,13 @@ def test_a_file_cut_short_is_read_up_to_its_last_whole_row(tmp_path):
         (tmp_path / "cut.csv").write_text(whole[:length])
         num_whole = max(0, whole[:length].count("\n") - 1)
         assert [row["seconds"] for row in read_samples(tmp_path / "cut.csv")] == [0, 1, 2][:num_whole]
+
+
+def test_a_file_without_the_later_columns_is_read(tmp_path):
+    """Samples of before energy was read have none of it."""
+    (tmp_path / "old.csv").write_text("seconds,monotonic_s,event,gpu_power_w\n0,5,start,100\n2,7,end,100\n")
+    summary = summarise(tmp_path / "old.csv")
+    assert summary["gpu_energy_j"] == 200 and math.isnan(summary["memory_percent_mean"])
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ PICTURES = {".jpg", ".jpeg", ".jfif", ".png", ".tif", ".tiff", ".bmp", ".ppm", "
 RARE_PICTURES = {".dcm", ".dicom", ".heic", ".heif", ".gif", ".jp2"}  # opening one tells if it is read
 LABEL_FILES = {".csv", ".txt", ".xls"}
 FACTS = ("camera", "age", "sex", "quality")  # kept as the label file has them, for subgroups
+FACTS_ELSEWHERE = {"quality": ("Overall quality", "final_quality")}  # as DeepDRiD and mBRSET call them
 
 
 class LabelTableError(ValueError):
@@ -161,7 +162,8 @@ def read_rows(source: Source) -> pd.DataFrame:
     rows["grade"] = table[left].where(rows["eye"] == "left", table[right]) if right else table[left]
     rows["official"], rows["reason"] = part.split or table.get("split", ""), ""
     for fact in FACTS:
-        rows[fact] = table.get(fact, table.get(f"patient_{fact}", ""))
+        names = (fact, f"patient_{fact}", *FACTS_ELSEWHERE.get(fact, ()))
+        rows[fact] = next((table[name] for name in names if name in table), "")
     if not rows["name"].all():
         raise LabelTableError(f"{name_rows(rows[rows['name'] == ''])}: name the photograph, or take the row out")
     for column, words in (("eye", EYES), ("official", SPLITS)):

@@ -132,7 +132,8 @@ def _write_shard(path: Path, part: list[Photograph], results: Iterator[Cropped],
         for photograph, result in zip(part, islice(results, len(part)), strict=False):
             row = {"image_id": photograph.image_id, "reason": result.reason, "size_id": _size_id(salt, photograph)}
             if result.example:
-                row |= locate(result.example, end + 12) | {"content_id": pseudonym(salt, "content", result.sha256)}
+                row |= locate(result.example, end + 12) | {"gradability": result.gradability}
+                row["content_id"] = pseudonym(salt, "content", result.sha256)
                 end += file.write(frame(result.example))
             rows.append(row)
     if len(rows) < len(part):

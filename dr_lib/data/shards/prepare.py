@@ -97,7 +97,8 @@ def prepare(
                 patient_id=patients,
                 referable=(found.table["grade"] >= REFERABLE_FROM).astype(int),
             )
-            table = table.merge(crops[["image_id", "reason"]], on="image_id", validate="1:1")
+            listed = crops.reindex(columns=["image_id", "reason", "gradability"])  # an earlier version had no score
+            table = table.merge(listed, on="image_id", validate="1:1")
             rejected = pd.concat([found.unusable, table[table["reason"] != ""][["row", "image", "reason"]]])
             _keep_private(private / "rejected.csv", out, rejected)
             table = table[table["reason"] == ""]
@@ -119,7 +120,7 @@ def prepare(
                 | {"near_duplicates.csv": hash_file(out / "near_duplicates.csv")},
                 "splits": earlier["splits"],
             }
-            labels = table[LABELS + [name for name in FACTS if name in table]]
+            labels = table[LABELS + [name for name in FACTS if name in table] + ["gradability"]]
             write_split(out, manifest, labels, out / "split.csv", scheme=scheme, seed=seed)
         except OSError as error:
             reason = error.strerror or error

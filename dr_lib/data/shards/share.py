@@ -7,7 +7,7 @@ from pathlib import Path
 
 from dr_lib.data.shards.folder import format_table, parse_table, read_manifest, verify
 
-LABELS = ["image_id", "row", "patient_id", "grade", "referable"]
+LABELS = ["image_id", "row", "patient_id", "grade", "referable", "gradability"]
 SPLIT = ["image_id", "group", "split", "reason"]
 
 

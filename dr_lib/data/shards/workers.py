@@ -18,6 +18,7 @@ import cv2
 
 from dr_lib.data.labels.near_duplicates import perceptual_hash
 from dr_lib.data.photograph.crop import NoFundusError, UnreadableImageError, crop_fundus
+from dr_lib.data.photograph.gradability import score_gradability
 from dr_lib.data.photograph.pixels import encode_jpeg
 from dr_lib.data.shards.records import Record, to_example
 
@@ -47,6 +48,7 @@ class Cropped(NamedTuple):
     example: bytes  # the record of its crop, serialised; empty where there is none
     sha256: str  # of its file, where there is a crop
     reason: str  # why there is none
+    gradability: float | None = None  # of its crop, 0 to 1
 
 
 def crop_photograph(photograph: Photograph, method: str, size: int) -> Cropped:
@@ -71,7 +73,7 @@ def crop_photograph(photograph: Photograph, method: str, size: int) -> Cropped:
         return Cropped(b"", "", str(error))
     encoded = encode_jpeg(crop.image)
     record = Record(encoded, photograph.image_id, size, *crop.circle, crop.status, perceptual_hash(encoded))
-    return Cropped(to_example(record), sha256, "")
+    return Cropped(to_example(record), sha256, "", round(score_gradability(crop.image), 4))
 
 
 @contextmanager

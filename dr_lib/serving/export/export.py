@@ -56,15 +56,17 @@ def export_model(
         nothing was written).
 
     Raises:
-        ExportError: the folder holds no Keras model, the photographs have another size, the labels are no grades, a
-            conversion failed or came out too large, or an artifact of a precision that loses nothing gives other
-            probabilities.
+        ExportError: the folder holds no Keras model that grades, the photographs have another size, the labels are no
+            grades, a conversion failed or came out too large, or an artifact of a precision that loses nothing gives
+            other probabilities.
         ModelFolderError: the folder's artifact is not the one in its manifest.
         RuntimeOpeningError: the runtime that reads a format is not installed.
     """
     source = read_folder(Path(folder))
     if source.facts["format"] != "keras":
         raise ExportError(f"{folder} holds {source.facts['format']}: give the folder of the trained Keras model")
+    if not source.facts["grades"]:
+        raise ExportError(f"{folder} holds a model of referral: models that grade, of notebook 20, are exported")
     network = load_network(source.artifact)
     images, side = labelled.images, network.inputs[0].shape[1]
     if images.shape[1:] != (side, side, 3) or not len(images):

@@ -6,11 +6,16 @@ Whoever serves reads it: this file needs the standard library alone.
 import hashlib
 import json
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dr_lib import files
-from dr_lib.data.labels.grades import REFERABLE_FROM
+from dr_lib.data.labels.grades import GRADES, REFERABLE_FROM
+
+if TYPE_CHECKING:
+    from dr_lib.training.config import TrainingConfig
+    from dr_lib.training.train_once import Trained
 
 MANIFEST, CARD = "manifest.json", "README.md"
 PREPROCESSING = "crop_fundus; JPEG q95; shrunk by area to image_size; uint8 RGB, scaled in the model"
@@ -19,7 +24,7 @@ FACTS = {  # what a manifest says, beside threshold_from and anything else that 
     "model": str,
     "num_parameters": int,
     "image_size": int,
-    "grades": list,
+    "grades": list,  # names of those that it tells apart; empty where it answers whether an eye is referable alone
     "threshold": float,  # an eye is referable where the probability of grade 2 or worse is at least that
     "preprocessing": str,
     "crop_size": int,  # px, before it is shrunk to image_size
@@ -77,6 +82,38 @@ def write_folder(folder: Path, artifact: str, facts: Mapping[str, Any]) -> Model
     return ModelFolder(folder, written)
 
 
+def write_trained(network: Path, config: "TrainingConfig", trained: "Trained", commit: str) -> ModelFolder:
+    """Move the network that `train_once` left into a model folder beside it, `model`.
+
+    Args:
+        network: the .keras file.
+        config: of the training.
+        trained: what it left, of a prepared folder.
+        commit: of the repository.
+    """
+    folder, row = network.parent / "model", trained.row
+    folder.mkdir(exist_ok=True)
+    network.replace(folder / "model.keras")
+    chosen = "for a sensitivity of 0.9 on the validation split"
+    facts = {
+        "format": "keras",
+        "model": config.model,
+        "image_size": config.image_size,
+        "grades": list(GRADES) if config.task == "grades" else [],
+        "threshold": trained.scores["threshold"],
+        "threshold_from": chosen if "validation" in trained.splits else "not chosen, for lack of a validation split",
+        "test_time_augmentation": config.test_time_augmentation,
+        "preprocessing": PREPROCESSING,
+        "weights": Path(config.weights).name,
+        "metrics": trained.scores,
+        "commit": commit,
+        "versions": {name: row[name] for name in ("keras", "numpy")},
+        "created_at": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+    facts = {name: row[name] for name in FACTS if name in row} | facts
+    return write_folder(folder, "model.keras", facts)
+
+
 def read_folder(folder: Path) -> ModelFolder:
     """Read a model folder, and check that the artifact is the one that was written.
 
@@ -86,7 +123,7 @@ def read_folder(folder: Path) -> ModelFolder:
     try:
         facts = json.loads((folder / MANIFEST).read_bytes())
     except FileNotFoundError as error:
-        advice = "give the folder model/ that notebook 20 leaves in its run, or one that export wrote"
+        advice = "give the folder model/ that notebooks 10 and 20 leave in their runs, or one that export wrote"
         raise ModelFolderError(f"{folder} holds no model, for it has no {MANIFEST}: {advice}") from error
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
@@ -108,14 +145,16 @@ def read_folder(folder: Path) -> ModelFolder:
 
 def describe(facts: Mapping[str, Any]) -> str:
     """The model card, as Markdown: what the model is, what it was made from, and what it must not be used for."""
-    is_synthetic = facts["data_kind"] == "synthetic"
+    is_synthetic, grades = facts["data_kind"] == "synthetic", facts["grades"]
+    answer = "Says how probable it is that a fundus photograph shows referable retinopathy"
+    if grades:
+        answer = f"Grades a fundus photograph: {', '.join(f'{k} {name}' for k, name in enumerate(grades))}"
     metrics = "\n".join(f"| {name} | {_show(value)} |" for name, value in facts["metrics"].items())
     gate = "\n".join(f"| {name} | {_show(value)} |" for name, value in facts.get("gate", {}).items())
     lines = [
-        f"# {facts['model']}, {facts['image_size']} px, five grades ({facts['format']})",
+        f"# {facts['model']}, {facts['image_size']} px, {'five grades' if grades else 'referral'} ({facts['format']})",
         "> **Made from a SYNTHETIC SAMPLE, not from photographs.**" if is_synthetic else "",
-        f"Grades a fundus photograph: {', '.join(f'{k} {name}' for k, name in enumerate(facts['grades']))}. An eye is "
-        f"called referable where the probability of grade {REFERABLE_FROM} or worse is at least "
+        f"{answer}. An eye is called referable where the probability of grade {REFERABLE_FROM} or worse is at least "
         f"{facts['threshold']:.4g} ({facts.get('threshold_from', 'how it was chosen is not known')}).",
         f"- parameters: {facts['num_parameters']:,}; artifact: {facts['artifact']}, {facts['bytes']:,} bytes, sha256 "
         f"{facts['sha256']}\n- initial weights: {facts['weights']}\n- preprocessing: {facts['preprocessing']}; "

@@ -19,9 +19,11 @@ from dr_lib.data.shards.predictions import write_predictions
 from dr_lib.data.shards.stream import StoredCrops
 from dr_lib.data.shards.workers import WorkerError, map_over
 from dr_lib.files import lock
+from dr_lib.hardware import activate, choose, probe
 from dr_lib.hardware.cpus import count_cpus
 from dr_lib.serving.grader.folder import ModelFolder, ModelFolderError, read_folder
 from dr_lib.serving.grader.predict import Predictor
+from dr_lib.training.config import TrainingConfig
 
 BATCH = 32  # crops decoded at once
 MANY = 100  # photographs; fewer are graded sooner than other processes have started
@@ -101,10 +103,11 @@ def grade_prepared(
 
     Of the folder that the model learned from, the validation and the test side by the same split; of any other folder,
     where the caller says that it is external, every photograph, all of them test: an external validation, which takes
-    the thresholds from elsewhere. No table can tell a folder that grew since the model learned from it from another.
+    the thresholds from the model's predictions of its own folder. No table can tell a folder that grew since the model
+    learned from it from another.
 
     Args:
-        folder: an exported LiteRT model or SavedModel, which knows what it learned from.
+        folder: a trained or an exported model, which knows what it learned from.
         data_dir: a prepared folder.
         out: the CSV; see `write_predictions`.
         split: file name of the split table.
@@ -135,13 +138,28 @@ def grade_prepared(
     photographs = read_photographs(data_dir, split)
     sides = ("train", "validation", "test") if is_external else ("validation", "test")
     photographs = photographs[photographs["split"].isin(sides)].reset_index(drop=True)
-    predictor = Predictor(folder, count_cpus(), max_pixels=MAX_PIXELS)
+    is_keras, predict = facts["format"] == "keras", _open(folder)
     crops, predicted = StoredCrops(data_dir, photographs, facts["image_size"]), []
-    for start in range(0, len(crops), BATCH):
-        predicted.append(predictor.predict(crops[start : start + BATCH]))
-        progress(min(start + BATCH, len(crops)), len(crops))
+    step = len(crops) if is_keras else BATCH  # Keras makes batches of its own
+    for start in range(0, len(crops), step):
+        predicted.append(predict(crops if is_keras else crops[start : start + step]))
+        progress(min(start + step, len(crops)), len(crops))
     found = [(photographs["image_id"].to_numpy(), np.concatenate(predicted))]
-    write_predictions(out, data_dir, split, found, f"{facts['model']}_{facts['format']}", is_external=is_external)
+    name = f"{facts['model']}_{facts['image_size'] if is_keras else facts['format']}"  # of Keras the network's own
+    write_predictions(out, data_dir, split, found, name, folder.version, is_external=is_external)
+
+
+def _open(folder: ModelFolder) -> Callable[[np.ndarray], np.ndarray]:
+    """What makes probabilities of (n, side, side, 3) uint8 crops: Keras of a trained model, as its training did."""
+    if folder.facts["format"] != "keras":
+        return Predictor(folder, count_cpus(), max_pixels=MAX_PIXELS).predict
+    activate(choose(probe(), batch_size=BATCH))
+    from dr_lib.serving.export.convert import load_network
+    from dr_lib.training.train_once import predict
+
+    averaged = folder.facts.get("test_time_augmentation", False)
+    config = TrainingConfig("", batch_size=BATCH, test_time_augmentation=averaged)
+    return partial(predict, config, load_network(folder.artifact))
 
 
 def _list_files(path: Path) -> list[Path]:

@@ -1,6 +1,7 @@
 """Preparing a data set: nothing lost, nothing private let out, the same bytes each time, and clear errors first."""
 
 import hashlib
+import json
 import os
 import signal
 import stat
@@ -17,10 +18,12 @@ import pytest
 
 from dr_lib.data.labels.privacy import PrivateFolderError
 from dr_lib.data.labels.tables import LabelTableError
+from dr_lib.data.photograph.gradability import score_gradability
 from dr_lib.data.photograph.pixels import decode_jpeg
 from dr_lib.data.shards.folder import read_photographs, read_records, verify
 from dr_lib.data.shards.prepare import PrepareError, prepare
 from dr_lib.data.shards.records import ShardError
+from dr_lib.data.shards.share import share_folder
 from dr_lib.data.shards.workers import WorkerError
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -96,6 +99,23 @@ def test_what_is_published_names_nobody(photographs):
     assert (table["referable"] == (table["grade"] >= 2)).all()
     assert not any(b"maria" in path.read_bytes().lower() for path in out.iterdir())
     assert stat.S_IMODE(private.stat().st_mode) == 0o700 and len((private / "salt").read_bytes()) == 32
+
+
+def test_every_crop_has_a_gradability_and_folders_without_are_still_read(photographs):
+    """The score of the stored crop, in labels.csv and in what leaves the machine; a folder of before has none."""
+    run(photographs)
+    out = photographs.parent / "out"
+    table = read_photographs(out)
+    for k, record in read_records(out, table):
+        assert table["gradability"][k] == pytest.approx(score_gradability(decode_jpeg(record.encoded)), abs=0.03)
+    assert b"gradability" in share_folder(out)["labels.csv"]
+    manifest = json.loads((out / "manifest.json").read_text())
+    for listing in out.glob("crops-*.csv"):  # as the version before wrote them
+        pd.read_csv(listing, dtype=str).drop(columns="gradability").to_csv(listing, index=False)
+        manifest["files"][listing.name] = hashlib.sha256(listing.read_bytes()).hexdigest()
+    (out / "manifest.json").write_text(json.dumps(manifest))
+    run(photographs)
+    assert read_photographs(out)["gradability"].isna().all()
 
 
 def test_the_same_input_and_salt_give_the_same_bytes(photographs):

@@ -93,9 +93,10 @@ def test_refuses_photographs_of_another_size_and_labels_that_are_none(source, la
 
 
 def test_refuses_what_is_no_trained_model(labelled, network, tmp_path):
-    """An exported folder, and an empty one."""
+    """An exported folder, one of a model that gives no grades, and an empty one."""
     exported = write_model_folder(tmp_path / "exported", network, format="savedmodel")
-    for folder, message in ((exported, "holds savedmodel"), (tmp_path, "holds no model")):
+    referral = write_model_folder(tmp_path / "referral", network, grades=[])
+    for folder, message in ((exported, "holds savedmodel"), (referral, "of referral"), (tmp_path, "holds no model")):
         with pytest.raises(ValueError, match=message):
             export_model(folder, tmp_path / "out", calibration=draw_crops(1), labelled=labelled)
 

@@ -100,4 +100,5 @@ def test_the_card_says_what_the_model_is(folder):
     for words in ("| auc | 0.8125 |", "at least 0.4 (for a sens", "3,377,221", "No medical device"):
         assert words in card
     synthetic = describe(read_folder(folder).facts | {"data_kind": "synthetic"})
+    assert ", referral (" in describe(read_folder(folder).facts | {"grades": []}) and ", five grades (" in card
     assert "SYNTHETIC" not in card and "SYNTHETIC SAMPLE" in synthetic

@@ -1,0 +1,47 @@
+"""Score how well a crop can be graded, from its pixels alone: no weights, nothing learned."""
+
+from functools import cache
+
+import cv2
+import numpy as np
+
+SIDE, CELLS = 299, (23, 23)  # px to which a crop is brought first, so that its size hardly counts; cells of its light
+VESSELS = (5, 13)  # px of two kernels, between whose blurs lie the calibres of vessels; the grain of a sensor is finer
+SHOWN, DARKEST = 0.15, 8.0  # of the bright end of the light, and grey levels of green: what is darker shows nothing
+HALF_SHARP, HALF_LIT = 0.005, 32.0  # contrast, and grey levels of green, that are worth a half
+SATURATED, POWER = 248, 4  # grey level of red from which on it is lost, and the power of the share that is not
+
+
+def score_gradability(crop: np.ndarray) -> float:
+    """Score a crop from 0 (nothing can be seen) to 1: sharpness x illumination x field.
+
+    Sharpness is the contrast of the green channel, in which vessels stand out, at the calibres of vessels and relative
+    to the light around. It is not divided by the noise: a slight blur takes more of that than of the vessels, and would
+    be rewarded. Illumination is the light in green, cell by cell, so that a dark half counts, and falls with the share
+    of the pixels that are saturated in red. Field is the share of the circle that shows a retina.
+
+    The constants are set by hand; from which score on a photograph can be graded is for marks to say.
+
+    Args:
+        crop: (size, size, 3) uint8 RGB, whose field of view is the circle that touches its sides.
+    """
+    red, green = cv2.extractChannel(crop, 0), cv2.extractChannel(crop, 1).astype(np.float32)
+    green = cv2.resize(green, (SIDE, SIDE), interpolation=cv2.INTER_AREA if len(crop) > SIDE else cv2.INTER_LINEAR)
+    light = cv2.resize(green, CELLS, interpolation=cv2.INTER_AREA)
+    shown = _disc() & (light > max(DARKEST, SHOWN * float(np.quantile(light[_disc()], 0.95))))
+    inside = cv2.erode(shown.view(np.uint8), np.ones((3, 3), np.uint8), borderValue=0).view(bool)  # no vessel: a border
+    if not inside.any():
+        return 0.0
+    fine, coarse = (cv2.GaussianBlur(green, (size, size), 0) for size in VESSELS)
+    details = cv2.resize(cv2.absdiff(fine, coarse), CELLS, interpolation=cv2.INTER_AREA)
+    contrast = float(np.mean(details[inside] / light[inside]))
+    lost = np.mean(cv2.resize(red, CELLS, interpolation=cv2.INTER_AREA)[shown] >= SATURATED)
+    illumination = float(np.mean(light[shown] / (light[shown] + HALF_LIT)) * (1 - lost) ** POWER)
+    return contrast / (contrast + HALF_SHARP) * illumination * float(shown.sum() / _disc().sum())
+
+
+@cache
+def _disc() -> np.ndarray:
+    """Whether each cell lies inside the circle that touches the sides."""
+    offsets = (np.arange(CELLS[0]) - (CELLS[0] - 1) / 2) ** 2
+    return offsets[:, None] + offsets <= (CELLS[0] / 2 - 1) ** 2

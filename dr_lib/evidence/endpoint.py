@@ -1,0 +1,195 @@
+"""The cheapest endpoint for so many requests a day: machines from the rates that load tests held, money from prices.
+
+The busiest hour takes a share of the day's requests, and within it they come at random, as in the load tests. The
+machines that this hour needs are rented all month, busy or idle.
+"""
+
+import math
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from dr_lib.evidence.bill import BRL_PER_USD
+from dr_lib.evidence.energy import measure_energy
+from dr_lib.evidence.request_log import KINDS, OPEN_LOOP, read_requests
+from dr_lib.evidence.select import name_deployments, select_runs
+from dr_lib.evidence.serving import BreakEven, Offer, break_even, find_num_machines
+from dr_lib.runs.prices import Price, PriceError, find_price, read_prices
+from dr_lib.statistics.intervals import mean_interval
+
+BUSIEST_HOUR = 0.125  # of a day's requests, as where a clinic is open for eight hours
+HOURS_PER_MONTH = 730.0  # a twelfth of a year
+NETWORK = ["model", "image_size"]  # endpoints of one network do the same work; the gate compares no two networks
+GATED = ["gate_passes"]  # of the gate's row in the manifest
+GATED += [f"gate_{score}_difference{bound}" for score in ("auc", "kappa") for bound in ("", "_low", "_high")]
+NO_RATE, UNKNOWN, LOSES = "holds no rate within the bound", "accuracy not known", "may lose more accuracy"
+REASONS = (NO_RATE, UNKNOWN, LOSES)  # why an endpoint is not taken
+
+
+class EndpointError(ValueError):
+    """No endpoint can be chosen; the message says why."""
+
+
+def find_rates(runs: pd.DataFrame, *folders: Path, p99_ms: float) -> pd.DataFrame:
+    """Say what rate each load test held, by all its requests: the largest one tried below the smallest one missed.
+
+    Args:
+        runs: one row per run, from `read_runs`.
+        folders: those that were given to it.
+        p99_ms: bound of the 99th percentile of the response time; every request has to be answered, too.
+
+    Returns:
+        The runs that were loaded, with `held_per_s` (0: none), `held_requests` of them sent at that rate, `is_limited`
+        (whether a larger rate was missed) and `least_p99_ms` of all rates.
+    """
+    requests = read_requests(runs, *folders, load=OPEN_LOOP)
+    if "rate_per_s" not in requests or requests["rate_per_s"].isna().all():
+        raise EndpointError("no load test below the folders: serve a model and load it with notebook 22")
+    lines = []
+    for key, rows in requests.dropna(subset=["rate_per_s"]).groupby(["study", "run_id"]):
+        tried = rows.groupby("rate_per_s").agg(
+            p99=("response_ms", lambda times: np.quantile(times, 0.99, method="inverted_cdf")),
+            n=("status", "size"),
+            answered=("status", lambda status: (status == "ok").all()),
+        )
+        is_held = tried["answered"] & (tried["p99"] <= p99_ms)
+        missed = min(tried.index[~is_held], default=math.inf)
+        held = max((rate for rate in tried.index[is_held] if rate < missed), default=0.0)
+        found = {"held_per_s": held, "held_requests": tried["n"].get(held, 0), "is_limited": missed < math.inf}
+        lines.append(dict(zip(("study", "run_id"), key, strict=True)) | found | {"least_p99_ms": tried["p99"].min()})
+    return runs.merge(pd.DataFrame(lines), on=["study", "run_id"])
+
+
+def list_endpoints(
+    runs: pd.DataFrame,
+    *folders: Path,
+    p99_ms: float,
+    instance: str = "",
+    prices: Iterable[Price] | None = None,
+    **choice: Any,
+) -> pd.DataFrame:
+    """List what was measured: each network and format on each machine, with its rate and the price of an hour.
+
+    Args:
+        runs, folders, p99_ms: as for `find_rates`.
+        instance: whose price machines have that are in no table.
+        prices: a table, by default that of `read_prices`; it goes before the price in a row.
+        choice: `exclude` and `may_differ` of `select_runs`.
+
+    Returns:
+        A row per endpoint: as many of KINDS as there are, `instance`, `usd_per_hour`, `price_is_old`, `n` deployments,
+        `rate_per_s` as their mean with its 95 % interval (0 where one of them held none), `held_requests` of the
+        deployment that was sent the fewest, `is_limited`, `p99_ms`, `least_p99_ms`, GATED where the model was exported
+        through the gate, `joules_per_prediction`, and `cpu_measured`, how or why not.
+
+    Raises:
+        EndpointError: no run was loaded, or no endpoint held a rate.
+        PriceError: a machine has no price.
+        UnlikeRunsError: runs of one kind did different work.
+    """
+    tested = select_runs(find_rates(runs, *folders, p99_ms=p99_ms), within=KINDS, **choice).timed
+    if tested.empty:
+        raise EndpointError("every load test is excluded: the rows' status and marks say why")
+    prices = read_prices() if prices is None else list(prices)
+    found = [_find_price(row, instance, prices) for row in tested.to_dict("records")]
+    tested = measure_energy(tested).assign(instance=[price.instance for price in found], price=found)
+    tested["_deployment"] = name_deployments(tested)
+    keys, lines = ["instance", *(name for name in KINDS if name in tested)], []
+    for key, rows in tested.groupby(keys, sort=False, dropna=False):
+        rates = rows.groupby("_deployment")["held_per_s"].mean()
+        rate, low, high, n = mean_interval(rates) if (rates > 0).all() else (0.0, np.nan, np.nan, len(rates))
+        price = max(rows["price"], key=lambda price: price.date)
+        line = dict(zip(keys, key, strict=True)) | {"n": n, "rate_per_s": rate}
+        line |= {"rate_per_s_low": low, "rate_per_s_high": high, "held_requests": int(rows["held_requests"].min())}
+        line |= {"is_limited": bool(rows["is_limited"].all()), "least_p99_ms": rows["least_p99_ms"].min()}
+        line |= {"usd_per_hour": price.usd_per_hour, "price_is_old": price.is_old()}
+        line |= {name: rows[name].astype(float).min() if name in rows else np.nan for name in GATED}
+        line |= {"joules_per_prediction": rows["joules_per_prediction"].mean()}
+        lines.append(line | {"cpu_measured": rows["cpu_measured"].iloc[0]})
+    endpoints = pd.DataFrame(lines).assign(p99_ms=p99_ms)
+    if not endpoints["rate_per_s"].any():
+        fastest = endpoints.loc[endpoints["least_p99_ms"].idxmin()]
+        raise EndpointError(
+            f"no endpoint held a rate with 99 % within {p99_ms:g} ms: the least 99th percentile measured is "
+            f"{fastest['least_p99_ms']:.0f} ms, of {fastest['format']} on {fastest['instance']}"
+        )
+    return endpoints
+
+
+def price_endpoints(
+    endpoints: pd.DataFrame,
+    *,
+    requests_per_day: float,
+    busiest_hour: float = BUSIEST_HOUR,
+    accuracy_within: float | None = None,
+    brl_per_usd: float = BRL_PER_USD,
+) -> pd.DataFrame:
+    """Price what each endpoint needs for so many requests a day, the cheapest of each network first.
+
+    Of two that cost the same, the one that may lose less AUC comes first, then the one that holds more.
+
+    Args:
+        endpoints: of `list_endpoints`.
+        requests_per_day: answered by the month's mean.
+        busiest_hour: the largest share of a day's requests that one hour takes, 1/24 where they come evenly.
+        accuracy_within: margin of AUC and kappa: only formats that the gate let through, and whose lower bounds lie
+            above -margin, are taken.
+        brl_per_usd: reais to a dollar.
+
+    Returns:
+        The endpoints with what was asked, `reason` (empty, or one of REASONS), `num_machines`, `idle_percent` of their
+        time, and `usd_per_month`, `brl_per_month`, `usd_per_million_rented` and `brl_per_million_rented`, with the
+        bounds that those of the rate give.
+
+    Raises:
+        EndpointError: a number is none, or no endpoint is left.
+    """
+    if not (requests_per_day > 0 and 1 / 24 <= busiest_hour <= 1 and brl_per_usd > 0):
+        raise EndpointError("requests_per_day has to be above 0, busiest_hour a share from 1/24 to 1, as of a day")
+    reason = pd.Series("", endpoints.index)
+    if accuracy_within is not None:
+        low = endpoints[["gate_auc_difference_low", "gate_kappa_difference_low"]].min(axis=1, skipna=False)
+        loses = (low <= -accuracy_within) | (endpoints["gate_passes"] < 1)
+        reason = reason.mask(loses, LOSES).mask(low.isna(), UNKNOWN)
+    reason = reason.mask(endpoints["rate_per_s"] == 0, NO_RATE)
+    if (reason != "").all():
+        raise EndpointError(
+            f"no endpoint is known to lose less than {accuracy_within:g} of AUC and kappa: serve the folders that "
+            "export wrote with enough graded photographs, or give no --accuracy-within"
+        )
+    peak_per_s, per_month = requests_per_day * busiest_hour / 3600, requests_per_day * HOURS_PER_MONTH / 24
+    priced = endpoints.assign(reason=reason, requests_per_day=requests_per_day, busiest_hour=busiest_hour)
+    for bound, other in (("", ""), ("_low", "_high"), ("_high", "_low")):  # a larger rate needs fewer machines
+        rate = endpoints[f"rate_per_s{other}"].where(reason != NO_RATE)
+        machines = find_num_machines(peak_per_s, 1e3 / rate)
+        found, usd = {"num_machines": machines}, machines * endpoints["usd_per_hour"] * HOURS_PER_MONTH
+        for currency, money in {"usd": usd, "brl": usd * brl_per_usd}.items():
+            found |= {f"{currency}_per_month": money, f"{currency}_per_million_rented": 1e6 * money / per_month}
+        priced = priced.assign(**{f"{name}{bound}": values for name, values in found.items()})
+    busy = requests_per_day / 86_400 / (priced["num_machines"] * endpoints["rate_per_s"])
+    order = ["is_refused", "usd_per_month", "gate_auc_difference_low", "rate_per_s"]
+    priced = priced.assign(idle_percent=100 - 100 * busy, is_refused=reason != "")
+    priced = priced.sort_values(order, ascending=[True, True, False, False], kind="stable")
+    return priced.drop(columns="is_refused").sort_values(NETWORK, kind="stable", ignore_index=True)
+
+
+def compare_fleets(first: pd.Series, second: pd.Series) -> BreakEven | None:
+    """Find the rates at which the choice between two priced endpoints changes; None where one of them is free."""
+    if min(first["usd_per_hour"], second["usd_per_hour"]) <= 0:
+        return None
+    return break_even(*(Offer(row.name, row["usd_per_hour"], 1e3 / row["rate_per_s"]) for row in (first, second)))
+
+
+def _find_price(row: dict[str, Any], instance: str, prices: list[Price]) -> Price:
+    """The price of a run's machine in the table, else in the row itself."""
+    known, asked = {price.instance for price in prices}, row.get("priced_as") or ""
+    for label in (asked, row.get("instance_type"), instance):
+        if label and label in known:
+            return find_price(label, prices=prices)
+    if asked and not math.isnan(row.get("usd_per_hour") or math.nan):
+        return Price("", asked, "", "USD", row["usd_per_hour"], row.get("price_as_of") or "", "its row")
+    names = ", ".join(sorted(known))
+    raise PriceError(f"run {row['run_id']} is of a machine without a price: give --instance, one of {names}")

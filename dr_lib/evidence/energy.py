@@ -1,0 +1,140 @@
+"""What runs used in energy, measured or bounded, and the carbon dioxide that the electricity of a place stands for.
+
+Measured are the GPUs and the processors' packages; memory, disks, power supplies and cooling come on top.
+"""
+
+import csv
+import math
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from dr_lib.runs.prices import PriceError, find_price
+from dr_lib.statistics.intervals import mean_interval
+
+GRIDS, RATED_POWER = (Path(__file__).with_name(f"{name}.csv") for name in ("grids", "rated_power"))
+J_PER_KWH = 3.6e6
+CANNOT = "not measurable"
+CPU_WAYS = {"RAPL": "RAPL", "no RAPL counter": f"{CANNOT}: no RAPL counter"}
+CPU_WAYS |= {"RAPL is for root alone": f"{CANNOT}: RAPL is for root alone", "": "not measured"}
+WAYS = ("NVML counter", "sampled power", CANNOT, *CPU_WAYS.values())  # how each part was measured, or why not
+SHARES = {  # joules per what: the columns whose product counts them
+    "joules_per_image": ("epochs", "num_images_train"),
+    "joules_per_epoch": ("epochs",),
+    "joules_per_prediction": ("num_predictions",),
+}
+
+
+class EnergyError(ValueError):
+    """The electricity of a place is not known."""
+
+
+class Grid(NamedTuple):
+    """What a kilowatt-hour of a place's electricity emitted in a year."""
+
+    place: str
+    g_per_kwh: float
+    year: int
+    source: str
+
+
+def find_grid(place: str, region: str = "") -> Grid:
+    """Find the electricity of a cloud's region, or where that is not known, of a place.
+
+    Raises:
+        EnergyError: neither is known; those that are are named.
+    """
+    with GRIDS.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    found = [row for row in rows if region and region in row["regions"].split()]
+    found += [row for row in rows if row["place"] == place]
+    if not found:
+        known = ", ".join(row["place"] for row in rows)
+        raise EnergyError(f"the emissions of electricity in {place!r} are not known: choose from {known}")
+    return Grid(found[0]["place"], float(found[0]["g_per_kwh"]), int(found[0]["year"]), found[0]["source"])
+
+
+def find_rated_power(accelerator: str) -> float:
+    """The rated power of an accelerator in watts, by the name that its driver gives; NaN where none is published."""
+    with RATED_POWER.open(encoding="utf-8", newline="") as file:
+        watts = [row["watts"] for row in csv.DictReader(file) if fnmatchcase(accelerator, row["accelerator"])]
+    return float(watts[0]) if watts else math.nan
+
+
+def measure_energy(runs: pd.DataFrame, *, grid: str = "World") -> pd.DataFrame:
+    """Add to each run what it used: a sum of what was measured, and NaN where its accelerator was not.
+
+    Args:
+        runs: one row per run, with `accelerator`, and what `monitor.summarise` found where it was monitored.
+        grid: the place of those whose price names no region.
+
+    Returns:
+        The runs with `energy_j` of GPUs and processors, `gpu_difference_percent` of the sampled power to the counter,
+        `joules_per_image`, `joules_per_epoch`, `joules_per_prediction`, `gco2` [g] and the `grid` with its year;
+        `bound_j` of accelerators that tell nothing, their rated power x time; `gpu_measured` and `cpu_measured`, one of
+        WAYS each (empty: none is used).
+
+    Raises:
+        EnergyError: the place is not known.
+    """
+    needed = ["gpu_energy_j", "gpu_energy_sampled_j", "cpu_energy_j", "monitored_s", "train_s", "num_accelerators"]
+    number = runs.reindex(columns=[*needed, *{name for names in SHARES.values() for name in names}]).astype(float)
+    text = runs.reindex(columns=["gpu_energy_from", "cpu_energy_from", "priced_as"]).astype(object).fillna("")
+    on_cpu, gpu_j, cpu_j = runs["accelerator"] == "cpu", number["gpu_energy_j"], number["cpu_energy_j"]
+    energy_j = cpu_j.where(on_cpu, gpu_j + cpu_j.fillna(0.0))
+    counted_j = gpu_j.where(text["gpu_energy_from"] == "NVML counter")
+    grids = [find_grid(grid, _find_region(label)) for label in text["priced_as"]]
+    watts = runs["accelerator"].map(find_rated_power) * number["num_accelerators"]
+    per = {name: energy_j / number[list(counts)].prod(axis=1, skipna=False) for name, counts in SHARES.items()}
+    return runs.assign(
+        gpu_energy_j=gpu_j.where(~on_cpu),
+        cpu_energy_j=cpu_j,
+        energy_j=energy_j,
+        gpu_difference_percent=100 * number["gpu_energy_sampled_j"] / counted_j - 100,
+        **per,
+        gco2=energy_j / J_PER_KWH * [each.g_per_kwh for each in grids],
+        grid=[f"{each.place}, {each.year}" for each in grids],
+        bound_j=(watts * number["monitored_s"].fillna(number["train_s"])).where(~on_cpu & gpu_j.isna()),
+        gpu_measured=text["gpu_energy_from"].replace("", CANNOT).mask(on_cpu, ""),
+        cpu_measured=text["cpu_energy_from"].map(CPU_WAYS),
+    )
+
+
+def summarise_energy(runs: pd.DataFrame, keys: Sequence[str], *, grid: str = "World") -> pd.DataFrame:
+    """Say what runs of one kind used, as the mean of each with its 95 % interval in _low and _high.
+
+    Args:
+        runs: one row per run.
+        keys: columns that tell kinds apart; so does the way in which each part was measured.
+        grid: see `measure_energy`.
+
+    Returns:
+        A row per kind: `keys`, `n` runs, and what `measure_energy` adds, but columns in which nothing is known.
+    """
+    if not len(runs):
+        return pd.DataFrame()
+    means = ["gpu_energy_j", "gpu_difference_percent", "cpu_energy_j", *SHARES, "gco2", "bound_j"]
+    told, lines = ["grid", "gpu_measured", "cpu_measured"], []
+    for key, rows in measure_energy(runs, grid=grid).groupby([*keys, *told], sort=False, dropna=False):
+        line = dict(zip([*keys, *told], key, strict=True)) | {"n": len(rows)}
+        for name in means:
+            values = rows[name].dropna()
+            mean, low, high = mean_interval(values)[:3] if (values > 0).all() else (values.mean(), np.nan, np.nan)
+            line |= {name: mean, f"{name}_low": low, f"{name}_high": high}
+        lines.append(line)
+    table = pd.DataFrame(lines).dropna(axis=1, how="all")
+    columns = [*keys, "n", *(f"{name}{bound}" for name in means for bound in ("", "_low", "_high")), *told[1:]]
+    columns += ["grid"] if "gco2" in table else []
+    return table[[name for name in columns if name in table and not (table[name] == "").all()]]
+
+
+def _find_region(label: str) -> str:
+    """The region of a price; empty where there is no such price, or it names none."""
+    try:
+        return find_price(label).region
+    except PriceError:
+        return ""

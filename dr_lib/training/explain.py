@@ -1,0 +1,147 @@
+"""Where a network looks: Grad-CAM, its control with random weights, and both held against masks of lesions."""
+
+from collections.abc import Callable, Iterator
+
+import keras
+import numpy as np
+from keras import layers, ops
+from numpy.typing import ArrayLike
+
+from dr_lib.data.labels.grades import REFERABLE_FROM
+from dr_lib.statistics.bootstrap import bootstrap_patients
+from dr_lib.statistics.intervals import Interval
+from dr_lib.training.models import ModelError
+
+CONVOLUTIONS = (layers.Conv2D, layers.DepthwiseConv2D, layers.SeparableConv2D)
+BATCH_SIZE = 16  # photographs mapped at a time
+TOP = 0.05  # share of the field of view that the top of a map takes
+
+
+def explain(
+    network: keras.Model, images: np.ndarray, *, seed: int = 0, draws: int = 5
+) -> tuple[np.ndarray, np.ndarray]:
+    """Map what speaks for referable disease, and map it again with random weights: the control.
+
+    A map that looks the same when nothing was learned explains the photograph, not the network (Adebayo et al. 2018).
+    What random weights look at differs from draw to draw, so there are several controls.
+
+    Args:
+        network: from (n, side, side, 3) uint8 to the probability of referable disease, (n, 1), or of grades, (n, 5).
+        images: (n, side, side, 3) uint8.
+        seed: of the first draw of weights.
+        draws: of weights.
+
+    Returns:
+        The maps of the network, (n, side, side), and those of the controls, (draws, n, side, side), float32 in [0, 1];
+        see `grad_cam`.
+
+    Raises:
+        ModelError: the network has no convolution, or Keras runs on PyTorch.
+    """
+    return grad_cam(network, images), np.stack([grad_cam(randomise(network, seed + k), images) for k in range(draws)])
+
+
+def grad_cam(network: keras.Model, images: np.ndarray) -> np.ndarray:
+    """Weigh the last feature maps by the mean gradient of the probability, and keep what is positive (Selvaraju 2017).
+
+    The last feature maps are the last output with the sides of the last convolution's. Each map is enlarged to the
+    photograph and divided by its maximum; one without anything positive is 0 everywhere. Takes and raises what
+    `explain` does, which gives the control besides: no map is to be shown without.
+    """
+    layer = _find_last_maps(network)
+    parts = [_map_batch(network, layer, images[k : k + BATCH_SIZE]) for k in range(0, len(images), BATCH_SIZE)]
+    return np.concatenate(parts)
+
+
+def randomise(network: keras.Model, seed: int) -> keras.Model:
+    """The same network with fresh random weights."""
+    keras.utils.set_random_seed(seed)
+    return keras.models.clone_model(keras.Model(network.input, network.output))  # without its loss, which may be ours
+
+
+def measure_overlap(maps: np.ndarray, lesions: np.ndarray, patient_id: ArrayLike) -> Interval:
+    """How many times as much of a map's top lies in lesions as of the field of view: 1 is chance.
+
+    The mean share of the top 5 % in lesions over the mean share of the field of view that lesions cover, with a
+    bootstrap over patients; `n` is patients. Photographs without lesions do not count. Of a map with fewer positive
+    pixels the top is these alone; a map without any has no share in lesions.
+
+    Args:
+        maps: (n, side, side) in [0, 1].
+        lesions: (n, side, side) in [0, 1], the share of each pixel that lesions cover.
+        patient_id: (n,) whose photograph it is.
+    """
+    offsets = (np.arange(maps.shape[1]) - (maps.shape[1] - 1) / 2) ** 2
+    disc = offsets[:, None] + offsets <= (maps.shape[1] / 2) ** 2
+    shown, masks = maps[:, disc], lesions[:, disc]
+    has_any = masks.any(axis=1)
+    shown, masks, patient = shown[has_any], masks[has_any], np.asarray(patient_id)[has_any]
+    if not len(masks):
+        return Interval(np.nan, np.nan, np.nan, 0)
+    top = np.argsort(-shown, axis=1, kind="stable")[:, : round(TOP * disc.sum())]
+    positive = np.take_along_axis(shown, top, axis=1) > 0
+    inside = (np.take_along_axis(masks, top, axis=1) * positive).sum(axis=1) / np.maximum(positive.sum(axis=1), 1)
+    covered = masks.mean(axis=1)
+
+    def ratio(weights: np.ndarray) -> np.ndarray:
+        return (weights @ inside) / (weights @ covered)
+
+    low, high = bootstrap_patients(ratio, patient, seed=0)
+    return Interval(float(ratio(np.ones(len(masks)))), float(low), float(high), len(np.unique(patient)))
+
+
+def _map_batch(network: keras.Model, layer: layers.Layer, images: np.ndarray) -> np.ndarray:
+    call, seen = layer.call, {}
+
+    def score(shift):
+        def shifted(*args, **kwargs):
+            seen["maps"] = call(*args, **kwargs)
+            return seen["maps"] if shift is None else seen["maps"] + ops.cast(shift, seen["maps"].dtype)
+
+        layer.call = shifted
+        try:
+            found = network(images, training=False)
+        finally:
+            del layer.call
+        return ops.sum(found if found.shape[-1] == 1 else found[..., REFERABLE_FROM:])
+
+    score(None)
+    maps = ops.convert_to_numpy(ops.cast(seen["maps"], "float32"))
+    weights = _differentiate(score, np.zeros_like(maps)).mean(axis=(1, 2), keepdims=True)
+    cam = np.maximum((weights * maps).sum(axis=-1, keepdims=True), 0)
+    large = ops.convert_to_numpy(ops.image.resize(cam, images.shape[1:3], data_format="channels_last"))[..., 0]
+    return large / np.maximum(large.max(axis=(1, 2), keepdims=True), np.finfo(np.float32).tiny)
+
+
+def _find_last_maps(network: keras.Model) -> layers.Layer:
+    """The last layer whose output has the sides of the last convolution's."""
+    outputs = [layer for layer in _flatten(network) if not isinstance(layer, layers.InputLayer)]
+    convolutions = [layer for layer in outputs if isinstance(layer, CONVOLUTIONS)]
+    if not convolutions:
+        raise ModelError("Grad-CAM needs a network with a convolution")
+    sides = convolutions[-1].output.shape[1:3]
+    after = outputs[outputs.index(convolutions[-1]) :]
+    return [layer for layer in after if len(layer.output.shape) == 4 and layer.output.shape[1:3] == sides][-1]
+
+
+def _flatten(model: keras.Model) -> Iterator[layers.Layer]:
+    for layer in model.layers:
+        yield from _flatten(layer) if isinstance(layer, keras.Model) else [layer]
+
+
+def _differentiate(score: Callable, at: np.ndarray) -> np.ndarray:
+    """The gradient of a score, by the backend of Keras."""
+    backend = keras.backend.backend()
+    if backend == "tensorflow":
+        import tensorflow as tf
+
+        at = tf.constant(at)
+        with tf.GradientTape() as tape:
+            tape.watch(at)
+            value = score(at)
+        return tape.gradient(value, at).numpy()
+    if backend == "jax":
+        import jax
+
+        return np.asarray(jax.grad(score)(at))
+    raise ModelError(f"Grad-CAM is written for Keras on TensorFlow and on JAX; here Keras runs on {backend}")

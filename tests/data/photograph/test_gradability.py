@@ -1,0 +1,36 @@
+"""How well a crop can be graded: real photographs, made worse in known steps."""
+
+import numpy as np
+import pytest
+
+from dr_lib.data.photograph.crop import crop_fundus
+from dr_lib.data.photograph.gradability import score_gradability
+from tests.bench_gradability import STEPS, degrade, is_well_exposed, read_photographs
+
+
+@pytest.fixture(scope="module")
+def photographs(real_data):
+    """Twelve photographs that are neither dark nor overexposed to begin with, which a new exposure could mend."""
+    chosen = filter(is_well_exposed, read_photographs(real_data)[::31])
+    return [image for image, _ in zip(chosen, range(12), strict=False)]
+
+
+@pytest.mark.parametrize("kind", STEPS)
+def test_the_score_falls_with_each_step(photographs, kind):
+    """Blur, a shorter or longer exposure, a part that is covered: less with each step, on average and in each."""
+    scores = np.array([[score_gradability(degrade(image, kind, by)) for by in STEPS[kind]] for image in photographs])
+    assert len(scores) == 12 and (0 < scores).all() and (scores < 1).all()
+    assert (np.diff(scores.mean(axis=0)) < 0).all() and (np.diff(scores, axis=1) < 0).all()
+
+
+def test_what_shows_nothing_scores_nothing():
+    """A black crop, and an even one: there is nothing to see."""
+    assert score_gradability(np.zeros((299, 299, 3), np.uint8)) == 0
+    assert score_gradability(np.full((299, 299, 3), 128, np.uint8)) < 1e-4
+
+
+def test_the_size_of_the_crop_hardly_counts(real_data):
+    """The same photograph, of 2,000 px and more a side, cropped to 299 and to 512 px."""
+    path = sorted((real_data / "fullres" / "images").iterdir())[0]
+    small, large = (score_gradability(crop_fundus(path, size).image) for size in (299, 512))
+    assert small == pytest.approx(large, rel=0.15)

@@ -1,0 +1,146 @@
+"""The cheapest endpoint, by arithmetic done by hand, from rows of notebook 22 and requests drawn beside them."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+
+from dr_lib.__main__ import main
+from dr_lib.evidence.endpoint import EndpointError, find_rates, list_endpoints, price_endpoints
+from dr_lib.evidence.request_log import write_requests
+from dr_lib.figures.serving import describe_choice
+from dr_lib.runs.prices import PriceError
+from dr_lib.runs.row import read_runs, write_row
+from tests.evidence.real_rows import copy_row
+
+C7G, M5 = "ml.c7g.xlarge", "ml.m5.xlarge"  # 0.174 and 0.23 USD an hour
+
+
+def load_endpoint(root, run_id, tried, instance=C7G, num_requests=100, **columns) -> None:
+    """A load test of these rates, each with the response times of its requests [ms]; None: one failed."""
+    tables = []
+    for rate, ms in tried.items():
+        table = pd.DataFrame({"load": "open", "request": range(num_requests), "rate_per_s": float(rate)})
+        error = "the queue is full" if ms is None else ""
+        times = 10.0 if error else np.broadcast_to(ms, num_requests)
+        tables.append(table.assign(round_trip_ms=1.0, predict_ms=1.0, status=200, error="", response_ms=times))
+        tables[-1].loc[0, "error"] = error
+    name = f"runs/{run_id}/requests.csv"
+    write_requests(root / "serving" / name, pd.concat(tables))
+    about = {"study": "serving", "run_id": run_id, "requests": name, "deployment": run_id, "priced_as": instance}
+    write_row(root / "serving", copy_row("22", "litert_int8", **about | columns))
+
+
+def price(root, instance="", p99_ms=300.0, **asked) -> pd.DataFrame:
+    """What the load tests below a folder cost."""
+    return price_endpoints(list_endpoints(read_runs(root), root, p99_ms=p99_ms, instance=instance), **asked)
+
+
+def test_one_machine_that_mostly_idles(tmp_path):
+    """20,000 a day are 2,500 in the busiest hour, 0.69 a second: one machine, 730 hours of 0.174 USD.
+
+    It answers 608,333 requests a month: 208.80 USD a million; 0.2315 of 8 requests a second are 2.9 % of its time.
+    """
+    load_endpoint(tmp_path, "a", {8: 50, 16: 900})
+    (row,) = price(tmp_path, requests_per_day=20_000).to_dict("records")
+    assert (row["instance"], row["rate_per_s"], row["num_machines"], row["reason"]) == (C7G, 8, 1, "")
+    names = ("usd_per_month", "brl_per_month", "usd_per_million_rented", "idle_percent")
+    assert [row[name] for name in names] == pytest.approx([127.02, 617.95, 208.80, 97.11], abs=0.005)
+
+
+def test_a_fleet_and_where_the_choice_changes(tmp_path):
+    """At 69.44 a second 7 machines of 10 a second cost 889.14 USD a month, 3 of 30 a second at 0.23 USD 503.70.
+
+    The cheaper hour is the cheaper fleet while one machine is enough: 10 a second, 36,000 in an hour that has an
+    eighth of the day's requests: 288,000 a day. Above, its fleet is always the dearer one.
+    """
+    load_endpoint(tmp_path, "a", {10: 50, 11: 900})
+    load_endpoint(tmp_path, "b", {30: 50, 33: 900}, M5)
+    priced = price(tmp_path, requests_per_day=2e6)
+    assert priced[["instance", "num_machines"]].to_numpy().tolist() == [[M5, 3], [C7G, 7]]
+    assert priced["usd_per_month"].tolist() == pytest.approx([503.70, 889.14])
+    said = " ".join(describe_choice(priced))
+    assert f"litert_int8 on {M5} is the cheapest; machines: 3; a month: 504 USD" in said
+    assert f"Up to 288,000 requests a day litert_int8 on {C7G} is no dearer" in said
+    assert "above 288,000 it always is" in said
+    assert "até 288.000" in " ".join(describe_choice(priced, "pt")).lower()
+    assert price(tmp_path, requests_per_day=280_000)["instance"].tolist() == [C7G, M5]
+
+
+def test_intervals_come_from_the_deployments(tmp_path):
+    """8, 10 and 12.5 a second: mean 10.17, by Cox's interval of their logarithms 5.83 to 18.03: 7 machines, 4 to 12."""
+    for k, rate in enumerate((8, 10, 12.5)):
+        load_endpoint(tmp_path, f"r{k}", {rate: 50, 16: 900}, repetition=k)
+    (row,) = price(tmp_path, requests_per_day=2e6).to_dict("records")
+    assert row["n"] == 3 and [row[f"rate_per_s{b}"] for b in ("", "_low", "_high")] == pytest.approx(
+        [10.17, 5.83, 18.03], abs=0.005
+    )
+    assert [row[f"num_machines{b}"] for b in ("", "_low", "_high")] == [7, 4, 12]
+    assert [row[f"usd_per_month{b}"] for b in ("", "_low", "_high")] == pytest.approx([889.14, 508.08, 1524.24])
+
+
+def test_a_rate_is_held_by_99_of_100_and_by_every_answer(tmp_path):
+    """One of 100 may be late, two may not; a request that failed bars its rate, and so every larger one."""
+    late = {1: np.r_[[900.0], np.full(99, 20)], 2: np.r_[[900.0] * 2, np.full(98, 20)], 4: 20}
+    load_endpoint(tmp_path, "late", late)
+    load_endpoint(tmp_path, "failed", {1: 20, 2: 20, 4: None, 8: 20})
+    rates = find_rates(read_runs(tmp_path), tmp_path, p99_ms=300).set_index("run_id")
+    assert rates["held_per_s"].to_dict() == {"late": 1, "failed": 2} and rates["held_requests"].tolist() == [100] * 2
+
+
+def test_the_cheapest_keeps_its_accuracy(tmp_path):
+    """int8 may lose 0.03 of AUC, float16 0.01, of the SavedModel nothing is known, and too few photographs judged
+    float32: a margin of 0.02 takes one.
+
+    Without a margin the four cost the same, and what may lose least comes first.
+    """
+    gates = {"litert_int8": -0.03, "litert_float16": -0.01, "savedmodel": None, "litert_float32": -0.01}
+    for name, low in gates.items():
+        kept = {"gate_auc_difference_low": low, "gate_kappa_difference_low": low}
+        kept["gate_passes"] = None if low is None else name == "litert_float16"
+        load_endpoint(tmp_path, name, {8: 50, 16: 900}, format=name, **kept)
+    assert price(tmp_path, requests_per_day=20_000)["format"][0] == "litert_float16"
+    judged = price(tmp_path, requests_per_day=20_000, accuracy_within=0.02).set_index("format")["reason"]
+    wanted = {"litert_float16": "", "litert_int8": "may lose more accuracy", "savedmodel": "accuracy not known"}
+    wanted["litert_float32"] = wanted["litert_int8"]
+    assert judged.to_dict() == wanted
+    with pytest.raises(EndpointError, match=r"known to lose less than 0\.001"):
+        price(tmp_path, requests_per_day=20_000, accuracy_within=0.001)
+
+
+def test_what_holds_no_rate_is_not_chosen(tmp_path):
+    """Where none does, the least 99th percentile is said; one deployment of two that holds none bars its endpoint."""
+    load_endpoint(tmp_path, "a", {1: 420, 2: 500})
+    with pytest.raises(EndpointError, match=f"within 300 ms: .* is 420 ms, of litert_int8 on {C7G}"):
+        price(tmp_path, requests_per_day=20_000)
+    assert price(tmp_path, p99_ms=450.0, requests_per_day=20_000)["rate_per_s"].tolist() == [1]
+    load_endpoint(tmp_path, "b", {1: 20, 2: 900}, repetition=1)
+    load_endpoint(tmp_path, "c", {1: 20, 2: 900}, M5)
+    priced = price(tmp_path, requests_per_day=20_000).set_index("instance")["reason"]
+    assert priced.to_dict() == {M5: "", C7G: "holds no rate within the bound"}
+
+
+def test_a_machine_without_a_price_is_named(tmp_path, monkeypatch):
+    """The row's instance type is tried, then the name given; a line of the user's own table goes before the row."""
+    load_endpoint(tmp_path, "mine", {8: 50}, instance="")
+    with pytest.raises(PriceError, match="run mine is of a machine without a price: give --instance"):
+        price(tmp_path, requests_per_day=1)
+    (tmp_path / "own.csv").write_text(
+        "provider,instance,region,currency,usd_per_hour,date,source\nAWS,ml.m5.xlarge,,USD,0.5,2026-01-02,a bill\n"
+    )
+    monkeypatch.setenv("DR_LIB_PRICES", str(tmp_path / "own.csv"))
+    assert price(tmp_path, instance=M5, requests_per_day=1)["usd_per_hour"].tolist() == [0.5]
+
+
+def test_the_command_answers_in_a_table_and_sentences(tmp_path):
+    """And says in one sentence that there are no load tests."""
+    load_endpoint(tmp_path, "a", {8: 50, 16: 900}, num_requests=24)
+    command = ["price", str(tmp_path), "--requests-per-day", "20000", "--p99-ms", "300"]
+    said = CliRunner().invoke(main, command).output
+    assert "Asked: 20,000 requests a day, 99 % within 300 ms." in said and "127 USD, 618 BRL" in said
+    assert "the busiest hour has 12.5 %" in said
+    assert "rests on 24 requests" in said and "One deployment has no interval" in said
+    assert "price is older than a year" in said
+    write_row(tmp_path / "empty", copy_row("21", study="empty"))
+    refused = CliRunner().invoke(main, ["price", str(tmp_path / "empty"), *command[2:]])
+    assert refused.exit_code == 1 and "Error: no load test below the folders" in refused.output

@@ -1,0 +1,108 @@
+"""The README's commands in a fresh clone, each behind the one before, as a reader pastes them."""
+
+import re
+import shlex
+import signal
+import subprocess
+import time
+import urllib.request
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+ELSEWHERE = r"^(make |colab |docker )|pip install|jupyter lab|dr_lib kernels| --on "  # network, account, minutes
+LITTLE = {"weights: imagenet": "weights: none", "image_size: 224": "image_size: 32", "epochs: 20": "epochs: 1"}
+
+
+def read_commands(readme: Path) -> list[str]:
+    """The lines of all shell blocks, without comments, long lines in one piece."""
+    blocks = re.findall("(?s)```sh\n(.*?)```", readme.read_text(encoding="utf-8").replace("\\\n", " "))
+    return [" ".join(re.sub(r"\s#\s.*", "", line).split()) for block in blocks for line in block.splitlines()]
+
+
+def shorten(command: str, clone: Path) -> str:
+    """What stands for a command that takes minutes or reads rows that nobody has: its plan, or its help."""
+    if found := re.match(r"(\S+ -m dr_lib) (\w+) (.*)", command):
+        program, name, rest = found.groups()
+        folders = [word for word in shlex.split(rest) if word.startswith("papermill_runs/")]
+        if name == "run" and "grades.yaml" not in rest:
+            return f"{program} plan {folders[0]}"
+        if name != "plan" and not all(list(clone.glob(folder)) for folder in folders):
+            return f"{program} {name} --help"
+    return command
+
+
+@pytest.fixture
+def photographs(tmp_path) -> Path:
+    """A clone with two folders of drawn photographs, one prepared, and the study of the README made small."""
+    from dr_lib.data.synthetic import draw_sample
+
+    clone = tmp_path / "clone"
+    subprocess.run(["git", "clone", "-q", str(ROOT), str(clone)], check=True)
+    (clone / ".venv").symlink_to(ROOT / ".venv")
+    drawn = draw_sample(tmp_path / "drawn", num_patients=40, workers=1)
+    (drawn / "images").rename(clone / "photographs")
+    table = pd.read_csv(drawn / "labels.csv")
+    table.assign(image=table["image"].map(lambda image: Path(image).name))[["image", "grade"]].to_csv(
+        clone / "labels.csv", index=False
+    )
+    study = clone / "papermill_runs" / "grades.yaml"
+    text = study.read_text()
+    for there, here in LITTLE.items():
+        assert there in text
+        text = text.replace(there, here)
+    study.write_text(text)
+    return clone
+
+
+@pytest.mark.slow
+def test_each_command_can_be_pasted_behind_the_one_before(photographs):
+    """From photographs to a served model and its evaluation; what takes minutes is planned, or shows its help."""
+    clone, server, done = photographs, None, []
+    try:
+        for command in filter(None, read_commands(ROOT / "README.md")):
+            if re.search(ELSEWHERE, command):
+                continue
+            command = shorten(command, clone)
+            if " serve " in command and "--help" not in command:
+                server = subprocess.Popen(shlex.split(command), cwd=clone)
+                wait_for_server(server)
+                continue
+            if "data/other" in command:  # another hospital's
+                run("mv photographs others; cp -r others photographs", clone)
+                run(command_of("prepare", done).replace("data/prepared", "data/other"), clone)
+            if " export " in command:  # 80 drawn photographs cannot show that a format is as good; one is served
+                command += " --force --format litert_int8"
+            result = run(command, clone, check=False)
+            assert result.returncode == 0, f"{command}\n{result.stdout}\n{result.stderr}"
+            done.append(command)
+    finally:
+        if server:
+            server.send_signal(signal.SIGTERM)
+            server.wait(30)
+    assert server and server.returncode == 0 and len(done) > 15
+
+
+def run(command: str, clone: Path, check: bool = True) -> subprocess.CompletedProcess:
+    """Run one command as a shell does, in the clone."""
+    where = {"cwd": clone, "capture_output": True, "text": True, "timeout": 600, "check": check}
+    return subprocess.run(["bash", "-c", command], **where)
+
+
+def command_of(name: str, done: list[str]) -> str:
+    """The command of that name that was run."""
+    return next(command for command in done if f"dr_lib {name} " in command)
+
+
+def wait_for_server(server: subprocess.Popen) -> None:
+    """Wait until the server answers."""
+    for _ in range(120):
+        assert server.poll() is None
+        try:
+            urllib.request.urlopen("http://127.0.0.1:8080/ping", timeout=1)
+            return
+        except OSError:
+            time.sleep(0.5)
+    raise AssertionError("the server did not start")

@@ -1,0 +1,72 @@
+"""Grad-CAM against a map by hand, its control, and the overlap with lesions against counts by hand."""
+
+import keras
+import numpy as np
+import pytest
+from keras import layers
+
+from dr_lib.training.explain import explain, grad_cam, measure_overlap, randomise
+from dr_lib.training.graders import build_grader, weighted_loss
+from dr_lib.training.models import ModelError
+
+
+def test_the_map_of_a_linear_network_is_known():
+    """One convolution of 1x1, mean pooling, one output: the map is the sum of output weight x feature map, above 0."""
+    inputs = keras.Input((4, 4, 3))
+    features = layers.Conv2D(2, 1, use_bias=False)(inputs)
+    outputs = layers.Dense(1, use_bias=False)(layers.GlobalAveragePooling2D()(features))
+    network = keras.Model(inputs, outputs)
+    network.set_weights([np.array([[[[1, 0], [0, 1], [0, 0]]]]), np.array([[2.0], [-1.0]])])  # red, green
+    image = np.random.default_rng(0).integers(0, 256, (1, 4, 4, 3)).astype(np.float32)
+    expected = np.maximum(2 * image[..., 0] - image[..., 1], 0)
+    assert grad_cam(network, image) == pytest.approx(expected / expected.max(), abs=1e-6)
+    assert not grad_cam(network, image * [0, 1, 1]).any()  # nothing speaks for it
+    with pytest.raises(ModelError, match="needs a network with a convolution"):
+        grad_cam(keras.Model(inputs, layers.Dense(1)(layers.Flatten()(inputs))), image)
+
+
+def test_a_network_that_learned_a_green_square_looks_there_and_the_control_does_not():
+    """Every picture has a red square, half of them a green one: the trained map's top lies in it, the control's not."""
+    rng, positive = np.random.default_rng(0), np.arange(64) % 2
+    images, there = rng.integers(0, 60, (64, 24, 24, 3)).astype(np.uint8), np.zeros((64, 24, 24))
+    for k in range(64):
+        y, x = rng.integers(1, 17, 2)
+        images[k, y : y + 6, 2:8, 0] = 200
+        images[k, x : x + 6, 14:20, 1] = 200 * positive[k]
+        there[k, x : x + 6, 14:20] = positive[k]
+    keras.utils.set_random_seed(0)
+    inputs = keras.Input((24, 24, 3))
+    x = layers.Conv2D(8, 3, padding="same", activation="relu")(layers.Rescaling(1 / 255)(inputs))
+    outputs = layers.Dense(1, "sigmoid")(layers.GlobalMaxPooling2D()(x))
+    network = keras.Model(inputs, outputs)
+    network.compile(keras.optimizers.Adam(0.03), "binary_crossentropy")
+    network.fit(images, positive, batch_size=16, epochs=30, verbose=0)
+    maps, (control,) = explain(network, images, draws=1)
+    ratio, chance = (measure_overlap(m, there, np.arange(64)) for m in (maps, control))
+    assert ratio.low > 8 and chance.high < ratio.low / 2 and ratio.n == 32
+    assert 0 <= maps.min() and maps.max() == 1
+
+
+def test_a_control_has_no_weight_of_the_network():
+    """Of a grader with our own loss: nested layers are drawn anew, too, and the network keeps its own."""
+    network = build_grader("mobilenet", 32)
+    network.compile(loss=weighted_loss(np.ones(5)))
+    before = network.get_weights()
+    other = randomise(network, 1)
+    kernels = [(a, b) for a, b in zip(before, other.get_weights(), strict=True) if a.ndim == 4]
+    assert len(kernels) > 10 and all((a != b).any() for a, b in kernels)
+    assert all((a == b).all() for a, b in zip(before, network.get_weights(), strict=True))
+
+
+def test_overlap_by_hand():
+    """20 x 20 pixels, of which 316 lie in the circle; the top 16 of the map, 12 of them in a lesion of 32 pixels."""
+    maps, lesions = np.zeros((2, 20, 20)), np.zeros((2, 20, 20))
+    lesions[0, 8:12, 6:14] = 1
+    maps[0, 8:11, 6:10], maps[0, 4, 6:10] = 1, 0.5
+    maps[1, 10, 10] = 1  # without lesions it does not count
+    found = measure_overlap(maps, lesions, ["a", "b"])
+    assert found.value == pytest.approx((12 / 16) / (32 / 316)) and found.n == 1
+    half = measure_overlap(maps[:1], lesions[:1] / 2, ["a"])  # lesions that cover half of each of these pixels
+    assert half.value == pytest.approx(found.value)
+    assert measure_overlap(maps[:1] * 0, lesions[:1], ["a"]).value == 0
+    assert np.isnan(measure_overlap(maps[1:], lesions[1:], ["b"]).value)
