@@ -284,15 +284,20 @@ def report(
 @click.option("--out", type=PATH, required=True, help="folder to write")
 @click.option("--lang", default="en", show_default=True, type=click.Choice(["en", "pt"]))
 @click.option("--private", type=PATH, help="prepared folder whose photographs are shown; the report is then private")
+@click.option("--folds", is_flag=True, help="the files are the folds of one recipe: pool their test photographs")
 @click.option("-p", "parameters", nargs=2, multiple=True, help="a further parameter of notebook 12 and its value")
-def evaluate(predictions: tuple[Path, ...], out: Path, lang: str, private: Path | None, parameters: tuple) -> None:
+def evaluate(
+    predictions: tuple[Path, ...], out: Path, lang: str, private: Path | None, folds: bool, parameters: tuple
+) -> None:
     """Evaluate a predictions.csv by patient, ours or anybody's.
 
     Further files are compared with the first, or are of the same models on other data sets: external validation.
     """
-    from dr_lib.evidence.predictions import read_predictions
+    from dr_lib.evidence.predictions import pool_folds, read_predictions
     from dr_lib.report import run_analysis
 
+    if folds:
+        predictions = (pool_folds(predictions, out),)
     read_predictions(*predictions)  # what is wrong with them is said at once
     choice = {"predictions": ",".join(str(path.resolve()) for path in predictions), "lang": lang}
     choice |= {"private": str(private.resolve())} if private else {}

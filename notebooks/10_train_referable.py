@@ -24,7 +24,7 @@ data_dir: str = "sample"  # folder that notebook 01 prepared, or the word sample
 split: str = "split.csv"  # split table of that folder, or the path of one elsewhere
 # model and training
 mode: str = "paper"  # paper (our reading of it), fast (the same schedule, a faster system) or scaled (a larger batch)
-model: str = "small_cnn"  # small_cnn, mobilenet or inception_v3 (our reading of the paper, see gpu_vs_tpu.yaml)
+model: str = "small_cnn"  # small_cnn, or a network of keras.applications by its name there, e.g. EfficientNetV2B0
 weights: str = "none"  # none, imagenet (downloaded) or the path of a weights file without the top
 image_size: int = 96  # side of the square input, from the 299 px crop [px]
 batch_size: int = 8  # images per step, over all replicas; mode scaled multiplies it
@@ -35,7 +35,11 @@ optimizer: str = "adam"  # rmsprop (Voets et al.) or adam
 learning_rate: float = 0.001  # at the start, halved on plateaus
 augmentation: str = "flip"  # none, flip or colour
 dropout: float = 0.0  # share of the pooled features dropped in training
+last_layer: str = ""  # layer of the base whose outputs are pooled, e.g. conv_pw_7_relu of mobilenet, empty for its last
 last_frozen: str = ""  # last layer of the base to freeze, its outputs are cached, e.g. conv_pw_11_relu of mobilenet
+probe_grades: bool = False  # with last_frozen, start the head from a regression of the grade, not of referable or not
+weigh_classes: bool = False  # let referable and other photographs count the same in the loss, however rare one is
+ema_momentum: float = 0.0  # keep the moving average of the weights with this momentum, e.g. 0.99, 0 for the weights
 keep_best: bool = False  # without a validation split, keep the epoch of the best AUC in training, else the last
 test_time_augmentation: bool = False  # average the final predictions with those of the mirror images
 # machine
@@ -138,6 +142,11 @@ print("because", *plan.reasons, sep="\n- ")
 # With `last_frozen` only the layers behind it are trained. Each photograph and its mirror image pass the frozen ones
 # once, and the head starts as a linear probe (logistic regression) on their features; that is set-up. A linear probe
 # (ridge regression) on the same features is what the training then has to beat.
+#
+# Any network of keras.applications can be trained, with the preprocessing that its ImageNet weights were trained with.
+# With `last_layer` it ends early: lesions are small, and the last blocks see large things. With `probe_grades` the head
+# starts from a regression of the grade, which tells severe from mild. With `ema_momentum` the moving average of the
+# weights is validated and kept, in place of the weights.
 #
 # The timed part goes from the call of `fit` to the end of the last epoch. The epoch with the best AUC on the validation
 # split is kept; without one (the paper's 70/30) the last, or with `keep_best` the one with the best AUC in training.

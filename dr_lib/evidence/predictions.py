@@ -136,6 +136,40 @@ def average(found: Sequence[Predictions], name: str) -> Predictions:
     return found[0]._replace(name=name, version=version, **tables)
 
 
+def pool_folds(paths: Sequence[Path], out: Path) -> Path:
+    """Write the test photographs of all folds as one table, each with what the model said that had not seen it.
+
+    One evaluation, whose interval is over all patients, asks one order of the probabilities of several models: more
+    than the mean of the folds' AUCs does. There are no validation rows, for each photograph is some model's test.
+
+    Args:
+        paths: predictions.csv of each fold, of one recipe.
+        out: folder to write.
+
+    Returns:
+        The path of its predictions.csv.
+
+    Raises:
+        PredictionsError: a patient is tested in two folds, a photograph in none, or a file cannot be read.
+    """
+    tables = [_read_one(Path(path)).table.drop(columns="predicted_grade", errors="ignore") for path in paths]
+    tested = [table[table["split"] == "test"] for table in tables]
+    for k, rows in enumerate(tested):
+        for path, others in list(zip(paths, tested, strict=True))[:k]:
+            if set(rows["patient_id"]) & set(others["patient_id"]):
+                raise PredictionsError(f"{paths[k]} and {path} test the same patients: they are no folds of one split")
+    pooled = pd.concat(tested)
+    missing = {image for table in tables for image in table.loc[table["split"].isin(SIDES), "image_id"]}
+    missing -= set(pooled["image_id"])
+    if missing:
+        raise PredictionsError(f"{len(missing)} photographs are in no fold's test split: give the files of every fold")
+    unused = tables[0][~tables[0]["split"].isin(SIDES)]
+    out.mkdir(parents=True, exist_ok=True)
+    path = out / "predictions.csv"
+    pd.concat([pooled, unused]).to_csv(path, index=False)
+    return path
+
+
 def _read_one(path: Path) -> Predictions:
     try:
         # pandas would take the first column for an index where data rows end in a comma, and rename a second header

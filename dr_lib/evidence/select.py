@@ -8,8 +8,9 @@ import pandas as pd
 # what a run did: rows that are pooled have to agree in it
 WORK = "data_kind data_sha256 labels_sha256 split_sha256 input task model format weights mode framework".split()
 WORK += "dataset network epochs batch_size".split()
-WORK += "image_size optimizer learning_rate warmup_epochs augmentation dropout last_frozen commit".split()
-WORK += "weigh_grades test_time_augmentation data_share threads_asked evaluate_every".split()
+WORK += "image_size optimizer learning_rate warmup_epochs augmentation dropout last_layer last_frozen commit".split()
+WORK += "probe_grades weigh_classes weigh_grades ema_momentum test_time_augmentation".split()
+WORK += "data_share threads_asked evaluate_every".split()
 SET_BY_MODE = ("batch_size", "learning_rate", "warmup_epochs")  # part of the work that a mode may set anew
 PLAN = "precision strategy jit steps_per_execution backend num_replicas on_device".split()  # follows the hardware
 EXCLUSIONS = {  # mark of a row: why it bars the row from the timing

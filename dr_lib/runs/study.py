@@ -176,7 +176,9 @@ def _check_prepared(data_dir: str, splits: list[str], path: Path, root: Path) ->
         raise StudyError(f"{path}: data_dir {data_dir!r} is not {state}: {advice}")
     for split in splits:
         if not (root / data_dir / split).is_file():
-            advice = f"python -m dr_lib split {data_dir} --out {split}"
+            folds = re.fullmatch(r"split-\d+-of-(\d+)\.csv", split)
+            how = f"--scheme folds --folds {folds[1]}" if folds else f"--out {split}"
+            advice = f"python -m dr_lib split {data_dir} {how}"
             raise StudyError(f"{path}: there is no split table {split!r} in {data_dir}: {advice}")
 
 

@@ -7,7 +7,10 @@ from typing import Any, NamedTuple, Self
 
 from dr_lib.hardware import Facts, Plan, choose
 
-OF_THE_OTHER_TASK = {"referable": ("weigh_grades",), "grades": ("dropout", "last_frozen")}  # parameters
+OF_THE_OTHER_TASK = {  # parameters
+    "referable": ("weigh_grades",),
+    "grades": ("dropout", "last_layer", "last_frozen", "probe_grades", "weigh_classes"),
+}
 
 
 class Schedule(NamedTuple):
@@ -38,8 +41,12 @@ class TrainingConfig:
     learning_rate: float = 0.001  # at the start, halved on plateaus
     augmentation: str = "flip"  # none, flip or colour
     dropout: float = 0.0  # share of the pooled features dropped in training; task referable
+    last_layer: str = ""  # layer of the base at which the network ends; task referable
     last_frozen: str = ""  # last layer of the base to freeze, its outputs are cached; task referable
+    probe_grades: bool = False  # start the head from a regression of the grade; with last_frozen
+    weigh_classes: bool = False  # let referable and other photographs count the same in the loss; task referable
     weigh_grades: bool = False  # let each grade count the same in the loss, however rare it is; task grades
+    ema_momentum: float = 0.0  # of the moving average of the weights, which is what is kept; 0 for none
     keep_best: bool = False  # without a validation split, keep the epoch of the best AUC in training, else the last
     test_time_augmentation: bool = False  # average the final predictions with those of the mirror images
     accelerator: str = "auto"  # this and what follows: see `hardware.choose`
@@ -60,6 +67,10 @@ class TrainingConfig:
         ignored = [name for name in OF_THE_OTHER_TASK[self.task] if getattr(self, name)]
         if ignored:
             raise ValueError(f"{' and '.join(ignored)}: not of the task {self.task}, leave out")
+        if self.probe_grades and not self.last_frozen:
+            raise ValueError("probe_grades starts the head on frozen features: name last_frozen, or leave it out")
+        if not 0 <= self.ema_momentum < 1:
+            raise ValueError(f"ema_momentum {self.ema_momentum!r}: give 0, for none, or less than 1, such as 0.99")
 
     @classmethod
     def from_parameters(cls, parameters: Mapping[str, Any], **others: Any) -> Self:

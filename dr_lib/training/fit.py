@@ -47,6 +47,7 @@ def compile_model(
     *,
     optimizer: str = "rmsprop",
     learning_rate: float = 1e-3,
+    ema_momentum: float = 0.0,
     loss: str | Callable = "binary_crossentropy",
     auc: keras.metrics.Metric | None = None,
     jit: bool = False,
@@ -58,6 +59,7 @@ def compile_model(
         model: with one sigmoid output, or what the loss and the metric take.
         optimizer: rmsprop (Voets et al. 2019) or adam.
         learning_rate: at the start; `train` reduces it on plateaus.
+        ema_momentum: of the moving average of the weights, see `train`; 0 for none.
         loss: of targets and outputs.
         auc: by default that of one sigmoid output.
         jit: compile with XLA.
@@ -65,8 +67,9 @@ def compile_model(
     """
     if optimizer not in OPTIMIZERS:
         raise ValueError(f"optimizer {optimizer!r}: choose from {', '.join(OPTIMIZERS)}")
+    average = {"use_ema": True, "ema_momentum": ema_momentum} if ema_momentum else {}
     model.compile(
-        optimizer=OPTIMIZERS[optimizer](learning_rate),
+        optimizer=OPTIMIZERS[optimizer](learning_rate, **average),
         loss=loss,
         weighted_metrics=[auc or keras.metrics.AUC(num_thresholds=1000, name="auc")],
         jit_compile=jit,
@@ -84,6 +87,7 @@ def train(
     epochs: int,
     warmup_epochs: int = 0,
     keep_best: bool = False,
+    average_weights: bool = False,
     tensorboard: bool = False,
 ) -> Timing:
     """Train, time, and leave the model with its best weights: call it in the scope of the device.
@@ -101,6 +105,7 @@ def train(
         epochs: passes over the training batches.
         warmup_epochs: first epochs, in which the learning rate rises evenly to its value (Goyal et al. 2017).
         keep_best: without a validation split, keep the epoch of the best AUC in training.
+        average_weights: validate and keep the moving average that the optimiser makes, in place of the weights.
         tensorboard: write logs for TensorBoard (needs TensorFlow).
 
     Raises:
@@ -121,6 +126,12 @@ def train(
             model.optimizer.learning_rate = peak * (epoch + 1) / warmup_epochs
 
     callbacks = [keras.callbacks.LambdaCallback(on_epoch_begin=begin_epoch), recorder.plateau]
+    if average_weights:
+        callbacks.append(keras.callbacks.SwapEMAWeights(swap_on_epoch=True))
+        if recorder.history:  # a checkpoint has the averages in the place of the weights: exchange them once
+            exchange = keras.callbacks.SwapEMAWeights()
+            exchange.set_model(model)
+            exchange.on_test_begin()
     if tensorboard:
         callbacks.append(keras.callbacks.TensorBoard(str(recorder.out_dir / "tensorboard")))
     recorder.begin()

@@ -6,15 +6,15 @@ from typing import NamedTuple
 import keras
 import numpy as np
 import psutil
-from sklearn.linear_model import LogisticRegression, RidgeClassifier
+from sklearn.linear_model import LogisticRegression, Ridge, RidgeClassifier
 from sklearn.metrics import roc_auc_score
-from sklearn.model_selection import GridSearchCV, StratifiedGroupKFold
+from sklearn.model_selection import GridSearchCV, GroupKFold, StratifiedGroupKFold, cross_val_predict
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 
 from dr_lib.data.shards.batches import Mirrored, Photographs
 from dr_lib.training.fit import predict
-from dr_lib.training.models import ModelError
+from dr_lib.training.models import ModelError, find_layer
 
 
 class Frozen(NamedTuple):
@@ -26,7 +26,14 @@ class Frozen(NamedTuple):
     linear_probe_auc: float  # of the test split
 
 
-def freeze(network: keras.Model, last_frozen: str, splits: Mapping[str, Photographs], batch_size: int = 32) -> Frozen:
+def freeze(
+    network: keras.Model,
+    last_frozen: str,
+    splits: Mapping[str, Photographs],
+    batch_size: int = 32,
+    *,
+    probe_grades: bool = False,
+) -> Frozen:
     """Run photographs and their mirror images through the frozen part once; initialise the head by a linear probe.
 
     A head that starts at random distorts good features while it learns (Kumar et al. 2022, "Fine-tuning can distort
@@ -38,6 +45,7 @@ def freeze(network: keras.Model, last_frozen: str, splits: Mapping[str, Photogra
         last_frozen: name of the base's last frozen layer, such as conv_pw_11_relu of mobilenet.
         splits: train, test and, where there is one, validation.
         batch_size: of the passes, over all replicas.
+        probe_grades: start the head from the grades, see `fit_grades`, and not from logistic regression.
 
     Raises:
         ModelError: the base has no such layer, or its outputs do not fit into memory.
@@ -57,10 +65,15 @@ def freeze(network: keras.Model, last_frozen: str, splits: Mapping[str, Photogra
         features[name] = predict(extract, inputs[name], batch_size)
     targets = {name: np.tile(photographs.referable, 2) for name, photographs in splits.items()}
     train, test = splits["train"], splits["test"]
-    head = (features["train"], targets["train"], np.tile(train.patient_id, 2))
-    scaler, regression = fit_by_patient(LogisticRegression(max_iter=2000), "C", np.logspace(-5, -1, 9), *head)
-    kernel = regression.coef_[0] / scaler.scale_
-    network.get_layer("referable").set_weights([kernel[:, None], regression.intercept_ - kernel @ scaler.mean_])
+    patients, grades = np.tile(train.patient_id, 2), np.tile(train.grade, 2)
+    if probe_grades:
+        kernel, bias = fit_grades(features["train"], grades, targets["train"], patients)
+    else:
+        regression, penalties = LogisticRegression(max_iter=2000), np.logspace(-5, -1, 9)
+        kernel, bias = read_line(
+            fit_by_patient(regression, "C", penalties, features["train"], targets["train"], patients)
+        )
+    network.get_layer("referable").set_weights([kernel[:, None], np.array([bias])])
     known = [
         (features[name][: len(s.referable)], s.referable, s.patient_id) for name, s in splits.items() if s is not test
     ]
@@ -81,33 +94,56 @@ def split_network(network: keras.Model, last_frozen: str) -> tuple[keras.Model, 
         -> pooled features; these -> probability of referable disease. They share the network's layers.
     """
     base = network.get_layer("base")
-    names = [layer.name for layer in base.layers]
-    if last_frozen not in names:
-        raise ModelError(f"last_frozen {last_frozen!r}: {network.name} has {', '.join(names)}")
+    last = find_layer(base, last_frozen)
     for position, layer in enumerate(base.layers):
-        if position <= names.index(last_frozen) or isinstance(layer, keras.layers.BatchNormalization):
+        if position <= base.layers.index(last) or isinstance(layer, keras.layers.BatchNormalization):
             layer.trainable = False
-    cut = base.get_layer(last_frozen).output
-    x = network.get_layer("to_minus_one_and_one")(network.get_layer("augment")(network.input, training=False))
+    cut = last.output
+    x = network.operations[network.operations.index(base) - 1].output  # the photographs as the base takes them
     outputs = keras.Input(cut.shape[1:], dtype="float16", name="cached")
-    pooled = network.get_layer("pool")(keras.Model(cut, base.output)(outputs))
+    above = outputs if last is base.layers[-1] else keras.Model(cut, base.output)(outputs)
+    pooled = network.get_layer("pool")(above)
     probability = network.get_layer("referable")(network.get_layer("dropout")(pooled))
     lower = keras.Model(network.input, keras.Model(base.input, cut)(x), name="lower")
     return lower, keras.Model(outputs, pooled, name="features"), keras.Model(outputs, probability, name="upper")
 
 
-def fit_by_patient(model, penalty: str, values: np.ndarray, features, referable, patient_id) -> Pipeline:
-    """Standardise (n, features), and fit with the penalty that has the best AUC in five folds by patient.
+def fit_grades(features, grade, referable, patient_id) -> tuple[np.ndarray, float]:
+    """Regress the grade, and turn it into the log odds of referable disease: their kernel, (features,), and bias.
+
+    The grade tells severe from mild, which referable or not leaves out. The odds follow from grades that were predicted
+    in folds of other patients, for those of the photographs that it learned from are too good.
+    """
+    line = fit_by_patient(Ridge(), "alpha", np.logspace(1, 6, 11), features, grade, patient_id, scoring="r2")
+    predicted = cross_val_predict(line, features, grade, groups=patient_id, cv=GroupKFold(5))
+    odds = LogisticRegression(C=np.inf).fit(predicted[:, None], referable)
+    kernel, bias = read_line(line)
+    slope = odds.coef_[0, 0]
+    return slope * kernel, slope * bias + odds.intercept_[0]
+
+
+def read_line(fitted: Pipeline) -> tuple[np.ndarray, float]:
+    """The kernel, (features,), and bias of what `fit_by_patient` fitted, for features that are not standardised."""
+    scaler, model = fitted
+    kernel = np.ravel(model.coef_) / scaler.scale_
+    return kernel, float(np.ravel(model.intercept_)[0] - kernel @ scaler.mean_)
+
+
+def fit_by_patient(
+    model, penalty: str, values: np.ndarray, features, target, patient_id, scoring: str = "roc_auc"
+) -> Pipeline:
+    """Standardise (n, features), and fit with the penalty that has the best score in five folds by patient.
 
     Args:
-        model: a classifier of scikit-learn.
+        model: a linear model of scikit-learn.
         penalty: the parameter of it that is chosen from `values`.
         values: to choose from.
         features: (n, features).
-        referable: (n,) 0 or 1.
+        target: (n,) 0 or 1, or grades.
         patient_id: (n,) whose photographs these are.
+        scoring: of scikit-learn.
     """
     steps = Pipeline([("scaler", StandardScaler()), ("model", model)])
     folds = StratifiedGroupKFold(5, shuffle=True, random_state=0)
-    search = GridSearchCV(steps, {f"model__{penalty}": values}, scoring="roc_auc", cv=folds)
-    return search.fit(features, referable, groups=patient_id).best_estimator_
+    search = GridSearchCV(steps, {f"model__{penalty}": values}, scoring=scoring, cv=folds)
+    return search.fit(features, target, groups=patient_id).best_estimator_

@@ -55,19 +55,20 @@ def weigh_grades(grade: np.ndarray) -> np.ndarray:
     """Weights of the loss, (5,), that let each grade count the same in all, however rare it is.
 
     From (n,) grades of the training split, n / (number of grades that occur x photographs of it) for each grade; 1
-    where there is none.
+    where there is none. Referable or not, 0 or 1, is weighed as two grades are.
     """
     weights, found = np.ones(len(GRADES)), np.unique(grade)
     weights[found] = compute_class_weight("balanced", classes=found, y=grade)
     return weights
 
 
-def weighted_loss(weights: np.ndarray) -> Callable:
-    """Make a loss of (batch,) grades and (batch, 5) probabilities: cross-entropy times the grade's weight."""
+def weighted_loss(weights: np.ndarray, crossentropy: Callable | None = None) -> Callable:
+    """Make a loss of (batch,) labels and their probabilities: cross-entropy, of grades by default, times the weight."""
+    crossentropy = crossentropy or keras.losses.sparse_categorical_crossentropy
 
     def loss(y_true, y_pred):
-        grade = ops.cast(ops.reshape(y_true, (-1,)), "int32")
-        weight = ops.take(ops.convert_to_tensor(weights, "float32"), grade)
-        return weight * keras.losses.sparse_categorical_crossentropy(grade, y_pred)
+        label = ops.reshape(y_true, (-1,))
+        weight = ops.take(ops.convert_to_tensor(weights, "float32"), ops.cast(label, "int32"))
+        return weight * crossentropy(ops.reshape(label, (-1, 1)), y_pred)
 
     return loss

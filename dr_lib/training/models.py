@@ -1,6 +1,8 @@
 """The networks that grade a photograph as referable or not, from uint8 pixels to one probability."""
 
+import sys
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 
 import keras
@@ -9,7 +11,8 @@ from keras import layers, ops
 
 from dr_lib import files
 
-MODELS = ("inception_v3", "mobilenet", "small_cnn")
+# the networks of keras.applications: "mobilenet" and "inception_v3" are as good as MobileNet and InceptionV3
+NETWORKS = {name.lower(): name for name, build in vars(keras.applications).items() if callable(build)}
 AUGMENTATIONS = ("none", "flip", "colour")
 
 # RGB -> YIQ (FCC NTSC, as in Python's colorsys): saturation and hue become one scaled rotation of (I, Q)
@@ -89,18 +92,22 @@ def build_model(
     weights: str = "none",
     augmentation: str = "flip",
     dropout: float = 0.0,
+    last_layer: str = "",
     seed: int = 0,
     synchronised: bool = False,
 ) -> keras.Model:
     """Build a network: uint8 photographs in, the probability of referable disease out.
 
     Args:
-        model: inception_v3 (Szegedy et al. 2016, the network of Voets et al. 2019), mobilenet (Howard et al. 2017)
-            or small_cnn (four convolutions, no batch normalisation, the maximum of each feature).
+        model: a network of keras.applications by its name there, such as mobilenet (Howard et al. 2017), inception_v3
+            (Szegedy et al. 2016, the network of Voets et al. 2019), EfficientNetV2B0 or ConvNeXtTiny; or small_cnn
+            (four convolutions, no batch normalisation, the maximum of each feature).
         image_size: side of the square input [px].
         weights: none, imagenet (downloaded by Keras) or the path of a weights file without the top.
         augmentation: none, flip or colour, see `Augment`.
         dropout: share of the pooled features dropped in training.
+        last_layer: layer of the base whose outputs are pooled, such as conv_pw_7_relu of mobilenet, which ends there:
+            lesions are small, and so is what the middle blocks see. Empty for the whole base.
         seed: of the augmentation and of dropout; initial weights follow `keras.utils.set_random_seed`.
         synchronised: batch normalisation pools its statistics over the replicas; for tf.distribute alone.
 
@@ -110,15 +117,15 @@ def build_model(
     Raises:
         ModelError: an unknown name, a side too small, or weights that cannot be had or do not fit.
     """
-    if model not in MODELS:
-        raise ModelError(f"model {model!r}: choose from {', '.join(MODELS)}")
-    inputs, x = build_features(model, image_size, weights, augmentation, seed, synchronised)
+    inputs, x = build_features(model, image_size, weights, augmentation, seed, synchronised, last_layer)
     x = layers.Dropout(dropout, seed=seed, name="dropout")(x)
     outputs = layers.Dense(1, activation="sigmoid", dtype="float32", name="referable")(x)
     return keras.Model(inputs, outputs, name=f"{model}_{image_size}")
 
 
-def build_features(model: str, image_size: int, weights: str, augmentation: str, seed: int, synchronised: bool):
+def build_features(
+    model: str, image_size: int, weights: str, augmentation: str, seed: int, synchronised: bool, last_layer: str = ""
+):
     """What comes before the head, see `build_model`: the input, and the pooled features of the base.
 
     Each base gets the preprocessing that its ImageNet weights were trained with.
@@ -126,15 +133,49 @@ def build_features(model: str, image_size: int, weights: str, augmentation: str,
     if augmentation not in AUGMENTATIONS:
         raise ModelError(f"augmentation {augmentation!r}: choose from {', '.join(AUGMENTATIONS)}")
     base = build_base(model, image_size, weights, synchronised)
+    if last_layer:
+        base = keras.Model(base.input, find_layer(base, last_layer).output, name="base")
     inputs = keras.Input((image_size, image_size, 3), dtype="uint8")
     x = Augment(augmentation, seed, name="augment")(inputs)
-    if model == "vgg19":  # BGR in [0, 255] less ImageNet's mean (Simonyan and Zisserman 2015)
-        # scaled before it is turned: the int8 converter gives what it turns the scale of the photograph's own bytes
-        x = ops.flip(layers.Rescaling(255.0, offset=[-123.68, -116.779, -103.939])(x), axis=-1)
-    else:
-        x = layers.Rescaling(2.0, offset=-1.0, name="to_minus_one_and_one")(x)
+    scale, offset, is_bgr = (2.0, -1.0, False) if model == "small_cnn" else find_preprocessing(model)
+    x = layers.Rescaling(scale, offset, name="rescale")(x)
+    if is_bgr:  # scaled before it is turned: the int8 converter gives what it turns the scale of the photograph's bytes
+        x = ops.flip(x, axis=-1)
     pool = layers.GlobalMaxPooling2D if model == "small_cnn" else layers.GlobalAveragePooling2D
     return inputs, pool(name="pool")(base(x))
+
+
+def find_preprocessing(model: str) -> tuple[list[float], list[float], bool]:
+    """What a network of keras.applications does to its input, so that a model that was saved holds it.
+
+    Its `preprocess_input` is linear in each channel, so black and red tell all of it.
+
+    Returns:
+        For pixels in [0, 1], RGB: the factor of each channel, what is added to it, and whether the channels are then
+        turned to BGR. Networks that scale within themselves are given [0, 255].
+    """
+    preprocess = sys.modules[find_network(model).__module__].preprocess_input
+    colours = 255.0 * np.vstack([np.zeros(3), np.eye(3)])
+    black, *primaries = preprocess(colours[:, None, None]).reshape(4, 3)
+    steps = np.array(primaries) - black
+    is_bgr = steps[0, 0] == 0
+    return steps.sum(axis=1).tolist(), black[:: -1 if is_bgr else 1].tolist(), bool(is_bgr)
+
+
+def find_layer(base: keras.Model, name: str) -> layers.Layer:
+    """The layer of that name; a ModelError says which there are."""
+    if name not in [layer.name for layer in base.layers]:
+        raise ModelError(f"no layer {name!r}: choose from {', '.join(layer.name for layer in base.layers)}")
+    return base.get_layer(name)
+
+
+def find_network(model: str) -> Callable:
+    """The function of keras.applications that builds a network; case and underscores of its name do not count."""
+    name = NETWORKS.get(model.lower().replace("_", ""))
+    if name is None:
+        names = ", ".join(NETWORKS.values())
+        raise ModelError(f"model {model!r}: choose small_cnn or a network of keras.applications, which has {names}")
+    return getattr(keras.applications, name)
 
 
 def save_model(network: keras.Model, path: Path) -> None:
@@ -156,7 +197,7 @@ def _synchronise(base: keras.Model, synchronised: bool) -> None:
 
 
 def build_base(model: str, image_size: int, weights: str, synchronised: bool = False) -> keras.Model:
-    """Build inception_v3, mobilenet, vgg19 or small_cnn without its top, named "base"; see `build_model`."""
+    """Build a network without its top, named "base"; see `build_model`."""
     if weights not in ("none", "imagenet") and not Path(weights).is_file():
         raise ModelError(f"weights {weights!r}: no such file; give none, imagenet or the path of a weights file")
     if model == "small_cnn":
@@ -166,9 +207,7 @@ def build_base(model: str, image_size: int, weights: str, synchronised: bool = F
         if weights != "none":
             base.load_weights(weights)
         return base
-    build = getattr(
-        keras.applications, {"inception_v3": "InceptionV3", "mobilenet": "MobileNet", "vgg19": "VGG19"}[model]
-    )
+    build = find_network(model)
     source = None if weights == "none" else weights
     try:
         with warnings.catch_warnings():
@@ -176,11 +215,11 @@ def build_base(model: str, image_size: int, weights: str, synchronised: bool = F
             warnings.filterwarnings("error", "A total of .* could not be loaded|.*no matching group found")
             # sides of its weights are others: those of 224 px are taken, for every side
             warnings.filterwarnings("ignore", ".*Weights for input shape")
-            base = build(include_top=False, weights=source, input_shape=(image_size, image_size, 3), name="base")
+            base = build(include_top=False, weights=source, input_shape=(image_size, image_size, 3))
     except Exception as error:  # Keras raises whatever its download, its file reader or its shape check meets
         raise ModelError(f"cannot build {model} at {image_size} px with weights {weights!r}: {error}") from error
     _synchronise(base, synchronised)
-    return base
+    return keras.Model(base.input, base.output, name="base")  # some look their blocks up by their own name
 
 
 def _build_small_cnn(image_size: int) -> keras.Model:

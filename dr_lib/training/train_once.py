@@ -103,6 +103,7 @@ def train_once(
         batches = setup.train_batches, setup.validation_batches
         how = {"epochs": config.epochs, "warmup_epochs": schedule.warmup_epochs}
         how |= {"keep_best": config.keep_best, "tensorboard": config.tensorboard}
+        how |= {"average_weights": config.ema_momentum > 0}
         with monitor:
             timing = fit.train(setup.model, *batches, recorder, **how)
         models.save_model(network, out_dir / BEST)
@@ -141,6 +142,7 @@ def set_up(config: TrainingConfig, plan: Plan, splits: Mapping[str, Photographs]
     how |= {"seed": config.run_seed}
     keras.utils.set_random_seed(config.run_seed)
     learning = {"optimizer": config.optimizer, "learning_rate": config.schedule.learning_rate}
+    learning |= {"ema_momentum": config.ema_momentum}
     with device.scope():
         if config.task == "grades":
             targets = {name: photographs.grade for name, photographs in splits.items()}
@@ -149,10 +151,16 @@ def set_up(config: TrainingConfig, plan: Plan, splits: Mapping[str, Photographs]
             learning |= {"loss": graders.weighted_loss(weights), "auc": graders.ReferableAUC(1000, name="auc")}
         else:
             targets = {name: photographs.referable for name, photographs in splits.items()}
-            network = models.build_model(config.model, config.image_size, dropout=config.dropout, **how)
+            how |= {"dropout": config.dropout, "last_layer": config.last_layer}
+            network = models.build_model(config.model, config.image_size, **how)
+            if config.weigh_classes:
+                weights = graders.weigh_grades(targets["train"].astype(int))
+                learning |= {"loss": graders.weighted_loss(weights, keras.losses.binary_crossentropy)}
         model = network
         if config.last_frozen:
-            model, inputs, targets, linear_probe_auc = frozen.freeze(network, config.last_frozen, splits, batch_size)
+            how = {"probe_grades": config.probe_grades}
+            frozen_part = frozen.freeze(network, config.last_frozen, splits, batch_size, **how)
+            model, inputs, targets, linear_probe_auc = frozen_part
         if plan.on_device:
             inputs.pop("test", None)
             model, inputs = resident.keep_on_device(network, inputs)

@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from dr_lib.evidence.evaluation import count_flow
-from dr_lib.evidence.predictions import PredictionsError, average, average_sets, read_predictions
+from dr_lib.evidence.predictions import PredictionsError, average, average_sets, pool_folds, read_predictions
 from tests.evidence.predictions import draw_abroad, draw_predictions, write
 
 
@@ -194,3 +194,23 @@ def test_what_is_no_table_is_said(tmp_path):
     for name in ("eye.csv", "none.csv"):
         with pytest.raises(PredictionsError, match=f"{name} cannot be read as a CSV"):
             read_predictions(tmp_path / name)
+
+
+def test_folds_are_pooled_into_one_test_split(tmp_path):
+    """Each photograph once, with what the model said that had not seen it; a fold twice, or not at all, is an error."""
+    sides = {"train": ["train", "validation", "test"], "validation": ["test", "train", "validation"]}
+    sides["test"] = ["validation", "test", "train"]
+    given, paths = draw_predictions().fillna({f"probability_{g}": float(g == 0) for g in range(5)}), []
+    for fold in range(3):
+        table = given.assign(split=[sides[side][fold] for side in given["split"]])
+        table.loc[table["split"] == "train", [f"probability_{g}" for g in range(5)]] = None
+        table.loc[table["split"] == "validation", [f"probability_{g}" for g in range(5)]] = [0, 0, 0, 0, 1.0]
+        paths.append(write(tmp_path, table, f"fold{fold}"))
+    (pooled,) = read_predictions(pool_folds(paths, tmp_path / "pooled"))
+    test = pooled.test.set_index("image_id").loc[given["image_id"]]
+    assert len(pooled.table) == len(given) and pooled.validation.empty
+    assert test["probability_4"].to_numpy(float) == pytest.approx(given["probability_4"].to_numpy())
+    with pytest.raises(PredictionsError, match="96 photographs are in no fold's test split"):
+        pool_folds([path for path in paths if path.stem != "fold1"], tmp_path)
+    with pytest.raises(PredictionsError, match="fold0.csv and .*fold0.csv test the same patients"):
+        pool_folds([*paths, paths[0]], tmp_path)

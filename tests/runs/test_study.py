@@ -79,6 +79,9 @@ def test_what_is_there_can_be_asked_for(house):
             check_paths(load_study(path, house), path, house)
         (house / "data" / missing).touch()
     check_paths(load_study(path, house), path, house)
+    path = write_study(house, parameters={"data_dir": "data"}, factors={"split": ["split-2-of-5.csv"]})
+    with pytest.raises(StudyError, match="split data --scheme folds --folds 5$"):
+        check_paths(load_study(path, house), path, house)
     path = write_study(house, parameters={"data_dir": "sample", "weights": "none"})
     check_paths(load_study(path, house), path, house)
 

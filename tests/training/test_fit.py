@@ -24,11 +24,11 @@ def photographs() -> tuple[np.ndarray, np.ndarray]:
     return draw(48)
 
 
-def build():
+def build(**how):
     """The small network at its smallest, compiled."""
     keras.utils.set_random_seed(3)
     model = build_model("small_cnn", 32, seed=3)
-    compile_model(model, optimizer="adam", learning_rate=0.003)
+    compile_model(model, optimizer="adam", learning_rate=0.003, **how)
     return model
 
 
@@ -147,29 +147,43 @@ def test_tensorboard_logs_on_request(photographs, tmp_path):
     assert not (tmp_path / "without" / "tensorboard").exists()
 
 
-def test_stops_in_time_and_goes_on(photographs, tmp_path):
+@pytest.mark.parametrize("ema_momentum", [0.0, 0.9])
+def test_stops_in_time_and_goes_on(photographs, tmp_path, ema_momentum):
     """Where the next epoch does not fit, the training is saved and says so; started again it ends as one in a piece.
 
     Its times are then those of the second process; what took part in the first is named all the same.
     """
     images, labels = photographs
     batches = Batches(images[:32], labels[:32], 8, shuffle_seed=1), Batches(images[32:], labels[32:], 8)
-    whole = build()
-    train(whole, *batches, Recorder(tmp_path / "whole"), epochs=5)
+    whole = build(ema_momentum=ema_momentum)
+    train(whole, *batches, Recorder(tmp_path / "whole"), epochs=5, average_weights=ema_momentum > 0)
     answers, done = iter([1e6, 1e6, 0.0]), []
     on_t4 = {"accelerator": "Tesla T4", "commit": "a"}
     first = Recorder(tmp_path / "parts", session=on_t4, seconds_left=lambda: next(answers))
     with pytest.raises(OutOfTimeError, match="saved after epoch 3 of 5"):
-        train(build(), *batches, first, epochs=5)
+        train(build(ema_momentum=ema_momentum), *batches, first, epochs=5, average_weights=ema_momentum > 0)
     on_cpu = {"accelerator": "cpu", "commit": "a"}
-    model, second = build(), Recorder(tmp_path / "parts", session=on_cpu, report=lambda *epochs: done.append(epochs))
-    timing = train(model, *batches, second, epochs=5)
+    model = build(ema_momentum=ema_momentum)
+    second = Recorder(tmp_path / "parts", session=on_cpu, report=lambda *epochs: done.append(epochs))
+    timing = train(model, *batches, second, epochs=5, average_weights=ema_momentum > 0)
     assert done == [(4, 5), (5, 5)] and timing.resumed == 1 and len(timing.epoch_s) == 2
     assert timing.done_by == {"accelerator": "Tesla T4 + cpu", "commit": "a"}
     assert timing.first_step_s < timing.epoch_s[0] and sum(timing.epoch_s) <= timing.train_s
     assert all((a == b).all() for a, b in zip(model.get_weights(), whole.get_weights(), strict=True))
     histories = [(tmp_path / name / "history.csv").read_text() for name in ("whole", "parts")]
     assert histories[0] == histories[1]
+
+
+def test_the_average_of_the_weights_is_kept(photographs, tmp_path):
+    """By hand, of the weights after each of three steps, which the averaging leaves as they are."""
+    batches, steps = Batches(*photographs, 48, shuffle_seed=1), []  # a step an epoch
+    plain, model = build(), build(ema_momentum=0.75)
+    train(plain, batches, None, Recorder(tmp_path, report=lambda *_: steps.append(plain.get_weights())), epochs=3)
+    train(model, batches, None, Recorder(tmp_path / "average"), epochs=3, average_weights=True)
+    for first, second, third, average in zip(*steps, model.get_weights(), strict=True):
+        expected = 0.75 * (0.75 * first + 0.25 * second) + 0.25 * third
+        assert average == pytest.approx(expected, abs=1e-6)
+    assert any(np.abs(a - b).max() > 1e-4 for a, b in zip(steps[2], model.get_weights(), strict=True))
 
 
 def test_a_finished_training_is_not_made_again(photographs, tmp_path):

@@ -3,12 +3,12 @@
 import keras
 import numpy as np
 import pytest
-from sklearn.linear_model import RidgeClassifier
+from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.metrics import roc_auc_score
 
 from dr_lib.data.shards.batches import Batches, Photographs
 from dr_lib.training.fit import compile_model, train
-from dr_lib.training.frozen import fit_by_patient, freeze, split_network
+from dr_lib.training.frozen import fit_by_patient, fit_grades, freeze, split_network
 from dr_lib.training.models import ModelError, build_model
 from dr_lib.training.recorder import Recorder
 
@@ -76,6 +76,30 @@ def test_a_linear_probe_finds_a_linear_rule():
     penalties, known = np.logspace(0, 6, 13), (features[:120], answers[:120], np.arange(120) // 2)
     scores = fit_by_patient(RidgeClassifier(), "alpha", penalties, *known).decision_function(features[120:])
     assert scores[answers[120:] == 1].mean() > scores[answers[120:] == 0].mean() + 0.5
+
+
+def test_a_probe_of_grades_gives_the_odds_of_referable_disease():
+    """Mild and severe eyes lie on one line: the kernel finds it, and the probabilities are right in new photographs."""
+    rng = np.random.default_rng(0)
+    features, severity = rng.normal(size=(2000, 20)), rng.uniform(-0.5, 4.5, 2000)
+    features[:, 3] += severity
+    grade = severity.round().astype(int)
+    kernel, bias = fit_grades(features[:1000], grade[:1000], grade[:1000] >= 2, np.arange(1000) // 2)
+    odds = features[1000:] @ kernel + bias
+    assert np.argmax(kernel) == 3 and np.abs(np.delete(kernel, 3)).max() < kernel[3] / 5
+    slope = LogisticRegression(C=np.inf).fit(odds[:, None], grade[1000:] >= 2)
+    assert slope.coef_[0, 0] == pytest.approx(1, abs=0.2) and slope.intercept_[0] == pytest.approx(0, abs=0.2)
+
+
+def test_a_frozen_base_leaves_the_head_alone(splits):
+    """Where all blocks are frozen the head is what learns, and the whole network gives what it gives."""
+    network = build_model("small_cnn", 64, augmentation="none")
+    last = network.get_layer("base").layers[-1].name
+    upper, inputs, targets, _ = freeze(network, last, splits, probe_grades=True)
+    assert [weight.path for weight in upper.trainable_weights] == ["referable/kernel", "referable/bias"]
+    given = upper.predict(inputs["test"], verbose=0)
+    assert np.abs(given[:20] - network.predict(splits["test"].images, verbose=0)).max() < 2e-3
+    assert roc_auc_score(targets["train"], upper.predict(inputs["train"], verbose=0)[:, 0]) > 0.9
 
 
 def test_an_unknown_layer_is_named():

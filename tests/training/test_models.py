@@ -8,7 +8,7 @@ import keras
 import numpy as np
 import pytest
 
-from dr_lib.training.models import Augment, ModelError, build_model, recolour, save_model
+from dr_lib.training.models import Augment, ModelError, build_model, find_preprocessing, recolour, save_model
 
 NEUTRAL = {"brightness": 0.0, "saturation": 1.0, "hue": 0.0, "contrast": 1.0}
 
@@ -64,9 +64,10 @@ def test_flip_mirrors_left_and_right_alone():
 @pytest.mark.parametrize(
     ("model", "image_size", "parameters"),
     [
-        # Keras documents 21,802,784 and 3,228,864 parameters without the top; the output adds one per feature and 1
+        # Keras's summaries give these parameters without the top; the output adds one per feature and 1
         ("inception_v3", 299, 21_802_784 + 2048 + 1),
         ("mobilenet", 224, 3_228_864 + 1024 + 1),
+        ("EfficientNetV2B0", 32, 5_919_312 + 1280 + 1),
         # 3x3 convolutions 3-16-32-64-96, by hand
         ("small_cnn", 96, 448 + 4640 + 18496 + 55392 + 96 + 1),
     ],
@@ -76,6 +77,27 @@ def test_networks_have_the_known_size(model, image_size, parameters):
     network = build_model(model, image_size)
     assert network.count_params() == parameters
     assert network.output_shape == (None, 1) and network.input.dtype == "uint8"
+
+
+@pytest.mark.parametrize(
+    ("model", "module"),
+    [("mobilenet", "mobilenet"), ("vgg16", "vgg16"), ("DenseNet121", "densenet"), ("ConvNeXtTiny", "convnext")],
+)
+def test_each_network_gets_its_own_preprocessing(model, module):
+    """That of keras.applications: to [-1, 1]; BGR less ImageNet's mean; by mean and deviation; left to the network."""
+    pixels = np.random.default_rng(0).integers(0, 256, (2, 4, 4, 3)).astype(np.float32)
+    scale, offset, is_bgr = find_preprocessing(model)
+    ours = (pixels / 255 * scale + offset)[..., :: -1 if is_bgr else 1]
+    expected = getattr(keras.applications, module).preprocess_input(pixels.copy())
+    assert ours == pytest.approx(expected, abs=1e-4)
+
+
+def test_a_network_ends_where_it_is_told():
+    """MobileNet's first seven blocks, by hand from the widths of its layers (Howard et al. 2017, table 1)."""
+    network = build_model("mobilenet", 32, last_layer="conv_pw_7_relu")
+    widths = [32, 64, 128, 128, 256, 256, 512, 512]
+    blocks = sum(9 * a + 4 * a + a * b + 4 * b for a, b in zip(widths, widths[1:], strict=False))
+    assert network.count_params() == 27 * 32 + 4 * 32 + blocks + 512 + 1
 
 
 def test_batch_normalisation_is_synchronised_in_training_alone(tmp_path):
@@ -148,7 +170,8 @@ def test_imagenet_weights_give_known_features(real_data, image_size, largest, va
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"model": "resnet"}, "choose from"),
+        ({"model": "resnet"}, "choose small_cnn or .* ResNet50"),
+        ({"model": "small_cnn", "last_layer": "conv9"}, "no layer 'conv9': choose from"),
         ({"model": "small_cnn", "augmentation": "rotate"}, "choose from"),
         ({"model": "small_cnn", "weights": "imagenet"}, "no ImageNet weights"),
         ({"model": "small_cnn", "image_size": 16}, "32 px or more"),

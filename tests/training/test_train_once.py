@@ -39,11 +39,16 @@ def test_mode_scaled_takes_a_larger_batch():
 @pytest.mark.parametrize(
     "asked",
     [{"task": "referral"}, {"task": "grades", "dropout": 0.3}, {"task": "grades", "last_frozen": "relu"}]
-    + [{"weigh_grades": True}],
+    + [
+        {"weigh_grades": True},
+        {"probe_grades": True},
+        {"ema_momentum": 1.0},
+        {"task": "grades", "weigh_classes": True},
+    ],
 )
 def test_what_would_be_ignored_is_refused(asked):
     """A parameter of the other task is an error before anything runs."""
-    with pytest.raises(ValueError, match="choose from|leave"):
+    with pytest.raises(ValueError, match="choose from|leave|less than 1"):
         TrainingConfig("", **asked)
 
 
@@ -86,6 +91,16 @@ def test_grades_are_weighed_on_request():
         config = TrainingConfig("", task="grades", weigh_grades=weighed, **HERE)
         loss = set_up(config, config.plan(hardware.probe(), 16), splits).model.loss
         assert np.array(loss(np.array([0, 2]), probabilities)) == pytest.approx(-np.log(0.2) * np.array(expected))
+
+
+def test_referable_and_other_photographs_are_balanced_on_request():
+    """Of 16 photographs 12 are referable: by hand they weigh 16 / (2 x 12), the others 16 / (2 x 4)."""
+    splits = draw_splits(16)
+    splits["train"].referable[:] = [1] * 12 + [0] * 4
+    config = TrainingConfig("", weigh_classes=True, **HERE)
+    loss = set_up(config, config.plan(hardware.probe(), 16), splits).model.loss
+    losses = np.array(loss(np.array([1, 0], np.float32), np.array([[0.8], [0.8]], np.float32)))
+    assert losses == pytest.approx([-np.log(0.8) * 2 / 3, -np.log(0.2) * 2], rel=1e-4)
 
 
 def test_test_time_augmentation_averages_mirror_images():
