@@ -5,6 +5,7 @@ import hashlib
 import multiprocessing
 import os
 import signal
+import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import CancelledError, Executor, Future
@@ -136,39 +137,49 @@ def _start_worker(ends: ExitStack) -> Connection:
 def _work(tasks: Connection) -> None:
     """Work on what comes until nothing can come any more."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that hands out the work
-    with suppress(EOFError, BrokenPipeError, ConnectionResetError):
+    with suppress(EOFError, OSError):
         while True:
             function, part = tasks.recv()
             try:
-                result = _map_part(function, part)
+                answer = True, _map_part(function, part)
             except Exception as error:
-                result = error
-            tasks.send(result)
+                error.add_note(traceback.format_exc())
+                answer = False, error
+            tasks.send(answer)
 
 
 def _map_over_pipes(workers: list[Connection], function: Callable, items: Iterable) -> Iterator:
     """Give each worker a task when it has none, a few more than were taken; yield the results in order."""
     items, idle, busy, results, num_sent, num_taken = iter(items), list(workers), {}, {}, 0, 0
-    try:
-        while True:
+
+    def exchange(timeout: float | None) -> None:
+        """Take what is finished, waiting for it so long, and hand out what comes next."""
+        nonlocal num_sent
+        try:
+            for worker in wait(list(busy), timeout):
+                results[busy.pop(worker)] = worker.recv()
+                idle.append(worker)
             while idle and num_sent - num_taken < TASKS_PER_WORKER * len(workers):
                 if not (part := list(islice(items, PHOTOGRAPHS_PER_TASK))):
                     break
                 idle[-1].send((function, part))
                 busy[idle.pop()] = num_sent
                 num_sent += 1
-            if not busy:
-                return
-            for worker in wait(list(busy)):
-                results[busy.pop(worker)] = worker.recv()
-                idle.append(worker)
-            while num_taken in results:
-                if isinstance(result := results.pop(num_taken), Exception):
-                    raise result
-                num_taken += 1
-                yield from result
-    except (EOFError, BrokenPipeError, ConnectionResetError) as error:
-        raise WorkerError("a worker died, most likely for want of memory: pass --workers 1") from error
+        except (EOFError, OSError) as error:
+            raise WorkerError("a worker died, most likely for want of memory: pass --workers 1") from error
+
+    exchange(0)
+    while busy or results:
+        exchange(0 if num_taken in results else None)
+        if num_taken not in results:
+            continue
+        is_done, result = results.pop(num_taken)
+        if not is_done:
+            raise result
+        for item in result:
+            exchange(0)  # the one who takes them may be slow
+            yield item
+        num_taken += 1
 
 
 def _connect(address: str) -> Any:
