@@ -7,22 +7,23 @@ from dr_lib.evidence.predictions import Predictions
 from dr_lib.statistics.clustered import delong_interval, proportion_interval
 from dr_lib.statistics.intervals import Interval, auc_interval
 
-# How data sets mark a photograph as gradable or not: 1 and 0 (DeepDRiD), adequate (BRSET), yes (mBRSET).
-MARKS = {"1": True, "adequate": True, "good": True, "yes": True, "gradable": True}
-MARKS |= {"0": False, "inadequate": False, "bad": False, "no": False, "ungradable": False}
+# How data sets mark a photograph as gradable or not: adequate (BRSET), yes (mBRSET); 1 and 0 in a column gradable.
+MARKS = {"adequate": True, "good": True, "yes": True, "gradable": True}
+MARKS |= {"inadequate": False, "bad": False, "no": False, "ungradable": False}
 
 
 def read_marks(table: pd.DataFrame) -> pd.Series:
     """Whether each photograph was marked gradable (1 or 0, NaN where nobody said): `gradable`, or else `quality`.
 
-    A column with other words than those of MARKS holds no marks.
+    A column with other words than those of MARKS holds no marks, nor does a `quality` of numbers: in EyeQ 0 is good, in
+    DeepDRiD bad.
     """
-    for name in ("gradable", "quality"):
+    for name, marks in (("gradable", MARKS | {"1": True, "0": False}), ("quality", MARKS)):
         if name in table:
-            words = table[name].map(lambda mark: f"{mark:g}" if isinstance(mark, float) else str(mark).strip().lower())
+            words = table[name].astype(str).str.strip().str.lower().str.removesuffix(".0")
             known = words[~words.isin(["", "nan"])]
-            if len(known) and known.isin(MARKS).all():
-                return words.map(MARKS).astype(float)
+            if len(known) and known.isin(marks).all():
+                return words.map(marks).astype(float)
     return pd.Series(np.nan, table.index)
 
 

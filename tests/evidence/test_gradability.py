@@ -46,10 +46,11 @@ def test_without_marks_of_both_kinds_nothing_is_fitted(tmp_path, table, quality)
 
 
 def test_marks_are_read_as_the_data_sets_write_them():
-    """DeepDRiD's 1 and 0, mBRSET's yes and no; a column of one's own, gradable, goes before quality."""
-    assert read_marks(pd.DataFrame({"quality": ["1", "0", ""]})).tolist()[:2] == [1, 0]
+    """mBRSET's yes and no; a column of one's own, gradable, goes before quality; numbers of quality mean either."""
     assert read_marks(pd.DataFrame({"quality": ["yes", "No"]})).tolist() == [1, 0]
-    assert read_marks(pd.DataFrame({"gradable": [0.0, 1.0], "quality": ["1", "0"]})).tolist() == [0, 1]
+    assert read_marks(pd.DataFrame({"gradable": [0.0, 1.0], "quality": ["yes", "no"]})).tolist() == [0, 1]
+    assert read_marks(pd.DataFrame({"gradable": ["1.0", "0.0", ""]})).tolist()[:2] == [1, 0]
+    assert read_marks(pd.DataFrame({"quality": ["0", "1", "1"]})).isna().all()
 
 
 def test_thirds_of_the_score_are_subgroups(tmp_path, table):

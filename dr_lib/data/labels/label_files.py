@@ -19,6 +19,7 @@ RARE_PICTURES = {".dcm", ".dicom", ".heic", ".heif", ".gif", ".jp2"}  # opening 
 LABEL_FILES = {".csv", ".txt", ".xls"}
 FACTS = ("camera", "age", "sex", "quality")  # kept as the label file has them, for subgroups
 FACTS_ELSEWHERE = {"quality": ("Overall quality", "final_quality")}  # as DeepDRiD and mBRSET call them
+DEEPDRID = {"1": "Adequate", "0": "Inadequate"}  # its marks in the words of BRSET: elsewhere 0 is the best of quality
 
 
 class LabelTableError(ValueError):
@@ -163,7 +164,8 @@ def read_rows(source: Source) -> pd.DataFrame:
     rows["official"], rows["reason"] = part.split or table.get("split", ""), ""
     for fact in FACTS:
         names = (fact, f"patient_{fact}", *FACTS_ELSEWHERE.get(fact, ()))
-        rows[fact] = next((table[name] for name in names if name in table), "")
+        found = next((name for name in names if name in table), "")
+        rows[fact] = table[found].replace(DEEPDRID if found == "Overall quality" else {}) if found else ""
     if not rows["name"].all():
         raise LabelTableError(f"{name_rows(rows[rows['name'] == ''])}: name the photograph, or take the row out")
     for column, words in (("eye", EYES), ("official", SPLITS)):

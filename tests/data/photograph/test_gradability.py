@@ -29,6 +29,16 @@ def test_what_shows_nothing_scores_nothing():
     assert score_gradability(np.full((299, 299, 3), 128, np.uint8)) < 1e-4
 
 
+def test_noise_is_not_detail_and_lost_pixels_count_one_by_one():
+    """An even crop with noise scores below half of what the noise alone would; stripes of lost red weigh their half."""
+    even = np.full((299, 299, 3), (180, 100, 60), np.uint8)
+    noisy = np.clip(even + np.random.default_rng(0).normal(0, 3, even.shape), 0, 255).astype(np.uint8)
+    assert score_gradability(noisy) < 0.15
+    striped = noisy.copy()
+    striped[:, np.arange(299) % 4 < 2, 0] = 255
+    assert score_gradability(striped) == pytest.approx(score_gradability(noisy) * 0.5**3, rel=0.05)
+
+
 def test_the_size_of_the_crop_hardly_counts(real_data):
     """The same photograph, of 2,000 px and more a side, cropped to 299 and to 512 px."""
     path = sorted((real_data / "fullres" / "images").iterdir())[0]
