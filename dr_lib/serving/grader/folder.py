@@ -31,7 +31,7 @@ FACTS = {  # what a manifest says, beside threshold_from and anything else that 
     "crop_method": str,
     "weights": str,
     "data_kind": str,  # synthetic or photographs
-    "data_sha256": str,  # of the crops, of what is known of them, and of the split
+    "data_sha256": str,  # of the crops; what is known of them and the split have their own
     "labels_sha256": str,
     "split_sha256": str,
     "metrics": dict,

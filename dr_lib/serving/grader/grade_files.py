@@ -1,6 +1,7 @@
 """Grade photographs in files: what the endpoint would answer, as a table that grows while they are graded."""
 
 import csv
+import errno
 import io
 import os
 import re
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from dr_lib.data.labels.label_files import PICTURES, find_files
 from dr_lib.data.photograph.decode import MAX_PIXELS
@@ -24,6 +26,7 @@ from dr_lib.hardware.cpus import count_cpus
 from dr_lib.serving.grader.folder import ModelFolder, ModelFolderError, read_folder
 from dr_lib.serving.grader.predict import Predictor
 from dr_lib.training.config import TrainingConfig
+from dr_lib.training.train_once import PREDICTIONS
 
 BATCH = 32  # crops decoded at once
 MANY = 100  # photographs; fewer are graded sooner than other processes have started
@@ -103,8 +106,8 @@ def grade_prepared(
 
     Of the folder that the model learned from, the validation and the test side by the same split; of any other folder,
     where the caller says that it is external, every photograph, all of them test: an external validation, which takes
-    the thresholds from the model's predictions of its own folder. No table can tell a folder that grew since the model
-    learned from it from another.
+    the thresholds from the model's predictions of its own folder. Where these lie beside the model, where a training
+    leaves them, photographs and patients that it learned from are found; else the caller alone knows.
 
     Args:
         folder: a trained or an exported model, which knows what it learned from.
@@ -138,6 +141,8 @@ def grade_prepared(
     photographs = read_photographs(data_dir, split)
     sides = ("train", "validation", "test") if is_external else ("validation", "test")
     photographs = photographs[photographs["split"].isin(sides)].reset_index(drop=True)
+    if is_external:
+        _check_unseen(folder.path.parent / PREDICTIONS, photographs)
     is_keras, predict = facts["format"] == "keras", _open(folder)
     crops, predicted = StoredCrops(data_dir, photographs, facts["image_size"]), []
     step = len(crops) if is_keras else BATCH  # Keras makes batches of its own
@@ -147,6 +152,17 @@ def grade_prepared(
     found = [(photographs["image_id"].to_numpy(), np.concatenate(predicted))]
     name = f"{facts['model']}_{facts['image_size'] if is_keras else facts['format']}"  # of Keras the network's own
     write_predictions(out, data_dir, split, found, name, folder.version, is_external=is_external)
+
+
+def _check_unseen(learned: Path, photographs: pd.DataFrame) -> None:
+    """See that a model learned from none of these photographs and patients, where its training says from which."""
+    if not learned.is_file():
+        return
+    known = pd.read_csv(learned, dtype=str, keep_default_na=False)
+    known = known[known["split"].isin(["train", "validation"])]
+    for name in ("image_id", "patient_id"):
+        if both := set(known[name]) & set(photographs[name].astype(str)):
+            raise GradesError(f"the model learned from {len(both)} {name} of these: that is no external validation")
 
 
 def _open(folder: ModelFolder) -> Callable[[np.ndarray], np.ndarray]:
@@ -214,6 +230,10 @@ def _grade(folder: Path, version: str, file: Path) -> dict[str, Any]:
     try:
         answer = predictor.grade(file)
     except (ValueError, OSError) as error:  # every refusal is a ValueError
+        if getattr(error.__cause__ or error, "errno", 0) in (errno.ENOENT, errno.ESTALE):  # no fault of the photograph
+            raise WorkerError(
+                f"{file} is not there any more: bring the folder back, and start again, to go on"
+            ) from error
         return row | {"error": str(error)}
     except MemoryError as error:
         raise WorkerError("too little memory for a photograph: pass --workers 1, to go on") from error

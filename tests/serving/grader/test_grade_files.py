@@ -11,6 +11,7 @@ from click.testing import CliRunner
 from dr_lib.__main__ import main
 from dr_lib.data.photograph.decode import MAX_PIXELS
 from dr_lib.data.shards.folder import describe_data, read_photographs
+from dr_lib.data.shards.workers import WorkerError
 from dr_lib.serving.grader.folder import read_folder, write_folder
 from dr_lib.serving.grader.grade_files import GradesError, grade_files, grade_prepared
 from dr_lib.serving.grader.predict import Predictor
@@ -49,6 +50,17 @@ def test_every_file_has_its_row(served_folder, photographs, tmp_path):
     assert [float(rows[0][f"probability_{k}"]) for k in range(5)] == pytest.approx(answer["probabilities"])
     assert rows[2]["grade"] == "" and "not a picture" in rows[2]["error"]
     assert rows[3] | {"file": ""} == rows[1] | {"file": ""}
+
+
+def test_a_disk_that_went_away_leaves_no_row(served_folder, photographs, tmp_path):
+    """Its photographs are no pictures without a grade: the same command, the disk back, grades them."""
+    folder, out = read_folder(served_folder), tmp_path / "grades.csv"
+    with pytest.raises(WorkerError, match="not there any more"):
+        grade_files(folder, [photographs], out, progress=lambda *_: photographs.rename(tmp_path / "away"))
+    (tmp_path / "away").rename(photographs)
+    assert len(read_rows(out)) == 1
+    grade_files(folder, [photographs], out)
+    assert [row["error"] for row in read_rows(out)].count("") == 3
 
 
 def test_it_goes_on_where_it_was_stopped(served_folder, photographs, tmp_path):
@@ -128,6 +140,14 @@ def test_a_prepared_folder_becomes_predictions_to_evaluate(served_folder, small_
     for model, message in ((untrained, "does not say what it learned from"), (folder, "say --external")):
         with pytest.raises(GradesError, match=message):  # it may have grown since the model learned from it
             grade_prepared(model, small_sample, out)
+    learned = read_photographs(small_sample).assign(split="test")  # as a training leaves its predictions
+    for side in ("train", "test"):
+        learned.loc[0, "split"] = side
+        learned.to_csv(folder.path.parent / "predictions.csv", index=False)
+        if side == "train":
+            with pytest.raises(GradesError, match="learned from 1 image_id of these"):
+                grade_prepared(folder, small_sample, tmp_path / "seen.csv", is_external=True)
+    (folder.path.parent / "predictions.csv").unlink()
     grade_prepared(folder, small_sample, out, is_external=True)
     rows, labels = read_rows(out), read_photographs(small_sample).set_index("image_id")
     assert {row["split"] for row in rows} == {"test"} and len(rows) == len(labels)
