@@ -134,9 +134,11 @@ def test_the_cheapest_keeps_its_accuracy(tmp_path):
     wanted = {"litert_float16": "", "litert_int8": "may lose more accuracy", "savedmodel": "accuracy not known"}
     wanted["litert_float32"] = wanted["litert_int8"]
     assert judged.to_dict() == wanted
-    load_endpoint(tmp_path, "again", {8: 50, 16: 900}, format="litert_float16", repetition=1)  # of another model
+    load_endpoint(tmp_path, "again", {8: 50, 16: 900}, format="litert_float16", repetition=1)  # no gate
+    worse = {"gate_auc_difference_low": -0.01, "gate_kappa_difference_low": -0.04, "gate_passes": False}
+    load_endpoint(tmp_path, "worse", {8: 50, 16: 900}, repetition=1, **worse)  # its whole gate stands for both models
     twice = price(tmp_path, requests_per_day=20_000).set_index("format")["gate_auc_difference_low"]
-    assert np.isnan(twice["litert_float16"]) and twice["litert_int8"] == -0.03
+    assert np.isnan(twice["litert_float16"]) and twice["litert_int8"] == -0.01
     with pytest.raises(EndpointError, match=r"known to lose less than 0\.001"):
         price(tmp_path, requests_per_day=20_000, accuracy_within=0.001)
 
