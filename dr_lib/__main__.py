@@ -375,15 +375,15 @@ def price(
     folders: tuple[Path, ...], instance: str, allow: tuple[str, ...], exclude: tuple[str, ...], lang: str, **wanted
 ) -> None:
     """Find the cheapest endpoint in the load tests below the folders, and what would change the choice."""
-    from dr_lib.evidence.endpoint import BUSIEST_HOUR, list_endpoints, price_endpoints
+    from dr_lib.evidence.endpoint import BUSIEST_HOUR, find_varied, list_endpoints, price_endpoints
     from dr_lib.figures.serving import describe_choice
     from dr_lib.runs.row import read_runs
 
     wanted = {"busiest_hour": BUSIEST_HOUR} | {name: value for name, value in wanted.items() if value is not None}
     how = {"p99_ms": wanted.pop("p99_ms"), "instance": instance, "exclude": exclude, "may_differ": allow}
     priced = price_endpoints(list_endpoints(read_runs(*folders), *folders, **how), **wanted)
-    columns = ["model", "image_size", "format", "instance", "n", "rate_per_s", "num_machines", "idle_percent"]
-    columns += ["usd_per_month", "brl_per_month", "usd_per_million_rented", "gate_auc_difference_low"]
+    columns = ["model", "image_size", "format", "instance", *find_varied(priced), "n", "rate_per_s", "num_machines"]
+    columns += ["idle_percent", "usd_per_month", "brl_per_month", "usd_per_million_rented", "gate_auc_difference_low"]
     columns += ["gate_kappa_difference_low", "joules_per_prediction", "reason"]
     shown = priced[columns].replace("", float("nan")).dropna(axis=1, how="all")
     click.echo(shown.to_string(index=False, float_format="{:.4g}".format, na_rep="-"))

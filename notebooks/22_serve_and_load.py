@@ -224,7 +224,9 @@ from dr_lib.runs.monitor import Monitor, summarise
 
 samples = run.folder / "samples.csv"
 with Monitor(samples, num_gpus=0):
+    started = time.monotonic()
     found = load.find_max_rate(**endpoint, bound_ms=bound_ms, seconds=load_seconds, seed=run.seed)
+    load_s = time.monotonic() - started
 shown = ["rate_per_s", "answered_per_s", "share_503", "share_failed", "p50_ms", "p99_ms", "service_p99_ms", "held"]
 print(f"holds {found.rate_per_s:.1f} requests/s with 99 % within {bound_ms:.0f} ms")
 found.tried[shown].sort_values("rate_per_s").round(3)
@@ -258,7 +260,7 @@ if url.startswith("sagemaker:"):
 about = {name: served.facts[name] for name in ("model", "format", "image_size", "num_parameters", "weights")}
 about |= {"model_version": served.version, "artifact_mib": served.facts["bytes"] / 2**20}
 measured = {"data_kind": "synthetic" if is_synthetic else "photographs", "largest_difference": largest}
-measured |= {"ready_s": ready_s, "resident_mib": resident_mib, "max_rate_per_s": found.rate_per_s}
+measured |= {"ready_s": ready_s, "resident_mib": resident_mib, "max_rate_per_s": found.rate_per_s, "load_s": load_s}
 measured |= {f"{name}_mean": float(requests[name].mean()) for name in parts}
 if server:  # energy of this machine while it was loaded, the client's share among it
     measured |= summarise(samples) | {"num_predictions": int((found.requests["error"] == "").sum())}

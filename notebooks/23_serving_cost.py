@@ -132,9 +132,11 @@ page.table(ours[shown], "response_times", "Times of a request, mean [95 % interv
 
 # %% tags=["report"]
 from dr_lib.evidence.energy import summarise_energy
+from dr_lib.evidence.request_log import KINDS
 from dr_lib.evidence.select import list_runs
 
-energy = summarise_energy(list_runs(timed), ["environment", "model", "format"], grid=grid)
+keys = [name for name in KINDS if name in timed and name != "machine"]  # which `environment` names
+energy = summarise_energy(list_runs(timed), keys, grid=grid)
 page.table(energy, "energy", "Energy, mean of a run [95 % interval]: GPUs and processors; bound: rated power x time.")
 
 # %% tags=["report"]
@@ -214,10 +216,10 @@ if len(ours):  # at the price of the rows, or of the instance above, as if it we
 # custa em acurácia é a resposta da verificação (notebook 21).
 
 # %% tags=["report"]
-from dr_lib.evidence.endpoint import EndpointError, list_endpoints, price_endpoints
+from dr_lib.evidence.endpoint import EndpointError, find_varied, list_endpoints, price_endpoints
 from dr_lib.figures.serving import describe_choice
 
-ENDPOINTS = ["model", "image_size", "format", "instance", "n", "rate_per_s", "num_machines", "idle_percent"]
+ENDPOINTS = ["n", "rate_per_s", "num_machines", "idle_percent"]
 ENDPOINTS += ["usd_per_month", "brl_per_month", "usd_per_million_rented", "brl_per_million_rented"]
 ENDPOINTS += ["gate_auc_difference", "gate_kappa_difference", "joules_per_prediction", "reason"]
 asked = {"requests_per_day": requests_per_day, "busiest_hour": busiest_hour}
@@ -229,7 +231,8 @@ except EndpointError as error:
     print(error)
     page.findings([say("No endpoint can be chosen from these rows.")])
 else:
-    shown = [f"{name}{bound}" for name in ENDPOINTS for bound in ("", "_low", "_high")]
+    shown = ["model", "image_size", "format", "instance", *find_varied(endpoints), *ENDPOINTS]
+    shown = [f"{name}{bound}" for name in shown for bound in ("", "_low", "_high")]
     shown = endpoints[[name for name in shown if name in endpoints]].replace("", float("nan")).dropna(axis=1, how="all")
     page.table(shown, "endpoints", "What these requests cost on each endpoint, the cheapest of a network first.")
     page.findings(describe_choice(endpoints, lang))

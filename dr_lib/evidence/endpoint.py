@@ -26,7 +26,8 @@ NETWORK = ["model", "image_size"]  # endpoints of one network do the same work; 
 GATED = ["gate_passes"]  # of the gate's row in the manifest
 GATED += [f"gate_{score}_difference{bound}" for score in ("auc", "kappa") for bound in ("", "_low", "_high")]
 NO_RATE, UNKNOWN, LOSES = "holds no rate within the bound", "accuracy not known", "may lose more accuracy"
-REASONS = (NO_RATE, UNKNOWN, LOSES)  # why an endpoint is not taken
+UNANSWERED = "leaves requests unanswered at the least rate"
+REASONS = (NO_RATE, UNANSWERED, UNKNOWN, LOSES)  # why an endpoint is not taken
 
 
 class EndpointError(ValueError):
@@ -43,7 +44,8 @@ def find_rates(runs: pd.DataFrame, *folders: Path, p99_ms: float) -> pd.DataFram
 
     Returns:
         The runs that were loaded, with `held_per_s` (0: none), `held_requests` of them sent at that rate, `is_limited`
-        (whether a larger rate was missed) and `least_p99_ms` of all rates.
+        (whether a larger rate was missed), `missed_per_s` (infinite: none), and `least_p99_ms` of the rates at which
+        every request was answered.
     """
     requests = read_requests(runs, *folders, load=OPEN_LOOP)
     if "rate_per_s" not in requests or requests["rate_per_s"].isna().all():
@@ -59,7 +61,8 @@ def find_rates(runs: pd.DataFrame, *folders: Path, p99_ms: float) -> pd.DataFram
         missed = min(tried.index[~is_held], default=math.inf)
         held = max((rate for rate in tried.index[is_held] if rate < missed), default=0.0)
         found = {"held_per_s": held, "held_requests": tried["n"].get(held, 0), "is_limited": missed < math.inf}
-        lines.append(dict(zip(("study", "run_id"), key, strict=True)) | found | {"least_p99_ms": tried["p99"].min()})
+        found |= {"missed_per_s": missed, "least_p99_ms": tried.loc[tried["answered"], "p99"].min()}
+        lines.append(dict(zip(("study", "run_id"), key, strict=True)) | found)
     return runs.merge(pd.DataFrame(lines), on=["study", "run_id"])
 
 
@@ -75,15 +78,16 @@ def list_endpoints(
 
     Args:
         runs, folders, p99_ms: as for `find_rates`.
-        instance: whose price machines have that are in no table.
-        prices: a table, by default that of `read_prices`; it goes before the price in a row.
+        instance: whose price machines have that name none and are in no table.
+        prices: a table, by default that of `read_prices`; its price of a row's label goes before the one in the row.
         choice: `exclude` and `may_differ` of `select_runs`.
 
     Returns:
-        A row per endpoint: as many of KINDS as there are, `instance`, `usd_per_hour`, `price_is_old`, `n` deployments,
-        `rate_per_s` as their mean with its 95 % interval (0 where one of them held none), `held_requests` of the
-        deployment that was sent the fewest, `is_limited`, `p99_ms`, `least_p99_ms`, GATED where the model was exported
-        through the gate, `joules_per_prediction`, and `cpu_measured`, how or why not.
+        A row per endpoint: as many of KINDS as there are, `instance`, `price_is_assumed` (to be that of the instance
+        given), `usd_per_hour`, `price_is_old`, `n` deployments, `rate_per_s` as their mean with its 95 % interval (0
+        where one of them held none), `missed_per_s`, `held_requests` and `load_seconds` of the one that had
+        least, `is_limited`, `p99_ms`, `least_p99_ms` of those that held least, GATED of the worst model where all were
+        exported through the gate, `joules_per_prediction`, and `cpu_measured`, how or why not.
 
     Raises:
         EndpointError: no run was loaded, or no endpoint held a rate.
@@ -95,7 +99,8 @@ def list_endpoints(
         raise EndpointError("every load test is excluded: the rows' status and marks say why")
     prices = read_prices() if prices is None else list(prices)
     found = [_find_price(row, instance, prices) for row in tested.to_dict("records")]
-    tested = measure_energy(tested).assign(instance=[price.instance for price in found], price=found)
+    tested = measure_energy(tested).assign(instance=[price.instance for price, _ in found])
+    tested["price"], tested["price_is_assumed"] = zip(*found, strict=True)
     tested["_deployment"] = name_deployments(tested)
     keys, lines = ["instance", *(name for name in KINDS if name in tested)], []
     for key, rows in tested.groupby(keys, sort=False, dropna=False):
@@ -104,18 +109,21 @@ def list_endpoints(
         price = max(rows["price"], key=lambda price: price.date)
         line = dict(zip(keys, key, strict=True)) | {"n": n, "rate_per_s": rate}
         line |= {"rate_per_s_low": low, "rate_per_s_high": high, "held_requests": int(rows["held_requests"].min())}
-        line |= {"is_limited": bool(rows["is_limited"].all()), "least_p99_ms": rows["least_p99_ms"].min()}
+        line |= {"load_seconds": rows["load_seconds"].min(), "missed_per_s": rows["missed_per_s"].mean()}
+        slowest = rows[rows["held_per_s"] == rows["held_per_s"].min()]
+        line |= {"is_limited": bool(rows["is_limited"].all()), "least_p99_ms": slowest["least_p99_ms"].min()}
         line |= {"usd_per_hour": price.usd_per_hour, "price_is_old": price.is_old()}
-        line |= {name: rows[name].astype(float).min() if name in rows else np.nan for name in GATED}
+        line |= {"price_is_assumed": bool(rows["price_is_assumed"].any())} | _find_worst_gate(rows)
         line |= {"joules_per_prediction": rows["joules_per_prediction"].mean()}
         lines.append(line | {"cpu_measured": rows["cpu_measured"].iloc[0]})
     endpoints = pd.DataFrame(lines).assign(p99_ms=p99_ms)
     if not endpoints["rate_per_s"].any():
-        fastest = endpoints.loc[endpoints["least_p99_ms"].idxmin()]
-        raise EndpointError(
-            f"no endpoint held a rate with 99 % within {p99_ms:g} ms: the least 99th percentile measured is "
-            f"{fastest['least_p99_ms']:.0f} ms, of {fastest['format']} on {fastest['instance']}"
-        )
+        why = "requests went unanswered"
+        if endpoints["least_p99_ms"].min() > p99_ms:
+            fastest = endpoints.loc[endpoints["least_p99_ms"].idxmin()]
+            why = f"the least 99th percentile measured is {fastest['least_p99_ms']:.0f} ms, of {fastest['format']} on "
+            why += fastest["instance"]
+        raise EndpointError(f"no endpoint held a rate with 99 % within {p99_ms:g} ms: {why}")
     return endpoints
 
 
@@ -140,9 +148,9 @@ def price_endpoints(
         brl_per_usd: reais to a dollar.
 
     Returns:
-        The endpoints with what was asked, `reason` (empty, or one of REASONS), `num_machines`, `idle_percent` of their
-        time, and `usd_per_month`, `brl_per_month`, `usd_per_million_rented` and `brl_per_million_rented`, with the
-        bounds that those of the rate give.
+        The endpoints with what was asked, `reason` (empty, or one of REASONS), `num_machines`, `idle_percent`, the
+        unused share of the rate that they hold, and `usd_per_month`, `brl_per_month`, `usd_per_million_rented` and
+        `brl_per_million_rented`, with the bounds that those of the rate give.
 
     Raises:
         EndpointError: a number is none, or no endpoint is left.
@@ -154,7 +162,8 @@ def price_endpoints(
         low = endpoints[["gate_auc_difference_low", "gate_kappa_difference_low"]].min(axis=1, skipna=False)
         loses = (low <= -accuracy_within) | (endpoints["gate_passes"] < 1)
         reason = reason.mask(loses, LOSES).mask(low.isna(), UNKNOWN)
-    reason = reason.mask(endpoints["rate_per_s"] == 0, NO_RATE)
+    holds = endpoints["rate_per_s"] > 0
+    reason = reason.mask(~holds, NO_RATE).mask(~holds & ~(endpoints["least_p99_ms"] > endpoints["p99_ms"]), UNANSWERED)
     if (reason != "").all():
         raise EndpointError(
             f"no endpoint is known to lose less than {accuracy_within:g} of AUC and kappa: serve the folders that "
@@ -162,8 +171,9 @@ def price_endpoints(
         )
     peak_per_s, per_month = requests_per_day * busiest_hour / 3600, requests_per_day * HOURS_PER_MONTH / 24
     priced = endpoints.assign(reason=reason, requests_per_day=requests_per_day, busiest_hour=busiest_hour)
+    priced["brl_per_usd"] = brl_per_usd
     for bound, other in (("", ""), ("_low", "_high"), ("_high", "_low")):  # a larger rate needs fewer machines
-        rate = endpoints[f"rate_per_s{other}"].where(reason != NO_RATE)
+        rate = endpoints[f"rate_per_s{other}"].where(holds)
         machines = find_num_machines(peak_per_s, 1e3 / rate)
         found, usd = {"num_machines": machines}, machines * endpoints["usd_per_hour"] * HOURS_PER_MONTH
         for currency, money in {"usd": usd, "brl": usd * brl_per_usd}.items():
@@ -176,6 +186,12 @@ def price_endpoints(
     return priced.drop(columns="is_refused").sort_values(NETWORK, kind="stable", ignore_index=True)
 
 
+def find_varied(priced: pd.DataFrame) -> list[str]:
+    """Say which of environment and threads tell endpoints of one network on one instance apart."""
+    groups = priced.groupby([*NETWORK, "instance"])
+    return [name for name in ("environment", "threads") if name in priced and (groups[name].nunique() > 1).any()]
+
+
 def compare_fleets(first: pd.Series, second: pd.Series) -> BreakEven | None:
     """Find the rates at which the choice between two priced endpoints changes; None where one of them is free."""
     if min(first["usd_per_hour"], second["usd_per_hour"]) <= 0:
@@ -183,13 +199,20 @@ def compare_fleets(first: pd.Series, second: pd.Series) -> BreakEven | None:
     return break_even(*(Offer(row.name, row["usd_per_hour"], 1e3 / row["rate_per_s"]) for row in (first, second)))
 
 
-def _find_price(row: dict[str, Any], instance: str, prices: list[Price]) -> Price:
-    """The price of a run's machine in the table, else in the row itself."""
-    known, asked = {price.instance for price in prices}, row.get("priced_as") or ""
+def _find_worst_gate(rows: pd.DataFrame) -> dict[str, float]:
+    """GATED of the model that may lose most; NaN where one has none."""
+    gates = rows.reindex(columns=GATED).astype(float)
+    gates["low"] = gates[["gate_auc_difference_low", "gate_kappa_difference_low"]].min(axis=1, skipna=False)
+    return gates.sort_values(["gate_passes", "low"], na_position="first").iloc[0][GATED].to_dict()
+
+
+def _find_price(row: dict[str, Any], instance: str, prices: list[Price]) -> tuple[Price, bool]:
+    """The price of the row's label in the table or the row, else of its machine in the table, else the one assumed."""
+    known, asked, usd_per_hour = {price.instance for price in prices}, row.get("priced_as"), row.get("usd_per_hour")
+    if asked and asked not in known and pd.notna(usd_per_hour):  # 0 is a price
+        return Price("", asked, "", "USD", usd_per_hour, row.get("price_as_of") or "", "its row"), False
     for label in (asked, row.get("instance_type"), instance):
         if label and label in known:
-            return find_price(label, prices=prices)
-    if asked and not math.isnan(row.get("usd_per_hour") or math.nan):
-        return Price("", asked, "", "USD", row["usd_per_hour"], row.get("price_as_of") or "", "its row")
+            return find_price(label, prices=prices), label not in (asked, row.get("instance_type"))
     names = ", ".join(sorted(known))
     raise PriceError(f"run {row['run_id']} is of a machine without a price: give --instance, one of {names}")

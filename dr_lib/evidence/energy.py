@@ -12,15 +12,17 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+from scipy import stats
 
 from dr_lib.runs.prices import PriceError, find_price
-from dr_lib.statistics.intervals import mean_interval
+from dr_lib.statistics.intervals import UPPER, mean_interval
 
 GRIDS, RATED_POWER = (Path(__file__).with_name(f"{name}.csv") for name in ("grids", "rated_power"))
 J_PER_KWH = 3.6e6
-CANNOT = "not measurable"
+WHOLE = 0.95  # of the time of a run has to be monitored: the energy of a part is not the run's
+CANNOT, UNMEASURED = "not measurable", "not measured"
 CPU_WAYS = {"RAPL": "RAPL", "no RAPL counter": f"{CANNOT}: no RAPL counter"}
-CPU_WAYS |= {"RAPL is for root alone": f"{CANNOT}: RAPL is for root alone", "": "not measured"}
+CPU_WAYS |= {"RAPL is for root alone": f"{CANNOT}: RAPL is for root alone", "": UNMEASURED}
 WAYS = ("NVML counter", "sampled power", CANNOT, *CPU_WAYS.values())  # how each part was measured, or why not
 SHARES = {  # joules per what: the columns whose product counts them
     "joules_per_image": ("epochs", "num_images_train"),
@@ -66,7 +68,7 @@ def find_rated_power(accelerator: str) -> float:
 
 
 def measure_energy(runs: pd.DataFrame, *, grid: str = "World") -> pd.DataFrame:
-    """Add to each run what it used: a sum of what was measured, and NaN where its accelerator was not.
+    """Add to each run what it used: a sum of what was measured, NaN where its accelerator or its whole time was not.
 
     Args:
         runs: one row per run, with `accelerator`, and what `monitor.summarise` found where it was monitored.
@@ -82,9 +84,14 @@ def measure_energy(runs: pd.DataFrame, *, grid: str = "World") -> pd.DataFrame:
         EnergyError: the place is not known.
     """
     needed = ["gpu_energy_j", "gpu_energy_sampled_j", "cpu_energy_j", "monitored_s", "train_s", "num_accelerators"]
-    number = runs.reindex(columns=[*needed, *{name for names in SHARES.values() for name in names}]).astype(float)
+    needed += ["load_s", "num_images_dropped", *{name for names in SHARES.values() for name in names}]
+    number = runs.reindex(columns=needed).astype(float)
+    number["num_images_train"] -= number["num_images_dropped"].fillna(0.0)  # of the last batch of each epoch
     text = runs.reindex(columns=["gpu_energy_from", "cpu_energy_from", "priced_as"]).astype(object).fillna("")
-    on_cpu, gpu_j, cpu_j = runs["accelerator"] == "cpu", number["gpu_energy_j"], number["cpu_energy_j"]
+    time_s = number["train_s"].fillna(number["load_s"])
+    is_part, on_cpu = number["monitored_s"] < WHOLE * time_s, runs["accelerator"] == "cpu"
+    is_cut = {name: is_part & number[f"{name}_energy_j"].notna() for name in ("gpu", "cpu")}
+    gpu_j, cpu_j = (number[f"{name}_energy_j"].mask(is_part) for name in ("gpu", "cpu"))
     energy_j = cpu_j.where(on_cpu, gpu_j + cpu_j.fillna(0.0))
     counted_j = gpu_j.where(text["gpu_energy_from"] == "NVML counter")
     grids = [find_grid(grid, _find_region(label)) for label in text["priced_as"]]
@@ -98,9 +105,9 @@ def measure_energy(runs: pd.DataFrame, *, grid: str = "World") -> pd.DataFrame:
         **per,
         gco2=energy_j / J_PER_KWH * [each.g_per_kwh for each in grids],
         grid=[f"{each.place}, {each.year}" for each in grids],
-        bound_j=(watts * number["monitored_s"].fillna(number["train_s"])).where(~on_cpu & gpu_j.isna()),
-        gpu_measured=text["gpu_energy_from"].replace("", CANNOT).mask(on_cpu, ""),
-        cpu_measured=text["cpu_energy_from"].map(CPU_WAYS),
+        bound_j=(watts * time_s.combine(number["monitored_s"], np.fmax)).where(~on_cpu & gpu_j.isna()),
+        gpu_measured=text["gpu_energy_from"].replace("", CANNOT).mask(is_cut["gpu"], UNMEASURED).mask(on_cpu, ""),
+        cpu_measured=text["cpu_energy_from"].map(CPU_WAYS).mask(is_cut["cpu"], UNMEASURED),
     )
 
 
@@ -123,8 +130,12 @@ def summarise_energy(runs: pd.DataFrame, keys: Sequence[str], *, grid: str = "Wo
         line = dict(zip([*keys, *told], key, strict=True)) | {"n": len(rows)}
         for name in means:
             values = rows[name].dropna()
-            mean, low, high = mean_interval(values)[:3] if (values > 0).all() else (values.mean(), np.nan, np.nan)
-            line |= {name: mean, f"{name}_low": low, f"{name}_high": high}
+            if name == "gpu_difference_percent":  # below 0, too: t on the plain values
+                half = stats.t.ppf(UPPER, max(1, len(values) - 1)) * values.sem()
+                found = values.mean(), values.mean() - half, values.mean() + half
+            else:
+                found = mean_interval(values)[:3] if (values > 0).all() else (values.mean(), np.nan, np.nan)
+            line |= {f"{name}{bound}": value for bound, value in zip(("", "_low", "_high"), found, strict=True)}
         lines.append(line)
     table = pd.DataFrame(lines).dropna(axis=1, how="all")
     columns = [*keys, "n", *(f"{name}{bound}" for name in means for bound in ("", "_low", "_high")), *told[1:]]

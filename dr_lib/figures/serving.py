@@ -12,13 +12,14 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from dr_lib.evidence.endpoint import NETWORK, compare_fleets
+from dr_lib.evidence.endpoint import NETWORK, compare_fleets, find_varied
 from dr_lib.evidence.request_log import KINDS, summarise_requests
 from dr_lib.evidence.select import NoRunsError
 from dr_lib.evidence.serving import (
     PAPER_RATE_PER_S,
     Offer,
     break_even,
+    find_num_machines,
     read_paper_latencies,
     usd_per_million,
     usd_per_million_at_rate,
@@ -38,6 +39,7 @@ from dr_lib.figures.style import (
     write_title,
 )
 
+SPANS = 20  # so many times the bound has a rate to be tried before a queue that grows shows in the response times
 PERCENTILES = {"p50_ms": "#56b4e9", "p90_ms": "#0173b2", "p99_ms": "#d55e00"}
 
 
@@ -139,11 +141,16 @@ def describe_choice(priced: pd.DataFrame, lang: str = "en") -> list[str]:
         lang: en, or pt with decimal commas.
     """
     say, number = choose_words(lang), lambda value: write_number(value, lang)
-    label = lambda row: say("{} on {}").format(row["format"], row["instance"])  # noqa: E731
+    varied = find_varied(priced)
+    label = lambda row: _name_endpoint(row, varied, say)  # noqa: E731
     requests_per_day, p99_ms, busiest_hour = priced[["requests_per_day", "p99_ms", "busiest_hour"]].iloc[0]
     sentences = [say("Asked: {} requests a day, 99 % within {} ms.").format(number(requests_per_day), number(p99_ms))]
-    words = say("Assumed: the busiest hour has {} % of a day's requests, at random times; machines run all month.")
-    sentences.append(words.format(number(100 * busiest_hour)))
+    words = say(
+        "Assumed: all days are alike, and the busiest hour has {} % of a day's requests, at random times; machines run "
+        "all month; a dollar is {} reais."
+    )
+    reais = write_number(priced["brl_per_usd"].iloc[0], lang, "{:g}")
+    sentences.append(words.format(number(100 * busiest_hour), reais))
     for network, rows in priced[priced["reason"] == ""].groupby(NETWORK, sort=False):
         first = rows.iloc[0]
         spans = [_span(first, name, lang) for name in ("num_machines", "usd_per_month", "brl_per_month")]
@@ -161,6 +168,17 @@ def describe_choice(priced: pd.DataFrame, lang: str = "en") -> list[str]:
         if first["held_requests"] < 100:
             words = say("Its rate rests on {} requests; fewer than 100 show no 99th percentile.")
             sentences.append(words.format(first["held_requests"]))
+        if first["load_seconds"] < SPANS * p99_ms / 1e3:
+            words = say(
+                "Its rate was tried for {} s; less than {} s, {} times the bound, do not show that no queue grows."
+            )
+            sentences.append(words.format(number(first["load_seconds"]), number(SPANS * p99_ms / 1e3), SPANS))
+        fewer = find_num_machines(requests_per_day * busiest_hour / 3600, 1e3 / first["missed_per_s"])
+        if first["is_limited"] and first["missed_per_s"] > 1.1 * first["rate_per_s"] and fewer < first["num_machines"]:
+            words = say(
+                "It held {} and missed {} requests a second; rates between, not tried, may need only {} machines."
+            )
+            sentences.append(words.format(*map(number, (first["rate_per_s"], first["missed_per_s"], fewer))))
         if first["n"] < 2:
             sentences.append(say("One deployment has no interval: three say how sure this is."))
         if not first["is_limited"] and first["num_machines"] > 1:
@@ -168,36 +186,55 @@ def describe_choice(priced: pd.DataFrame, lang: str = "en") -> list[str]:
         if first["price_is_old"]:
             sentences.append(say("Its price is older than a year, or of an unknown day."))
         if len(rows) > 1:
-            sentences += _compare(first, rows.iloc[1], busiest_hour, label, say, number)
+            sentences += _compare(rows, 3600 / busiest_hour, label, say, number)
     return sentences
 
 
+def _name_endpoint(row: pd.Series, varied: list[str], say: Callable[[str], str]) -> str:
+    """Format and instance, and what else tells the endpoints apart; an assumed price is said to be one."""
+    text = say("{} on {}").format(row["format"], row["instance"])
+    if row["price_is_assumed"]:
+        words = say("{} (measured on {}, at the price of {})")
+        text = words.format(row["format"], row["environment"], row["instance"])
+    elif "environment" in varied:
+        text += f", {row['environment']}"
+    return text + (", " + say("threads: {}").format(f"{row['threads']:g}") if "threads" in varied else "")
+
+
 def _compare(
-    first: pd.Series,
-    second: pd.Series,
-    busiest_hour: float,
+    rows: pd.DataFrame,
+    day_s: float,
     label: Callable[[pd.Series], str],
     say: Callable[[str], str],
     number: Callable[[float], str],
 ) -> list[str]:
-    """How much dearer the second is, and from how many requests a day on the choice changes."""
-    words = say("The next is {} at {} USD a month.")
-    sentences, found = [words.format(label(second), number(second["usd_per_month"]))], compare_fleets(first, second)
+    """How much dearer the second is, and at which requests a day, next to those asked, the choice changes.
+
+    `day_s` is the requests of a day for each request a second in its busiest hour.
+    """
+    first, second = rows.iloc[0], rows.iloc[1]
+    sentences = [say("The next is {} at {} USD a month.").format(label(second), number(second["usd_per_month"]))]
     if first["usd_per_month_high"] >= second["usd_per_month_low"] and first["usd_per_month"] < second["usd_per_month"]:
         sentences.append(say("Their intervals overlap: more deployments would tell them apart."))
-    if found is None:
-        return sentences
-    names = {row.name: label(row) for row in (first, second)}
-    first_day, always_day = (number(3600 * rate / busiest_hour) for rate in (found.first_per_s, found.always_per_s))
-    if np.isinf(found.first_per_s):
-        text = say("{} is no dearer than {} at any rate.").format(names[found.cheaper], names[found.other])
-    elif np.isinf(found.always_per_s):
-        words = say("Up to {} requests a day {} is no dearer than {}; above, now one is, now the other.")
-        text = words.format(first_day, names[found.cheaper], names[found.other])
-    else:
-        words = say("Up to {} requests a day {} is no dearer than {}; above {} it always is.")
-        text = words.format(first_day, names[found.cheaper], names[found.other], always_day)
-    return [*sentences, text]
+    found = [each for _, other in rows.iloc[1:].iterrows() if (each := compare_fleets(first, other))]
+    changes = [(rate, each) for each in found for rate in (each.first_per_s, each.always_per_s) if np.isfinite(rate)]
+    asked_per_s = first["requests_per_day"] / day_s
+    below = max((change for change in changes if change[0] <= asked_per_s), default=None)
+    above = min((change for change in changes if change[0] > asked_per_s), default=None)
+    nearest = dict.fromkeys(change[1] for change in (below, above) if change) or found[:1]
+    for each in nearest:
+        cheaper, dearer = label(rows.loc[each.cheaper]), label(rows.loc[each.other])
+        first_day, always_day = number(day_s * each.first_per_s), number(day_s * each.always_per_s)
+        if np.isinf(each.first_per_s):
+            text = say("{} is no dearer than {} at any rate.").format(cheaper, dearer)
+        elif np.isinf(each.always_per_s):
+            words = say("Up to {} requests a day {} is no dearer than {}; above, now one is, now the other.")
+            text = words.format(first_day, cheaper, dearer)
+        else:
+            words = say("Up to {} requests a day {} is no dearer than {}; above {} it always is.")
+            text = words.format(first_day, cheaper, dearer, always_day)
+        sentences.append(text)
+    return sentences
 
 
 def _span(row: pd.Series, column: str, lang: str) -> str:

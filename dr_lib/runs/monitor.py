@@ -156,8 +156,8 @@ def summarise(path: Path) -> dict[str, Any]:
         gpu_memory_percent; `process_cpu_s` of the process and its children; `process_peak_mib`; `num_samples`, rows of
         events among them; `monitored_s`; `gpu_energy_j` of the GPUs by their own counter (NVML, Volta and later), else
         by their sampled power, `gpu_energy_sampled_j` by that alone, `gpu_energy_from` which of the two (empty: none);
-        `cpu_energy_j` of the processors' packages, `cpu_energy_from` RAPL, or why there is none. NaN where there is
-        nothing to sum up, never 0.
+        `cpu_energy_j` of the processors' packages, `cpu_energy_from` RAPL, why there is none, or empty. Energy
+        counts if its readings reach from the first sample to the last. NaN where nothing is to be summed up, never 0.
 
     Raises:
         MonitorError: the file holds no samples.
@@ -167,11 +167,18 @@ def summarise(path: Path) -> dict[str, Any]:
         raise MonitorError(f"{path} holds no samples: monitor the run again")
     start_s = rows[0]["seconds"]
     series = {name: [(row["seconds"], row[name]) for row in rows if not math.isnan(row[name])] for name in COLUMNS[3:]}
+    own = [row["seconds"] for row in rows if row["event"] in ("", START, END, ERROR)]  # not of a training's own event
+    was_read = bool(series["cpu_energy_j"])
+    for name in ("gpu_power_w", "gpu_energy_j", "cpu_energy_j"):  # of a part of the time: none
+        if [seconds for seconds, _ in series[name][:1] + series[name][-1:]] != [own[0], own[-1]]:
+            series[name] = []
     peaks = {name: max((value for _, value in values), default=NAN) for name, values in series.items()}
     cpu_s, power_w = series["process_cpu_s"], series["gpu_power_w"]
     joules = [(t1 - t0) * (v0 + v1) / 2 for (t0, v0), (t1, v1) in zip(power_w, power_w[1:])]  # trapezoids
     sampled_j, counted_j = sum(joules) if joules else NAN, _count(series["gpu_energy_j"])
     gpu_j, cpu_j = sampled_j if math.isnan(counted_j) else counted_j, _count(series["cpu_energy_j"])
+    is_cut, missing = was_read and not series["cpu_energy_j"], Rapl().reason or "no RAPL counter"
+    cpu_from = "RAPL" if not math.isnan(cpu_j) else "" if is_cut else missing
     return {
         **{f"{name}_mean": _weigh(series[name], start_s) for name in PERCENTS},
         **{f"{name}_peak": peaks[name] for name in PERCENTS},
@@ -181,7 +188,7 @@ def summarise(path: Path) -> dict[str, Any]:
         "gpu_energy_sampled_j": sampled_j,
         "gpu_energy_from": "" if math.isnan(gpu_j) else "sampled power" if math.isnan(counted_j) else "NVML counter",
         "cpu_energy_j": cpu_j,
-        "cpu_energy_from": (Rapl().reason or "no RAPL counter") if math.isnan(cpu_j) else "RAPL",
+        "cpu_energy_from": cpu_from,
         "num_samples": len(rows),
         "monitored_s": rows[-1]["seconds"] - start_s,
     }

@@ -75,7 +75,8 @@ DETAILS = {  # in the rows that have them
     "gpu_energy_sampled_j": float,  # the same by their sampled power
     "gpu_energy_from": str,  # NVML counter, sampled power, or empty
     "cpu_energy_j": float,  # of the processors' packages, the whole machine's
-    "cpu_energy_from": str,  # RAPL, or why there is none
+    "cpu_energy_from": str,  # RAPL, why there is none, or empty: not measured
+    "load_s": float,  # of a server's load test, all rates together
     "num_predictions": int,  # that a server gave while its energy was measured
     "peak_memory_mib": int,  # of the run's process, when it ended
     "others_cpu_share": float,  # 0 to 1 of the machine's CPU time, the larger of just before the run and during it

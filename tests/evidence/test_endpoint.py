@@ -16,8 +16,8 @@ from tests.evidence.real_rows import copy_row
 C7G, M5 = "ml.c7g.xlarge", "ml.m5.xlarge"  # 0.174 and 0.23 USD an hour
 
 
-def load_endpoint(root, run_id, tried, instance=C7G, num_requests=100, **columns) -> None:
-    """A load test of these rates, each with the response times of its requests [ms]; None: one failed."""
+def load_endpoint(root, run_id, tried, instance=C7G, num_requests=100, usd=None, **columns) -> None:
+    """A load test of these rates, each for a minute, with the response times of its requests [ms]; None: one failed."""
     tables = []
     for rate, ms in tried.items():
         table = pd.DataFrame({"load": "open", "request": range(num_requests), "rate_per_s": float(rate)})
@@ -28,7 +28,9 @@ def load_endpoint(root, run_id, tried, instance=C7G, num_requests=100, **columns
     name = f"runs/{run_id}/requests.csv"
     write_requests(root / "serving" / name, pd.concat(tables))
     about = {"study": "serving", "run_id": run_id, "requests": name, "deployment": run_id, "priced_as": instance}
-    write_row(root / "serving", copy_row("22", "litert_int8", **about | columns))
+    about["load_seconds"] = 60.0
+    own = {} if usd is None else {"usd_per_hour": usd, "price_as_of": "2026-01-02"}  # where its table had a price
+    write_row(root / "serving", copy_row("22", "litert_int8", **about | columns) | own)
 
 
 def price(root, instance="", p99_ms=300.0, **asked) -> pd.DataFrame:
@@ -62,9 +64,37 @@ def test_a_fleet_and_where_the_choice_changes(tmp_path):
     said = " ".join(describe_choice(priced))
     assert f"litert_int8 on {M5} is the cheapest; machines: 3; a month: 504 USD" in said
     assert f"Up to 288,000 requests a day litert_int8 on {C7G} is no dearer" in said
-    assert "above 288,000 it always is" in said
+    assert "above 288,000 it always is" in said and "missed" not in said and "tried" not in said
     assert "até 288.000" in " ".join(describe_choice(priced, "pt")).lower()
     assert price(tmp_path, requests_per_day=280_000)["instance"].tolist() == [C7G, M5]
+
+
+def test_the_next_change_may_be_to_the_third(tmp_path):
+    """0.174 USD hold 10 a second, 0.23 USD 10, 0.24 USD 100: the third is cheaper from the second machine on."""
+    for run_id, instance, rate in (("a", C7G, 10), ("b", M5, 10), ("c", "ml.m4.xlarge", 100)):
+        load_endpoint(tmp_path, run_id, {rate: 50, 2 * rate: 900}, instance)
+    said = " ".join(describe_choice(price(tmp_path, requests_per_day=20_000)))
+    assert f"The next is litert_int8 on {M5}" in said
+    assert f"Up to 288,000 requests a day litert_int8 on {C7G} is no dearer than litert_int8 on ml.m4" in said
+
+
+def test_endpoints_of_one_name_are_told_apart(tmp_path):
+    """One thread holds 10 a second, two hold 20: both are int8 on one instance."""
+    load_endpoint(tmp_path, "a", {10: 50, 11: 900}, threads=1)
+    load_endpoint(tmp_path, "b", {20: 50, 22: 900}, threads=2)
+    said = " ".join(describe_choice(price(tmp_path, requests_per_day=2e6)))
+    assert f"litert_int8 on {C7G}, threads: 2 is the cheapest" in said and "threads: 1 at 889 USD" in said
+
+
+def test_a_short_and_a_coarse_try_are_said(tmp_path):
+    """At 69.44 a second 8 held are 9 machines, 16 missed 5; 3 s are less than 20 times 300 ms."""
+    load_endpoint(tmp_path, "a", {8: 50, 16: 900}, load_seconds=3.0)
+    priced = price(tmp_path, requests_per_day=2e6, brl_per_usd=5.5)
+    said = " ".join(describe_choice(priced))
+    assert "It held 8 and missed 16 requests a second; rates between, not tried, may need only 5 machines" in said
+    assert "Its rate was tried for 3 s; less than 6 s, 20 times the bound" in said
+    assert "all days are alike" in said and "a dollar is 5.5 reais" in said
+    assert "menos de 6 s, 20 vezes o limite" in " ".join(describe_choice(priced, "pt"))
 
 
 def test_intervals_come_from_the_deployments(tmp_path):
@@ -104,6 +134,11 @@ def test_the_cheapest_keeps_its_accuracy(tmp_path):
     wanted = {"litert_float16": "", "litert_int8": "may lose more accuracy", "savedmodel": "accuracy not known"}
     wanted["litert_float32"] = wanted["litert_int8"]
     assert judged.to_dict() == wanted
+    load_endpoint(tmp_path, "again", {8: 50, 16: 900}, format="litert_float16", repetition=1)  # no gate
+    worse = {"gate_auc_difference_low": -0.01, "gate_kappa_difference_low": -0.04, "gate_passes": False}
+    load_endpoint(tmp_path, "worse", {8: 50, 16: 900}, repetition=1, **worse)  # its whole gate stands for both models
+    twice = price(tmp_path, requests_per_day=20_000).set_index("format")["gate_auc_difference_low"]
+    assert np.isnan(twice["litert_float16"]) and twice["litert_int8"] == -0.01
     with pytest.raises(EndpointError, match=r"known to lose less than 0\.001"):
         price(tmp_path, requests_per_day=20_000, accuracy_within=0.001)
 
@@ -116,12 +151,17 @@ def test_what_holds_no_rate_is_not_chosen(tmp_path):
     assert price(tmp_path, p99_ms=450.0, requests_per_day=20_000)["rate_per_s"].tolist() == [1]
     load_endpoint(tmp_path, "b", {1: 20, 2: 900}, repetition=1)
     load_endpoint(tmp_path, "c", {1: 20, 2: 900}, M5)
+    load_endpoint(tmp_path / "d", "d", {1: None, 2: 20}, "ml.m4.xlarge")
     priced = price(tmp_path, requests_per_day=20_000).set_index("instance")["reason"]
-    assert priced.to_dict() == {M5: "", C7G: "holds no rate within the bound"}
+    unanswered = "leaves requests unanswered at the least rate"
+    assert priced.to_dict() == {M5: "", C7G: "holds no rate within the bound", "ml.m4.xlarge": unanswered}
+    with pytest.raises(EndpointError, match="within 300 ms: requests went unanswered"):
+        price(tmp_path / "d", requests_per_day=20_000)
 
 
 def test_a_machine_without_a_price_is_named(tmp_path, monkeypatch):
-    """The row's instance type is tried, then the name given; a line of the user's own table goes before the row."""
+    """A row's own label goes first, then its instance type, then the name given, which is said to be no more; a line
+    of the user's own table goes before the row's number."""
     load_endpoint(tmp_path, "mine", {8: 50}, instance="")
     with pytest.raises(PriceError, match="run mine is of a machine without a price: give --instance"):
         price(tmp_path, requests_per_day=1)
@@ -129,7 +169,15 @@ def test_a_machine_without_a_price_is_named(tmp_path, monkeypatch):
         "provider,instance,region,currency,usd_per_hour,date,source\nAWS,ml.m5.xlarge,,USD,0.5,2026-01-02,a bill\n"
     )
     monkeypatch.setenv("DR_LIB_PRICES", str(tmp_path / "own.csv"))
-    assert price(tmp_path, instance=M5, requests_per_day=1)["usd_per_hour"].tolist() == [0.5]
+    priced = price(tmp_path, instance=M5, requests_per_day=1)
+    assert priced["usd_per_hour"].tolist() == [0.5]
+    assert f"(measured on local, CPU, at the price of {M5})" in " ".join(describe_choice(priced))
+    for name, usd in (("paid", 0.4), ("free", 0.0)):
+        load_endpoint(tmp_path / name, name, {8: 50}, "our rack", usd=usd, instance_type=M5)
+        row = price(tmp_path / name, instance=C7G, requests_per_day=1).iloc[0]
+        assert (row["instance"], row["usd_per_hour"], row["price_is_assumed"]) == ("our rack", usd, False)
+    load_endpoint(tmp_path / "found", "found", {8: 50}, "", instance_type=M5)
+    assert price(tmp_path / "found", instance=C7G, requests_per_day=1)["instance"].tolist() == [M5]
 
 
 def test_the_command_answers_in_a_table_and_sentences(tmp_path):

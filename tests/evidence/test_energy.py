@@ -8,17 +8,37 @@ from dr_lib.evidence.energy import EnergyError, find_grid, find_rated_power, mea
 from tests.evidence.real_rows import T4X2, TPU, copy_row
 
 COUNTED = {"gpu_energy_j": 3.6e6, "gpu_energy_sampled_j": 3.24e6, "gpu_energy_from": "NVML counter"}
-COUNTED |= {"cpu_energy_j": 0.36e6, "cpu_energy_from": "RAPL", "epochs": 10, "num_images_train": 1000}
+COUNTED |= {"cpu_energy_j": 0.36e6, "cpu_energy_from": "RAPL", "epochs": 10, "num_images_train": 1007}
+COUNTED |= {"num_images_dropped": 7}
 BLIND = {"cpu_energy_j": None, "cpu_energy_from": "no RAPL counter"}
 
 
 def test_joules_and_grams_by_hand():
-    """1 kWh of GPUs and 0.1 kWh of processors: 396 kJ an epoch, 396 J an image, 42.35 g by Brazil's 38.5 g a kWh."""
+    """1 kWh of GPUs and 0.1 kWh of processors: 396 kJ an epoch of 1,000 images, 42.35 g by Brazil's 38.5 g a kWh."""
     (row,) = measure_energy(pd.DataFrame([copy_row("10", **COUNTED, **T4X2)]), grid="Brazil").to_dict("records")
     names = ("energy_j", "joules_per_epoch", "joules_per_image", "gco2", "gpu_difference_percent")
     assert [row[name] for name in names] == pytest.approx([3.96e6, 396_000, 396, 42.35, -10])
     assert (row["grid"], row["gpu_measured"], row["cpu_measured"]) == ("Brazil, 2023", "NVML counter", "RAPL")
     assert np.isnan(row["bound_j"]) and np.isnan(row["joules_per_prediction"])
+
+
+def test_the_energy_of_a_part_is_not_the_runs():
+    """94 of 100 s of a training on two T4 or of a load test are no measurement, 96 are; a bound is of all 100 s."""
+    runs = [copy_row("10", train_s=100.0, monitored_s=s, **COUNTED, **T4X2) for s in (94.0, 96.0)]
+    load = {"cpu_energy_j": 500.0, "cpu_energy_from": "RAPL", "num_predictions": 200, "load_s": 100.0}
+    runs += [copy_row("22", "litert_int8", monitored_s=s, **load) for s in (94.0, 96.0)]
+    energy = measure_energy(pd.DataFrame(runs))
+    assert energy["energy_j"].tolist() == pytest.approx([np.nan, 3.96e6, np.nan, 500], nan_ok=True)
+    assert energy["gpu_measured"].tolist() == ["not measured", "NVML counter", "", ""]
+    assert energy["cpu_measured"].tolist() == ["not measured", "RAPL"] * 2 and energy["bound_j"][0] == 14_000
+
+
+def test_the_two_meters_differ_by_an_interval_around_any_sign():
+    """-2, 1 and 4 %: mean 1, deviation 3, t of two degrees of freedom 4.3027: 1 +- 7.4524."""
+    runs = [copy_row("10", **COUNTED | {"gpu_energy_sampled_j": 36e3 * (100 + k)}, **T4X2) for k in (-2, 1, 4)]
+    (row,) = summarise_energy(pd.DataFrame(runs), ["accelerator"]).to_dict("records")
+    found = [row[f"gpu_difference_percent{bound}"] for bound in ("", "_low", "_high")]
+    assert found == pytest.approx([1, -6.4524, 8.4524], abs=1e-3)
 
 
 def test_a_prediction_has_its_share_of_the_load():
@@ -30,11 +50,11 @@ def test_a_prediction_has_its_share_of_the_load():
 
 
 def test_what_is_not_measurable_has_a_bound_and_no_number():
-    """A TPU v2 of 280 W for 100 s uses 28 kJ at most, two T4 14 kJ; nobody publishes the rated power of a v5e."""
-    lite = TPU | {"accelerator": "TPU v5 lite"}
-    runs = [copy_row("10", monitored_s=100.0, **BLIND, **about) for about in (TPU, T4X2, lite)]
+    """Four chips TPU v2, 8 cores, use 112 kJ in 100 s at 280 W each, two T4 14 kJ; nobody publishes a v5e's power."""
+    v2, lite = TPU | {"num_accelerators": 8}, TPU | {"accelerator": "TPU v5 lite"}
+    runs = [copy_row("10", monitored_s=100.0, **BLIND, **about) for about in (v2, T4X2, lite)]
     energy = summarise_energy(pd.DataFrame(runs), ["accelerator"])
-    assert energy["bound_j"].tolist() == pytest.approx([28_000, 14_000, np.nan], nan_ok=True)
+    assert energy["bound_j"].tolist() == pytest.approx([112_000, 14_000, np.nan], nan_ok=True)
     assert set(energy["gpu_measured"]) == {"not measurable"}
     assert set(energy["cpu_measured"]) == {"not measurable: no RAPL counter"}
     assert not {"gpu_energy_j", "cpu_energy_j", "gco2", "joules_per_image"} & set(energy)

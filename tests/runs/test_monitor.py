@@ -228,7 +228,7 @@ def test_only_visible_gpus_are_sampled(tmp_path, monkeypatch, visible, percent, 
 def test_a_summary_computed_by_hand(tmp_path):
     """100 W for 10 s, rising to 300 W in 10 s more, are 3000 J; the counter says 3100 J, the processor's 640 J.
 
-    A counter that stands still measures nothing.
+    A counter that stands still measures nothing, nor does one that fails before the end.
     """
     end = {"cpu_percent": 40, "gpu_power_w": 300, "memory_percent": 40, "process_cpu_s": 16}
     end |= {"gpu_energy_j": 7100, "cpu_energy_j": 640}
@@ -254,6 +254,10 @@ def test_a_summary_computed_by_hand(tmp_path):
         "RAPL is for root alone",
     )
     assert (still["gpu_energy_j"], still["gpu_energy_from"]) == (1000, "sampled power")
+    cut = [rows[0], rows[1] | {"gpu_energy_j": 5000, "cpu_energy_j": 300}, rows[2], {"seconds": 30, "event": "end"}]
+    part = summarise(write_samples(tmp_path / "samples.csv", cut))  # read in the first half alone
+    assert (part["gpu_energy_from"], part["cpu_energy_from"]) == ("", "")
+    assert math.isnan(part["gpu_energy_j"]) and math.isnan(part["cpu_energy_j"])
 
 
 def write_counters(powercap: Path, **energy_uj: int) -> None:
