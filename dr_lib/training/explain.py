@@ -14,6 +14,7 @@ from dr_lib.training.models import ModelError
 
 CONVOLUTIONS = (layers.Conv2D, layers.DepthwiseConv2D, layers.SeparableConv2D)
 BATCH_SIZE = 16  # photographs mapped at a time
+CONTROL = 0xC0  # sets the random weights of controls apart from those that training begins with
 TOP = 0.05  # share of the field of view that the top of a map takes
 
 
@@ -54,8 +55,8 @@ def grad_cam(network: keras.Model, images: np.ndarray) -> np.ndarray:
 
 
 def randomise(network: keras.Model, seed: int) -> keras.Model:
-    """The same network with fresh random weights."""
-    keras.utils.set_random_seed(seed)
+    """The same network with fresh random weights, other than those that a network built under this seed began with."""
+    keras.utils.set_random_seed(int(np.random.SeedSequence([seed, CONTROL]).generate_state(1)[0]))
     return keras.models.clone_model(keras.Model(network.input, network.output))  # without its loss, which may be ours
 
 
