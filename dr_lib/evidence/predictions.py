@@ -55,7 +55,7 @@ def read_predictions(*paths: Path) -> list[Predictions]:
 
     Returns:
         Their predictions in that order, with `referable` (bool), `probability_referable` and, of five probabilities,
-        `predicted_grade` in every table.
+        `predicted_grade` in every table. A second data set of the same name is numbered: data (2).
 
     Raises:
         PredictionsError: a file is no such table, leaks from one split or file into another, or does not fit the
@@ -75,6 +75,7 @@ def read_predictions(*paths: Path) -> list[Predictions]:
             raise PredictionsError(
                 f"{other.name} and {found[0].name}: synthetic photographs and real ones are not pooled"
             )
+    found = _number_data_sets(found)
     sets = group_by_photographs(found)
     for other in [p for others in sets[1:] for p in others]:
         if not any(p.version == other.version != "" for p in found if p is not other):
@@ -216,6 +217,18 @@ def _find_only(table: pd.DataFrame, column: str) -> str:
     """The text that stands in all rows of a column, empty where there are several or none."""
     values = table[column].unique() if column in table else []
     return values[0] if len(values) == 1 else ""
+
+
+def _number_data_sets(found: Sequence[Predictions]) -> list[Predictions]:
+    """Number data sets of one name whose test photographs differ: data, data (2)."""
+    numbered, known = [], {}
+    for predictions in found:
+        namesakes, photographs = known.setdefault(predictions.dataset, []), set(predictions.test["image_id"])
+        namesakes += [photographs] if photographs not in namesakes else []
+        number = namesakes.index(photographs) + 1
+        name = f"{predictions.dataset} ({number})" if number > 1 else predictions.dataset
+        numbered.append(predictions._replace(dataset=name))
+    return numbered
 
 
 def _check_external(files: Sequence[Predictions]) -> None:

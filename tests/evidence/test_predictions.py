@@ -125,6 +125,14 @@ def test_a_model_is_tried_on_other_data_that_it_has_not_seen(tmp_path, change_ab
         read_predictions(write(tmp_path, HOME, "a"), write(tmp_path, change_abroad(draw_abroad()), "b"))
 
 
+def test_two_data_sets_of_one_name_are_told_apart(tmp_path):
+    """Both prepared into a folder `prepared`: the second is numbered, for all models that are tried on it."""
+    tables = [HOME.assign(dataset="prepared"), draw_abroad().assign(dataset="prepared")]
+    tables += [draw_predictions(noise=2.0).assign(model_version="v2", dataset="prepared")]
+    found = read_predictions(*(write(tmp_path, table, name) for table, name in zip(tables, "abc", strict=True)))
+    assert [p.dataset for p in found] == ["prepared", "prepared (2)", "prepared"]
+
+
 def test_an_ensemble_is_averaged_on_each_data_set(tmp_path):
     """Two models at home and abroad are one on each; a data set that lacks one of them is refused."""
     tables = [HOME, draw_predictions(noise=2.0).assign(model_version="v2", dataset="home")]
