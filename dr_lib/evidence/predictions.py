@@ -46,9 +46,9 @@ def read_predictions(*paths: Path) -> list[Predictions]:
     A file has a row per photograph with `image_id`, `patient_id`, `split` (train, validation, test, excluded or
     rejected), `grade` (0-4) or `referable` (0 or 1), and `probability_referable` or `probability_0` to
     `probability_4`. It may have `reason` (why there is no probability), `gradable` (0 or 1), `group` (patients who
-    share a picture), `eye`, `data_kind` (synthetic or photographs), `model` (its name), `model_version` (by which a
-    model is known in several files), `dataset`, and camera, age, sex, quality for subgroups, and `gradability` (a
-    score, larger where a photograph shows more).
+    share a picture), `eye`, `visit` (at each an eye has one label), `data_kind` (synthetic or photographs), `model`
+    (its name), `model_version` (by which a model is known in several files), `dataset`, and camera, age, sex, quality
+    for subgroups, and `gradability` (a score, larger where a photograph shows more).
 
     Args:
         paths: CSV files, each of one model on one data set.
@@ -291,8 +291,9 @@ def _check_eyes(name: str, table: pd.DataFrame) -> None:
     label = "grade" if "grade" in table else "referable"
     if "eye" in table:
         eyes = table[table["eye"].ne("") & table[label].notna() & table["split"].isin(SIDES)]
-        labels = eyes.groupby(["patient_id", "eye"])[label].transform("nunique")
-        _refuse(name, (labels > 1).reindex(table.index, fill_value=False), "an eye of a patient has two labels")
+        labels = eyes.groupby(["patient_id", "eye", *({"visit"} & set(eyes))])[label].transform("nunique")
+        words = "an eye of a patient has two labels: name the visits in a column visit, or keep one"
+        _refuse(name, (labels > 1).reindex(table.index, fill_value=False), words)
 
 
 def _check_probabilities(name: str, table: pd.DataFrame) -> None:

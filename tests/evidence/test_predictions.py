@@ -37,6 +37,12 @@ def test_a_table_with_five_probabilities_is_read(tmp_path):
     assert row["predicted_grade"] == five[[f"probability_{g}" for g in range(5)]].astype(float).argmax()
 
 
+def test_an_eye_may_have_another_grade_at_another_visit(tmp_path):
+    """The disease moves on between two visits."""
+    (read,) = read_predictions(write(tmp_path, TABLE.assign(eye="left", visit=TABLE.index % 2)))
+    assert len(read.test) == len(TEST)
+
+
 def test_ungradable_eyes_stand_apart(tmp_path):
     """Marked as such, or without a probability and with a reason, and with a label."""
     table = change(change(TABLE, TEST[:2], "gradable", 0), TEST[2:3], "reason", "too dark")
@@ -67,6 +73,7 @@ def test_ungradable_eyes_stand_apart(tmp_path):
         (lambda t: t[t["split"] != "test"], "no test photograph with a probability"),
         (lambda t: t.assign(referable=0), "grade and referable contradict each other"),
         (lambda t: t.assign(eye="left"), "an eye of a patient has two labels"),
+        (lambda t: t.assign(eye="left", visit="1"), "an eye of a patient has two labels"),
         (lambda t: pd.concat([t, t[TEST[0] - 2 : TEST[0] - 1]]), f"rows {TEST[0]}, 242: a photograph stands more than"),
         (lambda t: change(t.assign(data_kind="photographs"), [5, 6], "data_kind", "synthetic"), "rows 5, 6: synthetic"),
         (lambda t: change(t, TRAIN[:1], "patient_id", "p007 "), "a patient stands in two splits"),

@@ -156,7 +156,8 @@ def describe(facts: Mapping[str, Any]) -> str:
         f"# {facts['model']}, {facts['image_size']} px, {'five grades' if grades else 'referral'} ({facts['format']})",
         "> **Made from a SYNTHETIC SAMPLE, not from photographs.**" if is_synthetic else "",
         f"{answer}. An eye is called referable where the probability of grade {REFERABLE_FROM} or worse is at least "
-        f"{facts['threshold']:.4g} ({facts.get('threshold_from', 'how it was chosen is not known')}{before and f'; {before}'}).",
+        f"{facts['threshold']:.4g} ({facts.get('threshold_from', 'how it was chosen is not known')}"
+        f"{before and f'; {before}'}).",
         f"- parameters: {facts['num_parameters']:,}; artifact: {facts['artifact']}, {facts['bytes']:,} bytes, sha256 "
         f"{facts['sha256']}\n- initial weights: {facts['weights']}\n- preprocessing: {facts['preprocessing']}; "
         f"crops of {facts['crop_size']} px, {facts['crop_method']}\n"
