@@ -66,7 +66,7 @@ print(bootstrap.describe_machine(root, *bootstrap.install_missing()))
 # among real ones.
 
 # %%
-from dr_lib.evidence.predictions import average_sets, read_predictions
+from dr_lib.evidence.predictions import average_sets, group_by_photographs, read_predictions
 
 paths = [Path(root, name.strip()) for name in predictions.split(",") if name.strip()]
 if not paths:  # the latest of this clone
@@ -311,7 +311,7 @@ if len(compared):
 
 # %% tags=["report"]
 data_sets = evaluation.compare_data_sets(models, points)
-if data_sets["tested_on"].nunique() > 1:
+if len(group_by_photographs(models)) > 1:
     page.findings([f"## {say('External validation')}"])
     page.figure(figures.plot_data_sets(data_sets, lang, **synthetic), "data_sets", "Each model on each data set.")
     page.table(data_sets, "data_sets", "Each model on each data set, at thresholds carried over [95 % interval].")

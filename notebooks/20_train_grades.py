@@ -190,13 +190,13 @@ print(f"python -m dr_lib export {run.shown(saved.path)} --data {run.shown(config
 # photographs are shown only where `explain` asks for it.
 
 # %%
-images, masks, patients = [], None, test.patient_id
+images, masks, patients, unit = [], None, test.patient_id, "patients"
 sample, is_synthetic = Path(config.data_dir).parent / "photographs", prepared["data_kind"] == "synthetic"
 if explain not in ("", "test"):
     from dr_lib.data.lesions import load_masked
 
     images, masks = load_masked(Path(explain), image_size)
-    is_synthetic, patients = False, range(len(images))
+    is_synthetic, patients, unit = False, range(len(images)), "photographs"  # whose they are, the folder does not say
 elif explain or is_synthetic:
     referable = np.flatnonzero(test.referable)[:100]
     images, patients = test.images[referable], test.patient_id[referable]
@@ -220,8 +220,8 @@ if len(images):
     maps, control = explanations.explain(trained.network, images, seed=run.seed)
 if masks is not None:
     looks = {"network": maps} | {f"control {k}": look for k, look in enumerate(control, 1)}
-    overlap = {name: explanations.measure_overlap(look, masks, patients) for name, look in looks.items()}
-    table = pd.DataFrame(overlap, ["ratio to chance", "lower bound", "upper bound", "patients"]).T.round(2)
+    overlap = {name: explanations.measure_overlap(look, masks, images, patients) for name, look in looks.items()}
+    table = pd.DataFrame(overlap, ["ratio to chance", "lower bound", "upper bound", unit]).T.round(2)
     display(table.rename_axis("top 5 % of a map in lesions"))
 
 # %%

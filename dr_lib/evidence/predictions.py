@@ -46,16 +46,16 @@ def read_predictions(*paths: Path) -> list[Predictions]:
     A file has a row per photograph with `image_id`, `patient_id`, `split` (train, validation, test, excluded or
     rejected), `grade` (0-4) or `referable` (0 or 1), and `probability_referable` or `probability_0` to
     `probability_4`. It may have `reason` (why there is no probability), `gradable` (0 or 1), `group` (patients who
-    share a picture), `eye`, `data_kind` (synthetic or photographs), `model` (its name), `model_version` (by which a
-    model is known in several files), `dataset`, and camera, age, sex, quality for subgroups, and `gradability` (a
-    score, larger where a photograph shows more).
+    share a picture), `eye`, `visit` (at each an eye has one label), `data_kind` (synthetic or photographs), `model`
+    (its name), `model_version` (by which a model is known in several files), `dataset`, and camera, age, sex, quality
+    for subgroups, and `gradability` (a score, larger where a photograph shows more).
 
     Args:
         paths: CSV files, each of one model on one data set.
 
     Returns:
         Their predictions in that order, with `referable` (bool), `probability_referable` and, of five probabilities,
-        `predicted_grade` in every table.
+        `predicted_grade` in every table. A second data set of the same name is numbered: data (2).
 
     Raises:
         PredictionsError: a file is no such table, leaks from one split or file into another, or does not fit the
@@ -75,6 +75,7 @@ def read_predictions(*paths: Path) -> list[Predictions]:
             raise PredictionsError(
                 f"{other.name} and {found[0].name}: synthetic photographs and real ones are not pooled"
             )
+    found = _number_data_sets(found)
     sets = group_by_photographs(found)
     for other in [p for others in sets[1:] for p in others]:
         if not any(p.version == other.version != "" for p in found if p is not other):
@@ -218,6 +219,18 @@ def _find_only(table: pd.DataFrame, column: str) -> str:
     return values[0] if len(values) == 1 else ""
 
 
+def _number_data_sets(found: Sequence[Predictions]) -> list[Predictions]:
+    """Number data sets of one name whose test photographs differ: data, data (2)."""
+    numbered, known = [], {}
+    for predictions in found:
+        namesakes, photographs = known.setdefault(predictions.dataset, []), set(predictions.test["image_id"])
+        namesakes += [photographs] if photographs not in namesakes else []
+        number = namesakes.index(photographs) + 1
+        name = f"{predictions.dataset} ({number})" if number > 1 else predictions.dataset
+        numbered.append(predictions._replace(dataset=name))
+    return numbered
+
+
 def _check_external(files: Sequence[Predictions]) -> None:
     """See that one model's files are of other photographs each, and that it learned from those of one alone."""
     if len(group_by_photographs(files)) < len(files):
@@ -278,8 +291,9 @@ def _check_eyes(name: str, table: pd.DataFrame) -> None:
     label = "grade" if "grade" in table else "referable"
     if "eye" in table:
         eyes = table[table["eye"].ne("") & table[label].notna() & table["split"].isin(SIDES)]
-        labels = eyes.groupby(["patient_id", "eye"])[label].transform("nunique")
-        _refuse(name, (labels > 1).reindex(table.index, fill_value=False), "an eye of a patient has two labels")
+        labels = eyes.groupby(["patient_id", "eye", *({"visit"} & set(eyes))])[label].transform("nunique")
+        words = "an eye of a patient has two labels: name the visits in a column visit, or keep one"
+        _refuse(name, (labels > 1).reindex(table.index, fill_value=False), words)
 
 
 def _check_probabilities(name: str, table: pd.DataFrame) -> None:

@@ -266,11 +266,13 @@ def state_facts(
             *sides
         )
     if len(points):
+        where = f", {say(headers['chosen_on'])} {points['chosen_on'].iloc[0]}" if "chosen_on" in points else ""
         pairs = [f"{say(p.point)} {write_number(p.threshold, lang)} ({say(p.source)})" for p in points.itertuples()]
-        facts["thresholds"] = "; ".join(pairs)
+        facts["thresholds"] = "; ".join(pairs) + where
         first = measured.iloc[0]
-        facts["accuracy"] += "".join(f"; {say(name)} {tell(first, name)}" for name in ("sensitivity", "specificity"))
-        facts["crossed"] = ", ".join(f"{say(name.upper())} {first[name]}" for name in ("tp", "fn", "fp", "tn"))
+        facts["accuracy"] += f"; {say(first['point'])}: {describe(first, MEASURES[:2])}"
+        crossed = ", ".join(f"{say(name.upper())} {first[name]}" for name in ("tp", "fn", "fp", "tn"))
+        facts["crossed"] = f"{say(first['point'])}: {crossed}"
         usual = measured[measured["ungradable"] == "excluded"]
         said = [f"{say(row['point'])}: {describe(row, MEASURES)}" for _, row in usual.iterrows()]
         facts["points"] += "".join(f"; {words}" for words in said)

@@ -14,6 +14,7 @@ from dr_lib.training.models import ModelError
 
 CONVOLUTIONS = (layers.Conv2D, layers.DepthwiseConv2D, layers.SeparableConv2D)
 BATCH_SIZE = 16  # photographs mapped at a time
+CONTROL = 0xC0  # sets the random weights of controls apart from those that training begins with
 TOP = 0.05  # share of the field of view that the top of a map takes
 
 
@@ -42,8 +43,9 @@ def explain(
 
 
 def grad_cam(network: keras.Model, images: np.ndarray) -> np.ndarray:
-    """Weigh the last feature maps by the mean gradient of the probability, and keep what is positive (Selvaraju 2017).
+    """Weigh the last feature maps by the mean gradient of the log-odds, and keep what is positive (Selvaraju 2017).
 
+    The score is taken before sigmoid or softmax, as in the paper: a probability of 1.0 in float32 has no gradient.
     The last feature maps are the last output with the sides of the last convolution's. Each map is enlarged to the
     photograph and divided by its maximum; one without anything positive is 0 everywhere. Takes and raises what
     `explain` does, which gives the control besides: no map is to be shown without.
@@ -54,56 +56,64 @@ def grad_cam(network: keras.Model, images: np.ndarray) -> np.ndarray:
 
 
 def randomise(network: keras.Model, seed: int) -> keras.Model:
-    """The same network with fresh random weights."""
-    keras.utils.set_random_seed(seed)
+    """The same network with fresh random weights, other than those that a network built under this seed began with."""
+    keras.utils.set_random_seed(int(np.random.SeedSequence([seed, CONTROL]).generate_state(1)[0]))
     return keras.models.clone_model(keras.Model(network.input, network.output))  # without its loss, which may be ours
 
 
-def measure_overlap(maps: np.ndarray, lesions: np.ndarray, patient_id: ArrayLike) -> Interval:
+def measure_overlap(maps: np.ndarray, lesions: np.ndarray, images: np.ndarray, patient_id: ArrayLike) -> Interval:
     """How many times as much of a map's top lies in lesions as of the field of view: 1 is chance.
 
     The mean share of the top 5 % in lesions over the mean share of the field of view that lesions cover, with a
-    bootstrap over patients; `n` is patients. Photographs without lesions do not count. Of a map with fewer positive
-    pixels the top is these alone; a map without any has no share in lesions.
+    bootstrap over patients; `n` is patients. Photographs without lesions do not count, nor do black pixels, where the
+    camera cut the field of view. Of a map with fewer positive pixels the top is these alone; a map without any has no
+    share in lesions.
 
     Args:
         maps: (n, side, side) in [0, 1].
         lesions: (n, side, side) in [0, 1], the share of each pixel that lesions cover.
+        images: (n, side, side, 3) uint8, the photographs that were mapped.
         patient_id: (n,) whose photograph it is.
     """
     offsets = (np.arange(maps.shape[1]) - (maps.shape[1] - 1) / 2) ** 2
     disc = offsets[:, None] + offsets <= (maps.shape[1] / 2) ** 2
-    shown, masks = maps[:, disc], lesions[:, disc]
-    has_any = masks.any(axis=1)
-    shown, masks, patient = shown[has_any], masks[has_any], np.asarray(patient_id)[has_any]
-    if not len(masks):
+    inside, covered, patients = [], [], []
+    for look, mask, field, patient in zip(maps, lesions, disc & images.any(axis=-1), patient_id, strict=True):
+        look, mask = look[field], mask[field]
+        if mask.any():
+            top = np.argsort(-look, kind="stable")[: round(TOP * len(look))]
+            inside.append(mask[top][look[top] > 0].sum() / max((look[top] > 0).sum(), 1))
+            covered.append(mask.mean())
+            patients.append(patient)
+    if not patients:
         return Interval(np.nan, np.nan, np.nan, 0)
-    top = np.argsort(-shown, axis=1, kind="stable")[:, : round(TOP * disc.sum())]
-    positive = np.take_along_axis(shown, top, axis=1) > 0
-    inside = (np.take_along_axis(masks, top, axis=1) * positive).sum(axis=1) / np.maximum(positive.sum(axis=1), 1)
-    covered = masks.mean(axis=1)
 
     def ratio(weights: np.ndarray) -> np.ndarray:
         return (weights @ inside) / (weights @ covered)
 
-    low, high = bootstrap_patients(ratio, patient, seed=0)
-    return Interval(float(ratio(np.ones(len(masks)))), float(low), float(high), len(np.unique(patient)))
+    low, high = bootstrap_patients(ratio, patients, seed=0)
+    return Interval(float(ratio(np.ones(len(patients)))), float(low), float(high), len(np.unique(patients)))
 
 
 def _map_batch(network: keras.Model, layer: layers.Layer, images: np.ndarray) -> np.ndarray:
-    call, seen = layer.call, {}
+    head, call, seen = network.layers[-1], layer.call, {}
+    activation = head.activation
 
     def score(shift):
         def shifted(*args, **kwargs):
             seen["maps"] = call(*args, **kwargs)
             return seen["maps"] if shift is None else seen["maps"] + ops.cast(shift, seen["maps"].dtype)
 
-        layer.call = shifted
+        layer.call, head.activation = shifted, keras.activations.linear
         try:
             found = network(images, training=False)
         finally:
             del layer.call
-        return ops.sum(found if found.shape[-1] == 1 else found[..., REFERABLE_FROM:])
+            head.activation = activation
+        if found.shape[-1] == 1:
+            return ops.sum(found)
+        below, above = (ops.logsumexp(part, axis=-1) for part in (found[:, :REFERABLE_FROM], found[:, REFERABLE_FROM:]))
+        return ops.sum(above - below)
 
     score(None)
     maps = ops.convert_to_numpy(ops.cast(seen["maps"], "float32"))

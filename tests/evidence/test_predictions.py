@@ -37,6 +37,12 @@ def test_a_table_with_five_probabilities_is_read(tmp_path):
     assert row["predicted_grade"] == five[[f"probability_{g}" for g in range(5)]].astype(float).argmax()
 
 
+def test_an_eye_may_have_another_grade_at_another_visit(tmp_path):
+    """The disease moves on between two visits."""
+    (read,) = read_predictions(write(tmp_path, TABLE.assign(eye="left", visit=TABLE.index % 2)))
+    assert len(read.test) == len(TEST)
+
+
 def test_ungradable_eyes_stand_apart(tmp_path):
     """Marked as such, or without a probability and with a reason, and with a label."""
     table = change(change(TABLE, TEST[:2], "gradable", 0), TEST[2:3], "reason", "too dark")
@@ -67,6 +73,7 @@ def test_ungradable_eyes_stand_apart(tmp_path):
         (lambda t: t[t["split"] != "test"], "no test photograph with a probability"),
         (lambda t: t.assign(referable=0), "grade and referable contradict each other"),
         (lambda t: t.assign(eye="left"), "an eye of a patient has two labels"),
+        (lambda t: t.assign(eye="left", visit="1"), "an eye of a patient has two labels"),
         (lambda t: pd.concat([t, t[TEST[0] - 2 : TEST[0] - 1]]), f"rows {TEST[0]}, 242: a photograph stands more than"),
         (lambda t: change(t.assign(data_kind="photographs"), [5, 6], "data_kind", "synthetic"), "rows 5, 6: synthetic"),
         (lambda t: change(t, TRAIN[:1], "patient_id", "p007 "), "a patient stands in two splits"),
@@ -123,6 +130,14 @@ def test_a_model_is_tried_on_other_data_that_it_has_not_seen(tmp_path, change_ab
     assert [(p.name, p.dataset, len(p.validation) > 0) for p in read] == [("a", "home", True), ("a", "abroad", False)]
     with pytest.raises(PredictionsError, match=message):
         read_predictions(write(tmp_path, HOME, "a"), write(tmp_path, change_abroad(draw_abroad()), "b"))
+
+
+def test_two_data_sets_of_one_name_are_told_apart(tmp_path):
+    """Both prepared into a folder `prepared`: the second is numbered, for all models that are tried on it."""
+    tables = [HOME.assign(dataset="prepared"), draw_abroad().assign(dataset="prepared")]
+    tables += [draw_predictions(noise=2.0).assign(model_version="v2", dataset="prepared")]
+    found = read_predictions(*(write(tmp_path, table, name) for table, name in zip(tables, "abc", strict=True)))
+    assert [p.dataset for p in found] == ["prepared", "prepared (2)", "prepared"]
 
 
 def test_an_ensemble_is_averaged_on_each_data_set(tmp_path):

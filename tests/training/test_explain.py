@@ -10,13 +10,18 @@ from dr_lib.training.graders import build_grader, weighted_loss
 from dr_lib.training.models import ModelError
 
 
-def test_the_map_of_a_linear_network_is_known():
-    """One convolution of 1x1, mean pooling, one output: the map is the sum of output weight x feature map, above 0."""
+@pytest.mark.parametrize(("activation", "outputs"), [("linear", 1), ("sigmoid", 1), ("softmax", 5)])
+def test_the_map_of_a_linear_network_is_known(activation, outputs):
+    """One convolution of 1x1, mean pooling: the map is the sum of output weight x feature map, above 0.
+
+    The score is near 127, of which sigmoid and softmax are 1.0 in float32.
+    """
     inputs = keras.Input((4, 4, 3))
     features = layers.Conv2D(2, 1, use_bias=False)(inputs)
-    outputs = layers.Dense(1, use_bias=False)(layers.GlobalAveragePooling2D()(features))
-    network = keras.Model(inputs, outputs)
-    network.set_weights([np.array([[[[1, 0], [0, 1], [0, 0]]]]), np.array([[2.0], [-1.0]])])  # red, green
+    head = layers.Dense(outputs, activation, use_bias=False)
+    network = keras.Model(inputs, head(layers.GlobalAveragePooling2D()(features)))
+    speaks = np.array([[2.0], [-1.0]]) * (np.arange(outputs) == outputs // 2)  # red, green; of five for grade 2
+    network.set_weights([np.array([[[[1, 0], [0, 1], [0, 0]]]]), speaks])
     image = np.random.default_rng(0).integers(0, 256, (1, 4, 4, 3)).astype(np.float32)
     expected = np.maximum(2 * image[..., 0] - image[..., 1], 0)
     assert grad_cam(network, image) == pytest.approx(expected / expected.max(), abs=1e-6)
@@ -42,13 +47,14 @@ def test_a_network_that_learned_a_green_square_looks_there_and_the_control_does_
     network.compile(keras.optimizers.Adam(0.03), "binary_crossentropy")
     network.fit(images, positive, batch_size=16, epochs=30, verbose=0)
     maps, (control,) = explain(network, images, draws=1)
-    ratio, chance = (measure_overlap(m, there, np.arange(64)) for m in (maps, control))
+    ratio, chance = (measure_overlap(m, there, images, np.arange(64)) for m in (maps, control))
     assert ratio.low > 8 and chance.high < ratio.low / 2 and ratio.n == 32
     assert 0 <= maps.min() and maps.max() == 1
 
 
 def test_a_control_has_no_weight_of_the_network():
-    """Of a grader with our own loss: nested layers are drawn anew, too, and the network keeps its own."""
+    """Of a grader with our own loss, built under the same seed: nested layers are new, too, and it keeps its own."""
+    keras.utils.set_random_seed(1)
     network = build_grader("mobilenet", 32)
     network.compile(loss=weighted_loss(np.ones(5)))
     before = network.get_weights()
@@ -60,13 +66,16 @@ def test_a_control_has_no_weight_of_the_network():
 
 def test_overlap_by_hand():
     """20 x 20 pixels, of which 316 lie in the circle; the top 16 of the map, 12 of them in a lesion of 32 pixels."""
-    maps, lesions = np.zeros((2, 20, 20)), np.zeros((2, 20, 20))
+    maps, lesions, images = np.zeros((2, 20, 20)), np.zeros((2, 20, 20)), np.ones((2, 20, 20, 3), np.uint8)
     lesions[0, 8:12, 6:14] = 1
     maps[0, 8:11, 6:10], maps[0, 4, 6:10] = 1, 0.5
     maps[1, 10, 10] = 1  # without lesions it does not count
-    found = measure_overlap(maps, lesions, ["a", "b"])
+    found = measure_overlap(maps, lesions, images, ["a", "b"])
     assert found.value == pytest.approx((12 / 16) / (32 / 316)) and found.n == 1
-    half = measure_overlap(maps[:1], lesions[:1] / 2, ["a"])  # lesions that cover half of each of these pixels
+    half = measure_overlap(maps[:1], lesions[:1] / 2, images[:1], ["a"])  # half of each pixel is lesion
     assert half.value == pytest.approx(found.value)
-    assert measure_overlap(maps[:1] * 0, lesions[:1], ["a"]).value == 0
-    assert np.isnan(measure_overlap(maps[1:], lesions[1:], ["b"]).value)
+    assert measure_overlap(maps[:1] * 0, lesions[:1], images[:1], ["a"]).value == 0
+    assert np.isnan(measure_overlap(maps[1:], lesions[1:], images[1:], ["b"]).value)
+    images[0, 12:] = 0  # leaves 198 pixels: the top 10 are all in the lesion
+    cut = measure_overlap(maps[:1], lesions[:1], images[:1], ["a"])
+    assert cut.value == pytest.approx(1 / (32 / 198))

@@ -149,20 +149,22 @@ def describe(facts: Mapping[str, Any]) -> str:
     answer = "Says how probable it is that a fundus photograph shows referable retinopathy"
     if grades:
         answer = f"Grades a fundus photograph: {', '.join(f'{k} {name}' for k, name in enumerate(grades))}"
+    before = "" if facts["format"] == "keras" else "of the network before export"
     metrics = "\n".join(f"| {name} | {_show(value)} |" for name, value in facts["metrics"].items())
     gate = "\n".join(f"| {name} | {_show(value)} |" for name, value in facts.get("gate", {}).items())
     lines = [
         f"# {facts['model']}, {facts['image_size']} px, {'five grades' if grades else 'referral'} ({facts['format']})",
         "> **Made from a SYNTHETIC SAMPLE, not from photographs.**" if is_synthetic else "",
         f"{answer}. An eye is called referable where the probability of grade {REFERABLE_FROM} or worse is at least "
-        f"{facts['threshold']:.4g} ({facts.get('threshold_from', 'how it was chosen is not known')}).",
+        f"{facts['threshold']:.4g} ({facts.get('threshold_from', 'how it was chosen is not known')}"
+        f"{before and f'; {before}'}).",
         f"- parameters: {facts['num_parameters']:,}; artifact: {facts['artifact']}, {facts['bytes']:,} bytes, sha256 "
         f"{facts['sha256']}\n- initial weights: {facts['weights']}\n- preprocessing: {facts['preprocessing']}; "
         f"crops of {facts['crop_size']} px, {facts['crop_method']}\n"
         f"- data: {facts['data_kind']}, crops {facts['data_sha256']}, labels {facts['labels_sha256']}, split "
         f"{facts['split_sha256']}\n- commit: {facts['commit']}; "
         f"{', '.join(f'{name} {version}' for name, version in facts['versions'].items())}; {facts['created_at']}",
-        "## Test split\n\n| metric | value |\n| --- | --- |\n" + metrics if metrics else "",
+        f"## Test split{before and f', {before}'}\n\n| metric | value |\n| --- | --- |\n" + metrics if metrics else "",
         "## What the export changed\n\n| | |\n| --- | --- |\n" + gate if gate else "",
         "## Limits",
         "No medical device: not for deciding about a patient. Its figures hold for the data above; other cameras and "

@@ -95,8 +95,11 @@ def test_an_empty_folder_is_no_model(tmp_path):
 
 
 def test_the_card_says_what_the_model_is(folder):
-    """Threshold, metrics, the data's kind, and what it is not for."""
+    """Threshold, metrics, whose they are, the data's kind, and what it is not for."""
     card = (folder / "README.md").read_text()
+    own = describe(read_folder(folder).facts | {"format": "keras"})
+    assert "## Test split\n" in own and "0.9)." in own and "before export" not in own
+    assert "## Test split, of the network before export\n" in card and "0.9; of the network before export)." in card
     for words in ("| auc | 0.8125 |", "at least 0.4 (for a sens", "3,377,221", "No medical device"):
         assert words in card
     synthetic = describe(read_folder(folder).facts | {"data_kind": "synthetic"})
