@@ -35,10 +35,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if os.getppid() != parent:  # it has ended already
             sys.exit(0)
     _end_at_signals()
+    from dr_lib.serving.server.answers import AnswersError
     from dr_lib.serving.server.server import serve
 
     try:
         serve(**options)
+    except AnswersError as error:
+        sys.exit(str(error))
     except (ModelFolderError, OSError) as error:
         sys.exit(f"no model to serve: {error}")
 
@@ -56,6 +59,8 @@ def _read_options(arguments: Sequence[str] | None) -> dict[str, Any]:
     command.add_argument("--queue", type=int, default=64, help="requests that may wait (64)")
     patience = {"dest": "request_s", "metavar": "SECONDS", "type": float, "default": 10}
     command.add_argument("--request-seconds", **patience, help="for a client to send head, and body (10 each)")
+    kept = "predictions.csv to keep the answers in, for you to add patients and grades"
+    command.add_argument("--predictions", metavar="FILE", type=Path, help=kept)
     command.add_argument("--end-with", metavar="PID", type=int, help="of the parent: end when it does (Linux)")
     options = command.parse_args(arguments)
     if options.threads < 1 or options.queue < 0 or not options.request_s > 0 or not 0 <= options.port < 2**16:

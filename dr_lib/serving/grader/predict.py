@@ -6,6 +6,7 @@ import platform
 import re
 import uuid
 import zlib
+from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 from queue import SimpleQueue
@@ -61,6 +62,8 @@ def check_media_type(media_type: str, content_encoding: str) -> None:
 class Predictor:
     """A served model; as many threads as it was made for may call it at once."""
 
+    keep: Callable[[bytes, dict[str, Any]], None] | None = None  # called with each photograph that got an answer
+
     def __init__(self, folder: ModelFolder, num_threads: int, *, max_pixels: int):
         """Load the model.
 
@@ -94,7 +97,7 @@ class Predictor:
         cv2.circle(photograph, (320, 240), 200, (190, 100, 50), -1)
         body = encode_jpeg(photograph)
         for _ in range(self._idle.qsize()):  # the queue gives each in turn
-            probabilities = self(body)["probabilities"]
+            probabilities = self.grade(body)["probabilities"]
             if len(probabilities) != len(self.facts["grades"]) or not abs(sum(probabilities) - 1) < 0.02:
                 raise ModelFolderError(f"the model gives {probabilities} instead of probabilities")
 
@@ -122,11 +125,14 @@ class Predictor:
         encoded = _read_json(body) if media_type == "application/json" else body
         try:
             _check_photograph(encoded, self.max_pixels)
-            return self.grade(encoded)
+            answer = self.grade(encoded)
         except NoFundusError as error:
             raise RefusedError(422, str(error)) from error
         except UnreadableImageError as error:
             raise RefusedError(400, str(error)) from error
+        if self.keep:
+            self.keep(encoded, answer)
+        return answer
 
     def grade(self, source: Path | bytes) -> dict[str, Any]:
         """Answer for a picture of any kind and size that `crop_fundus` takes, a file or its bytes.

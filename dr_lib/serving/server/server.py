@@ -212,7 +212,16 @@ class Server(uvicorn.Server):
         self.should_exit = self._service.is_stopping = True
 
 
-def serve(model: Path, *, host: str, port: int, threads: int, queue: int, request_s: float) -> None:
+def serve(
+    model: Path,
+    *,
+    host: str,
+    port: int,
+    threads: int,
+    queue: int,
+    request_s: float,
+    predictions: Path | None = None,
+) -> None:
     """Serve a model until SIGTERM or SIGINT, then finish what was accepted.
 
     Args:
@@ -221,9 +230,11 @@ def serve(model: Path, *, host: str, port: int, threads: int, queue: int, reques
         threads: predictions at a time.
         queue: how many requests may wait for a thread; the next gets 503.
         request_s: a client has that long to send the head of a request, and again for its body.
+        predictions: keep the answers there, see `Answers`.
 
     Raises:
         ModelFolderError: there is no such model, or it cannot be served.
+        AnswersError: another table is there.
     """
     os.environ["OPENCV_IO_MAX_IMAGE_PIXELS"] = str(MAX_PIXELS)  # OpenCV reads it when it is imported
     os.environ.setdefault("OPENCV_LOG_LEVEL", "SILENT")  # what is wrong with a picture is said to who sent it
@@ -232,6 +243,7 @@ def serve(model: Path, *, host: str, port: int, threads: int, queue: int, reques
     import cv2
 
     from dr_lib.serving.grader.predict import Predictor
+    from dr_lib.serving.server.answers import Answers
     from dr_lib.serving.server.app import Service, build_app
 
     _limit_heap()
@@ -239,6 +251,7 @@ def serve(model: Path, *, host: str, port: int, threads: int, queue: int, reques
     logging.basicConfig(format="%(message)s", level=logging.INFO)
     with open_model(model) as folder:
         predictor = Predictor(folder, threads, max_pixels=MAX_PIXELS)
+        predictor.keep = Answers(predictions, folder) if predictions else None
     service = Service(predictor, threads=threads, queue=queue, request_s=request_s)
     server = Server(service, build_app(service), host, port)
     server.run()
