@@ -24,7 +24,7 @@ def read_commands(readme: Path) -> list[str]:
 
 def shorten(command: str, clone: Path) -> str:
     """What stands for a command that takes minutes or reads rows that nobody has: its plan, or its help."""
-    if found := re.match(r"(\S+ -m dr_lib) (\w+) (.*)", command):
+    if found := re.match(r"(.*?-m dr_lib) (\w+) (.*)", command):
         program, name, rest = found.groups()
         folders = [word for word in shlex.split(rest) if word.startswith("papermill_runs/")]
         if name == "run" and "grades.yaml" not in rest:

@@ -337,13 +337,13 @@ def test_kills_change_nothing(house):
 def test_a_dask_cluster_makes_the_runs(house, monkeypatch):
     """Two workers of one machine take turns; their rows come back, and what is made is not made again.
 
-    Limits hold over all workers: with two rows of 1 s, a USD a second and 3.5 USD there is one run, not two.
+    Limits hold over all workers: after two rows of 1 s and a run, at a USD a second, 3.5 USD are spent.
     """
     distributed = pytest.importorskip("distributed")
     (house / "own.csv").write_text(PRICE_OF_A_USD_A_SECOND)
     monkeypatch.setenv("DR_LIB_PRICES", str(house / "own.csv"))
     factors = {"level": ["a", "b"], "fail_at": [-1, -2, -3]}  # not in the order of the alphabet
-    asked = {"factors": factors, "repetitions": 1, "order": "sequential", "instance": "dear", "max_usd": 3.5}
+    asked = {"factors": factors, "repetitions": 1, "order": "sequential", "instance": "dear", "max_usd": 1000.0}
     path = write_study(house, **asked)
     complete(house, path, {"C1": 1.0, "C6": 1.0})
     with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
@@ -354,8 +354,9 @@ def test_a_dask_cluster_makes_the_runs(house, monkeypatch):
 
         assert run(max_hours=1e-9) == []
         assert run(only="C3-r00") == ["C3-r00"]
+        write_study(house, **asked | {"max_usd": 3.5})
         assert run() == ["C3-r00"]  # it took its second and more
-        write_study(house, **asked | {"max_usd": 1000.0})
+        write_study(house, **asked)
         begun = run()
         assert run() == begun and sorted(begun) == ["C2-r00", "C3-r00", "C4-r00", "C5-r00"]
     rows = {row["scenario"]: (row["level"], row["repetition"]) for row in read_rows(trial(house))}
