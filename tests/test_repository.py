@@ -164,6 +164,13 @@ def test_the_readme_shows_what_was_measured(readme):
 
 
 @pytest.mark.parametrize("readme", ["README.md", "README.pt-BR.md"])
+def test_what_the_readme_shows_and_links_is_there(readme):
+    """Every picture, notebook and file that it names by a path."""
+    found = re.findall(r"\]\((?!https?:|#)([^)#]+)", (ROOT / readme).read_text(encoding="utf-8"))
+    assert "docs/figure_1.png" in found and [path for path in found if not (ROOT / path).exists()] == []
+
+
+@pytest.mark.parametrize("readme", ["README.md", "README.pt-BR.md"])
 def test_the_readme_counts_the_claims_as_the_table_does(readme):
     """`python -m dr_lib claims` writes the English one; the Portuguese one has its ids and numbers in its order."""
     from dr_lib.evidence.claims import count_claims
