@@ -31,8 +31,7 @@ def write_predictions(
         path: of the CSV: image_id, patient_id, group, split (train, validation, test, excluded or rejected), reason (of
             the last two), eye, grade, referable, probability_referable or probability_0 to probability_4, data_kind,
             dataset (the public data set that `prepare` recognised, otherwise the folder's name), model, model_version,
-            and what labels.csv knows of camera, age, sex, quality and gradability. Pseudonyms as there, no
-            name.
+            and what labels.csv knows of camera, age, sex, quality and gradability. Pseudonyms, no name.
         data_dir: a prepared folder.
         split: see `read_photographs`.
         predicted: image ids (n,), and (n, 1) probabilities of referable disease or (n, 5) of the grades.

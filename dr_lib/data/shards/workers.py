@@ -92,7 +92,7 @@ def map_over(workers: int, dask: str = "") -> Iterator[Map]:
         with _connect(dask) as client:
             executor = client.get_executor(pure=False)
             try:
-                yield partial(_map_in_window, executor, sum(client.nthreads().values()), partial(_wait, client))
+                yield partial(_map_over_cluster, client, executor)
             finally:
                 executor.shutdown(wait=False)  # takes back what nobody will ask for
     elif workers == 1:
@@ -102,17 +102,15 @@ def map_over(workers: int, dask: str = "") -> Iterator[Map]:
             yield partial(_map_over_pipes, [_start_worker(ends) for _ in range(workers)])
 
 
-def _map_in_window(
-    executor: Executor, workers: int, take: Callable[[Future], list], function: Callable, items: Iterable
-) -> Iterator:
-    """Hand out a few tasks per worker, and one more for each whose results were taken."""
-    items, tasks = iter(items), deque()
+def _map_over_cluster(client: Any, executor: Executor, function: Callable, items: Iterable) -> Iterator:
+    """Hand out a few tasks per thread of the cluster, and one more for each whose results were taken."""
+    items, tasks, num_threads = iter(items), deque(), sum(client.nthreads().values())
     while part := list(islice(items, PHOTOGRAPHS_PER_TASK)):
         tasks.append(executor.submit(_map_part, function, part))
-        if len(tasks) == TASKS_PER_WORKER * workers:
-            yield from take(tasks.popleft())
+        if len(tasks) == TASKS_PER_WORKER * num_threads:
+            yield from _wait(client, tasks.popleft())
     while tasks:
-        yield from take(tasks.popleft())
+        yield from _wait(client, tasks.popleft())
 
 
 def _map_part(function: Callable, part: list) -> list:
