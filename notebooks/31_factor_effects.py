@@ -190,7 +190,7 @@ for row in timed.sort_values("train_s", ascending=False).itertuples():  # the fo
 if paths:
     samples = pd.DataFrame(read_samples(paths[0]))
     page.figure(
-        scenarios.plot_samples(samples, lang, synthetic=is_synthetic(timed)),
+        scenarios.plot_samples(samples, lang, is_synthetic=is_synthetic(timed)),
         "utilisation_trace",
         "Use of the machine over the longest run.",
     )
@@ -233,14 +233,14 @@ except BadSampleError as error:  # an unfinished study has holes
     print(f"no effects: {error}")
 else:
     page.figure(
-        plot_effects(effects, lang, synthetic=is_synthetic(timed)),
+        plot_effects(effects, lang, is_synthetic=is_synthetic(timed)),
         "effects",
         "By how much each level multiplies the time of an epoch.",
     )
     effects = effects.rename(columns={"low": "effect_low", "high": "effect_high", "num_runs": "n"})
     page.table(effects, "effects", "Effect of each level on the time of an epoch [95 % interval].")
     page.figure(
-        plot_variation(variation, lang, synthetic=is_synthetic(timed)),
+        plot_variation(variation, lang, is_synthetic=is_synthetic(timed)),
         "variation",
         "How much of the variation of an epoch's time each term explains.",
     )

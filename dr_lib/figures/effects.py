@@ -36,13 +36,13 @@ MAX_COLUMNS = 4  # of panels
 MAX_FINE = 20  # span of a logarithmic axis that has room for more ticks than the powers of ten
 
 
-def plot_effects(effects: pd.DataFrame, lang: str = "en", *, synthetic: bool = False) -> Figure:
+def plot_effects(effects: pd.DataFrame, lang: str = "en", *, is_synthetic: bool = False) -> Figure:
     """Draw by how much each level of each factor multiplies the time, with its interval, on a logarithmic axis.
 
     Args:
         effects: from `estimate_effects`; without repetitions the points stand without error bars.
         lang: en, or pt with decimal commas.
-        synthetic: say that the images were drawn.
+        is_synthetic: say that the images were drawn.
 
     Raises:
         NoRunsError: the table is empty, or none of effects.
@@ -58,18 +58,18 @@ def plot_effects(effects: pd.DataFrame, lang: str = "en", *, synthetic: bool = F
         ax.set_ylabel(name_term(factor, say), rotation=0, ha="right", va="center", fontweight="bold", labelpad=8)
         ax.set_xlim(2**-reach, 2**reach)
     axes[-1].set_xlabel(say("factor on the mean of all scenarios"))
-    figure.suptitle(write_title("Effect of each level", synthetic, say))
+    figure.suptitle(write_title("Effect of each level", is_synthetic, say))
     figure.supxlabel(say("point: ratio of geometric means; error bar: 95 % interval"), fontsize="small")
     return figure
 
 
-def plot_variation(allocation: pd.DataFrame, lang: str = "en", *, synthetic: bool = False) -> Figure:
+def plot_variation(allocation: pd.DataFrame, lang: str = "en", *, is_synthetic: bool = False) -> Figure:
     """Draw how much of the variation each factor and interaction explains, the largest first, repetitions last.
 
     Args:
         allocation: from `allocate_variation`; terms below half a per cent are drawn as one bar.
         lang: en, or pt with decimal commas.
-        synthetic: say that the images were drawn.
+        is_synthetic: say that the images were drawn.
 
     Raises:
         NoRunsError: the table is empty, or none of an allocation.
@@ -87,7 +87,7 @@ def plot_variation(allocation: pd.DataFrame, lang: str = "en", *, synthetic: boo
         ax.annotate(text, (100 * row.share, position), (5, 0), textcoords="offset points", va="center")
     ax.invert_yaxis()
     ax.set(xlabel=say("share of the variation [%]"), xlim=(0, 135), xticks=range(0, 101, 20))
-    figure.suptitle(write_title("Allocation of variation", synthetic, say))
+    figure.suptitle(write_title("Allocation of variation", is_synthetic, say))
     figure.supxlabel(say("a x b: interaction of a and b; p: of the F test, by Holm's method"), fontsize="small")
     return figure
 

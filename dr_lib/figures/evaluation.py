@@ -25,6 +25,7 @@ from dr_lib.figures.style import (
     use_commas,
     write_interval,
     write_number,
+    write_title,
 )
 
 MARKERS = ("o", "s")  # of the operating points
@@ -319,4 +320,4 @@ def _square(figure: Figure, axes: tuple[Axes, ...] | list[Axes], lang: str) -> N
 
 
 def _title(figure: Figure, words: str, say, is_synthetic: bool) -> None:
-    figure.suptitle(f"{say(words)}\n{say(SAMPLE)}" if is_synthetic else say(words))
+    figure.suptitle(write_title(words, is_synthetic, say, SAMPLE))

@@ -3,7 +3,7 @@
 import numpy as np
 from matplotlib.figure import Figure
 
-from dr_lib.figures.style import SAMPLE, choose_words, open_panels
+from dr_lib.figures.style import SAMPLE, choose_words, open_panels, write_title
 
 
 def plot_explanations(
@@ -40,6 +40,6 @@ def plot_explanations(
             ax.imshow(columns[column][row], cmap="inferno", vmin=0, vmax=1, alpha=0.6)
         if row == 0:
             ax.set_title(titles[column], fontsize="medium")
-    words = say("Where the network looks, and where random weights do")
-    figure.suptitle(f"{words}\n{say(SAMPLE)}" if is_synthetic else words)
+    title = write_title("Where the network looks, and where random weights do", is_synthetic, say, SAMPLE)
+    figure.suptitle(title)
     return figure

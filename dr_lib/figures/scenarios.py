@@ -92,14 +92,14 @@ def plot_utilisation(runs: pd.DataFrame, columns: Sequence[str], lang: str = "en
     return figure
 
 
-def plot_samples(samples: pd.DataFrame, lang: str = "en", *, synthetic: bool = False) -> Figure:
+def plot_samples(samples: pd.DataFrame, lang: str = "en", *, is_synthetic: bool = False) -> Figure:
     """Draw the utilisation of a machine over one run, with the ends of the epochs.
 
     Args:
         samples: of one run, from `monitor.read_samples`: `seconds`, `event`, and any of cpu_percent, memory_percent,
             gpu_percent and gpu_memory_percent; the legend names those that were not measured.
         lang: en, or pt with decimal commas.
-        synthetic: say that the images were drawn.
+        is_synthetic: say that the images were drawn.
 
     Raises:
         NoRunsError: there are no samples, or they have no time or event.
@@ -118,7 +118,7 @@ def plot_samples(samples: pd.DataFrame, lang: str = "en", *, synthetic: bool = F
     ax.set_xlim(0, max(samples["seconds"].max(), 1e-3))
     use_commas(ax, lang)
     ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1), frameon=False)
-    figure.suptitle(write_title("Utilisation over one run", synthetic, say))
+    figure.suptitle(write_title("Utilisation over one run", is_synthetic, say))
     figure.supxlabel(say("dotted: end of an epoch, with its number"), fontsize="small")
     return figure
 

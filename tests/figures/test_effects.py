@@ -131,7 +131,7 @@ def test_the_figures_speak_portuguese():
     """With decimal commas, and semicolons between bounds."""
     effects, variation, front = (
         plot_effects(EFFECTS, "pt"),
-        plot_variation(ALLOCATION, "pt", synthetic=True),
+        plot_variation(ALLOCATION, "pt", is_synthetic=True),
         plot_cost_front(COMPETITORS, "pt"),
     )
     assert effects.axes[0].texts[0].get_text() == "0,50 [0,45; 0,55]" and effects.axes[1].get_ylabel() == "rede"
