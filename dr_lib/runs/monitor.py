@@ -177,8 +177,10 @@ def summarise(path: Path) -> dict[str, Any]:
     joules = [(t1 - t0) * (v0 + v1) / 2 for (t0, v0), (t1, v1) in zip(power_w, power_w[1:])]  # trapezoids
     sampled_j, counted_j = sum(joules) if joules else NAN, _count(series["gpu_energy_j"])
     gpu_j, cpu_j = sampled_j if math.isnan(counted_j) else counted_j, _count(series["cpu_energy_j"])
-    is_cut, missing = was_read and not series["cpu_energy_j"], Rapl().reason or "no RAPL counter"
-    cpu_from = "RAPL" if not math.isnan(cpu_j) else "" if is_cut else missing
+    cpu_from = "RAPL"
+    if math.isnan(cpu_j):
+        is_cut = was_read and not series["cpu_energy_j"]
+        cpu_from = "" if is_cut else Rapl().reason or "no RAPL counter"
     return {
         **{f"{name}_mean": _weigh(series[name], start_s) for name in PERCENTS},
         **{f"{name}_peak": peaks[name] for name in PERCENTS},
