@@ -4,12 +4,12 @@ import re
 import shlex
 import signal
 import subprocess
-import time
-import urllib.request
 from pathlib import Path
 
 import pandas as pd
 import pytest
+
+from tests.serving.driver import is_ready, wait_until
 
 ROOT = Path(__file__).resolve().parents[1]
 ELSEWHERE = r"^(make |colab |docker )|pip install|jupyter lab|dr_lib kernels| --on "  # network, account, minutes
@@ -68,7 +68,8 @@ def test_each_command_can_be_pasted_behind_the_one_before(photographs):
             command = shorten(command, clone)
             if " serve " in command and "--help" not in command:
                 server = subprocess.Popen(shlex.split(command), cwd=clone)
-                wait_for_server(server)
+                wait_until(lambda ended=server.poll: is_ready(8080) or ended() is not None, 60)
+                assert server.poll() is None
                 continue
             if "data/other" in command:  # another hospital's
                 run("mv photographs others; cp -r others photographs", clone)
@@ -94,15 +95,3 @@ def run(command: str, clone: Path, check: bool = True) -> subprocess.CompletedPr
 def command_of(name: str, done: list[str]) -> str:
     """The command of that name that was run."""
     return next(command for command in done if f"dr_lib {name} " in command)
-
-
-def wait_for_server(server: subprocess.Popen) -> None:
-    """Wait until the server answers."""
-    for _ in range(120):
-        assert server.poll() is None
-        try:
-            urllib.request.urlopen("http://127.0.0.1:8080/ping", timeout=1)
-            return
-        except OSError:
-            time.sleep(0.5)
-    raise AssertionError("the server did not start")
