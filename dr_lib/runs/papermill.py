@@ -14,7 +14,7 @@ import nbformat
 import psutil
 import yaml
 
-from dr_lib.runs.run import RUN_VARIABLE, die_with_parent
+from dr_lib.runs.run import RUN_VARIABLE, bind_to_parent
 from dr_lib.runs.study import PlannedRun
 
 PATH = re.compile(  # the folders of an absolute path, or a whole URL
@@ -34,13 +34,12 @@ def start_papermill(
     command = [sys.executable, "-m", "papermill", str(notebook), str(output), "-y", parameters, "-k", run.kernel]
     with log.open("wb") as file:
         process = subprocess.Popen(
-            [*command, "--no-progress-bar"],
+            bind_to_parent([*command, "--no-progress-bar"]),
             cwd=root,
             env={**os.environ, RUN_VARIABLE: json.dumps(context)},
             stdout=file,
             stderr=subprocess.STDOUT,
             pass_fds=[lock],
-            preexec_fn=die_with_parent,
         )
     try:
         yield process

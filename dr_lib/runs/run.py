@@ -181,6 +181,18 @@ def die_with_parent() -> None:
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # 1 = PR_SET_PDEATHSIG
 
 
+def bind_to_parent(command: list[str]) -> list[str]:
+    """The command that runs this one and ends with this process, on Linux; elsewhere the same.
+
+    A preexec_fn would run Python between fork and exec, where a Ctrl-C is lost and threads may lock each other out.
+    """
+    if sys.platform != "linux":
+        return command
+    bound = "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 9); "  # PR_SET_PDEATHSIG, SIGKILL
+    bound += "os.getppid() == int(sys.argv[1]) and os.execvp(sys.argv[2], sys.argv[2:])"
+    return [sys.executable, "-ISc", bound, str(os.getpid()), *command]
+
+
 def measure_others(seconds: float) -> float:
     """Watch for so long what share of the machine's CPU time everybody takes but this process, steal included."""
     start, cpu_s = time.monotonic(), _read_others_cpu_s()

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 
+import psutil
 import pytest
 
 from dr_lib.runs import run as run_module
@@ -47,6 +48,23 @@ def test_a_run_that_was_cut_off_goes_on_in_its_folder(tmp_path):
     assert (again.folder / "checkpoint").exists() and again.identity["resumed"] == 0
     assert json.loads(again.finish(resumed=2).read_text())["resumed"] == 2
     assert Run(tmp_path, "n", PARAMETERS).folder != cut_off.folder
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="prctl is Linux's")
+def test_a_bound_command_ends_with_its_parent(tmp_path):
+    """Also when that is killed; no handler of fork runs, in which Python drops a Ctrl-C."""
+    code = "import os, subprocess, time; from dr_lib.runs.run import bind_to_parent; "
+    code += "os.register_at_fork(after_in_parent=lambda: print('forked')); "
+    code += "print(subprocess.Popen(bind_to_parent(['sleep', '60'])).pid, flush=True); time.sleep(60)"
+    with subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        bound = psutil.Process(int(process.stdout.readline()))
+        deadline = time.monotonic() + 30
+        while bound.name() != "sleep" and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert bound.name() == "sleep"
+        process.kill()
+    _, alive = psutil.wait_procs([bound], timeout=30)
+    assert not alive
 
 
 def test_a_run_that_is_still_alive_is_left_alone(tmp_path):

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from dr_lib.runs.run import die_with_parent
+from dr_lib.runs.run import bind_to_parent
 
 COLOURS, TOKEN = re.compile(r"\x1b\[[\d;]*m"), re.compile(r"((?:token|signature)=)[^\s&'\"]+", re.IGNORECASE)
 OPTIONS = {"colab": (), "kaggle": ("-W",)}  # of every call: Kaggle's warning of an old version stands before an answer
@@ -61,9 +61,9 @@ def call(name: str, *arguments: str, limit_s: float = LIMIT_S, say: Callable[[st
     """
     lines: list[str] = []
     pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-    how = {"text": True, "errors": "replace", "start_new_session": True, "preexec_fn": die_with_parent}
+    how = {"text": True, "errors": "replace", "start_new_session": True}
     how["env"] = {**os.environ, "COLUMNS": "10000"}  # so that a sentence stays one line
-    command = [find_client(name), *OPTIONS[name], *arguments]
+    command = bind_to_parent([find_client(name), *OPTIONS[name], *arguments])
     with subprocess.Popen(command, **pipes, **how) as process:
         timer = threading.Timer(limit_s, process.kill)
         timer.start()

@@ -45,9 +45,9 @@ class GatedPredictor(Predictor):
         super().__init__(*args, **kwargs)
         self.gate = threading.Event()
 
-    def __call__(self, *args):
-        assert self.gate.wait(30)
-        return super().__call__(*args)
+    def grade(self, encoded):
+        assert self.gate.wait(60)
+        return super().grade(encoded)
 
 
 @pytest.fixture(scope="module")
