@@ -47,6 +47,7 @@ accelerator: str = "auto"  # auto, cpu, gpu or tpu
 backend: str = "auto"  # auto, tensorflow or jax
 strategy: str = "auto"  # auto, none, MirroredStrategy, DataParallel or TPUStrategy (untried)
 num_devices: int = 0  # GPUs or TPU chips to train on, 0 for all; several of a CPU are virtual, to simulate more
+num_machines: int = 1  # machines that train as one, JAX joins them; run --machines 2 rehearses two on this one
 precision: str = "auto"  # auto (follows the mode), float32, mixed_float16 or mixed_bfloat16
 steps_per_execution: int = 0  # training steps per call of the device, 0 follows the mode
 input: str = "auto"  # memory (decoded once), stream (decoded again for each batch), or auto (what fits)
@@ -158,7 +159,7 @@ from dr_lib.training.train_once import train_once
 samples = run.folder / "samples.csv"  # of the machine beside the timed part, its energy among them
 trained = train_once(
     config, plan, run.folder, commit=run.identity["commit"], elapsed_s=run.seconds, report=run.show_progress,
-    seconds_left=run.seconds_left, monitor=Monitor(samples, num_gpus=plan.num_replicas * (plan.accelerator == "gpu")),
+    seconds_left=run.seconds_left, monitor=Monitor(samples, num_gpus=plan.num_gpus),
 )  # fmt: skip
 timing, row, scores, auc = trained.timing, trained.row, trained.scores, trained.auc
 print(f"{trained.network.name}: {row['num_parameters']:,} parameters, {row['num_images_dropped']} photographs dropped")
@@ -214,7 +215,7 @@ from dr_lib.training.train_once import BEST, PREDICTIONS
 
 saved = write_trained(run.folder / BEST, config, trained, run.identity["commit"])
 path = run.finish(**row, **summarise(samples), model_version=saved.version)
-(run.folder / CHECKPOINT).unlink()
+(run.folder / CHECKPOINT).unlink(missing_ok=True)  # one of several machines wrote it
 print(f"wrote {run.shown(path)}; to try the model on another prepared folder, and to evaluate it on both:")
 print(f"python -m dr_lib predict {run.shown(saved.path)} OTHER --external --out other.csv")
 print(f"python -m dr_lib evaluate {run.shown(run.folder / PREDICTIONS)} other.csv --out evaluation")

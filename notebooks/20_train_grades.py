@@ -35,6 +35,7 @@ weigh_grades: bool = False  # let each grade count the same in the loss, however
 # machine
 accelerator: str = "auto"  # auto, cpu, gpu or tpu
 backend: str = "auto"  # auto, tensorflow or jax
+num_machines: int = 1  # machines that train as one, JAX joins them; run --machines 2 rehearses two on this one
 input: str = "auto"  # memory (decoded once), stream (decoded again for each batch), or auto (what fits)
 mode: str = "paper"  # paper (float32, one step per call) or fast (what the device can do)
 # what is explained
@@ -117,7 +118,7 @@ from dr_lib.training.train_once import train_once
 samples = run.folder / "samples.csv"  # of the machine beside the timed part, its energy among them
 trained = train_once(
     config, plan, run.folder, commit=run.identity["commit"], elapsed_s=run.seconds, report=run.show_progress,
-    seconds_left=run.seconds_left, monitor=Monitor(samples, num_gpus=plan.num_replicas * (plan.accelerator == "gpu")),
+    seconds_left=run.seconds_left, monitor=Monitor(samples, num_gpus=plan.num_gpus),
 )  # fmt: skip
 timing, row, scores, auc = trained.timing, trained.row, trained.scores, trained.auc
 print(f"{trained.network.name}: {row['num_parameters']:,} parameters on {trained.device.name}")
@@ -178,7 +179,7 @@ print(f"model version {saved.version} in {run.shown(saved.path)}")
 from dr_lib.training.recorder import CHECKPOINT
 
 path = run.finish(**row, **summarise(samples), model_version=saved.version)
-(run.folder / CHECKPOINT).unlink()
+(run.folder / CHECKPOINT).unlink(missing_ok=True)  # one of several machines wrote it
 print(f"wrote {run.shown(path)}; to export the model for serving:")
 print(f"python -m dr_lib export {run.shown(saved.path)} --data {run.shown(config.data_dir)} --out exported")
 

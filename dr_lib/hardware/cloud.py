@@ -43,6 +43,21 @@ def find_instance_type(system: Path = Path("/sys"), address: str = ADDRESS) -> s
     return answer.strip().rpartition("/")[2].removeprefix("Standard_")
 
 
+@cache
+def find_tpu_worker(system: Path = Path("/sys"), address: str = ADDRESS) -> tuple[int, int]:
+    """This machine's number, and how many there are, in a slice of Cloud TPU; (0, 1) elsewhere."""
+    named = " ".join(read_text(system / name) for name in NAMED_IN).lower()
+    if "google compute engine" not in named:
+        return 0, 1
+    path, headers = "/computeMetadata/v1/instance/attributes/", {"Metadata-Flavor": "Google"}
+    try:
+        number = int(_ask(address, "GET", f"{path}agent-worker-number", headers))
+        workers = _ask(address, "GET", f"{path}worker-network-endpoints", headers)
+    except (OSError, http.client.HTTPException, ValueError):
+        return 0, 1
+    return number, len(workers.split(","))
+
+
 def _ask(address: str, method: str, path: str, headers: dict[str, str]) -> str:
     """One answer of the service, past any proxy; an HTTPException where it is no answer."""
     connection = http.client.HTTPConnection(address, timeout=TIMEOUT_S)
@@ -51,6 +66,6 @@ def _ask(address: str, method: str, path: str, headers: dict[str, str]) -> str:
         response = connection.getresponse()
         if response.status != http.client.OK:
             raise http.client.HTTPException(response.status)
-        return response.read(256).decode("ascii")
+        return response.read(65536).decode("ascii")
     finally:
         connection.close()

@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import ModuleType
 from typing import Any, NamedTuple
 
+from dr_lib.hardware import machines
 from dr_lib.hardware.facts import Facts, HardwareError, read_version
 from dr_lib.hardware.plans import Plan
 
@@ -21,6 +22,7 @@ class Device(NamedTuple):
     plan: Plan
     name: str  # as the framework gives it, or cpu
     distribution: Any  # a tf.distribute.Strategy, or None
+    rank: int = 0  # of this machine among those of the plan
 
     def scope(self) -> AbstractContextManager:
         """Where the model is built and compiled."""
@@ -38,6 +40,10 @@ class Device(NamedTuple):
     def compile_arguments(self) -> dict[str, bool | int]:
         """What `compile_model` has to know."""
         return {"jit": self.plan.jit, "steps_per_execution": self.plan.steps_per_execution}
+
+    def share(self, content: bytes) -> bytes:
+        """What machine 0 holds, see `machines.share`."""
+        return content if self.plan.num_machines == 1 else machines.share(content)
 
     def describe(self, facts: Facts) -> dict[str, str | int | float]:
         """What the run's row says of the device, the plan, the machine and the versions installed."""
@@ -118,21 +124,21 @@ def _activate_jax(plan: Plan) -> Device:
         os.environ["JAX_PLATFORMS"] = "cpu"
     import jax
 
-    if plan.accelerator == "cpu" and plan.num_replicas > 1:
-        jax.config.update("jax_num_cpu_devices", plan.num_replicas)
-    devices = [device for device in jax.devices() if device.platform == plan.accelerator]
+    if plan.accelerator == "cpu" and plan.num_replicas > plan.num_machines:
+        jax.config.update("jax_num_cpu_devices", plan.num_replicas // plan.num_machines)
+    place = machines.join(plan.num_machines, plan.accelerator) if plan.num_machines > 1 else machines.Place()
+    listed = [device for device in jax.devices() if device.platform == plan.accelerator]
+    devices = machines.take_evenly(listed, plan.num_replicas // plan.num_machines)
     if len(devices) < plan.num_replicas:
-        listed = ", ".join(map(str, jax.devices()))
-        counts = f"the plan has {plan.num_replicas} x {plan.accelerator}, JAX lists {listed}"
+        counts = f"the plan has {plan.num_replicas} x {plan.accelerator}, JAX lists {jax.devices()}"
         raise HardwareError(f"{counts}: install jax[cuda12] or jax[tpu], or restart the kernel")
-    if plan.accelerator == "tpu" and len(devices) > plan.num_replicas:
-        warnings.warn(f"{plan.num_replicas} of {len(devices)} chips train: num_devices takes more", stacklevel=3)
+    if plan.accelerator == "tpu" and len(listed) > plan.num_replicas:
+        warnings.warn(f"{plan.num_replicas} of {len(listed)} chips train: num_devices takes more", stacklevel=3)
     import keras
 
-    names = [f"{device.platform}:{device.id}" for device in devices[: plan.num_replicas]]
-    parallel = keras.distribution.DataParallel(devices=names) if plan.strategy == "DataParallel" else None
-    keras.distribution.set_distribution(parallel)  # a kernel may have had another plan before
-    return Device(plan, "cpu" if plan.accelerator == "cpu" else devices[0].device_kind, None)
+    # a kernel may have had another plan before
+    keras.distribution.set_distribution(machines.distribute(devices) if plan.strategy == "DataParallel" else None)
+    return Device(plan, "cpu" if plan.accelerator == "cpu" else devices[0].device_kind, None, place.rank)
 
 
 @contextmanager

@@ -22,13 +22,19 @@ class Plan(NamedTuple):
     accelerator: str  # cpu, gpu or tpu
     backend: str  # of Keras
     strategy: str  # none (one device), MirroredStrategy, DataParallel or TPUStrategy
-    num_replicas: int  # the batch is divided among them evenly
+    num_machines: int  # each started for itself
+    num_replicas: int  # of all machines; the batch is divided among them evenly
     precision: str  # a dtype policy of Keras
     jit: bool  # compile with XLA
     steps_per_execution: int  # training steps per call of the device
     input: str  # memory (photographs are decoded once) or stream (whenever a batch asks for them)
     on_device: bool  # the decoded photographs are kept in the device's memory
     reasons: tuple[str, ...]
+
+    @property
+    def num_gpus(self) -> int:
+        """GPUs of this machine that train."""
+        return self.num_replicas // self.num_machines if self.accelerator == "gpu" else 0
 
 
 def choose(
@@ -38,6 +44,7 @@ def choose(
     backend: str = "auto",
     strategy: str = "auto",
     num_devices: int = 0,
+    num_machines: int = 1,
     mode: str = "paper",
     precision: str = "auto",
     steps_per_execution: int = 0,
@@ -54,6 +61,7 @@ def choose(
         backend: auto, tensorflow or jax.
         strategy: auto, none, or a distribution by name; TPUStrategy is never chosen by itself.
         num_devices: 0 takes all GPUs or chips; several of a CPU are virtual and simulate a plan for accelerators.
+        num_machines: that train as one, each like this one, see `machines`.
         mode: paper (our reading of it: float32, one step per call), fast or scaled (all that the device can do).
         precision: auto follows from the mode, else a dtype policy of Keras.
         steps_per_execution: training steps per call of the device, 0 follows from the mode.
@@ -72,14 +80,20 @@ def choose(
             raise HardwareError(f"{value!r} is not known: choose from {', '.join(known)}")
     if batch_size < 1 or steps_per_execution < 0:
         raise HardwareError(f"batch_size {batch_size}, steps_per_execution {steps_per_execution}: take positive ones")
+    if num_machines < 1 or batch_size % num_machines:
+        raise HardwareError(f"num_machines {num_machines}: a batch of {batch_size} does not divide over so many")
     if accelerator == "auto":
         accelerator = "tpu" if facts.num_tpu_chips else "gpu" if facts.gpus else "cpu"
     names = {"cpu": facts.cpu, "gpu": ", ".join(facts.gpus), "tpu": f"{facts.num_tpu_chips} chips"}
     reasons = [f"{accelerator}: {names[accelerator]}"]
     num_devices = _choose_devices(facts, accelerator, num_devices)
-    num_replicas = _choose_replicas(accelerator, num_devices, batch_size)
-    if num_replicas < num_devices:
-        reasons.append(f"{num_replicas} of {num_devices} devices: a batch of {batch_size} divides over no more")
+    local = _choose_replicas(accelerator, num_devices, batch_size // num_machines)
+    if local < num_devices:
+        reasons.append(f"{local} of {num_devices} devices: a batch of {batch_size} divides over no more")
+    if num_machines > 1:
+        reasons.append(f"{num_machines} machines joined by JAX, {local} devices each: each takes its part of a batch")
+        strategy = "DataParallel" if strategy == "auto" else strategy
+    num_replicas = local * num_machines
     backend = _choose_backend(facts, accelerator, backend, strategy, reasons)
     strategy = _choose_strategy(facts, accelerator, backend, strategy, num_replicas, reasons)
     if precision == "auto":
@@ -88,9 +102,10 @@ def choose(
     else:
         reasons.append(f"{precision}: asked for")
     input = _choose_input(facts, input, data_gib, reasons)
-    plan = Plan(accelerator, backend, strategy, num_replicas, precision, backend == "jax", 1, input, False, ())
+    jit = backend == "jax"
+    plan = Plan(accelerator, backend, strategy, num_machines, num_replicas, precision, jit, 1, input, False, ())
     if mode != "paper":
-        plan = _speed_up(facts, plan, data_gib, may_keep, reasons)
+        plan = _speed_up(facts, plan, data_gib, may_keep and num_machines == 1, reasons)
     if steps_per_execution:
         plan = plan._replace(steps_per_execution=steps_per_execution)
         reasons.append(f"{steps_per_execution} steps per call of the device: asked for")
@@ -180,7 +195,7 @@ def _speed_up(facts: Facts, plan: Plan, data_gib: float, may_keep: bool, reasons
     on_device = fits and may_keep and plan.input == "memory"
     steps = STEPS_PER_EXECUTION[plan.accelerator]
     reasons.append(f"{steps} steps per call of the device")
-    why = f"{data_gib:.2g} of {memory:.0f} GiB" if may_keep else "what is cached stays there"
+    why = f"{data_gib:.2g} of {memory:.0f} GiB" if may_keep else "there they are cached, or go to several machines"
     why = "they are streamed" if plan.input == "stream" else why
     reasons.append(f"photographs on the {'device' if on_device else 'host'}: {why}")
     return plan._replace(jit=plan.jit or plan.accelerator == "gpu", steps_per_execution=steps, on_device=on_device)

@@ -4,7 +4,7 @@ import json
 import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import keras
 import numpy as np
@@ -26,7 +26,7 @@ def write_checkpoint(path: Path, progress: Mapping[str, Any], arrays: Mapping[st
         np.savez(file, meta=np.frombuffer(meta, np.uint8), **numbered)
 
 
-def read_checkpoint(path: Path) -> tuple[dict[str, Any], dict[str, list[np.ndarray]]]:
+def read_checkpoint(path: Path | BinaryIO) -> tuple[dict[str, Any], dict[str, list[np.ndarray]]]:
     """Read back what `write_checkpoint` was given; a CheckpointError where the file is damaged, or none of ours."""
     try:
         with np.load(path, allow_pickle=False) as file:
@@ -34,7 +34,7 @@ def read_checkpoint(path: Path) -> tuple[dict[str, Any], dict[str, list[np.ndarr
             arrays = {name: [file[f"{name}/{k}"] for k in range(n)] for name, n in meta["counts"].items()}
             return meta["progress"], arrays
     except (OSError, EOFError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
-        raise CheckpointError(f"{path.name} is damaged ({error!r}): delete it to start anew") from error
+        raise CheckpointError(f"the checkpoint is damaged ({error!r}): delete it to start anew") from error
 
 
 def read_weights(model: keras.Model) -> list[np.ndarray]:

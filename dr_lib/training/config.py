@@ -53,6 +53,7 @@ class TrainingConfig:
     backend: str = "auto"
     strategy: str = "auto"
     num_devices: int = 0
+    num_machines: int = 1
     precision: str = "auto"
     steps_per_execution: int = 0
     input: str = "auto"
@@ -69,6 +70,8 @@ class TrainingConfig:
             raise ValueError(f"{' and '.join(ignored)}: not of the task {self.task}, leave out")
         if self.probe_grades and not self.last_frozen:
             raise ValueError("probe_grades starts the head on frozen features: name last_frozen, or leave it out")
+        if self.last_frozen and self.num_machines > 1:
+            raise ValueError("last_frozen caches features on one machine: leave it out, or take num_machines 1")
         if not 0 <= self.ema_momentum < 1:
             raise ValueError(f"ema_momentum {self.ema_momentum!r}: give 0, for none, or less than 1, such as 0.99")
 
@@ -103,7 +106,7 @@ class TrainingConfig:
 
     def plan(self, facts: Facts, num_images: int) -> Plan:
         """Choose how to train on a machine with so many images, of all sides; see `hardware.choose`."""
-        names = ("accelerator", "backend", "strategy", "num_devices", "mode", "precision", "steps_per_execution")
-        asked = {name: getattr(self, name) for name in (*names, "input")}
+        names = ("accelerator", "backend", "strategy", "num_devices", "num_machines", "mode", "precision", "input")
+        asked = {name: getattr(self, name) for name in (*names, "steps_per_execution")}
         asked |= {"batch_size": self.schedule.batch_size, "data_gib": num_images * 3 * self.image_size**2 / 2**30}
         return choose(facts, **asked, may_keep=not self.last_frozen)  # cached outputs of frozen layers stay on the host

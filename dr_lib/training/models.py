@@ -190,6 +190,12 @@ def save_model(network: keras.Model, path: Path) -> None:
         named.replace(temporary)
 
 
+def load_alone(path: Path) -> keras.Model:
+    """Load a network that several machines trained, to use it on this one."""
+    keras.distribution.set_distribution(None)
+    return keras.models.load_model(path)
+
+
 def _synchronise(base: keras.Model, synchronised: bool) -> None:
     for layer in base.layers:
         if isinstance(layer, layers.BatchNormalization):

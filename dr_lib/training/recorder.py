@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,8 @@ class Recorder(keras.callbacks.Callback):
         session: Mapping[str, str] | None = None,
         report: Callable[[int, int], None] | None = None,
         seconds_left: Callable[[], float] | None = None,
+        writes: bool = True,
+        share: Callable[[bytes], bytes] = bytes,
     ):
         """Begin with nothing done.
 
@@ -43,10 +46,12 @@ class Recorder(keras.callbacks.Callback):
             session: what may be another after a restart, such as the device; all that took part are named.
             report: called with (epochs done, epochs in all).
             seconds_left: called after each epoch; where the next one would not fit, the training is saved and stops.
+            writes: the checkpoint; of several machines one does.
+            share: see `Device.share`: all resume from one checkpoint, and stop at one epoch.
         """
         super().__init__()
         self.out_dir, self.path, self.identity = out_dir, out_dir / CHECKPOINT, dict(identity or {})
-        self.report, self.seconds_left = report, seconds_left
+        self.report, self.seconds_left, self.writes, self.share = report, seconds_left, writes, share
         self.plateau, self.monitor = None, ""  # the metric of the best epoch, empty to keep the last
         self.history: list[dict[str, float]] = []
         self.sessions = [dict(session or {})]
@@ -59,12 +64,13 @@ class Recorder(keras.callbacks.Callback):
 
     def resume(self, model: keras.Model) -> None:
         """Take up the checkpoint, if there is one; a CheckpointError if it is damaged or of other parameters."""
-        if not self.path.exists():
+        content = self.share(self.path.read_bytes() if self.writes and self.path.exists() else b"")
+        if not content:
             return
-        progress, arrays = checkpoint.read_checkpoint(self.path)
+        progress, arrays = checkpoint.read_checkpoint(BytesIO(content))
         changed = ", ".join(name for name, value in self.identity.items() if progress["identity"].get(name) != value)
         if changed:
-            raise CheckpointError(f"{self.path.name} was written with other {changed}: delete it to start anew")
+            raise CheckpointError(f"{CHECKPOINT} was written with other {changed}: delete it to start anew")
         self.best_variables = arrays.pop("best")
         assign_variables(model, arrays)
         self.history, self.best, self.plateau_state = (progress[n] for n in ("history", "best", "plateau_state"))
@@ -105,9 +111,10 @@ class Recorder(keras.callbacks.Callback):
         last = epoch + 1 == self.params["epochs"]
         longest = max([time.monotonic() - self.ended, *self.epoch_s[1:]])
         no_time = self.seconds_left is not None and self.seconds_left() < longest + 2 * self.save_s and not last
+        no_time = bool(self.share(b"1" * no_time))
         now = time.monotonic()
         self.epoch_s.append(now - self.ended)
-        if last or no_time or (now - self.saved) * CHECKPOINT_SHARE >= self.save_s:
+        if self.writes and (last or no_time or (now - self.saved) * CHECKPOINT_SHARE >= self.save_s):
             self._save(now)
         self.ended, self.cpu_s = time.monotonic(), time.process_time() - self.cpu_start
         self.epoch_s[-1] += self.ended - now

@@ -12,7 +12,7 @@ import numpy as np
 from dr_lib.data.labels.grades import sum_referable
 from dr_lib.data.shards.folder import SPLITS, describe_data, hash_file
 from dr_lib.data.shards.predictions import write_predictions
-from dr_lib.hardware import Device, Plan, activate, probe
+from dr_lib.hardware import Device, Plan, activate, machines, probe
 from dr_lib.statistics.intervals import Interval, auc_interval
 from dr_lib.training import metrics
 from dr_lib.training.config import TrainingConfig
@@ -97,16 +97,21 @@ def train_once(
     session = {"precision": plan.precision, "strategy": plan.strategy, "accelerator": device.name}
     session |= {"cpu": facts.cpu, "commit": commit}
     identity = config.describe() | data | {"backend": plan.backend}
-    recorder = Recorder(out_dir, identity=identity, session=session, report=report, seconds_left=seconds_left)
+    identity.pop("num_machines")  # others may go on, or fewer: their results are the same
+    how = {"report": report, "seconds_left": seconds_left, "writes": not device.rank, "share": device.share}
+    recorder = Recorder(out_dir, identity=identity, session=session, **how)
     with device.scope():
         setup_s = elapsed_s() if elapsed_s else float("nan")
         batches = setup.train_batches, setup.validation_batches
         how = {"epochs": config.epochs, "warmup_epochs": schedule.warmup_epochs}
         how |= {"keep_best": config.keep_best, "tensorboard": config.tensorboard}
         how |= {"average_weights": config.ema_momentum > 0}
-        with monitor:
+        with monitor, machines.losing_one(plan.num_machines):
             timing = fit.train(setup.model, *batches, recorder, **how)
         models.save_model(network, out_dir / BEST)
+        if plan.num_machines > 1:
+            machines.leave()
+            network = models.load_alone(out_dir / BEST)
         predicted = {name: predict(config, network, s.images) for name, s in setup.splits.items() if name != "train"}
     if data:  # a prepared folder, whose tables know the photographs
         found = {name: (setup.splits[name].image_id, values) for name, values in predicted.items()}
@@ -165,8 +170,10 @@ def set_up(config: TrainingConfig, plan: Plan, splits: Mapping[str, Photographs]
             inputs.pop("test", None)
             model, inputs = resident.keep_on_device(network, inputs)
         fit.compile_model(model, **learning, **device.compile_arguments)
-    train_batches = Batches(inputs["train"], targets["train"], batch_size, shuffle_seed=config.run_seed)
-    validation = Batches(inputs["validation"], targets["validation"], batch_size) if "validation" in inputs else None
+    part = device.rank, plan.num_machines
+    train_batches = Batches(inputs["train"], targets["train"], batch_size, shuffle_seed=config.run_seed, part=part)
+    sides = [Batches(inputs[side], targets[side], batch_size, part=part) for side in ("validation",) if side in inputs]
+    validation = sides[0] if sides else None
     return Setup(device, splits, network, model, train_batches, validation, linear_probe_auc)
 
 

@@ -73,6 +73,8 @@ def train(folder: Path, config: Mapping[str, Any], *, number: int, normalised: b
         validation = trained.splits["validation"]
         kept.update_state(validation.referable, predict(asked, loaded, validation.images)[:, 0])
     result = trained.row | {"kept_auc": float(kept.result())}
+    if trained.device.rank:
+        return
     with np.load(folder / "checkpoint.npz") as file:
         scalars = [file[name] for name in file.files if name.startswith("optimizer/") and not file[name].shape]
         result["iterations"] = max(int(array) for array in scalars if array.dtype.kind in "iu")
@@ -90,6 +92,19 @@ def run(what: str, folder: Path, **arguments: Any) -> None:
     command = [sys.executable, "-m", "tests.training.simulation", what, folder, json.dumps(arguments)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
+
+
+def start_machines(what: str, folder: Path, count: int, port: int, **arguments: Any) -> list[subprocess.Popen]:
+    """Start this script once for each of several machines, all of them here, each in a folder of its own."""
+    processes = []
+    for rank in range(count):
+        place = {"DR_LIB_COORDINATOR": f"127.0.0.1:{port}", "DR_LIB_NUM_MACHINES": str(count)}
+        where = folder / f"machine-{rank}"
+        command = [sys.executable, "-m", "tests.training.simulation", what, where, json.dumps(arguments)]
+        place |= {"DR_LIB_MACHINE": str(rank)}
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+        processes.append(subprocess.Popen(command, cwd=ROOT, env={**os.environ, **place}, **pipes))
+    return processes
 
 
 def fork(folder: Path, arguments: dict) -> int:

@@ -100,6 +100,7 @@ class Batches(keras.utils.PyDataset):
         batch_size: int,
         *,
         shuffle_seed: int | None = None,
+        part: tuple[int, int] = (0, 1),
     ):
         """Hold the arrays, which stay on the host, or on disk, and are not copied.
 
@@ -109,10 +110,12 @@ class Batches(keras.utils.PyDataset):
             targets: (n,) float32, 1 for referable; or (n,) int64 grades.
             batch_size: over all replicas.
             shuffle_seed: None keeps the order, for evaluation.
+            part: of every batch, which one of how many even ones; what other machines feed is not read.
         """
         super().__init__()
         self.inputs, self.targets, self.batch_size = inputs, targets, batch_size
         self.shuffle_seed, self.error = shuffle_seed, None
+        self._part = slice(*(batch_size * k // part[1] for k in (part[0], part[0] + 1)))
         if batch_size < 1 or len(inputs) != len(targets) or not len(self):
             counts = f"{len(inputs)} photographs and {len(targets)} targets"
             raise ValueError(f"{counts} make no batch of {batch_size}: give as many of each, and a smaller batch_size")
@@ -142,12 +145,13 @@ class Batches(keras.utils.PyDataset):
         """
         rows = self._order[index * self.batch_size : (index + 1) * self.batch_size]
         if self.shuffle_seed is not None:
+            rows = rows[self._part]
             return self._take(rows), self.targets[rows]
         num_places, num_empty = len(self) * self.batch_size, self.batch_size - len(rows)
         weights = np.full(self.batch_size, num_places / len(self.inputs), np.float32)
         weights[len(rows) :] = 0
-        rows = np.pad(rows, (0, num_empty), mode="edge")
-        return self._take(rows), self.targets[rows], weights
+        rows = np.pad(rows, (0, num_empty), mode="edge")[self._part]
+        return self._take(rows), self.targets[rows], weights[self._part]
 
     def _take(self, rows: np.ndarray) -> np.ndarray:
         """The inputs of these rows; an error is kept, for TensorFlow puts one of its own in its place."""

@@ -11,6 +11,7 @@ from types import ModuleType
 import numpy as np
 
 from dr_lib.hardware import import_tensorflow
+from dr_lib.hardware.machines import Place, join
 from dr_lib.training.frameworks.architecture import Layer, NetworkError
 from dr_lib.training.frameworks.base import FrameworkError, Network
 
@@ -30,6 +31,7 @@ def open_network(
     *,
     learning_rate: float = 0.01,
     accelerator: str = "cpu",
+    num_machines: int = 1,
 ) -> Network:
     """Build a network in a framework, with these weights, ready to train.
 
@@ -39,9 +41,11 @@ def open_network(
         weights: that it begins with, from `draw_weights`.
         learning_rate: of stochastic gradient descent with momentum 0.9, positive.
         accelerator: cpu, never a GPU; or gpu, the framework's first.
+        num_machines: that train as one, each with its part of every batch: keras_jax alone.
 
     Raises:
         FrameworkError: the framework is not installed here, sees no GPU, or runs otherwise already.
+        HardwareError: the machines do not meet, see `machines.join`.
         NetworkError: there is no such framework or accelerator, or the learning rate is not positive.
     """
     if framework not in PACKAGES or accelerator not in ("cpu", "gpu"):
@@ -49,9 +53,12 @@ def open_network(
         raise NetworkError(f"framework {framework!r}, accelerator {accelerator!r}: {choices}")
     if not learning_rate > 0:
         raise NetworkError(f"learning_rate {learning_rate}: must be positive")
+    if num_machines > 1 and framework != "keras_jax":
+        raise NetworkError(f"framework {framework!r}: on several machines keras_jax alone trains")
+    place = join(num_machines, accelerator) if num_machines > 1 else Place()
     packages = PACKAGES[framework]
     network = getattr(import_network(packages, accelerator), f"{packages[0].title()}Network")
-    return network(layers, weights, learning_rate, accelerator)
+    return network(layers, weights, learning_rate, accelerator, **({"place": place} if num_machines > 1 else {}))
 
 
 def import_network(packages: tuple[str, ...], accelerator: str) -> ModuleType:

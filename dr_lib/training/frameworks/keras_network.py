@@ -10,6 +10,7 @@ import keras
 import numpy as np
 from keras import layers as keras_layers
 
+from dr_lib.hardware import machines
 from dr_lib.training.frameworks.architecture import Layer
 from dr_lib.training.frameworks.base import MOMENTUM, FrameworkError, Network, OnEpochEnd, check_loss
 from dr_lib.training.frameworks.batches import FixedBatches
@@ -18,24 +19,46 @@ from dr_lib.training.frameworks.batches import FixedBatches
 class KerasNetwork(Network):
     """A compiled `keras.Sequential` on images with their channels last."""
 
-    def __init__(self, layers: tuple[Layer, ...], weights: list[np.ndarray], learning_rate: float, accelerator: str):
-        """Build the network on the CPU or the first GPU; see `choose_device`."""
+    def __init__(
+        self,
+        layers: tuple[Layer, ...],
+        weights: list[np.ndarray],
+        learning_rate: float,
+        accelerator: str,
+        place: machines.Place = machines.Place(),  # noqa: B008
+    ):
+        """Build the network on the CPU or the first GPU, of each of several machines; see `choose_device`."""
         backend = keras.config.backend()
         choose_device(backend, accelerator)
-        self.layers, self.packages = layers, ("keras", backend)
-        self.model = keras.Sequential([keras.Input(layers[0].input_shape), *map(_build, layers)])
+        self.layers, self.packages, self.place = layers, ("keras", backend), place
+        if place.count > 1:
+            import jax
+
+            keras.distribution.set_distribution(machines.distribute(machines.take_evenly(jax.devices(), 1)))
+        self.learning_rate = learning_rate
+        self._compile(weights)
+
+    def _compile(self, weights: list[np.ndarray]) -> None:
+        keras.utils.set_random_seed(0)  # machines have to agree on what `weights` then replace, too
+        self.model = keras.Sequential([keras.Input(self.layers[0].input_shape), *map(_build, self.layers)])
         self.model.set_weights(weights)
         self.model.compile(
-            optimizer=keras.optimizers.SGD(learning_rate, momentum=MOMENTUM),
+            optimizer=keras.optimizers.SGD(self.learning_rate, momentum=MOMENTUM),
             loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
-            jit_compile=backend == "jax",  # XLA makes TensorFlow's steps 4 times as long on a CPU
+            jit_compile=keras.config.backend() == "jax",  # XLA makes TensorFlow's steps 4 times as long on a CPU
             run_eagerly=False,
         )
 
     def fit(self, batches: FixedBatches, epochs: int, on_epoch_end: OnEpochEnd) -> None:
-        """Train, and time each epoch, as `Network.fit` says, in Keras's own loop."""
-        feed = _Feed(batches)
-        fit_timed(self.model, feed, epochs=epochs, on_epoch_begin=feed.start_epoch, on_epoch_end=on_epoch_end)
+        """Train, and time each epoch, as `Network.fit` says, in Keras's own loop; several machines then part."""
+        feed = _Feed(batches, self.place)
+        with machines.losing_one(self.place.count):
+            fit_timed(self.model, feed, epochs=epochs, on_epoch_begin=feed.start_epoch, on_epoch_end=on_epoch_end)
+        if self.place.count > 1:
+            weights = self.model.get_weights()
+            machines.leave()
+            keras.distribution.set_distribution(None)
+            self._compile(weights)
 
     def _forward(self, images: np.ndarray) -> np.ndarray:
         return np.asarray(self.model.predict_on_batch(images))
@@ -72,9 +95,10 @@ def fit_timed(
 class _Feed(keras.utils.PyDataset):
     """The batches of an epoch, as Keras asks for them."""
 
-    def __init__(self, batches: FixedBatches):
+    def __init__(self, batches: FixedBatches, place: machines.Place):
         super().__init__()
-        self.batches = batches
+        self.batches, size = batches, batches.batch_size // place.count
+        self.part = slice(place.rank * size, (place.rank + 1) * size)
         self.start_epoch(0)
 
     def start_epoch(self, epoch: int) -> None:
@@ -85,7 +109,7 @@ class _Feed(keras.utils.PyDataset):
         return len(self.batches)
 
     def __getitem__(self, index: int) -> tuple[np.ndarray, np.ndarray]:
-        return self.batches.take(self.order[index])
+        return self.batches.take(self.order[index][self.part])
 
 
 def _build(layer: Layer) -> keras.Layer:

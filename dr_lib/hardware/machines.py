@@ -1,0 +1,137 @@
+"""Several machines that train as one: which of them this is, how they meet, and what all of them have to agree on.
+
+Each machine starts the training for itself, as one process; Keras runs on JAX, whose distributed runtime joins them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from dr_lib.hardware.cloud import find_tpu_worker
+from dr_lib.hardware.facts import HardwareError
+
+COORDINATOR, COUNT, RANK = "DR_LIB_COORDINATOR", "DR_LIB_NUM_MACHINES", "DR_LIB_MACHINE"
+# by the names of JAX's own detection of clusters: a step of Slurm, and TPUs under Kubernetes
+SLURM = ("SLURM_JOB_ID", "SLURM_STEP_NODELIST", "SLURM_NTASKS", "SLURM_PROCID", "SLURM_LOCALID")
+TPU = ("TPU_WORKER_HOSTNAMES", "TPU_WORKER_ID")
+MEET_S = 300  # until all have to be there: machines boot, and kernels start, at different speeds
+HEARTBEAT_S = 20  # without a word from one, the others end
+LOST = "gloo nccl heartbeat coordination unavailable: connection barrier".split()  # in the errors of its collectives
+
+
+class Place(NamedTuple):
+    """Which of the machines this is."""
+
+    rank: int = 0  # machine 0 writes the row and the checkpoints
+    count: int = 1
+    coordinator: str = ""  # HOST:PORT of machine 0; empty where JAX finds it by itself
+
+
+def find_place(environment: Mapping[str, str] = os.environ) -> Place:
+    """Find the place that DR_LIB_* give, or Slurm, Kubernetes or Cloud TPU; without any, this is the only machine.
+
+    Raises:
+        HardwareError: what was given is incomplete, or no number.
+    """
+    given = [environment.get(name, "") for name in (COORDINATOR, COUNT, RANK)]
+    if any(given):
+        coordinator, count, rank = given
+        if not (coordinator and count.isdigit() and rank.isdigit() and int(rank) < int(count)):
+            names = f"{COORDINATOR}=HOST:PORT of machine 0, {COUNT} and {RANK}"
+            raise HardwareError(f"set {names}, which counts from 0; they are {', '.join(map(repr, given))}")
+        return Place(int(rank), int(count), coordinator)
+    if all(name in environment for name in SLURM):
+        return Place(int(environment["SLURM_PROCID"]), int(environment["SLURM_NTASKS"]))
+    if all(name in environment for name in TPU):
+        return Place(int(environment["TPU_WORKER_ID"]), len(environment["TPU_WORKER_HOSTNAMES"].split(",")))
+    return Place(*find_tpu_worker())
+
+
+def join(num_machines: int, accelerator: str) -> Place:
+    """Join the machines into one runtime of JAX; call it before JAX computes anything.
+
+    Raises:
+        HardwareError: this process was not started as one of so many, or the others do not come.
+    """
+    place = find_place()
+    if place.count != num_machines:
+        raise HardwareError(f"num_machines {num_machines}: {say_how(num_machines, place)}")
+    import jax
+
+    if jax.distributed.is_initialized():
+        return place
+    if accelerator == "cpu":
+        jax.config.update("jax_cpu_collectives_implementation", "gloo")
+    known = (place.coordinator, place.count, place.rank) if place.coordinator else ()
+    try:
+        jax.distributed.initialize(*known, initialization_timeout=MEET_S, heartbeat_timeout_seconds=HEARTBEAT_S)
+    except (RuntimeError, ValueError) as error:
+        raise HardwareError(
+            f"machine {place.rank} of {place.count} does not meet the others within {MEET_S} s: {first_line(error)}"
+        ) from error
+    return place
+
+
+def say_how(num_machines: int, place: Place) -> str:
+    """Say how the machines of a training are started."""
+    return (
+        f"this process was started as one of {place.count}; python -m dr_lib run STUDY --machines {num_machines} "
+        "rehearses here, and python -m dr_lib plan STUDY --commands prints what each machine starts"
+    )
+
+
+def take_evenly(devices: list[Any], number: int) -> list[Any]:
+    """So many devices of each machine, or all that it has, in the order in which the machines hold a batch's parts."""
+    of_each: dict[int, list[Any]] = {}
+    for device in sorted(devices, key=lambda device: device.id):
+        of_each.setdefault(device.process_index, []).append(device)
+    return [device for rank in sorted(of_each) for device in of_each[rank][:number]]
+
+
+def distribute(devices: list[Any]) -> Any:
+    """Keras's way to train on these devices of JAX, each of which gets its part of every batch."""
+    import keras
+
+    names = [f"{device.platform}:{device.id}" for device in devices]
+    return keras.distribution.DataParallel(devices=names, auto_shard_dataset=False)  # each machine feeds its own part
+
+
+def share(content: bytes) -> bytes:
+    """What machine 0 holds; all machines call this at the same point, and what the others hold does not count."""
+    import numpy as np
+    from jax.experimental import multihost_utils
+
+    size = int(multihost_utils.broadcast_one_to_all(np.int32(len(content))))
+    if not size:
+        return b""
+    held = np.frombuffer(content[:size].ljust(size, b"\0"), np.uint8)
+    return np.asarray(multihost_utils.broadcast_one_to_all(held), np.uint8).tobytes()
+
+
+def leave() -> None:
+    """Part from the other machines, when all of them have come to this point: from here on each is alone."""
+    import jax
+
+    jax.distributed.shutdown()
+
+
+@contextmanager
+def losing_one(num_machines: int) -> Iterator[None]:
+    """Say in one sentence that a machine was lost; JAX's runtime tells it as an error of its collectives."""
+    try:
+        yield
+    except (RuntimeError, ValueError) as error:
+        if num_machines == 1 or not any(word in str(error).lower() for word in LOST):
+            raise
+        raise HardwareError(
+            f"a machine of {num_machines} ended, or cannot be reached; started again, the training goes on from its "
+            f"last checkpoint ({first_line(error)})"
+        ) from error
+
+
+def first_line(error: Exception) -> str:
+    """The beginning of a runtime's long message."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:160]

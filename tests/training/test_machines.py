@@ -1,0 +1,84 @@
+"""Several machines, a process each, train what one does; what one of them leaves unfinished, others finish."""
+
+import json
+import socket
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tests.training import simulation
+
+pytestmark = pytest.mark.slow
+CONFIG = {"backend": "jax", "augmentation": "colour", "dropout": 0.3, "learning_rate": 0.02, "epochs": 3}
+
+
+def start(folder: Path, count: int, config: dict, **arguments) -> list:
+    """Start so many machines on a free port."""
+    pytest.importorskip("jax")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    config = CONFIG | config | {"num_machines": count}
+    return simulation.start_machines("train", folder, count, port, config=config, number=57, **arguments)
+
+
+def finish(folder: Path, processes: list) -> dict:
+    """Wait for the machines; the row of machine 0."""
+    for process in processes:
+        out, _ = process.communicate(timeout=600)
+        assert process.returncode == 0, out[-3000:]
+    return json.loads((folder / "machine-0" / "result.json").read_text())
+
+
+def read_arrays(folder: Path) -> dict[str, np.ndarray]:
+    """Weights, statistics, random state and optimiser of machine 0's checkpoint, and its best weights."""
+    with np.load(folder / "machine-0" / "checkpoint.npz") as file:
+        return {name: file[name] for name in file.files if name != "meta"}
+
+
+def assert_equal(found: Path, expected: Path, tolerance: float = 1e-5) -> None:
+    """Losses, learning rates, weights, statistics and optimiser are the same."""
+    histories = [pd.read_csv(folder / "machine-0" / "history.csv") for folder in (found, expected)]
+    np.testing.assert_allclose(*histories, rtol=tolerance)
+    arrays = [read_arrays(folder) for folder in (found, expected)]
+    assert arrays[0].keys() == arrays[1].keys()
+    for name in arrays[0]:
+        np.testing.assert_allclose(*(kept[name] for kept in arrays), rtol=0, atol=tolerance, err_msg=name)
+
+
+def test_two_and_four_machines_train_what_one_does(tmp_path):
+    """Batch normalisation, dropout, colours, remainders of batches: one network, one checkpoint, one history."""
+    rows = {}
+    for count in (1, 2, 4):
+        folder = tmp_path / str(count)
+        rows[count] = finish(folder, start(folder, count, {}, normalised=True))
+        assert [file.parent.name for file in folder.rglob("checkpoint.npz")] == ["machine-0"]
+    for count in (2, 4):
+        assert_equal(tmp_path / str(count), tmp_path / "1")
+        told = [rows[count][name] for name in ("num_machines", "num_replicas", "strategy", "num_images_dropped")]
+        assert told == [count, count, "DataParallel", 1]
+        assert rows[count]["metric_auc_test"] == pytest.approx(rows[1]["metric_auc_test"], abs=1e-5)
+        assert rows[count]["kept_auc"] == pytest.approx(rows[1]["kept_auc"], abs=1e-5)
+
+
+def test_a_dead_machine_ends_the_others_and_fewer_go_on(tmp_path):
+    """Within 60 s, with one sentence; one machine then finishes what two began, as if it had never been otherwise."""
+    config = {"epochs": 40}
+    straight, broken = tmp_path / "straight", tmp_path / "broken"
+    processes, history = start(broken, 2, config), broken / "machine-0" / "history.csv"
+    while not (history.exists() and len(history.read_text().splitlines()) > 3):
+        assert processes[0].poll() is None, processes[0].communicate()[0][-3000:]
+        time.sleep(0.05)
+    processes[1].kill()
+    killed = time.monotonic()
+    out, _ = processes[0].communicate(timeout=60)
+    assert time.monotonic() - killed < 60 and processes[0].returncode != 0
+    assert "a machine of 2 ended, or cannot be reached; started again, the training goes on from its last" in out
+    assert not (broken / "machine-0" / "result.json").exists()
+    resumed = finish(broken, start(broken, 1, config))
+    finish(straight, start(straight, 1, config))
+    assert resumed["resumed"] == 1 and resumed["num_machines"] == 1
+    assert_equal(broken, straight)
