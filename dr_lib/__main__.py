@@ -1,5 +1,6 @@
 """The command line: python -m dr_lib COMMAND; --help lists them."""
 
+import math
 import os
 import sys
 from collections.abc import Callable
@@ -184,16 +185,17 @@ def kernels(names: tuple[str, ...]) -> None:
 @INSTANCE
 @click.option("--only", default="", help="one run alone, by scenario and repetition, such as C3-r02")
 @click.option("--allow", multiple=True, type=click.Choice(["notebook_sha256"]), help="go on with a changed notebook")
+@click.option("--machines", default=1, type=click.IntRange(1), help="rehearse runs of so many machines here")
 @click.option("--dask", "address", default="", help="hand the runs to the Dask cluster at this address")
 @click.option("--on", default="", help="in a session of Colab or Kaggle: colab:T4, colab:v5e1, kaggle:t4x2, ...")
 @click.option("--yes", is_flag=True, help="with --on, upload without being asked")
-def run(study: Path, address: str, on: str, yes: bool, **options) -> None:
+def run(study: Path, address: str, on: str, yes: bool, machines: int, **options) -> None:
     """Make the runs of a study file that are not completed yet."""
     from dr_lib.runs.cluster import run_on_cluster
     from dr_lib.runs.runner import run_study
 
-    if on and address:
-        raise click.UsageError("--on and --dask: choose one of the two")
+    if bool(on) + bool(address) + (machines > 1) > 1:
+        raise click.UsageError("--on, --dask and --machines: choose one of them")
     if on:
         from dr_lib.data.shards.share import describe_shared, share_folder
         from dr_lib.runs.remote.session import run_on_service
@@ -203,7 +205,7 @@ def run(study: Path, address: str, on: str, yes: bool, **options) -> None:
     elif address:
         failures = run_on_cluster(study, ROOT, address, **options)
     else:
-        failures = run_study(study, ROOT, **options, wait=bool(options["only"]))
+        failures = run_study(study, ROOT, **options, machines=machines, wait=bool(options["only"]))
     if failures:
         raise click.ClickException(f"{len(failures)} runs failed:\n" + "\n".join(failures))
 
@@ -221,12 +223,14 @@ def _confirm(yes: bool, what: str) -> None:
 @click.argument("study", type=PATH)
 @INSTANCE
 @click.option("--precision", default=0.05, show_default=True, help="wanted half width of a 95 % interval, relative")
-@click.option("--commands", is_flag=True, help="print one command per incomplete run, for any scheduler")
-def plan(study: Path, instance: str, precision: float, commands: bool) -> None:
+@click.option("--commands", is_flag=True, help="print one command per incomplete run and machine, for any scheduler")
+@click.option("--machines", type=click.IntRange(1), help="with --commands, of runs that need no more  [default: any]")
+def plan(study: Path, instance: str, precision: float, commands: bool, machines: int | None) -> None:
     """List the runs of a study file, and what the rest takes in time, money and repetitions."""
     from dr_lib import hardware
     from dr_lib.runs.cluster import list_commands
     from dr_lib.runs.estimate import describe_rest
+    from dr_lib.runs.machines import count_machines
     from dr_lib.runs.runner import check_folder, read_finished
     from dr_lib.runs.study import check_paths, load_study, name_machine, plan_runs
 
@@ -236,7 +240,8 @@ def plan(study: Path, instance: str, precision: float, commands: bool) -> None:
     rows = read_finished(study.with_suffix(""), runs)
     status = {run.run_id: rows.get(run.run_id, {}).get("status", "to do") for run in runs}
     if commands:
-        return click.echo("\n".join(list_commands(study, [run for run in runs if status[run.run_id] != "ok"])))
+        left = [run for run in runs if status[run.run_id] != "ok" and count_machines(run) <= (machines or math.inf)]
+        return click.echo("\n".join(list_commands(study, left)))
     for run in runs:
         levels = ", ".join(f"{name}={run.parameters[name]}" for name in design.factors)
         click.echo(f"{run.order:4d}  {run.run_id}  {status[run.run_id]:8}  {levels}")

@@ -13,7 +13,9 @@ import yaml
 from tqdm import tqdm
 
 from dr_lib.files import lock, write_text
+from dr_lib.hardware.machines import COORDINATOR, COUNT, RANK
 from dr_lib.runs.estimate import afford_s, find_limit, predict_run_s
+from dr_lib.runs.machines import count_machines
 from dr_lib.runs.row import read_rows, read_spent_s, write_row
 from dr_lib.runs.runner import check_notebook, run_study
 from dr_lib.runs.study import PlannedRun, Study, StudyError, find_runs, load_study, name_run, plan_runs
@@ -22,10 +24,17 @@ ANY = "any"  # in place of a machine's name
 
 
 def list_commands(path: Path, runs: Sequence[PlannedRun]) -> list[str]:
-    """One shell command per run, to be given to any scheduler from the root of the repository."""
-    return [
-        f"python -m dr_lib run {shlex.quote(str(path))} --only {name_run(run.scenario, run.repetition)}" for run in runs
-    ]
+    """One shell command per run and machine, to be given to any scheduler from the root of the repository."""
+    lines = []
+    for run in runs:
+        command = f"python -m dr_lib run {shlex.quote(str(path))} --only {name_run(run.scenario, run.repetition)}"
+        number = count_machines(run)
+        if number == 1:
+            lines.append(command)
+            continue
+        meet = f'{COORDINATOR}="${{{COORDINATOR}:?HOST:PORT of machine 0}}" {COUNT}={number}'
+        lines += [f"{meet} {RANK}={rank} {command}" for rank in range(number)]
+    return lines
 
 
 def run_on_cluster(

@@ -45,26 +45,27 @@ def _read_whole_s(row: dict[str, Any]) -> float:
 
 
 def afford_s(study: Study, spent_s: float) -> float:
-    """How many more seconds `max_usd` buys after so many; infinite without it."""
+    """How many more machine seconds `max_usd` buys after so many; infinite without it."""
     if not study.max_usd:
         return math.inf
     usd_per_hour = find_price(study.instance).usd_per_hour
     return 3600 * study.max_usd / usd_per_hour - spent_s if usd_per_hour else math.inf
 
 
-def find_limit(study: Study, spent_s: float, next_s: float, stop_at: float) -> str:
+def find_limit(study: Study, spent_s: float, next_s: float, stop_at: float, num_machines: int = 1) -> str:
     """Why no further run may begin; empty if one may.
 
     Args:
         study: with its max_usd and the instance whose price it has.
-        spent_s: seconds that all runs took so far, and that those under way will.
+        spent_s: machine seconds that all runs took so far, and that those under way will.
         next_s: seconds that the next one takes; NaN, where nothing is known yet, holds nobody back.
         stop_at: on the monotonic clock, when the session has to have ended.
+        num_machines: that the next one is paid for.
     """
     next_s = 0.0 if math.isnan(next_s) else next_s
     if time.monotonic() + next_s > stop_at:
         return "max_hours hold no further run"
-    if afford_s(study, spent_s) <= next_s:
+    if afford_s(study, spent_s) <= num_machines * next_s:
         spent_usd = price_seconds(find_price(study.instance).usd_per_hour, spent_s)
         return f"max_usd: {spent_usd:.2f} of {study.max_usd:.2f} USD are spent"
     return ""

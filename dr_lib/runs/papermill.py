@@ -5,7 +5,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePath
 from typing import Any
@@ -17,6 +17,7 @@ import yaml
 from dr_lib.runs.run import RUN_VARIABLE, bind_to_parent
 from dr_lib.runs.study import PlannedRun
 
+OUT_OF_TIME = "OutOfTimeError"  # how a notebook says that it has saved and stopped in time
 PATH = re.compile(  # the folders of an absolute path, or a whole URL
     r"(?P<url>\b(?!file:)[a-z][a-z0-9+.-]*://\S*)|(?<![\w.])/(?:[^\s/'\":,;]+/)*(?=[^\s/'\":,;])", re.IGNORECASE
 )
@@ -24,11 +25,20 @@ PATH = re.compile(  # the folders of an absolute path, or a whole URL
 
 @contextmanager
 def start_papermill(
-    run: PlannedRun, notebook: Path, output: Path, log: Path, context: dict[str, Any], *, root: Path, lock: int
+    run: PlannedRun,
+    notebook: Path,
+    output: Path,
+    log: Path,
+    context: dict[str, Any],
+    *,
+    root: Path,
+    lock: int | None = None,
+    environment: Mapping[str, str] | None = None,
 ) -> Iterator[subprocess.Popen]:
     """Start a notebook under papermill in the repository's root; at the end, end all of it that still runs.
 
-    `context` is what the run has to know of itself. The study stays locked while it lives, if the runner is killed too.
+    `context` is what the run has to know of itself. The study stays locked while it lives, if the runner is killed too,
+    by the file descriptor `lock`. `environment` is added to that of this process.
     """
     parameters = yaml.safe_dump(run.parameters)
     command = [sys.executable, "-m", "papermill", str(notebook), str(output), "-y", parameters, "-k", run.kernel]
@@ -36,22 +46,27 @@ def start_papermill(
         process = subprocess.Popen(
             bind_to_parent([*command, "--no-progress-bar"]),
             cwd=root,
-            env={**os.environ, RUN_VARIABLE: json.dumps(context)},
+            env={**os.environ, **(environment or {}), RUN_VARIABLE: json.dumps(context)},
             stdout=file,
             stderr=subprocess.STDOUT,
-            pass_fds=[lock],
+            pass_fds=[] if lock is None else [lock],
         )
     try:
         yield process
     finally:
-        children = []  # the kernel, and what it started
+        end_tree(process)
+
+
+def end_tree(process: subprocess.Popen) -> None:
+    """End a process, and what it started."""
+    children = []
+    with suppress(psutil.Error):
+        children = psutil.Process(process.pid).children(recursive=True) if process.poll() is None else []
+    process.kill()
+    for child in children:
         with suppress(psutil.Error):
-            children = psutil.Process(process.pid).children(recursive=True) if process.poll() is None else []
-        process.kill()
-        for child in children:
-            with suppress(psutil.Error):
-                child.kill()
-        process.wait()
+            child.kill()
+    process.wait()
 
 
 def find_error(notebook: Path, log: Path, returncode: int) -> str:

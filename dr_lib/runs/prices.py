@@ -13,6 +13,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from dr_lib.runs.row import count_paid
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -100,24 +102,26 @@ def price_runs(runs: pd.DataFrame, prices: Iterable[Price] | None = None, *, ove
         overhead_s: seconds that each run is billed beside set-up and training, from `bill.fit_overhead`.
 
     Returns:
-        The runs with usd_per_hour, price_as_of, price_is_old (false where there is no price), formula_usd of the run
-        (price x train_s), cost_usd (with set-up and overhead), cost_per_epoch_usd of one more epoch (price x
-        steady_epoch_s) and cost_per_1000_images_usd of so many more images (at images_per_s). NaN where the label has
+        The runs with usd_per_hour of a machine, price_as_of, price_is_old (false where there is no price), formula_usd
+        of the run (machines x price x train_s), cost_usd (with set-up and overhead), cost_per_epoch_usd of one more
+        epoch (by steady_epoch_s), cost_per_1000_images_usd of so many more (by images_per_s). NaN where the label has
         no price or a time is missing.
     """
     table = read_prices() if prices is None else list(prices)
     found = [_find_price_of(row, table, keep=prices is None) for row in runs.to_dict("records")]
     usd_per_hour = runs.assign(price=[price.usd_per_hour if price else math.nan for price in found])["price"]
     number = runs.reindex(columns=["train_s", "setup_s", "steady_epoch_s", "images_per_s"]).astype(float)
+    machines = runs.reindex(columns=["num_machines", "rehearsed"]).astype(object).to_dict("records")
+    paid = usd_per_hour * [count_paid({k: value for k, value in row.items() if value == value}) for row in machines]
     images_per_s = number["images_per_s"].where(number["images_per_s"] > 0)
     return runs.assign(
         usd_per_hour=usd_per_hour,
         price_as_of=[price.date if price else "" for price in found],
         price_is_old=[bool(price and price.is_old()) for price in found],
-        formula_usd=price_seconds(usd_per_hour, number["train_s"]),
-        cost_usd=price_seconds(usd_per_hour, number["train_s"], number["setup_s"].fillna(0.0), overhead_s),
-        cost_per_epoch_usd=price_seconds(usd_per_hour, number["steady_epoch_s"]),
-        cost_per_1000_images_usd=price_seconds(usd_per_hour, 1000 / images_per_s),
+        formula_usd=price_seconds(paid, number["train_s"]),
+        cost_usd=price_seconds(paid, number["train_s"], number["setup_s"].fillna(0.0), overhead_s),
+        cost_per_epoch_usd=price_seconds(paid, number["steady_epoch_s"]),
+        cost_per_1000_images_usd=price_seconds(paid, 1000 / images_per_s),
     )
 
 

@@ -62,6 +62,8 @@ DETAILS = {  # in the rows that have them
     "instance_type": str,  # the cloud's name of the machine; empty where none tells it
     "accelerator": str,  # the device's own name, or cpu
     "num_accelerators": int,
+    "num_machines": int,  # that trained as one
+    "rehearsed": bool,  # these were processes of one machine: their times show the overhead, not a speed-up
     "cpu": str,  # the model's name
     "num_cpus": int,  # that the process may use
     "memory_gib": float,  # of the machine
@@ -170,6 +172,11 @@ def read_spent_s(study_dir: Path, run_id: str, row: dict[str, Any]) -> float:
     path = spent_path(study_dir, run_id)
     saved_s = json.loads(path.read_bytes()) if path.exists() else 0.0
     return max(saved_s, read_process_s(row) + (row.get("spent_s") or 0.0) if row else 0.0)
+
+
+def count_paid(row: dict[str, Any]) -> int:
+    """Machines that the time of a row's run, or of a failed one, is paid for; a rehearsal is one machine's."""
+    return 1 if row.get("rehearsed") else row.get("num_machines") or 1
 
 
 def row_path(study_dir: Path, run_id: str) -> Path:

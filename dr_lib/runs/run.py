@@ -25,7 +25,7 @@ import psutil
 from dr_lib.files import lock, write_json
 from dr_lib.runs.monitor import read_cpu_times, read_process_cpu_s
 from dr_lib.runs.prices import find_price, price_seconds
-from dr_lib.runs.row import RowError, progress_path, row_path, write_row
+from dr_lib.runs.row import RowError, count_paid, progress_path, row_path, write_row
 
 RUN_VARIABLE = "DR_LIB_RUN"  # how a study tells the notebook which run it is
 REQUEST = "request.json"  # in a run's folder: notebook and parameters
@@ -140,7 +140,9 @@ class Run:
             RowError: a column has the wrong type, or a number that is infinite.
         """
         wall_s = self.seconds()
-        others = max(_share(_read_others_cpu_s() - self._others_cpu_s, wall_s), self._others_before)
+        during = _share(_read_others_cpu_s() - self._others_cpu_s, wall_s)
+        # where machines are rehearsed, the others' processes are part of the run
+        others = self._others_before if self.identity.get("rehearsed") else max(during, self._others_before)
         row = {
             **self.identity,
             "status": "ok",
@@ -154,8 +156,9 @@ class Run:
             row.update(usd_per_hour=self._price.usd_per_hour, price_as_of=self._price.date)
             train_s = measured.get("train_s") or math.nan  # what trains nothing, a server say, costs no training
             train_s = math.nan if measured.get("resumed") else train_s  # that of the last process alone
-            row["formula_usd"] = price_seconds(self._price.usd_per_hour, train_s)
-            row["cost_usd"] = price_seconds(self._price.usd_per_hour, train_s, measured.get("setup_s") or 0.0)
+            usd_per_hour = self._price.usd_per_hour * count_paid(self.identity)
+            row["formula_usd"] = price_seconds(usd_per_hour, train_s)
+            row["cost_usd"] = price_seconds(usd_per_hour, train_s, measured.get("setup_s") or 0.0)
         return write_row(self.study_dir, {**row, **measured})
 
 

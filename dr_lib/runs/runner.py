@@ -10,7 +10,7 @@ import time
 import uuid
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,13 +20,14 @@ from tqdm import tqdm
 
 from dr_lib import hardware
 from dr_lib.files import lock, write_json
+from dr_lib.hardware.machines import Place, find_place
 from dr_lib.runs.estimate import afford_s, find_limit, is_to_be_repeated, list_left, predict_run_s
-from dr_lib.runs.papermill import find_error, redact_paths, start_papermill
-from dr_lib.runs.row import RowError, progress_path, read_row, read_spent_s, row_path, spent_path, write_row
+from dr_lib.runs.machines import count_machines, say_missing, start_others, take_part
+from dr_lib.runs.papermill import OUT_OF_TIME, find_error, redact_paths, start_papermill
+from dr_lib.runs.row import RowError, count_paid, progress_path, read_row, read_spent_s, row_path, spent_path, write_row
 from dr_lib.runs.run import hash_notebook, measure_others, read_commit
 from dr_lib.runs.study import PlannedRun, Study, StudyError, check_paths, find_runs, load_study, name_machine, plan_runs
 
-OUT_OF_TIME = "OutOfTimeError"  # how a notebook says that it has saved and stopped in time
 UNAVAILABLE = "UnavailableError"  # how a notebook says that this machine cannot make such a run
 MIN_FREE_MIB = 100  # of the disk, before a run begins
 SAVED_S = 10.0  # between two notes of the seconds that a run has taken
@@ -42,6 +43,7 @@ class Session(NamedTuple):
     """One call of `run_study`."""
 
     study: Study
+    path: Path  # its file
     root: Path
     folder: Path  # of the study
     session_id: str
@@ -59,6 +61,7 @@ def run_study(
     instance: str = "",
     only: str = "",
     allow: Collection[str] = (),
+    machines: int = 1,
     wait: bool = False,
     show_progress: bool = True,
 ) -> list[str]:
@@ -76,6 +79,9 @@ def run_study(
         instance: in place of the file's: the machine's name in the table of prices.
         only: one run alone, by scenario and repetition, such as C3-r02.
         allow: notebook_sha256, to go on where the notebook has changed since other runs were made.
+        machines: up to so many processes are started here for runs of several machines, as a rehearsal. Where a
+            scheduler has started this process as one of several, `only` names their run, and all but the first leave
+            no row.
         wait: for another process of this machine that is running the study, rather than stop.
         show_progress: draw a bar.
 
@@ -96,13 +102,20 @@ def run_study(
     missing = {run.scenario: f"no Jupyter kernel {run.kernel}: {hint}" for run in runs if run.kernel not in kernels}
     if not only and all(run.scenario in missing for run in runs):
         raise StudyError(f"{path}: no run can be made: {'; '.join(sorted(set(missing.values())))}")
+    lacking = {run.scenario: reason for run in runs if (reason := say_missing(run, machines))}
+    place = find_place() if any(count_machines(run) > 1 for run in planned) else Place()
+    if place.count > 1 and (not only or lacking):
+        raise StudyError(f"{path}: {place.count} machines make one run of as many: name it by --only")
+    if place.rank:
+        notebook = root / "notebooks" / f"{study.notebook}.ipynb"
+        return take_part(runs[0], notebook, folder, root)
     stop_at = time.monotonic() + 3600 * (max_hours or study.max_hours or math.inf)
     with lock_study(folder, wait=wait) as file, tqdm(disable=not show_progress, bar_format=BAR) as bar:
         check_folder(folder, study)
         write_json(folder / "study.json", study.model_dump(include=set(FIXED)))
         check_notebook(study, root, read_finished(folder, planned).values(), allow)
-        session = Session(study, root, folder, uuid.uuid4().hex[:12], file, stop_at, bar, planned)
-        return _make(session, runs, missing)
+        session = Session(study, path, root, folder, uuid.uuid4().hex[:12], file, stop_at, bar, planned)
+        return _make(session, runs, lacking | missing)
 
 
 def read_finished(folder: Path, runs: list[PlannedRun]) -> dict[str, dict[str, Any]]:
@@ -132,11 +145,13 @@ def _make(session: Session, runs: list[PlannedRun], missing: dict[str, str]) -> 
         left = [run, *(other for other in todo if other.scenario not in unavailable)]
         left_s = predict_run_s(study, session.planned, rows, left)
         _check_disk(session.folder)
-        spent_s = sum(read_spent_s(session.folder, r.run_id, rows.get(r.run_id, {})) for r in session.planned)
-        if reason := find_limit(study, spent_s, left_s[0], session.stop_at):
+        known = {r.run_id: rows.get(r.run_id, {}) for r in session.planned}
+        spent_s = sum(count_paid(row) * read_spent_s(session.folder, name, row) for name, row in known.items())
+        paid = count_paid(identity | run.parameters)
+        if reason := find_limit(study, spent_s, left_s[0], session.stop_at, paid):
             bar.write(f"{reason}; start again to go on")
             break
-        stop_at = min(session.stop_at, time.monotonic() + afford_s(study, spent_s))
+        stop_at = min(session.stop_at, time.monotonic() + afford_s(study, spent_s) / paid)
         error = _run_one(session._replace(stop_at=stop_at), run, identity, left_s)
         if error.startswith(OUT_OF_TIME):
             bar.write(f"{run.run_id}: {error.removeprefix(OUT_OF_TIME + ': ')}")
@@ -197,6 +212,7 @@ def _identify(session: Session, run: PlannedRun, rows: dict[str, dict[str, Any]]
         "retries": before["retries"] + (before["status"] == "failed"),
         "repeats": before.get("repeats", 0) + (before["status"] == "ok"),
         "spent_s": read_spent_s(session.folder, run.run_id, rows.get(run.run_id, {})),  # by earlier tries
+        **({"rehearsed": True} if count_machines(run) > 1 and find_place().count == 1 else {}),
         **({"priced_as": session.study.instance} if session.study.instance else {}),
         **({"session": os.environ[SESSION_VARIABLE]} if SESSION_VARIABLE in os.environ else {}),
     }
@@ -215,15 +231,18 @@ def _run_one(session: Session, run: PlannedRun, identity: dict[str, Any], left_s
     context["others_before"] = measure_others(WATCHED_S)
     start = saved = time.monotonic()
     limit_s = min(3600 * (session.study.timeout_hours or math.inf), session.stop_at - start)
-    with start_papermill(run, notebook, output, log, context, root=root, lock=session.lock) as papermill:
-        while papermill.poll() is None and time.monotonic() - start < limit_s:
+    with ExitStack() as started:
+        others = started.enter_context(start_others(run, session.path, log, root))
+        how = {"root": root, "lock": session.lock, "environment": others.environment}
+        papermill = started.enter_context(start_papermill(run, notebook, output, log, context, **how))
+        while papermill.poll() is None and time.monotonic() - start < limit_s and not others.find_lost():
             with suppress(subprocess.TimeoutExpired):
                 papermill.wait(0.5)
             _show(session, run, time.monotonic() - start, left_s)
             if time.monotonic() - saved > SAVED_S:  # a runner that is killed loses no more of what was paid for
                 saved = time.monotonic()
                 write_json(spent_path(folder, run.run_id), identity["spent_s"] + saved - start)
-        is_in_time = papermill.poll() is not None
+        lost, is_in_time = others.find_lost(), papermill.poll() is not None
     process_s = time.monotonic() - start
     session.bar.n = int(session.bar.n) + 1
     row = read_finished(folder, [run]).get(run.run_id, {})
@@ -232,6 +251,8 @@ def _run_one(session: Session, run: PlannedRun, identity: dict[str, Any], left_s
         return ""
     if is_in_time:
         error = find_error(output, log, papermill.returncode)
+    elif lost:
+        error = lost
     elif time.monotonic() >= session.stop_at:
         error = f"{OUT_OF_TIME}: ended by max_hours or max_usd, incomplete"
     else:
