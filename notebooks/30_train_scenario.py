@@ -34,6 +34,9 @@ batch_size: int = 128  # images per step
 epochs: int = 3  # passes over the training set, 10 in the paper
 learning_rate: float = 0.01  # of stochastic gradient descent with momentum 0.9
 evaluate_every: int = 0  # epochs between looks at the test accuracy, 0 for one at the end [epochs]
+# several machines
+num_machines: int = 1  # machines that train as one, framework keras_jax alone; run --machines 4 rehearses four here
+scaling: str = "strong"  # the machines share each batch and the images (strong), or each has as many (weak)
 # machine
 threads: int = 0  # CPUs that the process is pinned to, 0 for all that it may use
 sample_s: float = 1.0  # period of the monitor, 10 in the paper [s]
@@ -78,6 +81,7 @@ print(bootstrap.describe_machine(root))  # adds nothing: the kernels of `dr_lib 
 import os
 
 from dr_lib.hardware.facts import probe
+from dr_lib.hardware.machines import find_place
 from dr_lib.runs.run import Run, UnavailableError
 from dr_lib.training.frameworks import threads as pinning
 
@@ -87,7 +91,7 @@ if accelerator == "gpu" and not facts.gpus:
 accelerator_asked, accelerator = accelerator, accelerator if accelerator != "auto" else "gpu" if facts.gpus else "cpu"
 if accelerator == "cpu":
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
-threads_asked, threads = threads, pinning.pin(threads)
+threads_asked, threads = threads, pinning.pin(threads, find_place().rank if num_machines > 1 else 0)
 print(f"{facts.cpu}, {threads} of {facts.num_cpus} CPUs, {facts.memory_gib} GiB;", *facts.gpus or ["no GPU"])
 
 # %% [markdown]
@@ -101,10 +105,13 @@ request = {
     "framework": framework, "dataset": dataset, "image_size": image_size, "network": network,
     "accelerator_asked": accelerator_asked, "data_source": Path(data_source).name, "data_share": data_share,
     "batch_size": batch_size, "epochs": epochs, "learning_rate": learning_rate, "evaluate_every": evaluate_every,
-    "threads_asked": threads_asked, "sample_s": sample_s, "seed": seed, "repetition": repetition,
+    "threads_asked": threads_asked, "num_machines": num_machines, "scaling": scaling,
+    "sample_s": sample_s, "seed": seed, "repetition": repetition,
 }  # fmt: skip
 run = Run(root, "30_train_scenario", request, results=results, instance=instance)
-print(f"{framework}, {dataset}, {image_size} px, Rede {network}, on the {accelerator.upper()}")
+if scaling not in ("strong", "weak") or evaluate_every and num_machines > 1:
+    raise ValueError("scaling is strong or weak, and several machines look at the accuracy once: evaluate_every 0")
+print(f"{framework}, {dataset}, {image_size} px, Rede {network}, on the {accelerator.upper()} x {num_machines}")
 
 # %% [markdown]
 # ## 3. Configure / Configurar
@@ -116,8 +123,9 @@ print(f"{framework}, {dataset}, {image_size} px, Rede {network}, on the {acceler
 from dr_lib.data.small_images import load_images
 from dr_lib.training.frameworks import architecture, batches
 
-images = load_images(dataset, image_size, data_source, share=data_share, seed=seed)
-fed = batches.FixedBatches(images.x_train, images.y_train, batch_size, seed=run.seed)
+grows = num_machines if scaling == "weak" else 1  # each machine keeps its part of a batch, and of the images
+images = load_images(dataset, image_size, data_source, share=data_share * grows, seed=seed)
+fed = batches.FixedBatches(images.x_train, images.y_train, batch_size * grows, seed=run.seed)
 print(f"{images.kind}: {len(images.x_train)} images, {len(fed)} steps an epoch, {fed.num_dropped} dropped in each")
 
 # %% [markdown]
@@ -134,8 +142,9 @@ for layer in layers:
 weights = architecture.draw_weights(layers, run.seed)
 num_parameters = sum(array.size for array in weights)
 print(f"{num_parameters:,} parameters, {architecture.count_multiplications(layers):,} multiplications")
+how = {"learning_rate": learning_rate, "accelerator": accelerator, "num_machines": num_machines}
 try:
-    model = open_network(framework, layers, weights, learning_rate=learning_rate, accelerator=accelerator)
+    model = open_network(framework, layers, weights, **how)
 except FrameworkError as error:
     raise UnavailableError(str(error)) from error
 print(*(f"{name} {version}" for name, version in model.versions().items()), sep=", ")
@@ -187,7 +196,7 @@ from statistics import median
 used = summarise(samples)
 steady_epoch_s = median(epoch_s[1:] or epoch_s)
 times = {"setup_s": setup_s, "train_s": train_s, "epoch_s": epoch_s, "steady_epoch_s": steady_epoch_s, "cpu_s": cpu_s}
-times |= {"images_per_s": len(fed) * batch_size / steady_epoch_s, "num_parameters": num_parameters}
+times |= {"images_per_s": len(fed) * fed.batch_size / steady_epoch_s, "num_parameters": num_parameters}
 gpu = {"accelerator": facts.gpus[0] if accelerator == "gpu" else "cpu", "num_accelerators": 1, "threads": threads}
 machine = facts.describe()
 data = {"data_kind": images.kind, "num_images_train": len(images.x_train), "num_images_test": len(images.x_test)}

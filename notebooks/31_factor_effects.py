@@ -121,8 +121,8 @@ page.table(environments, "environments", "Runs by environment and framework.")
 # %% tags=["report"]
 from dr_lib.evidence.comparison import find_needed_repetitions
 
-FACTORS = ["environment", *WORK_FACTORS]
 timed = selection.timed
+FACTORS = ["environment", *WORK_FACTORS, *(["scaling"] if "scaling" in timed else [])]
 varied = [name for name in FACTORS if timed[name].nunique() > 1]
 design = pd.DataFrame(
     [(name, ", ".join(map(str, sorted(timed[name].unique())))) for name in FACTORS], columns=["factor", "levels"]
@@ -249,6 +249,27 @@ else:
         "variation",
         "Allocation of variation; F test against the repetitions, p by Holm's method.",
     )
+
+# %% [markdown] tags=["en"]
+# Where runs trained on several machines: strong scaling divides one work among them, weak scaling gives each as much.
+# Amdahl's law, the share of the time that more machines do not shorten, is fitted to the strong one.
+
+# %% [markdown] tags=["pt"]
+# Onde execuções treinaram em várias máquinas: a escalabilidade forte divide um trabalho entre elas, a fraca dá a cada
+# uma o mesmo tanto. A lei de Amdahl, a parte do tempo que mais máquinas não encurtam, é ajustada à forte.
+
+# %% tags=["report"]
+from dr_lib.evidence.scaling import fit_laws, summarise_scaling
+from dr_lib.figures.scaling import plot_scaling
+
+scaling_table, laws = summarise_scaling(timed), fit_laws(timed)
+if len(scaling_table):
+    drawn = plot_scaling(scaling_table, lang, is_synthetic=is_synthetic(timed))
+    page.figure(drawn, "scaling", "Speed-up by the number of machines; hollow points are predictions of Amdahl's law.")
+    page.table(scaling_table, "scaling", "An epoch by the number of machines [95 % interval]; n = 0: predicted.")
+    page.table(laws, "amdahl", "Amdahl's law: share of an epoch that more machines do not shorten [95 % interval].")
+    if timed.reindex(columns=["rehearsed"])["rehearsed"].eq(True).any():
+        page.findings([say("The machines were rehearsed on one: its CPUs are shared, and no network lies between.")])
 
 # %% tags=["report"]
 from dr_lib.evidence.bill import BRL_PER_USD, cost_to_reach, fit_overhead

@@ -90,6 +90,8 @@ def measure_energy(runs: pd.DataFrame, *, grid: str = "World") -> pd.DataFrame:
     text = runs.reindex(columns=["gpu_energy_from", "cpu_energy_from", "priced_as"]).astype(object).fillna("")
     time_s = number["train_s"].fillna(number["load_s"])
     is_part, on_cpu = number["monitored_s"] < WHOLE * time_s, runs["accelerator"] == "cpu"
+    machines = runs.reindex(columns=["num_machines", "rehearsed"])
+    is_part |= (machines["num_machines"].astype(float) > 1) & ~machines["rehearsed"].eq(True)  # one of them is watched
     is_cut = {name: is_part & number[f"{name}_energy_j"].notna() for name in ("gpu", "cpu")}
     gpu_j, cpu_j = (number[f"{name}_energy_j"].mask(is_part) for name in ("gpu", "cpu"))
     energy_j = cpu_j.where(on_cpu, gpu_j + cpu_j.fillna(0.0))

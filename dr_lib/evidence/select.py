@@ -121,6 +121,10 @@ def _name_environments(finished: pd.DataFrame) -> pd.DataFrame:
         processor = finished["cpu"].astype(str) + cores
         unlike = processor.groupby(machine).transform("nunique") > 1
         machine = machine.mask(unlike, machine + ", " + processor)
+    if "num_machines" in finished:
+        number = finished["num_machines"].fillna(1)
+        here = finished.reindex(columns=["rehearsed"])["rehearsed"].eq(True).map({True: " (rehearsed)", False: ""})
+        machine = machine + (number.map(", {:.0f} machines".format) + here).where(number > 1, "")
     mode = finished["mode"].fillna("paper") if "mode" in finished else pd.Series("paper", finished.index)
     environment = machine.where(mode == "paper", machine + ", " + mode)
     return finished.assign(machine=machine, mode=mode, environment=environment, **marks)

@@ -1,0 +1,61 @@
+"""Draw what more machines bring: the speed-up of each number of machines, and the law fitted to it."""
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import NullLocator
+
+from dr_lib.evidence.scaling import KINDS, MEASURED, PREDICTED
+from dr_lib.figures.style import check_columns, choose_words, name, open_panels, use_commas, write_title
+
+LOOKS = {"strong": ("#0072B2", "o"), "weak": ("#D55E00", "^")}
+
+
+def plot_scaling(scaling: pd.DataFrame, lang: str = "en", *, is_synthetic: bool = False) -> Figure:
+    """Draw the speed-up over the number of machines, a panel for each kind of work, both axes logarithmic.
+
+    Args:
+        scaling: from `summarise_scaling`; what the law predicts is hollow, behind a dashed line.
+        lang: en, or pt with decimal commas.
+        is_synthetic: say that the images were drawn.
+
+    Raises:
+        NoRunsError: the table is empty, or none of scaling.
+    """
+    say = choose_words(lang)
+    check_columns(scaling, [*KINDS, "num_machines", "speedup", "basis"])
+    groups = list(scaling.groupby([kind for kind in KINDS if kind != "scaling"], sort=False))
+    figure, axes = open_panels(len(groups), width=6.2, heights=3.4)
+    for ax, (key, rows) in zip(axes, groups, strict=True):
+        _draw(ax, rows, lang)
+        if len(groups) > 1:
+            ax.set_title(", ".join(map(name, key)), loc="left", fontweight="bold")
+    figure.suptitle(write_title("Speed-up by the number of machines", is_synthetic, say))
+    figure.supxlabel(say("point: ratio of geometric means [95 % interval]; hollow: predicted"), fontsize="small")
+    return figure
+
+
+def _draw(ax: Axes, rows: pd.DataFrame, lang: str) -> None:
+    say = choose_words(lang)
+    numbers = np.array(sorted(rows["num_machines"].unique()))
+    ax.plot(numbers, numbers, ":", color="0.6", lw=1, label=say("ideal"))
+    for scaling, found in rows.groupby("scaling"):
+        colour, marker = LOOKS[scaling]
+        for basis, points in found.groupby("basis"):
+            bounds = points.reindex(columns=["speedup_low", "speedup_high"]).to_numpy(float)
+            reach = np.abs(bounds - points[["speedup"]].to_numpy(float)).T
+            reach = np.where(np.isfinite(reach), reach, 0.0)
+            look = {"color": colour, "marker": marker, "ms": 5, "capsize": 3, "lw": 1.2}
+            look |= {"mfc": "white", "ls": "--"} if basis == PREDICTED else {"ls": "-"}
+            label = {MEASURED: say(f"{scaling} scaling"), PREDICTED: say("Amdahl's law")}[basis]
+            ax.errorbar(points["num_machines"], points["speedup"], reach, label=label, **look)
+    ax.set(xscale="log", yscale="log", xlabel=say("machines"), ylabel=say("speed-up"))
+    low, high = (rows["speedup"].agg(how) for how in ("min", "max"))
+    ticks = [2.0**k for k in range(int(np.floor(np.log2(low))), int(np.ceil(np.log2(max(high, numbers[-1])))) + 1)]
+    ax.set_yticks(ticks)
+    ax.set_xticks(numbers)
+    for axis in (ax.xaxis, ax.yaxis):
+        axis.set_minor_locator(NullLocator())
+    use_commas(ax, lang)
+    ax.legend(loc="upper left", frameon=False, fontsize="small")
