@@ -94,7 +94,9 @@ def judge_claims(paper: str, selection: Selection) -> pd.DataFrame:
         The claims of `read_published` with `ours`, `ours_low`, `ours_high` (in the claim's unit) and the fields of
         `Verdict`; those with a verdict of our own first, then what is not comparable, not measured, or never judged.
     """
-    return _judge(paper, add_accuracy_columns(list_runs(selection.timed)))
+    rows = add_accuracy_columns(list_runs(selection.timed))
+    alone = rows.reindex(columns=["num_machines"])["num_machines"].fillna(1) == 1  # as in all papers
+    return _judge(paper, rows[alone])
 
 
 def judge_data_sets(table: pd.DataFrame) -> pd.DataFrame:

@@ -5,6 +5,7 @@ page       what an analysis notebook shows: figures, tables, claims, and their f
 training   training time by hardware
 scenarios  the factorial study, scenario by scenario
 effects    what its factors do
+scaling    speed-up by the number of machines
 serving    time of a prediction, cost by rate, response time under load
 evaluation the evaluation of predictions
 explanations  where a network looks, beside its control

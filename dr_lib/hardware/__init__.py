@@ -5,6 +5,7 @@ cloud    the cloud's name of the machine
 facts    what the machine has
 plans    facts -> backend, strategy, precision, and why
 devices  plan -> devices that are there, or an error
+machines joins several machines that train as one
 """
 
 from dr_lib.hardware.devices import Device, activate, import_tensorflow, without_stderr

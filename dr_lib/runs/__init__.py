@@ -8,6 +8,7 @@ study      a study file, checked, and its runs in their order
 runner     makes the runs of a study, resumed where it stopped
 remote     makes them in sessions of Colab and Kaggle
 cluster    makes them on many machines
+machines   the other machines of one run
 papermill  one papermill process, and its error
 kernels    Jupyter kernels for frameworks that need an environment of their own
 run        one run, locked by one process

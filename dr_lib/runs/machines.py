@@ -20,6 +20,9 @@ from dr_lib.runs.papermill import OUT_OF_TIME, end_tree, find_error, start_paper
 from dr_lib.runs.run import bind_to_parent
 from dr_lib.runs.study import PlannedRun, name_run
 
+PART = """import sys; from pathlib import Path; from dr_lib.runs.runner import run_study
+sys.exit("\n".join(run_study(Path(sys.argv[1]), Path(sys.argv[2]), only=sys.argv[3], show_progress=False)))"""
+
 
 class Others(NamedTuple):
     """The other machines of a run under way."""
@@ -66,8 +69,7 @@ def start_others(run: PlannedRun, study: Path, log: Path, root: Path) -> Iterato
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     given = {COORDINATOR: f"127.0.0.1:{port}", COUNT: str(number)}
-    name = name_run(run.scenario, run.repetition)
-    command = [sys.executable, "-m", "dr_lib", "run", str(Path(study).resolve()), "--only", name]
+    command = [sys.executable, "-c", PART, str(study.resolve()), str(root), name_run(run.scenario, run.repetition)]
     others = Others(run, [], [], given | {RANK: "0"})
     try:
         for rank in range(1, number):

@@ -114,7 +114,7 @@ def run_study(
         check_folder(folder, study)
         write_json(folder / "study.json", study.model_dump(include=set(FIXED)))
         check_notebook(study, root, read_finished(folder, planned).values(), allow)
-        session = Session(study, path, root, folder, uuid.uuid4().hex[:12], file, stop_at, bar, planned)
+        session = Session(study, Path(path), root, folder, uuid.uuid4().hex[:12], file, stop_at, bar, planned)
         return _make(session, runs, lacking | missing)
 
 

@@ -5,6 +5,7 @@ clustered    AUC, proportions, likelihood ratios of photographs of which a patie
 calibration  whether probabilities are what they say
 intervals    95 % intervals of means, ratios and AUCs
 effects      allocation of variation, effects with intervals, repetitions needed
+scaling      Amdahl's law, fitted to the times of several machines
 cells        bounds of whatever is computed from the cells of a design
 equivalence  equal within a margin, not inferior by it, and how many observations that takes
 """

@@ -116,6 +116,36 @@ def test_as_many_replicas_as_divide_the_batch(facts, batch_size, num_replicas):
     assert any("divides over no more" in reason for reason in plan.reasons) == (num_replicas < there)
 
 
+@pytest.mark.parametrize(
+    ("facts", "num_machines", "plan"),
+    [
+        (LAPTOP, 2, ("jax", "DataParallel", 2, "float32", True, 8)),
+        (KAGGLE_T4, 4, ("jax", "DataParallel", 8, "float16", True, 16)),
+        (KAGGLE_TPU, 2, ("jax", "DataParallel", 8, "bfloat16", True, 8)),  # four chips of each share a batch of 8
+    ],
+)
+def test_several_machines_are_joined_by_jax(facts, num_machines, plan):
+    """Each machine has as many replicas; photographs stay on the host, for each machine reads its part of a batch."""
+    chosen = choose(facts, mode="fast", num_machines=num_machines)
+    assert columns(chosen) == plan and chosen.num_machines == num_machines and not chosen.on_device
+    assert any(f"{num_machines} machines" in reason for reason in chosen.reasons)
+
+
+@pytest.mark.parametrize(
+    ("asked", "reason"),
+    [
+        ({"num_machines": 3}, "num_machines 3: a batch of 8 does not divide over so many"),
+        ({"num_machines": 0}, "num_machines 0"),
+        ({"num_machines": 2, "backend": "tensorflow"}, "ask for backend='jax'"),
+        ({"num_machines": 2, "strategy": "none"}, "strategy 'none' trains on one device"),
+    ],
+)
+def test_what_several_machines_cannot_do_is_said(asked, reason):
+    """Before anything starts, in one sentence."""
+    with pytest.raises(HardwareError, match=reason):
+        choose(LAPTOP, **asked)
+
+
 def test_photographs_stay_on_the_host_where_they_do_not_fit():
     """A T4 has 15 GiB: 1,000 photographs of 299 px fit, EyePACS (22 GiB) does not, and the host holds copies."""
     assert not choose(COLAB_T4._replace(memory_gib=12.7), mode="fast", data_gib=5.0).on_device

@@ -24,6 +24,7 @@ data_dir: str = "sample"  # folder that another notebook prepared, or the word s
 split: str = "split.csv"  # split table of that folder, or the path of one elsewhere
 weights: str = "none"  # none or the path of a file
 needs_s: float = 0.0  # the run saves and stops, once, if less time is left to it [s]
+num_machines: int = 1  # that make the run together
 seed: int = 0  # of the study
 repetition: int = 0  # index of the run
 """
@@ -54,6 +55,11 @@ match trouble:
         time.sleep(3600)
     case "unavailable":
         raise UnavailableError("no such thing on this machine")
+    case "machine 1 dies" if os.environ["DR_LIB_MACHINE"] == "0" and not Path("died").exists():
+        time.sleep(3600)
+    case "machine 1 dies" if os.environ["DR_LIB_MACHINE"] == "1" and not Path("died").exists():
+        Path("died").touch()
+        os.kill(os.getpid(), signal.SIGKILL)
     case "disturbed":
         others = {"disturbed": True}
 if repetition == fail_at and len(list(begun.glob(f"{run.identity['run_id']}-*"))) <= fails:
