@@ -10,6 +10,7 @@ from dr_lib.statistics.scaling import fit_amdahl
 
 KINDS = [*FACTORS, "accelerator", "scaling"]  # columns that tell apart what is compared
 AHEAD = (8, 16)  # machines for which the law predicts
+SCALINGS = ("strong", "weak")
 MEASURED, PREDICTED = "measured", "predicted"
 
 

@@ -6,10 +6,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
-from dr_lib.evidence.scaling import KINDS, MEASURED, PREDICTED
+from dr_lib.evidence.scaling import KINDS, MEASURED, PREDICTED, SCALINGS
 from dr_lib.figures.style import check_columns, choose_words, name, open_panels, use_commas, write_title
 
-LOOKS = {"strong": ("#0072B2", "o"), "weak": ("#D55E00", "^")}
+LOOKS = dict(zip(SCALINGS, (("#0072B2", "o"), ("#D55E00", "^")), strict=True))
 
 
 def plot_scaling(scaling: pd.DataFrame, lang: str = "en", *, is_synthetic: bool = False) -> Figure:
@@ -48,7 +48,8 @@ def _draw(ax: Axes, rows: pd.DataFrame, lang: str) -> None:
             reach = np.where(np.isfinite(reach), reach, 0.0)
             look = {"color": colour, "marker": marker, "ms": 5, "capsize": 3, "lw": 1.2}
             look |= {"mfc": "white", "ls": "--"} if basis == PREDICTED else {"ls": "-"}
-            label = {MEASURED: say(f"{scaling} scaling"), PREDICTED: say("Amdahl's law")}[basis]
+            measured = say("strong scaling") if scaling == SCALINGS[0] else say("weak scaling")
+            label = {MEASURED: measured, PREDICTED: say("Amdahl's law")}[basis]
             ax.errorbar(points["num_machines"], points["speedup"], reach, label=label, **look)
     ax.set(xscale="log", yscale="log", xlabel=say("machines"), ylabel=say("speed-up"))
     low, high = (rows["speedup"].agg(how) for how in ("min", "max"))
