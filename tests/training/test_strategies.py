@@ -1,7 +1,6 @@
 """Several devices train what one does, on virtual devices of the CPU, all plans of a backend in one process."""
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -23,43 +22,32 @@ RUNS = {  # the most devices first: a process cannot divide its CPU later
 STRATEGIES = {("tensorflow", 2): "MirroredStrategy", ("jax", 8): "DataParallel"}
 
 
-@pytest.fixture(scope="module", params=RUNS)
-def backend(request, tmp_path_factory) -> tuple[str, Path]:
-    """A backend's name, and the folder of its trainings."""
-    pytest.importorskip(request.param)
-    folder, common = tmp_path_factory.mktemp(request.param), {"backend": request.param, "epochs": EPOCHS}
-    common["augmentation"] = "none"  # replicas draw for themselves
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", RUNS)
+def test_every_plan_trains_what_one_device_trains(backend, tmp_path):
+    """Losses with batch normalisation are those of one device, and the learning rates; no photograph is lost.
+
+    57 photographs in batches of 8: steps are counted, the remainder is told, the saved model is the one logged.
+    """
+    pytest.importorskip(backend)
+    common = {"backend": backend, "epochs": EPOCHS, "augmentation": "none"}  # replicas draw for themselves
     runs = {
         name: {"config": common | config, "number": NUMBER, "normalised": True}
-        for name, config in RUNS[request.param].items()
+        for name, config in RUNS[backend].items()
     }
-    simulation.run("train_all", folder, runs=runs)
-    return request.param, folder
-
-
-@pytest.mark.slow
-def test_every_plan_trains_what_one_device_trains(backend):
-    """Losses with batch normalisation are those of one device; the learning rates are the same."""
-    name, folder = backend
-    for run, config in RUNS[name].items():
-        one, found = (pd.read_csv(folder / which / "history.csv") for which in ("one", run))
-        tolerance = 0.05 if "precision" in config else 1e-3 if config["num_devices"] == 2 else 1e-5
+    simulation.run("train_all", tmp_path, runs=runs)
+    one = pd.read_csv(tmp_path / "one" / "history.csv")
+    for run, config in RUNS[backend].items():
+        result = json.loads((tmp_path / run / "result.json").read_text())
+        history, is_half = pd.read_csv(tmp_path / run / "history.csv"), "precision" in config
+        tolerance = 0.05 if is_half else 1e-3 if config["num_devices"] == 2 else 1e-5
         for loss in ("loss", "val_loss"):
-            difference = (found[loss] - one[loss]).abs() / one[loss]
+            difference = (history[loss] - one[loss]).abs() / one[loss]
             assert len(difference) == EPOCHS and difference.max() < tolerance, run
-        assert (found["learning_rate"] == one["learning_rate"]).all()
-
-
-@pytest.mark.slow
-def test_no_photograph_is_lost_under_any_plan(backend):
-    """57 photographs in batches of 8: steps are counted, the remainder is told, the saved model is the one logged."""
-    name, folder = backend
-    for run, config in RUNS[name].items():
-        result = json.loads((folder / run / "result.json").read_text())
-        history = pd.read_csv(folder / run / "history.csv")
+        assert (history["learning_rate"] == one["learning_rate"]).all()
         assert (result["iterations"] / EPOCHS, result["num_images_dropped"]) == divmod(NUMBER, BATCH)
         assert result["num_replicas"] == config["num_devices"]
-        assert result["strategy"] == STRATEGIES.get((name, config["num_devices"]), "none")
-        tolerance = 1e-6 if "precision" not in config else 5e-3  # half precision rounds with the batch's company
-        assert result["kept_auc"] == pytest.approx(history["val_auc"].max(), abs=tolerance), run
+        assert result["strategy"] == STRATEGIES.get((backend, config["num_devices"]), "none")
+        rounding = 5e-3 if is_half else 1e-6  # half precision rounds with the batch's company
+        assert result["kept_auc"] == pytest.approx(history["val_auc"].max(), abs=rounding), run
         assert np.isfinite(history.to_numpy()).all()
