@@ -168,14 +168,18 @@ if timed["usd_per_hour"].notna().any():
 # %% tags=["report"]
 from dr_lib.figures import scenarios
 
+drawn = timed  # strong and weak scaling are unlike work
+if "scaling" in varied:
+    kind = timed["scaling"].map({"strong": say("strong scaling"), "weak": say("weak scaling")})
+    drawn = timed.assign(environment=timed["environment"] + ", " + kind)
 page.figure(
-    scenarios.plot_time_and_cost(timed, lang),
+    scenarios.plot_time_and_cost(drawn, lang),
     "figure_2_3",
     "Mean training time of each scenario, and what a run costs.",
 )
-busy = scenarios.plot_utilisation(timed, ["cpu_percent_mean", "gpu_percent_mean"], lang)
+busy = scenarios.plot_utilisation(drawn, ["cpu_percent_mean", "gpu_percent_mean"], lang)
 page.figure(busy, "figure_4", "Use of CPU and GPU, mean over a run.")
-memory = scenarios.plot_utilisation(timed, ["memory_percent_mean", "gpu_memory_percent_mean"], lang)
+memory = scenarios.plot_utilisation(drawn, ["memory_percent_mean", "gpu_memory_percent_mean"], lang)
 page.figure(memory, "figure_5", "Use of memory and GPU memory, mean over a run.")
 
 # %% tags=["report"]
@@ -259,15 +263,17 @@ else:
 # uma o mesmo tanto. A lei de Amdahl, a parte do tempo que mais máquinas não encurtam, é ajustada à forte.
 
 # %% tags=["report"]
-from dr_lib.evidence.scaling import fit_laws, summarise_scaling
+from dr_lib.evidence.scaling import ALPHA, fit_laws, summarise_scaling
 from dr_lib.figures.scaling import plot_scaling
 
 scaling_table, laws = summarise_scaling(timed), fit_laws(timed)
 if len(scaling_table):
-    drawn = plot_scaling(scaling_table, lang, is_synthetic=is_synthetic(timed))
-    page.figure(drawn, "scaling", "Speed-up by the number of machines; hollow points are predictions of Amdahl's law.")
+    faster = plot_scaling(scaling_table, lang, is_synthetic=is_synthetic(timed))
+    page.figure(faster, "scaling", "Speed-up by the number of machines; hollow points are predictions of Amdahl's law.")
     page.table(scaling_table, "scaling", "An epoch by the number of machines [95 % interval]; n = 0: predicted.")
     page.table(laws, "amdahl", "Amdahl's law: share of an epoch that more machines do not shorten [95 % interval].")
+    if len(laws) and (laws["p"] < ALPHA).any():
+        page.findings([say("Where p is below 0.05 the law does not fit, and predicts nothing.")])
     if timed.reindex(columns=["rehearsed"])["rehearsed"].eq(True).any():
         page.findings([say("The machines were rehearsed on one: its CPUs are shared, and no network lies between.")])
 
@@ -342,6 +348,10 @@ if len(variation):
     sentences.append(
         say("Of the variation of an epoch's time the factors explain: {}; repetitions {} %.").format(shares, rest)
     )
+for row in scaling_table.itertuples():
+    if row.scaling == "strong" and row.num_machines > 1 and row.n and len(laws) == 1:
+        faster = page.interval(pd.Series(row._asdict()), "speedup")
+        sentences.append(say("{} machines make an epoch {} times as fast as one.").format(row.num_machines, faster))
 sentences += sums[:1]
 if published:
     sentences.append(page.count_verdicts("C", judged))

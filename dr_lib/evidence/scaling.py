@@ -11,6 +11,7 @@ from dr_lib.statistics.scaling import fit_amdahl
 KINDS = [*FACTORS, "accelerator", "scaling"]  # columns that tell apart what is compared
 AHEAD = (8, 16)  # machines for which the law predicts
 SCALINGS = ("strong", "weak")
+ALPHA = 0.05  # a law whose lack of fit has a smaller p predicts nothing
 MEASURED, PREDICTED = "measured", "predicted"
 
 
@@ -19,7 +20,8 @@ def summarise_scaling(runs: pd.DataFrame) -> pd.DataFrame:
 
     Strong scaling divides one work among the machines: the speed-up is one machine's time over theirs. Weak scaling
     gives each machine as much: the speed-up is that of so many times the work (Gustafson 1988). The efficiency is the
-    speed-up over the number of machines. For strong scaling Amdahl's law predicts the speed-up of more machines.
+    speed-up over the number of machines. For strong scaling Amdahl's law predicts the speed-up of more machines, where
+    it fits.
 
     Args:
         runs: timed rows of a `Selection`, with `num_machines` and `scaling`, priced by `price_runs`.
@@ -44,7 +46,7 @@ def summarise_scaling(runs: pd.DataFrame) -> pd.DataFrame:
             line |= _name("cost_per_epoch_usd", mean_interval(costs), 1.0) if (costs > 0).any() else {}
             lines.append(line)
         law = _fit(key, rows)
-        for number in AHEAD if law else ():
+        for number in AHEAD if law and not law.p < ALPHA else ():
             found = law.predict(number)
             line = key | {"num_machines": number, "n": 0, "basis": PREDICTED}
             lines.append(line | _name("speedup", found, 1.0) | _name("efficiency", found, 1 / number))

@@ -126,7 +126,9 @@ def _activate_jax(plan: Plan) -> Device:
 
     if plan.accelerator == "cpu" and plan.num_replicas > plan.num_machines:
         jax.config.update("jax_num_cpu_devices", plan.num_replicas // plan.num_machines)
-    place = machines.join(plan.num_machines, plan.accelerator) if plan.num_machines > 1 else machines.Place()
+    place = machines.Place()
+    if plan.num_machines > 1:
+        place = machines.join(plan.num_machines, plan.accelerator, plan.num_gpus)
     listed = [device for device in jax.devices() if device.platform == plan.accelerator]
     devices = machines.take_evenly(listed, plan.num_replicas // plan.num_machines)
     if len(devices) < plan.num_replicas:

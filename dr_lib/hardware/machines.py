@@ -50,8 +50,8 @@ def find_place(environment: Mapping[str, str] = os.environ) -> Place:
     return Place(*find_tpu_worker())
 
 
-def join(num_machines: int, accelerator: str) -> Place:
-    """Join the machines into one runtime of JAX; call it before JAX computes anything.
+def join(num_machines: int, accelerator: str, num_gpus: int = 0) -> Place:
+    """Join the machines into one runtime of JAX, with so many GPUs of each; call it before JAX computes anything.
 
     Raises:
         HardwareError: this process was not started as one of so many, or the others do not come.
@@ -65,9 +65,13 @@ def join(num_machines: int, accelerator: str) -> Place:
         return place
     if accelerator == "cpu":
         jax.config.update("jax_cpu_collectives_implementation", "gloo")
-    known = (place.coordinator, place.count, place.rank) if place.coordinator else ()
+    how = {"initialization_timeout": MEET_S, "heartbeat_timeout_seconds": HEARTBEAT_S}
+    if place.coordinator:
+        how |= {"coordinator_address": place.coordinator, "num_processes": place.count, "process_id": place.rank}
+    if num_gpus:  # under Slurm JAX would take one
+        how["local_device_ids"] = list(range(num_gpus))
     try:
-        jax.distributed.initialize(*known, initialization_timeout=MEET_S, heartbeat_timeout_seconds=HEARTBEAT_S)
+        jax.distributed.initialize(**how)
     except (RuntimeError, ValueError) as error:
         raise HardwareError(
             f"machine {place.rank} of {place.count} does not meet the others within {MEET_S} s: {first_line(error)}"
@@ -111,13 +115,6 @@ def share(content: bytes) -> bytes:
     return np.asarray(multihost_utils.broadcast_one_to_all(held), np.uint8).tobytes()
 
 
-def leave() -> None:
-    """Part from the other machines, when all of them have come to this point: from here on each is alone."""
-    import jax
-
-    jax.distributed.shutdown()
-
-
 @contextmanager
 def losing_one(num_machines: int) -> Iterator[None]:
     """Say in one sentence that a machine was lost; JAX's runtime tells it as an error of its collectives."""
@@ -130,6 +127,14 @@ def losing_one(num_machines: int) -> Iterator[None]:
             f"a machine of {num_machines} ended, or cannot be reached; started again, the training goes on from its "
             f"last checkpoint ({first_line(error)})"
         ) from error
+
+
+def leave(num_machines: int) -> None:
+    """Part from the other machines, when all of them have come to this point: from here on each is alone."""
+    import jax
+
+    with losing_one(num_machines):
+        jax.distributed.shutdown()
 
 
 def first_line(error: Exception) -> str:

@@ -110,7 +110,7 @@ def train_once(
             timing = fit.train(setup.model, *batches, recorder, **how)
         models.save_model(network, out_dir / BEST)
         if plan.num_machines > 1:
-            machines.leave()
+            machines.leave(plan.num_machines)
             network = models.load_alone(out_dir / BEST)
         predicted = {name: predict(config, network, s.images) for name, s in setup.splits.items() if name != "train"}
     if data:  # a prepared folder, whose tables know the photographs

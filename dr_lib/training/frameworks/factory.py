@@ -55,7 +55,7 @@ def open_network(
         raise NetworkError(f"learning_rate {learning_rate}: must be positive")
     if num_machines > 1 and framework != "keras_jax":
         raise NetworkError(f"framework {framework!r}: on several machines keras_jax alone trains")
-    place = join(num_machines, accelerator) if num_machines > 1 else Place()
+    place = join(num_machines, accelerator, num_gpus=int(accelerator == "gpu")) if num_machines > 1 else Place()
     packages = PACKAGES[framework]
     network = getattr(import_network(packages, accelerator), f"{packages[0].title()}Network")
     return network(layers, weights, learning_rate, accelerator, **({"place": place} if num_machines > 1 else {}))

@@ -56,7 +56,7 @@ class KerasNetwork(Network):
             fit_timed(self.model, feed, epochs=epochs, on_epoch_begin=feed.start_epoch, on_epoch_end=on_epoch_end)
         if self.place.count > 1:
             weights = self.model.get_weights()
-            machines.leave()
+            machines.leave(self.place.count)
             keras.distribution.set_distribution(None)
             self._compile(weights)
 
