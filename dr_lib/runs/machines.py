@@ -21,7 +21,7 @@ from dr_lib.runs.run import bind_to_parent
 from dr_lib.runs.study import PlannedRun, name_run
 
 PART = """import sys; from pathlib import Path; from dr_lib.runs.runner import run_study
-sys.exit("\n".join(run_study(Path(sys.argv[1]), Path(sys.argv[2]), only=sys.argv[3], show_progress=False)))"""
+sys.exit("; ".join(run_study(Path(sys.argv[1]), Path(sys.argv[2]), only=sys.argv[3], show_progress=False)) or 0)"""
 
 
 class Others(NamedTuple):

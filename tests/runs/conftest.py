@@ -41,7 +41,8 @@ class OutOfTimeError(RuntimeError):
     pass
 
 
-run, others = Run(Path.cwd(), "quick", {"level": level, "repetition": repetition, "seed": seed}), {"disturbed": False}
+asked = {"level": level, "num_machines": num_machines, "repetition": repetition, "seed": seed}
+run, others = Run(Path.cwd(), "quick", asked), {"disturbed": False}
 begun = run.study_dir / "begun"
 begun.mkdir(parents=True, exist_ok=True)
 (begun / f"{run.identity['run_id']}-{time.monotonic_ns()}").touch()
