@@ -197,7 +197,11 @@ used = summarise(samples)
 steady_epoch_s = median(epoch_s[1:] or epoch_s)
 times = {"setup_s": setup_s, "train_s": train_s, "epoch_s": epoch_s, "steady_epoch_s": steady_epoch_s, "cpu_s": cpu_s}
 times |= {"images_per_s": len(fed) * fed.batch_size / steady_epoch_s, "num_parameters": num_parameters}
-gpu = {"accelerator": facts.gpus[0] if accelerator == "gpu" else "cpu", "num_accelerators": 1, "threads": threads}
+gpu = {
+    "accelerator": facts.gpus[0] if accelerator == "gpu" else "cpu",
+    "num_accelerators": num_machines if accelerator == "gpu" else 1,
+    "threads": threads,
+}
 machine = facts.describe()
 data = {"data_kind": images.kind, "num_images_train": len(images.x_train), "num_images_test": len(images.x_test)}
 data |= {"num_images_dropped": fed.num_dropped}

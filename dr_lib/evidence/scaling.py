@@ -2,13 +2,15 @@
 
 import math
 
+import numpy as np
 import pandas as pd
 
 from dr_lib.evidence.verdicts import FACTORS
 from dr_lib.statistics.intervals import BadSampleError, Interval, mean_interval, ratio_interval
 from dr_lib.statistics.scaling import fit_amdahl
 
-KINDS = [*FACTORS, "accelerator", "scaling"]  # columns that tell apart what is compared
+# columns that tell apart what is compared; a table has those in which its kinds differ, and the last two
+KINDS = [*FACTORS, "platform", "instance_type", "cpu", "accelerator", "threads", "batch_size", "rehearsed", "scaling"]
 AHEAD = (8, 16)  # machines for which the law predicts
 SCALINGS = ("strong", "weak")
 ALPHA = 0.05  # a law whose lack of fit has a smaller p predicts nothing
@@ -21,15 +23,16 @@ def summarise_scaling(runs: pd.DataFrame) -> pd.DataFrame:
     Strong scaling divides one work among the machines: the speed-up is one machine's time over theirs. Weak scaling
     gives each machine as much: the speed-up is that of so many times the work (Gustafson 1988). The efficiency is the
     speed-up over the number of machines. For strong scaling Amdahl's law predicts the speed-up of more machines, where
-    it fits.
+    a test of its fit does not refuse it and no number of machines is faster than evenly divided work.
 
     Args:
         runs: timed rows of a `Selection`, with `num_machines` and `scaling`, priced by `price_runs`.
 
     Returns:
-        A row per kind of work, scaling and number of machines: `n` runs, `steady_epoch_s` [s], `speedup`, `efficiency`
-        and `cost_per_epoch_usd` (machines x hour), each with the bounds of its 95 % interval in _low and _high; and
-        `basis`, measured or predicted. Empty where all runs trained on as many machines.
+        A row per kind of work (the columns of KINDS in which they differ), scaling and number of machines: `n` runs,
+        `steady_epoch_s` [s], `speedup`, `efficiency` and `cost_per_epoch_usd` (machines x hour), each with the bounds
+        of its 95 % interval in _low and _high; and `basis`, measured or predicted. Empty where all runs trained on as
+        many machines.
     """
     lines = []
     for key, rows in _group(runs):
@@ -46,11 +49,13 @@ def summarise_scaling(runs: pd.DataFrame) -> pd.DataFrame:
             line |= _name("cost_per_epoch_usd", mean_interval(costs), 1.0) if (costs > 0).any() else {}
             lines.append(line)
         law = _fit(key, rows)
-        for number in AHEAD if law and not law.p < ALPHA else ():
+        for number in AHEAD if law and law.p >= ALPHA and law.share.value >= 0 else ():
             found = law.predict(number)
+            if number <= rows["num_machines"].max() or not np.isfinite(found[:3]).all():
+                continue
             line = key | {"num_machines": number, "n": 0, "basis": PREDICTED}
             lines.append(line | _name("speedup", found, 1.0) | _name("efficiency", found, 1 / number))
-    return pd.DataFrame(lines)
+    return _shorten(lines)
 
 
 def fit_laws(runs: pd.DataFrame) -> pd.DataFrame:
@@ -64,7 +69,7 @@ def fit_laws(runs: pd.DataFrame) -> pd.DataFrame:
     for key, rows in _group(runs):
         if law := _fit(key, rows):
             lines.append(key | {"n": law.share.n} | _name("serial_share_percent", law.share, 100.0) | {"p": law.p})
-    return pd.DataFrame(lines)
+    return _shorten(lines)
 
 
 def _group(runs: pd.DataFrame):
@@ -72,9 +77,20 @@ def _group(runs: pd.DataFrame):
     if "num_machines" not in runs or "scaling" not in runs:
         return
     known = runs.dropna(subset=["num_machines", "scaling", "steady_epoch_s"])
-    for key, rows in known.groupby(KINDS):
+    known = known.assign(**{name: known.get(name, pd.Series(index=known.index, dtype=object)) for name in KINDS})
+    known = known.assign(rehearsed=known["rehearsed"].eq(True))
+    alone = known["num_machines"] == 1  # what rehearsed and real machines are both compared with
+    known = pd.concat([known, known[alone].assign(rehearsed=True)])
+    for key, rows in known.groupby(KINDS, dropna=False):
         if rows["num_machines"].nunique() > 1:
             yield dict(zip(KINDS, key, strict=True)), rows
+
+
+def _shorten(lines: list[dict]) -> pd.DataFrame:
+    """A table without the columns in which its kinds agree, but for scaling and whether it was rehearsed."""
+    table = pd.DataFrame(lines)
+    agreed = [name for name in KINDS[:-2] if name in table and table[name].nunique(dropna=False) == 1]
+    return table.drop(columns=agreed)
 
 
 def _fit(key: dict, rows: pd.DataFrame):

@@ -24,8 +24,9 @@ def plot_scaling(scaling: pd.DataFrame, lang: str = "en", *, is_synthetic: bool 
         NoRunsError: the table is empty, or none of scaling.
     """
     say = choose_words(lang)
-    check_columns(scaling, [*KINDS, "num_machines", "speedup", "basis"])
-    groups = list(scaling.groupby([kind for kind in KINDS if kind != "scaling"], sort=False))
+    check_columns(scaling, ["scaling", "num_machines", "speedup", "basis"])
+    kinds = [kind for kind in KINDS[:-1] if kind in scaling]
+    groups = list(scaling.groupby(kinds, sort=False, dropna=False))
     figure, axes = open_panels(len(groups), width=6.2, heights=3.4)
     for ax, (key, rows) in zip(axes, groups, strict=True):
         _draw(ax, rows, lang)

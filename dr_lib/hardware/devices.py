@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -44,6 +45,12 @@ class Device(NamedTuple):
     def share(self, content: bytes) -> bytes:
         """What machine 0 holds, see `machines.share`."""
         return content if self.plan.num_machines == 1 else machines.share(content)
+
+    def check_alike(self, told: Mapping[str, Any]) -> None:
+        """Raise a HardwareError unless machine 0 was told the same."""
+        theirs = json.loads(self.share(json.dumps(told).encode()))
+        if unlike := [name for name in told if theirs.get(name) != told[name]]:
+            raise HardwareError(f"machine {self.rank} has another {', '.join(unlike)} than machine 0: make them equal")
 
     def describe(self, facts: Facts) -> dict[str, str | int | float]:
         """What the run's row says of the device, the plan, the machine and the versions installed."""

@@ -59,11 +59,16 @@ def join(num_machines: int, accelerator: str, num_gpus: int = 0) -> Place:
     place = find_place()
     if place.count != num_machines:
         raise HardwareError(f"num_machines {num_machines}: {say_how(num_machines, place)}")
+    if num_gpus and place.coordinator.startswith("127.0.0.1:"):
+        raise HardwareError(
+            "machines are rehearsed on CPUs, for all would take the same GPUs: ask for accelerator='cpu'"
+        )
     import jax
 
     if jax.distributed.is_initialized():
         return place
     if accelerator == "cpu":
+        jax.config.update("jax_platforms", "cpu")
         jax.config.update("jax_cpu_collectives_implementation", "gloo")
     how = {"initialization_timeout": MEET_S, "heartbeat_timeout_seconds": HEARTBEAT_S}
     if place.coordinator:
@@ -73,9 +78,15 @@ def join(num_machines: int, accelerator: str, num_gpus: int = 0) -> Place:
     try:
         jax.distributed.initialize(**how)
     except (RuntimeError, ValueError) as error:
+        is_late = "before any JAX" in str(error)  # or after the machines have parted
+        why = "restart the kernel" if is_late else f"they wait {MEET_S} s for each other"
+        told = f"machine {place.rank} of {place.count} does not meet the others: {why} ({first_line(error)})"
+        raise HardwareError(told) from error
+    if (jax.process_index(), jax.process_count()) != place[:2]:
+        found = f"{jax.process_index()} of {jax.process_count()}"
         raise HardwareError(
-            f"machine {place.rank} of {place.count} does not meet the others within {MEET_S} s: {first_line(error)}"
-        ) from error
+            f"this is machine {place.rank} of {place.count}, to JAX {found}: set {COORDINATOR} and others"
+        )
     return place
 
 

@@ -16,7 +16,7 @@ from dr_lib.files import lock, write_text
 from dr_lib.hardware.machines import COORDINATOR, COUNT, RANK
 from dr_lib.runs.estimate import afford_s, find_limit, predict_run_s
 from dr_lib.runs.machines import count_machines
-from dr_lib.runs.row import read_rows, read_spent_s, write_row
+from dr_lib.runs.row import count_paid, read_rows, read_spent_s, write_row
 from dr_lib.runs.runner import check_notebook, run_study
 from dr_lib.runs.study import PlannedRun, Study, StudyError, find_runs, load_study, name_run, plan_runs
 
@@ -93,7 +93,8 @@ def run_on_cluster(
                 free = 1 if study.max_usd and math.isnan(next_s) else max(1, len(client.ncores()))
                 if len(under_way) >= free:
                     break
-                spent_s = sum(read_spent_s(folder, name, row) for name, row in rows.items()) + sum(busy_s)
+                done_s = [count_paid(row) * read_spent_s(folder, name, row) for name, row in rows.items()]
+                spent_s = sum(done_s) + sum(busy_s)
                 if reason := find_limit(study, spent_s, next_s, stop_at):
                     bar.write(f"{reason}; start again to go on")
                     waiting.clear()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dr_lib.runs.prices import find_price, price_seconds
-from dr_lib.runs.row import read_process_s
+from dr_lib.runs.row import count_paid, read_process_s
 
 if TYPE_CHECKING:  # a cloud runtime without papermill estimates too
     from dr_lib.runs.study import PlannedRun, Study
@@ -97,11 +97,13 @@ def describe_rest(study: Study, runs: list[PlannedRun], rows: dict[str, dict[str
     if unavailable:
         skipped = [run for run in runs if run.scenario in unavailable and run not in completed]
         lines.append(f"{len(skipped)} that this machine cannot make")
-    left_s = sum(predict_run_s(study, runs, rows, left))
+    each_s = predict_run_s(study, runs, rows, left)
+    left_s = sum(each_s)
     if math.isnan(left_s):
         lines.append("time and money: complete a few runs first, for they are estimated from these")
     elif left:
-        usd = price_seconds(find_price(study.instance).usd_per_hour, left_s) if study.instance else math.nan
+        paid_s = sum(count_paid(run.parameters) * run_s for run, run_s in zip(left, each_s, strict=True))
+        usd = price_seconds(find_price(study.instance).usd_per_hour, paid_s) if study.instance else math.nan
         lines.append(f"about {left_s / 60:.0f} min{f', {usd:.2f} USD' if study.instance else ''} for the rest")
     ended = [rows[run.run_id] for run in completed]
     epoch_s = [row.get("steady_epoch_s") or row.get("train_s") or row["wall_s"] for row in ended]

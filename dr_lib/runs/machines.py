@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -71,16 +71,20 @@ def start_others(run: PlannedRun, study: Path, log: Path, root: Path) -> Iterato
     given = {COORDINATOR: f"127.0.0.1:{port}", COUNT: str(number)}
     command = [sys.executable, "-c", PART, str(study.resolve()), str(root), name_run(run.scenario, run.repetition)]
     others = Others(run, [], [], given | {RANK: "0"})
+    scratch = tempfile.TemporaryDirectory(prefix="dr-machines-")  # for what they leave; an end may leave it to us
     try:
         for rank in range(1, number):
             others.logs.append(log.with_name(f"{log.stem}-machine-{rank}.log"))
-            how = {"cwd": root, "env": {**os.environ, **given, RANK: str(rank)}, "stderr": subprocess.STDOUT}
+            environment = {**os.environ, **given, RANK: str(rank), "TMPDIR": scratch.name}
+            how = {"cwd": root, "env": environment, "stderr": subprocess.STDOUT}
             with others.logs[-1].open("wb") as file:
                 others.processes.append(subprocess.Popen(bind_to_parent(command), stdout=file, **how))
         yield others
     finally:
         for process in others.processes:
             end_tree(process)
+        with suppress(OSError):
+            scratch.cleanup()
 
 
 def take_part(run: PlannedRun, notebook: Path, folder: Path, root: Path) -> list[str]:

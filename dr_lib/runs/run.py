@@ -13,6 +13,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import uuid
 from contextlib import suppress
@@ -23,6 +24,7 @@ from typing import Any, TextIO
 import psutil
 
 from dr_lib.files import lock, write_json
+from dr_lib.hardware.machines import find_place
 from dr_lib.runs.monitor import read_cpu_times, read_process_cpu_s
 from dr_lib.runs.prices import find_price, price_seconds
 from dr_lib.runs.row import RowError, count_paid, progress_path, row_path, write_row
@@ -74,6 +76,9 @@ class Run:
         """
         self._root, identity = root, json.loads(os.environ.get(RUN_VARIABLE, "{}"))
         adhoc = Path(results) if results else root / "papermill_runs" / "adhoc"
+        if parameters.get("num_machines", 1) > 1 and find_place().rank:  # machine 0 alone keeps what the run leaves
+            self._scratch = tempfile.TemporaryDirectory(prefix="dr-machine-")
+            adhoc = Path(self._scratch.name)
         self.study_dir, self._stop_at = Path(identity.pop("study_dir", adhoc)), identity.pop("stop_at", math.inf)
         if max_hours:
             self._stop_at = min(self._stop_at, time.monotonic() + 3600 * max_hours)

@@ -104,9 +104,13 @@ def run_study(
         raise StudyError(f"{path}: no run can be made: {'; '.join(sorted(set(missing.values())))}")
     lacking = {run.scenario: reason for run in runs if (reason := say_missing(run, machines))}
     place = find_place() if any(count_machines(run) > 1 for run in planned) else Place()
-    if place.count > 1 and (not only or lacking):
+    if place.count > 1 and (not only or count_machines(runs[0]) != place.count):
         raise StudyError(f"{path}: {place.count} machines make one run of as many: name it by --only")
+    if place.count > 1:  # no machine makes a run alone once more
+        study = study.model_copy(update={"retries": 0, "repeat_disturbed": 0})
     if place.rank:
+        if read_finished(folder, runs).get(runs[0].run_id, {}).get("status") == "ok":
+            return []
         notebook = root / "notebooks" / f"{study.notebook}.ipynb"
         return take_part(runs[0], notebook, folder, root)
     stop_at = time.monotonic() + 3600 * (max_hours or study.max_hours or math.inf)
@@ -145,8 +149,7 @@ def _make(session: Session, runs: list[PlannedRun], missing: dict[str, str]) -> 
         left = [run, *(other for other in todo if other.scenario not in unavailable)]
         left_s = predict_run_s(study, session.planned, rows, left)
         _check_disk(session.folder)
-        known = {r.run_id: rows.get(r.run_id, {}) for r in session.planned}
-        spent_s = sum(count_paid(row) * read_spent_s(session.folder, name, row) for name, row in known.items())
+        spent_s = sum(_read_spent_s(session, r, rows.get(r.run_id, {})) for r in session.planned)
         paid = count_paid(identity | run.parameters)
         if reason := find_limit(study, spent_s, left_s[0], session.stop_at, paid):
             bar.write(f"{reason}; start again to go on")
@@ -170,6 +173,12 @@ def _make(session: Session, runs: list[PlannedRun], missing: dict[str, str]) -> 
     for reason, number in Counter(unavailable.values()).items():
         bar.write(f"{number} scenarios skipped: {reason}")
     return list(failures.values())
+
+
+def _read_spent_s(session: Session, run: PlannedRun, row: dict[str, Any]) -> float:
+    """Machine seconds that a run took so far; one without a row was made as such runs are made here."""
+    paid = count_paid({"rehearsed": find_place().count != count_machines(run)} | run.parameters | row)
+    return paid * read_spent_s(session.folder, run.run_id, row)
 
 
 def _announce_repeat(session: Session, run: PlannedRun, rows: dict[str, dict[str, Any]]) -> None:
@@ -251,6 +260,8 @@ def _run_one(session: Session, run: PlannedRun, identity: dict[str, Any], left_s
         return ""
     if is_in_time:
         error = find_error(output, log, papermill.returncode)
+        if count_machines(run) > 1 and "DeadKernelError" in error:  # so JAX ends where another one is silent
+            error += "; or another of its machines ended, or fell silent"
     elif lost:
         error = lost
     elif time.monotonic() >= session.stop_at:

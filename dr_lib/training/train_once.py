@@ -89,6 +89,8 @@ def train_once(
         CheckpointError: the checkpoint in the folder is damaged, or of another training.
     """
     data = {} if splits else describe_data(config.data_dir, config.split)
+    if plan.num_machines > 1:
+        activate(plan).check_alike(config.describe() | data | {"commit": commit})
     setup = set_up(config, plan, splits)
     from dr_lib.training import fit, models
     from dr_lib.training.recorder import Recorder

@@ -58,6 +58,29 @@ def test_the_law_predicts_what_was_not_measured(runs):
     assert predicted.loc[16, "efficiency"] == pytest.approx(predicted.loc[16, "speedup"] / 16)
 
 
+def test_a_law_predicts_only_where_its_fit_was_tested(runs):
+    """Two numbers of machines fit every law; times that no share explains refuse it; faster than any number is none."""
+    strong = runs[runs["scaling"] == "strong"]
+    slower = strong.assign(steady_epoch_s=[8.0, 8.1, 4.0, 4.1, 8.0, 8.1])
+    faster = strong.assign(steady_epoch_s=[10.0, 10.2, 4.5, 4.55, 1.94, 1.97])  # what fits into caches
+    for unfit in (strong[strong["num_machines"] < 4], slower, faster):
+        table = summarise_scaling(unfit)
+        assert set(table["basis"]) == {"measured"}
+        plot_scaling(table)
+
+
+def test_unlike_machines_are_not_compared(runs):
+    """Another processor is no speed-up; rehearsed and real machines are both held against one machine."""
+    runs = runs.assign(cpu=["Xeon" if number == 1 else "EPYC" for number in runs["num_machines"]])
+    assert set(summarise_scaling(runs)["num_machines"]) == {2, 4}  # of the EPYC, among themselves
+    both = pd.concat([runs.assign(cpu="Xeon"), runs[runs["num_machines"] > 1].assign(cpu="Xeon", rehearsed=True)])
+    table = summarise_scaling(both).query("basis == 'measured'")
+    assert table.groupby(["scaling", "rehearsed"]).size().to_dict() == {
+        ("strong", False): 3, ("strong", True): 3, ("weak", False): 2, ("weak", True): 2,
+    }  # fmt: skip
+    assert (table["n"] == 2).all()
+
+
 def test_where_nothing_scales_there_is_no_table(runs):
     """Rows of one number of machines, or of other notebooks, which have none."""
     assert summarise_scaling(runs[runs["num_machines"] == 2]).empty and fit_laws(runs[:2]).empty

@@ -8,13 +8,19 @@ import sys
 import pytest
 from click.testing import CliRunner
 
+from dr_lib import hardware
 from dr_lib.__main__ import main
+from dr_lib.files import write_json
 from dr_lib.runs.prices import price_runs
-from dr_lib.runs.row import read_rows, read_runs
+from dr_lib.runs.row import read_rows, read_runs, spent_path
+from dr_lib.runs.run import Run
 from dr_lib.runs.runner import run_study
-from dr_lib.runs.study import StudyError
-from tests.runs.conftest import write_study
+from dr_lib.runs.study import StudyError, load_study, name_machine, plan_runs
+from tests.runs.conftest import complete, write_study
 
+PRICE_OF_A_USD_A_SECOND = (
+    "provider,instance,region,currency,usd_per_hour,date,source\nsomebody,dear,,USD,3600,,made up\n"
+)
 TWO = {"repetitions": 1, "parameters": {"num_machines": 2, "level": "b"}}
 
 
@@ -83,13 +89,53 @@ def test_one_of_several_machines_makes_a_named_run_of_as_many(house, monkeypatch
         monkeypatch.setenv(f"DR_LIB_{name}", value)
     with pytest.raises(StudyError, match="2 machines make one run of as many: name it by --only"):
         run_quietly(write_study(house, **TWO), house)
+    alone = write_study(house, repetitions=1, factors={"num_machines": [1, 2]})
+    with pytest.raises(StudyError, match="2 machines make one run of as many"):  # else each would make it
+        run_quietly(alone, house, only="C1-r00")
+    complete(house, alone, {"C2": 5.0})
+    assert run_quietly(alone, house, only="C2-r00") == [] and not list(house.rglob("begun"))
+
+
+@pytest.mark.parametrize(("is_rehearsed", "goes_on"), [(True, True), (False, False)])
+def test_what_a_saved_run_has_cost_is_that_of_its_machines(house, monkeypatch, is_rehearsed, goes_on):
+    """By hand: 100 s at a dollar a second, of two machines 200 dollars, of a rehearsal 100; 150 are there."""
+    (house / "own.csv").write_text(PRICE_OF_A_USD_A_SECOND)
+    monkeypatch.setenv("DR_LIB_PRICES", str(house / "own.csv"))
+    path = write_study(house, **TWO, instance="dear", max_usd=150.0)
+    (run,) = plan_runs(load_study(path, house), name_machine(hardware.probe()))
+    saved = spent_path(house / "papermill_runs" / "trial", run.run_id)
+    saved.parent.mkdir(parents=True)
+    write_json(saved, 100.0)
+    if not is_rehearsed:
+        for name, value in (("COORDINATOR", "127.0.0.1:1"), ("NUM_MACHINES", "2"), ("MACHINE", "0")):
+            monkeypatch.setenv(f"DR_LIB_{name}", value)
+    assert run_quietly(path, house, only="C1-r00", machines=2 if is_rehearsed else 1) == []
+    assert bool(read_rows(house)) == goes_on
+
+
+def test_the_plan_prices_all_machines(house, monkeypatch):
+    """By hand: a run of two machines took 60 s, another is left: 120 dollars at a dollar a second."""
+    (house / "own.csv").write_text(PRICE_OF_A_USD_A_SECOND)
+    monkeypatch.setenv("DR_LIB_PRICES", str(house / "own.csv"))
+    monkeypatch.setattr("dr_lib.__main__.ROOT", house)
+    path = write_study(house, parameters={"num_machines": 2}, instance="dear")
+    complete(house, path, {"C1": 60.0})
+    assert "120.00 USD for the rest" in CliRunner().invoke(main, ["plan", str(path)]).output
+
+
+def test_a_notebook_run_by_hand_keeps_one_row(tmp_path, monkeypatch):
+    """Machines beyond the first leave what they write in a folder that goes with them."""
+    asked = {"num_machines": 2, "repetition": 0, "seed": 1}
+    for rank in (1, 0):
+        for name, value in (("COORDINATOR", "127.0.0.1:1"), ("NUM_MACHINES", "2"), ("MACHINE", str(rank))):
+            monkeypatch.setenv(f"DR_LIB_{name}", value)
+        Run(tmp_path, "10_train_referable", asked).finish(train_s=1.0)
+        assert len(list(tmp_path.rglob("rows/*.json"))) == 1 - rank
 
 
 def test_a_price_is_that_of_all_machines_but_of_a_rehearsal(house, monkeypatch):
     """By hand: 1 s of training at 3,600 USD an hour is a dollar, of two machines two, of two rehearsed ones one."""
-    (house / "own.csv").write_text(
-        "provider,instance,region,currency,usd_per_hour,date,source\nsomebody,dear,,USD,3600,,made up\n"
-    )
+    (house / "own.csv").write_text(PRICE_OF_A_USD_A_SECOND)
     monkeypatch.setenv("DR_LIB_PRICES", str(house / "own.csv"))
     path = write_study(house, **TWO, instance="dear")
     assert run_quietly(path, house, machines=2) == []

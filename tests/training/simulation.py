@@ -51,13 +51,20 @@ def build_normalised(model: str, image_size: int, weights: str, synchronised: bo
     return keras.Model(inputs, x, name="base")
 
 
-def train(folder: Path, config: Mapping[str, Any], *, number: int, normalised: bool = False) -> None:
+def train(
+    folder: Path,
+    config: Mapping[str, Any],
+    *,
+    number: int,
+    normalised: bool = False,
+    of_machine: Mapping[str, dict[str, Any]] = {},  # noqa: B006
+) -> None:
     """One training as the notebooks make it; leaves the history, best.keras, result.json and weights.npz."""
     from dr_lib.training.config import TrainingConfig
     from dr_lib.training.train_once import BEST, predict, train_once
 
     how = {"data_dir": "", "accelerator": "cpu", "image_size": SIZE, "learning_rate": 0.003}
-    asked = TrainingConfig(**how | config)
+    asked = TrainingConfig(**how | config | of_machine.get(os.environ.get("DR_LIB_MACHINE", ""), {}))
     plan, splits = asked.plan(hardware.probe(), number), None if asked.data_dir else draw_splits(number)
     if normalised:
         hardware.activate(plan)

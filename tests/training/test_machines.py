@@ -103,3 +103,14 @@ def test_a_dead_machine_ends_the_others_and_fewer_go_on(tmp_path):
     finish(straight, start(straight, 1, config))
     assert resumed["resumed"] == 1 and resumed["num_machines"] == 1
     assert_equal(broken, straight)
+
+
+def test_machines_with_other_photographs_are_refused(tmp_path):
+    """The one that differs from machine 0 says in what, before anything trains."""
+    processes = start_machines(
+        "train", tmp_path, 2, config=CONFIG | {"num_machines": 2}, number=57, of_machine={"1": {"learning_rate": 0.5}}
+    )
+    said = [process.communicate(timeout=300)[0] for process in processes]
+    assert all(process.returncode for process in processes)
+    assert "machine 1 has another learning_rate than machine 0: make them equal" in said[1]
+    assert not list(tmp_path.rglob("history.csv"))
