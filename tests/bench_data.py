@@ -147,13 +147,13 @@ def measure_prepare(folder: Path) -> None:
     """Photographs a second and core, beside the full decode of the same run; several cores; memory. Needs Linux."""
     cores = sorted(os.sched_getaffinity(0))[:4]
     for count in (FEW, MANY):
-        _lay_out(folder, count)
+        lay_out(folder, count)
     seconds, peaks, decode_ms = {}, {}, []
     for _ in range(ROUNDS):
         for workers in (1, len(cores)):
             decode_ms += [_time_decode(path) for path in sorted((folder / str(FEW)).iterdir())[:8]]
             for count in (FEW, MANY):
-                taken, peak = _prepare(folder, count, cores[:workers])
+                taken, peak = time_prepare(folder, count, cores[:workers])
                 seconds.setdefault((workers, count), []).append(taken)
                 peaks.setdefault((workers, count), []).append(peak)
     rates = {workers: _find_rates(seconds, workers) for workers in (1, len(cores))}
@@ -169,7 +169,7 @@ def measure_prepare(folder: Path) -> None:
         print(f"  {workers} cores: peak memory {memory}, all processes, n = {ROUNDS}")
 
 
-def _lay_out(folder: Path, count: int) -> None:
+def lay_out(folder: Path, count: int) -> None:
     """A folder with the first `count` photographs, which all such folders share, and their label table."""
     (folder / "drawn").mkdir(exist_ok=True)
     (folder / str(count)).mkdir()
@@ -189,7 +189,7 @@ def _time_decode(path: Path) -> float:
     return 1000 * (time.perf_counter() - start)
 
 
-def _prepare(folder: Path, count: int, cores: list[int]) -> tuple[float, float]:
+def time_prepare(folder: Path, count: int, cores: list[int]) -> tuple[float, float]:
     """Prepare in processes that may use those cores alone: seconds, and the peak of their resident memory in MiB."""
     with tempfile.TemporaryDirectory() as out:
         arguments = [folder / str(count), folder / f"{count}.csv", Path(out) / "records", len(cores)]
