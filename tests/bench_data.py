@@ -153,7 +153,7 @@ def measure_prepare(folder: Path) -> None:
         for workers in (1, len(cores)):
             decode_ms += [_time_decode(path) for path in sorted((folder / str(FEW)).iterdir())[:8]]
             for count in (FEW, MANY):
-                taken, peak = time_prepare(folder, count, cores[:workers])
+                taken, peak = _prepare(folder, count, cores[:workers])
                 seconds.setdefault((workers, count), []).append(taken)
                 peaks.setdefault((workers, count), []).append(peak)
     rates = {workers: _find_rates(seconds, workers) for workers in (1, len(cores))}
@@ -189,7 +189,7 @@ def _time_decode(path: Path) -> float:
     return 1000 * (time.perf_counter() - start)
 
 
-def time_prepare(folder: Path, count: int, cores: list[int]) -> tuple[float, float]:
+def _prepare(folder: Path, count: int, cores: list[int]) -> tuple[float, float]:
     """Prepare in processes that may use those cores alone: seconds, and the peak of their resident memory in MiB."""
     with tempfile.TemporaryDirectory() as out:
         arguments = [folder / str(count), folder / f"{count}.csv", Path(out) / "records", len(cores)]

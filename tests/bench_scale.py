@@ -1,4 +1,4 @@
-"""Measure what the READMEs calculate a million photographs and a thousand runs from: python tests/bench_scale.py.
+"""Measure what the READMEs calculate a million photographs and a thousand runs from: tests/bench_scale.py [PART ...].
 
 Rates of one machine, each a median with the least and the most of its turns, then what follows from them by the
 formulas of the READMEs, whose tables it writes, and tests/scale.csv. Needs Linux and the package distributed.
@@ -12,11 +12,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+import cv2
 import numpy as np
 import pandas as pd
 import yaml
@@ -30,11 +32,11 @@ from dr_lib.runs.prices import find_price
 from dr_lib.runs.row import read_rows
 from dr_lib.runs.run import measure_others, read_commit
 from dr_lib.runs.runner import run_study
-from tests.bench_data import lay_out, time_prepare
+from tests.bench_data import lay_out
 from tests.bench_stream import open_crops
 
 TURNS = 3
-FEW, MANY = 8, 40  # photographs prepared
+NUM = 40  # photographs prepared
 RECORD = 20_000  # bytes that a worker sends back for a photograph
 HANDED_OUT, HASHES = 4000, 20_000
 STUDY = {
@@ -45,25 +47,19 @@ STUDY = {
 }
 N, RUNS, PRICED = 1_000_000, 1000, "F4s_v2"
 CORES, TRAIN_S = (2, 16, 64, 256), (60, 600, 3600)
+ABOUT = ("hardware", "commit", "date")
 README = "(?s)(?<=<!-- scale -->\n)(.*)(?=<!-- /scale -->)"
 
 
 def measure_prepare(folder: Path) -> dict[str, list[float]]:
     """Photographs that a core prepares in a second of CPU time; MB of a photograph, MiB of its record."""
-    spent, cores = {FEW: [], MANY: []}, sorted(os.sched_getaffinity(0))[:1]
-    for count in spent:
-        lay_out(folder, count)
-    for _ in range(TURNS):
-        for count, seconds in spent.items():
-            with timed(seconds):
-                time_prepare(folder, count, cores)
-    rates = (MANY - FEW) / np.subtract(spent[MANY], spent[FEW])  # starting a process is left out
-    prepare(folder / str(MANY), folder / f"{MANY}.csv", folder / "records", scheme="paper", workers=1)
-    sizes = [
-        np.array([file.stat().st_size for file in found]).sum() / MANY
-        for found in ((folder / str(MANY)).iterdir(), (folder / "records").glob("*.tfrecord"))
-    ]
-    return {"c": list(rates), "b": [sizes[0] / 1e6], "m": [sizes[1] / 2**20]}
+    lay_out(folder, NUM)
+    images, outs = folder / str(NUM), (folder / f"records-{turn}" for turn in count())
+    cv2.setNumThreads(1)
+    rates = find_rates(NUM, lambda: prepare(images, folder / f"{NUM}.csv", next(outs), scheme="paper", workers=1))
+    mb = sum(file.stat().st_size for file in images.iterdir()) / NUM / 1e6
+    mib = sum(file.stat().st_size for file in folder.glob("records-0/*.tfrecord")) / NUM / 2**20
+    return {"c": rates, "b": [mb], "m": [mib]}
 
 
 def measure_stream(folder: Path) -> dict[str, list[float]]:
@@ -123,9 +119,9 @@ def timed(spent: list[float]) -> Iterator[None]:
 def render(rates: pd.DataFrame) -> str:
     """The READMEs' tables: the rates, then what a million photographs and a thousand runs take by their formulas."""
     c, b, m, d, h, g, s = rates["median"][["c", "b", "m", "d", "h", "g", "s"]]
-    facts, usd = rates.iloc[0], find_price(PRICED).usd_per_hour
+    usd, about = find_price(PRICED).usd_per_hour, [", ".join(map(str, rates[name].unique())) for name in ABOUT]
     spread = [f"{_round(row.low)} ... {_round(row.high)}" for row in rates.itertuples()]
-    where = f"{facts.hardware}; commit {facts.commit}; {facts.date}; n = {TURNS}; others: {facts.others:.0%} of the CPU"
+    others = f"others: {100 * rates['others'].min():.0f} ... {100 * rates['others'].max():.0f} % of the CPU"
     prepared = {
         "k": CORES,
         "N/(c k) [h]": [N / c / k / 3600 for k in CORES],
@@ -144,7 +140,7 @@ def render(rates: pd.DataFrame) -> str:
     }
     tables = [
         _table([["", *rates.index], ["", *rates["median"]], ["", *spread]]),
-        where,
+        "; ".join([*about, f"n = {TURNS}", others]),
         f"N = {N:,}, R = {RUNS:,}, h/c = {h / c:.0f}:",
         *(_table([list(table), *zip(*table.values(), strict=True)]) for table in (prepared, run)),
     ]
@@ -162,25 +158,29 @@ def _round(number: float) -> str:
 
 
 def main() -> None:
-    """Measure, write tests/scale.csv, and show it in the READMEs."""
-    commit, others, rates = read_commit(ROOT)[:12], [measure_others(5.0)], {}
-    for measure in (measure_prepare, measure_stream, measure_dask, measure_pairs, measure_runs):
+    """Measure all parts, or those that are named, write tests/scale.csv, and show it in the READMEs."""
+    facts, path, rows = hardware.probe(), ROOT / "tests" / "scale.csv", []
+    about = {"hardware": f"{facts.cpu}, {facts.num_cpus} cores", "commit": read_commit(ROOT)[:12]}
+    parts = (measure_prepare, measure_stream, measure_dask, measure_pairs, measure_runs)
+    for measure in (part for part in parts if len(sys.argv) == 1 or part.__name__.split("_")[1] in sys.argv):
+        others = measure_others(5.0)
         with tempfile.TemporaryDirectory() as name:
-            rates |= measure(Path(name))
-        print(rates, flush=True)
-        others.append(measure_others(5.0))
-    facts = hardware.probe()
-    table = pd.DataFrame(
-        [(key, np.median(values), min(values), max(values)) for key, values in rates.items()],
-        columns=["symbol", "median", "low", "high"],
-    ).set_index("symbol")
-    table["hardware"], table["commit"] = f"{facts.cpu}, {facts.num_cpus} cores", commit
-    table["date"], table["others"] = f"{datetime.now(UTC):%Y-%m-%d}", float(np.median(others))
-    table.to_csv(ROOT / "tests" / "scale.csv", float_format="%.4g")
-    print(render(table))
+            rates = measure(Path(name))
+        about |= {"date": f"{datetime.now(UTC):%Y-%m-%d}", "others": (others + measure_others(5.0)) / 2}
+        for key, values in rates.items():
+            row = {"symbol": key, "median": np.median(values), "low": min(values), "high": max(values)}
+            rows.append(row | about)
+            print(rows[-1], flush=True)
+    table = pd.DataFrame(rows).set_index("symbol")
+    if path.exists():
+        kept = pd.read_csv(path, index_col="symbol")
+        table = pd.concat([table, kept[~kept.index.isin(table.index)]])
+    table = table.reindex(list("cbmdhgsu"))
+    table.to_csv(path, float_format="%.4g")
+    print(tables := render(table))
     for readme in (ROOT / "README.md", ROOT / "README.pt-BR.md"):
         before, _, after = re.split(README, readme.read_text())
-        readme.write_text(f"{before}{render(table)}\n{after}")
+        readme.write_text(f"{before}{tables}\n{after}")
 
 
 if __name__ == "__main__":
