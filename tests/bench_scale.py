@@ -110,7 +110,7 @@ def find_rates(number: float, work: Callable[[], object]) -> list[float]:
 
 @contextmanager
 def timed(spent: list[float]) -> Iterator[None]:
-    """Add the CPU seconds of this process and of children that ended: others on the machine hardly change them."""
+    """Add the CPU seconds of this process and of children that ended: others on the machine change them less than the clock."""
     start = os.times()
     yield
     spent.append(sum(os.times()[:4]) - sum(start[:4]))
@@ -120,8 +120,8 @@ def render(rates: pd.DataFrame) -> str:
     """The READMEs' tables: the rates, then what a million photographs and a thousand runs take by their formulas."""
     c, b, m, d, h, g, s = rates["median"][["c", "b", "m", "d", "h", "g", "s"]]
     usd, about = find_price(PRICED).usd_per_hour, [", ".join(map(str, rates[name].unique())) for name in ABOUT]
-    spread = [f"{_round(row.low)} ... {_round(row.high)}" for row in rates.itertuples()]
-    others = f"others: {100 * rates['others'].min():.0f} ... {100 * rates['others'].max():.0f} % of the CPU"
+    spread = [f"{_round(row.low)} ... {_round(row.high)}" * (row.low < row.high) for row in rates.itertuples()]
+    about.append(f"n = {TURNS}; others: up to {rates['others'].max():.0%} of the CPU")
     prepared = {
         "k": CORES,
         "N/(c k) [h]": [N / c / k / 3600 for k in CORES],
@@ -140,8 +140,8 @@ def render(rates: pd.DataFrame) -> str:
     }
     tables = [
         _table([["", *rates.index], ["", *rates["median"]], ["", *spread]]),
-        "; ".join([*about, f"n = {TURNS}", others]),
-        f"N = {N:,}, R = {RUNS:,}, h/c = {h / c:.0f}:",
+        "; ".join(about),
+        f"N = {N:,}, R = {RUNS:,}, h/c = {_round(h / c)}, 2 g/(c N) = {_round(2 * g / c / N)}:",
         *(_table([list(table), *zip(*table.values(), strict=True)]) for table in (prepared, run)),
     ]
     return "\n\n".join(tables)

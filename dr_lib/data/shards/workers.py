@@ -24,7 +24,7 @@ from dr_lib.data.photograph.pixels import encode_jpeg
 from dr_lib.data.shards.records import Record, to_example
 
 PHOTOGRAPHS_PER_TASK = 2  # so that all workers end at about the same time
-PHOTOGRAPHS_PER_DASK_TASK = 16  # a scheduler hands out few hundred tasks a second, see tests/bench_scale.py
+PHOTOGRAPHS_PER_DASK_TASK = 16  # a scheduler hands out some hundred tasks a second, see tests/bench_scale.py
 TASKS_PER_WORKER = 8  # handed out at a time: enough that none waits, and memory does not grow with the photographs
 PATIENCE_S = 20.0  # with a Dask cluster that does not answer or has no workers
 
