@@ -110,7 +110,7 @@ def find_rates(number: float, work: Callable[[], object]) -> list[float]:
 
 @contextmanager
 def timed(spent: list[float]) -> Iterator[None]:
-    """Add the CPU seconds of this process and of children that ended: others on the machine change them less than the clock."""
+    """Add the CPU seconds of this process and of its children that ended: others change them less than the clock."""
     start = os.times()
     yield
     spent.append(sum(os.times()[:4]) - sum(start[:4]))
