@@ -147,7 +147,7 @@ def measure_prepare(folder: Path) -> None:
     """Photographs a second and core, beside the full decode of the same run; several cores; memory. Needs Linux."""
     cores = sorted(os.sched_getaffinity(0))[:4]
     for count in (FEW, MANY):
-        _lay_out(folder, count)
+        lay_out(folder, count)
     seconds, peaks, decode_ms = {}, {}, []
     for _ in range(ROUNDS):
         for workers in (1, len(cores)):
@@ -169,7 +169,7 @@ def measure_prepare(folder: Path) -> None:
         print(f"  {workers} cores: peak memory {memory}, all processes, n = {ROUNDS}")
 
 
-def _lay_out(folder: Path, count: int) -> None:
+def lay_out(folder: Path, count: int) -> None:
     """A folder with the first `count` photographs, which all such folders share, and their label table."""
     (folder / "drawn").mkdir(exist_ok=True)
     (folder / str(count)).mkdir()

@@ -164,6 +164,23 @@ def test_the_readme_shows_what_was_measured(readme):
 
 
 @pytest.mark.parametrize("readme", ["README.md", "README.pt-BR.md"])
+def test_the_readme_calculates_from_what_was_measured(readme):
+    """A million photographs on k cores and a thousand runs of t seconds, from the rates of scale.csv."""
+    with (ROOT / "tests" / "scale.csv").open(encoding="utf-8") as file:
+        rates = {row["symbol"]: float(row["median"]) for row in csv.DictReader(file)}
+    c, b, m, d, h, g, s = (rates[name] for name in "cbmdhgs")
+    table = re.search("(?s)<!-- scale -->(.*)<!-- /scale -->", (ROOT / readme).read_text(encoding="utf-8"))[1]
+    lines = [line.replace(",", "").split("|")[1:-1] for line in table.splitlines() if re.match(r"\| \d", line)]
+    assert len(lines) == 7
+    for first, *others in (map(float, line) for line in lines):
+        cropping, runs = 1e6 / (c * first), 1000 * (first + s) / 3600
+        prepared = [cropping / 3600, c * first * b, 1e6 / h / 3600, 1e12 / 2 / g / 3600, 1e6 * m / 1024]
+        trained = [runs, 100 * s / (first + s), 0.169 * runs]
+        expected = trained if len(others) == 3 else [*prepared, 1e6 / (d * first) / 60]
+        assert others == pytest.approx(expected, rel=0.006)
+
+
+@pytest.mark.parametrize("readme", ["README.md", "README.pt-BR.md"])
 def test_what_the_readme_shows_and_links_is_there(readme):
     """Every picture, notebook and file that it names by a path."""
     found = re.findall(r"\]\((?!https?:|#)([^)#]+)", (ROOT / readme).read_text(encoding="utf-8"))

@@ -5,7 +5,8 @@ import shlex
 import time
 from collections import deque
 from collections.abc import Collection, Sequence
-from concurrent.futures import FIRST_COMPLETED, wait
+from concurrent.futures import FIRST_COMPLETED, CancelledError, wait
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from dr_lib.runs.runner import check_notebook, run_study
 from dr_lib.runs.study import PlannedRun, Study, StudyError, find_runs, load_study, name_run, plan_runs
 
 ANY = "any"  # in place of a machine's name
+PATIENCE_S = 20.0  # with a cluster that does not answer or has no workers
 
 
 def list_commands(path: Path, runs: Sequence[PlannedRun]) -> list[str]:
@@ -52,7 +54,8 @@ def run_on_cluster(
 
     A run is handed out when a worker is free and the limits hold it: of time, and of money over all workers, those
     under way included. A machine makes one run at a time, whatever its number of workers: they wait for each other.
-    Every worker needs the repository with its requirements; samples, logs and executed notebooks stay with it.
+    Every worker needs the repository with its requirements; samples, logs and executed notebooks stay with it. Where a
+    worker is lost, Dask gives its run to another; one at which several workers were lost has failed.
 
     Args:
         path: the study file.
@@ -68,10 +71,10 @@ def run_on_cluster(
         The errors of the runs that failed, one line each.
 
     Raises:
-        StudyError: the study is not valid, its runs are of another version of the notebook, or nobody answers at the
-            address.
+        StudyError: the study is not valid, its runs are of another version of the notebook, nobody answers at the
+            address, or the cluster has no workers (any more).
     """
-    from distributed import Client
+    from distributed import Client, KilledWorker
 
     study, folder = load_study(path, root, instance=instance), Path(path).with_suffix("")
     stop_at = time.monotonic() + 3600 * (max_hours or study.max_hours or math.inf)
@@ -80,17 +83,18 @@ def run_on_cluster(
     completed = {_name(row) for row in rows.values() if row["status"] == "ok"}
     waiting = deque(run for run in find_runs(planned, only, path) if run.run_id not in completed)
     try:
-        client = Client(address, timeout=20)
+        client = Client(address, timeout=PATIENCE_S)
     except (OSError, ValueError) as error:
         raise StudyError(f"no Dask scheduler answers at {address}: {error}") from error
     failures, under_way = [], {}
-    with client, client.get_executor(pure=False) as executor, tqdm(total=len(waiting), desc="runs") as bar:
+    executor = client.get_executor(pure=False)  # not as a context, which would wait for runs that nobody makes
+    with client, tqdm(total=len(waiting), desc="runs") as bar:
         while waiting or under_way:
             known = {_name(row): row for row in sorted(rows.values(), key=lambda row: row["status"] == "ok")}
             while waiting:
                 *busy_s, next_s = predict_run_s(study, planned, known, [*under_way.values(), waiting[0]])
                 # what a first run costs has to be known before others are handed out on a budget
-                free = 1 if study.max_usd and math.isnan(next_s) else max(1, len(client.ncores()))
+                free = 1 if study.max_usd and math.isnan(next_s) else max(1, _count_workers(client))
                 if len(under_way) >= free:
                     break
                 done_s = [count_paid(row) * read_spent_s(folder, name, row) for name, row in rows.items()]
@@ -103,13 +107,21 @@ def run_on_cluster(
                 left_hours = min(stop_at - time.monotonic(), afford_s(study, spent_s)) / 3600
                 asked = path.stem, study, name_run(run.scenario, run.repetition), worker_root, left_hours, tuple(allow)
                 under_way[executor.submit(make_run, *asked)] = run
-            for future in wait(under_way, return_when=FIRST_COMPLETED).done:
-                del under_way[future]
+            finished = wait(under_way, PATIENCE_S, FIRST_COMPLETED).done
+            if not finished and not _count_workers(client):
+                raise StudyError(f"the Dask cluster at {address} has no workers: start some, and start again")
+            for future in finished:
+                run = under_way.pop(future)
+                name = name_run(run.scenario, run.repetition)
                 bar.update()
                 try:
                     errors, made = future.result()
-                except Exception as error:  # noqa: BLE001  a worker that is lost or set up badly does not end the others
-                    errors, made = [f"a worker: {error}"], []
+                except CancelledError as error:
+                    raise StudyError(f"the Dask scheduler at {address} is gone: start it, and start again") from error
+                except KilledWorker:
+                    errors, made = [f"{name}: every worker that began it was lost, most likely for want of memory"], []
+                except Exception as error:  # noqa: BLE001  a worker that is set up badly does not end the others
+                    errors, made = [f"{name}: {error}"], []
                 failures += errors
                 for row in made:
                     rows[row["run_id"]] = row
@@ -142,3 +154,10 @@ def make_run(
 def _name(row: dict[str, Any]) -> str:
     """The name of a row's run in a plan for any machine."""
     return f"{name_run(row['scenario'], row['repetition'])}-{ANY}"
+
+
+def _count_workers(client: Any) -> int:
+    """How many workers a cluster has; none where its scheduler is gone."""
+    with suppress(OSError, RuntimeError):
+        return len(client.ncores())
+    return 0

@@ -34,6 +34,8 @@ import signal
 import time
 from pathlib import Path
 
+import psutil
+
 from dr_lib.runs.run import Run, UnavailableError
 
 
@@ -61,6 +63,10 @@ match trouble:
     case "machine 1 dies" if os.environ["DR_LIB_MACHINE"] == "1" and not Path("died").exists():
         Path("died").touch()
         os.kill(os.getpid(), signal.SIGKILL)
+    case "runner dies" if not Path("died").exists():
+        Path("died").touch()
+        os.kill(psutil.Process(os.getppid()).ppid(), signal.SIGKILL)
+        time.sleep(3600)
     case "disturbed":
         others = {"disturbed": True}
 if repetition == fail_at and len(list(begun.glob(f"{run.identity['run_id']}-*"))) <= fails:

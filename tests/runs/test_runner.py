@@ -5,6 +5,7 @@ import multiprocessing
 import os
 import random
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -334,33 +335,50 @@ def test_kills_change_nothing(house):
 
 
 @pytest.mark.slow
-def test_a_dask_cluster_makes_the_runs(house, monkeypatch):
-    """Two workers of one machine take turns; their rows come back, and what is made is not made again.
+def test_a_dask_cluster_makes_the_runs_though_workers_are_killed(house, monkeypatch):
+    """Four workers of one machine take turns; each run comes back as one row, and what is made is not made again.
 
-    Limits hold over all workers: after two rows of 1 s and a run, at a USD a second, 3.5 USD are spent.
+    A killed worker's run is made by another; where Dask gives up, the run is named, and the next call makes it. Limits
+    hold over all workers: after three rows of 1 s and a run, at a USD a second, 4.5 USD are spent.
     """
     distributed = pytest.importorskip("distributed")
     (house / "own.csv").write_text(PRICE_OF_A_USD_A_SECOND)
     monkeypatch.setenv("DR_LIB_PRICES", str(house / "own.csv"))
+    monkeypatch.setattr("dr_lib.runs.cluster.PATIENCE_S", 1.0)
+    there = shutil.copytree(house, house / "there")
     factors = {"level": ["a", "b"], "fail_at": [-1, -2, -3]}  # not in the order of the alphabet
     asked = {"factors": factors, "repetitions": 1, "order": "sequential", "instance": "dear", "max_usd": 1000.0}
+    asked["parameters"] = {"trouble": "runner dies"}
     path = write_study(house, **asked)
-    complete(house, path, {"C1": 1.0, "C6": 1.0})
-    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
+    complete(house, path, {"C1": 1.0, "C5": 1.0, "C6": 1.0})
+    with distributed.LocalCluster(n_workers=0, threads_per_worker=1, dashboard_address=None) as cluster:
 
-        def run(**options):
-            assert run_on_cluster(path, house, cluster.scheduler_address, worker_root=house, **options) == []
-            return list_begun(house)
+        def run(failed="", **options):
+            errors = run_on_cluster(path, house, cluster.scheduler_address, worker_root=there, **options)
+            assert [error.split(": ")[0] for error in errors] == failed.split()
+            return list_begun(there)
 
+        with pytest.raises(StudyError, match="has no workers: start some"):
+            run()
+        cluster.scale(4)
+        cluster.wait_for_workers(4)
         assert run(max_hours=1e-9) == []
-        assert run(only="C3-r00") == ["C3-r00"]
-        write_study(house, **asked | {"max_usd": 3.5})
-        assert run() == ["C3-r00"]  # it took its second and more
-        write_study(house, **asked)
+        cluster.scheduler.allowed_failures = 0
+        assert run("C3-r00", only="C3-r00") == ["C3-r00"] and len(read_rows(trial(house))) == 3
+        assert run(only="C3-r00") == ["C3-r00"] * 2
+        for root in (house, there):
+            write_study(root, **asked | {"max_usd": 4.5})
+        assert run() == ["C3-r00"] * 2  # it took its second and more
+        for root in (house, there):
+            write_study(root, **asked)
+        cluster.scheduler.allowed_failures = 3
+        (there / "died").unlink()
         begun = run()
-        assert run() == begun and sorted(begun) == ["C2-r00", "C3-r00", "C4-r00", "C5-r00"]
-    rows = {row["scenario"]: (row["level"], row["repetition"]) for row in read_rows(trial(house))}
-    assert rows == {f"C{number}": ("a" if number < 4 else "b", 0) for number in range(1, 7)}
+        assert run() == begun and set(begun[2:]) == {"C2-r00", "C4-r00"}
+        assert len(begun) == 5  # one of them was begun twice
+    rows = sorted((row["scenario"], row["level"], row["repetition"], row["status"]) for row in read_rows(trial(house)))
+    assert rows == [(f"C{number}", "a" if number < 4 else "b", 0, "ok") for number in range(1, 7)]
+    wait_for_silence(there)
     with pytest.raises(StudyError, match="no run 'C9-r00'"):
         run_on_cluster(path, house, "tcp://127.0.0.1:9", only="C9-r00")
     with pytest.raises(StudyError, match="no Dask scheduler answers"):

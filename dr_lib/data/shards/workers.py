@@ -24,6 +24,7 @@ from dr_lib.data.photograph.pixels import encode_jpeg
 from dr_lib.data.shards.records import Record, to_example
 
 PHOTOGRAPHS_PER_TASK = 2  # so that all workers end at about the same time
+PHOTOGRAPHS_PER_DASK_TASK = 16  # a scheduler hands out some hundred tasks a second, see tests/bench_scale.py
 TASKS_PER_WORKER = 8  # handed out at a time: enough that none waits, and memory does not grow with the photographs
 PATIENCE_S = 20.0  # with a Dask cluster that does not answer or has no workers
 
@@ -105,7 +106,7 @@ def map_over(workers: int, dask: str = "") -> Iterator[Map]:
 def _map_over_cluster(client: Any, executor: Executor, function: Callable, items: Iterable) -> Iterator:
     """Hand out a few tasks per thread of the cluster, and one more for each whose results were taken."""
     items, tasks, num_threads = iter(items), deque(), sum(client.nthreads().values())
-    while part := list(islice(items, PHOTOGRAPHS_PER_TASK)):
+    while part := list(islice(items, PHOTOGRAPHS_PER_DASK_TASK)):
         tasks.append(executor.submit(_map_part, function, part))
         if len(tasks) == TASKS_PER_WORKER * num_threads:
             yield from _wait(client, tasks.popleft())
