@@ -46,7 +46,8 @@ def run(*command: str | Path, check: bool = True) -> str:
     """Run a command and return what it prints, or nothing where it fails and may; its mounts end with it."""
     ran = subprocess.run(["unshare", "--mount", *command], capture_output=True, text=True, check=False)
     if ran.returncode and check:
-        sys.exit("\n".join([f"{command[0]} failed:", *(ran.stdout + ran.stderr).strip().splitlines()[-5:]]))
+        reason = f"{command[0]} failed; it needs a network, and a root that may mount:"
+        sys.exit("\n".join([reason, *(ran.stdout + ran.stderr).strip().splitlines()[-5:]]))
     return "" if ran.returncode else ran.stdout.strip()
 
 
