@@ -5,7 +5,7 @@ BIN := .venv/bin
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 export PYTHONPATH := $(CURDIR)
 
-.PHONY: help demo test test-slow lint sync publish bench runtimes clean
+.PHONY: help demo test test-slow lint sync publish bench runtimes container clean
 
 help:
 	@grep -hE '^[a-z-]+:.* ## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.* ## /\1: /'
@@ -92,3 +92,6 @@ runtimes: .venv/ready ## the notebooks in look-alikes of the cloud runtimes
 	$(BIN)/python tests/runtimes.py
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
 	$(BIN)/python tests/floors.py
+
+container: .venv/ready ## the container without Docker, and its server on an emulated arm64; root on Debian
+	@$(BIN)/python tests/container.py

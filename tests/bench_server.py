@@ -27,14 +27,14 @@ REPEATS = 60
 STARTS = 7
 
 
-def export_mobilenet(folder: Path) -> Path:
-    """MobileNet at 224 px with random weights, in full int8 calibrated on crops of drawn photographs."""
+def export_mobilenet(folder: Path, format_name: str = "litert_int8") -> Path:
+    """MobileNet at 224 px with random weights, spread and calibrated on crops of drawn photographs."""
     from dr_lib.data.photograph.crop import crop_fundus
     from dr_lib.data.photograph.pixels import shrink
     from dr_lib.serving.untrained import export_untrained
 
     crops = [shrink(crop_fundus(draw_photograph(1024, 768, seed)).image, 224) for seed in range(16)]
-    return export_untrained(folder / "served", "mobilenet", 224, "litert_int8", examples=np.stack(crops)).path
+    return export_untrained(folder / "served", "mobilenet", 224, format_name, examples=np.stack(crops)).path
 
 
 def draw_photograph(width: int, height: int, seed: int = 0) -> bytes:

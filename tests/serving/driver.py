@@ -156,6 +156,14 @@ def run_in_thread(service: Any) -> Iterator[int]:
         service.pool.shutdown()
 
 
+def list_wheel_options(version: str, machine: str) -> list[str]:
+    """pip's options for the container's wheels, for a Python and a processor that need not be this one's."""
+    platforms = [f"manylinux{tag}_{machine}" for tag in ("_2_28", "_2_27", "_2_17", "2014")]
+    options = ["--only-binary=:all:", "--python-version", version]
+    options += [word for platform in platforms for word in ("--platform", platform)]
+    return [*options, "--requirement", str(ROOT / "dr_lib" / "serving" / "requirements.txt")]
+
+
 def read_image_environment() -> dict[str, str]:
     """The environment that the Dockerfile sets."""
     lines = (ROOT / "dr_lib" / "serving" / "Dockerfile").read_text().replace("\\\n", " ").splitlines()
@@ -181,7 +189,13 @@ class Process(NamedTuple):
 
 @contextlib.contextmanager
 def run_process(
-    model: Path, log: Path, *options: str, python: tuple[str, ...] = (sys.executable,), cwd: Path = ROOT, **env: str
+    model: Path,
+    log: Path,
+    *options: str,
+    python: tuple[str | Path, ...] = (sys.executable,),
+    cwd: Path = ROOT,
+    ready_s: float = READY_S,
+    **env: str,
 ) -> Iterator[Process]:
     """Serve a model from a process of its own, ready when yielded; it is killed where it has not ended."""
     port = find_port()
@@ -190,7 +204,7 @@ def run_process(
     with log.open("wb") as out:
         process = subprocess.Popen([str(word) for word in command], cwd=cwd, env=environment, stdout=out, stderr=out)
     try:
-        wait_until(lambda: is_ready(port) or process.poll() is not None)
+        wait_until(lambda: is_ready(port) or process.poll() is not None, ready_s)
         assert process.poll() is None, log.read_text()
         yield Process(process, port, log)
     finally:

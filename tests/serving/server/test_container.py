@@ -10,7 +10,7 @@ import venv
 
 import pytest
 
-from tests.serving.driver import ROOT, is_listening, post, read_image_environment, run_process
+from tests.serving.driver import ROOT, is_listening, list_wheel_options, post, read_image_environment, run_process
 
 DOCKERFILE = ROOT / "dr_lib" / "serving" / "Dockerfile"
 REQUIREMENTS = ROOT / "dr_lib" / "serving" / "requirements.txt"
@@ -82,10 +82,8 @@ def test_it_serves_from_a_clean_environment(instructions, served_folder, jpeg, t
 def test_its_wheels_exist_and_are_small(instructions, machine, tmp_path):
     """For the Python of the image, on both processors, nothing is compiled and all wheels have at most 120 MB."""
     version = re.search(r"3\.\d+", dict(instructions)["FROM"])[0]
-    platforms = [f"manylinux{tag}_{machine}" for tag in ("_2_28", "_2_27", "_2_17", "2014")]
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--dest", tmp_path]
-    command += ["--only-binary=:all:", "--python-version", version, "-r", REQUIREMENTS]
-    subprocess.run(command + [word for tag in platforms for word in ("--platform", tag)], check=True)
+    subprocess.run(command + list_wheel_options(version, machine), check=True)
     wheels = {path.name.split("-")[0]: path.stat().st_size for path in tmp_path.glob("*.whl")}
     assert {"ai_edge_litert", "numpy", "opencv_python_headless", "starlette", "uvicorn"} <= set(wheels)
     assert not set(wheels) & {"tensorflow", "keras", "pillow", "pydantic"}
