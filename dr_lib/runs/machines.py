@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -20,6 +21,7 @@ from dr_lib.runs.papermill import OUT_OF_TIME, end_tree, find_error, start_paper
 from dr_lib.runs.run import bind_to_parent
 from dr_lib.runs.study import PlannedRun, name_run
 
+PATIENCE_S = 60.0
 PART = """import sys; from pathlib import Path; from dr_lib.runs.runner import run_study
 sys.exit("; ".join(run_study(Path(sys.argv[1]), Path(sys.argv[2]), only=sys.argv[3], show_progress=False)) or 0)"""
 
@@ -40,6 +42,13 @@ class Others(NamedTuple):
                 why = said[-1].removeprefix(f"{self.run.run_id}: ") if said else f"it was ended by {process.returncode}"
                 return f"machine {number} of {len(self.logs) + 1}: {why}"
         return ""
+
+    def wait(self) -> None:
+        """Let the others end by themselves, when machine 0 has."""
+        stop_at = time.monotonic() + PATIENCE_S
+        for process in self.processes:
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(max(0.0, stop_at - time.monotonic()))
 
 
 def count_machines(run: PlannedRun) -> int:

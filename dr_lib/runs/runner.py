@@ -252,7 +252,9 @@ def _run_one(session: Session, run: PlannedRun, identity: dict[str, Any], left_s
                 saved = time.monotonic()
                 write_json(spent_path(folder, run.run_id), identity["spent_s"] + saved - start)
         lost, is_in_time = others.find_lost(), papermill.poll() is not None
-    process_s = time.monotonic() - start
+        process_s = time.monotonic() - start
+        if papermill.poll() == 0:
+            others.wait()
     session.bar.n = int(session.bar.n) + 1
     row = read_finished(folder, [run]).get(run.run_id, {})
     if row.get("status") == "ok" and all(row[name] == identity[name] for name in TRY):

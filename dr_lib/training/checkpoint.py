@@ -12,6 +12,8 @@ import numpy as np
 from dr_lib import files
 from dr_lib.training.resident import STORE
 
+CHECKPOINT = "checkpoint.npz"
+
 
 class CheckpointError(ValueError):
     """A checkpoint cannot be used; the message says what to do."""
@@ -34,7 +36,7 @@ def read_checkpoint(path: Path | BinaryIO) -> tuple[dict[str, Any], dict[str, li
             arrays = {name: [file[f"{name}/{k}"] for k in range(n)] for name, n in meta["counts"].items()}
             return meta["progress"], arrays
     except (OSError, EOFError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
-        raise CheckpointError(f"the checkpoint is damaged ({error!r}): delete it to start anew") from error
+        raise CheckpointError(f"{CHECKPOINT} is damaged ({error!r}): delete it to start anew") from error
 
 
 def read_weights(model: keras.Model) -> list[np.ndarray]:

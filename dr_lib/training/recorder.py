@@ -12,9 +12,8 @@ import pandas as pd
 
 from dr_lib import files
 from dr_lib.training import checkpoint
-from dr_lib.training.checkpoint import CheckpointError, assign_variables, read_variables, read_weights
+from dr_lib.training.checkpoint import CHECKPOINT, CheckpointError, assign_variables, read_variables, read_weights
 
-CHECKPOINT = "checkpoint.npz"
 CHECKPOINT_SHARE = 0.05  # of the time, at most, goes into checkpoints between the first epoch's and the last
 PLATEAU_STATE = ("best", "wait", "cooldown_counter")  # of ReduceLROnPlateau, which Keras does not save
 
