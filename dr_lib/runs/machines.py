@@ -21,7 +21,7 @@ from dr_lib.runs.papermill import OUT_OF_TIME, end_tree, find_error, start_paper
 from dr_lib.runs.run import bind_to_parent
 from dr_lib.runs.study import PlannedRun, name_run
 
-PATIENCE_S = 60.0
+PATIENCE_S = 60.0  # for the others to end, when machine 0 has
 PART = """import sys; from pathlib import Path; from dr_lib.runs.runner import run_study
 sys.exit("; ".join(run_study(Path(sys.argv[1]), Path(sys.argv[2]), only=sys.argv[3], show_progress=False)) or 0)"""
 

@@ -172,10 +172,10 @@ def set_up(config: TrainingConfig, plan: Plan, splits: Mapping[str, Photographs]
             inputs.pop("test", None)
             model, inputs = resident.keep_on_device(network, inputs)
         fit.compile_model(model, **learning, **device.compile_arguments)
-    part = device.rank, plan.num_machines
+    part, validation = (device.rank, plan.num_machines), None
     train_batches = Batches(inputs["train"], targets["train"], batch_size, shuffle_seed=config.run_seed, part=part)
-    sides = [Batches(inputs[side], targets[side], batch_size, part=part) for side in ("validation",) if side in inputs]
-    validation = sides[0] if sides else None
+    if "validation" in inputs:
+        validation = Batches(inputs["validation"], targets["validation"], batch_size, part=part)
     return Setup(device, splits, network, model, train_batches, validation, linear_probe_auc)
 
 

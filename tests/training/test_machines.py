@@ -105,7 +105,7 @@ def test_a_dead_machine_ends_the_others_and_fewer_go_on(tmp_path):
     assert_equal(broken, straight)
 
 
-def test_machines_with_other_photographs_are_refused(tmp_path):
+def test_machines_with_other_parameters_are_refused(tmp_path):
     """The one that differs from machine 0 says in what, before anything trains."""
     processes = start_machines(
         "train", tmp_path, 2, config=CONFIG | {"num_machines": 2}, number=57, of_machine={"1": {"learning_rate": 0.5}}
