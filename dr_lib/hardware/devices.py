@@ -49,8 +49,11 @@ class Device(NamedTuple):
     def check_alike(self, told: Mapping[str, Any]) -> None:
         """Raise a HardwareError unless machine 0 was told the same."""
         theirs = json.loads(self.share(json.dumps(told).encode()))
-        if unlike := [name for name in told if theirs.get(name) != told[name]]:
-            raise HardwareError(f"machine {self.rank} has another {', '.join(unlike)} than machine 0: make them equal")
+        unlike = [name for name in told if theirs.get(name) != told[name]]
+        if machines.is_any(bool(unlike)):  # all of them end, for the others would wait for one that has
+            what = f"machine {self.rank} has another {', '.join(unlike)} than machine 0"
+            what = what if unlike else "a machine differs from this one"
+            raise HardwareError(f"{what}: make them equal")
 
     def describe(self, facts: Facts) -> dict[str, str | int | float]:
         """What the run's row says of the device, the plan, the machine and the versions installed."""

@@ -126,6 +126,14 @@ def share(content: bytes) -> bytes:
     return np.asarray(multihost_utils.broadcast_one_to_all(held), np.uint8).tobytes()
 
 
+def is_any(value: bool) -> bool:
+    """Whether it is so on any machine; all call this at the same point."""
+    import numpy as np
+    from jax.experimental import multihost_utils
+
+    return bool(np.any(multihost_utils.process_allgather(np.array([value]))))
+
+
 @contextmanager
 def losing_one(num_machines: int) -> Iterator[None]:
     """Say in one sentence that a machine was lost; JAX's runtime tells it as an error of its collectives."""
