@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dr_lib.hardware.machines import COORDINATOR, COUNT, RANK, find_place, say_how
-from dr_lib.runs.papermill import OUT_OF_TIME, end_tree, find_error, start_papermill
+from dr_lib.runs.papermill import OUT_OF_TIME, end_tree, find_error, read_last_words, start_papermill
 from dr_lib.runs.run import bind_to_parent
 from dr_lib.runs.study import PlannedRun, name_run
 
@@ -38,9 +38,8 @@ class Others(NamedTuple):
         """What the first of them that failed says; empty while none has."""
         for number, (process, log) in enumerate(zip(self.processes, self.logs, strict=True), start=1):
             if process.poll():
-                said = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
-                why = said[-1].removeprefix(f"{self.run.run_id}: ") if said else f"it was ended by {process.returncode}"
-                return f"machine {number} of {len(self.logs) + 1}: {why}"
+                why = read_last_words(log).removeprefix(f"{self.run.run_id}: ")
+                return f"machine {number} of {len(self.logs) + 1}: {why or f'it was ended by {process.returncode}'}"
         return ""
 
     def wait(self) -> None:

@@ -78,9 +78,15 @@ def find_error(notebook: Path, log: Path, returncode: int) -> str:
     outputs = [output for cell in cells for output in cell.get("outputs", []) if output.output_type == "error"]
     if outputs:
         return f"{outputs[-1].ename}: {outputs[-1].evalue}".split("\n")[0]
-    lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()] or ["no message"]
-    hint = " (killed, or out of memory?)" if "DeadKernelError" in lines[-1] else ""
-    return f"papermill ended with {returncode}: {lines[-1]}{hint}"
+    said = read_last_words(log) or "no message"
+    hint = " (killed, or out of memory?)" if "DeadKernelError" in said else ""
+    return f"papermill ended with {returncode}: {said}{hint}"
+
+
+def read_last_words(log: Path) -> str:
+    """The last line of a log that is not blank; empty where there is none."""
+    lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    return lines[-1] if lines else ""
 
 
 def redact_paths(value: Any, known: Sequence[str] = ()) -> Any:

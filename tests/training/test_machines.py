@@ -1,7 +1,6 @@
 """Several machines, a process each, train what one does; what one of them leaves unfinished, others finish."""
 
 import json
-import socket
 import time
 from pathlib import Path
 
@@ -9,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from tests.serving.driver import find_port
 from tests.training import simulation
 
 pytestmark = pytest.mark.slow
@@ -24,10 +24,7 @@ def start(folder: Path, count: int, config: dict, **arguments) -> list:
 def start_machines(what: str, folder: Path, count: int, **arguments) -> list:
     """Start so many machines on a free port."""
     pytest.importorskip("jax")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    return simulation.start_machines(what, folder, count, port, **arguments)
+    return simulation.start_machines(what, folder, count, find_port(), **arguments)
 
 
 def wait(processes: list) -> None:
