@@ -48,6 +48,10 @@ run, others = Run(Path.cwd(), "quick", asked), {"disturbed": False}
 begun = run.study_dir / "begun"
 begun.mkdir(parents=True, exist_ok=True)
 (begun / f"{run.identity['run_id']}-{time.monotonic_ns()}").touch()
+meeting = [Path(f"met-{machine}") for machine in range(num_machines)]  # as machines meet before they train
+meeting[int(os.environ.get("DR_LIB_MACHINE", 0))].touch()
+while not all(path.exists() for path in meeting):
+    time.sleep(0.02)
 for step in range(5):
     time.sleep(pause_s / 5)
     run.show_progress(step + 1, 5)
@@ -58,7 +62,7 @@ match trouble:
         time.sleep(3600)
     case "unavailable":
         raise UnavailableError("no such thing on this machine")
-    case "machine 1 dies" if os.environ["DR_LIB_MACHINE"] == "0" and not Path("died").exists():
+    case "machine 1 dies" if os.environ["DR_LIB_MACHINE"] == "0" and len(list(begun.iterdir())) == 1:
         time.sleep(3600)
     case "machine 1 dies" if os.environ["DR_LIB_MACHINE"] == "1" and not Path("died").exists():
         Path("died").touch()
