@@ -1,16 +1,17 @@
 """Measured comparisons of the CUDA network: python tests/bench_cuda.py [mnist.npz].
 
-The library built for this CPU against Keras on TensorFlow: the same network, batch, optimiser and images in memory,
-wall time of an epoch, in turns. Where there is a GPU: 40 epochs at batch 1, and minibatch to the paper's accuracy.
+The library built for this CPU against Keras on TensorFlow, on JAX where there is no TensorFlow: the same network, batch,
+optimiser and images in memory, wall time of an epoch, in turns. Where there is a GPU: 40 epochs at batch 1, and minibatch to the paper's accuracy.
 """
 
 import os
 import sys
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-os.environ["KERAS_BACKEND"] = "tensorflow"
+BACKEND = os.environ["KERAS_BACKEND"] = "tensorflow" if find_spec("tensorflow") else "jax"
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import keras
@@ -43,12 +44,11 @@ def compare(what: str, ours: Callable[[], object], reference: Callable[[], objec
 def compare_cpu(data: tuple[np.ndarray, ...]) -> None:
     """Keras against the library on all cores of this CPU."""
     library = build("cpu")
-    print(f"{library.device}, {library.num_multiprocessors} cores, keras {keras.__version__}")
+    print(f"{library.device}, {library.num_multiprocessors} cores, keras {keras.__version__} on {BACKEND}")
     for implementation, batch_size, number, goal in CASES:
         x, y = (array[:number] for array in data[:2])
-        reference_network = MnistReference(
-            "tensorflow", mnist.initial_weights(0), batch_size=batch_size, learning_rate=0.02
-        )
+        weights = mnist.initial_weights(0)
+        reference_network = MnistReference(BACKEND, weights, batch_size=batch_size, learning_rate=0.02)
         asked = {"implementation": implementation, "epochs": 1, "batch_size": batch_size}
 
         def ours(x=x, y=y, asked=asked):

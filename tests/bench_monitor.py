@@ -1,7 +1,8 @@
 """What the monitor's sampler costs: python tests/bench_monitor.py.
 
 The sampler's own CPU seconds at ten samples a second, from its first row on, while 200 idle processes stand around that
-it has to read through when it looks for the training's children.
+it has to read through when it looks for the training's children. Where there is a GPU, the energy of trainings in CUDA C
+by its counter, by sampled power, and by Zeus around the same time, if Zeus is installed (pip install zeus).
 """
 
 import os
@@ -11,13 +12,17 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import numpy as np
 import psutil
 
-from dr_lib.runs.monitor import Monitor
+from dr_lib.cuda import mnist
+from dr_lib.cuda.build import CudaError, Library, build
+from dr_lib.data.small_images import load_mnist
+from dr_lib.runs.monitor import Monitor, summarise
 
 PERIOD_S, SECONDS, REPEATS, NUM_OTHERS, GOAL_PERCENT = 0.1, 20, 3, 200, 1.0
 
@@ -33,8 +38,35 @@ def measure_percent(folder: Path) -> float:
         return 100 * (sum(sampler.cpu_times()[:2]) - start_cpu_s) / (time.monotonic() - start_s)
 
 
+def measure_joules(library: Library, path: Path, zeus: Any) -> tuple[float, float, float, float]:
+    """Energy of one training by Zeus, by the counter and by sampled power [J], and its seconds."""
+    data = load_mnist("synthetic")
+    with Monitor(path, period_s=PERIOD_S, num_gpus=1):
+        zeus.begin_window("training")
+        mnist.train(library, *data, implementation="fused", epochs=40, replicas=library.num_multiprocessors)
+        theirs = zeus.end_window("training")
+    ours = summarise(path)
+    return theirs.total_energy, ours["gpu_energy_j"], ours["gpu_energy_sampled_j"], ours["monitored_s"]
+
+
+def compare_energy(folder: Path) -> None:
+    """Print how far the counter's energy and the sampled power's are from what Zeus measures."""
+    try:
+        library = build("gpu")
+        from zeus.monitor import ZeusMonitor
+    except (CudaError, ImportError) as error:
+        return print(f"energy of a GPU: not measured ({error})")
+    zeus = ZeusMonitor(gpu_indices=[0])
+    measured = [measure_joules(library, folder / f"{repeat}.csv", zeus) for repeat in range(REPEATS + 1)][1:]
+    theirs, counted, sampled, seconds = np.transpose(measured)
+    print(f"energy of {library.device}: Zeus {np.median(theirs):.0f} J in {np.median(seconds):.1f} s, n = {REPEATS}")
+    for name, joules in {"counter": counted, "sampled power": sampled}.items():
+        ratios = joules / theirs
+        print(f"  {name} / Zeus: {np.median(ratios):.3f} [{min(ratios):.3f}, {max(ratios):.3f}]")
+
+
 def main() -> None:
-    """Print the median share and the range, against the goal."""
+    """Print the median share and the range, against the goal; then the energy."""
     start_others = (
         f"for other in $(seq {NUM_OTHERS}); do sleep 600 > /dev/null 2>&1 & echo $!; done"  # no children of ours
     )
@@ -48,6 +80,7 @@ def main() -> None:
         f"monitor: one sample each {PERIOD_S} s, {NUM_OTHERS} other processes: {np.median(shares):.2f} % of a core "
         f"[{min(shares):.2f}, {max(shares):.2f}], n = {REPEATS} x {SECONDS} s; goal: under {GOAL_PERCENT} %"
     )
+    compare_energy(Path(tempfile.mkdtemp()))
 
 
 if __name__ == "__main__":
