@@ -33,7 +33,7 @@ force: bool = False  # write what the gate refuses too
 # timing
 num_rounds: int = 10  # in which the runtimes are timed in turns
 num_threads: int = 1  # of one prediction
-sweep: bool = False  # time TensorFlow and OpenVINO by instruction set, each in a process of its own (minutes)
+sweep: int = 0  # rounds to time TensorFlow and OpenVINO by instruction set, a process each (3 take minutes); 0: none
 # where, which
 results: str = ""  # folder for rows and exported models
 seed: int = 20  # of untrained weights, the run adds its repetition
@@ -233,9 +233,9 @@ def time_in_process(runtime: str, level: str) -> float:
 
 
 flags = {"AVX2": "avx2", "AVX512_CORE": "avx512bw", "AVX512_CORE_VNNI": "avx512_vnni", "AVX512_CORE_AMX": "amx_int8"}
-known = [level for level, flag in flags.items() if flag in timing.read_cpu_flags()] if sweep else []
+known = [level for level, flag in flags.items() if flag in timing.read_cpu_flags()]
 swept = [name for name in ("savedmodel", "openvino_float32", "openvino_int8") if name in paths]
-plan = [(turn, level, name) for turn in range(3) for level in known for name in swept]
+plan = [(turn, level, name) for turn in range(sweep) for level in known for name in swept]
 levels = pd.DataFrame(plan, columns=["round", "level", "runtime"])
 levels["ms"] = [time_in_process(name, level) for _, level, name in plan]
 if len(levels):

@@ -1,6 +1,8 @@
 """Fixtures that several tests share: real data, a small prepared sample, a clone for notebooks and a kernel."""
 
+import os
 import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,6 +10,16 @@ import pytest
 from jupyter_client import KernelManager
 
 ROOT = Path(__file__).resolve().parents[1]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """JAX compiles a program once for all processes of a test run."""
+    if hasattr(config, "workerinput"):  # it has these from the process that started it
+        return
+    folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
+    config.add_cleanup(folder.cleanup)
+    os.environ |= {"JAX_COMPILATION_CACHE_DIR": folder.name, "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
+    os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
 
 
 @pytest.fixture(scope="session")

@@ -132,6 +132,7 @@ def _activate_tensorflow(plan: Plan) -> Device:
 def _activate_jax(plan: Plan) -> Device:
     if plan.accelerator == "cpu":
         os.environ["JAX_PLATFORMS"] = "cpu"
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # errors: while it compiles for a GPU it warns by the page
     import jax
 
     if plan.accelerator == "cpu" and plan.num_replicas > plan.num_machines:

@@ -39,7 +39,6 @@ class KerasNetwork(Network):
         self._compile(weights)
 
     def _compile(self, weights: list[np.ndarray]) -> None:
-        keras.utils.set_random_seed(0)  # machines have to agree on what `weights` then replace, too
         self.model = keras.Sequential([keras.Input(self.layers[0].input_shape), *map(_build, self.layers)])
         self.model.set_weights(weights)
         self.model.compile(
@@ -113,15 +112,15 @@ class _Feed(keras.utils.PyDataset):
 
 
 def _build(layer: Layer) -> keras.Layer:
-    """The Keras layer of a layer."""
-    activation = "relu" if layer.relu else None
+    """The Keras layer of a layer; zeros until its weights are set, for JAX would compile a draw for each shape."""
+    how = {"activation": "relu" if layer.relu else None, "kernel_initializer": "zeros"}
     if layer.kind == "conv":
-        return keras_layers.Conv2D(layer.output_shape[-1], 3, padding="same", activation=activation)
+        return keras_layers.Conv2D(layer.output_shape[-1], 3, padding="same", **how)
     if layer.kind == "pool":
         return keras_layers.MaxPooling2D(2)
     if layer.kind == "flatten":
         return keras_layers.Flatten()
-    return keras_layers.Dense(layer.output_shape[-1], activation=activation)
+    return keras_layers.Dense(layer.output_shape[-1], **how)
 
 
 def choose_device(backend: str, accelerator: str) -> None:

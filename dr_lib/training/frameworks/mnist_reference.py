@@ -53,16 +53,17 @@ class MnistReference:
 
         self.keras, self.backend, self.batch_size, self.is_original = keras, backend, batch_size, batch_size == 1
         self.shapes = {name: np.shape(array) for name, array in weights.items()}
+        zeros = {"kernel_initializer": "zeros"}  # until the weights are set: JAX would compile a draw for each shape
         self.model = keras.Sequential(
             [
                 keras.Input((28, 28, 1)),
-                keras.layers.Conv2D(6, 5, activation="sigmoid"),
+                keras.layers.Conv2D(6, 5, activation="sigmoid", **zeros),
                 keras.layers.Reshape((6, 4, 6, 4, 6)),  # row, row in the patch, column, column in the patch, map
                 keras.layers.Permute((1, 3, 5, 2, 4)),
                 keras.layers.Reshape((216, 16)),
-                keras.layers.Dense(1, activation="sigmoid"),
+                keras.layers.Dense(1, activation="sigmoid", **zeros),
                 keras.layers.Flatten(),
-                keras.layers.Dense(10),  # logits
+                keras.layers.Dense(10, **zeros),  # logits
             ]
         )
         self.model.set_weights([np.reshape(array, v.shape) for array, v in zip(weights.values(), self.model.weights)])

@@ -13,7 +13,7 @@ from dr_lib.training.frameworks.architecture import build_layers, draw_weights
 from dr_lib.training.frameworks.batches import FixedBatches
 from dr_lib.training.frameworks.factory import open_network
 
-CASES = [(1, "mnist", 32), (2, "cifar10", 32), (1, "cifar10", 64)]
+CASES = [(1, "mnist", 64), (2, "cifar10", 32)]
 BATCH_SIZE, STEPS, EPOCHS = 32, 5, 2
 LEARNING_RATE = 0.001
 
