@@ -1,7 +1,8 @@
 """Measured comparisons of the CUDA network: python tests/bench_cuda.py [mnist.npz].
 
-The library built for this CPU against Keras on TensorFlow, on JAX where there is no TensorFlow: the same network, batch,
-optimiser and images in memory, wall time of an epoch, in turns. Where there is a GPU: 40 epochs at batch 1, and minibatch to the paper's accuracy.
+The library built for this CPU against Keras on TensorFlow, or on JAX where there is no other: the same network, batch,
+optimiser and images in memory, wall time of an epoch, in turns. Where there is a GPU: 40 epochs at batch 1, and
+minibatch to the paper's accuracy.
 """
 
 import os

@@ -1,8 +1,8 @@
 """What the monitor's sampler costs: python tests/bench_monitor.py.
 
 The sampler's own CPU seconds at ten samples a second, from its first row on, while 200 idle processes stand around that
-it has to read through when it looks for the training's children. Where there is a GPU, the energy of trainings in CUDA C
-by its counter, by sampled power, and by Zeus around the same time, if Zeus is installed (pip install zeus).
+it has to read through when it looks for the training's children. Where there is a GPU, the energy of a training in
+CUDA C by its counter, by sampled power, and by Zeus around the same time, if Zeus is installed (pip install zeus).
 """
 
 import os
