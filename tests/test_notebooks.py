@@ -318,6 +318,7 @@ def test_20_leaves_a_model_folder(clone, kernel, small_sample):
     assert num_pictures(evaluated) == 7 and "Its grades agree with a quadratic weighted kappa of" in texts(evaluated)
 
 
+@pytest.mark.slow
 def test_12_reports_on_anybodys_predictions(clone, kernel, tmp_path):
     """Two models compared, in Portuguese, with the checklist beside the page; no validation, no operating point."""
     paths = [write(tmp_path, draw_predictions(noise=noise), name) for noise, name in ((1.0, "one"), (3.0, "two"))]

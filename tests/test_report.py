@@ -57,6 +57,7 @@ def test_a_paper_is_named_by_letter_or_author(tmp_path, paper, analysis):
     assert said.exit_code == 1 and said.output.startswith(f"Error: {analysis} has no parameter epoch: it has runs, ")
 
 
+@pytest.mark.slow
 def test_a_deposit_is_checked_and_reported_again_by_what_it_holds(tmp_path):
     """Coreutils check the sums, the study file names no folder of this machine, and the rows in the deposit give
     the same report again."""

@@ -172,6 +172,7 @@ def test_ctrl_c_says_how_to_go_on(house):
     wait_for_silence(house)
 
 
+@pytest.mark.slow
 def test_a_disturbed_run_is_made_again_at_the_end_once(house, capsys):
     """The runs that others disturbed come last, once more; if they are disturbed again they stay, marked. A scenario
     whose kernel is gone is skipped, and its row says how to get it; the run of it that was made keeps its row."""
@@ -216,6 +217,7 @@ def test_folders_are_redacted(value, shown):
     assert redact_paths(value) == shown
 
 
+@pytest.mark.slow
 def test_an_end_in_time_is_no_failure(house):
     """A run that goes on beyond max_hours is ended, has no row, and is made by the next call."""
     path = write_study(house, repetitions=1, parameters={"pause_s": 60.0})

@@ -86,6 +86,7 @@ def test_the_auc_is_that_of_scikit_learn():
     assert auc_interval(label, score, patient, seed=0).value == pytest.approx(roc_auc_score(label, score))
 
 
+@pytest.mark.slow
 def test_the_bounds_of_the_auc_are_those_of_drawing_patients():
     """The plain loop, with scikit-learn's AUC of the drawn patients' eyes, ends within 0.01."""
     label, score, patient = draw_eyes(60, 2)

@@ -46,6 +46,7 @@ def test_the_cached_way_is_the_network(frozen, splits):
     assert inputs["train"].dtype == np.float16 and len(inputs["train"]) == len(targets["train"]) == 80
 
 
+@pytest.mark.slow
 def test_only_what_lies_behind_the_layer_learns(splits, tmp_path):
     """After training the frozen weights, and batch normalisation everywhere, are what they were; others moved."""
     network = build_model("mobilenet", 64, augmentation="none")

@@ -53,6 +53,7 @@ def test_a_split_depends_on_the_seed_and_not_on_the_pseudonyms():
     assert (divide(table, seed=4) != split).any()
 
 
+@pytest.mark.slow
 def test_every_patient_has_about_the_same_chance_of_being_tested():
     """Over 150 seeds no group, by photographs or by grade, is in test much more often than 30 % of the time."""
     table = draw_table(100, 5)

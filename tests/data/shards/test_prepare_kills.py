@@ -295,6 +295,7 @@ def kill_splits(folder: str) -> None:
         print(json.dumps({"killed": code, "code": again, "same": digests(folder / name) == digests(folder / "done")}))
 
 
+@pytest.mark.slow
 def test_every_kill_point_of_a_split(folder):
     """Killed at each change of a file in turn, the same command again ends as one that was not."""
     start(folder, "whole", workers=1)

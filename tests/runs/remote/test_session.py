@@ -90,6 +90,7 @@ def test_a_session_that_cannot_be_stopped_is_stopped_by_the_next_call(cloud, mon
     assert cloud.list_left() == ["somebody-elses"] and all(record["ended"] for record in cloud.sessions)
 
 
+@pytest.mark.slow
 def test_the_crops_are_deleted_where_the_script_cannot_be(cloud, monkeypatch):
     """What is uploaded does not stay at Kaggle because something else there fails, which is said without its hint."""
     monkeypatch.setenv("STAND_IN_FAULT", "unstoppable")
@@ -99,6 +100,7 @@ def test_the_crops_are_deleted_where_the_script_cannot_be(cloud, monkeypatch):
     assert not cloud.sessions[0]["ended"]
 
 
+@pytest.mark.slow
 def test_rows_stay_at_kaggle_until_they_are_here(cloud, monkeypatch):
     """What came cut, or not at all, of a session that is complete, deletes nothing: a later call fetches it."""
     path = write_study(cloud.house, repetitions=1)

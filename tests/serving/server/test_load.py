@@ -186,6 +186,7 @@ def test_a_server_that_says_nothing_has_failed(serve):
     assert (requests["response_ms"] >= 200).all()
 
 
+@pytest.mark.slow
 def test_finds_the_rate_that_one_worker_can_hold(serve):
     """20 ms a request, one at a time: 50/s at most, and less where a random arrival may wait 100 ms at most."""
     url = serve(lambda k, body: wait(0.02), threading.Lock()).url
