@@ -48,8 +48,8 @@ def select_runs(
 ) -> Selection:
     """Select what is timed: rows with status ok that were not resumed; disturbed ones count unless excluded.
 
-    Columns are added: `timed`; `machine`, such as `kaggle, 2 x Tesla T4`, with the instance type or the processor where that
-    tells two apart; `mode`, paper where a row names none; `environment`, the machine and any mode but the paper's.
+    Columns are added: `timed`; `machine`, such as `kaggle, 2 x Tesla T4`, with the instance type or the processor where
+    that tells two apart; `mode`, paper where a row names none; `environment`, the machine and any mode but the paper's.
 
     Args:
         runs: one row per run, failed ones too, from `read_runs`; or per request, from `read_requests`.
