@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 
 import click
-import yaml
 from tqdm import tqdm
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -274,7 +273,7 @@ def report(
 
     choice = {name: ",".join(values) for name, values in choice.items()}
     notebook = notebook or PAPERS.get(paper, "")
-    choice |= {"lang": lang, "published": paper != "none"} | {name: yaml.safe_load(value) for name, value in parameters}
+    choice |= {"lang": lang, "published": paper != "none"} | dict(parameters)
     if deposit:
         from dr_lib.deposit import write_deposit
 
@@ -306,7 +305,7 @@ def evaluate(
     read_predictions(*predictions)  # what is wrong with them is said at once
     choice = {"predictions": ",".join(str(path.resolve()) for path in predictions), "lang": lang}
     choice |= {"private": str(private.resolve())} if private else {}
-    choice |= {name: yaml.safe_load(value) for name, value in parameters}
+    choice |= dict(parameters)
     page = run_analysis(ROOT / "notebooks" / "12_evaluate.ipynb", out, ROOT, **choice)
     click.echo(
         f"wrote {page}, its figures (PNG, PDF) and tables (CSV, LaTeX), checklist.json and MODEL_CARD.md beside it"
@@ -414,12 +413,15 @@ def export(model: Path, data_dir: Path, split: str, out: Path, formats: tuple[st
     from dr_lib.data.shards.folder import describe_data
     from dr_lib.serving.export.convert import FORMATS
     from dr_lib.serving.export.export import export_model, pack_folder
-    from dr_lib.serving.export.gate import Labelled
+    from dr_lib.serving.export.gate import MIN_IMAGES, Labelled
     from dr_lib.serving.grader.folder import read_folder
 
     size = read_folder(model).facts["image_size"]
     calibration = load_photographs(data_dir, "train", size, split, stream=True)  # decodes the few that are taken
     test = load_photographs(data_dir, "test", size, split)
+    if len(test.grade) < MIN_IMAGES and not choice["force"]:
+        few = f"{len(test.grade)} test photographs cannot decide: give {MIN_IMAGES} or more"
+        raise click.ClickException(f"{few}; --force writes every format in spite of it")
     exported = export_model(
         model,
         out,
@@ -438,7 +440,7 @@ def export(model: Path, data_dir: Path, split: str, out: Path, formats: tuple[st
     if not exported["same_split"].all():
         click.echo("judged on another split than the model was trained with: it may know the photographs", err=True)
     if not exported["folder"].any():
-        raise click.ClickException("the gate refused every format")
+        raise click.ClickException("the gate refused every format: --force writes them in spite of it")
 
 
 @main.command()
@@ -490,6 +492,8 @@ def load(url: str, images: Path, num_requests: int, gap_s: float, bound_ms: floa
     from dr_lib.serving.server.load import find_max_rate, run_closed_loop, summarise_load
 
     bodies = [path.read_bytes() for path in sorted(images.rglob("*")) if path.suffix.lower() in (".jpg", ".jpeg")]
+    if not bodies:
+        raise click.ClickException(f"no JPEG is below {images}: give --images the folder of the photographs to send")
     out.parent.mkdir(parents=True, exist_ok=True)
     out.touch()  # better now than after the requests
     requests = run_closed_loop(url, bodies, num_requests=num_requests, gap_s=gap_s)

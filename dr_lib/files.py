@@ -1,10 +1,11 @@
-"""Write a file whole or not at all, and hold a lock that ends with its process.
+"""Write a file whole or not at all, read what a spreadsheet wrote, and hold a lock that ends with its process.
 
-Notebooks of foreign kernels write files too: this file needs Python 3.9, nothing else.
+Notebooks of foreign kernels use files too: this file needs Python 3.9, nothing else.
 """
 
 from __future__ import annotations
 
+import csv
 import errno
 import json
 import os
@@ -54,6 +55,26 @@ def write_text(path: Path, content: str) -> None:
 def write_json(path: Path, content: Any) -> None:
     """Write JSON in one step; what JSON cannot hold is an error before the disk is touched."""
     write_text(path, json.dumps(content, indent=1))
+
+
+def read_csv(path: Path) -> dict[int, list[str]]:
+    """Read a CSV as spreadsheets write it: with commas, or semicolons as in Brazil, and perhaps a byte order mark.
+
+    Returns:
+        The cells of each line that has any, without blanks around them, by its number; the first are the header.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it is no CSV in UTF-8.
+    """
+    lines = path.read_text(encoding="utf-8-sig").splitlines()
+    header = lines[0] if lines else ""
+    reader = csv.reader(lines, delimiter=";" if ";" in header and "," not in header else ",")
+    try:
+        rows = dict((reader.line_num, [cell.strip() for cell in row]) for row in reader)
+    except csv.Error as error:
+        raise ValueError(str(error)) from error
+    return {line: row for line, row in rows.items() if any(row)}
 
 
 def lock(path: Path, *, wait_s: float = 0.0) -> TextIO | None:

@@ -1,6 +1,7 @@
 """Run an analysis notebook on the rows of a study, and render it without its code to one HTML file."""
 
 import re
+import tempfile
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -65,30 +66,41 @@ def write_report(folders: Sequence[Path], out: Path, root: Path, *, notebook: st
 def run_analysis(path: Path, out: Path, root: Path, **parameters: Any) -> Path:
     """Run an analysis notebook and write `report.html` with its figures and tables; see `write_report`.
 
+    A notebook that stops writes nothing.
+
     Args:
         path: of the notebook.
         out: folder to write, made if it is missing.
         root: the repository.
-        parameters: of the notebook.
+        parameters: of the notebook; a text for one that is no text is read as YAML.
     """
     import papermill
 
-    settings = {"out": str(out.resolve()), **parameters}
     known = papermill.inspect_notebook(str(path))
-    unknown = [name for name in settings if name not in known]
+    unknown = [name for name in ("out", *parameters) if name not in known]
     if unknown:
         raise ReportError(f"{path.stem} has no parameter {', '.join(unknown)}: it has {', '.join(known)}")
-    out.mkdir(parents=True, exist_ok=True)
-    executed = out / "report.ipynb"
+    for name, value in parameters.items():
+        if isinstance(value, str) and known[name]["inferred_type_name"] != "str":
+            parameters[name] = yaml.safe_load(value)
     quiet = {"progress_bar": False, "log_output": False, "extra_arguments": ["--log-level=ERROR"]}  # of the kernel
+    is_new = not out.exists()
+    out.mkdir(parents=True, exist_ok=True)
     try:
-        papermill.execute_notebook(str(path), str(executed), settings, cwd=root, **quiet)
+        with tempfile.TemporaryDirectory(dir=out, prefix=".report-") as temporary:
+            written = Path(temporary).resolve()
+            executed = str(written / "report.ipynb")
+            settings = {**parameters, "out": str(written)}
+            notebook = papermill.execute_notebook(str(path), executed, settings, cwd=root, **quiet)
+            write_text(written / "report.html", render(notebook, str(parameters.get("lang", "en"))))
+            Path(executed).unlink()
+            for file in written.iterdir():
+                file.replace(out / file.name)
     except papermill.PapermillExecutionError as error:
+        if is_new:
+            out.rmdir()
         raise ReportError(f"{error.ename}: {error.evalue}" if error.ename != "SystemExit" else error.evalue) from error
-    page = out / "report.html"
-    write_text(page, render(nbformat.read(executed, as_version=4), str(parameters.get("lang", "en"))))
-    executed.unlink()
-    return page
+    return out / "report.html"
 
 
 def render(notebook: nbformat.NotebookNode, lang: str) -> str:

@@ -429,4 +429,4 @@ def test_22_says_why_an_endpoint_does_not_answer(clone, kernel, small_sample):
         with pytest.raises(papermill.PapermillExecutionError, match=message):
             execute(clone, "22_serve_and_load", kernel, photographs=photographs, **asked)
     (log,) = clone.glob("papermill_runs/adhoc/runs/*/server.log")
-    assert "keras is not served, export it as LiteRT or SavedModel first" in log.read_text()
+    assert "keras is not served, export the trained model first: python -m dr_lib export" in log.read_text()

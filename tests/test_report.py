@@ -32,7 +32,39 @@ def test_what_cannot_be_reported_is_one_sentence(tmp_path, notebooks, options, m
         write_row(tmp_path / "mine", RUN | {"notebook": notebook, "run_id": str(number), "study": "mine"})
     with pytest.raises(ReportError, match=message) as error:
         write_report([tmp_path / "mine"], tmp_path / "out", ROOT, **options)
-    assert "\n" not in str(error.value) and not (tmp_path / "out" / "report.html").exists()
+    assert "\n" not in str(error.value) and not (tmp_path / "out").exists()
+
+
+def test_a_notebook_that_stops_gets_its_texts_and_leaves_nothing(tmp_path, monkeypatch):
+    """A text that looks like a number stays one, a truth value becomes one; the report of yesterday is left alone."""
+    names = {
+        "runs": "",
+        "out": "",
+        "lang": "",
+        "allow": "",
+        "exclude": "",
+        "thresholds": "",
+        "published": True,
+        "own": True,
+    }
+    parameters = nbformat.v4.new_code_cell(
+        "\n".join(f"{name}: {type(value).__name__} = {value!r}  # meaning" for name, value in names.items()),
+        metadata={"tags": ["parameters"]},
+    )
+    stop = nbformat.v4.new_code_cell("open(f'{out}/figure.png', 'w').close()\nraise ValueError(thresholds, own)")
+    kernel = {"kernelspec": {"name": "python3", "display_name": "", "language": "python"}}
+    (tmp_path / "notebooks").mkdir()
+    nbformat.write(
+        nbformat.v4.new_notebook(cells=[parameters, stop], metadata=kernel), tmp_path / "notebooks/mine.ipynb"
+    )
+    monkeypatch.setattr("dr_lib.__main__.ROOT", tmp_path)
+    write_row(tmp_path / "mine", RUN | {"notebook": "my_own", "run_id": "a", "study": "mine"})
+    (tmp_path / "mine" / "report.html").write_text("yesterday")
+    asked = ["report", str(tmp_path / "mine"), "--notebook", "mine", "-p", "thresholds", "0.21", "-p", "own", "no"]
+    said = CliRunner().invoke(main, asked)
+    assert said.output == "Error: ValueError: ('0.21', False)\n"
+    assert sorted(path.name for path in (tmp_path / "mine").iterdir()) == ["report.html", "rows"]
+    assert (tmp_path / "mine" / "report.html").read_text() == "yesterday"
 
 
 def test_a_study_without_rows_has_no_report(tmp_path):

@@ -123,8 +123,8 @@ def choose_points(
     if len(thresholds):
         if len(thresholds) != 2 or not 0 <= thresholds[0] <= thresholds[1] <= 1:
             raise EvaluationError(
-                "thresholds: give two between 0 and 1, that of high sensitivity and then that of high specificity, "
-                "which is not below it"
+                "thresholds: give two between 0 and 1, as 0.21,0.75: that of high sensitivity and then that of high "
+                "specificity, which is not below it"
             )
         return pd.DataFrame({"point": POINTS, "threshold": thresholds, "source": SOURCES[1]})
     validation = predictions.validation

@@ -8,6 +8,8 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from dr_lib.files import read_csv
+
 GRADES = [f"probability_{grade}" for grade in range(5)]
 REFERABLE_FROM = 2
 SIDES = ("train", "validation", "test")
@@ -172,20 +174,21 @@ def pool_folds(paths: Sequence[Path], out: Path) -> Path:
 
 
 def _read_one(path: Path) -> Predictions:
+    if not path.is_file():
+        raise PredictionsError(f"there is no file {path}")
     try:
-        # pandas would take the first column for an index where data rows end in a comma, and rename a second header
-        how = {"dtype": str, "keep_default_na": False, "skip_blank_lines": False, "encoding": "utf-8-sig"}
-        cells = pd.read_csv(path, header=None, **how)
-    except (OSError, ValueError) as error:  # pandas' errors of parsing are ValueErrors
-        reason = getattr(error, "strerror", "") or str(error).strip()
-        raise PredictionsError(f"{path.name} cannot be read as a CSV in UTF-8: {reason}") from error
-    cells = cells.fillna("").apply(lambda column: column.str.strip()).set_index(cells.index + 1)  # the line in the file
-    header = cells.loc[1]
-    repeated = header[header.duplicated() & (header != "")]
-    if len(repeated):
-        raise PredictionsError(f"{path.name} has more than one column {repeated.iloc[0]}")
-    cells = cells[(cells != "").any(axis=1)]
-    table = cells.loc[2:].set_axis(header.to_list(), axis=1).loc[:, header.to_numpy() != ""]
+        rows = read_csv(path)
+    except (OSError, ValueError) as error:
+        raise PredictionsError(f"{path} cannot be read: save it as a CSV in UTF-8") from error
+    header = rows.pop(min(rows)) if rows else []
+    repeated = [column for k, column in enumerate(header) if column and column in header[:k]]
+    if repeated:
+        raise PredictionsError(f"{path.name} has more than one column {repeated[0]}")
+    for line, row in rows.items():
+        if len(row) > len(header):
+            raise PredictionsError(f"{path.name}, row {line}: {len(row)} cells below the {len(header)} of the header")
+    cells = [row + [""] * (len(header) - len(row)) for row in rows.values()]
+    table = pd.DataFrame(cells, list(rows), header, dtype=str).loc[:, [column != "" for column in header]]
     _check_columns(path.name, table)
     _check_identity(path.name, table)
     numbers = {column: _to_numbers(path.name, table, column) for column in NUMBERS if column in table}
@@ -347,7 +350,7 @@ def _add_columns(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _to_numbers(name: str, table: pd.DataFrame, column: str) -> pd.Series:
-    numbers = pd.to_numeric(table[column], errors="coerce")
+    numbers = pd.to_numeric(table[column].str.replace(",", "."), errors="coerce")  # a decimal comma
     _refuse(name, (table[column] != "") & ~np.isfinite(numbers), f"{column} is no finite number")
     return numbers
 

@@ -5,7 +5,6 @@ Notebooks of foreign kernels price their rows too: this file needs Python 3.9 an
 
 from __future__ import annotations
 
-import csv
 import datetime
 import math
 import os
@@ -13,6 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from dr_lib.files import read_csv
 from dr_lib.runs.row import count_paid
 
 if TYPE_CHECKING:
@@ -55,12 +55,20 @@ def read_prices(path: Path | None = None) -> list[Price]:
         return read_prices(PRICES) + (read_prices(Path(own)) if own else [])
     if not path.is_file():
         raise PriceError(f"{path}: no such table of prices")
-    with path.open(encoding="utf-8", newline="") as file:
-        reader = csv.DictReader(file)
+    try:
+        (_, header), *lines = read_csv(path).items()
+    except (OSError, ValueError) as error:
+        raise PriceError(f"{path} cannot be read: save it as a CSV in UTF-8") from error
+    if sorted(header) != sorted(Price._fields):
+        raise PriceError(f"{path}: the columns have to be {', '.join(Price._fields)}")
+    prices = []
+    for line, cells in lines:
+        if len(cells) != len(header):
+            raise PriceError(f"{path}, line {line}: {len(cells)} cells below the {len(header)} of the header")
         try:
-            prices = [_check_price(Price(**row)) for row in reader]
-        except (TypeError, ValueError) as error:
-            raise PriceError(f"{path}, line {reader.line_num}: {error}") from error
+            prices.append(_check_price(Price(**dict(zip(header, cells)))))
+        except ValueError as error:
+            raise PriceError(f"{path}, line {line}: {error}") from error
     days = [(price.instance, price.date) for price in prices]
     twice = sorted({instance for instance, day in days if days.count((instance, day)) > 1})
     if twice:
@@ -131,7 +139,7 @@ def _check_price(price: Price) -> Price:
         raise ValueError("provider, instance and source have to be there, and the price in USD")
     if price.date and str(datetime.date.fromisoformat(price.date)) != price.date:
         raise ValueError(f"write the date {price.date} as 2026-11-21")
-    usd_per_hour = float(price.usd_per_hour)
+    usd_per_hour = float(price.usd_per_hour.replace(",", "."))  # a decimal comma
     if not 0 <= usd_per_hour < math.inf:
         raise ValueError(f"the price has to be a number from 0 on, {price.usd_per_hour} is none")
     return price._replace(usd_per_hour=usd_per_hour)

@@ -36,11 +36,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
             sys.exit(0)
     _end_at_signals()
     from dr_lib.serving.server.answers import AnswersError
-    from dr_lib.serving.server.server import serve
+    from dr_lib.serving.server.server import PortError, serve
 
     try:
         serve(**options)
-    except AnswersError as error:
+    except (AnswersError, PortError) as error:
         sys.exit(str(error))
     except (ModelFolderError, OSError) as error:
         sys.exit(f"no model to serve: {error}")

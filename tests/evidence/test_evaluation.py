@@ -57,7 +57,7 @@ def test_without_validation_no_operating_point_is_fitted_on_the_test_split(model
     assert nothing.empty and evaluation.measure_points(bare, nothing).empty
     assert evaluation.choose_points(bare, **ASKED, thresholds=[0.2, 0.6])["threshold"].tolist() == [0.2, 0.6]
     for wrong in ([0.2], [0.6, 0.2]):
-        with pytest.raises(evaluation.EvaluationError, match="give two between 0 and 1"):
+        with pytest.raises(evaluation.EvaluationError, match="give two between 0 and 1, as 0.21,0.75"):
             evaluation.choose_points(bare, **ASKED, thresholds=wrong)
     with pytest.raises(evaluation.EvaluationError, match="sensitivity has to lie between 0 and 1: 90 does not"):
         evaluation.choose_points(model, sensitivity=90, specificity=0.9)

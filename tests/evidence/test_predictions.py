@@ -1,5 +1,7 @@
 """Anybody's predictions are read, and what would make an evaluation false is one sentence with the rows."""
 
+from pathlib import Path
+
 import pandas as pd
 import pytest
 
@@ -198,17 +200,26 @@ def test_data_rows_with_a_cell_too_many_are_refused(tmp_path):
     path.write_text("\n".join([header, "", *rows, "", ""]))
     assert read_predictions(path)[0].test.index.tolist() == [row + 1 for row in TEST]  # an empty line is counted
     path.write_text("\n".join([header, *(f"{row}," for row in rows)]))
-    with pytest.raises(PredictionsError, match="cannot be read as a CSV .* in line 2") as error:
+    with pytest.raises(PredictionsError, match="^mine.csv, row 2: 13 cells below the 12 of the header$"):
         read_predictions(path)
-    assert "\n" not in str(error.value)
+
+
+def test_a_table_that_a_spreadsheet_saved_is_the_same(tmp_path):
+    """Excel in Brazil: semicolons, decimal commas, a byte order mark, lines that end in CR LF."""
+    (expected,), path = read_predictions(write(tmp_path, TABLE)), tmp_path / "saved" / "mine.csv"
+    path.parent.mkdir()
+    TABLE.to_csv(path, index=False, sep=";", decimal=",", encoding="utf-8-sig", lineterminator="\r\n")
+    assert b";0,1" in path.read_bytes()
+    pd.testing.assert_frame_equal(read_predictions(path)[0].table, expected.table)
 
 
 def test_what_is_no_table_is_said(tmp_path):
-    """A picture in place of a CSV, and a file that is not there."""
+    """A picture in place of a CSV, and a file that is not there, with its path as given."""
     (tmp_path / "eye.csv").write_bytes(b"\xff\xd8\xff\xe0" * 9)
-    for name in ("eye.csv", "none.csv"):
-        with pytest.raises(PredictionsError, match=f"{name} cannot be read as a CSV"):
-            read_predictions(tmp_path / name)
+    with pytest.raises(PredictionsError, match="eye.csv cannot be read: save it as a CSV in UTF-8$"):
+        read_predictions(tmp_path / "eye.csv")
+    with pytest.raises(PredictionsError, match="^there is no file runs/.*/predictions.csv$"):
+        read_predictions(Path("runs/*/predictions.csv"))
 
 
 def test_folds_are_pooled_into_one_test_split(tmp_path):

@@ -41,12 +41,16 @@ def test_the_price_of_the_day_is_found():
 
 
 def test_a_line_of_the_users_own_file_is_an_update(tmp_path, monkeypatch):
-    """It goes before this library's price of the instance, and adds others; a file that is not there is named."""
+    """It goes before this library's price of the instance and adds others, as Excel saves it in Brazil too; a file
+    that is not there is named."""
     own = tmp_path / "own.csv"
     own.write_text(f"{HEADER}Azure,F4s_v2,eastus,USD,0.2,2026-01-02,a bill\nme,local,,USD,0.05,,electricity\n")
     monkeypatch.setenv("DR_LIB_PRICES", str(own))
-    assert (find_price("F4s_v2").usd_per_hour, find_price("F4s_v2").date) == (0.2, "2026-01-02")
-    assert find_price("local").usd_per_hour == 0.05 and find_price("ml.m5.xlarge").usd_per_hour == 0.23
+    saved = "\ufeff" + own.read_text().replace(",", ";").replace("0.", "0,")
+    for text in (own.read_text(), saved):
+        own.write_text(text, encoding="utf-8")
+        assert (find_price("F4s_v2").usd_per_hour, find_price("F4s_v2").date) == (0.2, "2026-01-02")
+        assert find_price("local").usd_per_hour == 0.05 and find_price("ml.m5.xlarge").usd_per_hour == 0.23
     monkeypatch.setenv("DR_LIB_PRICES", str(tmp_path / "none.csv"))
     with pytest.raises(PriceError, match="none.csv: no such table of prices"):
         find_price("local")
@@ -64,15 +68,15 @@ def test_an_unknown_instance_is_an_error_that_names_the_known(instance):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("instance,usd_per_hour\nbox,1\n", "line 2: .*missing .* 'provider'"),
+        ("instance,usd_per_hour\nbox,1\n", "the columns have to be provider, instance, "),
         (HEADER + "a,box,,USD,1,,s\na,box,,USD,cheap,,s\n", "line 3: could not convert"),
         (HEADER + "a,box,,USD,-1,,s\n", "line 2: the price has to be a number from 0 on"),
         (HEADER + "a,box,,USD,nan,,s\n", "line 2: the price"),
         (HEADER + "a,box,,USD,1,21/11/2026,s\n", "line 2: .*21/11/2026"),
         (HEADER + "a,box,,BRL,1,,s\n", "line 2: .* in USD"),
         (HEADER + "a,,,USD,1,,s\n", "line 2: .* have to be there"),
-        (HEADER + "a,box,,USD,1\n", "line 2: .* have to be there"),
-        (HEADER + "a,box,,USD,1,,s,more\n", "line 2: "),
+        (HEADER + "a,box,,USD,1\n", "line 2: 5 cells below the 7"),
+        (HEADER + "a,box,,USD,1,,s,more\n", "line 2: 8 cells below the 7"),
         (HEADER + "a,box,,USD,1,,s\nb,box,,USD,2,,s\n", "box stands twice"),
     ],
 )

@@ -1,6 +1,5 @@
 """Find the label files of a data set and read them all as one kind of row."""
 
-import csv
 import os
 import re
 import unicodedata
@@ -13,6 +12,7 @@ import pandas as pd
 
 from dr_lib.data.labels.datasets import EYES, SPLITS, Part, grade_keywords, read_names, read_parts
 from dr_lib.data.labels.grades import GRADES
+from dr_lib.files import read_csv
 
 PICTURES = {".jpg", ".jpeg", ".jfif", ".png", ".tif", ".tiff", ".bmp", ".ppm", ".webp"}
 RARE_PICTURES = {".dcm", ".dicom", ".heic", ".heif", ".gif", ".jp2"}  # opening one tells if it is read
@@ -208,18 +208,14 @@ def read_label_file(labels: Path) -> pd.DataFrame:
         LabelTableError: the file has no rows, or is no text in UTF-8.
     """
     try:
-        lines = labels.read_text(encoding="utf-8-sig").splitlines()
         if labels.suffix.lower() == ".txt":
-            rows = {0: ["image", "grade"]} | {n: line.rsplit(maxsplit=1) for n, line in enumerate(lines, 1)}
+            lines = labels.read_text(encoding="utf-8-sig").splitlines()
+            rows = {n: line.rsplit(maxsplit=1) for n, line in enumerate(lines, 1)}
+            rows = {0: ["image", "grade"]} | {n: row for n, row in rows.items() if row}
         else:
-            header = lines[0] if lines else ""
-            # semicolons as spreadsheets write them in Brazil
-            reader = csv.reader(lines, delimiter=";" if ";" in header and "," not in header else ",")
-            rows = dict((reader.line_num, row) for row in reader)
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+            rows = read_csv(labels)
+    except (OSError, ValueError) as error:
         raise LabelTableError(f"{labels.name} cannot be read: save it as CSV in UTF-8") from error
-    rows = {line: [cell.strip() for cell in row] for line, row in rows.items()}
-    rows = {line: row for line, row in rows.items() if any(row)}
     if len(rows) < 2:
         raise LabelTableError(f"{labels.name} is empty: it needs a header and a row for each photograph")
     header, *cells = rows.values()

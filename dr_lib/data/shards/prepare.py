@@ -3,6 +3,7 @@
 import hashlib
 import os
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -75,7 +76,7 @@ def prepare(
     images, out = Path(images).absolute(), Path(out)
     found = read_labels(images, None if labels is None else Path(labels), layout=layout)
     private = Path(private) if private else out.with_name(out.name + ".private")
-    is_sample = found.layout == "sample"
+    is_sample, is_new = found.layout == "sample", not private.exists()
     with open_private(private, SAMPLE_SALT if is_sample else None) as salt:
         if salt == SAMPLE_SALT and not is_sample:
             raise PrivateFolderError(f"{private} holds the sample's salt, which is public: choose another --private")
@@ -85,8 +86,13 @@ def prepare(
         ]
         parameters = {"method": method, "size": size, "layout": found.layout, "salt_id": pseudonym(salt, "salt", "")}
         try:
-            earlier = read_manifest(out) if (out / "manifest.json").exists() else {"files": {}, "splits": {}}
-            claim(out, parameters)
+            try:
+                earlier = read_manifest(out) if (out / "manifest.json").exists() else {"files": {}, "splits": {}}
+                claim(out, parameters)
+            except BaseException:
+                if is_new:  # it holds a salt that nothing was made with
+                    shutil.rmtree(private, ignore_errors=True)
+                raise
             pool, files = map_over(workers or count_cpus(), dask), earlier["files"]
             crops = crop_photographs(
                 photographs, out, salt, pool, files=files, shard_size=shard_size, progress=progress

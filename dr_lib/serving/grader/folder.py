@@ -123,7 +123,7 @@ def read_folder(folder: Path) -> ModelFolder:
     try:
         facts = json.loads((folder / MANIFEST).read_bytes())
     except FileNotFoundError as error:
-        advice = "give the folder model/ that notebooks 10 and 20 leave in their runs, or one that export wrote"
+        advice = "give one that export leaves, such as exported/litert_int8; export takes model/ of notebook 20's runs"
         raise ModelFolderError(f"{folder} holds no model, for it has no {MANIFEST}: {advice}") from error
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error

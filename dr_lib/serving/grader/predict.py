@@ -177,7 +177,8 @@ def _open(folder: ModelFolder, num_threads: int) -> list[LiteRT | SavedModel]:
         return [SavedModel(folder.artifact)] * num_threads
     if not folder.facts["format"].startswith("litert_"):
         kind = folder.facts["format"]
-        raise ModelFolderError(f"{folder.path}: {kind} is not served, export it as LiteRT or SavedModel first")
+        command = "python -m dr_lib export FOLDER --data DATA --out exported"
+        raise ModelFolderError(f"{folder.path}: {kind} is not served, export the trained model first: {command}")
     count = max(1, min(num_threads, PACKED_BYTES // max(1, folder.facts["bytes"])))
     return [LiteRT(folder.artifact, num_threads=num_threads // count) for _ in range(count)]
 

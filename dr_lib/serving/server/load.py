@@ -27,6 +27,7 @@ from dr_lib.serving.server import sagemaker
 QUANTILES = {"p50_ms": 0.5, "p90_ms": 0.9, "p95_ms": 0.95, "p99_ms": 0.99, "max_ms": 1.0}
 SCHEMES = {"http": http.client.HTTPConnection, "https": http.client.HTTPSConnection}
 CLOSED = (ConnectionResetError, BrokenPipeError)  # how a connection says that the other side ended it
+NOT_HERE = (http.client.NOT_FOUND, http.client.METHOD_NOT_ALLOWED)  # what no later request changes
 OVERLOADED = (http.client.REQUEST_TIMEOUT, http.client.TOO_MANY_REQUESTS)  # what a busy server may answer
 START_PER_S, PRECISION, MAX_STEPS = 8.0, 0.1, 40  # of a search for the largest rate
 
@@ -85,7 +86,7 @@ def run_closed_loop(
         idle connection, both inside `round_trip_ms`), `model` and `model_version`.
 
     Raises:
-        LoadError: the address is none, nobody listens there, or a number is none.
+        LoadError: the address is none, nobody listens or nothing is predicted there, or a number is none.
     """
     _check(bodies, num_requests=num_requests, timeout_s=timeout_s)
     if not 0 <= gap_s < math.inf:
@@ -97,6 +98,11 @@ def run_closed_loop(
         time.sleep(gap_s if request else 0)
         row = {"load": "closed", "request": request, "sent_s": time.perf_counter() - start}
         rows.append(row | client.call(bodies[request % len(bodies)]))
+        if rows[-1]["status"] in NOT_HERE:
+            raise LoadError(
+                f"nothing is predicted at {url} (status {rows[-1]['status']}): "
+                "give an address like http://127.0.0.1:8080/invocations"
+            )
     client.connection.close()
     return pd.DataFrame(rows)
 
@@ -253,7 +259,8 @@ class _Client:
         try:
             self.connection.connect()
         except (OSError, UnicodeError) as error:
-            raise LoadError(f"nobody listens at {self._url}: {error}: start the server first") from error
+            reason = getattr(error, "strerror", None) or error
+            raise LoadError(f"nobody listens at {self._url}: {reason}: start the server first") from error
 
     def call(self, body: bytes) -> dict[str, Any]:
         """Send one request and describe its answer; a connection that was closed while idle is opened anew."""

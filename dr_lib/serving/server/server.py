@@ -32,6 +32,10 @@ GRACE_S = 0.5  # after SIGTERM, for requests on their way over connections that 
 STOP_S = 20  # after SIGTERM, for predictions
 
 
+class PortError(ValueError):
+    """Nobody can listen there; the message says what to change."""
+
+
 @contextlib.contextmanager
 def open_model(path: Path) -> Iterator[ModelFolder]:
     """Open a model folder, or a .tar.gz of one, which is unpacked into a private folder for as long.
@@ -187,6 +191,13 @@ class Server(uvicorn.Server):
 
     async def startup(self, sockets=None) -> None:
         """Listen, then warm up."""
+        try:  # bind before uvicorn does, which would log the error's number and exit
+            listen = asyncio.get_running_loop().create_server
+            (await listen(asyncio.Protocol, self.config.host, self.config.port, start_serving=False)).close()
+        except OSError as error:
+            reason = str(error.strerror or error).rpartition(": ")[2]
+            where = f"port {self.config.port} of {self.config.host}"
+            raise PortError(f"cannot listen on {where} ({reason}): choose another --port, or --host") from error
         await super().startup(sockets)
         self._warming = asyncio.create_task(self._warm_up())
 
@@ -235,6 +246,7 @@ def serve(
     Raises:
         ModelFolderError: there is no such model, or it cannot be served.
         AnswersError: another table is there.
+        PortError: the port is taken or not allowed, or the host is not this machine.
     """
     os.environ["OPENCV_IO_MAX_IMAGE_PIXELS"] = str(MAX_PIXELS)  # OpenCV reads it when it is imported
     os.environ.setdefault("OPENCV_LOG_LEVEL", "SILENT")  # what is wrong with a picture is said to who sent it

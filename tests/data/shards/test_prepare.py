@@ -245,7 +245,7 @@ def test_a_longer_table_is_not_cropped_by_other_code(photographs, monkeypatch):
 
 
 def test_other_crops_do_not_overwrite_a_folder(photographs):
-    """Other parameters, other photographs or somebody else's files in the folder are an error, and nothing is lost."""
+    """Other parameters, photographs or somebody else's files in the folder are an error; nothing is lost, or left."""
     run(photographs)
     before = digests(photographs.parent / "out")
     with pytest.raises(PrepareError, match="holds other crops \\(other size\\)"):
@@ -260,6 +260,8 @@ def test_other_crops_do_not_overwrite_a_folder(photographs):
     (photographs.parent / "mine" / "thesis.docx").write_text("years of work")
     with pytest.raises(PrepareError, match="not empty"):
         run(photographs, "mine")
+    listed = {path.name for path in photographs.parent.iterdir()}
+    assert listed == {"photographs", "labels.csv", "out", "out.private", "mine"}
 
 
 def test_crops_of_another_size(photographs):

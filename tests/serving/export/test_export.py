@@ -2,11 +2,14 @@
 
 import json
 import os
+import re
 import tarfile
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
+from dr_lib.__main__ import main
 from dr_lib.serving.export.convert import FORMATS, ExportError
 from dr_lib.serving.export.export import export_model, pack_folder
 from dr_lib.serving.export.gate import Labelled
@@ -68,6 +71,15 @@ def test_a_set_that_cannot_decide_needs_force(source, labelled, tmp_path):
 
     facts = json.loads((tmp_path / "litert_float32" / "manifest.json").read_text(), parse_constant=refuse)
     assert facts["gate"]["auc_difference"] is None and facts["gate"]["forced"]
+
+
+def test_too_few_photographs_are_told_before_a_conversion(source, small_sample, tmp_path, monkeypatch):
+    """The command says how many there are, how many it takes, and what writes the formats all the same."""
+    monkeypatch.setenv("KERAS_BACKEND", "tensorflow")
+    asked = ["export", str(source), "--data", str(small_sample), "--out", str(tmp_path / "exported")]
+    said = CliRunner().invoke(main, asked)
+    assert re.fullmatch(r"Error: \d+ test photographs cannot decide: give 30 or more; --force .*\n", said.output)
+    assert not (tmp_path / "exported").exists()
 
 
 def test_another_model_in_the_folder_is_no_rounding(source, labelled, network, tmp_path, monkeypatch):

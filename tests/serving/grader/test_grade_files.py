@@ -122,14 +122,18 @@ def test_a_path_that_is_not_there_grades_nothing(served_folder, tmp_path):
 
 
 def test_load_says_what_an_endpoint_answered(port, photographs, tmp_path):
-    """A row per request; where nothing is answered the command fails and says why."""
+    """A row per request; where nothing is answered, or there is nothing to send, the command fails and says why."""
     (photographs / "c.jpeg").unlink()
     options = ["--images", str(photographs), "--requests", "3", "--gap", "0", "--out", str(tmp_path / "requests.csv")]
     result = CliRunner().invoke(main, ["load", f"http://127.0.0.1:{port}/invocations", *options])
     assert result.exit_code == 0 and "3 requests, p50" in result.output
     assert len((tmp_path / "requests.csv").read_text().splitlines()) == 4
-    result = CliRunner().invoke(main, ["load", f"http://127.0.0.1:{port}/nothing", *options])
-    assert result.exit_code == 1 and "no request was answered" in result.output
+    (photographs / "a.jpg").write_text("no picture")
+    result = CliRunner().invoke(main, ["load", f"http://127.0.0.1:{port}/invocations", *options])
+    assert result.exit_code == 1 and "no request was answered: the body is neither" in result.output
+    (photographs / "a.jpg").unlink()
+    result = CliRunner().invoke(main, ["load", f"http://127.0.0.1:{port}/invocations", *options])
+    assert result.exit_code == 1 and f"no JPEG is below {photographs}: give --images" in result.output
 
 
 def test_a_prepared_folder_becomes_predictions_to_evaluate(served_folder, small_sample, tmp_path):

@@ -214,7 +214,7 @@ def test_refusals_hold_no_rate(serve):
         ("ftp://127.0.0.1/", "no address"),
         ("http://127.0.0.1:99999/", "no address"),
         ("http:///invocations", "no address"),
-        ("http://127.0.0.1:1/", "start the server first"),
+        ("http://127.0.0.1:1/", "127.0.0.1:1/: Connection refused: start the server first"),
     ],
 )
 def test_an_address_where_nobody_is_stops_at_once(url, message):
@@ -223,6 +223,15 @@ def test_an_address_where_nobody_is_stops_at_once(url, message):
         run_closed_loop(url, [b"x"])
     with pytest.raises(LoadError, match=message):
         run_open_loop(url, [b"x"], rate_per_s=1, seconds=1, seed=0)
+
+
+@pytest.mark.parametrize("status", [404, 405])
+def test_an_address_where_nothing_is_predicted_stops_at_once(serve, status):
+    """No later request is answered otherwise: one is sent, and the path that is meant is named."""
+    server = serve(lambda k, body: (status, {"error": "Not Found"}))
+    with pytest.raises(LoadError, match=f"status {status}.* like http://127.0.0.1:8080/invocations"):
+        run_closed_loop(server.url, [b"x"], gap_s=0)
+    assert len(server.seen) == 1
 
 
 def test_refuses_numbers_that_are_no_load():

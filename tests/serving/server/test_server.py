@@ -134,7 +134,8 @@ def test_an_archive_is_served_and_leaves_nothing(served_folder, jpeg, tmp_path):
 def test_an_endpoint_without_its_model_ends_at_once(copy, tmp_path):
     """No folder, an archive of nothing, another artifact than the manifest's: one line, status 1."""
     (tmp_path / "bad.tar.gz").write_bytes(b"x" * 999)
-    assert "manifest.json" in refuse(tmp_path / "nothing") and "no model to serve" in refuse(tmp_path / "bad.tar.gz")
+    assert "such as exported/litert_int8" in refuse(tmp_path / "nothing")
+    assert "no model to serve" in refuse(tmp_path / "bad.tar.gz")
     (copy / "model.tflite").write_bytes((copy / "model.tflite").read_bytes()[:-1] + b"x")
     assert "is not what manifest.json says" in refuse(copy)
     (copy / "model.tflite").write_bytes(b"")
@@ -147,7 +148,11 @@ def test_only_litert_that_fits_its_manifest_is_loaded(copy):
     (copy / "model.keras").write_bytes(b"PK\x03\x04")
     facts = json.loads((copy / "manifest.json").read_text())
     for artifact, wrong, message in (
-        ("model.keras", {"format": "keras"}, "keras is not served"),
+        (
+            "model.keras",
+            {"format": "keras"},
+            "keras is not served.*: python -m dr_lib export FOLDER --data DATA --out exported$",
+        ),
         ("model.keras", {"format": "litert_float32"}, "not a LiteRT model"),
         ("model.tflite", {"image_size": 64}, "32 px"),
     ):
@@ -238,13 +243,15 @@ def test_the_contracts_port_and_folder_are_the_defaults(capsys, monkeypatch):
 
 
 def test_a_wrong_port_ends_the_process(served_folder):
-    """A port that is taken: a line, and a status that is not 0."""
+    """A port that is taken: a line that names it and the way out, and a status that is not 0."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         environment = {"PATH": os.environ["PATH"], "PORT": str(taken.getsockname()[1]), "MODEL": str(served_folder)}
         ended = subprocess.run(SERVE, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60)
-    assert ended.returncode != 0 and "Traceback" not in ended.stderr and "address" in ended.stderr
+    told = f"cannot listen on port {environment['PORT']} of 127.0.0.1 (address already in use): choose another --port"
+    assert ended.returncode != 0 and "Errno" not in ended.stderr and "Traceback" not in ended.stderr
+    assert ended.stderr.splitlines()[-1].startswith(told)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="Linux alone tells a process that its parent has died")
