@@ -85,25 +85,25 @@ def run_analysis(path: Path, out: Path, root: Path, **parameters: Any) -> Path:
         papermill.execute_notebook(str(path), str(executed), settings, cwd=root, **quiet)
     except papermill.PapermillExecutionError as error:
         raise ReportError(f"{error.ename}: {error.evalue}" if error.ename != "SystemExit" else error.evalue) from error
-    page = out / "report.html"
-    write_text(page, render(nbformat.read(executed, as_version=4), str(parameters.get("lang", "en"))))
+    page, shown = out / "report.html", nbformat.read(executed, as_version=4)
+    write_text(page, render(shown, str(parameters.get("lang", "en")), parameters.get("published", True)))
     executed.unlink()
     return page
 
 
-def render(notebook: nbformat.NotebookNode, lang: str) -> str:
+def render(notebook: nbformat.NotebookNode, lang: str, published: bool = True) -> str:
     """Make one page of an executed notebook: cells tagged `summary` first, then `report` and the language, no code.
 
     Args:
         notebook: executed; untagged cells are left to those who work in it.
         lang: en or pt, the tag of the text cells to show.
+        published: show cells that are tagged `paper`, too.
     """
     from nbconvert import HTMLExporter
 
-    def choose(tags: set[str]) -> list[nbformat.NotebookNode]:
-        return [cell for cell in notebook.cells if tags & set(cell.metadata.get("tags", []))]
-
-    cells = choose({"summary"}) + choose({"report", lang})
+    tagged = [(cell, set(cell.metadata.get("tags", []))) for cell in notebook.cells]
+    tagged = [(cell, tags) for cell, tags in tagged if published or "paper" not in tags]
+    cells = [cell for wanted in ({"summary"}, {"report", lang}) for cell, tags in tagged if wanted & tags]
     for cell in cells:
         shown = [output for output in cell.get("outputs", []) if output.output_type != "stream"]
         cell.update({"outputs": shown} if cell.cell_type == "code" else {})
