@@ -186,8 +186,7 @@ page.findings(sentences or [say("No training has been timed yet.")])
 # %% [markdown] tags=["en"]
 # ## Limits
 #
-# Runs of one session share a machine, its neighbours and its temperature: ten of them understate the spread between
-# sessions.
+# Runs of one session share a machine, its neighbours and its temperature: they understate the spread between sessions.
 
 # %% [markdown] tags=["en", "paper"]
 # The paper names neither its network nor its number of photographs, so its minutes can be compared with ours only in
@@ -198,8 +197,7 @@ page.findings(sentences or [say("No training has been timed yet.")])
 # %% [markdown] tags=["pt"]
 # ## Limites
 #
-# Execuções de uma mesma sessão dividem a máquina, seus vizinhos e sua temperatura: dez delas subestimam a variação
-# entre sessões.
+# Execuções de uma mesma sessão dividem a máquina, seus vizinhos e sua temperatura: subestimam a variação entre sessões.
 
 # %% [markdown] tags=["pt", "paper"]
 # O artigo não diz qual é a rede nem quantas são as retinografias; seus minutos só se comparam com os nossos na razão

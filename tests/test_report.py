@@ -86,7 +86,8 @@ def test_a_deposit_is_checked_and_reported_again_by_what_it_holds(tmp_path):
         assert words in methods and f"batch_size = {row['batch_size']}" in methods and row["commit"] in methods
     again = write_report([out / "rows" / "mine"], tmp_path / "again", ROOT, published=False)
     assert (text := again.read_text()) == (out / "report.html").read_text()
-    assert "<title>How long does training take?</title>" in text and "Araújo" not in text and "paper" not in text
+    assert "<title>How long does training take?</title>" in text
+    assert not any(words in text for words in ("Araújo", "he paper", "hatched"))
     assert "holds files already" in CliRunner().invoke(main, asked).output
 
 
