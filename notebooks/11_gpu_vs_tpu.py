@@ -102,13 +102,14 @@ page.title(words if published else "How long does training take?", paper, select
 # %% tags=["report"]
 from dr_lib.figures.training import plot_training_time
 
-figure = plot_training_time(selection.timed, lang, published=published)
-page.figure(figure, "figure_1", "Mean training time by hardware [95 % interval]; error bars: standard deviations.")
+if published or selection.finished["timed"].any():
+    figure = plot_training_time(selection.timed, lang, published=published)
+    page.figure(figure, "figure_1", "Mean training time by hardware [95 % interval]; error bars: standard deviations.")
 
 # %% tags=["report"]
 from dr_lib.evidence.comparison import compare_environments
 
-environments = compare_environments(selection.timed)
+environments = compare_environments(selection.finished)
 page.table(environments, "environments", "Training time and test scores of each environment, mean [95 % interval].")
 
 # %% tags=["report"]
@@ -167,9 +168,10 @@ if published:
 # ## What this shows
 
 # %% tags=["summary"]
-say, sentences = page.say, []
+say, sentences = page.say, [page.say("No training has been timed yet.")]
 if len(environments):
     fastest = environments.iloc[-1]
+if selection.finished["timed"].any():
     sentences = [
         say("One training takes {} s on {}.").format(page.interval(fastest, "train_s"), fastest["environment"])
     ]
@@ -181,7 +183,7 @@ if "metric_auc_test" in environments:
     sentences.append(say("The model reaches a test AUC of {}.").format(page.interval(fastest, "metric_auc_test")))
 if published:
     sentences.append(page.count_verdicts("A", judged))
-page.findings(sentences or [say("No training has been timed yet.")])
+page.findings(sentences)
 
 # %% [markdown] tags=["en"]
 # ## Limits

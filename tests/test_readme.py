@@ -34,6 +34,16 @@ def shorten(command: str, clone: Path) -> str:
     return command
 
 
+@pytest.mark.parametrize("readme", ["README.md", "README.pt-BR.md"])
+def test_git_ignores_what_the_commands_read_and_write(readme):
+    """Photographs, labels with patients' names, and all results."""
+    text = "\n".join(read_commands(ROOT / readme))
+    paths = {path.strip("/") for path in re.findall(r"(?:--out|--images|--labels|--records|_PRICES)[ =](\S+)", text)}
+    asked = [path + ending for path in paths for ending in ("", "/")]
+    ignored = subprocess.run(["git", "check-ignore", *asked], cwd=ROOT, capture_output=True, text=True).stdout.split()
+    assert len(paths) > 8 and {path.strip("/") for path in ignored} == paths
+
+
 @pytest.fixture
 def photographs(tmp_path) -> Path:
     """A clone with two folders of drawn photographs, one prepared, and the study of the README made small."""

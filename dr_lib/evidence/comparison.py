@@ -19,20 +19,30 @@ METRICS += ("metric_accuracy_test",)
 DIFFERENCES, POWER = (0.02, 0.05, 0.1), 0.8
 
 
-def compare_environments(timed: pd.DataFrame) -> pd.DataFrame:
+def compare_environments(finished: pd.DataFrame) -> pd.DataFrame:
     """Say how long each environment trains, how well, and how many times as long as the fastest.
 
+    Args:
+        finished: finished rows of a `Selection`. Times are read of the timed ones, scores of all: those of a run that
+            was resumed are as good.
+
     Returns:
-        A row per `environment`, the slowest first: `n` runs, `disturbed` ones among them; for train_s and
+        A row per `environment`, those without a time first, then the slowest: `n` runs, `disturbed` ones among them,
+        and, where not all are timed, how many are; for train_s and
         steady_epoch_s [s] the mean under that name with the bounds of its 95 % interval in _low and _high, and its
         deviation in _sd; `train_s_ratio` to the fastest, with bounds; each metric that the rows have with bounds: of
         the mean over the runs, or of a single run its own, over patients.
     """
     lines = []
-    groups = dict(list(timed.groupby("environment"))) if "train_s" in timed else {}
-    fastest = min((rows["train_s"].dropna() for rows in groups.values()), key=pd.Series.mean, default=None)
+    if "train_s" not in finished:
+        return pd.DataFrame()
+    times = {time: finished[time].where(finished["timed"]) for time in TIMES if time in finished}
+    groups = dict(list(finished.assign(**times).groupby("environment")))
+    measured = [rows["train_s"].dropna() for rows in groups.values() if rows["train_s"].notna().any()]
+    fastest = min(measured, key=pd.Series.mean, default=pd.Series(dtype=float))
     for environment, rows in groups.items():
         line = {"environment": environment, "n": len(rows), "disturbed": int(rows["disturbed"].sum())}
+        line |= {} if finished["timed"].all() else {"timed": int(rows["timed"].sum())}
         for time in TIMES:
             times = _read(rows, time)
             line |= _name(time, mean_interval(times)) | {f"{time}_sd": times.std()}
@@ -43,7 +53,7 @@ def compare_environments(timed: pd.DataFrame) -> pd.DataFrame:
         for metric in METRICS:
             line |= _name(metric, _measure(rows, metric)) if len(_read(rows, metric)) else {}
         lines.append(line)
-    return pd.DataFrame(lines).sort_values("train_s", ascending=False, ignore_index=True) if lines else pd.DataFrame()
+    return pd.DataFrame(lines).sort_values("train_s", ascending=False, ignore_index=True, na_position="first")
 
 
 def compare_sessions(timed: pd.DataFrame) -> pd.DataFrame:

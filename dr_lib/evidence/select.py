@@ -48,8 +48,8 @@ def select_runs(
 ) -> Selection:
     """Select what is timed: rows with status ok that were not resumed; disturbed ones count unless excluded.
 
-    Columns are added: `machine`, such as `kaggle, 2 x Tesla T4`, with the instance type or the processor where that
-    tells two apart; `mode`, paper where a row names none; `environment`, the machine and any mode but the paper's.
+    Columns are added: `timed`; `machine`, such as `kaggle, 2 x Tesla T4`, with the instance type or the processor where
+    that tells two apart; `mode`, paper where a row names none; `environment`, the machine and any mode but the paper's.
 
     Args:
         runs: one row per run, failed ones too, from `read_runs`; or per request, from `read_requests`.
@@ -79,7 +79,8 @@ def select_runs(
     reasons += [(finished[barred], EXCLUSIONS[mark]) for mark, barred in bars.items()]
     excluded = [rows.assign(reason=reason)[["run_id", "reason"]] for rows, reason in reasons if len(rows)]
     excluded = pd.concat(excluded, ignore_index=True) if excluded else pd.DataFrame(columns=["run_id", "reason"])
-    timed = finished[~pd.DataFrame(bars).any(axis=1)] if len(finished) else finished
+    finished = finished.assign(timed=~pd.DataFrame(bars, index=finished.index, dtype=bool).any(axis=1))
+    timed = finished[finished["timed"]]
     return Selection(runs, finished, timed.reset_index(drop=True), excluded)
 
 

@@ -16,7 +16,7 @@ from dr_lib.evidence.endpoint import REASONS
 from dr_lib.evidence.energy import WAYS
 from dr_lib.evidence.evaluation import CALIBRATED, ERRORS, HANDLING, LEVELS, POINTS, SOURCES, STAGES, SUBGROUPS
 from dr_lib.evidence.scaling import MEASURED, PREDICTED, SCALINGS
-from dr_lib.evidence.select import PLAN, WORK, Selection, list_runs
+from dr_lib.evidence.select import EXCLUSIONS, PLAN, WORK, Selection, list_runs
 from dr_lib.evidence.verdicts import NEVER, VERDICTS
 from dr_lib.figures.style import (
     IMAGES,
@@ -36,6 +36,7 @@ ALL_VERDICTS = (*VERDICTS, *NEVER.values())
 EVALUATION = {*STAGES, *POINTS, *SOURCES, *HANDLING, *SUBGROUPS, *LEVELS, *CALIBRATED, *ERRORS, *STATUSES}
 # values of cells in words.csv
 SAID = {*ALL_VERDICTS, *MODE_VERDICTS, *ANSWERS, *EVALUATION, *WAYS, *REASONS, *SCALINGS, MEASURED, PREDICTED}
+SAID |= {*EXCLUSIONS.values()}
 WORDINGS = {"paraphrase": "{}, paraphrased", "derived": "{}, derived", "reading": "our reading of {}"}
 APPENDIX = ("commit", "notebook_sha256", "data_sha256", "labels_sha256", "split_sha256")
 HASHED = (*APPENDIX, "python", "keras", "tensorflow", "jax", "torch", "mxnet", "numpy", "driver")

@@ -89,11 +89,16 @@ def write_decimals(text: str, lang: str) -> str:
 
 
 def write_interval(value: float, low: float, high: float, lang: str, form: str = "") -> str:
-    """A value and its bounds, 0.74 [0.61, 0.84]; without bounds the value alone."""
+    """A value and its bounds, 0.74 [0.61, 0.84]; without bounds the value alone.
+
+    A bound that bounds nothing, as two runs have them, is infinity or 0: a hundred times the value, or a thousandth.
+    """
     text = write_number(value, lang, form)
     if not (np.isfinite(low) or np.isfinite(high)) or low == high:
         return text
     bounds = [write_number(bound, lang, form) for bound in (low, high)]
+    bounds[0] = write_number(0, lang) if 0 < low < value / 1000 else bounds[0]
+    bounds[1] = "∞" if high > 100 * max(abs(value), 1) else bounds[1]
     return f"{text} [{('; ' if lang == 'pt' else ', ').join(bounds)}]"
 
 

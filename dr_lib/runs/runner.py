@@ -24,7 +24,17 @@ from dr_lib.hardware.machines import Place, find_place
 from dr_lib.runs.estimate import afford_s, find_limit, is_to_be_repeated, list_left, predict_run_s
 from dr_lib.runs.machines import count_machines, say_missing, start_others, take_part
 from dr_lib.runs.papermill import OUT_OF_TIME, find_error, redact_paths, start_papermill
-from dr_lib.runs.row import RowError, count_paid, progress_path, read_row, read_spent_s, row_path, spent_path, write_row
+from dr_lib.runs.row import (
+    RowError,
+    count_paid,
+    progress_path,
+    read_row,
+    read_rows,
+    read_spent_s,
+    row_path,
+    spent_path,
+    write_row,
+)
 from dr_lib.runs.run import hash_notebook, measure_others, read_commit
 from dr_lib.runs.study import PlannedRun, Study, StudyError, check_paths, find_runs, load_study, name_machine, plan_runs
 
@@ -170,6 +180,9 @@ def _make(session: Session, runs: list[PlannedRun], missing: dict[str, str]) -> 
         elif is_to_be_repeated(rows[run.run_id], study):
             todo.append(run)
             _announce_repeat(session, run, rows)
+    else:
+        if not failures and runs == session.planned and any(row["status"] == "ok" for row in rows.values()):
+            bar.write(f"complete; to read it: python -m dr_lib report {os.path.relpath(session.folder)}")
     for reason, number in Counter(unavailable.values()).items():
         bar.write(f"{number} scenarios skipped: {reason}")
     return list(failures.values())
@@ -301,13 +314,14 @@ def _write_incomplete(
 
 
 def check_folder(folder: Path, study: Study) -> None:
-    """Keep a folder for one study: scenarios of another, or in another order, would stand under the same names."""
+    """Keep a folder with finished or begun runs for one study: scenarios of another would stand under their names."""
     path, request = folder / "study.json", json.loads(json.dumps(study.model_dump(include=set(FIXED))))
     present = {"first_scenario": 1} | (json.loads(path.read_bytes()) if path.exists() else request)
     unlike = [name for name in FIXED if present.get(name) != request[name]]
-    if unlike or list(present["factors"]) != list(request["factors"]):  # C1, C2, ... follow their order
-        what = ", ".join(unlike) or "order of the factors"
-        raise StudyError(f"{folder} holds runs of a study with other {what}: give one another name")
+    unlike += ["order of the factors"] if list(present["factors"]) != list(request["factors"]) else []  # C1, C2, ...
+    if unlike and (any(folder.glob("runs/*/checkpoint*")) or any(row["status"] == "ok" for row in read_rows(folder))):
+        what = f"{folder} holds runs of a study with other {', '.join(unlike)}"
+        raise StudyError(f"{what}: give one another name, or delete the folder to begin anew")
 
 
 def check_notebook(study: Study, root: Path, rows: Iterable[dict[str, Any]], allow: Collection[str]) -> None:

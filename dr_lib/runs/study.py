@@ -19,6 +19,7 @@ COUNTS = ("epochs", "batch_size", "image_size", "num_requests")
 SET_BY_THE_STUDY = ("repetition", "seed")
 DEFAULT_KERNEL = "python3"
 TYPES = {"int": (int,), "float": (int, float), "str": (str,), "bool": (bool,)}
+TYPES_IN_WORDS = {"int": "a whole number", "float": "a number", "str": "a text", "bool": "true or false"}
 
 
 class StudyError(ValueError):
@@ -110,11 +111,15 @@ def _read(path: Path) -> Study:
         where = f"line {mark.line + 1}: " if mark else ""
         raise StudyError(f"{path} is not a valid study file: {where}{problem}") from error
     except ValidationError as error:
-        first = error.errors()[0]
+        first = min(
+            error.errors(), key=lambda found: found["type"] != "extra_forbidden"
+        )  # misspelt, so another is missing
         key, reason = ".".join(map(str, first["loc"][:2])), first["msg"].removeprefix("Input ")
         if first["type"] == "extra_forbidden":
             reason = f"no key of a study; they are {', '.join(Study.model_fields)}"
-        elif first["type"] != "missing":
+        elif first["type"] == "missing":
+            reason = "a study needs it"
+        else:
             reason = f"{reason}, not {first['input']!r}"
         raise StudyError(f"{path} is not a valid study file: {key}: {reason}") from error
 
@@ -135,7 +140,7 @@ def _check_parameters(study: Study, path: Path, known: dict[str, dict[str, str]]
         type_name, choices = known[name]["inferred_type_name"], _list_choices(known[name]["help"])
         allowed = TYPES.get(type_name)
         if allowed and (not isinstance(value, allowed) or (isinstance(value, bool) and bool not in allowed)):
-            raise StudyError(f"{path}: {name} has to be a {type_name}, {value!r} is none")
+            raise StudyError(f"{path}: {name} is {value!r}: give {TYPES_IN_WORDS[type_name]}")
         if name in COUNTS and value < 1:
             raise StudyError(f"{path}: {name} {value!r}: give 1 or more")
         if choices and str(value) not in choices:

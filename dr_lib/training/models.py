@@ -223,7 +223,8 @@ def build_base(model: str, image_size: int, weights: str, synchronised: bool = F
             warnings.filterwarnings("ignore", ".*Weights for input shape")
             base = build(include_top=False, weights=source, input_shape=(image_size, image_size, 3))
     except Exception as error:  # Keras raises whatever its download, its file reader or its shape check meets
-        raise ModelError(f"cannot build {model} at {image_size} px with weights {weights!r}: {error}") from error
+        hint = "; without a network give weights the path of a file, or none" if weights == "imagenet" else ""
+        raise ModelError(f"cannot build {model} at {image_size} px with weights {weights!r}: {error}{hint}") from error
     _synchronise(base, synchronised)
     return keras.Model(base.input, base.output, name="base")  # some look their blocks up by their own name
 

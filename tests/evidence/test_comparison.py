@@ -144,7 +144,7 @@ def test_rows_without_an_auc_or_a_time_have_none():
 
 def test_environments_are_compared_with_the_fastest():
     """Three runs of 105 s and three of 50.3 s on average: SciPy's Welch interval of the log times, exponentiated."""
-    table = compare_environments(select_runs(make_runs(), may_differ=["mode"]).timed).set_index("environment")
+    table = compare_environments(select_runs(make_runs(), may_differ=["mode"]).finished).set_index("environment")
     assert list(table.index) == ["local, CPU", "local, CPU, fast", "local, CPU, scaled"] and list(table["n"]) == [
         3,
         3,
@@ -161,9 +161,18 @@ def test_environments_are_compared_with_the_fastest():
 def test_a_single_run_has_the_interval_of_its_patients():
     """One run repeats nothing: the bootstrap over patients that its row holds is all there is."""
     runs = make_runs({"paper": [100.0]}, {"paper": [0.9]}, metric_auc_test_low=0.8, metric_auc_test_high=0.95)
-    (row,) = compare_environments(select_runs(runs).timed).itertuples()
+    (row,) = compare_environments(select_runs(runs).finished).itertuples()
     assert (row.metric_auc_test, row.metric_auc_test_low, row.metric_auc_test_high) == (0.9, 0.8, 0.95)
     assert np.isnan(row.train_s_low)
+
+
+def test_the_scores_of_a_resumed_run_count_and_its_time_does_not():
+    """Of three runs two are timed; one alone that was resumed has scores and no time."""
+    runs = make_runs({"paper": TIMES["paper"]}, {"paper": AUCS["paper"]}).assign(resumed=[0, 1, 0])
+    (row,) = compare_environments(select_runs(runs).finished).itertuples()
+    assert (row.n, row.timed, row.train_s, row.metric_auc_test) == (3, 2, 102.5, pytest.approx(0.91))
+    (row,) = compare_environments(select_runs(runs[1:2]).finished).itertuples()
+    assert (row.n, row.timed, row.metric_auc_test) == (1, 0, 0.91) and np.isnan(row.train_s)
 
 
 def test_repetitions_that_find_a_difference():

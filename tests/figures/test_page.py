@@ -116,3 +116,6 @@ def test_runs_of_one_name_in_two_studies_are_two(shown):
     page.Page().appendix(select_runs(runs))
     assert "; 2 runs, " in shown[0] and "\n".join(map(str, shown)).count(">C1-r00<") == 2
     assert page.write_interval(3.0, 2.0, float("nan"), "en") == "3 [2, –]"
+    assert page.write_interval(7.22, 3.68, 1.44e22, "pt") == "7,22 [3,68; ∞]"
+    assert page.write_interval(0.278, 1.6e-6, 1.0, "en") == "0.278 [0, 1]"
+    assert page.write_interval(0.0001, -0.2, 0.2, "en") == "0.0001 [-0.2, 0.2]"

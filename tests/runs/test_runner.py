@@ -47,7 +47,7 @@ def list_begun(house: Path) -> list[str]:
     return ["-".join(path.name.split("-")[:2]) for path in begun]
 
 
-def test_runs_once_records_failures_and_tries_again(house):
+def test_runs_once_records_failures_and_tries_again(house, capsys):
     """The failing repetition is recorded with its error and no folder's name, the other goes on. The next call makes it
     again, as often as asked: what then ends well is no failure, the row counts the tries, and its folder stayed."""
     parameters = {"fail_at": 1, "fails": 2, "level": "/data/hospital/eyes"}
@@ -64,6 +64,7 @@ def test_runs_once_records_failures_and_tries_again(house):
     runs = read_runs(folder).sort_values("repetition")
     assert runs["status"].tolist() == ["ok", "ok"] and runs["retries"].tolist() == [0, 2] and left.exists()
     assert list_begun(house).count("C1-r00") == 1 and list_begun(house).count("C1-r01") == 3
+    assert capsys.readouterr().out.count("complete; to read it: python -m dr_lib report") == 1  # not while one failed
 
 
 def start(house: Path, path: Path) -> subprocess.Popen:
