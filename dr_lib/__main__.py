@@ -354,8 +354,8 @@ def claims(folders: tuple[Path, ...], out: Path | None, allow: tuple[str, ...], 
         reason = "; ".join(filter(None, [row.reason, row.versions]))
         click.echo(f"{row.id:4} {row.words} ({row.wording}, {row.place})")
         click.echo(f"     published {row.published}; ours {ours}: {row.verdict} ({reason})")
-    if tables:
-        num_given, by_chance = count_by_chance(table)
+    num_given, by_chance = count_by_chance(table) if tables else (0, 0.0)
+    if num_given:
         click.echo(f"of {num_given} verdicts, holds or does not hold, up to {by_chance:.1f} would be wrong by chance")
     if out and tables:
         out.parent.mkdir(parents=True, exist_ok=True)

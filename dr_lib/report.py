@@ -92,7 +92,8 @@ def run_analysis(path: Path, out: Path, root: Path, **parameters: Any) -> Path:
             executed = str(written / "report.ipynb")
             settings = {**parameters, "out": str(written)}
             notebook = papermill.execute_notebook(str(path), executed, settings, cwd=root, **quiet)
-            write_text(written / "report.html", render(notebook, str(parameters.get("lang", "en"))))
+            shown = render(notebook, str(parameters.get("lang", "en")), parameters.get("published", True))
+            write_text(written / "report.html", shown)
             Path(executed).unlink()
             for file in written.iterdir():
                 file.replace(out / file.name)
@@ -103,19 +104,19 @@ def run_analysis(path: Path, out: Path, root: Path, **parameters: Any) -> Path:
     return out / "report.html"
 
 
-def render(notebook: nbformat.NotebookNode, lang: str) -> str:
+def render(notebook: nbformat.NotebookNode, lang: str, published: bool = True) -> str:
     """Make one page of an executed notebook: cells tagged `summary` first, then `report` and the language, no code.
 
     Args:
         notebook: executed; untagged cells are left to those who work in it.
         lang: en or pt, the tag of the text cells to show.
+        published: show cells that are tagged `paper`, too.
     """
     from nbconvert import HTMLExporter
 
-    def choose(tags: set[str]) -> list[nbformat.NotebookNode]:
-        return [cell for cell in notebook.cells if tags & set(cell.metadata.get("tags", []))]
-
-    cells = choose({"summary"}) + choose({"report", lang})
+    tagged = [(cell, set(cell.metadata.get("tags", []))) for cell in notebook.cells]
+    tagged = [(cell, tags) for cell, tags in tagged if published or "paper" not in tags]
+    cells = [cell for wanted in ({"summary"}, {"report", lang}) for cell, tags in tagged if wanted & tags]
     for cell in cells:
         shown = [output for output in cell.get("outputs", []) if output.output_type != "stream"]
         cell.update({"outputs": shown} if cell.cell_type == "code" else {})

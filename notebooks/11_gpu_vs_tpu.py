@@ -85,7 +85,8 @@ page, paper = Page(out, lang), "A" if published else ""
 print(f"{len(table)} rows, {len(selection.finished)} of them finished trainings, {len(selection.timed)} timed")
 
 # %% tags=["summary"]
-page.title("GPU or TPU: how long does training take?", paper, selection)
+words = "GPU or TPU: how long does training take?"
+page.title(words if published else "How long does training take?", paper, selection)
 
 # %% [markdown]
 # ## Method
@@ -103,9 +104,7 @@ from dr_lib.figures.training import plot_training_time
 
 if published or selection.finished["timed"].any():
     figure = plot_training_time(selection.timed, lang, published=published)
-    page.figure(
-        figure, "figure_1", "Mean training time by hardware, with its 95 % interval; hatched: what the paper printed."
-    )
+    page.figure(figure, "figure_1", "Mean training time by hardware [95 % interval]; error bars: standard deviations.")
 
 # %% tags=["report"]
 from dr_lib.evidence.comparison import compare_environments
@@ -117,7 +116,11 @@ page.table(environments, "environments", "Training time and test scores of each 
 from dr_lib.evidence.energy import summarise_energy
 
 energy = summarise_energy(selection.timed, ["environment"], grid=grid)
-page.table(energy, "energy", "Energy, mean of a run [95 % interval]: GPUs and processors; bound: rated power x time.")
+page.table(
+    energy,
+    "energy",
+    "Energy of a run, mean [95 % interval], and how it was measured, or why not; bound: rated power x time.",
+)
 
 # %% tags=["report"]
 from dr_lib.evidence.comparison import compare_sessions
@@ -140,14 +143,14 @@ if len(modes := compare_modes(selection)):
 else:
     print("one mode only: run notebook 10 with another, and allow mode")
 
-# %% [markdown] tags=["en"]
+# %% [markdown] tags=["en", "paper"]
 # ## The paper's claims
 #
 # A claim holds only if the whole 95 % interval satisfies it, and does not hold only if the whole interval violates it.
 # What the paper says of every case is judged case by case, with 95 % for all intervals together. Rows from other
 # hardware, data or work than the paper's are shown and not compared; versions may differ and stand beside the verdict.
 
-# %% [markdown] tags=["pt"]
+# %% [markdown] tags=["pt", "paper"]
 # ## As afirmações do artigo
 #
 # Uma afirmação só é confirmada se todo o intervalo de 95 % a satisfaz, e só não é confirmada se todo ele a contradiz. O
@@ -185,20 +188,24 @@ page.findings(sentences)
 # %% [markdown] tags=["en"]
 # ## Limits
 #
-# Runs of one session share a machine, its neighbours and its temperature: ten of them understate the spread between
-# sessions. The paper names neither its network nor its number of photographs, so its minutes can be compared with
-# ours only in their ratio. It speaks of severe cases; referable is grade 2 and more here. Keras' own RMSprop, and a
-# learning rate halved after 5 epochs without progress, are our choice too. At batch 8 the comparison measures
-# overhead more than arithmetic.
+# Runs of one session share a machine, its neighbours and its temperature: they understate the spread between sessions.
+
+# %% [markdown] tags=["en", "paper"]
+# The paper names neither its network nor its number of photographs, so its minutes can be compared with ours only in
+# their ratio. It speaks of severe cases; referable is grade 2 and more here. Keras' own RMSprop, and a learning rate
+# halved after 5 epochs without progress, are our choice too. At batch 8 the comparison measures overhead more than
+# arithmetic.
 
 # %% [markdown] tags=["pt"]
 # ## Limites
 #
-# Execuções de uma mesma sessão dividem a máquina, seus vizinhos e sua temperatura: dez delas subestimam a variação
-# entre sessões. O artigo não diz qual é a rede nem quantas são as retinografias; seus minutos só se comparam com os
-# nossos na razão entre eles. Ele fala em casos graves; aqui é encaminhado o grau 2 ou mais. O RMSprop do próprio
-# Keras e a taxa de aprendizado reduzida à metade após 5 épocas sem progresso também são escolhas nossas. Com lotes de
-# 8 a comparação mede mais o custo fixo do que a aritmética.
+# Execuções de uma mesma sessão dividem a máquina, seus vizinhos e sua temperatura: subestimam a variação entre sessões.
+
+# %% [markdown] tags=["pt", "paper"]
+# O artigo não diz qual é a rede nem quantas são as retinografias; seus minutos só se comparam com os nossos na razão
+# entre eles. Ele fala em casos graves; aqui é encaminhado o grau 2 ou mais. O RMSprop do próprio Keras e a taxa de
+# aprendizado reduzida à metade após 5 épocas sem progresso também são escolhas nossas. Com lotes de 8 a comparação mede
+# mais o custo fixo do que a aritmética.
 
 # %% [markdown] tags=["en"]
 # ## Appendix: runs, parameters, versions

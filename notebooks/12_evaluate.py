@@ -342,6 +342,7 @@ from dr_lib.files import write_json, write_text
 
 facts = figures.state_facts(model, flow, summary, own, measured, calibrated, subgroups, data_sets, lang)
 checklist = fill_checklist(facts, lang)
+checklist["status"] = checklist["status"].map(say)
 page.table(checklist, "checklist", "Items of the guidelines, and who fills them.")
 if out:
     described = {"aligned_with": list(SOURCES.values()), "items": checklist.to_dict("records")}
@@ -366,6 +367,10 @@ for _, row in measured.iterrows():
 if model.has_grades:
     words = "Its grades agree with a quadratic weighted kappa of {}."
     sentences.append(say(words).format(page.interval(summary.iloc[0], "kappa")))
+elsewhere = data_sets[data_sets["tested_on"] != model.dataset].drop_duplicates(["model", "tested_on"])
+for _, row in elsewhere.iterrows():
+    words = say("On the data set {}, {} has an AUC of {}.")
+    sentences.append(words.format(row["tested_on"], row["model"], page.interval(row, "auc")))
 sentences.append(say("The intervals (95 %) are over patients."))
 page.findings(sentences)
 

@@ -74,6 +74,7 @@ import pandas as pd
 from dr_lib.evidence.claims import NOTEBOOKS
 from dr_lib.evidence.request_log import select_requests
 from dr_lib.figures.page import Page
+from dr_lib.figures.style import PAPERS
 from dr_lib.runs.row import read_rows, read_runs
 
 folders = [root / name.strip() for name in runs.split(",")]
@@ -137,7 +138,11 @@ from dr_lib.evidence.select import list_runs
 
 keys = [name for name in KINDS if name in timed and name != "machine"]  # which `environment` names
 energy = summarise_energy(list_runs(timed), keys, grid=grid)
-page.table(energy, "energy", "Energy, mean of a run [95 % interval]: GPUs and processors; bound: rated power x time.")
+page.table(
+    energy,
+    "energy",
+    "Energy of a run, mean [95 % interval], and how it was measured, or why not; bound: rated power x time.",
+)
 
 # %% tags=["report"]
 from dr_lib.evidence.serving import compare_sizes
@@ -237,14 +242,14 @@ else:
     page.table(shown, "endpoints", "What these requests cost on each endpoint, the cheapest of a network first.")
     page.findings(describe_choice(endpoints, lang))
 
-# %% [markdown] tags=["en"]
+# %% [markdown] tags=["en", "paper"]
 # ## The paper's claims
 #
 # Most speak of machines that these rows are not from: those are shown and not compared. A claim about a time needs
 # three deployments; the 25 requests to one are one measurement. The paper's prices are an input of ours: nothing tests
 # them.
 
-# %% [markdown] tags=["pt"]
+# %% [markdown] tags=["pt", "paper"]
 # ## As afirmações do artigo
 #
 # A maioria fala de máquinas das quais estas linhas não vêm: essas são mostradas e não comparadas. Uma afirmação sobre
@@ -271,9 +276,10 @@ for row in priced.itertuples():
         words = say("At the rate that it held, {} requests a second, a million cost {} USD.")
         sentences.append(words.format(page.number(row.max_rate_per_s), page.number(row.usd_per_million_held)))
 for row in correct_saving(read_paper_latencies(), cheap, dear).itertuples() if published else ():
-    words = say("Per hour, {} is {} % cheaper than {}; per prediction, {} is {} % {}.")
+    words = say("By the numbers of {}: per hour, {} is {} % cheaper than {}; per prediction, {} is {} % {}.")
     word = say("cheaper" if row.saving_per_prediction > 0 else "dearer")
     numbers = (
+        say(PAPERS["B"]),
         cheap,
         page.number(row.saving_per_hour),
         dear,
@@ -289,15 +295,20 @@ page.findings(sentences or [say("No request has been timed yet.")])
 # %% [markdown] tags=["en"]
 # ## Limits
 #
-# Prices change, and the papers give no day for theirs. The paper's calls crossed a network; ours, where the server ran
-# beside the client, did not. A fleet needs more machines than fully used ones, for requests come in bursts (notebook
-# 22).
+# Prices change. Calls to a server that ran beside the client crossed no network. A fleet needs more machines than fully
+# used ones, for requests come in bursts (notebook 22).
+
+# %% [markdown] tags=["en", "paper"]
+# The papers give no day for their prices. The paper's calls crossed a network.
 
 # %% [markdown] tags=["pt"]
 # ## Limites
 #
-# Preços mudam, e os artigos não dizem o dia dos seus. As chamadas do artigo passaram por uma rede; as nossas, com o
-# servidor ao lado do cliente, não. Uma frota precisa de folga, pois requisições chegam em rajadas (notebook 22).
+# Preços mudam. Chamadas a um servidor ao lado do cliente não passaram por rede alguma. Uma frota precisa de folga, pois
+# requisições chegam em rajadas (notebook 22).
+
+# %% [markdown] tags=["pt", "paper"]
+# Os artigos não dizem o dia de seus preços. As chamadas do artigo passaram por uma rede.
 
 # %% [markdown] tags=["en"]
 # ## Appendix: runs, parameters, versions

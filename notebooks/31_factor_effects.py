@@ -209,7 +209,11 @@ page.table(medians, "overhead", "What a headless run takes beyond its training, 
 from dr_lib.evidence.energy import summarise_energy
 
 energy = summarise_energy(timed, varied or FACTORS, grid=grid)
-page.table(energy, "energy", "Energy, mean of a run [95 % interval]: GPUs and processors; bound: rated power x time.")
+page.table(
+    energy,
+    "energy",
+    "Energy of a run, mean [95 % interval], and how it was measured, or why not; bound: rated power x time.",
+)
 
 # %% [markdown] tags=["en"]
 # ## 5. Analyse
@@ -312,14 +316,14 @@ if (timed["cost_usd"] > 0).any():
         "Mean cost of a run, of an epoch, of 1,000 images, and to the accuracy asked for.",
     )
 
-# %% [markdown] tags=["en"]
+# %% [markdown] tags=["en", "paper"]
 # ## The paper's claims
 #
 # A claim holds only if the whole 95 % interval satisfies it, and does not hold only if the whole interval violates it.
 # What the paper says of every case is judged case by case, with 95 % for all intervals together. Rows from other
 # hardware, data or work than the paper's are shown and not compared; versions may differ and stand beside the verdict.
 
-# %% [markdown] tags=["pt"]
+# %% [markdown] tags=["pt", "paper"]
 # ## As afirmações do artigo
 #
 # Uma afirmação só é confirmada se todo o intervalo de 95 % a satisfaz, e só não é confirmada se todo ele a contradiz. O
@@ -360,16 +364,22 @@ page.findings(sentences or [say("An unfinished study: its design has cells witho
 # %% [markdown] tags=["en"]
 # ## Limits
 #
-# The effects are those of this machine, these versions and these two networks, whose layers the paper does not give.
-# Repetitions of one session share its temperature and its neighbours. Synthetic images serve the timing alone. A price
-# by the hour is not a bill: disks, traffic and idle machines come on top.
+# The effects are those of this machine, these versions and these two networks. Repetitions of one session share its
+# temperature and its neighbours. Synthetic images serve the timing alone. A price by the hour is not a bill: disks,
+# traffic and idle machines come on top.
+
+# %% [markdown] tags=["en", "paper"]
+# The paper does not give the layers of its networks: ours are our reading.
 
 # %% [markdown] tags=["pt"]
 # ## Limites
 #
-# Os efeitos são os desta máquina, destas versões e destas duas redes, cujas camadas o artigo não dá. Repetições de uma
-# sessão dividem a temperatura e os vizinhos. Imagens sintéticas só servem para medir tempo. Um preço por hora não é uma
-# conta: discos, tráfego e máquinas ociosas vêm por cima.
+# Os efeitos são os desta máquina, destas versões e destas duas redes. Repetições de uma sessão dividem a temperatura e
+# os vizinhos. Imagens sintéticas só servem para medir tempo. Um preço por hora não é uma conta: discos, tráfego e
+# máquinas ociosas vêm por cima.
+
+# %% [markdown] tags=["pt", "paper"]
+# O artigo não dá as camadas de suas redes: as nossas são nossa leitura.
 
 # %% [markdown] tags=["en"]
 # ## Appendix: runs, parameters, versions

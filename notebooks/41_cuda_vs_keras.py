@@ -100,11 +100,7 @@ try:
     figure = cuda.plot_time_to_accuracy(timed, lang, published=published)
     page.figure(figure, "figure_1b", "Time to reach each accuracy: what unlike batches can be compared by.")
     figure = cuda.plot_speed_up(timed, lang, published=published)
-    page.figure(
-        figure,
-        "figure_2",
-        "Speed-up over Keras after each epoch. Dotted: unlike batches, as the paper most likely compares.",
-    )
+    page.figure(figure, "figure_2", "Speed-up over Keras after each epoch. Dotted: unlike batches.")
 except NoRunsError as error:
     print(error)
 
@@ -121,14 +117,14 @@ page.table(
     compared, "like_for_like", "Times as fast as Keras per epoch, on the same host in the same batch [95 % interval]."
 )
 
-# %% [markdown] tags=["en"]
+# %% [markdown] tags=["en", "paper"]
 # ## The paper's claims
 #
 # A claim holds only if the whole 95 % interval satisfies it, and does not hold only if the whole interval violates it.
 # What the paper says of every case is judged case by case, with 95 % for all intervals together. Rows from other
 # hardware, data or work than the paper's are shown and not compared; versions may differ and stand beside the verdict.
 
-# %% [markdown] tags=["pt"]
+# %% [markdown] tags=["pt", "paper"]
 # ## As afirmações do artigo
 #
 # Uma afirmação só é confirmada se todo o intervalo de 95 % a satisfaz, e só não é confirmada se todo ele a contradiz. O
@@ -156,17 +152,23 @@ page.findings(sentences or [say("No training has been timed yet.")])
 # %% [markdown] tags=["en"]
 # ## Limits
 #
-# Keras is called as its users call it, one call of `fit` with arrays in memory, on the CPU as in the paper; most of its
-# time at batch 1 is not arithmetic but the way to each step. The paper prints neither its batch nor its loss nor its
-# Keras code: batches 1 and 32, sigmoid, loss, divisors and learning rate are our reading, after a public CUDA network
-# of the same shapes (github.com/paramhanji/CUDA-CNN, whose README gives 97.22 % after 50 epochs).
+# Keras is called as its users call it, one call of `fit` with arrays in memory, on the CPU; most of its time at batch 1
+# is not arithmetic but the way to each step.
+
+# %% [markdown] tags=["en", "paper"]
+# The paper, too, has Keras on the CPU, and most likely compares unlike batches. It prints neither its batch, its loss
+# nor its Keras code: batches 1 and 32, sigmoid, loss, divisors and learning rate are our reading, after a public CUDA
+# network of the same shapes (github.com/paramhanji/CUDA-CNN, whose README gives 97.22 % after 50 epochs).
 
 # %% [markdown] tags=["pt"]
 # ## Limites
 #
-# Keras é chamado como seus usuários o chamam, uma chamada de `fit` com os dados em memória, na CPU como no artigo; com
-# lotes de 1 a maior parte do seu tempo não é aritmética, mas o caminho até cada passo. O artigo não dá seu lote, nem
-# sua função de perda, nem seu código Keras: lotes de 1 e 32, sigmoide, perda, divisores e taxa de aprendizado são nossa
+# Keras é chamado como seus usuários o chamam, uma chamada de `fit` com os dados em memória, na CPU; com lotes de 1 a
+# maior parte do seu tempo não é aritmética, mas o caminho até cada passo.
+
+# %% [markdown] tags=["pt", "paper"]
+# Também no artigo o Keras roda na CPU, e provavelmente são comparados lotes diferentes. Ele não dá seu lote, nem sua
+# função de perda, nem seu código Keras: lotes de 1 e 32, sigmoide, perda, divisores e taxa de aprendizado são nossa
 # leitura, segundo uma rede CUDA pública das mesmas formas (github.com/paramhanji/CUDA-CNN, cujo README dá 97,22 % após
 # 50 épocas).
 

@@ -46,7 +46,7 @@ def test_40_builds_checks_and_times_on_a_cpu_and_41_reads_the_rows(clone, kernel
     checks, times = (next(k for k, out in enumerate(outputs) if word in out) for word in ("gradient_error", "wrote"))
     assert checks < times
     text = report(clone, "adhoc")
-    assert text.count("data:image/png") == 3 and "The network has 2343 parameters." in text
+    assert text.count("data:image/png") == 3 and "The network has 2,343 parameters." in text
     alike = pd.read_csv(clone / "papermill_runs" / "adhoc" / "like_for_like.csv")
     assert set(alike["batch_size"]) == {1, 32} and (alike["times_as_fast"] > 1).all()
 

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from dr_lib.__main__ import main
-from dr_lib.report import ReportError, render, write_report
+from dr_lib.report import ANALYSES, ReportError, render, write_report
 from dr_lib.runs.row import RowError, write_row
 from tests.evidence.real_rows import copy_row
 from tests.evidence.test_request_log import RUN
@@ -99,7 +99,7 @@ def test_a_deposit_is_checked_and_reported_again_by_what_it_holds(tmp_path):
     write_row(tmp_path / "mine", row | {"run_id": "r3", "status": "failed", "error": "ValueError: /srv/Silva_left.jpg"})
     study = "# for Silva\nnotebook: 10_train_referable\nparameters: {data_dir: /srv/silva/prepared}\n"
     (tmp_path / "mine.yaml").write_text(study)
-    asked = ["report", str(tmp_path / "mine"), "--deposit", str(out := tmp_path / "deposit")]
+    asked = ["report", str(tmp_path / "mine"), "--paper", "none", "--deposit", str(out := tmp_path / "deposit")]
     said = CliRunner().invoke(main, asked)
     assert said.exit_code == 0, said.output
     subprocess.run(["sha256sum", "--check", "--quiet", "SHA256SUMS"], cwd=out, check=True)
@@ -109,16 +109,26 @@ def test_a_deposit_is_checked_and_reported_again_by_what_it_holds(tmp_path):
     texts = [path for path in out.rglob("*") if path.suffix in (".csv", ".json", ".md", ".tex", ".yaml")]
     assert not [path for path in texts if "silva" in path.read_text().lower()]
     assert "data_dir: prepared" in (out / "rows/mine.yaml").read_text()
-    assert "report DEPOSIT/rows/mine --out again" in (out / "README.md").read_text()
+    assert "report DEPOSIT/rows/mine --out again --paper none" in (out / "README.md").read_text()
     for lang, words in {
         "en": "3 completed runs of notebook 10_train_referable",
         "pt": "3 execuções concluídas",
     }.items():
         methods = (out / f"methods.{lang}.md").read_text()
         assert words in methods and f"batch_size = {row['batch_size']}" in methods and row["commit"] in methods
-    again = write_report([out / "rows" / "mine"], tmp_path / "again", ROOT)
-    assert again.read_text() == (out / "report.html").read_text()
+    again = write_report([out / "rows" / "mine"], tmp_path / "again", ROOT, published=False)
+    assert (text := again.read_text()) == (out / "report.html").read_text()
+    assert "<title>How long does training take?</title>" in text
+    assert not any(words in text for words in ("Araújo", "he paper", "hatched"))
     assert "holds files already" in CliRunner().invoke(main, asked).output
+
+
+@pytest.mark.parametrize("name", sorted(set(ANALYSES.values())))
+@pytest.mark.parametrize(("lang", "words"), [("en", "paper"), ("pt", "artigo")])
+def test_a_report_without_the_paper_does_not_speak_of_it(name, lang, words):
+    """Neither the heading of its claims nor what limits a comparison with it is shown."""
+    notebook = nbformat.read(ROOT / "notebooks" / f"{name}.ipynb", as_version=4)
+    assert words in render(notebook, lang) and words not in render(notebook, lang, published=False)
 
 
 def test_a_page_holds_what_was_tagged_in_one_language_summaries_first():

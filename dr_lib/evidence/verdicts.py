@@ -101,7 +101,8 @@ def judge(claim: Any, timed: pd.DataFrame) -> Verdict:
     elif unmet or is_mixed:
         places = "; ".join(sorted(set(used["environment"])))
         found = found._replace(verdict="not comparable", reason=f"{places} vs {', '.join(unmet) or claim.environments}")
-    disturbed = int(used["disturbed"].sum()) if "disturbed" in used and claim.column not in COUNTED else 0
+    once = used[~used.index.duplicated()]  # the same rows on both sides, where each gave up what tells them apart
+    disturbed = int(once["disturbed"].sum()) if "disturbed" in once and claim.column not in COUNTED else 0
     return found._replace(num_disturbed=disturbed, versions=_describe_versions(claim.paper, used))
 
 

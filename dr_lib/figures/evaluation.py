@@ -23,6 +23,7 @@ from dr_lib.figures.style import (
     open_panels,
     read_headers,
     use_commas,
+    write_decimals,
     write_interval,
     write_number,
     write_title,
@@ -236,7 +237,7 @@ def state_facts(
         return f"{say(name)} {', '.join(listed)}" if listed else ""
 
     def name_level(level: object) -> str:
-        return say(level) if level in LEVELS else str(level)
+        return say(level) if level in LEVELS else write_decimals(str(level), lang)
 
     def describe(row, names: tuple[str, ...]) -> str:
         return ", ".join(f"{say(headers[name])} {tell(row, name)}" for name in names)

@@ -1,13 +1,13 @@
 """The methods paragraph of a paper, written from the rows of its runs."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 import pandas as pd
 
 from dr_lib.evidence.select import PLAN, WORK, select_runs
-from dr_lib.figures.style import choose_words, name
+from dr_lib.figures.style import choose_words, name, write_decimals
 
 VERSIONS = "python keras tensorflow jax torch mxnet numpy driver".split()
 HASHES = ("data_sha256", "labels_sha256", "split_sha256")
@@ -24,10 +24,11 @@ def describe_methods(rows: Sequence[dict[str, Any]], lang: str = "en", *, exclud
     """
     runs = pd.DataFrame(rows)
     groups = runs.groupby(["study", "notebook"], sort=False)
-    return "\n".join(f"{_describe(group.reset_index(drop=True), choose_words(lang), exclude)}\n" for _, group in groups)
+    return "\n".join(f"{_describe(group.reset_index(drop=True), lang, exclude)}\n" for _, group in groups)
 
 
-def _describe(runs: pd.DataFrame, say: Callable[[str], str], exclude: str) -> str:
+def _describe(runs: pd.DataFrame, lang: str, exclude: str) -> str:
+    say = choose_words(lang)
     finished = select_runs(runs, may_differ=runs.columns).finished.reset_index(drop=True)
     if finished.empty:
         return say("Study {}: none of {} runs was completed.").format(runs["study"][0], len(runs))
@@ -45,8 +46,9 @@ def _describe(runs: pd.DataFrame, say: Callable[[str], str], exclude: str) -> st
     known = [column for column in (*FACTORS, *WORK, *PLAN) if of(column)]
     known = [column for column in dict.fromkeys(known) if column not in (*HASHES, "commit", "data_kind")]
     varied = [column for column in known if finished[column].nunique() > 1]
-    text += [say("Varied were {}.").format("; ".join(f"{c} ({of(c)})" for c in varied))] if varied else []
-    alike = ", ".join(f"{column} = {of(column)}" for column in known if column not in varied)
+    values = {column: write_decimals(of(column), lang) for column in known}
+    text += [say("Varied were {}.").format("; ".join(f"{c} ({values[c]})" for c in varied))] if varied else []
+    alike = "; ".join(f"{column} = {values[column]}" for column in known if column not in varied)
     text.append(say("All runs have in common: {}.").format(alike))
     if "train_s" in finished and finished["train_s"].notna().any():
         words = (

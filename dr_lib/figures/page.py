@@ -26,6 +26,7 @@ from dr_lib.figures.style import (
     is_synthetic,
     name_term,
     read_headers,
+    write_decimals,
     write_interval,
     write_number,
 )
@@ -164,8 +165,8 @@ class Page:
             display(Markdown(say("Every row that was read is timed.")))
         known = [column for column in dict.fromkeys([*WORK, *PLAN, *varied]) if column in set(runs) - set(APPENDIX)]
         alike = [column for column in known if runs[column].nunique(dropna=False) == 1]
-        values = {column: str(runs[column].iloc[0]) for column in alike}
-        stated = ", ".join(
+        values = {column: write_decimals(str(runs[column].iloc[0]), self.lang) for column in alike}
+        stated = "; ".join(
             f"{column} = {value}" for column, value in values.items() if value not in ("nan", "", "None")
         )
         display(Markdown(say("All runs have in common: {}.").format(stated)))
@@ -217,7 +218,7 @@ class Page:
         return place if row.wording == "quoted" else self.say(WORDINGS[row.wording]).format(place)
 
     def _tabulate(self, judged: pd.DataFrame) -> pd.DataFrame:
-        number = lambda value: write_number(float(value), self.lang, "{:.10g}")  # noqa: E731
+        number = lambda value: write_number(float(value), self.lang, "{:,.10g}")  # noqa: E731
         spread = judged["tolerance"].map(lambda tolerance: f" ± {number(tolerance)} " if tolerance else " ")
         sign = judged["relation"].replace({"within": "", ">=": "≥ ", "<=": "≤ "})
         published = sign + judged["value"].map(number) + spread + judged["unit"]
@@ -249,6 +250,8 @@ class Page:
             return self.say("yes") if value else ""
         if isinstance(value, (float, np.floating)):
             return self.number(value)
+        if column in ("level", "levels"):
+            value = write_decimals(str(value), self.lang)
         if column in ("term", "factor"):
             return name_term(str(value), self.say)
         return self.say(str(value)) if value in SAID else str(value)

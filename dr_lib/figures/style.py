@@ -83,6 +83,11 @@ def write_number(value: float, lang: str, form: str = "") -> str:
     return form.format(value).translate(str.maketrans(".,", ",." if lang == "pt" else ".,"))
 
 
+def write_decimals(text: str, lang: str) -> str:
+    """A text with the decimal sign of the language where it holds numbers alone, 0.01-0.48; names stay as they are."""
+    return text.replace(".", ",") if lang == "pt" and not any(map(str.isalpha, text)) else text
+
+
 def write_interval(value: float, low: float, high: float, lang: str, form: str = "") -> str:
     """A value and its bounds, 0.74 [0.61, 0.84]; without bounds the value alone.
 

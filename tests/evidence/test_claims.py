@@ -3,12 +3,15 @@
 import numpy as np
 import pandas as pd
 import pytest
+from click.testing import CliRunner
 from scipy import stats
 
+from dr_lib.__main__ import main
 from dr_lib.evidence import verdicts
 from dr_lib.evidence.claims import count_by_chance, judge_claims, list_claims, read_published
 from dr_lib.evidence.epochs import add_accuracy_columns
 from dr_lib.evidence.select import PLAN, WORK, list_runs, select_runs
+from dr_lib.runs.row import write_row
 from dr_lib.statistics.effects import allocate_variation
 from tests.evidence.real_rows import CPU, F4S, NC4AS, PAPER_C, T4X2, TPU, copy_row, run_scenarios, train_referable
 
@@ -240,6 +243,14 @@ def test_judged_claims_come_first_and_are_listed_by_id():
     assert count_by_chance(table) == (1, 0.025)
     listed = list_claims(table)
     assert listed["id"].tolist() == [f"A{k}" for k in range(1, 8)] and listed["published"][5] == "36 ± 5 %"
+
+
+def test_the_command_counts_each_run_once_and_says_nothing_of_no_verdict(tmp_path):
+    """Three runs on a CPU stand on both sides of GPU against TPU; that comparison decides nothing, by chance or not."""
+    for number in range(3):
+        write_row(tmp_path / "mine", copy_row("10", study="mine", run_id=f"r{number}", disturbed=True))
+    said = CliRunner().invoke(main, ["claims", str(tmp_path / "mine")]).output
+    assert "ours -, 3 disturbed: not comparable" in said and "wrong by chance" not in said, said
 
 
 def test_frameworks_on_two_machines_are_not_compared():

@@ -8,8 +8,9 @@ import pytest
 from matplotlib.figure import Figure
 
 from dr_lib.evidence.claims import MAY_DIFFER, judge_claims
-from dr_lib.evidence.select import select_runs
+from dr_lib.evidence.select import PLAN, WORK, select_runs
 from dr_lib.figures import page
+from dr_lib.figures.style import read_headers
 from tests.evidence.real_rows import CPU, run_scenarios, train_referable
 from tests.evidence.test_claims import both
 
@@ -25,10 +26,14 @@ def shown(monkeypatch) -> list[str]:
 @pytest.mark.parametrize(
     ("lang", "cells", "caption"),
     [
-        ("en", ["training time [s]", "12.3 [11, 14.5]", "0.0000645", "3,377,221", "yes"], "**Table 1.** Rows that"),
+        (
+            "en",
+            ["training time [s]", "12.3 [11, 14.5]", "0.0000645", "3,377,221", "yes", "0.007-0.484"],
+            "**Table 1.** Rows that",
+        ),
         (
             "pt",
-            ["tempo de treinamento [s]", "12,3 [11; 14,5]", "0,0000645", "3.377.221", "sim"],
+            ["tempo de treinamento [s]", "12,3 [11; 14,5]", "0,0000645", "3.377.221", "sim", "0,007-0,484"],
             "**Tabela 1.** Linhas",
         ),
     ],
@@ -36,7 +41,7 @@ def shown(monkeypatch) -> list[str]:
 def test_a_table_is_read_in_a_language_and_kept_as_numbers(shown, tmp_path, lang, cells, caption):
     """Bounds stand beside their value, nothing has an exponent; the CSV has every digit, LaTeX booktabs."""
     table = pd.DataFrame({"train_s": [12.345], "train_s_low": [11.0], "train_s_high": [14.5], "cost_usd": [0.00006451]})
-    table = table.assign(num_parameters=3_377_221.0, disturbed=True)
+    table = table.assign(num_parameters=3_377_221.0, disturbed=True, level="0.007-0.484")
     page.Page(tmp_path, lang).table(table, "times", "Rows that are not timed, and why.")
     assert all(f">{cell}<" in shown[0] for cell in cells) and shown[1].startswith(caption)
     with (tmp_path / "times.csv").open() as file:
@@ -95,6 +100,11 @@ def test_the_appendix_says_what_is_excluded_and_what_runs_have_in_common(shown):
     text = "\n".join(map(str, shown))
     assert "resumed after a stop" in text and "epochs = 200" in text and f"- commit: {'c' * 40}" in text
     assert text.index(">paper<") < text.index(">fast<")
+    rates = runs.assign(learning_rate=[0.1, 0.02], dropout=0.25, mode="paper")
+    page.Page(lang="pt").appendix(select_runs(rates, may_differ=["learning_rate"]))
+    text = "\n".join(map(str, shown[-4:]))
+    assert ">taxa de aprendizado<" in text and ">0,02<" in text and "dropout = 0,25" in text
+    assert {*WORK, *PLAN} - {*page.APPENDIX} <= set(read_headers())
 
 
 def test_runs_of_one_name_in_two_studies_are_two(shown):
