@@ -28,16 +28,15 @@ def compare_environments(finished: pd.DataFrame) -> pd.DataFrame:
 
     Returns:
         A row per `environment`, those without a time first, then the slowest: `n` runs, `disturbed` ones among them,
-        and, where not all are timed, how many are; for train_s and
-        steady_epoch_s [s] the mean under that name with the bounds of its 95 % interval in _low and _high, and its
-        deviation in _sd; `train_s_ratio` to the fastest, with bounds; each metric that the rows have with bounds: of
-        the mean over the runs, or of a single run its own, over patients.
+        and, where not all are timed, how many are; for train_s and steady_epoch_s [s] the mean under that name with the
+        bounds of its 95 % interval in _low and _high, and its deviation in _sd; `train_s_ratio` to the fastest, with
+        bounds; each metric that the rows have with bounds: of the mean over the runs, or of a single run its own, over
+        patients.
     """
-    lines = []
     if "train_s" not in finished:
         return pd.DataFrame()
-    times = {time: finished[time].where(finished["timed"]) for time in TIMES if time in finished}
-    groups = dict(list(finished.assign(**times).groupby("environment")))
+    counted = {time: finished[time].where(finished["timed"]) for time in TIMES if time in finished}
+    groups, lines = dict(list(finished.assign(**counted).groupby("environment"))), []
     measured = [rows["train_s"].dropna() for rows in groups.values() if rows["train_s"].notna().any()]
     fastest = min(measured, key=pd.Series.mean, default=pd.Series(dtype=float))
     for environment, rows in groups.items():

@@ -18,8 +18,12 @@ from dr_lib.runs.prices import find_price
 COUNTS = ("epochs", "batch_size", "image_size", "num_requests")
 SET_BY_THE_STUDY = ("repetition", "seed")
 DEFAULT_KERNEL = "python3"
-TYPES = {"int": (int,), "float": (int, float), "str": (str,), "bool": (bool,)}
-TYPES_IN_WORDS = {"int": "a whole number", "float": "a number", "str": "a text", "bool": "true or false"}
+TYPES = {  # of a notebook's parameters: what a study may give, and in words
+    "int": ((int,), "a whole number"),
+    "float": ((int, float), "a number"),
+    "str": ((str,), "a text"),
+    "bool": ((bool,), "true or false"),
+}
 
 
 class StudyError(ValueError):
@@ -111,9 +115,8 @@ def _read(path: Path) -> Study:
         where = f"line {mark.line + 1}: " if mark else ""
         raise StudyError(f"{path} is not a valid study file: {where}{problem}") from error
     except ValidationError as error:
-        first = min(
-            error.errors(), key=lambda found: found["type"] != "extra_forbidden"
-        )  # misspelt, so another is missing
+        # a misspelt key before the one that is missing for it
+        first = min(error.errors(), key=lambda found: found["type"] != "extra_forbidden")
         key, reason = ".".join(map(str, first["loc"][:2])), first["msg"].removeprefix("Input ")
         if first["type"] == "extra_forbidden":
             reason = f"no key of a study; they are {', '.join(Study.model_fields)}"
@@ -138,9 +141,9 @@ def _check_parameters(study: Study, path: Path, known: dict[str, dict[str, str]]
         if name not in known:
             raise StudyError(f"{path}: {study.notebook} has no parameter {name!r}, it has {', '.join(known)}")
         type_name, choices = known[name]["inferred_type_name"], _list_choices(known[name]["help"])
-        allowed = TYPES.get(type_name)
+        allowed, in_words = TYPES.get(type_name, ((), ""))
         if allowed and (not isinstance(value, allowed) or (isinstance(value, bool) and bool not in allowed)):
-            raise StudyError(f"{path}: {name} is {value!r}: give {TYPES_IN_WORDS[type_name]}")
+            raise StudyError(f"{path}: {name} is {value!r}: give {in_words}")
         if name in COUNTS and value < 1:
             raise StudyError(f"{path}: {name} {value!r}: give 1 or more")
         if choices and str(value) not in choices:
