@@ -5,6 +5,7 @@ and `is_synthetic`, with which the title says that these are no photographs; it 
 """
 
 from collections.abc import Mapping
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -20,12 +21,13 @@ from dr_lib.figures.style import (
     SAMPLE,
     THEIRS,
     choose_words,
+    find_reach,
     open_panels,
     read_headers,
     use_commas,
     write_decimals,
-    write_interval,
     write_number,
+    write_span,
     write_title,
 )
 
@@ -74,11 +76,12 @@ def plot_curves(
     right.plot(precision_recall["recall"], precision_recall["precision"], color=OURS)
     right.axhline(precision_recall["precision"].iloc[0], ls=":", color=THEIRS)  # of calling every eye referable
     excluded = measured[measured["ungradable"] == "excluded"] if len(measured) else measured
-    for row, marker in zip(excluded.itertuples(), MARKERS, strict=False):
-        look = {"marker": marker, "ls": "", "color": "black", "zorder": 4, "label": say(row.point)}
-        left.errorbar(1 - row.specificity, row.sensitivity, **look, **_bars(row, "specificity", "sensitivity"))
-        right.plot(row.sensitivity, row.ppv, **look)
-    if len(excluded):
+    for k, marker in zip(range(len(excluded)), MARKERS, strict=False):
+        row = excluded.iloc[[k]]
+        look = {"marker": marker, "ls": "", "color": "black", "zorder": 4, "label": say(row["point"].iloc[0])}
+        across, along = find_reach(row, "specificity")[::-1], find_reach(row, "sensitivity")  # the axis is turned round
+        left.errorbar(1 - row["specificity"], row["sensitivity"], along, across, elinewidth=1, **look)
+        right.plot(row["sensitivity"], row["ppv"], **look)
         left.legend(loc="lower right", frameon=False)
     left.set(xlabel=say("1 - specificity"), ylabel=say("sensitivity"))
     right.set(xlabel=say("sensitivity"), ylabel=say("positive predictive value"))
@@ -93,9 +96,9 @@ def plot_calibration(bins: Mapping[str, pd.DataFrame], lang: str = "en", *, is_s
     say = choose_words(lang)
     figure, axes = open_panels(len(bins), columns=2, width=4.2, heights=4.2)
     for ax, (words, table) in zip(axes, bins.items(), strict=True):
-        errors = np.abs(table[["observed_low", "observed_high"]].to_numpy().T - table["observed"].to_numpy())
         ax.plot([0, 1], [0, 1], ":", color=THEIRS)
-        ax.errorbar(table["predicted"], table["observed"], errors, marker="o", ms=4, color=OURS, lw=1)
+        reach = find_reach(table, "observed")
+        ax.errorbar(table["predicted"], table["observed"], reach, marker="o", ms=4, color=OURS, lw=1)
         ax.set(xlabel=say("predicted probability"), ylabel=say("observed share"))
         ax.set_title(say(words), loc="left")
     _square(figure, axes, lang)
@@ -169,9 +172,8 @@ def plot_data_sets(table: pd.DataFrame, lang: str = "en", *, is_synthetic: bool 
         for point, marker, shift in zip(POINTS, MARKERS, (-0.12, 0.12), strict=True):
             drawn = ~rows.duplicated() & (point == POINTS[0]) if name == "auc" else table["point"] == point
             part, y = table[drawn], place[drawn] + (shift if name != "auc" else 0)
-            errors = np.abs(part[[f"{name}_low", f"{name}_high"]].to_numpy(float).T - part[name].to_numpy(float))
-            colour = OURS if name == "auc" else "black"
-            ax.errorbar(part[name], y, xerr=errors, marker=marker, ls="", ms=5, lw=1, color=colour, label=say(point))
+            look = {"marker": marker, "ls": "", "ms": 5, "lw": 1, "color": OURS if name == "auc" else "black"}
+            ax.errorbar(part[name], y, xerr=find_reach(part, name), label=say(point), **look)
         ax.set(xlim=(-0.02, 1.02), xlabel=say("AUC" if name == "auc" else name))
         use_commas(ax, lang, "x")
     axes[0].axvline(0.5, ls=":", color=THEIRS)
@@ -227,9 +229,7 @@ def state_facts(
     say, test = choose_words(lang), predictions.test
     headers = read_headers()
     counts = flow.groupby("stage")[["num_images", "num_patients"]].sum()
-
-    def tell(row, column: str) -> str:
-        return write_interval(row[column], row[f"{column}_low"], row[f"{column}_high"], lang)
+    tell = partial(write_span, lang=lang)
 
     def count(name: str, levels: pd.Series) -> str:
         counted = levels[levels != ""].value_counts().sort_index()
@@ -304,14 +304,6 @@ def _tell(stage: str, row, lang: str) -> str:
     counts = [write_number(float(row[name]), lang) for name in ("num_images", "num_patients")]
     words = say("{} photographs, {} patients") if row["num_patients"] else say("{} photographs")
     return (f"{say(stage)}\n" if stage else "") + words.format(*counts)
-
-
-def _bars(row, x: str, y: str) -> dict[str, list]:
-    """The error bars of a point whose x axis is turned round."""
-    bounds = {name: [getattr(row, f"{name}_{bound}") for bound in ("low", "high")] for name in (x, y)}
-    across = [[bounds[x][1] - getattr(row, x)], [getattr(row, x) - bounds[x][0]]]
-    along = [[getattr(row, y) - bounds[y][0]], [bounds[y][1] - getattr(row, y)]]
-    return {"xerr": across, "yerr": along, "elinewidth": 1}
 
 
 def _square(figure: Figure, axes: tuple[Axes, ...] | list[Axes], lang: str) -> None:

@@ -29,6 +29,7 @@ from dr_lib.figures.style import (
     write_decimals,
     write_interval,
     write_number,
+    write_span,
 )
 
 ANSWERS = ("precision of a mean", "difference of two means")
@@ -90,8 +91,7 @@ class Page:
 
     def interval(self, row: pd.Series, column: str) -> str:
         """A value of a row and its bounds, as text."""
-        bounds = [row.get(f"{column}_{bound}", np.nan) for bound in ("low", "high")]
-        return write_interval(row[column], *bounds, self.lang)
+        return write_span(row, column, self.lang)
 
     def count_verdicts(self, paper: str, judged: pd.DataFrame) -> str:
         """How many claims of a paper hold, do not, and cannot be judged, as a sentence."""

@@ -1,11 +1,11 @@
 """Draw a served model: time of a prediction (figures 1 and 2 of paper B), cost by rate, latency under load.
 
-Times of unlike models and formats lie a hundredfold apart, so their axes are logarithmic.
+Times of unlike models and formats lie a hundredfold apart, so their axes are logarithmic. `lang` is en, or pt with
+decimal commas.
 """
 
 import itertools
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,7 +14,6 @@ from matplotlib.figure import Figure
 
 from dr_lib.evidence.endpoint import NETWORK, compare_fleets, find_varied
 from dr_lib.evidence.request_log import KINDS, summarise_requests
-from dr_lib.evidence.select import NoRunsError
 from dr_lib.evidence.serving import (
     PAPER_RATE_PER_S,
     Offer,
@@ -29,13 +28,13 @@ from dr_lib.figures.style import (
     OURS,
     PAPERS,
     THEIRS,
-    check_columns,
     choose_words,
     name,
     open_panels,
     space_ticks,
     write_interval,
     write_number,
+    write_span,
     write_title,
 )
 
@@ -51,18 +50,13 @@ def plot_predict_time(timed: pd.DataFrame, model: str, lang: str = "en", *, publ
     Args:
         timed: requests of `read_requests` that count, of a `Selection`; without any the paper stands alone.
         model: vgg19, mobilenet, or one that the paper did not have, which then stands alone.
-        lang: en, or pt with decimal commas.
+        lang: en or pt.
         published: draw the paper's panel.
-
-    Raises:
-        NoRunsError: neither we nor the paper have a time of this model.
     """
     say, paper = choose_words(lang), read_paper_latencies().query("model == @model and @published")
-    timed = timed[timed["model"] == model] if "model" in timed else timed[:0]
+    timed = timed[timed["model"] == model].dropna(subset=["predict_ms"]) if "model" in timed else timed[:0]
     ours = summarise_requests(timed)
     panels = [(title, rows) for title, rows in ((say("our requests"), ours), (say(PAPERS["B"]), paper)) if len(rows)]
-    if not panels:
-        raise NoRunsError(f"no request to {model!r} was answered, and paper B has none: the rows' errors say why")
     heights = [0.3 + 0.55 * len(rows) for _, rows in panels]
     figure, axes = open_panels(len(panels), width=7, heights=heights, share="x")
     for ax, (title, rows) in zip(axes, panels, strict=True):
@@ -84,18 +78,14 @@ def plot_cost_by_utilisation(costs: pd.DataFrame, lang: str = "en") -> Figure:
     rise by a step where another one is added.
 
     Args:
-        costs: from `cost_table`, with `model`.
-        lang: en, or pt with decimal commas.
-
-    Raises:
-        NoRunsError: no row has a price above zero.
+        costs: from `cost_table`, with `model`; what is free has no line.
     """
-    say = choose_words(lang)
-    check_columns(costs, ["model", "instance", "usd_per_hour", "busy_ms"])
-    costs = costs[costs["usd_per_hour"] > 0]
-    check_columns(costs, [])
-    figure, panels = _open_kinds(costs, "Cost by rate of requests", say)
-    for ax, rows in panels:
+    say, costs = choose_words(lang), costs[costs["usd_per_hour"] > 0]
+    groups = list(costs.groupby([key for key in ("model", "format") if key in costs], sort=False, dropna=False))
+    figure, axes = open_panels(len(groups), columns=2)
+    figure.suptitle(say("Cost by rate of requests"))
+    for ax, (key, rows) in zip(axes, groups, strict=True):
+        ax.set_title(", ".join(map(name, key)), loc="left", fontweight="bold")
         _draw_costs(ax, rows, lang, say)
         ax.set(xlabel=say("requests per second"), ylabel=say("USD per million predictions"))
     words = "dot: one machine, never idle; dotted: here the cheapest hour first stops being the cheapest prediction"
@@ -103,43 +93,32 @@ def plot_cost_by_utilisation(costs: pd.DataFrame, lang: str = "en") -> Figure:
     return figure
 
 
-def plot_latency_percentiles(tried: pd.DataFrame, bound_ms: float, lang: str = "en") -> Figure:
-    """Draw percentiles of the latency against the rate offered, and the bound; a panel for each model and format.
+def plot_latency_percentiles(tried: pd.DataFrame, bound_ms: float) -> Figure:
+    """Draw percentiles of the latency against the rate offered, and the bound.
 
     Args:
         tried: of `find_max_rate`: a row per rate with `rate_per_s`, p50_ms to p99_ms, service_p99_ms, `held`.
         bound_ms: the bound that it was given.
-        lang: en, or pt with decimal commas.
-
-    Raises:
-        NoRunsError: the table has no rows, or is none of these.
     """
-    say = choose_words(lang)
-    check_columns(tried, ["rate_per_s", "held", "service_p99_ms", *PERCENTILES])
-    figure, panels = _open_kinds(tried, "Response time under load", say)
-    for ax, rows in panels:
-        rows = rows.sort_values("rate_per_s")
-        for column, colour in PERCENTILES.items():
-            ax.plot(rows["rate_per_s"], rows[column], "-", color=colour, label=column.removesuffix("_ms"))
-            for held, fill in ((True, colour), (False, "white")):
-                part = rows[rows["held"] == held]
-                ax.plot(part["rate_per_s"], part[column], "o", ms=5, color=colour, mfc=fill)
-        ax.plot(rows["rate_per_s"], rows["service_p99_ms"], ":", color="#404040", label=say("p99 from the sending"))
-        ax.axhline(bound_ms, color="black", lw=1, ls="--", label=say("bound"))
-        ax.set(xlabel=say("requests per second"), ylabel=say("response time [ms]"), xscale="log", yscale="log")
-        space_ticks(ax, lang)
-        ax.legend(loc="upper left", framealpha=1, edgecolor="white")
-    figure.supxlabel(say("from when a request was due; open: the rate was not held"), fontsize="small")
+    figure, (ax,) = open_panels(1)
+    rows = tried.sort_values("rate_per_s")
+    for column, colour in PERCENTILES.items():
+        ax.plot(rows["rate_per_s"], rows[column], "-", color=colour, label=column.removesuffix("_ms"))
+        for held, fill in ((True, colour), (False, "white")):
+            part = rows[rows["held"] == held]
+            ax.plot(part["rate_per_s"], part[column], "o", ms=5, color=colour, mfc=fill)
+    ax.plot(rows["rate_per_s"], rows["service_p99_ms"], ":", color="#404040", label="p99 from the sending")
+    ax.axhline(bound_ms, color="black", lw=1, ls="--", label="bound")
+    ax.set(xlabel="requests per second", ylabel="response time [ms]", xscale="log", yscale="log")
+    space_ticks(ax, "en")
+    ax.legend(loc="upper left", framealpha=1, edgecolor="white")
+    figure.suptitle("Response time under load")
+    figure.supxlabel("from when a request was due; open: the rate was not held", fontsize="small")
     return figure
 
 
 def describe_choice(priced: pd.DataFrame, lang: str = "en") -> list[str]:
-    """Say which endpoint is the cheapest for each network, what would change the choice, and what it rests on.
-
-    Args:
-        priced: of `price_endpoints`.
-        lang: en, or pt with decimal commas.
-    """
+    """Say which of `price_endpoints` is the cheapest for each network, what would change that, what it rests on."""
     say, number = choose_words(lang), lambda value: write_number(value, lang)
     varied = find_varied(priced)
     label = lambda row: _name_endpoint(row, varied, say)  # noqa: E731
@@ -153,11 +132,11 @@ def describe_choice(priced: pd.DataFrame, lang: str = "en") -> list[str]:
     sentences.append(words.format(number(100 * busiest_hour), reais))
     for network, rows in priced[priced["reason"] == ""].groupby(NETWORK, sort=False):
         first = rows.iloc[0]
-        spans = [_span(first, name, lang) for name in ("num_machines", "usd_per_month", "brl_per_month")]
-        spans += [_span(first, name, lang) for name in ("usd_per_million_rented", "brl_per_million_rented")]
+        columns = ["num_machines", "usd_per_month", "brl_per_month", "usd_per_million_rented", "brl_per_million_rented"]
+        spans = [write_span(first, column, lang) for column in columns]
         words = say("{}, {} px: {} is the cheapest; machines: {}; a month: {} USD, {} BRL; a million: {} USD, {} BRL.")
         sentences.append(words.format(*map(name, network), label(first), *spans))
-        gate = [_span(first, f"gate_{score}_difference", lang) for score in ("auc", "kappa")]
+        gate = [write_span(first, f"gate_{score}_difference", lang) for score in ("auc", "kappa")]
         if np.isnan(first["gate_auc_difference"]):
             sentences.append(say("What it does to the accuracy is not known: no gate has judged it."))
         else:
@@ -237,51 +216,30 @@ def _compare(
     return sentences
 
 
-def _span(row: pd.Series, column: str, lang: str) -> str:
-    return write_interval(row[column], row[f"{column}_low"], row[f"{column}_high"], lang)
-
-
-def _open_kinds(table: pd.DataFrame, title: str, say: Callable[[str], str]) -> tuple[Figure, list]:
-    """A panel for each model and format of a table, with its rows; columns that lack tell none."""
-    keys = [key for key in ("model", "format") if key in table]
-    groups = list(table.groupby(keys, sort=False, dropna=False)) if keys else [((), table)]
-    figure, axes = open_panels(len(groups), columns=2)
-    for ax, (key, _) in zip(axes, groups, strict=True):
-        ax.set_title(", ".join(name(level) for level in key), loc="left", fontweight="bold")
-    figure.suptitle(write_title(title, table, say))
-    return figure, [(ax, rows) for ax, (_, rows) in zip(axes, groups, strict=True)]
-
-
 def _draw_times(ax: Axes, rows: pd.DataFrame, requests: pd.DataFrame | None, lang: str) -> None:
     """A line for each row of a table of latencies: deviation, interval, mean, and the requests where they are ours."""
-    labels, ax_colour = [], THEIRS if requests is None else OURS
-    for position, row in enumerate(rows.itertuples()):
-        low, high = row.predict_ms - row.predict_ms_sd, row.predict_ms + row.predict_ms_sd
-        text = write_number(row.predict_ms, lang, "{:.4g} ms")
-        label = row.instance if requests is None else ""
-        if requests is not None:
-            label = ", ".join(str(getattr(row, key)) for key in ("environment", "format") if hasattr(row, key))
-            label += f"\n{row.image_size:g} px" if hasattr(row, "image_size") else ""
-            times = requests[_is_of(requests, row)]["predict_ms"]
-            ax.plot(times, position + np.linspace(-0.25, 0.25, len(times)), "o", color=ax_colour, ms=2.5, alpha=0.35)
-            ax.plot([row.predict_ms_low, row.predict_ms_high], [position] * 2, color=ax_colour, lw=4, alpha=0.6)
-            high, label = max(high, times.max()), f"{label}\nn = {row.n}"
-            text = write_interval(row.predict_ms, row.predict_ms_low, row.predict_ms_high, lang, "{:.4g}") + " ms"
+    labels, colour, groups = [], THEIRS, itertools.repeat(None)
+    if requests is not None:
+        kinds = requests.groupby([kind for kind in KINDS if kind in requests], dropna=False, sort=False)
+        colour, groups = OURS, (times for _, times in kinds["predict_ms"])
+    for position, (row, times) in enumerate(zip(rows.itertuples(), groups, strict=False)):
+        high = row.predict_ms + row.predict_ms_sd
+        low = max(row.predict_ms - row.predict_ms_sd, row.predict_ms / 2)
+        ax.plot([low, high], [position] * 2, color=colour, lw=1.2)
+        if times is None:
+            label = row.instance
+            text = write_number(row.predict_ms, lang, "{:.4g} ms") + write_number(row.predict_ms_sd, lang, " ± {:g}")
         else:
-            text += write_number(row.predict_ms_sd, lang, " ± {:g}")
-        ax.plot(
-            [max(low, row.predict_ms / 2), row.predict_ms + row.predict_ms_sd], [position] * 2, color=ax_colour, lw=1.2
-        )
-        ax.plot(row.predict_ms, position, "o", color=ax_colour, mec="black", ms=7)
+            label = f"{row.environment}, {row.format}\n{row.image_size:g} px\nn = {row.n}"
+            text = write_interval(row.predict_ms, row.predict_ms_low, row.predict_ms_high, lang, "{:.4g}") + " ms"
+            ax.plot([row.predict_ms_low, row.predict_ms_high], [position] * 2, color=colour, lw=4, alpha=0.6)
+            ax.plot(times, position + np.linspace(-0.25, 0.25, len(times)), "o", color=colour, ms=2.5, alpha=0.35)
+            high = max(high, times.max())
+        ax.plot(row.predict_ms, position, "o", color=colour, mec="black", ms=7)
         ax.annotate(text, (high, position), (10, 0), textcoords="offset points", va="center")
         labels.append(label)
     ax.set_yticks(range(len(rows)), labels)
     ax.set(xscale="log", ylim=(len(rows) - 0.5, -0.5))
-
-
-def _is_of(requests: pd.DataFrame, row: Any) -> np.ndarray:
-    same = [requests[kind].astype(str) == str(getattr(row, kind)) for kind in KINDS if kind in requests]
-    return np.logical_and.reduce(same)
 
 
 def _draw_costs(ax: Axes, rows: pd.DataFrame, lang: str, say: Callable[[str], str]) -> None:
