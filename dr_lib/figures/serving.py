@@ -119,53 +119,53 @@ def plot_latency_percentiles(tried: pd.DataFrame, bound_ms: float) -> Figure:
 
 def describe_choice(priced: pd.DataFrame, lang: str = "en") -> list[str]:
     """Say which of `price_endpoints` is the cheapest for each network, what would change that, what it rests on."""
-    say, number = choose_words(lang), lambda value: write_number(value, lang)
-    varied = find_varied(priced)
-    label = lambda row: _name_endpoint(row, varied, say)  # noqa: E731
+    say, sentences, varied = choose_words(lang), [], find_varied(priced)
+
+    def state(words: str, *values: str | float) -> None:
+        texts = [value if isinstance(value, str) else write_number(value, lang) for value in values]
+        sentences.append(say(words).format(*texts))
+
     requests_per_day, p99_ms, busiest_hour = priced[["requests_per_day", "p99_ms", "busiest_hour"]].iloc[0]
-    sentences = [say("Asked: {} requests a day, 99 % within {} ms.").format(number(requests_per_day), number(p99_ms))]
-    words = say(
+    state("Asked: {} requests a day, 99 % within {} ms.", requests_per_day, p99_ms)
+    state(
         "Assumed: all days are alike, and the busiest hour has {} % of a day's requests, at random times; machines run "
-        "all month; a dollar is {} reais."
+        "all month; a dollar is {} reais.",
+        100 * busiest_hour,
+        write_number(priced["brl_per_usd"].iloc[0], lang, "{:g}"),
     )
-    reais = write_number(priced["brl_per_usd"].iloc[0], lang, "{:g}")
-    sentences.append(words.format(number(100 * busiest_hour), reais))
     for network, rows in priced[priced["reason"] == ""].groupby(NETWORK, sort=False):
+        rows = rows.assign(label=[_name_endpoint(row, varied, say) for _, row in rows.iterrows()])
         first = rows.iloc[0]
         columns = ["num_machines", "usd_per_month", "brl_per_month", "usd_per_million_rented", "brl_per_million_rented"]
         spans = [write_span(first, column, lang) for column in columns]
-        words = say("{}, {} px: {} is the cheapest; machines: {}; a month: {} USD, {} BRL; a million: {} USD, {} BRL.")
-        sentences.append(words.format(*map(name, network), label(first), *spans))
-        gate = [write_span(first, f"gate_{score}_difference", lang) for score in ("auc", "kappa")]
+        words = "{}, {} px: {} is the cheapest; machines: {}; a month: {} USD, {} BRL; a million: {} USD, {} BRL."
+        state(words, *map(name, network), first["label"], *spans)
         if np.isnan(first["gate_auc_difference"]):
-            sentences.append(say("What it does to the accuracy is not known: no gate has judged it."))
+            state("What it does to the accuracy is not known: no gate has judged it.")
         else:
-            sentences.append(say("It changes the AUC by {} and kappa by {}.").format(*gate))
+            gate = [write_span(first, f"gate_{score}_difference", lang) for score in ("auc", "kappa")]
+            state("It changes the AUC by {} and kappa by {}.", *gate)
         joules = first["joules_per_prediction"]
-        energy = say(first["cpu_measured"]) if np.isnan(joules) else f"{number(joules)} J"
-        sentences.append(say("Energy of a prediction: {}.").format(energy))
+        energy = say(first["cpu_measured"]) if np.isnan(joules) else f"{write_number(joules, lang)} J"
+        state("Energy of a prediction: {}.", energy)
         if first["held_requests"] < 100:
-            words = say("Its rate rests on {} requests; fewer than 100 show no 99th percentile.")
-            sentences.append(words.format(first["held_requests"]))
+            words = "Its rate rests on {} requests; fewer than 100 show no 99th percentile."
+            state(words, first["held_requests"])
         if first["load_seconds"] < SPANS * p99_ms / 1e3:
-            words = say(
-                "Its rate was tried for {} s; less than {} s, {} times the bound, do not show that no queue grows."
-            )
-            sentences.append(words.format(number(first["load_seconds"]), number(SPANS * p99_ms / 1e3), SPANS))
+            words = "Its rate was tried for {} s; less than {} s, {} times the bound, do not show that no queue grows."
+            state(words, first["load_seconds"], SPANS * p99_ms / 1e3, SPANS)
         fewer = find_num_machines(requests_per_day * busiest_hour / 3600, 1e3 / first["missed_per_s"])
         if first["is_limited"] and first["missed_per_s"] > 1.1 * first["rate_per_s"] and fewer < first["num_machines"]:
-            words = say(
-                "It held {} and missed {} requests a second; rates between, not tried, may need only {} machines."
-            )
-            sentences.append(words.format(*map(number, (first["rate_per_s"], first["missed_per_s"], fewer))))
+            words = "It held {} and missed {} requests a second; rates between, not tried, may need only {} machines."
+            state(words, first["rate_per_s"], first["missed_per_s"], fewer)
         if first["n"] < 2:
-            sentences.append(say("One deployment has no interval: three say how sure this is."))
+            state("One deployment has no interval: three say how sure this is.")
         if not first["is_limited"] and first["num_machines"] > 1:
-            sentences.append(say("A deployment held every rate that was tried, so fewer machines may do."))
+            state("A deployment held every rate that was tried, so fewer machines may do.")
         if first["price_is_old"]:
-            sentences.append(say("Its price is older than a year, or of an unknown day."))
+            state("Its price is older than a year, or of an unknown day.")
         if len(rows) > 1:
-            sentences += _compare(rows, 3600 / busiest_hour, label, say, number)
+            _compare(rows, state)
     return sentences
 
 
@@ -180,21 +180,13 @@ def _name_endpoint(row: pd.Series, varied: list[str], say: Callable[[str], str])
     return text + (", " + say("threads: {}").format(f"{row['threads']:g}") if "threads" in varied else "")
 
 
-def _compare(
-    rows: pd.DataFrame,
-    day_s: float,
-    label: Callable[[pd.Series], str],
-    say: Callable[[str], str],
-    number: Callable[[float], str],
-) -> list[str]:
-    """How much dearer the second is, and at which requests a day, next to those asked, the choice changes.
-
-    `day_s` is the requests of a day for each request a second in its busiest hour.
-    """
+def _compare(rows: pd.DataFrame, state: Callable[..., None]) -> None:
+    """How much dearer the second is, and at which requests a day, next to those asked, the choice changes."""
     first, second = rows.iloc[0], rows.iloc[1]
-    sentences = [say("The next is {} at {} USD a month.").format(label(second), number(second["usd_per_month"]))]
+    day_s = 3600 / first["busiest_hour"]  # requests of a day for each request a second in its busiest hour
+    state("The next is {} at {} USD a month.", second["label"], second["usd_per_month"])
     if first["usd_per_month_high"] >= second["usd_per_month_low"] and first["usd_per_month"] < second["usd_per_month"]:
-        sentences.append(say("Their intervals overlap: more deployments would tell them apart."))
+        state("Their intervals overlap: more deployments would tell them apart.")
     found = [each for _, other in rows.iloc[1:].iterrows() if (each := compare_fleets(first, other))]
     changes = [(rate, each) for each in found for rate in (each.first_per_s, each.always_per_s) if np.isfinite(rate)]
     asked_per_s = first["requests_per_day"] / day_s
@@ -202,18 +194,16 @@ def _compare(
     above = min((change for change in changes if change[0] > asked_per_s), default=None)
     nearest = dict.fromkeys(change[1] for change in (below, above) if change) or found[:1]
     for each in nearest:
-        cheaper, dearer = label(rows.loc[each.cheaper]), label(rows.loc[each.other])
-        first_day, always_day = number(day_s * each.first_per_s), number(day_s * each.always_per_s)
-        if np.isinf(each.first_per_s):
-            text = say("{} is no dearer than {} at any rate.").format(cheaper, dearer)
-        elif np.isinf(each.always_per_s):
-            words = say("Up to {} requests a day {} is no dearer than {}; above, now one is, now the other.")
-            text = words.format(first_day, cheaper, dearer)
+        cheaper, dearer = rows.loc[each.cheaper, "label"], rows.loc[each.other, "label"]
+        first_day, always_day = day_s * each.first_per_s, day_s * each.always_per_s
+        if np.isinf(first_day):
+            state("{} is no dearer than {} at any rate.", cheaper, dearer)
+        elif np.isinf(always_day):
+            words = "Up to {} requests a day {} is no dearer than {}; above, now one is, now the other."
+            state(words, first_day, cheaper, dearer)
         else:
-            words = say("Up to {} requests a day {} is no dearer than {}; above {} it always is.")
-            text = words.format(first_day, cheaper, dearer, always_day)
-        sentences.append(text)
-    return sentences
+            words = "Up to {} requests a day {} is no dearer than {}; above {} it always is."
+            state(words, first_day, cheaper, dearer, always_day)
 
 
 def _draw_times(ax: Axes, rows: pd.DataFrame, requests: pd.DataFrame | None, lang: str) -> None:
