@@ -8,7 +8,7 @@ import numpy as np
 from dr_lib.data.labels.grades import GRADES
 from dr_lib.data.photograph.pixels import IMAGE_SIZE
 from dr_lib.hardware import import_tensorflow
-from dr_lib.serving.export.convert import FORMATS, ExportError, convert
+from dr_lib.serving.export.convert import convert, find_format
 from dr_lib.serving.grader.folder import PREPROCESSING, ModelFolder, write_folder
 
 
@@ -43,14 +43,12 @@ def export_untrained(
     from dr_lib.training.graders import build_grader
     from dr_lib.training.models import save_model
 
-    if format_name not in ("keras", *FORMATS):
-        raise ExportError(f"format {format_name!r}: choose from keras, {', '.join(FORMATS)}")
+    artifact = folder / ("model.keras" if format_name == "keras" else find_format(format_name).artifact)
     keras.utils.set_random_seed(seed)
     network = build_grader(model, image_size, seed=seed)
     if examples is not None:
         _spread_answers(network, examples[:16])
     folder.mkdir(parents=True, exist_ok=True)
-    artifact = folder / ("model.keras" if format_name == "keras" else FORMATS[format_name].artifact)
     if format_name == "keras":
         save_model(network, artifact)
     else:
