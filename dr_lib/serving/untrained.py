@@ -31,7 +31,7 @@ def export_untrained(
         format_name: keras, or of `convert.FORMATS`; no gate judges it, for there is no accuracy to lose.
         examples: (n, side, side, 3) uint8 crops, needed for int8, whose scales they set. With them the answers differ
             from one photograph to another; without, a deep network gives nearly the same one for all.
-        commit: of the repository, for the manifest.
+        commit: of the repository.
         seed: of the weights.
 
     Raises:

@@ -42,13 +42,13 @@ def export_model(
 
     Args:
         folder: a model folder that holds a .keras file.
-        out: where the folders go; it is made where missing.
+        out: where the folders go.
         formats: of `convert.FORMATS`.
         calibration: (n, side, side, 3) uint8 crops of the training split, for int8.
-        labelled: graded crops, of a split that nothing was chosen on.
+        labelled: of a split that nothing was chosen on.
         margin: non-inferiority margin of AUC and kappa.
         force: write what the gate refuses too; its manifest says so.
-        say: is told how many patients the margin takes, and then each format before it is converted.
+        say: is told how many patients the margin takes, and of each format before it is converted.
 
     Returns:
         One row per format: format, artifact_mib, ideal_mib, size_ratio, what `gate.compare` gives, split_sha256 and
@@ -123,14 +123,8 @@ def export_model(
 def pack_folder(folder: Path, path: Path) -> None:
     """Pack a model folder into model.tar.gz as SageMaker wants it: the files at the archive's root.
 
-    The same model gives the same bytes: no names of users, no times, files in order.
-
-    Args:
-        folder: a model folder; its artifact, manifest and card are packed, nothing else that lies there.
-        path: of the archive; what is there is replaced.
-
-    Raises:
-        ModelFolderError: the folder's artifact is not the one in its manifest.
+    The same model gives the same bytes: no names of users, no times, files in order. Nothing is packed but artifact,
+    manifest and card. A ModelFolderError says that the artifact is not the one in the manifest.
     """
     model = read_folder(Path(folder))
     members = sorted([model.path / MANIFEST, model.path / CARD, *list_files(model.artifact)])

@@ -43,12 +43,10 @@ def open_runtime(name: str, path: Path, *, num_threads: int = 1) -> Predict:
         The function; it takes any number of photographs, and one thread at a time may call it.
 
     Raises:
-        RuntimeOpeningError: unknown runtime, a package is missing, the folder holds another format, the artifact
+        RuntimeOpeningError: a package is missing, the folder holds another format, the artifact
             cannot be read, this processor lacks bfloat16, or TensorFlow's threads are set already.
         ModelFolderError: the folder's artifact is not the one in its manifest.
     """
-    if name not in RUNTIMES:
-        raise RuntimeOpeningError(f"runtime {name!r}: choose from {', '.join(RUNTIMES)}")
     if num_threads < 0:
         raise RuntimeOpeningError(f"{num_threads} threads: give 1 or more, or 0 for all cores")
     artifact = Path(path)
