@@ -26,7 +26,6 @@ from dr_lib.figures.style import (
     open_panels,
     space_ticks,
     write_number,
-    write_title,
 )
 
 COLOURS = {  # Keras has those of its backends elsewhere
@@ -49,7 +48,7 @@ def plot_cumulative_time(timed: pd.DataFrame, lang: str = "en", *, published: bo
     Without rows the paper's end points stand alone.
     """
     say, epochs = choose_words(lang), list_epochs(timed)
-    figure, ax = _open("Time after each epoch", "line: median; band: all replicas and runs", timed, say)
+    figure, ax = _open("Time after each epoch", "line: median; band: all replicas and runs", say)
     for label, colour, look, rows in _take_lines(epochs, say):
         spread = rows.groupby("epoch")["train_s"]
         _draw_line(ax, spread.median(), spread.min(), spread.max(), colour, look, label)
@@ -74,7 +73,7 @@ def plot_time_to_accuracy(timed: pd.DataFrame, lang: str = "en", *, published: b
     if epochs.empty:
         raise NoRunsError("no run has epochs: train in notebook 40, or run papermill_runs/mnist_cuda.yaml")
     legend = "line: median, where half have reached it; band: all replicas and runs"
-    figure, ax = _open("Time to reach each accuracy", legend, timed, say)
+    figure, ax = _open("Time to reach each accuracy", legend, say)
     lowest, highest = epochs["accuracy"].clip(0.05, HIGHEST).agg(["min", "max"])
     levels = np.unique([*np.linspace(lowest, highest, 400), *epochs["accuracy"].clip(lowest, highest)])
     for label, colour, look, rows in _take_lines(epochs, say):
@@ -129,7 +128,7 @@ def plot_speed_up(timed: pd.DataFrame, lang: str = "en", *, published: bool = Tr
     ]
     figure.legend(handles, named, loc="outside right upper", frameon=False, fontsize="small")
     figure.supylabel(say("times as fast as Keras"))
-    figure.suptitle(write_title("Speed-up over Keras after each epoch", timed, say))
+    figure.suptitle(say("Speed-up over Keras after each epoch"))
     legend = "line: median; band: all replicas and runs; dotted: another batch than Keras"
     figure.supxlabel(say(legend), fontsize="small")
     return figure
@@ -196,9 +195,9 @@ def _number_accuracies(ax: Axes, lang: str) -> None:
     ax.xaxis.set_minor_locator(NullLocator())
 
 
-def _open(title: str, legend: str, runs: pd.DataFrame, say: Callable[[str], str]) -> tuple[Figure, Axes]:
+def _open(title: str, legend: str, say: Callable[[str], str]) -> tuple[Figure, Axes]:
     figure, (ax,) = open_panels(1, width=8)
-    figure.suptitle(write_title(title, runs, say))
+    figure.suptitle(say(title))
     figure.supxlabel(say(legend), fontsize="small")
     return figure, ax
 

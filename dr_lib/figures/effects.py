@@ -1,6 +1,6 @@
 """Draw what paper C lacks: effects with their intervals, the allocation of variation, time against cost.
 
-`lang` is en, or pt with decimal commas; `is_synthetic` has the title say that the images were drawn.
+`lang` is en, or pt with decimal commas.
 """
 
 import itertools
@@ -23,7 +23,6 @@ from dr_lib.figures.style import (
     use_commas,
     write_interval,
     write_number,
-    write_title,
 )
 
 SMALL_SHARE = 0.005  # terms that explain less are drawn as one
@@ -35,7 +34,7 @@ MAX_COLUMNS = 4  # of panels
 WIDE = 50  # span of an axis from which on a small panel has room for the powers of ten alone
 
 
-def plot_effects(effects: pd.DataFrame, lang: str = "en", *, is_synthetic: bool = False) -> Figure:
+def plot_effects(effects: pd.DataFrame, lang: str = "en") -> Figure:
     """Draw by how much each level of each factor multiplies the time, with its interval, on a logarithmic axis.
 
     Args:
@@ -50,12 +49,12 @@ def plot_effects(effects: pd.DataFrame, lang: str = "en", *, is_synthetic: bool 
         ax.set_ylabel(name_term(factor, say), rotation=0, ha="right", va="center", fontweight="bold", labelpad=8)
         ax.set_xlim(2**-reach, 2**reach)
     axes[-1].set_xlabel(say("factor on the mean of all scenarios"))
-    figure.suptitle(write_title("Effect of each level", is_synthetic, say))
+    figure.suptitle(say("Effect of each level"))
     figure.supxlabel(say("point: ratio of geometric means; error bar: 95 % interval"), fontsize="small")
     return figure
 
 
-def plot_variation(allocation: pd.DataFrame, lang: str = "en", *, is_synthetic: bool = False) -> Figure:
+def plot_variation(allocation: pd.DataFrame, lang: str = "en") -> Figure:
     """Draw how much of the variation each factor and interaction explains, the largest first, repetitions last.
 
     Args:
@@ -73,7 +72,7 @@ def plot_variation(allocation: pd.DataFrame, lang: str = "en", *, is_synthetic: 
         ax.annotate(text, (100 * row.share, position), (5, 0), textcoords="offset points", va="center")
     ax.invert_yaxis()
     ax.set(xlabel=say("share of the variation [%]"), xlim=(0, 135), xticks=range(0, 101, 20))
-    figure.suptitle(write_title("Allocation of variation", is_synthetic, say))
+    figure.suptitle(say("Allocation of variation"))
     figure.supxlabel(say("a x b: interaction of a and b; p: of the F test, by Holm's method"), fontsize="small")
     return figure
 
@@ -104,7 +103,7 @@ def plot_cost_front(runs: pd.DataFrame, lang: str = "en") -> Figure:
     space_ticks(axes[0], lang, wide=WIDE)
     words = say("large: mean of a scenario; small: its runs")
     figure.legend(handles=shown.values(), title=words, loc="outside lower center", ncols=3, frameon=False)
-    figure.suptitle(write_title("Time x cost", runs, say))
+    figure.suptitle(say("Time x cost"))
     return figure
 
 

@@ -1,7 +1,7 @@
 """Draw an evaluation: the flow of photographs, ROC, calibration, decisions, distributions, grades, abstention.
 
-Each function takes the tables of `evidence.evaluation` that its docstring names, `lang` (en, or pt with decimal commas)
-and `is_synthetic`, with which the title says that these are no photographs; it returns the figure.
+Each function takes the tables of `evidence.evaluation` that its docstring names, and `lang`: en, or pt with decimal
+commas.
 """
 
 from collections.abc import Mapping
@@ -28,7 +28,6 @@ from dr_lib.figures.style import (
     write_decimals,
     write_number,
     write_span,
-    write_title,
 )
 
 MARKERS = ("o", "s")  # of the operating points
@@ -37,7 +36,7 @@ MEASURES = ("sensitivity", "specificity", "ppv", "npv")  # of an operating point
 TRUNK = ("offered", "test", "evaluated")  # the others leave it to the right
 
 
-def plot_flow(flow: pd.DataFrame, lang: str = "en", *, is_synthetic: bool = False) -> Figure:
+def plot_flow(flow: pd.DataFrame, lang: str = "en") -> Figure:
     """Draw the way of photographs and patients from what was offered to what is evaluated (`count_flow`)."""
     say = choose_words(lang)
     left = flow[~flow["stage"].isin(TRUNK)]
@@ -59,13 +58,11 @@ def plot_flow(flow: pd.DataFrame, lang: str = "en", *, is_synthetic: bool = Fals
             text = f"{say(row.stage)}{reason}: {_tell('', row._asdict(), lang)}"
             ax.annotate("", (0.5, y), (0.25, y), arrowprops={"arrowstyle": "->", "color": THEIRS})
             ax.text(0.51, y, text, va="center", fontsize="small", parse_math=False)  # a reason may hold a $
-    _title(figure, "Flow of photographs and patients", say, is_synthetic)
+    figure.suptitle(say("Flow of photographs and patients"))
     return figure
 
 
-def plot_curves(
-    curves: Mapping[str, pd.DataFrame], measured: pd.DataFrame, lang: str = "en", *, is_synthetic: bool = False
-) -> Figure:
+def plot_curves(curves: Mapping[str, pd.DataFrame], measured: pd.DataFrame, lang: str = "en") -> Figure:
     """Draw the ROC curve and the precision-recall curve (`trace_curves`), with `measure_points` on them."""
     say = choose_words(lang)
     figure, (left, right) = open_panels(2, columns=2, width=4.2, heights=4.2)
@@ -86,12 +83,12 @@ def plot_curves(
     left.set(xlabel=say("1 - specificity"), ylabel=say("sensitivity"))
     right.set(xlabel=say("sensitivity"), ylabel=say("positive predictive value"))
     _square(figure, (left, right), lang)
-    _title(figure, "ROC and precision-recall curve", say, is_synthetic)
+    figure.suptitle(say("ROC and precision-recall curve"))
     figure.supxlabel(say("band: 95 %, pointwise, over patients; dotted: chance"), fontsize="small")
     return figure
 
 
-def plot_calibration(bins: Mapping[str, pd.DataFrame], lang: str = "en", *, is_synthetic: bool = False) -> Figure:
+def plot_calibration(bins: Mapping[str, pd.DataFrame], lang: str = "en") -> Figure:
     """Draw what came true against what was predicted, as it is and recalibrated: the bins of `calibrate`."""
     say = choose_words(lang)
     figure, axes = open_panels(len(bins), columns=2, width=4.2, heights=4.2)
@@ -102,12 +99,12 @@ def plot_calibration(bins: Mapping[str, pd.DataFrame], lang: str = "en", *, is_s
         ax.set(xlabel=say("predicted probability"), ylabel=say("observed share"))
         ax.set_title(say(words), loc="left")
     _square(figure, axes, lang)
-    _title(figure, "Calibration", say, is_synthetic)
+    figure.suptitle(say("Calibration"))
     figure.supxlabel(say("point: bin of equally many photographs; bar: 95 % over patients"), fontsize="small")
     return figure
 
 
-def plot_decisions(curve: pd.DataFrame, lang: str = "en", *, is_synthetic: bool = False) -> Figure:
+def plot_decisions(curve: pd.DataFrame, lang: str = "en") -> Figure:
     """Draw the decision curve, and what it gains over referring everybody or nobody (`weigh_decisions`)."""
     say = choose_words(lang)
     figure, (ax, right) = open_panels(2, columns=2, width=4.2, heights=3.6)
@@ -124,7 +121,7 @@ def plot_decisions(curve: pd.DataFrame, lang: str = "en", *, is_synthetic: bool 
     use_commas(ax, lang)
     use_commas(right, lang)
     figure.supxlabel(say("band: 95 %, pointwise, over patients"), fontsize="small")
-    _title(figure, "Decision curve", say, is_synthetic)
+    figure.suptitle(say("Decision curve"))
     return figure
 
 
@@ -146,22 +143,22 @@ def plot_distributions(predictions: Predictions, points: pd.DataFrame, lang: str
     ax.set_yticks(range(len(order)), named)
     ax.set(xlabel=say("predicted probability"), ylabel=say("true grade" if has_grade else "referable"))
     use_commas(ax, lang, "x")
-    _title(figure, "Predicted probability of referable disease", say, predictions.is_synthetic)
+    figure.suptitle(say("Predicted probability of referable disease"))
     return figure
 
 
-def plot_confusion(counts: pd.DataFrame, lang: str = "en", *, is_synthetic: bool = False) -> Figure:
+def plot_confusion(counts: pd.DataFrame, lang: str = "en") -> Figure:
     """Draw the confusion matrix of the grades: photographs, shaded by the share of the true grade (`count_grades`)."""
     say = choose_words(lang)
     figure, (ax,) = open_panels(1, width=3, heights=3.6)
     shares = counts.div(counts.sum(axis=1).clip(lower=1), axis=0)
     sns.heatmap(shares, annot=counts, fmt="d", cmap="Blues", vmin=0, vmax=1, cbar=False, square=True, ax=ax)
     ax.set(xlabel=say("predicted grade"), ylabel=say("true grade"))
-    _title(figure, "Grades, true and predicted", say, is_synthetic)
+    figure.suptitle(say("Grades, true and predicted"))
     return figure
 
 
-def plot_data_sets(table: pd.DataFrame, lang: str = "en", *, is_synthetic: bool = False) -> Figure:
+def plot_data_sets(table: pd.DataFrame, lang: str = "en") -> Figure:
     """Draw how each model does on each data set, its thresholds carried over unchanged (`compare_data_sets`)."""
     say = choose_words(lang)
     rows = table["model"] + "\n" + table["trained_on"] + " → " + table["tested_on"]
@@ -181,11 +178,11 @@ def plot_data_sets(table: pd.DataFrame, lang: str = "en", *, is_synthetic: bool 
     axes[0].set_ylim(len(order) - 0.5, -0.5)
     if table["point"].notna().any():
         figure.legend(*axes[1].get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False)
-    _title(figure, "Trained on → tested on", say, is_synthetic)
+    figure.suptitle(say("Trained on → tested on"))
     return figure
 
 
-def plot_abstention(table: pd.DataFrame, lang: str = "en", *, is_synthetic: bool = False) -> Figure:
+def plot_abstention(table: pd.DataFrame, lang: str = "en") -> Figure:
     """Draw how good the answers are if the most doubtful photographs go to a person (`abstain`)."""
     say = choose_words(lang)
     figure, (ax,) = open_panels(1, width=6, heights=3.4)
@@ -195,7 +192,7 @@ def plot_abstention(table: pd.DataFrame, lang: str = "en", *, is_synthetic: bool
     ax.set(xlabel=say("photographs left to a person [%]"), ylabel="", ylim=(min(0.5, table.min().min()), 1.01))
     ax.legend(frameon=False, loc="center right")
     use_commas(ax, lang)
-    _title(figure, "Abstention", say, is_synthetic)
+    figure.suptitle(say("Abstention"))
     return figure
 
 
@@ -310,7 +307,3 @@ def _square(figure: Figure, axes: tuple[Axes, ...] | list[Axes], lang: str) -> N
     for ax in axes:
         ax.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), aspect="equal")
         use_commas(ax, lang)
-
-
-def _title(figure: Figure, words: str, say, is_synthetic: bool) -> None:
-    figure.suptitle(write_title(words, is_synthetic, say, SAMPLE))

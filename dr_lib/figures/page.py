@@ -58,7 +58,7 @@ class Page:
             lang: en, or pt with decimal commas.
         """
         self.say, self.lang, self._out = choose_words(lang), lang, Path(out) if out else None
-        self._counts, self._headers = {"Figure": 0, "Table": 0}, read_headers()
+        self._counts, self._headers, self._notice = {"Figure": 0, "Table": 0}, read_headers(), ""
 
     def title(self, words: str, paper: str, selection: Selection) -> None:
         """Show what the page is about: the question, the paper, the study, the machines and the number of runs."""
@@ -77,8 +77,9 @@ class Page:
         self.heading(words, about, notice if is_synthetic(rows) else "")
 
     def heading(self, words: str, about: Sequence[str], notice: str = "") -> None:
-        """Show what the page is about, a notice above it all, and in one line what it rests on."""
-        warning = f"> **{self.say(notice).upper()}**\n\n" if notice else ""
+        """Show what the page is about, a notice above it all and in each figure, and in one line what it rests on."""
+        self._notice = self.say(notice) if notice else ""
+        warning = f"> **{self._notice.upper()}**\n\n" if notice else ""
         display(Markdown(f"# {self.say(words)}\n\n{warning}{'; '.join(about)}."))
 
     def findings(self, sentences: Sequence[str]) -> None:
@@ -99,6 +100,7 @@ class Page:
 
     def figure(self, figure: Figure, name: str, caption: str) -> None:
         """Show a figure with its number and caption; `name` is that of its files, without suffix."""
+        figure.suptitle(f"{figure.get_suptitle()}\n{self._notice}".strip())
         drawn = BytesIO()
         figure.savefig(drawn, format="png", dpi=150)
         if self._out:

@@ -6,18 +6,17 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from dr_lib.evidence.scaling import KINDS, MEASURED, PREDICTED, SCALINGS
-from dr_lib.figures.style import choose_words, find_reach, name, open_panels, use_commas, write_title
+from dr_lib.figures.style import choose_words, find_reach, name, open_panels, use_commas
 
 LOOKS = dict(zip(SCALINGS, (("#0072B2", "o"), ("#D55E00", "^")), strict=True))
 
 
-def plot_scaling(scaling: pd.DataFrame, lang: str = "en", *, is_synthetic: bool = False) -> Figure:
+def plot_scaling(scaling: pd.DataFrame, lang: str = "en") -> Figure:
     """Draw the speed-up over the number of machines, a panel for each kind of work, both axes logarithmic.
 
     Args:
         scaling: from `summarise_scaling`; what the law predicts is hollow, behind a dashed line.
         lang: en, or pt with decimal commas.
-        is_synthetic: say that the images were drawn.
     """
     say = choose_words(lang)
     kinds = [kind for kind in KINDS[:-1] if kind in scaling]
@@ -27,7 +26,7 @@ def plot_scaling(scaling: pd.DataFrame, lang: str = "en", *, is_synthetic: bool 
         _draw(ax, rows, lang)
         if len(groups) > 1:
             ax.set_title(", ".join(map(name, key)), loc="left", fontweight="bold")
-    figure.suptitle(write_title("Speed-up by the number of machines", is_synthetic, say))
+    figure.suptitle(say("Speed-up by the number of machines"))
     figure.supxlabel(say("point: ratio of geometric means [95 % interval]; hollow: predicted"), fontsize="small")
     return figure
 

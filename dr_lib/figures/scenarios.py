@@ -23,7 +23,6 @@ from dr_lib.figures.style import (
     open_panels,
     use_commas,
     write_number,
-    write_title,
 )
 
 MEANS = {"cpu_percent_mean": "CPU", "memory_percent_mean": "memory", "gpu_percent_mean": "GPU"}
@@ -41,7 +40,7 @@ def plot_time_and_cost(runs: pd.DataFrame, lang: str = "en") -> Figure:
     say, runs = choose_words(lang), name_scenarios(runs)
     places = list(runs.groupby("environment", sort=False))
     figure, axes = open_panels(len(places), width=11, heights=3.4)
-    figure.suptitle(write_title("Training time and cost by scenario", runs, say))
+    figure.suptitle(say("Training time and cost by scenario"))
     figure.supxlabel(say(BARS), fontsize="small")
     for ax, (place, rows) in zip(axes, places, strict=True):
         _draw_bars(ax, rows, "train_s", lang)
@@ -65,7 +64,7 @@ def plot_utilisation(runs: pd.DataFrame, columns: Sequence[str], lang: str = "en
     panels = [(place, rows, column) for place, rows in runs.groupby("environment", sort=False) for column in columns]
     measured = [column in rows and rows[column].notna().any() for _, rows, column in panels]
     figure, axes = open_panels(len(panels), width=11, heights=[2.7 if has_bars else 0.8 for has_bars in measured])
-    figure.suptitle(write_title("Utilisation by scenario", runs, say))
+    figure.suptitle(say("Utilisation by scenario"))
     figure.supxlabel(say(BARS), fontsize="small")
     for ax, (place, rows, column), has_bars in zip(axes, panels, measured, strict=True):
         words = say(MEANS[column])
@@ -80,14 +79,13 @@ def plot_utilisation(runs: pd.DataFrame, columns: Sequence[str], lang: str = "en
     return figure
 
 
-def plot_samples(samples: pd.DataFrame, lang: str = "en", *, is_synthetic: bool = False) -> Figure:
+def plot_samples(samples: pd.DataFrame, lang: str = "en") -> Figure:
     """Draw the utilisation of a machine over one run, with the ends of the epochs.
 
     Args:
         samples: of one run, from `monitor.read_samples`: `seconds`, `event`, and any of cpu_percent, memory_percent,
             gpu_percent and gpu_memory_percent; the legend names those that were not measured.
         lang: en or pt.
-        is_synthetic: say that the images were drawn.
     """
     say = choose_words(lang)
     figure, (ax,) = open_panels(1, width=7, heights=2.4)
@@ -102,7 +100,7 @@ def plot_samples(samples: pd.DataFrame, lang: str = "en", *, is_synthetic: bool 
     ax.set_xlim(0, max(samples["seconds"].max(), 1e-3))
     use_commas(ax, lang)
     ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1), frameon=False)
-    figure.suptitle(write_title("Utilisation over one run", is_synthetic, say))
+    figure.suptitle(say("Utilisation over one run"))
     figure.supxlabel(say("dotted: end of an epoch, with its number"), fontsize="small")
     return figure
 

@@ -35,7 +35,6 @@ from dr_lib.figures.style import (
     write_interval,
     write_number,
     write_span,
-    write_title,
 )
 
 SPANS = 20  # so many times the bound has a rate to be tried before a queue that grows shows in the response times
@@ -65,7 +64,7 @@ def plot_predict_time(timed: pd.DataFrame, model: str, lang: str = "en", *, publ
     low, high = axes[0].get_xlim()
     axes[-1].set(xlabel=say("time of a prediction [ms]"), xlim=(low, high * (high / low) ** 0.4))  # room for numbers
     space_ticks(axes[-1], lang, "x")
-    figure.suptitle(write_title("Time of a prediction: {}", timed, say).format(name(model)))
+    figure.suptitle(say("Time of a prediction: {}").format(name(model)))
     words = "large: mean of n deployments; thick line: 95 % interval; thin line: standard deviation; small: requests"
     figure.supxlabel(say(words), fontsize="small")
     return figure

@@ -116,12 +116,6 @@ def is_synthetic(runs: pd.DataFrame) -> bool:
     return "data_kind" in runs and bool((runs["data_kind"] == "synthetic").any())
 
 
-def write_title(words: str, runs: pd.DataFrame | bool, say: Callable[[str], str], notice: str = IMAGES) -> str:
-    """A title, with a second line where the data, of these rows or as it is known, is synthetic."""
-    known = runs if isinstance(runs, bool) else is_synthetic(runs)
-    return f"{say(words)}\n{say(notice)}" if known else say(words)
-
-
 class ShownFigure(Figure):
     """A figure that a notebook shows as the value of a cell, also before pyplot has drawn one there."""
 

@@ -14,13 +14,11 @@ from dr_lib.figures.style import (
     ACCELERATOR_COLOURS,
     LINES,
     PAPERS,
-    SAMPLE,
     choose_words,
     draw_runs,
     open_panels,
     use_commas,
     write_interval,
-    write_title,
 )
 from dr_lib.statistics.intervals import mean_interval
 
@@ -52,7 +50,7 @@ def plot_training_time(timed: pd.DataFrame, lang: str = "en", *, published: bool
         ax.set(xlabel=f"{say('training time')} [{unit}]", ylabel="")
         if rows is ours and len(panels) > 1 and not is_shared:
             ax.set_title(say("another scale than below"), loc="right", fontsize="small")
-    figure.suptitle(write_title("Training time by hardware", ours, say, SAMPLE))
+    figure.suptitle(say("Training time by hardware"))
     words = (
         "bar or line: mean [95 % interval]; error bar: standard deviation; points: runs in order, hollow if disturbed"
     )

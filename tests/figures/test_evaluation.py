@@ -26,16 +26,16 @@ def model(tmp_path_factory) -> Predictions:
     return read_predictions(write(tmp_path_factory.mktemp("one"), table))[0]
 
 
-def test_the_flow_names_every_loss_and_says_that_it_is_synthetic(model):
+def test_the_flow_names_every_loss(model):
     """Offered, learned from, validation, test, the one without an answer and its reason, evaluated."""
-    figure = figures.plot_flow(evaluation.count_flow(model), is_synthetic=model.is_synthetic)
+    figure = figures.plot_flow(evaluation.count_flow(model))
     text = words(figure)
     for line in (
         "offered\n240 photographs, 120 patients",
         "ungradable (too dark, $5 of $6): 1 photographs, 1 patients",
     ):
         assert line in text
-    assert "evaluated\n95 photographs, 48 patients" in text and "synthetic sample" in text and is_whole(figure)
+    assert "evaluated\n95 photographs, 48 patients" in text and is_whole(figure)
 
 
 def test_curves_pass_through_the_operating_points(model):

@@ -118,7 +118,7 @@ def test_the_figures_speak_portuguese_and_nothing_is_clipped_or_overlaps():
     samples = pd.DataFrame(SAMPLES, columns=["seconds", "event", "cpu_percent"])
     assert "tempo desde" in words(plot_samples(samples, "pt"))
     figure = plot_time_and_cost(pd.concat([runs, make_scenarios(T4, first=25)]), "pt")
-    for word in ("Tempo de treinamento e custo", "imagens sintéticas", "1,44 USD", "desvio padrão", "n = 3 por"):
+    for word in ("Tempo de treinamento e custo", "1,44 USD", "desvio padrão", "n = 3 por"):
         assert word in words(figure)
     assert {ax.yaxis.get_major_formatter()(2.5, 0) for ax in figure.axes} == {"2,5"}
     figure.draw_without_rendering()

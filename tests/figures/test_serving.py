@@ -74,10 +74,10 @@ def test_machines_of_one_model_are_told_apart():
 
 
 def test_the_figure_speaks_portuguese_and_nothing_is_clipped():
-    """Decimal commas, on the axis too; drawn pictures are said to be drawn."""
-    requests = make_requests(predict_ms=2000.0, data_kind="synthetic", platform="some cloud")
+    """Decimal commas, on the axis too."""
+    requests = make_requests(predict_ms=2000.0, platform="some cloud")
     figure = plot_predict_time(timed_runs(requests), "vgg19", "pt")
-    for word in ("Tempo de uma predição: VGG19", "imagens sintéticas", "350,6 ms ± 5,3", "desvio padrão"):
+    for word in ("Tempo de uma predição: VGG19", "350,6 ms ± 5,3", "desvio padrão"):
         assert word in words(figure)
     assert figure.axes[1].xaxis.get_major_formatter()(2.5, 0) == "2,5" and is_whole(figure)
 

@@ -15,7 +15,7 @@ from dr_lib.figures import page, scenarios, style
 
 ROOT = Path(__file__).resolve().parents[2]
 # called with an English sentence
-SPEAKERS = {"say", "state", "write_title", "_title", "_open", "_open_kinds", "title", "heading", "figure", "table"}
+SPEAKERS = {"say", "state", "_open", "title", "heading", "figure", "table"}
 
 
 def find_sentences() -> set[str]:
