@@ -93,16 +93,14 @@ def test_the_title_says_what_was_measured_where(shown):
     assert f"Study mine; beside Araújo et al.; {places}; 20 runs, 2026-11-21." in shown[0]
 
 
-@pytest.mark.parametrize(
-    ("kind", "title"), [("synthetic", "Tempo\namostra sintética, não retinografias"), (None, "Tempo")]
-)
-def test_each_figure_says_that_its_data_is_synthetic(shown, kind, title):
+def test_each_figure_says_that_its_data_is_synthetic(shown):
     """A picture leaves its page, as a file, and still says so; real photographs are not called drawn."""
-    paper, figure = page.Page(lang="pt"), Figure()
-    paper.title("GPU or TPU: how long does training take?", "A", select_runs(both(data_kind=kind)))
-    figure.suptitle("Tempo")
-    paper.figure(figure, "one", "Use of the machine over the longest run.")
-    assert figure.get_suptitle() == title
+    for kind, title in (("synthetic", "Tempo\namostra sintética, não retinografias"), ("photographs", "Tempo")):
+        paper, figure = page.Page(lang="pt"), Figure()
+        paper.title("GPU or TPU: how long does training take?", "A", select_runs(both(data_kind=kind)))
+        figure.suptitle("Tempo")
+        paper.figure(figure, "one", "Use of the machine over the longest run.")
+        assert figure.get_suptitle() == title
 
 
 def test_the_appendix_says_what_is_excluded_and_what_runs_have_in_common(shown):
