@@ -58,10 +58,7 @@ def test_figure_1a_has_a_line_per_implementation_and_the_papers_end_points():
     assert [(p.get_xdata()[0], p.get_ydata()[0]) for p in points] == [(40, value("D1")), (40, value("D2"))]
     one, many = (lines[f"Keras / TensorFlow, batch {batch}, CPU"] for batch in (1, 32))
     assert (one.get_linestyle(), many.get_linestyle()) == ("-", "--") and one.get_color() == many.get_color()
-
-
-def test_bands_span_all_replicas_and_runs():
-    """Three runs of two replicas, the second of which needs twice the time: from 0.98 to 2.04 times a run's."""
+    # three runs of two replicas, the second of which needs twice the time: a band from 0.98 to 2.04 times a run's
     rows = [make_run("fused", 1, s, (ACCURACIES, ACCURACIES)) for s in SPREAD]
     (band,) = plot_cumulative_time(make_timed(*rows)).axes[0].collections
     edges = band.get_paths()[0].vertices

@@ -58,12 +58,9 @@ def test_the_front_compares_the_same_work_alone():
     assert [ax.get_title() for ax in (first, second)] == ["MNIST, 32 px, Rede 1", "MNIST, 32 px, Rede 2"]
     assert read_front(first) == [(10, 3), (100, 1)] and read_front(second) == [(90, 0.9)]
     assert first.get_xscale() == first.get_yscale() == "log"
-
-
-def test_the_front_shows_runs_and_means_in_the_colours_of_the_frameworks():
-    """Four small clouds of two and four large points in the first panel; an environment has its marker."""
-    ax = plot_cost_front(COMPETITORS).axes[0]
-    small, large = ([line for line in ax.lines if line.get_markersize() == size] for size in (3, 7))
+    # four small clouds of two and four large points in the first panel; an environment has its marker
+    first = plot_cost_front(COMPETITORS).axes[0]
+    small, large = ([line for line in first.lines if line.get_markersize() == size] for size in (3, 7))
     assert [len(line.get_xdata()) for line in small] == [2] * 4
     shown = {line.get_label(): (to_hex(line.get_color()), line.get_marker()) for line in large}
     assert shown["MXNet, cheap"] == (FRAMEWORK_COLOURS["mxnet"], "o")
@@ -90,10 +87,7 @@ def test_effects_are_points_with_their_intervals():
     assert bars == [[0.45, 0.55], [1.8, 2.2]]
     assert [text.get_text() for text in framework.texts] == ["0.50 [0.45, 0.55]", "2.00 [1.80, 2.20]"]
     assert framework.get_xlim() == network.get_xlim() and framework.get_xlim()[0] < 0.45
-
-
-def test_effects_without_repetitions_have_no_bounds():
-    """The points alone; the axis does not depend on the missing bounds."""
+    # without repetitions the points alone
     ax = plot_effects(EFFECTS.assign(low=np.nan, high=np.nan)).axes[0]
     assert [text.get_text() for text in ax.texts] == ["0.50", "2.00"]
 

@@ -62,10 +62,7 @@ def test_without_requests_the_paper_stands_alone_and_without_the_paper_we_do():
     assert len(means(paper)) == 4
     (ours,) = plot_predict_time(timed_runs(make_requests("small_cnn", 3.0)), "small_cnn").axes
     assert means(ours) == pytest.approx([3])
-
-
-def test_machines_of_one_model_are_told_apart():
-    """Two instances are two lines, each with its own requests."""
+    # two instances are two lines, each with its own requests
     instances = {"ml.m5.xlarge": 200.0, "ml.c7g.xlarge": 300.0}
     requests = [make_requests(predict_ms=ms, instance_type=name) for name, ms in instances.items()]
     ours = plot_predict_time(timed_runs(pd.concat(requests, ignore_index=True)), "vgg19").axes[0]
