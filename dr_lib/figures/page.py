@@ -23,7 +23,6 @@ from dr_lib.figures.style import (
     PAPERS,
     SAMPLE,
     choose_words,
-    is_synthetic,
     name_term,
     read_headers,
     write_decimals,
@@ -73,8 +72,9 @@ class Page:
         num_runs = len(list_runs(rows))
         count = {0: say("no run of ours yet"), 1: say("one run")}.get(num_runs, say("{} runs").format(num_runs))
         about.append(", ".join([count, *([" … ".join(days[:1] + days[1:][-1:])] if days else [])]))
+        is_synthetic = "data_kind" in rows and (rows["data_kind"] == "synthetic").any()
         notice = SAMPLE if paper in ("", "A") else IMAGES
-        self.heading(words, about, notice if is_synthetic(rows) else "")
+        self.heading(words, about, notice if is_synthetic else "")
 
     def heading(self, words: str, about: Sequence[str], notice: str = "") -> None:
         """Show what the page is about, a notice above it all and in each figure, and in one line what it rests on."""

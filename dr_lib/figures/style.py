@@ -35,12 +35,6 @@ FACTOR_NAMES = {"dataset": "data set", "image_size": "image side", "residual": "
 SAMPLE, IMAGES = "synthetic sample, not photographs", "synthetic images, for timing only"
 
 
-def read_portuguese() -> dict[str, str]:
-    """Every sentence of a figure or a table in Portuguese, by its English."""
-    words = _read_words()
-    return dict(zip(words["english"], words["portuguese"], strict=True))
-
-
 def read_headers() -> dict[str, str]:
     """The English header of a column of a table, with its unit; a column that is not there is its own header."""
     words = _read_words()
@@ -55,7 +49,7 @@ def choose_words(lang: str) -> Callable[[str], str]:
     """
     if lang not in ("en", "pt"):
         raise ValueError(f"no words for lang={lang!r}: choose en or pt")
-    return read_portuguese().__getitem__ if lang == "pt" else str
+    return _read_words().set_index("english")["portuguese"].__getitem__ if lang == "pt" else str
 
 
 def name(level: object) -> str:
@@ -109,11 +103,6 @@ def find_reach(rows: pd.DataFrame, column: str) -> np.ndarray:
     """(2, n): how far the error bars of a column reach down and up to its bounds; 0 where there are none."""
     bounds = rows.reindex(columns=[f"{column}_low", f"{column}_high"]).to_numpy(float)
     return np.nan_to_num(np.abs(bounds - rows[[column]].to_numpy(float))).T
-
-
-def is_synthetic(runs: pd.DataFrame) -> bool:
-    """Whether any row rests on synthetic data."""
-    return "data_kind" in runs and bool((runs["data_kind"] == "synthetic").any())
 
 
 class ShownFigure(Figure):

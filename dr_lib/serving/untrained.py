@@ -1,6 +1,5 @@
 """A model folder of a network that nobody trained: for size and time, where there is no trained one."""
 
-from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +8,7 @@ from dr_lib.data.labels.grades import GRADES
 from dr_lib.data.photograph.pixels import IMAGE_SIZE
 from dr_lib.hardware import import_tensorflow
 from dr_lib.serving.export.convert import convert, find_format
-from dr_lib.serving.grader.folder import PREPROCESSING, ModelFolder, write_folder
+from dr_lib.serving.grader.folder import ModelFolder, write_folder
 
 
 def export_untrained(
@@ -62,7 +61,6 @@ def export_untrained(
         "grades": list(GRADES),
         "threshold": 0.5,
         "threshold_from": "not chosen",
-        "preprocessing": PREPROCESSING,
         "crop_size": max(IMAGE_SIZE, image_size),
         "crop_method": "robust",
         "weights": "none: initialised at random, untrained",
@@ -73,7 +71,6 @@ def export_untrained(
         "metrics": {},
         "commit": commit,
         "versions": {"keras": keras.__version__},
-        "created_at": datetime.now(UTC).isoformat(timespec="seconds"),
     }
     return write_folder(folder, artifact.name, facts)
 

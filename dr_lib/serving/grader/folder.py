@@ -66,11 +66,16 @@ class ModelFolder(NamedTuple):
 def write_folder(folder: Path, artifact: str, facts: Mapping[str, Any]) -> ModelFolder:
     """Write the manifest, all of FACTS and whatever else is known, and the card of an artifact in the folder.
 
+    Where the facts do not name them, they were made now, for the preprocessing of this version.
+
     Raises:
         ModelFolderError: the artifact is not there, or a fact is missing or of the wrong kind.
     """
+    made = {"preprocessing": PREPROCESSING, "created_at": datetime.now(UTC).isoformat(timespec="seconds")}
     measured = {"artifact": artifact, "bytes": count_bytes(folder / artifact), "sha256": _digest(folder / artifact)}
-    plain = json.loads(json.dumps({**facts, **measured}), parse_constant=lambda _: None)  # JSON has no word for NaN
+    plain = json.loads(
+        json.dumps({**made, **facts, **measured}), parse_constant=lambda _: None
+    )  # JSON has no word for NaN
     written = _check(plain, folder)
     files.write_json(folder / MANIFEST, written)
     files.write_text(folder / CARD, describe(written))
@@ -91,12 +96,10 @@ def write_trained(network: Path, config: "TrainingConfig", trained: "Trained", c
         "threshold": trained.scores["threshold"],
         "threshold_from": chosen if "validation" in trained.splits else "not chosen, for lack of a validation split",
         "test_time_augmentation": config.test_time_augmentation,
-        "preprocessing": PREPROCESSING,
         "weights": Path(config.weights).name,
         "metrics": trained.scores,
         "commit": commit,
         "versions": {name: row[name] for name in ("keras", "numpy")},
-        "created_at": datetime.now(UTC).isoformat(timespec="seconds"),
     }
     facts = {name: row[name] for name in FACTS if name in row} | facts
     return write_folder(folder, "model.keras", facts)
