@@ -85,3 +85,8 @@ def test_each_data_set_has_its_line_and_the_carried_thresholds_their_marks(tmp_p
     assert all(words_ in words(figure) for words_ in ("home → home", "home → abroad", "alta sensibilidade"))
     drawn = [line.get_xdata() for line in figure.axes[1].get_lines()]
     assert sorted(np.concatenate(drawn)) == pytest.approx(sorted(table["sensitivity"])) and is_whole(figure)
+    bars = figure.axes[1].containers[0].lines[2][0].get_segments()
+    at = table[table["point"] == evaluation.POINTS[0]]
+    assert [bar[:, 0] for bar in bars] == [
+        pytest.approx(x) for x in at[["sensitivity_low", "sensitivity_high"]].to_numpy()
+    ]
