@@ -100,7 +100,8 @@ class Page:
 
     def figure(self, figure: Figure, name: str, caption: str) -> None:
         """Show a figure with its number and caption; `name` is that of its files, without suffix."""
-        figure.suptitle(f"{figure.get_suptitle()}\n{self._notice}".strip())
+        if self._notice:
+            figure.suptitle(f"{figure.get_suptitle()}\n{self._notice}".strip())
         drawn = BytesIO()
         figure.savefig(drawn, format="png", dpi=150)
         if self._out:

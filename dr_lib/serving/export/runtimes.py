@@ -43,8 +43,8 @@ def open_runtime(name: str, path: Path, *, num_threads: int = 1) -> Predict:
         The function; it takes any number of photographs, and one thread at a time may call it.
 
     Raises:
-        RuntimeOpeningError: a package is missing, the folder holds another format, the artifact
-            cannot be read, this processor lacks bfloat16, or TensorFlow's threads are set already.
+        RuntimeOpeningError: a package is missing, the folder holds another format, the artifact cannot be read, this
+            processor lacks bfloat16, or TensorFlow's threads are set already.
         ModelFolderError: the folder's artifact is not the one in its manifest.
     """
     if num_threads < 0:

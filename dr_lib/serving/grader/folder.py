@@ -73,10 +73,8 @@ def write_folder(folder: Path, artifact: str, facts: Mapping[str, Any]) -> Model
     """
     made = {"preprocessing": PREPROCESSING, "created_at": datetime.now(UTC).isoformat(timespec="seconds")}
     measured = {"artifact": artifact, "bytes": count_bytes(folder / artifact), "sha256": _digest(folder / artifact)}
-    plain = json.loads(
-        json.dumps({**made, **facts, **measured}), parse_constant=lambda _: None
-    )  # JSON has no word for NaN
-    written = _check(plain, folder)
+    known = json.dumps({**made, **facts, **measured})
+    written = _check(json.loads(known, parse_constant=lambda _: None), folder)  # JSON has no word for NaN
     files.write_json(folder / MANIFEST, written)
     files.write_text(folder / CARD, describe(written))
     return ModelFolder(folder, written)

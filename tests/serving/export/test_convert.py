@@ -113,7 +113,7 @@ def test_another_backend_is_told_what_to_set(tmp_path):
 def test_the_papers_network_stays_within_its_ideal_size(tmp_path):
     """MobileNet's artifacts take at most 1.15 x parameters x bytes, with no allowance, and run."""
     network, crops = build_grader("mobilenet", 64), draw_crops(4, side=64)
-    for format_name, size in (("onnx_int8", 1), ("savedmodel", 4), ("litert_int8", 1)):  # ONNX first: never called
+    for format_name, size in (("onnx_int8", 1), ("savedmodel", 4)):  # ONNX first: never called
         artifact = tmp_path / format_name
         assert convert(network, format_name, artifact, calibration=crops) == count_on_disk(artifact)
         assert count_on_disk(artifact) <= 1.15 * 3_377_221 * size
