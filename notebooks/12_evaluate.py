@@ -118,9 +118,8 @@ page.heading("How well does the model refer?", words, SAMPLE if model.is_synthet
 # %% tags=["report"]
 from dr_lib.figures import evaluation as figures
 
-synthetic = {"is_synthetic": model.is_synthetic}
 flow = evaluation.count_flow(model)
-page.figure(figures.plot_flow(flow, lang, **synthetic), "flow", "From what was offered to what is evaluated.")
+page.figure(figures.plot_flow(flow, lang), "flow", "From what was offered to what is evaluated.")
 
 # %% tags=["report"]
 page.table(flow, "flow", "Photographs and patients of each stage.")
@@ -156,7 +155,7 @@ if summary["auc_delong_low"].isna().all():
 
 # %% tags=["report"]
 curves = evaluation.trace_curves(model)
-page.figure(figures.plot_curves(curves, measured, lang, **synthetic), "roc", "ROC curve and precision-recall curve.")
+page.figure(figures.plot_curves(curves, measured, lang), "roc", "ROC curve and precision-recall curve.")
 
 # %% tags=["report"]
 if len(own):
@@ -204,7 +203,7 @@ page.table(moved, "prevalence", "Predictive values at another prevalence [95 % i
 
 # %% tags=["report"]
 calibrated, bins = evaluation.calibrate(model)
-page.figure(figures.plot_calibration(bins, lang, **synthetic), "calibration", "What came true against the prediction.")
+page.figure(figures.plot_calibration(bins, lang), "calibration", "What came true against the prediction.")
 
 # %% tags=["report"]
 page.table(calibrated, "calibration", "Calibration on the test split [95 % interval].")
@@ -225,7 +224,7 @@ if len(model.validation) and len(calibrated) == 1:
 
 # %% tags=["report"]
 decisions = evaluation.weigh_decisions(model)
-page.figure(figures.plot_decisions(decisions, lang, **synthetic), "decision_curve", "Net benefit by threshold.")
+page.figure(figures.plot_decisions(decisions, lang), "decision_curve", "Net benefit by threshold.")
 
 # %% [markdown] tags=["en"]
 # ## What lies behind the scores
@@ -238,7 +237,7 @@ page.figure(figures.plot_distributions(model, own, lang), "distributions", "Prob
 
 # %% tags=["report"]
 if model.has_grades:
-    figure = figures.plot_confusion(evaluation.count_grades(model), lang, **synthetic)
+    figure = figures.plot_confusion(evaluation.count_grades(model), lang)
     page.figure(figure, "confusion", "Photographs by true and predicted grade.")
 
 # %% tags=["report"]
@@ -269,7 +268,7 @@ elif "gradability" in model.test:
 
 # %% tags=["report"]
 if len(own):
-    figure = figures.plot_abstention(evaluation.abstain(model, own), lang, **synthetic)
+    figure = figures.plot_abstention(evaluation.abstain(model, own), lang)
     page.figure(figure, "abstention", "Accuracy of what is left to the model.")
 
 # %% [markdown] tags=["en"]
@@ -313,7 +312,7 @@ if len(compared):
 data_sets = evaluation.compare_data_sets(models, points)
 if len(group_by_photographs(models)) > 1:
     page.findings([f"## {say('External validation')}"])
-    page.figure(figures.plot_data_sets(data_sets, lang, **synthetic), "data_sets", "Each model on each data set.")
+    page.figure(figures.plot_data_sets(data_sets, lang), "data_sets", "Each model on each data set.")
     page.table(data_sets, "data_sets", "Each model on each data set, at thresholds carried over [95 % interval].")
 
 # %% tags=["report"]

@@ -183,7 +183,6 @@ memory = scenarios.plot_utilisation(drawn, ["memory_percent_mean", "gpu_memory_p
 page.figure(memory, "figure_5", "Use of memory and GPU memory, mean over a run.")
 
 # %% tags=["report"]
-from dr_lib.figures.style import is_synthetic
 from dr_lib.runs.monitor import read_samples
 
 paths = []
@@ -194,7 +193,7 @@ for row in timed.sort_values("train_s", ascending=False).itertuples():  # the fo
 if paths:
     samples = pd.DataFrame(read_samples(paths[0]))
     page.figure(
-        scenarios.plot_samples(samples, lang, is_synthetic=is_synthetic(timed)),
+        scenarios.plot_samples(samples, lang),
         "utilisation_trace",
         "Use of the machine over the longest run.",
     )
@@ -241,14 +240,14 @@ except BadSampleError as error:  # an unfinished study has holes
     print(f"no effects: {error}")
 else:
     page.figure(
-        plot_effects(effects, lang, is_synthetic=is_synthetic(timed)),
+        plot_effects(effects, lang),
         "effects",
         "By how much each level multiplies the time of an epoch.",
     )
     effects = effects.rename(columns={"low": "effect_low", "high": "effect_high", "num_runs": "n"})
     page.table(effects, "effects", "Effect of each level on the time of an epoch [95 % interval].")
     page.figure(
-        plot_variation(variation, lang, is_synthetic=is_synthetic(timed)),
+        plot_variation(variation, lang),
         "variation",
         "How much of the variation of an epoch's time each term explains.",
     )
@@ -272,7 +271,7 @@ from dr_lib.figures.scaling import plot_scaling
 
 scaling_table, laws = summarise_scaling(timed), fit_laws(timed)
 if len(scaling_table):
-    faster = plot_scaling(scaling_table, lang, is_synthetic=is_synthetic(timed))
+    faster = plot_scaling(scaling_table, lang)
     page.figure(faster, "scaling", "Speed-up by the number of machines; hollow points are predictions of Amdahl's law.")
     page.table(scaling_table, "scaling", "An epoch by the number of machines [95 % interval]; n = 0: predicted.")
     page.table(laws, "amdahl", "Amdahl's law: share of an epoch that more machines do not shorten [95 % interval].")

@@ -1,6 +1,8 @@
 """Draw paper D: time after each epoch (its figure 1a), time to reach each accuracy (1b), speed-up per epoch (2).
 
-CUDA C is hundreds of times as fast as Keras, so times and speed-ups are on logarithmic axes.
+CUDA C is hundreds of times as fast as Keras, so times and speed-ups are on logarithmic axes. Each figure takes timed
+rows of a `Selection` with the epochs of their replicas, `lang` (en, or pt with decimal commas) and whether to draw the
+paper's points; an EpochsError says that a run's epochs cannot be read.
 """
 
 from collections.abc import Callable, Iterator
@@ -24,7 +26,6 @@ from dr_lib.figures.style import (
     open_panels,
     space_ticks,
     write_number,
-    write_title,
 )
 
 COLOURS = {  # Keras has those of its backends elsewhere
@@ -44,16 +45,10 @@ HIGHEST = 0.9995  # a perfect accuracy has no place on a logit axis
 def plot_cumulative_time(timed: pd.DataFrame, lang: str = "en", *, published: bool = True) -> Figure:
     """Draw the training time after each epoch, a line per implementation, batch and machine: the paper's figure 1a.
 
-    Args:
-        timed: timed rows of a `Selection` with their epochs; without any the paper's end points stand alone.
-        lang: en, or pt with decimal commas.
-        published: draw the paper's points.
-
-    Raises:
-        EpochsError: a run's epochs cannot be read.
+    Without rows the paper's end points stand alone.
     """
     say, epochs = choose_words(lang), list_epochs(timed)
-    figure, ax = _open("Time after each epoch", "line: median; band: all replicas and runs", timed, say)
+    figure, ax = _open("Time after each epoch", "line: median; band: all replicas and runs", say)
     for label, colour, look, rows in _take_lines(epochs, say):
         spread = rows.groupby("epoch")["train_s"]
         _draw_line(ax, spread.median(), spread.min(), spread.max(), colour, look, label)
@@ -71,18 +66,14 @@ def plot_cumulative_time(timed: pd.DataFrame, lang: str = "en", *, published: bo
 def plot_time_to_accuracy(timed: pd.DataFrame, lang: str = "en", *, published: bool = True) -> Figure:
     """Draw how long it takes to reach each accuracy: the paper's figure 1b, and what unlike batches compare by.
 
-    Args:
-        timed: timed rows of a `Selection` with the epochs of their replicas.
-        lang: en, or pt with decimal commas.
-        published: draw the paper's points.
-
     Raises:
-        EpochsError: a run's epochs cannot be read.
         NoRunsError: no run has epochs.
     """
-    say, epochs = choose_words(lang), _need(list_epochs(timed))
+    say, epochs = choose_words(lang), list_epochs(timed)
+    if epochs.empty:
+        raise NoRunsError("no run has epochs: train in notebook 40, or run papermill_runs/mnist_cuda.yaml")
     legend = "line: median, where half have reached it; band: all replicas and runs"
-    figure, ax = _open("Time to reach each accuracy", legend, timed, say)
+    figure, ax = _open("Time to reach each accuracy", legend, say)
     lowest, highest = epochs["accuracy"].clip(0.05, HIGHEST).agg(["min", "max"])
     levels = np.unique([*np.linspace(lowest, highest, 400), *epochs["accuracy"].clip(lowest, highest)])
     for label, colour, look, rows in _take_lines(epochs, say):
@@ -107,20 +98,15 @@ def plot_speed_up(timed: pd.DataFrame, lang: str = "en", *, published: bool = Tr
     Both come from the same host. A line is solid where both train in the same batch, and dotted where they do not, as
     in the paper's own comparison: an epoch of larger batches is faster, and learns less.
 
-    Args:
-        timed: timed rows of a `Selection` with the epochs of their replicas.
-        lang: en, or pt with decimal commas.
-        published: draw the paper's points.
-
     Raises:
-        EpochsError: a run's epochs cannot be read.
         NoRunsError: no run of CUDA C has one of Keras on its host.
     """
     say, epochs = choose_words(lang), list_epochs(timed)
-    lines = list(_take_lines(epochs, say))
-    panels = []
-    for name, _, _, theirs in (line for line in lines if line[3]["framework"].iloc[0] == "keras"):
-        near = [line for line in lines if line[3]["framework"].iloc[0] == "cuda" and _share_host(line[3], theirs)]
+    panels, lines = [], {"keras": [], "cuda": []}
+    for line in _take_lines(epochs, say):
+        lines[line[3]["framework"].iloc[0]].append(line)
+    for name, _, _, theirs in lines["keras"]:
+        near = [line for line in lines["cuda"] if set(line[3]["host"]) & set(theirs["host"])]
         panels += [(name, theirs, near)] if near else []
     if not panels:
         raise NoRunsError("no run of CUDA C has one of Keras on its host: train both in notebook 40")
@@ -142,7 +128,7 @@ def plot_speed_up(timed: pd.DataFrame, lang: str = "en", *, published: bool = Tr
     ]
     figure.legend(handles, named, loc="outside right upper", frameon=False, fontsize="small")
     figure.supylabel(say("times as fast as Keras"))
-    figure.suptitle(write_title("Speed-up over Keras after each epoch", timed, say))
+    figure.suptitle(say("Speed-up over Keras after each epoch"))
     legend = "line: median; band: all replicas and runs; dotted: another batch than Keras"
     figure.supxlabel(say(legend), fontsize="small")
     return figure
@@ -209,19 +195,9 @@ def _number_accuracies(ax: Axes, lang: str) -> None:
     ax.xaxis.set_minor_locator(NullLocator())
 
 
-def _share_host(ours: pd.DataFrame, theirs: pd.DataFrame) -> bool:
-    return bool(set(ours["host"]) & set(theirs["host"]))
-
-
-def _need(epochs: pd.DataFrame) -> pd.DataFrame:
-    if epochs.empty:
-        raise NoRunsError("no run has epochs: train in notebook 40, or run papermill_runs/mnist_cuda.yaml")
-    return epochs
-
-
-def _open(title: str, legend: str, runs: pd.DataFrame, say: Callable[[str], str]) -> tuple[Figure, Axes]:
+def _open(title: str, legend: str, say: Callable[[str], str]) -> tuple[Figure, Axes]:
     figure, (ax,) = open_panels(1, width=8)
-    figure.suptitle(write_title(title, runs, say))
+    figure.suptitle(say(title))
     figure.supxlabel(say(legend), fontsize="small")
     return figure, ax
 

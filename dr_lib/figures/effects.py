@@ -1,4 +1,7 @@
-"""Draw what paper C lacks: effects with their intervals, the allocation of variation, time against cost."""
+"""Draw what paper C lacks: effects with their intervals, the allocation of variation, time against cost.
+
+`lang` is en, or pt with decimal commas.
+"""
 
 import itertools
 from collections.abc import Callable
@@ -7,25 +10,20 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, NullFormatter
-from numpy.typing import ArrayLike
 
-from dr_lib.evidence.select import NoRunsError
 from dr_lib.figures.scenarios import name_scenarios
 from dr_lib.figures.style import (
     FRAMEWORK_COLOURS,
     OTHER_COLOUR,
-    check_columns,
     choose_words,
     name,
     name_term,
     open_panels,
+    space_ticks,
     use_commas,
     write_interval,
     write_number,
-    write_title,
 )
-from dr_lib.statistics.intervals import BadSampleError
 
 SMALL_SHARE = 0.005  # terms that explain less are drawn as one
 TERM_COLOURS = {0: "#949494", 1: "#023858", 2: "#3690c0"}  # by the number of factors
@@ -33,49 +31,36 @@ HIGHER_COLOUR = "#a6bddb"  # of three and more
 MARKERS = "osD^vPX"  # for environments, in their order
 WORK = ["dataset", "image_size", "network"]  # what frameworks and environments compete at
 MAX_COLUMNS = 4  # of panels
-MAX_FINE = 20  # span of a logarithmic axis that has room for more ticks than the powers of ten
+WIDE = 50  # span of an axis from which on a small panel has room for the powers of ten alone
 
 
-def plot_effects(effects: pd.DataFrame, lang: str = "en", *, is_synthetic: bool = False) -> Figure:
+def plot_effects(effects: pd.DataFrame, lang: str = "en") -> Figure:
     """Draw by how much each level of each factor multiplies the time, with its interval, on a logarithmic axis.
 
     Args:
         effects: from `estimate_effects`; without repetitions the points stand without error bars.
-        lang: en, or pt with decimal commas.
-        is_synthetic: say that the images were drawn.
-
-    Raises:
-        NoRunsError: the table is empty, or none of effects.
     """
-    say = choose_words(lang)
-    check_columns(effects, ["factor", "level", "effect", "low", "high"])
-    groups = list(effects.groupby("factor", sort=False))
-    heights = [len(rows) for _, rows in groups]
-    figure, axes = open_panels(len(groups), width=6, heights=[0.1 + 0.32 * height for height in heights], share="x")
+    say, groups = choose_words(lang), list(effects.groupby("factor", sort=False))
+    heights = [0.1 + 0.32 * len(rows) for _, rows in groups]
+    figure, axes = open_panels(len(groups), width=6, heights=heights, share="x")
     reach = 1.1 * max(1.0, np.abs(np.log2(effects[["effect", "low", "high"]])).max(axis=None))
     for ax, (factor, rows) in zip(axes, groups, strict=True):
         _draw_effects(ax, rows, lang)
         ax.set_ylabel(name_term(factor, say), rotation=0, ha="right", va="center", fontweight="bold", labelpad=8)
         ax.set_xlim(2**-reach, 2**reach)
     axes[-1].set_xlabel(say("factor on the mean of all scenarios"))
-    figure.suptitle(write_title("Effect of each level", is_synthetic, say))
+    figure.suptitle(say("Effect of each level"))
     figure.supxlabel(say("point: ratio of geometric means; error bar: 95 % interval"), fontsize="small")
     return figure
 
 
-def plot_variation(allocation: pd.DataFrame, lang: str = "en", *, is_synthetic: bool = False) -> Figure:
+def plot_variation(allocation: pd.DataFrame, lang: str = "en") -> Figure:
     """Draw how much of the variation each factor and interaction explains, the largest first, repetitions last.
 
     Args:
         allocation: from `allocate_variation`; terms below half a per cent are drawn as one bar.
-        lang: en, or pt with decimal commas.
-        is_synthetic: say that the images were drawn.
-
-    Raises:
-        NoRunsError: the table is empty, or none of an allocation.
     """
     say = choose_words(lang)
-    check_columns(allocation, ["term", "num_factors", "share", "p"])
     bars = _sort_terms(allocation, lang, say)
     figure, (ax,) = open_panels(1, width=6, heights=0.3 + 0.32 * len(bars))
     ax.barh(bars["words"], 100 * bars["share"], color=[TERM_COLOURS.get(n, HIGHER_COLOUR) for n in bars["num_factors"]])
@@ -87,7 +72,7 @@ def plot_variation(allocation: pd.DataFrame, lang: str = "en", *, is_synthetic: 
         ax.annotate(text, (100 * row.share, position), (5, 0), textcoords="offset points", va="center")
     ax.invert_yaxis()
     ax.set(xlabel=say("share of the variation [%]"), xlim=(0, 135), xticks=range(0, 101, 20))
-    figure.suptitle(write_title("Allocation of variation", is_synthetic, say))
+    figure.suptitle(say("Allocation of variation"))
     figure.supxlabel(say("a x b: interaction of a and b; p: of the F test, by Holm's method"), fontsize="small")
     return figure
 
@@ -99,16 +84,9 @@ def plot_cost_front(runs: pd.DataFrame, lang: str = "en") -> Figure:
     frameworks and environments compete.
 
     Args:
-        runs: timed rows of a `Selection` with `cost_usd`; those without a price are left out.
-        lang: en, or pt with decimal commas.
-
-    Raises:
-        NoRunsError: no run has a time and a price above zero, or a column of the design is missing.
+        runs: timed rows of a `Selection` with `cost_usd`; a logarithmic axis cannot show those without a price above 0.
     """
-    say, runs = choose_words(lang), name_scenarios(runs, ["train_s", "cost_usd"])
-    runs = runs[(runs["train_s"] > 0) & (runs["cost_usd"] > 0)]
-    if runs.empty:
-        raise NoRunsError("no run has a price above zero: a logarithmic axis cannot show what is free")
+    say, runs = choose_words(lang), name_scenarios(runs[runs["cost_usd"] > 0])
     works = list(runs.groupby([runs["dataset"] != "mnist", *WORK]))
     figure, axes = open_panels(len(works), columns=MAX_COLUMNS, width=2.6, heights=2.4, share="xy")
     for number, ax in enumerate(axes):  # the lowest of each column and the first of each row are labelled
@@ -121,33 +99,12 @@ def plot_cost_front(runs: pd.DataFrame, lang: str = "en") -> Figure:
     for ax, ((_, dataset, size, network), rows) in zip(axes, works, strict=True):
         _draw_competitors(ax, rows, markers, say("front: none is both faster and cheaper"))
         ax.set_title(f"{name(dataset)}, {name(size)} px, Rede {name(network)}", fontsize="medium")
-        use_commas(ax, lang)
         shown |= {line.get_label(): line for line in ax.get_legend_handles_labels()[0]}
-    _space_ticks(axes[0], runs)
+    space_ticks(axes[0], lang, wide=WIDE)
     words = say("large: mean of a scenario; small: its runs")
     figure.legend(handles=shown.values(), title=words, loc="outside lower center", ncols=3, frameon=False)
-    figure.suptitle(write_title("Time x cost", runs, say))
+    figure.suptitle(say("Time x cost"))
     return figure
-
-
-def find_pareto_front(points: ArrayLike) -> np.ndarray:
-    """Find the points that no other beats: none is as small in every coordinate and smaller in one.
-
-    Args:
-        points: (points, coordinates), finite; less is better in each.
-
-    Returns:
-        (points,) bool; equal points are on the front together.
-
-    Raises:
-        BadSampleError: the points are no table of finite numbers.
-    """
-    points = np.asarray(points, dtype=float)
-    if points.ndim != 2 or not np.isfinite(points).all():
-        raise BadSampleError("a front needs a row of finite numbers for each point: leave out what has none")
-    others, each = points[None], points[:, None]
-    is_beaten = (others <= each).all(axis=2) & (others < each).any(axis=2)
-    return ~is_beaten.any(axis=1)
 
 
 def _draw_effects(ax: Axes, rows: pd.DataFrame, lang: str) -> None:
@@ -166,18 +123,14 @@ def _draw_effects(ax: Axes, rows: pd.DataFrame, lang: str) -> None:
 
 def _sort_terms(allocation: pd.DataFrame, lang: str, say: Callable[[str], str]) -> pd.DataFrame:
     """The bars from the top, with their words; small terms as one."""
-    terms = allocation[allocation["num_factors"] > 0].sort_values("share", ascending=False, kind="stable")
-    is_small = (terms["share"] < SMALL_SHARE) & (terms["num_factors"] > 1)
+    terms = allocation.sort_values("share", ascending=False, kind="stable")
+    terms = terms.assign(words=[name_term(term, say) for term in terms["term"]])
+    is_small, is_rest = (terms["share"] < SMALL_SHARE) & (terms["num_factors"] > 1), terms["num_factors"] == 0
     if is_small.sum() < 2:
-        is_small &= False
+        return pd.concat([terms[~is_rest], terms[is_rest]], ignore_index=True)
     words = say("{} others, each below {} %").format(is_small.sum(), write_number(100 * SMALL_SHARE, lang))
     small = pd.DataFrame({"words": [words], "share": [terms["share"][is_small].sum()], "num_factors": 3, "p": np.nan})
-    rest = allocation[allocation["num_factors"] == 0]
-    shown = pd.concat([terms[~is_small], rest])
-    shown = shown.assign(words=[name_term(term, say) for term in shown["term"]])
-    num_terms = len(shown) - len(rest)
-    parts = [shown[:num_terms], small[: int(is_small.any())], shown[num_terms:]]
-    return pd.concat([part for part in parts if len(part)], ignore_index=True)
+    return pd.concat([terms[~is_small & ~is_rest], small, terms[is_rest]], ignore_index=True)
 
 
 def _draw_competitors(ax: Axes, rows: pd.DataFrame, markers: dict[str, str], words: str) -> None:
@@ -187,16 +140,9 @@ def _draw_competitors(ax: Axes, rows: pd.DataFrame, markers: dict[str, str], wor
         look = {"ls": "", "marker": markers[place], "color": FRAMEWORK_COLOURS.get(framework, OTHER_COLOUR)}
         ax.plot(*points.to_numpy().T, alpha=0.35, ms=3, **look)
         ax.plot(*points.mean(), ms=7, mec="white", label=f"{name(framework)}, {place}", **look)
-    means = groups.mean().sort_values(["train_s", "cost_usd"]).to_numpy()
-    front = means[find_pareto_front(means)]
-    ax.plot(*front.T, "o-", color="black", lw=1, ms=12, mfc="none", drawstyle="steps-post", label=words, zorder=1)
+    means = groups.mean().sort_values(["train_s", "cost_usd"])
+    front = means[means["cost_usd"] < means["cost_usd"].cummin().shift(fill_value=np.inf)]  # cheaper than all faster
+    look = {"color": "black", "lw": 1, "ms": 12, "mfc": "none", "drawstyle": "steps-post", "zorder": 1}
+    ax.plot(*front.to_numpy().T, "o-", label=words, **look)
     ax.set(xscale="log", yscale="log")
     ax.margins(0.15)
-
-
-def _space_ticks(ax: Axes, runs: pd.DataFrame) -> None:
-    """Ticks on all the axes that share these: at 1, 2 and 5 where they span little, else at powers of ten alone."""
-    for axis, column in ((ax.xaxis, "train_s"), (ax.yaxis, "cost_usd")):
-        is_wide = runs[column].max() > MAX_FINE * runs[column].min()
-        axis.set_major_locator(LogLocator(subs=(1,) if is_wide else (1, 2, 5)))
-        axis.set_minor_formatter(NullFormatter())

@@ -1,10 +1,11 @@
 """Draw an evaluation: the flow of photographs, ROC, calibration, decisions, distributions, grades, abstention.
 
-Each function takes the tables of `evidence.evaluation` that its docstring names, `lang` (en, or pt with decimal commas)
-and `is_synthetic`, with which the title says that these are no photographs; it returns the figure.
+Each function takes the tables of `evidence.evaluation` that its docstring names, and `lang`: en, or pt with decimal
+commas.
 """
 
 from collections.abc import Mapping
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -20,13 +21,13 @@ from dr_lib.figures.style import (
     SAMPLE,
     THEIRS,
     choose_words,
+    find_reach,
     open_panels,
     read_headers,
     use_commas,
     write_decimals,
-    write_interval,
     write_number,
-    write_title,
+    write_span,
 )
 
 MARKERS = ("o", "s")  # of the operating points
@@ -35,7 +36,7 @@ MEASURES = ("sensitivity", "specificity", "ppv", "npv")  # of an operating point
 TRUNK = ("offered", "test", "evaluated")  # the others leave it to the right
 
 
-def plot_flow(flow: pd.DataFrame, lang: str = "en", *, is_synthetic: bool = False) -> Figure:
+def plot_flow(flow: pd.DataFrame, lang: str = "en") -> Figure:
     """Draw the way of photographs and patients from what was offered to what is evaluated (`count_flow`)."""
     say = choose_words(lang)
     left = flow[~flow["stage"].isin(TRUNK)]
@@ -57,13 +58,11 @@ def plot_flow(flow: pd.DataFrame, lang: str = "en", *, is_synthetic: bool = Fals
             text = f"{say(row.stage)}{reason}: {_tell('', row._asdict(), lang)}"
             ax.annotate("", (0.5, y), (0.25, y), arrowprops={"arrowstyle": "->", "color": THEIRS})
             ax.text(0.51, y, text, va="center", fontsize="small", parse_math=False)  # a reason may hold a $
-    _title(figure, "Flow of photographs and patients", say, is_synthetic)
+    figure.suptitle(say("Flow of photographs and patients"))
     return figure
 
 
-def plot_curves(
-    curves: Mapping[str, pd.DataFrame], measured: pd.DataFrame, lang: str = "en", *, is_synthetic: bool = False
-) -> Figure:
+def plot_curves(curves: Mapping[str, pd.DataFrame], measured: pd.DataFrame, lang: str = "en") -> Figure:
     """Draw the ROC curve and the precision-recall curve (`trace_curves`), with `measure_points` on them."""
     say = choose_words(lang)
     figure, (left, right) = open_panels(2, columns=2, width=4.2, heights=4.2)
@@ -74,37 +73,38 @@ def plot_curves(
     right.plot(precision_recall["recall"], precision_recall["precision"], color=OURS)
     right.axhline(precision_recall["precision"].iloc[0], ls=":", color=THEIRS)  # of calling every eye referable
     excluded = measured[measured["ungradable"] == "excluded"] if len(measured) else measured
-    for row, marker in zip(excluded.itertuples(), MARKERS, strict=False):
-        look = {"marker": marker, "ls": "", "color": "black", "zorder": 4, "label": say(row.point)}
-        left.errorbar(1 - row.specificity, row.sensitivity, **look, **_bars(row, "specificity", "sensitivity"))
-        right.plot(row.sensitivity, row.ppv, **look)
-    if len(excluded):
+    for k, marker in zip(range(len(excluded)), MARKERS, strict=False):
+        row = excluded.iloc[[k]]
+        look = {"marker": marker, "ls": "", "color": "black", "zorder": 4, "label": say(row["point"].iloc[0])}
+        across, along = find_reach(row, "specificity")[::-1], find_reach(row, "sensitivity")  # the axis is turned round
+        left.errorbar(1 - row["specificity"], row["sensitivity"], along, across, elinewidth=1, **look)
+        right.plot(row["sensitivity"], row["ppv"], **look)
         left.legend(loc="lower right", frameon=False)
     left.set(xlabel=say("1 - specificity"), ylabel=say("sensitivity"))
     right.set(xlabel=say("sensitivity"), ylabel=say("positive predictive value"))
     _square(figure, (left, right), lang)
-    _title(figure, "ROC and precision-recall curve", say, is_synthetic)
+    figure.suptitle(say("ROC and precision-recall curve"))
     figure.supxlabel(say("band: 95 %, pointwise, over patients; dotted: chance"), fontsize="small")
     return figure
 
 
-def plot_calibration(bins: Mapping[str, pd.DataFrame], lang: str = "en", *, is_synthetic: bool = False) -> Figure:
+def plot_calibration(bins: Mapping[str, pd.DataFrame], lang: str = "en") -> Figure:
     """Draw what came true against what was predicted, as it is and recalibrated: the bins of `calibrate`."""
     say = choose_words(lang)
     figure, axes = open_panels(len(bins), columns=2, width=4.2, heights=4.2)
     for ax, (words, table) in zip(axes, bins.items(), strict=True):
-        errors = np.abs(table[["observed_low", "observed_high"]].to_numpy().T - table["observed"].to_numpy())
         ax.plot([0, 1], [0, 1], ":", color=THEIRS)
-        ax.errorbar(table["predicted"], table["observed"], errors, marker="o", ms=4, color=OURS, lw=1)
+        reach = find_reach(table, "observed")
+        ax.errorbar(table["predicted"], table["observed"], reach, marker="o", ms=4, color=OURS, lw=1)
         ax.set(xlabel=say("predicted probability"), ylabel=say("observed share"))
         ax.set_title(say(words), loc="left")
     _square(figure, axes, lang)
-    _title(figure, "Calibration", say, is_synthetic)
+    figure.suptitle(say("Calibration"))
     figure.supxlabel(say("point: bin of equally many photographs; bar: 95 % over patients"), fontsize="small")
     return figure
 
 
-def plot_decisions(curve: pd.DataFrame, lang: str = "en", *, is_synthetic: bool = False) -> Figure:
+def plot_decisions(curve: pd.DataFrame, lang: str = "en") -> Figure:
     """Draw the decision curve, and what it gains over referring everybody or nobody (`weigh_decisions`)."""
     say = choose_words(lang)
     figure, (ax, right) = open_panels(2, columns=2, width=4.2, heights=3.6)
@@ -121,7 +121,7 @@ def plot_decisions(curve: pd.DataFrame, lang: str = "en", *, is_synthetic: bool 
     use_commas(ax, lang)
     use_commas(right, lang)
     figure.supxlabel(say("band: 95 %, pointwise, over patients"), fontsize="small")
-    _title(figure, "Decision curve", say, is_synthetic)
+    figure.suptitle(say("Decision curve"))
     return figure
 
 
@@ -143,22 +143,22 @@ def plot_distributions(predictions: Predictions, points: pd.DataFrame, lang: str
     ax.set_yticks(range(len(order)), named)
     ax.set(xlabel=say("predicted probability"), ylabel=say("true grade" if has_grade else "referable"))
     use_commas(ax, lang, "x")
-    _title(figure, "Predicted probability of referable disease", say, predictions.is_synthetic)
+    figure.suptitle(say("Predicted probability of referable disease"))
     return figure
 
 
-def plot_confusion(counts: pd.DataFrame, lang: str = "en", *, is_synthetic: bool = False) -> Figure:
+def plot_confusion(counts: pd.DataFrame, lang: str = "en") -> Figure:
     """Draw the confusion matrix of the grades: photographs, shaded by the share of the true grade (`count_grades`)."""
     say = choose_words(lang)
     figure, (ax,) = open_panels(1, width=3, heights=3.6)
     shares = counts.div(counts.sum(axis=1).clip(lower=1), axis=0)
     sns.heatmap(shares, annot=counts, fmt="d", cmap="Blues", vmin=0, vmax=1, cbar=False, square=True, ax=ax)
     ax.set(xlabel=say("predicted grade"), ylabel=say("true grade"))
-    _title(figure, "Grades, true and predicted", say, is_synthetic)
+    figure.suptitle(say("Grades, true and predicted"))
     return figure
 
 
-def plot_data_sets(table: pd.DataFrame, lang: str = "en", *, is_synthetic: bool = False) -> Figure:
+def plot_data_sets(table: pd.DataFrame, lang: str = "en") -> Figure:
     """Draw how each model does on each data set, its thresholds carried over unchanged (`compare_data_sets`)."""
     say = choose_words(lang)
     rows = table["model"] + "\n" + table["trained_on"] + " → " + table["tested_on"]
@@ -169,9 +169,8 @@ def plot_data_sets(table: pd.DataFrame, lang: str = "en", *, is_synthetic: bool 
         for point, marker, shift in zip(POINTS, MARKERS, (-0.12, 0.12), strict=True):
             drawn = ~rows.duplicated() & (point == POINTS[0]) if name == "auc" else table["point"] == point
             part, y = table[drawn], place[drawn] + (shift if name != "auc" else 0)
-            errors = np.abs(part[[f"{name}_low", f"{name}_high"]].to_numpy(float).T - part[name].to_numpy(float))
-            colour = OURS if name == "auc" else "black"
-            ax.errorbar(part[name], y, xerr=errors, marker=marker, ls="", ms=5, lw=1, color=colour, label=say(point))
+            look = {"marker": marker, "ls": "", "ms": 5, "lw": 1, "color": OURS if name == "auc" else "black"}
+            ax.errorbar(part[name], y, xerr=find_reach(part, name), label=say(point), **look)
         ax.set(xlim=(-0.02, 1.02), xlabel=say("AUC" if name == "auc" else name))
         use_commas(ax, lang, "x")
     axes[0].axvline(0.5, ls=":", color=THEIRS)
@@ -179,11 +178,11 @@ def plot_data_sets(table: pd.DataFrame, lang: str = "en", *, is_synthetic: bool 
     axes[0].set_ylim(len(order) - 0.5, -0.5)
     if table["point"].notna().any():
         figure.legend(*axes[1].get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False)
-    _title(figure, "Trained on → tested on", say, is_synthetic)
+    figure.suptitle(say("Trained on → tested on"))
     return figure
 
 
-def plot_abstention(table: pd.DataFrame, lang: str = "en", *, is_synthetic: bool = False) -> Figure:
+def plot_abstention(table: pd.DataFrame, lang: str = "en") -> Figure:
     """Draw how good the answers are if the most doubtful photographs go to a person (`abstain`)."""
     say = choose_words(lang)
     figure, (ax,) = open_panels(1, width=6, heights=3.4)
@@ -193,7 +192,7 @@ def plot_abstention(table: pd.DataFrame, lang: str = "en", *, is_synthetic: bool
     ax.set(xlabel=say("photographs left to a person [%]"), ylabel="", ylim=(min(0.5, table.min().min()), 1.01))
     ax.legend(frameon=False, loc="center right")
     use_commas(ax, lang)
-    _title(figure, "Abstention", say, is_synthetic)
+    figure.suptitle(say("Abstention"))
     return figure
 
 
@@ -227,9 +226,7 @@ def state_facts(
     say, test = choose_words(lang), predictions.test
     headers = read_headers()
     counts = flow.groupby("stage")[["num_images", "num_patients"]].sum()
-
-    def tell(row, column: str) -> str:
-        return write_interval(row[column], row[f"{column}_low"], row[f"{column}_high"], lang)
+    tell = partial(write_span, lang=lang)
 
     def count(name: str, levels: pd.Series) -> str:
         counted = levels[levels != ""].value_counts().sort_index()
@@ -306,19 +303,7 @@ def _tell(stage: str, row, lang: str) -> str:
     return (f"{say(stage)}\n" if stage else "") + words.format(*counts)
 
 
-def _bars(row, x: str, y: str) -> dict[str, list]:
-    """The error bars of a point whose x axis is turned round."""
-    bounds = {name: [getattr(row, f"{name}_{bound}") for bound in ("low", "high")] for name in (x, y)}
-    across = [[bounds[x][1] - getattr(row, x)], [getattr(row, x) - bounds[x][0]]]
-    along = [[getattr(row, y) - bounds[y][0]], [bounds[y][1] - getattr(row, y)]]
-    return {"xerr": across, "yerr": along, "elinewidth": 1}
-
-
 def _square(figure: Figure, axes: tuple[Axes, ...] | list[Axes], lang: str) -> None:
     for ax in axes:
         ax.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), aspect="equal")
         use_commas(ax, lang)
-
-
-def _title(figure: Figure, words: str, say, is_synthetic: bool) -> None:
-    figure.suptitle(write_title(words, is_synthetic, say, SAMPLE))

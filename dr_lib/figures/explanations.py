@@ -3,17 +3,16 @@
 import numpy as np
 from matplotlib.figure import Figure
 
-from dr_lib.figures.style import SAMPLE, choose_words, open_panels, write_title
+from dr_lib.figures.style import SAMPLE, open_panels
 
 
 def plot_explanations(
     photographs: np.ndarray,
     maps: np.ndarray,
     control: np.ndarray,
-    lesions: np.ndarray | None = None,
-    lang: str = "en",
+    lesions: np.ndarray | None,
     *,
-    is_synthetic: bool = False,
+    is_synthetic: bool,
 ) -> Figure:
     """Draw a row per photograph; there is no map without the control, which shows what random weights look at.
 
@@ -22,24 +21,21 @@ def plot_explanations(
         maps: (n, side, side) in [0, 1], of `training.explain`.
         control: the same of the network with random weights.
         lesions: (n, side, side) in [0, 1], where they are known.
-        lang: en or pt.
         is_synthetic: the title then says that these are no photographs.
     """
-    say = choose_words(lang)
-    titles = [say("photograph"), say("Grad-CAM of the network"), say("control: random weights"), say("lesions")]
-    columns = [None, maps, control, *([] if lesions is None else [lesions])]
-    figure, axes = open_panels(len(photographs) * len(columns), columns=len(columns), width=1.9, heights=2.1)
+    columns = 3 if lesions is None else 4
+    figure, axes = open_panels(len(photographs) * columns, columns=columns, width=1.9, heights=2.1)
+    titles = ("photograph", "Grad-CAM of the network", "control: random weights", "lesions")
+    for ax, title in zip(axes[:columns], titles, strict=False):
+        ax.set_title(title, fontsize="medium")
     for k, ax in enumerate(axes):
-        row, column = divmod(k, len(columns))
+        row, column = divmod(k, columns)
         ax.axis("off")
-        if column == 3:
-            ax.imshow(lesions[row], cmap="gray", vmin=0, vmax=1)
-        else:
+        if column < 3:
             ax.imshow(photographs[row])
-        if column in (1, 2):
-            ax.imshow(columns[column][row], cmap="inferno", vmin=0, vmax=1, alpha=0.6)
-        if row == 0:
-            ax.set_title(titles[column], fontsize="medium")
-    title = write_title("Where the network looks, and where random weights do", is_synthetic, say, SAMPLE)
-    figure.suptitle(title)
+        if column > 0:
+            look = {"cmap": "gray"} if column == 3 else {"cmap": "inferno", "alpha": 0.6}
+            ax.imshow((maps, control, lesions)[column - 1][row], vmin=0, vmax=1, **look)
+    title = "Where the network looks, and where random weights do"
+    figure.suptitle(f"{title}\n{SAMPLE}" if is_synthetic else title)
     return figure

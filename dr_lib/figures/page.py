@@ -23,12 +23,12 @@ from dr_lib.figures.style import (
     PAPERS,
     SAMPLE,
     choose_words,
-    is_synthetic,
     name_term,
     read_headers,
     write_decimals,
     write_interval,
     write_number,
+    write_span,
 )
 
 ANSWERS = ("precision of a mean", "difference of two means")
@@ -57,7 +57,7 @@ class Page:
             lang: en, or pt with decimal commas.
         """
         self.say, self.lang, self._out = choose_words(lang), lang, Path(out) if out else None
-        self._counts, self._headers = {"Figure": 0, "Table": 0}, read_headers()
+        self._counts, self._headers, self._notice = {"Figure": 0, "Table": 0}, read_headers(), ""
 
     def title(self, words: str, paper: str, selection: Selection) -> None:
         """Show what the page is about: the question, the paper, the study, the machines and the number of runs."""
@@ -72,12 +72,14 @@ class Page:
         num_runs = len(list_runs(rows))
         count = {0: say("no run of ours yet"), 1: say("one run")}.get(num_runs, say("{} runs").format(num_runs))
         about.append(", ".join([count, *([" … ".join(days[:1] + days[1:][-1:])] if days else [])]))
+        is_synthetic = "data_kind" in rows and (rows["data_kind"] == "synthetic").any()
         notice = SAMPLE if paper in ("", "A") else IMAGES
-        self.heading(words, about, notice if is_synthetic(rows) else "")
+        self.heading(words, about, notice if is_synthetic else "")
 
     def heading(self, words: str, about: Sequence[str], notice: str = "") -> None:
-        """Show what the page is about, a notice above it all, and in one line what it rests on."""
-        warning = f"> **{self.say(notice).upper()}**\n\n" if notice else ""
+        """Show what the page is about, a notice above it all and in each figure, and in one line what it rests on."""
+        self._notice = self.say(notice) if notice else ""
+        warning = f"> **{self._notice.upper()}**\n\n" if notice else ""
         display(Markdown(f"# {self.say(words)}\n\n{warning}{'; '.join(about)}."))
 
     def findings(self, sentences: Sequence[str]) -> None:
@@ -90,8 +92,7 @@ class Page:
 
     def interval(self, row: pd.Series, column: str) -> str:
         """A value of a row and its bounds, as text."""
-        bounds = [row.get(f"{column}_{bound}", np.nan) for bound in ("low", "high")]
-        return write_interval(row[column], *bounds, self.lang)
+        return write_span(row, column, self.lang)
 
     def count_verdicts(self, paper: str, judged: pd.DataFrame) -> str:
         """How many claims of a paper hold, do not, and cannot be judged, as a sentence."""
@@ -99,6 +100,8 @@ class Page:
 
     def figure(self, figure: Figure, name: str, caption: str) -> None:
         """Show a figure with its number and caption; `name` is that of its files, without suffix."""
+        if self._notice:
+            figure.suptitle(f"{figure.get_suptitle()}\n{self._notice}".strip())
         drawn = BytesIO()
         figure.savefig(drawn, format="png", dpi=150)
         if self._out:

@@ -4,27 +4,21 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import NullLocator
 
 from dr_lib.evidence.scaling import KINDS, MEASURED, PREDICTED, SCALINGS
-from dr_lib.figures.style import check_columns, choose_words, name, open_panels, use_commas, write_title
+from dr_lib.figures.style import choose_words, find_reach, name, open_panels, use_commas
 
 LOOKS = dict(zip(SCALINGS, (("#0072B2", "o"), ("#D55E00", "^")), strict=True))
 
 
-def plot_scaling(scaling: pd.DataFrame, lang: str = "en", *, is_synthetic: bool = False) -> Figure:
+def plot_scaling(scaling: pd.DataFrame, lang: str = "en") -> Figure:
     """Draw the speed-up over the number of machines, a panel for each kind of work, both axes logarithmic.
 
     Args:
         scaling: from `summarise_scaling`; what the law predicts is hollow, behind a dashed line.
         lang: en, or pt with decimal commas.
-        is_synthetic: say that the images were drawn.
-
-    Raises:
-        NoRunsError: the table is empty, or none of scaling.
     """
     say = choose_words(lang)
-    check_columns(scaling, ["scaling", "num_machines", "speedup", "basis"])
     kinds = [kind for kind in KINDS[:-1] if kind in scaling]
     groups = list(scaling.groupby(kinds, sort=False, dropna=False))
     figure, axes = open_panels(len(groups), width=6.2, heights=3.4)
@@ -32,7 +26,7 @@ def plot_scaling(scaling: pd.DataFrame, lang: str = "en", *, is_synthetic: bool 
         _draw(ax, rows, lang)
         if len(groups) > 1:
             ax.set_title(", ".join(map(name, key)), loc="left", fontweight="bold")
-    figure.suptitle(write_title("Speed-up by the number of machines", is_synthetic, say))
+    figure.suptitle(say("Speed-up by the number of machines"))
     figure.supxlabel(say("point: ratio of geometric means [95 % interval]; hollow: predicted"), fontsize="small")
     return figure
 
@@ -44,20 +38,14 @@ def _draw(ax: Axes, rows: pd.DataFrame, lang: str) -> None:
     for scaling, found in rows.groupby("scaling"):
         colour, marker = LOOKS[scaling]
         for basis, points in found.groupby("basis"):
-            bounds = points.reindex(columns=["speedup_low", "speedup_high"]).to_numpy(float)
-            reach = np.abs(bounds - points[["speedup"]].to_numpy(float)).T
-            reach = np.where(np.isfinite(reach), reach, 0.0)
             look = {"color": colour, "marker": marker, "ms": 5, "capsize": 3, "lw": 1.2}
             look |= {"mfc": "white", "ls": "--"} if basis == PREDICTED else {"ls": "-"}
             measured = say("strong scaling") if scaling == SCALINGS[0] else say("weak scaling")
             label = {MEASURED: measured, PREDICTED: say("Amdahl's law")}[basis]
-            ax.errorbar(points["num_machines"], points["speedup"], reach, label=label, **look)
-    ax.set(xscale="log", yscale="log", xlabel=say("machines"), ylabel=say("speed-up"))
-    low, high = (rows["speedup"].agg(how) for how in ("min", "max"))
-    ticks = [2.0**k for k in range(int(np.floor(np.log2(low))), int(np.ceil(np.log2(max(high, numbers[-1])))) + 1)]
-    ax.set_yticks(ticks)
+            ax.errorbar(points["num_machines"], points["speedup"], find_reach(points, "speedup"), label=label, **look)
+    ax.set(xlabel=say("machines"), ylabel=say("speed-up"))
+    ax.set_xscale("log", base=2)
+    ax.set_yscale("log", base=2)
     ax.set_xticks(numbers)
-    for axis in (ax.xaxis, ax.yaxis):
-        axis.set_minor_locator(NullLocator())
     use_commas(ax, lang)
     ax.legend(loc="upper left", frameon=False, fontsize="small")

@@ -1,6 +1,7 @@
 """Draw a factorial study as paper C does: time and cost (its figures 2 and 3), utilisation (4 and 5), one run's course.
 
-A scenario is one cell of the design: framework, data set, image side and network on one environment.
+A scenario is one cell of the design: framework, data set, image side and network on one environment. `runs` are timed
+rows of a `Selection`; `lang` is en, or pt with decimal commas.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,19 +13,16 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from dr_lib.evidence.bill import BRL_PER_USD
-from dr_lib.evidence.select import NoRunsError
 from dr_lib.evidence.verdicts import FACTORS
 from dr_lib.figures.style import (
     FRAMEWORK_COLOURS,
     OTHER_COLOUR,
-    check_columns,
     choose_words,
     draw_runs,
     name,
     open_panels,
     use_commas,
     write_number,
-    write_title,
 )
 
 MEANS = {"cpu_percent_mean": "CPU", "memory_percent_mean": "memory", "gpu_percent_mean": "GPU"}
@@ -35,19 +33,14 @@ BARS = "bar: mean; error bar: standard deviation; points: runs in order, hollow 
 
 
 def plot_time_and_cost(runs: pd.DataFrame, lang: str = "en") -> Figure:
-    """Draw the mean training time of each scenario as a bar, and what a run costs as a line on a second axis.
+    """Draw the mean training time of each scenario as a bar, and `formula_usd` as a line on a second axis.
 
-    Args:
-        runs: timed rows of a `Selection`, with `formula_usd` where there are prices; a panel for each environment.
-        lang: en, or pt with decimal commas.
-
-    Raises:
-        NoRunsError: there are no runs, or a column of the design or the training times are missing.
+    Each environment has a panel.
     """
-    say, runs = choose_words(lang), name_scenarios(runs, ["train_s"])
+    say, runs = choose_words(lang), name_scenarios(runs)
     places = list(runs.groupby("environment", sort=False))
     figure, axes = open_panels(len(places), width=11, heights=3.4)
-    figure.suptitle(write_title("Training time and cost by scenario", runs, say))
+    figure.suptitle(say("Training time and cost by scenario"))
     figure.supxlabel(say(BARS), fontsize="small")
     for ax, (place, rows) in zip(axes, places, strict=True):
         _draw_bars(ax, rows, "train_s", lang)
@@ -61,28 +54,22 @@ def plot_utilisation(runs: pd.DataFrame, columns: Sequence[str], lang: str = "en
     """Draw how much of the machine each scenario used: the mean of a run's samples, per cent.
 
     Args:
-        runs: timed rows of a `Selection`.
+        runs: timed rows.
         columns: `cpu_percent_mean` and `gpu_percent_mean` for figure 4 of the paper, `memory_percent_mean` and
             `gpu_memory_percent_mean` for figure 5; a panel for each on each environment. What no run has is said to be
             not measured.
-        lang: en, or pt with decimal commas.
-
-    Raises:
-        NoRunsError: there are no runs, a column of the design is missing, or no column was asked for.
+        lang: en or pt.
     """
-    if not len(columns):
-        raise NoRunsError("no column was asked for: name cpu_percent_mean, say")
     say, runs = choose_words(lang), name_scenarios(runs)
     panels = [(place, rows, column) for place, rows in runs.groupby("environment", sort=False) for column in columns]
     measured = [column in rows and rows[column].notna().any() for _, rows, column in panels]
-    heights = [2.7 if is_measured else 0.8 for is_measured in measured]
-    figure, axes = open_panels(len(panels), width=11, heights=heights)
-    figure.suptitle(write_title("Utilisation by scenario", runs, say))
+    figure, axes = open_panels(len(panels), width=11, heights=[2.7 if has_bars else 0.8 for has_bars in measured])
+    figure.suptitle(say("Utilisation by scenario"))
     figure.supxlabel(say(BARS), fontsize="small")
-    for ax, (place, rows, column), is_measured in zip(axes, panels, measured, strict=True):
-        words = say(MEANS[column]) if column in MEANS else column
+    for ax, (place, rows, column), has_bars in zip(axes, panels, measured, strict=True):
+        words = say(MEANS[column])
         ax.set_title(f"{place}, {_count(rows, say)}", loc="left", fontweight="bold")
-        if is_measured:
+        if has_bars:
             _draw_bars(ax, rows, column, lang)
             ax.set(ylabel=say("{} in use [%]").format(words), ylim=(0, 105))
         else:
@@ -92,20 +79,15 @@ def plot_utilisation(runs: pd.DataFrame, columns: Sequence[str], lang: str = "en
     return figure
 
 
-def plot_samples(samples: pd.DataFrame, lang: str = "en", *, is_synthetic: bool = False) -> Figure:
+def plot_samples(samples: pd.DataFrame, lang: str = "en") -> Figure:
     """Draw the utilisation of a machine over one run, with the ends of the epochs.
 
     Args:
         samples: of one run, from `monitor.read_samples`: `seconds`, `event`, and any of cpu_percent, memory_percent,
             gpu_percent and gpu_memory_percent; the legend names those that were not measured.
-        lang: en, or pt with decimal commas.
-        is_synthetic: say that the images were drawn.
-
-    Raises:
-        NoRunsError: there are no samples, or they have no time or event.
+        lang: en or pt.
     """
     say = choose_words(lang)
-    check_columns(samples, ["seconds", "event"])
     figure, (ax,) = open_panels(1, width=7, heights=2.4)
     for meter, colour in TRACES.items():
         column, words = f"{meter}_percent", say(MEANS[f"{meter}_percent_mean"])
@@ -118,40 +100,27 @@ def plot_samples(samples: pd.DataFrame, lang: str = "en", *, is_synthetic: bool 
     ax.set_xlim(0, max(samples["seconds"].max(), 1e-3))
     use_commas(ax, lang)
     ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1), frameon=False)
-    figure.suptitle(write_title("Utilisation over one run", is_synthetic, say))
+    figure.suptitle(say("Utilisation over one run"))
     figure.supxlabel(say("dotted: end of an epoch, with its number"), fontsize="small")
     return figure
 
 
-def name_scenarios(runs: pd.DataFrame, columns: Sequence[str] = ()) -> pd.DataFrame:
+def name_scenarios(runs: pd.DataFrame) -> pd.DataFrame:
     """Sort the runs by environment, CPUs first, and by scenario as the paper does, and name each scenario.
-
-    Args:
-        runs: timed rows of a `Selection`.
-        columns: rows that lack one of these, or a factor, are left out.
 
     Returns:
         The runs with `position`, of the scenario within its environment from 0 on, and `label`: its number where the
         study gave one to each, data set, side and network, a line each.
-
-    Raises:
-        NoRunsError: nothing is left, or a column is missing.
     """
-    check_columns(runs, ["environment", *FACTORS, *columns])
-    needed = [*FACTORS, *columns]
-    runs = runs.dropna(subset=needed)
-    if runs.empty:
-        raise NoRunsError(f"no finished run has {', '.join(needed)}: the rows' status and error say why")
-    is_gpu = runs["accelerator"] != "cpu" if "accelerator" in runs else False
     keys = ["_gpu", "environment", "framework", "_later", "dataset", "image_size", "network", "repetition"]
-    runs = runs.assign(_gpu=is_gpu, _later=runs["dataset"] != "mnist")
-    runs = runs.sort_values([key for key in keys if key in runs], kind="stable", ignore_index=True)
+    runs = runs.assign(_gpu=runs["accelerator"] != "cpu", _later=runs["dataset"] != "mnist")
+    runs = runs.sort_values(keys, kind="stable", ignore_index=True)
     position = runs.groupby(["environment", *FACTORS], sort=False).ngroup()
     position -= position.groupby(runs["environment"]).transform("min")
     label = runs["dataset"].map(name) + "\n" + runs["image_size"].map(name) + " px"
     label += "\nRede " + runs["network"].map(name)
-    if "scenario" in runs and (position.groupby([runs["environment"], runs["scenario"]]).nunique() == 1).all():
-        label = runs["scenario"].fillna("").astype(str) + "\n" + label
+    if (position.groupby([runs["environment"], runs["scenario"]]).nunique() == 1).all():
+        label = runs["scenario"] + "\n" + label
     return runs.drop(columns=["_gpu", "_later"]).assign(position=position, label=label)
 
 

@@ -1,11 +1,11 @@
 """Draw a served model: time of a prediction (figures 1 and 2 of paper B), cost by rate, latency under load.
 
-Times of unlike models and formats lie a hundredfold apart, so their axes are logarithmic.
+Times of unlike models and formats lie a hundredfold apart, so their axes are logarithmic. `lang` is en, or pt with
+decimal commas.
 """
 
 import itertools
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,7 +14,6 @@ from matplotlib.figure import Figure
 
 from dr_lib.evidence.endpoint import NETWORK, compare_fleets, find_varied
 from dr_lib.evidence.request_log import KINDS, summarise_requests
-from dr_lib.evidence.select import NoRunsError
 from dr_lib.evidence.serving import (
     PAPER_RATE_PER_S,
     Offer,
@@ -29,14 +28,13 @@ from dr_lib.figures.style import (
     OURS,
     PAPERS,
     THEIRS,
-    check_columns,
     choose_words,
     name,
     open_panels,
     space_ticks,
     write_interval,
     write_number,
-    write_title,
+    write_span,
 )
 
 SPANS = 20  # so many times the bound has a rate to be tried before a queue that grows shows in the response times
@@ -51,18 +49,13 @@ def plot_predict_time(timed: pd.DataFrame, model: str, lang: str = "en", *, publ
     Args:
         timed: requests of `read_requests` that count, of a `Selection`; without any the paper stands alone.
         model: vgg19, mobilenet, or one that the paper did not have, which then stands alone.
-        lang: en, or pt with decimal commas.
+        lang: en or pt.
         published: draw the paper's panel.
-
-    Raises:
-        NoRunsError: neither we nor the paper have a time of this model.
     """
     say, paper = choose_words(lang), read_paper_latencies().query("model == @model and @published")
-    timed = timed[timed["model"] == model] if "model" in timed else timed[:0]
+    timed = timed[timed["model"] == model].dropna(subset=["predict_ms"]) if "model" in timed else timed[:0]
     ours = summarise_requests(timed)
     panels = [(title, rows) for title, rows in ((say("our requests"), ours), (say(PAPERS["B"]), paper)) if len(rows)]
-    if not panels:
-        raise NoRunsError(f"no request to {model!r} was answered, and paper B has none: the rows' errors say why")
     heights = [0.3 + 0.55 * len(rows) for _, rows in panels]
     figure, axes = open_panels(len(panels), width=7, heights=heights, share="x")
     for ax, (title, rows) in zip(axes, panels, strict=True):
@@ -71,7 +64,7 @@ def plot_predict_time(timed: pd.DataFrame, model: str, lang: str = "en", *, publ
     low, high = axes[0].get_xlim()
     axes[-1].set(xlabel=say("time of a prediction [ms]"), xlim=(low, high * (high / low) ** 0.4))  # room for numbers
     space_ticks(axes[-1], lang, "x")
-    figure.suptitle(write_title("Time of a prediction: {}", timed, say).format(name(model)))
+    figure.suptitle(say("Time of a prediction: {}").format(name(model)))
     words = "large: mean of n deployments; thick line: 95 % interval; thin line: standard deviation; small: requests"
     figure.supxlabel(say(words), fontsize="small")
     return figure
@@ -84,18 +77,14 @@ def plot_cost_by_utilisation(costs: pd.DataFrame, lang: str = "en") -> Figure:
     rise by a step where another one is added.
 
     Args:
-        costs: from `cost_table`, with `model`.
-        lang: en, or pt with decimal commas.
-
-    Raises:
-        NoRunsError: no row has a price above zero.
+        costs: from `cost_table`, with `model`; what is free has no line.
     """
-    say = choose_words(lang)
-    check_columns(costs, ["model", "instance", "usd_per_hour", "busy_ms"])
-    costs = costs[costs["usd_per_hour"] > 0]
-    check_columns(costs, [])
-    figure, panels = _open_kinds(costs, "Cost by rate of requests", say)
-    for ax, rows in panels:
+    say, costs = choose_words(lang), costs[costs["usd_per_hour"] > 0]
+    groups = list(costs.groupby([key for key in ("model", "format") if key in costs], sort=False, dropna=False))
+    figure, axes = open_panels(len(groups), columns=2)
+    figure.suptitle(say("Cost by rate of requests"))
+    for ax, (key, rows) in zip(axes, groups, strict=True):
+        ax.set_title(", ".join(map(name, key)), loc="left", fontweight="bold")
         _draw_costs(ax, rows, lang, say)
         ax.set(xlabel=say("requests per second"), ylabel=say("USD per million predictions"))
     words = "dot: one machine, never idle; dotted: here the cheapest hour first stops being the cheapest prediction"
@@ -103,90 +92,79 @@ def plot_cost_by_utilisation(costs: pd.DataFrame, lang: str = "en") -> Figure:
     return figure
 
 
-def plot_latency_percentiles(tried: pd.DataFrame, bound_ms: float, lang: str = "en") -> Figure:
-    """Draw percentiles of the latency against the rate offered, and the bound; a panel for each model and format.
+def plot_latency_percentiles(tried: pd.DataFrame, bound_ms: float) -> Figure:
+    """Draw percentiles of the latency against the rate offered, and the bound.
 
     Args:
         tried: of `find_max_rate`: a row per rate with `rate_per_s`, p50_ms to p99_ms, service_p99_ms, `held`.
         bound_ms: the bound that it was given.
-        lang: en, or pt with decimal commas.
-
-    Raises:
-        NoRunsError: the table has no rows, or is none of these.
     """
-    say = choose_words(lang)
-    check_columns(tried, ["rate_per_s", "held", "service_p99_ms", *PERCENTILES])
-    figure, panels = _open_kinds(tried, "Response time under load", say)
-    for ax, rows in panels:
-        rows = rows.sort_values("rate_per_s")
-        for column, colour in PERCENTILES.items():
-            ax.plot(rows["rate_per_s"], rows[column], "-", color=colour, label=column.removesuffix("_ms"))
-            for held, fill in ((True, colour), (False, "white")):
-                part = rows[rows["held"] == held]
-                ax.plot(part["rate_per_s"], part[column], "o", ms=5, color=colour, mfc=fill)
-        ax.plot(rows["rate_per_s"], rows["service_p99_ms"], ":", color="#404040", label=say("p99 from the sending"))
-        ax.axhline(bound_ms, color="black", lw=1, ls="--", label=say("bound"))
-        ax.set(xlabel=say("requests per second"), ylabel=say("response time [ms]"), xscale="log", yscale="log")
-        space_ticks(ax, lang)
-        ax.legend(loc="upper left", framealpha=1, edgecolor="white")
-    figure.supxlabel(say("from when a request was due; open: the rate was not held"), fontsize="small")
+    figure, (ax,) = open_panels(1)
+    rows = tried.sort_values("rate_per_s")
+    for column, colour in PERCENTILES.items():
+        ax.plot(rows["rate_per_s"], rows[column], "-", color=colour, label=column.removesuffix("_ms"))
+        for held, fill in ((True, colour), (False, "white")):
+            part = rows[rows["held"] == held]
+            ax.plot(part["rate_per_s"], part[column], "o", ms=5, color=colour, mfc=fill)
+    ax.plot(rows["rate_per_s"], rows["service_p99_ms"], ":", color="#404040", label="p99 from the sending")
+    ax.axhline(bound_ms, color="black", lw=1, ls="--", label="bound")
+    ax.set(xlabel="requests per second", ylabel="response time [ms]", xscale="log", yscale="log")
+    space_ticks(ax, "en")
+    ax.legend(loc="upper left", framealpha=1, edgecolor="white")
+    figure.suptitle("Response time under load")
+    figure.supxlabel("from when a request was due; open: the rate was not held", fontsize="small")
     return figure
 
 
 def describe_choice(priced: pd.DataFrame, lang: str = "en") -> list[str]:
-    """Say which endpoint is the cheapest for each network, what would change the choice, and what it rests on.
+    """Say which of `price_endpoints` is the cheapest for each network, what would change that, what it rests on."""
+    say, sentences, varied = choose_words(lang), [], find_varied(priced)
 
-    Args:
-        priced: of `price_endpoints`.
-        lang: en, or pt with decimal commas.
-    """
-    say, number = choose_words(lang), lambda value: write_number(value, lang)
-    varied = find_varied(priced)
-    label = lambda row: _name_endpoint(row, varied, say)  # noqa: E731
+    def state(words: str, *values: str | float) -> None:
+        texts = [value if isinstance(value, str) else write_number(value, lang) for value in values]
+        sentences.append(say(words).format(*texts))
+
     requests_per_day, p99_ms, busiest_hour = priced[["requests_per_day", "p99_ms", "busiest_hour"]].iloc[0]
-    sentences = [say("Asked: {} requests a day, 99 % within {} ms.").format(number(requests_per_day), number(p99_ms))]
-    words = say(
+    state("Asked: {} requests a day, 99 % within {} ms.", requests_per_day, p99_ms)
+    state(
         "Assumed: all days are alike, and the busiest hour has {} % of a day's requests, at random times; machines run "
-        "all month; a dollar is {} reais."
+        "all month; a dollar is {} reais.",
+        100 * busiest_hour,
+        write_number(priced["brl_per_usd"].iloc[0], lang, "{:g}"),
     )
-    reais = write_number(priced["brl_per_usd"].iloc[0], lang, "{:g}")
-    sentences.append(words.format(number(100 * busiest_hour), reais))
     for network, rows in priced[priced["reason"] == ""].groupby(NETWORK, sort=False):
+        rows = rows.assign(label=[_name_endpoint(row, varied, say) for _, row in rows.iterrows()])
         first = rows.iloc[0]
-        spans = [_span(first, name, lang) for name in ("num_machines", "usd_per_month", "brl_per_month")]
-        spans += [_span(first, name, lang) for name in ("usd_per_million_rented", "brl_per_million_rented")]
-        words = say("{}, {} px: {} is the cheapest; machines: {}; a month: {} USD, {} BRL; a million: {} USD, {} BRL.")
-        sentences.append(words.format(*map(name, network), label(first), *spans))
-        gate = [_span(first, f"gate_{score}_difference", lang) for score in ("auc", "kappa")]
+        columns = ["num_machines", "usd_per_month", "brl_per_month", "usd_per_million_rented", "brl_per_million_rented"]
+        spans = [write_span(first, column, lang) for column in columns]
+        words = "{}, {} px: {} is the cheapest; machines: {}; a month: {} USD, {} BRL; a million: {} USD, {} BRL."
+        state(words, *map(name, network), first["label"], *spans)
         if np.isnan(first["gate_auc_difference"]):
-            sentences.append(say("What it does to the accuracy is not known: no gate has judged it."))
+            state("What it does to the accuracy is not known: no gate has judged it.")
         else:
-            sentences.append(say("It changes the AUC by {} and kappa by {}.").format(*gate))
+            gate = [write_span(first, f"gate_{score}_difference", lang) for score in ("auc", "kappa")]
+            state("It changes the AUC by {} and kappa by {}.", *gate)
         joules = first["joules_per_prediction"]
-        energy = say(first["cpu_measured"]) if np.isnan(joules) else f"{number(joules)} J"
-        sentences.append(say("Energy of a prediction: {}.").format(energy))
+        energy = say(first["cpu_measured"]) if np.isnan(joules) else f"{write_number(joules, lang)} J"
+        state("Energy of a prediction: {}.", energy)
         if first["held_requests"] < 100:
-            words = say("Its rate rests on {} requests; fewer than 100 show no 99th percentile.")
-            sentences.append(words.format(first["held_requests"]))
+            words = "Its rate rests on {} requests; fewer than 100 show no 99th percentile."
+            state(words, first["held_requests"])
         if first["load_seconds"] < SPANS * p99_ms / 1e3:
-            words = say(
-                "Its rate was tried for {} s; less than {} s, {} times the bound, do not show that no queue grows."
-            )
-            sentences.append(words.format(number(first["load_seconds"]), number(SPANS * p99_ms / 1e3), SPANS))
+            words = "Its rate was tried for {} s; less than {} s, {} times the bound, do not show that no queue grows."
+            state(words, first["load_seconds"], SPANS * p99_ms / 1e3, SPANS)
         fewer = find_num_machines(requests_per_day * busiest_hour / 3600, 1e3 / first["missed_per_s"])
         if first["is_limited"] and first["missed_per_s"] > 1.1 * first["rate_per_s"] and fewer < first["num_machines"]:
-            words = say(
-                "It held {} and missed {} requests a second; rates between, not tried, may need only {} machines."
-            )
-            sentences.append(words.format(*map(number, (first["rate_per_s"], first["missed_per_s"], fewer))))
+            words = "It held {} and missed {} requests a second; rates between, not tried, may need only {} machines."
+            state(words, first["rate_per_s"], first["missed_per_s"], fewer)
         if first["n"] < 2:
-            sentences.append(say("One deployment has no interval: three say how sure this is."))
+            state("One deployment has no interval: three say how sure this is.")
         if not first["is_limited"] and first["num_machines"] > 1:
-            sentences.append(say("A deployment held every rate that was tried, so fewer machines may do."))
+            state("A deployment held every rate that was tried, so fewer machines may do.")
         if first["price_is_old"]:
-            sentences.append(say("Its price is older than a year, or of an unknown day."))
+            state("Its price is older than a year, or of an unknown day.")
         if len(rows) > 1:
-            sentences += _compare(rows, 3600 / busiest_hour, label, say, number)
+            _compare(rows, state)
     return sentences
 
 
@@ -201,21 +179,13 @@ def _name_endpoint(row: pd.Series, varied: list[str], say: Callable[[str], str])
     return text + (", " + say("threads: {}").format(f"{row['threads']:g}") if "threads" in varied else "")
 
 
-def _compare(
-    rows: pd.DataFrame,
-    day_s: float,
-    label: Callable[[pd.Series], str],
-    say: Callable[[str], str],
-    number: Callable[[float], str],
-) -> list[str]:
-    """How much dearer the second is, and at which requests a day, next to those asked, the choice changes.
-
-    `day_s` is the requests of a day for each request a second in its busiest hour.
-    """
+def _compare(rows: pd.DataFrame, state: Callable[..., None]) -> None:
+    """How much dearer the second is, and at which requests a day, next to those asked, the choice changes."""
     first, second = rows.iloc[0], rows.iloc[1]
-    sentences = [say("The next is {} at {} USD a month.").format(label(second), number(second["usd_per_month"]))]
+    day_s = 3600 / first["busiest_hour"]  # requests of a day for each request a second in its busiest hour
+    state("The next is {} at {} USD a month.", second["label"], second["usd_per_month"])
     if first["usd_per_month_high"] >= second["usd_per_month_low"] and first["usd_per_month"] < second["usd_per_month"]:
-        sentences.append(say("Their intervals overlap: more deployments would tell them apart."))
+        state("Their intervals overlap: more deployments would tell them apart.")
     found = [each for _, other in rows.iloc[1:].iterrows() if (each := compare_fleets(first, other))]
     changes = [(rate, each) for each in found for rate in (each.first_per_s, each.always_per_s) if np.isfinite(rate)]
     asked_per_s = first["requests_per_day"] / day_s
@@ -223,65 +193,42 @@ def _compare(
     above = min((change for change in changes if change[0] > asked_per_s), default=None)
     nearest = dict.fromkeys(change[1] for change in (below, above) if change) or found[:1]
     for each in nearest:
-        cheaper, dearer = label(rows.loc[each.cheaper]), label(rows.loc[each.other])
-        first_day, always_day = number(day_s * each.first_per_s), number(day_s * each.always_per_s)
-        if np.isinf(each.first_per_s):
-            text = say("{} is no dearer than {} at any rate.").format(cheaper, dearer)
-        elif np.isinf(each.always_per_s):
-            words = say("Up to {} requests a day {} is no dearer than {}; above, now one is, now the other.")
-            text = words.format(first_day, cheaper, dearer)
+        cheaper, dearer = rows.loc[each.cheaper, "label"], rows.loc[each.other, "label"]
+        first_day, always_day = day_s * each.first_per_s, day_s * each.always_per_s
+        if np.isinf(first_day):
+            state("{} is no dearer than {} at any rate.", cheaper, dearer)
+        elif np.isinf(always_day):
+            words = "Up to {} requests a day {} is no dearer than {}; above, now one is, now the other."
+            state(words, first_day, cheaper, dearer)
         else:
-            words = say("Up to {} requests a day {} is no dearer than {}; above {} it always is.")
-            text = words.format(first_day, cheaper, dearer, always_day)
-        sentences.append(text)
-    return sentences
-
-
-def _span(row: pd.Series, column: str, lang: str) -> str:
-    return write_interval(row[column], row[f"{column}_low"], row[f"{column}_high"], lang)
-
-
-def _open_kinds(table: pd.DataFrame, title: str, say: Callable[[str], str]) -> tuple[Figure, list]:
-    """A panel for each model and format of a table, with its rows; columns that lack tell none."""
-    keys = [key for key in ("model", "format") if key in table]
-    groups = list(table.groupby(keys, sort=False, dropna=False)) if keys else [((), table)]
-    figure, axes = open_panels(len(groups), columns=2)
-    for ax, (key, _) in zip(axes, groups, strict=True):
-        ax.set_title(", ".join(name(level) for level in key), loc="left", fontweight="bold")
-    figure.suptitle(write_title(title, table, say))
-    return figure, [(ax, rows) for ax, (_, rows) in zip(axes, groups, strict=True)]
+            words = "Up to {} requests a day {} is no dearer than {}; above {} it always is."
+            state(words, first_day, cheaper, dearer, always_day)
 
 
 def _draw_times(ax: Axes, rows: pd.DataFrame, requests: pd.DataFrame | None, lang: str) -> None:
     """A line for each row of a table of latencies: deviation, interval, mean, and the requests where they are ours."""
-    labels, ax_colour = [], THEIRS if requests is None else OURS
-    for position, row in enumerate(rows.itertuples()):
-        low, high = row.predict_ms - row.predict_ms_sd, row.predict_ms + row.predict_ms_sd
-        text = write_number(row.predict_ms, lang, "{:.4g} ms")
-        label = row.instance if requests is None else ""
-        if requests is not None:
-            label = ", ".join(str(getattr(row, key)) for key in ("environment", "format") if hasattr(row, key))
-            label += f"\n{row.image_size:g} px" if hasattr(row, "image_size") else ""
-            times = requests[_is_of(requests, row)]["predict_ms"]
-            ax.plot(times, position + np.linspace(-0.25, 0.25, len(times)), "o", color=ax_colour, ms=2.5, alpha=0.35)
-            ax.plot([row.predict_ms_low, row.predict_ms_high], [position] * 2, color=ax_colour, lw=4, alpha=0.6)
-            high, label = max(high, times.max()), f"{label}\nn = {row.n}"
-            text = write_interval(row.predict_ms, row.predict_ms_low, row.predict_ms_high, lang, "{:.4g}") + " ms"
+    labels, colour, groups = [], THEIRS, itertools.repeat(None)
+    if requests is not None:
+        kinds = requests.groupby([kind for kind in KINDS if kind in requests], dropna=False, sort=False)
+        colour, groups = OURS, (times for _, times in kinds["predict_ms"])
+    for position, (row, times) in enumerate(zip(rows.itertuples(), groups, strict=False)):
+        high = row.predict_ms + row.predict_ms_sd
+        low = max(row.predict_ms - row.predict_ms_sd, row.predict_ms / 2)
+        ax.plot([low, high], [position] * 2, color=colour, lw=1.2)
+        if times is None:
+            label = row.instance
+            text = write_number(row.predict_ms, lang, "{:.4g} ms") + write_number(row.predict_ms_sd, lang, " ± {:g}")
         else:
-            text += write_number(row.predict_ms_sd, lang, " ± {:g}")
-        ax.plot(
-            [max(low, row.predict_ms / 2), row.predict_ms + row.predict_ms_sd], [position] * 2, color=ax_colour, lw=1.2
-        )
-        ax.plot(row.predict_ms, position, "o", color=ax_colour, mec="black", ms=7)
+            label = f"{row.environment}, {row.format}\n{row.image_size:g} px\nn = {row.n}"
+            text = write_interval(row.predict_ms, row.predict_ms_low, row.predict_ms_high, lang, "{:.4g}") + " ms"
+            ax.plot([row.predict_ms_low, row.predict_ms_high], [position] * 2, color=colour, lw=4, alpha=0.6)
+            ax.plot(times, position + np.linspace(-0.25, 0.25, len(times)), "o", color=colour, ms=2.5, alpha=0.35)
+            high = max(high, times.max())
+        ax.plot(row.predict_ms, position, "o", color=colour, mec="black", ms=7)
         ax.annotate(text, (high, position), (10, 0), textcoords="offset points", va="center")
         labels.append(label)
     ax.set_yticks(range(len(rows)), labels)
     ax.set(xscale="log", ylim=(len(rows) - 0.5, -0.5))
-
-
-def _is_of(requests: pd.DataFrame, row: Any) -> np.ndarray:
-    same = [requests[kind].astype(str) == str(getattr(row, kind)) for kind in KINDS if kind in requests]
-    return np.logical_and.reduce(same)
 
 
 def _draw_costs(ax: Axes, rows: pd.DataFrame, lang: str, say: Callable[[str], str]) -> None:

@@ -1,6 +1,6 @@
 """What every figure and table shares: colours, words in two languages, number formats, axes and panels."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from io import BytesIO
 from pathlib import Path
 
@@ -10,8 +10,6 @@ import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
-
-from dr_lib.evidence.select import NoRunsError
 
 ACCELERATOR_COLOURS = {"cpu": "#949494", "gpu": "#029e73", "tpu": "#de8f05"}
 FRAMEWORK_COLOURS = {  # none is an accelerator's
@@ -37,12 +35,6 @@ FACTOR_NAMES = {"dataset": "data set", "image_size": "image side", "residual": "
 SAMPLE, IMAGES = "synthetic sample, not photographs", "synthetic images, for timing only"
 
 
-def read_portuguese() -> dict[str, str]:
-    """Every sentence of a figure or a table in Portuguese, by its English."""
-    words = _read_words()
-    return dict(zip(words["english"], words["portuguese"], strict=True))
-
-
 def read_headers() -> dict[str, str]:
     """The English header of a column of a table, with its unit; a column that is not there is its own header."""
     words = _read_words()
@@ -57,7 +49,7 @@ def choose_words(lang: str) -> Callable[[str], str]:
     """
     if lang not in ("en", "pt"):
         raise ValueError(f"no words for lang={lang!r}: choose en or pt")
-    return read_portuguese().__getitem__ if lang == "pt" else str
+    return _read_words().set_index("english")["portuguese"].__getitem__ if lang == "pt" else str
 
 
 def name(level: object) -> str:
@@ -102,22 +94,15 @@ def write_interval(value: float, low: float, high: float, lang: str, form: str =
     return f"{text} [{('; ' if lang == 'pt' else ', ').join(bounds)}]"
 
 
-def is_synthetic(runs: pd.DataFrame) -> bool:
-    """Whether any row rests on synthetic data."""
-    return "data_kind" in runs and bool((runs["data_kind"] == "synthetic").any())
+def write_span(row: Mapping | pd.Series, column: str, lang: str) -> str:
+    """A value of a row and its bounds, which stand in it as `column`_low and `column`_high."""
+    return write_interval(row[column], row.get(f"{column}_low", np.nan), row.get(f"{column}_high", np.nan), lang)
 
 
-def write_title(words: str, runs: pd.DataFrame | bool, say: Callable[[str], str], notice: str = IMAGES) -> str:
-    """A title, with a second line where the data, of these rows or as it is known, is synthetic."""
-    known = runs if isinstance(runs, bool) else is_synthetic(runs)
-    return f"{say(words)}\n{say(notice)}" if known else say(words)
-
-
-def check_columns(table: pd.DataFrame, columns: Sequence[str]) -> None:
-    """Raise NoRunsError unless the table has rows and these columns."""
-    missing = [column for column in columns if column not in table]
-    if missing or table.empty:
-        raise NoRunsError(f"there is nothing to draw: the table has no {', '.join(missing) or 'rows'}")
+def find_reach(rows: pd.DataFrame, column: str) -> np.ndarray:
+    """(2, n): how far the error bars of a column reach down and up to its bounds; 0 where there are none."""
+    bounds = rows.reindex(columns=[f"{column}_low", f"{column}_high"]).to_numpy(float)
+    return np.nan_to_num(np.abs(bounds - rows[[column]].to_numpy(float))).T
 
 
 class ShownFigure(Figure):
@@ -169,12 +154,12 @@ def use_commas(ax: Axes, lang: str, axes: str = "xy") -> None:
         getattr(ax, f"{axis}axis").set_major_formatter(lambda value, _: write_number(value, lang, "{:g}"))
 
 
-def space_ticks(ax: Axes, lang: str, axes: str = "xy") -> None:
-    """Number logarithmic axes at 1, 2 and 5; where they span little as others, where much at powers of ten alone."""
+def space_ticks(ax: Axes, lang: str, axes: str = "xy", wide: float = 3000) -> None:
+    """Number logarithmic axes at 1, 2 and 5; where they span little as others, `wide` times at powers of ten alone."""
     use_commas(ax, lang, axes)
     for axis in (getattr(ax, f"{axis}axis") for axis in axes):
         low, high = axis.get_view_interval()
-        fine = LogLocator(subs=(1,) if high > 3000 * low else (1, 2, 5))
+        fine = LogLocator(subs=(1,) if high > wide * low else (1, 2, 5))
         axis.set_major_locator(fine if high > 5 * low else MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
         axis.set_minor_formatter(NullFormatter())
 

@@ -10,18 +10,15 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from dr_lib.evidence.claims import read_published
-from dr_lib.evidence.select import NoRunsError
 from dr_lib.figures.style import (
     ACCELERATOR_COLOURS,
     LINES,
     PAPERS,
-    SAMPLE,
     choose_words,
     draw_runs,
     open_panels,
     use_commas,
     write_interval,
-    write_title,
 )
 from dr_lib.statistics.intervals import mean_interval
 
@@ -37,16 +34,11 @@ def plot_training_time(timed: pd.DataFrame, lang: str = "en", *, published: bool
         timed: timed rows of a `Selection`. Without any the paper stands alone.
         lang: en, or pt with decimal commas.
         published: draw the paper's panel, from published.csv.
-
-    Raises:
-        NoRunsError: no row has a training time, and the paper is not drawn.
     """
     say = choose_words(lang)
     ours = timed.dropna(subset=["train_s"]) if "train_s" in timed else timed[:0]
     ours, paper = _sort_by_machine(ours), _read_paper() if published else ours[:0]
     panels = [(title, rows) for title, rows in ((say("our runs"), ours), (say(PAPERS["A"]), paper)) if len(rows)]
-    if not panels:
-        raise NoRunsError("no finished run has a training time: the rows' status and error say why")
     longest = ours.groupby("environment")["train_s"].mean().max() if len(ours) else 0.0
     is_shared = len(panels) > 1 and longest > paper["train_s"].max() / 5
     heights = [0.35 + 0.7 * rows["environment"].nunique() for _, rows in panels]
@@ -58,7 +50,7 @@ def plot_training_time(timed: pd.DataFrame, lang: str = "en", *, published: bool
         ax.set(xlabel=f"{say('training time')} [{unit}]", ylabel="")
         if rows is ours and len(panels) > 1 and not is_shared:
             ax.set_title(say("another scale than below"), loc="right", fontsize="small")
-    figure.suptitle(write_title("Training time by hardware", ours, say, SAMPLE))
+    figure.suptitle(say("Training time by hardware"))
     words = (
         "bar or line: mean [95 % interval]; error bar: standard deviation; points: runs in order, hollow if disturbed"
     )

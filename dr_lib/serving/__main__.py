@@ -22,9 +22,6 @@ if __name__ == "__main__":
 from dr_lib.hardware.cpus import count_cpus  # noqa: E402
 from dr_lib.serving.grader.folder import ModelFolderError  # noqa: E402
 
-DEFAULT_MODEL, DEFAULT_PORT = "/opt/ml/model", 8080  # of SageMaker's contract
-DEFAULT_HOST = "127.0.0.1"
-
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Read the command line and serve; a model that cannot be served ends the process with status 1 and one line."""
@@ -47,12 +44,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _read_options(arguments: Sequence[str] | None) -> dict[str, Any]:
-    port = os.environ.get("SAGEMAKER_BIND_TO_PORT") or os.environ.get("PORT") or DEFAULT_PORT
-    model = os.environ.get("MODEL") or DEFAULT_MODEL
+    port = os.environ.get("SAGEMAKER_BIND_TO_PORT") or os.environ.get("PORT") or 8080  # of SageMaker's contract
+    model = os.environ.get("MODEL") or "/opt/ml/model"  # of the same
     command = argparse.ArgumentParser(prog="python -m dr_lib.serving", description="Serve a model over HTTP.")
     command.add_argument("command", choices=["serve"], help="what SageMaker has a container do")
     command.add_argument("--model", type=Path, default=model, help=f"model folder or .tar.gz of one ({model})")
-    host = os.environ.get("LISTEN_HOST") or DEFAULT_HOST
+    host = os.environ.get("LISTEN_HOST") or "127.0.0.1"
     command.add_argument("--host", default=host, help=f"address to listen at ({host}; 0.0.0.0 for all)")
     command.add_argument("--port", type=int, default=port, help=f"port to listen at ({port})")
     command.add_argument("--threads", type=int, default=count_cpus(), help="predictions at a time (one per core)")

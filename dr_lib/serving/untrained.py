@@ -1,6 +1,5 @@
 """A model folder of a network that nobody trained: for size and time, where there is no trained one."""
 
-from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -8,8 +7,8 @@ import numpy as np
 from dr_lib.data.labels.grades import GRADES
 from dr_lib.data.photograph.pixels import IMAGE_SIZE
 from dr_lib.hardware import import_tensorflow
-from dr_lib.serving.export.convert import FORMATS, ExportError, convert
-from dr_lib.serving.grader.folder import PREPROCESSING, ModelFolder, write_folder
+from dr_lib.serving.export.convert import convert, find_format
+from dr_lib.serving.grader.folder import ModelFolder, write_folder
 
 
 def export_untrained(
@@ -31,7 +30,7 @@ def export_untrained(
         format_name: keras, or of `convert.FORMATS`; no gate judges it, for there is no accuracy to lose.
         examples: (n, side, side, 3) uint8 crops, needed for int8, whose scales they set. With them the answers differ
             from one photograph to another; without, a deep network gives nearly the same one for all.
-        commit: of the repository, for the manifest.
+        commit: of the repository.
         seed: of the weights.
 
     Raises:
@@ -43,14 +42,12 @@ def export_untrained(
     from dr_lib.training.graders import build_grader
     from dr_lib.training.models import save_model
 
-    if format_name not in ("keras", *FORMATS):
-        raise ExportError(f"format {format_name!r}: choose from keras, {', '.join(FORMATS)}")
+    artifact = folder / ("model.keras" if format_name == "keras" else find_format(format_name).artifact)
     keras.utils.set_random_seed(seed)
     network = build_grader(model, image_size, seed=seed)
     if examples is not None:
         _spread_answers(network, examples[:16])
     folder.mkdir(parents=True, exist_ok=True)
-    artifact = folder / ("model.keras" if format_name == "keras" else FORMATS[format_name].artifact)
     if format_name == "keras":
         save_model(network, artifact)
     else:
@@ -64,7 +61,6 @@ def export_untrained(
         "grades": list(GRADES),
         "threshold": 0.5,
         "threshold_from": "not chosen",
-        "preprocessing": PREPROCESSING,
         "crop_size": max(IMAGE_SIZE, image_size),
         "crop_method": "robust",
         "weights": "none: initialised at random, untrained",
@@ -75,7 +71,6 @@ def export_untrained(
         "metrics": {},
         "commit": commit,
         "versions": {"keras": keras.__version__},
-        "created_at": datetime.now(UTC).isoformat(timespec="seconds"),
     }
     return write_folder(folder, artifact.name, facts)
 

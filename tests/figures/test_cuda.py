@@ -25,11 +25,6 @@ def make_paper(**columns):
     return pd.DataFrame(rows).assign(epochs=40, **columns)
 
 
-def draw_all(runs, lang="en"):
-    """The three figures."""
-    return [plot(timed_runs(runs), lang) for plot in (plot_cumulative_time, plot_time_to_accuracy, plot_speed_up)]
-
-
 def judge_all(runs):
     """The verdict on each claim of the paper."""
     trained = ["framework", "implementation", "batch_size"]
@@ -61,10 +56,9 @@ def test_figure_1a_has_a_line_per_implementation_and_the_papers_end_points():
     assert list(ours.get_xdata()) == list(range(1, 41)) and ours.get_ydata()[-1] == pytest.approx(219)
     points = [lines[name] for name in list(lines)[-2:]]
     assert [(p.get_xdata()[0], p.get_ydata()[0]) for p in points] == [(40, value("D1")), (40, value("D2"))]
-
-
-def test_bands_span_all_replicas_and_runs():
-    """Three runs of two replicas, the second of which needs twice the time: from 0.98 to 2.04 times a run's."""
+    one, many = (lines[f"Keras / TensorFlow, batch {batch}, CPU"] for batch in (1, 32))
+    assert (one.get_linestyle(), many.get_linestyle()) == ("-", "--") and one.get_color() == many.get_color()
+    # three runs of two replicas, the second of which needs twice the time: a band from 0.98 to 2.04 times a run's
     rows = [make_run("fused", 1, s, (ACCURACIES, ACCURACIES)) for s in SPREAD]
     (band,) = plot_cumulative_time(make_timed(*rows)).axes[0].collections
     edges = band.get_paths()[0].vertices
@@ -116,31 +110,13 @@ def test_figure_2_compares_with_each_keras_and_dots_unlike_batches():
     assert "De Felice Lima and Zola: 2.84 x" in [text.get_text() for text in figure.legends[0].get_texts()]
 
 
-def test_batches_other_than_1_are_dashed_and_each_keras_has_its_colour():
-    """Lines of one implementation are told apart by their style."""
-    lines = take_lines(plot_cumulative_time(timed_runs(make_paper())).axes[0])
-    one, many = (lines[f"Keras / TensorFlow, batch {batch}, CPU"] for batch in (1, 32))
-    assert (one.get_linestyle(), many.get_linestyle()) == ("-", "--") and one.get_color() == many.get_color()
-
-
-@pytest.mark.parametrize(
-    ("lang", "found"),
-    [
-        ("en", ["Time after each epoch", "cumulative training time [s]", "CUDA C fused, batch 1", "speed-up"]),
-        ("pt", ["Tempo após cada época", "tempo de treinamento acumulado [s]", "CUDA C fundido, lote 1", "2,84 x"]),
-    ],
-)
-def test_the_figures_speak_both_languages(lang, found):
-    """Words of the papers' language, with its decimal commas; another language is refused."""
-    found_words = "\n".join(map(words, draw_all(make_paper(), lang)))
-    assert all(word.lower() in found_words.lower() for word in found)
-    with pytest.raises(ValueError, match="lang"):
-        plot_cumulative_time(timed_runs(make_paper()), "de")
-
-
-def test_nothing_is_clipped():
-    """All text lies inside the picture."""
-    assert all(map(is_whole, draw_all(make_paper(platform="some cloud"), "pt")))
+def test_the_figures_speak_portuguese_and_nothing_is_clipped():
+    """With decimal commas; all text lies inside the picture."""
+    timed = timed_runs(make_paper(platform="some cloud"))
+    figures = [plot(timed, "pt") for plot in (plot_cumulative_time, plot_time_to_accuracy, plot_speed_up)]
+    found = "\n".join(map(words, figures))
+    assert "Tempo após cada época" in found and "tempo de treinamento acumulado [s]" in found
+    assert "CUDA C fundido, lote 1" in found and "2,84 x" in found and all(map(is_whole, figures))
 
 
 def test_on_the_papers_hardware_with_its_times_its_claims_hold():

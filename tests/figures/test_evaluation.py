@@ -26,16 +26,16 @@ def model(tmp_path_factory) -> Predictions:
     return read_predictions(write(tmp_path_factory.mktemp("one"), table))[0]
 
 
-def test_the_flow_names_every_loss_and_says_that_it_is_synthetic(model):
+def test_the_flow_names_every_loss(model):
     """Offered, learned from, validation, test, the one without an answer and its reason, evaluated."""
-    figure = figures.plot_flow(evaluation.count_flow(model), is_synthetic=model.is_synthetic)
+    figure = figures.plot_flow(evaluation.count_flow(model))
     text = words(figure)
     for line in (
         "offered\n240 photographs, 120 patients",
         "ungradable (too dark, $5 of $6): 1 photographs, 1 patients",
     ):
         assert line in text
-    assert "evaluated\n95 photographs, 48 patients" in text and "synthetic sample" in text and is_whole(figure)
+    assert "evaluated\n95 photographs, 48 patients" in text and is_whole(figure)
 
 
 def test_curves_pass_through_the_operating_points(model):
@@ -85,3 +85,8 @@ def test_each_data_set_has_its_line_and_the_carried_thresholds_their_marks(tmp_p
     assert all(words_ in words(figure) for words_ in ("home → home", "home → abroad", "alta sensibilidade"))
     drawn = [line.get_xdata() for line in figure.axes[1].get_lines()]
     assert sorted(np.concatenate(drawn)) == pytest.approx(sorted(table["sensitivity"])) and is_whole(figure)
+    bars = figure.axes[1].containers[0].lines[2][0].get_segments()
+    at = table[table["point"] == evaluation.POINTS[0]]
+    assert [bar[:, 0] for bar in bars] == [
+        pytest.approx(x) for x in at[["sensitivity_low", "sensitivity_high"]].to_numpy()
+    ]

@@ -23,27 +23,15 @@ def shown(monkeypatch) -> list[str]:
     return texts
 
 
-@pytest.mark.parametrize(
-    ("lang", "cells", "caption"),
-    [
-        (
-            "en",
-            ["training time [s]", "12.3 [11, 14.5]", "0.0000645", "3,377,221", "yes", "0.007-0.484"],
-            "**Table 1.** Rows that",
-        ),
-        (
-            "pt",
-            ["tempo de treinamento [s]", "12,3 [11; 14,5]", "0,0000645", "3.377.221", "sim", "0,007-0,484"],
-            "**Tabela 1.** Linhas",
-        ),
-    ],
-)
-def test_a_table_is_read_in_a_language_and_kept_as_numbers(shown, tmp_path, lang, cells, caption):
+def test_a_table_is_read_in_a_language_and_kept_as_numbers(shown, tmp_path):
     """Bounds stand beside their value, nothing has an exponent; the CSV has every digit, LaTeX booktabs."""
     table = pd.DataFrame({"train_s": [12.345], "train_s_low": [11.0], "train_s_high": [14.5], "cost_usd": [0.00006451]})
     table = table.assign(num_parameters=3_377_221.0, disturbed=True, level="0.007-0.484")
-    page.Page(tmp_path, lang).table(table, "times", "Rows that are not timed, and why.")
-    assert all(f">{cell}<" in shown[0] for cell in cells) and shown[1].startswith(caption)
+    page.Page(tmp_path, "pt").table(table, "times", "Rows that are not timed, and why.")
+    cells = ["tempo de treinamento [s]", "12,3 [11; 14,5]", "0,0000645", "3.377.221", "sim", "0,007-0,484"]
+    assert all(f">{cell}<" in shown[0] for cell in cells) and shown[1].startswith("**Tabela 1.** Linhas")
+    page.Page().table(table, "times", "Rows that are not timed, and why.")
+    assert all(f">{cell}<" in shown[2] for cell in ("training time [s]", "12.3 [11, 14.5]", "3,377,221", "yes"))
     with (tmp_path / "times.csv").open() as file:
         assert next(csv.DictReader(file))["train_s"] == "12.345"
     latex = (tmp_path / "times.tex").read_text()
@@ -91,6 +79,16 @@ def test_the_title_says_what_was_measured_where(shown):
     assert "> **SYNTHETIC SAMPLE, NOT PHOTOGRAPHS**" in shown[0]
     places = "measured on colab, TPU v2; kaggle, 2 x Tesla T4 (Intel(R) Xeon(R) Processor)"
     assert f"Study mine; beside Araújo et al.; {places}; 20 runs, 2026-11-21." in shown[0]
+
+
+def test_each_figure_says_that_its_data_is_synthetic(shown):
+    """A picture leaves its page, as a file, and still says so; real photographs are not called drawn."""
+    for kind, title in (("synthetic", "Tempo\namostra sintética, não retinografias"), ("photographs", "Tempo")):
+        paper, figure = page.Page(lang="pt"), Figure()
+        paper.title("GPU or TPU: how long does training take?", "A", select_runs(both(data_kind=kind)))
+        figure.suptitle("Tempo")
+        paper.figure(figure, "one", "Use of the machine over the longest run.")
+        assert figure.get_suptitle() == title
 
 
 def test_the_appendix_says_what_is_excluded_and_what_runs_have_in_common(shown):

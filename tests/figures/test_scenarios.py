@@ -6,7 +6,6 @@ import pandas as pd
 import pytest
 from matplotlib.colors import to_hex
 
-from dr_lib.evidence.select import NoRunsError
 from dr_lib.figures.scenarios import name_scenarios, plot_samples, plot_time_and_cost, plot_utilisation
 from dr_lib.figures.style import ACCELERATOR_COLOURS, FRAMEWORK_COLOURS
 from tests.figures.reading import timed_runs, words
@@ -34,10 +33,7 @@ def test_scenarios_stand_in_the_papers_order_with_its_numbers():
     assert named["scenario"].tolist() == [f"C{number}" for number in range(1, 49)]
     assert named["position"].tolist() == [*range(24), *range(24)]
     assert named["label"].iloc[3] == "C4\nMNIST\n64 px\nRede 2"
-
-
-def test_a_number_that_names_several_scenarios_is_not_shown():
-    """Notebooks run by hand all call their scenario C1."""
+    # notebooks run by hand all call their scenario C1
     assert name_scenarios(make_scenarios(scenario="C1"))["label"].iloc[0] == "MNIST\n32 px\nRede 1"
 
 
@@ -54,15 +50,6 @@ def test_time_and_cost_of_24_scenarios():
     assert line.get_label() == (
         "price x training, all runs of a scenario; all 72 together 1.44 USD, at 4.865 BRL each 7.01 BRL"
     )
-
-
-def test_each_environment_has_its_panel_the_cpu_first():
-    """With its name and number of repetitions; an axis of money each."""
-    runs = pd.concat([make_scenarios(T4, frameworks=["mxnet"]), make_scenarios(frameworks=["mxnet"])])
-    figure = plot_time_and_cost(runs)
-    titles = [ax.get_title(loc="left") for ax in figure.axes if ax.patches]
-    assert titles == ["azure, CPU, n = 3 a scenario", "azure, Tesla T4, n = 3 a scenario"]
-    assert len(figure.axes) == 4
 
 
 def test_a_framework_has_its_colour_and_its_name_below():
@@ -115,53 +102,21 @@ def test_many_epochs_have_fewer_numbers_and_a_death_is_named():
     assert shown == [*(str(number) for number in range(9, 101, 9)), "died"]
 
 
-@pytest.mark.parametrize(
-    ("lang", "found"),
-    [
-        ("en", ["Training time and cost", "synthetic images", "1.44 USD", "standard deviation", "n = 3 a scenario"]),
-        (
-            "pt",
-            ["Tempo de treinamento e custo", "imagens sintéticas", "1,44 USD", "desvio padrão", "n = 3 por cenário"],
-        ),
-    ],
-)
-def test_the_figures_speak_both_languages(lang, found):
-    """Drawn data is said in the title; Portuguese has decimal commas, and no word of English is left without one."""
+def test_the_figures_speak_portuguese_and_nothing_is_clipped_or_overlaps():
+    """With decimal commas; 48 scenarios, the names of which would touch on a smaller figure."""
     runs = make_scenarios()
-    figure = plot_time_and_cost(runs, lang)
-    assert all(word in words(figure) for word in found)
-    assert {ax.yaxis.get_major_formatter()(2.5, 0) for ax in figure.axes} == {{"en": "2.5", "pt": "2,5"}[lang]}
-    columns = ["cpu_percent_mean", "memory_percent_mean", "gpu_percent_mean", "gpu_memory_percent_mean"]
-    assert {"en": "in use", "pt": "em uso"}[lang] in words(plot_utilisation(runs, columns, lang))
+    assert "em uso" in words(plot_utilisation(runs, ["cpu_percent_mean"], "pt"))
     samples = pd.DataFrame(SAMPLES, columns=["seconds", "event", "cpu_percent"])
-    assert {"en": "time since", "pt": "tempo desde"}[lang] in words(plot_samples(samples, lang))
-
-
-def test_real_data_is_not_called_drawn():
-    """The warning is for synthetic images alone."""
-    assert "synthetic" not in words(plot_time_and_cost(make_scenarios(frameworks=["mxnet"], data_kind="given")))
-
-
-def test_nothing_is_clipped_or_overlaps():
-    """48 scenarios, the names of which would touch on a smaller figure."""
-    figure = plot_time_and_cost(pd.concat([make_scenarios(), make_scenarios(T4, first=25)]), "pt")
+    assert "tempo desde" in words(plot_samples(samples, "pt"))
+    figure = plot_time_and_cost(pd.concat([make_scenarios(T4, first=25), runs]), "pt")
+    titles = [ax.get_title(loc="left") for ax in figure.axes if ax.patches]  # an axis of money beside each
+    assert titles == ["azure, CPU, n = 3 por cenário", "azure, Tesla T4, n = 3 por cenário"] and len(figure.axes) == 4
+    for word in ("Tempo de treinamento e custo", "1,44 USD", "desvio padrão"):
+        assert word in words(figure)
+    assert {ax.yaxis.get_major_formatter()(2.5, 0) for ax in figure.axes} == {"2,5"}
     figure.draw_without_rendering()
     panels = [ax for ax in figure.axes if ax.patches]  # the axes of money show no labels below
     texts = [text for ax in panels for text in [*ax.texts, *ax.get_xticklabels()]] + figure.texts
     boxes = [text.get_window_extent() for text in texts]
     assert all(box.x0 >= 0 and box.x1 <= figure.bbox.x1 and box.y0 >= 0 for box in boxes)
     assert not any(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[:i])
-
-
-def test_refuses_what_would_be_no_figure():
-    """No runs, no times, no design, no columns asked for, no samples, and a language without words."""
-    runs = make_scenarios(frameworks=["mxnet"])
-    for wrong in (runs[:0], runs.assign(train_s=None), runs.drop(columns="network"), pd.DataFrame()):
-        with pytest.raises(NoRunsError):
-            plot_time_and_cost(wrong)
-    with pytest.raises(NoRunsError, match="column"):
-        plot_utilisation(runs, [])
-    with pytest.raises(NoRunsError, match="event"):
-        plot_samples(pd.DataFrame({"seconds": [1.0]}))
-    with pytest.raises(ValueError, match="lang"):
-        plot_time_and_cost(runs, "de")

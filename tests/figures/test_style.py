@@ -4,6 +4,7 @@ import ast
 import csv
 from pathlib import Path
 
+import pytest
 from IPython.core.formatters import DisplayFormatter
 
 from dr_lib.evidence import evaluation
@@ -14,7 +15,7 @@ from dr_lib.figures import page, scenarios, style
 
 ROOT = Path(__file__).resolve().parents[2]
 # called with an English sentence
-SPEAKERS = {"say", "write_title", "_title", "_open", "_open_kinds", "title", "heading", "figure", "table"}
+SPEAKERS = {"say", "state", "_open", "title", "heading", "figure", "table"}
 
 
 def find_sentences() -> set[str]:
@@ -51,6 +52,12 @@ def test_every_sentence_has_its_portuguese_and_none_is_left_over():
     assert len(known) == len(set(known))
     assert find_sentences() - set(known) == set()
     assert set(known) - find_sentences() == set()
+
+
+def test_a_language_without_words_is_refused():
+    """The message names those that there are."""
+    with pytest.raises(ValueError, match="lang='de': choose en or pt"):
+        style.choose_words("de")
 
 
 def test_a_notebook_shows_a_figure_that_ends_a_cell():

@@ -48,6 +48,13 @@ FORMATS = {
 CALIBRATED = ("litert_int8", "onnx_int8")
 
 
+def find_format(name: str) -> Format:
+    """The format of a name; ExportError where there is none."""
+    if name not in FORMATS:
+        raise ExportError(f"format {name!r}: choose from {', '.join(FORMATS)}")
+    return FORMATS[name]
+
+
 def convert(network: "keras.Model", format_name: str, path: Path, *, calibration: np.ndarray | None = None) -> int:
     """Convert a network, and check that the artifact is about as small as its weights.
 
@@ -57,7 +64,7 @@ def convert(network: "keras.Model", format_name: str, path: Path, *, calibration
     Args:
         network: (n, side, side, 3) uint8 photographs -> (n, grades) float32, on the TensorFlow backend.
         format_name: one of FORMATS.
-        path: of the artifact; nothing may be there.
+        path: of the artifact; nothing may be there yet.
         calibration: (n, side, side, 3) uint8 crops from the training split, for int8 alone: their activations set the
             scales. About 100 of all grades do.
 
@@ -65,9 +72,16 @@ def convert(network: "keras.Model", format_name: str, path: Path, *, calibration
         The artifact's size in bytes, at most MAX_RATIO x its ideal size + GRAPH_BYTES.
 
     Raises:
-        ExportError: a request that cannot be met, a missing package, a converter that fails, too large an artifact.
+        ExportError: Keras runs on another backend, int8 without crops, a missing package, a converter that fails, too
+            large an artifact.
     """
-    _check_request(network, format_name, path, calibration)
+    import keras
+
+    if keras.backend.backend() != "tensorflow":
+        raise ExportError("converters need TensorFlow: set KERAS_BACKEND=tensorflow before keras is imported")
+    if format_name in CALIBRATED and (calibration is None or not np.ptp(calibration, axis=(1, 2)).any()):
+        # scales of 0 end the process, from inside LiteRT
+        raise ExportError(f"{format_name} needs calibration: crops of the training split that show something")
     family, _, precision = format_name.partition("_")
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=".converting-") as folder:
         temporary = Path(folder) / path.name
@@ -116,29 +130,6 @@ def load_network(path: Path) -> "keras.Model":
     full = keras.models.model_from_json(re.sub("mixed_b?float16", "float32", config))
     full.set_weights(network.get_weights())
     return full
-
-
-def _check_request(network: "keras.Model", format_name: str, path: Path, calibration: np.ndarray | None) -> None:
-    import keras
-
-    if format_name not in FORMATS:
-        raise ExportError(f"format {format_name!r}: choose from {', '.join(FORMATS)}")
-    if keras.backend.backend() != "tensorflow":
-        raise ExportError("converters need TensorFlow: set KERAS_BACKEND=tensorflow before keras is imported")
-    inputs, outputs = network.inputs[0], network.outputs[0]
-    if (inputs.dtype, outputs.dtype, len(inputs.shape), len(outputs.shape)) != ("uint8", "float32", 4, 2):
-        raise ExportError(
-            f"the network takes {inputs.shape} {inputs.dtype} and gives {outputs.shape} {outputs.dtype}: it has to take"
-            " (n, side, side, 3) uint8 and give (n, grades) float32"
-        )
-    if path.exists() or not path.parent.is_dir():
-        raise ExportError(f"{path}: give a new name in a folder that is there")
-    if format_name in CALIBRATED:
-        crops, shape = calibration if isinstance(calibration, np.ndarray) else np.empty(0), inputs.shape[1:]
-        if crops.dtype != np.uint8 or crops.shape[1:] != shape or not len(crops):
-            raise ExportError(f"{format_name} needs calibration: crops as (n, {', '.join(map(str, shape))}) uint8")
-        if not np.ptp(crops, axis=(1, 2)).any():  # scales of 0 end the process, from inside LiteRT
-            raise ExportError(f"{format_name}: the crops to calibrate with are flat: give crops that show something")
 
 
 @contextlib.contextmanager

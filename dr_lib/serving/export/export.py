@@ -13,7 +13,7 @@ import pandas as pd
 
 from dr_lib import files
 from dr_lib.serving.export import gate
-from dr_lib.serving.export.convert import FORMATS, MIB, ExportError, convert, count_ideal_bytes, load_network
+from dr_lib.serving.export.convert import MIB, ExportError, convert, count_ideal_bytes, find_format, load_network
 from dr_lib.serving.export.runtimes import open_runtime
 from dr_lib.serving.grader.folder import CARD, MANIFEST, list_files, read_folder, write_folder
 
@@ -28,7 +28,7 @@ def export_model(
     folder: Path,
     out: Path,
     *,
-    formats: Iterable[str] = tuple(FORMATS),
+    formats: Iterable[str],
     calibration: np.ndarray,
     labelled: gate.Labelled,
     margin: float = 0.02,
@@ -42,13 +42,13 @@ def export_model(
 
     Args:
         folder: a model folder that holds a .keras file.
-        out: where the folders go; it is made where missing.
-        formats: of FORMATS.
+        out: where the folders go.
+        formats: of `convert.FORMATS`.
         calibration: (n, side, side, 3) uint8 crops of the training split, for int8.
-        labelled: graded crops, of a split that nothing was chosen on.
+        labelled: of a split that nothing was chosen on.
         margin: non-inferiority margin of AUC and kappa.
         force: write what the gate refuses too; its manifest says so.
-        say: is told how many patients the margin takes, and then each format before it is converted.
+        say: is told how many patients the margin takes, and of each format before it is converted.
 
     Returns:
         One row per format: format, artifact_mib, ideal_mib, size_ratio, what `gate.compare` gives, split_sha256 and
@@ -56,9 +56,9 @@ def export_model(
         nothing was written).
 
     Raises:
-        ExportError: the folder holds no Keras model that grades, the photographs have another size, the labels are no
-            grades, a conversion failed or came out too large, or an artifact of a precision that loses nothing gives
-            other probabilities.
+        ExportError: an unknown format, the folder holds no Keras model that grades, there are no photographs, a
+            conversion failed or came out too large, or an artifact of a precision that loses nothing gives other
+            probabilities.
         ModelFolderError: the folder's artifact is not the one in its manifest.
         RuntimeOpeningError: the runtime that reads a format is not installed.
     """
@@ -67,10 +67,10 @@ def export_model(
         raise ExportError(f"{folder} holds {source.facts['format']}: give the folder of the trained Keras model")
     if not source.facts["grades"]:
         raise ExportError(f"{folder} holds a model of referral: models that grade, of notebook 20, are exported")
-    network = load_network(source.artifact)
-    images, side = labelled.images, network.inputs[0].shape[1]
-    if images.shape[1:] != (side, side, 3) or not len(images):
-        raise ExportError(f"labelled photographs are {images.shape}, they have to be (n, {side}, {side}, 3)")
+    artifacts = {name: find_format(name).artifact for name in formats}
+    network, images = load_network(source.artifact), labelled.images
+    if not len(images):
+        raise ExportError("no photograph is labelled: the test split is empty")
     before = network.predict(images, batch_size=BATCH_SIZE, verbose=0)
     needed = gate.find_needed_patients(labelled.grade, labelled.patient_id, before, margin=margin)
     num_patients = len(np.unique(labelled.patient_id))
@@ -83,12 +83,12 @@ def export_model(
     judged = {"threshold": source.facts["threshold"], "margin": margin}
     out, split, rows = Path(out), labelled.split_sha256, []
     out.mkdir(parents=True, exist_ok=True)
-    for format_name in formats:
+    for format_name, artifact in artifacts.items():
         say(f"converting to {format_name}, and comparing")
         with tempfile.TemporaryDirectory(dir=out, prefix=".exporting-") as temporary:
             new, target = Path(temporary) / format_name, out / format_name
             new.mkdir()
-            path = new / FORMATS[format_name].artifact
+            path = new / artifact
             size = convert(network, format_name, path, calibration=calibration)
             ideal = count_ideal_bytes(network, format_name)
             predict = open_runtime(format_name, path, num_threads=0)
@@ -123,14 +123,8 @@ def export_model(
 def pack_folder(folder: Path, path: Path) -> None:
     """Pack a model folder into model.tar.gz as SageMaker wants it: the files at the archive's root.
 
-    The same model gives the same bytes: no names of users, no times, files in order.
-
-    Args:
-        folder: a model folder; its artifact, manifest and card are packed, nothing else that lies there.
-        path: of the archive; what is there is replaced.
-
-    Raises:
-        ModelFolderError: the folder's artifact is not the one in its manifest.
+    The same model gives the same bytes: no names of users, no times, files in order. Nothing is packed but artifact,
+    manifest and card. A ModelFolderError says that the artifact is not the one in the manifest.
     """
     model = read_folder(Path(folder))
     members = sorted([model.path / MANIFEST, model.path / CARD, *list_files(model.artifact)])

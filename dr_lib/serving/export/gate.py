@@ -63,10 +63,12 @@ def compare(
         cent of them may not have shown.
 
     Raises:
-        ExportError: lengths differ, a grade is not 0-4, or a row is no five probabilities.
+        ExportError: a row is no five probabilities.
     """
-    grade, patient_id = np.asarray(grade), np.asarray(patient_id)
-    _check_predictions(grade, patient_id, before, after)
+    for name, rows in (("before", before), ("after", after)):
+        # the softmax of an int8 network is rounded to 1/256 in each of five grades
+        if rows.shape[1] != len(GRADES) or not np.min(rows) >= 0 or not np.abs(np.sum(rows, axis=1) - 1).max() <= 0.02:
+            raise ExportError(f"{name}: a row is no probabilities (finite, from 0 on, sum 1): the artifact is broken")
     row = {"num_images": len(grade), "num_patients": len(np.unique(patient_id))}
     is_referable = grade >= REFERABLE_FROM
     row["rarer_patients"] = min(len(np.unique(patient_id[kind])) for kind in (is_referable, ~is_referable))
@@ -90,9 +92,8 @@ def compare(
         "max_abs_difference": float(np.abs(before - after).max()),
     }
     widths = [row[f"{name}_difference_high"] - row[f"{name}_difference_low"] for name in ("auc", "kappa")]
-    row["needed_patients"] = (
-        _count_patients(max(widths), row["num_patients"], margin) if np.isfinite(widths).all() else 0
-    )
+    spread = max(widths) / (2 * HALF_WIDTH) * row["num_patients"] ** 0.5
+    row["needed_patients"] = observations_for_non_inferiority(spread, margin) if np.isfinite(widths).all() else 0
     reason = _find_reason(row, margin)
     is_shown = row["auc_before_low"] > 0.5 and row["kappa_before_low"] > 0
     kept = "AUC {auc_before:.2f} [{auc_before_low:.2f}, {auc_before_high:.2f}], kappa {kappa_before:.2f} "
@@ -101,24 +102,14 @@ def compare(
     return row | {"margin": margin, "passes": not reason, "reason": reason, "warning": warning}
 
 
-def find_needed_patients(
-    grade: np.ndarray, patient_id: np.ndarray, before: np.ndarray, *, margin: float = 0.02, resamples: int = 300
-) -> int:
+def find_needed_patients(grade: np.ndarray, patient_id: np.ndarray, before: np.ndarray, *, margin: float = 0.02) -> int:
     """Say before a conversion how many patients show that it loses less than the margin, with a power of 80 %.
 
     What a conversion will change is not known yet. It is played: noise on the logits of the network's own predictions,
     as much as leaves TYPICAL_AGREEMENT of the most probable grades, and the spread of the paired difference with it. A
     float32 artifact changes nothing and needs fewer.
 
-    Args:
-        grade: (n,) 0-4.
-        patient_id: (n,) whose photograph it is.
-        before: (n, 5) probabilities of the Keras network.
-        margin: non-inferiority margin of AUC and kappa.
-        resamples: number of draws.
-
-    Raises:
-        ExportError: as `compare`.
+    Arguments and errors are those of `compare`.
     """
     logits, rng = np.log(np.clip(before, 1e-7, 1)), np.random.default_rng(0)
     noise = rng.normal(size=logits.shape)
@@ -127,12 +118,7 @@ def find_needed_patients(
         if (after.argmax(axis=1) == before.argmax(axis=1)).mean() <= TYPICAL_AGREEMENT:
             break
     after /= after.sum(axis=1, keepdims=True)
-    return compare(grade, patient_id, before, after, margin=margin, resamples=resamples)["needed_patients"]
-
-
-def _count_patients(width: float, num_patients: int, margin: float) -> int:
-    """Patients that a margin takes, from the width of an interval over so many of them."""
-    return observations_for_non_inferiority(width / (2 * HALF_WIDTH) * num_patients**0.5, margin)
+    return compare(grade, patient_id, before, after, margin=margin, resamples=300)["needed_patients"]
 
 
 def _find_reason(row: dict[str, Any], margin: float) -> str:
@@ -154,15 +140,3 @@ def _find_reason(row: dict[str, Any], margin: float) -> str:
     is_lost = any(row[f"{name}_difference"] <= -margin for name in large)
     advice = "" if is_lost else f"; about {row['needed_patients']} patients would tell, these are {row['num_patients']}"
     return f"{' and '.join(told)}, margin {margin:g}{advice}"
-
-
-def _check_predictions(grade: np.ndarray, patient_id: np.ndarray, before: np.ndarray, after: np.ndarray) -> None:
-    n = len(grade)
-    if not n or grade.shape != (n,) or patient_id.shape != (n,) or not np.isin(grade, range(len(GRADES))).all():
-        raise ExportError("give every photograph a grade from 0 to 4 and a patient")
-    for name, rows in (("before", before), ("after", after)):
-        if np.shape(rows) != (n, len(GRADES)):
-            raise ExportError(f"{name}: {np.shape(rows)} probabilities for {n} photographs, not ({n}, {len(GRADES)})")
-        # the softmax of an int8 network is rounded to 1/256 in each of five grades
-        if not np.isfinite(rows).all() or np.min(rows) < 0 or np.abs(np.sum(rows, axis=1) - 1).max() > 0.02:
-            raise ExportError(f"{name}: a row is no probabilities (finite, from 0 on, sum 1): the artifact is broken")

@@ -10,19 +10,14 @@ import numpy as np
 
 from dr_lib.hardware import import_tensorflow, without_stderr
 from dr_lib.hardware.cpus import count_cpus
+from dr_lib.serving.export.convert import FORMATS, load_network
 from dr_lib.serving.grader.folder import MANIFEST, read_folder
 
 Predict = Callable[[np.ndarray], np.ndarray]
 
 RUNTIMES = {  # runtime: the format that it reads
     "keras_predict": "keras",  # model.predict, which the paper timed
-    "savedmodel": "savedmodel",
-    "litert_float32": "litert_float32",
-    "litert_float16": "litert_float16",
-    "litert_dynamic_int8": "litert_dynamic_int8",
-    "litert_int8": "litert_int8",
-    "onnx_float32": "onnx_float32",
-    "onnx_int8": "onnx_int8",
+    **{name: name for name in FORMATS},
     "openvino_float32": "onnx_float32",
     "openvino_bf16": "onnx_float32",
     "openvino_int8": "onnx_int8",
@@ -48,12 +43,10 @@ def open_runtime(name: str, path: Path, *, num_threads: int = 1) -> Predict:
         The function; it takes any number of photographs, and one thread at a time may call it.
 
     Raises:
-        RuntimeOpeningError: unknown runtime, a package is missing, the folder holds another format, the artifact
-            cannot be read, this processor lacks bfloat16, or TensorFlow's threads are set already.
+        RuntimeOpeningError: a package is missing, the folder holds another format, the artifact cannot be read, this
+            processor lacks bfloat16, or TensorFlow's threads are set already.
         ModelFolderError: the folder's artifact is not the one in its manifest.
     """
-    if name not in RUNTIMES:
-        raise RuntimeOpeningError(f"runtime {name!r}: choose from {', '.join(RUNTIMES)}")
     if num_threads < 0:
         raise RuntimeOpeningError(f"{num_threads} threads: give 1 or more, or 0 for all cores")
     artifact = Path(path)
@@ -118,8 +111,6 @@ def _open(family: str, precision: str, artifact: Path, num_threads: int) -> Pred
     if family in ("keras", "savedmodel") and num_threads:
         pin_tensorflow(num_threads)
     if family == "keras":
-        from dr_lib.serving.export.convert import load_network
-
         network = load_network(artifact)
         return lambda images: network.predict(images, verbose=0)
     if family == "savedmodel":

@@ -15,16 +15,9 @@ CPUINFO = Path("/proc/cpuinfo")
 
 
 def time_runtime(predict: Predict, image: np.ndarray, *, num_calls: int = 100, warmup: int = 10) -> np.ndarray:
-    """Time single predictions.
+    """Time single predictions of an image, (side, side, 3) uint8: (num_calls,) milliseconds.
 
-    Args:
-        predict: from `open_runtime`.
-        image: (side, side, 3) uint8.
-        num_calls: that are timed.
-        warmup: calls before them; the first one compiles, allocates and fills the caches.
-
-    Returns:
-        (num_calls,) milliseconds.
+    The calls of the warm-up are not timed: the first one compiles, allocates and fills the caches.
     """
     times = np.empty(warmup + num_calls)
     for call in range(len(times)):
@@ -45,11 +38,11 @@ def compare_latency(
         paths: of the artifact or model folder of each runtime, by its name in RUNTIMES.
         image: (side, side, 3) uint8.
         num_rounds: turns; the order within each is drawn anew.
-        num_threads: of one prediction, for every runtime.
+        num_threads: of one prediction.
 
     Returns:
         One row per runtime and round: runtime, round, ms (median of five calls, after one that brings the weights back
-        into the caches). Raises what `open_runtime` raises.
+        into the caches). Errors are those of `open_runtime`.
     """
     runtimes = {name: open_runtime(name, path, num_threads=num_threads) for name, path in paths.items()}
     for predict in runtimes.values():
@@ -66,21 +59,14 @@ def pair_latency(times: pd.DataFrame, runtime: str, reference: str) -> dict[str,
     """Compare a runtime with a reference, both by name, round by round of `compare_latency`.
 
     Returns:
-        runtime, n (rounds), ms and reference_ms (medians), the median of reference's time / runtime's time as speedup
-        with its quartiles speedup_low and speedup_high, and the median of runtime's - reference's as difference_ms.
+        runtime, n (rounds), ms (median), the median of reference's time / runtime's time as speedup with its quartiles
+        speedup_low and speedup_high, and the median of runtime's - reference's as difference_ms.
     """
     rounds = times.pivot(index="round", columns="runtime", values="ms")
     low, speedup, high = (rounds[reference] / rounds[runtime]).quantile([0.25, 0.5, 0.75])
-    return {
-        "runtime": runtime,
-        "n": len(rounds),
-        "ms": float(rounds[runtime].median()),
-        "reference_ms": float(rounds[reference].median()),
-        "speedup": float(speedup),
-        "speedup_low": float(low),
-        "speedup_high": float(high),
-        "difference_ms": float((rounds[runtime] - rounds[reference]).median()),
-    }
+    pair = {"runtime": runtime, "n": len(rounds), "ms": rounds[runtime].median()}
+    pair |= {"speedup": speedup, "speedup_low": low, "speedup_high": high}
+    return pair | {"difference_ms": (rounds[runtime] - rounds[reference]).median()}
 
 
 def read_cpu_flags() -> set[str]:

@@ -64,33 +64,24 @@ class ModelFolder(NamedTuple):
 
 
 def write_folder(folder: Path, artifact: str, facts: Mapping[str, Any]) -> ModelFolder:
-    """Write the manifest and the card of an artifact that lies in the folder.
+    """Write the manifest, all of FACTS and whatever else is known, and the card of an artifact in the folder.
 
-    Args:
-        folder: holds the artifact.
-        artifact: its name.
-        facts: all of FACTS, and whatever else is known.
+    Where the facts do not name them, they were made now, for the preprocessing of this version.
 
     Raises:
         ModelFolderError: the artifact is not there, or a fact is missing or of the wrong kind.
     """
+    made = {"preprocessing": PREPROCESSING, "created_at": datetime.now(UTC).isoformat(timespec="seconds")}
     measured = {"artifact": artifact, "bytes": count_bytes(folder / artifact), "sha256": _digest(folder / artifact)}
-    plain = json.loads(json.dumps({**facts, **measured}), parse_constant=lambda _: None)  # JSON has no word for NaN
-    written = _check(plain, folder)
+    known = json.dumps({**made, **facts, **measured})
+    written = _check(json.loads(known, parse_constant=lambda _: None), folder)  # JSON has no word for NaN
     files.write_json(folder / MANIFEST, written)
     files.write_text(folder / CARD, describe(written))
     return ModelFolder(folder, written)
 
 
 def write_trained(network: Path, config: "TrainingConfig", trained: "Trained", commit: str) -> ModelFolder:
-    """Move the network that `train_once` left into a model folder beside it, `model`.
-
-    Args:
-        network: the .keras file.
-        config: of the training.
-        trained: what it left, of a prepared folder.
-        commit: of the repository.
-    """
+    """Move the .keras file that `train_once` left into a model folder beside it, `model`."""
     folder, row = network.parent / "model", trained.row
     folder.mkdir(exist_ok=True)
     network.replace(folder / "model.keras")
@@ -103,12 +94,10 @@ def write_trained(network: Path, config: "TrainingConfig", trained: "Trained", c
         "threshold": trained.scores["threshold"],
         "threshold_from": chosen if "validation" in trained.splits else "not chosen, for lack of a validation split",
         "test_time_augmentation": config.test_time_augmentation,
-        "preprocessing": PREPROCESSING,
         "weights": Path(config.weights).name,
         "metrics": trained.scores,
         "commit": commit,
         "versions": {name: row[name] for name in ("keras", "numpy")},
-        "created_at": datetime.now(UTC).isoformat(timespec="seconds"),
     }
     facts = {name: row[name] for name in FACTS if name in row} | facts
     return write_folder(folder, "model.keras", facts)
@@ -133,12 +122,10 @@ def read_folder(folder: Path) -> ModelFolder:
     if Path(name).name != name or found.artifact.is_symlink():
         raise ModelFolderError(f"{folder}: the artifact {name!r} has to lie in the folder itself")
     try:
-        is_whole = (
-            count_bytes(found.artifact) == found.facts["bytes"] and _digest(found.artifact) == found.facts["sha256"]
-        )
+        size, sha256 = count_bytes(found.artifact), _digest(found.artifact)
     except OSError as error:
         raise ModelFolderError(f"{folder}: {name} cannot be read: {error.strerror}") from error
-    if not is_whole:
+    if (size, sha256) != (found.facts["bytes"], found.facts["sha256"]):
         raise ModelFolderError(f"{folder}: {name} is not what {MANIFEST} says: copy or export the model again")
     return found
 
@@ -150,8 +137,7 @@ def describe(facts: Mapping[str, Any]) -> str:
     if grades:
         answer = f"Grades a fundus photograph: {', '.join(f'{k} {name}' for k, name in enumerate(grades))}"
     before = "" if facts["format"] == "keras" else "of the network before export"
-    metrics = "\n".join(f"| {name} | {_show(value)} |" for name, value in facts["metrics"].items())
-    gate = "\n".join(f"| {name} | {_show(value)} |" for name, value in facts.get("gate", {}).items())
+    metrics, gate = _tabulate(facts["metrics"]), _tabulate(facts.get("gate", {}))
     lines = [
         f"# {facts['model']}, {facts['image_size']} px, {'five grades' if grades else 'referral'} ({facts['format']})",
         "> **Made from a SYNTHETIC SAMPLE, not from photographs.**" if is_synthetic else "",
@@ -187,8 +173,9 @@ def count_bytes(artifact: Path) -> int:
     return sum(path.stat().st_size for path in list_files(artifact))
 
 
-def _show(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+def _tabulate(values: Mapping[str, Any]) -> str:
+    shown = {name: f"{value:.4g}" if isinstance(value, float) else value for name, value in values.items()}
+    return "\n".join(f"| {name} | {value} |" for name, value in shown.items())
 
 
 def _check(facts: Any, folder: Path) -> dict[str, Any]:

@@ -57,7 +57,7 @@ def grade_files(
             (status of the crop), model_version, error (empty where there is a grade). Files stand with their whole
             path, which no spreadsheet takes for a formula; bytes that are no UTF-8 stand as \\udc80 to \\udcff.
         workers: processes; by default one per core where there are many photographs.
-        progress: called with (done, total).
+        progress: called with the numbers done and in all.
 
     Returns:
         How many photographs of the table have no grade, by the reason, numbers in it as "...".
@@ -194,25 +194,19 @@ def _read_kept(out: Path, names: list[str], version: str) -> dict[str, str]:
     """The files in the table and why they have no grade; a row that was not finished is cut off."""
     if out.suffix.lower() in PICTURES or (out.exists() and not out.is_file()):
         raise GradesError(f"{out} is no table: name a CSV file for the grades")
-    if not out.exists() or not out.stat().st_size:
+    if not out.exists():
         return {}
-    with out.open("rb") as table:
-        header, first = ",".join(names).encode() + LINE_END, table.readline()
-        if header.startswith(first) and first != header:  # a kill came while the header was written
-            os.truncate(out, 0)
-            return {}
-        if first != header:
-            raise GradesError(f"{out} is there and has other columns: name another file, it is not overwritten")
-        content = table.read()
+    content, header = out.read_bytes(), ",".join(names).encode() + LINE_END
     whole = content[: content.rfind(LINE_END) + len(LINE_END)] if LINE_END in content else b""
+    if not whole.startswith(header) and not header.startswith(content):  # a kill may come while the header is written
+        raise GradesError(f"{out} is there and has other columns: name another file, it is not overwritten")
     try:
-        rows = list(csv.DictReader(io.StringIO(whole.decode(), newline=""), names))
+        rows = list(csv.DictReader(io.StringIO(whole.decode(), newline="")))
     except UnicodeDecodeError as error:
         raise GradesError(f"{out} was saved anew, not in UTF-8: name another file, it is not overwritten") from error
     if any(row["model_version"] != version for row in rows):
         raise GradesError(f"{out} holds another model's grades: name another file, it is not overwritten")
-    if len(whole) < len(content):
-        os.truncate(out, out.stat().st_size - len(content) + len(whole))
+    os.truncate(out, len(whole))
     return {row["file"]: row["error"] for row in rows}
 
 

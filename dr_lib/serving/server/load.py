@@ -44,20 +44,15 @@ class MaxRate(NamedTuple):
     requests: pd.DataFrame  # every request of every try, from `run_open_loop`; `rate_per_s` tells the tries apart
 
 
-def ask(url: str, body: bytes, *, content_type: str = "image/jpeg", timeout_s: float = 60.0) -> dict[str, Any]:
+def ask(url: str, body: bytes, *, content_type: str = "image/jpeg") -> dict[str, Any]:
     """Send one request and return its answer, a table; a LoadError where it is none."""
-    client = _Client(url, content_type, timeout_s)
+    client = _Client(url, content_type, timeout_s=60)
     client.connect()
-    try:
-        status, content = client.exchange(body)
-    except (OSError, http.client.HTTPException) as error:
-        raise LoadError(f"{url}: {type(error).__name__}: {error}") from error
-    finally:
-        client.connection.close()
-    row = _read_answer(status, content)
+    row = client.call(body)
+    client.connection.close()
     if row["error"]:
         raise LoadError(f"{url}: {row['error']}")
-    return json.loads(content)
+    return json.loads(client.content)
 
 
 def run_closed_loop(
@@ -75,7 +70,7 @@ def run_closed_loop(
         url: where predictions are asked for, http://127.0.0.1:8080/invocations say.
         bodies: what is sent, in turn, begun anew at the end.
         content_type: of the bodies.
-        num_requests: how many; the paper's are 25.
+        num_requests: the paper's are 25.
         gap_s: pause between the end of a request and the start of the next.
         timeout_s: a server that says nothing for so long has failed.
 
@@ -267,26 +262,27 @@ class _Client:
         start, attempts = time.perf_counter(), 1
         try:
             try:
-                status, content = self.exchange(body)
+                status = self._exchange(body)
             except CLOSED:
                 self.connection.close()
                 attempts = 2
-                status, content = self.exchange(body)
+                status = self._exchange(body)
             round_trip_s = time.perf_counter() - start
-            row = _read_answer(status, content)
+            row = _read_answer(status, self.content)
         except (OSError, http.client.HTTPException, ValueError) as error:
             round_trip_s = time.perf_counter() - start
             self.connection.close()
             row = _describe(f"{type(error).__name__}: {error}")
         return row | {"round_trip_ms": 1e3 * round_trip_s, "attempts": attempts}
 
-    def exchange(self, body: bytes) -> tuple[int, bytes]:
-        """Send one request and return status and content of its answer."""
+    def _exchange(self, body: bytes) -> int:
+        """Send one request, keep the content of its answer and return its status."""
         headers = self._sign(body, self._headers) if self._sign else self._headers
         with contextlib.suppress(BrokenPipeError):  # who refuses early answers before the body is read
             self.connection.request("POST", self._path, body, headers)
         response = self.connection.getresponse()
-        return response.status, response.read()
+        self.content = response.read()
+        return response.status
 
 
 def _read_answer(status: int, content: bytes) -> dict[str, Any]:

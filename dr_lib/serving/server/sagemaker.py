@@ -3,8 +3,6 @@
 boto3 knows the user's credentials and region, and signs; the requests themselves go over the load's own connections.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cache

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from dr_lib.serving.export.convert import FORMATS
 from dr_lib.serving.export.export import export_model
 from dr_lib.serving.export.gate import Labelled
 from tests.serving.stand_in import build_network, draw_crops, write_model_folder
@@ -31,4 +32,4 @@ def labelled(network):
 def exported(source, labelled, tmp_path_factory):
     """The folder with a model folder of every format, and the table of the export."""
     out = tmp_path_factory.mktemp("exported")
-    return out, export_model(source, out, calibration=draw_crops(50), labelled=labelled, margin=0.3)
+    return out, export_model(source, out, formats=FORMATS, calibration=draw_crops(50), labelled=labelled, margin=0.3)

@@ -8,6 +8,7 @@ import sys
 import keras
 import numpy as np
 import pytest
+from ai_edge_litert.interpreter import Interpreter
 
 from dr_lib.serving.export.convert import FORMATS, ExportError, convert, load_network
 from dr_lib.serving.export.runtimes import open_runtime
@@ -20,10 +21,8 @@ BYTES = {"float32": 4, "float16": 2, "int8": 1, "dynamic_int8": 1}
 
 
 def count_on_disk(path) -> int:
-    """Bytes, counted by os.walk and os.path alone."""
-    if os.path.isfile(path):
-        return os.path.getsize(path)
-    return sum(os.path.getsize(os.path.join(where, name)) for where, _, names in os.walk(path) for name in names)
+    """Bytes of a file, or of all below a folder."""
+    return sum(file.stat().st_size for file in [path, *path.rglob("*")] if file.is_file())
 
 
 @pytest.mark.parametrize(
@@ -41,25 +40,10 @@ def test_an_artifact_is_small_silent_and_right(network, tmp_path, capfd, caplog,
     difference = open_runtime(format_name, artifact, num_threads=0)(crops) - network.predict(crops, verbose=0)
     assert np.abs(difference).max() < CLOSE.get(format_name, 0.3)
     assert np.abs(difference).mean() < CLOSE.get(format_name, 0.02)
-
-
-def test_no_optimizer_goes_into_a_savedmodel(tmp_path):
-    """Adam's state would triple it."""
-    network, crops = build_network(), draw_crops(8)
-    before = convert(network, "savedmodel", tmp_path / "before")
-    network.compile("adam", "sparse_categorical_crossentropy")
-    network.fit(crops, np.arange(8) % 5, verbose=0)
-    assert convert(network, "savedmodel", tmp_path / "after") == pytest.approx(before, abs=2000)
-
-
-def test_full_int8_computes_in_int8(network, tmp_path):
-    """Weights and activations of every convolution and dense layer."""
-    from ai_edge_litert.interpreter import Interpreter
-
-    convert(network, "litert_int8", tmp_path / "model.tflite", calibration=draw_crops(20))
-    tensors = Interpreter(str(tmp_path / "model.tflite")).get_tensor_details()
-    kinds = [tensor["dtype"] for tensor in tensors if re.search("conv2d|dense", tensor["name"])]
-    assert len(kinds) > 10 and set(kinds) == {np.int8}
+    if format_name == "litert_int8":  # weights and activations of every convolution and dense layer
+        tensors = Interpreter(str(artifact)).get_tensor_details()
+        kinds = [tensor["dtype"] for tensor in tensors if re.search("conv2d|dense", tensor["name"])]
+        assert len(kinds) > 10 and set(kinds) == {np.int8}
 
 
 def test_a_network_of_mixed_precision_serves_in_float32(tmp_path):
@@ -75,8 +59,6 @@ def test_a_network_of_mixed_precision_serves_in_float32(tmp_path):
     assert "float16" not in network.to_json()
     wanted = network.predict(crops, verbose=0)
     assert np.abs(mixed.predict(crops, verbose=0) - wanted).max() < 0.05
-    convert(network, "litert_float32", tmp_path / "model.tflite")
-    assert np.abs(open_runtime("litert_float32", tmp_path / "model.tflite")(crops) - wanted).max() < 1e-4
 
 
 def test_refuses_an_artifact_that_is_too_large(tmp_path):
@@ -102,35 +84,18 @@ def test_a_converter_that_fails_is_heard(tmp_path, capfd):
     assert capfd.readouterr() == ("heard\n", "heard too")
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"format_name": "litert"}, "choose from savedmodel, "),
-        ({"format_name": "litert_int8"}, r"needs calibration: crops as \(n, 32, 32, 3\) uint8"),
-        ({"format_name": "onnx_int8", "calibration": draw_crops(2, side=64)}, "needs calibration"),
-        ({"format_name": "litert_int8", "calibration": draw_crops(2) / 255}, "needs calibration"),
-        ({"format_name": "litert_int8", "calibration": draw_crops(1)[:0]}, "needs calibration"),
-        ({"format_name": "litert_int8", "calibration": draw_crops(1) * 0}, "are flat"),
-        ({"path": "missing/model.tflite"}, "a new name in a folder that is there"),
-        ({"path": "."}, "a new name in a folder that is there"),
-    ],
-)
-def test_refuses_a_wrong_request(network, tmp_path, changes, message):
-    """Unknown formats, no crops, crops of another size or kind, a place that is taken or not there."""
-    asked = {"format_name": "litert_float32", "path": "model.tflite", "calibration": None} | changes
-    with pytest.raises(ExportError, match=message):
-        convert(network, asked["format_name"], tmp_path / asked["path"], calibration=asked["calibration"])
+@pytest.mark.parametrize("calibration", [None, draw_crops(1)[:0], draw_crops(1) * 0], ids=["none", "empty", "flat"])
+def test_int8_needs_crops_that_show_something(network, tmp_path, calibration):
+    """Flat ones would end the process, from inside LiteRT."""
+    with pytest.raises(ExportError, match="litert_int8 needs calibration"):
+        convert(network, "litert_int8", tmp_path / "model.tflite", calibration=calibration)
 
 
-def test_refuses_another_network_and_another_file(tmp_path):
-    """Pixels are scaled inside the network, or two places could disagree how; what is no archive is no model."""
-    inputs = keras.Input((4, 4, 3))
-    network = keras.Model(inputs, keras.layers.Dense(5)(keras.layers.Flatten()(inputs)))
-    with pytest.raises(ExportError, match="has to take"):
-        convert(network, "savedmodel", tmp_path / "artifact")
+def test_what_is_no_archive_is_no_model(tmp_path):
+    """The file is named."""
     (tmp_path / "model.keras").write_bytes(b"PK\x03\x04 no archive")
     for name in ("model.keras", "missing.keras"):
-        with pytest.raises(ExportError, match="is no Keras model that this library can read"):
+        with pytest.raises(ExportError, match=f"{name} is no Keras model that this library can read"):
             load_network(tmp_path / name)
 
 
@@ -145,18 +110,12 @@ def test_another_backend_is_told_what_to_set(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("model", "parameters", "formats"),
-    [
-        ("mobilenet", 3_377_221, ["onnx_int8", "savedmodel", "litert_int8"]),  # ONNX first: never called
-        ("vgg19", 20_107_205, ["savedmodel"]),
-    ],
-)
-def test_the_papers_networks_stay_within_their_ideal_size(tmp_path, model, parameters, formats):
-    """An artifact takes at most 1.15 x parameters x bytes, with no allowance, and runs."""
-    network, crops = build_grader(model, 64), draw_crops(4, side=64)
-    for format_name in formats:
-        artifact, ideal = tmp_path / format_name, parameters * BYTES[format_name.partition("_")[2] or "float32"]
-        assert convert(network, format_name, artifact, calibration=crops) == count_on_disk(artifact) <= 1.15 * ideal
+def test_the_papers_network_stays_within_its_ideal_size(tmp_path):
+    """MobileNet's artifacts take at most 1.15 x parameters x bytes, with no allowance, and run."""
+    network, crops = build_grader("mobilenet", 64), draw_crops(4, side=64)
+    for format_name, size in (("onnx_int8", 1), ("savedmodel", 4)):  # ONNX first: never called
+        artifact = tmp_path / format_name
+        assert convert(network, format_name, artifact, calibration=crops) == count_on_disk(artifact)
+        assert count_on_disk(artifact) <= 1.15 * 3_377_221 * size
         probabilities = open_runtime(format_name, artifact, num_threads=0)(crops[:2])
         assert probabilities.shape == (2, 5) and np.abs(probabilities.sum(1) - 1).max() < 0.02

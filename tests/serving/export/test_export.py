@@ -17,8 +17,6 @@ from dr_lib.serving.export.runtimes import open_runtime
 from dr_lib.serving.grader.folder import read_folder
 from tests.serving.stand_in import build_network, draw_crops, write_model_folder
 
-DARK = draw_crops(20) // 32  # scales that fit no photograph
-
 
 @pytest.mark.slow
 def test_every_format_becomes_a_folder_that_serves(network, source, labelled, exported):
@@ -41,36 +39,34 @@ def test_every_format_becomes_a_folder_that_serves(network, source, labelled, ex
     assert (table.set_index("format").loc[["savedmodel", "litert_float32", "onnx_float32"], "agreement"] == 1).all()
 
 
-def test_a_refused_format_leaves_what_was_there_and_a_forced_one_says_so(source, labelled, tmp_path):
-    """Calibrated on nearly black crops int8 loses much: nothing is written, and the folder of yesterday stays. Forced,
-    it replaces the folder whole; manifest and card say that the gate had refused it."""
+def test_a_refused_format_leaves_what_was_there(source, labelled, tmp_path):
+    """Calibrated on nearly black crops int8 loses much: nothing is written, and the folder of yesterday stays."""
     (tmp_path / "litert_int8").mkdir()
     (tmp_path / "litert_int8" / "yesterday").write_text("")
-    request = {"formats": ["litert_int8"], "calibration": DARK, "labelled": labelled}
-    (row,) = export_model(source, tmp_path, **request).itertuples()
+    asked = {"formats": ["litert_int8"], "calibration": draw_crops(20) // 32, "labelled": labelled}
+    (row,) = export_model(source, tmp_path, **asked).itertuples()
     assert not row.passes and "margin 0.02" in row.reason and row.folder == ""
     assert row.kappa_after < row.kappa_before == 1
     assert os.listdir(tmp_path) == ["litert_int8"] and os.listdir(tmp_path / "litert_int8") == ["yesterday"]
-    (row,) = export_model(source, tmp_path, **request, force=True).itertuples()
-    model = read_folder(tmp_path / "litert_int8")
-    assert row.forced and model.facts["gate"]["forced"] and not model.facts["gate"]["passes"]
-    assert sorted(os.listdir(model.path)) == ["README.md", "manifest.json", "model.tflite"]
-    assert "| forced | True |" in (model.path / "README.md").read_text()
 
 
-def test_a_set_that_cannot_decide_needs_force(source, labelled, tmp_path):
-    """Ten crops of one kind: no AUC, no pass; the manifest stays JSON that any reader takes, without NaN."""
+def test_a_forced_format_replaces_the_folder_and_says_so(source, labelled, tmp_path):
+    """Ten crops of one kind have no AUC and cannot decide; the manifest stays JSON that any reader takes, no NaN."""
+    (tmp_path / "litert_float32").mkdir()
+    (tmp_path / "litert_float32" / "yesterday").write_text("")
     few = Labelled(labelled.images[:10], np.zeros(10, int), labelled.patient_id[:10])
     asked = {"formats": ["litert_float32"], "calibration": draw_crops(1), "labelled": few}
-    (row,) = export_model(source, tmp_path, **asked).itertuples()
-    assert "cannot decide" in row.reason and not os.listdir(tmp_path)
-    export_model(source, tmp_path, **asked, force=True)
+    (row,) = export_model(source, tmp_path, **asked, force=True).itertuples()
+    model = read_folder(tmp_path / "litert_float32")
+    assert row.forced and not row.passes and "cannot decide" in row.reason
+    assert sorted(os.listdir(model.path)) == ["README.md", "manifest.json", "model.tflite"]
+    assert "| forced | True |" in (model.path / "README.md").read_text()
 
     def refuse(constant):
         raise AssertionError(constant)
 
-    facts = json.loads((tmp_path / "litert_float32" / "manifest.json").read_text(), parse_constant=refuse)
-    assert facts["gate"]["auc_difference"] is None and facts["gate"]["forced"]
+    gate = json.loads((model.path / "manifest.json").read_text(), parse_constant=refuse)["gate"]
+    assert gate["auc_difference"] is None and gate["forced"] and not gate["passes"]
 
 
 def test_too_few_photographs_are_told_before_a_conversion(source, small_sample, tmp_path, monkeypatch):
@@ -93,24 +89,21 @@ def test_another_model_in_the_folder_is_no_rounding(source, labelled, network, t
     assert not os.listdir(tmp_path)
 
 
-def test_refuses_photographs_of_another_size_and_labels_that_are_none(source, labelled, tmp_path):
-    """Before anything is converted, where that can be seen."""
-    asked = {"formats": ["litert_float32"], "calibration": draw_crops(1)}
-    for images in (draw_crops(80, side=64), labelled.images[:0]):
-        with pytest.raises(ExportError, match=r"have to be \(n, 32, 32, 3\)"):
-            export_model(source, tmp_path, **asked, labelled=labelled._replace(images=images))
-    with pytest.raises(ExportError, match="grade from 0 to 4"):
-        export_model(source, tmp_path, **asked, labelled=labelled._replace(grade=labelled.grade + 1))
-    assert not os.listdir(tmp_path)
-
-
-def test_refuses_what_is_no_trained_model(labelled, network, tmp_path):
-    """An exported folder, one of a model that gives no grades, and an empty one."""
+def test_refuses_what_cannot_be_exported(labelled, network, tmp_path):
+    """An exported folder, one of a model that gives no grades, an empty one; a format that is none, no photographs."""
     exported = write_model_folder(tmp_path / "exported", network, format="savedmodel")
     referral = write_model_folder(tmp_path / "referral", network, grades=[])
-    for folder, message in ((exported, "holds savedmodel"), (referral, "of referral"), (tmp_path, "holds no model")):
+    trained = write_model_folder(tmp_path / "trained", network)
+    none = labelled._replace(images=labelled.images[:0])
+    for folder, formats, judged, message in (
+        (exported, ["savedmodel"], labelled, "holds savedmodel"),
+        (referral, ["savedmodel"], labelled, "of referral"),
+        (tmp_path, ["savedmodel"], labelled, "holds no model"),
+        (trained, ["litert"], labelled, "format 'litert': choose from savedmodel, litert_float32"),
+        (trained, ["savedmodel"], none, "the test split is empty"),
+    ):
         with pytest.raises(ValueError, match=message):
-            export_model(folder, tmp_path / "out", calibration=draw_crops(1), labelled=labelled)
+            export_model(folder, tmp_path / "out", formats=formats, calibration=draw_crops(1), labelled=judged)
 
 
 def test_a_package_is_the_folder_and_the_same_for_the_same_model(source, labelled, tmp_path):

@@ -45,20 +45,18 @@ def test_it_obeys_the_contract(instructions):
     assert re.fullmatch(r"python:3\.\d+(\.\d+)?-slim\S*", said["FROM"])
 
 
-def test_the_health_check_tells_a_server_from_none(instructions, served_folder, tmp_path):
-    """Status 0 where /ping says 200, another where nobody listens."""
+def test_it_copies_every_module_that_the_server_imports(instructions, served_folder, jpeg, tmp_path):
+    """From the copied files alone it serves, at all addresses of the container, and at its own alone elsewhere.
+
+    The health check has status 0 where /ping says 200, another where nobody listens.
+    """
+    copy_files(instructions, tmp_path / "srv")
     check = [sys.executable, *json.loads(dict(instructions)["HEALTHCHECK"].split("CMD")[1])[1:]]
-    with run_process(served_folder, tmp_path / "log") as server:
+    with run_process(served_folder, tmp_path / "log", cwd=tmp_path / "srv") as server:
+        assert post(server.port, jpeg).status == 200 and is_listening(server.port, "127.0.0.2")
         environment = read_image_environment() | {"PORT": str(server.port)}
         assert subprocess.run(check, env=environment, check=False).returncode == 0
     assert subprocess.run(check, env=environment, capture_output=True, check=False).returncode != 0
-
-
-def test_it_copies_every_module_that_the_server_imports(instructions, served_folder, jpeg, tmp_path):
-    """From the copied files alone it serves, at all addresses of the container, and at its own alone elsewhere."""
-    copy_files(instructions, tmp_path / "srv")
-    with run_process(served_folder, tmp_path / "log", cwd=tmp_path / "srv") as server:
-        assert post(server.port, jpeg).status == 200 and is_listening(server.port, "127.0.0.2")
     with run_process(served_folder, tmp_path / "log", LISTEN_HOST="") as server:
         assert not is_listening(server.port, "127.0.0.2")
 

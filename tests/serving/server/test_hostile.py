@@ -19,7 +19,7 @@ from dr_lib.serving.grader.predict import Predictor
 from dr_lib.serving.server.server import MAX_PIXELS
 from tests.serving.driver import draw_photograph, encode, head, pack_png, post, run_process
 
-CLIENTS, NUM_REQUESTS = 3, 500
+CLIENTS, NUM_REQUESTS = 3, 300
 TYPES = {"jpeg": "image/jpeg", "png": "image/png", "json": "application/json", "gzip": "image/jpeg"}
 EXPECTED = {200, 400, 404, 405, 408, 411, 413, 415, 422, 431, 503}
 
@@ -114,7 +114,7 @@ def test_a_storm_leaves_nothing_behind(served_folder, files, tmp_path):
             with ThreadPoolExecutor(CLIENTS) as pool:
                 return sum(pool.map(task, range(seed, seed + CLIENTS)), collections.Counter())
 
-        rage(300, seed=100)
+        rage(180, seed=100)
         process = psutil.Process(server.process.pid)
         before_mb, before_threads = server.measure_resident_mb(), process.num_threads()
         statuses = rage(NUM_REQUESTS, seed=0)

@@ -52,21 +52,6 @@ def pack(folder, archive):
     return archive
 
 
-def refuse(model):
-    """Serve what must not be served; return the process's one line."""
-    environment = {"PATH": os.environ["PATH"], "MODEL": str(model), "PORT": str(find_port())}
-    ended = subprocess.run(SERVE, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60)
-    assert ended.returncode == 1 and ended.stdout == ""
-    (line,) = [line for line in ended.stderr.splitlines() if not line.startswith("INFO:")]  # LiteRT says hello
-    return line
-
-
-@pytest.fixture
-def copy(served_folder, tmp_path):
-    """A model folder to damage."""
-    return shutil.copytree(served_folder, tmp_path / "model")
-
-
 @pytest.fixture(scope="module")
 def server(served_folder, tmp_path_factory):
     """A server in a process of its own, started with a list of what it imports."""
@@ -131,28 +116,23 @@ def test_an_archive_is_served_and_leaves_nothing(served_folder, jpeg, tmp_path):
     assert answer.facts["model_version"] == json.loads((served_folder / "manifest.json").read_text())["sha256"][:12]
 
 
-def test_an_endpoint_without_its_model_ends_at_once(copy, tmp_path):
-    """No folder, an archive of nothing, another artifact than the manifest's: one line, status 1."""
-    (tmp_path / "bad.tar.gz").write_bytes(b"x" * 999)
-    assert "such as exported/litert_int8" in refuse(tmp_path / "nothing")
-    assert "no model to serve" in refuse(tmp_path / "bad.tar.gz")
-    (copy / "model.tflite").write_bytes((copy / "model.tflite").read_bytes()[:-1] + b"x")
-    assert "is not what manifest.json says" in refuse(copy)
-    (copy / "model.tflite").write_bytes(b"")
-    write_folder(copy, "model.tflite", json.loads((copy / "manifest.json").read_text()))
-    assert "not a LiteRT model" in refuse(copy)
+def test_an_endpoint_without_its_model_ends_at_once(tmp_path):
+    """One line, status 1."""
+    environment = {"PATH": os.environ["PATH"], "MODEL": str(tmp_path / "nothing"), "PORT": str(find_port())}
+    ended = subprocess.run(SERVE, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60)
+    (line,) = ended.stderr.splitlines()
+    assert ended.returncode == 1 and ended.stdout == ""
+    assert line.startswith("no model to serve") and "such as exported/litert_int8" in line
 
 
-def test_only_litert_that_fits_its_manifest_is_loaded(copy):
+def test_only_litert_that_fits_its_manifest_is_loaded(served_folder, tmp_path):
     """A Keras file, even with its right sha256, is not opened; nor is anything else under the name of LiteRT."""
+    copy = shutil.copytree(served_folder, tmp_path / "model")
     (copy / "model.keras").write_bytes(b"PK\x03\x04")
     facts = json.loads((copy / "manifest.json").read_text())
+    advice = "keras is not served.*: python -m dr_lib export FOLDER --data DATA --out exported$"
     for artifact, wrong, message in (
-        (
-            "model.keras",
-            {"format": "keras"},
-            "keras is not served.*: python -m dr_lib export FOLDER --data DATA --out exported$",
-        ),
+        ("model.keras", {"format": "keras"}, advice),
         ("model.keras", {"format": "litert_float32"}, "not a LiteRT model"),
         ("model.tflite", {"image_size": 64}, "32 px"),
     ):
@@ -218,9 +198,7 @@ def test_a_damaged_archive_is_refused_in_a_line(served_folder, tmp_path):
     ("options", "message"),
     [
         (["serve", "--threads", "0"], "--threads and --request-seconds have to be above 0"),
-        (["serve", "--queue", "-1"], "--queue not below"),
         (["serve", "--request-seconds", "nan"], "--request-seconds have to be above 0"),
-        (["serve", "--port", "x"], "--port"),
         (["serve", "--port", "70000"], "--port at most 65535"),
         (["train"], "invalid choice: 'train'"),
     ],
@@ -337,11 +315,10 @@ def test_who_connects_while_the_server_turns_to_its_end_is_answered(served_folde
         connection.close()
 
 
-@pytest.mark.parametrize("name", ["SAGEMAKER_BIND_TO_PORT", "PORT"])
-def test_it_starts_and_ends_as_sagemaker_has_it(served_folder, name):
+def test_it_starts_and_ends_as_sagemaker_has_it(served_folder):
     """Serve alone, all else in the environment; connections that are merely open do not hold its end up."""
     port = find_port()
-    environment = {"PATH": os.environ["PATH"], "MODEL": str(served_folder), name: str(port)}
+    environment = {"PATH": os.environ["PATH"], "MODEL": str(served_folder), "SAGEMAKER_BIND_TO_PORT": str(port)}
     process = subprocess.Popen(SERVE, cwd=ROOT, env=environment, stderr=subprocess.DEVNULL)
     try:
         wait_until(lambda: is_ready(port))
