@@ -7,8 +7,9 @@ import pytest
 from dr_lib.data.labels.near_duplicates import PAIRS_AT_ONCE, THRESHOLD, find_near_duplicates, perceptual_hash
 from dr_lib.data.photograph.crop import crop_fundus
 from dr_lib.data.photograph.pixels import encode_jpeg
-from dr_lib.data.shards.folder import read_photographs, read_records
+from dr_lib.data.shards.folder import read_photographs
 from dr_lib.data.synthetic import draw_eye, draw_look
+from tests.data.shards.test_prepare import read_jpegs
 
 
 def save(image: np.ndarray, suffix: str = ".jpg", quality: int = 90) -> bytes:
@@ -108,10 +109,10 @@ def test_bad_photographs_are_no_copies_of_each_other(eyes, spoil):
 
 def test_the_drawn_sample_has_no_copies(small_sample):
     """No two photographs of the sample pass for one."""
-    records = [record for _, record in read_records(small_sample, read_photographs(small_sample))]
-    assert all(perceptual_hash(record.encoded) == record.perceptual_hash for record in records)
-    hashes = np.frombuffer(b"".join(record.perceptual_hash for record in records), np.uint8)
-    assert len(records) == 32 and len(find_near_duplicates(hashes.reshape(-1, 32))) == 0
+    hashes = {image_id: perceptual_hash(jpeg) for image_id, jpeg in read_jpegs(small_sample).items()}
+    listed = read_photographs(small_sample).set_index("image_id")["perceptual_hash"].map(bytes.fromhex)
+    assert hashes == listed.to_dict() and len(hashes) == 32
+    assert len(find_near_duplicates(np.frombuffer(b"".join(hashes.values()), np.uint8).reshape(-1, 32))) == 0
 
 
 @pytest.mark.slow

@@ -219,7 +219,7 @@ def test_faces_and_skin_are_doubtful_or_refused(draw, at_most, colours):
 def test_an_eye_with_a_dark_shadow_is_kept(place):
     """A haemorrhage into the vitreous is dark in red light too: doubtful, with the circle that it has without it."""
     rng = np.random.default_rng(1)
-    image, circle = draw_eye(2, "right", draw_look(rng), rng)
+    image, circle, _ = draw_eye(2, "right", draw_look(rng), rng)
     shadow = np.zeros(image.shape[:2], np.float32)
     at = [int(circle.x + place[0] * circle.radius), int(circle.y + place[1] * circle.radius)]
     cv2.circle(shadow, at, int(0.22 * circle.radius), 0.9, -1)

@@ -7,7 +7,8 @@ from sklearn.metrics import roc_auc_score
 
 from dr_lib.data.photograph.pixels import decode_jpeg
 from dr_lib.data.shards.batches import Batches, load_photographs
-from dr_lib.data.shards.folder import read_photographs, read_records
+from dr_lib.data.shards.folder import read_photographs
+from tests.data.shards.test_prepare import read_jpegs
 
 
 class Eyes(keras.Model):
@@ -93,7 +94,7 @@ def test_loads_uint8_photographs_with_their_labels(small_sample):
     """Pixels stay uint8, are the records' own, and lie in the order of the image ids beside their labels."""
     sides = {side: load_photographs(small_sample, side) for side in ("train", "validation", "test")}
     table = read_photographs(small_sample)
-    records = {record.image_id: record for _, record in read_records(small_sample, table)}
+    stored = read_jpegs(small_sample)
     assert sum(len(photographs.image_id) for photographs in sides.values()) == len(table) == 32
     for side, photographs in sides.items():
         rows = table[table["split"] == side]
@@ -101,7 +102,7 @@ def test_loads_uint8_photographs_with_their_labels(small_sample):
         assert photographs.grade.tolist() == rows["grade"].tolist()
         assert (photographs.referable == (photographs.grade >= 2)).all()
         for image, image_id in zip(photographs.images, photographs.image_id, strict=True):
-            assert image.dtype == np.uint8 and (image == decode_jpeg(records[image_id].encoded)).all()
+            assert image.dtype == np.uint8 and (image == decode_jpeg(stored[image_id])).all()
     assert load_photographs(small_sample, "train", 64).images.shape[1:] == (64, 64, 3)
 
 

@@ -143,41 +143,6 @@ def test_after_a_kill_finished_shards_are_kept(folder, workers, altered):
     assert look(folder, "killed") == look(folder, "whole")
 
 
-def kill_at_random_moments(folder: str, num_kills: str, seed: str) -> None:
-    """Prepare, be killed and prepare again, that many times; print what was found after each."""
-    folder, rng, lasts_s = Path(folder), np.random.default_rng(int(seed)), {}
-    for workers in (1, 2):
-        began = time.monotonic()
-        wait(fork(partial(start, folder, f"whole{workers}", shard_size=2, workers=workers)))
-        lasts_s[workers] = time.monotonic() - began
-    whole = look(folder, "whole1")
-    for number in range(int(num_kills)):
-        workers, name = (2 if number % 5 == 4 else 1), f"killed{number}"
-        run = partial(start, folder, name, shard_size=2, workers=workers)
-        child = fork(run)
-        earliest = 0.6 if workers == 2 else 0  # most of so short a run is the start of its two workers
-        time.sleep(rng.uniform(earliest, 1) * lasts_s[workers])
-        os.kill(child, signal.SIGSTOP)  # so that no worker is started unseen
-        helpers = [process.pid for process in psutil.Process(child).children(recursive=True)]
-        os.kill(child, signal.SIGKILL)
-        killed, before = wait(child) == -signal.SIGKILL, list_written(folder, name)
-        orphans, code, after = wait_for_end(helpers, seconds=5), wait(fork(run)), list_written(folder, name)
-        rewritten = sum(after.get(shard) != before[shard] for shard in before)
-        found = {"workers": workers, "killed": killed, "num_shards": len(before), "rewritten": rewritten}
-        print(json.dumps(found | {"orphans": orphans, "code": code, "same": look(folder, name) == whole}))
-
-
-@pytest.mark.slow
-def test_kills_at_random_moments(folder):
-    """Killed at 12 moments and started again: the bytes of one run, nothing left behind, no orphans."""
-    code, *found, errors = call("kill_at_random_moments", folder, 12, 20)
-    assert code == 0 and len(found) == 12, errors
-    assert [row for row in found if row["code"] or not row["same"] or row["orphans"]] == [], errors
-    assert all(row["rewritten"] <= row["workers"] for row in found)
-    assert sum(row["killed"] for row in found) >= 6  # the others were faster than the run that was timed
-    assert len({row["num_shards"] for row in found if row["killed"]}) >= 3  # early, late and between
-
-
 def die_at_change(number: int, folder: Path) -> None:
     """Count from now on what this process changes in the folder; at that number leave it half done and die."""
     left, dying = number, False

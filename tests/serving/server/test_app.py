@@ -121,7 +121,7 @@ def test_photographs_come_as_jpeg_png_json_gzip_and_in_chunks(port, predictor, j
 def test_an_eye_that_looks_doubtful_is_graded_and_called_so(port):
     """A dark shadow over a drawn eye, as a haemorrhage into the vitreous throws: its answer says doubtful."""
     rng = np.random.default_rng(1)
-    eye, circle = draw_eye(2, "right", draw_look(rng), rng)
+    eye, circle, _ = draw_eye(2, "right", draw_look(rng), rng)
     shadow = np.zeros(eye.shape[:2], np.float32)
     cv2.circle(shadow, (int(circle.x), int(circle.y)), int(0.22 * circle.radius), 0.9, -1)
     shadow = cv2.GaussianBlur(shadow, (0, 0), 0.03 * circle.radius)[..., None]
