@@ -4,7 +4,6 @@ import os
 import struct
 import subprocess
 import sys
-import time
 import zlib
 
 import numpy as np
@@ -12,7 +11,7 @@ import pytest
 from PIL import Image
 
 from dr_lib.data.photograph.crop import UnreadableImageError, crop_fundus
-from dr_lib.data.photograph.decode import MAX_SIDE, count_rows_decoded, is_cut_short
+from dr_lib.data.photograph.decode import MAX_SIDE, is_cut_short
 from tests.data.photograph.pictures import draw_fov, error, to_file
 from tests.data.photograph.test_formats import FILES, IMAGE, PLACE, make_png
 
@@ -77,12 +76,10 @@ def test_a_tiff_that_begins_with_a_thumbnail_is_refused():
 
 
 def test_a_png_of_many_parts_is_refused_at_once():
-    """Two million empty chunks keep a reader busy for seconds: refused before any is looked into."""
+    """Millions of empty chunks would keep a reader busy for seconds: refused after the first 10,000."""
     empty = struct.pack(">I", 0) + b"tEXt" + struct.pack(">I", zlib.crc32(b"tEXt"))
-    start = time.process_time()
     with pytest.raises(UnreadableImageError, match="too many parts"):
-        crop_fundus(OTHERS["png"][:33] + empty * 2_000_000 + OTHERS["png"][33:])
-    assert time.process_time() - start < 2
+        crop_fundus(OTHERS["png"][:33] + empty * 20_000 + OTHERS["png"][33:])
 
 
 def test_a_progressive_jpeg_cut_early_is_whole_and_coarse():
@@ -115,14 +112,6 @@ def test_the_end_of_a_thumbnail_is_not_the_end():
     assert not is_cut_short(encoded) and is_cut_short(encoded[:-2]) and is_cut_short(encoded[:-9000])
 
 
-def test_the_rows_of_a_jpeg_end_where_its_flat_filling_begins():
-    """By hand: 30 rows of noise, of which the last block of 16 may be grey in part, then 20 of grey; half the size."""
-    image = np.full((50, 40, 3), (128, 127, 129), np.uint8)
-    image[:30] = np.random.default_rng(0).integers(0, 255, (30, 40, 3))
-    assert count_rows_decoded(image, 1) == 14 and count_rows_decoded(image, 2) == 22
-    assert count_rows_decoded(image[:30], 1) == 30
-
-
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -133,6 +122,9 @@ def test_the_rows_of_a_jpeg_end_where_its_flat_filling_begins():
         (b"\x02\0\0\0UL\x04\0" + bytes(100), "DICOM"),
         (b"\x08\0\x05\0\x0a\0\0\0ISO_IR 100" + bytes(100), "DICOM"),
         (b"\xff\xd8\xff\xe0garbage", "damaged"),
+        (b"\xff\xd8\xff\xe0\x00\x04ab\xff\xda\x00\x08", "no size"),  # a scan without a frame
+        (make_png(0, 10, b""), "no size"),
+        (OTHERS["png"].replace(b"IHDR", b"IDAT", 1), "damaged"),
         (make_png(20_000, 20_000, zlib.compress(b"")), "too many"),
         (make_png(8_000, 8_000, zlib.compress(b"")), "too many"),
         (make_png(5_000, 5_000, zlib.compress(b""), bits=16), "too many"),
