@@ -79,13 +79,13 @@ def crop_photographs(
     parameters = json.loads((out / "crops.json").read_text(encoding="utf-8"))
     finished = _find_finished(out, files or {}, parameters["size"])
     known = {row.image_id: row for listing in finished for row in listing.itertuples()}
-    changed = [p.row for p in photographs if p.image_id in known and _is_changed(salt, p, known[p.image_id])]
-    if changed:
+    altered = [p for p in photographs if p.image_id in known and _is_altered(salt, p, known[p.image_id])]
+    if changed := [p.row for p in altered if not known[p.image_id].reason]:
         raise PrepareError(
             f"{len(changed)} photographs were changed after they were cropped (rows {', '.join(map(str, changed[:5]))}"
             f"): choose another --out, or delete {out}"
         )
-    rest = [p for p in photographs if p.image_id not in known or _is_mended(salt, p, known[p.image_id])]
+    rest = altered + [p for p in photographs if p.image_id not in known]  # what could not be used, and is mended; new
     rest.sort(key=lambda p: p.image_id)
     if rest and not finished:
         write_json(out / "crops.json", parameters | {"code_sha256": hash_code()})
@@ -171,19 +171,12 @@ def _find_finished(out: Path, files: dict[str, str], size: int) -> list[pd.DataF
     return finished
 
 
-def _is_changed(salt: bytes, photograph: Photograph, listed: Any) -> bool:
-    """Whether a photograph is not the one that was cropped: by its length, or by content where all are as long."""
-    if listed.reason:
-        return False
+def _is_altered(salt: bytes, photograph: Photograph, listed: Any) -> bool:
+    """Whether a photograph is another file than was listed: by its length, or by content where all are as long."""
     if listed.size_id != _size_id(salt, photograph):
         return True
-    is_as_long = Path(photograph.path).suffix.lower() in UNCOMPRESSED
+    is_as_long = Path(photograph.path).suffix.lower() in UNCOMPRESSED and not listed.reason
     return is_as_long and pseudonym(salt, "content", hash_file(Path(photograph.path))) != listed.content_id
-
-
-def _is_mended(salt: bytes, photograph: Photograph, listed: Any) -> bool:
-    """Whether a photograph that could not be used is another file now."""
-    return bool(listed.reason) and listed.size_id != _size_id(salt, photograph)
 
 
 def _size_id(salt: bytes, photograph: Photograph) -> str:
