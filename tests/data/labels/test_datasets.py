@@ -238,13 +238,3 @@ def test_mbrset_has_points_in_its_names_and_rows_without_a_grade(tree):
     labels = read_labels(root)
     assert rows_of(labels, "patient", "eye", "grade") == [(2, "1", "right", 0), (3, "1", "left", 3)]
     assert labels.unusable[["row", "reason"]].values.tolist() == [[4, "no grade"]]
-
-
-def test_two_known_sets_are_named_and_a_layout_settles_it(tree):
-    """A folder of two sets is read only when the user says which."""
-    root = tree("train_images/0c1.png", "images/10_left.jpeg")
-    tree.write("train.csv", "id_code,diagnosis\n0c1,1\n")
-    tree.write("trainLabels.csv", "image,level\n10_left,2\n")
-    with pytest.raises(LabelTableError, match="aptos2019 and eyepacs: say which one with layout="):
-        read_labels(root)
-    assert read_labels(root, layout="aptos2019").table["grade"].tolist() == [1]
