@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from dr_lib.data.photograph.crop import UnreadableImageError, crop_fundus
-from dr_lib.data.photograph.decode import MAX_SIDE, is_cut_short
+from dr_lib.data.photograph.decode import MAX_SIDE, count_rows_decoded, is_cut_short
 from tests.data.photograph.pictures import draw_fov, error, to_file
 from tests.data.photograph.test_formats import FILES, IMAGE, PLACE, make_png
 
@@ -109,6 +109,14 @@ def test_the_end_of_a_thumbnail_is_not_the_end():
     segment = b"\xff\xe1" + struct.pack(">H", len(thumbnail) + 8) + b"Exif\0\0" + thumbnail
     encoded = JPEGS["jpeg"][:2] + segment + JPEGS["jpeg"][2:]
     assert not is_cut_short(encoded) and is_cut_short(encoded[:-2]) and is_cut_short(encoded[:-9000])
+
+
+def test_the_rows_of_a_jpeg_end_where_its_flat_filling_begins():
+    """By hand: 30 rows of noise, of which the last block of 16 may be grey in part, then 20 of grey; half the size."""
+    image = np.full((50, 40, 3), (128, 127, 129), np.uint8)
+    image[:30] = np.random.default_rng(0).integers(0, 255, (30, 40, 3))
+    assert count_rows_decoded(image, 1) == 14 and count_rows_decoded(image, 2) == 22
+    assert count_rows_decoded(image[:30], 1) == 30
 
 
 @pytest.mark.parametrize(

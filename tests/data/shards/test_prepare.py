@@ -93,7 +93,10 @@ def test_photographs_in_are_records_plus_rejected(photographs):
 
 
 def test_what_is_published_names_nobody(photographs):
-    """A row per photograph in both tables, patients on one side, the shares promised; names in the private folder."""
+    """A row per photograph in both tables, patients on one side, the shares promised, scores; names in private alone.
+
+    A folder of before, without scores, is still read.
+    """
     run(photographs)
     out, private = photographs.parent / "out", photographs.parent / "out.private"
     labels, split = pd.read_csv(out / "labels.csv"), pd.read_csv(out / "split.csv")
@@ -104,16 +107,10 @@ def test_what_is_published_names_nobody(photographs):
     assert (table["referable"] == (table["grade"] >= 2)).all()
     assert not any(b"maria" in path.read_bytes().lower() for path in out.iterdir())
     assert stat.S_IMODE(private.stat().st_mode) == 0o700 and len((private / "salt").read_bytes()) == 32
-
-
-def test_every_crop_has_a_gradability_and_folders_without_are_still_read(photographs):
-    """The score of the stored crop, in labels.csv and in what leaves the machine; a folder of before has none."""
-    run(photographs)
-    out = photographs.parent / "out"
-    scores = read_photographs(out).set_index("image_id")["gradability"]
+    assert b"gradability" in share_folder(out)["labels.csv"]
+    scores = table.set_index("image_id")["gradability"]
     for image_id, jpeg in read_jpegs(out).items():
         assert scores[image_id] == pytest.approx(score_gradability(decode_jpeg(jpeg)), abs=0.03)
-    assert b"gradability" in share_folder(out)["labels.csv"]
     manifest = json.loads((out / "manifest.json").read_text())
     for listing in out.glob("crops-*.csv"):  # as the version before wrote them
         pd.read_csv(listing, dtype=str).drop(columns="gradability").to_csv(listing, index=False)
@@ -246,15 +243,17 @@ def test_a_longer_table_is_not_cropped_by_other_code(photographs, monkeypatch):
 
 def test_other_crops_do_not_overwrite_a_folder(photographs):
     """Other parameters, photographs or somebody else's files in the folder are an error; nothing is lost, or left."""
-    run(photographs)
+    run(photographs, size=64)
     before = digests(photographs.parent / "out")
+    for jpeg in read_jpegs(photographs.parent / "out").values():
+        assert cv2.imdecode(np.frombuffer(jpeg, np.uint8), cv2.IMREAD_COLOR).shape == (64, 64, 3)
     with pytest.raises(PrepareError, match="holds other crops \\(other size\\)"):
-        run(photographs, size=64)
+        run(photographs)
     with pytest.raises(PrepareError, match="other salt_id"):
-        run(photographs, private=photographs.parent / "another")
+        run(photographs, size=64, private=photographs.parent / "another")
     cv2.imwrite(str(photographs / "maria_00_left.png"), np.pad(draw_eye(1), ((2, 2), (0, 0), (0, 0))))
     with pytest.raises(PrepareError, match="1 photographs were changed after they were cropped \\(rows 3\\)"):
-        run(photographs)
+        run(photographs, size=64)
     assert digests(photographs.parent / "out") == before
     (photographs.parent / "mine").mkdir()
     (photographs.parent / "mine" / "thesis.docx").write_text("years of work")
@@ -262,14 +261,6 @@ def test_other_crops_do_not_overwrite_a_folder(photographs):
         run(photographs, "mine")
     listed = {path.name for path in photographs.parent.iterdir()}
     assert listed == {"photographs", "labels.csv", "out", "out.private", "mine"}
-
-
-def test_crops_of_another_size(photographs):
-    """`size` is the side of what is stored."""
-    run(photographs, size=64)
-    out = photographs.parent / "out"
-    for jpeg in read_jpegs(out).values():
-        assert cv2.imdecode(np.frombuffer(jpeg, np.uint8), cv2.IMREAD_COLOR).shape == (64, 64, 3)
 
 
 def test_a_shared_private_folder_loses_nothing(photographs):
