@@ -122,8 +122,8 @@ def test_every_photograph_of_odir_has_its_fov(real_data):
 
 def test_tiny_squashed_photographs_are_ellipses(real_data):
     """Pictures squashed to 64 x 64 px, many of them cut above and below, are accepted; few pass for circles."""
-    crops = [crop_fundus(path) for path in sorted((real_data / "eyepacs64" / "images").iterdir())[::24]]
-    assert len(crops) == 100 and sum("ellipse" in crop.status for crop in crops) >= 97
+    crops = [crop_fundus(path) for path in sorted((real_data / "eyepacs64" / "images").iterdir())[::48]]
+    assert len(crops) == 50 and sum("ellipse" in crop.status for crop in crops) >= 48
 
 
 @pytest.mark.slow

@@ -269,12 +269,11 @@ def test_a_shared_private_folder_loses_nothing(photographs):
     for folder in (photographs, second):
         (folder / "maria_00_left.png").write_bytes(b"damaged")
     private = photographs.parent / "private"
-    for _ in range(2):
-        run(photographs, "one", private=private)
-        run(second, "two", private=private)
+    for folder, out in ((photographs, "one"), (second, "two"), (photographs, "one")):
+        run(folder, out, private=private)
     rejected = pd.read_csv(private / "rejected.csv")
-    assert [Path(folder).name for folder in rejected["data_dir"]] == ["one", "two"]
-    assert [Path(image).parents[1].name for image in rejected["image"]] == [photographs.parent.name, "second"]
+    assert [Path(folder).name for folder in rejected["data_dir"]] == ["two", "one"]
+    assert [Path(image).parents[1].name for image in rejected["image"]] == ["second", photographs.parent.name]
 
 
 def test_a_link_to_nothing_is_named_by_its_row(photographs):
