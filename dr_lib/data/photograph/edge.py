@@ -17,6 +17,7 @@ MIN_FILLED = 0.75  # of the middle that is no background: text fills 0.51, photo
 MIN_VISIBLE = 0.02  # of the rays: where all four sides of the frame cut the field of view the corners show 3 to 10 %
 MIN_CLEAR = 0.5  # of the visible rays, with a clear step at the edge
 MIN_EDGES = 0.06  # of the rays, with an edge anywhere near
+SHORT_ARC = 0.25  # of the rays; fewer say little about the shape
 LIT = 0.3  # of the brightness inside, its 90th percentile: behind a mask it is darker
 TINY = 1e-9 * np.eye(4)  # keeps points that no single ellipse fits best from being an error
 OUTLIER = 2.5 * 1.4826  # times the median deviation: 2.5 standard deviations of a normal distribution
@@ -77,12 +78,12 @@ def locate_edge(
     if len(edges) < MIN_EDGES * len(rays):
         raise NoFundusError("no edge of a field of view stands out from the background")
     points = ellipse[:2] + edges[:, None] * ellipse[2:] * rays[clear]
-    fit, is_ellipse = fit_robustly(points, tolerance)
+    fit, is_ellipse = _fit_edge(points, len(rays), tolerance)
     explained = explain(fit, points)
     if np.count_nonzero(explained) <= MOST * len(points):  # a mask, a tab or text has an edge too
         rivals = ellipse, fit_circle_of_most(points) or ellipse
         explained = max((explained, *(explain(rival, points) for rival in rivals)), key=np.count_nonzero)
-        fit, is_ellipse = fit_robustly(points[explained], tolerance)
+        fit, is_ellipse = _fit_edge(points[explained], len(rays), tolerance)
         explained = explain(fit, points)
     on_edge = np.zeros(len(rays), bool)
     on_edge[clear] = explained
@@ -112,6 +113,11 @@ def _sample_rays(
     inside = cv2.inRange(at_x, 0.5, width - 1.5) & cv2.inRange(at_y, 0.5, height - 1.5)
     num_inside = np.where(inside.all(axis=1), len(depths), inside.argmin(axis=1))
     return cv2.remap(image, at_x, at_y, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE), num_inside
+
+
+def _fit_edge(points: np.ndarray, num_rays: int, tolerance: float) -> tuple[Ellipse, bool]:
+    is_short = len(points) < SHORT_ARC * num_rays
+    return (fit_circle_robustly(points), False) if is_short else fit_robustly(points, tolerance)
 
 
 def _find_edges(values: np.ndarray, num_inside: np.ndarray, depths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -19,6 +19,7 @@ LEVELS, OTSU_FACTORS = (5, 10, 18, 30), (0.6, 1.0, 1.4)  # thresholds of the dis
 # Strength of an edge by the mean distance inside: a halo has 0.1 to 0.75, most photographs 0.6 to 1.
 ENOUGH, SHARP = 0.5, 0.76  # no higher threshold is tried; no second look is taken
 REACH_ROUGH, REACH_FINE = 0.07, 0.03  # of the radius: how far from the first guess its edge is looked for
+MOVED, WEAKER = 0.02, 0.6  # of the radius, of the score: moved farther and weaker than that, a mask's edge was followed
 MIN_RADIUS, MAX_RADIUS = 0.12, 0.75  # of the shorter and of the longer side
 MAX_OFF = 0.1  # of the side, by which the centre may lie outside the frame
 MAX_OVERHANG = 0.01  # of the radius, and one px more: beyond it the frame clips the field of view
@@ -132,10 +133,13 @@ def _search(small: np.ndarray, background: np.ndarray) -> Ellipse | None:
             break
     if not found:
         return None
-    _, best = max(found)
+    score, best = max(found)
     if strength > SHARP and best[2] > SEARCH_SIDE / 4:
         return best
-    return edge.locate_edge(small, background, best, edge.FEW_RAYS, REACH_ROUGH, edge.ROUGH)[0]
+    closer, _, _ = edge.locate_edge(small, background, best, edge.FEW_RAYS, REACH_ROUGH, edge.ROUGH)
+    if np.abs(np.subtract(closer, best)).max() > MOVED * best[2] and edge.score_edge(distance, closer) < WEAKER * score:
+        return best
+    return closer
 
 
 def _threshold(distance: np.ndarray) -> Iterator[np.ndarray]:
