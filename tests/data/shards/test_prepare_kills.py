@@ -23,7 +23,7 @@ from dr_lib.data.shards.folder import read_photographs
 from dr_lib.data.shards.prepare import prepare
 from dr_lib.data.shards.split import split
 from dr_lib.data.shards.workers import WorkerError
-from tests.data.shards.test_prepare import digests, write_photographs
+from tests.data.shards.test_prepare import digests, list_written, write_photographs
 
 ROOT = Path(__file__).resolve().parents[3]
 CHANGES = {"os.chmod", "os.mkdir", "os.remove", "os.rename", "os.rmdir"}  # audit events; files opened to write, too
@@ -79,11 +79,6 @@ def wait(child: int) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-def list_written(folder: Path, name: str) -> dict[str, int]:
-    """The shards that are there, each with the time at which it was written [ns]."""
-    return {path.name: path.stat().st_mtime_ns for path in (folder / name / "out").glob("*.tfrecord")}
-
-
 def die_at(share: float, pids: Path) -> Callable[[int, int], None]:
     """A progress that kills its process at that share, having told which processes work for it."""
 
@@ -97,18 +92,12 @@ def die_at(share: float, pids: Path) -> Callable[[int, int], None]:
 
 def wait_for_end(pids: list[int], seconds: float) -> list[int]:
     """Those of the processes that are still alive after that time."""
-    deadline = time.monotonic() + seconds
-    while (alive := [pid for pid in pids if is_alive(pid)]) and time.monotonic() < deadline:
+    deadline, alive = time.monotonic() + seconds, pids
+    while alive and time.monotonic() < deadline:
         time.sleep(0.02)
+        running = [process for process in psutil.process_iter(["status"]) if process.pid in pids]
+        alive = [process.pid for process in running if process.info["status"] != psutil.STATUS_ZOMBIE]
     return alive
-
-
-def is_alive(pid: int) -> bool:
-    """Whether a process is there and more than an entry that nobody has read yet."""
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
 
 
 def call(name: str, *arguments) -> list:
@@ -131,12 +120,12 @@ def test_after_a_kill_finished_shards_are_kept(folder, workers, altered):
     start(folder, "whole", shard_size=2, workers=1)
     assert call("prepare_and_die", folder, 0.8, workers)[0] == -signal.SIGKILL
     assert wait_for_end(json.loads((folder / "workers.json").read_text()), seconds=5) == []
-    before, progress = list_written(folder, "killed"), []
+    before, progress = list_written(folder / "killed" / "out"), []
     assert len(before) >= 8  # of 12
     for name in sorted(before)[len(before) - altered :]:
         (folder / "killed" / "out" / name).write_bytes(b"altered")
     start(folder, "killed", shard_size=2, workers=workers, progress=lambda *state: progress.append(state))
-    after = list_written(folder, "killed")
+    after = list_written(folder / "killed" / "out")
     assert altered <= sum(after[name] != before[name] for name in before) <= workers + altered
     assert progress[0][0] >= 14 - 2 * altered and progress[-1] == (24, 24)  # the kept ones count at once
     assert [done for done, _ in progress] == list(range(progress[0][0], 25))
