@@ -72,7 +72,7 @@ import numpy as np
 from dr_lib.data.synthetic import draw_eye, draw_look
 
 rng = np.random.default_rng(seed)
-photograph, _ = draw_eye(grade, "right", draw_look(rng)._replace(coverage=0.9), rng)
+photograph, *_ = draw_eye(grade, "right", draw_look(rng)._replace(coverage=0.9), rng)
 plt.figure(figsize=(7, 5))
 plt.imshow(photograph)
 plt.title(f"Synthetic, grade {grade}: {photograph.shape[1]} x {photograph.shape[0]} px")
@@ -110,8 +110,7 @@ from dr_lib.data.shards import records
 stored = pixels.encode_jpeg(crop.image)
 record = records.Record(stored, "a pseudonym", len(crop.image), *crop.circle, crop.status, perceptual_hash(stored))
 example = records.to_example(record)
-back = records.from_example(example)
-print(f"{len(example):,} bytes; crop of {back.size} px, radius in the photograph {back.radius:.0f} px")
+print(f"{len(example):,} bytes; crop of {record.size} px, radius in the photograph {record.radius:.0f} px")
 
 # %% [markdown]
 # **Augment it.** The network takes uint8 pixels; casting, flips and changes of colour happen on the device. In notebook
@@ -122,7 +121,7 @@ print(f"{len(example):,} bytes; crop of {back.size} px, radius in the photograph
 hardware.activate(plan)
 from dr_lib.training.models import Augment, build_model
 
-pixels = pixels.decode_jpeg(back.encoded, image_size)
+pixels = pixels.decode_jpeg(stored, image_size)
 augmented = np.array(Augment("colour", seed=seed)(np.stack([pixels] * 5), training=True))
 figure, axes = plt.subplots(1, 6, figsize=(12, 2.3))
 for axis, image, title in zip(axes, [pixels, *augmented], ["as stored", *["augmented"] * 5], strict=True):

@@ -292,14 +292,15 @@ if len(own):
 if private and len(own):
     from IPython.display import Markdown, display
 
-    from dr_lib.data.photograph.pixels import decode_jpeg
-    from dr_lib.data.shards.folder import read_photographs, read_records
+    from dr_lib.data.shards.folder import read_manifest, read_photographs
+    from dr_lib.data.shards.stream import StoredCrops
 
     notice = say("This report shows photographs of patients: keep it private.")
     display(Markdown(f"> **{notice}**"), metadata={"shows_photographs": True})
     folder = Path(root, private)
     known = read_photographs(folder).query("image_id in @errors.image_id")
-    crops = {record.image_id: decode_jpeg(record.encoded) for _, record in read_records(folder, known)}
+    stored = StoredCrops(folder, known, read_manifest(folder)["parameters"]["size"])
+    crops = dict(zip(known["image_id"], stored[:], strict=True))
     page.figure(figures.plot_photographs(errors, crops, lang), "errors", "The worst errors, as the model saw them.")
 
 # %% tags=["report"]

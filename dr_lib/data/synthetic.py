@@ -7,11 +7,9 @@ and drusen. Camera, pigment and haze do not depend on the grade either.
 """
 
 import json
-import multiprocessing
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,7 +17,9 @@ import cv2
 import numpy as np
 
 from dr_lib.data.photograph.crop import Circle
+from dr_lib.data.shards.workers import map_over
 from dr_lib.files import write_text
+from dr_lib.hardware.cpus import count_cpus
 
 # Messidor-2 as adjudicated by Krause et al. 2018 (1017, 270, 347, 75, 35 of 1,744 photographs): 26 % are referable.
 GRADE_SHARES = (0.583, 0.155, 0.199, 0.043, 0.020)
@@ -68,18 +68,11 @@ def draw_look(rng: np.random.Generator) -> Look:
     return Look(width, round(width / ratio), rng.uniform(0.86, 1.06), cast, black, quality, mark, *others.tolist())
 
 
-def draw_eye(grade: int, eye: str, look: Look, rng: np.random.Generator) -> tuple[np.ndarray, Circle]:
+def draw_eye(grade: int, eye: str, look: Look, rng: np.random.Generator) -> tuple[np.ndarray, Circle, np.ndarray]:
     """Draw one photograph of a left or right eye; the grade (0-4) chooses the lesions and nothing else.
 
-    Returns it, (height, width, 3) uint8 RGB, and the circle of its retina, of which the frame may cut a part.
-    """
-    return draw_lesions(grade, eye, look, rng)[:2]
-
-
-def draw_lesions(grade: int, eye: str, look: Look, rng: np.random.Generator) -> tuple[np.ndarray, Circle, np.ndarray]:
-    """Draw what `draw_eye` draws, and return beside it where its lesions are: (height, width) bool.
-
-    Drusen and beaded veins are not among them.
+    Returns it, (height, width, 3) uint8 RGB; the circle of its retina, of which the frame may cut a part; and where its
+    lesions are, without drusen and beaded veins, (height, width) bool.
     """
     disc = np.array([rng.uniform(0.42, 0.62), rng.uniform(-0.12, 0.04)])  # of a right eye, where the nose is right
     macula = disc + [-0.62, 0.07]
@@ -95,7 +88,7 @@ def draw_odd_files(seed: int = 0) -> dict[str, bytes]:
     """Draw one eye, and make files of it as they turn up in folders, by name; half of them cannot be used."""
     rng = np.random.default_rng(seed)
     look = draw_look(rng)._replace(width=1024, height=768, coverage=0.9, quality=90)
-    image, (x, y, radius) = draw_eye(1, "right", look, rng)
+    image, (x, y, radius), _ = draw_eye(1, "right", look, rng)
     outside = np.hypot(np.arange(look.width) - x, np.arange(look.height)[:, None] - y) > radius + 1
     left, top, side = round(x - 0.5 * radius), round(y - 0.5 * radius), round(radius)
     page = np.full_like(image, 250)
@@ -115,9 +108,8 @@ def draw_odd_files(seed: int = 0) -> dict[str, bytes]:
 
 
 def _encode(image, quality):
-    return cv2.imencode(".jpg", cv2.cvtColor(image, cv2.COLOR_RGB2BGR), [cv2.IMWRITE_JPEG_QUALITY, quality])[
-        1
-    ].tobytes()
+    options = [cv2.IMWRITE_JPEG_QUALITY, quality]
+    return cv2.imencode(".jpg", cv2.cvtColor(image, cv2.COLOR_RGB2BGR), options)[1].tobytes()
 
 
 def _pixels(points):
@@ -301,8 +293,8 @@ def draw_sample(
     (out / "images").mkdir(parents=True, exist_ok=True)
     write_text(note, parameters)
     grades, rows = choose_grades(num_patients, seed), []
-    with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), cv2.setNumThreads, (1,)) as pool:
-        for pair in pool.map(_draw_patient, [out] * num_patients, [seed] * num_patients, range(num_patients), grades):
+    with map_over(workers or count_cpus()) as map_patients:
+        for pair in map_patients(partial(_draw_patient, out, seed), enumerate(grades.tolist())):
             rows += pair
             if progress:
                 progress(len(rows), grades.size)
@@ -326,16 +318,17 @@ def draw_masks(sample: Path, rows: Sequence[int]) -> list[np.ndarray]:
         rng = np.random.default_rng([drawn["seed"], number])
         look = draw_look(rng)
         for k, eye in enumerate(("left", "right")):
-            masks[2 * number + k + 2] = draw_lesions(int(grades[number, k]), eye, look, rng)[2]
+            masks[2 * number + k + 2] = draw_eye(int(grades[number, k]), eye, look, rng)[2]
     return [masks[row] for row in rows]
 
 
-def _draw_patient(out, seed, number, grades):
-    """Write the photographs of a patient; return their rows: image, patient, eye, grade, circle."""
+def _draw_patient(out, seed, numbered):
+    """Write the photographs of a patient, a number and two grades; return rows: image, patient, eye, grade, circle."""
+    number, grades = numbered
     patient, rng, rows = f"p{number:04d}", np.random.default_rng([seed, number]), []
     look = draw_look(rng)
-    for eye, grade in zip(("left", "right"), grades.tolist(), strict=True):
-        image, circle = draw_eye(grade, eye, look, rng)
+    for eye, grade in zip(("left", "right"), grades, strict=True):
+        image, circle, _ = draw_eye(grade, eye, look, rng)
         rows.append((f"images/{patient}_{eye}.jpg", patient, eye, grade, circle))
         (out / rows[-1][0]).write_bytes(_encode(image, look.quality))
     return rows

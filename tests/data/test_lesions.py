@@ -6,7 +6,7 @@ import pytest
 
 from dr_lib.data.lesions import NoMasksError, crop_mask, find_masks, load_masked
 from dr_lib.data.photograph.crop import Circle
-from dr_lib.data.synthetic import draw_lesions, draw_look
+from dr_lib.data.synthetic import draw_eye, draw_look
 
 IDRID = "A. Segmentation/{}/a. Training Set/{}"
 TRUTH = "2. All Segmentation Groundtruths"
@@ -26,7 +26,7 @@ TRUTH = "2. All Segmentation Groundtruths"
 def test_finds_and_crops_the_masks_of_a_photograph(tmp_path, photograph, masks, other):
     """Two kinds of lesions are one mask, which covers of the crop what it covers of the field of view."""
     rng = np.random.default_rng(3)
-    image, circle, lesions = draw_lesions(3, "right", draw_look(rng)._replace(coverage=0.9), rng)
+    image, circle, lesions = draw_eye(3, "right", draw_look(rng)._replace(coverage=0.9), rng)
     halves = [lesions & (np.arange(lesions.shape[1]) < circle.x), lesions & (np.arange(lesions.shape[1]) >= circle.x)]
     for name, picture in ((photograph, image[..., ::-1]), *zip(masks, halves, strict=True), (other, ~lesions)):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)

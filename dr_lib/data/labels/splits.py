@@ -120,14 +120,15 @@ def _complete(
 def _draw(counts: pd.DataFrame, amount: pd.Series, share: float, rng: np.random.Generator) -> np.ndarray:
     """Choose patients: a boolean each; `counts` are their photographs per grade, `amount` what `share` is of."""
     vectors = np.column_stack([counts, amount]).astype(float)
-    whole = counts.sum() / counts.sum().sum()
+    grades, amounts, is_referable = vectors[:, :-1], vectors[:, -1], counts.columns >= REFERABLE_FROM
+    whole = grades.sum(axis=0) / grades.sum()
     best, least = np.zeros(len(counts), bool), np.inf
     for _ in range(NUM_DRAWS):
         chosen = _choose(vectors, share, rng)
         if chosen.any():
-            part = counts[chosen].sum() / counts[chosen].sum().sum()
-            error = max((part - whole).abs().max(), abs(amount[chosen].sum() / amount.sum() - share))
-            error += not 0 < part[part.index >= REFERABLE_FROM].sum() < 1 - 1e-9  # both kinds are needed
+            part = grades[chosen].sum(axis=0) / grades[chosen].sum()
+            error = max(np.abs(part - whole).max(), abs(amounts[chosen].sum() / amounts.sum() - share))
+            error += not 0 < part[is_referable].sum() < 1 - 1e-9  # both kinds are needed
             best, least = (chosen, error) if error < least else (best, least)
         if least <= 0.01:
             break

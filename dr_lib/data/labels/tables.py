@@ -68,7 +68,7 @@ def read_labels(images: Path, labels: Path | None = None, *, layout: str = "auto
     parts, considered = [], {}
     for source in sources:
         pool = [path for path in photographs if re.search(source.folder, places[path.parent])]
-        parts.append(match_photographs(read_rows(source), pool))
+        parts.append(_match_photographs(read_rows(source), pool))
         considered |= dict.fromkeys(str(path) for path in pool)
     rows = pd.concat(parts, ignore_index=True)
     if not (rows["reason"] == "").any():
@@ -100,12 +100,8 @@ def read_labels(images: Path, labels: Path | None = None, *, layout: str = "auto
     )
 
 
-def match_photographs(rows: pd.DataFrame, pool: list[Path]) -> pd.DataFrame:
-    """Add to rows of `read_rows` the file that each names; suffix, case and folder may be missing or differ.
-
-    The column image is its path in the pool, or empty, with the reason "no such file". A name that fits several
-    photographs is a LabelTableError.
-    """
+def _match_photographs(rows: pd.DataFrame, pool: list[Path]) -> pd.DataFrame:
+    """Add to rows the file of the pool that each names; suffix, case and folder may be missing or differ."""
     by_stem: dict[str, list[Path]] = {}
     for path in pool:
         by_stem.setdefault(cut_suffix(path.name), []).append(path)

@@ -26,16 +26,7 @@ MAX_CUT = 1.3  # long by short side; where a camera's frame is nearly square, it
 MAX_STEP = 2.5  # px of the photograph per px of the crop, for the last step
 MIN_BELOW = 0.2  # of the vertical semi-axis, below the centre, that a cut file must show: 60 % of the area or more
 MIN_RADIUS_VOETS = 100  # px
-TURNS = {  # EXIF orientation -> whether to swap rows and columns, then mirror left and right, and up and down
-    1: (False, False, False),
-    2: (False, True, False),
-    3: (False, True, True),
-    4: (False, False, True),
-    5: (True, False, False),
-    6: (True, True, False),
-    7: (True, True, True),
-    8: (True, False, True),
-}
+SWAPPED, MIRRORED, FLIPPED = {5, 6, 7, 8}, {2, 3, 6, 7}, {3, 4, 7, 8}  # EXIF orientations, to be undone in this order
 
 
 class Circle(NamedTuple):
@@ -147,20 +138,18 @@ def _circle_mask(size: int) -> np.ndarray:
 
 def turn_upright(image: np.ndarray, orientation: int) -> np.ndarray:
     """Turn a picture, (height, width, 3), by the EXIF orientation of its file."""
-    swap, mirror_x, mirror_y = TURNS[orientation]
-    image = image.transpose(1, 0, 2) if swap else image
-    return np.ascontiguousarray(image[:: -1 if mirror_y else 1, :: -1 if mirror_x else 1])
+    image = image.transpose(1, 0, 2) if orientation in SWAPPED else image
+    return np.ascontiguousarray(image[:: -1 if orientation in FLIPPED else 1, :: -1 if orientation in MIRRORED else 1])
 
 
 def _turn(crop: np.ndarray, circle: Circle, header: Header) -> tuple[np.ndarray, Circle]:
     """Turn upright a crop, and the circle in its photograph, both as stored."""
-    swap, mirror_x, mirror_y = TURNS[header.orientation]
     (x, y, radius), (width, height) = circle, header[:2]
-    if swap:
+    if header.orientation in SWAPPED:
         x, y, width, height = y, x, height, width
-    if mirror_x:
+    if header.orientation in MIRRORED:
         x = width - 1 - x
-    if mirror_y:
+    if header.orientation in FLIPPED:
         y = height - 1 - y
     return turn_upright(crop, header.orientation), Circle(x, y, radius)
 

@@ -1,7 +1,6 @@
 """Crops on disk, made once, and read by every training.
 
-tfrecord  is the file format, without TensorFlow
-records   makes of a crop a record, and back
+records   makes a TFRecord of a crop, without TensorFlow
 workers   crops photographs in processes of their own
 crops     photographs -> shards of crops; goes on where it stopped
 folder    is what a prepared folder holds: reads and verifies it

@@ -43,7 +43,11 @@ def load_photographs(
         ValueError: the crops are smaller than `image_size`.
         ShardError: the folder does not match its manifest, or the split does not fit it.
     """
-    check_size(data_dir, image_size)
+    size = read_manifest(data_dir)["parameters"]["size"]
+    if not 1 <= image_size <= size:
+        raise ValueError(
+            f"image_size {image_size}: the crops have {size} px; ask for less, or prepare with --size {image_size}"
+        )
     rows = read_photographs(data_dir, split)
     rows = rows[rows["split"] == side].reset_index(drop=True)
     crops = StoredCrops(data_dir, rows, image_size)
@@ -54,15 +58,6 @@ def load_photographs(
         patient_id=rows["patient_id"].to_numpy(str),
         image_id=rows["image_id"].to_numpy(str),
     )
-
-
-def check_size(data_dir: Path, image_size: int) -> None:
-    """See that the crops of a folder are large enough; a ValueError if not."""
-    size = read_manifest(data_dir)["parameters"]["size"]
-    if not 1 <= image_size <= size:
-        raise ValueError(
-            f"image_size {image_size}: the crops have {size} px; ask for less, or prepare with --size {image_size}"
-        )
 
 
 class Mirrored:

@@ -20,10 +20,9 @@ import pandas as pd
 from dr_lib.data.labels import near_duplicates
 from dr_lib.data.labels.privacy import pseudonym
 from dr_lib.data.photograph import pixels
-from dr_lib.data.shards import records, tfrecord
-from dr_lib.data.shards.folder import LISTED, compare_with_listing, hash_file, locate, parse_table, write_table
-from dr_lib.data.shards.records import ShardError
-from dr_lib.data.shards.tfrecord import frame, unframe
+from dr_lib.data.shards import records
+from dr_lib.data.shards.folder import LISTED, hash_file, parse_table, restore_record, write_table
+from dr_lib.data.shards.records import ShardError, frame, to_example
 from dr_lib.data.shards.workers import Cropped, Map, Photograph, WorkerError, crop_photograph
 from dr_lib.files import replace, write_json
 
@@ -78,15 +77,15 @@ def crop_photographs(
         WorkerError: a worker died, or does not see the photographs.
     """
     parameters = json.loads((out / "crops.json").read_text(encoding="utf-8"))
-    finished = _find_finished(out, files or {})
+    finished = _find_finished(out, files or {}, parameters["size"])
     known = {row.image_id: row for listing in finished for row in listing.itertuples()}
-    changed = [p.row for p in photographs if p.image_id in known and _is_changed(salt, p, known[p.image_id])]
-    if changed:
+    altered = [p for p in photographs if p.image_id in known and _is_altered(salt, p, known[p.image_id])]
+    if changed := [p.row for p in altered if not known[p.image_id].reason]:
         raise PrepareError(
             f"{len(changed)} photographs were changed after they were cropped (rows {', '.join(map(str, changed[:5]))}"
             f"): choose another --out, or delete {out}"
         )
-    rest = [p for p in photographs if p.image_id not in known or _is_mended(salt, p, known[p.image_id])]
+    rest = altered + [p for p in photographs if p.image_id not in known]  # what could not be used, and is mended; new
     rest.sort(key=lambda p: p.image_id)
     if rest and not finished:
         write_json(out / "crops.json", parameters | {"code_sha256": hash_code()})
@@ -121,7 +120,7 @@ def crop_photographs(
 def hash_code() -> str:
     """SHA-256 of what decides about a crop's bytes: the code that makes it, and OpenCV's version."""
     files = sorted(Path(pixels.__file__).parent.glob("*.py"))
-    files += [Path(module.__file__) for module in (near_duplicates, records, tfrecord)]
+    files += [Path(module.__file__) for module in (near_duplicates, records)]
     return hashlib.sha256(b"".join(file.read_bytes() for file in files) + cv2.__version__.encode()).hexdigest()
 
 
@@ -131,10 +130,13 @@ def _write_shard(path: Path, part: list[Photograph], results: Iterator[Cropped],
     with replace(path) as temporary, temporary.open("wb") as file:
         for photograph, result in zip(part, islice(results, len(part)), strict=False):
             row = {"image_id": photograph.image_id, "reason": result.reason, "size_id": _size_id(salt, photograph)}
-            if result.example:
-                row |= locate(result.example, end + 12) | {"gradability": result.gradability}
+            if record := result.record:
+                framed = frame(to_example(record))
+                row |= {"offset": end + framed.index(record.encoded), "length": len(record.encoded)}
+                row |= {name: getattr(record, name) for name in ("status", "x", "y", "radius")}
+                row |= {"perceptual_hash": record.perceptual_hash.hex(), "gradability": result.gradability}
                 row["content_id"] = pseudonym(salt, "content", result.sha256)
-                end += file.write(frame(result.example))
+                end += file.write(framed)
             rows.append(row)
     if len(rows) < len(part):
         raise WorkerError(f"photographs of {path.name} were lost on their way back from the workers: start again")
@@ -143,7 +145,7 @@ def _write_shard(path: Path, part: list[Photograph], results: Iterator[Cropped],
     return parse_table(listing)
 
 
-def _find_finished(out: Path, files: dict[str, str]) -> list[pd.DataFrame]:
+def _find_finished(out: Path, files: dict[str, str], size: int) -> list[pd.DataFrame]:
     """Read the listings of the shards that are whole; what lies behind the first that is not is deleted."""
     finished = []
     for number in count():
@@ -151,9 +153,9 @@ def _find_finished(out: Path, files: dict[str, str]) -> list[pd.DataFrame]:
         listing = shard.with_suffix(".csv")
         try:
             content, table = shard.read_bytes(), parse_table(listing)
-            compare_with_listing(shard.name, content, table)
-            if b"".join(map(frame, unframe(content))) != content:  # the sums of each record
-                raise ShardError(f"{shard.name}: altered")
+            crops = ((row, content[row.offset :][: row.length]) for row in table[table["status"] != ""].itertuples())
+            if content != b"".join(frame(to_example(restore_record(row, jpeg, size))) for row, jpeg in crops):
+                raise ShardError(f"{shard.name}: its records are not those that {listing.name} lists")
             for path in (shard, listing):
                 if path.name in files and hash_file(path) != files[path.name]:
                     raise ShardError(f"{path.name}: altered or cut short, it does not match manifest.json")
@@ -169,19 +171,12 @@ def _find_finished(out: Path, files: dict[str, str]) -> list[pd.DataFrame]:
     return finished
 
 
-def _is_changed(salt: bytes, photograph: Photograph, listed: Any) -> bool:
-    """Whether a photograph is not the one that was cropped: by its length, or by content where all are as long."""
-    if listed.reason:
-        return False
+def _is_altered(salt: bytes, photograph: Photograph, listed: Any) -> bool:
+    """Whether a photograph is another file than was listed: by its length, or by content where all are as long."""
     if listed.size_id != _size_id(salt, photograph):
         return True
-    is_as_long = Path(photograph.path).suffix.lower() in UNCOMPRESSED
+    is_as_long = Path(photograph.path).suffix.lower() in UNCOMPRESSED and not listed.reason
     return is_as_long and pseudonym(salt, "content", hash_file(Path(photograph.path))) != listed.content_id
-
-
-def _is_mended(salt: bytes, photograph: Photograph, listed: Any) -> bool:
-    """Whether a photograph that could not be used is another file now."""
-    return bool(listed.reason) and listed.size_id != _size_id(salt, photograph)
 
 
 def _size_id(salt: bytes, photograph: Photograph) -> str:

@@ -12,15 +12,14 @@ manifest.json         how it was prepared, counts, and the SHA-256 of every file
 import hashlib
 import io
 import json
-from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from dr_lib.data.labels.groups import unite
-from dr_lib.data.shards.records import Record, ShardError, from_example
-from dr_lib.data.shards.tfrecord import unframe
+from dr_lib.data.shards.records import Record, ShardError
 from dr_lib.files import write_text
 
 SPLITS = ("train", "validation", "test")
@@ -35,41 +34,29 @@ def read_manifest(data_dir: Path) -> dict:
     """Read `manifest.json` of a prepared folder.
 
     Raises:
-        ShardError: the folder was not prepared, not to the end, or by an earlier version.
+        ShardError: the folder was not prepared, or not to the end.
     """
     path = Path(data_dir) / "manifest.json"
     if not path.is_file():
         raise ShardError(f"{data_dir} has no manifest.json: prepare it (again) with python -m dr_lib prepare")
     try:
         manifest = json.loads(path.read_text(encoding="utf-8"))
-        is_old = "num_shards" in manifest.get("parameters", {})
-        if not is_old:
-            manifest["data_kind"], manifest["parameters"]["size"], manifest["splits"]
-            [bytes.fromhex(sha256) for sha256 in manifest["files"].values()]
+        manifest["data_kind"], manifest["parameters"]["size"], manifest["splits"]
+        [bytes.fromhex(sha256) for sha256 in manifest["files"].values()]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ShardError(f"{path} is damaged ({error!r}): prepare the folder again") from error
-    if is_old:
-        raise ShardError(
-            f"{data_dir} was prepared by an earlier version, whose shards hold the labels and the split: delete it and "
-            "prepare the photographs again"
-        )
+        raise ShardError(f"{path} is damaged ({error!r}): delete the folder and prepare it again") from error
     return manifest
-
-
-def hash_crops(manifest: dict) -> str:
-    """SHA-256 over those of the shards: one word for the crops, whatever their labels and their split."""
-    shards = sorted(item for item in manifest["files"].items() if item[0].endswith(".tfrecord"))
-    return hashlib.sha256(json.dumps(shards).encode()).hexdigest()
 
 
 def describe_data(data_dir: Path, split: str | Path = "split.csv") -> dict[str, str | int]:
     """What a prepared folder and a split of it are, in the columns of a row; see `read_photographs`."""
     manifest = read_manifest(data_dir)
+    shards = sorted(item for item in manifest["files"].items() if item[0].endswith(".tfrecord"))
     return {
         "data_kind": manifest["data_kind"],
         "crop_size": manifest["parameters"]["size"],
         "crop_method": manifest["parameters"]["method"],
-        "data_sha256": hash_crops(manifest),
+        "data_sha256": hashlib.sha256(json.dumps(shards).encode()).hexdigest(),  # whatever the labels and the split
         "labels_sha256": manifest.get("labels_sha256") or manifest["files"]["labels.csv"],  # of the whole table
         "split_sha256": hash_file(Path(data_dir) / split),
     }
@@ -102,7 +89,8 @@ def read_photographs(data_dir: Path, split: str | Path = "split.csv") -> pd.Data
         raise ShardError("; ".join(faults) + ADVICE)
     labels = read_table(data_dir, "labels.csv", files)
     shards = [name for name in sorted(files) if name.endswith(".tfrecord")]
-    crops = pd.concat([_read_listing(data_dir, name, files)[PLACE].assign(shard=name) for name in shards])
+    listings = {name: read_table(data_dir, name.replace(".tfrecord", ".csv"), files) for name in shards}
+    crops = pd.concat([listing[PLACE].assign(shard=name) for name, listing in listings.items()])
     crops = crops[crops["status"] != ""]
     table = labels.merge(read_split(data_dir, split, labels, files), on="image_id", validate="1:1")
     table = table.merge(crops, on="image_id", validate="1:1").sort_values("image_id", ignore_index=True)
@@ -126,7 +114,8 @@ def read_split(data_dir: Path, split: str | Path, labels: pd.DataFrame, files: d
         )
     if not table["split"].isin([*SPLITS, "excluded"]).all():
         raise ShardError(f"{path.name}: split must be {', '.join(SPLITS)} or excluded")
-    known = labels[["image_id", "row", "patient_id"]].assign(true_group=find_groups(data_dir, labels, files))
+    true_group = unite(labels["patient_id"], read_pairs(data_dir, labels, files))
+    known = labels[["image_id", "row", "patient_id"]].assign(true_group=true_group)
     used = table[table["split"] != "excluded"].merge(known, on="image_id")
     for key, name in {"patient_id": "patient", "group": "group", "true_group": "group with copies"}.items():
         crossing = used[used.groupby(key)["split"].transform("nunique") > 1]
@@ -140,11 +129,6 @@ def read_split(data_dir: Path, split: str | Path, labels: pd.DataFrame, files: d
     return table
 
 
-def find_groups(data_dir: Path, labels: pd.DataFrame, files: dict[str, str]) -> pd.Series:
-    """The group of each photograph of the labels: its patient, and all whom copies connect with that one."""
-    return unite(labels["patient_id"], read_pairs(data_dir, labels, files))
-
-
 def read_pairs(data_dir: Path, labels: pd.DataFrame, files: dict[str, str]) -> np.ndarray:
     """Read the near duplicates among the photographs of the labels: (n, 2) places in that table."""
     places = pd.Series(range(len(labels)), labels["image_id"])
@@ -153,24 +137,13 @@ def read_pairs(data_dir: Path, labels: pd.DataFrame, files: dict[str, str]) -> n
     return pairs.apply(lambda column: column.map(places)).to_numpy(int).reshape(-1, 2)
 
 
-def read_records(data_dir: Path, photographs: pd.DataFrame) -> Iterator[tuple[int, Record]]:
-    """Read the records of rows of `read_photographs`, one shard in memory at a time: (label of the row, record).
-
-    Only for who wants all of a record; the JPEG alone stands at its offset.
-
-    Raises:
-        ShardError: a shard is not what the manifest says.
-    """
-    files = read_manifest(data_dir)["files"]
-    for shard, part in photographs.groupby("shard"):
-        labels = dict(zip(part["image_id"], part.index, strict=True))
-        for record in map(from_example, unframe(_read_file(data_dir, shard, files))):
-            if record.image_id in labels:
-                yield labels[record.image_id], record
+def restore_record(row: Any, encoded: bytes, size: int) -> Record:
+    """Make the record of a crop again: of its row in a listing, its JPEG and its side [px]."""
+    return Record(encoded, row.image_id, size, row.x, row.y, row.radius, row.status, bytes.fromhex(row.perceptual_hash))
 
 
 def verify(data_dir: Path) -> dict:
-    """Compare every file with the manifest, and read every record.
+    """Compare every file with the manifest.
 
     Returns:
         The manifest.
@@ -182,36 +155,12 @@ def verify(data_dir: Path) -> dict:
     files, faults = manifest["files"], _compare_names(data_dir, manifest["files"])
     for name in sorted(files):
         try:
-            if (Path(data_dir) / name).is_file():  # otherwise it is among the faults
-                content = _read_file(data_dir, name, files)
-                if name.endswith(".tfrecord"):
-                    compare_with_listing(name, content, _read_listing(data_dir, name, files))
+            _read_file(data_dir, name, files)
         except ShardError as error:
             faults.append(str(error))
     if faults:
         raise ShardError("; ".join(dict.fromkeys(faults)) + ADVICE)
     return manifest
-
-
-def locate(example: bytes, offset: int) -> dict:
-    """List a record whose serialised Example begins so many bytes into its shard: a row of the listing."""
-    record = from_example(example)
-    place = offset + example.index(record.encoded), len(record.encoded)
-    values = record.image_id, *place, record.status, record.x, record.y, record.radius
-    return dict(zip(PLACE, (*values, record.perceptual_hash.hex()), strict=True))
-
-
-def compare_with_listing(name: str, shard: bytes, listing: pd.DataFrame) -> None:
-    """See that a shard holds the records that its listing names, and nothing else; a ShardError if not."""
-    try:
-        offset, found = 12, []
-        for example in unframe(shard):
-            found.append(locate(example, offset))
-            offset += len(example) + 16
-    except ValueError as error:
-        raise ShardError(f"{name}: {error}") from error
-    if found != listing.loc[listing["status"] != "", PLACE].to_dict("records"):
-        raise ShardError(f"{name}: its records are not those that {name[:-8]}csv lists")
 
 
 def parse_table(path: Path, content: bytes | None = None) -> pd.DataFrame:
@@ -242,10 +191,6 @@ def write_table(path: Path, table: pd.DataFrame) -> None:
 def read_table(data_dir: Path, name: str, files: dict[str, str]) -> pd.DataFrame:
     """Read a table that the manifest names; a ShardError if it is not what was written."""
     return parse_table(Path(data_dir) / name, _read_file(data_dir, name, files))
-
-
-def _read_listing(data_dir: Path, shard: str, files: dict[str, str]) -> pd.DataFrame:
-    return read_table(data_dir, shard.replace(".tfrecord", ".csv"), files)
 
 
 def _read_file(data_dir: Path, name: str, files: dict[str, str]) -> bytes:

@@ -70,7 +70,7 @@ def prepare(
         LabelTableError: something is wrong with the folder or the label table, or it cannot be divided so.
         PrepareError: the folder `out` holds something else, is too small or cannot be written.
         PrivateFolderError: the private folder cannot be used, is the sample's, or another prepare is at work with it.
-        ShardError: an earlier version prepared the folder, or a shard does not match its manifest.
+        ShardError: the folder's manifest is damaged, or a shard does not match it.
         WorkerError: workers cannot be had, died, or do not see the photographs.
     """
     images, out = Path(images).absolute(), Path(out)

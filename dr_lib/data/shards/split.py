@@ -19,12 +19,12 @@ from dr_lib.data.shards.folder import (
     read_manifest,
     read_pairs,
     read_photographs,
-    read_records,
     read_table,
+    restore_record,
     write_table,
 )
-from dr_lib.data.shards.records import to_example
-from dr_lib.data.shards.tfrecord import frame
+from dr_lib.data.shards.records import frame, to_example
+from dr_lib.data.shards.stream import StoredCrops
 from dr_lib.files import lock, replace, write_json
 
 DEFAULT = {"scheme": "random", "seed": 0}
@@ -134,18 +134,18 @@ def export_records(data_dir: Path, out: Path, split: str | Path = "split.csv", s
         raise LabelTableError(f"{out} is not empty: choose another folder for the records")
     writing = out.with_name(f"{out.name}.tmp")
     shutil.rmtree(writing, ignore_errors=True)  # left by a kill
-    photographs = read_photographs(data_dir, split)
+    photographs, size = read_photographs(data_dir, split), read_manifest(data_dir)["parameters"]["size"]
+    crops = StoredCrops(data_dir, photographs, size)
     for side, rows in photographs[photographs["split"] != "excluded"].groupby("split"):
         number = -(-len(rows) // shard_size)
         for index, places in enumerate(np.array_split(np.arange(len(rows)), number)):
-            part = rows.iloc[places]
-            records = dict(read_records(data_dir, part))
             paths.append(out / f"{side}-{index:05d}-of-{number:05d}.tfrecord")
             with replace(writing / paths[-1].name) as temporary, temporary.open("wb") as file:
-                for row in part.itertuples():
+                for row in rows.iloc[places].itertuples():
                     labels = {"image/class/label": row.grade, "image/referable": int(row.grade >= REFERABLE_FROM)}
                     labels |= {"patient/id": row.patient_id.encode(), "eye": row.eye.encode()}
-                    file.write(frame(to_example(records[row.Index], labels)))
+                    record = restore_record(row, crops.read_jpeg(row.Index), size)
+                    file.write(frame(to_example(record, labels)))
     out.parent.mkdir(parents=True, exist_ok=True)
     writing.replace(out)
     return paths

@@ -1,6 +1,5 @@
 """Crops that stay on disk: read, decoded and shrunk by threads whenever a batch asks for them."""
 
-import hashlib
 import os
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
@@ -10,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from dr_lib.data.photograph.pixels import decode_jpeg
-from dr_lib.data.shards.folder import read_manifest
+from dr_lib.data.shards.folder import hash_file, read_manifest
 from dr_lib.data.shards.records import ShardError
 from dr_lib.hardware.cpus import count_cpus
 
@@ -54,7 +53,7 @@ class StoredCrops:
 
         def fill(places: np.ndarray) -> None:
             for place in places:
-                images[place] = decode_jpeg(self._read(rows[place]), self.shape[1])
+                images[place] = decode_jpeg(self.read_jpeg(rows[place]), self.shape[1])
 
         mine, *others = np.array_split(np.arange(len(rows)), self._num_threads)
         tasks = [self._pool.submit(fill, places) for places in others]
@@ -63,8 +62,8 @@ class StoredCrops:
             task.result()
         return images
 
-    def _read(self, row: int) -> bytes:
-        """The JPEG of a crop; each read opens the shard, so that threads share nothing and no file is held open."""
+    def read_jpeg(self, row: int) -> bytes:
+        """Read the JPEG of a crop; each read opens the shard, so that threads share nothing, and no file stays open."""
         path, state = self._paths[self._shards[row]], self._states[self._shards[row]]
         try:
             with path.open("rb", buffering=0) as file:
@@ -91,8 +90,7 @@ def _compare(path: Path, sha256: str) -> tuple[int, int]:
 @cache
 def _hash(path: Path, state: tuple[int, int]) -> str:
     """SHA-256 of a file in a state; the sides of a split share the shards."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return hash_file(path)
 
 
 def _find_state(file: int) -> tuple[int, int]:

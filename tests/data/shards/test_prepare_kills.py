@@ -23,7 +23,7 @@ from dr_lib.data.shards.folder import read_photographs
 from dr_lib.data.shards.prepare import prepare
 from dr_lib.data.shards.split import split
 from dr_lib.data.shards.workers import WorkerError
-from tests.data.shards.test_prepare import digests, write_photographs
+from tests.data.shards.test_prepare import digests, list_written, write_photographs
 
 ROOT = Path(__file__).resolve().parents[3]
 CHANGES = {"os.chmod", "os.mkdir", "os.remove", "os.rename", "os.rmdir"}  # audit events; files opened to write, too
@@ -79,11 +79,6 @@ def wait(child: int) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-def list_written(folder: Path, name: str) -> dict[str, int]:
-    """The shards that are there, each with the time at which it was written [ns]."""
-    return {path.name: path.stat().st_mtime_ns for path in (folder / name / "out").glob("*.tfrecord")}
-
-
 def die_at(share: float, pids: Path) -> Callable[[int, int], None]:
     """A progress that kills its process at that share, having told which processes work for it."""
 
@@ -97,18 +92,12 @@ def die_at(share: float, pids: Path) -> Callable[[int, int], None]:
 
 def wait_for_end(pids: list[int], seconds: float) -> list[int]:
     """Those of the processes that are still alive after that time."""
-    deadline = time.monotonic() + seconds
-    while (alive := [pid for pid in pids if is_alive(pid)]) and time.monotonic() < deadline:
+    deadline, alive = time.monotonic() + seconds, pids
+    while alive and time.monotonic() < deadline:
         time.sleep(0.02)
+        running = [process for process in psutil.process_iter(["status"]) if process.pid in pids]
+        alive = [process.pid for process in running if process.info["status"] != psutil.STATUS_ZOMBIE]
     return alive
-
-
-def is_alive(pid: int) -> bool:
-    """Whether a process is there and more than an entry that nobody has read yet."""
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
 
 
 def call(name: str, *arguments) -> list:
@@ -131,51 +120,16 @@ def test_after_a_kill_finished_shards_are_kept(folder, workers, altered):
     start(folder, "whole", shard_size=2, workers=1)
     assert call("prepare_and_die", folder, 0.8, workers)[0] == -signal.SIGKILL
     assert wait_for_end(json.loads((folder / "workers.json").read_text()), seconds=5) == []
-    before, progress = list_written(folder, "killed"), []
+    before, progress = list_written(folder / "killed" / "out"), []
     assert len(before) >= 8  # of 12
     for name in sorted(before)[len(before) - altered :]:
         (folder / "killed" / "out" / name).write_bytes(b"altered")
     start(folder, "killed", shard_size=2, workers=workers, progress=lambda *state: progress.append(state))
-    after = list_written(folder, "killed")
+    after = list_written(folder / "killed" / "out")
     assert altered <= sum(after[name] != before[name] for name in before) <= workers + altered
     assert progress[0][0] >= 14 - 2 * altered and progress[-1] == (24, 24)  # the kept ones count at once
     assert [done for done, _ in progress] == list(range(progress[0][0], 25))
     assert look(folder, "killed") == look(folder, "whole")
-
-
-def kill_at_random_moments(folder: str, num_kills: str, seed: str) -> None:
-    """Prepare, be killed and prepare again, that many times; print what was found after each."""
-    folder, rng, lasts_s = Path(folder), np.random.default_rng(int(seed)), {}
-    for workers in (1, 2):
-        began = time.monotonic()
-        wait(fork(partial(start, folder, f"whole{workers}", shard_size=2, workers=workers)))
-        lasts_s[workers] = time.monotonic() - began
-    whole = look(folder, "whole1")
-    for number in range(int(num_kills)):
-        workers, name = (2 if number % 5 == 4 else 1), f"killed{number}"
-        run = partial(start, folder, name, shard_size=2, workers=workers)
-        child = fork(run)
-        earliest = 0.6 if workers == 2 else 0  # most of so short a run is the start of its two workers
-        time.sleep(rng.uniform(earliest, 1) * lasts_s[workers])
-        os.kill(child, signal.SIGSTOP)  # so that no worker is started unseen
-        helpers = [process.pid for process in psutil.Process(child).children(recursive=True)]
-        os.kill(child, signal.SIGKILL)
-        killed, before = wait(child) == -signal.SIGKILL, list_written(folder, name)
-        orphans, code, after = wait_for_end(helpers, seconds=5), wait(fork(run)), list_written(folder, name)
-        rewritten = sum(after.get(shard) != before[shard] for shard in before)
-        found = {"workers": workers, "killed": killed, "num_shards": len(before), "rewritten": rewritten}
-        print(json.dumps(found | {"orphans": orphans, "code": code, "same": look(folder, name) == whole}))
-
-
-@pytest.mark.slow
-def test_kills_at_random_moments(folder):
-    """Killed at 12 moments and started again: the bytes of one run, nothing left behind, no orphans."""
-    code, *found, errors = call("kill_at_random_moments", folder, 12, 20)
-    assert code == 0 and len(found) == 12, errors
-    assert [row for row in found if row["code"] or not row["same"] or row["orphans"]] == [], errors
-    assert all(row["rewritten"] <= row["workers"] for row in found)
-    assert sum(row["killed"] for row in found) >= 6  # the others were faster than the run that was timed
-    assert len({row["num_shards"] for row in found if row["killed"]}) >= 3  # early, late and between
 
 
 def die_at_change(number: int, folder: Path) -> None:
@@ -200,58 +154,6 @@ def die_at_change(number: int, folder: Path) -> None:
     sys.addaudithook(hook)
 
 
-def kill_at_every_change(folder: str) -> None:
-    """Prepare, be killed at the first change of a file or folder and prepare again; then at the second, and so on."""
-    folder, number, code = Path(folder), 0, -signal.SIGKILL
-    run = partial(start, folder, scheme="paper", shard_size=5, workers=1)
-    wait(fork(partial(run, "whole")))
-    whole = look(folder, "whole")
-
-    def run_and_die(name: str) -> None:
-        salt(folder, name)
-        die_at_change(number, folder / name)
-        run(name)
-
-    while code == -signal.SIGKILL:
-        number += 1
-        code, again = (wait(fork(partial(function, f"killed{number}"))) for function in (run_and_die, run))
-        print(json.dumps({"killed": code, "code": again, "same": look(folder, f"killed{number}") == whole}))
-
-
-@pytest.mark.slow
-def test_every_kill_point(tmp_path):
-    """Killed at each change of a file in turn, with half of it written, and started again: the bytes of one run."""
-    write_photographs(tmp_path / "photographs", 10)
-    code, *found, errors = call("kill_at_every_change", tmp_path)
-    assert code == 0 and len(found) > 25, errors
-    assert [row for row in found if row["code"] or not row["same"]] == [], errors
-    assert found[-1]["killed"] == 0  # the last one had no such change any more
-
-
-def draw_salts_and_die(folder: str) -> None:
-    """Draw a salt and be killed at the first change of a file, then at the second and so on; draw it again."""
-
-    def draw_and_die(private: Path) -> None:
-        die_at_change(number, Path(folder))
-        with open_private(private):
-            pass
-
-    number, code = 0, -signal.SIGKILL
-    while code == -signal.SIGKILL:
-        number += 1
-        private = Path(folder) / str(number)
-        code = wait(fork(partial(draw_and_die, private)))
-        with open_private(private) as salt:
-            print(json.dumps({"killed": code, "bytes": len(salt), "files": sorted(os.listdir(private))}))
-
-
-def test_half_a_salt_is_never_found(tmp_path):
-    """Killed at any moment while the salt is drawn: the next call finds or draws a whole one, and nothing else."""
-    code, *found, errors = call("draw_salts_and_die", tmp_path)
-    assert code == 0 and len(found) >= 4, errors
-    assert all((row["bytes"], row["files"]) == (32, ["lock", "salt"]) for row in found) and found[-1]["killed"] == 0
-
-
 def test_a_worker_that_dies_is_an_error_and_no_loss(folder, monkeypatch):
     """As when memory runs out: the message says what to do; started again, it completes."""
     monkeypatch.setattr("dr_lib.data.shards.workers.TASKS_PER_WORKER", 1)  # most is handed out later
@@ -274,33 +176,64 @@ def test_two_at_once_are_kept_apart(folder):
     start(folder, "whole", shard_size=2, workers=1)
 
 
-def kill_splits(folder: str) -> None:
-    """Correct labels and divide, be killed at the first change of a file and do it again; then at the second ..."""
+def kill_at_every_change(what: str, folder: str) -> None:
+    """Do something, be killed at the first change of a file or folder and do it again; then at the second, and so on.
+
+    Prints after each how both ended, and whether what is left is what one run leaves that nobody killed.
+    """
     folder, number, code = Path(folder), 0, -signal.SIGKILL
+    begin, act, find = KILLED[what]
 
-    def divide(name: str, dying: bool = False) -> None:
-        if dying:
-            die_at_change(number, folder / name)
-        split(folder / name, seed=5, labels=folder / "corrected.csv")
+    def act_and_die(name: str) -> None:
+        die_at_change(number, folder / name)
+        act(folder, name)
 
-    def copy(name: str) -> str:
-        shutil.copytree(folder / "whole" / "out", folder / name)
-        return name
-
-    wait(fork(partial(divide, copy("done"))))
+    begin(folder, "done")
+    wait(fork(partial(act, folder, "done")))
     while code == -signal.SIGKILL:
         number += 1
-        name = copy(str(number))
-        code, again = (wait(fork(partial(divide, name, dying))) for dying in (True, False))
-        print(json.dumps({"killed": code, "code": again, "same": digests(folder / name) == digests(folder / "done")}))
+        begin(folder, str(number))
+        code, again = wait(fork(partial(act_and_die, str(number)))), wait(fork(partial(act, folder, str(number))))
+        same = find(folder, str(number)) == find(folder, "done")
+        print(json.dumps({"killed": code, "code": again, "same": same}))
 
 
-@pytest.mark.slow
-def test_every_kill_point_of_a_split(folder):
-    """Killed at each change of a file in turn, the same command again ends as one that was not."""
-    start(folder, "whole", workers=1)
-    known = read_photographs(folder / "whole" / "out")
-    known[["image_id"]].assign(grade=known["grade"].replace({0: 1, 3: 4})).to_csv(folder / "corrected.csv", index=False)
-    code, *found, errors = call("kill_splits", folder)
-    assert code == 0 and len(found) >= 5 and found[-1]["killed"] == 0, errors
+def divide(folder: Path, name: str) -> None:
+    """Correct the labels of a prepared folder, and divide it."""
+    split(folder / name, seed=5, labels=folder / "corrected.csv")
+
+
+def draw_salt(folder: Path, name: str) -> None:
+    """Draw a salt, or find the one that is there."""
+    with open_private(folder / name) as drawn:
+        assert len(drawn) == 32
+
+
+KILLED = {  # what is done -> how it begins, what does it, and what it leaves
+    "prepare": (salt, partial(start, scheme="paper", shard_size=5, workers=1), look),
+    "divide": (lambda at, name: shutil.copytree(at / "out", at / name), divide, lambda at, name: digests(at / name)),
+    "salt": (lambda at, name: None, draw_salt, lambda at, name: sorted(os.listdir(at / name))),
+}
+
+
+@pytest.mark.parametrize(
+    ("what", "least"),
+    [
+        pytest.param("prepare", 25, marks=pytest.mark.slow),
+        pytest.param("divide", 5, marks=pytest.mark.slow),
+        ("salt", 4),
+    ],
+)
+def test_every_kill_point(tmp_path, what, least):
+    """Killed at each change of a file in turn, with half of it written, and started again: as if nothing had been."""
+    photographs = write_photographs(tmp_path / "photographs", 24 if what == "divide" else 10)
+    if what == "divide":
+        prepare(photographs, tmp_path / "labels.csv", tmp_path / "out", private=salt(tmp_path, "private"), workers=1)
+        known = read_photographs(tmp_path / "out")
+        grades = known["grade"].replace({0: 1, 3: 4})
+        known[["image_id"]].assign(grade=grades).to_csv(tmp_path / "corrected.csv", index=False)
+    code, *found, errors = call("kill_at_every_change", what, tmp_path)
+    assert code == 0 and len(found) >= least and found[-1]["killed"] == 0, (
+        errors
+    )  # the last had no such change any more
     assert [row for row in found if row["code"] or not row["same"]] == [], errors

@@ -1,18 +1,17 @@
 """Splits of a prepared folder: drawn anew without its shards, corrected labels, folds, labelled records for others."""
 
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pandas as pd
 import pytest
+from click.testing import CliRunner
 
+from dr_lib.__main__ import main
 from dr_lib.data.labels.tables import LabelTableError
-from dr_lib.data.shards.folder import ShardError, describe_data, read_photographs, read_records, verify
+from dr_lib.data.shards.folder import ShardError, describe_data, read_photographs, verify
 from dr_lib.data.shards.split import export_records, split
-
-ROOT = Path(__file__).resolve().parents[3]
+from tests.data.shards.test_prepare import read_jpegs
 
 
 @pytest.fixture
@@ -104,8 +103,7 @@ def test_tensorflow_reads_labelled_records(folder, tmp_path):
     import tensorflow as tf
 
     paths = export_records(folder, tmp_path / "records", shard_size=20)
-    table = read_photographs(folder).set_index("image_id")
-    crops = {record.image_id: record.encoded for _, record in read_records(folder, read_photographs(folder))}
+    table, crops = read_photographs(folder).set_index("image_id"), read_jpegs(folder)
     texts, numbers = ("image/id", "image/encoded", "patient/id", "eye"), ("image/class/label", "image/referable")
     features = {key: tf.io.FixedLenFeature([], tf.string) for key in texts}
     features |= {key: tf.io.FixedLenFeature([], tf.int64) for key in numbers}
@@ -127,17 +125,17 @@ def test_tensorflow_reads_labelled_records(folder, tmp_path):
 
 
 def test_the_command_line(folder, tmp_path):
-    """Folds, then records of one of them; a mistake is one sentence."""
+    """Folds, then records of one of them; a mistake is one sentence; no records of a split that is not there yet."""
 
-    def run(*arguments) -> subprocess.CompletedProcess:
-        command = [sys.executable, "-m", "dr_lib", "split", folder, *arguments]
-        return subprocess.run(list(map(str, command)), cwd=ROOT, capture_output=True, text=True)
+    def run(*arguments):
+        return CliRunner().invoke(main, ["split", str(folder), *map(str, arguments)])
 
-    assert "split-2-of-2.csv:\n  test " in run("--scheme", "folds", "--folds", 2, "--seed", 5).stdout
-    assert "shards in" in run("--records", tmp_path / "records", "--out", "split-2-of-2.csv").stdout
+    assert "split-2-of-2.csv:\n  test " in run("--scheme", "folds", "--folds", 2, "--seed", 5).output
+    assert "shards in" in run("--records", tmp_path / "records", "--out", "split-2-of-2.csv").output
     failed = run("--scheme", "folds", "--folds", 99)
-    assert failed.returncode == 1 and "16 groups make no 99 folds" in failed.stderr
-    assert "Traceback" not in failed.stderr
+    assert failed.exit_code == 1 and failed.output.startswith("Error: 16 groups make no 99 folds")
+    refused = run("--seed", "7", "--records", tmp_path / "others")
+    assert refused.exit_code == 2 and "divide first" in refused.output and not (tmp_path / "others").exists()
 
 
 def test_corrections_keep_what_they_do_not_name(folder, tmp_path):
@@ -153,13 +151,6 @@ def test_corrections_keep_what_they_do_not_name(folder, tmp_path):
         given.assign(**{column: value}).to_csv(tmp_path / "labels.csv", index=False)
         with pytest.raises(LabelTableError, match=complaint):
             split(folder, labels=tmp_path / "labels.csv")
-
-
-def test_records_are_of_a_split_that_is_there(folder, tmp_path):
-    """With a seed or labels beside --records nothing is written: whose split would it be?"""
-    command = [sys.executable, "-m", "dr_lib", "split", folder, "--seed", "7", "--records", tmp_path / "records"]
-    failed = subprocess.run(list(map(str, command)), cwd=ROOT, capture_output=True, text=True)
-    assert failed.returncode == 2 and "divide first" in failed.stderr and not (tmp_path / "records").exists()
 
 
 def test_a_deleted_split_is_forgotten_at_the_next(folder):

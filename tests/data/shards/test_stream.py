@@ -12,8 +12,7 @@ from dr_lib.data.shards.records import ShardError
 from dr_lib.data.shards.stream import StoredCrops
 
 
-@pytest.mark.parametrize("num_threads", [1, 2, 3, 7])
-@pytest.mark.parametrize("seed", [None, 4])
+@pytest.mark.parametrize(("num_threads", "seed"), [(1, 4), (3, None), (7, 4)])
 def test_streams_the_batches_of_memory(small_sample, num_threads, seed):
     """Pixels, targets, weights and order are those of the split decoded as a whole, in each epoch."""
     train = load_photographs(small_sample, "train", 64)

@@ -16,6 +16,7 @@ import pytest
 
 from dr_lib.data.photograph.crop import crop_fundus
 from dr_lib.data.photograph.pixels import decode_jpeg, encode_jpeg
+from dr_lib.data.synthetic import draw_eye, draw_look
 from dr_lib.hardware import probe
 from dr_lib.serving.grader.folder import read_folder
 from dr_lib.serving.grader.litert import LiteRT
@@ -115,6 +116,18 @@ def test_photographs_come_as_jpeg_png_json_gzip_and_in_chunks(port, predictor, j
     assert [answer.status for answer in answers] == [200] * len(answers)
     assert all(answer.facts == wanted for answer in (*answers[:3], *answers[4:]))
     assert answers[3].facts["probabilities"] == pytest.approx(wanted["probabilities"], abs=0.01)
+
+
+def test_an_eye_that_looks_doubtful_is_graded_and_called_so(port):
+    """A dark shadow over a drawn eye, as a haemorrhage into the vitreous throws: its answer says doubtful."""
+    rng = np.random.default_rng(1)
+    eye, circle, _ = draw_eye(2, "right", draw_look(rng), rng)
+    shadow = np.zeros(eye.shape[:2], np.float32)
+    cv2.circle(shadow, (int(circle.x), int(circle.y)), int(0.22 * circle.radius), 0.9, -1)
+    shadow = cv2.GaussianBlur(shadow, (0, 0), 0.03 * circle.radius)[..., None]
+    plain, shaded = (post(port, encode(picture[..., ::-1])) for picture in (eye, (eye * (1 - shadow)).astype(np.uint8)))
+    assert plain.status == shaded.status == 200 and "grade" in shaded.facts
+    assert "doubtful" in shaded.facts["fundus"]["status"] and "doubtful" not in plain.facts["fundus"]["status"]
 
 
 def draw_black():
