@@ -105,7 +105,8 @@ def write_notebook(source: Path, set_up: str, has_gpu: bool, shows_photographs: 
     colab = {"name": path.name, "provenance": [], "toc_visible": True} | ({"gpuType": "T4"} if has_gpu else {})
     colab |= {"private_outputs": True} if shows_photographs else {}  # Colab then saves none
     kaggle = {"accelerator": "nvidiaTeslaT4" if has_gpu else "none", "isGpuEnabled": has_gpu, "isInternetEnabled": True}
-    notebook.metadata = {"kernelspec": notebook.metadata["kernelspec"], "language_info": {"name": "python"}}
+    kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
+    notebook.metadata = {"kernelspec": kernel, "language_info": {"name": "python"}}
     notebook.metadata |= {"colab": colab, "kaggle": kaggle | {"language": "python", "sourceType": "notebook"}}
     notebook.metadata |= {"accelerator": "GPU"} if has_gpu else {}
     write_text(path, nbformat.writes(notebook) + "\n")
