@@ -93,8 +93,7 @@ def cost_table(latencies: pd.DataFrame, prices: Iterable[Price] | None = None) -
 
     Returns:
         The rows with `usd_per_hour`, `usd_per_million` on a machine that is never idle, `computed_rate_per_s` of one
-        such machine, `usd_per_million_held` at the `max_rate_per_s` that a load test found, and at paper B's request in
-        5 s `paper_utilisation` and `paper_usd_per_million`.
+        such machine, and `usd_per_million_held` at the `max_rate_per_s` that a load test found.
 
     Raises:
         PriceError: an instance has no price.
@@ -106,7 +105,6 @@ def cost_table(latencies: pd.DataFrame, prices: Iterable[Price] | None = None) -
     ]
     decode_ms = latencies["decode_ms"].fillna(0.0) if "decode_ms" in latencies else 0.0
     busy_ms = latencies["predict_ms"] + decode_ms  # decoding and cropping occupy the server, too
-    machines = find_num_machines(PAPER_RATE_PER_S, busy_ms)
     held = latencies.get("max_rate_per_s", pd.Series(math.nan, latencies.index)).astype(float)
     return latencies.assign(
         usd_per_hour=found,
@@ -114,8 +112,6 @@ def cost_table(latencies: pd.DataFrame, prices: Iterable[Price] | None = None) -
         usd_per_million=usd_per_million(found, busy_ms),
         computed_rate_per_s=1e3 / busy_ms,
         usd_per_million_held=np.asarray(found) / 3.6e-3 / held.where(held > 0),
-        paper_utilisation=PAPER_RATE_PER_S * busy_ms / 1e3 / machines,
-        paper_usd_per_million=usd_per_million_at_rate(found, PAPER_RATE_PER_S, busy_ms),
     )
 
 

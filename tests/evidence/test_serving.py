@@ -100,14 +100,6 @@ def test_rows_keep_their_own_price():
     assert costs["usd_per_million"].tolist() == pytest.approx([10, 20])
     assert costs["computed_rate_per_s"].tolist() == pytest.approx([27.78] * 2, abs=0.01)
     assert costs["usd_per_million_held"].tolist() == pytest.approx([55.56, math.nan], abs=0.01, nan_ok=True)
-    assert costs["paper_utilisation"].tolist() == pytest.approx([0.0072] * 2)
-
-
-def test_a_model_slower_than_the_papers_rate_needs_more_machines():
-    """12 s a prediction, one request in 5 s: three machines, each busy for 80 % of the time."""
-    costs = cost_table(pd.DataFrame({"instance": ["x"], "predict_ms": [12_000.0], "usd_per_hour": [0.72]}))
-    assert costs["paper_utilisation"][0] == pytest.approx(0.8)
-    assert costs["paper_usd_per_million"][0] == pytest.approx(3 * 1000)
 
 
 def test_refuses_what_has_no_price():
