@@ -96,33 +96,16 @@ for number, model in enumerate(models, start=1):
 from dr_lib.evidence.request_log import summarise_requests
 
 ours = summarise_requests(timed)
-shown = [
-    "environment",
-    "model",
-    "format",
-    "image_size",
-    "threads",
-    "n",
-    "requests",
-    "predict_ms",
-    "decode_ms",
-    "round_trip_ms",
-]
+shown = "environment model format image_size threads n requests predict_ms decode_ms round_trip_ms".split()
 shown = [f"{name}{bound}" for name in shown for bound in ("", "_low", "_high") if f"{name}{bound}" in ours]
 page.table(ours[shown], "response_times", "Times of a request, mean [95 % interval] over n deployments.")
 
 # %% tags=["report"]
-from dr_lib.evidence.energy import summarise_energy
 from dr_lib.evidence.request_log import KINDS
 from dr_lib.evidence.select import list_runs
 
 keys = [name for name in KINDS if name in timed and name != "machine"]  # which `environment` names
-energy = summarise_energy(list_runs(timed), keys, grid=grid)
-page.table(
-    energy,
-    "energy",
-    "Energy of a run, mean [95 % interval], and how it was measured, or why not; bound: rated power x time.",
-)
+page.energy(list_runs(timed), keys, grid)
 
 # %% tags=["report"]
 from dr_lib.evidence.serving import compare_sizes
@@ -147,19 +130,8 @@ page.table(
 from dr_lib.evidence.serving import correct_saving, cost_table, find_break_evens, read_paper_latencies
 from dr_lib.figures.serving import plot_cost_by_utilisation
 
-COSTS = [
-    "model",
-    "format",
-    "instance",
-    "usd_per_hour",
-    "n",
-    "predict_ms",
-    "busy_ms",
-    "usd_per_million",
-    "computed_rate_per_s",
-    "max_rate_per_s",
-    "usd_per_million_held",
-]
+COSTS = "model format instance usd_per_hour n predict_ms busy_ms usd_per_million".split()
+COSTS += ["computed_rate_per_s", "max_rate_per_s", "usd_per_million_held"]
 paper = cost_table(read_paper_latencies())
 if published:
     page.figure(
@@ -289,12 +261,6 @@ page.findings(sentences or [say("No request has been timed yet.")])
 
 # %% [markdown] tags=["pt", "paper"]
 # Os artigos não dizem o dia de seus preços. As chamadas do artigo passaram por uma rede.
-
-# %% [markdown] tags=["en"]
-# ## Appendix: runs, parameters, versions
-
-# %% [markdown] tags=["pt"]
-# ## Apêndice: execuções, parâmetros, versões
 
 # %% tags=["report"]
 page.appendix(selection)

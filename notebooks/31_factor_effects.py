@@ -186,14 +186,7 @@ medians = parts.groupby("framework")[columns].median().assign(n=parts.groupby("f
 page.table(medians, "overhead", "What a headless run takes beyond its training, medians.")
 
 # %% tags=["report"]
-from dr_lib.evidence.energy import summarise_energy
-
-energy = summarise_energy(timed, varied or FACTORS, grid=grid)
-page.table(
-    energy,
-    "energy",
-    "Energy of a run, mean [95 % interval], and how it was measured, or why not; bound: rated power x time.",
-)
+page.energy(timed, varied or FACTORS, grid)
 
 # %% [markdown] tags=["en"]
 # ## 5. Analyse
@@ -296,29 +289,12 @@ if (timed["cost_usd"] > 0).any():
         "Mean cost of a run, of an epoch, of 1,000 images, and to the accuracy asked for.",
     )
 
-# %% [markdown] tags=["en", "paper"]
-# ## The paper's claims
-#
-# A claim holds only if the whole 95 % interval satisfies it, and does not hold only if the whole interval violates it.
-# What the paper says of every case is judged case by case, with 95 % for all intervals together. Rows from other
-# hardware, data or work than the paper's are shown and not compared; versions may differ and stand beside the verdict.
-
-# %% [markdown] tags=["pt", "paper"]
-# ## As afirmações do artigo
-#
-# Uma afirmação só é confirmada se todo o intervalo de 95 % a satisfaz, e só não é confirmada se todo ele a contradiz. O
-# que o artigo diz de cada caso é julgado caso a caso, com 95 % para todos os intervalos juntos. Linhas de outro
-# hardware, outros dados ou outro trabalho que o do artigo são mostradas e não comparadas; versões podem diferir.
-
 # %% tags=["report"]
-from dr_lib.evidence.claims import judge_claims
-
 if published:
     if bill_usd and len(sums):  # one bill for the study, so every row has the same; the paper's is of five repetitions
         five_usd = bill_usd * 5 * timed["scenario"].nunique() / len(paid)
         timed = timed.assign(study_bill_usd=five_usd, formula_share_of_bill=formula_usd / bill_usd)
-    judged = judge_claims("C", selection._replace(timed=timed))
-    page.claims(judged)
+    judged = page.judge("C", selection._replace(timed=timed))
 
 # %% [markdown]
 # ## What this shows
@@ -360,12 +336,6 @@ page.findings(sentences or [say("An unfinished study: its design has cells witho
 
 # %% [markdown] tags=["pt", "paper"]
 # O artigo não dá as camadas de suas redes: as nossas são nossa leitura.
-
-# %% [markdown] tags=["en"]
-# ## Appendix: runs, parameters, versions
-
-# %% [markdown] tags=["pt"]
-# ## Apêndice: execuções, parâmetros, versões
 
 # %% tags=["report"]
 page.appendix(selection, varied)

@@ -97,26 +97,9 @@ page.table(
     compared, "like_for_like", "Times as fast as Keras per epoch, on the same host in the same batch [95 % interval]."
 )
 
-# %% [markdown] tags=["en", "paper"]
-# ## The paper's claims
-#
-# A claim holds only if the whole 95 % interval satisfies it, and does not hold only if the whole interval violates it.
-# What the paper says of every case is judged case by case, with 95 % for all intervals together. Rows from other
-# hardware, data or work than the paper's are shown and not compared; versions may differ and stand beside the verdict.
-
-# %% [markdown] tags=["pt", "paper"]
-# ## As afirmações do artigo
-#
-# Uma afirmação só é confirmada se todo o intervalo de 95 % a satisfaz, e só não é confirmada se todo ele a contradiz. O
-# que o artigo diz de cada caso é julgado caso a caso, com 95 % para todos os intervalos juntos. Linhas de outro
-# hardware, outros dados ou outro trabalho que o do artigo são mostradas e não comparadas; versões podem diferir.
-
 # %% tags=["report"]
-from dr_lib.evidence.claims import judge_claims
-
 if published:
-    judged = judge_claims("D", selection)
-    page.claims(judged)
+    judged = page.judge("D", selection)
 
 # %% [markdown]
 # ## What this shows
@@ -151,12 +134,6 @@ page.findings(sentences or [say("No training has been timed yet.")])
 # função de perda, nem seu código Keras: lotes de 1 e 32, sigmoide, perda, divisores e taxa de aprendizado são nossa
 # leitura, segundo uma rede CUDA pública das mesmas formas (github.com/paramhanji/CUDA-CNN, cujo README dá 97,22 % após
 # 50 épocas).
-
-# %% [markdown] tags=["en"]
-# ## Appendix: runs, parameters, versions
-
-# %% [markdown] tags=["pt"]
-# ## Apêndice: execuções, parâmetros, versões
 
 # %% tags=["report"]
 page.appendix(selection)
