@@ -25,10 +25,6 @@ PER_REPLICA = ["replica_train_s", "replica_accuracy"]
 LINE = ["environment", "framework", "implementation", "batch_size"]  # what tells lines apart
 
 
-class EpochsError(ValueError):
-    """A row's epochs cannot be read; the message names the run."""
-
-
 def summarise_trainings(table: pd.DataFrame) -> dict[str, Any]:
     """Put the trainings of one launch, or the one of Keras, into columns of a row.
 
@@ -64,9 +60,6 @@ def list_epochs(timed: pd.DataFrame) -> pd.DataFrame:
         A row per epoch of each replica: the columns of LINE, `line` (its name), `host` (the machine whose CPU trained
         Keras or drove the GPU), `run` (its place in the table), `replica`, `epoch` from 1, `train_s` (cumulative) and
         `accuracy` (share of the test images). Empty without such rows.
-
-    Raises:
-        EpochsError: the two lists of a run differ in length, or the times do not rise.
     """
     if not {*LINE, *PER_REPLICA} <= set(timed):
         return pd.DataFrame(columns=[*LINE, "line", "host", "run", "replica", "epoch", "train_s", "accuracy"])
@@ -75,11 +68,7 @@ def list_epochs(timed: pd.DataFrame) -> pd.DataFrame:
     timed = timed.assign(line=lines, host=timed["platform"] + ", " + processor, run=timed.index)
     tables = []
     for row in timed.itertuples():
-        for replica, (seconds, accuracy) in enumerate(zip(row.replica_train_s, row.replica_accuracy, strict=False)):
-            if len(seconds) != len(accuracy) or len(row.replica_train_s) != len(row.replica_accuracy):
-                raise EpochsError(f"run {row.run_id}: as many times as accuracies are needed, make the run again")
-            if not (np.diff(seconds, prepend=0.0) > 0).all():
-                raise EpochsError(f"run {row.run_id}: replica {replica}'s times do not rise, make the run again")
+        for replica, (seconds, accuracy) in enumerate(zip(row.replica_train_s, row.replica_accuracy, strict=True)):
             about = {name: getattr(row, name) for name in (*LINE, "line", "host", "run")} | {"replica": replica}
             table = {"epoch": range(1, len(seconds) + 1), "train_s": seconds, "accuracy": accuracy}
             tables.append(pd.DataFrame(about | table))

@@ -48,9 +48,6 @@ def plot_cumulative_time(timed: pd.DataFrame, lang: str = "en", *, published: bo
         timed: timed rows of a `Selection` with their epochs; without any the paper's end points stand alone.
         lang: en, or pt with decimal commas.
         published: draw the paper's points.
-
-    Raises:
-        EpochsError: a run's epochs cannot be read.
     """
     say, epochs = choose_words(lang), list_epochs(timed)
     figure, ax = _open("Time after each epoch", "line: median; band: all replicas and runs", timed, say)
@@ -77,7 +74,6 @@ def plot_time_to_accuracy(timed: pd.DataFrame, lang: str = "en", *, published: b
         published: draw the paper's points.
 
     Raises:
-        EpochsError: a run's epochs cannot be read.
         NoRunsError: no run has epochs.
     """
     say, epochs = choose_words(lang), _need(list_epochs(timed))
@@ -113,7 +109,6 @@ def plot_speed_up(timed: pd.DataFrame, lang: str = "en", *, published: bool = Tr
         published: draw the paper's points.
 
     Raises:
-        EpochsError: a run's epochs cannot be read.
         NoRunsError: no run of CUDA C has one of Keras on its host.
     """
     say, epochs = choose_words(lang), list_epochs(timed)
