@@ -107,10 +107,7 @@ def measure_energy(runs: pd.DataFrame, *, grid: str = "World") -> pd.DataFrame:
 def summarise_energy(runs: pd.DataFrame, keys: Sequence[str], *, grid: str = "World") -> pd.DataFrame:
     """Say what runs of one kind used, as the mean of each with its 95 % interval in _low and _high.
 
-    Args:
-        runs: one row per run.
-        keys: columns that tell kinds apart; so does the way in which each part was measured.
-        grid: see `measure_energy`.
+    Kinds differ in `keys`, or in the way in which a part was measured.
 
     Returns:
         A row per kind: `keys`, `n` runs, and what `measure_energy` adds, but columns in which nothing is known.

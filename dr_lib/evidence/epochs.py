@@ -76,11 +76,7 @@ def list_epochs(timed: pd.DataFrame) -> pd.DataFrame:
 
 
 def find_times_to_accuracy(epochs: pd.DataFrame, levels: Sequence[float]) -> pd.DataFrame:
-    """Say when each training first had each accuracy: at the end of the first epoch that reached it.
-
-    Args:
-        epochs: from `list_epochs`, of one line.
-        levels: accuracies, shares.
+    """Say when each training of `list_epochs` first had each accuracy: at the end of the first epoch that reached it.
 
     Returns:
         A row per training, a column per level [s]; infinite where it was never reached.
@@ -114,9 +110,6 @@ def add_accuracy_columns(timed: pd.DataFrame) -> pd.DataFrame:
 
 def tabulate_accuracies(timed: pd.DataFrame) -> pd.DataFrame:
     """Make a row per line: its trainings, their accuracy, and how long they took to 90, 95 and 97 %.
-
-    Args:
-        timed: timed rows of a `Selection`.
 
     Returns:
         `line`, `n` trainings (replicas count), `epochs`, `accuracy_percent` at the end, and for each level the median

@@ -5,7 +5,6 @@ requests without loss: at r requests a second of latency L, ceil(r L) of them.
 """
 
 import math
-from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -13,7 +12,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from dr_lib.evidence.claims import read_published
-from dr_lib.runs.prices import Price, PriceError, find_price
+from dr_lib.runs.prices import PriceError, find_price
 
 PAPER_RATE_PER_S = 0.2  # paper B asks once in 5 s
 MAX_MACHINES = 10_000  # a fleet in which a break-even is looked for
@@ -83,13 +82,12 @@ def break_even(a: Offer, b: Offer) -> BreakEven:
     return BreakEven(cheap.instance, dear.instance, float(first), float(always))
 
 
-def cost_table(latencies: pd.DataFrame, prices: Iterable[Price] | None = None) -> pd.DataFrame:
+def cost_table(latencies: pd.DataFrame) -> pd.DataFrame:
     """Price each model on each machine.
 
     Args:
         latencies: a row per model and machine, with `instance`, `predict_ms` and whatever else tells rows apart;
-            `usd_per_hour` where a row has its own price.
-        prices: by which the others are priced, by default this library's.
+            `usd_per_hour` where a row has its own price; the others have that of `find_price`.
 
     Returns:
         The rows with `usd_per_hour`, `usd_per_million` on a machine that is never idle, `computed_rate_per_s` of one
@@ -100,7 +98,7 @@ def cost_table(latencies: pd.DataFrame, prices: Iterable[Price] | None = None) -
     """
     own = latencies["usd_per_hour"] if "usd_per_hour" in latencies else pd.Series(math.nan, latencies.index)
     found = [
-        find_price(row, prices=prices).usd_per_hour if math.isnan(price) else price
+        find_price(row).usd_per_hour if math.isnan(price) else price
         for row, price in zip(latencies["instance"], own, strict=True)
     ]
     decode_ms = latencies["decode_ms"].fillna(0.0) if "decode_ms" in latencies else 0.0
@@ -172,15 +170,11 @@ def find_break_evens(costs: pd.DataFrame) -> pd.DataFrame:
 
 
 def correct_saving(latencies: pd.DataFrame, cheap: str, dear: str) -> pd.DataFrame:
-    """Hold what a machine saves an hour against what it saves a prediction.
-
-    Args:
-        latencies: as for `cost_table`, with `model`.
-        cheap: the instance whose hour is cheaper, and `dear` the other one.
-        dear: see `cheap`.
+    """Hold what the instance whose hour is cheaper saves an hour against what it saves a prediction.
 
     Returns:
-        A row per model that both have: `saving_per_hour` and `saving_per_prediction` in per cent; below 0 it is dearer.
+        A row per model that was timed on both: `saving_per_hour` and `saving_per_prediction` in per cent; below 0 it is
+        dearer.
     """
     costs = cost_table(latencies).set_index("model")
     sides = [costs[costs["instance"] == instance] for instance in (cheap, dear)]

@@ -59,20 +59,12 @@ def run_on_service(
     Rows, executed notebooks, logs and what the runs leave go to the study's folder, where `run_study` would put them. A
     run that the session's end cuts off is made again in the next.
 
-    Args:
-        path: the study file.
-        root: the repository.
+    Args, and what is returned, are those of `run_study`, besides:
         on: service and device, such as colab:T4.
         share: see `pack.pack_up`, as is `describe`.
         confirm: is given what will be uploaded where, and raises if that is not to be.
         say: is given each line on what goes on.
-        max_hours: of the session, in place of the file's; max_usd is of all sessions, by the time of the rows.
-        instance: whose price the runs have, in place of the file's.
-        only: one run alone, by scenario and repetition, such as C3-r02.
-        allow: see `run_study`.
-
-    Returns:
-        The errors of the runs that failed, one line each.
+        max_hours: of the session; max_usd is of all sessions, by the time of the rows.
 
     Raises:
         StudyError: the study is not valid, or no such device can be asked for.
