@@ -16,6 +16,7 @@ PROJECT = ROOT / "pyproject.toml"
 READMES = (ROOT / "README.md", ROOT / "README.pt-BR.md")
 ADDRESS = r"https://github\.com/(?!OWNER/)[\w-]+/[\w.-]+#\w[\w./-]*"  # Colab and Kaggle open GitHub's
 # how the source of a notebook, which lies in a clone, finds the library, and how the notebook does wherever it is
+FINDS = r"(?m)^import (?:os\nimport subprocess\nimport )?sys\n(?:.*\n)*?(?=sys\.path\.insert)"
 IN_A_CLONE = """\
 import sys
 from pathlib import Path
@@ -55,7 +56,7 @@ def main() -> None:
     change(ROOT / "CITATION.cff", r"(?m)^(?:repository-code: .*\n)?(?=license: )", address and code)
     for readme in READMES:
         change(readme, r"(?<=```sh\n)(?:git clone .*\n)?(?=make demo)", address and clone)
-    set_up = ANYWHERE.replace("ADDRESS", address).replace("REF", table["ref"])
+    set_up = ANYWHERE.replace('"ADDRESS", "REF"', f'"{address}", "{table["ref"]}"')
     for source in sorted(ROOT.glob("notebooks/*.py")):
         has_gpu, shows_photographs = (source.name[:2] in table[kind] for kind in ("gpu", "photographs"))
         blob = f"{address}/blob/{table['ref']}/notebooks/{source.stem}.ipynb"
@@ -96,10 +97,10 @@ def write_notebook(source: Path, set_up: str, has_gpu: bool, shows_photographs: 
     import nbformat
     from jupytext.combine import combine_inputs_with_outputs
 
-    path, text = source.with_suffix(".ipynb"), source.read_text(encoding="utf-8")
-    if IN_A_CLONE not in text:
-        raise SystemExit(f"{source.relative_to(ROOT)} does not find the library as the other notebooks do")
-    notebook = jupytext.reads(text.replace(IN_A_CLONE, set_up), "py:percent")
+    path = source.with_suffix(".ipynb")
+    change(source, FINDS, IN_A_CLONE)  # Jupyter may have saved the notebook's own
+    text = source.read_text(encoding="utf-8").replace(IN_A_CLONE, set_up)
+    notebook = jupytext.reads(text, "py:percent")
     if path.exists():  # cells that did not change keep their names
         notebook = combine_inputs_with_outputs(notebook, nbformat.read(path, as_version=4))
     colab = {"name": path.name, "provenance": [], "toc_visible": True} | ({"gpuType": "T4"} if has_gpu else {})
