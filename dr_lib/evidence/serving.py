@@ -151,19 +151,14 @@ def compare_sizes(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def find_break_evens(costs: pd.DataFrame) -> pd.DataFrame:
-    """For each model: where the cheapest hour stops being the cheapest prediction, against each other machine.
-
-    Args:
-        costs: a row per `model` and `instance` with `usd_per_hour` and `predict_ms`, or what `cost_table` gives.
+    """For each model of a `cost_table`: where the cheapest hour stops being the cheapest prediction, by machine.
 
     Returns:
         A row per pair of machines: `model` and the fields of `BreakEven`.
     """
     lines = []
     for model, rows in costs.groupby("model", sort=False):
-        offers = [
-            Offer(row.instance, row.usd_per_hour, getattr(row, "busy_ms", row.predict_ms)) for row in rows.itertuples()
-        ]
+        offers = [Offer(row.instance, row.usd_per_hour, row.busy_ms) for row in rows.itertuples()]
         cheap = min(offers, key=lambda offer: offer.usd_per_hour)
         lines += [{"model": model} | break_even(cheap, offer)._asdict() for offer in offers if offer != cheap]
     return pd.DataFrame(lines)
