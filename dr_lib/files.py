@@ -9,6 +9,7 @@ import csv
 import errno
 import json
 import os
+import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -62,6 +63,7 @@ def read_csv(path: Path) -> dict[int, list[str]]:
 
     Returns:
         The cells of each line that has any, without blanks around them, by its number; the first are the header.
+        Between semicolons a number's decimal comma has become a point.
 
     Raises:
         OSError: it cannot be read.
@@ -69,11 +71,17 @@ def read_csv(path: Path) -> dict[int, list[str]]:
     """
     lines = path.read_text(encoding="utf-8-sig").splitlines()
     header = lines[0] if lines else ""
-    reader = csv.reader(lines, delimiter=";" if ";" in header and "," not in header else ",")
+    has_semicolons = ";" in header and "," not in header
+    reader = csv.reader(lines, delimiter=";" if has_semicolons else ",")
     try:
         rows = dict((reader.line_num, [cell.strip() for cell in row]) for row in reader)
     except csv.Error as error:
         raise ValueError(str(error)) from error
+    if has_semicolons:
+        number = re.compile(r"(-?\d+),(\d+(?:[eE][-+]?\d+)?)")
+        rows = {
+            line: [number.sub(r"\1.\2", c) if number.fullmatch(c) else c for c in row] for line, row in rows.items()
+        }
     return {line: row for line, row in rows.items() if any(row)}
 
 

@@ -342,7 +342,7 @@ def _add_columns(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _to_numbers(name: str, table: pd.DataFrame, column: str) -> pd.Series:
-    numbers = pd.to_numeric(table[column].str.replace(",", "."), errors="coerce")  # a decimal comma
+    numbers = pd.to_numeric(table[column], errors="coerce")
     _refuse(name, (table[column] != "") & ~np.isfinite(numbers), f"{column} is no finite number")
     return numbers
 

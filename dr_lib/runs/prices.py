@@ -139,7 +139,10 @@ def _check_price(price: Price) -> Price:
         raise ValueError("provider, instance and source have to be there, and the price in USD")
     if price.date and str(datetime.date.fromisoformat(price.date)) != price.date:
         raise ValueError(f"write the date {price.date} as 2026-11-21")
-    usd_per_hour = float(price.usd_per_hour.replace(",", "."))  # a decimal comma
+    try:
+        usd_per_hour = float(price.usd_per_hour)
+    except ValueError:
+        usd_per_hour = math.nan
     if not 0 <= usd_per_hour < math.inf:
         raise ValueError(f"the price has to be a number from 0 on, {price.usd_per_hour} is none")
     return price._replace(usd_per_hour=usd_per_hour)

@@ -183,6 +183,7 @@ def _feed(batches: Batches | None) -> Any:
 def predict(model: keras.Model, inputs: np.ndarray | StoredCrops | Mirrored, batch_size: int) -> np.ndarray:
     """Predict (n, ...) inputs, whatever their number, in full batches that the replicas can share."""
     batches = Batches(inputs, np.zeros(len(inputs), np.float32), batch_size)
+    model.steps_per_execution = 1  # a loop of steps is compiled for seconds, and serves this once
     with _raise_own_error(batches):
         return model.predict(batches, verbose=0)[: len(inputs)]
 

@@ -48,7 +48,7 @@ def freeze(
         probe_grades: start the head from the grades, see `fit_grades`, and not from logistic regression.
 
     Raises:
-        ModelError: the base has no such layer, or its outputs do not fit into memory.
+        ModelError: the base has no such layer, goes round it, or its outputs do not fit into memory.
     """
     lower, extract, upper = split_network(network, last_frozen)
     number = 2 * sum(len(photographs.referable) for photographs in splits.values())
@@ -101,7 +101,11 @@ def split_network(network: keras.Model, last_frozen: str) -> tuple[keras.Model, 
     cut = last.output
     x = network.operations[network.operations.index(base) - 1].output  # the photographs as the base takes them
     outputs = keras.Input(cut.shape[1:], dtype="float16", name="cached")
-    above = outputs if last is base.layers[-1] else keras.Model(cut, base.output)(outputs)
+    try:
+        above = outputs if last is base.layers[-1] else keras.Model(cut, base.output)(outputs)
+    except ValueError:  # what follows is not computed from this output alone
+        hint = "the network goes round this layer: name one that everything passes, such as the end of a block"
+        raise ModelError(f"last_frozen {last_frozen!r}: {hint}") from None
     pooled = network.get_layer("pool")(above)
     probability = network.get_layer("referable")(network.get_layer("dropout")(pooled))
     lower = keras.Model(network.input, keras.Model(base.input, cut)(x), name="lower")

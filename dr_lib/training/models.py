@@ -101,7 +101,7 @@ def build_model(
     Args:
         model: a network of keras.applications by its name there, such as mobilenet (Howard et al. 2017), inception_v3
             (Szegedy et al. 2016, the network of Voets et al. 2019), EfficientNetV2B0 or ConvNeXtTiny; or small_cnn
-            (four convolutions, no batch normalisation, the maximum of each feature).
+            (four convolutions, no batch normalisation, the maximum of each of their features).
         image_size: side of the square input [px].
         weights: none, imagenet (downloaded by Keras) or the path of a weights file without the top.
         augmentation: none, flip or colour, see `Augment`.
@@ -230,13 +230,18 @@ def build_base(model: str, image_size: int, weights: str, synchronised: bool = F
 
 
 def _build_small_cnn(image_size: int) -> keras.Model:
-    """Four convolutions on photographs freed from their camera's colour cast and exposure."""
+    """Four convolutions on photographs freed from their camera's colour cast and exposure.
+
+    The strongest responses of all four scales come out: with the last scale alone, small lesions are found much later.
+    """
     if image_size < 32:
-        raise ModelError(f"image_size {image_size}: small_cnn halves the side four times, ask for 32 px or more")
+        raise ModelError(f"image_size {image_size}: small_cnn takes 32 px or more")
     inputs = keras.Input((image_size, image_size, 3))
     # each channel of each photograph has mean 0 and deviation 1: without it some seeds never learn the sample
     x = layers.GroupNormalization(groups=-1, center=False, scale=False, name="standardise")(inputs)
-    for filters in (16, 32, 64, 96):
+    scales = []
+    for side, filters in zip((8, 4, 2, 1), (16, 32, 64, 96), strict=True):
         x = layers.Conv2D(filters, 3, padding="same", activation="relu")(x)
+        scales.append(layers.MaxPooling2D(side)(x))
         x = layers.MaxPooling2D()(x)
-    return keras.Model(inputs, x, name="base")
+    return keras.Model(inputs, layers.Concatenate()(scales), name="base")

@@ -207,6 +207,9 @@ def test_a_table_that_a_spreadsheet_saved_is_the_same(tmp_path):
     TABLE.to_csv(path, index=False, sep=";", decimal=",", encoding="utf-8-sig", lineterminator="\r\n")
     assert b";0,1" in path.read_bytes()
     pd.testing.assert_frame_equal(read_predictions(path)[0].table, expected.table)
+    path.write_text(TABLE.to_csv(index=False, decimal=","))  # between commas nobody knows what it means
+    with pytest.raises(PredictionsError, match="probability_0 is no finite number"):
+        read_predictions(path)
 
 
 def test_what_is_no_table_is_said(tmp_path):

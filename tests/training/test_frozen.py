@@ -33,8 +33,8 @@ def splits() -> dict[str, Photographs]:
 def frozen(splits) -> tuple:
     """A network, and what freezing its first layers makes of it."""
     keras.utils.set_random_seed(0)
-    network = build_model("small_cnn", 64, augmentation="none")
-    return network, *freeze(network, network.get_layer("base").layers[4].name, splits)
+    network = build_model("mobilenet", 64, augmentation="none")
+    return network, *freeze(network, "conv_pw_1_relu", splits)
 
 
 def test_the_cached_way_is_the_network(frozen, splits):
@@ -103,10 +103,14 @@ def test_a_frozen_base_leaves_the_head_alone(splits):
     assert roc_auc_score(targets["train"], upper.predict(inputs["train"], verbose=0)[:, 0]) > 0.9
 
 
-def test_an_unknown_layer_is_named():
-    """The layers there are stand in the message."""
+def test_a_layer_that_cannot_be_the_last_is_refused():
+    """Of an unknown one the message names those there are; of a shortcut's it says so."""
     with pytest.raises(ModelError, match="conv_pw_11_relu"):
         split_network(build_model("mobilenet", 64), "conv_11")
+    network = build_model("EfficientNetV2B0", 32)
+    with pytest.raises(ModelError, match="'block2b_expand_conv': the network goes round this layer"):
+        split_network(network, "block2b_expand_conv")
+    split_network(network, "block2b_add")
 
 
 def test_refuses_to_cache_more_than_fits(splits):
@@ -114,4 +118,4 @@ def test_refuses_to_cache_more_than_fits(splits):
     network = build_model("small_cnn", 64, augmentation="none")
     many = Photographs(*(np.broadcast_to(column[:1], (10**9, *column.shape[1:])) for column in splits["train"]))
     with pytest.raises(ModelError, match="its outputs take .* GiB, .* are free"):
-        freeze(network, network.get_layer("base").layers[4].name, splits | {"train": many})
+        freeze(network, network.get_layer("base").layers[-1].name, splits | {"train": many})
