@@ -98,26 +98,16 @@ def test_training_time_is_judged_on_the_papers_machine_and_a_steady_epoch_elsewh
     assert (times["wording"].eq("reading") == times["environments"].eq("any")).all()
 
 
-@pytest.mark.parametrize(
-    ("general", "special"),
-    [
-        ("C32", ["C1", "C2"]),
-        ("C33", ["C4", "C5"]),
-        ("C34", ["C14", "C15"]),
-        ("C35", ["C16", "C17"]),
-        ("C36", ["C18", "C20"]),
-        ("C37", ["C19", "C21"]),
-        ("C39", ["C23", "C25"]),
-        ("C41", ["C12"]),
-    ],
-)
-def test_what_any_machine_can_be_held_to_is_what_the_paper_says_of_its_own(general, special):
-    """The claim without the paper's instances and epochs: the same statement, bounds and cells; our reading."""
-    anywhere = claim(general)
-    assert anywhere["environments"] == "any" and "instance_type" not in anywhere["numerator"] + anywhere["denominator"]
-    assert anywhere["wording"] == "reading" and anywhere["place"].split(", ") == special
-    same = ["judged", "statistic", "relation", "value", "tolerance", "unit", "cells"]
-    for row in map(claim, special):
-        assert row[same].tolist() == anywhere[same].tolist()
-        for side in ("numerator", "denominator"):
-            assert row[side].split(";")[0] == anywhere[side].split(";")[0]
+def test_what_any_machine_can_be_held_to_is_what_the_paper_says_of_its_own():
+    """Our reading without the paper's instances and epochs: the same statement and bounds, of the same sides."""
+    claims = read_published().set_index("id", drop=False)
+    anywhere = claims[(claims["wording"] == "reading") & (claims["environments"] == "any")]
+    places = [(row, place) for _, row in anywhere.iterrows() for place in row["place"].split(", ")]
+    pairs = [(row, claims.loc[place]) for row, place in places if place in claims.index]
+    pairs = [pair for pair in pairs if not {row["judged"] for row in pair} & set(NEVER)]
+    assert len(pairs) > 15
+    for general, special in pairs:
+        assert "instance_type" not in general["numerator"] + general["denominator"]
+        for name in ("judged", "statistic", "relation", "value", "tolerance", "unit", "numerator", "denominator"):
+            if "accelerator" not in str(general[name]):
+                assert str(general[name]).split(";")[0] == str(special[name]).split(";")[0], (general["id"], name)
