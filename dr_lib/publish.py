@@ -1,7 +1,7 @@
 """Write what the repository repeats: its address, badges, the set-up cell and metadata of every notebook.
 
 `python -m dr_lib.publish` brings them in step with pyproject.toml, where address, ref and kinds of notebooks stand
-once, and with notebook 00, whose set-up cell is the template. `--url` and `--ref` change the address first.
+once. `--url` and `--ref` change the address first.
 """
 
 import argparse
@@ -12,13 +12,34 @@ from pathlib import Path
 from dr_lib.files import write_text
 
 ROOT = Path(__file__).resolve().parents[1]
-PROJECT, TEMPLATE = ROOT / "pyproject.toml", ROOT / "notebooks" / "00_start_here.py"
+PROJECT = ROOT / "pyproject.toml"
 READMES = (ROOT / "README.md", ROOT / "README.pt-BR.md")
 ADDRESS = r"https://github\.com/(?!OWNER/)[\w-]+/[\w.-]+#\w[\w./-]*"  # Colab and Kaggle open GitHub's
-# the heading Setup, and the code cells behind it that begin as a set-up cell does
-CELL = r"# %%\n(?:import (?:os|subprocess)\nimport s|from dr_lib\.bootstrap)(?:(?!# %%).*\n)*"
-SECTION = rf"# %% \[markdown\]\n# ## Setup\n(?:#.*\n)*\n(?:{CELL})*"
-OWN = r"(?m)^print\(bootstrap\..*$"  # the line of the cell that is the notebook's own: what it adds
+# how the source of a notebook, which lies in a clone, finds the library, and how the notebook does wherever it is
+FINDS = r"(?m)^import (?:os\nimport subprocess\nimport )?sys\n(?:.*\n)*?(?=sys\.path\.insert)"
+IN_A_CLONE = """\
+import sys
+from pathlib import Path
+
+root = next(folder for folder in [Path.cwd(), *Path.cwd().parents] if (folder / "dr_lib").is_dir())
+"""
+ANYWHERE = r'''import os
+import subprocess
+import sys
+from pathlib import Path
+
+address, ref = "ADDRESS", "REF"
+cwd, new, data, repo = Path.cwd(), Path.cwd() / "dr_repo", Path("/kaggle/input"), os.getenv("DR_LIB_REPO", address)
+root = next((d for d in [cwd / repo, cwd, *cwd.parents, *sorted(cwd.glob("*"))] if os.path.isdir(d / "dr_lib")), new)
+if not os.path.isdir(root / "dr_lib"):  # only the notebook is here: copy a data set, unpack an archive, or clone
+    unpack = """for m in zipfile tarfile; do timeout 60 python3 -m $m -l "$0" 2>/dev/null | grep -q dr_lib/boot &&
+        d=$(mktemp -d) && python3 -m $m -e "$0" $d && exec mv -T "$(find $d -name dr_lib -printf %h)" "$1"; done"""
+    ways = [('cp -rT --no-preserve=mode "$0" "$1"', path.parent) for path in data.rglob("dr_lib")]
+    ways += [(unpack, p) for p in [*Path("/content").glob("*"), *data.rglob("*")] if p.suffix in (".zip", ".gz")]
+    ways += [('git clone -q "$0" "$1" && git -C "$1" checkout -q "$2"', repo)] if repo else []
+    if all(subprocess.call(["bash", "-c", way, p, root, ref if repo == address else "HEAD"]) for way, p in ways):
+        raise SystemExit("no dr_lib here: open or upload its repository, or set DR_LIB_REPO to its folder or address")
+'''
 
 
 def main() -> None:
@@ -35,12 +56,12 @@ def main() -> None:
     change(ROOT / "CITATION.cff", r"(?m)^(?:repository-code: .*\n)?(?=license: )", address and code)
     for readme in READMES:
         change(readme, r"(?<=```sh\n)(?:git clone .*\n)?(?=make demo)", address and clone)
-    change(TEMPLATE, r"(?m)^address, ref = .*", f'address, ref = "{address}", "{table["ref"]}"')
+    set_up = ANYWHERE.replace('"ADDRESS", "REF"', f'"{address}", "{table["ref"]}"')
     for source in sorted(ROOT.glob("notebooks/*.py")):
         has_gpu, shows_photographs = (source.name[:2] in table[kind] for kind in ("gpu", "photographs"))
         blob = f"{address}/blob/{table['ref']}/notebooks/{source.stem}.ipynb"
-        write_cells(source, make_badges(blob, has_gpu) if address else [])
-        write_notebook(source.with_suffix(".ipynb"), has_gpu, shows_photographs)
+        write_badges(source, make_badges(blob, has_gpu) if address else [])
+        write_notebook(source, set_up, has_gpu, shows_photographs)
 
 
 def set_address(url: str, ref: str) -> None:
@@ -61,30 +82,32 @@ def make_badges(blob: str, has_gpu: bool) -> list[str]:
     ]
 
 
-def write_cells(source: Path, badges: list[str]) -> None:
-    """Write badges and set-up cell into the source of a notebook, and the badges into the READMEs."""
+def write_badges(source: Path, badges: list[str]) -> None:
+    """Write badges into the source of a notebook and into the READMEs."""
     lines = "".join(f"# {badge}\n" for badge in badges)
     change(source, r"\n#\n(?:(?:# \[!\[.*\n)+#\n)?", f"\n#\n{lines}#\n" if lines else "\n#\n")  # below the title
-    text, setup = source.read_text(encoding="utf-8"), re.search(SECTION, TEMPLATE.read_text(encoding="utf-8"))[0]
-    own, modules = re.search(OWN, text), re.search(r"install_missing\((.*)\) or \[", text)
-    new = f"print(bootstrap.describe_machine(root, *bootstrap.install_missing({modules[1] if modules else ''})))"
-    change(source, SECTION, re.sub(OWN, lambda _: own[0] if own else new, setup))
     for readme in READMES:
         shown = " ".join([f"[{source.stem}](notebooks/{source.stem}.ipynb)", *badges])
         change(readme, rf"(?m)^\| \[{source.stem}\].*? \|", f"| {shown} |")
 
 
-def write_notebook(path: Path, has_gpu: bool, shows_photographs: bool) -> None:
+def write_notebook(source: Path, set_up: str, has_gpu: bool, shows_photographs: bool) -> None:
     """Generate a notebook from its source, with what Jupyter, Colab and Kaggle read of it before it runs."""
+    import jupytext
     import nbformat
-    from jupytext.cli import jupytext
+    from jupytext.combine import combine_inputs_with_outputs
 
-    jupytext(["--quiet", "--to", "ipynb", "--update", str(path.with_suffix(".py"))])
-    notebook = nbformat.read(path, as_version=4)
+    path = source.with_suffix(".ipynb")
+    change(source, FINDS, IN_A_CLONE)  # Jupyter may have saved the notebook's own
+    text = source.read_text(encoding="utf-8").replace(IN_A_CLONE, set_up)
+    notebook = jupytext.reads(text, "py:percent")
+    if path.exists():  # cells that did not change keep their names
+        notebook = combine_inputs_with_outputs(notebook, nbformat.read(path, as_version=4))
     colab = {"name": path.name, "provenance": [], "toc_visible": True} | ({"gpuType": "T4"} if has_gpu else {})
     colab |= {"private_outputs": True} if shows_photographs else {}  # Colab then saves none
     kaggle = {"accelerator": "nvidiaTeslaT4" if has_gpu else "none", "isGpuEnabled": has_gpu, "isInternetEnabled": True}
-    notebook.metadata = {"kernelspec": notebook.metadata["kernelspec"], "language_info": {"name": "python"}}
+    kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
+    notebook.metadata = {"kernelspec": kernel, "language_info": {"name": "python"}}
     notebook.metadata |= {"colab": colab, "kaggle": kaggle | {"language": "python", "sourceType": "notebook"}}
     notebook.metadata |= {"accelerator": "GPU"} if has_gpu else {}
     write_text(path, nbformat.writes(notebook) + "\n")

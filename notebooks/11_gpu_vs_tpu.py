@@ -1,11 +1,3 @@
-# ---
-# jupyter:
-#   kernelspec:
-#     display_name: Python 3
-#     language: python
-#     name: python3
-# ---
-
 # %% [markdown]
 # # GPU or TPU: how long does training take?
 #
@@ -33,22 +25,10 @@ out: str = ""  # folder for each figure and table as a file, empty for none
 # ## Setup
 
 # %%
-import os
-import subprocess
 import sys
 from pathlib import Path
 
-address, ref = "", ""
-cwd, new, data, repo = Path.cwd(), Path.cwd() / "dr_repo", Path("/kaggle/input"), os.getenv("DR_LIB_REPO", address)
-root = next((d for d in [cwd / repo, cwd, *cwd.parents, *sorted(cwd.glob("*"))] if os.path.isdir(d / "dr_lib")), new)
-if not os.path.isdir(root / "dr_lib"):  # only the notebook is here: copy a data set, unpack an archive, or clone
-    unpack = """for m in zipfile tarfile; do timeout 60 python3 -m $m -l "$0" 2>/dev/null | grep -q dr_lib/boot &&
-        d=$(mktemp -d) && python3 -m $m -e "$0" $d && exec mv -T "$(find $d -name dr_lib -printf %h)" "$1"; done"""
-    ways = [('cp -rT --no-preserve=mode "$0" "$1"', path.parent) for path in data.rglob("dr_lib")]
-    ways += [(unpack, p) for p in [*Path("/content").glob("*"), *data.rglob("*")] if p.suffix in (".zip", ".gz")]
-    ways += [('git clone -q "$0" "$1" && git -C "$1" checkout -q "$2"', repo)] if repo else []
-    if all(subprocess.call(["bash", "-c", way, p, root, ref if repo == address else "HEAD"]) for way, p in ways):
-        raise SystemExit("no dr_lib here: open or upload its repository, or set DR_LIB_REPO to its folder or address")
+root = next(folder for folder in [Path.cwd(), *Path.cwd().parents] if (folder / "dr_lib").is_dir())
 sys.path.insert(0, str(root))
 from dr_lib import bootstrap
 
@@ -113,14 +93,7 @@ environments = compare_environments(selection.finished)
 page.table(environments, "environments", "Training time and test scores of each environment, mean [95 % interval].")
 
 # %% tags=["report"]
-from dr_lib.evidence.energy import summarise_energy
-
-energy = summarise_energy(selection.timed, ["environment"], grid=grid)
-page.table(
-    energy,
-    "energy",
-    "Energy of a run, mean [95 % interval], and how it was measured, or why not; bound: rated power x time.",
-)
+page.energy(selection.timed, ["environment"], grid)
 
 # %% tags=["report"]
 from dr_lib.evidence.comparison import compare_sessions
@@ -143,26 +116,9 @@ if len(modes := compare_modes(selection)):
 else:
     print("one mode only: run notebook 10 with another, and allow mode")
 
-# %% [markdown] tags=["en", "paper"]
-# ## The paper's claims
-#
-# A claim holds only if the whole 95 % interval satisfies it, and does not hold only if the whole interval violates it.
-# What the paper says of every case is judged case by case, with 95 % for all intervals together. Rows from other
-# hardware, data or work than the paper's are shown and not compared; versions may differ and stand beside the verdict.
-
-# %% [markdown] tags=["pt", "paper"]
-# ## As afirmações do artigo
-#
-# Uma afirmação só é confirmada se todo o intervalo de 95 % a satisfaz, e só não é confirmada se todo ele a contradiz. O
-# que o artigo diz de cada caso é julgado caso a caso, com 95 % para todos os intervalos juntos. Linhas de outro
-# hardware, outros dados ou outro trabalho que o do artigo são mostradas e não comparadas; versões podem diferir.
-
 # %% tags=["report"]
-from dr_lib.evidence.claims import judge_claims
-
 if published:
-    judged = judge_claims("A", selection)
-    page.claims(judged)
+    judged = page.judge("A", selection)
 
 # %% [markdown]
 # ## What this shows
@@ -206,12 +162,6 @@ page.findings(sentences)
 # entre eles. Ele fala em casos graves; aqui é encaminhado o grau 2 ou mais. O RMSprop do próprio Keras e a taxa de
 # aprendizado reduzida à metade após 5 épocas sem progresso também são escolhas nossas. Com lotes de 8 a comparação mede
 # mais o custo fixo do que a aritmética.
-
-# %% [markdown] tags=["en"]
-# ## Appendix: runs, parameters, versions
-
-# %% [markdown] tags=["pt"]
-# ## Apêndice: execuções, parâmetros, versões
 
 # %% tags=["report"]
 page.appendix(selection)

@@ -1,11 +1,3 @@
-# ---
-# jupyter:
-#   kernelspec:
-#     display_name: Python 3
-#     language: python
-#     name: python3
-# ---
-
 # %% [markdown]
 # # What does a prediction cost?
 #
@@ -42,22 +34,10 @@ out: str = ""  # folder for each figure and table as a file, empty for none
 # ## Setup
 
 # %%
-import os
-import subprocess
 import sys
 from pathlib import Path
 
-address, ref = "", ""
-cwd, new, data, repo = Path.cwd(), Path.cwd() / "dr_repo", Path("/kaggle/input"), os.getenv("DR_LIB_REPO", address)
-root = next((d for d in [cwd / repo, cwd, *cwd.parents, *sorted(cwd.glob("*"))] if os.path.isdir(d / "dr_lib")), new)
-if not os.path.isdir(root / "dr_lib"):  # only the notebook is here: copy a data set, unpack an archive, or clone
-    unpack = """for m in zipfile tarfile; do timeout 60 python3 -m $m -l "$0" 2>/dev/null | grep -q dr_lib/boot &&
-        d=$(mktemp -d) && python3 -m $m -e "$0" $d && exec mv -T "$(find $d -name dr_lib -printf %h)" "$1"; done"""
-    ways = [('cp -rT --no-preserve=mode "$0" "$1"', path.parent) for path in data.rglob("dr_lib")]
-    ways += [(unpack, p) for p in [*Path("/content").glob("*"), *data.rglob("*")] if p.suffix in (".zip", ".gz")]
-    ways += [('git clone -q "$0" "$1" && git -C "$1" checkout -q "$2"', repo)] if repo else []
-    if all(subprocess.call(["bash", "-c", way, p, root, ref if repo == address else "HEAD"]) for way, p in ways):
-        raise SystemExit("no dr_lib here: open or upload its repository, or set DR_LIB_REPO to its folder or address")
+root = next(folder for folder in [Path.cwd(), *Path.cwd().parents] if (folder / "dr_lib").is_dir())
 sys.path.insert(0, str(root))
 from dr_lib import bootstrap
 
@@ -116,33 +96,16 @@ for number, model in enumerate(models, start=1):
 from dr_lib.evidence.request_log import summarise_requests
 
 ours = summarise_requests(timed)
-shown = [
-    "environment",
-    "model",
-    "format",
-    "image_size",
-    "threads",
-    "n",
-    "requests",
-    "predict_ms",
-    "decode_ms",
-    "round_trip_ms",
-]
+shown = "environment model format image_size threads n requests predict_ms decode_ms round_trip_ms".split()
 shown = [f"{name}{bound}" for name in shown for bound in ("", "_low", "_high") if f"{name}{bound}" in ours]
 page.table(ours[shown], "response_times", "Times of a request, mean [95 % interval] over n deployments.")
 
 # %% tags=["report"]
-from dr_lib.evidence.energy import summarise_energy
 from dr_lib.evidence.request_log import KINDS
 from dr_lib.evidence.select import list_runs
 
 keys = [name for name in KINDS if name in timed and name != "machine"]  # which `environment` names
-energy = summarise_energy(list_runs(timed), keys, grid=grid)
-page.table(
-    energy,
-    "energy",
-    "Energy of a run, mean [95 % interval], and how it was measured, or why not; bound: rated power x time.",
-)
+page.energy(list_runs(timed), keys, grid)
 
 # %% tags=["report"]
 from dr_lib.evidence.serving import compare_sizes
@@ -167,19 +130,8 @@ page.table(
 from dr_lib.evidence.serving import correct_saving, cost_table, find_break_evens, read_paper_latencies
 from dr_lib.figures.serving import plot_cost_by_utilisation
 
-COSTS = [
-    "model",
-    "format",
-    "instance",
-    "usd_per_hour",
-    "n",
-    "predict_ms",
-    "busy_ms",
-    "usd_per_million",
-    "computed_rate_per_s",
-    "max_rate_per_s",
-    "usd_per_million_held",
-]
+COSTS = "model format instance usd_per_hour n predict_ms busy_ms usd_per_million".split()
+COSTS += ["computed_rate_per_s", "max_rate_per_s", "usd_per_million_held"]
 paper = cost_table(read_paper_latencies())
 if published:
     page.figure(
@@ -309,12 +261,6 @@ page.findings(sentences or [say("No request has been timed yet.")])
 
 # %% [markdown] tags=["pt", "paper"]
 # Os artigos não dizem o dia de seus preços. As chamadas do artigo passaram por uma rede.
-
-# %% [markdown] tags=["en"]
-# ## Appendix: runs, parameters, versions
-
-# %% [markdown] tags=["pt"]
-# ## Apêndice: execuções, parâmetros, versões
 
 # %% tags=["report"]
 page.appendix(selection)

@@ -1,11 +1,3 @@
-# ---
-# jupyter:
-#   kernelspec:
-#     display_name: Python 3
-#     language: python
-#     name: python3
-# ---
-
 # %% [markdown]
 # # What does each factor cost?
 #
@@ -39,22 +31,10 @@ out: str = ""  # folder for each figure and table as a file, empty for none
 # ## Setup
 
 # %%
-import os
-import subprocess
 import sys
 from pathlib import Path
 
-address, ref = "", ""
-cwd, new, data, repo = Path.cwd(), Path.cwd() / "dr_repo", Path("/kaggle/input"), os.getenv("DR_LIB_REPO", address)
-root = next((d for d in [cwd / repo, cwd, *cwd.parents, *sorted(cwd.glob("*"))] if os.path.isdir(d / "dr_lib")), new)
-if not os.path.isdir(root / "dr_lib"):  # only the notebook is here: copy a data set, unpack an archive, or clone
-    unpack = """for m in zipfile tarfile; do timeout 60 python3 -m $m -l "$0" 2>/dev/null | grep -q dr_lib/boot &&
-        d=$(mktemp -d) && python3 -m $m -e "$0" $d && exec mv -T "$(find $d -name dr_lib -printf %h)" "$1"; done"""
-    ways = [('cp -rT --no-preserve=mode "$0" "$1"', path.parent) for path in data.rglob("dr_lib")]
-    ways += [(unpack, p) for p in [*Path("/content").glob("*"), *data.rglob("*")] if p.suffix in (".zip", ".gz")]
-    ways += [('git clone -q "$0" "$1" && git -C "$1" checkout -q "$2"', repo)] if repo else []
-    if all(subprocess.call(["bash", "-c", way, p, root, ref if repo == address else "HEAD"]) for way, p in ways):
-        raise SystemExit("no dr_lib here: open or upload its repository, or set DR_LIB_REPO to its folder or address")
+root = next(folder for folder in [Path.cwd(), *Path.cwd().parents] if (folder / "dr_lib").is_dir())
 sys.path.insert(0, str(root))
 from dr_lib import bootstrap
 
@@ -205,14 +185,7 @@ medians = parts.groupby("framework")[columns].median().assign(n=parts.groupby("f
 page.table(medians, "overhead", "What a headless run takes beyond its training, medians.")
 
 # %% tags=["report"]
-from dr_lib.evidence.energy import summarise_energy
-
-energy = summarise_energy(timed, varied or FACTORS, grid=grid)
-page.table(
-    energy,
-    "energy",
-    "Energy of a run, mean [95 % interval], and how it was measured, or why not; bound: rated power x time.",
-)
+page.energy(timed, varied or FACTORS, grid)
 
 # %% [markdown] tags=["en"]
 # ## 5. Analyse
@@ -315,29 +288,12 @@ if (timed["cost_usd"] > 0).any():
         "Mean cost of a run, of an epoch, of 1,000 images, and to the accuracy asked for.",
     )
 
-# %% [markdown] tags=["en", "paper"]
-# ## The paper's claims
-#
-# A claim holds only if the whole 95 % interval satisfies it, and does not hold only if the whole interval violates it.
-# What the paper says of every case is judged case by case, with 95 % for all intervals together. Rows from other
-# hardware, data or work than the paper's are shown and not compared; versions may differ and stand beside the verdict.
-
-# %% [markdown] tags=["pt", "paper"]
-# ## As afirmações do artigo
-#
-# Uma afirmação só é confirmada se todo o intervalo de 95 % a satisfaz, e só não é confirmada se todo ele a contradiz. O
-# que o artigo diz de cada caso é julgado caso a caso, com 95 % para todos os intervalos juntos. Linhas de outro
-# hardware, outros dados ou outro trabalho que o do artigo são mostradas e não comparadas; versões podem diferir.
-
 # %% tags=["report"]
-from dr_lib.evidence.claims import judge_claims
-
 if published:
     if bill_usd and len(sums):  # one bill for the study, so every row has the same; the paper's is of five repetitions
         five_usd = bill_usd * 5 * timed["scenario"].nunique() / len(paid)
         timed = timed.assign(study_bill_usd=five_usd, formula_share_of_bill=formula_usd / bill_usd)
-    judged = judge_claims("C", selection._replace(timed=timed))
-    page.claims(judged)
+    judged = page.judge("C", selection._replace(timed=timed))
 
 # %% [markdown]
 # ## What this shows
@@ -379,12 +335,6 @@ page.findings(sentences or [say("An unfinished study: its design has cells witho
 
 # %% [markdown] tags=["pt", "paper"]
 # O artigo não dá as camadas de suas redes: as nossas são nossa leitura.
-
-# %% [markdown] tags=["en"]
-# ## Appendix: runs, parameters, versions
-
-# %% [markdown] tags=["pt"]
-# ## Apêndice: execuções, parâmetros, versões
 
 # %% tags=["report"]
 page.appendix(selection, varied)

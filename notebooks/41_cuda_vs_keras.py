@@ -1,11 +1,3 @@
-# ---
-# jupyter:
-#   kernelspec:
-#     display_name: Python 3
-#     language: python
-#     name: python3
-# ---
-
 # %% [markdown]
 # # CUDA C against Keras: how much is the language?
 #
@@ -32,22 +24,10 @@ out: str = ""  # folder for each figure and table as a file, empty for none
 # ## Setup
 
 # %%
-import os
-import subprocess
 import sys
 from pathlib import Path
 
-address, ref = "", ""
-cwd, new, data, repo = Path.cwd(), Path.cwd() / "dr_repo", Path("/kaggle/input"), os.getenv("DR_LIB_REPO", address)
-root = next((d for d in [cwd / repo, cwd, *cwd.parents, *sorted(cwd.glob("*"))] if os.path.isdir(d / "dr_lib")), new)
-if not os.path.isdir(root / "dr_lib"):  # only the notebook is here: copy a data set, unpack an archive, or clone
-    unpack = """for m in zipfile tarfile; do timeout 60 python3 -m $m -l "$0" 2>/dev/null | grep -q dr_lib/boot &&
-        d=$(mktemp -d) && python3 -m $m -e "$0" $d && exec mv -T "$(find $d -name dr_lib -printf %h)" "$1"; done"""
-    ways = [('cp -rT --no-preserve=mode "$0" "$1"', path.parent) for path in data.rglob("dr_lib")]
-    ways += [(unpack, p) for p in [*Path("/content").glob("*"), *data.rglob("*")] if p.suffix in (".zip", ".gz")]
-    ways += [('git clone -q "$0" "$1" && git -C "$1" checkout -q "$2"', repo)] if repo else []
-    if all(subprocess.call(["bash", "-c", way, p, root, ref if repo == address else "HEAD"]) for way, p in ways):
-        raise SystemExit("no dr_lib here: open or upload its repository, or set DR_LIB_REPO to its folder or address")
+root = next(folder for folder in [Path.cwd(), *Path.cwd().parents] if (folder / "dr_lib").is_dir())
 sys.path.insert(0, str(root))
 from dr_lib import bootstrap
 
@@ -117,26 +97,9 @@ page.table(
     compared, "like_for_like", "Times as fast as Keras per epoch, on the same host in the same batch [95 % interval]."
 )
 
-# %% [markdown] tags=["en", "paper"]
-# ## The paper's claims
-#
-# A claim holds only if the whole 95 % interval satisfies it, and does not hold only if the whole interval violates it.
-# What the paper says of every case is judged case by case, with 95 % for all intervals together. Rows from other
-# hardware, data or work than the paper's are shown and not compared; versions may differ and stand beside the verdict.
-
-# %% [markdown] tags=["pt", "paper"]
-# ## As afirmações do artigo
-#
-# Uma afirmação só é confirmada se todo o intervalo de 95 % a satisfaz, e só não é confirmada se todo ele a contradiz. O
-# que o artigo diz de cada caso é julgado caso a caso, com 95 % para todos os intervalos juntos. Linhas de outro
-# hardware, outros dados ou outro trabalho que o do artigo são mostradas e não comparadas; versões podem diferir.
-
 # %% tags=["report"]
-from dr_lib.evidence.claims import judge_claims
-
 if published:
-    judged = judge_claims("D", selection)
-    page.claims(judged)
+    judged = page.judge("D", selection)
 
 # %% [markdown]
 # ## What this shows
@@ -171,12 +134,6 @@ page.findings(sentences or [say("No training has been timed yet.")])
 # função de perda, nem seu código Keras: lotes de 1 e 32, sigmoide, perda, divisores e taxa de aprendizado são nossa
 # leitura, segundo uma rede CUDA pública das mesmas formas (github.com/paramhanji/CUDA-CNN, cujo README dá 97,22 % após
 # 50 épocas).
-
-# %% [markdown] tags=["en"]
-# ## Appendix: runs, parameters, versions
-
-# %% [markdown] tags=["pt"]
-# ## Apêndice: execuções, parâmetros, versões
 
 # %% tags=["report"]
 page.appendix(selection)

@@ -10,7 +10,7 @@ import sys
 import tomllib
 from pathlib import Path
 
-import jupytext
+import nbformat
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -23,7 +23,7 @@ KAGGLE = "https://www.kaggle.com/notebooks/welcome?src=https://github.com/"
 
 def read_setup(stem: str) -> str:
     """The set-up cell of a notebook."""
-    cells = jupytext.read(ROOT / "notebooks" / f"{stem}.py").cells
+    cells = nbformat.read(ROOT / "notebooks" / f"{stem}.ipynb", as_version=4).cells
     (place,) = [i for i, cell in enumerate(cells) if cell.source.startswith("## Setup")]
     return cells[place + 1].source
 
@@ -200,7 +200,8 @@ def test_publish_writes_the_address_everywhere_and_takes_it_back(tree):
         for name in (f"notebooks/{stem}.ipynb", f"notebooks/{stem}.py", "README.md", "README.pt-BR.md"):
             text = published[name].decode()
             assert text.count(f"({COLAB}{blob})") == text.count(f"({kaggle})") == 1, name
-        assert b'address, ref = "https://github.com/some-lab/eyes", "v1.2"\n' in published[f"notebooks/{stem}.py"]
+        found = json.dumps('address, ref = "https://github.com/some-lab/eyes", "v1.2"\n')[1:-1]
+        assert found in published[f"notebooks/{stem}.ipynb"].decode()
     assert b"git clone https://github.com/some-lab/eyes && cd eyes\nmake demo" in published["README.pt-BR.md"]
     assert b"\nrepository-code: https://github.com/some-lab/eyes\n" in published["CITATION.cff"]
     project = tomllib.loads(published["pyproject.toml"].decode())

@@ -7,7 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import jupytext
 import nbformat
 import papermill
 import pytest
@@ -113,12 +112,9 @@ def test_importing_the_library_costs_nothing():
 
 
 @pytest.mark.parametrize("source", NOTEBOOKS, ids=lambda p: p.stem)
-def test_notebook_pairs_are_in_step(source):
-    """The .ipynb is what jupytext makes of the .py, has no outputs, and names its kernel."""
+def test_a_notebook_has_no_outputs_and_names_its_kernel(source):
+    """Nothing that a run showed is published; test_publish says that it is what `make sync` makes of its source."""
     notebook = nbformat.read(source.with_suffix(".ipynb"), as_version=4)
-    wanted = jupytext.read(source)
-    assert [(c.cell_type, c.source) for c in notebook.cells] == [(c.cell_type, c.source) for c in wanted.cells]
-    assert [c.metadata.get("tags", []) for c in notebook.cells] == [c.metadata.get("tags", []) for c in wanted.cells]
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     assert all(cell.outputs == [] and cell.execution_count is None for cell in code)
     assert notebook.metadata.kernelspec.name == "python3"

@@ -47,22 +47,13 @@ def cost_to_reach(row: Mapping[str, Any], accuracy: float) -> float:
         accuracy: a share, 0 to 1.
 
     Raises:
-        PriceError: the accuracy is no share, or the row has more accuracies than epochs.
+        PriceError: the accuracy is no share.
     """
     if not 0 <= accuracy <= 1:
         raise PriceError(f"an accuracy lies between 0 and 1, {accuracy} does not: give 0.95 for 95 %")
-    epoch_s, reached = (
-        value if isinstance(value, list) else [] for value in map(row.get, ("epoch_s", "epoch_accuracy"))
-    )
-    every = int(_read_number(row.get("evaluate_every"), 1.0)) or 1
-    if len(reached) * every > len(epoch_s):
-        raise PriceError(f"{len(reached)} accuracies, one in {every} epochs, do not fit {len(epoch_s)} epochs")
-    looks = [look for look, value in enumerate(reached, start=1) if value is not None and value >= accuracy]
-    if not looks:
+    reached, every = row.get("epoch_accuracy"), row.get("evaluate_every")
+    looks = [k for k, share in enumerate(reached, start=1) if share >= accuracy] if isinstance(reached, list) else []
+    if not looks or row.get("usd_per_hour") is None:
         return math.nan
-    setup_s, usd_per_hour = _read_number(row.get("setup_s"), 0.0), _read_number(row.get("usd_per_hour"), math.nan)
-    return price_seconds(usd_per_hour, setup_s, *epoch_s[: every * looks[0]])
-
-
-def _read_number(value: Any, default: float) -> float:
-    return default if value is None or math.isnan(value) else float(value)
+    epochs = looks[0] * (int(every) if every and every > 0 else 1)
+    return price_seconds(row["usd_per_hour"], row["setup_s"], *row["epoch_s"][:epochs])

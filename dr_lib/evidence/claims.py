@@ -2,16 +2,13 @@
 
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 
 from dr_lib.evidence.epochs import add_accuracy_columns
 from dr_lib.evidence.select import Selection, list_runs
-from dr_lib.evidence.verdicts import EVERY, FACTORS, NEVER, ONE_SIDED, STATISTICS, VERDICTS, judge
+from dr_lib.evidence.verdicts import FACTORS, NEVER, VERDICTS, judge
 
 PUBLISHED = Path(__file__).with_name("published.csv")
-RELATIONS = (">=", "<=", "within")
-WORDINGS = ("quoted", "paraphrase", "derived", "reading")  # the paper's words, or its sense; of its numbers; ours
 NOTEBOOKS = {  # whose rows judge a paper's claims
     "A": ("10_train_referable",),
     "B": ("21_export_quantize", "22_serve_and_load"),
@@ -28,45 +25,20 @@ MAY_DIFFER = {  # in which rows of a paper's study differ on purpose
 }
 
 
-class PublishedError(ValueError):
-    """The table of claims cannot be used; the message names the claim."""
-
-
-def read_published(paper: str | None = None, *, path: str | Path = PUBLISHED) -> pd.DataFrame:
-    """Read the claims of one paper, or of all; `path` takes another table.
+def read_published(paper: str | None = None) -> pd.DataFrame:
+    """Read the claims of one paper, or of all.
 
     A selector (`numerator`, `denominator`; `conditions` is the work of both sides) joins column=pattern by semicolons:
     * stands for any text, a|b for one of two, !a for any but a.
 
     Returns:
-        A row per claim: `id`, `paper`, `words` and `words_pt` (one of WORDINGS, says `wording`; a quotation stands in
-        quotation marks), `place` (figure, table, or the claim that is read), `judged` (overall, every cell, or why it
-        never is: one of NEVER, with `why`), `column` (several are judged each), `statistic`, the selectors, `relation`,
-        `value`, `tolerance`, `unit`, `cells` of the paper's design, `environments` and a `note`.
-
-    Raises:
-        PublishedError: a row could not be judged, or no row is of that paper.
+        A row per claim: `id`, `paper`, `words` and `words_pt` (`wording` says whether they are quoted, a paraphrase,
+        derived from printed numbers, or our reading; a quotation stands in quotation marks), `place` (figure, table, or
+        the claim that is read), `judged` (overall, every cell, or why it never is: one of NEVER, with `why`), `column`
+        (several are judged each), `statistic`, the selectors, `relation` (>=, <= or within), `value`, `tolerance`,
+        `unit`, `cells` of the paper's design, `environments` and a `note`.
     """
-    claims = pd.read_csv(path, keep_default_na=False)
-    numbers = claims[["value", "tolerance", "cells"]].apply(pd.to_numeric, errors="coerce")
-    terms = claims["numerator"] + ";" + claims["denominator"] + ";" + claims["conditions"]
-    is_quoted = claims["words_pt"].str.contains('".+"')
-    for fault, bad in {
-        "stands there twice": claims["id"].duplicated(),
-        f"wording is none of {', '.join(WORDINGS)}": ~claims["wording"].isin(WORDINGS),
-        "only a quotation has quotation marks": (claims["wording"] == "quoted") != is_quoted,
-        f"judged is none of overall, {EVERY}, {', '.join(NEVER)}": ~claims["judged"].isin(["overall", EVERY, *NEVER]),
-        "what is never judged says why": claims["judged"].isin(NEVER) != (claims["why"] != ""),
-        "statistic is unknown": ~claims["statistic"].isin([*STATISTICS, "share", "score"]),
-        f"relation is none of {', '.join(RELATIONS)}": ~claims["relation"].isin(RELATIONS),
-        "one side alone has no denominator": claims["statistic"].isin(ONE_SIDED) != (claims["denominator"] == ""),
-        "value, tolerance or cells is no number": ~(np.isfinite(numbers).all(axis=1) & (numbers["tolerance"] >= 0)),
-        "a selector is not column=pattern;...": ~terms.str.fullmatch(r"(;*[a-z_0-9]+=[^=;]+)*;*"),
-    }.items():
-        if bad.any():
-            raise PublishedError(f"claim {claims['id'][bad].iloc[0]}: {fault}")
-    if paper is not None and paper not in set(claims["paper"]):
-        raise PublishedError(f"no claim of paper {paper!r}: choose one of {sorted(set(claims['paper']))}")
+    claims = pd.read_csv(PUBLISHED, keep_default_na=False)
     return claims if paper is None else claims[claims["paper"] == paper].reset_index(drop=True)
 
 

@@ -5,7 +5,6 @@ machines that this hour needs are rented all month, busy or idle.
 """
 
 import math
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -71,15 +70,15 @@ def list_endpoints(
     *folders: Path,
     p99_ms: float,
     instance: str = "",
-    prices: Iterable[Price] | None = None,
     **choice: Any,
 ) -> pd.DataFrame:
     """List what was measured: each network and format on each machine, with its rate and the price of an hour.
 
+    The table's price of a row's label goes before the one in the row.
+
     Args:
         runs, folders, p99_ms: as for `find_rates`.
         instance: whose price machines have that name none and are in no table.
-        prices: a table, by default that of `read_prices`; its price of a row's label goes before the one in the row.
         choice: `exclude` and `may_differ` of `select_runs`.
 
     Returns:
@@ -97,7 +96,7 @@ def list_endpoints(
     tested = select_runs(find_rates(runs, *folders, p99_ms=p99_ms), within=KINDS, **choice).timed
     if tested.empty:
         raise EndpointError("every load test is excluded: the rows' status and marks say why")
-    prices = read_prices() if prices is None else list(prices)
+    prices = read_prices()
     found = [_find_price(row, instance, prices) for row in tested.to_dict("records")]
     tested = measure_energy(tested).assign(instance=[price.instance for price, _ in found])
     tested["price"], tested["price_is_assumed"] = zip(*found, strict=True)

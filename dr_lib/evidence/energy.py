@@ -3,12 +3,10 @@
 Measured are the GPUs and the processors' packages; memory, disks, power supplies and cooling come on top.
 """
 
-import csv
 import math
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -35,36 +33,29 @@ class EnergyError(ValueError):
     """The electricity of a place is not known."""
 
 
-class Grid(NamedTuple):
-    """What a kilowatt-hour of a place's electricity emitted in a year."""
-
-    place: str
-    g_per_kwh: float
-    year: int
-    source: str
-
-
-def find_grid(place: str, region: str = "") -> Grid:
+def find_grid(place: str, region: str = "") -> pd.Series:
     """Find the electricity of a cloud's region, or where that is not known, of a place.
+
+    Returns:
+        The row of grids.csv: `place`, and `g_per_kwh`, what a kilowatt-hour emitted in a `year` [g of CO2].
 
     Raises:
         EnergyError: neither is known; those that are are named.
     """
-    with GRIDS.open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
-    found = [row for row in rows if region and region in row["regions"].split()]
-    found += [row for row in rows if row["place"] == place]
-    if not found:
-        known = ", ".join(row["place"] for row in rows)
+    grids = pd.read_csv(GRIDS, keep_default_na=False)
+    is_region = grids["regions"].str.split().map(lambda regions: region in regions)
+    found = pd.concat([grids[is_region], grids[grids["place"] == place]])
+    if found.empty:
+        known = ", ".join(grids["place"])
         raise EnergyError(f"the emissions of electricity in {place!r} are not known: choose from {known}")
-    return Grid(found[0]["place"], float(found[0]["g_per_kwh"]), int(found[0]["year"]), found[0]["source"])
+    return found.iloc[0]
 
 
 def find_rated_power(accelerator: str) -> float:
     """The rated power of an accelerator in watts, by the name that its driver gives; NaN where none is published."""
-    with RATED_POWER.open(encoding="utf-8", newline="") as file:
-        watts = [row["watts"] for row in csv.DictReader(file) if fnmatchcase(accelerator, row["accelerator"])]
-    return float(watts[0]) if watts else math.nan
+    rated = pd.read_csv(RATED_POWER)
+    watts = rated["watts"][[fnmatchcase(accelerator, pattern) for pattern in rated["accelerator"]]]
+    return float(watts.iloc[0]) if len(watts) else math.nan
 
 
 def measure_energy(runs: pd.DataFrame, *, grid: str = "World") -> pd.DataFrame:
@@ -116,10 +107,7 @@ def measure_energy(runs: pd.DataFrame, *, grid: str = "World") -> pd.DataFrame:
 def summarise_energy(runs: pd.DataFrame, keys: Sequence[str], *, grid: str = "World") -> pd.DataFrame:
     """Say what runs of one kind used, as the mean of each with its 95 % interval in _low and _high.
 
-    Args:
-        runs: one row per run.
-        keys: columns that tell kinds apart; so does the way in which each part was measured.
-        grid: see `measure_energy`.
+    Kinds differ in `keys`, or in the way in which a part was measured.
 
     Returns:
         A row per kind: `keys`, `n` runs, and what `measure_energy` adds, but columns in which nothing is known.

@@ -25,10 +25,6 @@ PER_REPLICA = ["replica_train_s", "replica_accuracy"]
 LINE = ["environment", "framework", "implementation", "batch_size"]  # what tells lines apart
 
 
-class EpochsError(ValueError):
-    """A row's epochs cannot be read; the message names the run."""
-
-
 def summarise_trainings(table: pd.DataFrame) -> dict[str, Any]:
     """Put the trainings of one launch, or the one of Keras, into columns of a row.
 
@@ -64,9 +60,6 @@ def list_epochs(timed: pd.DataFrame) -> pd.DataFrame:
         A row per epoch of each replica: the columns of LINE, `line` (its name), `host` (the machine whose CPU trained
         Keras or drove the GPU), `run` (its place in the table), `replica`, `epoch` from 1, `train_s` (cumulative) and
         `accuracy` (share of the test images). Empty without such rows.
-
-    Raises:
-        EpochsError: the two lists of a run differ in length, or the times do not rise.
     """
     if not {*LINE, *PER_REPLICA} <= set(timed):
         return pd.DataFrame(columns=[*LINE, "line", "host", "run", "replica", "epoch", "train_s", "accuracy"])
@@ -75,11 +68,7 @@ def list_epochs(timed: pd.DataFrame) -> pd.DataFrame:
     timed = timed.assign(line=lines, host=timed["platform"] + ", " + processor, run=timed.index)
     tables = []
     for row in timed.itertuples():
-        for replica, (seconds, accuracy) in enumerate(zip(row.replica_train_s, row.replica_accuracy, strict=False)):
-            if len(seconds) != len(accuracy) or len(row.replica_train_s) != len(row.replica_accuracy):
-                raise EpochsError(f"run {row.run_id}: as many times as accuracies are needed, make the run again")
-            if not (np.diff(seconds, prepend=0.0) > 0).all():
-                raise EpochsError(f"run {row.run_id}: replica {replica}'s times do not rise, make the run again")
+        for replica, (seconds, accuracy) in enumerate(zip(row.replica_train_s, row.replica_accuracy, strict=True)):
             about = {name: getattr(row, name) for name in (*LINE, "line", "host", "run")} | {"replica": replica}
             table = {"epoch": range(1, len(seconds) + 1), "train_s": seconds, "accuracy": accuracy}
             tables.append(pd.DataFrame(about | table))
@@ -87,11 +76,7 @@ def list_epochs(timed: pd.DataFrame) -> pd.DataFrame:
 
 
 def find_times_to_accuracy(epochs: pd.DataFrame, levels: Sequence[float]) -> pd.DataFrame:
-    """Say when each training first had each accuracy: at the end of the first epoch that reached it.
-
-    Args:
-        epochs: from `list_epochs`, of one line.
-        levels: accuracies, shares.
+    """Say when each training of `list_epochs` first had each accuracy: at the end of the first epoch that reached it.
 
     Returns:
         A row per training, a column per level [s]; infinite where it was never reached.
@@ -125,9 +110,6 @@ def add_accuracy_columns(timed: pd.DataFrame) -> pd.DataFrame:
 
 def tabulate_accuracies(timed: pd.DataFrame) -> pd.DataFrame:
     """Make a row per line: its trainings, their accuracy, and how long they took to 90, 95 and 97 %.
-
-    Args:
-        timed: timed rows of a `Selection`.
 
     Returns:
         `line`, `n` trainings (replicas count), `epochs`, `accuracy_percent` at the end, and for each level the median

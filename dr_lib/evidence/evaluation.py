@@ -102,7 +102,7 @@ def choose_points(
     """Freeze the operating points, on the validation split or as they were frozen elsewhere, never on the test split.
 
     Args:
-        predictions: of the model.
+        predictions: whose points they are.
         sensitivity: of the point of high sensitivity, on the validation split.
         specificity: of the point of high specificity.
         thresholds: of the two points, the lower one first, from a development set elsewhere; then nothing is chosen.
@@ -142,14 +142,9 @@ def choose_points(
 
 
 def freeze_points(found: Sequence[Predictions], **asked) -> list[pd.DataFrame]:
-    """The operating points of several predictions; on a data set without validation rows a model takes its own along.
+    """Choose the points of several predictions; on a data set without validation rows a model takes its own along.
 
-    Args:
-        found: of `read_predictions`.
-        asked: as of `choose_points`.
-
-    Returns:
-        `choose_points` of each; `source` says where a threshold was carried over from another data set.
+    Of each it is the table of `choose_points`; `source` says where a threshold was carried over from another data set.
     """
     points = [choose_points(predictions, **asked) for predictions in found]
     home = {p.version: own for p, own in zip(found, points, strict=True) if p.version and len(p.validation)}
@@ -161,11 +156,7 @@ def freeze_points(found: Sequence[Predictions], **asked) -> list[pd.DataFrame]:
 
 
 def compare_data_sets(found: Sequence[Predictions], points: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """How each model does on each data set, at thresholds that no data set but its own has changed.
-
-    Args:
-        found: of `read_predictions`.
-        points: of each, of `freeze_points`.
+    """How each model does on each data set, at the thresholds of `freeze_points`, which only its own has set.
 
     Returns:
         A row per prediction and operating point, or one with none: `model`, `trained_on` (where its file with training
@@ -188,11 +179,7 @@ def compare_data_sets(found: Sequence[Predictions], points: Sequence[pd.DataFram
 
 
 def measure_points(predictions: Predictions, points: pd.DataFrame) -> pd.DataFrame:
-    """Say what each operating point does on the test split.
-
-    Args:
-        predictions: of the model.
-        points: of `choose_points`.
+    """Say what each operating point of `choose_points` does on the test split.
 
     Returns:
         A row per point, and once more with ungradable eyes counted as referred where there are any (`ungradable`, of

@@ -107,36 +107,28 @@ def group_by_photographs(found: Sequence[Predictions]) -> list[list[Predictions]
 
 
 def average_sets(found: Sequence[Predictions]) -> list[Predictions]:
-    """The `average` of the models on each data set, as one ensemble.
+    """The mean of the models' probabilities on each data set, photograph by photograph, as one model (an ensemble).
 
     Raises:
-        PredictionsError: as `average`, or a data set lacks a model.
+        PredictionsError: a data set lacks a model, or a model validation photographs of the others.
     """
     averaged = []
     for part in group_by_photographs(found):
         networks = sorted({re.sub(r"^\d+ ", "", predictions.name) for predictions in part})  # without their numbers
-        averaged.append(average(part, f"ensemble of {len(part)}: {', '.join(networks)}"))
+        name, tables = f"ensemble of {len(part)}: {', '.join(networks)}", {}
+        for side in ("validation", "test"):
+            parts = [getattr(predictions, side).set_index("image_id") for predictions in part]
+            if any(set(one.index) != set(parts[0].index) for one in parts):
+                raise PredictionsError(f"an ensemble needs the same {side} photographs in every file")
+            columns = [column for column in (*GRADES, "probability_referable") if all(column in one for one in parts)]
+            means = sum(one.loc[parts[0].index, columns].to_numpy() for one in parts) / len(parts)
+            table = getattr(part[0], side).drop(columns=[*GRADES, "predicted_grade"], errors="ignore")
+            tables[side] = _add_columns(table.assign(**dict(zip(columns, means.T, strict=True))))
+        version = " ".join(sorted(predictions.version for predictions in part)).strip()
+        averaged.append(part[0]._replace(name=name, version=version, **tables))
     if len({predictions.version for predictions in averaged}) > 1:
         raise PredictionsError("an ensemble needs the same models on every data set, by their model_version")
     return averaged
-
-
-def average(found: Sequence[Predictions], name: str) -> Predictions:
-    """The mean of several models' probabilities, photograph by photograph, as one model (an ensemble).
-
-    Raises:
-        PredictionsError: they are not of the same validation photographs.
-    """
-    version, tables = " ".join(sorted(predictions.version for predictions in found)).strip(), {}
-    for side in ("validation", "test"):
-        parts = [getattr(predictions, side).set_index("image_id") for predictions in found]
-        if any(set(part.index) != set(parts[0].index) for part in parts):
-            raise PredictionsError(f"an ensemble needs the same {side} photographs in every file")
-        columns = [column for column in (*GRADES, "probability_referable") if all(column in part for part in parts)]
-        means = sum(part.loc[parts[0].index, columns].to_numpy() for part in parts) / len(parts)
-        table = getattr(found[0], side).drop(columns=[*GRADES, "predicted_grade"], errors="ignore")
-        tables[side] = _add_columns(table.assign(**dict(zip(columns, means.T, strict=True))))
-    return found[0]._replace(name=name, version=version, **tables)
 
 
 def pool_folds(paths: Sequence[Path], out: Path) -> Path:

@@ -14,20 +14,13 @@ from dr_lib.statistics.intervals import mean_interval
 NEEDED = ("load", "request", "round_trip_ms", "predict_ms", "status", "error")  # columns of every table of requests
 TIMES = ("round_trip_ms", "decode_ms", "predict_ms")
 TEXTS = {"error": str, "model_version": str}  # where they look like numbers too
-KINDS = (
-    "machine",
-    "environment",
-    "instance_type",
-    "model",
-    "format",
-    "image_size",
-    "threads",
-)  # what tells latencies apart
+# what tells latencies apart
+KINDS = ("machine", "environment", "instance_type", "model", "format", "image_size", "threads")
 CLOSED_LOOP, OPEN_LOOP = "closed", "open"  # the load of the paper, one request after another; and one at a rate
 
 
 class RequestsError(ValueError):
-    """Requests cannot be written or read; the message names the file."""
+    """Requests cannot be read; the message names the file."""
 
 
 def write_requests(path: Path, table: pd.DataFrame) -> None:
@@ -36,11 +29,7 @@ def write_requests(path: Path, table: pd.DataFrame) -> None:
     Args:
         path: in the folder of the run; the row of the run says where, from the folder of its study on, as `requests`.
         table: one row per request, from `run_closed_loop` or `run_open_loop`, or several of them joined.
-
-    Raises:
-        RequestsError: a column is missing.
     """
-    _check_columns(table, path)
     with files.replace(path) as temporary:
         table.to_csv(temporary, index=False)
 
@@ -150,11 +139,7 @@ def _read(studies: list[Path], name: str, load: str) -> pd.DataFrame:
         table = pd.read_csv(path, dtype=TEXTS, keep_default_na=False, na_values=[""])
     except (ValueError, OSError) as error:  # pandas' own are ValueErrors, as is text that is none
         raise RequestsError(f"{path} is no table of requests: {error}") from error
-    _check_columns(table, path)
-    return table[table["load"] == load].fillna({"error": ""}).reset_index(drop=True)
-
-
-def _check_columns(table: pd.DataFrame, path: Path) -> None:
     missing = [name for name in NEEDED if name not in table]
     if missing:
         raise RequestsError(f"{path}: the requests have no {', '.join(missing)}: dr_lib.serving.server.load has them")
+    return table[table["load"] == load].fillna({"error": ""}).reset_index(drop=True)

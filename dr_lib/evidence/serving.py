@@ -5,7 +5,6 @@ requests without loss: at r requests a second of latency L, ceil(r L) of them.
 """
 
 import math
-from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -13,7 +12,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from dr_lib.evidence.claims import read_published
-from dr_lib.runs.prices import Price, PriceError, find_price
+from dr_lib.runs.prices import PriceError, find_price
 
 PAPER_RATE_PER_S = 0.2  # paper B asks once in 5 s
 MAX_MACHINES = 10_000  # a fleet in which a break-even is looked for
@@ -83,30 +82,27 @@ def break_even(a: Offer, b: Offer) -> BreakEven:
     return BreakEven(cheap.instance, dear.instance, float(first), float(always))
 
 
-def cost_table(latencies: pd.DataFrame, prices: Iterable[Price] | None = None) -> pd.DataFrame:
+def cost_table(latencies: pd.DataFrame) -> pd.DataFrame:
     """Price each model on each machine.
 
     Args:
         latencies: a row per model and machine, with `instance`, `predict_ms` and whatever else tells rows apart;
-            `usd_per_hour` where a row has its own price.
-        prices: by which the others are priced, by default this library's.
+            `usd_per_hour` where a row has its own price; the others have that of `find_price`.
 
     Returns:
         The rows with `usd_per_hour`, `usd_per_million` on a machine that is never idle, `computed_rate_per_s` of one
-        such machine, `usd_per_million_held` at the `max_rate_per_s` that a load test found, and at paper B's request in
-        5 s `paper_utilisation` and `paper_usd_per_million`.
+        such machine, and `usd_per_million_held` at the `max_rate_per_s` that a load test found.
 
     Raises:
         PriceError: an instance has no price.
     """
     own = latencies["usd_per_hour"] if "usd_per_hour" in latencies else pd.Series(math.nan, latencies.index)
     found = [
-        find_price(row, prices=prices).usd_per_hour if math.isnan(price) else price
+        find_price(row).usd_per_hour if math.isnan(price) else price
         for row, price in zip(latencies["instance"], own, strict=True)
     ]
     decode_ms = latencies["decode_ms"].fillna(0.0) if "decode_ms" in latencies else 0.0
     busy_ms = latencies["predict_ms"] + decode_ms  # decoding and cropping occupy the server, too
-    machines = find_num_machines(PAPER_RATE_PER_S, busy_ms)
     held = latencies.get("max_rate_per_s", pd.Series(math.nan, latencies.index)).astype(float)
     return latencies.assign(
         usd_per_hour=found,
@@ -114,8 +110,6 @@ def cost_table(latencies: pd.DataFrame, prices: Iterable[Price] | None = None) -
         usd_per_million=usd_per_million(found, busy_ms),
         computed_rate_per_s=1e3 / busy_ms,
         usd_per_million_held=np.asarray(found) / 3.6e-3 / held.where(held > 0),
-        paper_utilisation=PAPER_RATE_PER_S * busy_ms / 1e3 / machines,
-        paper_usd_per_million=usd_per_million_at_rate(found, PAPER_RATE_PER_S, busy_ms),
     )
 
 
@@ -157,34 +151,25 @@ def compare_sizes(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def find_break_evens(costs: pd.DataFrame) -> pd.DataFrame:
-    """For each model: where the cheapest hour stops being the cheapest prediction, against each other machine.
-
-    Args:
-        costs: a row per `model` and `instance` with `usd_per_hour` and `predict_ms`, or what `cost_table` gives.
+    """For each model of a `cost_table`: where the cheapest hour stops being the cheapest prediction, by machine.
 
     Returns:
         A row per pair of machines: `model` and the fields of `BreakEven`.
     """
     lines = []
     for model, rows in costs.groupby("model", sort=False):
-        offers = [
-            Offer(row.instance, row.usd_per_hour, getattr(row, "busy_ms", row.predict_ms)) for row in rows.itertuples()
-        ]
+        offers = [Offer(row.instance, row.usd_per_hour, row.busy_ms) for row in rows.itertuples()]
         cheap = min(offers, key=lambda offer: offer.usd_per_hour)
         lines += [{"model": model} | break_even(cheap, offer)._asdict() for offer in offers if offer != cheap]
     return pd.DataFrame(lines)
 
 
 def correct_saving(latencies: pd.DataFrame, cheap: str, dear: str) -> pd.DataFrame:
-    """Hold what a machine saves an hour against what it saves a prediction.
-
-    Args:
-        latencies: as for `cost_table`, with `model`.
-        cheap: the instance whose hour is cheaper, and `dear` the other one.
-        dear: see `cheap`.
+    """Hold what the instance whose hour is cheaper saves an hour against what it saves a prediction.
 
     Returns:
-        A row per model that both have: `saving_per_hour` and `saving_per_prediction` in per cent; below 0 it is dearer.
+        A row per model that was timed on both: `saving_per_hour` and `saving_per_prediction` in per cent; below 0 it is
+        dearer.
     """
     costs = cost_table(latencies).set_index("model")
     sides = [costs[costs["instance"] == instance] for instance in (cheap, dear)]

@@ -44,6 +44,7 @@ THEIRS = {  # versions that a paper names
     "C": {"tensorflow": "2.14.0", "torch": "2.2.0", "mxnet": "1.9.1", "python": "3.9", "cuda": "11.7"},
 }
 NOTHING = Interval(np.nan, np.nan, np.nan, 0)
+Part = tuple[str, Interval]  # what is judged at once and its name: all cells together, or one of them; of one column
 
 
 class Verdict(NamedTuple):
@@ -59,13 +60,6 @@ class Verdict(NamedTuple):
     num_missing: int = 0  # cells of the claim's design that were not run
     num_disturbed: int = 0  # of the rows that it rests on
     versions: str = ""  # of those rows, with the paper's where they differ
-
-
-class Part(NamedTuple):
-    """What is judged at once: all cells together, or one of them; of one column."""
-
-    name: str
-    ours: Interval
 
 
 def judge(claim: Any, timed: pd.DataFrame) -> Verdict:
@@ -166,7 +160,7 @@ def measure(claim: Any, keys: list[str], cells: dict[tuple, list[pd.DataFrame]])
     columns, parts = claim.column.split(), []
     if claim.statistic == "score":
         rows, ends = [rows.iloc[0] for (rows,) in cells.values()], [claim.column + end for end in ("", "_low", "_high")]
-        return [Part(row["environment"], Interval(*row[ends], row["num_patients"])) for row in rows]
+        return [(row["environment"], Interval(*row[ends], row["num_patients"])) for row in rows]
     if claim.statistic == "share":
         factor = claim.numerator.split("=")[0]
         if factor not in keys:
@@ -179,13 +173,13 @@ def measure(claim: Any, keys: list[str], cells: dict[tuple, list[pd.DataFrame]])
         sides = [[rows[column] for rows in side] for side in zip(*cells.values(), strict=True)]
         values = {value for side in sides for cell in side for value in cell}
         if column in COUNTED and len(values) == 1:
-            parts.append(Part(column, Interval(*values, *values, *values, sum(map(len, sides[0])))))
+            parts.append((column, Interval(*values, *values, *values, sum(map(len, sides[0])))))
         elif claim.judged == EVERY:
             found = over.bound_each(statistic, *sides, error=over.ERROR / len(columns))
             names = [", ".join(map(str, key)) for key in cells]
-            parts += [Part(name, ours) for name, ours in zip(names, found, strict=True)]
+            parts += zip(names, found, strict=True)
         else:
-            parts.append(Part(column, over.bound(statistic, *sides, error=over.ERROR / len(columns))))
+            parts.append((column, over.bound(statistic, *sides, error=over.ERROR / len(columns))))
     return parts
 
 

@@ -2,7 +2,7 @@
 
 CUDA C is hundreds of times as fast as Keras, so times and speed-ups are on logarithmic axes. Each figure takes timed
 rows of a `Selection` with the epochs of their replicas, `lang` (en, or pt with decimal commas) and whether to draw the
-paper's points; an EpochsError says that a run's epochs cannot be read.
+paper's points.
 """
 
 from collections.abc import Callable, Iterator

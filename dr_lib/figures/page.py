@@ -10,10 +10,10 @@ from IPython.display import HTML, Image, Markdown, display
 from matplotlib.figure import Figure
 
 from dr_lib.evidence.checklist import STATUSES
-from dr_lib.evidence.claims import count_by_chance, count_claims
+from dr_lib.evidence.claims import count_by_chance, count_claims, judge_claims
 from dr_lib.evidence.comparison import MODE_VERDICTS
 from dr_lib.evidence.endpoint import REASONS
-from dr_lib.evidence.energy import WAYS
+from dr_lib.evidence.energy import WAYS, summarise_energy
 from dr_lib.evidence.evaluation import CALIBRATED, ERRORS, HANDLING, LEVELS, POINTS, SOURCES, STAGES, SUBGROUPS
 from dr_lib.evidence.scaling import MEASURED, PREDICTED, SCALINGS
 from dr_lib.evidence.select import EXCLUSIONS, PLAN, WORK, Selection, list_runs
@@ -125,6 +125,27 @@ class Page:
         display(HTML(self._keep(table, name).to_html(index=False, border=0)))
         self._caption("Table", caption)
 
+    def energy(self, runs: pd.DataFrame, keys: Sequence[str], grid: str) -> None:
+        """Show what runs used, by `summarise_energy`."""
+        self.table(
+            summarise_energy(runs, keys, grid=grid),
+            "energy",
+            "Energy of a run, mean [95 % interval], and how it was measured, or why not; bound: rated power x time.",
+        )
+
+    def judge(self, paper: str, selection: Selection) -> pd.DataFrame:
+        """Say how claims are judged, judge a paper's by `judge_claims`, show and return them."""
+        rule = self.say(
+            "A claim holds only if the whole 95 % interval satisfies it, and does not hold only if the whole interval "
+            "violates it. What the paper says of every case is judged case by case, with 95 % for all intervals "
+            "together. Rows from other hardware, data or work than the paper's are shown and not compared; versions "
+            "may differ and stand beside the verdict."
+        )
+        heading, judged = self.say("The paper's claims"), judge_claims(paper, selection)
+        display(Markdown(f"## {heading}\n\n{rule}"))
+        self.claims(judged)
+        return judged
+
     def claims(self, judged: pd.DataFrame, name: str = "claims") -> None:
         """Show a paper's claims as sentences, judged ones first; what our rows do not reach is folded into one line.
 
@@ -161,6 +182,7 @@ class Page:
     def appendix(self, selection: Selection, varied: Sequence[str] = ()) -> None:
         """Show what was excluded and why, the parameters of every run, and once the commits and hashes."""
         say, runs = self.say, selection.finished
+        display(Markdown(f"## {say('Appendix: runs, parameters, versions')}"))
         reasons = selection.excluded["reason"].value_counts().rename_axis("reason").reset_index(name="n")
         if len(reasons):
             self.table(reasons, "excluded", "Rows that are not timed, and why.")

@@ -57,18 +57,9 @@ def run_on_cluster(
     Every worker needs the repository with its requirements; samples, logs and executed notebooks stay with it. Where a
     worker is lost, Dask gives its run to another; one at which several workers were lost has failed.
 
-    Args:
-        path: the study file.
-        root: the repository here.
+    Args, and what is returned, are those of `run_study`, besides:
         address: of the scheduler, tcp://HOST:8786 say.
-        max_hours: in place of the file's: no run is handed out that would not fit; those under way save and stop.
-        instance: the workers' name in the table of prices, in place of the file's.
-        only: one run alone, by scenario and repetition, such as C3-r02.
-        allow: see `run_study`.
         worker_root: the repository there, by default where the worker imports dr_lib from.
-
-    Returns:
-        The errors of the runs that failed, one line each.
 
     Raises:
         StudyError: the study is not valid, its runs are of another version of the notebook, nobody answers at the

@@ -177,6 +177,8 @@ def read_commit(root: Path) -> str:
     """The commit of the repository, with -dirty if files differ from it; empty outside a repository."""
     if (root / COMMIT).is_file():
         return (root / COMMIT).read_text(encoding="utf-8").strip()
+    if not (root / ".git").exists():  # an unpacked archive may lie inside another clone
+        return ""
     command = ["git", "-C", str(root), "describe", "--always", "--abbrev=40", "--dirty", "--exclude=*"]
     with suppress(OSError):
         return subprocess.run(command, capture_output=True, text=True).stdout.strip()

@@ -5,7 +5,6 @@ import pandas as pd
 import pytest
 
 from dr_lib.evidence.epochs import (
-    EpochsError,
     compare_like_for_like,
     find_times_to_accuracy,
     list_epochs,
@@ -112,13 +111,3 @@ def test_rows_without_epochs_are_passed_over():
         assert tabulate_accuracies(make_timed(*rows)).empty
         assert compare_like_for_like(make_timed(*rows)).empty
     assert len(list_epochs(make_timed(bare, make_run()))) == 3
-
-
-@pytest.mark.parametrize(
-    ("damaged", "told"),
-    [({"replica_accuracy": [[0.5]]}, "as many times"), ({"replica_train_s": [[1.0, 3.0, 2.0]]}, "do not rise")],
-)
-def test_refuses_a_row_that_cannot_be(damaged, told):
-    """The run is named."""
-    with pytest.raises(EpochsError, match=f"run fused1: .*{told}"):
-        list_epochs(make_timed(make_run(**damaged)))

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from dr_lib.evidence.evaluation import count_flow
-from dr_lib.evidence.predictions import PredictionsError, average, average_sets, pool_folds, read_predictions
+from dr_lib.evidence.predictions import PredictionsError, average_sets, pool_folds, read_predictions
 from tests.evidence.predictions import draw_abroad, draw_predictions, write
 
 
@@ -160,23 +160,19 @@ def test_an_ensemble_is_averaged_on_each_data_set(tmp_path):
 
 
 def test_an_ensemble_is_the_mean_photograph_by_photograph(tmp_path):
-    """The order of the rows does not matter."""
+    """The order of the rows does not matter; grades of one part are not the ensemble's, so it then has no kappa."""
     other = draw_predictions(noise=2.0).sample(frac=1, random_state=0)
     found = read_predictions(write(tmp_path, TABLE, "a"), write(tmp_path, other, "b"))
-    both = average(found, "ensemble").test.set_index("image_id")["probability_1"]
+    (both,) = average_sets(found)
     single = [p.test.set_index("image_id")["probability_1"] for p in found]
-    assert both.to_dict() == pytest.approx(((single[0] + single[1]) / 2).to_dict())
-    flow = count_flow(average(found, "ensemble")).set_index("stage")["num_images"]
+    expected = ((single[0] + single[1]) / 2).to_dict()
+    assert both.test.set_index("image_id")["probability_1"].to_dict() == pytest.approx(expected)
+    flow = count_flow(both).set_index("stage")["num_images"]
     assert flow["evaluated"] == flow["test"] == len(TEST) and "ungradable" not in flow
-
-
-def test_an_ensemble_with_a_model_of_referability_has_no_grades(tmp_path):
-    """The grades of one part are not the ensemble's, so it has no kappa."""
-    bare = TABLE.assign(probability_referable=TABLE["probability_0"] * 0 + 0.25).drop(
-        columns=[f"probability_{g}" for g in range(5)]
-    )
+    bare = TABLE.drop(columns=[f"probability_{g}" for g in range(5)])
+    bare["probability_referable"] = TABLE["probability_0"] * 0 + 0.25
     found = read_predictions(write(tmp_path, TABLE, "a"), write(tmp_path, bare, "b"))
-    both = average(found, "ensemble")
+    (both,) = average_sets(found)
     assert found[0].has_grades and not both.has_grades
     expected = (found[0].test["probability_referable"] + 0.25) / 2
     assert both.test["probability_referable"].tolist() == pytest.approx(expected.tolist())

@@ -14,17 +14,11 @@ from dr_lib.evidence.serving import (
     cost_table,
     find_num_machines,
     read_paper_latencies,
-    usd_per_million,
     usd_per_million_at_rate,
 )
 from dr_lib.runs.prices import Price, PriceError
 
 M5, C7G = Offer("m5", 0.23, 204.6), Offer("c7g", 0.174, 308.8)
-
-
-def test_a_million_on_a_busy_machine():
-    """0.23 USD an hour, 204.6 ms each: 1e6 x 0.2046 s are 56.83 hours, 13.07 USD."""
-    assert usd_per_million(0.23, 204.6) == pytest.approx(13.07, abs=0.005)
 
 
 def test_a_million_at_one_request_in_five_seconds():
@@ -92,22 +86,16 @@ def test_break_evens_are_those_found_by_trying(cheap, dear):
         assert not is_dearer[rates > 390].all()
 
 
-def test_rows_keep_their_own_price():
+def test_rows_keep_their_own_price(tmp_path, monkeypatch):
     """Others are priced by the table that is given; 5 requests a second take 55.6 hours for a million."""
     rows = pd.DataFrame({"instance": ["x", "y"], "predict_ms": 36.0, "usd_per_hour": [math.nan, 2.0]})
     rows["max_rate_per_s"] = [5.0, math.nan]
-    costs = cost_table(rows, [Price("p", "x", "", "USD", 1.0, "", "s")])
+    (tmp_path / "own.csv").write_text(f"{','.join(Price._fields)}\np,x,,USD,1,,s\n")
+    monkeypatch.setenv("DR_LIB_PRICES", str(tmp_path / "own.csv"))
+    costs = cost_table(rows)
     assert costs["usd_per_million"].tolist() == pytest.approx([10, 20])
     assert costs["computed_rate_per_s"].tolist() == pytest.approx([27.78] * 2, abs=0.01)
     assert costs["usd_per_million_held"].tolist() == pytest.approx([55.56, math.nan], abs=0.01, nan_ok=True)
-    assert costs["paper_utilisation"].tolist() == pytest.approx([0.0072] * 2)
-
-
-def test_a_model_slower_than_the_papers_rate_needs_more_machines():
-    """12 s a prediction, one request in 5 s: three machines, each busy for 80 % of the time."""
-    costs = cost_table(pd.DataFrame({"instance": ["x"], "predict_ms": [12_000.0], "usd_per_hour": [0.72]}))
-    assert costs["paper_utilisation"][0] == pytest.approx(0.8)
-    assert costs["paper_usd_per_million"][0] == pytest.approx(3 * 1000)
 
 
 def test_refuses_what_has_no_price():

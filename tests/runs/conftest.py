@@ -8,6 +8,7 @@ import yaml
 
 from dr_lib import hardware
 from dr_lib.runs.row import write_row
+from dr_lib.runs.runner import run_study
 from dr_lib.runs.study import load_study, name_machine, plan_runs
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -94,6 +95,20 @@ def house(tmp_path, monkeypatch) -> Path:
     (tmp_path / "papermill_runs").mkdir()
     nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata=kernel), tmp_path / "notebooks" / "quick.ipynb")
     return tmp_path
+
+
+@pytest.fixture
+def dear(house, monkeypatch) -> None:
+    """A machine named dear, which costs a dollar a second."""
+    (house / "own.csv").write_text(
+        "provider,instance,region,currency,usd_per_hour,date,source\nsomebody,dear,,USD,3600,,made up\n"
+    )
+    monkeypatch.setenv("DR_LIB_PRICES", str(house / "own.csv"))
+
+
+def run_quietly(path: Path, house: Path, **options) -> list[str]:
+    """Run a study without a bar."""
+    return run_study(path, house, show_progress=False, **options)
 
 
 def write_study(house: Path, **changes) -> Path:

@@ -14,32 +14,27 @@ from dr_lib.files import write_json
 from dr_lib.runs.prices import price_runs
 from dr_lib.runs.row import read_rows, read_runs, spent_path
 from dr_lib.runs.run import Run
-from dr_lib.runs.runner import run_study
 from dr_lib.runs.study import StudyError, load_study, name_machine, plan_runs
-from tests.runs.conftest import complete, write_study
+from tests.runs.conftest import complete, run_quietly, write_study
 
-PRICE_OF_A_USD_A_SECOND = (
-    "provider,instance,region,currency,usd_per_hour,date,source\nsomebody,dear,,USD,3600,,made up\n"
-)
 TWO = {"repetitions": 1, "parameters": {"num_machines": 2, "level": "b"}}
 
 
-def run_quietly(path, house, **options) -> list[str]:
-    """Run a study without a bar."""
-    return run_study(path, house, show_progress=False, **options)
-
-
-def test_a_rehearsal_leaves_one_row_and_every_machine_s_notebook(house):
-    """Machine 1 ran the notebook too, and left it and a log alone; the row says that it was a rehearsal."""
-    path, folder = write_study(house, **TWO), house / "papermill_runs" / "trial"
+def test_a_rehearsal_leaves_one_row_and_every_machine_s_notebook(house, dear):
+    """Machine 1 ran the notebook too, and left it and a log alone; the row says that it was a rehearsal, which is paid
+    as one machine: by hand, 1 s of training at a dollar a second; two machines would be two dollars."""
+    path, folder = write_study(house, **TWO, instance="dear"), house / "papermill_runs" / "trial"
     assert run_quietly(path, house, machines=2) == []
     (row,) = read_rows(house)
-    assert row["status"] == "ok" and row["rehearsed"] is True
+    assert row["status"] == "ok" and row["rehearsed"] is True and row["formula_usd"] == 1.0
     name = row["run_id"]
     assert {file.stem for file in (folder / "notebooks").iterdir()} == {name, f"{name}-machine-1"}
     other = json.loads((folder / "notebooks" / f"{name}-machine-1.ipynb").read_text())
     assert other["metadata"]["papermill"]["exception"] is None
     assert len(list((folder / "begun").iterdir())) == 1
+    runs = read_runs(house)
+    assert price_runs(runs)["formula_usd"].tolist() == [1.0]
+    assert price_runs(runs.drop(columns="rehearsed"))["formula_usd"].tolist() == [2.0]
 
 
 def test_machines_that_are_not_there_are_a_reason_to_skip(house):
@@ -96,12 +91,10 @@ def test_one_of_several_machines_makes_a_named_run_of_as_many(house, monkeypatch
     assert run_quietly(alone, house, only="C2-r00") == [] and not list(house.rglob("begun"))
 
 
-@pytest.mark.parametrize(("is_rehearsed", "goes_on"), [(True, True), (False, False)])
-def test_what_a_saved_run_has_cost_is_that_of_its_machines(house, monkeypatch, is_rehearsed, goes_on):
-    """By hand: 100 s at a dollar a second, of two machines 200 dollars, of a rehearsal 100; 150 are there."""
-    (house / "own.csv").write_text(PRICE_OF_A_USD_A_SECOND)
-    monkeypatch.setenv("DR_LIB_PRICES", str(house / "own.csv"))
-    path = write_study(house, **TWO, instance="dear", max_usd=150.0)
+@pytest.mark.parametrize(("is_rehearsed", "usd"), [(True, 100), (False, 200)])
+def test_what_a_saved_run_has_cost_is_that_of_its_machines(house, dear, monkeypatch, capsys, is_rehearsed, usd):
+    """By hand: 100 s at a dollar a second, of two machines 200 dollars, of a rehearsal 100."""
+    path = write_study(house, **TWO, instance="dear", max_usd=50.0)
     (run,) = plan_runs(load_study(path, house), name_machine(hardware.probe()))
     saved = spent_path(house / "papermill_runs" / "trial", run.run_id)
     saved.parent.mkdir(parents=True)
@@ -110,13 +103,11 @@ def test_what_a_saved_run_has_cost_is_that_of_its_machines(house, monkeypatch, i
         for name, value in (("COORDINATOR", "127.0.0.1:1"), ("NUM_MACHINES", "2"), ("MACHINE", "0")):
             monkeypatch.setenv(f"DR_LIB_{name}", value)
     assert run_quietly(path, house, only="C1-r00", machines=2 if is_rehearsed else 1) == []
-    assert bool(read_rows(house)) == goes_on
+    assert f"max_usd: {usd}.00 of 50.00 USD are spent" in capsys.readouterr().out and not read_rows(house)
 
 
-def test_the_plan_prices_all_machines(house, monkeypatch):
+def test_the_plan_prices_all_machines(house, dear, monkeypatch):
     """By hand: a run of two machines took 60 s, another is left: 120 dollars at a dollar a second."""
-    (house / "own.csv").write_text(PRICE_OF_A_USD_A_SECOND)
-    monkeypatch.setenv("DR_LIB_PRICES", str(house / "own.csv"))
     monkeypatch.setattr("dr_lib.__main__.ROOT", house)
     path = write_study(house, parameters={"num_machines": 2}, instance="dear")
     complete(house, path, {"C1": 60.0})
@@ -131,16 +122,3 @@ def test_a_notebook_run_by_hand_keeps_one_row(tmp_path, monkeypatch):
             monkeypatch.setenv(f"DR_LIB_{name}", value)
         Run(tmp_path, "10_train_referable", asked).finish(train_s=1.0)
         assert len(list(tmp_path.rglob("rows/*.json"))) == 1 - rank
-
-
-def test_a_price_is_that_of_all_machines_but_of_a_rehearsal(house, monkeypatch):
-    """By hand: 1 s of training at 3,600 USD an hour is a dollar, of two machines two, of two rehearsed ones one."""
-    (house / "own.csv").write_text(PRICE_OF_A_USD_A_SECOND)
-    monkeypatch.setenv("DR_LIB_PRICES", str(house / "own.csv"))
-    path = write_study(house, **TWO, instance="dear")
-    assert run_quietly(path, house, machines=2) == []
-    (row,) = read_rows(house)
-    assert row["formula_usd"] == 1.0
-    runs = read_runs(house)
-    assert price_runs(runs)["formula_usd"].tolist() == [1.0]
-    assert price_runs(runs.drop(columns="rehearsed"))["formula_usd"].tolist() == [2.0]

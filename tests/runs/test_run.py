@@ -12,7 +12,7 @@ import pytest
 
 from dr_lib.runs import run as run_module
 from dr_lib.runs.row import RowError, read_runs
-from dr_lib.runs.run import RUN_VARIABLE, Run
+from dr_lib.runs.run import RUN_VARIABLE, Run, read_commit
 from tests.runs.conftest import ROOT
 
 PARAMETERS = {"model": "small_cnn", "repetition": 4, "seed": 20}
@@ -28,6 +28,15 @@ def test_a_row_says_what_ran_where_and_when(tmp_path):
     assert (row["study"], row["seed"], row["model"], row["status"]) == ("adhoc", 24, "small_cnn", "ok")
     assert row["train_s"] == 12.5 and row["epoch_s"] == [2.0, 1.0] and row["metric_auc_test"] == 0.9
     assert 0.2 <= row["wall_s"] < 5 and not any(isinstance(value, dict) for value in row.values())
+
+
+def test_an_archive_inside_another_clone_has_not_its_commit(tmp_path):
+    """Its rows would name code that did not make them."""
+    git = ["git", "-C", tmp_path, "-c", "user.name=a", "-c", "user.email=a@b"]
+    for command in (["init", "-q"], ["commit", "-q", "--allow-empty", "-m", "x"]):
+        subprocess.run([*git, *command], check=True)
+    (tmp_path / "archive").mkdir()
+    assert len(read_commit(tmp_path)) == 40 and read_commit(tmp_path / "archive") == ""
 
 
 def test_a_number_that_is_missing_is_empty_and_one_that_is_infinite_an_error(tmp_path):

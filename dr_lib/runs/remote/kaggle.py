@@ -45,10 +45,12 @@ class Kaggle:
 
     def read_quota(self) -> Quota:
         """The week's hours of this kind of device; the first call, so it is here that missing credentials are found."""
-        named = re.search(r"^- username: (.+)$", call("kaggle", "config", "view"), re.MULTILINE)
-        if not named or named[1] == "None":
-            raise RemoteError("kaggle does not know your user name: log in with kaggle auth login")
-        self._owner, kind = named[1].strip(), "TPU" if self._accelerator.startswith("Tpu") else "GPU"
+        if not self._owner:
+            named = re.search(r"^- username: (.+)$", call("kaggle", "config", "view"), re.MULTILINE)
+            if not named or named[1] == "None":
+                raise RemoteError("kaggle does not know your user name: log in with kaggle auth login")
+            self._owner = named[1].strip()
+        kind = "TPU" if self._accelerator.startswith("Tpu") else "GPU"
         lines = csv.DictReader(call("kaggle", "quota", "--csv").splitlines())
         hours = {line["resource"]: line for line in lines if line.get("remaining")}
         if not self._accelerator or kind not in hours:

@@ -26,7 +26,7 @@ from dr_lib.files import write_bytes, write_json
 from dr_lib.runs.estimate import afford_s, find_limit
 from dr_lib.runs.prices import PRICES_VARIABLE, Price, PriceError, find_price, read_prices
 from dr_lib.runs.remote import colab, far_side, kaggle
-from dr_lib.runs.remote.client import RemoteError, find_client, handle_ends, undisturbed
+from dr_lib.runs.remote.client import Quota, RemoteError, find_client, handle_ends, undisturbed
 from dr_lib.runs.remote.pack import Share, pack_up
 from dr_lib.runs.row import RowError, check_row, read_rows, read_spent_s, write_row
 from dr_lib.runs.runner import FIXED, check_folder, check_notebook, lock_study
@@ -59,20 +59,12 @@ def run_on_service(
     Rows, executed notebooks, logs and what the runs leave go to the study's folder, where `run_study` would put them. A
     run that the session's end cuts off is made again in the next.
 
-    Args:
-        path: the study file.
-        root: the repository.
+    Args, and what is returned, are those of `run_study`, besides:
         on: service and device, such as colab:T4.
         share: see `pack.pack_up`, as is `describe`.
         confirm: is given what will be uploaded where, and raises if that is not to be.
         say: is given each line on what goes on.
-        max_hours: of the session, in place of the file's; max_usd is of all sessions, by the time of the rows.
-        instance: whose price the runs have, in place of the file's.
-        only: one run alone, by scenario and repetition, such as C3-r02.
-        allow: see `run_study`.
-
-    Returns:
-        The errors of the runs that failed, one line each.
+        max_hours: of the session; max_usd is of all sessions, by the time of the rows.
 
     Raises:
         StudyError: the study is not valid, or no such device can be asked for.
@@ -106,7 +98,7 @@ def run_on_service(
         pack = pack_up(Path(path), study, root, upload, share, describe)
         confirm(f"{pack.describe()}\nto {service.name}, for {len(left)} runs on {service.asked}; {service.terms}")
         options = ["--instance", study.instance] if study.instance else []
-        with _open(service, folder, on, left, say) as record:
+        with _open(service, folder, on, left, quota, say) as record:
             session = record["session"]
             service.start(session, pack)
             job = {"study": pack.study, "session": session, "platform": service.platform, "device": service.pattern}
@@ -200,12 +192,14 @@ def _list_made(folder: Path, service: Service, on_cpu: list[str]) -> set[str]:
 
 
 @contextmanager
-def _open(service: Service, folder: Path, on: str, runs: list[str], say: Say) -> Iterator[dict[str, Any]]:
+def _open(
+    service: Service, folder: Path, on: str, runs: list[str], before: Quota, say: Say
+) -> Iterator[dict[str, Any]]:
     """Record a session before it is allocated, and stop it however it ends; say what it took.
 
     A session of Colab needs this process, and is stopped when this is to end; one of Kaggle goes on.
     """
-    before, now = service.read_quota(), datetime.now(UTC)
+    now = datetime.now(UTC)
     record = {
         "session": f"dr-{on.replace(':', '-').lower()}-{now:%Y%m%d-%H%M%S}-{secrets.token_hex(3)}",
         "on": on,

@@ -27,11 +27,11 @@ class Cloud:
         """`python -m dr_lib run PATH --on ON --yes`, in this process."""
         return CliRunner().invoke(main, ["run", str(path), "--on", on, "--yes", *options])
 
-    def start(self, path: Path, on: str, *, yes: bool = True) -> subprocess.Popen:
-        """The same in a process of its own, which nobody can answer."""
+    def start(self, path: Path, on: str) -> subprocess.Popen:
+        """The same in a process of its own."""
         code = "import sys; from pathlib import Path; import dr_lib.__main__ as command; "
         code += "command.ROOT = Path(sys.argv.pop(1)); command.main()"
-        command = [sys.executable, "-c", code, str(self.house), "run", str(path), "--on", on, *["--yes"] * yes]
+        command = [sys.executable, "-c", code, str(self.house), "run", str(path), "--on", on, "--yes"]
         pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         heed = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # what is started in the background ignores it
         # a session is what Ctrl-C reaches

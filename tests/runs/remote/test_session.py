@@ -9,7 +9,9 @@ import time
 import zipfile
 
 import pytest
+from click.testing import CliRunner
 
+from dr_lib.__main__ import main
 from dr_lib.runs.remote import far_side, session
 from dr_lib.runs.row import read_rows
 from tests.runs.conftest import complete, write_study
@@ -64,10 +66,10 @@ def test_only_known_devices_are_asked_for_and_only_the_one_given_is_used(cloud, 
 def test_nothing_is_uploaded_unasked(cloud, monkeypatch):
     """Where nobody can be asked --yes is needed; a client that is not there is named with what installs it."""
     path = write_study(cloud.house)
-    asked = cloud.start(path, "kaggle:t4x2", yes=False)
-    out, err = asked.communicate()
-    assert asked.returncode == 1 and err == "Error: nobody can be asked here: --yes uploads\n"
-    assert " MiB in 1 file: the code of commit " in out and "to Kaggle, for 2 runs on t4x2" in out
+    asked = CliRunner().invoke(main, ["run", str(path), "--on", "kaggle:t4x2"])
+    assert asked.exit_code == 1 and asked.output.endswith("Error: nobody can be asked here: --yes uploads\n")
+    assert " MiB in 1 file: the code of commit " in asked.output
+    assert "to Kaggle, for 2 runs on t4x2" in asked.output
     assert [call[2] for call in cloud.calls] == ["config", "quota"]
     monkeypatch.setenv("PATH", str(cloud.house))
     assert "pip install 'dr-lib[remote]', with Python 3.12 or newer" in cloud.run(path, "colab:T4").output
