@@ -1,4 +1,4 @@
-"""Say how sure a number is: 95 % intervals of a mean, a ratio and an AUC.
+"""Say how sure a number is: 95 % intervals of a mean and of a ratio.
 
 What disturbs a run multiplies its time (a slower clock, a busy neighbour), so times are analysed on
 their logarithms (Jain 1991, chapters 13 and 21); the bounds come back in the unit of the times.
@@ -9,8 +9,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import stats
-
-from dr_lib.statistics.bootstrap import bootstrap_patients, score_auc
 
 UPPER = 0.975  # upper quantile of a two-sided 95 % interval
 
@@ -46,7 +44,7 @@ def mean_interval(times: ArrayLike) -> Interval:
     Raises:
         BadSampleError: a value is zero, negative or not finite.
     """
-    times = _positive(times)
+    times = check_times(times)
     n = times.size
     if n < 2:
         return Interval(float(times[0]) if n else np.nan, np.nan, np.nan, n)
@@ -70,7 +68,7 @@ def ratio_interval(a: ArrayLike, b: ArrayLike) -> Interval:
     Raises:
         BadSampleError: a value is zero, negative or not finite.
     """
-    a, b = np.log(_positive(a)), np.log(_positive(b))
+    a, b = np.log(check_times(a)), np.log(check_times(b))
     n = min(a.size, b.size)
     if n == 0:
         return Interval(np.nan, np.nan, np.nan, 0)
@@ -86,46 +84,9 @@ def ratio_interval(a: ArrayLike, b: ArrayLike) -> Interval:
     return Interval(float(value), float(low), float(high), n)
 
 
-def auc_interval(
-    y: ArrayLike, score: ArrayLike, groups: ArrayLike | None = None, *, seed: int, resamples: int = 2000
-) -> Interval:
-    """Estimate the area under the ROC curve, with a percentile bootstrap over patients.
-
-    A draw that holds one class only does not count.
-
-    Args:
-        y: (photographs,) 0 or 1, 1 where the condition is present.
-        score: (photographs,) finite, larger where the condition is likelier.
-        groups: (photographs,) the patient of each; without it every photograph is its own patient.
-        seed: of the draws; the same seed gives the same bounds.
-        resamples: number of draws.
-
-    Returns:
-        The AUC; `n` is the number of patients.
-
-    Raises:
-        BadSampleError: lengths differ, a score is not finite, or `y` is not both 0 and 1.
-    """
-    y, score, groups = _check_scores(y, score, groups)
-    auc = score_auc(y, score)
-    low, high = bootstrap_patients(auc, groups, seed=seed, resamples=resamples)
-    return Interval(float(auc(np.ones(y.size))), float(low), float(high), len(np.unique(groups)))
-
-
-def _positive(times: ArrayLike) -> np.ndarray:
+def check_times(times: ArrayLike) -> np.ndarray:
+    """The times in one axis; a BadSampleError where one is zero, negative or not finite."""
     times = np.asarray(times, dtype=float).ravel()
     if not (np.isfinite(times) & (times > 0)).all():
         raise BadSampleError("times must be positive and finite: leave out the runs that have none, and count them")
     return times
-
-
-def _check_scores(y: ArrayLike, score: ArrayLike, groups: ArrayLike | None) -> tuple[np.ndarray, ...]:
-    y, score = np.asarray(y).ravel(), np.asarray(score, dtype=float).ravel()
-    groups = np.arange(y.size) if groups is None else np.asarray(groups).ravel()
-    if not y.size == score.size == groups.size:
-        raise BadSampleError(f"{y.size} labels, {score.size} scores, {groups.size} groups: give each row all")
-    if not np.isfinite(score).all():
-        raise BadSampleError("a score is not finite: take its photograph out, and count it")
-    if set(np.unique(y)) != {0, 1}:
-        raise BadSampleError("an AUC needs labels 0 and 1, and at least one photograph of each")
-    return y, score, groups

@@ -91,8 +91,7 @@ def measure_overlap(maps: np.ndarray, lesions: np.ndarray, images: np.ndarray, p
     def ratio(weights: np.ndarray) -> np.ndarray:
         return (weights @ inside) / (weights @ covered)
 
-    low, high = bootstrap_patients(ratio, patients, seed=0)
-    return Interval(float(ratio(np.ones(len(patients)))), float(low), float(high), len(np.unique(patients)))
+    return bootstrap_patients(ratio, patients)
 
 
 def _map_batch(network: keras.Model, layer: layers.Layer, images: np.ndarray) -> np.ndarray:

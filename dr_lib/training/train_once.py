@@ -13,7 +13,8 @@ from dr_lib.data.labels.grades import sum_referable
 from dr_lib.data.shards.folder import SPLITS, describe_data, hash_file
 from dr_lib.data.shards.predictions import write_predictions
 from dr_lib.hardware import Device, Plan, activate, machines, probe
-from dr_lib.statistics.intervals import Interval, auc_interval
+from dr_lib.statistics.bootstrap import bootstrap_patients, score_auc
+from dr_lib.statistics.intervals import Interval
 from dr_lib.training import metrics
 from dr_lib.training.config import TrainingConfig
 
@@ -198,4 +199,5 @@ def _evaluate(config: TrainingConfig, splits: Mapping[str, Photographs], probabi
         scores = metrics.score_grades(test.grade, probabilities["test"], threshold)
     else:
         scores = metrics.score(test.referable, suspected["test"], threshold)
-    return scores, auc_interval(test.referable, suspected["test"], test.patient_id, seed=config.run_seed)
+    auc = score_auc(test.referable, suspected["test"])
+    return scores, bootstrap_patients(auc, test.patient_id, seed=config.run_seed)
