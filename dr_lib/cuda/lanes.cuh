@@ -2,8 +2,7 @@
 //
 // A GPU runs threads in warps of 32 that do the same thing at the same time; a CPU has vector registers whose 4 to 16
 // lanes do. Here `vec` is one float of a thread on a GPU, and the LANES floats of a whole warp on a CPU (the compiler's
-// vector extension). LANES = 32 gives the GPU's very mapping on a CPU, for tests. What is written once with these words
-// becomes threads there and vector instructions here:
+// vector extension). What is written once with these words becomes threads there and vector instructions here:
 //   WARPS_DO(w)   vector code: on a GPU each warp is at its own w, on a CPU a loop over the block's warps
 //   FOR(i, n)     scalar code: n pieces of work over the threads of the block, on a CPU a plain loop
 //   FOR_LANES(l)  scalar code on each float of a vec
@@ -26,7 +25,6 @@
 
 #if defined(__CUDACC__) || defined(GPU_ON_THREADS)  // the latter: a test that stands in for CUDA
 #define GPU 1
-#undef LANES
 #define LANES 32
 #define INLINE __device__ __forceinline__
 #define KERNEL(name, ...) __global__ void __launch_bounds__(256) name(__VA_ARGS__)
@@ -40,14 +38,12 @@
 #define FOR(i, n) for (int i = threadIdx.x; i < (n); i += THREADS)
 #else
 #define GPU 0
-#ifndef LANES
 #ifdef __AVX512F__
 #define LANES 16
 #elif defined(__AVX__)
 #define LANES 8
 #else
 #define LANES 4
-#endif
 #endif
 #define INLINE static inline __attribute__((always_inline))
 #define KERNEL(name, ...) static void name(__VA_ARGS__, int block)
@@ -195,11 +191,11 @@ static void check(cudaError_t status, const char* what) {
   } while (0)
 #endif
 #else
-#define LAUNCH(kernel, blocks, threads, ...)                                            \
-  do {                                                                                  \
-    const int last_block = (blocks) - 1;                                                \
-    _Pragma("omp parallel for schedule(dynamic) if (last_block > 0)")                   \
-    for (int block = 0; block <= last_block; ++block) kernel(__VA_ARGS__, block);       \
+#define LAUNCH(kernel, blocks, threads, ...)                                                           \
+  do {                                                                                                 \
+    const int last_block = (blocks) - 1;                                                               \
+    _Pragma("omp parallel for schedule(dynamic) num_threads(omp_get_num_procs()) if (last_block > 0)") \
+    for (int block = 0; block <= last_block; ++block) kernel(__VA_ARGS__, block);                      \
   } while (0)
 #endif
 

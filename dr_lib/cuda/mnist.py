@@ -19,7 +19,6 @@ SHAPES = {
     "dense_kernel": (216, 10),
     "dense_bias": (10,),
 }
-ALL_CORES = 0  # the C code's word for it
 NUM_PARAMETERS = sum(int(np.prod(shape)) for shape in SHAPES.values())
 
 
@@ -43,8 +42,8 @@ def train(
         library: from `build`.
         x_train: (n, 28, 28) uint8 images.
         y_train: (n,) digits, 0 to 9.
-        x_test: images to test on after each epoch.
-        y_test: their digits.
+        x_test: (n, 28, 28) uint8 images to test on after each epoch.
+        y_test: (n,) their digits.
         implementation: paper (many small kernels; GPU and batch 1 alone), fused (the same arithmetic in one launch),
             true_gradient (fused without the divisors), minibatch (softmax, cross-entropy and Adam in one launch).
         epochs: passes over the training images.
@@ -83,14 +82,7 @@ def train(
 
 
 def train_weights(library, implementation, data, epochs, batch_size, rate, seed, replicas):
-    """Train without tests, on what `train` has checked.
-
-    Returns:
-        The flat weights after each epoch, (replicas, epochs, 2343), and the seconds, (replicas, epochs).
-
-    Raises:
-        CudaError: weights became infinite or no numbers, or the device's memory is too small.
-    """
+    """Train without tests: the weights after each epoch, (replicas, epochs, 2343), and seconds, (replicas, epochs)."""
     snapshots = np.zeros((replicas, epochs, NUM_PARAMETERS), np.float32)
     first = np.stack([flatten(initial_weights(seed + replica)) for replica in range(replicas)])
     seconds, finished = np.zeros((replicas, epochs)), np.zeros(replicas, np.int32)
@@ -100,7 +92,7 @@ def train_weights(library, implementation, data, epochs, batch_size, rate, seed,
             own = (_pointer(array[replica:]) for array in (first, snapshots, seconds, finished))
             library.call("cnn_train_paper", *asked, epochs, ctypes.c_float(rate), *own)
     else:
-        more = (batch_size, epochs, ctypes.c_float(rate), replicas, ALL_CORES)
+        more = (batch_size, epochs, ctypes.c_float(rate), replicas)
         results = map(_pointer, (first, snapshots, seconds, finished))
         library.call("cnn_train", RECIPES[implementation], *asked, *more, *results)
     for replica in np.flatnonzero(finished < epochs):
@@ -185,12 +177,10 @@ def check_images(x: np.ndarray, y: np.ndarray, which: str) -> tuple[np.ndarray, 
     Returns x as (n, 28, 28) uint8 and y as (n,) uint8, contiguous in memory; a ValueError where they are anything else.
     """
     x, y = np.asarray(x), np.asarray(y)
-    if x.dtype != np.uint8 or x.ndim != 3 or x.shape[1:] != (28, 28) or not len(x):
+    if x.dtype != np.uint8 or x.shape[1:] != (28, 28) or not len(x):
         raise ValueError(f"{which} images are {x.dtype} of shape {x.shape}: give uint8 from 0 to 255, (n, 28, 28)")
-    if not np.issubdtype(y.dtype, np.integer) or y.shape != (len(x),):
-        raise ValueError(f"{which} digits are {y.dtype} of shape {y.shape}: give whole numbers, one for each image")
-    if y.min() < 0 or y.max() > 9:
-        raise ValueError(f"{which} digits reach from {y.min()} to {y.max()}: there are 0 to 9")
+    if y.shape != (len(x),) or not np.isin(y, range(10)).all():
+        raise ValueError(f"{which} digits are {y.dtype} of shape {y.shape}: give one from 0 to 9 for each image")
     return np.ascontiguousarray(x), np.ascontiguousarray(y, np.uint8)
 
 
@@ -198,7 +188,7 @@ def _evaluate(library, snapshots, x, y, implementation, want_outputs=False):
     """Correct answers of each snapshot, and the outputs of a single one."""
     correct = np.zeros(len(snapshots), np.int32)
     outputs = np.zeros((len(x), 10) if want_outputs else (1,), np.float32)
-    arguments = (_pointer(x), _pointer(y), len(x), ALL_CORES, len(snapshots), _pointer(snapshots), _pointer(correct))
+    arguments = (_pointer(x), _pointer(y), len(x), len(snapshots), _pointer(snapshots), _pointer(correct))
     softmax = int(implementation == "minibatch")
     library.call("cnn_evaluate", softmax, *arguments, _pointer(outputs) if want_outputs else None)
     return correct, outputs

@@ -98,14 +98,11 @@ def test_refuses_what_cannot_be_trained(library, digits, asked, told):
     [
         (0, lambda x: x / 255, "training images are float64"),
         (0, lambda x: x[:, :, :27], r"training images .*\(600, 28, 27\)"),
-        (0, lambda x: x[..., None], "training images"),
         (0, lambda x: x[:0], "training images"),
         (1, lambda y: y[:-1], "training digits"),
-        (1, lambda y: y + 1, "reach from 1 to 10"),
-        (1, lambda y: y.astype(int) - 1, "reach from -1 to 8"),
-        (1, lambda y: np.eye(10, dtype=np.uint8)[y], "training digits"),
+        (1, lambda y: y + 1, "from 0 to 9"),
         (2, lambda x: x[0], "test images"),
-        (3, lambda y: y.astype(float), "test digits are float64"),
+        (3, lambda y: y.astype(int) - 1, "test digits"),
     ],
 )
 def test_refuses_other_images_and_digits(library, digits, position, change, told):
