@@ -32,7 +32,6 @@ def train(
     implementation: str = "fused",
     epochs: int = 40,
     batch_size: int = 1,
-    learning_rate: float | None = None,
     seed: int = 0,
     replicas: int = 1,
 ) -> pd.DataFrame:
@@ -48,7 +47,6 @@ def train(
             true_gradient (fused without the divisors), minibatch (softmax, cross-entropy and Adam in one launch).
         epochs: passes over the training images.
         batch_size: images per step.
-        learning_rate: None takes the implementation's own.
         seed: of the first replica's weights; the others have the next ones.
         replicas: networks to train at a time, each on a multiprocessor (or core) of its own.
 
@@ -61,10 +59,10 @@ def train(
         CudaError: weights became infinite or no numbers, or the device's memory is too small.
         ValueError: any argument that cannot be.
     """
-    rate = _check_recipe(library, implementation, batch_size, learning_rate, epochs=epochs, replicas=replicas)
+    _check_recipe(library, implementation, batch_size=batch_size, epochs=epochs, replicas=replicas)
     x_train, y_train = check_images(x_train, y_train, "training")
     x_test, y_test = check_images(x_test, y_test, "test")
-    data = (x_train, y_train)
+    data, rate = (x_train, y_train), LEARNING_RATES[implementation]
     snapshots, seconds = train_weights(library, implementation, data, epochs, batch_size, rate, seed, replicas)
     correct = _evaluate(library, snapshots.reshape(-1, NUM_PARAMETERS), x_test, y_test, implementation)[0]
     return pd.DataFrame(
@@ -203,17 +201,13 @@ def _check_implementation(implementation):
         raise ValueError(f"implementation {implementation!r}: there are {', '.join(IMPLEMENTATIONS)}")
 
 
-def _check_recipe(library, implementation, batch_size, learning_rate, **counts) -> float:
-    """The learning rate, if all that was asked for can be done."""
+def _check_recipe(library, implementation, **counts) -> None:
     _check_implementation(implementation)
-    for name, value in {"batch_size": batch_size, **counts}.items():
+    for name, value in counts.items():
         if not 1 <= value < 2**31:
             raise ValueError(f"{name} {value!r}: 1 or more")
-    rate = LEARNING_RATES[implementation] if learning_rate is None else float(learning_rate)
-    if not 0 < rate < np.inf:
-        raise ValueError(f"learning_rate {learning_rate!r}: give a number above 0")
     if implementation == "paper" and library.kind != "gpu":
         raise NoDeviceError("paper needs a GPU, and this library is the CPU's: choose a runtime with one, or fused")
-    if implementation == "paper" and batch_size != 1:
-        raise ValueError(f"batch_size {batch_size}: paper takes one image per step; fused does the same with more")
-    return rate
+    size = counts["batch_size"]
+    if implementation == "paper" and size != 1:
+        raise ValueError(f"batch_size {size}: paper takes one image per step; fused does the same with more")

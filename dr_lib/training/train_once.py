@@ -151,6 +151,7 @@ def set_up(config: TrainingConfig, plan: Plan, splits: Mapping[str, Photographs]
     keras.utils.set_random_seed(config.run_seed)
     learning = {"optimizer": config.optimizer, "learning_rate": config.schedule.learning_rate}
     learning |= {"ema_momentum": config.ema_momentum}
+    learning |= {"jit": plan.jit, "steps_per_execution": plan.steps_per_execution}
     with device.scope():
         if config.task == "grades":
             targets = {name: photographs.grade for name, photographs in splits.items()}
@@ -172,7 +173,7 @@ def set_up(config: TrainingConfig, plan: Plan, splits: Mapping[str, Photographs]
         if plan.on_device:
             inputs.pop("test", None)
             model, inputs = resident.keep_on_device(network, inputs)
-        fit.compile_model(model, **learning, **device.compile_arguments)
+        fit.compile_model(model, **learning)
     part, validation = (device.rank, plan.num_machines), None
     train_batches = Batches(inputs["train"], targets["train"], batch_size, shuffle_seed=config.run_seed, part=part)
     if "validation" in inputs:

@@ -63,11 +63,11 @@ def test_the_accuracy_is_that_of_the_outputs(library, digits):
     assert table.test_accuracy.iloc[-1] == (guesses == digits[3]).mean() < 1
 
 
-@pytest.mark.parametrize(("implementation", "rate"), [("fused", 3e38), ("minibatch", 3e38)])
-def test_a_training_that_diverges_names_its_epoch(library, digits, implementation, rate):
+@pytest.mark.parametrize("implementation", ["fused", "minibatch"])
+def test_a_training_that_diverges_names_its_epoch(library, digits, implementation):
     """Weights that are no numbers stop the training: the error says in which epoch and what to change."""
     with pytest.raises(CudaError, match="epoch 1 .*smaller learning rate"):
-        mnist.train(library, *digits, implementation=implementation, learning_rate=rate, epochs=3)
+        weights_after(library, digits, implementation=implementation, rate=3e38)
 
 
 def test_the_papers_way_needs_a_gpu(library, digits):
@@ -83,8 +83,6 @@ def test_the_papers_way_needs_a_gpu(library, digits):
         ({"epochs": 0}, "epochs 0"),
         ({"batch_size": 0}, "batch_size 0"),
         ({"replicas": -1}, "replicas -1"),
-        ({"learning_rate": 0.0}, "learning_rate 0.0"),
-        ({"learning_rate": float("nan")}, "learning_rate nan"),
     ],
 )
 def test_refuses_what_cannot_be_trained(library, digits, asked, told):

@@ -129,8 +129,14 @@ class MnistReference:
 
     def gradients(self, x: np.ndarray, y: np.ndarray) -> dict[str, np.ndarray]:
         """What automatic differentiation finds: gradients of the loss of one batch, its mean over the images."""
-        differentiate = self._differentiate_jax if self.backend == "jax" else self._differentiate_tensorflow
-        found = zip(self.shapes.items(), differentiate(*_prepare(x, y)))
+        pixels, targets = _prepare(x, y)
+
+        def find_loss(weights: list) -> Any:
+            logits, _ = self.model.stateless_call(weights, [], pixels)
+            return self.keras.ops.mean(self.model.loss(targets, logits))
+
+        weights = [self.keras.ops.convert_to_tensor(array) for array in self.model.get_weights()]
+        found = zip(self.shapes.items(), self.network.differentiate(find_loss, weights))
         return {name: np.reshape(gradient, shape) for (name, shape), gradient in found}
 
     def versions(self) -> dict[str, str]:
@@ -141,22 +147,6 @@ class MnistReference:
         """Binary cross-entropy summed over the outputs: its gradient is output - target, as the original's."""
         ops = self.keras.ops
         return ops.sum(ops.binary_crossentropy(targets, logits, from_logits=True), axis=-1)
-
-    def _differentiate_tensorflow(self, pixels: np.ndarray, targets: np.ndarray) -> list:
-        import tensorflow as tf
-
-        with tf.GradientTape() as tape:
-            loss = self.keras.ops.mean(self.model.loss(targets, self.model(pixels)))
-        return tape.gradient(loss, [variable.value for variable in self.model.trainable_variables])
-
-    def _differentiate_jax(self, pixels: np.ndarray, targets: np.ndarray) -> list:
-        import jax
-
-        def find_loss(trainable: list) -> Any:
-            logits, _ = self.model.stateless_call(trainable, [], pixels)
-            return self.keras.ops.mean(self.model.loss(targets, logits))
-
-        return jax.grad(find_loss)([variable.value for variable in self.model.trainable_variables])
 
 
 def _prepare(images: np.ndarray, digits: Any = ()) -> tuple[np.ndarray, np.ndarray]:
