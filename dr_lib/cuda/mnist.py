@@ -39,14 +39,12 @@ def train(
 
     Args:
         library: from `build`.
-        x_train: (n, 28, 28) uint8 images.
+        x_train: (n, 28, 28) uint8 images, as those to test on after each epoch.
         y_train: (n,) digits, 0 to 9.
-        x_test: (n, 28, 28) uint8 images to test on after each epoch.
-        y_test: (n,) their digits.
+        x_test: see x_train.
+        y_test: see y_train.
         implementation: paper (many small kernels; GPU and batch 1 alone), fused (the same arithmetic in one launch),
             true_gradient (fused without the divisors), minibatch (softmax, cross-entropy and Adam in one launch).
-        epochs: passes over the training images.
-        batch_size: images per step.
         seed: of the first replica's weights; the others have the next ones.
         replicas: networks to train at a time, each on a multiprocessor (or core) of its own.
 
@@ -124,12 +122,7 @@ def gradients(
 ) -> dict[str, np.ndarray]:
     """Find the gradient by which an implementation would step down on one batch, its divisors included.
 
-    Args:
-        library: this and what follows as for `forward`; a CPU runs the small kernels of paper too, for this check.
-        weights: to differentiate by.
-        x: images.
-        y: (n,) digits, 0 to 9.
-        implementation: one of IMPLEMENTATIONS.
+    Takes and raises what `forward` does, and y, (n,) digits, 0 to 9; a CPU runs paper's small kernels too.
 
     Returns:
         Arrays of the weights' names and shapes: the mean over the batch.

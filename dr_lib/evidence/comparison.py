@@ -8,8 +8,8 @@ import pandas as pd
 
 from dr_lib.evidence.select import MIN_RUNS, Selection
 from dr_lib.statistics.effects import pool_spread, repetitions_for_precision
-from dr_lib.statistics.equivalence import difference_interval, repetitions_for_difference, repetitions_for_equivalence
-from dr_lib.statistics.intervals import Interval, mean_interval, ratio_interval
+from dr_lib.statistics.equivalence import repetitions_for_difference, repetitions_for_equivalence
+from dr_lib.statistics.intervals import Interval, difference_interval, mean_interval, ratio_interval
 
 AUC, AUC_MARGIN = "metric_auc_test", 0.02  # a mode is as good as the paper's if its mean AUC is within the margin
 MODE_VERDICTS = ("reference", "counts", "does not count: lower AUC", "does not count: higher AUC", "undecided")
@@ -166,7 +166,7 @@ def _judge(auc: pd.Series, paper: pd.Series, is_paper: bool) -> dict[str, object
     nothing = Interval(np.nan, np.nan, np.nan, 0)
     if is_paper:
         return _name("auc_difference", nothing) | {"verdict": reference, "runs_needed": np.nan}
-    difference = difference_interval(auc, paper)
+    difference = difference_interval(auc, paper, level=0.9)
     if difference.n < MIN_RUNS:
         return _name("auc_difference", difference) | {"verdict": undecided, "runs_needed": MIN_RUNS}
     deviation = math.sqrt((auc.var() + paper.var()) / 2)

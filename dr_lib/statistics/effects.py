@@ -74,16 +74,10 @@ def estimate_effects(runs: pd.DataFrame, factors: Sequence[str], column: str) ->
     same, however often it was repeated. The interval comes from the spread between repetitions, pooled over the cells
     (Jain 1991, chapter 22); without repetitions it has no bounds.
 
-    Args:
-        runs: one row per run, every cell of the design at least once.
-        factors: columns; those of one level are left out.
-        column: positive numbers.
+    Takes and raises what `allocate_variation` does.
 
     Returns:
         A row per level: `factor`, `level`, `effect`, `low`, `high`, `num_runs`.
-
-    Raises:
-        BadSampleError: as `allocate_variation`.
     """
     factors, cells = _read_cells(runs, factors, column)
     keys, counts = list(cells), np.array([len(values) for values in cells.values()])
@@ -101,26 +95,17 @@ def estimate_effects(runs: pd.DataFrame, factors: Sequence[str], column: str) ->
 
 
 def pool_variance(groups: Collection[np.ndarray]) -> tuple[float, int]:
-    """Pool the variance within groups, whatever lies between them.
-
-    Args:
-        groups: the values of each, arrays of one axis.
-
-    Returns:
-        The variance and its degrees of freedom; NaN and 0 where no group has two values.
-    """
+    """Pool the variance within groups, (n,) each; with its degrees of freedom, NaN and 0 where none has two values."""
     dof = sum(len(group) - 1 for group in groups)
     return (sum(((group - np.mean(group)) ** 2).sum() for group in groups) / dof if dof else np.nan), dof
 
 
 def pool_spread(times: Iterable[Sequence[float]]) -> tuple[float, int]:
-    """Pool how much repetitions vary within their scenarios.
-
-    Args:
-        times: the times of each scenario, positive; those of which there is one alone say nothing.
+    """Pool how much repetitions vary within their scenarios, from the positive times of each.
 
     Returns:
-        The deviation of the logarithms, which is a coefficient of variation, and the number of scenarios it rests on.
+        The deviation of the logarithms, which is a coefficient of variation, and the number of scenarios it rests on:
+        those that were repeated.
     """
     logs = [np.log(group) for group in times if len(group) > 1]
     return (math.sqrt(pool_variance(logs)[0]), len(logs)) if logs else (math.nan, 0)

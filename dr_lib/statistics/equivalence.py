@@ -7,33 +7,11 @@ difference lies between the two. Non-inferiority is the lower test alone.
 
 import math
 
-import numpy as np
-from numpy.typing import ArrayLike
 from scipy import stats
 
-from dr_lib.statistics.intervals import BadSampleError, Interval
+from dr_lib.statistics.intervals import BadSampleError
 
 POWER = 0.8
-
-
-def difference_interval(a: ArrayLike, b: ArrayLike) -> Interval:
-    """Estimate mean(a) - mean(b) with its 90 % interval, Welch's, for two one-sided tests at 5 %.
-
-    Args:
-        a: finite numbers, such as AUCs; not logarithms.
-        b: the reference's.
-
-    Returns:
-        `n` is that of the smaller side; below two there are no bounds.
-    """
-    a, b = (np.asarray(x, dtype=float).ravel() for x in (a, b))
-    n = min(a.size, b.size)
-    if n < 2:
-        return Interval(a.mean() - b.mean() if n else np.nan, np.nan, np.nan, n)
-    if not a.var() + b.var():
-        return Interval(a.mean() - b.mean(), a.mean() - b.mean(), a.mean() - b.mean(), n)
-    low, high = stats.ttest_ind(a, b, equal_var=False).confidence_interval(0.9)
-    return Interval(float(a.mean() - b.mean()), float(low), float(high), n)
 
 
 def repetitions_for_difference(difference: float, power: float = POWER, alternative: str = "two-sided") -> int:

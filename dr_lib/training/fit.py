@@ -62,7 +62,7 @@ def compile_model(
         ema_momentum: of the moving average of the weights, see `train`; 0 for none.
         loss: of targets and outputs.
         auc: by default that of one sigmoid output.
-        jit: compile with XLA.
+        jit: this and what follows: see `Plan`.
         steps_per_execution: steps per call of the device.
     """
     if optimizer not in OPTIMIZERS:

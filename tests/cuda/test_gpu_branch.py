@@ -28,11 +28,10 @@ def threads(tmp_path_factory) -> build.Library:
     return build.Library(compile_for_threads(tmp_path_factory.mktemp("threads")), "gpu")
 
 
-@pytest.mark.parametrize("implementation", ["fused", "true_gradient", "minibatch"])
-def test_its_gradients_are_those_of_the_cpu(threads, library, digits, implementation):
+def test_its_gradients_are_those_of_the_cpu(threads, library, digits):
     """They agree with the CPU's, which are held against automatic differentiation, to 1e-5 of the largest."""
     weights, x, y = mnist.initial_weights(3), digits[0][:3], digits[1][:3]
-    found, wanted = (mnist.gradients(on, weights, x, y, implementation=implementation) for on in (threads, library))
+    found, wanted = (mnist.gradients(on, weights, x, y, implementation="fused") for on in (threads, library))
     for name, gradient in wanted.items():
         assert np.abs(found[name] - gradient).max() <= 1e-5 * np.abs(gradient).max(), name
 

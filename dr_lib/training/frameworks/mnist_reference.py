@@ -91,8 +91,8 @@ class MnistReference:
         Args:
             x_train: (n, 28, 28) uint8.
             y_train: (n,) 0 to 9.
-            x_test: to look at after each epoch, while the clock stands still.
-            y_test: (n,) 0 to 9.
+            x_test: as x_train, to look at after each epoch, while the clock stands still.
+            y_test: as y_train.
             epochs: passes over the training images.
             seed: of the weights, for the table.
             on_epoch_end: called with the epochs done.

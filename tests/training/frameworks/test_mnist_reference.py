@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from dr_lib.cuda import mnist
-from dr_lib.cuda.build import build
 from dr_lib.cuda.mnist import SHAPES
 from dr_lib.training.frameworks.architecture import NetworkError
 from dr_lib.training.frameworks.base import FrameworkError, TrainingError
@@ -57,15 +56,6 @@ def test_outputs_are_those_of_the_definition(batch_size):
     wanted = 1 / (1 + np.exp(-logits)) if batch_size == 1 else np.exp(logits) / np.exp(logits).sum(axis=1)[:, None]
     reference = open_reference(batch_size)
     assert np.abs(reference.forward(images) - wanted).max() <= 1e-5 and reference.model.count_params() == 2343
-
-
-@pytest.mark.parametrize(("implementation", "batch_size"), [("true_gradient", 1), ("minibatch", 32)])
-def test_gradients_are_those_of_cuda_c(implementation, batch_size):
-    """Those are held against automatic differentiation in float64."""
-    (images, digits), weights = draw_digits(5), mnist.initial_weights(0)
-    expected = mnist.gradients(build("cpu"), weights, images, digits, implementation=implementation)
-    for name, found in open_reference(batch_size).gradients(images, digits).items():
-        assert np.abs(found - expected[name]).max() <= 1e-5 * np.abs(found).max(), name
 
 
 def test_a_step_at_batch_1_is_plain_gradient_descent():
