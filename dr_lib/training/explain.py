@@ -30,8 +30,6 @@ def explain(
     Args:
         network: from (n, side, side, 3) uint8 to the probability of referable disease, (n, 1), or of grades, (n, 5).
         images: (n, side, side, 3) uint8.
-        seed: of the first draw of weights.
-        draws: of weights.
 
     Returns:
         The maps of the network, (n, side, side), and those of the controls, (draws, n, side, side), float32 in [0, 1];

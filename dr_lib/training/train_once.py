@@ -72,14 +72,11 @@ def train_once(
     the same configuration and folder, a training goes on from its last checkpoint.
 
     Args:
-        config: what to train and how.
-        plan: of `config.plan`.
         out_dir: for the history, the checkpoint, the best model and, of a prepared folder, its predictions.
         splits: photographs in place of those in `config.data_dir`.
         commit: of the code, for the row of a training that is resumed by other code.
         elapsed_s: seconds since the run began, for the row's setup_s.
-        report: see `Recorder`.
-        seconds_left: see `Recorder`.
+        report: this and seconds_left as in `Recorder`.
         monitor: entered just before the timed part and left behind it.
 
     Raises:

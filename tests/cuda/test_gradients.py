@@ -42,15 +42,6 @@ def test_gradients_are_those_of_automatic_differentiation(library, digits, imple
         assert np.abs(found[name] - gradient / divisor).max() <= 1e-5 * np.abs(gradient / divisor).max(), name
 
 
-@pytest.mark.parametrize(("implementation", "batch_size"), [("fused", 1), ("minibatch", 32)])
-def test_outputs_are_those_of_keras(library, digits, implementation, batch_size):
-    """From the same weights Keras gives the same ten numbers for each image to 1e-6."""
-    weights, x = mnist.initial_weights(5), digits[2]
-    expected = MnistReference("tensorflow", weights, batch_size=batch_size, learning_rate=0.1).forward(x)
-    found = mnist.forward(library, weights, x, implementation=implementation)
-    assert found.shape == (len(x), 10) and np.abs(found - expected).max() <= 1e-6
-
-
 def test_a_step_goes_down_the_gradient_at_the_original_rate(library, digits):
     """After one image the weights are the first ones less 0.1 times the gradient, as computed in float64."""
     weights, (x, y) = mnist.initial_weights(0), (array[:1] for array in digits[:2])

@@ -93,7 +93,6 @@ class MnistReference:
             y_train: (n,) 0 to 9.
             x_test: as x_train, to look at after each epoch, while the clock stands still.
             y_test: as y_train.
-            epochs: passes over the training images.
             seed: of the weights, for the table.
             on_epoch_end: called with the epochs done.
 
