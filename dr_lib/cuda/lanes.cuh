@@ -15,6 +15,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <new>
@@ -131,7 +132,6 @@ INLINE void store(float* to, vec x) { memcpy(to, &x, sizeof x); }
 
 INLINE vec sigmoid(vec x) { return reciprocal(1.0f + exponential(-x)); }
 
-
 // ---- sums over lanes ------------------------------------------------------------------------------------------------
 
 // Threads add up N values at once by halving: lanes that differ in one bit swap halves of their values, each adds, and
@@ -190,7 +190,18 @@ static void check(cudaError_t status, const char* what) {
     check(cudaGetLastError(), "launch of " #kernel); \
   } while (0)
 #endif
-#else
+#else  // the device's memory is the host's
+#define CHECK(call) call
+enum { cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost };
+static void cudaMemcpy(void* to, const void* from, size_t size, int) { memcpy(to, from, size); }
+static void cudaMemsetAsync(void* to, int value, size_t size) { memset(to, value, size); }
+static void cudaDeviceSynchronize() {}
+static void cudaFree(void* data) { free(data); }
+template <typename T>
+static void cudaMalloc(T** data, size_t size) {
+  *data = (T*)malloc(size);
+  if (!*data) throw std::bad_alloc();
+}
 #define LAUNCH(kernel, blocks, threads, ...)                                                           \
   do {                                                                                                 \
     const int last_block = (blocks) - 1;                                                               \
@@ -199,52 +210,30 @@ static void check(cudaError_t status, const char* what) {
   } while (0)
 #endif
 
-// The device's memory; on a CPU, the host's.
 template <typename T>
 static void copy_to_device(T* device, const T* host, size_t number) {
-#if GPU
   CHECK(cudaMemcpy(device, host, number * sizeof(T), cudaMemcpyHostToDevice));
-#else
-  memcpy(device, host, number * sizeof(T));
-#endif
 }
 
 template <typename T>
 static void copy_to_host(T* host, const T* device, size_t number) {
-#if GPU
   CHECK(cudaMemcpy(host, device, number * sizeof(T), cudaMemcpyDeviceToHost));
-#else
-  memcpy(host, device, number * sizeof(T));
-#endif
 }
 
 template <typename T>
 static void clear_device(T* device, size_t number) {
-#if GPU
   CHECK(cudaMemsetAsync(device, 0, number * sizeof(T)));
-#else
-  memset(device, 0, number * sizeof(T));
-#endif
 }
 
-static void wait_for_device() {
-#if GPU
-  CHECK(cudaDeviceSynchronize());
-#endif
-}
+static void wait_for_device() { CHECK(cudaDeviceSynchronize()); }
 
 // An array in the device's memory.
 template <typename T>
 struct Array {
   T* data = nullptr;
   size_t number;
-#if GPU
   explicit Array(size_t number) : number(number) { CHECK(cudaMalloc(&data, number * sizeof(T))); }
   ~Array() { cudaFree(data); }
-#else
-  explicit Array(size_t number) : data(new T[number]), number(number) {}
-  ~Array() { delete[] data; }
-#endif
   Array(const T* host, size_t number) : Array(number) { copy_to_device(data, host, number); }
   Array(const Array&) = delete;
   void clear() { clear_device(data, number); }
