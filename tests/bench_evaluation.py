@@ -43,8 +43,7 @@ def estimate(y: np.ndarray, p: np.ndarray, patient: np.ndarray, resamples: int) 
     found["positive predictive value"] = proportion_interval(y[called], patient[called])[:3]
     scores = {"AUC, bootstrap": score_auc(y, p), "Brier, bootstrap": score_shares((p - y) ** 2)}
     for name, score in scores.items():
-        bounds = bootstrap_patients(score, patient, seed=0, resamples=resamples) if resamples else (np.nan, np.nan)
-        found[name] = (score(once), *bounds)
+        found[name] = bootstrap_patients(score, patient, resamples=resamples)[:3] if resamples else (score(once),)
     naive = delong_interval(y, p, np.arange(len(y)))[:3]
     return found | {"AUC, as if eyes were independent": naive}
 
@@ -72,7 +71,7 @@ def main() -> None:
     scores |= {"ROC band": score_roc(y, p, np.linspace(1, 0, 101)), "Brier": score_shares((p - y) ** 2)}
     for name, score in scores.items():
         start = time.perf_counter()
-        bootstrap_patients(score, patient, seed=0)
+        bootstrap_patients(score, patient)
         print(f"{name:34} 2,000 draws of {len(y)} photographs: {time.perf_counter() - start:5.2f} s")
 
 

@@ -115,7 +115,7 @@ def measure_clock(backend: str, folder: Path, fits: int = 20, epochs: int = 5) -
 def build_reference(setting: dict, shards: list[str], number: int) -> Variant:
     """What a tutorial would write: TFRecords parsed, decoded, resized, shuffled and batched by tf.data."""
     plan = hardware.choose(hardware.probe(), backend="tensorflow", num_devices=1)
-    device = hardware.activate(plan)
+    hardware.activate(plan)
     import tensorflow as tf
 
     from dr_lib.training import fit, models
@@ -134,7 +134,7 @@ def build_reference(setting: dict, shards: list[str], number: int) -> Variant:
     examples = tf.data.TFRecordDataset(shards).repeat().take(number).shuffle(number)
     pipeline = examples.map(read, num_parallel_calls=tf.data.AUTOTUNE).batch(BATCH, drop_remainder=True).prefetch(2)
     network = models.build_model(setting["model"], size, augmentation="colour")
-    fit.compile_model(network, **device.compile_arguments)
+    fit.compile_model(network, jit=plan.jit, steps_per_execution=plan.steps_per_execution)
     return Variant(REFERENCE, plan, BATCH, number, lambda epochs: network.fit(pipeline, epochs=epochs, verbose=0))
 
 

@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from dr_lib.evidence.comparison import AUC_MARGIN
 from dr_lib.evidence.verdicts import EVERY, decide, measure
 from dr_lib.serving.export import gate
-from dr_lib.statistics.equivalence import difference_interval
+from dr_lib.statistics.intervals import difference_interval
 
 AGAIN = 4
 JUST = 1e-3  # relative distance of the truth from the bound
@@ -88,7 +88,7 @@ def count_false_passes(studies: int, rng, margin: float) -> tuple[float, int]:
 def count_false_modes(studies: int, rng, deviation: float = 0.01, n: int = 10) -> float:
     """The share of studies in which a mode counts whose mean AUC is the margin below the paper's."""
     draws = [(rng.normal(-AUC_MARGIN, deviation, n), rng.normal(0, deviation, n)) for _ in range(studies)]
-    found = [difference_interval(*pair) for pair in draws]
+    found = [difference_interval(*pair, level=0.9) for pair in draws]
     return float(np.mean([-AUC_MARGIN < each.low and each.high < AUC_MARGIN for each in found]))
 
 

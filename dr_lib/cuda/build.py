@@ -3,20 +3,20 @@
 import ctypes
 import hashlib
 import os
-import platform
-import re
 import shutil
 import site
 import subprocess
 import tempfile
 from pathlib import Path
 
+from dr_lib.hardware.cpus import find_cpu_model, read_text
+from dr_lib.hardware.facts import list_gpus
+
 SOURCE = Path(__file__).with_name("mnist_cnn.cu")
 GPU_FLAGS = ("-O3", "-std=c++17", "-shared", "-Xcompiler", "-fPIC", "-cudart", "static")
-CPU_FLAGS = ("-x", "c++", "-std=c++17", "-shared", "-fPIC", "-fno-math-errno")
+CPU_FLAGS = ("-O3", "-x", "c++", "-std=c++17", "-shared", "-fPIC", "-fno-math-errno")
 # flags that not every compiler has: Apple's lacks OpenMP (then one core trains one replica after another)
 CPU_EXTRAS = ("-march=native", "-fopenmp")
-GPU_DEVICE = Path("/dev/nvidia0")
 
 
 class CudaError(RuntimeError):
@@ -28,7 +28,7 @@ class NoCompilerError(CudaError):
 
 
 class NoDeviceError(CudaError):
-    """There is no GPU, or its driver does not answer."""
+    """There is no GPU, or its driver is too old."""
 
 
 class BuildError(CudaError):
@@ -54,7 +54,7 @@ class Library:
         self._functions.cnn_message.restype = ctypes.c_char_p
         name, number = ctypes.create_string_buffer(256), ctypes.c_int()
         self.call("cnn_open", name, len(name), ctypes.byref(number))
-        self.device = name.value.decode() or _read_cpu()[0]
+        self.device = name.value.decode() or find_cpu_model()
         self.num_multiprocessors = number.value  # cores, on a CPU
 
     def call(self, function: str, *arguments) -> None:
@@ -86,24 +86,27 @@ def build(device: str = "auto") -> Library:
         source, flags, compiler or processor change.
 
     Raises:
-        NoDeviceError: gpu, and there is none; or its driver does not answer.
+        HardwareError: there is a GPU, and its driver does not answer.
+        NoDeviceError: gpu, and there is none.
         NoCompilerError: there is no compiler for the device.
         BuildError: the compiler fails, does not know the GPU, or the cache folder cannot be written.
         ValueError: there is no such device.
     """
     if device not in ("auto", "gpu", "cpu"):
         raise ValueError(f"device {device!r}: there are auto, gpu and cpu")
-    if device == "cpu":
-        return build_cpu()
-    capabilities, nvcc = find_gpus(), find_nvcc()
-    if capabilities and nvcc:
-        return Library(build_gpu(nvcc, capabilities), "gpu")
-    if device == "auto":
-        return build_cpu()
-    if not capabilities:
-        raise NoDeviceError("there is no NVIDIA GPU (nvidia-smi): choose a runtime with one, or build('cpu')")
-    packages = "nvidia-cuda-nvcc, nvidia-cuda-runtime and nvidia-cuda-cccl"
-    raise NoCompilerError(f"there is a GPU but no nvcc: install the CUDA toolkit or {packages}, or build('cpu')")
+    if device != "cpu":
+        capabilities, nvcc = {capability.replace(".", "") for _, _, capability, *_ in list_gpus()}, find_nvcc()
+        if capabilities and nvcc:
+            return Library(build_gpu(nvcc, capabilities), "gpu")
+        if device == "gpu" and not capabilities:
+            raise NoDeviceError("there is no NVIDIA GPU (nvidia-smi): choose a runtime with one, or build('cpu')")
+        if device == "gpu":
+            packages = "the CUDA toolkit or nvidia-cuda-nvcc, nvidia-cuda-runtime and nvidia-cuda-cccl"
+            raise NoCompilerError(f"there is a GPU but no nvcc: install {packages}, or build('cpu')")
+    compiler = next(filter(None, map(shutil.which, (os.environ.get("CXX") or "c++", "g++", "clang++"))), None)
+    if compiler is None:
+        raise NoCompilerError("there is no C++ compiler (c++, g++, clang++): install one, or name it in CXX")
+    return Library(_compile([compiler, *CPU_FLAGS], CPU_EXTRAS), "cpu")
 
 
 def build_gpu(nvcc: str, capabilities: set[str]) -> Path:
@@ -128,43 +131,6 @@ def build_gpu(nvcc: str, capabilities: set[str]) -> Path:
     return _compile([nvcc, *GPU_FLAGS, *code])
 
 
-def build_cpu(lanes: int = 0) -> Library:
-    """Compile for this CPU and load.
-
-    Args:
-        lanes: width of a vector [float32 numbers], a power of 2 from 4; 0 for the CPU's own; 32 gives the threads of
-            the GPU, warp by warp, to check their work where there is none.
-
-    Raises:
-        NoCompilerError: there is no C++ compiler.
-        BuildError: it fails, or the cache folder cannot be written.
-    """
-    compiler = next(filter(None, map(shutil.which, (os.environ.get("CXX") or "c++", "g++", "clang++"))), None)
-    if compiler is None:
-        raise NoCompilerError("there is no C++ compiler (c++, g++, clang++): install one, or name it in CXX")
-    # compilers take a minute to optimise vectors that are wider than the CPU's, and a check needs no speed
-    chosen = ["-O0", f"-DLANES={lanes}"] if lanes else ["-O3"]
-    return Library(_compile([compiler, *CPU_FLAGS, *chosen], CPU_EXTRAS), "cpu")
-
-
-def find_gpus() -> set[str]:
-    """Compute capabilities of the GPUs, such as {"75"}; empty where there is none or CUDA_VISIBLE_DEVICES hides them.
-
-    Raises:
-        NoDeviceError: there is a GPU, and nvidia-smi fails.
-    """
-    if os.environ.get("CUDA_VISIBLE_DEVICES", "0").strip() in ("", "-1"):
-        return set()
-    command = ["nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader"]
-    try:
-        listed = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
-    except (OSError, subprocess.SubprocessError) as error:
-        if GPU_DEVICE.exists():
-            raise NoDeviceError(f"nvidia-smi fails ({error}): repair the GPU's driver, or build('cpu')") from error
-        return set()
-    return {"".join(found) for found in re.findall(r"^\s*(\d+)\.(\d)\s*$", listed, re.M)}
-
-
 def find_nvcc() -> str | None:
     """The CUDA compiler: on the path, of CUDA_HOME, where toolkits are installed, or of the Python package."""
     folders = [Path(site_folder) / "nvidia" for site_folder in (*site.getsitepackages(), site.getusersitepackages())]
@@ -177,7 +143,9 @@ def find_nvcc() -> str | None:
 def _compile(command: list[str], extras: tuple[str, ...] = ()) -> Path:
     """The library that a command makes, with those extra flags that the compiler has; from the cache if it is there."""
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dr_lib"
-    key = hashlib.sha256(repr((command, extras, _run([command[0], "--version"]), _read_cpu())).encode())
+    cpu = {line for line in read_text(Path("/proc/cpuinfo")).splitlines() if line.startswith(("flags", "Features"))}
+    made_by = command, extras, _run([command[0], "--version"]), find_cpu_model(), sorted(cpu)
+    key = hashlib.sha256(repr(made_by).encode())
     for path in sorted(SOURCE.parent.glob("*.cu*")):
         key.update(path.read_bytes())
     library = folder / f"mnist_cnn-{key.hexdigest()[:20]}.so"
@@ -220,12 +188,3 @@ def _run(command: list[str]) -> str:
 def _number(capability: str) -> int:
     """The number in 75 or 90a."""
     return int("".join(filter(str.isdigit, capability)))
-
-
-def _read_cpu() -> tuple[str, str]:
-    """Model and features of the CPU."""
-    path = Path("/proc/cpuinfo")
-    lines = [line.partition(":") for line in path.read_text().splitlines()] if path.exists() else []
-    found = {name.strip(): value.strip() for name, _, value in reversed(lines)}
-    model = found.get("model name") or platform.processor() or platform.machine()
-    return model, found.get("flags") or found.get("Features", "")

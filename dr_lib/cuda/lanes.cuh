@@ -2,8 +2,7 @@
 //
 // A GPU runs threads in warps of 32 that do the same thing at the same time; a CPU has vector registers whose 4 to 16
 // lanes do. Here `vec` is one float of a thread on a GPU, and the LANES floats of a whole warp on a CPU (the compiler's
-// vector extension). LANES = 32 gives the GPU's very mapping on a CPU, for tests. What is written once with these words
-// becomes threads there and vector instructions here:
+// vector extension). What is written once with these words becomes threads there and vector instructions here:
 //   WARPS_DO(w)   vector code: on a GPU each warp is at its own w, on a CPU a loop over the block's warps
 //   FOR(i, n)     scalar code: n pieces of work over the threads of the block, on a CPU a plain loop
 //   FOR_LANES(l)  scalar code on each float of a vec
@@ -16,6 +15,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <new>
@@ -26,7 +26,6 @@
 
 #if defined(__CUDACC__) || defined(GPU_ON_THREADS)  // the latter: a test that stands in for CUDA
 #define GPU 1
-#undef LANES
 #define LANES 32
 #define INLINE __device__ __forceinline__
 #define KERNEL(name, ...) __global__ void __launch_bounds__(256) name(__VA_ARGS__)
@@ -40,14 +39,12 @@
 #define FOR(i, n) for (int i = threadIdx.x; i < (n); i += THREADS)
 #else
 #define GPU 0
-#ifndef LANES
 #ifdef __AVX512F__
 #define LANES 16
 #elif defined(__AVX__)
 #define LANES 8
 #else
 #define LANES 4
-#endif
 #endif
 #define INLINE static inline __attribute__((always_inline))
 #define KERNEL(name, ...) static void name(__VA_ARGS__, int block)
@@ -135,7 +132,6 @@ INLINE void store(float* to, vec x) { memcpy(to, &x, sizeof x); }
 
 INLINE vec sigmoid(vec x) { return reciprocal(1.0f + exponential(-x)); }
 
-
 // ---- sums over lanes ------------------------------------------------------------------------------------------------
 
 // Threads add up N values at once by halving: lanes that differ in one bit swap halves of their values, each adds, and
@@ -194,61 +190,50 @@ static void check(cudaError_t status, const char* what) {
     check(cudaGetLastError(), "launch of " #kernel); \
   } while (0)
 #endif
-#else
-#define LAUNCH(kernel, blocks, threads, ...)                                            \
-  do {                                                                                  \
-    const int last_block = (blocks) - 1;                                                \
-    _Pragma("omp parallel for schedule(dynamic) if (last_block > 0)")                   \
-    for (int block = 0; block <= last_block; ++block) kernel(__VA_ARGS__, block);       \
+#else  // the device's memory is the host's
+#define CHECK(call) call
+enum { cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost };
+static void cudaMemcpy(void* to, const void* from, size_t size, int) { memcpy(to, from, size); }
+static void cudaMemsetAsync(void* to, int value, size_t size) { memset(to, value, size); }
+static void cudaDeviceSynchronize() {}
+static void cudaFree(void* data) { free(data); }
+template <typename T>
+static void cudaMalloc(T** data, size_t size) {
+  *data = (T*)malloc(size);
+  if (!*data) throw std::bad_alloc();
+}
+#define LAUNCH(kernel, blocks, threads, ...)                                                           \
+  do {                                                                                                 \
+    const int last_block = (blocks) - 1;                                                               \
+    _Pragma("omp parallel for schedule(dynamic) num_threads(omp_get_num_procs()) if (last_block > 0)") \
+    for (int block = 0; block <= last_block; ++block) kernel(__VA_ARGS__, block);                      \
   } while (0)
 #endif
 
-// The device's memory; on a CPU, the host's.
 template <typename T>
 static void copy_to_device(T* device, const T* host, size_t number) {
-#if GPU
   CHECK(cudaMemcpy(device, host, number * sizeof(T), cudaMemcpyHostToDevice));
-#else
-  memcpy(device, host, number * sizeof(T));
-#endif
 }
 
 template <typename T>
 static void copy_to_host(T* host, const T* device, size_t number) {
-#if GPU
   CHECK(cudaMemcpy(host, device, number * sizeof(T), cudaMemcpyDeviceToHost));
-#else
-  memcpy(host, device, number * sizeof(T));
-#endif
 }
 
 template <typename T>
 static void clear_device(T* device, size_t number) {
-#if GPU
   CHECK(cudaMemsetAsync(device, 0, number * sizeof(T)));
-#else
-  memset(device, 0, number * sizeof(T));
-#endif
 }
 
-static void wait_for_device() {
-#if GPU
-  CHECK(cudaDeviceSynchronize());
-#endif
-}
+static void wait_for_device() { CHECK(cudaDeviceSynchronize()); }
 
 // An array in the device's memory.
 template <typename T>
 struct Array {
   T* data = nullptr;
   size_t number;
-#if GPU
   explicit Array(size_t number) : number(number) { CHECK(cudaMalloc(&data, number * sizeof(T))); }
   ~Array() { cudaFree(data); }
-#else
-  explicit Array(size_t number) : data(new T[number]), number(number) {}
-  ~Array() { delete[] data; }
-#endif
   Array(const T* host, size_t number) : Array(number) { copy_to_device(data, host, number); }
   Array(const Array&) = delete;
   void clear() { clear_device(data, number); }

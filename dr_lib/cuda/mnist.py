@@ -19,7 +19,6 @@ SHAPES = {
     "dense_kernel": (216, 10),
     "dense_bias": (10,),
 }
-ALL_CORES = 0  # the C code's word for it
 NUM_PARAMETERS = sum(int(np.prod(shape)) for shape in SHAPES.values())
 
 
@@ -33,7 +32,6 @@ def train(
     implementation: str = "fused",
     epochs: int = 40,
     batch_size: int = 1,
-    learning_rate: float | None = None,
     seed: int = 0,
     replicas: int = 1,
 ) -> pd.DataFrame:
@@ -41,15 +39,12 @@ def train(
 
     Args:
         library: from `build`.
-        x_train: (n, 28, 28) uint8 images.
+        x_train: (n, 28, 28) uint8 images, as those to test on after each epoch.
         y_train: (n,) digits, 0 to 9.
-        x_test: images to test on after each epoch.
-        y_test: their digits.
+        x_test: see x_train.
+        y_test: see y_train.
         implementation: paper (many small kernels; GPU and batch 1 alone), fused (the same arithmetic in one launch),
             true_gradient (fused without the divisors), minibatch (softmax, cross-entropy and Adam in one launch).
-        epochs: passes over the training images.
-        batch_size: images per step.
-        learning_rate: None takes the implementation's own.
         seed: of the first replica's weights; the others have the next ones.
         replicas: networks to train at a time, each on a multiprocessor (or core) of its own.
 
@@ -62,10 +57,10 @@ def train(
         CudaError: weights became infinite or no numbers, or the device's memory is too small.
         ValueError: any argument that cannot be.
     """
-    rate = _check_recipe(library, implementation, batch_size, learning_rate, epochs=epochs, replicas=replicas)
+    _check_recipe(library, implementation, batch_size=batch_size, epochs=epochs, replicas=replicas)
     x_train, y_train = check_images(x_train, y_train, "training")
     x_test, y_test = check_images(x_test, y_test, "test")
-    data = (x_train, y_train)
+    data, rate = (x_train, y_train), LEARNING_RATES[implementation]
     snapshots, seconds = train_weights(library, implementation, data, epochs, batch_size, rate, seed, replicas)
     correct = _evaluate(library, snapshots.reshape(-1, NUM_PARAMETERS), x_test, y_test, implementation)[0]
     return pd.DataFrame(
@@ -83,14 +78,7 @@ def train(
 
 
 def train_weights(library, implementation, data, epochs, batch_size, rate, seed, replicas):
-    """Train without tests, on what `train` has checked.
-
-    Returns:
-        The flat weights after each epoch, (replicas, epochs, 2343), and the seconds, (replicas, epochs).
-
-    Raises:
-        CudaError: weights became infinite or no numbers, or the device's memory is too small.
-    """
+    """Train without tests: the weights after each epoch, (replicas, epochs, 2343), and seconds, (replicas, epochs)."""
     snapshots = np.zeros((replicas, epochs, NUM_PARAMETERS), np.float32)
     first = np.stack([flatten(initial_weights(seed + replica)) for replica in range(replicas)])
     seconds, finished = np.zeros((replicas, epochs)), np.zeros(replicas, np.int32)
@@ -100,7 +88,7 @@ def train_weights(library, implementation, data, epochs, batch_size, rate, seed,
             own = (_pointer(array[replica:]) for array in (first, snapshots, seconds, finished))
             library.call("cnn_train_paper", *asked, epochs, ctypes.c_float(rate), *own)
     else:
-        more = (batch_size, epochs, ctypes.c_float(rate), replicas, ALL_CORES)
+        more = (batch_size, epochs, ctypes.c_float(rate), replicas)
         results = map(_pointer, (first, snapshots, seconds, finished))
         library.call("cnn_train", RECIPES[implementation], *asked, *more, *results)
     for replica in np.flatnonzero(finished < epochs):
@@ -134,12 +122,7 @@ def gradients(
 ) -> dict[str, np.ndarray]:
     """Find the gradient by which an implementation would step down on one batch, its divisors included.
 
-    Args:
-        library: this and what follows as for `forward`; a CPU runs the small kernels of paper too, for this check.
-        weights: to differentiate by.
-        x: images.
-        y: (n,) digits, 0 to 9.
-        implementation: one of IMPLEMENTATIONS.
+    Takes and raises what `forward` does, and y, (n,) digits, 0 to 9; a CPU runs paper's small kernels too.
 
     Returns:
         Arrays of the weights' names and shapes: the mean over the batch.
@@ -185,12 +168,10 @@ def check_images(x: np.ndarray, y: np.ndarray, which: str) -> tuple[np.ndarray, 
     Returns x as (n, 28, 28) uint8 and y as (n,) uint8, contiguous in memory; a ValueError where they are anything else.
     """
     x, y = np.asarray(x), np.asarray(y)
-    if x.dtype != np.uint8 or x.ndim != 3 or x.shape[1:] != (28, 28) or not len(x):
+    if x.dtype != np.uint8 or x.shape[1:] != (28, 28) or not len(x):
         raise ValueError(f"{which} images are {x.dtype} of shape {x.shape}: give uint8 from 0 to 255, (n, 28, 28)")
-    if not np.issubdtype(y.dtype, np.integer) or y.shape != (len(x),):
-        raise ValueError(f"{which} digits are {y.dtype} of shape {y.shape}: give whole numbers, one for each image")
-    if y.min() < 0 or y.max() > 9:
-        raise ValueError(f"{which} digits reach from {y.min()} to {y.max()}: there are 0 to 9")
+    if y.shape != (len(x),) or not np.isin(y, range(10)).all():
+        raise ValueError(f"{which} digits are {y.dtype} of shape {y.shape}: give one from 0 to 9 for each image")
     return np.ascontiguousarray(x), np.ascontiguousarray(y, np.uint8)
 
 
@@ -198,7 +179,7 @@ def _evaluate(library, snapshots, x, y, implementation, want_outputs=False):
     """Correct answers of each snapshot, and the outputs of a single one."""
     correct = np.zeros(len(snapshots), np.int32)
     outputs = np.zeros((len(x), 10) if want_outputs else (1,), np.float32)
-    arguments = (_pointer(x), _pointer(y), len(x), ALL_CORES, len(snapshots), _pointer(snapshots), _pointer(correct))
+    arguments = (_pointer(x), _pointer(y), len(x), len(snapshots), _pointer(snapshots), _pointer(correct))
     softmax = int(implementation == "minibatch")
     library.call("cnn_evaluate", softmax, *arguments, _pointer(outputs) if want_outputs else None)
     return correct, outputs
@@ -213,17 +194,13 @@ def _check_implementation(implementation):
         raise ValueError(f"implementation {implementation!r}: there are {', '.join(IMPLEMENTATIONS)}")
 
 
-def _check_recipe(library, implementation, batch_size, learning_rate, **counts) -> float:
-    """The learning rate, if all that was asked for can be done."""
+def _check_recipe(library, implementation, **counts) -> None:
     _check_implementation(implementation)
-    for name, value in {"batch_size": batch_size, **counts}.items():
+    for name, value in counts.items():
         if not 1 <= value < 2**31:
             raise ValueError(f"{name} {value!r}: 1 or more")
-    rate = LEARNING_RATES[implementation] if learning_rate is None else float(learning_rate)
-    if not 0 < rate < np.inf:
-        raise ValueError(f"learning_rate {learning_rate!r}: give a number above 0")
     if implementation == "paper" and library.kind != "gpu":
         raise NoDeviceError("paper needs a GPU, and this library is the CPU's: choose a runtime with one, or fused")
-    if implementation == "paper" and batch_size != 1:
-        raise ValueError(f"batch_size {batch_size}: paper takes one image per step; fused does the same with more")
-    return rate
+    size = counts["batch_size"]
+    if implementation == "paper" and size != 1:
+        raise ValueError(f"batch_size {size}: paper takes one image per step; fused does the same with more")

@@ -444,13 +444,6 @@ static int guard(Work work) {
   }
 }
 
-static void use_threads(int threads) {
-#ifdef _OPENMP
-  omp_set_num_threads(threads > 0 ? threads : omp_get_num_procs());
-#endif
-  (void)threads;
-}
-
 static void run_train(bool modern, const Training& training, int replicas) {
   if (modern) LAUNCH(train<true>, replicas, THREADS, training);
   else LAUNCH(train<false>, replicas, THREADS, training);
@@ -483,11 +476,9 @@ int cnn_open(char* name, int size, int* num_multiprocessors) {
 
 // Train `replicas` networks side by side; recipe 0: original divisors, 1: true gradient, 2: softmax and Adam.
 int cnn_train(int recipe, const uint8_t* images, const uint8_t* labels, int number, int batch_size, int epochs,
-              float learning_rate, int replicas, int threads, const float* weights, float* snapshots, double* seconds,
-              int* finished) {
+              float learning_rate, int replicas, const float* weights, float* snapshots, double* seconds, int* finished) {
   return guard([&] {
     const double start_s = host_now_s();
-    use_threads(threads);
     const size_t rows = (size_t)replicas * epochs;
     Array<uint8_t> x(images, (size_t)number * PIXELS), y(labels, number);
     Array<float> first(weights, (size_t)replicas * PARAMETERS), kept(rows * PARAMETERS);
@@ -546,10 +537,9 @@ int cnn_gradients(int recipe, const uint8_t* images, const uint8_t* labels, int 
 }
 
 // Count the correct answers of each snapshot; outputs, if given, are those of a single snapshot.
-int cnn_evaluate(int softmax, const uint8_t* images, const uint8_t* labels, int number, int threads, int num_snapshots,
+int cnn_evaluate(int softmax, const uint8_t* images, const uint8_t* labels, int number, int num_snapshots,
                  const float* snapshots, int* correct, float* outputs) {
   return guard([&] {
-    use_threads(threads);
     Array<uint8_t> x(images, (size_t)number * PIXELS), y(labels, number);
     Array<float> weights(snapshots, (size_t)num_snapshots * PARAMETERS), shown(outputs ? (size_t)number * CLASSES : 1);
     Array<int> counts((size_t)num_snapshots * CHUNKS);

@@ -8,15 +8,15 @@ import pandas as pd
 
 from dr_lib.evidence.select import MIN_RUNS, Selection
 from dr_lib.statistics.effects import pool_spread, repetitions_for_precision
-from dr_lib.statistics.equivalence import difference_interval, repetitions_for_equivalence
-from dr_lib.statistics.intervals import Interval, mean_interval, ratio_interval
+from dr_lib.statistics.equivalence import repetitions_for_difference, repetitions_for_equivalence
+from dr_lib.statistics.intervals import Interval, difference_interval, mean_interval, ratio_interval
 
 AUC, AUC_MARGIN = "metric_auc_test", 0.02  # a mode is as good as the paper's if its mean AUC is within the margin
 MODE_VERDICTS = ("reference", "counts", "does not count: lower AUC", "does not count: higher AUC", "undecided")
 TIMES = ("train_s", "steady_epoch_s")
 METRICS = ("metric_auc_test", "metric_kappa_test", "metric_sensitivity_test", "metric_specificity_test")
 METRICS += ("metric_accuracy_test",)
-DIFFERENCES, POWER = (0.02, 0.05, 0.1), 0.8
+DIFFERENCES = (0.02, 0.05, 0.1)
 
 
 def compare_environments(finished: pd.DataFrame) -> pd.DataFrame:
@@ -107,16 +107,12 @@ def find_needed_repetitions(timed: pd.DataFrame, factors: Sequence[str], precisi
         A row per answer: `answer` and its size in `percent`, the `repetitions` that it needs, and
         `variation_percent`, by how much repetitions vary. Empty where no scenario was repeated.
     """
-    from statsmodels.stats.power import TTestIndPower  # takes a second to import
-
     variation, num_repeated = pool_spread(timed.groupby(list(factors))["steady_epoch_s"].apply(list))
     if not num_repeated or not variation:
         return pd.DataFrame()
     lines = [("precision of a mean", 100 * precision, repetitions_for_precision(variation, precision))]
     for difference in DIFFERENCES:
-        ask = {"effect_size": difference / variation, "alpha": 0.05}
-        is_plain = TTestIndPower().power(nobs1=2, **ask) >= POWER
-        runs = 2 if is_plain else math.ceil(TTestIndPower().solve_power(power=POWER, **ask))
+        runs = repetitions_for_difference(difference / variation)
         lines.append(("difference of two means", 100 * difference, runs))
     table = pd.DataFrame(lines, columns=["answer", "percent", "repetitions"])
     return table.assign(variation_percent=100 * variation)
@@ -170,7 +166,7 @@ def _judge(auc: pd.Series, paper: pd.Series, is_paper: bool) -> dict[str, object
     nothing = Interval(np.nan, np.nan, np.nan, 0)
     if is_paper:
         return _name("auc_difference", nothing) | {"verdict": reference, "runs_needed": np.nan}
-    difference = difference_interval(auc, paper)
+    difference = difference_interval(auc, paper, level=0.9)
     if difference.n < MIN_RUNS:
         return _name("auc_difference", difference) | {"verdict": undecided, "runs_needed": MIN_RUNS}
     deviation = math.sqrt((auc.var() + paper.var()) / 2)

@@ -43,7 +43,6 @@ STAGES = ("offered", "not usable", "excluded", "learned from", "validation", "te
 LEVELS = ("left", "right", "Female", "Male", "Adequate", "Inadequate")  # of subgroups, as data sets word them
 CALIBRATED, ERRORS = ("as predicted", "recalibrated"), ("missed", "false alarm")
 ENDS = ("", "_low", "_high")  # of the columns of an interval
-SEED = 0
 
 
 class EvaluationError(ValueError):
@@ -85,13 +84,13 @@ def summarise(predictions: Predictions) -> pd.DataFrame:
     y, p, patient = _unpack(test)
     row = {"model": predictions.name, "num_images": len(test), "num_patients": test["patient_id"].nunique()}
     row |= {"num_referable": int(y.sum())} | _put("prevalence", proportion_interval(y, patient))
-    row |= _put("auc", _bootstrap(score_auc(y, p), patient))
+    row |= _put("auc", bootstrap_patients(score_auc(y, p), patient))
     row |= _put("auc_delong", delong_interval(y, p, patient))
-    row |= _put("average_precision", _bootstrap(score_average_precision(y, p), patient))
-    row |= _put("brier", _bootstrap(score_shares((p - y) ** 2), patient))
+    row |= _put("average_precision", bootstrap_patients(score_average_precision(y, p), patient))
+    row |= _put("brier", bootstrap_patients(score_shares((p - y) ** 2), patient))
     if predictions.has_grades:
         grade, graded = test["grade"], test["predicted_grade"]
-        row |= _put("kappa", _bootstrap(score_kappa(grade, graded), patient))
+        row |= _put("kappa", bootstrap_patients(score_kappa(grade, graded), patient))
         row |= _put("grade_accuracy", proportion_interval(grade == graded, patient))
     return pd.DataFrame([row])
 
@@ -171,7 +170,7 @@ def compare_data_sets(found: Sequence[Predictions], points: Sequence[pd.DataFram
         trained_on = predictions.dataset if home else homes.get(predictions.version, "")
         row = {"model": predictions.name, "trained_on": trained_on}
         row |= {"tested_on": predictions.dataset, "num_images": len(y), "num_patients": len(np.unique(patient))}
-        row |= _put("auc", _bootstrap(score_auc(y, p), patient))
+        row |= _put("auc", bootstrap_patients(score_auc(y, p), patient))
         shown = [f"{name}{end}" for name in ("sensitivity", "specificity") for end in ENDS]
         at = measure_points(predictions, own).query("ungradable == @HANDLING[0]") if len(own) else pd.DataFrame([{}])
         rows += [row | point for point in at.reindex(columns=["point", "threshold", *shown]).to_dict("records")]
@@ -231,7 +230,7 @@ def trace_curves(predictions: Predictions) -> dict[str, pd.DataFrame]:
     """
     y, p, patient = _unpack(predictions.test)
     alarms, found, _ = roc_curve(y, p)
-    low, high = bootstrap_patients(score_roc(y, p, SPECIFICITIES), patient, seed=SEED)
+    _, low, high, _ = bootstrap_patients(score_roc(y, p, SPECIFICITIES), patient)
     precision, recall, _ = precision_recall_curve(y, p)
     band = {"specificity": SPECIFICITIES, "sensitivity_low": low, "sensitivity_high": high}
     return {
@@ -259,7 +258,7 @@ def calibrate(predictions: Predictions) -> tuple[pd.DataFrame, dict[str, pd.Data
         intercept, slope = fit_slope(y, probability, patient)
         row = {"probabilities": name, "predicted": probability.mean(), "observed": y.mean()}
         row |= _put("intercept", intercept) | _put("slope", slope)
-        rows.append(row | _put("brier", _bootstrap(score_shares((probability - y) ** 2), patient)))
+        rows.append(row | _put("brier", bootstrap_patients(score_shares((probability - y) ** 2), patient)))
         bins[name] = pd.DataFrame(bin_probabilities(y, probability, patient, num_bins=min(10, len(y) // 20 or 1)))
     return pd.DataFrame(rows), bins
 
@@ -276,7 +275,7 @@ def weigh_decisions(predictions: Predictions) -> pd.DataFrame:
     y, p, patient = _unpack(predictions.test)
     value = np.where(y[:, None], 1, -THRESHOLDS / (1 - THRESHOLDS))
     benefit, everybody = score_shares((p[:, None] >= THRESHOLDS) * value), score_shares(value)
-    gain = _bootstrap(lambda weights: benefit(weights) - np.maximum(everybody(weights), 0), patient)
+    gain = bootstrap_patients(lambda weights: benefit(weights) - np.maximum(everybody(weights), 0), patient)
     once = np.ones(len(y))
     table = {"threshold": THRESHOLDS, "net_benefit": benefit(once), "refer_all": everybody(once)}
     return pd.DataFrame(table | _put("gain", gain))
@@ -306,7 +305,7 @@ def split_subgroups(predictions: Predictions, points: pd.DataFrame) -> pd.DataFr
             row = {"factor": factor, "level": level, "num_images": len(part), "num_patients": len(np.unique(patient))}
             row |= {"num_referable": int(y.sum())}
             if min(len(np.unique(patient[y])), len(np.unique(patient[~y]))) >= MIN_PATIENTS:
-                row |= _put("auc", _bootstrap(score_auc(y, p), patient))
+                row |= _put("auc", bootstrap_patients(score_auc(y, p), patient))
                 if len(points):
                     called = p >= points["threshold"].iloc[0]
                     row |= _put("sensitivity", proportion_interval(called[y], patient[y]))
@@ -373,16 +372,16 @@ def compare_models(found: Sequence[Predictions], points: Sequence[pd.DataFrame])
         theirs = other.test.set_index("image_id").loc[ours.index]
         (y, p, patient), q = _unpack(ours), _unpack(theirs)[1]
         row = {"model": other.name, "reference": reference.name}
-        row |= _put("delta_auc", _bootstrap(_subtract(score_auc(y, q), score_auc(y, p)), patient))
+        row |= _put("delta_auc", bootstrap_patients(_subtract(score_auc(y, q), score_auc(y, p)), patient))
         row |= _put("delta_auc_delong", delong_interval(y, [p, q], patient))
         if len(theirs_at) and len(points[0]):
             called = [x >= own["threshold"].iloc[0] for x, own in ((q, theirs_at), (p, points[0]))]
             for name, kind in (("sensitivity", y), ("specificity", ~y)):
                 right = [score_shares((x == y) & kind, kind) for x in called]
-                row |= _put(f"delta_{name}", _bootstrap(_subtract(*right), patient))
+                row |= _put(f"delta_{name}", bootstrap_patients(_subtract(*right), patient))
         if reference.has_grades and other.has_grades:
             kappas = [score_kappa(ours["grade"], table["predicted_grade"]) for table in (theirs, ours)]
-            row |= _put("delta_kappa", _bootstrap(_subtract(*kappas), patient))
+            row |= _put("delta_kappa", bootstrap_patients(_subtract(*kappas), patient))
         rows.append(row)
     return pd.DataFrame(rows)
 
@@ -424,12 +423,6 @@ def _unpack(table: pd.DataFrame) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         table["probability_referable"].to_numpy(),
         table["patient_id"].to_numpy(),
     )
-
-
-def _bootstrap(score: Score, patient: np.ndarray) -> Interval:
-    """A score with its bounds; its fields are arrays where the score gives several numbers."""
-    low, high = bootstrap_patients(score, patient, seed=SEED)
-    return Interval(score(np.ones(len(patient))), low, high, len(np.unique(patient)))
 
 
 def _subtract(a: Score, b: Score) -> Callable:

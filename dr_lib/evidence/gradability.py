@@ -4,8 +4,9 @@ import numpy as np
 import pandas as pd
 
 from dr_lib.evidence.predictions import Predictions
+from dr_lib.statistics.bootstrap import bootstrap_patients, score_auc
 from dr_lib.statistics.clustered import delong_interval, proportion_interval
-from dr_lib.statistics.intervals import Interval, auc_interval
+from dr_lib.statistics.intervals import Interval
 
 # How data sets mark a photograph as gradable or not: adequate (BRSET), yes (mBRSET); 1 and 0 in a column gradable.
 MARKS = {"adequate": True, "good": True, "yes": True, "gradable": True}
@@ -51,7 +52,7 @@ def fit_gradability(predictions: Predictions) -> pd.DataFrame:
     row = {"threshold": threshold, "num_images": len(patient), "num_patients": len(np.unique(patient))}
     row["num_ungradable"] = int(is_bad.sum())
     scored: dict[str, Interval] = {
-        "auc": auc_interval(sides[1]["marked"], sides[1]["gradability"], patient, seed=0),
+        "auc": bootstrap_patients(score_auc(~is_bad, sides[1]["gradability"]), patient),
         "auc_delong": delong_interval(~is_bad, sides[1]["gradability"], patient),
         "sensitivity": proportion_interval(called[is_bad], patient[is_bad]),
         "specificity": proportion_interval(~called[~is_bad], patient[~is_bad]),

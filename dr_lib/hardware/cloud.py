@@ -28,8 +28,7 @@ def find_instance_type(system: Path = Path("/sys"), address: str = ADDRESS) -> s
     The service is asked only where DMI or the device tree names its cloud; empty elsewhere, and where it does not
     answer within 0.2 s, as in containers that are kept from it.
     """
-    named = " ".join(read_text(system / name) for name in NAMED_IN).lower()
-    cloud = next((cloud for name, cloud in CLOUDS.items() if name in named), None)
+    cloud = _find_cloud(system)
     if cloud is None:
         return ""
     path, headers = QUESTIONS[cloud]
@@ -46,8 +45,7 @@ def find_instance_type(system: Path = Path("/sys"), address: str = ADDRESS) -> s
 @cache
 def find_tpu_worker(system: Path = Path("/sys"), address: str = ADDRESS) -> tuple[int, int]:
     """This machine's number, and how many there are, in a slice of Cloud TPU; (0, 1) elsewhere."""
-    named = " ".join(read_text(system / name) for name in NAMED_IN).lower()
-    if "google compute engine" not in named:
+    if _find_cloud(system) != "google":
         return 0, 1
     path, headers = "/computeMetadata/v1/instance/attributes/", {"Metadata-Flavor": "Google"}
     try:
@@ -56,6 +54,11 @@ def find_tpu_worker(system: Path = Path("/sys"), address: str = ADDRESS) -> tupl
     except (OSError, http.client.HTTPException, ValueError):
         return 0, 1
     return number, len(workers.split(","))
+
+
+def _find_cloud(system: Path) -> str | None:
+    named = " ".join(read_text(system / name) for name in NAMED_IN).lower()
+    return next((cloud for name, cloud in CLOUDS.items() if name in named), None)
 
 
 def _ask(address: str, method: str, path: str, headers: dict[str, str]) -> str:

@@ -37,11 +37,6 @@ class Device(NamedTuple):
         """
         return self.distribution is not None
 
-    @property
-    def compile_arguments(self) -> dict[str, bool | int]:
-        """What `compile_model` has to know."""
-        return {"jit": self.plan.jit, "steps_per_execution": self.plan.steps_per_execution}
-
     def share(self, content: bytes) -> bytes:
         """What machine 0 holds, see `machines.share`."""
         return content if self.plan.num_machines == 1 else machines.share(content)

@@ -53,7 +53,7 @@ def probe() -> Facts:
     """
     import psutil
 
-    gpus = _list_gpus()
+    gpus = list_gpus()
     return Facts(
         platform=find_platform(),
         cpu=find_cpu_model(),
@@ -88,8 +88,12 @@ def find_platform() -> str:
     return "colab" if colab else "local"
 
 
-def _list_gpus() -> list[list[str]]:
-    """Name, memory [MiB], compute capability, driver and UUID of each GPU that is visible, from the driver's tool."""
+def list_gpus() -> list[list[str]]:
+    """Name, memory [MiB], compute capability, driver and UUID of each visible GPU, as texts of the driver's tool.
+
+    Raises:
+        HardwareError: there is a GPU, and its driver does not answer.
+    """
     query = "name,memory.total,compute_cap,driver_version,uuid"
     command = ["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader,nounits"]
     try:
@@ -98,7 +102,7 @@ def _list_gpus() -> list[list[str]]:
         if GPU_DEVICE.exists():
             raise HardwareError(f"a GPU is here and nvidia-smi fails ({error}): repair or update its driver") from error
         return []
-    gpus = [[field.strip() for field in line.split(",")] for line in listed.splitlines() if line.strip()]
+    gpus = [[field.strip() for field in line.split(",")] for line in listed.splitlines() if "," in line]
     return _take_visible(gpus, os.environ.get("CUDA_VISIBLE_DEVICES"))
 
 

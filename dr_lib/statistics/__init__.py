@@ -3,7 +3,7 @@
 bootstrap    resamples patients: bounds of AUC, kappa and paired differences
 clustered    AUC, proportions, likelihood ratios of photographs of which a patient has several; thresholds
 calibration  whether probabilities are what they say
-intervals    95 % intervals of means, ratios and AUCs
+intervals    intervals of means, their ratios and differences
 effects      allocation of variation, effects with intervals, repetitions needed
 scaling      Amdahl's law, fitted to the times of several machines
 cells        bounds of whatever is computed from the cells of a design

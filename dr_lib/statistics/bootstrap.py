@@ -11,14 +11,16 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import ArrayLike
 
+from dr_lib.statistics.intervals import Interval
+
 LEVELS = (0.025, 0.975)  # quantiles of a two-sided 95 % interval
 NUM_WEIGHTS = 2_000_000  # in memory at once
 # (draws, n) weights of the photographs, or (n,) -> a score of each draw, or several; NaN where it is not defined
 Score = Callable[[np.ndarray], np.ndarray]
 
 
-def bootstrap_patients(score: Score, patient_id: ArrayLike, *, seed: int, resamples: int = 2000) -> tuple:
-    """Bound a score by the percentile bootstrap over patients.
+def bootstrap_patients(score: Score, patient_id: ArrayLike, *, seed: int = 0, resamples: int = 2000) -> Interval:
+    """Estimate a score, with the bounds of the percentile bootstrap over patients.
 
     Args:
         score: of weighted photographs. A paired difference is one too: a function that scores two predictions with the
@@ -28,8 +30,8 @@ def bootstrap_patients(score: Score, patient_id: ArrayLike, *, seed: int, resamp
         resamples: number of draws.
 
     Returns:
-        The bounds of the 95 % interval, (...) each; NaN with fewer than two patients, or where no draw defines the
-        score. Draws that do not define it, as those of one class for an AUC, do not count.
+        The score and its bounds, (...) each; `n` is the number of patients. The bounds are NaN with fewer than two
+        patients, or where no draw defines the score: those that do not, as of one class for an AUC, do not count.
     """
     patient = np.unique(np.asarray(patient_id), return_inverse=True)[1]
     num_patients = int(patient.max()) + 1
@@ -42,7 +44,7 @@ def bootstrap_patients(score: Score, patient_id: ArrayLike, *, seed: int, resamp
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # no draw defines the score
         low, high = np.nanquantile(drawn, LEVELS, axis=0)
-    return low, high
+    return Interval(score(np.ones(len(patient))), low, high, num_patients)
 
 
 def score_auc(positive: ArrayLike, probability: ArrayLike) -> Score:

@@ -5,29 +5,28 @@ its runs. Times are analysed on their logarithms, where a factor that multiplies
 pretend disappear (Jain 1991, The Art of Computer Systems Performance Analysis, chapters 17 to 22).
 """
 
+import bisect
 import itertools
 import math
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike
 from scipy import stats
 
-from dr_lib.statistics.intervals import UPPER, BadSampleError
+from dr_lib.statistics.intervals import UPPER, BadSampleError, check_times
 
 RESIDUAL = "residual"  # the variation between the repetitions of a cell
 MAX_RUNS = 1_000_000_000  # what needs more is no experiment
 
 
-def allocate_variation(runs: pd.DataFrame, factors: Sequence[str], column: str, *, log: bool = True) -> pd.DataFrame:
-    """Divide the variation of a column among the factors, their interactions, and the repetitions.
+def allocate_variation(runs: pd.DataFrame, factors: Sequence[str], column: str) -> pd.DataFrame:
+    """Divide the variation of a column's logarithms among the factors, their interactions, and the repetitions.
 
     Args:
         runs: one row per run, every cell of the design at least once.
         factors: columns; those of one level are left out.
         column: positive numbers, a time say.
-        log: of their logarithms rather than of themselves.
 
     Returns:
         A row per term in the order of its number of factors, `residual` last: `term` (factors joined by " x "),
@@ -43,15 +42,18 @@ def allocate_variation(runs: pd.DataFrame, factors: Sequence[str], column: str, 
     from statsmodels.stats.anova import anova_lm
     from statsmodels.stats.multitest import multipletests
 
-    factors, cells = _read_cells(runs, factors, column, log)
+    factors, cells = _read_cells(runs, factors, column)
     table = pd.DataFrame([(*key, value) for key, values in cells.items() for value in values])
     names = [f"f{position}" for position in range(len(factors))]
     table.columns = [*names, "y"]
     is_repeated = len(table) > len(cells)
     fitted = ols("y ~ " + " * ".join(f"C({name})" for name in names), table).fit()
-    with np.errstate(divide="ignore", invalid="ignore"):  # F without repetitions, dropped below
-        found = anova_lm(fitted, typ=2) if is_repeated else anova_lm(fitted, typ=1).drop(columns="mean_sq")
-    found = found.set_axis(["sum_of_squares", "dof", "f", "p"], axis=1) if is_repeated else _name_unrepeated(found)
+    with np.errstate(divide="ignore", invalid="ignore"):  # F without repetitions
+        found = anova_lm(fitted, typ=2 if is_repeated else 1)
+    found = found.rename(columns={"sum_sq": "sum_of_squares", "df": "dof", "F": "f", "PR(>F)": "p"})
+    found = found[["sum_of_squares", "dof", "f", "p"]]
+    if not is_repeated:  # every effect is exact, and nothing is left to test it against
+        found = found.assign(f=np.nan, p=np.nan).fillna({"sum_of_squares": 0.0})
     terms = [
         [factors[int(part[3:-1])] for part in term.split(":")] if term != "Residual" else [] for term in found.index
     ]
@@ -72,18 +74,12 @@ def estimate_effects(runs: pd.DataFrame, factors: Sequence[str], column: str) ->
     same, however often it was repeated. The interval comes from the spread between repetitions, pooled over the cells
     (Jain 1991, chapter 22); without repetitions it has no bounds.
 
-    Args:
-        runs: one row per run, every cell of the design at least once.
-        factors: columns; those of one level are left out.
-        column: positive numbers.
+    Takes and raises what `allocate_variation` does.
 
     Returns:
         A row per level: `factor`, `level`, `effect`, `low`, `high`, `num_runs`.
-
-    Raises:
-        BadSampleError: as `allocate_variation`.
     """
-    factors, cells = _read_cells(runs, factors, column, log=True)
+    factors, cells = _read_cells(runs, factors, column)
     keys, counts = list(cells), np.array([len(values) for values in cells.values()])
     means = np.array([np.mean(values) for values in cells.values()])
     variance, dof = pool_variance(cells.values())
@@ -99,26 +95,17 @@ def estimate_effects(runs: pd.DataFrame, factors: Sequence[str], column: str) ->
 
 
 def pool_variance(groups: Collection[np.ndarray]) -> tuple[float, int]:
-    """Pool the variance within groups, whatever lies between them.
-
-    Args:
-        groups: the values of each, arrays of one axis.
-
-    Returns:
-        The variance and its degrees of freedom; NaN and 0 where no group has two values.
-    """
+    """Pool the variance within groups, (n,) each; with its degrees of freedom, NaN and 0 where none has two values."""
     dof = sum(len(group) - 1 for group in groups)
     return (sum(((group - np.mean(group)) ** 2).sum() for group in groups) / dof if dof else np.nan), dof
 
 
 def pool_spread(times: Iterable[Sequence[float]]) -> tuple[float, int]:
-    """Pool how much repetitions vary within their scenarios.
-
-    Args:
-        times: the times of each scenario, positive; those of which there is one alone say nothing.
+    """Pool how much repetitions vary within their scenarios, from the positive times of each.
 
     Returns:
-        The deviation of the logarithms, which is a coefficient of variation, and the number of scenarios it rests on.
+        The deviation of the logarithms, which is a coefficient of variation, and the number of scenarios it rests on:
+        those that were repeated.
     """
     logs = [np.log(group) for group in times if len(group) > 1]
     return (math.sqrt(pool_variance(logs)[0]), len(logs)) if logs else (math.nan, 0)
@@ -134,14 +121,20 @@ def repetitions_for_precision(cv: float, half_width: float) -> int:
     Raises:
         BadSampleError: a number is not positive and finite, or more than a billion runs would be needed.
     """
-    _check_positive(cv=cv, half_width=half_width)
-    return _find_smallest(lambda n: stats.t.ppf(UPPER, n - 1) * cv / math.sqrt(n) <= half_width)
+    if not (0 < cv < math.inf and 0 < half_width < math.inf):
+        raise BadSampleError(f"cv {cv} and half_width {half_width} have to be positive and finite")
+
+    def is_enough(n: int) -> bool:
+        return stats.t.ppf(UPPER, n - 1) * cv / math.sqrt(n) <= half_width
+
+    n = 2 + bisect.bisect_left(range(2, MAX_RUNS), True, key=is_enough)
+    if n == MAX_RUNS:
+        raise BadSampleError(f"that takes {MAX_RUNS:,} runs or more: ask for less")
+    return n
 
 
-def _read_cells(
-    runs: pd.DataFrame, factors: Sequence[str], column: str, log: bool
-) -> tuple[list[str], dict[tuple, np.ndarray]]:
-    """The factors with two levels and more, and the values of each cell."""
+def _read_cells(runs: pd.DataFrame, factors: Sequence[str], column: str) -> tuple[list[str], dict[tuple, np.ndarray]]:
+    """The factors with two levels and more, and the logarithms of each cell."""
     missing = [name for name in (*factors, column) if name not in runs]
     if missing:
         raise BadSampleError(f"no column {', '.join(missing)}: the rows have {', '.join(map(str, runs.columns))}")
@@ -151,14 +144,13 @@ def _read_cells(
     factors = [name for name in factors if runs[name].nunique() > 1]
     if not factors:
         raise BadSampleError("no factor has two levels: there is nothing to compare")
-    groups = {key: values for key, values in runs.groupby(factors)[column] if len(values)}
+    groups = dict(list(runs.groupby(factors)[column]))
     designed = itertools.product(*(_find_levels(runs[name]) for name in factors))
     empty = [", ".join(map("{}={}".format, factors, key)) for key in designed if key not in groups]
     if empty:
         named = "; ".join(empty[:3]) + "; ..." * (len(empty) > 3)
         raise BadSampleError(f"the design has cells without a run ({named}): make them, or take the level out")
-    take = _take_logs if log else _take_finite
-    return factors, {key: take(values) for key, values in groups.items()}
+    return factors, {key: np.log(check_times(values)) for key, values in groups.items()}
 
 
 def _find_levels(levels: pd.Series) -> list:
@@ -168,46 +160,3 @@ def _find_levels(levels: pd.Series) -> list:
         return sorted(levels)
     except TypeError:
         return sorted(levels, key=str)
-
-
-def _take_logs(times: ArrayLike) -> np.ndarray:
-    times = _take_finite(times)
-    if not (times > 0).all():
-        raise BadSampleError("a time is not positive: leave out the runs that have none, and count them")
-    return np.log(times)
-
-
-def _take_finite(values: ArrayLike) -> np.ndarray:
-    try:
-        values = np.asarray(values, dtype=float).ravel()
-    except (TypeError, ValueError) as error:
-        raise BadSampleError(f"a value is no number: {error}") from error
-    if not values.size or not np.isfinite(values).all():
-        raise BadSampleError("a cell is empty, or a value is not finite: leave out the runs that have none")
-    return values
-
-
-def _name_unrepeated(found: pd.DataFrame) -> pd.DataFrame:
-    """Without repetitions every effect is exact, and nothing is left to test it against."""
-    found = found.set_axis(["dof", "sum_of_squares", "f", "p"], axis=1)[["sum_of_squares", "dof", "f", "p"]]
-    return found.assign(f=np.nan, p=np.nan).fillna({"sum_of_squares": 0.0})
-
-
-def _check_positive(**numbers: float) -> None:
-    for name, number in numbers.items():
-        if not 0 < number < math.inf:
-            raise BadSampleError(f"{name} has to be positive and finite, {number} is not")
-
-
-def _find_smallest(is_enough: Callable[[int], bool]) -> int:
-    """The smallest n from 2 on that is enough, where every larger one is too."""
-    high = 2
-    while not is_enough(high):
-        high *= 2
-        if high > MAX_RUNS:
-            raise BadSampleError(f"that takes more than {MAX_RUNS:,} runs: ask for less")
-    low = high // 2
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if is_enough(middle) else (middle, high)
-    return high

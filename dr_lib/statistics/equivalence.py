@@ -7,33 +7,20 @@ difference lies between the two. Non-inferiority is the lower test alone.
 
 import math
 
-import numpy as np
-from numpy.typing import ArrayLike
 from scipy import stats
 
-from dr_lib.statistics.intervals import BadSampleError, Interval
+from dr_lib.statistics.intervals import BadSampleError
 
 POWER = 0.8
 
 
-def difference_interval(a: ArrayLike, b: ArrayLike) -> Interval:
-    """Estimate mean(a) - mean(b) with its 90 % interval, Welch's, for two one-sided tests at 5 %.
+def repetitions_for_difference(difference: float, power: float = POWER, alternative: str = "two-sided") -> int:
+    """How many runs of each side a t test at 5 % takes to find a difference of means, in standard deviations of one."""
+    from statsmodels.stats.power import TTestIndPower  # takes a second to import
 
-    Args:
-        a: finite numbers, such as AUCs; not logarithms.
-        b: the reference's.
-
-    Returns:
-        `n` is that of the smaller side; below two there are no bounds.
-    """
-    a, b = (np.asarray(x, dtype=float).ravel() for x in (a, b))
-    n = min(a.size, b.size)
-    if n < 2:
-        return Interval(a.mean() - b.mean() if n else np.nan, np.nan, np.nan, n)
-    if not a.var() + b.var():
-        return Interval(a.mean() - b.mean(), a.mean() - b.mean(), a.mean() - b.mean(), n)
-    low, high = stats.ttest_ind(a, b, equal_var=False).confidence_interval(0.9)
-    return Interval(float(a.mean() - b.mean()), float(low), float(high), n)
+    ask = {"effect_size": difference, "alpha": 0.05, "alternative": alternative}
+    is_plain = TTestIndPower().power(nobs1=2, **ask) >= power
+    return 2 if is_plain else math.ceil(TTestIndPower().solve_power(power=power, **ask))
 
 
 def repetitions_for_equivalence(deviation: float, margin: float) -> int:
@@ -43,14 +30,8 @@ def repetitions_for_equivalence(deviation: float, margin: float) -> int:
         deviation: standard deviation of one run, in the unit of the margin.
         margin: above 0.
     """
-    from statsmodels.stats.power import TTestIndPower  # takes a second to import
-
-    _check(deviation, margin)
-    ask = {"effect_size": margin / max(deviation, 1e-9), "alpha": 0.05, "alternative": "larger"}
-    beta = (1 - POWER) / 2  # either test may fail
-    if TTestIndPower().power(nobs1=2, **ask) >= 1 - beta:
-        return 2
-    return math.ceil(TTestIndPower().solve_power(power=1 - beta, **ask))
+    both = 1 - (1 - POWER) / 2  # either test may fail
+    return repetitions_for_difference(margin / max(deviation, 1e-9), both, "larger")
 
 
 def observations_for_non_inferiority(deviation: float, margin: float) -> int:
@@ -60,12 +41,11 @@ def observations_for_non_inferiority(deviation: float, margin: float) -> int:
 
     Args:
         deviation: standard deviation of one paired difference, in the unit of the margin.
-        margin: above 0.
+        margin: in that unit, too.
+
+    Raises:
+        BadSampleError: the margin is not above 0.
     """
-    _check(deviation, margin)
+    if not 0 < margin < math.inf:
+        raise BadSampleError(f"a margin of {margin}: give one above 0")
     return math.ceil(((stats.norm.ppf(0.975) + stats.norm.ppf(POWER)) * deviation / margin) ** 2)
-
-
-def _check(deviation: float, margin: float) -> None:
-    if not (math.isfinite(deviation) and deviation >= 0 and 0 < margin < math.inf):
-        raise BadSampleError(f"a deviation of {deviation} and a margin of {margin}: give a margin above 0")

@@ -1,4 +1,4 @@
-"""Say how sure a number is: 95 % intervals of a mean, a ratio and an AUC.
+"""Say how sure a number is: 95 % intervals of a mean and of a ratio.
 
 What disturbs a run multiplies its time (a slower clock, a busy neighbour), so times are analysed on
 their logarithms (Jain 1991, chapters 13 and 21); the bounds come back in the unit of the times.
@@ -9,8 +9,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import stats
-
-from dr_lib.statistics.bootstrap import bootstrap_patients, score_auc
 
 UPPER = 0.975  # upper quantile of a two-sided 95 % interval
 
@@ -46,7 +44,7 @@ def mean_interval(times: ArrayLike) -> Interval:
     Raises:
         BadSampleError: a value is zero, negative or not finite.
     """
-    times = _positive(times)
+    times = check_times(times)
     n = times.size
     if n < 2:
         return Interval(float(times[0]) if n else np.nan, np.nan, np.nan, n)
@@ -58,7 +56,7 @@ def mean_interval(times: ArrayLike) -> Interval:
 
 
 def ratio_interval(a: ArrayLike, b: ArrayLike) -> Interval:
-    """Estimate how many times as long `a` takes as `b`: Welch's interval on the logarithms, exponentiated.
+    """Estimate how many times as long `a` takes as `b`: `difference_interval` of the logarithms, exponentiated.
 
     The value is the ratio of the geometric means. It differs from the ratio of the arithmetic means by
     the factor exp((v_a - v_b) / 2): 0.5 % for coefficients of variation of 10 and 0 %.
@@ -70,62 +68,36 @@ def ratio_interval(a: ArrayLike, b: ArrayLike) -> Interval:
     Raises:
         BadSampleError: a value is zero, negative or not finite.
     """
-    a, b = np.log(_positive(a)), np.log(_positive(b))
+    *found, n = difference_interval(np.log(check_times(a)), np.log(check_times(b)))
+    return Interval(*map(float, np.exp(found)), n)
+
+
+def difference_interval(a: ArrayLike, b: ArrayLike, *, level: float = 0.95) -> Interval:
+    """Estimate mean(a) - mean(b) with Welch's interval.
+
+    Args:
+        a: finite numbers, such as AUCs.
+        b: the reference's.
+        level: of the interval; 0.9 for two one-sided tests at 5 %.
+    """
+    a, b = (np.asarray(x, dtype=float).ravel() for x in (a, b))
     n = min(a.size, b.size)
     if n == 0:
         return Interval(np.nan, np.nan, np.nan, 0)
     difference = a.mean() - b.mean()
     if n == 1:
-        return Interval(float(np.exp(difference)), np.nan, np.nan, n)
+        return Interval(difference, np.nan, np.nan, n)
     var_a, var_b = a.var(ddof=1) / a.size, b.var(ddof=1) / b.size
     half = 0.0  # constants such as prices have no spread, and Welch's degrees of freedom would be 0 / 0
     if var_a + var_b > 0:
         dof = (var_a + var_b) ** 2 / (var_a**2 / (a.size - 1) + var_b**2 / (b.size - 1))
-        half = stats.t.ppf(UPPER, dof) * np.sqrt(var_a + var_b)
-    low, value, high = np.exp([difference - half, difference, difference + half])
-    return Interval(float(value), float(low), float(high), n)
+        half = stats.t.ppf((1 + level) / 2, dof) * np.sqrt(var_a + var_b)
+    return Interval(difference, difference - half, difference + half, n)
 
 
-def auc_interval(
-    y: ArrayLike, score: ArrayLike, groups: ArrayLike | None = None, *, seed: int, resamples: int = 2000
-) -> Interval:
-    """Estimate the area under the ROC curve, with a percentile bootstrap over patients.
-
-    A draw that holds one class only does not count.
-
-    Args:
-        y: (photographs,) 0 or 1, 1 where the condition is present.
-        score: (photographs,) finite, larger where the condition is likelier.
-        groups: (photographs,) the patient of each; without it every photograph is its own patient.
-        seed: of the draws; the same seed gives the same bounds.
-        resamples: number of draws.
-
-    Returns:
-        The AUC; `n` is the number of patients.
-
-    Raises:
-        BadSampleError: lengths differ, a score is not finite, or `y` is not both 0 and 1.
-    """
-    y, score, groups = _check_scores(y, score, groups)
-    auc = score_auc(y, score)
-    low, high = bootstrap_patients(auc, groups, seed=seed, resamples=resamples)
-    return Interval(float(auc(np.ones(y.size))), float(low), float(high), len(np.unique(groups)))
-
-
-def _positive(times: ArrayLike) -> np.ndarray:
+def check_times(times: ArrayLike) -> np.ndarray:
+    """The times in one axis; a BadSampleError where one is zero, negative or not finite."""
     times = np.asarray(times, dtype=float).ravel()
     if not (np.isfinite(times) & (times > 0)).all():
         raise BadSampleError("times must be positive and finite: leave out the runs that have none, and count them")
     return times
-
-
-def _check_scores(y: ArrayLike, score: ArrayLike, groups: ArrayLike | None) -> tuple[np.ndarray, ...]:
-    y, score = np.asarray(y).ravel(), np.asarray(score, dtype=float).ravel()
-    groups = np.arange(y.size) if groups is None else np.asarray(groups).ravel()
-    if not y.size == score.size == groups.size:
-        raise BadSampleError(f"{y.size} labels, {score.size} scores, {groups.size} groups: give each row all")
-    if not np.isfinite(score).all():
-        raise BadSampleError("a score is not finite: take its photograph out, and count it")
-    if set(np.unique(y)) != {0, 1}:
-        raise BadSampleError("an AUC needs labels 0 and 1, and at least one photograph of each")
-    return y, score, groups

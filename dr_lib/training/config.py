@@ -37,7 +37,7 @@ class TrainingConfig:
     batch_scale: int = 8  # mode scaled, times the batch, and by its square root times the learning rate
     warmup_epochs: int = 5  # mode scaled, epochs in which the learning rate rises to its value
     epochs: int = 20  # passes over the training set
-    optimizer: str = "adam"  # rmsprop or adam
+    optimizer: str = "adam"  # rmsprop (Voets et al. 2019) or adam
     learning_rate: float = 0.001  # at the start, halved on plateaus
     augmentation: str = "flip"  # none, flip or colour
     dropout: float = 0.0  # share of the pooled features dropped in training; task referable

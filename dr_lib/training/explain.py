@@ -1,6 +1,6 @@
 """Where a network looks: Grad-CAM, its control with random weights, and both held against masks of lesions."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import keras
 import numpy as np
@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 from dr_lib.data.labels.grades import REFERABLE_FROM
 from dr_lib.statistics.bootstrap import bootstrap_patients
 from dr_lib.statistics.intervals import Interval
+from dr_lib.training.frameworks.keras_network import differentiate
 from dr_lib.training.models import ModelError
 
 CONVOLUTIONS = (layers.Conv2D, layers.DepthwiseConv2D, layers.SeparableConv2D)
@@ -29,8 +30,6 @@ def explain(
     Args:
         network: from (n, side, side, 3) uint8 to the probability of referable disease, (n, 1), or of grades, (n, 5).
         images: (n, side, side, 3) uint8.
-        seed: of the first draw of weights.
-        draws: of weights.
 
     Returns:
         The maps of the network, (n, side, side), and those of the controls, (draws, n, side, side), float32 in [0, 1];
@@ -50,6 +49,8 @@ def grad_cam(network: keras.Model, images: np.ndarray) -> np.ndarray:
     photograph and divided by its maximum; one without anything positive is 0 everywhere. Takes and raises what
     `explain` does, which gives the control besides: no map is to be shown without.
     """
+    if keras.config.backend() == "torch":
+        raise ModelError("Grad-CAM is written for Keras on TensorFlow and on JAX; here Keras runs on torch")
     layer = _find_last_maps(network)
     parts = [_map_batch(network, layer, images[k : k + BATCH_SIZE]) for k in range(0, len(images), BATCH_SIZE)]
     return np.concatenate(parts)
@@ -91,8 +92,7 @@ def measure_overlap(maps: np.ndarray, lesions: np.ndarray, images: np.ndarray, p
     def ratio(weights: np.ndarray) -> np.ndarray:
         return (weights @ inside) / (weights @ covered)
 
-    low, high = bootstrap_patients(ratio, patients, seed=0)
-    return Interval(float(ratio(np.ones(len(patients)))), float(low), float(high), len(np.unique(patients)))
+    return bootstrap_patients(ratio, patients)
 
 
 def _map_batch(network: keras.Model, layer: layers.Layer, images: np.ndarray) -> np.ndarray:
@@ -117,7 +117,8 @@ def _map_batch(network: keras.Model, layer: layers.Layer, images: np.ndarray) ->
 
     score(None)
     maps = ops.convert_to_numpy(ops.cast(seen["maps"], "float32"))
-    weights = _differentiate(score, np.zeros_like(maps)).mean(axis=(1, 2), keepdims=True)
+    gradient = ops.convert_to_numpy(differentiate(score, ops.zeros(maps.shape)))
+    weights = gradient.mean(axis=(1, 2), keepdims=True)
     cam = np.maximum((weights * maps).sum(axis=-1, keepdims=True), 0)
     large = ops.convert_to_numpy(ops.image.resize(cam, images.shape[1:3], data_format="channels_last"))[..., 0]
     return large / np.maximum(large.max(axis=(1, 2), keepdims=True), np.finfo(np.float32).tiny)
@@ -137,21 +138,3 @@ def _find_last_maps(network: keras.Model) -> layers.Layer:
 def _flatten(model: keras.Model) -> Iterator[layers.Layer]:
     for layer in model.layers:
         yield from _flatten(layer) if isinstance(layer, keras.Model) else [layer]
-
-
-def _differentiate(score: Callable, at: np.ndarray) -> np.ndarray:
-    """The gradient of a score, by the backend of Keras."""
-    backend = keras.backend.backend()
-    if backend == "tensorflow":
-        import tensorflow as tf
-
-        at = tf.constant(at)
-        with tf.GradientTape() as tape:
-            tape.watch(at)
-            value = score(at)
-        return tape.gradient(value, at).numpy()
-    if backend == "jax":
-        import jax
-
-        return np.asarray(jax.grad(score)(at))
-    raise ModelError(f"Grad-CAM is written for Keras on TensorFlow and on JAX; here Keras runs on {backend}")

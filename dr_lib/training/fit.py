@@ -55,15 +55,7 @@ def compile_model(
 ) -> None:
     """Compile in the scope of the device, for a loss and a metric named auc, by which `train` finds the best epoch.
 
-    Args:
-        model: with one sigmoid output, or what the loss and the metric take.
-        optimizer: rmsprop (Voets et al. 2019) or adam.
-        learning_rate: at the start; `train` reduces it on plateaus.
-        ema_momentum: of the moving average of the weights, see `train`; 0 for none.
-        loss: of targets and outputs.
-        auc: by default that of one sigmoid output.
-        jit: compile with XLA.
-        steps_per_execution: steps per call of the device.
+    What has a name of `TrainingConfig` or `Plan` means the same. By default the model has one sigmoid output.
     """
     if optimizer not in OPTIMIZERS:
         raise ValueError(f"optimizer {optimizer!r}: choose from {', '.join(OPTIMIZERS)}")
@@ -102,11 +94,8 @@ def train(
         train_batches: shuffled, full batches.
         validation_batches: of the validation split; None where there is none, as in the paper's 70/30.
         recorder: a new one, with the folder for what the training leaves.
-        epochs: passes over the training batches.
-        warmup_epochs: first epochs, in which the learning rate rises evenly to its value (Goyal et al. 2017).
-        keep_best: without a validation split, keep the epoch of the best AUC in training.
+        epochs: this, warmup_epochs, keep_best and tensorboard as in `TrainingConfig`.
         average_weights: validate and keep the moving average that the optimiser makes, in place of the weights.
-        tensorboard: write logs for TensorBoard (needs TensorFlow).
 
     Raises:
         OutOfTimeError: the time was up before the last epoch.

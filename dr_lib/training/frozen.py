@@ -136,16 +136,9 @@ def read_line(fitted: Pipeline) -> tuple[np.ndarray, float]:
 def fit_by_patient(
     model, penalty: str, values: np.ndarray, features, target, patient_id, scoring: str = "roc_auc"
 ) -> Pipeline:
-    """Standardise (n, features), and fit with the penalty that has the best score in five folds by patient.
+    """Standardise (n, features), and fit a linear model to the (n,) target.
 
-    Args:
-        model: a linear model of scikit-learn.
-        penalty: the parameter of it that is chosen from `values`.
-        values: to choose from.
-        features: (n, features).
-        target: (n,) 0 or 1, or grades.
-        patient_id: (n,) whose photographs these are.
-        scoring: of scikit-learn.
+    Its parameter `penalty` is the one of `values` that has the best score in five folds by patient.
     """
     steps = Pipeline([("scaler", StandardScaler()), ("model", model)])
     folds = StratifiedGroupKFold(5, shuffle=True, random_state=0)

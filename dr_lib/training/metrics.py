@@ -6,23 +6,21 @@ from sklearn.metrics import accuracy_score, cohen_kappa_score, recall_score, roc
 from dr_lib.data.labels.grades import GRADES, REFERABLE_FROM, sum_referable
 from dr_lib.statistics import clustered
 
+SENSITIVITY = 0.9  # a high-sensitivity point, as in Voets et al. 2019
 
-def choose_threshold(referable: np.ndarray, probability: np.ndarray, sensitivity: float = 0.9) -> float:
-    """The highest threshold that reaches a sensitivity, to be chosen on the validation split only.
+
+def choose_threshold(referable: np.ndarray, probability: np.ndarray) -> float:
+    """The highest threshold at which 90 % of referable eyes are found, to be chosen on the validation split only.
 
     Args:
         referable: (n,) 0 or 1, both present.
-        probability: (n,) of referable disease.
-        sensitivity: least share of referable eyes found; 0.9 is a high-sensitivity point as in Voets et al. 2019.
-
-    Returns:
-        The threshold: an eye is called referable where its probability is at least that.
+        probability: (n,) of referable disease; an eye is called referable where it is at least the threshold.
 
     Raises:
         ValueError: one class only, or a probability that is not finite.
     """
     _check(referable, probability)
-    return clustered.choose_threshold(referable, probability, sensitivity=sensitivity)
+    return clustered.choose_threshold(referable, probability, sensitivity=SENSITIVITY)
 
 
 def score(referable: np.ndarray, probability: np.ndarray, threshold: float) -> dict[str, float]:

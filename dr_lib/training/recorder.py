@@ -13,6 +13,7 @@ import pandas as pd
 from dr_lib import files
 from dr_lib.training import checkpoint
 from dr_lib.training.checkpoint import CHECKPOINT, CheckpointError, assign_variables, read_variables, read_weights
+from dr_lib.training.frameworks.keras_network import wait_for
 
 CHECKPOINT_SHARE = 0.05  # of the time, at most, goes into checkpoints between the first epoch's and the last
 PLATEAU_STATE = ("best", "wait", "cooldown_counter")  # of ReduceLROnPlateau, which Keras does not save
@@ -135,9 +136,3 @@ class Recorder(keras.callbacks.Callback):
         self.saved = time.monotonic()
         self.save_s = self.saved - now
         self.checkpoint_s += self.save_s
-
-
-def wait_for(model: keras.Model) -> None:
-    """Return when the device has finished the steps given to it: fetch a number that they all change."""
-    keras.ops.convert_to_numpy(model.optimizer.iterations)
-    keras.ops.convert_to_numpy(model.trainable_variables[-1])

@@ -13,7 +13,8 @@ from dr_lib.data.labels.grades import sum_referable
 from dr_lib.data.shards.folder import SPLITS, describe_data, hash_file
 from dr_lib.data.shards.predictions import write_predictions
 from dr_lib.hardware import Device, Plan, activate, machines, probe
-from dr_lib.statistics.intervals import Interval, auc_interval
+from dr_lib.statistics.bootstrap import bootstrap_patients, score_auc
+from dr_lib.statistics.intervals import Interval
 from dr_lib.training import metrics
 from dr_lib.training.config import TrainingConfig
 
@@ -71,14 +72,11 @@ def train_once(
     the same configuration and folder, a training goes on from its last checkpoint.
 
     Args:
-        config: what to train and how.
-        plan: of `config.plan`.
         out_dir: for the history, the checkpoint, the best model and, of a prepared folder, its predictions.
         splits: photographs in place of those in `config.data_dir`.
         commit: of the code, for the row of a training that is resumed by other code.
         elapsed_s: seconds since the run began, for the row's setup_s.
-        report: see `Recorder`.
-        seconds_left: see `Recorder`.
+        report: this and seconds_left as in `Recorder`.
         monitor: entered just before the timed part and left behind it.
 
     Raises:
@@ -150,6 +148,7 @@ def set_up(config: TrainingConfig, plan: Plan, splits: Mapping[str, Photographs]
     keras.utils.set_random_seed(config.run_seed)
     learning = {"optimizer": config.optimizer, "learning_rate": config.schedule.learning_rate}
     learning |= {"ema_momentum": config.ema_momentum}
+    learning |= {"jit": plan.jit, "steps_per_execution": plan.steps_per_execution}
     with device.scope():
         if config.task == "grades":
             targets = {name: photographs.grade for name, photographs in splits.items()}
@@ -171,7 +170,7 @@ def set_up(config: TrainingConfig, plan: Plan, splits: Mapping[str, Photographs]
         if plan.on_device:
             inputs.pop("test", None)
             model, inputs = resident.keep_on_device(network, inputs)
-        fit.compile_model(model, **learning, **device.compile_arguments)
+        fit.compile_model(model, **learning)
     part, validation = (device.rank, plan.num_machines), None
     train_batches = Batches(inputs["train"], targets["train"], batch_size, shuffle_seed=config.run_seed, part=part)
     if "validation" in inputs:
@@ -198,4 +197,5 @@ def _evaluate(config: TrainingConfig, splits: Mapping[str, Photographs], probabi
         scores = metrics.score_grades(test.grade, probabilities["test"], threshold)
     else:
         scores = metrics.score(test.referable, suspected["test"], threshold)
-    return scores, auc_interval(test.referable, suspected["test"], test.patient_id, seed=config.run_seed)
+    auc = score_auc(test.referable, suspected["test"])
+    return scores, bootstrap_patients(auc, test.patient_id, seed=config.run_seed)

@@ -21,15 +21,7 @@ def cache(tmp_path_factory) -> str:
 
 @pytest.fixture(scope="session")
 def library(cache) -> build.Library:
-    """The network on this CPU, with its own width of vectors."""
+    """The network on this CPU."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", cache)
         return build.build("cpu")
-
-
-@pytest.fixture(scope="session")
-def warps(cache) -> build.Library:
-    """The network on this CPU, with vectors of 32: the threads of a GPU, warp by warp."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", cache)
-        return build.build_cpu(lanes=32)

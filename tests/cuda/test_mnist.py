@@ -7,8 +7,6 @@ from dr_lib.cuda import mnist
 from dr_lib.cuda.build import CudaError, NoDeviceError
 from dr_lib.data.small_images import load_mnist
 
-FAST = ("fused", "true_gradient", "minibatch")
-
 
 def weights_after(library, data, **asked) -> np.ndarray:
     """(replicas, epochs, 2343) weights of a short training."""
@@ -17,11 +15,10 @@ def weights_after(library, data, **asked) -> np.ndarray:
     return mnist.train_weights(library, implementation, data[:2], *given.values())[0]
 
 
-@pytest.mark.parametrize(("implementation", "batch_size"), [("fused", 1), ("true_gradient", 1), ("minibatch", 32)])
-def test_it_learns_drawn_digits(library, digits, implementation, batch_size):
+def test_it_learns_drawn_digits(library, digits):
     """After 5 epochs nine of ten digits that it has not seen are read, of which the first weights read few."""
-    table = mnist.train(library, *digits, implementation=implementation, batch_size=batch_size, epochs=5)
-    before = mnist.forward(library, mnist.initial_weights(0), digits[2], implementation=implementation).argmax(axis=1)
+    table = mnist.train(library, *digits, implementation="fused", epochs=5)
+    before = mnist.forward(library, mnist.initial_weights(0), digits[2], implementation="fused").argmax(axis=1)
     assert table.test_accuracy.iloc[-1] >= 0.9 and (before == digits[3]).mean() < 0.3
 
 
@@ -38,7 +35,7 @@ def test_the_table_has_a_row_per_replica_and_epoch(library, digits):
     assert {*table.device} == {library.device} and library.device
 
 
-@pytest.mark.parametrize("implementation", FAST)
+@pytest.mark.parametrize("implementation", ["fused", "minibatch"])
 def test_the_same_seed_gives_the_same_bits(library, digits, implementation):
     """Two trainings end in the same weights, and another seed in others."""
     first, again, other = (
@@ -63,11 +60,11 @@ def test_the_accuracy_is_that_of_the_outputs(library, digits):
     assert table.test_accuracy.iloc[-1] == (guesses == digits[3]).mean() < 1
 
 
-@pytest.mark.parametrize(("implementation", "rate"), [("fused", 3e38), ("minibatch", 3e38)])
-def test_a_training_that_diverges_names_its_epoch(library, digits, implementation, rate):
+@pytest.mark.parametrize("implementation", ["fused", "minibatch"])
+def test_a_training_that_diverges_names_its_epoch(library, digits, implementation):
     """Weights that are no numbers stop the training: the error says in which epoch and what to change."""
     with pytest.raises(CudaError, match="epoch 1 .*smaller learning rate"):
-        mnist.train(library, *digits, implementation=implementation, learning_rate=rate, epochs=3)
+        weights_after(library, digits, implementation=implementation, rate=3e38)
 
 
 def test_the_papers_way_needs_a_gpu(library, digits):
@@ -83,8 +80,6 @@ def test_the_papers_way_needs_a_gpu(library, digits):
         ({"epochs": 0}, "epochs 0"),
         ({"batch_size": 0}, "batch_size 0"),
         ({"replicas": -1}, "replicas -1"),
-        ({"learning_rate": 0.0}, "learning_rate 0.0"),
-        ({"learning_rate": float("nan")}, "learning_rate nan"),
     ],
 )
 def test_refuses_what_cannot_be_trained(library, digits, asked, told):
@@ -98,14 +93,11 @@ def test_refuses_what_cannot_be_trained(library, digits, asked, told):
     [
         (0, lambda x: x / 255, "training images are float64"),
         (0, lambda x: x[:, :, :27], r"training images .*\(600, 28, 27\)"),
-        (0, lambda x: x[..., None], "training images"),
         (0, lambda x: x[:0], "training images"),
         (1, lambda y: y[:-1], "training digits"),
-        (1, lambda y: y + 1, "reach from 1 to 10"),
-        (1, lambda y: y.astype(int) - 1, "reach from -1 to 8"),
-        (1, lambda y: np.eye(10, dtype=np.uint8)[y], "training digits"),
+        (1, lambda y: y + 1, "from 0 to 9"),
         (2, lambda x: x[0], "test images"),
-        (3, lambda y: y.astype(float), "test digits are float64"),
+        (3, lambda y: y.astype(int) - 1, "test digits"),
     ],
 )
 def test_refuses_other_images_and_digits(library, digits, position, change, told):

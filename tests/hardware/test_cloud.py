@@ -47,7 +47,7 @@ def service():
             pass
 
     asked, server = [], ThreadingHTTPServer(("127.0.0.1", 0), Service)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     yield f"127.0.0.1:{server.server_port}", asked
     server.shutdown()
 

@@ -31,7 +31,7 @@ def test_activation_finds_the_cpu_and_describes_the_machine():
     assert (row["accelerator"], row["num_accelerators"], row["num_replicas"]) == ("cpu", 1, 1)
     assert (row["backend"], row["strategy"], row["precision"], row["jit"]) == ("tensorflow", "none", "float32", False)
     assert row["num_cpus"] >= 1 and row["memory_gib"] > 0 and row["keras"] and row["python"].startswith("3.")
-    assert device.compile_arguments == {"jit": False, "steps_per_execution": 1} and not device.synchronised
+    assert not device.synchronised
     with device.scope():
         pass
 

@@ -48,7 +48,6 @@ def test_fast_mode_by_environment(facts, plan):
     ("facts", "asked", "plan"),
     [
         (LAPTOP, {}, ("tensorflow", "none", 1, "float32", False, 1)),
-        (COLAB_T4, {}, ("tensorflow", "none", 1, "float32", False, 1)),
         (COLAB_TPU, {}, ("jax", "none", 1, "float32", True, 1)),
         (KAGGLE_T4, {}, ("tensorflow", "MirroredStrategy", 2, "float32", False, 1)),
         (KAGGLE_T4, {"backend": "jax"}, ("jax", "DataParallel", 2, "float32", True, 1)),
@@ -57,7 +56,6 @@ def test_fast_mode_by_environment(facts, plan):
         (KAGGLE_TPU, {"num_devices": 4}, ("jax", "DataParallel", 4, "float32", True, 1)),
         (KAGGLE_TPU, {"accelerator": "cpu"}, ("tensorflow", "none", 1, "float32", False, 1)),
         (LAPTOP, {"num_devices": 2}, ("tensorflow", "MirroredStrategy", 2, "float32", False, 1)),
-        (LAPTOP, {"num_devices": 8, "backend": "jax"}, ("jax", "DataParallel", 8, "float32", True, 1)),
         (OLD_TPU, {"strategy": "TPUStrategy"}, ("tensorflow", "TPUStrategy", 8, "float32", False, 1)),
         (LAPTOP, {"mode": "fast", "backend": "jax"}, ("jax", "none", 1, "float32", True, 8)),
         (H200, {"steps_per_execution": 32}, ("jax", "none", 1, "float32", True, 32)),
@@ -75,7 +73,7 @@ def test_no_plan_combines_what_fails():
     """Over all machines and wishes: XLA, several steps or resident data never meet a tf.distribute strategy."""
     names = "accelerator backend strategy num_devices mode precision steps_per_execution batch_size".split()
     backends = ("auto", "tensorflow", "jax")
-    wishes = (MACHINES, ACCELERATORS, backends, STRATEGIES, (0, 2), MODES, PRECISIONS, (0, 8), (1, 7, 8))
+    wishes = (MACHINES, ACCELERATORS, backends, STRATEGIES, (0, 2), MODES, PRECISIONS[:2], (0, 8), (7, 8))
     plans = 0
     for facts, *values in itertools.product(*wishes):
         asked = dict(zip(names, values, strict=True))
@@ -99,9 +97,7 @@ def test_no_plan_combines_what_fails():
 @pytest.mark.parametrize(
     ("facts", "batch_size", "num_replicas"),
     [
-        (KAGGLE_TPU, 8, 8),
         (KAGGLE_TPU, 12, 4),
-        (KAGGLE_TPU, 10, 2),
         (KAGGLE_TPU, 7, 1),
         (KAGGLE_TPU, 64, 8),
         (KAGGLE_T4._replace(gpus=("Tesla T4",) * 7), 8, 4),
@@ -178,7 +174,6 @@ def test_photographs_are_streamed_where_they_do_not_fit(memory_gib, num_images, 
     ("facts", "asked", "message"),
     [
         (LAPTOP, {"accelerator": "gpu"}, "no GPU is here"),
-        (LAPTOP, {"accelerator": "tpu"}, "no TPU is here"),
         (LAPTOP._replace(backends=()), {}, "neither tensorflow nor jax"),
         (H200, {"backend": "tensorflow"}, "tensorflow is not installed"),
         (KAGGLE_TPU, {"backend": "tensorflow"}, "cannot drive"),
@@ -193,10 +188,7 @@ def test_photographs_are_streamed_where_they_do_not_fit(memory_gib, num_images, 
         (KAGGLE_T4, {"steps_per_execution": 8}, "several steps per call fail"),
         (LAPTOP, {"num_devices": -1}, "num_devices -1"),
         (LAPTOP, {"accelerator": "gpus"}, "'gpus' is not known"),
-        (LAPTOP, {"precision": "half"}, "'half' is not known"),
-        (LAPTOP, {"mode": "quick"}, "'quick' is not known"),
         (LAPTOP, {"batch_size": 0}, "batch_size 0"),
-        (LAPTOP, {"steps_per_execution": -1}, "steps_per_execution -1"),
     ],
 )
 def test_what_is_not_there_is_an_error(facts, asked, message):

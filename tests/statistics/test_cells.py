@@ -43,12 +43,12 @@ def test_what_lies_between_cells_widens_nothing():
 def test_intervals_of_every_cell_hold_together():
     """Four cells at once miss in no more studies than one does, and each is wider than alone."""
     rng, missed = np.random.default_rng(3), 0
-    for _ in range(200):
+    for _ in range(100):
         a, b = ([rng.lognormal(0, 0.1, 3) for _ in range(4)] for _ in range(2))
         found = cells.bound_each(cells.divide, a, b)
         missed += any(not part.low <= 1 <= part.high for part in found)
     alone = cells.bound(cells.divide, a[:1], b[:1])
-    assert missed <= 18 and len(found) == 4 and alone.n == 3 and found[0].n == 12
+    assert missed <= 8 and len(found) == 4 and alone.n == 3 and found[0].n == 12
 
 
 def test_a_design_without_repetitions_has_no_bounds():
@@ -68,5 +68,5 @@ def test_refuses_what_are_no_times(side):
 def test_how_many_observations_a_margin_takes():
     """(1.96 + 0.84)^2 x 4 = 31.4 for a margin of half a deviation; a margin that no spread reaches takes two runs."""
     assert observations_for_non_inferiority(0.04, 0.02) == 32 and repetitions_for_equivalence(0.0, 0.02) == 2
-    with pytest.raises(BadSampleError, match="margin above 0"):
+    with pytest.raises(BadSampleError, match="give one above 0"):
         observations_for_non_inferiority(0.1, 0.0)

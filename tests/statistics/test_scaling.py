@@ -33,21 +33,19 @@ def test_the_fit_is_that_of_another_library():
     assert fit_amdahl(MACHINES, times).share.value == pytest.approx(share, abs=1e-5)
 
 
-@pytest.mark.parametrize("share", [0.05, 0.6])
-def test_intervals_hold_the_share_in_95_of_100_studies(share):
-    """400 studies of 15 runs: 380 expected, with a standard deviation of 4.4. So do those of the speed-up."""
-    laws = [fit_amdahl(MACHINES, draw(share, 0.1, seed)) for seed in range(400)]
-    assert 366 <= sum(law.share.low <= share <= law.share.high for law in laws) <= 394
-    faster = 1 / (share + (1 - share) / 16)
-    assert 366 <= sum(p.low <= faster <= p.high for p in (law.predict(16) for law in laws)) <= 394
+def test_intervals_hold_the_share_in_95_of_100_studies():
+    """100 studies of 15 runs: in 95, give or take 2.2, share and speed-up lie within; 5 are refused as no such law."""
+    laws = [fit_amdahl(MACHINES, draw(0.05, 0.1, seed)) for seed in range(100)]
+    assert 89 <= sum(law.share.low <= 0.05 <= law.share.high for law in laws) <= 99
+    faster = 1 / (0.05 + 0.95 / 16)
+    assert 89 <= sum(p.low <= faster <= p.high for p in (law.predict(16) for law in laws)) <= 99
+    assert 1 <= sum(law.p < 0.05 for law in laws) <= 11
 
 
 def test_a_law_that_does_not_fit_is_told():
-    """Two machines twice as fast, four as slow as one: no share does that. By the law, 5 of 100 studies are refused."""
+    """Two machines twice as fast, four as slow as one: no share does that."""
     times = np.where(MACHINES == 2, 5.0, 10.0) * np.exp(np.random.default_rng(0).normal(0, 0.05, 15))
     assert fit_amdahl(MACHINES, times).p < 0.001
-    refused = sum(fit_amdahl(MACHINES, draw(0.3, 0.1, seed)).p < 0.05 for seed in range(400))
-    assert 7 <= refused <= 33
     assert np.isnan(fit_amdahl([1, 1, 2, 2], [4.0, 4.1, 2.0, 2.2]).p)
 
 

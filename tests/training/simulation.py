@@ -109,6 +109,12 @@ def train_all(folder: Path, runs: Mapping[str, dict[str, Any]]) -> None:
         train(folder / name, **arguments)
 
 
+def read_arrays(checkpoint: Path) -> dict[str, np.ndarray]:
+    """Weights, statistics, random state and optimiser of a checkpoint, and its best weights."""
+    with np.load(checkpoint) as file:
+        return {name: file[name] for name in file.files if name != "meta"}
+
+
 def run(what: str, folder: Path, **arguments: Any) -> None:
     """Run this script in a process of its own."""
     command = [sys.executable, "-m", "tests.training.simulation", what, folder, json.dumps(arguments)]

@@ -17,33 +17,26 @@ def test_has_the_papers_parameters(model, parameters):
     assert network.input.dtype == "uint8" and network.output_shape == (None, 5)
 
 
-@pytest.mark.parametrize("model", ["mobilenet", "vgg19"])
-def test_scales_as_the_weights_were_trained(model):
-    """What reaches the base is what Keras's own preprocess_input of that network makes of the pixels."""
-    network = graders.build_grader(model, 32)
+def test_scales_as_the_weights_were_trained():
+    """What reaches the base is what Keras's own preprocess_input makes of the pixels: BGR less ImageNet's mean."""
+    network = graders.build_grader("vgg19", 32)
     steps = network.operations
     scaled = keras.Model(network.input, steps[steps.index(network.get_layer("base")) - 1].output)
     images = np.random.default_rng(0).integers(0, 256, (2, 32, 32, 3), dtype=np.uint8)
-    wanted = getattr(keras.applications, model).preprocess_input(images.astype("float32"))
-    np.testing.assert_allclose(scaled(images), wanted, atol=2e-4 if model == "vgg19" else 1e-6)
+    wanted = keras.applications.vgg19.preprocess_input(images.astype("float32"))
+    np.testing.assert_allclose(scaled(images), wanted, atol=2e-4)
 
 
 def test_a_grader_is_saved_and_loaded(tmp_path):
     """The saved file gives the same probabilities, scaling included."""
-    network = graders.build_grader("vgg19", 32)
+    network = graders.build_grader("small_cnn", 32)
     images = np.random.default_rng(0).integers(0, 256, (3, 32, 32, 3), dtype=np.uint8)
     network.compile("adam", "sparse_categorical_crossentropy")
     network.optimizer.build(network.trainable_variables)  # as training would
-    save_model(network, tmp_path / "vgg19.keras")
-    assert (tmp_path / "vgg19.keras").stat().st_size < 1.05 * 4 * network.count_params()  # and none of the optimiser's
-    loaded = keras.saving.load_model(tmp_path / "vgg19.keras", compile=False)
+    save_model(network, tmp_path / "best.keras")
+    assert (tmp_path / "best.keras").stat().st_size < 1.5 * 4 * network.count_params()  # and none of the optimiser's
+    loaded = keras.saving.load_model(tmp_path / "best.keras", compile=False)
     np.testing.assert_allclose(loaded(images), network(images), atol=1e-6)
-
-
-def test_rare_grades_weigh_more():
-    """By hand: of 8 photographs of three grades a grade with 4, 3 and 1 weighs 8/12, 8/9 and 8/3."""
-    weights = graders.weigh_grades(np.array([0, 0, 0, 0, 2, 2, 2, 4]))
-    assert weights == pytest.approx([8 / 12, 1, 8 / 9, 1, 8 / 3])
 
 
 def test_the_metric_is_the_auc_of_referable_disease():

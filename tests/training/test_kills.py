@@ -1,19 +1,11 @@
 """A training that is killed at any moment ends as if it had not been."""
 
 import json
-from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pytest
 
 from tests.training import simulation
-
-
-def read_arrays(path: Path) -> dict[str, np.ndarray]:
-    """Weights, statistics, random state and optimiser of a checkpoint, and its best weights."""
-    with np.load(path) as file:
-        return {name: file[name] for name in file.files if name != "meta"}
 
 
 @pytest.mark.slow
@@ -32,11 +24,11 @@ def test_killed_at_random_moments(tmp_path, config, kills, window_s):
     counted = json.loads((tmp_path / "killed" / "kills.json").read_text())
     assert counted["kills"] >= kills and counted["inside"] >= 3
     straight, resumed = tmp_path / "straight", 0
-    expected = read_arrays(straight / "checkpoint.npz")
+    expected = simulation.read_arrays(straight / "checkpoint.npz")
     assert pd.read_csv(straight / "history.csv")["learning_rate"].nunique() > 1  # it fell
     for folder in sorted((tmp_path / "killed").glob("training-*")):
         assert (folder / "history.csv").read_bytes() == (straight / "history.csv").read_bytes()
-        found = read_arrays(folder / "checkpoint.npz")
+        found = simulation.read_arrays(folder / "checkpoint.npz")
         assert found.keys() == expected.keys() and all((found[name] == expected[name]).all() for name in expected)
         resumed += json.loads((folder / "result.json").read_text())["resumed"]
     assert resumed >= 1

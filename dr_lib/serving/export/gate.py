@@ -74,15 +74,14 @@ def compare(
     row["rarer_patients"] = min(len(np.unique(patient_id[kind])) for kind in (is_referable, ~is_referable))
     aucs = [score_auc(grade >= REFERABLE_FROM, sum_referable(rows)) for rows in (before, after)]
     kappas = [score_kappa(grade, rows.argmax(axis=1)) for rows in (before, after)]
-    once = np.ones(len(grade))
     for name, scores in {"auc": aucs, "kappa": kappas}.items():
 
         def score(weights: np.ndarray, scores: list[Score] = scores) -> np.ndarray:
             was, now = (each(weights) for each in scores)
             return np.stack([was, now, now - was], axis=-1)
 
-        low, high = bootstrap_patients(score, patient_id, seed=0, resamples=resamples)
-        columns = dict(zip(("before", "after", "difference"), score(once), strict=True))
+        value, low, high, _ = bootstrap_patients(score, patient_id, resamples=resamples)
+        columns = dict(zip(("before", "after", "difference"), value, strict=True))
         columns |= {"before_low": low[0], "before_high": high[0], "difference_low": low[2], "difference_high": high[2]}
         row |= {f"{name}_{column}": float(value) for column, value in columns.items()}
     referred = [sum_referable(rows) >= threshold for rows in (before, after)]

@@ -77,9 +77,7 @@ def build_layers(network: int, image_size: int, num_channels: int) -> tuple[Laye
 def draw_weights(layers: tuple[Layer, ...], seed: int) -> list[np.ndarray]:
     """Draw the first weights: He's normal distribution for the kernels, zeros for the biases (He et al. 2015).
 
-    Args:
-        layers: of the network.
-        seed: of the draws, 0 or more; the same seed gives the same weights in every kernel.
+    The same seed, 0 or more, gives the same weights in every kernel.
 
     Returns:
         float32 arrays, kernel and bias of each layer that learns, in order: kernels are (3, 3, in, out) of

@@ -79,9 +79,7 @@ def fit_timed(
         on_epoch_begin(epoch)
 
     def end(epoch: int, logs: dict | None) -> None:
-        # fetch what every step changes: the device has finished then
-        keras.ops.convert_to_numpy(model.optimizer.iterations)
-        keras.ops.convert_to_numpy(model.trainable_variables[-1])
+        wait_for(model)
         seconds = time.perf_counter() - start
         loss = float(logs["loss"])
         check_loss(loss, epoch, epochs)
@@ -89,6 +87,26 @@ def fit_timed(
 
     timer, start = keras.callbacks.LambdaCallback(on_epoch_begin=begin, on_epoch_end=end), time.perf_counter()
     model.fit(*data, epochs=epochs, shuffle=False, callbacks=[timer], verbose=0, **settings)
+
+
+def wait_for(model: keras.Model) -> None:
+    """Return when the device has finished the steps given to it: fetch a number that they all change."""
+    keras.ops.convert_to_numpy(model.optimizer.iterations)
+    keras.ops.convert_to_numpy(model.trainable_variables[-1])
+
+
+def differentiate(function: Callable[[Any], Any], at: Any) -> Any:
+    """The gradient of a number at a tensor, or at each of a list, on TensorFlow or JAX."""
+    if keras.config.backend() == "jax":
+        import jax
+
+        return jax.grad(function)(at)
+    import tensorflow as tf
+
+    with tf.GradientTape() as tape:
+        tape.watch(at)
+        value = function(at)
+    return tape.gradient(value, at)
 
 
 class _Feed(keras.utils.PyDataset):

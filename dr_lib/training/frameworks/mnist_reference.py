@@ -91,9 +91,8 @@ class MnistReference:
         Args:
             x_train: (n, 28, 28) uint8.
             y_train: (n,) 0 to 9.
-            x_test: to look at after each epoch, while the clock stands still.
-            y_test: (n,) 0 to 9.
-            epochs: passes over the training images.
+            x_test: as x_train, to look at after each epoch, while the clock stands still.
+            y_test: as y_train.
             seed: of the weights, for the table.
             on_epoch_end: called with the epochs done.
 
@@ -129,8 +128,14 @@ class MnistReference:
 
     def gradients(self, x: np.ndarray, y: np.ndarray) -> dict[str, np.ndarray]:
         """What automatic differentiation finds: gradients of the loss of one batch, its mean over the images."""
-        differentiate = self._differentiate_jax if self.backend == "jax" else self._differentiate_tensorflow
-        found = zip(self.shapes.items(), differentiate(*_prepare(x, y)))
+        pixels, targets = _prepare(x, y)
+
+        def find_loss(weights: list) -> Any:
+            logits, _ = self.model.stateless_call(weights, [], pixels)
+            return self.keras.ops.mean(self.model.loss(targets, logits))
+
+        weights = [self.keras.ops.convert_to_tensor(array) for array in self.model.get_weights()]
+        found = zip(self.shapes.items(), self.network.differentiate(find_loss, weights))
         return {name: np.reshape(gradient, shape) for (name, shape), gradient in found}
 
     def versions(self) -> dict[str, str]:
@@ -141,22 +146,6 @@ class MnistReference:
         """Binary cross-entropy summed over the outputs: its gradient is output - target, as the original's."""
         ops = self.keras.ops
         return ops.sum(ops.binary_crossentropy(targets, logits, from_logits=True), axis=-1)
-
-    def _differentiate_tensorflow(self, pixels: np.ndarray, targets: np.ndarray) -> list:
-        import tensorflow as tf
-
-        with tf.GradientTape() as tape:
-            loss = self.keras.ops.mean(self.model.loss(targets, self.model(pixels)))
-        return tape.gradient(loss, [variable.value for variable in self.model.trainable_variables])
-
-    def _differentiate_jax(self, pixels: np.ndarray, targets: np.ndarray) -> list:
-        import jax
-
-        def find_loss(trainable: list) -> Any:
-            logits, _ = self.model.stateless_call(trainable, [], pixels)
-            return self.keras.ops.mean(self.model.loss(targets, logits))
-
-        return jax.grad(find_loss)([variable.value for variable in self.model.trainable_variables])
 
 
 def _prepare(images: np.ndarray, digits: Any = ()) -> tuple[np.ndarray, np.ndarray]:

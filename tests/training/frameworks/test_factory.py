@@ -45,7 +45,7 @@ def compute_logits(image: np.ndarray, weights: list[np.ndarray], num_blocks: int
     return hidden @ rest[2] + rest[3]
 
 
-@pytest.mark.parametrize(("network", "num_channels"), [(1, 1), (1, 3), (2, 1), (2, 3)])
+@pytest.mark.parametrize(("network", "num_channels"), [(1, 3), (2, 1)])
 def test_tensorflow_computes_what_numpy_does(network, num_channels):
     """Logits of two images, with biases that are not zero, to 1e-5 of the largest; 300 images work too."""
     layers, rng = build_layers(network, 32, num_channels), np.random.default_rng(2)

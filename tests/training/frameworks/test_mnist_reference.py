@@ -1,4 +1,4 @@
-"""The Keras reference of CUDA C, against the network written out in NumPy."""
+"""The Keras reference of CUDA C: what notebook 40, which holds the two against each other, does not show."""
 
 import json
 import subprocess
@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from dr_lib.cuda import mnist
-from dr_lib.cuda.build import build
 from dr_lib.cuda.mnist import SHAPES
 from dr_lib.training.frameworks.architecture import NetworkError
 from dr_lib.training.frameworks.base import FrameworkError, TrainingError
@@ -26,21 +25,6 @@ def draw_digits(n, seed=0):
     return (150 * patterns[digits] + rng.integers(0, 100, (n, 28, 28))).astype(np.uint8), digits
 
 
-def compute_logits(weights, images):
-    """The network by its definition, in float64: 6 filters, then one filter with stride 4 on each of the 6 maps."""
-    weights = {name: array.astype(np.float64) for name, array in weights.items()}
-    windows = np.lib.stride_tricks.sliding_window_view(images / 255, (5, 5), axis=(1, 2))
-    maps = np.einsum("nrcij,ijm->nrcm", windows, weights["conv_kernel"][:, :, 0]) + weights["conv_bias"]
-    maps = 1 / (1 + np.exp(-maps))
-    small = np.zeros((len(images), 6, 6, 6))
-    for row in range(6):
-        for column in range(6):
-            patch = maps[:, 4 * row : 4 * row + 4, 4 * column : 4 * column + 4]
-            small[:, row, column] = np.einsum("nijm,ij->nm", patch, weights["pool_kernel"][:, :, 0, 0, 0])
-    small = 1 / (1 + np.exp(-(small + weights["pool_bias"])))
-    return small.reshape(len(images), 216) @ weights["dense_kernel"] + weights["dense_bias"]
-
-
 def open_reference(batch_size=1, backend="tensorflow", weights=None, learning_rate=0.1):
     """A reference from drawn weights."""
     return MnistReference(
@@ -48,24 +32,10 @@ def open_reference(batch_size=1, backend="tensorflow", weights=None, learning_ra
     )
 
 
-@pytest.mark.parametrize("batch_size", [1, 32])
-def test_outputs_are_those_of_the_definition(batch_size):
-    """Sigmoids at batch 1, a softmax in larger batches; more images than a chunk holds keep their order. There are the
-    paper's 2,343 parameters."""
-    images, _ = draw_digits(1030)
-    logits = compute_logits(mnist.initial_weights(0), images)
-    wanted = 1 / (1 + np.exp(-logits)) if batch_size == 1 else np.exp(logits) / np.exp(logits).sum(axis=1)[:, None]
-    reference = open_reference(batch_size)
-    assert np.abs(reference.forward(images) - wanted).max() <= 1e-5 and reference.model.count_params() == 2343
-
-
-@pytest.mark.parametrize(("implementation", "batch_size"), [("true_gradient", 1), ("minibatch", 32)])
-def test_gradients_are_those_of_cuda_c(implementation, batch_size):
-    """Those are held against automatic differentiation in float64."""
-    (images, digits), weights = draw_digits(5), mnist.initial_weights(0)
-    expected = mnist.gradients(build("cpu"), weights, images, digits, implementation=implementation)
-    for name, found in open_reference(batch_size).gradients(images, digits).items():
-        assert np.abs(found - expected[name]).max() <= 1e-5 * np.abs(found).max(), name
+def test_more_images_than_a_chunk_holds_keep_their_order():
+    """Outputs of one call are those of two; notebook 40 holds them against CUDA C."""
+    images, reference = draw_digits(1030)[0], open_reference(32)
+    assert reference.forward(images)[990:] == pytest.approx(reference.forward(images[990:]), abs=1e-6)
 
 
 def test_a_step_at_batch_1_is_plain_gradient_descent():
