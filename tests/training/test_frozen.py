@@ -8,7 +8,7 @@ from sklearn.metrics import roc_auc_score
 
 from dr_lib.data.shards.batches import Batches, Photographs
 from dr_lib.training.fit import compile_model, train
-from dr_lib.training.frozen import fit_by_patient, fit_grades, freeze, split_network
+from dr_lib.training.frozen import fit_grades, freeze, split_network
 from dr_lib.training.models import ModelError, build_model
 from dr_lib.training.recorder import Recorder
 
