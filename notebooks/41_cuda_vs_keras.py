@@ -105,9 +105,13 @@ if published:
 # ## What this shows
 
 # %% tags=["summary"]
+from dr_lib.figures.style import name_line
+
 words = say("{} is {} times as fast as {}, per epoch, in the same batch.")
 rows = [row for _, row in compared.iterrows()]
-sentences = [words.format(row["line"], page.interval(row, "times_as_fast"), row["reference"]) for row in rows]
+names = [[name_line(row[column], say) for column in ("line", "reference")] for row in rows]
+factors = [page.interval(row, "times_as_fast") for row in rows]
+sentences = [words.format(line, factor, keras) for (line, keras), factor in zip(names, factors, strict=True)]
 if published:
     sentences.append(page.count_verdicts("D", judged))
 page.findings(sentences or [say("No training has been timed yet.")])

@@ -379,7 +379,7 @@ def test_from_a_trained_model_to_what_a_prediction_costs(clone, kernel, small_sa
     assert (row["gate_passes"], row["gate_auc_difference"]) == (gate["passes"], gate["auc_difference"])
     assert row["num_predictions"] <= (sent["load"] == "open").sum() and row["cpu_energy_j"] != 0
     text = report(clone, "adhoc", notebook="23_serving_cost")
-    assert "litert_int8 on ml.m5.xlarge is the cheapest" in text
+    assert "litert_int8 on ml.m5.xlarge is the cheapest" in text and ">None<" not in text
     assert "small_cnn in litert_int8 predicts in" in text and "MobileNet has 3,377,221 parameters." in text
     assert text.count("data:image/png") == 5
     times = pd.read_csv(adhoc / "response_times.csv")  # five requests to one deployment are one measurement

@@ -23,6 +23,7 @@ from dr_lib.figures.style import (
     PAPERS,
     THEIRS,
     choose_words,
+    name_line,
     open_panels,
     space_ticks,
     write_number,
@@ -126,7 +127,7 @@ def plot_speed_up(timed: pd.DataFrame, lang: str = "en", *, published: bool = Tr
         Line2D([], [], color=h.get_color(), marker=h.get_marker(), mec=h.get_mec(), ls=h.get_ls().replace(":", "-"))
         for h in named.values()
     ]
-    figure.legend(handles, named, loc="outside right upper", frameon=False, fontsize="small")
+    figure.legend(handles, named, loc="outside right center", frameon=False, fontsize="small")
     figure.supylabel(say("times as fast as Keras"))
     figure.suptitle(say("Speed-up over Keras after each epoch"))
     legend = "line: median; band: all replicas and runs; dotted: another batch than Keras"
@@ -147,10 +148,8 @@ def _take_lines(epochs: pd.DataFrame, say: Callable[[str], str]) -> Iterator[tup
     """Label, colour, look and epochs of each line: batch 1 solid, 32 dashed, others dash-dotted."""
     order = epochs.assign(_order=epochs["implementation"].map(list(IMPLEMENTATIONS).index).astype(int))
     for line, rows in order.sort_values(["_order", "batch_size"], kind="stable").groupby("line", sort=False):
-        words, implementation = IMPLEMENTATIONS[rows["implementation"].iloc[0]], rows["implementation"].iloc[0]
-        label = line.replace(words, say(words)).replace(", batch ", f", {say('batch')} ")
         style = {"ls": {1: "-", 32: "--"}.get(rows["batch_size"].iloc[0], "-.")}
-        yield label, COLOURS.get(implementation, OTHER_COLOUR), style, rows
+        yield name_line(line, say), COLOURS.get(rows["implementation"].iloc[0], OTHER_COLOUR), style, rows
 
 
 def _draw_line(

@@ -23,6 +23,7 @@ from dr_lib.figures.style import (
     PAPERS,
     SAMPLE,
     choose_words,
+    name_line,
     name_term,
     read_headers,
     write_decimals,
@@ -198,7 +199,7 @@ class Page:
         listed = [f"{column}{bound}" for column in LISTED for bound in ("", "_low", "_high")]
         listed = ["run_id", "seed", *(column for column in known if column not in alike), *listed]
         listed = ["study", *listed] if "study" in runs and runs["study"].nunique() > 1 else listed
-        table = list_runs(runs)[[column for column in listed if column in runs]]
+        table = list_runs(runs)[[column for column in listed if column in runs]].dropna(axis=1, how="all")
         self.table(table, "runs_timed", "Every finished run: what sets it apart, its times and scores [95 % interval].")
         found = {column: sorted({str(v) for v in runs[column].dropna()} - {""}) for column in runs if column in HASHED}
         display(Markdown("\n".join(f"- {column}: {', '.join(values)}" for column, values in found.items() if values)))
@@ -277,6 +278,8 @@ class Page:
             return self.number(value)
         if column in ("level", "levels"):
             value = write_decimals(str(value), self.lang)
+        if column in ("line", "reference"):
+            return name_line(str(value), self.say)
         if column in ("term", "factor"):
             return name_term(str(value), self.say)
-        return self.say(str(value)) if value in SAID else str(value)
+        return "–" if value is None else self.say(str(value)) if value in SAID else str(value)

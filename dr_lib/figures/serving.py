@@ -223,7 +223,7 @@ def _draw_times(ax: Axes, rows: pd.DataFrame, requests: pd.DataFrame | None, lan
             text = write_interval(row.predict_ms, row.predict_ms_low, row.predict_ms_high, lang, "{:.4g}") + " ms"
             ax.plot([row.predict_ms_low, row.predict_ms_high], [position] * 2, color=colour, lw=4, alpha=0.6)
             ax.plot(times, position + np.linspace(-0.25, 0.25, len(times)), "o", color=colour, ms=2.5, alpha=0.35)
-            high = max(high, times.max())
+            high = np.nanmax([high, times.max(), row.predict_ms_high])
         ax.plot(row.predict_ms, position, "o", color=colour, mec="black", ms=7)
         ax.annotate(text, (high, position), (10, 0), textcoords="offset points", va="center")
         labels.append(label)

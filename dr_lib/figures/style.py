@@ -62,6 +62,12 @@ def name_term(term: str, say: Callable[[str], str]) -> str:
     return " x ".join(say(FACTOR_NAMES.get(factor, factor)) for factor in term.split(" x "))
 
 
+def name_line(line: str, say: Callable[[str], str]) -> str:
+    """The words of a line of paper D's figures: CUDA C fused, batch 1, CPU."""
+    implementation, batch, rest = line.partition(", batch ")
+    return f"{say(implementation)}, {say('batch')} {rest}" if batch else line
+
+
 def write_number(value: float, lang: str, form: str = "") -> str:
     """A number with the decimal sign of the language; a dash where there is none.
 
