@@ -12,9 +12,15 @@ from dr_lib.data.synthetic import draw_eye, draw_look
 from tests.data.shards.test_prepare import read_jpegs
 
 
-def save(image: np.ndarray, quality: int = 90) -> bytes:
+def save(image: np.ndarray, suffix: str = ".jpg", quality: int = 90) -> bytes:
     """The photograph as a file."""
-    return cv2.imencode(".jpg", image[..., ::-1], [cv2.IMWRITE_JPEG_QUALITY, quality])[1].tobytes()
+    return cv2.imencode(suffix, image[..., ::-1], [cv2.IMWRITE_JPEG_QUALITY, quality])[1].tobytes()
+
+
+def resize(image: np.ndarray, factor: float) -> np.ndarray:
+    """The photograph in another size."""
+    way = cv2.INTER_AREA if factor < 1 else cv2.INTER_CUBIC
+    return cv2.resize(image, None, fx=factor, fy=factor, interpolation=way)
 
 
 def recolour(image: np.ndarray, gain: float = 1, gamma: float = 1) -> np.ndarray:
@@ -30,14 +36,18 @@ def turn(image: np.ndarray, degrees: float) -> np.ndarray:
 
 
 COPIES = {
-    "JPEG of quality 30": lambda image: save(image, 30),
-    "half the size": lambda image: save(cv2.resize(image, None, fx=0.5, fy=0.5, interpolation=cv2.INTER_AREA)),
+    "JPEG of quality 30": lambda image: save(image, quality=30),
+    "PNG": lambda image: save(image, ".png"),
+    "half the size": lambda image: save(resize(image, 0.5)),
+    "larger": lambda image: save(resize(image, 1.5)),
+    "darker": lambda image: save(recolour(image, 0.7)),
     "brighter": lambda image: save(recolour(image, 1.3)),
     "much darker": lambda image: save(recolour(image, 0.4)),
     "other contrast": lambda image: save(recolour(image, gamma=1.6)),
     "text": lambda image: save(cv2.putText(image.copy(), "2019-03-01 OD", (10, 40), 0, 1, (255, 255, 255), 2)),
     "cut": lambda image: save(image[len(image) // 50 : -len(image) // 50, len(image) // 50 : -len(image) // 50]),
     "turned by 1 degree": lambda image: save(turn(image, 1)),
+    "grey": lambda image: save(np.repeat(image.mean(2, keepdims=True).astype(np.uint8), 3, 2)),
 }
 
 
@@ -107,7 +117,7 @@ def test_the_drawn_sample_has_no_copies(small_sample):
 
 @pytest.mark.slow
 def test_real_photographs_and_their_copies_are_told_apart(real_data):
-    """Of 20,706 pairs of different photographs none comes near the threshold; of real copies at most 2 % are missed."""
+    """Of 20,706 pairs of different photographs none comes near the threshold; of real copies at most 1 % is missed."""
     files = [path.read_bytes() for path in sorted((real_data / "odir512" / "images").iterdir())[::3]]
     hashes = hash_crops(files)
     signs = np.unpackbits(hashes, axis=1) * 2.0 - 1
@@ -117,7 +127,7 @@ def test_real_photographs_and_their_copies_are_told_apart(real_data):
     images = [cv2.imdecode(np.frombuffer(files[i], np.uint8), cv2.IMREAD_COLOR)[..., ::-1] for i in few]
     copies = hash_crops([copy(image) for copy in COPIES.values() for image in images])
     bits = np.unpackbits(np.tile(hashes[few], (len(COPIES), 1)) ^ copies, axis=1)
-    assert (bits.sum(1) <= THRESHOLD).mean() >= 0.98
+    assert (bits.sum(1) <= THRESHOLD).mean() >= 0.99
 
 
 def flip(hashed: np.ndarray, num_bits: int) -> np.ndarray:
