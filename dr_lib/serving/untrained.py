@@ -1,5 +1,7 @@
 """A model folder of a network that nobody trained: for size and time, where there is no trained one."""
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -78,23 +80,29 @@ def export_untrained(
 def _spread_answers(network, examples: np.ndarray) -> None:
     """Standardise the features of every layer over some photographs, batch normalisation's by its own statistics.
 
-    A data-dependent initialisation, after Krähenbühl et al. 2016. The layers of these networks form a chain.
+    A data-dependent initialisation, after Krähenbühl et al. 2016, while the photographs pass through the network.
     """
-    import keras
+    layers = _list_layers(network)
+    for layer in layers:
+        layer.call = partial(_standardise, layer, layer.call)
+    network(examples)
+    for layer in layers:
+        del layer.call
 
-    x = keras.ops.convert_to_tensor(examples)
-    for layer in _list_layers(network):
-        if isinstance(layer, keras.layers.BatchNormalization):
-            mean, variance = _find_moments(x)
-            layer.moving_mean.assign(mean)
-            layer.moving_variance.assign(variance)
-        elif getattr(layer, "bias", None) is not None:
-            activation, layer.activation = layer.activation, None
-            mean, variance = _find_moments(layer(x))
-            layer.activation = activation
-            layer.kernel.assign(layer.kernel / np.sqrt(variance))
-            layer.bias.assign((layer.bias - mean) / np.sqrt(variance))
-        x = layer(x)
+
+def _standardise(layer, call: Callable, x, **kwargs):
+    """Call a layer once its weights standardise what comes out of it before its activation."""
+    if hasattr(layer, "moving_mean"):
+        mean, variance = _find_moments(x)
+        layer.moving_mean.assign(mean)
+        layer.moving_variance.assign(variance)
+    elif getattr(layer, "bias", None) is not None:
+        activation, layer.activation = layer.activation, None
+        mean, variance = _find_moments(call(x))
+        layer.activation = activation
+        layer.kernel.assign(layer.kernel / np.sqrt(variance))
+        layer.bias.assign((layer.bias - mean) / np.sqrt(variance))
+    return call(x, **kwargs)
 
 
 def _find_moments(x) -> tuple[np.ndarray, np.ndarray]:
@@ -104,6 +112,6 @@ def _find_moments(x) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _list_layers(network) -> list:
-    """What a network computes, step by step, the steps of its base among them."""
-    steps = [_list_layers(step) if hasattr(step, "operations") else [step] for step in network.operations[1:]]
-    return [step for inner in steps for step in inner]
+    """The layers of a network, those of its base among them."""
+    steps = [_list_layers(layer) if hasattr(layer, "layers") else [layer] for layer in network.layers[1:]]
+    return [layer for inner in steps for layer in inner]
