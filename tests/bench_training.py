@@ -48,6 +48,7 @@ class Variant:
         self.name, self.plan, self.batch_size, self.fit = name, plan, batch_size, fit
         self.number, self.images_per_s = number // batch_size * batch_size, []
         self.first_epoch_s = self.time(1)  # compiles, and enters no mean
+        print(f"{name}, batch {batch_size}: first epoch {self.first_epoch_s:.1f} s", file=sys.stderr, flush=True)
 
     def time(self, epochs: int) -> float:
         """Seconds of so many epochs."""
@@ -58,6 +59,7 @@ class Variant:
     def measure(self) -> None:
         """Time a turn of several epochs, with the checkpoints that fall due in them."""
         self.images_per_s.append(EPOCHS * self.number / self.time(EPOCHS))
+        print(f"{self.name}, batch {self.batch_size}: {self.images_per_s[-1]:.4g} images/s", file=sys.stderr, flush=True)
 
     @property
     def compile_s(self) -> float:
