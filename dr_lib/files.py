@@ -9,9 +9,8 @@ import csv
 import errno
 import json
 import os
-import re
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
@@ -58,12 +57,12 @@ def write_json(path: Path, content: Any) -> None:
     write_text(path, json.dumps(content, indent=1))
 
 
-def read_csv(path: Path) -> dict[int, list[str]]:
+def read_csv(path: Path, numbers: Collection[str] = ()) -> dict[int, list[str]]:
     """Read a CSV as spreadsheets write it: with commas, or semicolons as in Brazil, and perhaps a byte order mark.
 
     Returns:
         The cells of each line that has any, without blanks around them, by its number; the first are the header.
-        Between semicolons a number's decimal comma has become a point.
+        Between semicolons the decimal commas of the columns `numbers` have become points.
 
     Raises:
         OSError: it cannot be read.
@@ -77,12 +76,12 @@ def read_csv(path: Path) -> dict[int, list[str]]:
         rows = dict((reader.line_num, [cell.strip() for cell in row]) for row in reader)
     except csv.Error as error:
         raise ValueError(str(error)) from error
-    if has_semicolons:
-        number = re.compile(r"(-?\d+),(\d+(?:[eE][-+]?\d+)?)")
-        rows = {
-            line: [number.sub(r"\1.\2", c) if number.fullmatch(c) else c for c in row] for line, row in rows.items()
-        }
-    return {line: row for line, row in rows.items() if any(row)}
+    rows = {line: row for line, row in rows.items() if any(row)}
+    columns = next(iter(rows.values()), []) if has_semicolons else []
+    for k, _ in filter(lambda column: column[1] in numbers, enumerate(columns)):
+        for row in rows.values():
+            row[k : k + 1] = [cell.replace(",", ".") for cell in row[k : k + 1]]
+    return rows
 
 
 def lock(path: Path, *, wait_s: float = 0.0) -> TextIO | None:

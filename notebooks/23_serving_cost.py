@@ -90,7 +90,8 @@ from dr_lib.figures.serving import plot_predict_time
 models = dict.fromkeys([*(["vgg19", "mobilenet"] if published else []), *(timed["model"] if len(timed) else [])])
 for number, model in enumerate(models, start=1):
     figure = plot_predict_time(timed, model, lang, published=published)
-    page.figure(figure, f"figure_{number}_{model}", "Time of a prediction on each machine, in each format.")
+    name, is_ours = f"figure_{number}_{model}", model in set(timed.get("model", []))
+    page.figure(figure, name, "Time of a prediction on each machine, in each format.", is_ours=is_ours)
 
 # %% tags=["report"]
 from dr_lib.evidence.request_log import summarise_requests
@@ -138,6 +139,7 @@ if published:
         plot_cost_by_utilisation(paper, lang),
         "cost_published",
         "Cost by rate of requests, from what the paper printed.",
+        is_ours=False,
     )
     page.table(
         paper[[name for name in COSTS if name in paper]],

@@ -59,7 +59,7 @@ class Variant:
     def measure(self) -> None:
         """Time a turn of several epochs, with the checkpoints that fall due in them."""
         self.images_per_s.append(EPOCHS * self.number / self.time(EPOCHS))
-        print(f"{self.name}, batch {self.batch_size}: {self.images_per_s[-1]:.4g} images/s", file=sys.stderr, flush=True)
+        print(f"{self.name}, batch {self.batch_size}: {self.images_per_s[-1]:.4g} img/s", file=sys.stderr, flush=True)
 
     @property
     def compile_s(self) -> float:

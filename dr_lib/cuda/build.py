@@ -3,6 +3,7 @@
 import ctypes
 import hashlib
 import os
+import re
 import shutil
 import site
 import subprocess
@@ -10,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 from dr_lib.hardware.cpus import find_cpu_model, read_text
-from dr_lib.hardware.facts import list_gpus
+from dr_lib.hardware.facts import HardwareError, list_gpus
 
 SOURCE = Path(__file__).with_name("mnist_cnn.cu")
 GPU_FLAGS = ("-O3", "-std=c++17", "-shared", "-Xcompiler", "-fPIC", "-cudart", "static")
@@ -86,8 +87,7 @@ def build(device: str = "auto") -> Library:
         source, flags, compiler or processor change.
 
     Raises:
-        HardwareError: there is a GPU, and its driver does not answer.
-        NoDeviceError: gpu, and there is none.
+        NoDeviceError: gpu, and there is none, or a driver that does not answer.
         NoCompilerError: there is no compiler for the device.
         BuildError: the compiler fails, does not know the GPU, or the cache folder cannot be written.
         ValueError: there is no such device.
@@ -95,7 +95,11 @@ def build(device: str = "auto") -> Library:
     if device not in ("auto", "gpu", "cpu"):
         raise ValueError(f"device {device!r}: there are auto, gpu and cpu")
     if device != "cpu":
-        capabilities, nvcc = {capability.replace(".", "") for _, _, capability, *_ in list_gpus()}, find_nvcc()
+        try:
+            known = [capability for _, _, capability, *_ in list_gpus()]
+        except HardwareError as error:
+            raise NoDeviceError(f"{error}, or build('cpu')") from error
+        capabilities, nvcc = {name.replace(".", "") for name in known if re.fullmatch(r"\d+\.\d", name)}, find_nvcc()
         if capabilities and nvcc:
             return Library(build_gpu(nvcc, capabilities), "gpu")
         if device == "gpu" and not capabilities:

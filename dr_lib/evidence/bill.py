@@ -52,7 +52,8 @@ def cost_to_reach(row: Mapping[str, Any], accuracy: float) -> float:
     if not 0 <= accuracy <= 1:
         raise PriceError(f"an accuracy lies between 0 and 1, {accuracy} does not: give 0.95 for 95 %")
     reached, every = row.get("epoch_accuracy"), row.get("evaluate_every")
-    looks = [k for k, share in enumerate(reached, start=1) if share >= accuracy] if isinstance(reached, list) else []
+    shares = enumerate(reached if isinstance(reached, list) else [], start=1)
+    looks = [look for look, share in shares if share is not None and share >= accuracy]
     if not looks or row.get("usd_per_hour") is None:
         return math.nan
     epochs = looks[0] * (int(every) if every and every > 0 else 1)

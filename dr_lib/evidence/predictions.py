@@ -169,7 +169,7 @@ def _read_one(path: Path) -> Predictions:
     if not path.is_file():
         raise PredictionsError(f"there is no file {path}")
     try:
-        rows = read_csv(path)
+        rows = read_csv(path, NUMBERS)
     except (OSError, ValueError) as error:
         raise PredictionsError(f"{path} cannot be read: save it as a CSV in UTF-8") from error
     header = rows.pop(min(rows)) if rows else []
@@ -343,7 +343,7 @@ def _add_columns(table: pd.DataFrame) -> pd.DataFrame:
 
 def _to_numbers(name: str, table: pd.DataFrame, column: str) -> pd.Series:
     numbers = pd.to_numeric(table[column], errors="coerce")
-    _refuse(name, (table[column] != "") & ~np.isfinite(numbers), f"{column} is no finite number")
+    _refuse(name, (table[column] != "") & ~np.isfinite(numbers), f"{column} is no finite number, such as 0.93")
     return numbers
 
 

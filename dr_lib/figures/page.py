@@ -99,9 +99,16 @@ class Page:
         """How many claims of a paper hold, do not, and cannot be judged, as a sentence."""
         return self.say("Of {} claims of {}: {}.").format(len(judged), self.say(PAPERS[paper]), self._count(judged))
 
-    def figure(self, figure: Figure, name: str, caption: str) -> None:
-        """Show a figure with its number and caption; `name` is that of its files, without suffix."""
-        if self._notice:
+    def figure(self, figure: Figure, name: str, caption: str, *, is_ours: bool = True) -> None:
+        """Show a figure with its number and caption.
+
+        Args:
+            figure: under the notice of the page, if there is one.
+            name: of its files, without suffix.
+            caption: what is drawn.
+            is_ours: false where nothing is drawn but what a paper printed, whatever our own images were.
+        """
+        if self._notice and is_ours:
             figure.suptitle(f"{figure.get_suptitle()}\n{self._notice}".strip())
         drawn = BytesIO()
         figure.savefig(drawn, format="png", dpi=150)

@@ -104,9 +104,10 @@ def read_samples(path: Path) -> list[dict[str, Any]]:
         text = Path(path).read_text(encoding="utf-8")
         lines = text[: text.rfind("\n") + 1].splitlines()  # a row without its line's end is cut short
         rows = csv.DictReader(lines, restval="missing")
-        if lines and rows.fieldnames != list(COLUMNS):
+        if lines and not {*COLUMNS[:3]} <= {*rows.fieldnames} <= {*COLUMNS}:  # an older file has fewer
             raise ValueError("its header is another")
-        return [{k: v if k == "event" else float(v or NAN) for k, v in row.items()} for row in rows]
+        numbers = dict.fromkeys(COLUMNS, NAN)
+        return [{**numbers, **{k: v if k == "event" else float(v or NAN) for k, v in row.items()}} for row in rows]
     except (OSError, ValueError, TypeError, csv.Error) as error:
         raise MonitorError(f"{path} holds no samples of a monitor: {error}") from error
 

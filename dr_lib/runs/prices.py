@@ -56,7 +56,7 @@ def read_prices(path: Path | None = None) -> list[Price]:
     if not path.is_file():
         raise PriceError(f"{path}: no such table of prices")
     try:
-        (_, header), *lines = read_csv(path).items()
+        (_, header), *lines = read_csv(path, ["usd_per_hour"]).items()
     except (OSError, ValueError) as error:
         raise PriceError(f"{path} cannot be read: save it as a CSV in UTF-8") from error
     if sorted(header) != sorted(Price._fields):

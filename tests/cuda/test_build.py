@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from dr_lib.cuda import build
+from dr_lib.hardware import facts
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -70,9 +71,19 @@ def test_without_a_compiler_or_a_gpu(programs):
         build.build("cpu")
     with pytest.raises(build.NoDeviceError, match="no NVIDIA GPU"):
         build.build("gpu")
-    programs(nvidia_smi="No devices were found")
-    with pytest.raises(build.NoDeviceError, match="no NVIDIA GPU"):
-        build.build("gpu")
+    for printed in ("No devices were found", "GRID V100D-8C, 8192, [N/A], 550, GPU-1"):
+        programs(nvidia_smi=printed, nvcc="sm_75")
+        with pytest.raises(build.NoDeviceError, match="no NVIDIA GPU"):
+            build.build("gpu")
+
+
+def test_a_driver_that_does_not_answer(programs, monkeypatch, tmp_path):
+    """A GPU whose driver fails is no machine without a GPU."""
+    programs(nvidia_smi=None)
+    monkeypatch.setattr(facts, "GPU_DEVICE", tmp_path / "nvidia0")
+    facts.GPU_DEVICE.touch()
+    with pytest.raises(build.NoDeviceError, match=r", or build\('cpu'\)"):
+        build.build()
 
 
 def test_a_gpu_without_nvcc(programs, monkeypatch):

@@ -20,7 +20,7 @@ def make_requests(predict_ms, load="closed", **columns):
     times = np.asarray(predict_ms, dtype=float)
     table = pd.DataFrame({"load": load, "request": range(len(times)), "sent_s": 5.0 * np.arange(len(times))})
     table = table.assign(round_trip_ms=times + 192, decode_ms=2.0, predict_ms=times, status=200, error="", attempts=1)
-    return table.assign(model="served", model_version="0123", **columns)
+    return table.assign(model="served", model_version="NA", **columns)
 
 
 def write_run(root, run_id, table, study="serving", **columns):
@@ -42,7 +42,7 @@ def test_a_row_for_each_request_with_its_runs_columns(tmp_path):
     assert len(requests) == 25 and requests["request"].tolist() == list(range(25))
     about = requests[["run_id", "model", "instance_type", "status"]]
     assert (about == ["a", "vgg19", "m5.xlarge", "ok"]).all(axis=None)
-    assert (requests[["request_model", "model_version", "http_status"]] == ["served", "0123", 200]).all(axis=None)
+    assert (requests[["request_model", "model_version", "http_status"]] == ["served", "NA", 200]).all(axis=None)
     assert requests["predict_usd_per_million"][12] == pytest.approx(13.07, abs=0.005)
 
 

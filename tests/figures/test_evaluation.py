@@ -48,6 +48,10 @@ def test_curves_pass_through_the_operating_points(model):
         place = np.array([1 - row.specificity, row.sensitivity])
         between = (corners[:-1] <= place + 1e-9) & (place <= corners[1:] + 1e-9)
         assert between.all(axis=1).any()
+    bars = [np.array(line) for part in figure.axes[0].collections for line in getattr(part, "get_segments", list)()]
+    across = sorted(line[:, 0].tolist() for line in bars if line[0, 1] == line[1, 1])
+    shown = measured[measured["ungradable"] == "excluded"]
+    assert across == sorted((1 - shown[["specificity_high", "specificity_low"]]).to_numpy().tolist())
     figure.draw_without_rendering()
     assert "0,2" in words(figure) and "alta sensibilidade" in words(figure) and is_whole(figure)
 

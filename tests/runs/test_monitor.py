@@ -303,6 +303,13 @@ def test_a_file_cut_short_is_read_up_to_its_last_whole_row(tmp_path):
         assert [row["seconds"] for row in read_samples(tmp_path / "cut.csv")] == [0, 1, 2][:num_whole]
 
 
+def test_a_file_without_the_later_columns_is_read(tmp_path):
+    """Samples of before energy was read have none of it."""
+    (tmp_path / "old.csv").write_text("seconds,monotonic_s,event,gpu_power_w\n0,5,start,100\n2,7,end,100\n")
+    summary = summarise(tmp_path / "old.csv")
+    assert summary["gpu_energy_j"] == 200 and math.isnan(summary["memory_percent_mean"])
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -46,6 +46,7 @@ def test_the_logarithms_are_allocated_as_statsmodels_does():
     fitted = ols("np.log(time) ~ C(x) * C(y) * C(z)", runs).fit()
     wanted = sm.stats.anova_lm(fitted, typ=2)
     assert found["sum_of_squares"].tolist() == pytest.approx(wanted["sum_sq"].tolist())
+    assert found["f"].tolist() == pytest.approx(wanted["F"].tolist(), nan_ok=True)
     ranked = wanted["PR(>F)"].dropna().sort_values()  # Holm 1979: the smallest of k times k, the next times k - 1, ...
     adjusted = (ranked * np.arange(len(ranked), 0, -1)).cummax().clip(upper=1).reindex(wanted.index)
     assert found["p"].tolist() == pytest.approx(adjusted.tolist(), nan_ok=True)

@@ -44,7 +44,8 @@ def read_manifest(data_dir: Path) -> dict:
         manifest["data_kind"], manifest["parameters"]["size"], manifest["splits"]
         [bytes.fromhex(sha256) for sha256 in manifest["files"].values()]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ShardError(f"{path} is damaged ({error!r}): delete the folder and prepare it again") from error
+        what = f"{path} is damaged, or of an earlier version ({error!r})"
+        raise ShardError(f"{what}: copy it again, or delete the folder and prepare it again") from error
     return manifest
 
 

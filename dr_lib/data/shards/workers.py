@@ -164,7 +164,7 @@ def _ask(idle: SimpleQueue[Connection], function: Callable, part: list) -> list:
         worker.send((function, part))
         is_done, answer = worker.recv()
     except (EOFError, OSError) as error:
-        raise WorkerError("a worker died, most likely for want of memory: pass --workers 1") from error
+        raise WorkerError("a worker died, most likely for want of memory: take fewer (--workers 1)") from error
     finally:
         idle.put(worker)
     if not is_done:

@@ -26,7 +26,7 @@ from dr_lib.files import write_bytes, write_json
 from dr_lib.runs.estimate import afford_s, find_limit
 from dr_lib.runs.prices import PRICES_VARIABLE, Price, PriceError, find_price, read_prices
 from dr_lib.runs.remote import colab, far_side, kaggle
-from dr_lib.runs.remote.client import Quota, RemoteError, find_client, handle_ends, undisturbed
+from dr_lib.runs.remote.client import RemoteError, find_client, handle_ends, undisturbed
 from dr_lib.runs.remote.pack import Share, pack_up
 from dr_lib.runs.row import RowError, check_row, read_rows, read_spent_s, write_row
 from dr_lib.runs.runner import FIXED, check_folder, check_notebook, lock_study
@@ -98,7 +98,7 @@ def run_on_service(
         pack = pack_up(Path(path), study, root, upload, share, describe)
         confirm(f"{pack.describe()}\nto {service.name}, for {len(left)} runs on {service.asked}; {service.terms}")
         options = ["--instance", study.instance] if study.instance else []
-        with _open(service, folder, on, left, quota, say) as record:
+        with _open(service, folder, on, left, say) as record:
             session = record["session"]
             service.start(session, pack)
             job = {"study": pack.study, "session": session, "platform": service.platform, "device": service.pattern}
@@ -192,14 +192,12 @@ def _list_made(folder: Path, service: Service, on_cpu: list[str]) -> set[str]:
 
 
 @contextmanager
-def _open(
-    service: Service, folder: Path, on: str, runs: list[str], before: Quota, say: Say
-) -> Iterator[dict[str, Any]]:
+def _open(service: Service, folder: Path, on: str, runs: list[str], say: Say) -> Iterator[dict[str, Any]]:
     """Record a session before it is allocated, and stop it however it ends; say what it took.
 
     A session of Colab needs this process, and is stopped when this is to end; one of Kaggle goes on.
     """
-    now = datetime.now(UTC)
+    before, now = service.read_quota(), datetime.now(UTC)
     record = {
         "session": f"dr-{on.replace(':', '-').lower()}-{now:%Y%m%d-%H%M%S}-{secrets.token_hex(3)}",
         "on": on,

@@ -4,6 +4,9 @@ import base64
 import json
 import shutil
 import stat
+import struct
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,46 +14,93 @@ import pandas as pd
 import papermill
 import pytest
 from PIL import Image
+from PIL.PngImagePlugin import PngInfo
 
 from dr_lib.data.labels.privacy import open_private
 
 ROOT = Path(__file__).resolve().parents[3]
-NAME, NUMBER = "Zulmira Quaresma", "123.456.789-09"
+NAME, NUMBER, PLACE = "Zulmira Quaresma", "123.456.789-09", "Rua Quaresma 7"
 SECRETS = ("Zulmira", "Quaresma", NUMBER, "12345678909")
+TAGS = {0x010E: NAME, 0x013B: NAME, 0x8298: f"(c) {NAME}", 0x9C9D: NAME.encode("utf-16-le")}  # description, artist, ...
+OWN_TAGS = {0x9286: b"ASCII\0\0\0" + f"{NAME} {NUMBER}".encode(), 0xA430: NAME}  # user comment, camera owner's name
+GPS = {1: "S", 2: (23.0, 33.0, 1.0), 3: "W", 4: (46.0, 38.0, 2.0), 28: b"ASCII\0\0\0" + PLACE.encode()}
+XMP = f'<x:xmpmeta xmlns:x="adobe:ns:meta/"><dc:creator>{NAME}</dc:creator>{NUMBER}</x:xmpmeta>'.encode()
+PROFILE = bytes(36) + b"acsp" + bytes(88) + b"desc" + bytes(8) + NAME.encode() + bytes(64)
 
 
-def write_photograph(source: Path, path: Path) -> None:
-    """Save a photograph again with metadata that name the patient."""
-    picture, exif = Image.open(source), Image.Exif()
-    exif.update({0x010E: NAME, 0x013B: f"{NAME} {NUMBER}", 0x9C9D: NAME.encode("utf-16-le")})  # description, artist
+def make_exif() -> Image.Exif:
+    """EXIF of all kinds that names the patient."""
+    exif = Image.Exif()
+    exif.update(TAGS)
+    exif.get_ifd(0x8769).update(OWN_TAGS)
+    exif.get_ifd(0x8825).update(GPS)
+    return exif
+
+
+def add_thumbnail(jpeg: bytes, thumbnail: bytes) -> bytes:
+    """Put a thumbnail into EXIF of its own, in its second directory."""
+    entries = (
+        struct.pack("<H", 2)
+        + struct.pack("<2H2I", 0x0201, 4, 1, 44)
+        + struct.pack("<2H2I", 0x0202, 4, 1, len(thumbnail))
+    )
+    exif = b"Exif\0\0II*\0" + struct.pack("<IHI", 8, 0, 14) + entries + bytes(4) + thumbnail
+    return jpeg[:2] + b"\xff\xe1" + struct.pack(">H", len(exif) + 2) + exif + jpeg[2:]
+
+
+def write_photograph(source: Path, path: Path, thumbnail: bytes) -> None:
+    """Save a photograph again with all the metadata that its format can hold."""
+    picture, exif = Image.open(source), make_exif()
     picture.thumbnail((480, 480))
-    picture.save(path, exif=exif)
+    if path.suffix == ".png":
+        notes = PngInfo()
+        notes.add_text("Author", NAME)
+        notes.add_text("Comment", f"{NAME} {NUMBER}", zip=True)
+        notes.add_itxt("Patient", NAME, lang="pt", tkey="Paciente")
+        notes.add_itxt("XML:com.adobe.xmp", XMP.decode())
+        picture.save(path, pnginfo=notes, exif=exif, icc_profile=PROFILE)
+    elif path.suffix == ".tif":
+        picture.save(path, tiffinfo={270: NAME, 315: NAME, 700: XMP, 33432: PLACE}, icc_profile=PROFILE)
+    else:
+        picture.save(path, exif=exif, xmp=XMP, comment=f"{NAME} {NUMBER}".encode(), icc_profile=PROFILE, quality=90)
+        path.write_bytes(add_thumbnail(path.read_bytes(), thumbnail))
 
 
 @pytest.fixture(scope="module")
-def clinic(tmp_path_factory, small_sample) -> Path:
-    """A clinic's folder, in which everything names its patient, some of it unusable."""
+def clinic(tmp_path_factory, small_sample) -> tuple[Path, bytes]:
+    """A clinic's folder, in which everything names its patient, some of it unusable; and a thumbnail's bytes."""
     folder = tmp_path_factory.mktemp("clinic")
     drawn = small_sample.parent / "photographs"
+    table = pd.read_csv(drawn / "labels.csv", dtype=str)
+    first = sorted((drawn / "images").iterdir())[0]
+    small = Image.open(first).resize((80, 60))
+    small.save(folder / "thumbnail.jpg")
+    thumbnail = (folder / "thumbnail.jpg").read_bytes()
+    (folder / "thumbnail.jpg").unlink()
     rows = []
-    for index, row in enumerate(pd.read_csv(drawn / "labels.csv", dtype=str).itertuples()):
+    for index, row in enumerate(table.itertuples()):
         inside = Path(f"{NAME} {row.patient}") / f"{NAME}, {NUMBER}, {index}{('.jpg', '.png', '.tif')[index % 3]}"
         (folder / inside).parent.mkdir(exist_ok=True)
-        write_photograph(drawn / "images" / Path(row.image).name, folder / inside)
+        write_photograph(drawn / "images" / Path(row.image).name, folder / inside, thumbnail)
         rows.append((str(inside), f"{NAME} {row.patient}", row.eye, row.grade))
     unusable = {"cut.jpg": (folder / rows[0][0]).read_bytes()[:8_000], "note.jpg": f"{NAME} {NUMBER}".encode()}
     unusable |= {"scan.png": bytes(128) + b"DICM" + NAME.encode(), "empty.jpg": b""}
     for name, content in unusable.items():
         (folder / f"{NAME} {name}").write_bytes(content)
         rows.append((f"{NAME} {name}", f"{NAME} alone {name}", "left", "0"))
+    (folder / f"{NAME} black.jpg").write_bytes(b"")
+    Image.new("RGB", (300, 200)).save(folder / f"{NAME} black.jpg", comment=NAME.encode())
+    rows.append((f"{NAME} black.jpg", f"{NAME} alone", "right", "1"))
     pd.DataFrame(rows, columns=["image", "patient", "eye", "grade"]).to_csv(folder / "labels.csv", index=False)
-    return folder
+    return folder, thumbnail
 
 
-def find_secrets(content: bytes) -> list[str]:
-    """Which secrets the bytes hold: in UTF-8 or UTF-16, upper or lower case."""
+def find_secrets(content: bytes, thumbnail: bytes) -> list[str]:
+    """Which secrets the bytes hold: in UTF-8, Latin-1 or UTF-16, upper or lower case."""
     lower = content.lower()
-    return [s for s in SECRETS if any(s.lower().encode(code) in lower for code in ("utf-8", "utf-16-le", "utf-16-be"))]
+    encodings = ("utf-8", "latin-1", "utf-16-le", "utf-16-be")
+    found = [secret for secret in SECRETS if any(secret.lower().encode(code) in lower for code in encodings)]
+    return found + ["thumbnail"] * (thumbnail[-200:-100] in content)
 
 
 @pytest.mark.parametrize("mode", [0o755, 0o700])
@@ -79,16 +129,34 @@ def list_contents(folder: Path) -> Iterator[tuple[str, bytes]]:
 @pytest.mark.slow
 def test_the_search_finds_what_there_is(clinic):
     """In the clinic's own files the name is found everywhere, in every format: the search is not blind."""
-    assert all("Zulmira" in find_secrets(path.read_bytes()) for path in clinic.glob("*/*"))
-    assert find_secrets("ZULMIRA".encode("utf-16-le")) == ["Zulmira"]
+    folder, thumbnail = clinic
+    for path in folder.glob("*/*"):
+        assert "Zulmira" in find_secrets(path.read_bytes(), thumbnail)
+        assert ("thumbnail" in find_secrets(path.read_bytes(), thumbnail)) == (path.suffix == ".jpg")
+    assert find_secrets("ZULMIRA".encode("utf-16-le"), thumbnail) == ["Zulmira"]
+
+
+@pytest.mark.slow
+def test_preparing_tells_no_name(clinic, tmp_path):
+    """Shards, tables, manifest and all that the command says: no secret; the private folder alone names the files."""
+    folder, thumbnail = clinic
+    out, private = tmp_path / "out", tmp_path / "kept"
+    command = [sys.executable, "-m", "dr_lib", "prepare", "--images", folder, "--labels", folder / "labels.csv"]
+    command += ["--out", out, "--private", private, "--shard-size", "40", "--workers", "2"]
+    done = subprocess.run(list(map(str, command)), cwd=ROOT, capture_output=True, check=True)
+    assert json.loads((out / "manifest.json").read_text())["num_rejected"] >= 4
+    assert "Zulmira" in (private / "rejected.csv").read_text()
+    for name, content in [("said", done.stdout + done.stderr), *list_contents(out)]:
+        assert find_secrets(content, thumbnail) == [], name
 
 
 @pytest.mark.slow
 def test_notebook_01_tells_no_name(clinic, tmp_path):
     """The executed notebook, its figures and what it wrote: no secret."""
+    folder, thumbnail = clinic
     for name in ("dr_lib", "notebooks"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copytree(clinic, tmp_path / "mine")
+    shutil.copytree(folder, tmp_path / "mine")
     parameters = {"images": "mine", "labels": "mine/labels.csv", "out": "prepared", "private": "kept"}
     (tmp_path / "executed").mkdir()
     papermill.execute_notebook(
@@ -102,4 +170,4 @@ def test_notebook_01_tells_no_name(clinic, tmp_path):
     assert "Zulmira" in (tmp_path / "kept" / "rejected.csv").read_text()
     for written in ("prepared", "executed"):
         for name, content in list_contents(tmp_path / written):
-            assert find_secrets(content) == [], name
+            assert find_secrets(content, thumbnail) == [], name

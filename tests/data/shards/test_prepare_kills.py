@@ -3,6 +3,7 @@
 import json
 import multiprocessing
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -123,7 +124,10 @@ def test_after_a_kill_finished_shards_are_kept(folder, workers, altered):
     before, progress = list_written(folder / "killed" / "out"), []
     assert len(before) >= 8  # of 12
     for name in sorted(before)[len(before) - altered :]:
-        (folder / "killed" / "out" / name).write_bytes(b"altered")
+        path = folder / "killed" / "out" / name  # of a listing the hashes, as a spreadsheet saves them
+        path.write_bytes(
+            re.sub(rb"[0-9a-f]{64}", b"1.23E+45", path.read_bytes()) if path.suffix == ".csv" else b"altered"
+        )
     start(folder, "killed", shard_size=2, workers=workers, progress=lambda *state: progress.append(state))
     after = list_written(folder / "killed" / "out")
     assert altered <= sum(after[name] != before[name] for name in before) <= workers + altered
@@ -163,7 +167,7 @@ def test_a_worker_that_dies_is_an_error_and_no_loss(folder, monkeypatch):
         for worker in multiprocessing.active_children() if done == 1 else ():  # one that is idle would not be missed
             worker.kill()
 
-    with pytest.raises(WorkerError, match="pass --workers 1"):
+    with pytest.raises(WorkerError, match="--workers 1"):
         start(folder, "killed", shard_size=2, workers=2, progress=kill_workers)
     start(folder, "killed", shard_size=2, workers=1)
     assert look(folder, "killed") == look(folder, "whole")
