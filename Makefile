@@ -46,9 +46,9 @@ test: .venv/ready ## the tests, offline once .venv is there
 	  "onnx>=1.16" "onnxruntime>=1.18" "openvino>=2024.3" "tf2onnx>=1.16"
 	@touch $@
 
-# damaged files by the hundred
+# damaged files by the hundred, and the client of SageMaker
 .venv/fuzz: .venv/ready
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check "hypothesis>=6.100"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check "hypothesis>=6.100" "boto3>=1.34"
 	@touch $@
 
 test-slow: .venv/kernels .venv/runtimes .venv/fuzz ## the slow tests; downloads the other frameworks

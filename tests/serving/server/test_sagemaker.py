@@ -12,6 +12,7 @@ from dr_lib.serving.server.load import ask, run_closed_loop
 from dr_lib.serving.server.sagemaker import EndpointError, find_endpoint
 
 pytest.importorskip("boto3")
+pytestmark = pytest.mark.slow
 KEY, SECRET, REGION = "AKIDEXAMPLE", "a secret", "sa-east-1"
 GOOD = {"grade": 1, "timings_ms": {"decode": 1.0, "predict": 2.0}, "model": "m", "model_version": "v"}
 DESCRIPTIONS = {
