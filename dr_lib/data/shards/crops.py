@@ -21,7 +21,7 @@ from dr_lib.data.labels import near_duplicates
 from dr_lib.data.labels.privacy import pseudonym
 from dr_lib.data.photograph import pixels
 from dr_lib.data.shards import records
-from dr_lib.data.shards.folder import LISTED, hash_file, parse_table, restore_record, write_table
+from dr_lib.data.shards.folder import LISTED, hash_file, parse_table, read_file, restore_record, write_table
 from dr_lib.data.shards.records import ShardError, frame, to_example
 from dr_lib.data.shards.workers import Cropped, Map, Photograph, WorkerError, crop_photograph
 from dr_lib.files import replace, write_json
@@ -152,10 +152,11 @@ def _find_finished(out: Path, files: dict[str, str], size: int) -> list[pd.DataF
         shard = out / f"crops-{number:05d}.tfrecord"
         listing = shard.with_suffix(".csv")
         try:
-            content, table = shard.read_bytes(), parse_table(listing)
-            for path in (shard, listing):
-                if path.name in files and hash_file(path) != files[path.name]:
-                    raise ShardError(f"{path.name}: altered or cut short, it does not match manifest.json")
+            content, rows = (
+                read_file(out, path.name, files) if path.name in files else path.read_bytes()
+                for path in (shard, listing)
+            )
+            table = parse_table(listing, rows)
             listed = table[table["status"] != ""].itertuples()
             crops = ((row, content[row.offset : row.offset + row.length]) for row in listed)
             if content != b"".join(frame(to_example(restore_record(row, jpeg, size))) for row, jpeg in crops):

@@ -156,7 +156,7 @@ def verify(data_dir: Path) -> dict:
     files, faults = manifest["files"], _compare_names(data_dir, manifest["files"])
     for name in sorted(files):
         try:
-            _read_file(data_dir, name, files)
+            read_file(data_dir, name, files)
         except ShardError as error:
             faults.append(str(error))
     if faults:
@@ -191,10 +191,11 @@ def write_table(path: Path, table: pd.DataFrame) -> None:
 
 def read_table(data_dir: Path, name: str, files: dict[str, str]) -> pd.DataFrame:
     """Read a table that the manifest names; a ShardError if it is not what was written."""
-    return parse_table(Path(data_dir) / name, _read_file(data_dir, name, files))
+    return parse_table(Path(data_dir) / name, read_file(data_dir, name, files))
 
 
-def _read_file(data_dir: Path, name: str, files: dict[str, str]) -> bytes:
+def read_file(data_dir: Path, name: str, files: dict[str, str]) -> bytes:
+    """Read a file that the manifest names; a ShardError if it is missing, or not what was written."""
     try:
         content = (Path(data_dir) / name).read_bytes()
     except OSError as error:
