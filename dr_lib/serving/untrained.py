@@ -82,7 +82,9 @@ def _spread_answers(network, examples: np.ndarray) -> None:
 
     A data-dependent initialisation, after Krähenbühl et al. 2016, while the photographs pass through the network.
     """
-    layers = _list_layers(network)
+    from dr_lib.training.models import list_layers
+
+    layers = list_layers(network)
     for layer in layers:
         layer.call = partial(_standardise, layer, layer.call)
     network(examples)
@@ -109,9 +111,3 @@ def _find_moments(x) -> tuple[np.ndarray, np.ndarray]:
     """Mean and variance of each feature, the last axis; never 0, for a feature may be the same everywhere."""
     x = np.asarray(x, np.float64).reshape(-1, x.shape[-1])
     return x.mean(axis=0), x.var(axis=0) + 1e-6
-
-
-def _list_layers(network) -> list:
-    """The layers of a network, those of its base among them."""
-    steps = [_list_layers(layer) if hasattr(layer, "layers") else [layer] for layer in network.layers[1:]]
-    return [layer for inner in steps for layer in inner]

@@ -1,7 +1,5 @@
 """Where a network looks: Grad-CAM, its control with random weights, and both held against masks of lesions."""
 
-from collections.abc import Iterator
-
 import keras
 import numpy as np
 from keras import layers, ops
@@ -11,7 +9,7 @@ from dr_lib.data.labels.grades import REFERABLE_FROM
 from dr_lib.statistics.bootstrap import bootstrap_patients
 from dr_lib.statistics.intervals import Interval
 from dr_lib.training.frameworks.keras_network import differentiate
-from dr_lib.training.models import ModelError
+from dr_lib.training.models import ModelError, list_layers
 
 CONVOLUTIONS = (layers.Conv2D, layers.DepthwiseConv2D, layers.SeparableConv2D)
 BATCH_SIZE = 16  # photographs mapped at a time
@@ -126,15 +124,10 @@ def _map_batch(network: keras.Model, layer: layers.Layer, images: np.ndarray) ->
 
 def _find_last_maps(network: keras.Model) -> layers.Layer:
     """The last layer whose output has the sides of the last convolution's."""
-    outputs = [layer for layer in _flatten(network) if not isinstance(layer, layers.InputLayer)]
+    outputs = [layer for layer in list_layers(network) if not isinstance(layer, layers.InputLayer)]
     convolutions = [layer for layer in outputs if isinstance(layer, CONVOLUTIONS)]
     if not convolutions:
         raise ModelError("Grad-CAM needs a network with a convolution")
     sides = convolutions[-1].output.shape[1:3]
     after = outputs[outputs.index(convolutions[-1]) :]
     return [layer for layer in after if len(layer.output.shape) == 4 and layer.output.shape[1:3] == sides][-1]
-
-
-def _flatten(model: keras.Model) -> Iterator[layers.Layer]:
-    for layer in model.layers:
-        yield from _flatten(layer) if isinstance(layer, keras.Model) else [layer]

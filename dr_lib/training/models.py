@@ -162,6 +162,12 @@ def find_preprocessing(model: str) -> tuple[list[float], list[float], bool]:
     return steps.sum(axis=1).tolist(), black[:: -1 if is_bgr else 1].tolist(), bool(is_bgr)
 
 
+def list_layers(network: keras.Model) -> list[layers.Layer]:
+    """The layers of a network, those of the models within it among them."""
+    parts = [list_layers(layer) if isinstance(layer, keras.Model) else [layer] for layer in network.layers]
+    return [layer for part in parts for layer in part]
+
+
 def find_layer(base: keras.Model, name: str) -> layers.Layer:
     """The layer of that name; a ModelError says which there are."""
     if name not in [layer.name for layer in base.layers]:
