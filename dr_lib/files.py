@@ -77,11 +77,12 @@ def read_csv(path: Path, numbers: Collection[str] = ()) -> dict[int, list[str]]:
     except csv.Error as error:
         raise ValueError(str(error)) from error
     rows = {line: row for line, row in rows.items() if any(row)}
-    columns = next(iter(rows.values()), []) if has_semicolons else []
-    for k, _ in filter(lambda column: column[1] in numbers, enumerate(columns)):
-        for row in rows.values():
-            row[k : k + 1] = [cell.replace(",", ".") for cell in row[k : k + 1]]
-    return rows
+    names = next(iter(rows.values()), []) if has_semicolons else []
+    columns = {k for k, name in enumerate(names) if name in numbers}
+    return {
+        line: [cell.replace(",", ".") if k in columns else cell for k, cell in enumerate(row)]
+        for line, row in rows.items()
+    }
 
 
 def lock(path: Path, *, wait_s: float = 0.0) -> TextIO | None:
