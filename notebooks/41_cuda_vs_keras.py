@@ -109,9 +109,10 @@ from dr_lib.figures.style import name_line
 
 words = say("{} is {} times as fast as {}, per epoch, in the same batch.")
 rows = [row for _, row in compared.iterrows()]
-names = [[name_line(row[column], say) for column in ("line", "reference")] for row in rows]
-factors = [page.interval(row, "times_as_fast") for row in rows]
-sentences = [words.format(line, factor, keras) for (line, keras), factor in zip(names, factors, strict=True)]
+sentences = [
+    words.format(name_line(row["line"], say), page.interval(row, "times_as_fast"), name_line(row["reference"], say))
+    for row in rows
+]
 if published:
     sentences.append(page.count_verdicts("D", judged))
 page.findings(sentences or [say("No training has been timed yet.")])

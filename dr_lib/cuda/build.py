@@ -29,7 +29,7 @@ class NoCompilerError(CudaError):
 
 
 class NoDeviceError(CudaError):
-    """There is no GPU, or its driver is too old."""
+    """There is no GPU, or its driver does not answer or is too old."""
 
 
 class BuildError(CudaError):

@@ -289,4 +289,6 @@ class Page:
             return name_line(str(value), self.say)
         if column in ("term", "factor"):
             return name_term(str(value), self.say)
-        return "–" if value is None else self.say(str(value)) if value in SAID else str(value)
+        if value is None:
+            return "–"
+        return self.say(str(value)) if value in SAID else str(value)
