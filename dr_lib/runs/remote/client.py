@@ -66,8 +66,9 @@ def call(name: str, *arguments: str, limit_s: float = LIMIT_S, say: Callable[[st
     command = bind_to_parent([find_client(name), *OPTIONS[name], *arguments])
     with subprocess.Popen(command, **pipes, **how) as process:
         timer = threading.Timer(limit_s, process.kill)
-        timer.start()
+        timer.daemon = True  # a Ctrl-C may come at any moment, and this process does not wait for it then
         try:
+            timer.start()
             for line in process.stdout:
                 lines.append(TOKEN.sub(r"\1***", COLOURS.sub("", line)))
                 if say:

@@ -16,7 +16,7 @@ from dr_lib.training.graders import build_grader
 from tests.serving.stand_in import ROOT, build_network, draw_crops
 
 # measured 4e-6, 3e-3, 0.06 (dynamic), 0.08 and 0.09 on the stand-in, whose logits are steep
-CLOSE = {"savedmodel": 1e-6, "litert_float32": 1e-4, "litert_float16": 0.02, "onnx_float32": 1e-4}
+CLOSE = {"savedmodel": 1e-5, "litert_float32": 1e-4, "litert_float16": 0.02, "onnx_float32": 1e-4}
 BYTES = {"float32": 4, "float16": 2, "int8": 1, "dynamic_int8": 1}
 
 
