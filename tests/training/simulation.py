@@ -57,9 +57,13 @@ def train(
     *,
     number: int,
     normalised: bool = False,
+    impatient: bool = False,
     of_machine: Mapping[str, dict[str, Any]] = {},  # noqa: B006
 ) -> None:
-    """One training as the notebooks make it; leaves the history, best.keras, result.json and weights.npz."""
+    """One training as the notebooks make it; leaves the history, best.keras, result.json and weights.npz.
+
+    One that is impatient calls no epoch better than another: its learning rate is halved again and again.
+    """
     from dr_lib.training.config import TrainingConfig
     from dr_lib.training.train_once import BEST, predict, train_once
 
@@ -71,6 +75,12 @@ def train(
         from dr_lib.training import models
 
         models.build_base = build_normalised
+    if impatient:
+        hardware.activate(plan)
+        import keras
+
+        plateau = keras.callbacks.ReduceLROnPlateau
+        keras.callbacks.ReduceLROnPlateau = lambda **how: plateau(**how | {"patience": 3, "min_delta": 100.0})
     trained = train_once(asked, plan, folder, splits=splits)
     import keras
 

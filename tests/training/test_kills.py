@@ -11,14 +11,14 @@ from tests.training import simulation
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("config", "kills", "window_s"),
-    [({"backend": "tensorflow", "epochs": 25}, 6, 2.0), ({"backend": "jax", "mode": "fast", "epochs": 25}, 3, 1.0)],
+    [({"backend": "tensorflow", "epochs": 12}, 6, 1.0), ({"backend": "jax", "mode": "fast", "epochs": 12}, 3, 0.5)],
     ids=["tensorflow", "jax"],
 )
 def test_killed_at_random_moments(tmp_path, config, kills, window_s):
     """Dropout, colours, shuffling, learning rate, optimiser: history and final state are equal to the bit."""
     pytest.importorskip(config["backend"])
     config = config | {"augmentation": "colour", "dropout": 0.3, "learning_rate": 0.02}
-    asked = {"config": config, "number": 57}
+    asked = {"config": config, "number": 57, "impatient": True}
     simulation.run("train", tmp_path / "straight", **asked)
     simulation.run("kill", tmp_path / "killed", arguments=asked, kills=kills, window_s=window_s, seed=1)
     counted = json.loads((tmp_path / "killed" / "kills.json").read_text())
