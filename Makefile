@@ -29,29 +29,20 @@ demo: .venv/ready ## draw a sample, train it three times, leave papermill_runs/d
 test: .venv/ready ## the tests, offline once .venv is there
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
 
-# Keras on JAX, for the plans of TPUs and several devices
-.venv/jax: .venv/ready
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check "jax>=0.7"
+# what the slow tests and the benches need besides: JAX, Dask, ONNX Runtime and OpenVINO, damaged files by the hundred,
+# the client of SageMaker
+.venv/more: .venv/ready
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
+	  "jax>=0.7" "distributed>=2024.5" "onnx>=1.16" "onnxruntime>=1.18" "openvino>=2024.3" "tf2onnx>=1.16" \
+	  "hypothesis>=6.100" "boto3>=1.34"
 	@touch $@
 
-# the other frameworks' kernels, and Dask
-.venv/kernels: .venv/jax
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check "distributed>=2024.5"
+# the other frameworks' kernels
+.venv/kernels: .venv/more
 	$(BIN)/python -m dr_lib kernels
 	@touch $@
 
-# ONNX Runtime and OpenVINO, which exported models are compared with
-.venv/runtimes: .venv/ready
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
-	  "onnx>=1.16" "onnxruntime>=1.18" "openvino>=2024.3" "tf2onnx>=1.16"
-	@touch $@
-
-# damaged files by the hundred, and the client of SageMaker
-.venv/fuzz: .venv/ready
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check "hypothesis>=6.100" "boto3>=1.34"
-	@touch $@
-
-test-slow: .venv/kernels .venv/runtimes .venv/fuzz ## the slow tests; downloads the other frameworks
+test-slow: .venv/kernels ## the slow tests; downloads the other frameworks
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m slow
 
 .venv/lint: .venv/ready
@@ -75,7 +66,7 @@ publish: .venv/ready ## write the repository's address: URL= REF=
 clean: ## delete .venv, kernels and results
 	rm -rf .venv .runtimes .kernels papermill_runs/*/
 
-bench: .venv/runtimes ## measured comparisons
+bench: .venv/more ## measured comparisons
 	$(BIN)/python tests/bench_data.py 2>/dev/null
 	$(BIN)/python tests/bench_stream.py 2>/dev/null
 	$(BIN)/python tests/bench_monitor.py 2>/dev/null

@@ -4,6 +4,7 @@ import math
 import os
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
@@ -167,13 +168,15 @@ def kernels(names: tuple[str, ...]) -> None:
     from dr_lib.runs.kernels import KERNELS, KernelError, NoPythonError, set_up
 
     has_gpu, failures = bool(hardware.probe().gpus), []
-    for name in names or KERNELS:
-        try:
-            click.echo(f"{name}: {set_up(name, ROOT / '.kernels', has_gpu=has_gpu)}")
-        except NoPythonError as error:  # nothing to be done here: its scenarios are skipped
-            click.echo(f"{name}: not here: {error}")
-        except KernelError as error:
-            failures.append(f"{name}: {error}")
+    with ThreadPoolExecutor() as pool:  # each is a minute of pip
+        ready = {name: pool.submit(set_up, name, ROOT / ".kernels", has_gpu=has_gpu) for name in names or KERNELS}
+        for name, outcome in ready.items():
+            try:
+                click.echo(f"{name}: {outcome.result()}")
+            except NoPythonError as error:  # nothing to be done here: its scenarios are skipped
+                click.echo(f"{name}: not here: {error}")
+            except KernelError as error:
+                failures.append(f"{name}: {error}")
     if failures:
         raise click.ClickException("\n".join(failures))
 
