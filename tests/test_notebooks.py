@@ -107,11 +107,10 @@ def test_01_prepares_a_folder_with_a_csv(clone, kernel, small_sample):
     assert len(banners) == 1
 
 
-def test_10_alone_writes_a_row_that_11_reads(clone, small_sample):
-    """One papermill command trains and writes a valid row; notebook 11 draws figure 1 from it, in Portuguese."""
-    wishes = {"data_dir": small_sample, "epochs": 2, "image_size": 48, "test_time_augmentation": True}
-    command = papermill_command("10_train_referable", **wishes, repetition=3)
-    subprocess.run(command, cwd=clone, check=True, capture_output=True)
+def test_10_alone_writes_a_row_that_11_reads(clone, kernel, small_sample):
+    """Run by papermill it trains and writes a valid row; notebook 11 draws figure 1 from it, in Portuguese."""
+    wishes = {"data_dir": str(small_sample), "epochs": 2, "image_size": 48, "test_time_augmentation": True}
+    execute(clone, "10_train_referable", kernel, **wishes, repetition=3)
     (path,) = (clone / "papermill_runs" / "adhoc" / "rows").glob("*.json")
     row = json.loads(path.read_text())
     assert (row["study"], row["repetition"], row["seed"], row["status"]) == ("adhoc", 3, 23, "ok")
