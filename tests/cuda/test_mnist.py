@@ -128,9 +128,9 @@ def test_the_first_weights_are_those_of_the_paper_s_network():
 
 @pytest.mark.slow
 def test_fused_reaches_what_the_original_program_reaches(library, real_data):
-    """MNIST, batch 1, 40 epochs: 97.0 % within half a point."""
+    """MNIST, batch 1: the 97.0 % of its 40 epochs within half a point, after 10 of them."""
     data = load_mnist(real_data / "mnist" / "mnist.npz")
-    table = mnist.train(library, *data, implementation="fused", epochs=40)
+    table = mnist.train(library, *data, implementation="fused", epochs=10)
     assert table.test_accuracy.iloc[-1] == pytest.approx(0.97, abs=0.005)
 
 

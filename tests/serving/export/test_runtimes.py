@@ -100,7 +100,8 @@ def test_tensorflow_that_has_computed_keeps_its_threads(network):
 
 
 def test_one_thread_is_one_thread(tmp_path):
-    """One of the process's threads does nearly all the work of 40 predictions, whatever else the machine does."""
+    """One of the process's threads does most of the work of 40 predictions, whatever else the machine does: two that
+    shared it would do half each, and Keras's own Python, in a thread of its own, takes up to a quarter."""
     crops = draw_crops(2, side=128)
     inputs = keras.Input((128, 128, 3), dtype="uint8")
     x = keras.layers.Conv2D(64, 3)(keras.layers.Rescaling(1 / 255)(inputs))  # work enough for many threads
@@ -126,4 +127,4 @@ def test_one_thread_is_one_thread(tmp_path):
     command = [sys.executable, "-c", code, str(tmp_path), *names]
     output = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     used = {name: float(share) for name, share in (line.split() for line in output.splitlines()[-len(names) :])}
-    assert list(used) == names and min(used.values()) >= 0.8, used
+    assert list(used) == names and min(used.values()) >= 0.65, used
