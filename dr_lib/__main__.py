@@ -209,7 +209,8 @@ def run(study: Path, address: str, on: str, yes: bool, machines: int, **options)
     else:
         failures = run_study(study, ROOT, **options, machines=machines, wait=bool(options["only"]))
     if failures:
-        raise click.ClickException(f"{len(failures)} runs failed:\n" + "\n".join(failures))
+        what = "1 run" if len(failures) == 1 else f"{len(failures)} runs"
+        raise click.ClickException(f"{what} failed:\n" + "\n".join(failures))
 
 
 def _confirm(yes: bool, what: str) -> None:

@@ -263,5 +263,6 @@ Markdown(
 # %% [markdown]
 # ## Limits
 #
-# The times are of this processor: what int8 gains depends on its instructions (VNNI, AMX). The gate knows only this
+# The times are of this processor: what int8 gains depends on its instructions (VNNI, AMX). In ONNX its weights have 7
+# bits, so that the answers do not: sums of 8 bits overflow where there is AVX2 and no VNNI. The gate knows only this
 # labelled set; its intervals say how little a small one can show. A synthetic sample says nothing about disease.

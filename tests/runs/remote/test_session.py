@@ -244,7 +244,7 @@ def test_colab_brings_each_row_back_and_goes_on_after_a_kill(cloud, monkeypatch)
     assert cloud.sessions[0]["session"] == left and not cloud.sessions[0]["ended"]
     result = cloud.run(path, "colab:cpu")
     assert f"{left} was left by a client that ended early" in result.output and not cloud.list_left()
-    assert result.exit_code == 1 and "1 runs failed:\nC1-r00-colab-" in result.output
+    assert result.exit_code == 1 and "1 run failed:\nC1-r00-colab-" in result.output
     failed, completed = sorted(read_rows(folder), key=lambda row: row["repetition"])
     assert (failed["status"], failed["error"]) == ("failed", "ValueError: this one fails")
     assert completed["status"] == "ok" and completed["commit"] == failed["commit"] and completed["cost_usd"] is not None
