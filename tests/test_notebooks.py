@@ -35,6 +35,7 @@ def execute(clone: Path, name: str, kernel: str | KernelManager = "python3", **p
     if isinstance(kernel, KernelManager):
         how = {"kernel_name": "python3", "km": kernel}
         (client := kernel.client()).start_channels()
+        client.wait_for_ready(timeout=60)  # what is sent before is answered to nobody
         client.execute_interactive(f"%reset_selective -f ^[^_]\nimport os; os.chdir({str(clone)!r})")
         client.stop_channels()
     notebook = clone / "notebooks" / f"{name}.ipynb"
