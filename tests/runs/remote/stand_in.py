@@ -97,7 +97,8 @@ def stop_machine(folder: Path) -> None:
     """End all of a machine and forget it."""
     with suppress(OSError, ValueError):
         os.killpg(int((folder / "pid").read_text()), signal.SIGKILL)
-    shutil.rmtree(folder, ignore_errors=True)
+    while folder.exists():  # what ends with the group may leave a last file
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def colab(options: argparse.Namespace) -> None:
@@ -242,9 +243,8 @@ def push(options: argparse.Namespace) -> None:
     (machine / "working").mkdir()
     (machine / "script.py").write_text("raise MemoryError('no room')" if FAULT == "dies" else code)
     (machine / "status").write_text("RUNNING")
-    ended = (
-        f'timeout {options.timeout} "$0" script.py && s=COMPLETE || s=ERROR; echo $s > status.tmp; mv status.tmp status'
-    )
+    run = f'timeout --foreground {options.timeout} "$0" script.py'  # else in a process group of its own
+    ended = f"{run} && s=COMPLETE || s=ERROR; echo $s > status.tmp; mv status.tmp status"
     hints = {"KAGGLE_KERNEL_RUN_TYPE": "Batch", "TMPDIR": str(machine)}
     start_machine(machine, hints, ["bash", "-c", ended, PYTHON], machine / "log")
     print("Kernel version 1 successfully pushed.  Please check progress at https://www.kaggle.com/code/x")
