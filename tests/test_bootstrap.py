@@ -18,7 +18,7 @@ CALL = "from dr_lib.bootstrap import install_missing; print(*install_missing('cv
 
 def run(python: Path | str, code: str, **variables: str) -> subprocess.CompletedProcess:
     """Run code with this interpreter in the repository."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PIP_NO_COMPILE": "1", **variables}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), **variables}
     return subprocess.run([python, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True)
 
 

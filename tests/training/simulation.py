@@ -70,17 +70,17 @@ def train(
     how = {"data_dir": "", "accelerator": "cpu", "image_size": SIZE, "learning_rate": 0.003}
     asked = TrainingConfig(**how | config | of_machine.get(os.environ.get("DR_LIB_MACHINE", ""), {}))
     plan, splits = asked.plan(hardware.probe(), number), None if asked.data_dir else draw_splits(number)
+    if normalised or impatient:
+        hardware.activate(plan)  # before Keras is imported
     if normalised:
-        hardware.activate(plan)
         from dr_lib.training import models
 
         models.build_base = build_normalised
     if impatient:
-        hardware.activate(plan)
-        import keras
+        from keras import callbacks
 
-        plateau = keras.callbacks.ReduceLROnPlateau
-        keras.callbacks.ReduceLROnPlateau = lambda **how: plateau(**how | {"patience": 3, "min_delta": 100.0})
+        plateau = callbacks.ReduceLROnPlateau
+        callbacks.ReduceLROnPlateau = lambda **how: plateau(**how | {"patience": 3, "min_delta": 100.0})
     trained = train_once(asked, plan, folder, splits=splits)
     import keras
 
