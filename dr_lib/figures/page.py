@@ -1,12 +1,13 @@
 """What an analysis notebook shows: figures and tables with captions, also written as files, and claims as sentences."""
 
+from base64 import b64encode
 from collections.abc import Sequence
 from io import BytesIO
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from IPython.display import HTML, Image, Markdown, display
+from IPython.display import HTML, Markdown, display
 from matplotlib.figure import Figure
 
 from dr_lib.evidence.checklist import STATUSES
@@ -116,7 +117,10 @@ class Page:
             self._out.mkdir(parents=True, exist_ok=True)
             (self._out / f"{name}.png").write_bytes(drawn.getvalue())
             figure.savefig(self._out / f"{name}.pdf", dpi=150)
-        display(Image(drawn.getvalue(), width=int(96 * figure.get_figwidth()), alt=self.say(caption)))
+        # as it is stored: IPython 7.34, which Colab and Kaggle ship, has no Image with an alternative text
+        picture = {"image/png": b64encode(drawn.getvalue()).decode(), "text/plain": self.say(caption)}
+        shown_as = {"width": int(96 * figure.get_figwidth()), "alt": self.say(caption)}
+        display(picture, metadata={"image/png": shown_as}, raw=True)
         self._caption("Figure", caption)
 
     def table(self, table: pd.DataFrame, name: str, caption: str) -> None:

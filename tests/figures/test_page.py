@@ -2,6 +2,7 @@
 
 import csv
 import re
+from base64 import b64decode
 
 import pandas as pd
 import pytest
@@ -21,7 +22,7 @@ from tests.evidence.test_claims import both
 def shown(monkeypatch) -> list[str]:
     """What is displayed, as text."""
     texts = []
-    monkeypatch.setattr(page, "display", lambda shown: texts.append(getattr(shown, "data", shown)))
+    monkeypatch.setattr(page, "display", lambda shown, **how: texts.append(getattr(shown, "data", shown)))
     return texts
 
 
@@ -45,7 +46,7 @@ def test_a_figure_is_shown_and_kept_twice(shown, tmp_path):
     (paper := page.Page(tmp_path)).figure(Figure(), "one", "Use of the machine over the longest run.")
     paper.figure(Figure(), "two", "Use of the machine over the longest run.")
     assert {path.name for path in tmp_path.iterdir()} == {"one.png", "one.pdf", "two.png", "two.pdf"}
-    assert shown[0][:4] == b"\x89PNG" and shown[3].startswith("**Figure 2.**")
+    assert b64decode(shown[0]["image/png"])[:4] == b"\x89PNG" and shown[3].startswith("**Figure 2.**")
 
 
 def test_claims_are_sentences_judged_ones_first(shown):
