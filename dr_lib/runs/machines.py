@@ -16,14 +16,15 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from dr_lib import hardware
 from dr_lib.hardware.machines import COORDINATOR, COUNT, RANK, find_place, say_how
 from dr_lib.runs.papermill import OUT_OF_TIME, end_tree, find_error, read_last_words, start_papermill
 from dr_lib.runs.run import bind_to_parent
-from dr_lib.runs.study import PlannedRun, name_run
+from dr_lib.runs.study import PlannedRun, find_runs, load_study, name_machine, name_run, plan_runs
 
 PATIENCE_S = 60.0  # for the others to end, when machine 0 has
-PART = """import sys; from pathlib import Path; from dr_lib.runs.runner import run_study
-sys.exit("; ".join(run_study(Path(sys.argv[1]), Path(sys.argv[2]), only=sys.argv[3], show_progress=False)) or 0)"""
+PART = """import sys; from pathlib import Path; from dr_lib.runs.machines import rehearse
+sys.exit("; ".join(rehearse(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3])) or 0)"""
 
 
 class Others(NamedTuple):
@@ -93,6 +94,24 @@ def start_others(run: PlannedRun, study: Path, log: Path, root: Path) -> Iterato
             end_tree(process)
         with suppress(OSError):
             scratch.cleanup()
+
+
+def rehearse(path: Path, root: Path, name: str) -> list[str]:
+    """Be one of the other machines of the try that machine 0 has started this process for, whatever rows are there.
+
+    Args:
+        path: the study file.
+        root: the repository.
+        name: of the run, such as C3-r02.
+
+    Returns:
+        The error, if it failed, as one line.
+    """
+    study = load_study(path, root)
+    planned = plan_runs(study, name_machine(hardware.probe()))
+    (run,) = find_runs(planned, name, path)
+    notebook = root / "notebooks" / f"{study.notebook}.ipynb"
+    return take_part(run, notebook, path.with_suffix(""), root)
 
 
 def take_part(run: PlannedRun, notebook: Path, folder: Path, root: Path) -> list[str]:

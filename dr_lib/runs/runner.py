@@ -119,7 +119,7 @@ def run_study(
     if place.count > 1:  # no machine makes a run alone once more
         study = study.model_copy(update={"retries": 0, "repeat_disturbed": 0})
     if place.rank:
-        if read_finished(folder, runs).get(runs[0].run_id, {}).get("status") == "ok":
+        if not list_left(study, runs, read_finished(folder, runs)):  # as machine 0 decides, too
             return []
         notebook = root / "notebooks" / f"{study.notebook}.ipynb"
         return take_part(runs[0], notebook, folder, root)

@@ -49,7 +49,8 @@ run, others = Run(Path.cwd(), "quick", asked), {"disturbed": False}
 begun = run.study_dir / "begun"
 begun.mkdir(parents=True, exist_ok=True)
 (begun / f"{run.identity['run_id']}-{time.monotonic_ns()}").touch()
-meeting = [Path(f"met-{machine}") for machine in range(num_machines)]  # as machines meet before they train
+coordinator = os.environ.get("DR_LIB_COORDINATOR", "")  # another one in each try of a rehearsal
+meeting = [Path(f"met-{coordinator}-{machine}") for machine in range(num_machines)]  # before they train
 meeting[int(os.environ.get("DR_LIB_MACHINE", 0))].touch()
 while not all(path.exists() for path in meeting):
     time.sleep(0.02)

@@ -56,6 +56,21 @@ def test_a_machine_that_dies_ends_the_run_which_is_then_made_again(house):
     assert (row["status"], row["retries"]) == ("ok", 1)
 
 
+def test_a_disturbed_run_of_several_machines_is_made_again_by_all_of_them(house):
+    """Machine 1 finds the row of the first try, and takes part in the second all the same; it is not waited for."""
+    path = write_study(
+        house,
+        repetitions=1,
+        parameters={"num_machines": 2, "trouble": "disturbed"},
+        repeat_disturbed=1,
+        timeout_hours=0.01,
+    )
+    assert run_quietly(path, house, machines=2) == []
+    (row,) = read_rows(house)
+    assert (row["status"], row["repeats"]) == ("ok", 1)
+    assert len(list(house.glob("met-*-1"))) == 2
+
+
 def test_a_scheduler_starts_each_machine_by_its_command(house, monkeypatch):
     """The commands of `plan`, one per machine: together they make one row, which is no rehearsal."""
     path = write_study(house, repetitions=1, factors={"num_machines": [1, 2]})
