@@ -393,7 +393,8 @@ def price(
     columns = ["model", "image_size", "format", "instance", *find_varied(priced), "n", "rate_per_s", "num_machines"]
     columns += ["idle_percent", "usd_per_month", "brl_per_month", "usd_per_million_rented", "gate_auc_difference_low"]
     columns += ["gate_kappa_difference_low", "joules_per_prediction", "reason"]
-    shown = priced[columns].replace("", float("nan")).dropna(axis=1, how="all")
+    shown = priced[columns].map(lambda cell: float("nan") if cell == "" else cell)
+    shown = shown.dropna(axis=1, how="all")
     click.echo(shown.to_string(index=False, float_format="{:.4g}".format, na_rep="-"))
     click.echo("\n".join(describe_choice(priced, lang)))
 

@@ -3,7 +3,6 @@
 import re
 import tempfile
 from collections.abc import Mapping, Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -112,7 +111,7 @@ def render(notebook: nbformat.NotebookNode, lang: str, published: bool = True) -
         lang: en or pt, the tag of the text cells to show.
         published: show cells that are tagged `paper`, too.
     """
-    from nbconvert import HTMLExporter
+    import nbconvert
 
     tagged = [(cell, set(cell.metadata.get("tags", []))) for cell in notebook.cells]
     tagged = [(cell, tags) for cell, tags in tagged if published or "paper" not in tags]
@@ -121,13 +120,13 @@ def render(notebook: nbformat.NotebookNode, lang: str, published: bool = True) -
         shown = [output for output in cell.get("outputs", []) if output.output_type != "stream"]
         cell.update({"outputs": shown} if cell.cell_type == "code" else {})
     page = nbformat.v4.new_notebook(cells=cells, metadata=notebook.metadata)
-    exporter = HTMLExporter(
+    exporter = nbconvert.HTMLExporter(
         template_name="basic", exclude_input=True, exclude_output_prompt=True, exclude_anchor_links=True
     )
     body, _ = exporter.from_notebook_node(page)
     title = re.search(r"<h1[^>]*>(.*?)<", body)
     head = f"<title>{title[1] if title else 'Report'}</title><style>{STYLE}</style>"
-    head = f'<meta charset="utf-8"><meta name="generator" content="nbconvert {version("nbconvert")}">{head}'
+    head = f'<meta charset="utf-8"><meta name="generator" content="nbconvert {nbconvert.__version__}">{head}'
     return f'<!DOCTYPE html>\n<html lang="{lang}"><head>{head}</head>\n<body>{body}</body></html>\n'
 
 

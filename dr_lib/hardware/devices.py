@@ -59,8 +59,7 @@ class Device(NamedTuple):
             **how,
             **facts.describe(),
             "python": platform.python_version(),
-            "tensorflow": read_version("tensorflow") or read_version("tensorflow-cpu"),
-            **{name: read_version(name) for name in ("keras", "jax", "numpy")},
+            **{name: read_version(name) for name in ("tensorflow", "keras", "jax", "numpy")},
         }
 
 

@@ -6,6 +6,8 @@ import importlib.util
 import os
 import re
 import subprocess
+import sys
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -71,12 +73,24 @@ def probe() -> Facts:
     )
 
 
-def read_version(package: str) -> str:
-    """The installed version of a package; empty where it is not installed."""
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return ""
+def read_version(module: str) -> str:
+    """Find the version of a module: what it says itself where it is imported, else what was installed.
+
+    The installed package may have a longer name than its module, such as tensorflow-cpu or tf-nightly.
+
+    Args:
+        module: as it is imported, such as tensorflow.
+
+    Returns:
+        The version; empty where it is not known, or the module is not installed.
+    """
+    said = getattr(sys.modules.get(module), "__version__", "")
+    if said:
+        return str(said)
+    for name in (module, f"{module}-cpu"):
+        with suppress(PackageNotFoundError):
+            return version(name)
+    return ""
 
 
 def find_platform() -> str:

@@ -1,5 +1,6 @@
 """Facts: found without a framework, from the driver's tool and the runtime's hints."""
 
+import importlib
 import subprocess
 import sys
 from pathlib import Path
@@ -28,6 +29,18 @@ def test_probing_imports_no_framework():
     code = "import sys; from dr_lib import hardware; hardware.choose(hardware.probe(), accelerator='cpu'); "
     code += "sys.exit(any(name in sys.modules for name in ('tensorflow', 'jax', 'keras', 'torch')))"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_version_is_found_whatever_the_package_is_called(tmp_path, monkeypatch):
+    """The module says it where it is imported; tensorflow-cpu is TensorFlow; what is unknown stops nobody."""
+    (tmp_path / "some_framework.py").write_text("__version__ = '1.2.3'")
+    (tmp_path / "other_cpu-4.5.dist-info").mkdir()
+    (tmp_path / "other_cpu-4.5.dist-info" / "METADATA").write_text("Name: other-cpu\nVersion: 4.5\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert facts_module.read_version("some_framework") == ""
+    importlib.import_module("some_framework")
+    assert facts_module.read_version("some_framework") == "1.2.3"
+    assert facts_module.read_version("other") == "4.5"
 
 
 T4_AND_L4 = 'echo "Tesla T4, 15360, 7.5, 550.54.15, GPU-12ab"; echo "NVIDIA L4, 23034, 8.9, 550.54.15, GPU-12cd"'

@@ -4,7 +4,6 @@ import gzip
 import tarfile
 import tempfile
 from collections.abc import Callable, Iterable
-from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from dr_lib import files
+from dr_lib.hardware.facts import read_version
 from dr_lib.serving.export import gate
 from dr_lib.serving.export.convert import MIB, ExportError, convert, count_ideal_bytes, find_format, load_network
 from dr_lib.serving.export.runtimes import open_runtime
@@ -78,7 +78,7 @@ def export_model(
         f"a margin of {margin:g} takes about {needed} patients where a conversion changes one grade in ten: "
         f"these are {num_patients}"
     )
-    converters = {name: version(name) for name in CONVERTERS if find_spec(name)}
+    converters = {name: read_version(name) for name in CONVERTERS if find_spec(name)}
     known = source.facts | {"source_sha256": source.facts["sha256"], "converters": converters}
     judged = {"threshold": source.facts["threshold"], "margin": margin}
     out, split, rows = Path(out), labelled.split_sha256, []
