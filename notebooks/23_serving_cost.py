@@ -192,8 +192,9 @@ except EndpointError as error:
 else:
     shown = ["model", "image_size", "format", "instance", *find_varied(endpoints), *ENDPOINTS]
     shown = [f"{name}{bound}" for name in shown for bound in ("", "_low", "_high")]
-    shown = endpoints[[name for name in shown if name in endpoints]].replace("", float("nan")).dropna(axis=1, how="all")
-    page.table(shown, "endpoints", "What these requests cost on each endpoint, the cheapest of a network first.")
+    listed = endpoints[[name for name in shown if name in endpoints]]
+    listed = listed.map(lambda cell: float("nan") if cell == "" else cell).dropna(axis=1, how="all")
+    page.table(listed, "endpoints", "What these requests cost on each endpoint, the cheapest of a network first.")
     page.findings(describe_choice(endpoints, lang))
 
 # %% [markdown] tags=["en", "paper"]
