@@ -5,7 +5,7 @@ BIN := .venv/bin
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 export PYTHONPATH := $(CURDIR)
 
-.PHONY: help demo test test-slow lint sync publish bench runtimes container clean
+.PHONY: help demo test test-slow test-runtime lint sync publish bench runtimes container clean
 
 help:
 	@grep -hE '^[a-z-]+:.* ## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.* ## /\1: /'
@@ -53,6 +53,11 @@ lint: .venv/lint ## ruff and hadolint
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/hadolint dr_lib/serving/Dockerfile
+
+# on a machine with Python 3.12; CI runs it
+test-runtime: .venv/ready ## the reports on the versions that Kaggle ships; needs Python 3.12
+	@$(BIN)/python -m dr_lib sample > /dev/null
+	$(BIN)/python tests/runtimes.py --reports kaggle-gpu
 
 sync: .venv/ready ## write each notebook from its .py
 	$(BIN)/python -m dr_lib.publish

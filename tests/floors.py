@@ -50,7 +50,7 @@ def main() -> int:
                 shutil.copytree(ROOT / part, clone / part, ignore=shutil.ignore_patterns("__pycache__"))
             for notebook, parameters in JOBS.items():
                 start = time.monotonic()
-                errors = execute(Runtime(name, "", frozenset(), {}, {}), python, clone, notebook, parameters)
+                errors = execute(Runtime(name, "", {}, {}), python, clone, notebook, parameters)
                 print(
                     f"{name:7} {notebook:20} {time.monotonic() - start:4.0f} s  {'FAILED' if errors else 'ok'}",
                     flush=True,

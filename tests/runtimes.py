@@ -1,4 +1,6 @@
-"""Run the notebooks in look-alikes of the cloud runtimes: python tests/runtimes.py [NAME ...].
+"""Run the notebooks in look-alikes of the cloud runtimes: python tests/runtimes.py [--reports] [NAME ...].
+
+With --reports only those run that show what is there already, on small studies of stored rows.
 
 A look-alike is a virtual environment in `.runtimes/` with the package versions that the runtime ships, on this
 machine's CPU. papermill runs outside it, so that nothing is in it that the notebooks do not add themselves.
@@ -16,12 +18,22 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from dr_lib.bootstrap import ALWAYS, PACKAGES
+from tests.studies import PREDICTIONS, write_studies
+
 ROOT = Path(__file__).resolve().parents[1]
 LISTS, HOMES = ROOT / "tests" / "runtimes", ROOT / ".runtimes"
 RECORDS = Path("papermill_runs", "sample", "records")
 HINTS = {"colab": {"COLAB_RELEASE_TAG": "look-alike"}, "kaggle": {"KAGGLE_KERNEL_RUN_TYPE": "Batch"}}
+NEEDED = frozenset(PACKAGES.get(module, module) for module in ALWAYS)  # by every notebook
 OPENCV = frozenset({"opencv-python-headless"})
-PYDANTIC = frozenset({"annotated-types", "pydantic", "pydantic-core", "typing-inspection"})
+LITERT = frozenset({"ai-edge-litert"})
+SERVER = frozenset({"starlette", "uvicorn"})
+STATSMODELS = frozenset({"statsmodels"})
+# what these bring along
+BROUGHT = frozenset({"annotated-types", "pydantic-core", "typing-inspection", "backports.strenum", "anyio", "h11"})
 COLUMNS = "{:11} {:7} {:10} {:7} {:6} {:10} {:>7}  {:20} {}"
 
 
@@ -30,7 +42,6 @@ class Runtime(NamedTuple):
 
     name: str  # of the list of packages, behind colab- or kaggle-, what the library has to take it for
     python: str
-    lacks: frozenset[str]  # packages that the notebooks have to add, and may
     parameters: dict[str, Any]
     row: dict[str, Any]
 
@@ -39,22 +50,51 @@ ONE = {"strategy": "none", "num_replicas": 1}
 MIRRORED = {"backend": "tensorflow", "strategy": "MirroredStrategy", "num_replicas": 2}
 PARALLEL = {"backend": "jax", "strategy": "DataParallel", "num_replicas": 8}
 RUNTIMES = (
-    Runtime("colab-cpu", "3.13", frozenset(), {}, {"backend": "tensorflow"} | ONE),
-    Runtime("colab-tpu", "3.13", OPENCV, {}, {"backend": "jax"} | ONE),
-    Runtime("kaggle-gpu", "3.12", frozenset(), {"num_devices": 2}, MIRRORED),
-    Runtime("kaggle-tpu", "3.12", PYDANTIC, {"backend": "jax", "num_devices": 8}, PARALLEL),
+    Runtime("colab-cpu", "3.13", {}, {"backend": "tensorflow"} | ONE),
+    Runtime("colab-tpu", "3.13", {}, {"backend": "jax"} | ONE),
+    Runtime("kaggle-gpu", "3.12", {"num_devices": 2}, MIRRORED),
+    Runtime("kaggle-tpu", "3.12", {"backend": "jax", "num_devices": 8}, PARALLEL),
 )
 
 
-def list_jobs(runtime: Runtime) -> list[tuple]:
-    """Title, notebook, parameters, and the packages that it has to add; the last one reads shards, without OpenCV."""
-    training, rest = {"epochs": 3, "image_size": 48} | runtime.parameters, runtime.lacks - OPENCV
+class Job(NamedTuple):
+    """A notebook to run, under a title."""
+
+    title: str
+    notebook: str
+    parameters: dict[str, Any]
+    adds: frozenset[str] = frozenset()  # packages that it asks for besides what all notebooks lack
+
+
+REPORTS = (
+    Job("00", "00_start_here", {}, OPENCV),
+    Job("11 rows", "11_gpu_vs_tpu", {"runs": "papermill_runs/trained", "allow": "mode"}),
+    Job("12", "12_evaluate", {"predictions": str(PREDICTIONS)}),
+    Job("21", "21_export_quantize", {"model": "small_cnn", "image_size": 48, "num_rounds": 2}, OPENCV | LITERT),
+    Job("23", "23_serving_cost", {"runs": "papermill_runs/serving"}),
+    Job("31", "31_factor_effects", {"runs": "papermill_runs/scenarios"}, STATSMODELS),
+    Job("41", "41_cuda_vs_keras", {"runs": "papermill_runs/mnist"}),
+)
+
+
+def list_trainings(runtime: Runtime) -> list[Job]:
+    """What trains, serves and prepares in a runtime; the one on shards does without OpenCV."""
+    training = {"epochs": 3, "image_size": 48} | runtime.parameters
+    grades = {"epochs": 2, "image_size": 48, "model": "small_cnn"} | runtime.parameters
+    serving = {"model": "small_cnn", "image_size": 48, "num_requests": 5, "gap_s": 0.0, "load_seconds": 0.5}
+    framework = {"tensorflow": "tensorflow", "jax": "keras_jax"}[runtime.row["backend"]]
+    scenario = {"framework": framework, "data_share": 0.005, "epochs": 2}
+    mnist = {"implementation": "fused@1", "epochs": 1, "replicas": 2}
     return [
-        ("10 paper", "10_train_referable", training | {"mode": "paper"}, runtime.lacks),
-        ("10 fast", "10_train_referable", training | {"mode": "fast"}, runtime.lacks),
-        ("11", "11_gpu_vs_tpu", {"runs": "papermill_runs/adhoc", "allow": "mode"}, rest),
-        ("00", "00_start_here", {}, runtime.lacks),
-        ("10 shards", "10_train_referable", training | {"mode": "fast", "data_dir": str(RECORDS)}, rest),
+        Job("10 paper", "10_train_referable", training | {"mode": "paper"}, OPENCV),
+        Job("10 fast", "10_train_referable", training | {"mode": "fast"}, OPENCV),
+        Job("11", "11_gpu_vs_tpu", {"runs": "papermill_runs/adhoc", "allow": "mode"}),
+        Job("10 shards", "10_train_referable", training | {"mode": "fast", "data_dir": str(RECORDS)}),
+        Job("01", "01_prepare_fundus", {}, OPENCV),
+        Job("20", "20_train_grades", grades, OPENCV),
+        Job("22", "22_serve_and_load", serving, OPENCV | LITERT | SERVER),
+        Job("30", "30_train_scenario", scenario),
+        Job("40", "40_mnist_cuda", mnist),
     ]
 
 
@@ -129,7 +169,7 @@ def try_service(runtime: Runtime, python: Path, clone: Path) -> list[str]:
     if not reasons:
         (row,) = (json.loads(path.read_text()) for path in study.with_suffix("").glob("rows/*.json"))
         expected = runtime.row | {"status": "ok", "platform": service, "data_kind": "synthetic"}
-        reasons = find_differences(frozenset(), row, expected, {}, {})
+        reasons = find_unlike(row, expected)
     left = [str(path) for path in clone.glob("cloud/*/*")]
     return reasons + [f"{path} was left" for path in left]
 
@@ -144,65 +184,111 @@ def put_stand_ins(folder: Path) -> Path:
     return folder
 
 
-def find_differences(
-    adds: frozenset[str], row: dict[str, Any], expected: dict[str, Any], shipped: dict[str, str], found: dict[str, str]
-) -> list[str]:
-    """What a notebook that ended without an error did otherwise than expected."""
-    added, moved = found.keys() - shipped.keys(), sorted(name for name in shipped if found.get(name) != shipped[name])
-    differences = [f"added {sorted(added)}, expected {sorted(adds)}"] if added != adds else []
-    differences += [f"changed the version of {', '.join(moved)}"] if moved else []
-    wrong = [name for name in expected if row and row[name] != expected[name]]
-    return differences + [f"{name} of the row is {row[name]!r}, expected {expected[name]!r}" for name in wrong]
+def find_added(job: Job, shipped: dict[str, str], found: dict[str, str]) -> list[str]:
+    """What a notebook did to the packages of a runtime beyond adding those that it needs."""
+    expected = (NEEDED | job.adds) - shipped.keys()
+    added = found.keys() - shipped.keys()
+    moved = sorted(name for name in shipped if found.get(name) != shipped[name])
+    wrong = []
+    if not expected <= added <= expected | BROUGHT:
+        wrong.append(f"added {sorted(added)}, expected {sorted(expected)}")
+    if moved:
+        wrong.append(f"changed the version of {', '.join(moved)}")
+    return wrong
 
 
-def try_runtime(runtime: Runtime, source: str, clone: Path) -> list[str]:
-    """Run the jobs of a runtime in a copy of the repository and print a line on each; return what went wrong."""
+def find_unlike(row: dict[str, Any], expected: dict[str, Any]) -> list[str]:
+    """The columns of a row that have another value than expected."""
+    unlike = [name for name in expected if row[name] != expected[name]]
+    return [f"{name} of the row is {row[name]!r}, expected {expected[name]!r}" for name in unlike]
+
+
+def read_newest_row(clone: Path) -> dict[str, Any]:
+    """The row that the last run outside a study has left."""
+    rows = clone.glob("papermill_runs/adhoc/rows/*.json")
+    return json.loads(max(rows, key=os.path.getmtime).read_text())
+
+
+def try_job(runtime: Runtime, job: Job, source: str, clone: Path) -> list[str]:
+    """Run a notebook in a runtime as it ships, print a line on it, and return what went wrong."""
+    python, shipped = build(runtime, source)
+    start = time.monotonic()
+    wrong = execute(runtime, python, clone, job.notebook, job.parameters)
+    seconds = time.monotonic() - start
+    used = ""
+    added = read_packages(python)
+    if not wrong:
+        wrong = find_added(job, shipped, added)
+        if job.notebook == "10_train_referable":
+            row = read_newest_row(clone)
+            used = f"{row['strategy']} x {row['num_replicas']}"
+            expected = {
+                **runtime.row,
+                **{name: shipped[name] for name in ("keras", "jax", "numpy")},
+                "tensorflow": shipped.get("tensorflow-cpu", ""),
+                "status": "ok",
+                "platform": runtime.name.split("-")[0],
+                "mode": job.parameters["mode"],
+            }
+            wrong += find_unlike(row, expected)
+    names = ", ".join(sorted(added.keys() - shipped.keys())) or "nothing"
+    print_line(runtime, shipped, job.title, seconds, used, "FAILED" if wrong else f"ok, added {names}")
+    return [f"{runtime.name}, notebook {job.title}: {reason}" for reason in wrong]
+
+
+def print_line(runtime: Runtime, shipped: dict[str, str], title: str, seconds: float, used: str, outcome: str) -> None:
+    """Print a line of the table."""
+    versions = [shipped.get(name, "none") for name in ("tensorflow-cpu", "keras", "jax")]
+    line = COLUMNS.format(runtime.name, runtime.python, *versions, title, f"{seconds:.0f}", used, outcome)
+    print(line, flush=True)
+
+
+def try_runtime(runtime: Runtime, source: str, clone: Path, only_reports: bool) -> list[str]:
+    """Run the jobs of a runtime in a copy of the repository; return what went wrong."""
     for name in ("dr_lib", "notebooks"):
         shutil.copytree(ROOT / name, clone / name, ignore=shutil.ignore_patterns("__pycache__"))
-    if not OPENCV & runtime.lacks:  # where it is missing, the notebook has to prepare the sample
+    write_studies(clone)
+    python, shipped = build(runtime, source)
+    if OPENCV <= shipped.keys():  # where it is missing, a notebook has to prepare the sample
         shutil.copytree(ROOT / RECORDS, clone / RECORDS)
+    jobs = list(REPORTS) if only_reports else [*list_trainings(runtime), *REPORTS]
+    if "tensorflow-cpu" not in shipped:
+        jobs = [job for job in jobs if not LITERT <= job.adds]  # TensorFlow converts to LiteRT
     wrong = []
-    for title, notebook, parameters, adds in list_jobs(runtime):
-        python, shipped = build(runtime, source)
-        start, row = time.monotonic(), {}
-        reasons = execute(runtime, python, clone, notebook, parameters)
-        seconds = time.monotonic() - start
-        if not reasons:
-            if notebook == "10_train_referable":
-                rows = clone.glob("papermill_runs/adhoc/rows/*.json")
-                row = json.loads(max(rows, key=os.path.getmtime).read_text())
-            expected = runtime.row | {"status": "ok", "platform": runtime.name.split("-")[0]}
-            expected |= {"mode": parameters.get("mode"), "tensorflow": shipped.get("tensorflow-cpu", "")}
-            expected |= {name: shipped[name] for name in ("keras", "jax", "numpy")}
-            reasons = find_differences(adds, row, expected, shipped, read_packages(python))
-        versions = tuple(shipped.get(name, "none") for name in ("tensorflow-cpu", "keras", "jax"))
-        how = f"{row['strategy']} x {row['num_replicas']}" if row else ""
-        outcome = "FAILED" if reasons else f"ok, added {', '.join(sorted(adds)) or 'nothing'}"
-        line = COLUMNS.format(runtime.name, runtime.python, *versions, title, f"{seconds:.0f}", how, outcome)
-        print(line, flush=True)
-        wrong += [f"{runtime.name}, notebook {title}: {reason}" for reason in reasons]
-    start, reasons = time.monotonic(), try_service(runtime, python, clone)
+    for job in jobs:
+        wrong += try_job(runtime, job, source, clone)
+    if only_reports:
+        return wrong
+    start = time.monotonic()
+    reasons = try_service(runtime, python, clone)
     outcome = "FAILED" if reasons else "ok, from a stand-in of the service, nothing left there"
-    print(
-        COLUMNS.format(runtime.name, runtime.python, *versions, "--on", f"{time.monotonic() - start:.0f}", "", outcome)
-    )
+    print_line(runtime, shipped, "--on", time.monotonic() - start, "", outcome)
     return wrong + [f"{runtime.name}, --on: {reason}" for reason in reasons]
 
 
 def main() -> int:
-    """Try the runtimes named, or all; 1 if anything went wrong in one of them."""
+    """Try the runtimes named, or all; 1 if anything went wrong, or one that is named has no Python here."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(runtime.name for runtime in RUNTIMES))
-    names, wrong = parser.parse_args().names, []
-    if unknown := set(names) - {runtime.name for runtime in RUNTIMES}:
+    known = [runtime.name for runtime in RUNTIMES]
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(known))
+    parser.add_argument("--reports", action="store_true", help="only what shows rows that are there already")
+    asked = parser.parse_args()
+    if unknown := set(asked.names) - set(known):
         parser.error(f"{', '.join(sorted(unknown))}: no such runtime")
+    wrong = []
     print(COLUMNS.format(*"runtime python tensorflow keras jax notebook seconds strategy".split(), "outcome"))
-    for runtime in (runtime for runtime in RUNTIMES if not names or runtime.name in names):
-        if (source := find_python(runtime.python)) is None:
-            print(f"{runtime.name:11} {runtime.python:7} not run: there is no Python {runtime.python} here")
+    for runtime in RUNTIMES:
+        if asked.names and runtime.name not in asked.names:
             continue
-        with tempfile.TemporaryDirectory() as folder:
-            wrong += try_runtime(runtime, source, Path(folder))
+        source = find_python(runtime.python)
+        if source:
+            with tempfile.TemporaryDirectory() as folder:
+                wrong += try_runtime(runtime, source, Path(folder), asked.reports)
+            continue
+        missing = f"{runtime.name}: not run, Python {runtime.python} is not on this machine: install it"
+        print(missing)
+        if asked.names:
+            wrong.append(missing)
     print(*wrong, sep="\n\n")
     return int(bool(wrong))
 
