@@ -25,7 +25,8 @@ from tests.studies import PREDICTIONS, write_studies
 
 ROOT = Path(__file__).resolve().parents[1]
 LISTS, HOMES = ROOT / "tests" / "runtimes", ROOT / ".runtimes"
-RECORDS = Path("papermill_runs", "sample", "records")
+SAMPLE = Path("papermill_runs", "sample")
+RECORDS = SAMPLE / "records"
 HINTS = {"colab": {"COLAB_RELEASE_TAG": "look-alike"}, "kaggle": {"KAGGLE_KERNEL_RUN_TYPE": "Batch"}}
 NEEDED = frozenset(PACKAGES.get(module, module) for module in ALWAYS)  # by every notebook
 OPENCV = frozenset({"opencv-python-headless"})
@@ -63,16 +64,18 @@ class Job(NamedTuple):
     title: str
     notebook: str
     parameters: dict[str, Any]
-    adds: frozenset[str] = frozenset()  # packages that it asks for besides what all notebooks lack
+    needs: frozenset[str] = NEEDED  # packages that it adds where the runtime lacks them
 
 
 REPORTS = (
-    Job("00", "00_start_here", {}, OPENCV),
+    Job("00", "00_start_here", {}, NEEDED | OPENCV),
     Job("11 rows", "11_gpu_vs_tpu", {"runs": "papermill_runs/trained", "allow": "mode"}),
     Job("12", "12_evaluate", {"predictions": str(PREDICTIONS)}),
-    Job("21", "21_export_quantize", {"model": "small_cnn", "image_size": 48, "num_rounds": 2}, OPENCV | LITERT),
+    Job(
+        "21", "21_export_quantize", {"model": "small_cnn", "image_size": 48, "num_rounds": 2}, NEEDED | OPENCV | LITERT
+    ),
     Job("23", "23_serving_cost", {"runs": "papermill_runs/serving"}),
-    Job("31", "31_factor_effects", {"runs": "papermill_runs/scenarios"}, STATSMODELS),
+    Job("31", "31_factor_effects", {"runs": "papermill_runs/scenarios"}, NEEDED | STATSMODELS),
     Job("41", "41_cuda_vs_keras", {"runs": "papermill_runs/mnist"}),
 )
 
@@ -86,14 +89,14 @@ def list_trainings(runtime: Runtime) -> list[Job]:
     scenario = {"framework": framework, "data_share": 0.005, "epochs": 2}
     mnist = {"implementation": "fused@1", "epochs": 1, "replicas": 2}
     return [
-        Job("10 paper", "10_train_referable", training | {"mode": "paper"}, OPENCV),
-        Job("10 fast", "10_train_referable", training | {"mode": "fast"}, OPENCV),
+        Job("10 paper", "10_train_referable", training | {"mode": "paper"}, NEEDED | OPENCV),
+        Job("10 fast", "10_train_referable", training | {"mode": "fast"}, NEEDED | OPENCV),
         Job("11", "11_gpu_vs_tpu", {"runs": "papermill_runs/adhoc", "allow": "mode"}),
         Job("10 shards", "10_train_referable", training | {"mode": "fast", "data_dir": str(RECORDS)}),
-        Job("01", "01_prepare_fundus", {}, OPENCV),
-        Job("20", "20_train_grades", grades, OPENCV),
-        Job("22", "22_serve_and_load", serving, OPENCV | LITERT | SERVER),
-        Job("30", "30_train_scenario", scenario),
+        Job("01", "01_prepare_fundus", {}, NEEDED | OPENCV),
+        Job("20", "20_train_grades", grades, NEEDED | OPENCV),
+        Job("22", "22_serve_and_load", serving, NEEDED | OPENCV | LITERT | SERVER),
+        Job("30", "30_train_scenario", scenario, frozenset()),
         Job("40", "40_mnist_cuda", mnist),
     ]
 
@@ -186,7 +189,7 @@ def put_stand_ins(folder: Path) -> Path:
 
 def find_added(job: Job, shipped: dict[str, str], found: dict[str, str]) -> list[str]:
     """What a notebook did to the packages of a runtime beyond adding those that it needs."""
-    expected = (NEEDED | job.adds) - shipped.keys()
+    expected = job.needs - shipped.keys()
     added = found.keys() - shipped.keys()
     moved = sorted(name for name in shipped if found.get(name) != shipped[name])
     wrong = []
@@ -250,10 +253,10 @@ def try_runtime(runtime: Runtime, source: str, clone: Path, only_reports: bool) 
     write_studies(clone)
     python, shipped = build(runtime, source)
     if OPENCV <= shipped.keys():  # where it is missing, a notebook has to prepare the sample
-        shutil.copytree(ROOT / RECORDS, clone / RECORDS)
+        shutil.copytree(ROOT / SAMPLE, clone / SAMPLE)
     jobs = list(REPORTS) if only_reports else [*list_trainings(runtime), *REPORTS]
     if "tensorflow-cpu" not in shipped:
-        jobs = [job for job in jobs if not LITERT <= job.adds]  # TensorFlow converts to LiteRT
+        jobs = [job for job in jobs if not LITERT <= job.needs]  # TensorFlow converts to LiteRT
     wrong = []
     for job in jobs:
         wrong += try_job(runtime, job, source, clone)
