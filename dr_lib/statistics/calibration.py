@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.optimize import brentq
 from scipy.special import expit, logit
 
 from dr_lib.statistics.clustered import Z, proportion_interval
@@ -79,17 +80,31 @@ def to_logit(probability: ArrayLike) -> np.ndarray:
 
 
 def _fit(positive: ArrayLike, probability: ArrayLike, with_slope: bool, patient_id: ArrayLike | None = None):
-    """A logistic regression of statsmodels; its errors are those between patients where these are given."""
+    """A logistic regression of statsmodels; its errors are between patients, if these are given.
+
+    The intercept alone is found as a root first: where many probabilities are near 0 or 1,
+    statsmodels diverges from its own start, as R's glm does.
+    """
     from statsmodels.genmod.families import Binomial  # takes a second to import
     from statsmodels.genmod.generalized_linear_model import GLM
 
     x = to_logit(probability)
-    constant = np.ones((len(x), 1))
-    design, offset = (np.column_stack([constant, x]), None) if with_slope else (constant, x)
+    positive = np.asarray(positive, dtype=float)
+    design = np.ones((len(x), 1))
+    offset = None
+    start = None
+    if with_slope:
+        design = np.column_stack([design, x])
+    else:
+        offset = x
+        reach = np.log(len(x)) + 1  # so far beyond all logits the sum is off by less than 1
+        ends = (-x.max() - reach, reach - x.min())
+        start = [brentq(lambda intercept: (expit(intercept + x) - positive).sum(), *ends)]
     clusters = {}
     if patient_id is not None:
         groups = np.unique(np.asarray(patient_id), return_inverse=True)[1]
         clusters = {"cov_type": "cluster", "cov_kwds": {"groups": groups}}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of fits at the edge of what can be estimated
-        return GLM(np.asarray(positive, dtype=float), design, family=Binomial(), offset=offset).fit(**clusters)
+        model = GLM(positive, design, family=Binomial(), offset=offset)
+        return model.fit(start_params=start, **clusters)

@@ -5,7 +5,13 @@ import pytest
 from scipy.special import expit, logit
 from sklearn.calibration import calibration_curve
 
-from dr_lib.statistics.calibration import bin_probabilities, fit_recalibration, fit_slope
+from dr_lib.statistics.calibration import (
+    NEAR,
+    bin_probabilities,
+    fit_recalibration,
+    fit_slope,
+    to_logit,
+)
 
 RNG = np.random.default_rng(0)
 TRUE = RNG.random(4000)  # probabilities that are right
@@ -20,6 +26,22 @@ def test_slope_and_intercept_are_those_that_were_drawn():
     assert intercept.low < 0 < intercept.high and slope.low < 1 < slope.high
     intercept, slope = fit_slope(POSITIVE, EXTREME, patients)
     assert intercept.high < 0 and slope.value == pytest.approx(0.5, abs=0.03)
+
+
+def test_probabilities_of_0_and_1_have_an_intercept():
+    """By hand, of hard answers: 34 of 100 eyes are positive and 60 are called so, within the clip."""
+    positive = np.repeat([1, 0, 1, 0], [30, 30, 4, 36])
+    probability = np.repeat([1.0, 0.0], [60, 40])
+    intercept, _ = fit_slope(positive, probability, np.arange(100))
+    assert intercept.value == pytest.approx(logit(34 / 60) - logit(1 - NEAR), abs=1e-8)
+    assert intercept.low < intercept.value < intercept.high < 0
+    for seed in range(20):  # 95 of 100 are hard
+        rng = np.random.default_rng(seed)
+        positive = rng.random(200) < 0.3
+        probability = expit(rng.normal(positive, 1.5))
+        probability = np.where(rng.random(200) < 0.95, probability > 0.5, probability)
+        intercept, _ = fit_slope(positive, probability, np.arange(200) // 2)
+        assert expit(intercept.value + to_logit(probability)).sum() == pytest.approx(positive.sum())
 
 
 def test_copies_of_photographs_do_not_narrow_the_interval():
