@@ -8,7 +8,9 @@ import numpy as np
 import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
+from matplotlib.backend_bases import RendererBase
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
 ACCELERATOR_COLOURS = {"cpu": "#949494", "gpu": "#029e73", "tpu": "#de8f05"}
@@ -32,6 +34,7 @@ NAMES = {"mxnet": "MXNet", "pytorch": "PyTorch", "tensorflow": "TensorFlow", "ke
 NAMES |= {"keras_torch": "Keras / PyTorch", "mnist": "MNIST", "cifar10": "CIFAR-10", "cpu": "CPU"}
 NAMES |= {"vgg19": "VGG19", "mobilenet": "MobileNet"}
 FACTOR_NAMES = {"dataset": "data set", "image_size": "image side", "residual": "repetitions"}  # others as their column
+ROUNDING = 1e-9  # of a sum of floats: what is nearer to 1 is 1
 SAMPLE, IMAGES = "synthetic sample, not photographs", "synthetic images, for timing only"
 
 
@@ -72,12 +75,16 @@ def write_number(value: float, lang: str, form: str = "") -> str:
     """A number with the decimal sign of the language; a dash where there is none.
 
     By default three digits without an exponent, 0.0000645, and whole and large numbers to the unit, 3,377,221.
+    What is below 1 is not rounded to 1: 0.9996.
     """
     if not np.isfinite(value):
         return "–"
     if not form:
         is_whole = float(value).is_integer() or abs(value) >= 1000
         form = "{:,.0f}" if is_whole else np.format_float_positional(value, precision=3, fractional=False, trim="-")
+    if form == "1" and 1 - value > ROUNDING:
+        digits = int(np.ceil(-np.log10(1 - value))) + 1
+        form = np.format_float_positional(value, precision=digits, trim="-")
     return form.format(value).translate(str.maketrans(".,", ",." if lang == "pt" else ".,"))
 
 
@@ -89,14 +96,17 @@ def write_decimals(text: str, lang: str) -> str:
 def write_interval(value: float, low: float, high: float, lang: str, form: str = "") -> str:
     """A value and its bounds, 0.74 [0.61, 0.84]; without bounds the value alone.
 
-    A bound that bounds nothing, as two runs have them, is infinity or 0: a hundred times the value, or a thousandth.
+    A bound that bounds nothing, as two runs have them, is infinity or 0: a million times the
+    value, or a thousandth. A likelihood ratio without a false alarm is infinite: ∞ [3.42, ∞].
     """
-    text = write_number(value, lang, form)
+    text = "∞" if value == np.inf and np.isfinite(low) else write_number(value, lang, form)
     if not (np.isfinite(low) or np.isfinite(high)) or low == high:
         return text
     bounds = [write_number(bound, lang, form) for bound in (low, high)]
-    bounds[0] = write_number(0, lang) if 0 < low < value / 1000 else bounds[0]
-    bounds[1] = "∞" if high > 100 * max(abs(value), 1) else bounds[1]
+    if 0 < low < value / 1000 and np.isfinite(value):
+        bounds[0] = write_number(0, lang)
+    if high == np.inf or high > 1e6 * max(abs(value), 1):
+        bounds[1] = "∞"
     return f"{text} [{('; ' if lang == 'pt' else ', ').join(bounds)}]"
 
 
@@ -112,7 +122,17 @@ def find_reach(rows: pd.DataFrame, column: str) -> np.ndarray:
 
 
 class ShownFigure(Figure):
-    """A figure that a notebook shows as the value of a cell, also before pyplot has drawn one there."""
+    """A figure that a notebook shows as a cell's value, also before pyplot has drawn one there.
+
+    A $ in a name begins no formula; only the powers of ten of an axis are formulas.
+    """
+
+    def draw(self, renderer: RendererBase) -> None:
+        """Draw, names as they are."""
+        for text in self.findobj(Text):
+            if "\\mathdefault" not in text.get_text() and "$" in text.get_text():
+                text.set_parse_math(False)
+        super().draw(renderer)
 
     def _repr_png_(self) -> bytes:
         drawn = BytesIO()

@@ -4,6 +4,7 @@ import ast
 import csv
 from pathlib import Path
 
+import numpy as np
 import pytest
 from IPython.core.formatters import DisplayFormatter
 
@@ -15,7 +16,7 @@ from dr_lib.figures import page, scenarios, style
 
 ROOT = Path(__file__).resolve().parents[2]
 # called with an English sentence
-SPEAKERS = {"say", "state", "_open", "title", "heading", "figure", "table"}
+SPEAKERS = {"say", "state", "_open", "title", "heading", "section", "figure", "table"}
 
 
 def find_sentences() -> set[str]:
@@ -58,6 +59,33 @@ def test_a_language_without_words_is_refused():
     """The message names those that there are."""
     with pytest.raises(ValueError, match="lang='de': choose en or pt"):
         style.choose_words("de")
+
+
+@pytest.mark.parametrize(
+    ("numbers", "text"),
+    [
+        ((np.inf, 3.4187, np.inf), "∞ [3.42, ∞]"),
+        ((3, 1.2, 350), "3 [1.2, 350]"),
+        ((0.9996, 0.99955, 0.99999), "0.9996 [0.99955, 0.99999]"),
+        ((0.9996, 0.9, 1), "0.9996 [0.9, 1]"),
+        ((1 - 1e-12, 0.9, 1), "1 [0.9, 1]"),
+        ((np.nan, 0, np.inf), "– [0, ∞]"),
+        ((np.inf, np.nan, np.nan), "–"),
+    ],
+)
+def test_a_bound_says_what_it_is(numbers, text):
+    """A ratio without a false alarm is infinite above its lower bound; what is below 1 is not 1."""
+    assert style.write_interval(*numbers, "en") == text
+
+
+def test_a_dollar_in_a_name_begins_no_formula():
+    """Two of them, with what no formula may hold, in a title and in labels of ticks; powers of ten stay formulas."""
+    figure, (ax,) = style.open_panels(1)
+    figure.suptitle(name := r"5 $\no{ $ 6")
+    ax.set_yticks([1, 2], [name, name])
+    ax.set(xscale="log", xlim=(1, 1000))
+    figure.draw_without_rendering()
+    assert "mathdefault" in ax.get_xticklabels()[1].get_text()
 
 
 def test_a_notebook_shows_a_figure_that_ends_a_cell():
