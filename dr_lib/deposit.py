@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 
 from dr_lib.files import write_bytes, write_json, write_text
+from dr_lib.markdown import escape
 from dr_lib.report import ReportError, write_report
 from dr_lib.runs.papermill import redact_paths
 from dr_lib.runs.row import read_row, read_rows
@@ -78,7 +79,7 @@ def write_deposit(folders: Sequence[Path], out: Path, root: Path, **choice: Any)
         about = {
             "title": title[1] if title else "Report",
             "contents": "\n".join(f"| {name} | {what} |" for name, what in CONTENTS.items()),
-            "commit": ", ".join(commits) or "unknown",
+            "commit": escape(", ".join(commits)) or "unknown",
             "dirty": ", where -dirty means: with files that were not committed" * any("-dirty" in c for c in commits),
             "again": _write_command(copies, out, choice),
             "sums": SUMS,

@@ -206,9 +206,12 @@ print(f"python -m dr_lib evaluate {run.shown(run.folder / PREDICTIONS)} other.cs
 # %%
 from IPython.display import Markdown
 
+from dr_lib.markdown import escape
+
 Markdown(
     f"One training of **{model}** on {counts['train']} images of {kind} took **{timing.train_s:.1f} s** on "
-    f"{trained.device.name} ({row['cpu']}), and finds referable eyes of the test split with an AUC of "
+    f"{escape(trained.device.name)} ({escape(row['cpu'])}), "
+    f"and finds referable eyes of the test split with an AUC of "
     f"**{scores['auc']:.3f}** (95 % interval {auc.low:.3f} to {auc.high:.3f}, {counts['test']} images)."
 )
 

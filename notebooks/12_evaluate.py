@@ -286,13 +286,13 @@ if private and len(own):
 # %% tags=["report"]
 compared = evaluation.compare_models(models, points)
 if len(compared):
-    page.findings([f"## {say('Comparison')}"])
+    page.section("Comparison")
     page.table(compared, "comparison", "Differences from the first model, on the same patients [95 % interval].")
 
 # %% tags=["report"]
 data_sets = evaluation.compare_data_sets(models, points)
 if len(group_by_photographs(models)) > 1:
-    page.findings([f"## {say('External validation')}"])
+    page.section("External validation")
     page.figure(figures.plot_data_sets(data_sets, lang), "data_sets", "Each model on each data set.")
     page.table(data_sets, "data_sets", "Each model on each data set, at thresholds carried over [95 % interval].")
 
@@ -301,7 +301,7 @@ from dr_lib.evidence.claims import judge_data_sets
 
 judged = judge_data_sets(data_sets)
 if judged["verdict"].isin(["holds", "does not hold", "undecided", "not comparable"]).any():
-    page.findings([f"## {say('Voets et al.')}"])
+    page.section("Voets et al.")
     page.claims(judged)
 
 # %% [markdown] tags=["en"]

@@ -247,6 +247,8 @@ print(f"wrote {run.shown(row)}, exported models in {run.shown(run.folder / 'expo
 # ## What this shows
 
 # %%
+from dr_lib.markdown import escape
+
 fastest, refused = speed.loc[speed["ms"].idxmin()], exported.loc[~exported["passes"], "format"]
 verdict = f"the gate refuses {', '.join(refused)}" if len(refused) else "the gate lets every format through"
 if not is_trained:
@@ -254,10 +256,11 @@ if not is_trained:
 elif not exported["same_split"].all():
     verdict += ", **judged on other data than the model was trained on**"
 Markdown(
-    f"**{model}** at {image_size} px: the fastest runtime is {fastest.runtime} with **{fastest.ms:.2f} ms** a "
-    f"prediction, **{fastest.speedup:.1f} times** as fast as {reference}; `model.predict` takes {overhead['ms']:.1f} "
-    f"ms. The smallest artifact has {exported.artifact_mib.min():.2f} MiB, the SavedModel {about['savedmodel_mib']:.2f}"
-    f"; {verdict}."
+    f"**{escape(model)}** at {image_size} px: the fastest runtime is {fastest.runtime} "
+    f"with **{fastest.ms:.2f} ms** a prediction, **{fastest.speedup:.1f} times** as fast as "
+    f"{reference}; `model.predict` takes {overhead['ms']:.1f} ms. "
+    f"The smallest artifact has {exported.artifact_mib.min():.2f} MiB, the SavedModel "
+    f"{about['savedmodel_mib']:.2f}; {verdict}."
 )
 
 # %% [markdown]

@@ -259,9 +259,12 @@ print(f"wrote {run.shown(row)}")
 # %%
 from IPython.display import Markdown
 
+from dr_lib.markdown import escape
+
 median = requests[parts].median()
 Markdown(
-    f"**{served.facts['model']}** ({served.facts['format']}) answers one request of the {kind} in "
+    f"**{escape(served.facts['model'])}** ({escape(served.facts['format'])}) answers "
+    f"one request of the {kind} in "
     f"**{median.round_trip_ms:.1f} ms** (median of {len(requests)}), of which {median.decode_ms:.1f} ms for decoding "
     f"and cropping and {median.predict_ms:.1f} ms for predicting, and holds **{found.rate_per_s:.1f} requests a "
     f"second** with 99 % of them within {bound_ms:.0f} ms."

@@ -18,12 +18,13 @@ ROOT = Path(__file__).resolve().parents[1]
 NOTEBOOKS = sorted(ROOT.glob("notebooks/*.py"))
 MODULES = sorted(ROOT.glob("dr_lib/**/*.py"))
 STUDIES = sorted(ROOT.glob("papermill_runs/*.yaml"))
-FREE = {"command", "files", "hardware", "statistics"}  # may be known by all
+FREE = {"command", "files", "hardware", "markdown", "statistics"}  # may be known by all
 MAY_KNOW = {  # who may know whom
     "bootstrap": set(),
     "command": set(),
     "files": set(),
     "hardware": set(),
+    "markdown": set(),
     "statistics": set(),
     "data": set(),
     "training": {"data"},

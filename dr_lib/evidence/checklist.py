@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pandas as pd
 
+from dr_lib.markdown import escape
+
 SOURCES = {
     "STARD": "STARD 2015 (Bossuyt et al. 2015), as extended by STARD-AI",
     "STARD-AI": "STARD-AI (Sounderajah et al. 2025)",
@@ -48,10 +50,12 @@ def write_card(facts: Mapping[str, str], title: str, unknown: str, lang: str = "
         unknown: what stands where no run can know.
         lang: en or pt.
     """
-    items = pd.read_csv(Path(__file__).with_name("model_card.csv"), dtype=str, keep_default_na=False)
+    path = Path(__file__).with_name("model_card.csv")
+    table = pd.read_csv(path, dtype=str, keep_default_na=False)
     section, topic = ("section_pt", "topic_pt") if lang == "pt" else ("section", "topic")
-    lines = [f"# {title}"]
-    for name, part in items.groupby(section, sort=False):
+    lines = [f"# {escape(title)}"]
+    for name, part in table.groupby(section, sort=False):
         told = [(row[topic], facts.get(row["fact"], "")) for _, row in part.iterrows()]
-        lines += [f"## {name}", "\n".join(f"- **{words}**: {text or f'*{unknown}*'}" for words, text in told)]
+        items = [f"- **{words}**: {escape(text) or f'*{unknown}*'}" for words, text in told]
+        lines += [f"## {name}", "\n".join(items)]
     return "\n\n".join(lines) + "\n"

@@ -8,6 +8,7 @@ import pandas as pd
 
 from dr_lib.evidence.select import PLAN, WORK, select_runs
 from dr_lib.figures.style import choose_words, name, write_decimals
+from dr_lib.markdown import escape
 
 VERSIONS = "python keras tensorflow jax torch mxnet numpy driver".split()
 HASHES = ("data_sha256", "labels_sha256", "split_sha256")
@@ -24,7 +25,8 @@ def describe_methods(rows: Sequence[dict[str, Any]], lang: str = "en", *, exclud
     """
     runs = pd.DataFrame(rows)
     groups = runs.groupby(["study", "notebook"], sort=False)
-    return "\n".join(f"{_describe(group.reset_index(drop=True), lang, exclude)}\n" for _, group in groups)
+    texts = [_describe(group.reset_index(drop=True), lang, exclude) for _, group in groups]
+    return "\n".join(f"{escape(text)}\n" for text in texts)
 
 
 def _describe(runs: pd.DataFrame, lang: str, exclude: str) -> str:

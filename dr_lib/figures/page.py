@@ -1,5 +1,6 @@
 """What an analysis notebook shows: figures and tables with captions, also written as files, and claims as sentences."""
 
+import re
 from base64 import b64encode
 from collections.abc import Sequence
 from io import BytesIO
@@ -32,6 +33,7 @@ from dr_lib.figures.style import (
     write_number,
     write_span,
 )
+from dr_lib.markdown import escape
 
 ANSWERS = ("precision of a mean", "difference of two means")
 ALL_VERDICTS = (*VERDICTS, *NEVER.values())
@@ -49,7 +51,10 @@ MAX_SENTENCES = 6  # about claims that rows of other hardware cannot judge; more
 
 
 class Page:
-    """What is shown goes to the notebook and, where there is a folder, into files beside the report."""
+    """What is shown goes to the notebook and, if there is a folder, into files beside the report.
+
+    Sentences are no Markdown: what came into them from a file is shown as it is.
+    """
 
     def __init__(self, out: str | Path = "", lang: str = "en"):
         """Begin a page.
@@ -82,11 +87,15 @@ class Page:
         """Show what the page is about, a notice above it all and in each figure, and in one line what it rests on."""
         self._notice = self.say(notice) if notice else ""
         warning = f"> **{self._notice.upper()}**\n\n" if notice else ""
-        display(Markdown(f"# {self.say(words)}\n\n{warning}{'; '.join(about)}."))
+        display(Markdown(f"# {self.say(words)}\n\n{warning}{escape('; '.join(about))}."))
+
+    def section(self, words: str) -> None:
+        """Begin a section where not every report has it."""
+        display(Markdown(f"## {self.say(words)}"))
 
     def findings(self, sentences: Sequence[str]) -> None:
         """Show what was found, as one paragraph."""
-        display(Markdown(" ".join(sentences)))
+        display(Markdown(escape(" ".join(sentences))))
 
     def number(self, value: float) -> str:
         """A number as text."""
@@ -115,8 +124,8 @@ class Page:
         figure.savefig(drawn, format="png", dpi=150)
         if self._out:
             self._out.mkdir(parents=True, exist_ok=True)
-            (self._out / f"{name}.png").write_bytes(drawn.getvalue())
-            figure.savefig(self._out / f"{name}.pdf", dpi=150)
+            (self._out / f"{_name_file(name)}.png").write_bytes(drawn.getvalue())
+            figure.savefig(self._out / f"{_name_file(name)}.pdf", dpi=150)
         # as it is stored: IPython 7.34, which Colab and Kaggle ship, has no Image with an alternative text
         picture = {"image/png": b64encode(drawn.getvalue()).decode(), "text/plain": self.say(caption)}
         shown_as = {"width": int(96 * figure.get_figwidth()), "alt": self.say(caption)}
@@ -194,7 +203,7 @@ class Page:
     def appendix(self, selection: Selection, varied: Sequence[str] = ()) -> None:
         """Show what was excluded and why, the parameters of every run, and once the commits and hashes."""
         say, runs = self.say, selection.finished
-        display(Markdown(f"## {say('Appendix: runs, parameters, versions')}"))
+        self.section("Appendix: runs, parameters, versions")
         reasons = selection.excluded["reason"].value_counts().rename_axis("reason").reset_index(name="n")
         if len(reasons):
             self.table(reasons, "excluded", "Rows that are not timed, and why.")
@@ -206,14 +215,16 @@ class Page:
         stated = "; ".join(
             f"{column} = {value}" for column, value in values.items() if value not in ("nan", "", "None")
         )
-        display(Markdown(say("All runs have in common: {}.").format(stated)))
+        self.findings([say("All runs have in common: {}.").format(stated)])
         listed = [f"{column}{bound}" for column in LISTED for bound in ("", "_low", "_high")]
         listed = ["run_id", "seed", *(column for column in known if column not in alike), *listed]
         listed = ["study", *listed] if "study" in runs and runs["study"].nunique() > 1 else listed
         table = list_runs(runs)[[column for column in listed if column in runs]].dropna(axis=1, how="all")
         self.table(table, "runs_timed", "Every finished run: what sets it apart, its times and scores [95 % interval].")
         found = {column: sorted({str(v) for v in runs[column].dropna()} - {""}) for column in runs if column in HASHED}
-        display(Markdown("\n".join(f"- {column}: {', '.join(values)}" for column, values in found.items() if values)))
+        texts = {column: escape(", ".join(values)) for column, values in found.items()}
+        lines = [f"- {column}: {text}" for column, text in texts.items() if text]
+        display(Markdown("\n".join(lines)))
 
     def _count(self, judged: pd.DataFrame) -> str:
         counts = judged["verdict"].value_counts()
@@ -238,7 +249,8 @@ class Page:
         say, claim = self.say, f"{row.id} ({self._place(row)}). {row.words_pt if self.lang == 'pt' else row.words}"
         value = f"{write_interval(row.ours, row.ours_low, row.ours_high, self.lang)} {row.unit}".strip()
         if row.verdict == "not comparable":
-            text = say("Ours: **not comparable**, these rows are from {}").format(row.reason.split(" vs ")[0])
+            places = escape(row.reason.split(" vs ")[0])
+            text = say("Ours: **not comparable**, these rows are from {}").format(places)
             return f"{claim} {text}" + (f" ({value}, n = {row.n})." if np.isfinite(row.ours) else ".")
         about = [f"n = {row.n}"]
         if row.num_parts > 1:
@@ -246,7 +258,7 @@ class Page:
             about.append(say("satisfied in {} of {}").format(row.num_satisfied, row.num_parts))
         about += [say("{} cells of the design were not run").format(row.num_missing)] if row.num_missing else []
         about += [say("{} of its rows disturbed").format(row.num_disturbed)] if row.num_disturbed else []
-        about += [row.versions] if row.versions else []
+        about += [escape(row.versions)] if row.versions else []
         return f"{claim} " + say("Ours: {}; {}: **{}**.").format(value, "; ".join(about), say(row.verdict))
 
     def _place(self, row) -> str:
@@ -296,3 +308,8 @@ class Page:
         if value is None:
             return "–"
         return self.say(str(value)) if value in SAID else str(value)
+
+
+def _name_file(name: str) -> str:
+    """A file's name of a figure's, which may hold a network's."""
+    return re.sub(r"[^\w.-]", "_", name)

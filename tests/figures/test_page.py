@@ -41,6 +41,32 @@ def test_a_table_is_read_in_a_language_and_kept_as_numbers(shown, tmp_path):
     assert all(rule in latex for rule in ("\\toprule", "\\midrule", "\\bottomrule")) and cells[1] in latex
 
 
+def test_a_likelihood_ratio_without_a_false_alarm_is_infinite(shown, tmp_path):
+    """As the page, LaTeX and the CSV say, with the bound that it has."""
+    table = pd.DataFrame({"lr_plus": [float("inf")], "lr_plus_low": [3.4187], "lr_plus_high": [float("inf")]})
+    page.Page(tmp_path).table(table, "accuracy", "Operating points, and what they were chosen on.")
+    latex, kept = (tmp_path / "accuracy.tex").read_text(), (tmp_path / "accuracy.csv").read_text()
+    assert ">∞ [3.42, ∞]<" in shown[0] and "∞ [3.42, ∞]" in latex and kept.endswith("inf,3.4187,inf\n")
+
+
+def test_what_a_file_holds_is_no_markup(shown, tmp_path):
+    """A model's name in the heading, a finding, a claim and the appendix, and as the name of a figure's file."""
+    name, written = "<b>my_*model*", "&lt;b&gt;my\\_\\*model\\*"
+    paper = page.Page(tmp_path)
+    paper.heading("How well does the model refer?", [name])
+    paper.findings([name])
+    runs = train_referable([1, 2], CPU, seed=20).assign(commit=name, platform=name, model=name)
+    selection = select_runs(runs)
+    paper.claims(judge_claims("A", selection))
+    paper.appendix(selection)
+    text = "\n".join(map(str, shown))
+    assert f"\n\n{written}." in shown[0] and shown[1] == written
+    assert f"rows are from {written}" in text and f"model = {written};" in text
+    assert f"- commit: {written}" in text and "<b>" not in text
+    paper.figure(Figure(), "figure_../1", "Use of the machine over the longest run.")
+    assert (tmp_path / "figure_.._1.png").is_file()
+
+
 def test_a_figure_is_shown_and_kept_twice(shown, tmp_path):
     """PNG and PDF, and a number of its own."""
     (paper := page.Page(tmp_path)).figure(Figure(), "one", "Use of the machine over the longest run.")
