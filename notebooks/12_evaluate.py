@@ -12,7 +12,7 @@
 
 # %% tags=["parameters"]
 # what is evaluated
-predictions: str = ""  # predictions.csv of one model or of several, comma separated; empty for the latest here
+predictions: str = ""  # one predictions.csv or several, between commas; empty for the latest here
 ensemble: bool = False  # average the models' probabilities, instead of comparing them
 # operating points, frozen on the validation split
 sensitivity: float = 0.9  # of the point of high sensitivity
@@ -46,9 +46,14 @@ print(bootstrap.describe_machine(root, *bootstrap.install_missing()))
 # among real ones.
 
 # %%
-from dr_lib.evidence.predictions import average_sets, group_by_photographs, read_predictions
+from dr_lib.evidence.predictions import (
+    average_sets,
+    group_by_photographs,
+    read_predictions,
+    split_paths,
+)
 
-paths = [Path(root, name.strip()) for name in predictions.split(",") if name.strip()]
+paths = [Path(root, name) for name in split_paths(predictions)]
 if not paths:  # the latest of this clone
     written = sorted(root.glob("papermill_runs/*/runs/*/predictions.csv"), key=lambda path: path.stat().st_mtime)
     paths = written[-1:]
@@ -129,8 +134,12 @@ measured = evaluation.measure_points(model, own)
 # %% tags=["report"]
 summary = evaluation.summarise(model)
 page.table(summary, "summary", "Scores over all thresholds, with the AUC's interval in two ways [95 % interval].")
-if summary["auc_delong_low"].isna().all():
-    words = "DeLong's interval is not defined here: the AUC is 0 or 1, or one of the two kinds has a single patient."
+has_none = summary.filter(like="_low").isna().iloc[0]
+if has_none.drop("auc_delong_low").any():
+    words = "A score that no sample of these patients changes has no interval: it is not certain."
+    page.findings([say(words)])
+if has_none["auc_delong_low"] and not has_none["auc_low"]:
+    words = "DeLong's interval is not defined here: one of the two kinds has a single patient."
     page.findings([say(words)])
 
 # %% tags=["report"]
@@ -182,6 +191,8 @@ page.table(moved, "prevalence", "Predictive values at another prevalence [95 % i
 # validação e mostrada à parte: não muda nenhuma ordem.
 
 # %% tags=["report"]
+from dr_lib.statistics.calibration import NEAR
+
 calibrated, bins = evaluation.calibrate(model)
 page.figure(figures.plot_calibration(bins, lang), "calibration", "What came true against the prediction.")
 
@@ -189,6 +200,10 @@ page.figure(figures.plot_calibration(bins, lang), "calibration", "What came true
 page.table(calibrated, "calibration", "Calibration on the test split [95 % interval].")
 if len(model.validation) and len(calibrated) == 1:
     page.findings([say("No recalibration: on the validation split the slope is not above 0, or not finite.")])
+num_clipped = (~model.test["probability_referable"].between(NEAR, 1 - NEAR)).sum()
+if num_clipped:
+    words = "{} probabilities are nearer to 0 or 1 than {} and count as it; the fit depends on that."
+    page.findings([say(words).format(num_clipped, page.number(NEAR))])
 
 # %% [markdown] tags=["en"]
 # ## Is it of use?
@@ -334,9 +349,8 @@ if out:
 # ## What this shows
 
 # %% tags=["summary"]
-sentences = [
-    say("{} finds referable photographs with an AUC of {}.").format(model.name, page.interval(summary.iloc[0], "auc"))
-]
+auc = figures.describe_auc(summary.iloc[0], lang)
+sentences = [say("{} finds referable photographs with an AUC of {}.").format(model.name, auc)]
 for _, row in measured.iterrows():
     if row["ungradable"] == "excluded":
         sentences.append(
@@ -350,7 +364,7 @@ if model.has_grades:
 elsewhere = data_sets[data_sets["tested_on"] != model.dataset].drop_duplicates(["model", "tested_on"])
 for _, row in elsewhere.iterrows():
     words = say("On the data set {}, {} has an AUC of {}.")
-    sentences.append(words.format(row["tested_on"], row["model"], page.interval(row, "auc")))
+    sentences.append(words.format(row["tested_on"], row["model"], figures.describe_auc(row, lang)))
 sentences.append(say("The intervals (95 %) are over patients."))
 page.findings(sentences)
 

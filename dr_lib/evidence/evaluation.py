@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from sklearn.metrics import precision_recall_curve, roc_curve
 
-from dr_lib.evidence.predictions import Predictions
+from dr_lib.evidence.predictions import SUBGROUPS, Predictions
 from dr_lib.statistics.bootstrap import (
     Score,
     bootstrap_patients,
@@ -33,7 +33,6 @@ from dr_lib.statistics.intervals import Interval
 POINTS = ("high sensitivity", "high specificity")
 SOURCES = ("validation", "given elsewhere", "carried over unchanged")  # of the operating points
 HANDLING = ("excluded", "counted as referred")  # of ungradable eyes
-SUBGROUPS = ("camera", "eye", "quality", "gradability", "sex", "age")
 AGES = (40, 60)  # years, where bands begin
 MIN_PATIENTS = 10  # with and without disease; smaller subgroups are counted and not scored
 THRESHOLDS = np.linspace(0.05, 0.5, 46).round(2)  # of the decision curve: a miss is 19 to 1 times a needless referral
@@ -78,7 +77,7 @@ def summarise(predictions: Predictions) -> pd.DataFrame:
     Returns:
         `model`, `num_images`, `num_patients`, `num_referable`, `prevalence`, `auc` (bootstrap), `auc_delong`,
         `average_precision`, `brier`; with grades `kappa` (quadratic weights) and `grade_accuracy`. Bounds in _low,
-        _high.
+        _high; NaN where all draws of patients have the same score, as of a perfect model.
     """
     test = predictions.test
     y, p, patient = _unpack(test)
@@ -277,8 +276,15 @@ def weigh_decisions(predictions: Predictions) -> pd.DataFrame:
     benefit, everybody = score_shares((p[:, None] >= THRESHOLDS) * value), score_shares(value)
     gain = bootstrap_patients(lambda weights: benefit(weights) - np.maximum(everybody(weights), 0), patient)
     once = np.ones(len(y))
-    table = {"threshold": THRESHOLDS, "net_benefit": benefit(once), "refer_all": everybody(once)}
-    return pd.DataFrame(table | _put("gain", gain))
+    table = {
+        "threshold": THRESHOLDS,
+        "net_benefit": benefit(once),
+        "refer_all": everybody(once),
+        "gain": gain.value,
+        "gain_low": gain.low,
+        "gain_high": gain.high,
+    }
+    return pd.DataFrame(table)
 
 
 def count_grades(predictions: Predictions) -> pd.DataFrame:
@@ -372,8 +378,11 @@ def compare_models(found: Sequence[Predictions], points: Sequence[pd.DataFrame])
         theirs = other.test.set_index("image_id").loc[ours.index]
         (y, p, patient), q = _unpack(ours), _unpack(theirs)[1]
         row = {"model": other.name, "reference": reference.name}
-        row |= _put("delta_auc", bootstrap_patients(_subtract(score_auc(y, q), score_auc(y, p)), patient))
-        row |= _put("delta_auc_delong", delong_interval(y, [p, q], patient))
+        delong = delong_interval(y, [p, q], patient)
+        delta = bootstrap_patients(_subtract(score_auc(y, q), score_auc(y, p)), patient)
+        if np.isnan(delong.low):  # one of the AUCs is 0 or 1, or a kind has a single patient
+            delta = delta._replace(low=np.nan, high=np.nan)
+        row |= _put("delta_auc", delta) | _put("delta_auc_delong", delong)
         if len(theirs_at) and len(points[0]):
             called = [x >= own["threshold"].iloc[0] for x, own in ((q, theirs_at), (p, points[0]))]
             for name, kind in (("sensitivity", y), ("specificity", ~y)):
@@ -430,5 +439,10 @@ def _subtract(a: Score, b: Score) -> Callable:
 
 
 def _put(name: str, interval: Interval) -> dict[str, float]:
-    """An interval in the columns of a table."""
-    return {f"{name}{end}": value for end, value in zip(ENDS, interval[:3], strict=True)}
+    """An interval in the columns of a table, without bounds where no draw of patients changes it.
+
+    An AUC of 1 stays 1 in each draw: the bounds would be [1, 1], of three patients too.
+    """
+    value, low, high, _ = interval
+    bounds = (np.nan, np.nan) if np.isclose(low, high, rtol=1e-9, atol=0) else (low, high)
+    return dict(zip((f"{name}{end}" for end in ENDS), (value, *bounds), strict=True))

@@ -1,6 +1,9 @@
 """predictions.csv: read anybody's, and refuse what would make an evaluation false."""
 
+import csv
+import io
 import re
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -14,7 +17,9 @@ GRADES = [f"probability_{grade}" for grade in range(5)]
 REFERABLE_FROM = 2
 SIDES = ("train", "validation", "test")
 SPLITS = (*SIDES, "excluded", "rejected")
+SUBGROUPS = ("camera", "eye", "quality", "gradability", "sex", "age")
 NUMBERS = ("grade", "referable", "gradable", "gradability", "probability_referable", *GRADES)
+ABOUT = ("reason", "visit", "data_kind", "dataset", "model", "model_version")  # are read, too
 ROUNDING = 0.02  # of five probabilities that add up to 1: int8 networks round each to 1/256
 MAX_ROWS = 5  # named in a sentence
 
@@ -57,7 +62,8 @@ def read_predictions(*paths: Path) -> list[Predictions]:
 
     Returns:
         Their predictions in that order, with `referable` (bool), `probability_referable` and, of five probabilities,
-        `predicted_grade` in every table. A second data set of the same name is numbered: data (2).
+        `predicted_grade` in every table. Files of the same test photographs are of one data set,
+        by the first name that they give it; another of that name is numbered: data (2).
 
     Raises:
         PredictionsError: a file is no such table, leaks from one split or file into another, or does not fit the
@@ -77,7 +83,7 @@ def read_predictions(*paths: Path) -> list[Predictions]:
             raise PredictionsError(
                 f"{other.name} and {found[0].name}: synthetic photographs and real ones are not pooled"
             )
-    found = _number_data_sets(found)
+    found = _name_data_sets(found)
     sets = group_by_photographs(found)
     for other in [p for others in sets[1:] for p in others]:
         if not any(p.version == other.version != "" for p in found if p is not other):
@@ -96,6 +102,19 @@ def read_predictions(*paths: Path) -> list[Predictions]:
             if (pair[column] != pair[f"{column}_other"]).any():
                 raise PredictionsError(f"{other.name} and {first.name} name other patients or labels of one photograph")
     return found
+
+
+def join_paths(paths: Sequence[Path]) -> str:
+    """Several paths as one parameter: commas between them, quotes around one that has a comma."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="").writerow(paths)
+    return text.getvalue()
+
+
+def split_paths(text: str) -> list[str]:
+    """The paths of a parameter, as `join_paths` writes it."""
+    (names,) = csv.reader([text], skipinitialspace=True)
+    return [name.strip() for name in names if name.strip()]
 
 
 def group_by_photographs(found: Sequence[Predictions]) -> list[list[Predictions]]:
@@ -136,6 +155,7 @@ def pool_folds(paths: Sequence[Path], out: Path) -> Path:
 
     One evaluation, whose interval is over all patients, asks one order of the probabilities of several models: more
     than the mean of the folds' AUCs does. There are no validation rows, for each photograph is some model's test.
+    Columns that no evaluation reads stay behind: they may name people.
 
     Args:
         paths: predictions.csv of each fold, of one recipe.
@@ -159,9 +179,11 @@ def pool_folds(paths: Sequence[Path], out: Path) -> Path:
     if missing:
         raise PredictionsError(f"{len(missing)} photographs are in no fold's test split: give the files of every fold")
     unused = tables[0][~tables[0]["split"].isin(SIDES)]
+    table = pd.concat([pooled, unused])
+    read = {"image_id", "patient_id", "split", *NUMBERS, *SUBGROUPS, *ABOUT}
     out.mkdir(parents=True, exist_ok=True)
     path = out / "predictions.csv"
-    pd.concat([pooled, unused]).to_csv(path, index=False)
+    table[[column for column in table if column in read]].to_csv(path, index=False)
     return path
 
 
@@ -214,16 +236,17 @@ def _find_only(table: pd.DataFrame, column: str) -> str:
     return values[0] if len(values) == 1 else ""
 
 
-def _number_data_sets(found: Sequence[Predictions]) -> list[Predictions]:
-    """Number data sets of one name whose test photographs differ: data, data (2)."""
-    numbered, known = [], {}
-    for predictions in found:
-        namesakes, photographs = known.setdefault(predictions.dataset, []), set(predictions.test["image_id"])
-        namesakes += [photographs] if photographs not in namesakes else []
-        number = namesakes.index(photographs) + 1
-        name = f"{predictions.dataset} ({number})" if number > 1 else predictions.dataset
-        numbered.append(predictions._replace(dataset=name))
-    return numbered
+def _name_data_sets(found: Sequence[Predictions]) -> list[Predictions]:
+    """Give the same photographs one data set's name, and others of that name a number: data (2)."""
+    names: dict[frozenset, str] = {}
+    counts = Counter()
+    for part in group_by_photographs(found):
+        given = [_find_only(predictions.table, "dataset") for predictions in part]
+        name = next(filter(None, given), part[0].dataset)
+        counts[name] += 1
+        number = f" ({counts[name]})" if counts[name] > 1 else ""
+        names[frozenset(part[0].test["image_id"])] = name + number
+    return [p._replace(dataset=names[frozenset(p.test["image_id"])]) for p in found]
 
 
 def _check_external(files: Sequence[Predictions]) -> None:

@@ -5,7 +5,6 @@ commas.
 """
 
 from collections.abc import Mapping
-from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -57,7 +56,7 @@ def plot_flow(flow: pd.DataFrame, lang: str = "en") -> Figure:
             reason = f" ({row.reason})" if row.reason else ""
             text = f"{say(row.stage)}{reason}: {_tell('', row._asdict(), lang)}"
             ax.annotate("", (0.5, y), (0.25, y), arrowprops={"arrowstyle": "->", "color": THEIRS})
-            ax.text(0.51, y, text, va="center", fontsize="small", parse_math=False)  # a reason may hold a $
+            ax.text(0.51, y, text, va="center", fontsize="small")
     figure.suptitle(say("Flow of photographs and patients"))
     return figure
 
@@ -211,6 +210,15 @@ def plot_photographs(errors: pd.DataFrame, crops: Mapping[str, np.ndarray], lang
     return figure
 
 
+def describe_auc(row: pd.Series, lang: str = "en") -> str:
+    """An AUC with its interval, or of how many patients it is and why there is none."""
+    text = write_span(row, "auc", lang)
+    if np.isfinite(row["auc_low"]):
+        return text
+    words = "{} ({} patients; no interval: drawn again, they always give the same AUC)"
+    return choose_words(lang)(words).format(text, row["num_patients"])
+
+
 def state_facts(
     predictions: Predictions,
     flow: pd.DataFrame,
@@ -226,7 +234,9 @@ def state_facts(
     say, test = choose_words(lang), predictions.test
     headers = read_headers()
     counts = flow.groupby("stage")[["num_images", "num_patients"]].sum()
-    tell = partial(write_span, lang=lang)
+
+    def tell(row, name: str) -> str:
+        return describe_auc(row, lang) if name == "auc" else write_span(row, name, lang)
 
     def count(name: str, levels: pd.Series) -> str:
         counted = levels[levels != ""].value_counts().sort_index()

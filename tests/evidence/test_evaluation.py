@@ -40,6 +40,22 @@ def test_scores_are_those_of_scikit_learn(model):
     assert evaluation.count_grades(model).loc[4, 4] == ((grades[0] == 4) & (grades[1] == 4)).sum()
 
 
+@pytest.mark.parametrize("probability", ["referable", 0.5])
+def test_a_score_that_no_draw_changes_has_no_interval(model, points, probability):
+    """A perfect model and a constant one: no bounds, in no table; beside another, whose own has some, neither."""
+    same = model.test["referable"] if probability == "referable" else probability
+    sure = model._replace(name="sure", test=model.test.assign(probability_referable=same))
+    row = evaluation.summarise(sure).iloc[0]
+    names = ["auc", "auc_delong"] + (["average_precision", "brier"] if probability == "referable" else [])
+    assert row[[f"{name}_{end}" for name in names for end in ("low", "high")]].isna().all()
+    assert np.isfinite(row[names].astype(float)).all() and row["prevalence_low"] < row["prevalence"]
+    assert evaluation.compare_data_sets([sure], [points])["auc_low"].isna().all()
+    assert evaluation.split_subgroups(sure, points)["auc_low"].isna().all()
+    compared = evaluation.compare_models([model, sure], [points, points]).iloc[0]
+    assert np.isnan(compared["delta_auc_low"]) == np.isnan(compared["delta_auc_delong_low"])
+    assert np.isnan(compared["delta_auc_low"]) == (probability == "referable")
+
+
 def test_operating_points_come_from_the_validation_split(model, points):
     """Other test photographs change nothing; other validation photographs do; each point reaches what was asked for."""
     y, p = model.validation["referable"] == 1, model.validation["probability_referable"]
@@ -177,7 +193,7 @@ def test_abstention_leaves_the_surest_and_errors_come_worst_first(model, points)
 
 
 def test_a_worse_model_is_shown_to_be_worse(tmp_path, points, model):
-    """Three times the noise, rows in another order: both intervals of the difference lie below 0; to itself it is 0."""
+    """Three times the noise, rows in another order: both intervals lie below 0; to itself none."""
     worse = draw_predictions(noise=3.0).sample(frac=1, random_state=1)
     found = read_predictions(write(tmp_path, draw_predictions(), "one"), write(tmp_path, worse, "two"))
     row = evaluation.compare_models(found, [points, points]).iloc[0]
@@ -185,7 +201,8 @@ def test_a_worse_model_is_shown_to_be_worse(tmp_path, points, model):
     assert row["delta_auc"] == pytest.approx(aucs[1] - aucs[0]) and row["delta_auc_high"] < 0
     assert row["delta_auc_delong_high"] == pytest.approx(row["delta_auc_high"], abs=0.02)
     same = evaluation.compare_models([found[0], found[0]], [points, points]).iloc[0]
-    assert (same["delta_auc_low"], same["delta_sensitivity"], same["delta_kappa_high"]) == (0, 0, 0)
+    assert (same["delta_auc"], same["delta_sensitivity"], same["delta_kappa"]) == (0, 0, 0)
+    assert same.filter(regex="_low$|_high$").isna().all()
 
 
 def test_recalibration_is_learned_on_the_validation_split(model):
@@ -238,3 +255,9 @@ def test_the_model_card_says_what_is_known_and_names_what_is_not():
     ]  # fmt: skip
     assert card.count("AUC 0.9") == 1 and card.count("*author must fill*") == card.count("\n- **") - 1
     assert "## Dados de treinamento" in write_card({}, "", "", "pt")
+
+
+def test_the_model_card_is_no_markup():
+    """The name of a model and what the file says are shown as they are."""
+    card = write_card({"points": "<b>", "version": "*1*"}, "Model card: <i>m", "author must fill")
+    assert card.startswith("# Model card: &lt;i&gt;m\n") and "**: &lt;b&gt;\n" in card and "\\*1\\*" in card

@@ -6,7 +6,14 @@ import pandas as pd
 import pytest
 
 from dr_lib.evidence.evaluation import count_flow
-from dr_lib.evidence.predictions import PredictionsError, average_sets, pool_folds, read_predictions
+from dr_lib.evidence.predictions import (
+    PredictionsError,
+    average_sets,
+    join_paths,
+    pool_folds,
+    read_predictions,
+    split_paths,
+)
 from tests.evidence.predictions import draw_abroad, draw_predictions, write
 
 
@@ -142,6 +149,21 @@ def test_two_data_sets_of_one_name_are_told_apart(tmp_path):
     assert [p.dataset for p in found] == ["prepared", "prepared (2)", "prepared"]
 
 
+def test_the_same_photographs_are_one_data_set(tmp_path):
+    """Two models in two files, which need not name the data set; the name that one of them gives is that of both."""
+    other = draw_predictions(noise=2.0)
+    for named, dataset in ((TABLE, "a"), (TABLE.assign(dataset="clinic"), "clinic")):
+        found = read_predictions(write(tmp_path, other, "a"), write(tmp_path, named, "b"))
+        assert [p.dataset for p in found] == [dataset, dataset]
+
+
+def test_paths_with_commas_are_one_parameter():
+    """A comma or a quote in a name, blanks between the names; one name and none are as they were."""
+    for paths in (["a, b.csv", 'a "c".csv', "d.csv"], ["a.csv"], []):
+        assert split_paths(join_paths(paths)) == paths
+    assert split_paths("a.csv, b.csv") == ["a.csv", "b.csv"]
+
+
 def test_an_ensemble_is_averaged_on_each_data_set(tmp_path):
     """Two models at home and abroad are one on each; a data set that lacks one of them is refused."""
     tables = [HOME, draw_predictions(noise=2.0).assign(model_version="v2", dataset="home")]
@@ -223,16 +245,19 @@ def test_what_is_no_table_is_said(tmp_path):
 
 
 def test_folds_are_pooled_into_one_test_split(tmp_path):
-    """Each photograph once, with what the model said that had not seen it; a fold twice, or not at all, is an error."""
+    """Each photograph once, with what the model said that had not seen it, and without names of people; a
+    fold twice, or not at all, is an error."""
     sides = {"train": ["train", "validation", "test"], "validation": ["test", "train", "validation"]}
     sides["test"] = ["validation", "test", "train"]
     given, paths = draw_predictions().fillna({f"probability_{g}": float(g == 0) for g in range(5)}), []
+    given = given.assign(sex="F", visit="1", name="João Silva", date_of_birth="1951-03-02")
     for fold in range(3):
         table = given.assign(split=[sides[side][fold] for side in given["split"]])
         table.loc[table["split"] == "train", [f"probability_{g}" for g in range(5)]] = None
         table.loc[table["split"] == "validation", [f"probability_{g}" for g in range(5)]] = [0, 0, 0, 0, 1.0]
         paths.append(write(tmp_path, table, f"fold{fold}"))
     (pooled,) = read_predictions(pool_folds(paths, tmp_path / "pooled"))
+    assert {"camera", "sex", "visit"} < set(pooled.table) and not {"name", "date_of_birth"} & set(pooled.table)
     test = pooled.test.set_index("image_id").loc[given["image_id"]]
     assert len(pooled.table) == len(given) and pooled.validation.empty
     assert test["probability_4"].to_numpy(float) == pytest.approx(given["probability_4"].to_numpy())

@@ -79,6 +79,20 @@ def test_the_facts_of_the_checklist_are_those_of_this_run(model):
     assert set(pd.concat(known)) - {"-"} - set(facts) == {"partition", "recalibration"} - set(facts)
 
 
+def test_an_auc_without_an_interval_says_why(model):
+    """In the facts, of which model card and checklist are made: of how many patients it is."""
+    sure = model._replace(test=model.test.assign(probability_referable=model.test["referable"]))
+    points = evaluation.choose_points(model, sensitivity=0.9, specificity=0.9)
+    measured, subgroups = evaluation.measure_points(sure, points), evaluation.split_subgroups(sure, points)
+    summary, data_sets = evaluation.summarise(sure), evaluation.compare_data_sets([sure], [points])
+    tables = summary, points, measured, evaluation.calibrate(sure)[0], subgroups, data_sets
+    facts = figures.state_facts(sure, evaluation.count_flow(sure), *tables)
+    said = "AUC 1 (48 patients; no interval: drawn again, they always give the same AUC)"
+    assert facts["accuracy"].startswith(said) and facts["points"].startswith(said)
+    assert "(24 patients; no interval" in facts["subgroups"]
+    assert figures.describe_auc(summary.iloc[0], "pt").startswith("1 (48 pacientes; sem intervalo: ")
+
+
 def test_each_data_set_has_its_line_and_the_carried_thresholds_their_marks(tmp_path):
     """Trained at home, tested at home and abroad, in Portuguese; left and right are translated in the facts."""
     home = draw_predictions().assign(model_version="v1", dataset="home")
