@@ -3,6 +3,7 @@
 import math
 import os
 import sys
+import tempfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -301,16 +302,19 @@ def evaluate(
 
     Further files are compared with the first, or are of the same models on other data sets: external validation.
     """
-    from dr_lib.evidence.predictions import pool_folds, read_predictions
+    from dr_lib.evidence.predictions import join_paths, pool_folds, read_predictions
     from dr_lib.report import run_analysis
 
-    if folds:
-        predictions = (pool_folds(predictions, out),)
-    read_predictions(*predictions)  # what is wrong with them is said at once
-    choice = {"predictions": ",".join(str(path.resolve()) for path in predictions), "lang": lang}
-    choice |= {"private": str(private.resolve())} if private else {}
-    choice |= dict(parameters)
-    page = run_analysis(ROOT / "notebooks" / "12_evaluate.ipynb", out, ROOT, **choice)
+    with tempfile.TemporaryDirectory() as temporary:
+        if folds:
+            predictions = (pool_folds(predictions, Path(temporary)),)
+        read_predictions(*predictions)  # what is wrong with them is said at once
+        choice = {"predictions": join_paths([path.resolve() for path in predictions]), "lang": lang}
+        choice |= {"private": str(private.resolve())} if private else {}
+        choice |= dict(parameters)
+        beside = predictions if folds else ()
+        notebook = ROOT / "notebooks" / "12_evaluate.ipynb"
+        page = run_analysis(notebook, out, ROOT, beside=beside, **choice)
     click.echo(
         f"wrote {page}, its figures (PNG, PDF) and tables (CSV, LaTeX), checklist.json and MODEL_CARD.md beside it"
     )

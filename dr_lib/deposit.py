@@ -12,7 +12,7 @@ import yaml
 
 from dr_lib.files import write_bytes, write_json, write_text
 from dr_lib.markdown import escape
-from dr_lib.report import ReportError, write_report
+from dr_lib.report import LISTING, ReportError, write_report
 from dr_lib.runs.papermill import redact_paths
 from dr_lib.runs.row import read_row, read_rows
 
@@ -70,6 +70,7 @@ def write_deposit(folders: Sequence[Path], out: Path, root: Path, **choice: Any)
             _copy_rows(folder, out / "rows")
         copies = [out / "rows" / folder.resolve().name for folder in folders]
         page = write_report(copies, out, root, **choice)  # of what is deposited, not of what it was made from
+        (out / LISTING).unlink()  # SHA256SUMS says it
         rows = read_rows(out / "rows")
         for lang in ("en", "pt"):
             write_text(out / f"methods.{lang}.md", describe_methods(rows, lang, exclude=choice.get("exclude", "")))

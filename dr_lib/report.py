@@ -1,6 +1,9 @@
 """Run an analysis notebook on the rows of a study, and render it without its code to one HTML file."""
 
+import hashlib
+import json
 import re
+import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,7 +12,7 @@ from typing import Any
 import nbformat
 import yaml
 
-from dr_lib.files import write_text
+from dr_lib.files import write_json, write_text
 from dr_lib.runs.row import read_runs
 
 ANALYSES = {  # a notebook whose rows are read: the notebook that analyses them
@@ -29,6 +32,9 @@ tbody tr:last-child td { border-bottom: 2px solid }
 th, td { padding: 0.2em 0.8em 0.2em 0; vertical-align: top; text-align: left }
 blockquote { border-left: 4px solid #d55e00; margin: 1em 0; padding-left: 1em }
 summary { cursor: pointer }"""
+
+
+LISTING = ".report.json"  # in a report's folder: SHA-256 of each file that it wrote, by its name
 
 
 class ReportError(ValueError):
@@ -57,20 +63,31 @@ def write_report(folders: Sequence[Path], out: Path, root: Path, *, notebook: st
     path = root / "notebooks" / f"{notebook or _find_analysis(folders[0], set(rows['notebook']))}.ipynb"
     if not path.is_file():
         raise ReportError(f"{path.stem} is no notebook: choose from {', '.join(sorted(set(ANALYSES.values())))}")
-    page = run_analysis(path, out, root, runs=",".join(str(folder.resolve()) for folder in folders), **parameters)
-    rows.to_csv(out / "runs.csv", index=False)
-    return page
+    runs = ",".join(str(folder.resolve()) for folder in folders)
+    with tempfile.TemporaryDirectory() as temporary:
+        table = Path(temporary, "runs.csv")
+        rows.to_csv(table, index=False)
+        return run_analysis(path, out, root, beside=[table], runs=runs, **parameters)
 
 
-def run_analysis(path: Path, out: Path, root: Path, **parameters: Any) -> Path:
+def run_analysis(
+    path: Path,
+    out: Path,
+    root: Path,
+    *,
+    beside: Sequence[Path] = (),
+    **parameters: Any,
+) -> Path:
     """Run an analysis notebook and write `report.html` with its figures and tables; see `write_report`.
 
-    A notebook that stops writes nothing.
+    A notebook that stops writes nothing. What an earlier report wrote here and this one does not
+    is deleted, unless somebody changed it or this report is of it.
 
     Args:
         path: of the notebook.
         out: folder to write, made if it is missing.
         root: the repository.
+        beside: files that are copied into the folder as a part of the report.
         parameters: of the notebook; a text for one that is no text is read as YAML.
     """
     import papermill
@@ -94,8 +111,13 @@ def run_analysis(path: Path, out: Path, root: Path, **parameters: Any) -> Path:
             shown = render(notebook, str(parameters.get("lang", "en")), parameters.get("published", True))
             write_text(written / "report.html", shown)
             Path(executed).unlink()
+            for file in beside:
+                shutil.copy(file, written)
+            sums = {file.name: _digest(file) for file in written.iterdir()}
             for file in written.iterdir():
                 file.replace(out / file.name)
+        _delete_earlier(out, sums, list(map(str, parameters.values())))
+        write_json(out / LISTING, sums)
     except papermill.PapermillExecutionError as error:
         if is_new:
             out.rmdir()
@@ -128,6 +150,23 @@ def render(notebook: nbformat.NotebookNode, lang: str, published: bool = True) -
     head = f"<title>{title[1] if title else 'Report'}</title><style>{STYLE}</style>"
     head = f'<meta charset="utf-8"><meta name="generator" content="nbconvert {nbconvert.__version__}">{head}'
     return f'<!DOCTYPE html>\n<html lang="{lang}"><head>{head}</head>\n<body>{body}</body></html>\n'
+
+
+def _delete_earlier(out: Path, sums: Mapping[str, str], inputs: Sequence[str]) -> None:
+    """Delete what the report before wrote and nobody changed, if the new one, `sums`, lacks it."""
+    try:
+        earlier = json.loads((out / LISTING).read_bytes())
+    except (OSError, ValueError):
+        return
+    for name in set(earlier) - set(sums):
+        file = out / Path(name).name
+        is_input = any(str(file.resolve()) in text for text in inputs)
+        if file.is_file() and not is_input and _digest(file) == earlier[name]:
+            file.unlink()
+
+
+def _digest(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()
 
 
 def _find_analysis(folder: Path, notebooks: set[str]) -> str:

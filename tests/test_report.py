@@ -1,15 +1,19 @@
 """Which notebook reports on a study, and what is said where none can; the notebooks' own tests make whole reports."""
 
 import subprocess
+from html.parser import HTMLParser
 from pathlib import Path
 
 import nbformat
+import pandas as pd
 import pytest
 from click.testing import CliRunner
+from nbconvert.filters import markdown2html
 
 from dr_lib.__main__ import main
-from dr_lib.report import ANALYSES, ReportError, render, write_report
+from dr_lib.report import ANALYSES, ReportError, render, run_analysis, write_report
 from dr_lib.runs.row import RowError, write_row
+from tests.evidence.predictions import draw_abroad, draw_predictions, write
 from tests.evidence.real_rows import copy_row
 from tests.evidence.test_request_log import RUN
 
@@ -67,6 +71,26 @@ def test_a_notebook_that_stops_gets_its_texts_and_leaves_nothing(tmp_path, monke
     assert (tmp_path / "mine" / "report.html").read_text() == "yesterday"
 
 
+def test_a_report_takes_away_what_the_one_before_wrote(tmp_path):
+    """Not what somebody put there or changed since, nor what the new report is of."""
+    parameters = "names: str = ''  # to write\nsource: str = ''  # file\nout: str = ''  # folder"
+    cells = [parameters, "for name in names.split():\n    open(f'{out}/{name}', 'w').write(name)"]
+    cells = [nbformat.v4.new_code_cell(cell) for cell in cells]
+    cells[0].metadata["tags"] = ["parameters"]
+    kernel = {"kernelspec": {"name": "python3", "display_name": "", "language": "python"}}
+    path, out = tmp_path / "mine.ipynb", tmp_path / "out"
+    nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata=kernel), path)
+    out.mkdir()
+    (out / "mine.csv").write_text("mine")
+    (tmp_path / "pooled.csv").write_text("pooled")
+    run_analysis(path, out, tmp_path, beside=[tmp_path / "pooled.csv"], names="card.md old.csv one.csv")
+    assert len(list(out.iterdir())) == 7
+    (out / "card.md").write_text("filled in")
+    run_analysis(path, out, tmp_path, names="one.csv", source=str(out / "pooled.csv"))
+    left = {"mine.csv", "card.md", "pooled.csv", "one.csv", "report.html", ".report.json"}
+    assert {file.name for file in out.iterdir()} == left
+
+
 def test_a_study_without_rows_has_no_report(tmp_path):
     """The message says how to make some."""
     with pytest.raises(RowError, match="run a study"):
@@ -121,6 +145,81 @@ def test_a_deposit_is_checked_and_reported_again_by_what_it_holds(tmp_path):
     assert "<title>How long does training take?</title>" in text
     assert not any(words in text for words in ("Araújo", "he paper", "hatched"))
     assert "holds files already" in CliRunner().invoke(main, asked).output
+
+
+class Shown(HTMLParser):
+    """The pictures of a page, and its text."""
+
+    def __init__(self, page: str):
+        super().__init__()
+        self.tags, self.pictures, self.text = set(), [], ""
+        self.feed(page)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.add(tag)
+        self.pictures += [dict(attrs)] if tag == "img" else []
+
+    def handle_data(self, data):
+        self.text += data
+
+
+HOSTILE = "<img src=x onerror=alert(1)><b>my_*model* $5 $\\no{"
+
+
+def check_hostile(page: str, times: int) -> None:
+    """All of it is text, so many times at least, and no picture is from elsewhere."""
+    shown = Shown(page)
+    assert shown.text.count(HOSTILE) >= times and not {"b", "script"} & shown.tags
+    assert all(picture["src"].startswith("data:") for picture in shown.pictures)
+    assert not any("onerror" in picture for picture in shown.pictures)
+
+
+@pytest.mark.slow
+def test_a_report_of_rows_shows_what_they_hold_as_it_is(tmp_path):
+    """Study, machine, network and commit of somebody's rows: in heading, figures, tables, claims and appendix."""
+    named = dict.fromkeys(("platform", "cpu", "model", "commit", "keras", "precision"), HOSTILE)
+    for number in range(3):
+        row = copy_row("10", run_id=f"r{number}", train_s=40.0 + number, study=HOSTILE, **named)
+        write_row(tmp_path / "mine", row)
+    check_hostile(write_report([tmp_path / "mine"], tmp_path / "out", ROOT).read_text(encoding="utf-8"), 9)
+
+
+@pytest.mark.slow
+def test_an_evaluation_shows_what_files_hold_as_it_is(tmp_path):
+    """Two models at home and one abroad, by names of theirs, in a file with a comma in its name."""
+    home = draw_predictions().assign(reason=HOSTILE, quality=HOSTILE)
+    home["camera"] = home["camera"].where(home["camera"] == "A", HOSTILE)
+    abroad = draw_abroad().assign(dataset=HOSTILE + "abroad", model=HOSTILE)
+    tables = {
+        "one, two": home.assign(model=HOSTILE, model_version="v1", dataset=HOSTILE),
+        "three": draw_predictions(noise=2.0).assign(model=HOSTILE + "2"),
+        "four": abroad,
+    }
+    paths = [str(write(tmp_path, table, name)) for name, table in tables.items()]
+    said = CliRunner().invoke(main, ["evaluate", *paths, "--out", str(out := tmp_path / "out")])
+    assert said.exit_code == 0, said.output
+    check_hostile((out / "report.html").read_text(encoding="utf-8"), 20)
+    check_hostile(markdown2html((out / "MODEL_CARD.md").read_text(encoding="utf-8")), 4)
+
+
+@pytest.mark.slow
+def test_a_perfect_model_of_three_patients_is_not_praised(tmp_path):
+    """The first sentence says of how many patients its AUC is, and that there is no interval, nor one in a table; the
+    clip of its probabilities is said; two models of one set of photographs in two files are on no other data set."""
+    perfect = draw_predictions(30)
+    perfect = perfect.drop(columns=[f"probability_{grade}" for grade in range(5)])
+    perfect["probability_referable"] = perfect["grade"].ge(2).where(perfect["split"] != "train").astype(float)
+    paths = [str(write(tmp_path, perfect, name)) for name in ("one", "two")]
+    said = CliRunner().invoke(main, ["evaluate", *paths, "--out", str(out := tmp_path / "out")])
+    assert said.exit_code == 0, said.output
+    shown = Shown((out / "report.html").read_text(encoding="utf-8")).text
+    patients = perfect.loc[perfect["split"] == "test", "patient_id"].nunique()
+    assert f"an AUC of 1 ({patients} patients; no interval: drawn again, they" in shown
+    assert "On the data set" not in shown and "∞ [" in shown
+    assert "nearer to 0 or 1 than 0.000001 and count as it" in shown
+    summary = pd.read_csv(out / "summary.csv")
+    assert summary[["auc_low", "auc_delong_high", "average_precision_low", "brier_low"]].isna().all(axis=None)
+    assert pd.read_csv(out / "comparison.csv").filter(like="_low").isna().all(axis=None)
 
 
 @pytest.mark.parametrize("name", sorted(set(ANALYSES.values())))
