@@ -4,10 +4,10 @@ import re
 
 ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "\\": "&#92;"}  # two backslashes would begin a formula
 MARKUP = re.compile(
-    r"[&<>\\`*\[\]~$|#]"
+    r"[&<>\\`*~$]"
     r"|(?<![^\W_])_|_(?![^\W_])"  # not inside a word, as in small_cnn
-    r"|:(?=//)"  # an address is no link
-    r"|^[-+=]"  # no list and no rule
+    r"|\](?=[(\[:])|:(?=//)"  # no link; an interval keeps its brackets
+    r"|^[-+=#]"  # no heading, list or rule
 )
 NUMBERED = re.compile(r"^(\d+)([.)])(?=\s|$)")  # a list
 

@@ -15,6 +15,8 @@ HOSTILE = [
     "a & b &lt; c &#60;",
     "my_*model* _a_ __init__ ~~x~~ `y`",
     "[x](javascript:alert(1)) ![x](https://example.org/c.png) https://example.org",
+    "[x][y] [x] [^1] [a [b]](c)",
+    "[x]: https://example.org",
     "# head",
     "> quote",
     "- item",
@@ -39,5 +41,5 @@ def test_a_text_is_shown_as_it_is(text, place):
 
 def test_plain_names_stay_as_they_are():
     """A file of Markdown can be read as it is, too."""
-    for name in ("inception_v3_299", "2 x Tesla T4 (Intel(R) Xeon(R) CPU @ 2.20GHz)", "0.5 px"):
+    for name in ("inception_v3_299", "2 x Tesla T4 (Intel(R) Xeon(R) CPU @ 2.20GHz)", "0.5 [0.4, 0.6] px"):
         assert escape(name) == name
