@@ -2,7 +2,7 @@
 
 import re
 
-ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "\\": "&#92;"}  # two backslashes would begin a formula
+ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "\\": "&#92;"}  # \\( begins a formula
 MARKUP = re.compile(
     r"[&<>\\`*~$]"
     r"|(?<![^\W_])_|_(?![^\W_])"  # not inside a word, as in small_cnn

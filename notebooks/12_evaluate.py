@@ -136,7 +136,7 @@ summary = evaluation.summarise(model)
 page.table(summary, "summary", "Scores over all thresholds, with the AUC's interval in two ways [95 % interval].")
 has_none = summary.filter(like="_low").isna().iloc[0]
 if has_none.drop("auc_delong_low").any():
-    words = "A score that no sample of these patients changes has no interval: it is not certain."
+    words = "A score that all samples of these patients share has no interval; it is not certain."
     page.findings([say(words)])
 if has_none["auc_delong_low"] and not has_none["auc_low"]:
     words = "DeLong's interval is not defined here: one of the two kinds has a single patient."
@@ -202,7 +202,7 @@ if len(model.validation) and len(calibrated) == 1:
     page.findings([say("No recalibration: on the validation split the slope is not above 0, or not finite.")])
 num_clipped = (~model.test["probability_referable"].between(NEAR, 1 - NEAR)).sum()
 if num_clipped:
-    words = "{} probabilities are nearer to 0 or 1 than {} and count as it; the fit depends on that."
+    words = "{} probabilities lie nearer to 0 or 1 than {} and count as it; the fit depends on it."
     page.findings([say(words).format(num_clipped, page.number(NEAR))])
 
 # %% [markdown] tags=["en"]

@@ -41,5 +41,5 @@ def test_a_text_is_shown_as_it_is(text, place):
 
 def test_plain_names_stay_as_they_are():
     """A file of Markdown can be read as it is, too."""
-    for name in ("inception_v3_299", "2 x Tesla T4 (Intel(R) Xeon(R) CPU @ 2.20GHz)", "0.5 [0.4, 0.6] px"):
+    for name in ("inception_v3_299", "2 x Tesla T4 (Intel(R) Xeon(R) CPU)", "0.5 [0.4, 0.6] px"):
         assert escape(name) == name

@@ -83,7 +83,8 @@ def test_a_report_takes_away_what_the_one_before_wrote(tmp_path):
     out.mkdir()
     (out / "mine.csv").write_text("mine")
     (tmp_path / "pooled.csv").write_text("pooled")
-    run_analysis(path, out, tmp_path, beside=[tmp_path / "pooled.csv"], names="card.md old.csv one.csv")
+    names = "card.md old.csv one.csv"
+    run_analysis(path, out, tmp_path, beside=[tmp_path / "pooled.csv"], names=names)
     assert len(list(out.iterdir())) == 7
     (out / "card.md").write_text("filled in")
     run_analysis(path, out, tmp_path, names="one.csv", source=str(out / "pooled.csv"))
@@ -176,12 +177,13 @@ def check_hostile(page: str, times: int) -> None:
 
 @pytest.mark.slow
 def test_a_report_of_rows_shows_what_they_hold_as_it_is(tmp_path):
-    """Study, machine, network and commit of somebody's rows: in heading, figures, tables, claims and appendix."""
+    """Study, machine, network and commit: in heading, figures, tables, claims and appendix."""
     named = dict.fromkeys(("platform", "cpu", "model", "commit", "keras", "precision"), HOSTILE)
     for number in range(3):
         row = copy_row("10", run_id=f"r{number}", train_s=40.0 + number, study=HOSTILE, **named)
         write_row(tmp_path / "mine", row)
-    check_hostile(write_report([tmp_path / "mine"], tmp_path / "out", ROOT).read_text(encoding="utf-8"), 9)
+    page = write_report([tmp_path / "mine"], tmp_path / "out", ROOT)
+    check_hostile(page.read_text(encoding="utf-8"), 9)
 
 
 @pytest.mark.slow
@@ -203,12 +205,15 @@ def test_an_evaluation_shows_what_files_hold_as_it_is(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_perfect_model_of_three_patients_is_not_praised(tmp_path):
-    """The first sentence says of how many patients its AUC is, and that there is no interval, nor one in a table; the
-    clip of its probabilities is said; two models of one set of photographs in two files are on no other data set."""
+def test_a_perfect_model_is_not_praised(tmp_path):
+    """The first sentence says of how many patients its AUC is, without an interval, as all tables.
+
+    The clip is said, and a second file of the same photographs is no other data set.
+    """
     perfect = draw_predictions(30)
     perfect = perfect.drop(columns=[f"probability_{grade}" for grade in range(5)])
-    perfect["probability_referable"] = perfect["grade"].ge(2).where(perfect["split"] != "train").astype(float)
+    is_referable = perfect["grade"].ge(2).where(perfect["split"] != "train")
+    perfect["probability_referable"] = is_referable.astype(float)
     paths = [str(write(tmp_path, perfect, name)) for name in ("one", "two")]
     said = CliRunner().invoke(main, ["evaluate", *paths, "--out", str(out := tmp_path / "out")])
     assert said.exit_code == 0, said.output
@@ -217,8 +222,9 @@ def test_a_perfect_model_of_three_patients_is_not_praised(tmp_path):
     assert f"an AUC of 1 ({patients} patients; no interval: drawn again, they" in shown
     assert "On the data set" not in shown and "∞ [" in shown
     assert "nearer to 0 or 1 than 0.000001 and count as it" in shown
-    summary = pd.read_csv(out / "summary.csv")
-    assert summary[["auc_low", "auc_delong_high", "average_precision_low", "brier_low"]].isna().all(axis=None)
+    summary = pd.read_csv(out / "summary.csv").iloc[0]
+    names = ["auc_low", "auc_delong_high", "average_precision_low", "brier_low"]
+    assert summary[names].isna().all()
     assert pd.read_csv(out / "comparison.csv").filter(like="_low").isna().all(axis=None)
 
 

@@ -150,7 +150,7 @@ def test_two_data_sets_of_one_name_are_told_apart(tmp_path):
 
 
 def test_the_same_photographs_are_one_data_set(tmp_path):
-    """Two models in two files, which need not name the data set; the name that one of them gives is that of both."""
+    """Two models in two files, that need not name the data set; a name that one gives is both's."""
     other = draw_predictions(noise=2.0)
     for named, dataset in ((TABLE, "a"), (TABLE.assign(dataset="clinic"), "clinic")):
         found = read_predictions(write(tmp_path, other, "a"), write(tmp_path, named, "b"))
@@ -158,7 +158,7 @@ def test_the_same_photographs_are_one_data_set(tmp_path):
 
 
 def test_paths_with_commas_are_one_parameter():
-    """A comma or a quote in a name, blanks between the names; one name and none are as they were."""
+    """A comma or a quote in a name, blanks between the names; one name and none as they were."""
     for paths in (["a, b.csv", 'a "c".csv', "d.csv"], ["a.csv"], []):
         assert split_paths(join_paths(paths)) == paths
     assert split_paths("a.csv, b.csv") == ["a.csv", "b.csv"]
@@ -245,8 +245,10 @@ def test_what_is_no_table_is_said(tmp_path):
 
 
 def test_folds_are_pooled_into_one_test_split(tmp_path):
-    """Each photograph once, with what the model said that had not seen it, and without names of people; a
-    fold twice, or not at all, is an error."""
+    """Each photograph once, with what the model said that had not seen it, and no names of people.
+
+    A fold twice, or not at all, is an error.
+    """
     sides = {"train": ["train", "validation", "test"], "validation": ["test", "train", "validation"]}
     sides["test"] = ["validation", "test", "train"]
     given, paths = draw_predictions().fillna({f"probability_{g}": float(g == 0) for g in range(5)}), []
@@ -257,7 +259,8 @@ def test_folds_are_pooled_into_one_test_split(tmp_path):
         table.loc[table["split"] == "validation", [f"probability_{g}" for g in range(5)]] = [0, 0, 0, 0, 1.0]
         paths.append(write(tmp_path, table, f"fold{fold}"))
     (pooled,) = read_predictions(pool_folds(paths, tmp_path / "pooled"))
-    assert {"camera", "sex", "visit"} < set(pooled.table) and not {"name", "date_of_birth"} & set(pooled.table)
+    assert {"camera", "sex", "visit"} < set(pooled.table)
+    assert not {"name", "date_of_birth"} & set(pooled.table)
     test = pooled.test.set_index("image_id").loc[given["image_id"]]
     assert len(pooled.table) == len(given) and pooled.validation.empty
     assert test["probability_4"].to_numpy(float) == pytest.approx(given["probability_4"].to_numpy())

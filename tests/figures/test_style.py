@@ -79,7 +79,7 @@ def test_a_bound_says_what_it_is(numbers, text):
 
 
 def test_a_dollar_in_a_name_begins_no_formula():
-    """Two of them, with what no formula may hold, in a title and in labels of ticks; powers of ten stay formulas."""
+    """Two, with what no formula may hold, in title and axis; powers of ten stay formulas."""
     figure, (ax,) = style.open_panels(1)
     figure.suptitle(name := r"5 $\no{ $ 6")
     ax.set_yticks([1, 2], [name, name])

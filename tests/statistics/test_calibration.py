@@ -29,7 +29,7 @@ def test_slope_and_intercept_are_those_that_were_drawn():
 
 
 def test_probabilities_of_0_and_1_have_an_intercept():
-    """By hand, of hard answers: 34 of 100 eyes are positive and 60 are called so, within the clip."""
+    """By hand, of hard answers: 34 of 100 eyes are positive and 60 are called so."""
     positive = np.repeat([1, 0, 1, 0], [30, 30, 4, 36])
     probability = np.repeat([1.0, 0.0], [60, 40])
     intercept, _ = fit_slope(positive, probability, np.arange(100))

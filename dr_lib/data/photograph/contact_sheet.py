@@ -120,7 +120,7 @@ def crop_or_explain(source: str | Path | bytes, method: str = "robust") -> Crop 
 
 
 def _draw_panel(panel: Panel, first: Axes, *others: Axes) -> None:
-    first.set_title(panel.caption, fontsize="small")
+    first.set_title(panel.caption, fontsize="small", parse_math=False)
     try:
         encoded, header, _ = open_picture(panel.source)
         reduction = next((k for k in (8, 4, 2) if max(header[:2]) >= k * SHOWN_SIDE), 1)
@@ -140,4 +140,5 @@ def _draw_panel(panel: Panel, first: Axes, *others: Axes) -> None:
 def _write(ax: Axes, words: str) -> None:
     """Write words in the place of a picture."""
     ax.imshow(np.full((1, 1, 3), 235, np.uint8), extent=(0, 1, 0, 1))
-    ax.text(0.5, 0.5, textwrap.fill(words, 22), ha="center", va="center", fontsize="x-small")
+    text = ax.text(0.5, 0.5, textwrap.fill(words, 22), ha="center", va="center")
+    text.set(fontsize="x-small", parse_math=False)

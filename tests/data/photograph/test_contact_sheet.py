@@ -95,6 +95,12 @@ def test_a_reason_stands_for_the_crops(images):
     assert not any(ax.patches for ax in figure.axes)
 
 
+def test_a_dollar_begins_no_formula(images):
+    """In a caption and in a reason, with what no formula may hold."""
+    panel = sheet.Panel(r"$ $\no{", images[0], r"$ $\no{")
+    sheet.plot_contact_sheet([panel], "").draw_without_rendering()
+
+
 def test_methods_are_compared_with_the_truth_or_with_robust(images):
     """On black both find it; on grey voets takes all for retina; it refuses the small one, and both the black one."""
     compared = sheet.compare_methods(images, np.array([(320.0, 240.0, radius) for radius in (150, 150, 70, 70)]))
