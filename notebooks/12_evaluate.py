@@ -375,8 +375,8 @@ page.findings(sentences)
 # thresholds carried over. The intervals are those of the patients drawn; the spread between trainings is not in them.
 # Subgroups are looked at, not tested. Not a medical device.
 #
-# The interval of an AUC near 1, or of few patients, is too narrow. Simulated for 30 and for 150
-# patients and an AUC of 0.98, it covers the truth in 75 to 86 % of the samples, not in 95 %.
+# The interval of an AUC near 1, or of few patients, is too narrow: it holds the truth less often
+# than its 95 % say.
 
 # %% [markdown] tags=["pt"]
 # ## Limites
@@ -385,5 +385,5 @@ page.findings(sentences)
 # Os intervalos são os dos pacientes sorteados; a variação entre treinamentos não está neles. Subgrupos são observados,
 # não testados. Não é um dispositivo médico.
 #
-# O intervalo de uma AUC perto de 1, ou de poucos pacientes, é estreito demais. Simulado com 30 e
-# com 150 pacientes e uma AUC de 0,98, ele contém a verdade em 75 a 86 % das amostras, não em 95 %.
+# O intervalo de uma AUC perto de 1, ou de poucos pacientes, é estreito demais: contém a verdade
+# menos vezes do que seus 95 % dizem.
