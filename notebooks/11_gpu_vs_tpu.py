@@ -32,7 +32,7 @@ root = next(folder for folder in [Path.cwd(), *Path.cwd().parents] if (folder / 
 sys.path.insert(0, str(root))
 from dr_lib import bootstrap
 
-print(bootstrap.describe_machine(root, *bootstrap.install_missing()))
+print(bootstrap.describe_machine(root, *bootstrap.install_missing("statsmodels")))
 
 # %% [markdown]
 # ## Data

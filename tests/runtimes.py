@@ -34,7 +34,8 @@ LITERT = frozenset({"ai-edge-litert"})
 SERVER = frozenset({"starlette", "uvicorn"})
 STATSMODELS = frozenset({"statsmodels"})
 # what these bring along
-BROUGHT = frozenset({"annotated-types", "pydantic-core", "typing-inspection", "backports.strenum", "anyio", "h11"})
+BROUGHT = frozenset("annotated-types pydantic-core typing-inspection backports.strenum anyio h11".split())
+BROUGHT |= frozenset("patsy formulaic interface-meta narwhals wrapt".split())  # of statsmodels
 COLUMNS = "{:11} {:7} {:10} {:7} {:6} {:10} {:>7}  {:20} {}"
 
 
