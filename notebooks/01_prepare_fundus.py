@@ -124,23 +124,25 @@ print(f"{division['num_excluded']} photographs excluded")
 
 # %%
 import tempfile
+from importlib.util import find_spec
 
 from dr_lib.data.shards.split import export_records
 from dr_lib.hardware import import_tensorflow
 
-tf = import_tensorflow()
-
-features = {
-    "image/encoded": tf.io.FixedLenFeature([], tf.string),
-    "image/class/label": tf.io.FixedLenFeature([], tf.int64),
-}
 with tempfile.TemporaryDirectory() as labelled:
     shards = export_records(data_dir, Path(labelled))
-    train = tf.data.TFRecordDataset([str(path) for path in shards if path.name.startswith("train")])
-    parsed = train.batch(8).map(lambda examples: tf.io.parse_example(examples, features))
-    batch = next(iter(parsed))
-crop = tf.io.decode_jpeg(batch["image/encoded"][0])
-print(f"{len(shards)} shards; a crop of {tuple(crop.shape)}, grades {batch['image/class/label'].numpy()}")
+    print(f"{len(shards)} shards")
+    if find_spec("tensorflow"):  # Colab's TPU runtime has none
+        tf = import_tensorflow()
+        features = {
+            "image/encoded": tf.io.FixedLenFeature([], tf.string),
+            "image/class/label": tf.io.FixedLenFeature([], tf.int64),
+        }
+        train = tf.data.TFRecordDataset([str(path) for path in shards if path.name.startswith("train")])
+        parsed = train.batch(8).map(lambda examples: tf.io.parse_example(examples, features))
+        batch = next(iter(parsed))
+        crop = tf.io.decode_jpeg(batch["image/encoded"][0])
+        print(f"a crop of {tuple(crop.shape)}, grades {batch['image/class/label'].numpy()}")
 
 # %% [markdown]
 # ## Result
