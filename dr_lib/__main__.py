@@ -378,7 +378,7 @@ def claims(folders: tuple[Path, ...], out: Path | None, allow: tuple[str, ...], 
 @click.option("--p99-ms", required=True, type=POSITIVE, help="99 of 100 answers come within that")
 @click.option("--accuracy-within", type=POSITIVE, help="margin of AUC and kappa that a format may lose  [default: any]")
 @click.option("--busiest-hour", type=click.FloatRange(1 / 24, 1), help="share of a day's requests  [default: 0.125]")
-@click.option("--instance", default="", help="whose price machines have that no table knows")
+@click.option("--instance", default="", help="whose price machines in no table have, not their label's")
 @click.option("--brl-per-usd", type=POSITIVE, help="reais to a dollar  [default: the papers']")
 @click.option("--allow", multiple=True, help="a column in which pooled rows may differ, such as commit")
 @click.option("--exclude", multiple=True, help="a mark of runs whose times do not count: disturbed")
@@ -393,9 +393,19 @@ def price(
 
     wanted = {"busiest_hour": BUSIEST_HOUR} | {name: value for name, value in wanted.items() if value is not None}
     how = {"p99_ms": wanted.pop("p99_ms"), "instance": instance, "exclude": exclude, "may_differ": allow}
-    priced = price_endpoints(list_endpoints(read_runs(*folders), *folders, **how), **wanted)
-    columns = ["model", "image_size", "format", "instance", *find_varied(priced), "n", "rate_per_s", "num_machines"]
-    columns += ["idle_percent", "usd_per_month", "brl_per_month", "usd_per_million_rented", "gate_auc_difference_low"]
+    runs = read_runs(*folders)
+    if instance:
+        runs = runs.assign(priced_as="", usd_per_hour=math.nan)
+    endpoints = list_endpoints(runs, *folders, **how)
+    names = sorted(set(endpoints["instance"]))
+    if instance and instance not in names:
+        reason = f"prices no row: they are from {', '.join(names)}"
+        raise click.ClickException(f"--instance {instance} {reason}")
+    priced = price_endpoints(endpoints, **wanted)
+    columns = ["model", "image_size", "format"]
+    columns += dict.fromkeys(["environment", "instance", *find_varied(priced)])
+    columns += ["n", "rate_per_s", "num_machines", "idle_percent", "usd_per_month"]
+    columns += ["brl_per_month", "usd_per_million_rented", "gate_auc_difference_low"]
     columns += ["gate_kappa_difference_low", "joules_per_prediction", "reason"]
     shown = priced[columns].map(lambda cell: float("nan") if cell == "" else cell)
     shown = shown.dropna(axis=1, how="all")

@@ -111,9 +111,8 @@ page.energy(list_runs(timed), keys, grid)
 # %% tags=["report"]
 from dr_lib.evidence.serving import compare_sizes
 
-page.table(
-    compare_sizes(selection.finished), "table_1", "Parameters and SavedModel of each network, ours and the paper's."
-)
+sizes = compare_sizes(selection.finished, published=published)
+page.table(sizes, "table_1", "Parameters and SavedModel of each network.")
 
 # %% [markdown] tags=["en"]
 # ## What a prediction costs
@@ -131,8 +130,8 @@ page.table(
 from dr_lib.evidence.serving import correct_saving, cost_table, find_break_evens, read_paper_latencies
 from dr_lib.figures.serving import plot_cost_by_utilisation
 
-COSTS = "model format instance usd_per_hour n predict_ms busy_ms usd_per_million".split()
-COSTS += ["computed_rate_per_s", "max_rate_per_s", "usd_per_million_held"]
+COSTS = ["model", "format", "environment", "instance", "usd_per_hour", "n"]
+COSTS += ["predict_ms", "busy_ms", "usd_per_million", "computed_rate_per_s"]
 paper = cost_table(read_paper_latencies())
 if published:
     page.figure(
@@ -155,7 +154,8 @@ if len(ours):  # at the price of the rows, or of the instance above, as if it we
         ours.assign(instance=ours["priced_as"].replace("", instance) if "priced_as" in ours else instance)
     )
     if (priced["usd_per_hour"] > 0).any():  # what is free has no curve
-        page.figure(plot_cost_by_utilisation(priced, lang), "cost_ours", "Cost by rate of requests, from our times.")
+        figure = plot_cost_by_utilisation(priced, lang, published=published)
+        page.figure(figure, "cost_ours", "Cost by rate of requests, from our times.")
     page.table(
         priced[[name for name in COSTS if name in priced]], "costs_ours", "Costs from our times, by the hour's price."
     )
@@ -190,7 +190,8 @@ except EndpointError as error:
     print(error)
     page.findings([say("No endpoint can be chosen from these rows.")])
 else:
-    shown = ["model", "image_size", "format", "instance", *find_varied(endpoints), *ENDPOINTS]
+    places = dict.fromkeys(["environment", "instance", *find_varied(endpoints)])
+    shown = ["model", "image_size", "format", *places, *ENDPOINTS]
     shown = [f"{name}{bound}" for name in shown for bound in ("", "_low", "_high")]
     listed = endpoints[[name for name in shown if name in endpoints]]
     listed = listed.map(lambda cell: float("nan") if cell == "" else cell).dropna(axis=1, how="all")
@@ -224,12 +225,13 @@ if published:
 # %% tags=["summary"]
 sentences = []
 for row in priced.itertuples():
-    words = say("{} in {} predicts in {} ms (n = {}); a million cost {} USD at the price of {}, never idle.")
-    numbers = page.number(row.predict_ms), row.n, page.number(row.usd_per_million), row.instance
-    sentences.append(words.format(row.model, row.format, *numbers))
-    if row.usd_per_million_held > 0:
-        words = say("At the rate that it held, {} requests a second, a million cost {} USD.")
-        sentences.append(words.format(page.number(row.max_rate_per_s), page.number(row.usd_per_million_held)))
+    words = say(
+        "{} in {} takes {} ms for a photograph, decoding included, of which {} ms predict "
+        "(n = {}); a million cost {} USD at the price of {}, never idle."
+    )
+    times = page.number(row.busy_ms), page.number(row.predict_ms)
+    price = page.number(row.usd_per_million), row.instance
+    sentences.append(words.format(row.model, row.format, *times, row.n, *price))
 for row in correct_saving(read_paper_latencies(), cheap, dear).itertuples() if published else ():
     words = say("By the numbers of {}: per hour, {} is {} % cheaper than {}; per prediction, {} is {} % {}.")
     word = say("cheaper" if row.saving_per_prediction > 0 else "dearer")

@@ -82,11 +82,13 @@ def list_endpoints(
         choice: `exclude` and `may_differ` of `select_runs`.
 
     Returns:
-        A row per endpoint: as many of KINDS as there are, `instance`, `price_is_assumed` (to be that of the instance
-        given), `usd_per_hour`, `price_is_old`, `n` deployments, `rate_per_s` as their mean with its 95 % interval (0
-        where one of them held none), `missed_per_s`, `held_requests` and `load_seconds` of the one that had
-        least, `is_limited`, `p99_ms`, `least_p99_ms` of those that held least, GATED of the worst model where all were
-        exported through the gate, `joules_per_prediction`, and `cpu_measured`, how or why not.
+        A row per endpoint: as many of KINDS as there are, `instance`, `price_is_assumed` (the
+        instance is a label, not the machine as detected), `usd_per_hour`, `price_is_old`, `n`
+        deployments, `rate_per_s` as their mean with its 95 % interval (0 where one of them held
+        none), `missed_per_s`, `held_requests` and `load_seconds` of the one that had least,
+        `is_limited`, `p99_ms`, `least_p99_ms` of those that held least, GATED of the worst model
+        where all were exported through the gate, `joules_per_prediction`, and `cpu_measured`, how
+        or why not.
 
     Raises:
         EndpointError: no run was loaded, or no endpoint held a rate.
@@ -206,12 +208,17 @@ def _find_worst_gate(rows: pd.DataFrame) -> dict[str, float]:
 
 
 def _find_price(row: dict[str, Any], instance: str, prices: list[Price]) -> tuple[Price, bool]:
-    """The price of the row's label in the table or the row, else of its machine in the table, else the one assumed."""
+    """The price of the row's label in the table or the row, else of its machine, else the one given.
+
+    Behind it, whether it is assumed: it is, unless the row detected that very machine.
+    """
     known, asked, usd_per_hour = {price.instance for price in prices}, row.get("priced_as"), row.get("usd_per_hour")
+    machine = row.get("instance_type")
     if asked and asked not in known and pd.notna(usd_per_hour):  # 0 is a price
-        return Price("", asked, "", "USD", usd_per_hour, row.get("price_as_of") or "", "its row"), False
-    for label in (asked, row.get("instance_type"), instance):
+        own = Price("", asked, "", "USD", usd_per_hour, row.get("price_as_of") or "", "its row")
+        return own, asked != machine
+    for label in (asked, machine, instance):
         if label and label in known:
-            return find_price(label, prices=prices), label not in (asked, row.get("instance_type"))
+            return find_price(label, prices=prices), label != machine
     names = ", ".join(sorted(known))
     raise PriceError(f"run {row['run_id']} is of a machine without a price: give --instance, one of {names}")

@@ -93,12 +93,12 @@ def summarise_requests(timed: pd.DataFrame) -> pd.DataFrame:
         timed: requests of `read_requests` whose times count, of a `Selection`.
 
     Returns:
-        A row for each, with as many of KINDS as there are, `n` deployments of `requests` requests, the run's
-        `usd_per_hour` and `priced_as`, the mean `max_rate_per_s` that was held, and for each of round_trip_ms,
-        decode_ms and predict_ms the mean over deployments under that name, with _low and _high the bounds of its 95 %
-        interval, with _sd the deviation and with _median the median of the requests. All requests count, the first
-        too: the paper left none out; the median shows what the first ones weigh. Requests to one deployment repeat
-        nothing, so one alone has no interval.
+        A row for each, with as many of KINDS as there are, `n` deployments of `requests` requests,
+        the run's `usd_per_hour` and `priced_as`, and for each of round_trip_ms, decode_ms and
+        predict_ms the mean over deployments under that name, with _low and _high the bounds of its
+        95 % interval, with _sd the deviation and with _median the median of the requests. All
+        requests count, the first too: the paper left none out; the median shows what the first
+        ones weigh. Requests to one deployment repeat nothing, so one alone has no interval.
     """
     if "predict_ms" not in timed or timed["predict_ms"].isna().all():
         return pd.DataFrame()
@@ -108,7 +108,6 @@ def summarise_requests(timed: pd.DataFrame) -> pd.DataFrame:
         deployments = list_runs(rows)
         line = dict(zip(keys, key, strict=True)) | {"n": len(deployments), "requests": len(rows)}
         line |= {name: rows[name].iloc[0] for name in ("usd_per_hour", "priced_as") if name in rows}
-        line |= {name: deployments[name].mean() for name in ("max_rate_per_s",) if name in rows}
         for name in TIMES:
             times, means = (table[name] if name in table else rows["predict_ms"][:0] for table in (rows, deployments))
             times = times[times > 0]  # who sends arrays decodes nothing

@@ -90,8 +90,8 @@ def cost_table(latencies: pd.DataFrame) -> pd.DataFrame:
             `usd_per_hour` where a row has its own price; the others have that of `find_price`.
 
     Returns:
-        The rows with `usd_per_hour`, `usd_per_million` on a machine that is never idle, `computed_rate_per_s` of one
-        such machine, and `usd_per_million_held` at the `max_rate_per_s` that a load test found.
+        The rows with `usd_per_hour`, `usd_per_million` on a machine that is never idle, and
+        `computed_rate_per_s` of one such machine.
 
     Raises:
         PriceError: an instance has no price.
@@ -103,13 +103,11 @@ def cost_table(latencies: pd.DataFrame) -> pd.DataFrame:
     ]
     decode_ms = latencies["decode_ms"].fillna(0.0) if "decode_ms" in latencies else 0.0
     busy_ms = latencies["predict_ms"] + decode_ms  # decoding and cropping occupy the server, too
-    held = latencies.get("max_rate_per_s", pd.Series(math.nan, latencies.index)).astype(float)
     return latencies.assign(
         usd_per_hour=found,
         busy_ms=busy_ms,
         usd_per_million=usd_per_million(found, busy_ms),
         computed_rate_per_s=1e3 / busy_ms,
-        usd_per_million_held=np.asarray(found) / 3.6e-3 / held.where(held > 0),
     )
 
 
@@ -133,19 +131,22 @@ def read_paper_latencies() -> pd.DataFrame:
     return table
 
 
-def compare_sizes(runs: pd.DataFrame) -> pd.DataFrame:
+def compare_sizes(runs: pd.DataFrame, *, published: bool = True) -> pd.DataFrame:
     """Hold the parameters and the SavedModel of each network against the paper's table 1.
 
     Returns:
         A row per `model`: `num_parameters` and `savedmodel_mib` of ours at `image_size`, where the runs have them, and
-        the paper's with `_published` behind the name.
+        the paper's with `_published` behind the name, where they are asked for.
     """
     columns = ["num_parameters", "savedmodel_mib"]
+    ours = runs.reindex(columns=["model", "image_size", *columns]).dropna(subset=columns)
+    ours = ours.groupby(["model", "image_size"])[columns].first()
+    if not published:
+        return ours.reset_index()
     printed = read_published("B").query("column in @columns")
     printed = printed.assign(model=printed["numerator"].str.removeprefix("model="))
     table = printed.pivot(index="model", columns="column", values="value")[columns].add_suffix("_published")
-    if set(columns) <= set(runs):
-        ours = runs.dropna(subset=columns).groupby(["model", "image_size"])[columns].first()
+    if len(ours):
         table = ours.reset_index("image_size").join(table, how="outer")
     return table.reset_index()
 

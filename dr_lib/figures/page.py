@@ -209,7 +209,8 @@ class Page:
             self.table(reasons, "excluded", "Rows that are not timed, and why.")
         else:
             display(Markdown(say("Every row that was read is timed.")))
-        known = [column for column in dict.fromkeys([*WORK, *PLAN, *varied]) if column in set(runs) - set(APPENDIX)]
+        in_rows = set(selection.runs) - set(APPENDIX)
+        known = [column for column in dict.fromkeys([*WORK, *PLAN, *varied]) if column in in_rows]
         alike = [column for column in known if runs[column].nunique(dropna=False) == 1]
         values = {column: write_decimals(str(runs[column].iloc[0]), self.lang) for column in alike}
         stated = "; ".join(

@@ -70,7 +70,12 @@ def plot_predict_time(timed: pd.DataFrame, model: str, lang: str = "en", *, publ
     return figure
 
 
-def plot_cost_by_utilisation(costs: pd.DataFrame, lang: str = "en") -> Figure:
+def plot_cost_by_utilisation(
+    costs: pd.DataFrame,
+    lang: str = "en",
+    *,
+    published: bool = True,
+) -> Figure:
     """Draw what a million predictions cost at each rate, a line for each machine; a panel for each model and format.
 
     A machine that is billed by the hour is dear where it idles: the lines fall until one machine is fully used, and
@@ -78,6 +83,8 @@ def plot_cost_by_utilisation(costs: pd.DataFrame, lang: str = "en") -> Figure:
 
     Args:
         costs: from `cost_table`, with `model`; what is free has no line.
+        lang: en or pt.
+        published: mark the rate at which paper B asked.
     """
     say, costs = choose_words(lang), costs[costs["usd_per_hour"] > 0]
     groups = list(costs.groupby([key for key in ("model", "format") if key in costs], sort=False, dropna=False))
@@ -85,7 +92,7 @@ def plot_cost_by_utilisation(costs: pd.DataFrame, lang: str = "en") -> Figure:
     figure.suptitle(say("Cost by rate of requests"))
     for ax, (key, rows) in zip(axes, groups, strict=True):
         ax.set_title(", ".join(map(name, key)), loc="left", fontweight="bold")
-        _draw_costs(ax, rows, lang, say)
+        _draw_costs(ax, rows, lang, say, published)
         ax.set(xlabel=say("requests per second"), ylabel=say("USD per million predictions"))
     words = "dot: one machine, never idle; dotted: here the cheapest hour first stops being the cheapest prediction"
     figure.supxlabel(say(words), fontsize="small")
@@ -231,8 +238,14 @@ def _draw_times(ax: Axes, rows: pd.DataFrame, requests: pd.DataFrame | None, lan
     ax.set(xscale="log", ylim=(len(rows) - 0.5, -0.5))
 
 
-def _draw_costs(ax: Axes, rows: pd.DataFrame, lang: str, say: Callable[[str], str]) -> None:
-    """The lines of one panel, the paper's rate and the first break-even."""
+def _draw_costs(
+    ax: Axes,
+    rows: pd.DataFrame,
+    lang: str,
+    say: Callable[[str], str],
+    published: bool,
+) -> None:
+    """The lines of one panel, the paper's rate where it is asked for, and the first break-even."""
     fastest, slowest = 1e3 / rows["busy_ms"].min(), 1e3 / rows["busy_ms"].max()
     rates = np.geomspace(min(PAPER_RATE_PER_S, slowest) / 2, 4 * fastest, 2000)
     for row, colour in zip(rows.itertuples(), itertools.cycle(LINES), strict=False):
@@ -241,9 +254,10 @@ def _draw_costs(ax: Axes, rows: pd.DataFrame, lang: str, say: Callable[[str], st
         ax.plot(rates, usd, color=colour, label=words, lw=1.3)
         ax.plot(1e3 / row.busy_ms, usd_per_million(row.usd_per_hour, row.busy_ms), "o", color=colour, mec="black")
     ax.set(xscale="log", yscale="log")
-    ax.axvline(PAPER_RATE_PER_S, color=THEIRS, lw=1)
     top = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points", "va": "top", "fontsize": "small"}
-    ax.annotate(say(PAPERS["B"]), (PAPER_RATE_PER_S, 1), (3, 0), color="#606060", **top)
+    if published:
+        ax.axvline(PAPER_RATE_PER_S, color=THEIRS, lw=1)
+        ax.annotate(say(PAPERS["B"]), (PAPER_RATE_PER_S, 1), (3, 0), color="#606060", **top)
     space_ticks(ax, lang)
     ax.legend(loc="lower left", fontsize="small", framealpha=1, edgecolor="white")
     offers = [Offer(row.instance, row.usd_per_hour, row.busy_ms) for row in rows.itertuples()]

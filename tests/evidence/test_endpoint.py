@@ -17,7 +17,10 @@ C7G, M5 = "ml.c7g.xlarge", "ml.m5.xlarge"  # 0.174 and 0.23 USD an hour
 
 
 def load_endpoint(root, run_id, tried, instance=C7G, num_requests=100, usd=None, **columns) -> None:
-    """A load test of these rates, each for a minute, with the response times of its requests [ms]; None: one failed."""
+    """A load test of these rates, each for a minute, with the response times of its requests [ms]
+
+    None: one failed. It ran on the instance that prices it, unless `instance_type` names another.
+    """
     tables = []
     for rate, ms in tried.items():
         table = pd.DataFrame({"load": "open", "request": range(num_requests), "rate_per_s": float(rate)})
@@ -28,7 +31,7 @@ def load_endpoint(root, run_id, tried, instance=C7G, num_requests=100, usd=None,
     name = f"runs/{run_id}/requests.csv"
     write_requests(root / "serving" / name, pd.concat(tables))
     about = {"study": "serving", "run_id": run_id, "requests": name, "deployment": run_id, "priced_as": instance}
-    about["load_seconds"] = 60.0
+    about |= {"instance_type": instance, "load_seconds": 60.0}
     own = {} if usd is None else {"usd_per_hour": usd, "price_as_of": "2026-01-02"}  # where its table had a price
     write_row(root / "serving", copy_row("22", "litert_int8", **about | columns) | own)
 
@@ -175,9 +178,28 @@ def test_a_machine_without_a_price_is_named(tmp_path, monkeypatch):
     for name, usd in (("paid", 0.4), ("free", 0.0)):
         load_endpoint(tmp_path / name, name, {8: 50}, "our rack", usd=usd, instance_type=M5)
         row = price(tmp_path / name, instance=C7G, requests_per_day=1).iloc[0]
-        assert (row["instance"], row["usd_per_hour"], row["price_is_assumed"]) == ("our rack", usd, False)
+        assert (row["instance"], row["usd_per_hour"]) == ("our rack", usd)
+        assert row["price_is_assumed"]
     load_endpoint(tmp_path / "found", "found", {8: 50}, "", instance_type=M5)
     assert price(tmp_path / "found", instance=C7G, requests_per_day=1)["instance"].tolist() == [M5]
+
+
+def test_a_label_is_the_price_of_a_machine_not_the_machine(tmp_path):
+    """Runs made or priced here with `--instance` are said to be from here, in the table too.
+
+    Another `--instance` prices them anew, and one that would price nothing is refused.
+    """
+    command = ["price", str(tmp_path / "here"), "--requests-per-day", "20000", "--p99-ms", "300"]
+    load_endpoint(tmp_path / "here", "a", {8: 50, 16: 900}, M5, usd=0.23, instance_type="")
+    for options, instance, usd in (([], M5, 0.23), (["--instance", C7G], C7G, 0.174)):
+        said = CliRunner().invoke(main, [*command, *options]).output
+        assert f"(measured on local, CPU, at the price of {instance}) is the cheapest" in said
+        assert f" local, CPU {instance} " in said and f"a month: {730 * usd:.0f} USD" in said
+    load_endpoint(tmp_path / "there", "b", {8: 50, 16: 900}, M5)
+    there = ["price", str(tmp_path / "there"), *command[2:], "--instance", C7G]
+    said = CliRunner().invoke(main, there)
+    assert said.exit_code == 1
+    assert said.output == f"Error: --instance {C7G} prices no row: they are from {M5}\n"
 
 
 def test_the_command_answers_in_a_table_and_sentences(tmp_path):

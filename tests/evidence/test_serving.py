@@ -87,15 +87,13 @@ def test_break_evens_are_those_found_by_trying(cheap, dear):
 
 
 def test_rows_keep_their_own_price(tmp_path, monkeypatch):
-    """Others are priced by the table that is given; 5 requests a second take 55.6 hours for a million."""
+    """Others are priced by the table that is given."""
     rows = pd.DataFrame({"instance": ["x", "y"], "predict_ms": 36.0, "usd_per_hour": [math.nan, 2.0]})
-    rows["max_rate_per_s"] = [5.0, math.nan]
     (tmp_path / "own.csv").write_text(f"{','.join(Price._fields)}\np,x,,USD,1,,s\n")
     monkeypatch.setenv("DR_LIB_PRICES", str(tmp_path / "own.csv"))
     costs = cost_table(rows)
     assert costs["usd_per_million"].tolist() == pytest.approx([10, 20])
     assert costs["computed_rate_per_s"].tolist() == pytest.approx([27.78] * 2, abs=0.01)
-    assert costs["usd_per_million_held"].tolist() == pytest.approx([55.56, math.nan], abs=0.01, nan_ok=True)
 
 
 def test_refuses_what_has_no_price():

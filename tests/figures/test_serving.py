@@ -103,6 +103,8 @@ def test_formats_have_panels_of_their_own_and_free_machines_none():
     assert titles == ["VGG19, keras", "MobileNet, keras", "VGG19, litert_int8", "MobileNet, litert_int8"]
     one = pd.concat([both.head(1), both.iloc[1:2].assign(usd_per_hour=0.0)])
     assert len(plot_cost_by_utilisation(one).axes[0].lines) == 3  # one machine: its line, dot, and the paper
+    alone = plot_cost_by_utilisation(one, published=False)
+    assert len(alone.axes[0].lines) == 2 and "Camargo" not in words(alone)
 
 
 def test_latency_rises_with_the_rate_and_missed_rates_are_open():
