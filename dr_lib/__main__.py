@@ -378,7 +378,7 @@ def claims(folders: tuple[Path, ...], out: Path | None, allow: tuple[str, ...], 
 @click.option("--p99-ms", required=True, type=POSITIVE, help="99 of 100 answers come within that")
 @click.option("--accuracy-within", type=POSITIVE, help="margin of AUC and kappa that a format may lose  [default: any]")
 @click.option("--busiest-hour", type=click.FloatRange(1 / 24, 1), help="share of a day's requests  [default: 0.125]")
-@click.option("--instance", default="", help="whose price machines in no table have, not their label's")
+@click.option("--instance", default="", help="whose price machines of no table have, over labels")
 @click.option("--brl-per-usd", type=POSITIVE, help="reais to a dollar  [default: the papers']")
 @click.option("--allow", multiple=True, help="a column in which pooled rows may differ, such as commit")
 @click.option("--exclude", multiple=True, help="a mark of runs whose times do not count: disturbed")

@@ -1,4 +1,4 @@
-"""Add what a cloud runtime lacks of what the notebooks need, leave alone what it ships, and say where they run."""
+"""Add what a cloud runtime lacks of what the notebooks need, check their parameters, say where they run."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from importlib.metadata import distributions
 from pathlib import Path
 
 from dr_lib.hardware.facts import HardwareError, find_platform, probe
+from dr_lib.parameters import ParameterError, check_parameters
 
 PACKAGES = {  # module: what pip calls it
     "cv2": "opencv-python-headless",
@@ -57,7 +58,22 @@ def install_missing(*modules: str) -> list[str]:
 
 
 def describe_machine(root: Path, *added: str) -> str:
-    """Say in one line where a notebook runs: platform, device, Keras backend, commit of the folder, packages added."""
+    """Check the notebook's parameters, and say in one line where it runs.
+
+    Returns:
+        Platform, device, Keras backend, commit of the folder, packages added.
+
+    Raises:
+        SystemExit: a parameter is none, or cannot have its value; Jupyter shows it as one sentence.
+    """
+    from IPython import get_ipython
+
+    shell = get_ipython()
+    try:
+        if shell:
+            check_parameters(shell.history_manager.input_hist_raw, shell.user_ns)
+    except ParameterError as error:
+        raise SystemExit(str(error)) from None
     try:
         facts = probe()
     except HardwareError as error:  # raised again where a training needs the device

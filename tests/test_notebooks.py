@@ -78,6 +78,23 @@ def num_pictures(notebook: nbformat.NotebookNode) -> int:
     return sum("image/png" in output.get("data", {}) for output in outputs)
 
 
+@pytest.mark.parametrize(
+    ("name", "given", "message"),
+    [
+        ("10_train_referable", {"repetiton": 3}, "repetiton: no parameter of this"),
+        ("10_train_referable", {"epochs": 0}, "epochs is 0: give 1 or more"),
+        ("20_train_grades", {"epochs": 2.5}, "epochs is 2.5: give a whole number"),
+        ("11_gpu_vs_tpu", {"allows": "mode"}, "allows: no parameter of .* it has runs, "),
+        ("30_train_scenario", {"batch_size": -1}, "batch_size is -1: give 1 or more"),
+    ],
+)
+def test_a_parameter_that_cannot_be_stops_a_notebook(clone, kernel, name, given, message):
+    """papermill runs it with whatever it is given; the notebook stops before anything is done."""
+    with pytest.raises(papermill.PapermillExecutionError, match=f"SystemExit: {message}"):
+        execute(clone, name, kernel, **given)
+    assert not (clone / "papermill_runs").exists()
+
+
 def test_00_shows_the_whole_chain(clone, kernel):
     """The machine, four pictures and an answer, from nothing."""
     notebook = execute(clone, "00_start_here", kernel)

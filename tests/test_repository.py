@@ -18,13 +18,14 @@ ROOT = Path(__file__).resolve().parents[1]
 NOTEBOOKS = sorted(ROOT.glob("notebooks/*.py"))
 MODULES = sorted(ROOT.glob("dr_lib/**/*.py"))
 STUDIES = sorted(ROOT.glob("papermill_runs/*.yaml"))
-FREE = {"command", "files", "hardware", "markdown", "statistics"}  # may be known by all
+FREE = {"command", "files", "hardware", "markdown", "parameters", "statistics"}  # may be known by all
 MAY_KNOW = {  # who may know whom
     "bootstrap": set(),
     "command": set(),
     "files": set(),
     "hardware": set(),
     "markdown": set(),
+    "parameters": set(),
     "statistics": set(),
     "data": set(),
     "training": {"data"},
@@ -45,7 +46,7 @@ TRAINING = ("models", "explain", "graders", "resident", "checkpoint", "recorder"
 MAY_IMPORT = {"data/shards/batches.py": {"keras"}} | {f"training/{name}.py": {"keras"} for name in TRAINING}
 MAY_IMPORT |= {f"training/frameworks/{name}_network.py": {name} for name in ("keras", "torch", "mxnet")}
 # run in kernels of their own too: Python 3.9, the standard library, NumPy, psutil and one framework
-FOREIGN = ["files.py", "command.py", "bootstrap.py"]
+FOREIGN = ["files.py", "command.py", "parameters.py", "bootstrap.py"]
 FOREIGN += [f"runs/{name}.py" for name in ("__init__", "row", "run", "prices", "monitor")]
 FOREIGN += ["runs/remote/far_side.py"]  # before anything else is there
 FOREIGN += [f"hardware/{path.name}" for path in ROOT.glob("dr_lib/hardware/*.py")]

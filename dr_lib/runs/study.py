@@ -13,17 +13,11 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from dr_lib.hardware import Facts
+from dr_lib.parameters import ParameterError, check_value
 from dr_lib.runs.prices import find_price
 
-COUNTS = ("epochs", "batch_size", "image_size", "num_requests")
 SET_BY_THE_STUDY = ("repetition", "seed")
 DEFAULT_KERNEL = "python3"
-TYPES = {  # of a notebook's parameters: what a study may give, and in words
-    "int": ((int,), "a whole number"),
-    "float": ((int, float), "a number"),
-    "str": ((str,), "a text"),
-    "bool": ((bool,), "true or false"),
-}
 
 
 class StudyError(ValueError):
@@ -140,12 +134,11 @@ def _check_parameters(study: Study, path: Path, known: dict[str, dict[str, str]]
             raise StudyError(f"{path}: {name} is set by the study itself or twice: take it out of the parameters")
         if name not in known:
             raise StudyError(f"{path}: {study.notebook} has no parameter {name!r}, it has {', '.join(known)}")
-        type_name, choices = known[name]["inferred_type_name"], _list_choices(known[name]["help"])
-        allowed, in_words = TYPES.get(type_name, ((), ""))
-        if allowed and (not isinstance(value, allowed) or (isinstance(value, bool) and bool not in allowed)):
-            raise StudyError(f"{path}: {name} is {value!r}: give {in_words}")
-        if name in COUNTS and value < 1:
-            raise StudyError(f"{path}: {name} {value!r}: give 1 or more")
+        choices = _list_choices(known[name]["help"])
+        try:
+            check_value(name, known[name]["inferred_type_name"], value)
+        except ParameterError as error:
+            raise StudyError(f"{path}: {error}") from error
         if choices and str(value) not in choices:
             raise StudyError(f"{path}: {name} {value!r}: choose from {', '.join(choices)}")
 

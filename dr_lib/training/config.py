@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from dr_lib.hardware import Facts, Plan, choose
+from dr_lib.parameters import check_value
 
 OF_THE_OTHER_TASK = {  # parameters
     "referable": ("weigh_grades",),
@@ -62,7 +63,9 @@ class TrainingConfig:
     repetition: int = 0  # index of the training, added to the seed
 
     def __post_init__(self):
-        """Refuse what would be ignored in silence."""
+        """Refuse what cannot be, and what would be ignored in silence."""
+        for field in fields(self):
+            check_value(field.name, getattr(field.type, "__name__", ""), getattr(self, field.name))
         if self.task not in OF_THE_OTHER_TASK:
             raise ValueError(f"task {self.task!r}: choose from {', '.join(OF_THE_OTHER_TASK)}")
         ignored = [name for name in OF_THE_OTHER_TASK[self.task] if getattr(self, name)]

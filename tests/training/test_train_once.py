@@ -52,6 +52,13 @@ def test_what_would_be_ignored_is_refused(asked):
         TrainingConfig("", **asked)
 
 
+@pytest.mark.parametrize(("name", "value"), [("epochs", 0), ("epochs", 2.5), ("image_size", "96"), ("dropout", -0.1)])
+def test_a_value_that_cannot_be_is_named(name, value):
+    """No training begins that could not end, from whatever calls it."""
+    with pytest.raises(ValueError, match=f"^{name} is {value!r}: give "):
+        TrainingConfig("", **{name: value})
+
+
 @pytest.mark.parametrize(("task", "mode", "on_device"), [("grades", "fast", True), ("referable", "paper", False)])
 def test_the_row_says_where_the_photographs_were(tmp_path, monkeypatch, task, mode, on_device):
     """Mode fast keeps them on the device, and the row says so."""

@@ -1,0 +1,72 @@
+"""Check what somebody gives for the parameters of a notebook: their names, kinds and numbers.
+
+Notebooks of foreign kernels are given parameters too: this file needs Python 3.9, nothing else.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+KINDS = {  # of parameters, by their annotation: types of the values, and in words
+    "int": ((int,), "a whole number"),
+    "float": ((int, float), "a number"),
+    "str": ((str,), "a text"),
+    "bool": ((bool,), "true or false"),
+}
+COUNTS = ("epochs", "batch_size", "batch_scale", "image_size", "num_machines", "num_requests")
+
+
+class ParameterError(ValueError):
+    """A parameter is none, or cannot have the value; the message names it and says what to give."""
+
+
+def check_value(name: str, kind: str, value: Any) -> None:
+    """Refuse a value of another kind, a count below 1 and any other number below 0.
+
+    Raises:
+        ParameterError: the parameter, its value, and what to give, in one sentence.
+    """
+    if kind not in KINDS:
+        return
+    types, wanted = KINDS[kind]
+    if not isinstance(value, types) or isinstance(value, bool) != (kind == "bool"):
+        raise ParameterError(f"{name} is {value!r}: give {wanted}")
+    least = 1 if name in COUNTS else 0
+    if kind in ("int", "float") and not value >= least:
+        raise ParameterError(f"{name} is {value!r}: give {least} or more")
+
+
+def check_parameters(cells: Sequence[str], values: Mapping[str, Any]) -> None:
+    """Refuse parameters that a notebook does not have, and values that its parameters cannot have.
+
+    papermill assigns all that it is given, in a cell of its own behind the parameters cell.
+
+    Args:
+        cells: the code of those that ran, in their order.
+        values: of the names that they left.
+
+    Raises:
+        ParameterError: see `check_value`; of a name that is none, what there is.
+    """
+    declared: dict[str, str] = {}
+    given: list[str] = []
+    for cell in cells:
+        try:
+            lines = ast.parse(cell).body
+        except SyntaxError:  # IPython's own commands
+            continue
+        annotated = [line for line in lines if isinstance(line, ast.AnnAssign)]
+        if annotated:
+            declared = {ast.unparse(line.target): ast.unparse(line.annotation) for line in annotated}
+            given = []
+        elif cell.startswith("# Parameters\n"):
+            assigned = [line for line in lines if isinstance(line, ast.Assign)]
+            given = [ast.unparse(line.targets[0]) for line in assigned]
+    unknown = [name for name in given if name not in declared]
+    if unknown:
+        names = ", ".join(declared)
+        raise ParameterError(f"{', '.join(unknown)}: no parameter of this notebook, it has {names}")
+    for name, kind in declared.items():
+        check_value(name, kind, values[name])
