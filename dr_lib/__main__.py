@@ -12,9 +12,10 @@ from pathlib import Path
 import click
 from tqdm import tqdm
 
+from dr_lib.parameters import ParameterError, check_digits
+
 ROOT = Path(__file__).resolve().parents[1]
 PATH = click.Path(path_type=Path)
-POSITIVE = click.FloatRange(min=0, min_open=True)
 PAPERS = {  # what --paper takes: the notebook that holds rows against it
     "A": "11_gpu_vs_tpu",
     "Araujo": "11_gpu_vs_tpu",
@@ -26,6 +27,21 @@ PAPERS = {  # what --paper takes: the notebook that holds rows against it
     "De-Felice-Lima": "41_cuda_vs_keras",
     "none": "",
 }
+
+
+class Amount(click.FloatRange):
+    """A number that may be a thousand: one that can be read in two ways is asked about."""
+
+    def convert(self, value: str | float, *where) -> float:
+        """The number of an option."""
+        try:
+            check_digits(str(value))
+        except ParameterError as error:
+            self.fail(str(error), *where)
+        return super().convert(value, *where)
+
+
+POSITIVE = Amount(min=0, min_open=True)
 INSTANCE = click.option("--instance", default="", help="whose price the runs have  [default: the study's]")
 
 
@@ -379,7 +395,11 @@ def claims(folders: tuple[Path, ...], out: Path | None, allow: tuple[str, ...], 
 @click.option("--accuracy-within", type=POSITIVE, help="margin of AUC and kappa that a format may lose  [default: any]")
 @click.option("--busiest-hour", type=click.FloatRange(1 / 24, 1), help="share of a day's requests  [default: 0.125]")
 @click.option("--instance", default="", help="whose price machines of no table have, over labels")
-@click.option("--brl-per-usd", type=POSITIVE, help="reais to a dollar  [default: the papers']")
+@click.option(
+    "--brl-per-usd",
+    type=click.FloatRange(min=0, min_open=True),
+    help="reais to a dollar  [default: the papers']",
+)
 @click.option("--allow", multiple=True, help="a column in which pooled rows may differ, such as commit")
 @click.option("--exclude", multiple=True, help="a mark of runs whose times do not count: disturbed")
 @click.option("--lang", default="en", show_default=True, type=click.Choice(["en", "pt"]))
@@ -500,9 +520,9 @@ def serve(arguments: tuple[str, ...]) -> None:
 @click.argument("url")
 @click.option("--images", type=PATH, required=True, help="folder of JPEG files to send")
 @click.option("--requests", "num_requests", default=25, show_default=True, help="in a closed loop")
-@click.option("--gap", "gap_s", default=5.0, show_default=True, help="seconds between them")
-@click.option("--bound-ms", default=0.0, type=click.FloatRange(0), help="then find the largest rate with p99 below it")
-@click.option("--seconds", default=10.0, show_default=True, help="of each rate tried")
+@click.option("--gap", "gap_s", default=5.0, type=Amount(0), show_default=True, help="seconds between them")
+@click.option("--bound-ms", default=0.0, type=Amount(0), help="then find the largest rate with p99 below it")
+@click.option("--seconds", default=10.0, type=POSITIVE, show_default=True, help="of each rate tried")
 @click.option("--out", type=PATH, required=True, help="CSV to write, a row per request")
 def load(url: str, images: Path, num_requests: int, gap_s: float, bound_ms: float, seconds: float, out: Path) -> None:
     """Time an endpoint: URL is where predictions are asked for, http://127.0.0.1:8080/invocations or sagemaker:NAME."""

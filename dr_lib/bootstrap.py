@@ -1,4 +1,4 @@
-"""Add what a cloud runtime lacks of what the notebooks need, check their parameters, say where they run."""
+"""Add what a cloud runtime lacks for the notebooks, check their parameters, say where they run."""
 
 from __future__ import annotations
 

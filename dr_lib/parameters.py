@@ -1,4 +1,4 @@
-"""Check what somebody gives for the parameters of a notebook: their names, kinds and numbers.
+"""Check what is given for the parameters of a notebook or a command: names, kinds and numbers.
 
 Notebooks of foreign kernels are given parameters too: this file needs Python 3.9, nothing else.
 """
@@ -6,6 +6,7 @@ Notebooks of foreign kernels are given parameters too: this file needs Python 3.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,6 +17,7 @@ KINDS = {  # of parameters, by their annotation: types of the values, and in wor
     "bool": ((bool,), "true or false"),
 }
 COUNTS = ("epochs", "batch_size", "batch_scale", "image_size", "num_machines", "num_requests")
+THOUSANDS = re.compile(r"[1-9]\d{0,2}([.,]\d{3})+")  # twenty thousand in Brazil, twenty elsewhere
 
 
 class ParameterError(ValueError):
@@ -38,6 +40,18 @@ def check_value(name: str, kind: str, value: Any) -> None:
         raise ParameterError(f"{name} is {value!r}: give {least} or more")
 
 
+def check_digits(text: str) -> None:
+    """Refuse a number that is another one in another country, such as 20.000 or 20,000.
+
+    Raises:
+        ParameterError: the number, and how to write it.
+    """
+    if THOUSANDS.fullmatch(text):
+        whole = re.sub("[.,]", "", text)
+        decimal = f" or {text.replace(',', '.')}0" if len(whole) < 7 else ""
+        raise ParameterError(f"{text} can be read in two ways: write {whole}{decimal}")
+
+
 def check_parameters(cells: Sequence[str], values: Mapping[str, Any]) -> None:
     """Refuse parameters that a notebook does not have, and values that its parameters cannot have.
 
@@ -57,9 +71,9 @@ def check_parameters(cells: Sequence[str], values: Mapping[str, Any]) -> None:
             lines = ast.parse(cell).body
         except SyntaxError:  # IPython's own commands
             continue
-        annotated = [line for line in lines if isinstance(line, ast.AnnAssign)]
-        if annotated:
-            declared = {ast.unparse(line.target): ast.unparse(line.annotation) for line in annotated}
+        typed = [line for line in lines if isinstance(line, ast.AnnAssign)]
+        if typed:
+            declared = {ast.unparse(line.target): ast.unparse(line.annotation) for line in typed}
             given = []
         elif cell.startswith("# Parameters\n"):
             assigned = [line for line in lines if isinstance(line, ast.Assign)]

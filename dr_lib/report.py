@@ -13,6 +13,7 @@ import nbformat
 import yaml
 
 from dr_lib.files import write_json, write_text
+from dr_lib.parameters import check_digits
 from dr_lib.runs.row import read_runs
 
 ANALYSES = {  # a notebook whose rows are read: the notebook that analyses them
@@ -98,6 +99,7 @@ def run_analysis(
         raise ReportError(f"{path.stem} has no parameter {', '.join(unknown)}: it has {', '.join(known)}")
     for name, value in parameters.items():
         if isinstance(value, str) and known[name]["inferred_type_name"] != "str":
+            check_digits(value)
             parameters[name] = yaml.safe_load(value)
     quiet = {"progress_bar": False, "log_output": False, "extra_arguments": ["--log-level=ERROR"]}  # of the kernel
     is_new = not out.exists()

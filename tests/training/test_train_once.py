@@ -52,7 +52,15 @@ def test_what_would_be_ignored_is_refused(asked):
         TrainingConfig("", **asked)
 
 
-@pytest.mark.parametrize(("name", "value"), [("epochs", 0), ("epochs", 2.5), ("image_size", "96"), ("dropout", -0.1)])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("epochs", 0),
+        ("epochs", 2.5),
+        ("image_size", "96"),
+        ("dropout", -0.1),
+    ],
+)
 def test_a_value_that_cannot_be_is_named(name, value):
     """No training begins that could not end, from whatever calls it."""
     with pytest.raises(ValueError, match=f"^{name} is {value!r}: give "):
