@@ -32,7 +32,7 @@ PAPERS = {  # what --paper takes: the notebook that holds rows against it
 class Amount(click.FloatRange):
     """A number that may be a thousand: one that can be read in two ways is asked about."""
 
-    def convert(self, value: str | float, *where) -> float:
+    def convert(self, value: str | float, *where: object) -> float:
         """The number of an option."""
         try:
             check_digits(str(value))
@@ -354,7 +354,7 @@ def claims(folders: tuple[Path, ...], out: Path | None, allow: tuple[str, ...], 
         list_claims,
     )
     from dr_lib.evidence.request_log import select_requests
-    from dr_lib.evidence.select import UnlikeRunsError, select_runs
+    from dr_lib.evidence.select import UnlikeRunsError, list_columns, select_runs
     from dr_lib.runs.row import read_runs
 
     if not folders:
@@ -362,9 +362,10 @@ def claims(folders: tuple[Path, ...], out: Path | None, allow: tuple[str, ...], 
         lines = [["paper", "judged by notebook", "why", "claims"], ["---"] * 4, *lines]
         return click.echo("\n".join(f"| {' | '.join(line)} |" for line in lines))
     runs, tables, unlike = read_runs(*folders), [], []
+    allowed = list_columns(",".join(allow), runs)
     for paper, notebooks in NOTEBOOKS.items():
         rows = runs[runs["notebook"].isin(notebooks)].reset_index(drop=True)
-        choice = {"exclude": exclude, "may_differ": [*MAY_DIFFER[paper], *allow]}
+        choice = {"exclude": exclude, "may_differ": [*MAY_DIFFER[paper], *allowed]}
         try:
             selection = select_requests(rows, *folders, **choice) if paper == "B" else select_runs(rows, **choice)
         except UnlikeRunsError as error:  # the other papers' rows are none the worse for it
@@ -408,15 +409,23 @@ def price(
 ) -> None:
     """Find the cheapest endpoint in the load tests below the folders, and what would change the choice."""
     from dr_lib.evidence.endpoint import BUSIEST_HOUR, find_varied, list_endpoints, price_endpoints
+    from dr_lib.evidence.select import list_columns
     from dr_lib.figures.serving import describe_choice
     from dr_lib.runs.row import read_runs
 
     wanted = {"busiest_hour": BUSIEST_HOUR} | {name: value for name, value in wanted.items() if value is not None}
-    how = {"p99_ms": wanted.pop("p99_ms"), "instance": instance, "exclude": exclude, "may_differ": allow}
     runs = read_runs(*folders)
+    allowed = list_columns(",".join(allow), runs)
     if instance:
         runs = runs.assign(priced_as="", usd_per_hour=math.nan)
-    endpoints = list_endpoints(runs, *folders, **how)
+    endpoints = list_endpoints(
+        runs,
+        *folders,
+        p99_ms=wanted.pop("p99_ms"),
+        instance=instance,
+        exclude=exclude,
+        may_differ=allowed,
+    )
     names = sorted(set(endpoints["instance"]))
     if instance and instance not in names:
         reason = f"prices no row: they are from {', '.join(names)}"

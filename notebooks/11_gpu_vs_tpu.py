@@ -44,7 +44,7 @@ print(bootstrap.describe_machine(root, *bootstrap.install_missing("statsmodels")
 import pandas as pd
 
 from dr_lib.evidence.claims import NOTEBOOKS
-from dr_lib.evidence.select import select_runs
+from dr_lib.evidence.select import list_columns, select_runs
 from dr_lib.figures.page import Page
 from dr_lib.runs.row import read_rows, read_runs
 
@@ -55,7 +55,8 @@ if absent and runs != "papermill_runs/demo":
 table = read_runs(*folders) if read_rows(*folders) else pd.DataFrame()
 
 # %%
-allowed, excluded = ([name.strip() for name in names.split(",") if name.strip()] for names in (allow, exclude))
+allowed = list_columns(allow, table)
+excluded = [name.strip() for name in exclude.split(",") if name.strip()]
 tasks = [*NOTEBOOKS["A"], "20_train_grades"]  # the paper's, else grades: a mean over both would be the mean of nothing
 found = [name for name in tasks if len(table) and (table["notebook"] == name).any()]
 selection = select_runs(table, notebooks=found[:1] or tasks, exclude=excluded, may_differ=allowed)

@@ -53,6 +53,7 @@ import pandas as pd
 
 from dr_lib.evidence.claims import NOTEBOOKS
 from dr_lib.evidence.request_log import select_requests
+from dr_lib.evidence.select import list_columns
 from dr_lib.figures.page import Page
 from dr_lib.figures.style import PAPERS
 from dr_lib.runs.row import read_rows, read_runs
@@ -66,7 +67,8 @@ table = read_runs(*folders) if read_rows(*folders) else pd.DataFrame(columns=["n
 table = table[table["notebook"].isin(NOTEBOOKS["B"])]
 
 # %%
-allowed, excluded = ([name.strip() for name in names.split(",") if name.strip()] for names in (allow, exclude))
+allowed = list_columns(allow, table)
+excluded = [name.strip() for name in exclude.split(",") if name.strip()]
 selection = select_requests(table, *folders, exclude=excluded, may_differ=allowed)
 timed = selection.timed.dropna(subset=["predict_ms"]) if "predict_ms" in selection.timed else selection.timed[:0]
 page, say = Page(out, lang), Page(lang=lang).say

@@ -44,7 +44,7 @@ print(bootstrap.describe_machine(root, *bootstrap.install_missing("statsmodels")
 import pandas as pd
 
 from dr_lib.evidence.claims import MAY_DIFFER, NOTEBOOKS
-from dr_lib.evidence.select import select_runs
+from dr_lib.evidence.select import list_columns, select_runs
 from dr_lib.evidence.verdicts import FACTORS as WORK_FACTORS
 from dr_lib.figures.page import Page
 from dr_lib.runs.prices import find_price, price_runs
@@ -59,9 +59,11 @@ if runs == "papermill_runs/scenarios_small" and not read_rows(*folders):  # for 
     folders = [root / "papermill_runs" / "scenarios_demo"]
 if not read_rows(*folders):
     raise SystemExit("no rows below the folders: python -m dr_lib run papermill_runs/scenarios_small.yaml makes them")
-allowed, excluded = ([name.strip() for name in names.split(",") if name.strip()] for names in (allow, exclude))
+table = read_runs(*folders)
+allowed = list_columns(allow, table)
+excluded = [name.strip() for name in exclude.split(",") if name.strip()]
 may_differ = [*MAY_DIFFER["C"], *allowed]
-selection = select_runs(read_runs(*folders), notebooks=NOTEBOOKS["C"], exclude=excluded, may_differ=may_differ)
+selection = select_runs(table, notebooks=NOTEBOOKS["C"], exclude=excluded, may_differ=may_differ)
 if selection.finished.empty:
     raise SystemExit("no run has finished: their errors stand in the rows")
 if selection.timed.empty:

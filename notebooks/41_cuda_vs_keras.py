@@ -42,7 +42,7 @@ print(bootstrap.describe_machine(root, *bootstrap.install_missing()))
 import pandas as pd
 
 from dr_lib.evidence.claims import MAY_DIFFER, NOTEBOOKS
-from dr_lib.evidence.select import select_runs
+from dr_lib.evidence.select import list_columns, select_runs
 from dr_lib.figures.page import Page
 from dr_lib.runs.row import read_rows, read_runs
 
@@ -51,7 +51,8 @@ absent = [str(folder) for folder in folders if not folder.is_dir()]
 if absent and runs != "papermill_runs/mnist_cuda":
     raise SystemExit(f"{', '.join(absent)}: no such folder; runs has to name folders with rows")
 table = read_runs(*folders) if read_rows(*folders) else pd.DataFrame()
-allowed, excluded = ([name.strip() for name in names.split(",") if name.strip()] for names in (allow, exclude))
+allowed = list_columns(allow, table)
+excluded = [name.strip() for name in exclude.split(",") if name.strip()]
 may_differ = [*MAY_DIFFER["D"], *allowed]
 selection = select_runs(table, notebooks=NOTEBOOKS["D"], exclude=excluded, may_differ=may_differ)
 timed, page, say = selection.timed, Page(out, lang), Page(lang=lang).say

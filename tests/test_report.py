@@ -28,6 +28,8 @@ ROOT = Path(__file__).resolve().parents[1]
         (["10_train_referable"], {"notebook": "99"}, "99 is no notebook: choose from 11_gpu_vs_tpu, 23"),
         (["10_train_referable"], {"epoch": 1}, "11_gpu_vs_tpu has no parameter epoch: it has runs, "),
         (["10_train_referable"], {"exclude": "noise"}, "ValueError: exclude 'noise': choose from resumed"),
+        (["10_train_referable"], {"allow": "modes"}, "allow modes: no row has that column, choose"),
+        (["30_train_scenario"], {"allow": "modes"}, "allow modes: no row has that column, choose"),
     ],
 )
 def test_what_cannot_be_reported_is_one_sentence(tmp_path, notebooks, options, message):
@@ -112,6 +114,18 @@ def test_a_paper_is_named_by_letter_or_author(tmp_path, paper, analysis):
     write_row(tmp_path / "mine", RUN | {"notebook": "10_train_referable", "run_id": "a", "study": "mine"})
     said = CliRunner().invoke(main, ["report", str(tmp_path / "mine"), "--paper", paper, "-p", "epoch", "1"])
     assert said.exit_code == 1 and said.output.startswith(f"Error: {analysis} has no parameter epoch: it has runs, ")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["claims"], ["price", "--requests-per-day", "1", "--p99-ms", "1"]],
+)
+def test_commands_refuse_a_column_that_no_row_has(tmp_path, command):
+    """As the notebooks do, in one sentence."""
+    write_row(tmp_path, copy_row("22", "litert_int8", study="mine"))
+    said = CliRunner().invoke(main, [*command, str(tmp_path), "--allow", "modes"])
+    assert said.exit_code == 1
+    assert said.output.startswith("Error: allow modes: no row has that column, choose from ")
 
 
 @pytest.mark.slow

@@ -208,7 +208,7 @@ def _find_worst_gate(rows: pd.DataFrame) -> dict[str, float]:
 
 
 def _find_price(row: dict[str, Any], instance: str, prices: list[Price]) -> tuple[Price, bool]:
-    """The price of the row's label in the table or the row, else of its machine, else the one given.
+    """The price of the row's label in the table or the row, else of its machine, else the given.
 
     Behind it, whether it is assumed: it is, unless the row detected that very machine.
     """

@@ -84,6 +84,24 @@ def select_runs(
     return Selection(runs, finished, timed.reset_index(drop=True), excluded)
 
 
+def list_columns(names: str, runs: pd.DataFrame) -> list[str]:
+    """List the columns in which somebody lets rows differ.
+
+    Args:
+        names: of the columns, separated by commas.
+        runs: the rows; where there are none, any name will do.
+
+    Raises:
+        ValueError: no row has such a column; it is named, with those that rows may differ in.
+    """
+    columns = [name.strip() for name in names.split(",") if name.strip()]
+    unknown = [name for name in columns if name not in runs]
+    if unknown and len(runs):
+        there = ", ".join(sorted(set(runs) & {*WORK, *PLAN}))
+        raise ValueError(f"allow {', '.join(unknown)}: no row has that column, choose from {there}")
+    return columns
+
+
 def list_runs(rows: pd.DataFrame) -> pd.DataFrame:
     """One row per run: where rows are requests, one per deployment with the means of its times.
 

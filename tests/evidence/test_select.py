@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from dr_lib.evidence.select import UnlikeRunsError, list_runs, select_runs
+from dr_lib.evidence.select import UnlikeRunsError, list_columns, list_runs, select_runs
 
 CPU = {"platform": "local", "accelerator": "cpu", "num_accelerators": 1}
 T4 = {"platform": "kaggle", "accelerator": "Tesla T4", "num_accelerators": 2}
@@ -96,6 +96,15 @@ def test_everything_that_is_not_timed_has_its_reason():
     assert strict.timed["run_id"].tolist() == ["a"] and len(strict.excluded) == 3
     with pytest.raises(ValueError, match="'noisy': choose from resumed, disturbed"):
         select_runs(runs, exclude=["noisy"])
+
+
+def test_a_column_that_no_row_has_is_refused():
+    """`modes` for `mode` would let nothing differ, in silence."""
+    runs = make_runs([1], CPU, mode="paper", commit="c")
+    assert list_columns("mode, commit,", runs) == ["mode", "commit"]
+    with pytest.raises(ValueError, match="^allow modes: no row has that column, choose from com"):
+        list_columns("commit,modes", runs)
+    assert list_columns("modes", runs[:0]) == ["modes"]  # a report on the paper alone
 
 
 def test_rows_of_other_notebooks_are_not_mixed_in():
