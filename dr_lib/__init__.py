@@ -1,6 +1,6 @@
 """Train, time, price and serve a fundus model: the library behind the notebooks.
 
-bootstrap    adds the packages that a cloud runtime lacks, checks parameters, says where a notebook runs
+bootstrap    sets a notebook up: adds what a cloud runtime lacks, checks parameters, says where it is
 publish      writes the repository's address, badges, set-up cells and metadata into the notebooks
 command      how a command of this library is typed where it runs
 parameters   checks what a notebook is given for its parameters

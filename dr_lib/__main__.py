@@ -529,9 +529,9 @@ def serve(arguments: tuple[str, ...]) -> None:
 @click.argument("url")
 @click.option("--images", type=PATH, required=True, help="folder of JPEG files to send")
 @click.option("--requests", "num_requests", default=25, show_default=True, help="in a closed loop")
-@click.option("--gap", "gap_s", default=5.0, type=Amount(0), show_default=True, help="seconds between them")
-@click.option("--bound-ms", default=0.0, type=Amount(0), help="then find the largest rate with p99 below it")
-@click.option("--seconds", default=10.0, type=POSITIVE, show_default=True, help="of each rate tried")
+@click.option("--gap", "gap_s", default=5.0, type=Amount(0), help="seconds between them  [default: 5]")
+@click.option("--bound-ms", default=0.0, type=Amount(0), help="then find the largest rate with this p99")
+@click.option("--seconds", default=10.0, type=POSITIVE, help="of each rate tried  [default: 10]")
 @click.option("--out", type=PATH, required=True, help="CSV to write, a row per request")
 def load(url: str, images: Path, num_requests: int, gap_s: float, bound_ms: float, seconds: float, out: Path) -> None:
     """Time an endpoint: URL is where predictions are asked for, http://127.0.0.1:8080/invocations or sagemaker:NAME."""

@@ -66,8 +66,13 @@ page, paper = Page(out, lang), "A" if published else ""
 print(f"{len(table)} rows, {len(selection.finished)} of them finished trainings, {len(selection.timed)} timed")
 
 # %% tags=["summary"]
-words = "GPU or TPU: how long does training take?"
-page.title(words if published else "How long does training take?", paper, selection)
+is_grades = found[:1] == ["20_train_grades"]
+words = "How long does training take?"
+if is_grades:
+    words = "How well does the model grade, and how long does its training take?"
+elif published:
+    words = "GPU or TPU: how long does training take?"
+page.title(words, paper, selection)
 
 # %% [markdown]
 # ## Method
@@ -125,19 +130,42 @@ if published:
 # ## What this shows
 
 # %% tags=["summary"]
-say, sentences = page.say, [page.say("No training has been timed yet.")]
+say = page.say
+finished = selection.finished
+times = [say("No training has been timed yet.")]
 if len(environments):
     fastest = environments.iloc[-1]
-if selection.finished["timed"].any():
-    sentences = [
-        say("One training takes {} s on {}.").format(page.interval(fastest, "train_s"), fastest["environment"])
-    ]
+if finished["timed"].any():
+    train_s = page.interval(fastest, "train_s")
+    times = [say("One training takes {} s on {}.").format(train_s, fastest["environment"])]
+elif len(finished):
+    is_finished = selection.excluded["run_id"].isin(finished["run_id"])
+    reasons = map(say, selection.excluded["reason"][is_finished].unique())
+    times = [say("Trainings have finished, and no time counts: {}.").format("; ".join(reasons))]
 if len(environments) > 1:
     slowest = environments.iloc[0]
     ratio = page.interval(slowest, "train_s_ratio")
-    sentences.append(say("On {} it takes {} times as long.").format(slowest["environment"], ratio))
+    times.append(say("On {} it takes {} times as long.").format(slowest["environment"], ratio))
+
+scores = []
 if "metric_auc_test" in environments:
-    sentences.append(say("The model reaches a test AUC of {}.").format(page.interval(fastest, "metric_auc_test")))
+    auc = page.interval(fastest, "metric_auc_test")
+    scores.append(say("The model reaches a test AUC of {}.").format(auc))
+if "metric_kappa_test" in environments:
+    kappa = page.interval(fastest, "metric_kappa_test")
+    scores.append(say("Its grades agree with a quadratic weighted kappa of {}.").format(kappa))
+
+sentences = [*times, *scores]
+if is_grades:
+    counted = ["num_images_train", "num_patients_train", "num_images_test", "num_patients_test"]
+    sides = finished.reindex(columns=counted).drop_duplicates().astype(float)
+    words = say("Trained on {} photographs of {} patients, and tested on {} of {}.")
+    data = [words.format(*map(page.number, side)) for side in sides.to_numpy()]
+    words = (
+        "A kappa of 0 and an AUC of 0.5 are chance; the command evaluate shows the confusion "
+        "matrix, calibration and intervals by patient, from predictions.csv in the run's folder."
+    )
+    sentences = [*data, *scores, say(words), *times]
 if published:
     sentences.append(page.count_verdicts("A", judged))
 page.findings(sentences)

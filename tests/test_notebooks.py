@@ -64,6 +64,13 @@ def texts(notebook: nbformat.NotebookNode) -> str:
     return "\n".join(data + tables)
 
 
+def displayed(notebook: nbformat.NotebookNode) -> str:
+    """All that the cells displayed, as a report shows it; nothing of what they printed."""
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
+    data = [output["data"] for output in outputs if "data" in output]
+    return json.dumps(data, ensure_ascii=False)
+
+
 def report(clone: Path, study: str, **parameters) -> str:
     """What the report of a study shows, which needs no other file and has no code in it."""
     folder = clone / "papermill_runs" / study
@@ -442,9 +449,7 @@ def test_a_report_of_ones_own_shows_no_paper(clone, kernel, name):
         write_copies(study, *{"11": ("10", ""), "31": ("30", ""), "41": ("40", "fused")}[name[:2]])
     choice = {"runs": "papermill_runs/mine", "published": False, "out": "shown"}
     executed = execute(clone, name, kernel, **choice)
-    outputs = [output for cell in executed.cells for output in cell.get("outputs", [])]
-    shown = [output["data"] for output in outputs if "data" in output]
-    text = json.dumps(shown, ensure_ascii=False)
+    text = displayed(executed)
     text += "".join(path.read_text() for path in (clone / "shown").glob("*.csv"))
     papers = re.findall("Araújo|Camargo|Moura|Felice|[pP]ublished|[tT]he paper|mode = paper", text)
     assert papers == (["mode = paper"] if name == "11_gpu_vs_tpu" else [])
@@ -453,6 +458,29 @@ def test_a_report_of_ones_own_shows_no_paper(clone, kernel, name):
         assert "a million cost 1.33 USD at the price of ml.m5.xlarge" in text
         assert set(pd.read_csv(clone / "shown" / "endpoints.csv")["rate_per_s"]) == {32.0}
         assert "max_rate_per_s" not in text
+
+
+@pytest.mark.parametrize(
+    ("resumed", "time"),
+    [
+        (0, "Um treinamento leva 40 s em local, CPU."),
+        (1, "nenhum tempo conta: retomada após uma parada: seu tempo está em duas partes."),
+    ],
+)
+def test_a_report_of_grades_begins_with_what_they_are(clone, kernel, resumed, time):
+    """Photographs, patients, scores and where more stands, before the time, which may not count."""
+    row = copy_row("10", study="mine", task="grades", train_s=40.0, resumed=resumed)
+    row |= {"notebook": "20_train_grades", "metric_kappa_test": 0.0}
+    row |= {"num_patients_train": 112, "num_patients_test": 60}
+    write_row(clone / "papermill_runs" / "mine", row)
+    choice = {"runs": "papermill_runs/mine", "published": False, "lang": "pt"}
+    text = displayed(execute(clone, "11_gpu_vs_tpu", kernel, **choice))
+    assert "# Quão bem o modelo atribui graus, e quanto tempo leva o seu treinamento?" in text
+    assert "Treinado com 224 retinografias de 112 pacientes, e testado com 120 de 60." in text
+    assert "uma AUC de teste de 0,492 [0,365; 0,62]." in text
+    assert "Seus graus concordam com um kappa quadrático de 0." in text
+    assert "o comando evaluate mostra a matriz" in text and time in text
+    assert "Nenhum treinamento foi medido" not in text
 
 
 def test_23_without_rows_shows_the_paper_alone(clone, kernel):

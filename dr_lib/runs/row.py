@@ -57,6 +57,8 @@ DETAILS = {  # in the rows that have them
     "input": str,  # memory or stream: where the photographs were while training
     "num_images_train": int,
     "num_images_test": int,
+    "num_patients_train": int,
+    "num_patients_test": int,
     "num_parameters": int,
     "platform": str,  # colab, kaggle or local; this and what follows as detected
     "instance_type": str,  # the cloud's name of the machine; empty where none tells it

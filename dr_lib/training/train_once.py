@@ -122,6 +122,8 @@ def train_once(
     times["images_per_s"] = len(setup.train_batches) * schedule.batch_size / timing.steady_training_s
     done_by = times.pop("done_by")
     data |= {f"num_images_{name}": len(setup.splits[name].grade) if name in setup.splits else 0 for name in SPLITS}
+    for name, photographs in setup.splits.items():
+        data[f"num_patients_{name}"] = len(set(photographs.patient_id))
     data |= {"num_images_dropped": setup.train_batches.num_dropped, "num_parameters": network.count_params()}
     metric = {f"metric_{name}_test": value for name, value in scores.items()}
     metric |= {"metric_auc_test_low": auc.low, "metric_auc_test_high": auc.high}

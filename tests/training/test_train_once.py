@@ -79,6 +79,7 @@ def test_the_row_says_where_the_photographs_were(tmp_path, monkeypatch, task, mo
     assert row["on_device"] == bool(kept) == on_device
     assert row["steps_per_execution"] == (1 if mode == "paper" else 8) and row["setup_s"] == 5.0
     assert (row["num_images_train"], row["num_images_test"], row["num_images_dropped"]) == (17, 9, 1)
+    assert row["num_patients_train"] == len(set(trained.splits["train"].patient_id))
     assert row["images_per_s"] != row["images_per_s"] and len(row["epoch_s"]) == 1  # one epoch has no steady one
     assert keras.models.load_model(tmp_path / "best.keras").count_params() == row["num_parameters"]
     assert trained.probabilities["test"].shape == (9, 5 if task == "grades" else 1)
