@@ -84,7 +84,8 @@ REPORTS = (
 def list_trainings(runtime: Runtime) -> list[Job]:
     """What trains, serves and prepares in a runtime; the one on shards does without OpenCV."""
     training = {"epochs": 3, "image_size": 48} | runtime.parameters
-    grades = {"epochs": 2, "image_size": 48, "model": "small_cnn"} | runtime.parameters
+    grades = {"epochs": 2, "image_size": 48, "model": "small_cnn"}
+    grades["backend"] = runtime.parameters.get("backend", "auto")  # num_devices is notebook 10's alone
     serving = {"model": "small_cnn", "image_size": 48, "num_requests": 5, "gap_s": 0.0, "load_seconds": 0.5}
     framework = {"tensorflow": "tensorflow", "jax": "keras_jax"}[runtime.row["backend"]]
     scenario = {"framework": framework, "data_share": 0.005, "epochs": 2}
