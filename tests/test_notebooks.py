@@ -450,6 +450,7 @@ def test_a_report_of_ones_own_shows_no_paper(clone, kernel, name):
     text = displayed(executed)
     text += "".join(path.read_text() for path in (clone / "shown").glob("*.csv"))
     assert not re.findall("Araújo|Camargo|Moura|Felice|[pP]ublished|[tT]he paper|mode = paper", text)
+    assert "SYNTHETIC SAMPLE" not in text  # that is no name of images for timing
     if name == "23_serving_cost":
         assert "takes 20.8 ms for a photograph, decoding included, of which 7.29 ms predict" in text
         assert "a million cost 1.33 USD at the price of ml.m5.xlarge" in text
@@ -467,9 +468,9 @@ def test_a_report_of_ones_own_shows_no_paper(clone, kernel, name):
 def test_a_report_of_grades_begins_with_what_they_are(clone, kernel, resumed, time):
     """Photographs, patients, scores and where more stands, before the time, which may not count."""
     row = copy_row("10", study="mine", task="grades", train_s=40.0, resumed=resumed)
-    row |= {"notebook": "20_train_grades", "metric_kappa_test": 0.0}
-    row |= {"num_patients_train": 112, "num_patients_test": 60}
-    write_row(clone / "papermill_runs" / "mine", row)
+    own = {"notebook": "20_train_grades", "metric_kappa_test": 0.0}
+    patients = {"num_patients_train": 112, "num_patients_test": 60}
+    write_row(clone / "papermill_runs" / "mine", row | own | patients)
     choice = {"runs": "papermill_runs/mine", "published": False, "lang": "pt"}
     text = displayed(execute(clone, "11_gpu_vs_tpu", kernel, **choice))
     assert "# Quão bem o modelo atribui graus, e quanto tempo leva o seu treinamento?" in text

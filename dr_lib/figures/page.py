@@ -80,7 +80,7 @@ class Page:
         count = {0: say("no run of ours yet"), 1: say("one run")}.get(num_runs, say("{} runs").format(num_runs))
         about.append(", ".join([count, *([" … ".join(days[:1] + days[1:][-1:])] if days else [])]))
         is_synthetic = "data_kind" in rows and (rows["data_kind"] == "synthetic").any()
-        notice = SAMPLE if paper in ("", "A") else IMAGES
+        notice = SAMPLE if "task" in rows else IMAGES  # trainings on fundus photographs have a task
         self.heading(words, about, notice if is_synthetic else "")
 
     def heading(self, words: str, about: Sequence[str], notice: str = "") -> None:
