@@ -16,7 +16,24 @@ KINDS = {  # of parameters, by their annotation: types of the values, and in wor
     "str": ((str,), "a text"),
     "bool": ((bool,), "true or false"),
 }
-COUNTS = ("epochs", "batch_size", "batch_scale", "image_size", "num_machines", "num_requests")
+LEAST = {  # of the numbers that make no sense below it, in whatever notebook
+    "epochs": 1,
+    "batch_size": 1,
+    "batch_scale": 1,
+    "image_size": 1,
+    "num_machines": 1,
+    "num_requests": 1,
+    "num_devices": 0,
+    "warmup_epochs": 0,
+    "steps_per_execution": 0,
+    "learning_rate": 0,
+    "dropout": 0,
+    "max_hours": 0,
+    "gap_s": 0,
+    "load_seconds": 0,
+    "repetition": 0,
+    "seed": 0,
+}
 THOUSANDS = re.compile(r"[1-9]\d{0,2}([.,]\d{3})+")  # twenty thousand in Brazil, twenty elsewhere
 
 
@@ -25,7 +42,7 @@ class ParameterError(ValueError):
 
 
 def check_value(name: str, kind: str, value: Any) -> None:
-    """Refuse a value of another kind, a count below 1 and any other number below 0.
+    """Refuse a value of another kind, and a number below the least that makes sense.
 
     Raises:
         ParameterError: the parameter, its value, and what to give, in one sentence.
@@ -35,9 +52,9 @@ def check_value(name: str, kind: str, value: Any) -> None:
     types, wanted = KINDS[kind]
     if not isinstance(value, types) or isinstance(value, bool) != (kind == "bool"):
         raise ParameterError(f"{name} is {value!r}: give {wanted}")
-    least = 1 if name in COUNTS else 0
-    if kind in ("int", "float") and not value >= least:
-        raise ParameterError(f"{name} is {value!r}: give {least} or more")
+    is_number = kind in ("int", "float")
+    if is_number and name in LEAST and not value >= LEAST[name]:
+        raise ParameterError(f"{name} is {value!r}: give {LEAST[name]} or more")
 
 
 def check_digits(text: str) -> None:
