@@ -9,7 +9,7 @@ from pathlib import Path
 from dr_lib.hardware.cpus import read_text
 
 ADDRESS = "169.254.169.254:80"
-TIMEOUT_S = 0.2
+TIMEOUTS_S = (0.2, 2.0)  # of the first try and the second: a busy service is late
 NAMED_IN = [f"class/dmi/id/{name}" for name in ("sys_vendor", "bios_version", "product_name", "chassis_asset_tag")]
 NAMED_IN += [f"firmware/devicetree/base/{name}" for name in ("model", "compatible")]
 # what names a cloud there: EC2 on Nitro or Xen, Compute Engine, Azure's chassis (Microsoft alone is any Hyper-V)
@@ -26,7 +26,7 @@ def find_instance_type(system: Path = Path("/sys"), address: str = ADDRESS) -> s
     """Find the instance type: m5.xlarge, n1-standard-4, NC4as_T4_v3 (Azure's without its Standard_).
 
     The service is asked only where DMI or the device tree names its cloud; empty elsewhere, and where it does not
-    answer within 0.2 s, as in containers that are kept from it.
+    answer within 2 s, as in containers that are kept from it.
     """
     cloud = _find_cloud(system)
     if cloud is None:
@@ -63,12 +63,16 @@ def _find_cloud(system: Path) -> str | None:
 
 def _ask(address: str, method: str, path: str, headers: dict[str, str]) -> str:
     """One answer of the service, past any proxy; an HTTPException where it is no answer."""
-    connection = http.client.HTTPConnection(address, timeout=TIMEOUT_S)
-    try:
-        connection.request(method, path, headers=headers)
-        response = connection.getresponse()
-        if response.status != http.client.OK:
-            raise http.client.HTTPException(response.status)
-        return response.read(65536).decode("ascii")
-    finally:
-        connection.close()
+    for timeout_s in TIMEOUTS_S:
+        connection = http.client.HTTPConnection(address, timeout=timeout_s)
+        try:
+            connection.request(method, path, headers=headers)
+            response = connection.getresponse()
+            if response.status != http.client.OK:
+                raise http.client.HTTPException(response.status)
+            return response.read(65536).decode("ascii")
+        except TimeoutError:
+            continue
+        finally:
+            connection.close()
+    raise TimeoutError(f"{address} does not answer within {timeout_s:g} s")

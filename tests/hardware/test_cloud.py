@@ -2,11 +2,13 @@
 
 import socket
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
+from dr_lib.hardware import cloud
 from dr_lib.hardware.cloud import find_instance_type, find_tpu_worker
 
 ANSWERS = {  # path: the header that a service wants, its answer
@@ -90,6 +92,20 @@ def test_a_slice_of_cloud_tpu_tells_its_machines(tmp_path, service):
     assert find_tpu_worker(write_system(tmp_path / "other", {}), address) == (0, 1) and not asked
     system = write_system(tmp_path / "google", {f"{DMI}/product_name": "Google Compute Engine"})
     assert find_tpu_worker(system, address) == (2, 3)
+
+
+def test_a_busy_service_is_asked_once_more(tmp_path, service, monkeypatch):
+    """Its answers come late, and the machine keeps its name."""
+    address, asked = service
+    system = write_system(tmp_path, {f"{DMI}/chassis_asset_tag": "7783-7084-3265-9085-8269-3286-77"})
+    service_s = cloud.TIMEOUTS_S[0] + 0.3
+    answer = ThreadingHTTPServer.process_request
+    monkeypatch.setattr(
+        ThreadingHTTPServer,
+        "process_request",
+        lambda *request: time.sleep(service_s) or answer(*request),
+    )
+    assert find_instance_type(system, address) == "F4s_v2"
 
 
 def test_a_service_that_does_not_answer_leaves_it_empty(tmp_path):
