@@ -309,7 +309,11 @@ data_sets = evaluation.compare_data_sets(models, points)
 if len(group_by_photographs(models)) > 1:
     page.section("External validation")
     page.figure(figures.plot_data_sets(data_sets, lang), "data_sets", "Each model on each data set.")
-    page.table(data_sets, "data_sets", "Each model on each data set, at thresholds carried over [95 % interval].")
+    page.table(
+        data_sets.drop(columns="data_kind"),
+        "data_sets",
+        "Each model on each data set, at thresholds carried over [95 % interval].",
+    )
 
 # %% tags=["report"]
 from dr_lib.evidence.claims import judge_data_sets

@@ -158,8 +158,9 @@ def compare_data_sets(found: Sequence[Predictions], points: Sequence[pd.DataFram
 
     Returns:
         A row per prediction and operating point, or one with none: `model`, `trained_on` (where its file with training
-        or validation rows is among them), `tested_on`, `num_images`, `num_patients`, `auc`, and of `measure_points`
-        `point`, `threshold`, `sensitivity`, `specificity`. Bounds in _low, _high.
+        or validation rows is among them), `data_kind`, `tested_on`, `num_images`, `num_patients`,
+        `auc`, and of `measure_points` `point`, `threshold`, `sensitivity`, `specificity`. Bounds in
+        _low, _high.
     """
     is_home = [p.table["split"].isin(["train", "validation"]).any() for p in found]
     homes = {p.version: p.dataset for p, home in zip(found, is_home, strict=True) if home and p.version}
@@ -168,6 +169,7 @@ def compare_data_sets(found: Sequence[Predictions], points: Sequence[pd.DataFram
         y, p, patient = _unpack(predictions.test)
         trained_on = predictions.dataset if home else homes.get(predictions.version, "")
         row = {"model": predictions.name, "trained_on": trained_on}
+        row["data_kind"] = "synthetic" if predictions.is_synthetic else "photographs"
         row |= {"tested_on": predictions.dataset, "num_images": len(y), "num_patients": len(np.unique(patient))}
         row |= _put("auc", bootstrap_patients(score_auc(y, p), patient))
         shown = [f"{name}{end}" for name in ("sensitivity", "specificity") for end in ENDS]

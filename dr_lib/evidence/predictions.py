@@ -226,7 +226,8 @@ def _read_one(path: Path) -> Predictions:
     is_synthetic = "data_kind" in table and (table["data_kind"] == "synthetic").any()
     return Predictions(
         _find_only(table, "model") or path.stem, table, validation, test, ungradable, bool(is_synthetic),
-        version=_find_only(table, "model_version"), dataset=_find_only(table, "dataset") or path.stem,
+        version=_find_only(table, "model_version"),
+        dataset=_find_only(table, "dataset") or path.name,  # with its suffix no file is a public data set
     )  # fmt: skip
 
 

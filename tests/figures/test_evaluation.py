@@ -71,7 +71,7 @@ def test_the_facts_of_the_checklist_are_those_of_this_run(model):
     assert facts["subgroups"].count("AUC") == subgroups["auc"].notna().sum()
     bare = model._replace(test=model.test.drop(columns="grade"))
     assert "outcome" not in figures.state_facts(bare, evaluation.count_flow(model), *tables, subgroups, data_sets)
-    assert facts["thresholds"].endswith("(validation), chosen on mine")
+    assert facts["thresholds"].endswith("(validation), chosen on mine.csv")
     assert "; high sensitivity: sensitivity " in facts["accuracy"] and facts["crossed"].startswith("high sensitivity: ")
     for name in ("sensitivity", "specificity", "ppv", "npv"):  # at both points
         assert all(f"{value:.3g} [" in facts["points"] for value in measured[name][:2])

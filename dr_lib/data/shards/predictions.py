@@ -30,8 +30,9 @@ def write_predictions(
     Args:
         path: of the CSV: image_id, patient_id, group, split (train, validation, test, excluded or rejected), reason (of
             the last two), eye, grade, referable, probability_referable or probability_0 to probability_4, data_kind,
-            dataset (the public data set that `prepare` recognised, otherwise the folder's name), model, model_version,
-            and what labels.csv knows of camera, age, sex, quality and gradability. Pseudonyms, no name.
+            dataset (the public data set that `prepare` recognised, otherwise the folder's name/),
+            model, model_version, and what labels.csv knows of camera, age, sex, quality and
+            gradability. Pseudonyms, no name.
         data_dir: a prepared folder.
         split: see `read_photographs`.
         predicted: image ids (n,), and (n, 1) probabilities of referable disease or (n, 5) of the grades.
@@ -54,6 +55,7 @@ def write_predictions(
     table = table.merge(pd.concat(tables), on="image_id", how="left", validate="1:1")
     manifest = read_manifest(data_dir)
     layout = manifest["parameters"].get("layout", OWN)
-    dataset = Path(data_dir).resolve().name if layout == OWN else layout
+    folder = Path(data_dir).resolve().name
+    dataset = f"{folder}/" if layout == OWN else layout  # no public data set has a slash
     table = table.assign(data_kind=manifest["data_kind"], dataset=dataset, model=model, model_version=version)
     write_table(path, table.astype({"grade": "Int64", "referable": "Int64"}))
