@@ -16,6 +16,7 @@ NOTEBOOKS = {  # whose rows judge a paper's claims
     "D": ("40_mnist_cuda",),
     "E": ("12_evaluate",),
 }
+DEFAULTS = {"threads_asked": 0, "last_frozen": "", "last_layer": ""}  # of rows older than these
 MAY_DIFFER = {  # in which rows of a paper's study differ on purpose
     "A": (),
     "B": (),
@@ -29,7 +30,7 @@ def read_published(paper: str | None = None) -> pd.DataFrame:
     """Read the claims of one paper, or of all.
 
     A selector (`numerator`, `denominator`; `conditions` is the work of both sides) joins column=pattern by semicolons:
-    * stands for any text, a|b for one of two, !a for any but a.
+    * stands for any text, a|b for one of two, !a for any but a, and nothing for no text.
 
     Returns:
         A row per claim: `id`, `paper`, `words` and `words_pt` (`wording` says whether they are quoted, a paraphrase,
@@ -66,9 +67,25 @@ def judge_claims(paper: str, selection: Selection) -> pd.DataFrame:
         The claims of `read_published` with `ours`, `ours_low`, `ours_high` (in the claim's unit) and the fields of
         `Verdict`; those with a verdict of our own first, then what is not comparable, not measured, or never judged.
     """
-    rows = add_accuracy_columns(list_runs(selection.timed))
+    return _judge(paper, list_judged_rows(selection.timed))
+
+
+def list_judged_rows(timed: pd.DataFrame) -> pd.DataFrame:
+    """List what claims are judged by: the timed rows of a selection, one per run on one machine.
+
+    Returns:
+        The rows with the columns of `add_accuracy_columns`, those of DEFAULTS, and `percent_train`,
+        the rounded share of the photographs that are on the side of training.
+    """
+    rows = add_accuracy_columns(list_runs(timed))
     alone = rows.reindex(columns=["num_machines"])["num_machines"].fillna(1) == 1  # as in all papers
-    return _judge(paper, rows[alone])
+    rows = rows[alone].copy()
+    for name, value in DEFAULTS.items():
+        rows[name] = rows[name].fillna(value) if name in rows else value
+    sides = rows.reindex(columns=[f"num_images_{side}" for side in ("train", "validation", "test")])
+    percent = 100 * sides["num_images_train"] / sides.sum(axis=1)
+    rows["percent_train"] = percent.astype(float).round()
+    return rows
 
 
 def judge_data_sets(table: pd.DataFrame) -> pd.DataFrame:

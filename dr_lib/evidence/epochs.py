@@ -93,8 +93,9 @@ def add_accuracy_columns(timed: pd.DataFrame) -> pd.DataFrame:
     """Add what the accuracies of each run come to, where it has any.
 
     Returns:
-        The rows with `best_epoch`, the first of the highest accuracy (the mean over replicas), and for each of LEVELS
-        `to_90_percent_s` and so on, the median over replicas; infinite where that was never reached.
+        The rows with `best_epoch`, the first of the highest accuracy (the mean over replicas),
+        infinite where it is the last, which a later one may exceed; and for each of LEVELS
+        `to_90_percent_s` and so on, the median over replicas, infinite where it was never reached.
     """
     if not set(PER_REPLICA) <= set(timed):
         return timed
@@ -103,7 +104,9 @@ def add_accuracy_columns(timed: pd.DataFrame) -> pd.DataFrame:
         seconds, accuracy = np.array(row["replica_train_s"]), np.array(row["replica_accuracy"])
         times = [np.where(accuracy >= level, seconds, np.inf).min(axis=1) for level in LEVELS]
         names = [f"to_{100 * level:g}_percent_s" for level in LEVELS]
-        lines[index] = {"best_epoch": accuracy.argmax(axis=1).mean() + 1}
+        best = accuracy.argmax(axis=1)
+        has_peaked = best < accuracy.shape[1] - 1
+        lines[index] = {"best_epoch": np.where(has_peaked, best + 1.0, np.inf).mean()}
         lines[index] |= dict(zip(names, map(np.median, times), strict=True))
     return timed.join(pd.DataFrame.from_dict(lines, orient="index"))
 

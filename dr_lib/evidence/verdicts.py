@@ -6,6 +6,7 @@ measured is the ratio within each cell, its mean over the cells and the 95 % int
 whole interval lies between 2 and 3, does not hold if it lies wholly outside, and is undecided otherwise.
 """
 
+import itertools
 from collections.abc import Callable
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
@@ -35,7 +36,8 @@ ONE_SIDED = ("mean", "sum", "share", "score")
 WHOLE_DESIGN = ("sum", "ratio_of_sums", "share")  # mean nothing where cells are missing
 FACTORS = "framework dataset image_size network".split()  # of paper C; one cell has one level of each
 OTHER_WORK = "model format data_kind mode batch_size epochs data_share threads_asked".split()
-HARDWARE = ("accelerator", "num_accelerators", "instance_type", "platform")  # as detected
+IMAGES = ("num_images_train", "num_images_test")  # other work, too, where no data set has its own
+HARDWARE = "accelerator num_accelerators instance_type platform cpu num_cpus".split()  # as detected
 MONEY = ("formula_usd", "predict_usd_per_million")
 COUNTED = ("num_parameters", "savedmodel_mib", "study_bill_usd", "formula_share_of_bill")  # one is all there is to know
 VERSIONS = ("tensorflow", "keras", "jax", "torch", "mxnet", "ai_edge_litert", "python", "cuda", "driver")
@@ -71,7 +73,7 @@ def judge(claim: Any, timed: pd.DataFrame) -> Verdict:
     """
     if claim.judged in NEVER:
         return Verdict(claim.id, NOTHING, NEVER[claim.judged], 0, claim.why)
-    sides, unmet = find_sides(claim, timed)
+    sides, unmet, num_unknown = find_sides(claim, timed)
     if not all(map(len, sides)):
         sought = " against ".join(filter(None, (claim.numerator, claim.denominator)))
         kind = "undisturbed rows" if "cpu_percent_mean" in claim.column else "rows"
@@ -81,46 +83,63 @@ def judge(claim: Any, timed: pd.DataFrame) -> Verdict:
     used = pd.concat([rows for cell in cells.values() for rows in cell]) if cells else sides[0][:0]
     is_mixed = "environment" not in keys and any(side["environment"].nunique() > 1 for side in sides)
     is_mean_of_unlike = bool(unmet) and len(sides) == 1 and len(cells) > 1
+    can_measure = cells and not is_mixed and not is_mean_of_unlike and not used.index.has_duplicates
     try:
-        can_measure = cells and not is_mixed and not is_mean_of_unlike and not used.index.has_duplicates
         parts = measure(claim, keys, cells) if can_measure else []
+        num_missing = _count_missing(claim, keys, cells, sides)
+        found = decide(claim, parts, num_missing=num_missing)
     except BadSampleError as error:
-        return Verdict(claim.id, NOTHING, "undecided", 0, str(error))
-    found = decide(claim, parts, num_missing=_count_missing(claim, keys, cells, sides))
+        found = Verdict(claim.id, NOTHING, "undecided", 0, str(error))
     if not cells:
-        found = found._replace(verdict="not measured", reason="no scenario was run on both sides")
+        levels = [{key: set(side[key].astype(str)) for key in keys} for side in sides]
+        unlike = [key for key in keys if not levels[0][key] & levels[-1][key]]
+        reason = f"nothing was run alike on both sides: they differ in {', '.join(unlike or keys)}"
+        found = found._replace(verdict="not measured", reason=reason)
     elif claim.statistic in WHOLE_DESIGN and claim.environments != "any" and len(cells) > claim.cells:
         reason = f"{len(cells)} cells for {claim.cells} of the design: several machines or kinds of work"
         found = found._replace(verdict="not comparable", reason=reason)
     elif unmet or is_mixed:
         places = "; ".join(sorted(set(used["environment"])))
         found = found._replace(verdict="not comparable", reason=f"{places} vs {', '.join(unmet) or claim.environments}")
+    if num_unknown:
+        reason = f"{found.reason}; the instance type of {num_unknown} rows was not detected"
+        found = found._replace(reason=reason)
     once = used[~used.index.duplicated()]  # the same rows on both sides, where each gave up what tells them apart
     disturbed = int(once["disturbed"].sum()) if "disturbed" in once and claim.column not in COUNTED else 0
     return found._replace(num_disturbed=disturbed, versions=_describe_versions(claim.paper, used))
 
 
-def find_sides(claim: Any, timed: pd.DataFrame) -> tuple[list[pd.DataFrame], list[str]]:
+def find_sides(claim: Any, timed: pd.DataFrame) -> tuple[list[pd.DataFrame], list[str], int]:
     """Find the rows of each side that are nearest to what a claim speaks of, and the terms that none of them meets.
 
     Hardware, then conditions, narrow the rows term by term; a term that none meets is given up. On a laptop
     `accelerator=TPU*` with `epochs=200` finds the laptop's rows of 200 epochs, and the TPU as unmet.
+
+    Returns:
+        The rows of each side; the unmet terms; and, if the instance type of some rows is met, how
+        many others lack nothing but theirs.
     """
     columns = claim.column.split()
     timed = timed.dropna(subset=columns) if set(columns) <= set(timed) else timed[:0]
     if "disturbed" in timed and "cpu_percent_mean" in columns:  # how busy others kept the machine is no claim's matter
         timed = timed[~timed["disturbed"].astype(bool)]
-    sides, unmet = [], []
+    sides, unmet, unknown = [], [], set()
+    is_detected = False
+    conditions = [term for term in claim.conditions.split(";") if term]
     for selector in [claim.numerator] if claim.statistic in ONE_SIDED else [claim.numerator, claim.denominator]:
         terms = selector.split(";") if selector else []
-        loose = [t for t in terms if t.split("=")[0] in HARDWARE] + (claim.conditions or "").split(";")
+        loose = [t for t in terms if t.split("=")[0] in HARDWARE] + conditions
         rows = timed[_meets(timed, [term for term in terms if term not in loose])]
-        for term in filter(None, loose):
+        for term in loose:
             nearer = rows[_meets(rows, [term])]
+            if term.startswith("instance_type="):
+                unknown.update(rows.index[_meets(rows, ["instance_type=", *conditions])])
+                is_detected = is_detected or not nearer.empty
             rows, missed = (rows, [term]) if nearer.empty else (nearer, [])
             unmet += missed
         sides.append(rows)
-    return sides, sorted(set(unmet)) if all(map(len, sides)) else []
+    unmet = sorted(set(unmet)) if all(map(len, sides)) else []
+    return sides, unmet, len(unknown) if is_detected else 0
 
 
 def match_cells(claim: Any, sides: list[pd.DataFrame]) -> tuple[list[str], dict[tuple, list[pd.DataFrame]]]:
@@ -139,7 +158,9 @@ def match_cells(claim: Any, sides: list[pd.DataFrame]) -> tuple[list[str], dict[
     ]
     both, compares_machines = pd.concat(sides), claim.denominator != "" and hardware[0] != hardware[1]
     keys = [name for name in FACTORS if name in both and both[name].nunique(dropna=False) > 1]
-    others = OTHER_WORK if compares_machines else [*OTHER_WORK, "threads", "environment"]
+    others = list(OTHER_WORK)
+    others += [] if "dataset" in both else IMAGES
+    others += [] if compares_machines else ["threads", "environment"]
     keys += [name for name in others if name in both and both[name].nunique(dropna=False) > 1]
     keys = [name for name in keys if name not in fixed]
     if not keys:
@@ -152,7 +173,9 @@ def match_cells(claim: Any, sides: list[pd.DataFrame]) -> tuple[list[str], dict[
 def measure(claim: Any, keys: list[str], cells: dict[tuple, list[pd.DataFrame]]) -> list[Part]:
     """Measure the claim's statistic, in its unit: over all cells, or in each of them; of each of its columns.
 
-    Intervals have 95 % together where there are several. What is counted, and always came out the same, needs none.
+    What is said of machines is said of each: each is measured alone, unless the claim adds them up.
+    Intervals have 95 % together where there are several. What is counted, and always came out the
+    same, needs none.
 
     Raises:
         BadSampleError: a number is zero, negative or infinite.
@@ -161,25 +184,23 @@ def measure(claim: Any, keys: list[str], cells: dict[tuple, list[pd.DataFrame]])
     if claim.statistic == "score":
         rows, ends = [rows.iloc[0] for (rows,) in cells.values()], [claim.column + end for end in ("", "_low", "_high")]
         return [(row["environment"], Interval(*row[ends], row["num_patients"])) for row in rows]
-    if claim.statistic == "share":
-        factor = claim.numerator.split("=")[0]
-        if factor not in keys:
-            raise BadSampleError(f"{factor} has one level: there is nothing to allocate")
-        share = over.share_of_variation([key[keys.index(factor)] for key in cells])
-        statistic = lambda side: 100 * share(side)  # noqa: E731
-    else:
-        statistic = STATISTICS[claim.statistic]
-    for column in columns:
-        sides = [[rows[column] for rows in side] for side in zip(*cells.values(), strict=True)]
+    machines = _part_machines(claim, keys, cells)
+    error = over.ERROR / len(columns) / len(machines)
+    for column, (machine, here) in itertools.product(columns, machines.items()):
+        statistic = _choose_statistic(claim, keys, here)
+        sides = [[rows[column] for rows in side] for side in zip(*here.values(), strict=True)]
         values = {value for side in sides for cell in side for value in cell}
+        if np.inf in values:
+            raise BadSampleError(f"{column} was not reached in every run")
+        name = ", ".join(filter(None, [column, machine]))
         if column in COUNTED and len(values) == 1:
-            parts.append((column, Interval(*values, *values, *values, sum(map(len, sides[0])))))
+            parts.append((name, Interval(*values, *values, *values, sum(map(len, sides[0])))))
         elif claim.judged == EVERY:
-            found = over.bound_each(statistic, *sides, error=over.ERROR / len(columns))
-            names = [", ".join(map(str, key)) for key in cells]
+            found = over.bound_each(statistic, *sides, error=error)
+            names = [", ".join(map(str, key)) for key in here]
             parts += zip(names, found, strict=True)
         else:
-            parts.append((column, over.bound(statistic, *sides, error=over.ERROR / len(columns))))
+            parts.append((name, over.bound(statistic, *sides, error=error)))
     return parts
 
 
@@ -193,18 +214,22 @@ def decide(claim: Any, parts: list[Part], *, num_missing: int = 0) -> Verdict:
         return Verdict(claim.id, NOTHING, "undecided", 0, "")
     low = -np.inf if claim.relation == "<=" else claim.value - claim.tolerance
     high = np.inf if claim.relation == ">=" else claim.value + claim.tolerance
-    room = [min(ours.low - low, high - ours.high) for _, ours in parts]  # of the interval, before it leaves the bounds
-    name, worst = parts[int(np.nanargmin(room)) if np.isfinite(room).any() else 0]
-    satisfied = sum(low <= ours.low and ours.high <= high for _, ours in parts)
-    violated = sum(ours.high < low or ours.low > high for _, ours in parts)
+    is_counted = claim.column in COUNTED
+    repeated = [(name, ours) for name, ours in parts if is_counted or ours.n >= MIN_RUNS]
+    shown = repeated or parts
+    # of each interval, before it leaves the bounds
+    room = [min(ours.low - low, high - ours.high) for _, ours in shown]
+    name, worst = shown[int(np.nanargmin(room)) if np.isfinite(room).any() else 0]
+    satisfied = sum(low <= ours.low and ours.high <= high for _, ours in repeated)
+    violated = sum(ours.high < low or ours.low > high for _, ours in repeated)
     reason = f"[{worst.low:.4g}, {worst.high:.4g}] vs [{low:.4g}, {high:.4g}]"
     reason += f" in {name}; {satisfied} of {len(parts)} satisfy it" if len(parts) > 1 else ""
     reason += f"; {num_missing} cells of the design were not run" if num_missing else ""
-    if worst.n < MIN_RUNS and claim.column not in COUNTED:
+    if not repeated:
         verdict, reason = "undecided", f"n = {worst.n} < {MIN_RUNS}"
-    elif np.isnan([ours.low for _, ours in parts]).any():
+    elif np.isnan([ours.low for _, ours in repeated]).any():
         verdict, reason = "undecided", "no interval: nothing was repeated"
-    elif num_missing and (claim.judged == EVERY or claim.statistic in WHOLE_DESIGN or claim.column in COUNTED):
+    elif num_missing and (claim.judged == EVERY or claim.statistic in WHOLE_DESIGN or is_counted):
         verdict, reason = "undecided", reason
     elif violated:
         verdict = "does not hold"
@@ -213,21 +238,47 @@ def decide(claim: Any, parts: list[Part], *, num_missing: int = 0) -> Verdict:
     return Verdict(claim.id, worst, verdict, worst.n, reason, satisfied, len(parts), num_missing)
 
 
+def _part_machines(claim: Any, keys: list[str], cells: dict) -> dict[str, dict]:
+    """The cells of each machine by its name; all together for a claim that adds its machines up."""
+    is_added_up = claim.statistic in WHOLE_DESIGN and claim.environments != "any"
+    if "environment" not in keys or is_added_up:
+        return {"": cells}
+    machines = {}
+    place = keys.index("environment")
+    for key, sides in cells.items():
+        machines.setdefault(key[place], {})[key] = sides
+    return machines
+
+
+def _choose_statistic(claim: Any, keys: list[str], cells: dict) -> over.Statistic:
+    if claim.statistic != "share":
+        return STATISTICS[claim.statistic]
+    factor = claim.numerator.split("=")[0]
+    if factor not in keys:
+        raise BadSampleError(f"{factor} has one level: there is nothing to allocate")
+    share = over.share_of_variation([key[keys.index(factor)] for key in cells])
+    return lambda side: 100 * share(side)
+
+
 def _count_missing(claim: Any, keys: list[str], cells: dict, sides: list[pd.DataFrame]) -> int:
-    """The cells of the claim's design, on each machine, that have no rows; other work fills none of them."""
-    design = (*FACTORS, "environment") if claim.paper == "C" else ("model", "environment")
-    designed = [position for position, key in enumerate(keys) if key in design]
-    run = {tuple(cell[position] for position in designed) for cell in cells}
-    machines = max(side["environment"].nunique() for side in sides) if "environment" in keys else 1
-    is_split = "environment" in keys and claim.environments == "any"
-    return max(0, claim.cells * (machines if is_split else 1) - len(run))
+    """The cells of the claim's design without rows; no other work or second processor fills one.
+
+    What is said of any machine has its design on each.
+    """
+    design = list(FACTORS) if claim.paper == "C" else ["model"]
+    is_on_each = "environment" in keys and claim.environments == "any"
+    num_machines = pd.concat(sides)["environment"].nunique() if is_on_each else 1
+    place = "environment" if is_on_each else "instance_type"
+    rows = [cell[0].reindex(columns=[*design, place]).astype(str) for cell in cells.values()]
+    num_run = len(pd.concat(rows).drop_duplicates()) if rows else 0
+    return max(0, claim.cells * num_machines - num_run)
 
 
 def _is_mispriced(rows: pd.DataFrame) -> bool:
     """Whether a row has the price of another machine than the one that the cloud says it ran on."""
     known = rows.reindex(columns=["instance_type", "priced_as"]).fillna("").astype(str)
     pairs = known[(known != "").all(axis=1)].itertuples(index=False)
-    return not all(detected.endswith(label) or label.endswith(detected) for detected, label in pairs)
+    return not all(detected == label.removeprefix("Standard_") for detected, label in pairs)
 
 
 def _meets(rows: pd.DataFrame, terms: list[str]) -> np.ndarray:
@@ -235,6 +286,7 @@ def _meets(rows: pd.DataFrame, terms: list[str]) -> np.ndarray:
     met = np.full(len(rows), True)
     for column, wanted in (term.split("=") for term in terms):
         values = rows[column] if column in rows else [""] * len(rows)
+        values = ["" if pd.isna(value) else value for value in values]
         texts = [f"{value:g}" if isinstance(value, float) else str(value) for value in values]
         patterns, is_met = wanted.removeprefix("!").split("|"), not wanted.startswith("!")
         met &= np.array([any(fnmatchcase(t, p) for p in patterns) == is_met for t in texts], dtype=bool)

@@ -128,6 +128,7 @@ def test_a_published_auc_is_judged_by_the_interval_over_patients(model, interval
     """Voets et al. print 0.853 [0.835, 0.871] on Messidor-2 for ten averaged InceptionV3; one is not comparable."""
     row = {"model": model, "trained_on": "eyepacs", "tested_on": "messidor2", "num_patients": 874}
     row |= dict(zip(("auc", "auc_low", "auc_high"), interval, strict=True))
+    row["data_kind"] = "photographs"
     judged = judge_data_sets(pd.DataFrame([row, row])).set_index("id")  # a row per operating point
     assert (judged.loc["E2", "verdict"], judged.loc["E2", "n"]) == (verdict, 874)
     assert (judged.loc["E1", "verdict"], judged.loc["E4", "verdict"]) == ("not measured", "not testable")

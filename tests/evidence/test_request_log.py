@@ -12,7 +12,8 @@ from tests.evidence.test_claims import claim, judge
 RUN = {"study": "serving", "notebook": "22_serve_and_load", "notebook_sha256": "", "scenario": "C1", "repetition": 0}
 RUN |= {"order": 0, "seed": 0, "session_id": "", "started_at": "2026", "status": "ok", "retries": 0, "resumed": 0}
 RUN |= {"error": "", "commit": "c", "wall_s": 1.0, "platform": "local", "accelerator": "cpu", "num_accelerators": 1}
-RUN |= {"model": "vgg19", "format": "savedmodel", "image_size": 224, "instance_type": "m5.xlarge", "usd_per_hour": 0.23}
+RUN |= {"model": "vgg19", "format": "savedmodel", "image_size": 224, "instance_type": "ml.m5.xlarge"}
+RUN |= {"usd_per_hour": 0.23, "num_requests": 25, "gap_s": 5.0}
 
 
 def make_requests(predict_ms, load="closed", **columns):
@@ -41,7 +42,7 @@ def test_a_row_for_each_request_with_its_runs_columns(tmp_path):
     requests = read_requests(read_runs(tmp_path), tmp_path)
     assert len(requests) == 25 and requests["request"].tolist() == list(range(25))
     about = requests[["run_id", "model", "instance_type", "status"]]
-    assert (about == ["a", "vgg19", "m5.xlarge", "ok"]).all(axis=None)
+    assert (about == ["a", "vgg19", "ml.m5.xlarge", "ok"]).all(axis=None)
     assert (requests[["request_model", "model_version", "http_status"]] == ["served", "NA", 200]).all(axis=None)
     assert requests["predict_usd_per_million"][12] == pytest.approx(13.07, abs=0.005)
 

@@ -120,9 +120,13 @@ def test_the_figures_speak_portuguese_and_nothing_is_clipped():
 
 
 def test_on_the_papers_hardware_with_its_times_its_claims_hold():
-    """Three runs each; fused alone on the T4 measures neither 219 s nor the speed-up; fewer images are other work."""
+    """Three runs each; fused alone on the T4 measures neither 219 s nor the speed-up; fewer images are other work.
+
+    The accuracy rises until the last epoch, which shows no peak.
+    """
     found = judge_all(make_paper())
-    assert {name for name, verdict in found.items() if verdict == "holds"} == {f"D{k}" for k in (1, 2, 3, 5, 6, 7)}
+    holds = {name for name, verdict in found.items() if verdict == "holds"}
+    assert holds == {"D1", "D2", "D3", "D5", "D6"} and found["D7"] == "undecided"
     fused = judge_all(make_paper().query("implementation != 'paper'"))
     assert [fused[f"D{k}"] for k in range(1, 5)] == ["not measured", "holds", "not measured", "withdrawn"]
     fewer = judge_all(make_paper(data_share=0.1))

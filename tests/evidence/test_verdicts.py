@@ -1,0 +1,317 @@
+"""Verdicts that rows of other cells, machines, work or data than a claim speaks of must not buy."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from dr_lib.evidence import verdicts
+from dr_lib.evidence.claims import judge_data_sets, list_judged_rows, read_published
+from dr_lib.evidence.evaluation import choose_points, compare_data_sets
+from dr_lib.evidence.predictions import read_predictions
+from dr_lib.evidence.select import PLAN, WORK, select_runs
+from tests.evidence.predictions import draw_predictions
+from tests.evidence.real_rows import (
+    COLAB_CPU,
+    COLAB_T4,
+    F4S,
+    NC4AS,
+    PAPER_C,
+    T4X2,
+    TPU,
+    run_scenarios,
+    serve,
+    train_mnist,
+    train_referable,
+)
+
+NEAR = np.array([0.98, 1.0, 1.02])  # three runs
+QUIET = np.array([0.998, 1.0, 1.002])
+TEN = np.linspace(0.98, 1.02, 10)
+
+
+def judge(ids, *tables):
+    """The verdicts on some claims by these rows, unlike as they may be."""
+    runs = pd.concat(tables, ignore_index=True)
+    runs["run_id"] = runs["run_id"] + runs.index.astype(str)
+    rows = list_judged_rows(select_runs(runs, may_differ=[*WORK, *PLAN]).timed)
+    claims = read_published().set_index("id", drop=False)
+    return [verdicts.judge(claims.loc[claim_id], rows) for claim_id in ids.split()]
+
+
+def say(ids, *tables):
+    """The verdicts alone."""
+    return [found.verdict for found in judge(ids, *tables)]
+
+
+def run_both(only=None, **columns):
+    """All 48 scenarios of paper C: CPU and GPU environment, ten times as fast."""
+    cpu = run_scenarios(1000 * NEAR, F4S, only, **PAPER_C | columns)
+    return cpu, run_scenarios(60 * NEAR, NC4AS, only, **PAPER_C | columns)
+
+
+def train_both():
+    """Ten trainings on two T4 and on a TPU, with the means of paper A."""
+    return train_referable(3080 * TEN, T4X2), train_referable(1994 * TEN, TPU)
+
+
+# ---- cells of the design
+
+
+def test_a_second_processor_fills_no_cell_that_was_not_run():
+    """One instance type has several processors: MNIST on two of them is half of the design."""
+    mnist = run_scenarios(5000 * NEAR, F4S, lambda *cell: float(cell[1] == "mnist"), **PAPER_C)
+    half = [mnist.assign(cpu="Xeon 8272CL"), mnist.assign(cpu="EPYC 7763")]
+    found = judge("C3 C4 C12", *half)
+    assert [one.verdict for one in found] == ["undecided"] * 3
+    assert [one.num_missing for one in found] == [6, 6, 12]
+    whole = [table.assign(dataset="cifar10") for table in half]
+    (found,) = judge("C4", *half, *whole)
+    assert (found.verdict, found.num_missing) == ("holds", 0)
+
+
+def test_a_sum_misses_the_cells_that_two_processors_ran_twice():
+    """Half of the CPU's scenarios twice and all of the GPU's are 48 groups, and 36 cells."""
+    cpu, gpu = run_both(formula_usd=0.115)
+    half = cpu[cpu["dataset"] == "mnist"]
+    (found,) = judge("C26", half.assign(cpu="Xeon 8272CL"), half.assign(cpu="EPYC 7763"), gpu)
+    assert (found.verdict, found.num_missing) == ("undecided", 12)
+    assert say("C26", cpu.assign(formula_usd=0.115 * TEN[cpu.index % 10]), gpu) == ["holds"]
+
+
+def test_a_third_network_stands_for_neither_of_the_papers():
+    """Paper B ranks instances by MobileNet and VGG19."""
+    tables = [
+        serve(QUIET * base, model, instance)
+        for model in ("mobilenet", "small_cnn")
+        for instance, base in (("ml.m4.xlarge", 80), ("ml.m5.xlarge", 60))
+    ]
+    (found,) = judge("B41", *tables)
+    assert (found.verdict, found.num_missing) == ("undecided", 1)
+
+
+# ---- hardware, as detected
+
+
+@pytest.mark.parametrize(
+    ("cpu", "verdict"),
+    [
+        ({}, "holds"),
+        ({"cpu": "AMD EPYC 7B12"}, "not comparable"),
+        ({"num_cpus": 96}, "not comparable"),
+    ],
+)
+def test_keras_on_colab_is_on_two_cores_of_a_xeon(cpu, verdict):
+    """Colab gives hosts of other makers, and of 96 cores."""
+    keras = train_mnist("keras_tensorflow", 621 * NEAR, COLAB_CPU, **cpu)
+    cuda = train_mnist("paper", 219 * NEAR, COLAB_T4)
+    assert say("D2 D3 D8", keras, cuda) == [verdict] * 3
+    assert say("D1 D6 D9", keras, cuda) == ["holds"] * 3
+
+
+def test_plain_ec2_is_no_endpoint_of_sagemaker():
+    """It has the same name but for ml., another price, and mostly its client beside it."""
+    paper = [
+        serve(QUIET * 350.6, "vgg19", "ml.m4.xlarge"),
+        serve(QUIET * 204.6, "vgg19", "ml.m5.xlarge"),
+    ]
+    assert say("B5 B6 B13 B14 B23", *paper) == ["holds"] * 5
+    ec2 = [table.assign(instance_type=table["instance_type"].str[3:]) for table in paper]
+    found = judge("B5 B6 B13 B14 B23", *ec2)
+    assert [one.verdict for one in found] == ["not comparable"] * 5
+    assert found[0].reason.endswith("vs instance_type=ml.m4.xlarge")
+
+
+def test_a_whole_call_comes_from_elsewhere():
+    """What a client beside the server waits for is not what the paper's clients waited for."""
+    beside = serve(QUIET * 204.6, "vgg19", "ml.m5.xlarge", endpoint="local")
+    assert say("B6 B14", beside) == ["holds", "not comparable"]
+
+
+@pytest.mark.parametrize(
+    ("label", "verdict"),
+    [
+        ("ml.m5.xlarge", "holds"),
+        ("m5.xlarge", "not comparable"),
+    ],
+)
+def test_the_price_of_ec2_is_none_of_sagemaker(label, verdict):
+    """An hour of ml.m5.xlarge costs a fifth more than one of m5.xlarge."""
+    tables = [
+        serve(QUIET * 61.5, "mobilenet", "ml.m5.xlarge", priced_as=label),
+        serve(QUIET * 71.2, "mobilenet", "ml.c7g.xlarge", priced_as="ml.c7g.xlarge"),
+    ]
+    for table, usd_per_hour in zip(tables, (0.23, 0.174), strict=True):
+        table["predict_usd_per_million"] = usd_per_hour * table["predict_ms"] / 3.6
+    assert say("B35", *tables) == [verdict]
+
+
+def test_a_machine_that_was_not_detected_is_said():
+    """The cloud did not answer in half of the runs: their rows are there, and left out."""
+    cpu, _ = run_both()
+    cpu.loc[cpu["network"] == 1, "instance_type"] = ""
+    one, both, anywhere = judge("C4 C1 C32", cpu)
+    unknown = "the instance type of 36 rows was not detected"
+    assert one.verdict == "not measured"
+    assert one.reason.endswith(f"they differ in environment; {unknown}")
+    assert both.num_missing == 6 and both.reason.endswith(unknown)
+    assert "detected" not in anywhere.reason
+
+
+# ---- on any machine
+
+
+def test_on_any_machine_is_on_every_machine():
+    """64 px takes 155 % more on one machine and 250 % on the other: on average about 200."""
+    tables = [
+        run_scenarios(NEAR, F4S, lambda _, __, size, ___: 2.55 / 3 if size == 64 else 1.0),
+        run_scenarios(NEAR, NC4AS, lambda _, __, size, ___: 3.5 / 3 if size == 64 else 1.0),
+    ]
+    (found,) = judge("C32", *tables)
+    assert (found.verdict, found.num_satisfied, found.num_parts) == ("does not hold", 0, 2)
+    assert found.ours.value == pytest.approx(250) and "Tesla T4" in found.reason
+    (same,) = judge("C32", *(run_scenarios(NEAR, hardware) for hardware in (F4S, NC4AS)))
+    assert (same.verdict, same.num_satisfied, same.n) == ("holds", 2, 36)
+    (alone,) = judge("C32", run_scenarios(NEAR, F4S))
+    wide, narrow = (found.ours.high - found.ours.low for found in (same, alone))
+    assert wide > 1.05 * narrow  # two intervals are right together in 95 of 100 studies
+
+
+def test_a_machine_with_two_runs_decides_nothing():
+    """It keeps the claim from holding everywhere, and not another machine from refuting it."""
+    few = run_scenarios([1.0, 1.01], NC4AS)
+    few = few[(few["framework"] == "mxnet") & (few["dataset"] == "mnist") & (few["network"] == 1)]
+    (found,) = judge("C32", run_scenarios(NEAR, F4S), few)
+    assert (found.verdict, found.num_satisfied, found.num_parts) == ("undecided", 1, 2)
+    refuted = run_scenarios(NEAR, F4S, lambda _, __, size, ___: 2.0 if size == 64 else 1.0)
+    assert say("C32", refuted, few) == ["does not hold"]
+
+
+# ---- other work
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"steps_per_execution": 8},
+        {"last_frozen": "mixed10"},
+        {"last_layer": "mixed4"},
+        {"num_images_train": 560, "num_images_validation": 140},
+        {"num_images_train": 500, "num_images_test": 500},
+    ],
+)
+def test_other_work_than_paper_a_is_not_compared(changes):
+    """Eight steps a call, cached features, a network that ends early, other shares of the sides."""
+    changed = [table.assign(**changes) for table in train_both()]
+    assert say("A6", *train_both()) == ["holds"]
+    assert say("A6 A7", *changed) == ["not comparable"] * 2
+
+
+def test_both_sides_of_paper_a_have_as_many_photographs():
+    """The TPU's time for half of them says nothing of a saving."""
+    gpu, tpu = train_both()
+    (found,) = judge("A6", gpu, tpu.assign(num_images_train=350, num_images_test=150))
+    assert found.verdict == "not measured"
+    assert found.reason.endswith("they differ in num_images_train, num_images_test")
+
+
+def test_rows_older_than_a_column_are_as_its_default():
+    """What was made before the number of threads could be set had all of them."""
+    cpu, gpu = run_both()
+    older = cpu.drop(columns="threads_asked")
+    assert say("C4 C6", older, gpu) == ["holds"] * 2
+    (found,) = judge("C4", older, cpu)
+    assert (found.verdict, found.n, found.num_parts) == ("holds", 72, 12)
+
+
+def test_one_thread_is_not_the_papers_machine():
+    """One of four cores at work is 25 % of the CPU, which refutes nothing."""
+    one = run_both(threads_asked=1, cpu_percent_mean=25.0)
+    assert say("C4 C12 C33 C41", *one) == ["not comparable"] * 4
+
+
+@pytest.mark.parametrize("changes", [{"gap_s": 0.0}, {"num_requests": 5}])
+def test_the_requests_of_paper_b_are_25_and_5_s_apart(changes):
+    """A server without a pause between requests is a warmer one."""
+    tables = [serve(QUIET * 204.6, "vgg19", "ml.m5.xlarge", **changes)]
+    tables.append(serve(QUIET * 392.2, "vgg19", "ml.m6g.xlarge", **changes))
+    assert say("B6 B21", *tables) == ["not comparable"] * 2
+
+
+def test_several_networks_in_one_launch_are_not_the_papers_one():
+    """They share the GPU, and the time is that of the slowest."""
+    assert say("D1", train_mnist("paper", 219 * NEAR, COLAB_T4, replicas=8)) == ["not comparable"]
+
+
+# ---- the epoch of the best accuracy
+
+
+def test_one_arithmetic_under_two_names_is_one_training():
+    """The small kernels and the fused one train one network from one seed: two seeds are two."""
+    twins = [train_mnist(name, [219, 220], COLAB_T4) for name in ("paper", "fused")]
+    (found,) = judge("D7", *twins)
+    assert (found.verdict, found.n) == ("undecided", 2)
+    assert say("D7", train_mnist("fused", 219 * NEAR, COLAB_T4)) == ["holds"]
+
+
+def test_a_best_epoch_that_is_the_last_shows_no_peak():
+    """The accuracy may rise on: that decides nothing."""
+    accuracy = np.linspace(0.8, 0.98, 40).tolist()
+    rising = train_mnist("fused", 219 * NEAR, COLAB_T4, accuracy)
+    (found,) = judge("D7", rising)
+    assert (found.verdict, found.reason) == ("undecided", "best_epoch was not reached in every run")
+    assert say("D7", rising.assign(data_share=0.5)) == ["not comparable"]
+
+
+# ---- what the papers say
+
+
+def test_no_quotation_is_refuted_by_a_measure_of_ours():
+    """Rede 2 takes 20 % more, 64 px 200 %, a GPU is 33 times as fast: true, and small shares."""
+    cpu, gpu = run_both(lambda _, __, ___, network: 0.8 if network == 2 else 1.0)
+    tables = [cpu, gpu.assign(train_s=gpu["train_s"] / 2)]
+    assert say("C1 C2 C4 C5 C6 C33", *tables) == ["holds"] * 6
+    assert say("C48 C49 C51", *tables) == ["withdrawn"] * 3
+
+
+def test_the_use_of_the_cpu_is_said_of_both_environments():
+    """PyTorch that leaves the CPU idle beside a GPU does not always keep it near 100 %."""
+    cpu, gpu = (table.assign(cpu_percent_mean=96 * TEN[table.index % 10]) for table in run_both())
+    is_torch = gpu["framework"] == "pytorch"
+    idle = gpu.assign(cpu_percent_mean=gpu["cpu_percent_mean"].mask(is_torch, 20.0))
+    assert say("C12 C41", cpu, gpu) == ["holds"] * 2
+    assert say("C12", cpu) == ["undecided"]
+    assert say("C12 C41 C45 C46", cpu, idle) == ["does not hold"] * 4
+
+
+def test_a_saving_of_mobilenet_is_judged_by_mobilenet():
+    """VGG19, of which the paper does not say it, is dearer."""
+    tables = [
+        serve(QUIET * 60, "mobilenet", "ml.m5.xlarge"),
+        serve(QUIET * 60, "mobilenet", "ml.c7g.xlarge"),
+        serve(QUIET * 200, "vgg19", "ml.m5.xlarge"),
+        serve(QUIET * 300, "vgg19", "ml.c7g.xlarge"),
+    ]
+    for table, usd_per_hour in zip(tables, (0.23, 0.174, 0.23, 0.174), strict=True):
+        table["predict_usd_per_million"] = usd_per_hour * table["predict_ms"] / 3.6
+    assert say("B29", *tables) == ["holds"]
+
+
+# ---- paper E
+
+
+def judge_ensemble(folder, **columns):
+    """The claims of paper E on predictions that an ensemble of ten makes in a file of this name."""
+    table = draw_predictions(300).assign(model="ensemble of 10: inception_v3", **columns)
+    table.to_csv(folder / "eyepacs.csv", index=False)
+    found = read_predictions(folder / "eyepacs.csv")
+    points = [choose_points(p, sensitivity=0.9, specificity=0.9) for p in found]
+    return judge_data_sets(compare_data_sets(found, points)).set_index("id")
+
+
+def test_a_data_set_is_photographs_that_are_said_to_be_its(tmp_path):
+    """Neither drawings with its name nor photographs in a file with its name are EyePACS."""
+    assert judge_ensemble(tmp_path, dataset="eyepacs").loc["E1", "verdict"] != "not comparable"
+    drawn = judge_ensemble(tmp_path, dataset="eyepacs", data_kind="synthetic")
+    assert drawn.loc["E1", "verdict"] == "not comparable"
+    assert drawn.loc["E1", "reason"].endswith("vs data_kind=photographs")
+    assert judge_ensemble(tmp_path).loc["E1", "verdict"] != "undecided"
