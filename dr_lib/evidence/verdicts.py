@@ -42,7 +42,6 @@ MONEY = ("formula_usd", "predict_usd_per_million")
 COUNTED = ("num_parameters", "savedmodel_mib", "study_bill_usd", "formula_share_of_bill")  # one is all there is to know
 VERSIONS = ("tensorflow", "keras", "jax", "torch", "mxnet", "ai_edge_litert", "python", "cuda", "driver")
 THEIRS = {  # versions that a paper names
-    "B": {"tensorflow": "2.3"},
     "C": {"tensorflow": "2.14.0", "torch": "2.2.0", "mxnet": "1.9.1", "python": "3.9", "cuda": "11.7"},
 }
 NOTHING = Interval(np.nan, np.nan, np.nan, 0)

@@ -59,6 +59,32 @@ def test_derived_numbers_follow_from_the_printed_ones():
     assert value["C26"] == pytest.approx(134 / 5 / 4.865, abs=5e-4) and claim("C26")["cells"] == 3 * 2 * 2 * 2 * 2
 
 
+@pytest.mark.parametrize(
+    ("place", "ids"),
+    [
+        ("text", "A1 A2 A4 C10 C11 C29 C30 C31 D1 D2 D4 D7"),
+        ("table 1", "B36 B37 B38 B39"),
+        ("table 2", "B1 B2 B3 B4"),
+        ("table 3", "C7 C9"),
+        ("measurements beside the paper, not in it", "B5 B12 B13 B20 B34"),
+        ("Voets et al., PLOS ONE 2019", "E1 E2 E3 E4"),
+    ],
+)
+def test_each_number_has_the_place_where_it_is_printed(place, ids):
+    """A figure that draws a number prints none; what the text gives is no number of a figure."""
+    assert set(read_published().set_index("id").loc[ids.split(), "place"]) == {place}
+
+
+def test_the_words_are_the_papers():
+    """MobileNet alone is cheaper, CIFAR-10 is faster by no given amount, and a mean is no range."""
+    words = read_published().set_index("id")["words"]
+    assert "MobileNet" in words["B29"] and "model=mobilenet" in claim("B29")["numerator"]
+    assert not words[["C23", "C25", "C39"]].str.contains("a little").any()
+    ranges = words[["C14", "C15", "C16", "C17", "C34", "C35"]]
+    assert ranges.str.endswith("(here: the mean of the scenarios).").all()
+    assert (read_published().query("place == 'table 1'")["wording"] == "paraphrase").all()
+
+
 @pytest.mark.parametrize(("cheap", "dear", "printed"), [("m5", "m4", 4.17), ("c7g", "m6g", 5.84), ("c7g", "m5", 24.34)])
 def test_the_savings_of_paper_b_follow_from_its_prices(cheap, dear, printed):
     """One minus the ratio of the prices is the printed saving, to its last digit."""
@@ -78,6 +104,15 @@ def test_the_ratios_of_paper_b_follow_from_its_latencies():
         ratio = latency[row.numerator] / latency[row.denominator]
         expected = {"ratio": ratio, "saving": 100 - 100 * ratio, "increase": 100 * ratio - 100}[row.statistic]
         assert row.value == pytest.approx(expected, abs=0.005 if row.statistic == "ratio" else 0.5), row.id
+
+
+def test_the_range_of_two_networks_is_that_of_four_machines():
+    """VGG19's latency over MobileNet's, from B6 / B10 to B7 / B11."""
+    value = read_published().set_index("id")["value"]
+    ratios = [value[f"B{k}"] / value[f"B{k + 4}"] for k in range(5, 9)]
+    assert min(ratios) == value["B6"] / value["B10"] == pytest.approx(3.33, abs=0.005)
+    assert max(ratios) == value["B7"] / value["B11"] == pytest.approx(4.49, abs=0.005)
+    assert claim("B43")["note"] == "The range of B6 / B10, 3.33, to B7 / B11, 4.49."
 
 
 def test_the_costs_per_million_follow_from_price_and_latency():

@@ -273,6 +273,14 @@ def test_no_quotation_is_refuted_by_a_measure_of_ours():
     assert say("C48 C49 C51", *tables) == ["withdrawn"] * 3
 
 
+@pytest.mark.parametrize(("times", "verdict"), [(6.4, "holds"), (7.0, "does not hold")])
+def test_about_four_to_six_times_has_the_room_of_about(times, verdict):
+    """C3 has 10 % for the same word."""
+    cpu, gpu = run_both()
+    cpu = cpu.assign(formula_usd=times * cpu["train_s"] / 1000)
+    assert say("C8", cpu, gpu.assign(formula_usd=gpu["train_s"] / 60)) == [verdict]
+
+
 def test_the_use_of_the_cpu_is_said_of_both_environments():
     """PyTorch that leaves the CPU idle beside a GPU does not always keep it near 100 %."""
     cpu, gpu = (table.assign(cpu_percent_mean=96 * TEN[table.index % 10]) for table in run_both())
@@ -294,6 +302,12 @@ def test_a_saving_of_mobilenet_is_judged_by_mobilenet():
     for table, usd_per_hour in zip(tables, (0.23, 0.174, 0.23, 0.174), strict=True):
         table["predict_usd_per_million"] = usd_per_hour * table["predict_ms"] / 3.6
     assert say("B29", *tables) == ["holds"]
+
+
+def test_no_version_is_called_theirs_that_the_paper_does_not_name():
+    """Paper B names none."""
+    (found,) = judge("B6", serve(QUIET * 204.6, "vgg19", "ml.m5.xlarge"))
+    assert "tensorflow" in found.versions and "theirs" not in found.versions
 
 
 # ---- paper E

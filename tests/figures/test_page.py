@@ -83,7 +83,7 @@ def test_claims_are_sentences_judged_ones_first(shown):
     lines = shown[0].splitlines()
     (mean,) = [line for line in lines if line.startswith("- C34")]
     assert mean.startswith(
-        "- C34 (our reading of C14, C15). TensorFlow takes 2 to 3 times as long as MXNet, on any machine."
+        "- C34 (our reading of C14, C15). TensorFlow takes 2 to 3 times as long as MXNet, on any machine "
     )
     assert "Ours: 5 [" in mean and "x; n = 24; 48 of its rows disturbed; tensorflow 2.21.0 (theirs 2.14.0)" in mean
     assert mean.endswith("**does not hold**.")
