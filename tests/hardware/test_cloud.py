@@ -97,7 +97,8 @@ def test_a_slice_of_cloud_tpu_tells_its_machines(tmp_path, service):
 def test_a_busy_service_is_asked_once_more(tmp_path, service, monkeypatch):
     """Its answers come late, and the machine keeps its name."""
     address, asked = service
-    system = write_system(tmp_path, {f"{DMI}/chassis_asset_tag": "7783-7084-3265-9085-8269-3286-77"})
+    azure = "7783-7084-3265-9085-8269-3286-77"
+    system = write_system(tmp_path, {f"{DMI}/chassis_asset_tag": azure})
     service_s = cloud.TIMEOUTS_S[0] + 0.3
     answer = ThreadingHTTPServer.process_request
     monkeypatch.setattr(

@@ -19,7 +19,7 @@ from dr_lib.data.shards.predictions import write_predictions
     ],
 )
 def test_a_folder_s_name_makes_no_public_data_set(small_sample, tmp_path, layout, dataset):
-    """One's own photographs in a folder called eyepacs are not EyePACS; a known layout has a name."""
+    """One's own photographs in a folder called eyepacs are not EyePACS; a known layout is."""
     folder = shutil.copytree(small_sample, tmp_path / "eyepacs")
     manifest = json.loads((folder / "manifest.json").read_text())
     manifest["parameters"]["layout"] = layout
