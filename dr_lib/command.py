@@ -24,9 +24,20 @@ def write_command(*words: str | Path) -> str:
     return shlex.join([find_interpreter(), "-m", "dr_lib", *map(str, words)])
 
 
+def write_install(extra: str) -> str:
+    """Write the command that installs an extra of this library, for the repository's root."""
+    return shlex.join([find_interpreter(), "-m", "pip", "install", "-e", f".[{extra}]"])
+
+
 def find_interpreter() -> str:
-    """Find how this interpreter is called in the working directory: python, a path below it, or a whole path."""
-    if shutil.which("python") == sys.executable:
-        return "python"
-    here = os.path.relpath(sys.executable)
-    return sys.executable if here.startswith(os.pardir) else here
+    """Find how this interpreter is called in the working directory."""
+    return shorten_program(sys.executable)
+
+
+def shorten_program(path: str) -> str:
+    """Shorten a path to what a shell in the working directory takes for that program."""
+    name = os.path.basename(path)
+    if shutil.which(name) == path:
+        return name
+    here = os.path.relpath(path)
+    return path if here.startswith(os.pardir) else here

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from dr_lib.command import write_install
 from dr_lib.serving.grader.folder import count_bytes
 
 if TYPE_CHECKING:
@@ -147,7 +148,7 @@ def _keep_quiet(format_name: str) -> Iterator[None]:
             with contextlib.redirect_stdout(printed):  # stderr stays: a logger made now would keep another one
                 yield
         except ImportError as error:
-            raise ExportError(f"{format_name} needs a package: pip install {error.name} ({error})") from error
+            raise ExportError(f"{format_name} needs a package ({error}): {write_install('runtimes')}") from error
         except Exception as error:  # each converter has its own, and TensorFlow's derive from Exception alone
             log.seek(0)
             lines = (printed.getvalue() + log.read().decode(errors="replace")).splitlines()

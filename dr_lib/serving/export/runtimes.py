@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from dr_lib.command import write_install
 from dr_lib.hardware import import_tensorflow, without_stderr
 from dr_lib.hardware.cpus import count_cpus
 from dr_lib.serving.export.convert import FORMATS, load_network
@@ -61,8 +62,7 @@ def open_runtime(name: str, path: Path, *, num_threads: int = 1) -> Predict:
     except RuntimeOpeningError:
         raise
     except ImportError as error:
-        package = (error.name or family).partition(".")[0].replace("_", "-")
-        raise RuntimeOpeningError(f"{name} cannot be opened ({error}): pip install {package}") from error
+        raise RuntimeOpeningError(f"{name} cannot be opened ({error}): {write_install('runtimes')}") from error
     except Exception as error:  # every runtime has errors of its own
         raise RuntimeOpeningError(f"{artifact.name} cannot be opened as {name}: {error}") from error
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from ai_edge_litert.interpreter import Interpreter
 
+from dr_lib.command import write_install
 from dr_lib.serving.export.convert import FORMATS, ExportError, convert, load_network
 from dr_lib.serving.export.runtimes import open_runtime
 from dr_lib.training.graders import build_grader
@@ -88,6 +89,14 @@ def test_a_converter_that_fails_is_heard(tmp_path, capfd):
     print("heard")
     os.write(2, b"heard too")
     assert capfd.readouterr() == ("heard\n", "heard too")
+
+
+def test_a_module_that_is_missing_is_not_taken_for_a_package(network, tmp_path, monkeypatch):
+    """The module google.protobuf is no package of that name: the extra is named, which brings what is needed."""
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    monkeypatch.setitem(sys.modules, "tf2onnx", None)
+    with pytest.raises(ExportError, match="onnx.*: " + re.escape(write_install("runtimes"))):
+        convert(network, "onnx_float32", tmp_path / "model.onnx")
 
 
 @pytest.mark.parametrize("calibration", [None, draw_crops(1)[:0], draw_crops(1) * 0], ids=["none", "empty", "flat"])
