@@ -167,8 +167,10 @@ def try_service(runtime: Runtime, python: Path, clone: Path) -> list[str]:
     parameters = {"epochs": 3, "image_size": 48, "data_dir": str(RECORDS)} | runtime.parameters
     study.write_text(json.dumps({"notebook": "10_train_referable", "repetitions": 1, "parameters": parameters}))
     environment = {"STAND_IN": str(clone / "cloud"), "STAND_IN_PYTHON": str(python)}
-    environment |= {"PATH": f"{put_stand_ins(clone / 'bin')}:{os.environ['PATH']}", "PYTHONPATH": str(clone)}
-    command = [sys.executable, "-m", "dr_lib", "run", str(study), "--on", f"{service}:cpu", "--yes"]
+    environment |= {"PYTHONPATH": str(clone)}
+    code = "import sys; sys.executable = sys.argv.pop(1); from dr_lib.__main__ import main; main()"
+    command = [sys.executable, "-c", code, str(put_stand_ins(clone / "bin"))]
+    command += ["run", str(study), "--on", f"{service}:cpu", "--yes"]
     ran = subprocess.run(command, capture_output=True, text=True, cwd=clone, env=os.environ | environment)
     reasons = [ran.stdout[-2000:] + ran.stderr] if ran.returncode else []
     if not reasons:
@@ -180,13 +182,18 @@ def try_service(runtime: Runtime, python: Path, clone: Path) -> list[str]:
 
 
 def put_stand_ins(folder: Path) -> Path:
-    """Put stand-ins of the two services' clients into a folder, under their names."""
+    """Put stand-ins of the two services' clients into a folder, under their names; return the Python beside them.
+
+    A client beside the Python that runs is found before all others, the real ones included.
+    """
     folder.mkdir()
     source = (ROOT / "tests" / "runs" / "remote" / "stand_in.py").read_text()
     for name in ("colab", "kaggle"):
         (folder / name).write_text(f"#!{sys.executable}\n{source}")
         (folder / name).chmod(0o755)
-    return folder
+    (folder / "python").write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+    (folder / "python").chmod(0o755)
+    return folder / "python"
 
 
 def find_added(job: Job, shipped: dict[str, str], found: dict[str, str]) -> list[str]:

@@ -12,7 +12,8 @@ import pytest
 from tests.serving.driver import is_ready, wait_until
 
 ROOT = Path(__file__).resolve().parents[1]
-ELSEWHERE = r"^(make |colab |docker )|pip install|jupyter lab|dr_lib kernels| --on "  # network, account, minutes
+ELSEWHERE = r"^(make |docker )|bin/(colab|kaggle) |pip install|jupyter lab|dr_lib kernels| --on "  # network, account
+SHELL = {"curl", "docker", "head", "make"}  # what a reader has without the .venv
 LITTLE = {"weights: imagenet": "weights: none", "image_size: 224": "image_size: 32", "epochs: 20": "epochs: 1"}
 
 
@@ -42,6 +43,14 @@ def test_git_ignores_what_the_commands_read_and_write(readme):
     asked = [path + ending for path in paths for ending in ("", "/")]
     ignored = subprocess.run(["git", "check-ignore", *asked], cwd=ROOT, capture_output=True, text=True).stdout.split()
     assert len(paths) > 8 and {path.strip("/") for path in ignored} == paths
+
+
+@pytest.mark.parametrize("readme", ["README.md", "README.pt-BR.md"])
+def test_each_command_is_found_without_an_activated_environment(readme):
+    """What pip brings is called by its place in .venv; no command but the system's own is expected on the PATH."""
+    lines = [line for command in read_commands(ROOT / readme) for line in re.split(r"[;|&]+", command)]
+    programs = [re.sub(r"^(\w+=\S* )+", "", line.strip()).split()[:1] for line in lines]
+    assert not {name for (name,) in filter(None, programs) if not name.startswith(".venv/bin/")} - SHELL
 
 
 @pytest.fixture

@@ -9,17 +9,21 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import NamedTuple
 
+from dr_lib.command import shorten_program, write_install
 from dr_lib.runs.run import bind_to_parent
 
 COLOURS, TOKEN = re.compile(r"\x1b\[[\d;]*m"), re.compile(r"((?:token|signature)=)[^\s&'\"]+", re.IGNORECASE)
 OPTIONS = {"colab": (), "kaggle": ("-W",)}  # of every call: Kaggle's warning of an old version stands before an answer
 LIMIT_S = 3600.0  # of a call that nothing else limits: an upload
-NO_CREDENTIALS = {  # what a client says without credentials, and what gets it some
-    "colab": ("authorize colab-cli", "colab usage"),
-    "kaggle": ("Authentication required", "kaggle auth login"),
+VERSIONS = {  # how a client says its version, and the oldest that will do, as in pyproject.toml
+    "colab": ("version", (0, 7, 5)),
+    "kaggle": ("--version", (2, 2, 1)),
+}
+NO_CREDENTIALS = {  # what a client says without credentials, and its words that get it some
+    "colab": ("authorize colab-cli", "usage"),
+    "kaggle": ("Authentication required", "auth login"),
 }
 ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -79,8 +83,8 @@ def call(name: str, *arguments: str, limit_s: float = LIMIT_S, say: Callable[[st
             timer.cancel()
             process.kill()
     text, what = "".join(lines), " ".join([name, *(word for word in arguments[:2] if word[0] != "-")])
-    hint, login = NO_CREDENTIALS[name]
-    if hint in text:
+    if NO_CREDENTIALS[name][0] in text:
+        login = write_login(name)
         raise RemoteError(f"{name} has no credentials: log in once with {login} in a terminal")
     if not in_time:
         raise RemoteError(f"{what} did not end within {limit_s:.0f} s", text)
@@ -90,13 +94,40 @@ def call(name: str, *arguments: str, limit_s: float = LIMIT_S, say: Callable[[st
     return text
 
 
+def check_client(name: str) -> None:
+    """Refuse a client that is not installed, does not start, or is too old."""
+    path = find_client(name)
+    option, oldest = VERSIONS[name]
+    started = subprocess.run(
+        [path, option],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+    )
+    version = re.search(r"(\d+)\.(\d+)\.(\d+)", started.stdout)
+    if started.returncode or not version:
+        fault = f"does not start ({find_sentence(started.stdout)})"
+    elif tuple(map(int, version.groups())) < oldest:
+        fault = f"is {version[0]}, older than {'.'.join(map(str, oldest))}"
+    else:
+        return
+    raise RemoteError(f"{shorten_program(path)} {fault}: {write_install('remote')}")
+
+
 def find_client(name: str) -> str:
-    """The client on the path, or beside this Python."""
-    beside = Path(sys.executable).with_name(name)
-    if path := shutil.which(name) or (str(beside) if beside.is_file() else ""):
+    """Find the client beside this Python, or else on the PATH."""
+    path = shutil.which(name, path=os.path.dirname(sys.executable)) or shutil.which(name)
+    if path:
         return path
-    needs = ", with Python 3.12 or newer" if name == "colab" else ""
-    raise RemoteError(f"{name} is not installed: pip install 'dr-lib[remote]'{needs}")
+    needs = " (it needs Python 3.12 or newer)" if name == "colab" else ""
+    raise RemoteError(f"{name} is not installed{needs}: {write_install('remote')}")
+
+
+def write_login(name: str) -> str:
+    """Write the command that gets a client its credentials."""
+    return f"{shorten_program(find_client(name))} {NO_CREDENTIALS[name][1]}"
 
 
 def find_sentence(text: str) -> str:

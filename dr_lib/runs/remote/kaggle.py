@@ -15,7 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from dr_lib.runs.remote import far_side
-from dr_lib.runs.remote.client import Quota, RemoteError, call, find_sentence, undisturbed
+from dr_lib.runs.remote.client import (
+    Quota,
+    RemoteError,
+    call,
+    find_sentence,
+    undisturbed,
+    write_login,
+)
 from dr_lib.runs.remote.pack import NAME, Pack
 
 HOME, RESULTS = "/kaggle/dr-lib", "/kaggle/working/rows.zip"
@@ -48,7 +55,8 @@ class Kaggle:
         if not self._owner:
             named = re.search(r"^- username: (.+)$", call("kaggle", "config", "view"), re.MULTILINE)
             if not named or named[1] == "None":
-                raise RemoteError("kaggle does not know your user name: log in with kaggle auth login")
+                login = write_login("kaggle")
+                raise RemoteError(f"kaggle does not know your user name: log in with {login}")
             self._owner = named[1].strip()
         kind = "TPU" if self._accelerator.startswith("Tpu") else "GPU"
         lines = csv.DictReader(call("kaggle", "quota", "--csv").splitlines())

@@ -26,7 +26,7 @@ from dr_lib.files import write_bytes, write_json
 from dr_lib.runs.estimate import afford_s, find_limit
 from dr_lib.runs.prices import PRICES_VARIABLE, Price, PriceError, find_price, read_prices
 from dr_lib.runs.remote import colab, far_side, kaggle
-from dr_lib.runs.remote.client import RemoteError, find_client, handle_ends, undisturbed
+from dr_lib.runs.remote.client import RemoteError, check_client, handle_ends, undisturbed
 from dr_lib.runs.remote.pack import Share, pack_up
 from dr_lib.runs.row import RowError, check_row, read_rows, read_spent_s, write_row
 from dr_lib.runs.runner import FIXED, check_folder, check_notebook, lock_study
@@ -107,12 +107,12 @@ def run_on_service(
 
 
 def find_service(on: str, say: Say) -> Service:
-    """The service of a name such as colab:T4, whose client is installed; other names are refused before any call."""
+    """The service of a name such as colab:T4, whose client will do; others are refused before any call."""
     name, _, device = on.partition(":")
     if name not in SERVICES or device not in SERVICES[name][1]:
         known = ", ".join(f"{name}:{device}" for name, (_, devices) in SERVICES.items() for device in devices)
         raise StudyError(f"there is no {on!r}: choose from {known}")
-    find_client(name)
+    check_client(name)
     return SERVICES[name][0](device, say)
 
 

@@ -23,7 +23,8 @@ from slugify import slugify
 about = json.load(sys.stdin)
 colab = typer.main.get_command(app)
 parser = argparse.ArgumentParser()
-parser.add_argument("-W", action="store_true")  # as in the client's own main, which builds its parser itself
+for option in ("-W", "--version"):  # as in the client's own main, which builds its parser itself
+    parser.add_argument(option, action="store_true")
 groups = parser.add_subparsers(dest="command")
 for add in (cli.parse_datasets, cli.parse_kernels, cli.parse_config, cli.parse_quota):
     add(groups)

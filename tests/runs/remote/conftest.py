@@ -1,4 +1,4 @@
-"""A house for studies, and stand-ins for the two clients in front of the path."""
+"""A house for studies, and stand-ins for the two clients beside its Python."""
 
 import json
 import signal
@@ -30,8 +30,8 @@ class Cloud:
     def start(self, path: Path, on: str) -> subprocess.Popen:
         """The same in a process of its own."""
         code = "import sys; from pathlib import Path; import dr_lib.__main__ as command; "
-        code += "command.ROOT = Path(sys.argv.pop(1)); command.main()"
-        command = [sys.executable, "-c", code, str(self.house), "run", str(path), "--on", on, "--yes"]
+        code += "command.ROOT = Path(sys.argv.pop(1)); sys.executable = sys.argv.pop(1); command.main()"
+        command = [sys.executable, "-c", code, str(self.house), sys.executable, "run", str(path), "--on", on, "--yes"]
         pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         heed = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # what is started in the background ignores it
         # a session is what Ctrl-C reaches
@@ -55,10 +55,9 @@ class Cloud:
 @pytest.fixture
 def cloud(house, tmp_path, monkeypatch) -> Cloud:
     """The house with the library in it, and clients that do the work in a folder."""
-    programs = put_stand_ins(tmp_path / "bin")
     (house / "dr_lib").symlink_to(ROOT / "dr_lib")
     monkeypatch.setattr("dr_lib.__main__.ROOT", house)
-    monkeypatch.setenv("PATH", str(programs), prepend=":")
+    monkeypatch.setattr("sys.executable", str(put_stand_ins(tmp_path / "bin")))
     monkeypatch.setenv("STAND_IN", str(tmp_path / "cloud"))
     monkeypatch.setattr("dr_lib.runs.remote.kaggle.POLL_S", 0.2)
     for module in ("colab", "session"):

@@ -20,6 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 
 HOME, FAULT = Path(os.environ["STAND_IN"]), os.environ.get("STAND_IN_FAULT", "")
+VERSION = FAULT.removeprefix("version ") if FAULT.startswith("version ") else ""
 PYTHON = os.environ.get("STAND_IN_PYTHON", sys.executable)
 GPUS = {"t4": "T4", "l4": "L4", "g4": "G4", "a100": "A100", "h100": "H100"}
 HOUR = {"CPU": 0.08, "T4": 1.76}  # units
@@ -37,9 +38,9 @@ def build_colab() -> argparse.ArgumentParser:
     """The options of google-colab-cli that these stand-ins know."""
     parser = argparse.ArgumentParser(prog="colab", allow_abbrev=False)
     commands = parser.add_subparsers(dest="command", required=True)
-    for name in ("new", "sessions", "status", "stop", "usage", "exec", "upload", "download"):
+    for name in ("new", "sessions", "status", "stop", "usage", "version", "exec", "upload", "download"):
         command = commands.add_parser(name, allow_abbrev=False)
-        if name not in ("sessions", "usage"):
+        if name not in ("sessions", "usage", "version"):
             command.add_argument("-s", "--session", required=True)
         if name == "new":
             command.add_argument("--tpu")
@@ -56,6 +57,7 @@ def build_colab() -> argparse.ArgumentParser:
 def build_kaggle() -> argparse.ArgumentParser:
     """The options of kaggle that these stand-ins know."""
     parser = argparse.ArgumentParser(prog="kaggle", allow_abbrev=False)
+    parser.add_argument("--version", action="version", version=f"Kaggle CLI {VERSION or '2.2.5'}")
     parser.add_argument("-W", dest="no_warn", action="store_true", required=True)  # else: an old version, on stdout
     groups = parser.add_subparsers(dest="group", required=True)
     groups.add_parser("quota").add_argument("--csv", action="store_true", required=True)
@@ -106,6 +108,8 @@ def colab(options: argparse.Namespace) -> None:
     machines = HOME / "colab"
     machine = machines / (getattr(options, "session", "") or "none")
     match options.command:
+        case "version":
+            print(f"Version: {VERSION or '0.7.5'}")
         case "usage":
             rates = [HOUR.get((path / "device").read_text(), 1.0) for path in machines.glob("*")]
             print(f"Current balance: {100 - len((HOME / 'calls').read_text().splitlines()) / 100:.2f} compute units")
@@ -256,10 +260,11 @@ def main() -> None:
     HOME.mkdir(exist_ok=True)
     with (HOME / "calls").open("a") as file:
         file.write(json.dumps([name, *sys.argv[1:]]) + "\n")
-    if FAULT == "no credentials" and name == "colab":
+    is_refused = FAULT == "no credentials" and not {"version", "--version"} & set(sys.argv)
+    if is_refused and name == "colab":
         print("To authorize colab-cli, visit this URL in any browser:", file=sys.stderr)
         input("Enter the authorization code: ")
-    if FAULT == "no credentials":
+    if is_refused:
         print("Authentication required to call the Kaggle API.\n\nFirst, you will need a Kaggle account.")
         sys.exit(1)
     {"colab": colab, "kaggle": kaggle}[name]({"colab": build_colab, "kaggle": build_kaggle}[name]().parse_args())

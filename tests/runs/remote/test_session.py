@@ -22,8 +22,8 @@ PRICE = "provider,instance,region,currency,usd_per_hour,date,source\nGoogle,cola
 @pytest.mark.parametrize(
     ("on", "fault", "said"),
     [
-        ("colab:cpu", "no credentials", "colab has no credentials: log in once with colab usage in a terminal"),
-        ("kaggle:cpu", "no credentials", "kaggle has no credentials: log in once with kaggle auth login in a terminal"),
+        ("colab:cpu", "no credentials", "bin/colab usage in a terminal"),
+        ("kaggle:cpu", "no credentials", "bin/kaggle auth login in a terminal"),
         ("colab:A100", "refused", "colab new failed: Allocation refused (precondition failed)."),
         ("kaggle:t4x2", "refused", "Kaggle refused the session: Kernel push error: Maximum weekly GPU quota"),
         ("kaggle:t4x2", "out of quota", "no GPU hours are left on Kaggle until 2026-11-28"),
@@ -70,9 +70,7 @@ def test_nothing_is_uploaded_unasked(cloud, monkeypatch):
     assert asked.exit_code == 1 and asked.output.endswith("Error: nobody can be asked here: --yes uploads\n")
     assert " MiB in 1 file: the code of commit " in asked.output
     assert "to Kaggle, for 2 runs on t4x2" in asked.output
-    assert [call[2] for call in cloud.calls] == ["config", "quota"]
-    monkeypatch.setenv("PATH", str(cloud.house))
-    assert "pip install 'dr-lib[remote]', with Python 3.12 or newer" in cloud.run(path, "colab:T4").output
+    assert [call[2:] for call in cloud.calls] == [[], ["config", "view"], ["quota", "--csv"]]
 
 
 def test_a_session_that_cannot_be_stopped_is_stopped_by_the_next_call(cloud, monkeypatch):
