@@ -1,5 +1,6 @@
 """Call the command line of a service: its output as it comes, its error in one sentence."""
 
+import math
 import os
 import re
 import shutil
@@ -7,9 +8,10 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from dr_lib.command import shorten_program, write_install
 from dr_lib.runs.run import bind_to_parent
@@ -25,6 +27,7 @@ NO_CREDENTIALS = {  # what a client says without credentials, and its words that
     "colab": ("authorize colab-cli", "usage"),
     "kaggle": ("Authentication required", "auth login"),
 }
+Answer = TypeVar("Answer")
 ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -47,6 +50,7 @@ class Quota(NamedTuple):
     per_hour: float  # that all machines of the account take now
     unit: str  # empty where nothing is counted
     refusal: str = ""  # why no session can begin
+    session_hours: float = math.inf  # that a session can make runs for
 
 
 def call(name: str, *arguments: str, limit_s: float = LIMIT_S, say: Callable[[str], object] | None = None) -> str:
@@ -92,6 +96,17 @@ def call(name: str, *arguments: str, limit_s: float = LIMIT_S, say: Callable[[st
         said = text.strip().partition("\n\n")[0] if name == "kaggle" else text  # what follows is a hint
         raise RemoteError(f"{what} failed: {find_sentence(said)}", text)
     return text
+
+
+def insist(ask: Callable[[], Answer], tries: int, pause_s: float) -> Answer:
+    """Ask a service again while it fails, so many times in all."""
+    for tries_left in reversed(range(tries)):
+        try:
+            return ask()
+        except RemoteError:
+            if not tries_left:
+                raise
+        time.sleep(pause_s)
 
 
 def check_client(name: str) -> None:

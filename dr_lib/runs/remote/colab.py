@@ -11,16 +11,18 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from dr_lib.runs.remote import far_side
-from dr_lib.runs.remote.client import Quota, RemoteError, call, find_sentence, undisturbed
+from dr_lib.runs.remote.client import Quota, RemoteError, call, find_sentence, insist, undisturbed
 from dr_lib.runs.remote.pack import NAME, Pack
 
 UPLOADS, HOME = "content", "/content/dr-lib"  # the first as upload and download have it, without its slash
 SET_UP_S = 900.0  # to unpack, and to install what is missing
 WATCHED_S = 600.0  # by one call, for a run of any length; in between the client takes a new token
+UPLOAD_S = 1800.0  # of one part, which the client itself does not limit
 FAILED_CALLS, RETRY_S = 3, 60.0  # in a row, until a machine that may still be there is given up
 DEVICES = {  # option and value of `colab new`, and a pattern of what the device, or else the machine, is called
     "T4": (("--gpu", "T4"), r"\bt4\b"),
@@ -61,7 +63,9 @@ class Colab:
         if given.lower() != self.asked.lower():
             raise RemoteError(f"Colab gave {given} where {self.asked} was asked for; nothing was run on it")
         for path in (Path(far_side.__file__), *pack.parts):
-            call("colab", "upload", "-s", session, str(path), f"{UPLOADS}/{path.name}")
+            there = f"{UPLOADS}/{path.name}"
+            words = ("upload", "-s", session, str(path), there)
+            insist(partial(call, "colab", *words, limit_s=UPLOAD_S), FAILED_CALLS, RETRY_S)
         told = self._execute(session, f"far_side.set_up({HOME!r}, '/{UPLOADS}', {NAME!r})", SET_UP_S)
         if far_side.READY not in told:
             raise RemoteError(f"Colab's machine could not be set up: {find_sentence(told)}")
@@ -121,12 +125,13 @@ class Colab:
         """The account's machines, before one is allocated."""
         return [machine for _, machine, _ in _list_machines()]
 
-    def stop(self, session: str, others: list[str]) -> None:
+    def stop(self, session: str, others: list[str], is_interrupted: bool) -> bool:
         """Give the machine back; one that is gone is no error, one that nobody knows and is none of the others is."""
         is_known = "not found" not in call("colab", "stop", "-s", session)
         for name, machine, _ in _list_machines():
             if name == session or (name == "?" and not is_known and machine not in others):
                 raise RemoteError(f"{machine} runs on Colab still: end it at https://colab.research.google.com")
+        return True
 
 
 def _list_machines() -> list[list[str]]:

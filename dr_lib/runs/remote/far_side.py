@@ -39,7 +39,11 @@ def set_up(home: str, uploads: str, name: str) -> None:
     with tarfile.open(whole) as archive:
         archive.extractall(home)
     whole.unlink()
-    subprocess.run([sys.executable, "-c", INSTALL], cwd=home, check=True)
+    install = subprocess.run([sys.executable, "-c", INSTALL], cwd=home, stderr=subprocess.PIPE)
+    if install.returncode:
+        lines = install.stderr.decode(errors="replace").strip().splitlines()
+        print(*lines, sep="\n", file=sys.stderr)
+        raise RuntimeError(lines[-1] if lines else f"pip ended with {install.returncode}")
     print(READY, flush=True)
 
 

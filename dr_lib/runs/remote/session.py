@@ -23,10 +23,10 @@ from pathlib import Path
 from typing import Any
 
 from dr_lib.files import write_bytes, write_json
-from dr_lib.runs.estimate import afford_s, find_limit
+from dr_lib.runs.estimate import afford_s, find_limit, predict_run_s
 from dr_lib.runs.prices import PRICES_VARIABLE, Price, PriceError, find_price, read_prices
 from dr_lib.runs.remote import colab, far_side, kaggle
-from dr_lib.runs.remote.client import RemoteError, check_client, handle_ends, undisturbed
+from dr_lib.runs.remote.client import RemoteError, check_client, handle_ends, insist, undisturbed
 from dr_lib.runs.remote.pack import Share, pack_up
 from dr_lib.runs.row import RowError, check_row, read_rows, read_spent_s, write_row
 from dr_lib.runs.runner import FIXED, check_folder, check_notebook, lock_study
@@ -83,7 +83,7 @@ def run_on_service(
         write_json(folder / "study.json", study.model_dump(include=set(FIXED)))
         check_notebook(study, root, read_rows(folder), allow)
         quota = service.read_quota()  # with which missing credentials are found
-        made = _list_made(folder, service, on_cpu)
+        made = _find_made(folder, service, on_cpu)
         left = [run for run in runs if run not in made]
         if not left:
             say(f"all {len(runs)} runs have been made on {on}")
@@ -93,7 +93,18 @@ def run_on_service(
         spent_s = sum(read_spent_s(folder, row["run_id"], row) for row in read_rows(folder))
         if refusal := find_limit(study, spent_s, math.nan, math.inf):
             raise StudyError(f"{path}: {refusal}")
-        hours = min(max_hours or study.max_hours or math.inf, afford_s(study, spent_s) / 3600)
+        hours = min(
+            max_hours or study.max_hours or math.inf,
+            afford_s(study, spent_s) / 3600,
+            quota.session_hours,
+        )
+        by_id = dict(zip([run.run_id for run in planned], runs, strict=True))
+        rows = {run_id: made[run] for run_id, run in by_id.items() if run in made}
+        waiting = [run for run in planned if run.run_id not in rows]
+        shortest_s = min(predict_run_s(study, planned, rows, waiting))
+        if shortest_s > 3600 * hours:
+            fault = f"a run takes {shortest_s / 60:.0f} min by those that were made"
+            raise StudyError(f"{path}: {fault}, and a session on {on} has {60 * hours:.0f} min now")
         (upload := Path(scratch, "upload")).mkdir()
         pack = pack_up(Path(path), study, root, upload, share, describe)
         confirm(f"{pack.describe()}\nto {service.name}, for {len(left)} runs on {service.asked}; {service.terms}")
@@ -184,11 +195,11 @@ def _is_to_use_cpu(parameters: dict[str, Any]) -> bool:
     return "cpu" in parameters.values() or str(parameters.get("implementation")).startswith("keras_")
 
 
-def _list_made(folder: Path, service: Service, on_cpu: list[str]) -> set[str]:
-    """The runs that a device has completed, or cannot make."""
+def _find_made(folder: Path, service: Service, on_cpu: list[str]) -> dict[str, dict[str, Any]]:
+    """The rows, by run, that a device has completed, or cannot make."""
     rows = [row for row in read_rows(folder) if row["status"] in ("ok", "skipped")]
     rows = [row for row in rows if far_side.is_on(row, service.platform, service.pattern, on_cpu)]
-    return {name_run(row["scenario"], row["repetition"]) for row in rows}
+    return {name_run(row["scenario"], row["repetition"]): row for row in rows}
 
 
 @contextmanager
@@ -224,28 +235,35 @@ def _closing(service: Service, folder: Path, record: dict[str, Any], say: Say) -
     """Close a session at the end; where that fails after another error, that one is raised."""
     try:
         yield
-    except BaseException:
+    except BaseException as error:
         try:
             with undisturbed():
-                _close(service, folder, record, say)
-        except RemoteError as error:
-            say(str(error))
+                _close(service, folder, record, say, isinstance(error, KeyboardInterrupt))
+        except RemoteError as unstopped:
+            say(str(unstopped))
         raise
     with undisturbed():
         _close(service, folder, record, say)
 
 
-def _close(service: Service, folder: Path, record: dict[str, Any], say: Say) -> None:
-    """Stop a session, for which an error is no reason to give up, and write what it took; else it stays open."""
-    for tries_left in reversed(range(STOPS)):
-        try:
-            service.stop(record["session"], record["others"])
-            break
-        except RemoteError as error:
-            if not tries_left:
-                what = f"{record['session']} is not stopped ({error}): the next call on this study tries again"
-                raise RemoteError(what) from error
-            time.sleep(RETRY_S)
+def _close(
+    service: Service,
+    folder: Path,
+    record: dict[str, Any],
+    say: Say,
+    is_interrupted: bool = False,
+) -> None:
+    """Stop a session, again while that fails, and write what it took; else it stays open."""
+    session = record["session"]
+    try:
+        stop = partial(service.stop, session, record["others"], is_interrupted)
+        is_stopped = insist(stop, STOPS, RETRY_S)
+    except RemoteError as error:
+        what = f"{session} is not stopped ({error}): the next call on this study tries again"
+        raise RemoteError(what) from error
+    if not is_stopped:
+        say(f"{session} stays open on {service.name}: the same command takes it up again")
+        return
     record["ended"] = datetime.now(UTC).isoformat(timespec="seconds")
     rows = [row for row in read_rows(folder) if row.get("session") == record["session"]]
     record["devices"] = sorted({row.get("accelerator") or row["run_id"] for row in rows})
@@ -281,7 +299,8 @@ def _clear(folder: Path, say: Say) -> None:
 
 def _price(service: Service, record: dict[str, Any], study: Study, options: list[str]) -> dict[str, Any]:
     """What the far side prices its rows by: this machine's table, and a machine by the units that it takes an hour."""
-    own, quota = os.environ.get(PRICES_VARIABLE), service.read_quota()
+    own = os.environ.get(PRICES_VARIABLE)
+    quota = insist(service.read_quota, STOPS, RETRY_S)
     prices = read_prices(Path(own)) if own else []
     record["units_per_hour"] = quota.per_hour
     with suppress(PriceError):

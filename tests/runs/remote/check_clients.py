@@ -65,7 +65,8 @@ api.build_kaggle_client = lambda: nullcontext(SimpleNamespace(kernels=kernels, d
 request = catch(api.kernels_push, about["folder"], "3600", "TpuV5E8")
 assert request.is_private and request.enable_tpu and not request.enable_gpu and request.machine_shape == "TpuV5E8"
 assert not request.docker_image and not request.docker_image_pinning_type and request.session_timeout_seconds == 3600
-assert slugify(request.new_title) == request.slug.partition("/")[2] and request.dataset_data_sources == [request.slug]
+assert slugify(request.new_title) == request.slug.partition("/")[2]
+assert request.dataset_data_sources == [f"{request.slug}-data"]
 
 
 def is_unknown(name):

@@ -4,6 +4,7 @@ They take what the real ones take, word for word, and say what these say; test_d
 work is really done, in a folder: a machine of Colab is a folder with a Jupyter kernel, one of Kaggle a folder with a
 process. `STAND_IN` names the folder of it all, in which `calls` lists each call; `STAND_IN_FAULT` what goes wrong,
 `STAND_IN_DEVICE` what the service gives in place of what was asked for, `STAND_IN_PYTHON` the machine's Python.
+A fault such as `upload 503` or `status 401 404` is each of these answers once, with a right one behind it.
 """
 
 import argparse
@@ -32,6 +33,10 @@ MISSING = "404 Client Error: Not Found for url: https://api.kaggle.com/v1/{}\n\n
 MISSING += "spelling of the reference you passed.\nTo search for one, try 'kaggle search <query>'."
 BROKEN = "503 Server Error: Service Unavailable for url: https://api.kaggle.com/v1/{}\n\nThis is a problem on Kaggle's "
 BROKEN += "side, not with your command. Please try again later."
+# the real client makes one sentence of both, for the status of a script
+DENIED_STATUS = "Cannot access kernel '{}' (Permission 'kernels.get' was denied). The most likely"
+DENIED_STATUS += " cause is a wrong kernel slug."
+ANSWERS = {"401": DENIED_STATUS, "403": DENIED_STATUS, "404": MISSING, "503": BROKEN}
 
 
 def build_colab() -> argparse.ArgumentParser:
@@ -83,6 +88,18 @@ def build_kaggle() -> argparse.ArgumentParser:
 def refuse(sentence: str) -> None:
     """End as a client does that was refused."""
     sys.exit(f"{sentence}")
+
+
+def fail_once(question: str, name: str) -> None:
+    """Give the next answer of the fault that is about this question, unless the last one was one of them."""
+    about, *codes = FAULT.split() or [""]
+    given = HOME / f"{question}-answers"
+    count = len(given.read_text()) if given.exists() else 0
+    given.write_text("x" * (count + 1))
+    if about == question and codes == ["always"]:
+        refuse(BROKEN.format(name))
+    if about == question and count % 2 == 0 and count // 2 < len(codes):
+        refuse(ANSWERS[codes[count // 2]].format(name))
 
 
 def start_machine(folder: Path, hints: dict[str, str], command: list[str], log: Path, before: str = "") -> None:
@@ -146,6 +163,7 @@ def colab(options: argparse.Namespace) -> None:
         case "status":
             print(f"[{options.session}] m-s | Hardware: X | Status: IDLE")
         case "upload":
+            fail_once("upload", options.target)
             shutil.copyfile(options.source, machine / options.target)
         case "download":
             if not (machine / options.source).is_file():
@@ -187,12 +205,12 @@ def kaggle(options: argparse.Namespace) -> None:
     """Do what a command of `kaggle` does."""
     what = (options.group, getattr(options, "command", ""))
     machine = HOME / "kaggle" / getattr(options, "id", "none").rpartition("/")[2]
-    dataset, state = machine / "input" / "set", machine / "status"
+    state = machine / "status"
     match what:
         case ("config", _):
             print("Configuration values from ~/.kaggle\n- username: somebody\n- auth_method: LEGACY_API_KEY")
         case ("quota", _):
-            left = "0.00h" if FAULT == "out of quota" else "29.50h"
+            left = FAULT.removeprefix("quota ") if FAULT.startswith("quota ") else "29.50h"
             print("resource,used,remaining,total,refreshAt")
             print(f"GPU,0.50h,{left},30.00h,2026-11-28T00:00:00+00:00\nTPU,0.00h,20.00h,20.00h,2026-11-28")
         case ("datasets", "create"):
@@ -202,38 +220,44 @@ def kaggle(options: argparse.Namespace) -> None:
                 return
             machine = HOME / "kaggle" / about["id"].rpartition("/")[2]
             shutil.copy(Path(options.folder, "dataset-metadata.json"), HOME)
-            ignored = shutil.ignore_patterns("dataset-metadata.json")
-            shutil.copytree(options.folder, machine / "input" / "set", ignore=ignored)
+            shutil.copytree(options.folder, machine, ignore=shutil.ignore_patterns("dataset-metadata.json"))
             print("Your private Dataset is being created. Please check progress at https://www.kaggle.com/x")
         case ("datasets", "status"):
+            fail_once("dataset", options.id)
             print("ready", end="")
         case ("kernels", "push"):
             push(options)
         case ("kernels", "status"):
             if not state.exists():
                 refuse(MISSING.format("GetKernelSessionStatus"))
+            fail_once("status", options.id)
             print(f'{options.id} has status "KernelWorkerStatus.{state.read_text().strip()}"')
+            if state.read_text().strip() == "ERROR":
+                print('Failure message: "Your notebook was stopped"')
         case ("kernels", "output"):
             for path in (machine / "working").iterdir() if FAULT != "no rows" else ():
                 if re.search(options.file_pattern, path.name):
                     content = path.read_bytes()
                     (Path(options.path) / path.name).write_bytes(content[:-100] if FAULT == "cut rows" else content)
-            shutil.copyfile(machine / "log", Path(options.path) / f"{machine.name}.log")
+            Path(options.path, f"{machine.name}.log").write_text(write_log(machine))
         case ("kernels", "delete"):
             if FAULT == "unstoppable":
                 refuse(BROKEN.format("DeleteKernel"))
             if not state.exists():
                 refuse(MISSING.format("DeleteKernel"))
-            kept = machine.with_name("kept")
-            if (machine / "input").exists():
-                shutil.move(machine / "input", kept)
             stop_machine(machine)
-            if kept.exists():
-                shutil.move(kept, machine / "input")
         case ("datasets", "delete"):
-            if not dataset.exists():
+            if not machine.exists():
                 refuse(DENIED.format("DeleteDataset"))
-            shutil.rmtree(machine / "input" if state.exists() else machine)
+            shutil.rmtree(machine)
+
+
+def write_log(machine: Path) -> str:
+    """A session's log as Kaggle gives it: an array, an object a line."""
+    written = [("stdout", machine / "log"), ("stderr", machine / "errors")]
+    lines = [(name, f"{line}\n") for name, path in written for line in path.read_text().splitlines()]
+    entries = [json.dumps({"stream_name": name, "time": 1.5, "data": line}) for name, line in lines]
+    return "[" + "\n,".join(entries) + "\n]"
 
 
 def push(options: argparse.Namespace) -> None:
@@ -243,11 +267,15 @@ def push(options: argparse.Namespace) -> None:
     if FAULT == "refused":
         print("Kernel push error: Maximum weekly GPU quota of 30.00 hours has been reached.")  # and ends with 0
         return
+    if machine.exists():
+        print("Kernel push error: 409 Client Error: Conflict, the name is taken")
+        return
     code = Path(options.folder, about["code_file"]).read_text().replace("'/kaggle/", f"'{machine}/")
-    (machine / "working").mkdir()
+    (machine / "working").mkdir(parents=True)
+    (machine / "input").symlink_to(HOME / "kaggle" / about["dataset_sources"][0].rpartition("/")[2])
     (machine / "script.py").write_text("raise MemoryError('no room')" if FAULT == "dies" else code)
     (machine / "status").write_text("RUNNING")
-    run = f'timeout --foreground {options.timeout} "$0" script.py'  # else in a process group of its own
+    run = f'timeout --foreground {options.timeout} "$0" script.py 2> errors'  # else in a process group of its own
     ended = f"{run} && s=COMPLETE || s=ERROR; echo $s > status.tmp; mv status.tmp status"
     hints = {"KAGGLE_KERNEL_RUN_TYPE": "Batch", "TMPDIR": str(machine)}
     start_machine(machine, hints, ["bash", "-c", ended, PYTHON], machine / "log")

@@ -10,10 +10,7 @@ from dr_lib.runs.remote.colab import DEVICES as COLAB
 from dr_lib.runs.remote.kaggle import DEVICES as KAGGLE
 from dr_lib.runs.remote.kaggle import describe_kernel
 from tests.runs.conftest import write_study
-from tests.runtimes import HOMES, find_python
 
-PINNED = ("google-colab-cli==0.7.5", "kaggle==2.2.5", "kagglesdk>=0.1.38")
-NEEDED = "six bleach jupytext protobuf python-dateutil python-dotenv python-slugify requests tqdm"
 KAGGLE_CODE = "kaggle.api.kaggle_api_extended"
 SENTENCES = [  # that we read, and where a client says them
     ("colab_cli.auth", "authorize colab-cli"),
@@ -32,26 +29,8 @@ SENTENCES = [  # that we read, and where a client says them
 CHECK = Path(__file__).with_name("check_clients.py")
 
 
-@pytest.fixture(scope="module")
-def python() -> Path:
-    """A Python 3.12 with both clients, in a folder that is kept."""
-    home = HOMES / "clients"
-    if not (found := find_python("3.12")):
-        pytest.skip("no Python 3.12 here, which google-colab-cli needs: the clients' parsers were not asked")
-    if not (home / "ready").exists():
-        install = [home / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        subprocess.run([found, "-m", "venv", "--clear", home], check=True)
-        made = subprocess.run([*install, PINNED[0], *NEEDED.split()], capture_output=True, text=True)
-        # these ask for a certifi of their own day, which a mirror may not have yet
-        made = made if made.returncode else subprocess.run([*install, "--no-deps", *PINNED[1:]], capture_output=True)
-        if made.returncode:
-            pytest.skip("pip could not install the clients: their parsers were not asked")
-        (home / "ready").touch()
-    return home / "bin" / "python"
-
-
 @pytest.mark.slow
-def test_the_real_clients_take_what_we_call(cloud, python, tmp_path, monkeypatch):
+def test_the_real_clients_take_what_we_call(cloud, clients, tmp_path, monkeypatch):
     """Every call of a session, every device and both metadata files: the real parsers and checks know them all, name
     each device as we do, and no data set or script is public."""
     path = write_study(cloud.house)
@@ -67,5 +46,5 @@ def test_the_real_clients_take_what_we_call(cloud, python, tmp_path, monkeypatch
         (tmp_path / "job" / name).write_text(content)
     about = {"calls": cloud.calls, "colab": [options for options, _ in COLAB.values()], "folder": str(tmp_path / "job")}
     about |= {"kaggle": [name for name, _ in KAGGLE.values()], "sentences": SENTENCES}
-    asked = subprocess.run([python, CHECK], input=json.dumps(about), capture_output=True, text=True, cwd=tmp_path)
+    asked = subprocess.run([clients, CHECK], input=json.dumps(about), capture_output=True, text=True, cwd=tmp_path)
     assert asked.returncode == 0, asked.stderr

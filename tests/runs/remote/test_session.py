@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 import subprocess
+import tarfile
 import time
 import zipfile
 
@@ -12,7 +13,8 @@ import pytest
 from click.testing import CliRunner
 
 from dr_lib.__main__ import main
-from dr_lib.runs.remote import far_side, session
+from dr_lib.runs.remote import far_side, kaggle, session
+from dr_lib.runs.remote.client import RemoteError
 from dr_lib.runs.row import read_rows
 from tests.runs.conftest import complete, write_study
 
@@ -26,9 +28,10 @@ PRICE = "provider,instance,region,currency,usd_per_hour,date,source\nGoogle,cola
         ("kaggle:cpu", "no credentials", "bin/kaggle auth login in a terminal"),
         ("colab:A100", "refused", "colab new failed: Allocation refused (precondition failed)."),
         ("kaggle:t4x2", "refused", "Kaggle refused the session: Kernel push error: Maximum weekly GPU quota"),
-        ("kaggle:t4x2", "out of quota", "no GPU hours are left on Kaggle until 2026-11-28"),
+        ("kaggle:t4x2", "quota 0.00h", "0.00 GPU hours are left on Kaggle until 2026-11-28"),
+        ("kaggle:t4x2", "quota 0.30h", "0.30 GPU hours are left on Kaggle until 2026-11-28"),
         ("kaggle:v5e8", "no dataset", "Kaggle made no data set: Dataset creation error: You have used up"),
-        ("kaggle:t4x2", "dies", "ended as error on Kaggle and left no row: MemoryError: no room"),
+        ("kaggle:t4x2", "dies", "left no row: Your notebook was stopped; MemoryError: no room"),
         ("colab:cpu", "slow", "colab exec failed: TimeoutError"),
         ("colab:cpu", "no disk", "Colab's machine could not be set up: FileExistsError"),
         ("colab:cpu", "failing cell", "C1-r00 left nothing, 3 calls in a row ended too early"),
@@ -42,6 +45,9 @@ def test_each_failure_is_one_sentence_and_leaves_nothing(cloud, monkeypatch, on,
     result = cloud.run(write_study(cloud.house), on)
     assert result.exit_code == 1 and said in (error := result.output.splitlines()[-1]) and error.startswith("Error: ")
     assert not cloud.list_left() and not list(cloud.house.glob("papermill_runs/trial/rows/*"))
+    if fault == "dies":
+        (log,) = cloud.house.glob("papermill_runs/trial/logs/*.log")
+        assert log.stem == cloud.sessions[0]["session"] and log.read_text().endswith("\nMemoryError: no room\n")
     if "begins" in result.output:
         assert cloud.sessions[0]["ended"] and "is stopped" in result.output
     else:
@@ -96,7 +102,7 @@ def test_the_crops_are_deleted_where_the_script_cannot_be(cloud, monkeypatch):
     monkeypatch.setenv("STAND_IN_FAULT", "unstoppable")
     result = cloud.run(write_study(cloud.house), "kaggle:t4x2")
     assert "kaggle kernels delete failed: 503 Server Error: Service Unavailable for url" in result.output
-    assert cloud.list_left() == [cloud.sessions[0]["session"]] and not list(cloud.home.glob("kaggle/*/input"))
+    assert cloud.list_left() == [cloud.sessions[0]["session"]]
     assert not cloud.sessions[0]["ended"]
 
 
@@ -111,11 +117,143 @@ def test_rows_stay_at_kaggle_until_they_are_here(cloud, monkeypatch):
         monkeypatch.setenv("STAND_IN_FAULT", fault)
         result = cloud.run(path, "kaggle:cpu")
         assert result.exit_code == 1 and said in result.output.splitlines()[-1]
-        assert cloud.list_left() == [cloud.sessions[0]["session"]] and not cloud.sessions[0]["ended"]
+        assert len(cloud.list_left()) == 2 and not cloud.sessions[0]["ended"]
     monkeypatch.delenv("STAND_IN_FAULT")
     result = cloud.run(path, "kaggle:cpu")
     assert "1 rows of it are here now" in result.output and "all 1 runs have been made on kaggle:cpu" in result.output
     assert result.exit_code == 0 and not cloud.list_left() and len(cloud.sessions) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("on", "fault"),
+    [("kaggle:cpu", "status 401 403 404 503"), ("kaggle:cpu", "dataset 503 404"), ("colab:cpu", "upload 503 503")],
+)
+def test_single_faults_of_a_service_lose_nothing(cloud, monkeypatch, on, fault):
+    """Whatever one poll or one upload is answered, the session goes on and its rows come."""
+    monkeypatch.setenv("STAND_IN_FAULT", fault)
+    result = cloud.run(write_study(cloud.house, repetitions=1), on)
+    assert result.exit_code == 0 and len(read_rows(cloud.house / "papermill_runs" / "trial")) == 1
+    assert not cloud.list_left() and len(cloud.sessions) == 1 and cloud.sessions[0]["ended"]
+
+
+@pytest.mark.slow
+def test_a_session_outlives_a_service_that_does_not_answer(cloud, monkeypatch):
+    """Kaggle's errors last longer than the client asks: nothing is deleted, and the same command fetches the rows."""
+    path = write_study(cloud.house, repetitions=1)
+    monkeypatch.setattr("dr_lib.runs.remote.kaggle.FAILED_POLLS", 3)
+    monkeypatch.setenv("STAND_IN_FAULT", "status always")
+    result = cloud.run(path, "kaggle:cpu")
+    assert result.exit_code == 1 and result.output.endswith(": the same command goes on\n")
+    assert "no answer from Kaggle for 0 min (kaggle kernels status failed: 503 " in result.output
+    assert len(cloud.list_left()) == 2 and not cloud.sessions[0]["ended"]
+    monkeypatch.delenv("STAND_IN_FAULT")
+    result = cloud.run(path, "kaggle:cpu")
+    assert result.exit_code == 0 and "1 rows of it are here now" in result.output
+    assert not cloud.list_left() and len(cloud.sessions) == 1
+
+
+class Answers:
+    """Kaggle's client with one answer for each command, and a list of what was deleted."""
+
+    def __init__(self, **answers: str):
+        """Take the answers by the command's first two words; one that names an error is one."""
+        self.answers = {"quota_--csv": "resource,remaining", **answers}
+        self.deleted = []
+
+    def __call__(self, name: str, *words: str) -> str:
+        if words[1] == "delete":
+            self.deleted.append((words[0], words[2]))
+            return ""
+        answer = self.answers["_".join(words[:2])]
+        if "Error" in answer:
+            raise RemoteError("it failed", answer)
+        return answer
+
+
+@pytest.mark.parametrize(
+    ("status", "quota", "is_gone"),
+    [
+        ("404 Client Error: Not Found", "resource,remaining", True),
+        ("Error: (Permission 'kernels.get' was denied)", "resource,remaining", True),
+        ("Error: (Permission 'kernels.get' was denied)", "401 Client Error: Unauthorized", False),
+        ("500 Server Error", "resource,remaining", False),
+    ],
+)
+def test_a_session_is_gone_only_where_all_else_is_answered(monkeypatch, status, quota, is_gone):
+    """A token that has run out is told as a session of somebody else's; a script is never deleted for being gone."""
+    client = Answers(kernels_status=status, **{"quota_--csv": quota})
+    monkeypatch.setattr(kaggle, "call", client)
+    monkeypatch.setattr(kaggle, "POLL_S", 0.0)
+    service = kaggle.Kaggle("cpu", print)
+    service._owner = "somebody"
+    if is_gone:
+        assert not list(service.resume("dr-x", None)) and service.stop("dr-x", [], False)
+        assert client.deleted == [("datasets", "somebody/dr-x-data")]
+        return
+    with pytest.raises(RemoteError, match="no answer from Kaggle for 0 min .*: the same command goes on"):
+        list(service.resume("dr-x", None))
+    assert not service.stop("dr-x", [], False) and not client.deleted
+
+
+@pytest.mark.parametrize("status", ["running", "complete"])
+def test_ctrl_c_deletes_what_runs_and_never_finished_rows(monkeypatch, status):
+    """The reader asked for the end of a session; one that is complete has its rows at Kaggle still."""
+    client = Answers(kernels_status=f'x has status "KernelWorkerStatus.{status.upper()}"')
+    monkeypatch.setattr(kaggle, "call", client)
+    service = kaggle.Kaggle("cpu", print)
+    service._to_delete = []
+    assert service.stop("dr-x", [], True) == (status == "running")
+    assert len(client.deleted) == 2 * (status == "running")
+
+
+@pytest.mark.parametrize(
+    ("log", "error"),
+    [
+        (["ValueError: no", "[NbConvertApp] Writing 3 bytes"], "ValueError: no"),
+        (["Killed"], "Killed"),
+        ([], ""),
+    ],
+)
+def test_the_reason_is_found_in_kaggles_log(log, error):
+    """An array of what was printed; the exception counts, not what Kaggle's own tools say behind it."""
+    entries = [{"stream_name": "stderr", "time": 1.0, "data": f"{line}\n"} for line in log]
+    entries.append({"stream_name": "stdout", "time": 2.0, "data": "done\n"})
+    text, found = kaggle.read_log("[" + "\n,".join(map(json.dumps, entries)) + "\n]")
+    assert found == error and text.splitlines() == [*log, "done"]
+
+
+def test_a_log_that_is_cut_is_kept_as_it_is():
+    """A reason from it is better than none."""
+    cut = '[{"stream_name": "stderr"'
+    assert kaggle.read_log(cut) == (f"{cut}\n", cut)
+
+
+def test_a_machine_that_cannot_be_set_up_says_why(tmp_path, monkeypatch):
+    """The last line of what failed there, such as pip's, and not that something failed."""
+    with tarfile.open(tmp_path / "dr-lib.part000", "w"):
+        pass
+    monkeypatch.setattr(far_side, "INSTALL", "raise ImportError('no internet')")
+    with pytest.raises(RuntimeError, match="^ImportError: no internet$"):
+        far_side.set_up(str(tmp_path / "home"), str(tmp_path), "dr-lib.part")
+
+
+def test_a_session_is_no_longer_than_the_quota(cloud, monkeypatch):
+    """Rows come at the end: what is left of the week, less the set-up, is all that a session is given."""
+    monkeypatch.setenv("STAND_IN_FAULT", "quota 0.50h")
+    cloud.run(write_study(cloud.house, repetitions=1), "kaggle:t4x2")
+    (push,) = [call for call in cloud.calls if "push" in call]
+    assert int(push[push.index("-t") + 1]) == 1800
+
+
+def test_no_session_begins_that_holds_no_run(cloud):
+    """By what the runs before it took there."""
+    path = write_study(cloud.house)
+    complete(cloud.house, path, {"C1": 9 * 3600.0}, run_id="C1-r00-kaggle-cpus-2")
+    result = cloud.run(path, "kaggle:cpu")
+    assert result.exit_code == 1 and "a run takes 540 min" in result.output
+    assert "a session on kaggle:cpu has 510 min" in result.output
+    assert not any("create" in call for call in cloud.calls)
 
 
 def test_only_rows_of_the_runs_are_taken_in_and_large_files_are_named(cloud, tmp_path):

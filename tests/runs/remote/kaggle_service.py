@@ -1,0 +1,154 @@
+"""A service on this machine that answers Kaggle's own client: it keeps what is uploaded and runs what is pushed."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+MESSAGES = {401: "Unauthorized", 403: "Permission was denied", 404: "Not Found", 503: "Unavailable"}
+
+
+class Script:
+    """A script that was pushed, and its process."""
+
+    def __init__(self, folder: Path, text: str):
+        """Start it, in a folder that stands for /kaggle, and note how it ends."""
+        (folder / "working").mkdir()
+        (folder / "script.py").write_text(text.replace("'/kaggle/", f"'{folder}/"))
+        self.state = "RUNNING"
+        self.folder = folder
+        self.process = subprocess.Popen(
+            [sys.executable, "script.py"],
+            cwd=folder,
+            env={**os.environ, "KAGGLE_KERNEL_RUN_TYPE": "Batch"},
+            stdout=(folder / "stdout").open("wb"),
+            stderr=(folder / "stderr").open("wb"),
+            start_new_session=True,
+        )
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    def _watch(self) -> None:
+        self.state = "ERROR" if self.process.wait() else "COMPLETE"
+
+    def read_log(self) -> str:
+        """What it printed, as Kaggle keeps it: an array, an object a line."""
+        entries = []
+        for name in ("stdout", "stderr"):
+            for line in (self.folder / name).read_text().splitlines():
+                entries.append(json.dumps({"stream_name": name, "time": 1.5, "data": f"{line}\n"}))
+        return "[" + "\n,".join(entries) + "\n]"
+
+    def end(self) -> None:
+        """End it and all that it started."""
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+
+class KaggleService(ThreadingHTTPServer):
+    """The requests that a session makes; `faults` holds by request the statuses that it answers first."""
+
+    daemon_threads = True
+
+    def __init__(self, home: Path):
+        """Listen on a free port; the folder gets what the scripts see."""
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.address = f"http://127.0.0.1:{self.server_port}"
+        self.home = home
+        self.blobs: dict[str, dict[str, Any]] = {}
+        self.data_sets: dict[str, dict[str, Any]] = {}
+        self.scripts: dict[str, Script] = {}
+        self.faults: dict[str, list[int]] = {}  # 0 for a right answer
+        self.uploaded: list[dict[str, Any]] = []  # data sets, those that were deleted too
+        self.script = ""  # in place of what is pushed
+
+    def answer(self, name: str, request: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        """The status and the content of an answer."""
+        is_asked_before = name == "GetDatasetStatus" and not self.data_sets  # whether its name is free
+        waiting = None if is_asked_before else self.faults.get(name)
+        if waiting and (status := waiting.pop(0)):
+            return status, {"code": status, "message": MESSAGES.get(status, "Server Error")}
+        content = self._answer(name, request)
+        return (200, content) if content is not None else (404, {"code": 404, "message": "Not Found"})
+
+    def _answer(self, name: str, request: dict[str, Any]) -> dict[str, Any] | None:
+        script = self.scripts.get(request.get("kernelSlug", ""))
+        match name:
+            case "GetAcceleratorQuotaStatistics":
+                quota = {"timeUsed": "3600s", "totalTimeAllowed": "108000s"}
+                return {"quotaRefreshTime": "2026-11-28T00:00:00Z", "gpuQuota": quota, "tpuQuota": quota}
+            case "StartBlobUpload":
+                token = str(len(self.blobs))
+                self.blobs[token] = {"name": request["name"]}
+                return {"token": token, "createUrl": f"{self.address}/{token}"}
+            case "CreateDataset":
+                self.data_sets[request["slug"]] = request
+                self.uploaded.append(request)
+                return {"status": "ok", "ref": request["slug"], "url": f"{self.address}/{request['slug']}"}
+            case "GetDatasetStatus":
+                return {"status": "READY"} if request["datasetSlug"] in self.data_sets else None
+            case "SaveKernel":
+                return self._start_script(request)
+            case "GetKernelSessionStatus" if script:
+                failed = {"failureMessage": "Your notebook was stopped"} if script.state == "ERROR" else {}
+                return {"status": script.state, **failed}
+            case "ListKernelSessionOutput" if script:
+                names = [path.name for path in (script.folder / "working").iterdir()]
+                base = f"{self.address}/{script.folder.name}"
+                files = [{"fileName": name, "url": f"{base}/{name}"} for name in names]
+                return {"files": files, "log": script.read_log()}
+            case "DeleteKernel" if script:
+                self.scripts.pop(request["kernelSlug"]).end()
+                return {}
+            case "DeleteDataset" if self.data_sets.pop(request["datasetSlug"], None):
+                return {}
+        return None
+
+    def _start_script(self, request: dict[str, Any]) -> dict[str, Any]:
+        slug = request["slug"].rpartition("/")[2]
+        folder = self.home / slug
+        (data_set,) = (name.rpartition("/")[2] for name in request["datasetDataSources"])
+        inputs = folder / "input" / data_set
+        inputs.mkdir(parents=True)
+        for file in self.data_sets[data_set]["files"]:
+            blob = self.blobs[file["token"]]
+            (inputs / blob["name"]).write_bytes(blob["content"])
+        self.scripts[slug] = Script(folder, self.script or request["text"])
+        return {"ref": f"/code/somebody/{slug}", "url": f"{self.address}/{slug}", "versionNumber": 1}
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Requests as Kaggle's client makes them."""
+
+    server: KaggleService
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:  # noqa: D102
+        status, content = self.server.answer(self.path.rpartition("/")[2], json.loads(self._read() or "{}"))
+        self._send(status, json.dumps(content).encode())
+
+    def do_PUT(self) -> None:  # noqa: D102
+        self.server.blobs[self.path.strip("/")]["content"] = self._read()
+        self._send(200, b"{}")
+
+    def do_GET(self) -> None:  # noqa: D102
+        _, slug, name = self.path.split("/")
+        self._send(200, (self.server.home / slug / "working" / name).read_bytes())
+
+    def log_message(self, *arguments: object) -> None:  # noqa: D102
+        pass
+
+    def _read(self) -> bytes:
+        return self.rfile.read(int(self.headers["Content-Length"]))
+
+    def _send(self, status: int, content: bytes) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)

@@ -1,0 +1,78 @@
+"""Sessions by Kaggle's own client, against a service on this machine with faults that have been seen of Kaggle."""
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from dr_lib.runs.row import read_rows
+from tests.runs.conftest import write_study
+from tests.runs.remote.conftest import Cloud
+from tests.runs.remote.kaggle_service import KaggleService
+
+CLIENT = """\
+#!{python}
+import os
+import sys
+
+os.environ |= {{"HOME": {home!r}, "KAGGLE_USERNAME": "somebody", "KAGGLE_KEY": "none"}}
+from kagglesdk import kaggle_env
+
+kaggle_env._env_to_endpoint[kaggle_env.KaggleEnv.PROD] = {address!r}
+from kaggle.cli import main
+
+sys.argv[0] = "kaggle"
+main()
+"""
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def service(cloud: Cloud, clients: Path, tmp_path: Path) -> KaggleService:
+    """The service, and the real client beside this Python."""
+    server = KaggleService(tmp_path / "kaggle")
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    text = CLIENT.format(python=clients, home=str(tmp_path), address=server.address)
+    (tmp_path / "bin" / "kaggle").write_text(text)
+    yield server
+    for script in server.scripts.values():
+        script.end()
+    server.shutdown()
+    server.server_close()
+
+
+def test_a_session_loses_nothing_by_single_faults(cloud, service):
+    """Whatever a poll is answered, rows and log come; then script and data set, both private, are deleted."""
+    service.faults["GetDatasetStatus"] = [503, 403]
+    service.faults["GetKernelSessionStatus"] = [0, 401, 403, 404, 500]
+    study = cloud.house / "papermill_runs" / "trial"
+    result = cloud.run(write_study(cloud.house, repetitions=1), "kaggle:t4x2")
+    (row,) = read_rows(study)
+    assert row["status"] == "ok", result.output
+    (data_set,) = service.uploaded
+    assert data_set["isPrivate"] and data_set["slug"] == f"{row['session']}-data"
+    assert "the far side is ready" in (study / "logs" / f"{row['session']}.log").read_text()
+    assert not any(service.faults.values())
+    assert not service.scripts and not service.data_sets and cloud.sessions[0]["ended"]
+
+
+def test_errors_for_long_leave_the_session_to_the_next_call(cloud, service, monkeypatch):
+    """It ends meanwhile; nothing is deleted, and the same command fetches its rows."""
+    monkeypatch.setattr("dr_lib.runs.remote.kaggle.FAILED_POLLS", 3)
+    path = write_study(cloud.house, repetitions=1)
+    service.faults["GetKernelSessionStatus"] = [500] * 3
+    result = cloud.run(path, "kaggle:cpu")
+    assert result.exit_code == 1 and result.output.endswith(": the same command goes on\n")
+    assert len(service.scripts) == len(service.data_sets) == 1 and not cloud.sessions[0]["ended"]
+    result = cloud.run(path, "kaggle:cpu")
+    assert result.exit_code == 0 and "1 rows of it are here now" in result.output
+    assert not service.scripts and not service.data_sets and len(cloud.sessions) == 1
+
+
+def test_a_session_that_fails_says_why(cloud, service):
+    """By Kaggle's message and the last error in its log."""
+    service.script = "raise MemoryError('no room')\n"
+    result = cloud.run(write_study(cloud.house), "kaggle:cpu")
+    assert result.exit_code == 1
+    assert result.output.endswith("left no row: Your notebook was stopped; MemoryError: no room\n")
+    assert not service.scripts and not service.data_sets
