@@ -13,6 +13,7 @@ import time
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -88,7 +89,8 @@ class Kaggle:
         if "private Dataset is being created" not in told:
             raise RemoteError(f"Kaggle made no data set: {find_sentence(told)}")
         until = time.monotonic() + READY_S
-        while (status := self._ask(lambda: call("kaggle", "datasets", "status", name))) != "ready":
+        read_status = partial(call, "kaggle", "datasets", "status", name)
+        while (status := self._ask(lambda: find_sentence(read_status()))) != "ready":
             if status in (None, "failed", "deleted") or time.monotonic() > until:
                 found = status or "not there"
                 raise RemoteError(f"Kaggle could not take the upload in: the data set is {found}")
@@ -191,7 +193,7 @@ class Kaggle:
             except RemoteError as error:
                 fault = str(error).partition(". ")[0]  # advice follows
                 if not errors:
-                    self._say(f"{fault}: asked again")
+                    self._say(f"{fault}: trying again")
                 errors.append(error)
             time.sleep(POLL_S)
         if all(MISSING.search(error.output) for error in errors):
@@ -222,13 +224,13 @@ def keep_log(log: Path, take_in: Callable[[Path], Any]) -> str:
 def read_log(text: str) -> tuple[str, str]:
     """Read Kaggle's log of a session: its text, and its last error, or else the last line of stderr."""
     try:
-        entries = json.loads(text)
-    except ValueError:  # cut, or of another form
-        entries = [{"stream_name": "stderr", "data": f"{line}\n"} for line in text.splitlines()]
-    written = "".join(entry["data"] for entry in entries if entry["stream_name"] == "stderr")
-    lines = [line.strip() for line in written.splitlines() if line.strip()]
+        printed = [(entry["stream_name"], entry["data"]) for entry in json.loads(text)]
+    except (ValueError, KeyError, TypeError):  # cut, or of another form
+        printed = [("stderr", text)]
+    errors = "".join(data for stream, data in printed if stream == "stderr")
+    lines = [line.strip() for line in errors.splitlines() if line.strip()]
     raised = [line for line in lines if re.match(r"[\w.]*(Error|Exception|Exit)\b", line)]
-    return "".join(entry["data"] for entry in entries), next(reversed(raised or lines), "")
+    return "".join(data for _, data in printed), next(reversed(raised or lines), "")
 
 
 def describe_kernel(name: str, accelerator: str, job: dict[str, Any], runs: list[str], hours: float) -> dict[str, str]:

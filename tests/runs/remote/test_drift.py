@@ -24,6 +24,9 @@ SENTENCES = [  # that we read, and where a client says them
     (KAGGLE_CODE, 'outcome, where = "pushed"'),
     (KAGGLE_CODE, "not valid dataset sources"),
     (KAGGLE_CODE, 'has status "%s"'),
+    (KAGGLE_CODE, 'Failure message: "%s"'),
+    (KAGGLE_CODE, "(Permission 'kernels.get' was denied)"),
+    ("colab_cli.commands.utility", 'f"Version: {'),
     (KAGGLE_CODE, '"resource", "used", "remaining", "total", "refreshAt"'),
 ]
 CHECK = Path(__file__).with_name("check_clients.py")

@@ -1,5 +1,6 @@
 """Sessions against stand-ins of the two clients: rows come back, and whatever happens nothing is left running."""
 
+import itertools
 import json
 import os
 import shutil
@@ -223,10 +224,10 @@ def test_the_reason_is_found_in_kaggles_log(log, error):
     assert found == error and text.splitlines() == [*log, "done"]
 
 
-def test_a_log_that_is_cut_is_kept_as_it_is():
-    """A reason from it is better than none."""
-    cut = '[{"stream_name": "stderr"'
-    assert kaggle.read_log(cut) == (f"{cut}\n", cut)
+def test_a_log_of_another_form_is_kept_as_it_is():
+    """Cut, or not as Kaggle's were seen: a reason from it is better than none."""
+    for text in ('[{"stream_name": "stderr"', '{"message": "none"}', "[3]", "plain"):
+        assert kaggle.read_log(text) == (text, text)
 
 
 def test_a_machine_that_cannot_be_set_up_says_why(tmp_path, monkeypatch):
@@ -244,6 +245,22 @@ def test_a_session_is_no_longer_than_the_quota(cloud, monkeypatch):
     cloud.run(write_study(cloud.house, repetitions=1), "kaggle:t4x2")
     (push,) = [call for call in cloud.calls if "push" in call]
     assert int(push[push.index("-t") + 1]) == 1800
+
+
+def test_what_is_uploaded_outlives_a_quota_that_is_not_answered(cloud, monkeypatch):
+    """It is read for the price, between the upload and the script."""
+    read_quota = kaggle.Kaggle.read_quota
+    count = itertools.count(1)
+
+    def fail_third(service):
+        if next(count) == 3:
+            raise RemoteError("503 Server Error")
+        return read_quota(service)
+
+    monkeypatch.setattr(kaggle.Kaggle, "read_quota", fail_third)
+    monkeypatch.setenv("STAND_IN_FAULT", "refused")
+    result = cloud.run(write_study(cloud.house), "kaggle:t4x2")
+    assert "Kaggle refused the session" in result.output
 
 
 def test_no_session_begins_that_holds_no_run(cloud):
