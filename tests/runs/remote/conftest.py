@@ -4,6 +4,7 @@ import json
 import signal
 import subprocess
 import sys
+import zlib
 from functools import partial
 from pathlib import Path
 
@@ -11,11 +12,12 @@ import pytest
 from click.testing import CliRunner, Result
 
 from dr_lib.__main__ import main
+from dr_lib.files import lock
 from tests.runtimes import HOMES, find_python, put_stand_ins
 
 ROOT = Path(__file__).resolve().parents[3]
 PINNED = ("google-colab-cli==0.7.5", "kaggle==2.2.5", "kagglesdk>=0.1.38")
-NEEDED = "six bleach jupytext protobuf python-dateutil python-dotenv python-slugify requests tqdm"
+NEEDED = "six bleach jupytext protobuf python-dateutil python-dotenv python-slugify requests tqdm jupyter_server"
 
 
 class Cloud:
@@ -69,17 +71,20 @@ def cloud(house, tmp_path, monkeypatch) -> Cloud:
 
 @pytest.fixture(scope="session")
 def clients() -> Path:
-    """A Python 3.12 with both clients, in a folder that is kept."""
+    """A Python 3.12 with both clients, in a folder that is kept; one process of the tests makes it."""
     home = HOMES / "clients"
+    ready = home / f"ready-{zlib.crc32(' '.join((*PINNED, NEEDED)).encode())}"
     if not (found := find_python("3.12")):
         pytest.skip("no Python 3.12 here, which google-colab-cli needs: the real clients were not asked")
-    if not (home / "ready").exists():
-        install = [home / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        subprocess.run([found, "-m", "venv", "--clear", home], check=True)
-        made = subprocess.run([*install, PINNED[0], *NEEDED.split()], capture_output=True, text=True)
-        # these ask for a certifi of their own day, which a mirror may not have yet
-        made = made if made.returncode else subprocess.run([*install, "--no-deps", *PINNED[1:]], capture_output=True)
-        if made.returncode:
-            pytest.skip("pip could not install the clients: they were not asked")
-        (home / "ready").touch()
+    HOMES.mkdir(exist_ok=True)
+    with lock(HOMES / "clients.lock", wait_s=600):
+        if not ready.exists():
+            install = [home / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+            subprocess.run([found, "-m", "venv", "--clear", home], check=True)
+            made = subprocess.run([*install, PINNED[0], *NEEDED.split()])
+            # these ask for a certifi of their own day, which a mirror may not have yet
+            made = made if made.returncode else subprocess.run([*install, "--no-deps", *PINNED[1:]])
+            if made.returncode:
+                pytest.skip("pip could not install the clients: they were not asked")
+            ready.touch()
     return home / "bin" / "python"

@@ -1,0 +1,67 @@
+"""A session by Colab's own client, whose machine is a Jupyter server here."""
+
+import json
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dr_lib.runs.row import read_rows
+from tests.runs.conftest import write_study
+from tests.runs.remote.conftest import Cloud
+from tests.serving.driver import wait_until
+
+PROGRAM = Path(__file__).with_name("colab_client.py")
+
+
+def is_open(port: int) -> bool:
+    """Whether something listens there."""
+    with socket.socket() as connection:
+        return connection.connect_ex(("127.0.0.1", port)) == 0
+
+
+@pytest.fixture
+def machine(cloud: Cloud, clients: Path, tmp_path: Path, monkeypatch) -> Path:
+    """The folder that stands for /content, and the real client beside this Python."""
+    kernel = tmp_path / "kernels" / "kernels" / "python3"
+    kernel.mkdir(parents=True)
+    command = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+    about = {"argv": command, "display_name": "Python 3", "language": "python"}
+    (kernel / "kernel.json").write_text(json.dumps(about))
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    monkeypatch.setenv("JUPYTER", f"http://127.0.0.1:{port}")
+    monkeypatch.setenv("JUPYTER_PATH", str(tmp_path / "kernels"))
+    monkeypatch.setenv("COLAB_RELEASE_TAG", "here")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    content = tmp_path / "content"
+    content.mkdir()
+    monkeypatch.setattr("dr_lib.runs.remote.colab.UPLOADS", str(content).strip("/"))
+    monkeypatch.setattr("dr_lib.runs.remote.colab.HOME", str(content / "dr-lib"))
+    cloud.home.mkdir()
+    (tmp_path / "bin" / "colab").write_text(f"#!{clients}\n{PROGRAM.read_text()}")
+    options = [f"--ServerApp.port={port}", "--ServerApp.root_dir=/", "--IdentityProvider.token="]
+    server = subprocess.Popen(  # Colab's proxy, not Jupyter, asks for the token
+        [clients, "-m", "jupyter", "server", "--allow-root", "--ServerApp.disable_check_xsrf=True", *options],
+        stdout=(tmp_path / "server").open("wb"),
+        stderr=subprocess.STDOUT,
+    )
+    wait_until(lambda: is_open(port) or server.poll() is not None, 60)
+    yield content
+    server.terminate()
+    server.wait()
+
+
+@pytest.mark.slow
+def test_a_session_of_the_real_client_brings_the_row(cloud, machine):
+    """Its upload fails once; then it runs, and the machine is given back."""
+    (cloud.home / "fault").touch()
+    result = cloud.run(write_study(cloud.house, repetitions=1), "colab:cpu")
+    assert result.exit_code == 0, result.output
+    (row,) = read_rows(cloud.house / "papermill_runs" / "trial")
+    assert row["status"] == "ok" and "-colab-" in row["run_id"]
+    assert not (cloud.home / "fault").exists()
+    assert json.loads((cloud.home / "machines.json").read_text()) == {} and cloud.sessions[0]["ended"]
