@@ -152,7 +152,7 @@ def test_two_data_sets_of_one_name_are_told_apart(tmp_path):
 def test_the_same_photographs_are_one_data_set(tmp_path):
     """Two models in two files, that need not name the data set; a name that one gives is both's."""
     other = draw_predictions(noise=2.0)
-    for named, dataset in ((TABLE, "a"), (TABLE.assign(dataset="clinic"), "clinic")):
+    for named, dataset in ((TABLE, "a.csv"), (TABLE.assign(dataset="clinic"), "clinic")):
         found = read_predictions(write(tmp_path, other, "a"), write(tmp_path, named, "b"))
         assert [p.dataset for p in found] == [dataset, dataset]
 
