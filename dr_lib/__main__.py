@@ -12,6 +12,7 @@ from pathlib import Path
 import click
 from tqdm import tqdm
 
+from dr_lib.command import write_command
 from dr_lib.parameters import ParameterError, check_digits
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -77,7 +78,8 @@ class Commands(click.Group):
             if context.params["debug"] or isinstance(error, click.ClickException):
                 raise
             is_ours = isinstance(error, (ValueError, RuntimeError, OSError))  # ours say what to do
-            reason = str(error) if is_ours else f"{type(error).__name__}: {error}; python -m dr_lib --debug shows where"
+            where = f"{write_command('--debug', context.invoked_subcommand, '...')} shows where"
+            reason = str(error) if is_ours else f"{type(error).__name__}: {error}; {where}"
             if isinstance(error, OSError) and error.filename and error.strerror:
                 reason = f"{error.filename}: {error.strerror}"
             raise click.ClickException(reason) from error
@@ -509,7 +511,7 @@ def predict(model: Path, images: tuple[Path, ...], out: Path, workers: int | Non
     if len(images) == 1 and (images[0] / "manifest.json").is_file():
         how = {"split": split, "is_external": external, "progress": _bar("grading")}
         grade_prepared(read_folder(model), images[0], out, **how)
-        return click.echo(f"wrote {out}; python -m dr_lib evaluate {out} --out FOLDER")
+        return click.echo(f"wrote {out}; {write_command('evaluate', out, '--out', 'FOLDER')}")
     reasons = grade_files(read_folder(model), images, out, workers=workers, progress=_bar("grading"))
     click.echo(f"wrote {out}; {reasons.total()} photographs could not be graded")
     for reason, number in reasons.most_common():

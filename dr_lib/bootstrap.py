@@ -13,6 +13,7 @@ import tempfile
 from importlib.metadata import distributions
 from pathlib import Path
 
+from dr_lib.command import write_install
 from dr_lib.hardware.facts import HardwareError, find_platform, probe
 from dr_lib.parameters import ParameterError, check_parameters
 
@@ -50,7 +51,8 @@ def install_missing(*modules: str) -> list[str]:
     """
     missing = [PACKAGES.get(name, name) for name in (*ALWAYS, *modules) if importlib.util.find_spec(name) is None]
     if missing and find_platform() == "local":
-        raise MissingPackageError(f"{', '.join(missing)} missing: pip install -r requirements.txt")
+        install = write_install("-r", "requirements.txt")
+        raise MissingPackageError(f"{', '.join(missing)} missing: {install}")
     if missing:
         _install(missing)
         importlib.invalidate_caches()

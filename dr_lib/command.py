@@ -11,6 +11,8 @@ import shutil
 import sys
 from pathlib import Path
 
+ROOT = Path(__file__).resolve().parents[1]
+
 
 def write_command(*words: str | Path) -> str:
     """Write a command of this library as it can be pasted into a shell in the working directory.
@@ -24,9 +26,20 @@ def write_command(*words: str | Path) -> str:
     return shlex.join([find_interpreter(), "-m", "dr_lib", *map(str, words)])
 
 
-def write_install(extra: str) -> str:
-    """Write the command that installs an extra of this library, for the repository's root."""
-    return shlex.join([find_interpreter(), "-m", "pip", "install", "-e", f".[{extra}]"])
+def write_lasting_command(*words: str | Path) -> str:
+    """Write a command for the repository's root, which may be kept or run on another machine.
+
+    It begins with the path of this interpreter where that lies in the repository, as `make` has it;
+    else with `python`.
+    """
+    executable = Path(sys.executable)
+    python = str(executable.relative_to(ROOT)) if ROOT in executable.parents else "python"
+    return shlex.join([python, "-m", "dr_lib", *map(str, words)])
+
+
+def write_install(*packages: str) -> str:
+    """Write how packages, or `-r` and a file of them, are installed for this interpreter."""
+    return shlex.join([find_interpreter(), "-m", "pip", "install", *packages])
 
 
 def find_interpreter() -> str:

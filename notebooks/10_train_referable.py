@@ -189,6 +189,7 @@ pd.Series(scores | shown).dropna().round(3).to_frame(f"test split of {kind}")
 # precisions and commits that took part. With the row and the model folder there, nothing is left to go on with.
 
 # %%
+from dr_lib.command import write_lasting_command
 from dr_lib.serving.grader.folder import write_trained
 from dr_lib.training.recorder import CHECKPOINT
 from dr_lib.training.train_once import BEST, PREDICTIONS
@@ -197,8 +198,10 @@ saved = write_trained(run.folder / BEST, config, trained, run.identity["commit"]
 path = run.finish(**row, **summarise(samples), model_version=saved.version)
 (run.folder / CHECKPOINT).unlink(missing_ok=True)  # one of several machines wrote it
 print(f"wrote {run.shown(path)}; to try the model on another prepared folder, and to evaluate it on both:")
-print(f"python -m dr_lib predict {run.shown(saved.path)} OTHER --external --out other.csv")
-print(f"python -m dr_lib evaluate {run.shown(run.folder / PREDICTIONS)} other.csv --out evaluation")
+folder = run.shown(saved.path)
+print(write_lasting_command("predict", folder, "OTHER", "--external", "--out", "other.csv"))
+predictions = run.shown(run.folder / PREDICTIONS)
+print(write_lasting_command("evaluate", predictions, "other.csv", "--out", "evaluation"))
 
 # %% [markdown]
 # ## What this shows

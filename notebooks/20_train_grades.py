@@ -156,12 +156,15 @@ saved = write_trained(run.folder / BEST, config, trained, run.identity["commit"]
 print(f"model version {saved.version} in {run.shown(saved.path)}")
 
 # %%
+from dr_lib.command import write_lasting_command
 from dr_lib.training.recorder import CHECKPOINT
 
 path = run.finish(**row, **summarise(samples), model_version=saved.version)
 (run.folder / CHECKPOINT).unlink(missing_ok=True)  # one of several machines wrote it
 print(f"wrote {run.shown(path)}; to export the model for serving:")
-print(f"python -m dr_lib export {run.shown(saved.path)} --data {run.shown(config.data_dir)} --out exported")
+folder = run.shown(saved.path)
+data = run.shown(config.data_dir)
+print(write_lasting_command("export", folder, "--data", data, "--out", "exported"))
 
 # %% [markdown]
 # Where does the network look? Grad-CAM (Selvaraju et al. 2017) maps what raises the probability of referable disease.

@@ -43,6 +43,7 @@ print(bootstrap.describe_machine(root, *bootstrap.install_missing("statsmodels")
 # %%
 import pandas as pd
 
+from dr_lib.command import write_lasting_command
 from dr_lib.evidence.claims import MAY_DIFFER, NOTEBOOKS
 from dr_lib.evidence.select import list_columns, select_runs
 from dr_lib.evidence.verdicts import FACTORS as WORK_FACTORS
@@ -58,7 +59,8 @@ if runs == "papermill_runs/scenarios_small" and not read_rows(*folders):  # for 
     run_study(root / "papermill_runs" / "scenarios_demo.yaml", root, show_progress=False)
     folders = [root / "papermill_runs" / "scenarios_demo"]
 if not read_rows(*folders):
-    raise SystemExit("no rows below the folders: python -m dr_lib run papermill_runs/scenarios_small.yaml makes them")
+    command = write_lasting_command("run", "papermill_runs/scenarios_small.yaml")
+    raise SystemExit(f"no rows below the folders: {command} makes them")
 table = read_runs(*folders)
 allowed = list_columns(allow, table)
 excluded = [name.strip() for name in exclude.split(",") if name.strip()]

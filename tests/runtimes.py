@@ -10,6 +10,7 @@ import argparse
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -189,7 +190,9 @@ def put_stand_ins(folder: Path) -> Path:
     folder.mkdir()
     source = (ROOT / "tests" / "runs" / "remote" / "stand_in.py").read_text()
     for name in ("colab", "kaggle"):
-        (folder / name).write_text(f"#!{sys.executable}\n{source}")
+        # an interpreter with a space in its path is started by sh, in what is a text to Python
+        start = f"'''exec' {shlex.quote(sys.executable)} \"$0\" \"$@\"\n'''"
+        (folder / name).write_text(f"#!/bin/sh\n{start}\n{source}")
         (folder / name).chmod(0o755)
     (folder / "python").write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
     (folder / "python").chmod(0o755)

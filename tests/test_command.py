@@ -1,21 +1,29 @@
 """A printed command can be pasted: the interpreter that runs, and words that a shell takes whole."""
 
+import ast
+import re
+import shlex
 import subprocess
 import sys
 import venv
+from pathlib import Path
 
-from dr_lib.command import write_command
+import pytest
+
+from dr_lib import command
+from dr_lib.command import write_command, write_install, write_lasting_command
 from tests.conftest import ROOT
 
+SOURCES = [*ROOT.glob("dr_lib/**/*.py"), *ROOT.glob("notebooks/*.py")]
 PRINT = "from dr_lib.command import write_command; print(write_command('report', 'my runs'))"
 
 
 def test_a_command_names_an_environment_that_is_not_activated(tmp_path):
     """The path of its interpreter, from the working directory; the link in the environment, not what it points to."""
     venv.create(tmp_path / ".venv", symlinks=True)
-    command = [tmp_path / ".venv" / "bin" / "python", "-c", PRINT]
+    call = [tmp_path / ".venv" / "bin" / "python", "-c", PRINT]
     environment = {"PATH": "/usr/bin", "PYTHONPATH": str(ROOT)}
-    shown = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True).stdout
+    shown = subprocess.run(call, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True).stdout
     assert shown == ".venv/bin/python -m dr_lib report 'my runs'\n"
 
 
@@ -34,4 +42,38 @@ def test_a_command_of_an_interpreter_elsewhere_has_its_whole_path(tmp_path, monk
     """A path that climbs out of the working directory would hold for nobody else's."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", "")
-    assert write_command("plan").startswith(f"{sys.executable} -m dr_lib plan")
+    assert shlex.split(write_command("plan")) == [sys.executable, "-m", "dr_lib", "plan"]
+
+
+def test_a_command_that_is_kept_names_no_folder_of_this_machine(tmp_path, monkeypatch):
+    """It is for the repository's root: the .venv there, else whatever python is."""
+    monkeypatch.setattr(command, "ROOT", tmp_path)
+    monkeypatch.setattr(command.sys, "executable", str(tmp_path / ".venv" / "bin" / "python"))
+    assert write_lasting_command("report", "my runs") == ".venv/bin/python -m dr_lib report 'my runs'"
+    monkeypatch.setattr(command.sys, "executable", "/opt/lab/bin/python3")
+    assert write_lasting_command("plan") == "python -m dr_lib plan"
+
+
+def test_packages_are_installed_for_this_interpreter(monkeypatch):
+    """A shell takes the brackets of an extra for a pattern."""
+    monkeypatch.setattr(command, "find_interpreter", lambda: ".venv/bin/python")
+    assert write_install("a[b]") == ".venv/bin/python -m pip install 'a[b]'"
+
+
+def list_texts(path: Path) -> list[str]:
+    """The texts of a module that are no documentation."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    explained = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    constants = [node for node in ast.walk(tree) if isinstance(node, ast.Constant)]
+    texts = [node.value for node in constants if id(node) not in explained]
+    return [text for text in texts if isinstance(text, str)]
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.stem)
+def test_no_text_calls_python_by_a_name_that_may_be_another_one(path):
+    """What is printed to be pasted comes from dr_lib.command.
+
+    The sentences of two modules are for another Python than theirs.
+    """
+    printed = [text for text in list_texts(path) if re.search("python -m dr_lib |pip install", text)]
+    assert not printed or path.name in ("factory.py", "client.py")

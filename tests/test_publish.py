@@ -164,12 +164,13 @@ def tree(tmp_path_factory) -> Path:
         if name and (ROOT / name).is_file():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, folder / name)
+    (folder / ".venv").symlink_to(sys.prefix)
     return folder
 
 
 def make(tree: Path, *arguments: str) -> subprocess.CompletedProcess:
-    """Run make in the copy, with this Python in place of the one that it would set up."""
-    command = ["make", "-o", ".venv/ready", f"BIN={Path(sys.executable).parent}", *arguments]
+    """Run make in the copy, whose .venv is this one's."""
+    command = ["make", "-o", ".venv/ready", *arguments]
     return subprocess.run(command, cwd=tree, capture_output=True, text=True)
 
 

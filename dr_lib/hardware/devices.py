@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import ModuleType
 from typing import Any, NamedTuple
 
+from dr_lib.command import write_install
 from dr_lib.hardware import machines
 from dr_lib.hardware.facts import Facts, HardwareError, read_version
 from dr_lib.hardware.plans import Plan
@@ -113,7 +114,8 @@ def _activate_tensorflow(plan: Plan) -> Device:
     else:
         if len(gpus) < plan.num_replicas:
             counts = f"the plan has {plan.num_replicas} GPUs, TensorFlow lists {len(gpus)}"
-            raise HardwareError(f"{counts}: pip install tensorflow[and-cuda], or restart the kernel")
+            install = write_install("tensorflow[and-cuda]")
+            raise HardwareError(f"{counts}: {install}, or restart the kernel")
         gpus = gpus[: plan.num_replicas]
         tf.config.set_visible_devices(gpus, "GPU")
         for gpu in gpus:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+from dr_lib.command import write_command
 from dr_lib.hardware.cloud import find_tpu_worker
 from dr_lib.hardware.facts import HardwareError
 
@@ -93,8 +94,9 @@ def join(num_machines: int, accelerator: str, num_gpus: int = 0) -> Place:
 def say_how(num_machines: int, place: Place) -> str:
     """Say how the machines of a training are started."""
     return (
-        f"this process was started as one of {place.count}; python -m dr_lib run STUDY --machines {num_machines} "
-        "rehearses here, and python -m dr_lib plan STUDY --commands prints what each machine starts"
+        f"this process was started as one of {place.count}; "
+        f"{write_command('run', 'STUDY', '--machines', str(num_machines))} rehearses here, and "
+        f"{write_command('plan', 'STUDY', '--commands')} prints what each machine starts"
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from dr_lib.command import write_install
 from dr_lib.hardware.facts import BACKENDS, Facts, HardwareError
 
 ACCELERATORS = ("auto", "cpu", "gpu", "tpu")
@@ -142,9 +143,11 @@ def _choose_backend(facts: Facts, accelerator: str, asked: str, strategy: str, r
         raise HardwareError(f"backend {asked!r} cannot do that: {why}; ask for backend={needed!r}")
     backend = needed or (facts.backends[0] if asked == "auto" and facts.backends else asked)
     if backend == "auto":
-        raise HardwareError("neither tensorflow nor jax is installed: pip install -r requirements.txt")
+        install = write_install("-r", "requirements.txt")
+        raise HardwareError(f"neither tensorflow nor jax is installed: {install}")
     if backend not in facts.backends:
-        raise HardwareError(f"{backend} is not installed ({why}): pip install {backend}, or ask for another backend")
+        advice = f"{write_install(backend)}, or ask for another backend"
+        raise HardwareError(f"{backend} is not installed ({why}): {advice}")
     reasons.append(f"{backend}: {why}")
     return backend
 

@@ -1,7 +1,6 @@
 """Make the runs of a study on many machines: through a Dask cluster, or as commands for an array scheduler."""
 
 import math
-import shlex
 import time
 from collections import deque
 from collections.abc import Collection, Sequence
@@ -13,6 +12,7 @@ from typing import Any
 import yaml
 from tqdm import tqdm
 
+from dr_lib.command import write_lasting_command
 from dr_lib.files import lock, write_text
 from dr_lib.hardware.machines import COORDINATOR, COUNT, RANK
 from dr_lib.runs.estimate import afford_s, find_limit, predict_run_s
@@ -29,7 +29,8 @@ def list_commands(path: Path, runs: Sequence[PlannedRun]) -> list[str]:
     """One shell command per run and machine, to be given to any scheduler from the root of the repository."""
     lines = []
     for run in runs:
-        command = f"python -m dr_lib run {shlex.quote(str(path))} --only {name_run(run.scenario, run.repetition)}"
+        only = name_run(run.scenario, run.repetition)
+        command = write_lasting_command("run", path, "--only", only)
         number = count_machines(run)
         if number == 1:
             lines.append(command)

@@ -97,7 +97,7 @@ def redact_paths(value: Any, known: Sequence[str] = ()) -> Any:
     """
     if not isinstance(value, str):
         return value
-    for path in (value, *known):
+    for path in (value, sys.executable, *known):  # a command in the text may name the interpreter
         if PurePath(path).is_absolute():
             value = value.replace(f"{path}/", "").replace(path, PurePath(path).name)
     return PATH.sub(lambda match: match["url"] or "", value)

@@ -19,6 +19,7 @@ from jupyter_client.kernelspec import KernelSpecManager
 from tqdm import tqdm
 
 from dr_lib import hardware
+from dr_lib.command import write_command
 from dr_lib.files import lock, write_json
 from dr_lib.hardware.machines import Place, find_place
 from dr_lib.runs.estimate import afford_s, find_limit, is_to_be_repeated, list_left, predict_run_s
@@ -108,7 +109,7 @@ def run_study(
     planned = plan_runs(study, name_machine(hardware.probe()))
     runs = find_runs(planned, only, path)
     kernels = KernelSpecManager().find_kernel_specs()
-    hint = "python -m dr_lib kernels sets it up, or says why it cannot"
+    hint = f"{write_command('kernels')} sets it up, or says why it cannot"
     missing = {run.scenario: f"no Jupyter kernel {run.kernel}: {hint}" for run in runs if run.kernel not in kernels}
     if not only and all(run.scenario in missing for run in runs):
         raise StudyError(f"{path}: no run can be made: {'; '.join(sorted(set(missing.values())))}")
@@ -182,7 +183,8 @@ def _make(session: Session, runs: list[PlannedRun], missing: dict[str, str]) -> 
             _announce_repeat(session, run, rows)
     else:
         if not failures and runs == session.planned and any(row["status"] == "ok" for row in rows.values()):
-            bar.write(f"complete; to read it: python -m dr_lib report {os.path.relpath(session.folder)}")
+            command = write_command("report", os.path.relpath(session.folder))
+            bar.write(f"complete; to read it: {command}")
     for reason, number in Counter(unavailable.values()).items():
         bar.write(f"{number} scenarios skipped: {reason}")
     return list(failures.values())

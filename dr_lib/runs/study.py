@@ -12,6 +12,7 @@ import papermill
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from dr_lib.command import write_command
 from dr_lib.hardware import Facts
 from dr_lib.parameters import ParameterError, check_value
 from dr_lib.runs.prices import find_price
@@ -173,13 +174,14 @@ def _check_prepared(data_dir: str, splits: list[str], path: Path, root: Path) ->
     """Refuse a folder without the manifest that `prepare` writes last, or without one of these split tables."""
     if not (root / data_dir / "manifest.json").is_file():
         state = "prepared" if (root / data_dir).is_dir() else "there"
-        advice = f"python -m dr_lib prepare --images photographs --labels labels.csv --out {data_dir}"
+        inputs = ("--images", "photographs", "--labels", "labels.csv")
+        advice = write_command("prepare", *inputs, "--out", data_dir)
         raise StudyError(f"{path}: data_dir {data_dir!r} is not {state}: {advice}")
     for split in splits:
         if not (root / data_dir / split).is_file():
             folds = re.fullmatch(r"split-\d+-of-(\d+)\.csv", split)
-            how = f"--scheme folds --folds {folds[1]}" if folds else f"--out {split}"
-            advice = f"python -m dr_lib split {data_dir} {how}"
+            options = ("--scheme", "folds", "--folds", folds[1]) if folds else ("--out", split)
+            advice = write_command("split", data_dir, *options)
             raise StudyError(f"{path}: there is no split table {split!r} in {data_dir}: {advice}")
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 
@@ -10,6 +11,7 @@ from click.testing import CliRunner
 
 from dr_lib import hardware
 from dr_lib.__main__ import main
+from dr_lib.command import write_lasting_command
 from dr_lib.files import write_json
 from dr_lib.runs.prices import price_runs
 from dr_lib.runs.row import read_rows, read_runs, spent_path
@@ -77,13 +79,14 @@ def test_a_scheduler_starts_each_machine_by_its_command(house, monkeypatch):
     monkeypatch.setattr("dr_lib.__main__.ROOT", house)
     printed = CliRunner().invoke(main, ["plan", str(path), "--commands"]).output.splitlines()
     meet = 'DR_LIB_COORDINATOR="${DR_LIB_COORDINATOR:?HOST:PORT of machine 0}" DR_LIB_NUM_MACHINES=2'
-    command = f"python -m dr_lib run {path} --only C"
+    command = write_lasting_command("run", path, "--only", "C")
     expected = [f"{command}1-r00", *(f"{meet} DR_LIB_MACHINE={rank} {command}2-r00" for rank in (0, 1))]
     assert sorted(printed) == sorted(expected)
     fewer = CliRunner().invoke(main, ["plan", str(path), "--commands", "--machines", "1"]).output.splitlines()
     assert fewer == [f"{command}1-r00"]
     code = "import sys, pathlib, dr_lib.__main__ as command; command.ROOT = pathlib.Path.cwd(); command.main()"
-    lines = [line.replace("python -m dr_lib", f'{sys.executable} -c "{code}"') for line in printed if meet in line]
+    ours = shlex.join([sys.executable, "-c", code])
+    lines = [line.replace(write_lasting_command(), ours) for line in printed if meet in line]
     alone = subprocess.run(["bash", "-c", lines[0]], cwd=house, capture_output=True, text=True)
     assert alone.returncode and "DR_LIB_COORDINATOR: HOST:PORT of machine 0" in alone.stderr
     environment = {**os.environ, "DR_LIB_COORDINATOR": "127.0.0.1:1"}  # this notebook meets nobody

@@ -67,7 +67,7 @@ def test_what_is_there_can_be_asked_for(house):
     path = write_study(house, parameters={"data_dir": "data"}, factors={"split": ["split.csv", "split-3.csv"]})
     for missing in ("manifest.json", "split.csv", "split-3.csv"):
         message = (
-            "'data' is not prepared: python -m dr_lib prepare"
+            "'data' is not prepared: .*-m dr_lib prepare"
             if missing == "manifest.json"
             else f"no split table '{missing}'"
         )

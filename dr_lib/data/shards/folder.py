@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from dr_lib.command import write_command
 from dr_lib.data.labels.groups import unite
 from dr_lib.data.shards.records import Record, ShardError
 from dr_lib.files import write_text
@@ -38,7 +39,8 @@ def read_manifest(data_dir: Path) -> dict:
     """
     path = Path(data_dir) / "manifest.json"
     if not path.is_file():
-        raise ShardError(f"{data_dir} has no manifest.json: prepare it (again) with python -m dr_lib prepare")
+        command = write_command("prepare")
+        raise ShardError(f"{data_dir} has no manifest.json: prepare it (again) with {command}")
     try:
         manifest = json.loads(path.read_text(encoding="utf-8"))
         manifest["data_kind"], manifest["parameters"]["size"], manifest["splits"]
@@ -102,7 +104,8 @@ def read_split(data_dir: Path, split: str | Path, labels: pd.DataFrame, files: d
     """Read a split table and see that it fits the labels; see `read_photographs`."""
     path = Path(data_dir) / split
     if not path.is_file():
-        raise ShardError(f"there is no split table {path}: write one with python -m dr_lib split")
+        command = write_command("split", data_dir)
+        raise ShardError(f"there is no split table {path}: write one with {command}")
     table = parse_table(path)
     table = table[[name for name in ("image_id", "group", "split", "reason") if name in table]]
     if missing := {"image_id", "group", "split"} - set(table):
@@ -111,7 +114,7 @@ def read_split(data_dir: Path, split: str | Path, labels: pd.DataFrame, files: d
     if unlike or table["image_id"].duplicated().any():
         raise ShardError(
             f"{path.name} is not of the photographs in labels.csv ({len(unlike)} stand in one of the two alone): write "
-            f"it anew with python -m dr_lib split {data_dir}"
+            f"it anew with {write_command('split', data_dir)}"
         )
     if not table["split"].isin([*SPLITS, "excluded"]).all():
         raise ShardError(f"{path.name}: split must be {', '.join(SPLITS)} or excluded")

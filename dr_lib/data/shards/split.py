@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from dr_lib.command import write_command
 from dr_lib.data.labels.datasets import EYES, SPLITS
 from dr_lib.data.labels.grades import REFERABLE_FROM
 from dr_lib.data.labels.label_files import FACTS, LabelTableError, read_label_file
@@ -159,19 +160,20 @@ def _correct_labels(known: pd.DataFrame, path: Path) -> pd.DataFrame:
     if not {"image_id", "grade"} <= set(given):
         raise LabelTableError(
             f"{path.name} has no columns image_id and grade. A table that names photographs by their files is for "
-            "python -m dr_lib prepare, which crops nothing twice"
+            f"{write_command('prepare')}, which crops nothing twice"
         )
     for column, words in (("eye", EYES), ("official", SPLITS)):
         if column in given:
             given[column] = given[column].str.lower().map(words).fillna("?")
+    prepare = write_command("prepare")
     nothing, grades = pd.Series("", given.index), pd.to_numeric(given["grade"], errors="coerce")
     for fault, bad in {
         "labels.csv has no such image_id": ~given["image_id"].isin(known["image_id"]),
         "the image_id stands there twice": given["image_id"].duplicated(),
         "the grade must be 0, 1, 2, 3 or 4": ~grades.isin(range(5)),
-        "a patient_id must be one of labels.csv; names are for python -m dr_lib prepare": ~given.get(
-            "patient_id", nothing
-        ).isin(["", *known["patient_id"]]),
+        f"a patient_id must be one of labels.csv; names are for {prepare}": ~given.get("patient_id", nothing).isin(
+            ["", *known["patient_id"]]
+        ),
         "eye must be left, right or empty": given.get("eye", nothing) == "?",
         "official must be train, validation, test or empty": given.get("official", nothing) == "?",
     }.items():

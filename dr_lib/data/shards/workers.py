@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import cv2
 
+from dr_lib.command import write_install
 from dr_lib.data.labels.near_duplicates import perceptual_hash
 from dr_lib.data.photograph.crop import NoFundusError, UnreadableImageError, crop_fundus
 from dr_lib.data.photograph.gradability import score_gradability
@@ -180,7 +181,8 @@ def _connect(address: str) -> Any:
         client = Client(address, timeout=PATIENCE_S)
         client.wait_for_workers(1, timeout=PATIENCE_S)
     except ImportError as error:
-        raise WorkerError("a Dask cluster needs the package distributed: pip install '.[dask]'") from error
+        install = write_install(".[dask]")
+        raise WorkerError(f"a Dask cluster needs the package distributed: {install}") from error
     except (OSError, ValueError) as error:
         raise WorkerError(
             f"no Dask scheduler with workers answers at {address}: start them, and give its address, tcp://HOST:8786"

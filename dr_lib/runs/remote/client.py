@@ -18,6 +18,7 @@ from dr_lib.runs.run import bind_to_parent
 
 COLOURS, TOKEN = re.compile(r"\x1b\[[\d;]*m"), re.compile(r"((?:token|signature)=)[^\s&'\"]+", re.IGNORECASE)
 OPTIONS = {"colab": (), "kaggle": ("-W",)}  # of every call: Kaggle's warning of an old version stands before an answer
+EXTRA = ("-e", ".[remote]")  # of this library: what pip installs the clients with
 LIMIT_S = 3600.0  # of a call that nothing else limits: an upload
 VERSIONS = {  # how a client says its version, and the oldest that will do, as in pyproject.toml
     "colab": ("version", (0, 7, 5)),
@@ -128,7 +129,7 @@ def check_client(name: str) -> None:
         fault = f"is {version[0]}, older than {'.'.join(map(str, oldest))}"
     else:
         return
-    raise RemoteError(f"{shorten_program(path)} {fault}: {write_install('remote')}")
+    raise RemoteError(f"{shorten_program(path)} {fault}: {write_install(*EXTRA)}")
 
 
 def find_client(name: str) -> str:
@@ -137,7 +138,7 @@ def find_client(name: str) -> str:
     if path:
         return path
     needs = " (it needs Python 3.12 or newer)" if name == "colab" else ""
-    raise RemoteError(f"{name} is not installed{needs}: {write_install('remote')}")
+    raise RemoteError(f"{name} is not installed{needs}: {write_install(*EXTRA)}")
 
 
 def write_login(name: str) -> str:

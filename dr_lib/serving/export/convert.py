@@ -148,7 +148,8 @@ def _keep_quiet(format_name: str) -> Iterator[None]:
             with contextlib.redirect_stdout(printed):  # stderr stays: a logger made now would keep another one
                 yield
         except ImportError as error:
-            raise ExportError(f"{format_name} needs a package ({error}): {write_install('runtimes')}") from error
+            install = write_install("-e", ".[runtimes]")
+            raise ExportError(f"{format_name} needs a package ({error}): {install}") from error
         except Exception as error:  # each converter has its own, and TensorFlow's derive from Exception alone
             log.seek(0)
             lines = (printed.getvalue() + log.read().decode(errors="replace")).splitlines()

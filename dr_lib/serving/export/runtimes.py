@@ -62,7 +62,8 @@ def open_runtime(name: str, path: Path, *, num_threads: int = 1) -> Predict:
     except RuntimeOpeningError:
         raise
     except ImportError as error:
-        raise RuntimeOpeningError(f"{name} cannot be opened ({error}): {write_install('runtimes')}") from error
+        install = write_install("-e", ".[runtimes]")
+        raise RuntimeOpeningError(f"{name} cannot be opened ({error}): {install}") from error
     except Exception as error:  # every runtime has errors of its own
         raise RuntimeOpeningError(f"{artifact.name} cannot be opened as {name}: {error}") from error
 

@@ -16,6 +16,7 @@ from typing import Any
 import cv2
 import numpy as np
 
+from dr_lib.command import write_command
 from dr_lib.data.labels.grades import sum_referable
 from dr_lib.data.photograph.crop import crop_fundus
 from dr_lib.data.photograph.decode import MAX_SIDE, count_bytes, open_picture
@@ -177,7 +178,7 @@ def _open(folder: ModelFolder, num_threads: int) -> list[LiteRT | SavedModel]:
         return [SavedModel(folder.artifact)] * num_threads
     if not folder.facts["format"].startswith("litert_"):
         kind = folder.facts["format"]
-        command = "python -m dr_lib export FOLDER --data DATA --out exported"
+        command = write_command("export", "FOLDER", "--data", "DATA", "--out", "exported")
         raise ModelFolderError(f"{folder.path}: {kind} is not served, export the trained model first: {command}")
     count = max(1, min(num_threads, PACKED_BYTES // max(1, folder.facts["bytes"])))
     return [LiteRT(folder.artifact, num_threads=num_threads // count) for _ in range(count)]

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
+from dr_lib.command import write_install
 from dr_lib.serving.grader.folder import ModelFolderError
 
 
@@ -17,7 +18,8 @@ class SavedModel:
         try:
             import tensorflow as tf
         except ImportError as error:
-            raise ModelFolderError(f"{path}: a SavedModel needs TensorFlow: pip install tensorflow") from error
+            install = write_install("tensorflow")
+            raise ModelFolderError(f"{path}: a SavedModel needs TensorFlow: {install}") from error
         try:
             self._loaded = tf.saved_model.load(str(path))  # it holds the weights, which the signature does not
             self._grade = self._loaded.signatures["serving_default"]

@@ -8,6 +8,8 @@ from contextlib import suppress
 from functools import cache
 from typing import NamedTuple
 
+from dr_lib.command import write_install
+
 SCHEME = "sagemaker:"
 
 
@@ -39,7 +41,8 @@ def find_endpoint(address: str) -> Endpoint:
         from botocore.awsrequest import AWSRequest
         from botocore.exceptions import BotoCoreError, ClientError
     except ImportError as error:
-        raise EndpointError("an endpoint of SageMaker needs boto3: pip install boto3") from error
+        install = write_install("boto3")
+        raise EndpointError(f"an endpoint of SageMaker needs boto3: {install}") from error
     name, session = address.removeprefix(SCHEME), boto3.Session()
     try:
         runtime, service = session.client("sagemaker-runtime"), session.client("sagemaker")

@@ -10,6 +10,7 @@ from types import ModuleType
 
 import numpy as np
 
+from dr_lib.command import write_install
 from dr_lib.hardware import import_tensorflow
 from dr_lib.hardware.machines import Place, join
 from dr_lib.training.frameworks.architecture import Layer, NetworkError
@@ -69,10 +70,12 @@ def import_network(packages: tuple[str, ...], accelerator: str) -> ModuleType:
     Raises:
         FrameworkError: a package is missing or does not go with another, or Keras runs on another backend already.
     """
+    # a kernel of its own has none of what the command needs
     advice = "`python -m dr_lib kernels` sets up the kernels of PyTorch and MXNet"
     missing = [name for name in packages if name not in sys.modules and find_spec(name) is None]
     if missing:
-        raise FrameworkError(f"this kernel has no {' and no '.join(missing)}: pip install them; {advice}")
+        install = write_install(*missing)
+        raise FrameworkError(f"this kernel has no {' and no '.join(missing)}: {install}; {advice}")
     if "keras" in packages:
         running = sys.modules["keras"].config.backend() if "keras" in sys.modules else packages[1]
         if running != packages[1]:

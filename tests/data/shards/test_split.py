@@ -77,7 +77,7 @@ def test_corrected_labels_take_the_place_of_the_old(folder, tmp_path):
         ),
         (lambda t: pd.concat([t, t[:1]]), "such as 34: the image_id stands there twice"),
         (lambda t: t.assign(grade=[5, *t["grade"][1:]]), "such as 2: the grade must be"),
-        (lambda t: t.rename(columns={"image_id": "image"}), "python -m dr_lib prepare, which crops nothing twice"),
+        (lambda t: t.rename(columns={"image_id": "image"}), "-m dr_lib prepare, which crops nothing twice"),
         (lambda t: t.assign(grade=0), "0 referable"),
     ],
 )

@@ -130,7 +130,7 @@ def test_only_litert_that_fits_its_manifest_is_loaded(served_folder, tmp_path):
     copy = shutil.copytree(served_folder, tmp_path / "model")
     (copy / "model.keras").write_bytes(b"PK\x03\x04")
     facts = json.loads((copy / "manifest.json").read_text())
-    advice = "keras is not served.*: python -m dr_lib export FOLDER --data DATA --out exported$"
+    advice = "keras is not served.*: .*-m dr_lib export FOLDER --data DATA --out exported$"
     for artifact, wrong, message in (
         ("model.keras", {"format": "keras"}, advice),
         ("model.keras", {"format": "litert_float32"}, "not a LiteRT model"),
