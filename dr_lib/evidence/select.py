@@ -150,14 +150,31 @@ def _name_environments(finished: pd.DataFrame) -> pd.DataFrame:
 
 
 def _check_alike(finished: pd.DataFrame, may_differ: Collection[str]) -> None:
-    """Work is one in all rows, batch and learning rate in each mode, precision and the like in each environment."""
-    unlike, groups = {}, [(finished, set(WORK) - set(SET_BY_MODE))]
+    """Work is one in all rows, but for what the mode, the environment or a factor sets.
+
+    Batch and learning rate are one in each mode, precision and the like in each environment. Where
+    the split is a factor, each table that it names is one.
+    """
+    unlike = {}
+    groups = [(finished, set(WORK) - {*SET_BY_MODE, "split_sha256"})]
     groups += [(rows, SET_BY_MODE) for _, rows in finished.groupby("mode")]
     groups += [(rows, PLAN) for _, rows in finished.groupby("environment")]
+    tables = finished.groupby("split") if _is_factor(finished, "split") else [("", finished)]
+    groups += [(rows, {"split_sha256"}) for _, rows in tables]
     for rows, columns in groups:
         for column in set(columns) & set(rows) - set(may_differ):
             if rows[column].nunique(dropna=False) > 1:
-                unlike[column] = ", ".join(sorted({str(value) for value in rows[column]}))
+                digits = 12 if column.endswith("_sha256") else None
+                unlike[column] = ", ".join(sorted({str(value)[:digits] for value in rows[column]}))
     if unlike:
         named = "; ".join(f"{column} ({values})" for column, values in sorted(unlike.items()))
         raise UnlikeRunsError(f"rows differ in {named}: choose one of each, or let the column differ (--allow)")
+
+
+def _is_factor(finished: pd.DataFrame, column: str) -> bool:
+    """Whether every study of these rows varies a parameter from scenario to scenario."""
+    if finished.empty or not {"study", "scenario", column} <= set(finished):
+        return False
+    varies = finished.groupby("study")[column].nunique() > 1
+    by_scenario = finished.groupby(["study", "scenario"])[column].nunique()
+    return bool(varies.all() and by_scenario.eq(1).all())

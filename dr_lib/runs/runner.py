@@ -4,6 +4,7 @@ import json
 import math
 import os
 import platform
+import shlex
 import shutil
 import subprocess
 import time
@@ -37,7 +38,17 @@ from dr_lib.runs.row import (
     write_row,
 )
 from dr_lib.runs.run import hash_notebook, measure_others, read_commit
-from dr_lib.runs.study import PlannedRun, Study, StudyError, check_paths, find_runs, load_study, name_machine, plan_runs
+from dr_lib.runs.study import (
+    FOLD,
+    PlannedRun,
+    Study,
+    StudyError,
+    check_paths,
+    find_runs,
+    load_study,
+    name_machine,
+    plan_runs,
+)
 
 UNAVAILABLE = "UnavailableError"  # how a notebook says that this machine cannot make such a run
 MIN_FREE_MIB = 100  # of the disk, before a run begins
@@ -183,11 +194,20 @@ def _make(session: Session, runs: list[PlannedRun], missing: dict[str, str]) -> 
             _announce_repeat(session, run, rows)
     else:
         if not failures and runs == session.planned and any(row["status"] == "ok" for row in rows.values()):
-            command = write_command("report", os.path.relpath(session.folder))
-            bar.write(f"complete; to read it: {command}")
+            bar.write(f"complete; to read it: {_write_reading(session)}")
     for reason, number in Counter(unavailable.values()).items():
         bar.write(f"{number} scenarios skipped: {reason}")
     return list(failures.values())
+
+
+def _write_reading(session: Session) -> str:
+    """Write the command that reads a study: the evaluation of its folds, or its report."""
+    folder = os.path.relpath(session.folder)
+    splits = session.study.factors.get("split", [])
+    if not splits or not all(FOLD.fullmatch(split) for split in splits):
+        return write_command("report", folder)
+    predictions = f"{shlex.quote(folder)}/runs/*/predictions.csv"
+    return f"{write_command('evaluate')} {predictions} --folds --out {shlex.quote(folder)}/pooled"
 
 
 def _read_spent_s(session: Session, run: PlannedRun, row: dict[str, Any]) -> float:

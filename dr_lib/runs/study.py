@@ -19,6 +19,7 @@ from dr_lib.runs.prices import find_price
 
 SET_BY_THE_STUDY = ("repetition", "seed")
 DEFAULT_KERNEL = "python3"
+FOLD = re.compile(r"split-\d+-of-(\d+)\.csv")  # the split table of one fold
 
 
 class StudyError(ValueError):
@@ -179,7 +180,7 @@ def _check_prepared(data_dir: str, splits: list[str], path: Path, root: Path) ->
         raise StudyError(f"{path}: data_dir {data_dir!r} is not {state}: {advice}")
     for split in splits:
         if not (root / data_dir / split).is_file():
-            folds = re.fullmatch(r"split-\d+-of-(\d+)\.csv", split)
+            folds = FOLD.fullmatch(split)
             options = ("--scheme", "folds", "--folds", folds[1]) if folds else ("--out", split)
             advice = write_command("split", data_dir, *options)
             raise StudyError(f"{path}: there is no split table {split!r} in {data_dir}: {advice}")

@@ -47,6 +47,28 @@ def test_unlike_runs_are_refused_by_column_and_value():
     select_runs(runs, within=["model"])  # each model alone is alike
 
 
+def test_the_folds_of_a_study_may_differ_in_their_split():
+    """A factor of each study, as its scenarios; no table that was written anew, no runs by hand.
+
+    A hash is named by its first digits.
+    """
+    first = make_runs([1], CPU, study="folds", scenario="C1", split="1", split_sha256="1" * 64)
+    second = first.assign(scenario="C2", split="2", split_sha256="2" * 64)
+    folds = pd.concat([first, second])
+    assert len(select_runs(pd.concat([folds, folds.assign(study="folds_upper")])).timed) == 4
+    others = {
+        "the same table, written anew": first.assign(study="folds", split_sha256="3" * 64),
+        "another study, whose split is one": first.assign(study="grades", split_sha256="3" * 64),
+        "by hand": folds.assign(study="adhoc", scenario="C1"),
+    }
+    for rows in others.values():
+        with pytest.raises(UnlikeRunsError, match="split_sha256 .*111111111111, .*choose one"):
+            select_runs(pd.concat([folds, rows]))
+    with pytest.raises(UnlikeRunsError) as error:
+        select_runs(folds.drop(columns="study"))
+    assert "(111111111111, 222222222222)" in str(error.value)
+
+
 @pytest.mark.parametrize(
     ("column", "one", "other"),
     [

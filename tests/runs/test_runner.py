@@ -214,6 +214,18 @@ def test_an_end_in_time_is_no_failure(house):
     wait_for_silence(house)
 
 
+def test_folds_are_read_by_one_evaluation(house, capsys, monkeypatch):
+    """The command pools their tests; a shell finds the files, and takes the folder whole."""
+    monkeypatch.chdir(house)
+    path = write_study(house, factors={"split": ["split-1-of-2.csv", "split-2-of-2.csv"]})
+    path = path.rename(path.with_name("my folds.yaml"))
+    assert run_quietly(path, house, max_hours=1) == []
+    said = capsys.readouterr().out
+    folder = "'papermill_runs/my folds'"
+    command = f"-m dr_lib evaluate {folder}/runs/*/predictions.csv --folds --out {folder}/pooled\n"
+    assert said.endswith(command)
+
+
 def test_two_studies_do_not_share_a_folder(house):
     """Other factors would give other runs the same names; more repetitions do not."""
     factors = {"level": ["a", "b"], "fail_at": [-1, -2]}
