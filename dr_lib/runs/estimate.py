@@ -75,12 +75,25 @@ def list_left(study: Study, runs: Iterable[PlannedRun], rows: dict[str, dict[str
     """The runs to be made: those that are not completed in their order, then the disturbed that are made again."""
     completed = _list_completed(runs, rows)
     left = [run for run in runs if run not in completed]
-    return left + [run for run in completed if is_to_be_repeated(rows[run.run_id], study)]
+    return left + list_repeats(study, runs, rows)
 
 
-def is_to_be_repeated(row: dict[str, Any], study: Study) -> bool:
-    """Whether a completed run was disturbed and is to be made again."""
-    return bool(row.get("disturbed")) and row.get("repeats", 0) < study.repeat_disturbed
+def list_repeats(
+    study: Study,
+    runs: Iterable[PlannedRun],
+    rows: dict[str, dict[str, Any]],
+) -> list[PlannedRun]:
+    """The disturbed runs that are to be made again: those that ended first, to a third of the study."""
+    num_repeats = {name: row.get("repeats") or 0 for name, row in rows.items()}
+    disturbed = list_disturbed(runs, rows)
+    left = [run for run in disturbed if num_repeats[run.run_id] < study.repeat_disturbed]
+    left.sort(key=lambda run: rows[run.run_id]["started_at"])
+    return left[: max(0, study.max_repeats - sum(num_repeats.values()))]
+
+
+def list_disturbed(runs: Iterable[PlannedRun], rows: dict[str, dict[str, Any]]) -> list[PlannedRun]:
+    """The completed runs that shared the machine with other work."""
+    return [run for run in _list_completed(runs, rows) if rows[run.run_id].get("disturbed")]
 
 
 def describe_rest(study: Study, runs: list[PlannedRun], rows: dict[str, dict[str, Any]], precision: float) -> str:

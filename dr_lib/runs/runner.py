@@ -23,7 +23,7 @@ from dr_lib import hardware
 from dr_lib.command import write_command
 from dr_lib.files import lock, write_json
 from dr_lib.hardware.machines import Place, find_place
-from dr_lib.runs.estimate import afford_s, find_limit, is_to_be_repeated, list_left, predict_run_s
+from dr_lib.runs.estimate import afford_s, find_limit, list_disturbed, list_left, list_repeats, predict_run_s
 from dr_lib.runs.machines import count_machines, say_missing, start_others, take_part
 from dr_lib.runs.papermill import OUT_OF_TIME, find_error, redact_paths, start_papermill
 from dr_lib.runs.row import (
@@ -189,12 +189,15 @@ def _make(session: Session, runs: list[PlannedRun], missing: dict[str, str]) -> 
             todo.appendleft(run)
         elif error:
             failures[run.run_id] = f"{run.run_id}: {error}"
-        elif is_to_be_repeated(rows[run.run_id], study):
+        elif run in list_repeats(study, runs, rows):
             todo.append(run)
             _announce_repeat(session, run, rows)
     else:
         if not failures and runs == session.planned and any(row["status"] == "ok" for row in rows.values()):
             bar.write(f"complete; to read it: {_write_reading(session)}")
+        num_disturbed = len(list_disturbed(runs, rows))
+        if study.repeat_disturbed and num_disturbed:
+            bar.write(f"{num_disturbed} disturbed runs stay: a third of a study is made again at most")
     for reason, number in Counter(unavailable.values()).items():
         bar.write(f"{number} scenarios skipped: {reason}")
     return list(failures.values())
@@ -228,7 +231,13 @@ def _check_disk(folder: Path) -> None:
         raise StudyError(f"{free_mib:.0f} MiB are free on the disk of {folder}: make room, and start again")
 
 
-def _show(session: Session, run: PlannedRun, spent_s: float, left_s: Sequence[float]) -> None:
+def _show(
+    session: Session,
+    run: PlannedRun,
+    is_repeat: bool,
+    spent_s: float,
+    left_s: Sequence[float],
+) -> None:
     """Draw the bar: the run under way, its epoch, and the time left.
 
     `left_s` are the predicted seconds of this run and those after it; where they are NaN the run's own epochs tell.
@@ -238,13 +247,16 @@ def _show(session: Session, run: PlannedRun, spent_s: float, left_s: Sequence[fl
     epoch = f", epoch {progress['done']} of {progress['total']}" if progress["done"] else ""
     if math.isnan(left_s[0]) and epoch:
         left_s = [spent_s * progress["total"] / progress["done"]] * len(left_s)
-    run_s, finished, left = max(left_s[0], spent_s), int(bar.n), "time left: after an epoch"
+    run_s = max(left_s[0], spent_s)
+    finished = int(bar.n)
+    left = "time left not known yet"
     bar.n, bar.total = finished, finished + len(left_s)
     if run_s > 0:
         bar.n += min(spent_s / run_s, 0.99)
         left = f"{tqdm.format_interval(run_s - spent_s + sum(left_s[1:]))} left"
     bar.set_postfix_str(left, refresh=False)
-    bar.set_description_str(f"run {finished + 1} of {bar.total}: {run.scenario}, repetition {run.repetition}{epoch}")
+    name = f"{run.scenario}, repetition {run.repetition}{', again (disturbed)' if is_repeat else ''}"
+    bar.set_description_str(f"run {finished + 1} of {bar.total}: {name}{epoch}")
 
 
 def _identify(session: Session, run: PlannedRun, rows: dict[str, dict[str, Any]]) -> dict[str, Any]:
@@ -270,7 +282,8 @@ def _run_one(session: Session, run: PlannedRun, identity: dict[str, Any], left_s
     for path in (output, log, progress_path(folder, run.run_id)):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.unlink(missing_ok=True)  # of an earlier try
-    _show(session, run, 0.0, left_s)
+    is_repeat = bool(list_disturbed([run], read_finished(folder, [run])))
+    _show(session, run, is_repeat, 0.0, left_s)
     context = identity | {"study_dir": str(folder.resolve()), "stop_at": session.stop_at}
     context["others_before"] = measure_others(WATCHED_S)
     start = saved = time.monotonic()
@@ -282,7 +295,7 @@ def _run_one(session: Session, run: PlannedRun, identity: dict[str, Any], left_s
         while papermill.poll() is None and time.monotonic() - start < limit_s and not others.find_lost():
             with suppress(subprocess.TimeoutExpired):
                 papermill.wait(0.5)
-            _show(session, run, time.monotonic() - start, left_s)
+            _show(session, run, is_repeat, time.monotonic() - start, left_s)
             if time.monotonic() - saved > SAVED_S:  # a runner that is killed loses no more of what was paid for
                 saved = time.monotonic()
                 write_json(spent_path(folder, run.run_id), identity["spent_s"] + saved - start)

@@ -2,6 +2,7 @@
 
 import ast
 import itertools
+import math
 import random
 import re
 from collections import Counter
@@ -45,7 +46,13 @@ class Study(BaseModel):
     max_usd: float | None = Field(default=None, gt=0)  # of all sessions together
     timeout_hours: float | None = Field(default=None, gt=0)  # of one run, which is then ended
     retries: int = Field(default=0, ge=0)  # of a run that failed, in one session
-    repeat_disturbed: int = Field(default=1, ge=0)  # times that a disturbed run is made again, after all others
+    repeat_disturbed: int = Field(default=1, ge=0)  # times that one is made again, after all others
+
+    @property
+    def max_repeats(self) -> int:
+        """How many disturbed runs are made again in all: a third of the study."""
+        num_scenarios = math.prod(len(values) for values in self.factors.values())
+        return math.ceil(num_scenarios * self.repetitions / 3)
 
     def name_kernel(self, values: dict[str, Any]) -> str:
         """The kernel of the runs with these values of the factors."""

@@ -2,7 +2,7 @@
 
 import math
 
-from dr_lib.runs.estimate import describe_rest
+from dr_lib.runs.estimate import describe_rest, list_left
 from dr_lib.runs.study import Study, plan_runs
 
 STUDY = Study(notebook="n", repetitions=2, factors={"a": ["x", "y"], "b": [1, 2]}, instance="F4s_v2", seed=5)
@@ -39,6 +39,25 @@ def test_what_the_machine_cannot_make_takes_no_time():
     rows = make_rows({("x", 1): [600.0] * 2, ("y", 1): [600.0]}) | make_rows({("y", 2): [0.0]}, "skipped")
     words = describe_rest(STUDY, RUNS, rows, 0.05)
     assert "2 that this machine cannot make" in words and "about 30 min" in words
+
+
+def test_a_third_of_a_study_is_made_again_at_most():
+    """By hand: of 72 disturbed runs 24, those that ended first, each once; then none, and 0 keeps all."""
+    study = Study(notebook="n", repetitions=18, factors={"a": ["x", "y"], "b": [1, 2]})
+    runs = plan_runs(study, "here")
+    rows = {}
+    for minute, run in enumerate(reversed(runs)):
+        started_at = f"2026-01-01T00:{minute // 60:02d}:{minute % 60:02d}"
+        row = {"status": "ok", "disturbed": True, "repeats": 0, "started_at": started_at}
+        rows[run.run_id] = row
+    assert len(runs) == 72 and list_left(study, runs, rows) == runs[:-25:-1]
+    rows[runs[-1].run_id]["repeats"] = 1
+    assert list_left(study, runs, rows) == runs[-2:-25:-1]
+    for run in runs[-24:]:
+        rows[run.run_id]["repeats"] = 1
+    assert list_left(study, runs, rows) == []
+    keeps = study.model_copy(update={"repeat_disturbed": 0})
+    assert list_left(keeps, runs, rows) == []
 
 
 def test_nothing_is_promised_before_anything_has_run():

@@ -161,12 +161,25 @@ def test_ctrl_c_says_how_to_go_on(house):
 
 
 @pytest.mark.slow
+def test_a_third_of_a_disturbed_study_is_made_again(house, capsys):
+    """By hand: of two disturbed runs one, the first; the bar says why, and how many stay."""
+    path = write_study(house, parameters={"trouble": "disturbed"}, repeat_disturbed=1)
+    assert run_study(path, house) == []
+    assert list_begun(house) == ["C1-r00", "C1-r01", "C1-r00"]
+    shown = capsys.readouterr()
+    assert "2 disturbed runs stay: a third of a study is made again at most" in shown.out
+    assert "run 3 of 3: C1, repetition 0, again (disturbed)" in shown.err
+    assert run_study(path, house) == [] and len(list_begun(house)) == 3
+
+
+@pytest.mark.slow
 def test_a_disturbed_run_is_made_again_at_the_end_once(house, capsys):
     """The runs that others disturbed come last, once more; if they are disturbed again they stay, marked. A scenario
     whose kernel is gone is skipped, and its row says how to get it; the run of it that was made keeps its row."""
     levels = {"factors": {"level": ["a", "b"]}, "kernel": {"level": {"b": "dr-none"}}}
     path = write_study(house, **levels, order="sequential", parameters={"trouble": "disturbed"}, repeat_disturbed=1)
-    complete(house, path, {"C1": 1.0, "C2": 1.0}, disturbed=True)
+    complete(house, path, {"C1": 1.0}, disturbed=True)
+    complete(house, path, {"C2": 1.0}, disturbed=True, started_at="2100-01-01")
     assert run_quietly(path, house) == []
     assert list_begun(house) == ["C1-r01", "C1-r00", "C1-r01"]
     runs = read_runs(trial(house)).sort_values(["scenario", "repetition"])
