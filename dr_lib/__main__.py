@@ -267,7 +267,7 @@ def plan(study: Path, instance: str, precision: float, commands: bool, machines:
     for run in runs:
         levels = ", ".join(f"{name}={run.parameters[name]}" for name in design.factors)
         click.echo(f"{run.order:4d}  {run.run_id}  {status[run.run_id]:8}  {levels}")
-    click.echo(describe_rest(design, runs, rows, precision))
+    click.echo(describe_rest(design, study, runs, rows, precision))
     check_paths(design, study, ROOT)  # behind --commands, which may be for machines with other files
 
 

@@ -12,7 +12,7 @@ from nbconvert.filters import markdown2html
 
 from dr_lib.__main__ import main
 from dr_lib.report import ANALYSES, ReportError, render, run_analysis, write_report
-from dr_lib.runs.row import RowError, write_row
+from dr_lib.runs.row import RowError, read_runs, write_row
 from tests.evidence.predictions import draw_abroad, draw_predictions, write
 from tests.evidence.real_rows import copy_row
 from tests.evidence.test_request_log import RUN
@@ -98,6 +98,20 @@ def test_a_study_without_rows_has_no_report(tmp_path):
     """The message says how to make some."""
     with pytest.raises(RowError, match="run a study"):
         write_report([tmp_path], tmp_path, ROOT)
+
+
+def test_a_path_that_is_no_folder_of_rows_is_called_what_it_is(tmp_path):
+    """The study's file in place of its folder, and a misspelt folder, also beside one that holds rows."""
+    row = RUN | {"notebook": "10_train_referable", "run_id": "a", "study": "mine"}
+    write_row(tmp_path / "mine", row)
+    (tmp_path / "mine.yaml").write_text("")
+    reasons = {
+        "mine.yaml": f"is a file: give the folder of its results, {tmp_path / 'mine'}",
+        "mnie": "there is no such folder",
+    }
+    for name, reason in reasons.items():
+        with pytest.raises(RowError, match=reason):
+            read_runs(tmp_path / "mine", tmp_path / name)
 
 
 def test_the_study_file_names_its_analysis(tmp_path, clone):

@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dr_lib.command import write_command
 from dr_lib.runs.prices import find_price, price_seconds
 from dr_lib.runs.row import count_paid, read_process_s
 
 if TYPE_CHECKING:  # a cloud runtime without papermill estimates too
+    from pathlib import Path
+
     from dr_lib.runs.study import PlannedRun, Study
 
 
@@ -83,7 +86,7 @@ def list_repeats(
     runs: Iterable[PlannedRun],
     rows: dict[str, dict[str, Any]],
 ) -> list[PlannedRun]:
-    """The disturbed runs that are to be made again: those that ended first, to a third of the study."""
+    """The disturbed runs that are to be made again: a third of the study, first come, first served."""
     num_repeats = {name: row.get("repeats") or 0 for name, row in rows.items()}
     disturbed = list_disturbed(runs, rows)
     left = [run for run in disturbed if num_repeats[run.run_id] < study.repeat_disturbed]
@@ -96,11 +99,19 @@ def list_disturbed(runs: Iterable[PlannedRun], rows: dict[str, dict[str, Any]]) 
     return [run for run in _list_completed(runs, rows) if rows[run.run_id].get("disturbed")]
 
 
-def describe_rest(study: Study, runs: list[PlannedRun], rows: dict[str, dict[str, Any]], precision: float) -> str:
+def describe_rest(
+    study: Study,
+    path: Path,
+    runs: list[PlannedRun],
+    rows: dict[str, dict[str, Any]],
+    precision: float,
+) -> str:
     """Say what the runs left take, priced by the study's instance, and how many repetitions a precision needs.
 
-    `precision` is the half width of a 95 % interval, relative to the mean.
+    `path` is the study's file, named in the command that makes a first run; `precision` is the half
+    width of a 95 % interval, relative to the mean.
     """
+    from dr_lib.runs.study import name_run
     from dr_lib.statistics.effects import pool_spread, repetitions_for_precision  # SciPy: a second to import
 
     completed = _list_completed(runs, rows)
@@ -113,7 +124,9 @@ def describe_rest(study: Study, runs: list[PlannedRun], rows: dict[str, dict[str
     each_s = predict_run_s(study, runs, rows, left)
     left_s = sum(each_s)
     if math.isnan(left_s):
-        lines.append("time and money: complete a few runs first, for they are estimated from these")
+        only = name_run(left[0].scenario, left[0].repetition)
+        command = write_command("run", path, "--only", only)
+        lines.append(f"time and money are estimated from runs; to make one: {command}")
     elif left:
         paid_s = sum(count_paid(run.parameters) * run_s for run, run_s in zip(left, each_s, strict=True))
         usd = price_seconds(find_price(study.instance).usd_per_hour, paid_s) if study.instance else math.nan

@@ -151,10 +151,16 @@ def read_runs(*folders: Path) -> pd.DataFrame:
     """The rows below the folders as one table, a row per run, in the order in which they began.
 
     Raises:
-        RowError: there is none, two rows of one run differ, or a file is no row.
+        RowError: there is none or no such folder, two rows of one run differ, or a file is no row.
     """
     import pandas as pd
 
+    for folder in map(Path, folders):
+        if folder.is_file():
+            results = folder.with_suffix("")
+            raise RowError(f"{folder} is a file: give the folder of its results, {results}")
+        if not folder.is_dir():
+            raise RowError(f"{folder}: there is no such folder")
     rows = {}
     for row in read_rows(*folders):
         if rows.setdefault((row["study"], row["run_id"]), row) != row:

@@ -162,13 +162,14 @@ def test_ctrl_c_says_how_to_go_on(house):
 
 @pytest.mark.slow
 def test_a_third_of_a_disturbed_study_is_made_again(house, capsys):
-    """By hand: of two disturbed runs one, the first; the bar says why, and how many stay."""
+    """By hand: of two disturbed runs one, the first; the bar says why, and that both stay."""
     path = write_study(house, parameters={"trouble": "disturbed"}, repeat_disturbed=1)
     assert run_study(path, house) == []
     assert list_begun(house) == ["C1-r00", "C1-r01", "C1-r00"]
     shown = capsys.readouterr()
     assert "2 disturbed runs stay: a third of a study is made again at most" in shown.out
     assert "run 3 of 3: C1, repetition 0, again (disturbed)" in shown.err
+    assert "time left not known yet" in shown.err  # before the first run has ended
     assert run_study(path, house) == [] and len(list_begun(house)) == 3
 
 
