@@ -332,7 +332,7 @@ def test_20_leaves_a_model_folder(clone, kernel, small_sample):
     assert folder.facts["format"] == "keras" and folder.facts["image_size"] == 48 and len(folder.facts["grades"]) == 5
     assert folder.facts["metrics"]["kappa"] == row["metric_kappa_test"] and -1 <= row["metric_kappa_test"] <= 1
     assert folder.facts["split_sha256"] == row["split_sha256"] and folder.version == row["model_version"]
-    command = re.search(r"python -m dr_lib export (\S+/model) --data \S+ --out exported", texts(notebook))
+    command = re.search(r"python -m dr_lib export (\S+/model) --data .+ --out exported", texts(notebook))
     assert (clone / command[1]) == folder.path  # as it is pasted into a shell in the root
     assert num_pictures(notebook) == 3 and "SYNTHETIC SAMPLE" in (folder.path / "README.md").read_text()
     (predictions,) = read_predictions(folder.path.parent / "predictions.csv")

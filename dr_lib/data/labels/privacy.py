@@ -10,6 +10,8 @@ from pathlib import Path
 
 from dr_lib.files import lock, replace
 
+SALT = "salt"  # the file by which a private folder is known
+
 
 class PrivateFolderError(ValueError):
     """The private folder cannot be used."""
@@ -28,7 +30,7 @@ def open_private(private: Path, new_salt: bytes | None = None) -> Iterator[bytes
     Raises:
         PrivateFolderError: the folder cannot be written, its salt is damaged, or another prepare is at work.
     """
-    path = private / "salt"
+    path = private / SALT
     try:
         private.mkdir(mode=0o700, parents=True, exist_ok=True)
         file = lock(private / "lock")
@@ -47,6 +49,26 @@ def open_private(private: Path, new_salt: bytes | None = None) -> Iterator[bytes
         if len(salt) != 32:
             raise PrivateFolderError(f"{path} does not hold 32 bytes: delete it and prepare the data set anew")
         yield salt
+
+
+def is_private(folder: Path) -> bool:
+    """Whether a folder is a private one."""
+    return (folder / SALT).is_file()
+
+
+def check_apart(private: Path, out: Path) -> None:
+    """Refuse a prepared folder in a private one and the other way round: one is shared, one never.
+
+    Raises:
+        PrivateFolderError: one of them lies in the other, or they are one.
+    """
+    for folder in (out, *out.parents):
+        if folder == private or is_private(folder):
+            reason = f"{folder} is private, what is prepared is not"
+            raise PrivateFolderError(f"{reason}: choose another --out than {out}")
+    if out in private.parents:
+        reason = f"{private} lies in {out}, which is shared"
+        raise PrivateFolderError(f"{reason}: choose another --private")
 
 
 def pseudonym(salt: bytes, kind: str, name: str) -> str:

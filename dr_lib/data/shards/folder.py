@@ -20,6 +20,7 @@ import pandas as pd
 
 from dr_lib.command import write_command
 from dr_lib.data.labels.groups import unite
+from dr_lib.data.labels.privacy import is_private
 from dr_lib.data.shards.records import Record, ShardError
 from dr_lib.files import write_text
 
@@ -38,6 +39,9 @@ def read_manifest(data_dir: Path) -> dict:
         ShardError: the folder was not prepared, or not to the end.
     """
     path = Path(data_dir) / "manifest.json"
+    if is_private(Path(data_dir)):
+        prepared = str(data_dir).removesuffix(".private")
+        raise ShardError(f"{data_dir} keeps names: give the prepared folder beside it, {prepared}")
     if not path.is_file():
         command = write_command("prepare")
         raise ShardError(f"{data_dir} has no manifest.json: prepare it (again) with {command}")

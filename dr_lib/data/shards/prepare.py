@@ -13,7 +13,13 @@ import pandas as pd
 from dr_lib.data.labels.grades import REFERABLE_FROM
 from dr_lib.data.labels.label_files import FACTS
 from dr_lib.data.labels.near_duplicates import find_near_duplicates
-from dr_lib.data.labels.privacy import PrivateFolderError, name_image, open_private, pseudonym
+from dr_lib.data.labels.privacy import (
+    PrivateFolderError,
+    check_apart,
+    name_image,
+    open_private,
+    pseudonym,
+)
 from dr_lib.data.labels.tables import read_labels
 from dr_lib.data.photograph.pixels import IMAGE_SIZE
 from dr_lib.data.shards.crops import SHARD_SIZE, PrepareError, claim, crop_photographs
@@ -69,13 +75,15 @@ def prepare(
     Raises:
         LabelTableError: something is wrong with the folder or the label table, or it cannot be divided so.
         PrepareError: the folder `out` holds something else, is too small or cannot be written.
-        PrivateFolderError: the private folder cannot be used, is the sample's, or another prepare is at work with it.
+        PrivateFolderError: the private folder cannot be used, is the sample's, does not lie apart
+            from `out`, or another prepare is at work with it.
         ShardError: the folder's manifest is damaged, or a shard does not match it.
         WorkerError: workers cannot be had, died, or do not see the photographs.
     """
     images, out = Path(images).absolute(), Path(out)
     found = read_labels(images, None if labels is None else Path(labels), layout=layout)
     private = Path(private) if private else out.with_name(out.name + ".private")
+    check_apart(private.absolute(), out.absolute())
     is_sample, is_new = found.layout == "sample", not private.exists()
     with open_private(private, SAMPLE_SALT if is_sample else None) as salt:
         if salt == SAMPLE_SALT and not is_sample:

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from dr_lib.data.labels.privacy import PrivateFolderError
 from dr_lib.data.shards.batches import load_photographs
 from dr_lib.data.shards.folder import describe_data, read_manifest, read_photographs, verify
 from dr_lib.data.shards.prepare import prepare
@@ -70,6 +71,28 @@ def test_photographs_are_read_without_crc(whole, monkeypatch):
     verify(whole)
     grades = np.concatenate([load_photographs(whole, side, 32).grade for side in ("train", "validation", "test")])
     assert sorted(grades) == sorted(pd.read_csv(whole.parent / "labels.csv")["grade"])
+
+
+def test_the_private_folder_is_not_taken_for_the_prepared_one(whole):
+    """The sentence names the prepared one; neither is written into the other."""
+    private = whole.with_name("out.private")
+    with pytest.raises(ShardError, match=f"give the prepared folder beside it, {whole}$"):
+        read_manifest(private)
+    photographs = whole.parent / "photographs"
+    labels = whole.parent / "labels.csv"
+    before = sorted(whole.parent.rglob("*"))
+    places = {
+        private: None,
+        private / "new": None,
+        whole: whole,
+        whole.with_name("new"): whole.with_name("new"),
+    }
+    for out, names in places.items():
+        with pytest.raises(PrivateFolderError, match="is private, what is prepared is not"):
+            prepare(photographs, labels, out, private=names)
+    with pytest.raises(PrivateFolderError, match="which is shared: choose another --private"):
+        prepare(photographs, labels, whole, private=whole / "names")
+    assert sorted(whole.parent.rglob("*")) == before
 
 
 @pytest.mark.parametrize("content", [None, "{", "[]", '{"files": {}}', '{"files": {"a": 1}, "data_kind": ""}'])
