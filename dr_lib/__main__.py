@@ -460,7 +460,7 @@ def export(model: Path, data_dir: Path, split: str, out: Path, formats: tuple[st
     os.environ["KERAS_BACKEND"] = "tensorflow"
     import_tensorflow()
     from dr_lib.data.shards.batches import load_photographs
-    from dr_lib.data.shards.folder import describe_data
+    from dr_lib.data.shards.folder import describe_data, read_photographs
     from dr_lib.serving.export.convert import FORMATS
     from dr_lib.serving.export.export import export_model, pack_folder
     from dr_lib.serving.export.gate import MIN_IMAGES, Labelled
@@ -469,9 +469,15 @@ def export(model: Path, data_dir: Path, split: str, out: Path, formats: tuple[st
     size = read_folder(model).facts["image_size"]
     calibration = load_photographs(data_dir, "train", size, split, stream=True)  # decodes the few that are taken
     test = load_photographs(data_dir, "test", size, split)
+    again = write_command(*sys.argv[1:], "--force")
+    forced = f"to write the formats in spite of it: {again}"
     if len(test.grade) < MIN_IMAGES and not choice["force"]:
-        few = f"{len(test.grade)} test photographs cannot decide: give {MIN_IMAGES} or more"
-        raise click.ClickException(f"{few}; --force writes every format in spite of it")
+        sides = read_photographs(data_dir, split)["split"]
+        num_used = int((sides != "excluded").sum())
+        num_needed = math.ceil(num_used * MIN_IMAGES / max(1, len(test.grade)))
+        few = f"{len(test.grade)} of {num_used} photographs are in the test split"
+        enough = f"{MIN_IMAGES} or more can decide, about {num_needed} photographs in all"
+        raise click.ClickException(f"{few}, {enough}; {forced}")
     exported = export_model(
         model,
         out,
@@ -490,7 +496,7 @@ def export(model: Path, data_dir: Path, split: str, out: Path, formats: tuple[st
     if not exported["same_split"].all():
         click.echo("judged on another split than the model was trained with: it may know the photographs", err=True)
     if not exported["folder"].any():
-        raise click.ClickException("the gate refused every format: --force writes them in spite of it")
+        raise click.ClickException(f"the gate refused every format; {forced}")
 
 
 @main.command()

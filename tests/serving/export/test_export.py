@@ -2,7 +2,7 @@
 
 import json
 import os
-import re
+import shlex
 import tarfile
 
 import numpy as np
@@ -70,11 +70,17 @@ def test_a_forced_format_replaces_the_folder_and_says_so(source, labelled, tmp_p
 
 
 def test_too_few_photographs_are_told_before_a_conversion(source, small_sample, tmp_path, monkeypatch):
-    """The command says how many there are, how many it takes, and what writes the formats all the same."""
+    """How many there are, how many it takes in all by this split, and the command that goes on.
+
+    By hand: 10 of 32 for testing; 30 are those of 32 * 30 / 10 = 96.
+    """
     monkeypatch.setenv("KERAS_BACKEND", "tensorflow")
     asked = ["export", str(source), "--data", str(small_sample), "--out", str(tmp_path / "exported")]
-    said = CliRunner().invoke(main, asked)
-    assert re.fullmatch(r"Error: \d+ test photographs cannot decide: give 30 or more; --force .*\n", said.output)
+    monkeypatch.setattr("sys.argv", ["dr_lib", *asked])
+    said = CliRunner().invoke(main, asked).output
+    assert said.startswith("Error: 10 of 32 photographs are in the test split, 30 or more can decide")
+    assert "about 96 photographs in all; to write the formats in spite of it: " in said
+    assert said.endswith(f" -m dr_lib {shlex.join(asked)} --force\n")
     assert not (tmp_path / "exported").exists()
 
 
