@@ -161,6 +161,10 @@ def _describe_split(name: str, facts: dict) -> None:
         click.echo(
             f"  {side} {counts['num_images']} photographs of {counts['num_patients']} patients; grades 0 to 4: {grades}"
         )
+    if "num_moved" in facts:
+        click.echo(f"patients who changed sides, for copies, names or official sides changed: {facts['num_moved']}")
+    if "num_left" in facts:
+        click.echo(f"patients who are gone: {facts['num_left']}")
     if facts.get("num_excluded"):
         click.echo(f"{facts['num_excluded']} excluded, the reasons stand in {name}")
     if facts and facts["largest_group"]["patients"] > 1:

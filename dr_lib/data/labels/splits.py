@@ -1,6 +1,7 @@
 """Divide groups of patients into train, validation and test, or into folds, stratified by grade."""
 
 import warnings
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -17,7 +18,13 @@ NUM_DRAWS = 50
 
 
 def split_photographs(
-    table: pd.DataFrame, pairs: np.ndarray, *, scheme: str = "random", seed: int = 0, folds: int = 5
+    table: pd.DataFrame,
+    pairs: np.ndarray,
+    *,
+    scheme: str = "random",
+    seed: int = 0,
+    folds: int = 5,
+    kept: Sequence[Mapping[str, str]] = (),
 ) -> list[pd.DataFrame]:
     """Divide photographs into train, validation and test, each group on one side, stratified by grade.
 
@@ -25,6 +32,9 @@ def split_photographs(
     with the probability `share`, lowered where its grades are already ahead of their share and raised where they are
     behind (a self-balancing walk). The first of up to 50 draws whose shares of the grades and of the whole are within
     one point is kept, or else the best. The same table and seed give the same split, whatever the pseudonyms.
+
+    Groups that an earlier split knows stay where they are, and new ones are drawn beside them. What was on two sides
+    and is one group now is on one: test before validation before train, the first of two folds.
 
     Args:
         table: columns row, image_id, content_id (equal for equal files), patient_id, grade and, for `official`,
@@ -35,6 +45,7 @@ def split_photographs(
             photographs of one, test before validation before train); or folds, of which each is test once.
         seed: of the draw.
         folds: number of folds.
+        kept: an earlier split of the same scheme, or one for each fold: sides by image_id, and by patient_id.
 
     Returns:
         A table, or one for each fold: image_id, group, split (train, validation, test or excluded), and the reason why
@@ -55,14 +66,22 @@ def split_photographs(
     groups = pd.Index(used["group"].unique())  # in the order of the table: pseudonyms have no part in the draw
     counts = pd.crosstab(used["group"], used["grade"]).loc[groups]
     rng = np.random.default_rng(seed)
+    num_tables = folds if scheme == "folds" else 1
+    known = [_find_sides(used, groups, sides) for sides in kept or [{}] * num_tables]
     if scheme == "official":
         divided = [used.groupby("group")["official"].first()[groups]]
+    elif scheme == "folds" and kept:
+        divided = _continue_folds(counts, known, rng)
     elif scheme == "folds":
         divided = _draw_folds(used, groups, folds, seed)
     else:
-        chosen = _draw(counts, counts.sum(axis=1), TEST, rng)
+        is_test = known[0].map({"train": 0.0, "validation": 0.0, "test": 1.0})
+        chosen = _draw(counts, counts.sum(axis=1), TEST, rng, is_test)
         divided = [pd.Series(np.where(chosen, "test", "train"), groups)]
-    return [_complete(table, counts, sides, rng, with_validation=scheme != "paper") for sides in divided]
+    return [
+        _complete(table, counts, sides, before, rng, with_validation=scheme != "paper")
+        for sides, before in zip(divided, known, strict=True)
+    ]
 
 
 def _keep_one_side(table: pd.DataFrame) -> pd.DataFrame:
@@ -91,6 +110,25 @@ def _keep_one_copy(table: pd.DataFrame) -> pd.DataFrame:
     return table
 
 
+def _find_sides(used: pd.DataFrame, groups: pd.Index, sides: Mapping[str, str]) -> pd.Series:
+    """The side of each group in an earlier split, the greatest of several; NaN for a new one."""
+    found = used["image_id"].map(sides).fillna(used["patient_id"].map(sides))
+    rank = found.map({side: rank for rank, side in enumerate(SIDES)})
+    return rank.groupby(used["group"]).max()[groups].map(dict(enumerate(SIDES)))
+
+
+def _continue_folds(counts: pd.DataFrame, known: list[pd.Series], rng: np.random.Generator) -> list[pd.Series]:
+    """Test each group in the fold that tested it before; give a new one to the fold that most lacks its grades."""
+    tested = np.column_stack([sides == "test" for sides in known])
+    fold = np.where(tested.any(axis=1), tested.argmax(axis=1), -1)
+    shares = (counts / counts.sum()).to_numpy()  # of the photographs of each grade
+    filled = np.stack([shares[fold == number].sum(axis=0) for number in range(len(known))])
+    for i in rng.permutation(np.flatnonzero(fold < 0)):
+        fold[i] = np.argmin(filled @ shares[i])
+        filled[fold[i]] += shares[i]
+    return [pd.Series(np.where(fold == number, "test", "train"), counts.index) for number in range(len(known))]
+
+
 def _draw_folds(used: pd.DataFrame, groups: pd.Index, folds: int, seed: int) -> list[pd.Series]:
     if not 2 <= folds <= len(groups):
         raise LabelTableError(f"{len(groups)} groups make no {folds} folds: ask for 2 to {len(groups)}")
@@ -104,12 +142,19 @@ def _draw_folds(used: pd.DataFrame, groups: pd.Index, folds: int, seed: int) -> 
 
 
 def _complete(
-    table: pd.DataFrame, counts: pd.DataFrame, sides: pd.Series, rng: np.random.Generator, *, with_validation: bool
+    table: pd.DataFrame,
+    counts: pd.DataFrame,
+    sides: pd.Series,
+    before: pd.Series,
+    rng: np.random.Generator,
+    *,
+    with_validation: bool,
 ) -> pd.DataFrame:
     """Draw validation where it is wanted and not there, and make the table of a split."""
     if with_validation and not (sides == "validation").any():
         training = counts[sides == "train"]
-        chosen = _draw(training, pd.Series(1, training.index), VALIDATION, rng)
+        is_validation = before[training.index].map({"train": 0.0, "validation": 1.0})
+        chosen = _draw(training, pd.Series(1, training.index), VALIDATION, rng, is_validation)
         sides[training.index[chosen]] = "validation"
     split = table["group"].map(sides).where(table["reason"] == "", "excluded")
     for side in SIDES if with_validation else ("train", "test"):
@@ -117,14 +162,24 @@ def _complete(
     return table.assign(split=split)[["image_id", "group", "split", "reason"]]
 
 
-def _draw(counts: pd.DataFrame, amount: pd.Series, share: float, rng: np.random.Generator) -> np.ndarray:
-    """Choose patients: a boolean each; `counts` are their photographs per grade, `amount` what `share` is of."""
+def _draw(
+    counts: pd.DataFrame, amount: pd.Series, share: float, rng: np.random.Generator, kept: pd.Series
+) -> np.ndarray:
+    """Choose groups: a boolean each.
+
+    Args:
+        counts: their photographs per grade.
+        amount: what `share` is of.
+        share: to be chosen.
+        rng: where chance comes from.
+        kept: 1 and 0 where it is settled, NaN where it is to be drawn.
+    """
     vectors = np.column_stack([counts, amount]).astype(float)
     grades, amounts, is_referable = vectors[:, :-1], vectors[:, -1], counts.columns >= REFERABLE_FROM
     whole = grades.sum(axis=0) / grades.sum()
     best, least = np.zeros(len(counts), bool), np.inf
     for _ in range(NUM_DRAWS):
-        chosen = _choose(vectors, share, rng)
+        chosen = _choose(vectors, share, rng, kept.to_numpy(float))
         if chosen.any():
             part = grades[chosen].sum(axis=0) / grades[chosen].sum()
             error = max(np.abs(part - whole).max(), abs(amounts[chosen].sum() / amounts.sum() - share))
@@ -135,10 +190,12 @@ def _draw(counts: pd.DataFrame, amount: pd.Series, share: float, rng: np.random.
     return best
 
 
-def _choose(vectors: np.ndarray, share: float, rng: np.random.Generator) -> np.ndarray:
-    chosen = np.zeros(len(vectors), bool)
-    ahead = np.zeros(vectors.shape[1])  # what was chosen, less its share of what was seen
-    for i in rng.permutation(len(vectors)):
+def _choose(vectors: np.ndarray, share: float, rng: np.random.Generator, kept: np.ndarray) -> np.ndarray:
+    chosen = kept == 1
+    is_new = np.isnan(kept)
+    # what was chosen, less its share of what was seen
+    ahead = (kept[~is_new] - share) @ vectors[~is_new]
+    for i in rng.permutation(np.flatnonzero(is_new)):
         vector = vectors[i]
         chosen[i] = rng.random() < share - 2 * (ahead @ vector) / (vector @ vector)
         ahead += (chosen[i] - share) * vector
@@ -150,5 +207,5 @@ def _check_classes(where: str, grades: pd.Series) -> None:
     if referable in (0, len(grades)):
         raise LabelTableError(
             f"{where} has {referable} referable photographs (grade 2 or more) of {len(grades)}: both kinds are "
-            "needed; give more photographs, or another share or seed"
+            "needed; give more photographs, or divide anew by another --seed"
         )

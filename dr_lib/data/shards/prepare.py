@@ -55,7 +55,8 @@ def prepare(
 
     Photographs in = records + rejected; `rejected.csv`, in the private folder, names the files. The same input,
     parameters and salt give the same bytes, whoever does the work. Started again, whether after a kill or with another
-    label table, it crops what has no crop yet, and joins and divides all photographs of the table anew.
+    label table, it crops what has no crop yet, and joins all photographs of the table anew; patients stay on their
+    side of the split.
 
     Args:
         images, labels, layout: of `tables.read_labels`.
@@ -135,6 +136,8 @@ def prepare(
                 "splits": earlier["splits"],
             }
             labels = table[LABELS + [name for name in FACTS if name in table] + ["gradability"]]
+            if seed == earlier["splits"].get("split.csv", {}).get("seed"):  # asked for once, by the same command
+                seed = None
             write_split(out, manifest, labels, out / "split.csv", scheme=scheme, seed=seed)
         except OSError as error:
             reason = error.strerror or error

@@ -44,7 +44,8 @@ def split(
 
     Args:
         data_dir: the folder.
-        scheme, seed, folds: of `splits.split_photographs`; by default those that split.csv was drawn with.
+        scheme, seed, folds: of `splits.split_photographs`; by default those that split.csv was drawn with. Without a
+            seed, groups stay where a split table of this scheme has them, whatever became of their labels.
         labels: a CSV with image_id, grade and, where they changed, other columns of labels.csv, whose place it takes;
             photographs that it does not name are in no split.
         out: the split table; a bare name lies in the folder. Folds are written to split-1-of-5.csv and so on.
@@ -83,29 +84,43 @@ def write_split(
     seed: int | None = None,
     folds: int = 5,
 ) -> list[Path]:
-    """Divide the labelled photographs of a folder; write labels.csv, the split tables and, last, the manifest."""
+    """Divide the labelled photographs of a folder; write labels.csv, the split tables and, last, the manifest.
+
+    Without a seed, groups stay where the tables have them that this takes the place of, if their scheme is the same.
+    """
     if path.suffix != ".csv" or path.name in ("labels.csv", "near_duplicates.csv") or path.name.startswith("crops"):
         raise LabelTableError(f"{path.name} is no name for a split table: call it split-1.csv, say")
     splits = {name: how for name, how in manifest["splits"].items() if (data_dir / name).is_file()}
     files = {n: sha256 for n, sha256 in manifest["files"].items() if n in splits or n not in manifest["splits"]}
     earlier = splits.get("split.csv", DEFAULT)
-    scheme, seed = scheme or earlier["scheme"], earlier["seed"] if seed is None else seed
-    listing = pd.concat(read_table(data_dir, f"{name[:-8]}csv", files) for name in files if name.endswith(".tfrecord"))
-    listing = listing[listing["status"] != ""]
-    table = labels.merge(listing[["image_id", "content_id"]], on="image_id", validate="1:1")
-    tables = split_photographs(table, read_pairs(data_dir, table, files), scheme=scheme, seed=seed, folds=folds)
+    scheme = scheme or earlier["scheme"]
     paths = [path]
     if scheme == "folds":
         paths = [path.with_stem(f"{path.stem}-{number}-of-{folds}") for number in range(1, folds + 1)]
+    before = []
+    is_again = path.parent == data_dir and all(splits.get(one.name, {}).get("scheme") == scheme for one in paths)
+    if seed is None and is_again:
+        before = [_read_used(one) for one in paths]
+        earlier = splits[paths[0].name]
+    seed = earlier["seed"] if seed is None else seed
+    listing = pd.concat(read_table(data_dir, f"{name[:-8]}csv", files) for name in files if name.endswith(".tfrecord"))
+    listing = listing[listing["status"] != ""]
+    table = labels.merge(listing[["image_id", "content_id"]], on="image_id", validate="1:1")
+    pairs = read_pairs(data_dir, table, files)
+    kept = [_list_sides(used) for used in before]
+    tables = split_photographs(table, pairs, scheme=scheme, seed=seed, folds=folds, kept=kept)
     files["labels.csv"] = hashlib.sha256(format_table(labels).encode()).hexdigest()
     if (data_dir / "manifest.json").exists():
         write_json(data_dir / "manifest.json", read_manifest(data_dir) | {"pending": files["labels.csv"]})
     write_table(data_dir / "labels.csv", labels)
-    for one, sides in zip(paths, tables, strict=True):
+    for number, (one, sides) in enumerate(zip(paths, tables, strict=True)):
         write_table(one, sides)
         if one.parent == data_dir:
             files[one.name] = hash_file(one)
-            splits[one.name] = {"scheme": scheme, "seed": seed, **_count(labels.merge(sides, on="image_id"))}
+            divided = labels.merge(sides, on="image_id")
+            splits[one.name] = {"scheme": scheme, "seed": seed, **_count(divided)}
+            if before:
+                splits[one.name].update(_count_moved(divided, before[number]))
     manifest.pop("pending", None)
     write_json(data_dir / "manifest.json", manifest | {"files": dict(sorted(files.items())), "splits": splits})
     return paths
@@ -186,6 +201,31 @@ def _correct_labels(known: pd.DataFrame, path: Path) -> pd.DataFrame:
     for name in [name for name in given if name in FACTS or (name in kept and name != "row")]:
         kept[name] = given[name].where(given[name] != "", kept.get(name, ""))  # an empty cell changes nothing
     return kept.reset_index()
+
+
+def _read_used(path: Path) -> pd.DataFrame:
+    """The rows of a split table that are on a side."""
+    table = parse_table(path)
+    return table[table["split"] != "excluded"]
+
+
+def _list_sides(used: pd.DataFrame) -> dict[str, str]:
+    """The sides of a split table by image_id, and by group, whose name is that of its first patient."""
+    names = pd.concat([used["group"], used["image_id"]])
+    return dict(zip(names, pd.concat([used["split"], used["split"]]), strict=True))
+
+
+def _count_moved(table: pd.DataFrame, before: pd.DataFrame) -> dict[str, int]:
+    """Count the patients who are on another side than before, and the groups that are gone, where there are any."""
+    sides = _list_sides(before)
+    side = table["image_id"].map(sides).fillna(table["patient_id"].map(sides))
+    is_moved = side.notna() & (table["split"] != "excluded") & (table["split"] != side)
+    is_there = before["image_id"].isin(table["image_id"]) | before["group"].isin(table["patient_id"])
+    counts = {
+        "num_moved": int(table.loc[is_moved, "patient_id"].nunique()),
+        "num_left": int((~is_there.groupby(before["group"]).any()).sum()),
+    }
+    return {name: count for name, count in counts.items() if count}
 
 
 def _count(table: pd.DataFrame) -> dict:

@@ -15,7 +15,9 @@ import cv2
 import numpy as np
 import pandas as pd
 import pytest
+from click.testing import CliRunner
 
+from dr_lib.__main__ import main
 from dr_lib.data.labels.privacy import PrivateFolderError
 from dr_lib.data.labels.tables import LabelTableError
 from dr_lib.data.photograph.gradability import score_gradability
@@ -225,6 +227,31 @@ def test_a_longer_table_adds_shards(photographs):
     assert run(photographs)["splits"]["split.csv"]["seed"] == 4  # as it was divided before
     assert len(read_photographs(out)) == 30 and len(list_written(out)) == 3
     assert read_photographs(out).set_index("row")["grade"].sort_index().tolist() == table["grade"][:30].tolist()
+
+
+def test_patients_stay_on_their_side_when_the_table_changes(photographs):
+    """Corrected grades and more patients move nobody; who must move, or is gone, is said, with the number. The command
+    that named the seed once may name it again."""
+    labels, out = photographs.parent / "labels.csv", photographs.parent / "out"
+    table = pd.read_csv(labels)
+    table[:32].to_csv(labels, index=False)
+    run(photographs, seed=2)
+    before = read_photographs(out).set_index("image_id")["split"]
+    changed = table.assign(grade=(table["grade"] + 1) % 5).drop([0, 1])
+    changed.to_csv(labels, index=False)
+    asked = ["prepare", "--images", str(photographs), "--labels", str(labels), "--out", str(out), "--workers", "1"]
+    said = CliRunner().invoke(main, [*asked, "--shard-size", "16", "--seed", "2"])
+    assert said.exit_code == 0 and "patients who are gone: 1\n" in said.output, said.output
+    after = read_photographs(out).set_index("image_id")["split"]
+    assert len(after) == 38 and (after[after.index.isin(before.index)] == before[before.index.isin(after.index)]).all()
+    assert "changed sides" not in said.output
+    named = read_photographs(out).set_index("row")  # row 2 is the first of the table, as in a spreadsheet
+    one, other = (named.index[named["split"] == side][0] - 2 for side in ("train", "test"))
+    changed.loc[changed.index[one], "patient"] = changed["patient"].iloc[other]
+    changed.to_csv(labels, index=False)
+    said = CliRunner().invoke(main, [*asked, "--shard-size", "16"])
+    assert "names or official sides changed: 1\n" in said.output and verify(out), said.output
+    assert (read_photographs(out).set_index("image_id")["split"] != after).sum() == 1
 
 
 def test_a_longer_table_is_not_cropped_by_other_code(photographs, monkeypatch):

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from dr_lib.__main__ import main
 from dr_lib.data.labels.tables import LabelTableError
-from dr_lib.data.shards.folder import ShardError, describe_data, read_photographs, verify
+from dr_lib.data.shards.folder import ShardError, describe_data, read_manifest, read_photographs, verify
 from dr_lib.data.shards.split import export_records, split
 from tests.data.shards.test_prepare import read_jpegs
 
@@ -122,6 +122,23 @@ def test_tensorflow_reads_labelled_records(folder, tmp_path):
     assert found == len(table)
     with pytest.raises(LabelTableError, match="not empty"):
         export_records(folder, tmp_path / "records")
+
+
+@pytest.mark.parametrize("scheme", ["random", "folds"])
+def test_patients_stay_on_their_side_when_grades_are_corrected(folder, tmp_path, scheme):
+    """By another table of labels, without a word; with a seed, or another scheme, the folder is divided anew."""
+    names = [path.name for path in split(folder, scheme=scheme, folds=2)]
+    known = read_photographs(folder)
+    corrected = known[["image_id"]].assign(grade=known["grade"].sample(frac=1, random_state=1).to_numpy())
+    corrected.to_csv(tmp_path / "corrected.csv", index=False)
+    before = [(folder / name).read_bytes() for name in names]
+    split(folder, scheme=scheme, folds=2, labels=tmp_path / "corrected.csv")
+    assert [(folder / name).read_bytes() for name in names] == before and verify(folder)
+    split(folder, scheme=scheme, folds=2, seed=4)
+    assert [(folder / name).read_bytes() for name in names] != before
+    assert all(read_manifest(folder)["splits"][name]["seed"] == 4 for name in names)
+    split(folder, scheme="paper")
+    assert set(read_photographs(folder)["split"]) == {"train", "test"}
 
 
 def test_the_command_line(folder, tmp_path):
