@@ -257,6 +257,7 @@ def plan(study: Path, instance: str, precision: float, commands: bool, machines:
     from dr_lib.runs.cluster import list_commands
     from dr_lib.runs.estimate import describe_rest
     from dr_lib.runs.machines import count_machines
+    from dr_lib.runs.outdated import describe_outdated, find_outdated
     from dr_lib.runs.runner import check_folder, read_finished
     from dr_lib.runs.study import check_paths, load_study, name_machine, plan_runs
 
@@ -264,6 +265,8 @@ def plan(study: Path, instance: str, precision: float, commands: bool, machines:
     check_folder(study.with_suffix(""), design)
     runs = plan_runs(design, name_machine(hardware.probe()))
     rows = read_finished(study.with_suffix(""), runs)
+    outdated = find_outdated(study.with_suffix(""), rows.values(), ROOT)
+    rows = {run_id: row for run_id, row in rows.items() if run_id not in outdated}
     status = {run.run_id: rows.get(run.run_id, {}).get("status", "to do") for run in runs}
     if commands:
         left = [run for run in runs if status[run.run_id] != "ok" and count_machines(run) <= (machines or math.inf)]
@@ -271,6 +274,8 @@ def plan(study: Path, instance: str, precision: float, commands: bool, machines:
     for run in runs:
         levels = ", ".join(f"{name}={run.parameters[name]}" for name in design.factors)
         click.echo(f"{run.order:4d}  {run.run_id}  {status[run.run_id]:8}  {levels}")
+    if outdated:
+        click.echo(f"{describe_outdated(outdated)}: to be made again")
     click.echo(describe_rest(design, study, runs, rows, precision))
     check_paths(design, study, ROOT)  # behind --commands, which may be for machines with other files
 

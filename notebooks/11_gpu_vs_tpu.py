@@ -46,6 +46,7 @@ import pandas as pd
 from dr_lib.evidence.claims import NOTEBOOKS
 from dr_lib.evidence.select import list_columns, select_runs
 from dr_lib.figures.page import Page
+from dr_lib.runs.outdated import find_outdated
 from dr_lib.runs.row import read_rows, read_runs
 
 folders = [root / name.strip() for name in runs.split(",")]
@@ -73,6 +74,10 @@ if is_grades:
 elif published:
     words = "GPU or TPU: how long does training take?"
 page.title(words, paper, selection)
+outdated = [name for folder in folders for name in find_outdated(folder, read_rows(folder), root)]
+if outdated:
+    words = "Outdated runs, of photographs, labels or a split that their folder no longer has: {}."
+    page.findings([page.say(words).format(len(outdated))])
 
 # %% [markdown]
 # ## Method

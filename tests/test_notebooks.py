@@ -18,6 +18,7 @@ import pytest
 from jupyter_client import KernelManager
 from sklearn.metrics import roc_auc_score
 
+from dr_lib.data.shards.folder import describe_data
 from dr_lib.evidence.endpoint import find_rates
 from dr_lib.evidence.predictions import read_predictions
 from dr_lib.report import run_analysis, write_report
@@ -216,6 +217,19 @@ def test_11_without_rows_shows_the_paper_alone(clone, kernel):
     """Opened first, it draws the published bars and says that nothing has been measured."""
     notebook = execute(clone, "11_gpu_vs_tpu", kernel)
     assert num_pictures(notebook) == 1 and "not measured" in texts(notebook)
+
+
+def test_11_says_which_rows_are_of_labels_that_are_gone(clone, small_sample):
+    """In one sentence at the top; of rows that stand it says nothing."""
+    shutil.copytree(small_sample, clone / "data" / "prepared")
+    study = clone / "papermill_runs" / "mine"
+    study.parent.mkdir()
+    study.with_suffix(".yaml").write_text("parameters: {data_dir: data/prepared}\n")
+    row = copy_row("10", data_dir="prepared", split="split.csv", study="mine", **describe_data(small_sample))
+    write_row(study, row)
+    assert "Outdated runs" not in report(clone, "mine", published=False)
+    write_row(study, row | {"labels_sha256": "0" * 64})
+    assert "a pasta delas não tem mais: 1." in report(clone, "mine", lang="pt", published=False)
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from dr_lib.files import lock, write_text
 from dr_lib.hardware.machines import COORDINATOR, COUNT, RANK
 from dr_lib.runs.estimate import afford_s, find_limit, predict_run_s
 from dr_lib.runs.machines import count_machines
+from dr_lib.runs.outdated import set_aside
 from dr_lib.runs.row import count_paid, read_rows, read_spent_s, write_row
 from dr_lib.runs.runner import check_notebook, run_study
 from dr_lib.runs.study import PlannedRun, Study, StudyError, find_runs, load_study, name_run, plan_runs
@@ -70,6 +71,8 @@ def run_on_cluster(
 
     study, folder = load_study(path, root, instance=instance), Path(path).with_suffix("")
     stop_at = time.monotonic() + 3600 * (max_hours or study.max_hours or math.inf)
+    if what := set_aside(folder, read_rows(folder), root):
+        tqdm.write(what)
     rows, planned = {row["run_id"]: row for row in read_rows(folder)}, plan_runs(study, ANY)
     check_notebook(study, root, rows.values(), allow)
     completed = {_name(row) for row in rows.values() if row["status"] == "ok"}

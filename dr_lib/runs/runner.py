@@ -25,6 +25,7 @@ from dr_lib.files import lock, write_json
 from dr_lib.hardware.machines import Place, find_place
 from dr_lib.runs.estimate import afford_s, find_limit, list_disturbed, list_left, list_repeats, predict_run_s
 from dr_lib.runs.machines import count_machines, say_missing, start_others, take_part
+from dr_lib.runs.outdated import set_aside
 from dr_lib.runs.papermill import OUT_OF_TIME, find_error, redact_paths, start_papermill
 from dr_lib.runs.row import (
     RowError,
@@ -92,7 +93,8 @@ def run_study(
     All goes to a folder beside the study file, of its name: `rows/`, executed `notebooks/`, `logs/`, and what the runs
     leave in `runs/`. A run is finished when its row says ok; one that was cut off has no row and is made again, a
     failed one too, each in the folder where it may have left a checkpoint; one that shared the machine with other work
-    is made again at the end. Kill it at any moment and start it again.
+    is made again at the end. So is one whose photographs, labels or split are other ones now: what it left is kept in
+    `outdated/`. Kill it at any moment and start it again.
 
     Args:
         path: the study file.
@@ -139,6 +141,8 @@ def run_study(
     with lock_study(folder, wait=wait) as file, tqdm(disable=not show_progress, bar_format=BAR) as bar:
         check_folder(folder, study)
         write_json(folder / "study.json", study.model_dump(include=set(FIXED)))
+        if what := set_aside(folder, read_finished(folder, runs).values(), root):
+            bar.write(what)
         check_notebook(study, root, read_finished(folder, planned).values(), allow)
         session = Session(study, Path(path), root, folder, uuid.uuid4().hex[:12], file, stop_at, bar, planned)
         return _make(session, runs, lacking | missing)

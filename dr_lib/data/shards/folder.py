@@ -65,7 +65,7 @@ def describe_data(data_dir: Path, split: str | Path = "split.csv") -> dict[str, 
         "crop_method": manifest["parameters"]["method"],
         "data_sha256": hashlib.sha256(json.dumps(shards).encode()).hexdigest(),  # whatever the labels and the split
         "labels_sha256": manifest.get("labels_sha256") or manifest["files"]["labels.csv"],  # of the whole table
-        "split_sha256": hash_file(Path(data_dir) / split),
+        "split_sha256": manifest.get("split_sha256", {}).get(str(split)) or hash_file(Path(data_dir) / split),
     }
 
 

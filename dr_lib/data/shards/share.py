@@ -5,7 +5,7 @@ import json
 from collections.abc import Collection
 from pathlib import Path
 
-from dr_lib.data.shards.folder import format_table, parse_table, read_manifest, verify
+from dr_lib.data.shards.folder import format_table, hash_file, parse_table, read_manifest, verify
 
 LABELS = ["image_id", "row", "patient_id", "grade", "referable", "gradability"]
 SPLIT = ["image_id", "group", "split", "reason"]
@@ -34,6 +34,7 @@ def share_folder(data_dir: Path, splits: Collection[str] = ()) -> dict[str, Path
         table = parse_table(data_dir / name)
         files[name] = format_table(table[[column for column in columns if column in table]]).encode()
     manifest.setdefault("labels_sha256", manifest["files"]["labels.csv"])
+    manifest["split_sha256"] = {name: hash_file(data_dir / name) for name in splits if name not in manifest["files"]}
     manifest["files"]["labels.csv"] = hashlib.sha256(files["labels.csv"]).hexdigest()
     return files | {"manifest.json": json.dumps(manifest, indent=1).encode()}
 

@@ -24,6 +24,7 @@ from typing import Any
 
 from dr_lib.files import write_bytes, write_json
 from dr_lib.runs.estimate import afford_s, find_limit, predict_run_s
+from dr_lib.runs.outdated import set_aside
 from dr_lib.runs.prices import PRICES_VARIABLE, Price, PriceError, find_price, read_prices
 from dr_lib.runs.remote import colab, far_side, kaggle
 from dr_lib.runs.remote.client import RemoteError, check_client, handle_ends, insist, undisturbed
@@ -81,6 +82,8 @@ def run_on_service(
         on_cpu = [run for run, plan in zip(runs, planned, strict=True) if _is_to_use_cpu(plan.parameters)]
         check_folder(folder, study)
         write_json(folder / "study.json", study.model_dump(include=set(FIXED)))
+        if what := set_aside(folder, read_rows(folder), root):
+            say(what)
         check_notebook(study, root, read_rows(folder), allow)
         quota = service.read_quota()  # with which missing credentials are found
         made = _find_made(folder, service, on_cpu)

@@ -56,6 +56,8 @@ def test_the_prepared_folder_is_cut_and_still_whole(packed, small_sample):
     known, there = read_photographs(small_sample), read_photographs(data)
     pd.testing.assert_frame_equal(there, known.drop(columns=["eye", "official"]))
     assert describe_data(data) == describe_data(small_sample)
+    here = packed.parent / "data" / "prepared"
+    assert describe_data(data, "own.csv") == describe_data(here, "own.csv")  # of which a column stayed here
     assert "name" not in pd.read_csv(data / "own.csv") and len(read_photographs(data, "own.csv")) == len(known)
 
 

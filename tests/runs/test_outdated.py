@@ -1,0 +1,92 @@
+"""Rows of photographs, labels or a split that the prepared folder no longer has."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+
+from dr_lib.__main__ import main
+from dr_lib.data.shards.folder import describe_data, read_photographs
+from dr_lib.data.shards.split import split
+from dr_lib.runs.outdated import find_outdated, set_aside
+from dr_lib.runs.row import read_rows, read_spent_s
+from tests.runs.conftest import complete, run_quietly, write_study
+
+
+@pytest.fixture
+def study(house, small_sample) -> Path:
+    """The file of a study of two runs, of which the first is completed, and its model lies there."""
+    data_dir = house / "data" / "prepared"
+    shutil.copytree(small_sample, data_dir)
+    path = write_study(house, parameters={"data_dir": "data/prepared"}, order="sequential")
+    row = {"data_dir": "prepared", "split": "split.csv"} | describe_data(data_dir)
+    complete(house, path, {"C1": 100.0}, **row)
+    (run,) = read_rows(path.with_suffix(""))
+    model = path.with_suffix("") / "runs" / run["run_id"] / "model"
+    model.mkdir(parents=True)
+    (model / "model.keras").write_text("of the old labels")
+    return path
+
+
+def correct_a_grade(data_dir: Path) -> None:
+    """Give one photograph another grade, as a reader who looked again does."""
+    known = read_photographs(data_dir)[["image_id", "grade"]]
+    known.loc[known["grade"].idxmin(), "grade"] = 1
+    known.to_csv(data_dir.with_name("corrected.csv"), index=False)
+    split(data_dir, labels=data_dir.with_name("corrected.csv"))
+
+
+def test_a_run_of_corrected_labels_is_made_again_and_nothing_is_lost(study, house, capsys):
+    """One sentence says so; the old row, model and seconds are kept. What nothing was changed of stands."""
+    folder = study.with_suffix("")
+    (before,) = read_rows(folder)
+    assert find_outdated(folder, [before], house) == {}
+    run_quietly(study, house, only="C1-r00")
+    assert "other labels" not in capsys.readouterr().out and read_rows(folder) == [before]
+    correct_a_grade(house / "data" / "prepared")
+    run_quietly(study, house, only="C1-r00")
+    said = "1 completed run is outdated, for the prepared folder now has other labels: made again, what was there is"
+    assert capsys.readouterr().out.splitlines()[0] == f"{said} kept in {folder / 'outdated'}"
+    (after,) = read_rows(folder)
+    assert after["run_id"] == before["run_id"] and after["session_id"] != "earlier" and after["spent_s"] == 100.0
+    kept = folder / "outdated" / f"{before['run_id']}-0"
+    assert json.loads((kept / "row.json").read_text()) == before
+    assert (kept / "model" / "model.keras").read_text() == "of the old labels"
+
+
+def test_plan_counts_outdated_runs_as_to_do(study, house, monkeypatch):
+    """And says why, of what they are."""
+    monkeypatch.setattr("dr_lib.__main__.ROOT", house)
+    assert "1 completed, 1 to do" in CliRunner().invoke(main, ["plan", str(study)]).output
+    split(house / "data" / "prepared", seed=3)
+    said = CliRunner().invoke(main, ["plan", str(study)]).output
+    assert "1 completed run is outdated, for the prepared folder now has another split: to be made again" in said
+    assert "0 completed, 2 to do" in said
+    assert "C1-r00" in CliRunner().invoke(main, ["plan", str(study), "--commands"]).output
+
+
+def test_nothing_is_said_of_a_folder_that_is_away(study, house):
+    """Rows that were copied from another machine stand as they are."""
+    rows = read_rows(study.with_suffix(""))
+    correct_a_grade(house / "data" / "prepared")
+    (house / "data").rename(house / "elsewhere")
+    assert find_outdated(study.with_suffix(""), rows, house) == {}
+    assert set_aside(study.with_suffix(""), rows, house) == ""
+    assert read_spent_s(study.with_suffix(""), rows[0]["run_id"], rows[0]) == 100.0
+
+
+def test_folds_are_compared_each_with_its_own_table(study, house):
+    """Only the runs of the fold that was changed are outdated."""
+    data_dir = house / "data" / "prepared"
+    names = [path.name for path in split(data_dir, scheme="folds", folds=2)]
+    path = write_study(house, repetitions=1, parameters={"data_dir": "data/prepared"}, factors={"split": names})
+    rows = [
+        {"run_id": name, "status": "ok", "data_dir": "prepared", "split": name} | describe_data(data_dir, name)
+        for name in names
+    ]
+    table = pd.read_csv(data_dir / names[0], dtype=str)
+    table.assign(reason="by hand").to_csv(data_dir / names[0], index=False)
+    assert find_outdated(path.with_suffix(""), rows, house) == {names[0]: ["another split"]}
