@@ -460,7 +460,7 @@ def price(
 @click.option("--out", type=PATH, required=True, help="gets a folder per format")
 @click.option("--format", "formats", multiple=True, help="such as litert_int8, repeatable  [default: all for serving]")
 @click.option("--margin", default=0.02, show_default=True, help="non-inferiority margin of AUC and kappa")
-@click.option("--force", is_flag=True, help="write what loses more, too")
+@click.option("--force", is_flag=True, help="write what loses more, or cannot be judged, too")
 @click.option("--pack", is_flag=True, help="also write FORMAT.tar.gz, the model.tar.gz of SageMaker")
 def export(model: Path, data_dir: Path, split: str, out: Path, formats: tuple[str, ...], pack: bool, **choice) -> None:
     """Convert a model folder of notebook 20, and keep what passes the accuracy gate."""
@@ -487,23 +487,24 @@ def export(model: Path, data_dir: Path, split: str, out: Path, formats: tuple[st
         few = f"{len(test.grade)} of {num_used} photographs are in the test split"
         enough = f"{MIN_IMAGES} or more can decide, about {num_needed} photographs in all"
         raise click.ClickException(f"{few}, {enough}; {forced}")
+    split_sha256 = describe_data(data_dir, split)["split_sha256"]
     exported = export_model(
         model,
         out,
         formats=formats or [name for name in FORMATS if not name.startswith("onnx")],
         calibration=calibration.images[:100],
-        labelled=Labelled(test.images, test.grade, test.patient_id, describe_data(data_dir, split)["split_sha256"]),
+        labelled=Labelled(test.images, test.grade, test.patient_id, split_sha256, test.image_id),
         say=click.echo,
         **choice,
     )
     for row in exported.itertuples():
-        outcome = row.folder or f"refused: {row.reason}"
+        outcome = f"refused: {row.reason}"
+        if row.folder:
+            outcome = f"{row.folder} (forced: {row.reason})" if row.forced else row.folder
         change = f"AUC {row.auc_difference:+.4f}  kappa {row.kappa_difference:+.4f}"
         click.echo(f"{row.format:20} {row.artifact_mib:7.2f} MiB  {change}  {outcome}")
         if pack and row.folder:
             pack_folder(Path(row.folder), out / f"{row.format}.tar.gz")
-    if not exported["same_split"].all():
-        click.echo("judged on another split than the model was trained with: it may know the photographs", err=True)
     if not exported["folder"].any():
         raise click.ClickException(f"the gate refused every format; {forced}")
 

@@ -21,7 +21,7 @@ split: str = "split.csv"  # split table of that folder, the one that the model w
 # export
 num_calibrated: int = 100  # crops of the training split that set the scales of int8
 margin: float = 0.02  # non-inferiority margin of the gate, for AUC and for kappa
-force: bool = False  # write what the gate refuses too
+force: bool = False  # write what the gate refuses, or cannot judge, too
 # timing
 num_rounds: int = 10  # in which the runtimes are timed in turns
 num_threads: int = 1  # of one prediction
@@ -95,7 +95,7 @@ prepared = describe_data(data_dir, split)
 data_kind = prepared["data_kind"]
 calibration = batches.load_photographs(data_dir, "train", image_size, split, stream=True).images[:num_calibrated]
 test = batches.load_photographs(data_dir, "test", image_size, split)
-labelled = Labelled(test.images, test.grade, test.patient_id, prepared["split_sha256"])
+labelled = Labelled(test.images, test.grade, test.patient_id, prepared["split_sha256"], test.image_id)
 print(f"{len(calibration)} crops to calibrate with, {len(test.grade)} to judge by: {data_kind}")
 
 # %% [markdown]
@@ -253,8 +253,8 @@ fastest, refused = speed.loc[speed["ms"].idxmin()], exported.loc[~exported["pass
 verdict = f"the gate refuses {', '.join(refused)}" if len(refused) else "the gate lets every format through"
 if not is_trained:
     verdict = "the network is untrained, so nothing is said of its accuracy"
-elif not exported["same_split"].all():
-    verdict += ", **judged on other data than the model was trained on**"
+elif exported["reason"].str.startswith("not judged").any():
+    verdict = f"**{exported['reason'].iloc[0]}**"
 Markdown(
     f"**{escape(model)}** at {image_size} px: the fastest runtime is {fastest.runtime} "
     f"with **{fastest.ms:.2f} ms** a prediction, **{fastest.speedup:.1f} times** as fast as "

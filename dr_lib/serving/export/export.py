@@ -47,18 +47,17 @@ def export_model(
         calibration: (n, side, side, 3) uint8 crops of the training split, for int8.
         labelled: of a split that nothing was chosen on.
         margin: non-inferiority margin of AUC and kappa.
-        force: write what the gate refuses too; its manifest says so.
+        force: write what the gate refuses too, or cannot judge; its manifest says so.
         say: is told how many patients the margin takes, and of each format before it is converted.
 
     Returns:
-        One row per format: format, artifact_mib, ideal_mib, size_ratio, what `gate.compare` gives, split_sha256 and
-        same_split (whether the model was trained on another side of the same split), forced, and folder (empty where
-        nothing was written).
+        One row per format: format, artifact_mib, ideal_mib, size_ratio, what `gate.compare` gives, split_sha256,
+        forced, and folder (empty where nothing was written).
 
     Raises:
-        ExportError: an unknown format, the folder holds no Keras model that grades, there are no photographs, a
-            conversion failed or came out too large, or an artifact of a precision that loses nothing gives other
-            probabilities.
+        ExportError: an unknown format, the folder holds no Keras model that grades, there are no photographs, or the
+            model may have learned from them, a conversion failed or came out too large, or an artifact of a precision
+            that loses nothing gives other probabilities.
         ModelFolderError: the folder's artifact is not the one in its manifest.
         RuntimeOpeningError: the runtime that reads a format is not installed.
     """
@@ -71,6 +70,10 @@ def export_model(
     network, images = load_network(source.artifact), labelled.images
     if not len(images):
         raise ExportError("no photograph is labelled: the test split is empty")
+    unjudged = gate.find_why_unjudged(source, labelled)
+    if unjudged and not force:
+        advice = "judge it by the split that it was trained by, or train it again"
+        raise ExportError(f"{unjudged}: {advice} (force writes the formats, as not judged)")
     before = network.predict(images, batch_size=BATCH_SIZE, verbose=0)
     needed = gate.find_needed_patients(labelled.grade, labelled.patient_id, before, margin=margin)
     num_patients = len(np.unique(labelled.patient_id))
@@ -81,7 +84,7 @@ def export_model(
     converters = {name: read_version(name) for name in CONVERTERS if find_spec(name)}
     known = source.facts | {"source_sha256": source.facts["sha256"], "converters": converters}
     judged = {"threshold": source.facts["threshold"], "margin": margin}
-    out, split, rows = Path(out), labelled.split_sha256, []
+    out, rows = Path(out), []
     out.mkdir(parents=True, exist_ok=True)
     for format_name, artifact in artifacts.items():
         say(f"converting to {format_name}, and comparing")
@@ -99,8 +102,7 @@ def export_model(
                 "ideal_mib": ideal / MIB,
                 "size_ratio": size / ideal,
                 **gate.compare(labelled.grade, labelled.patient_id, before, np.concatenate(after), **judged),
-                "split_sha256": split,
-                "same_split": split == source.facts["split_sha256"],
+                "split_sha256": labelled.split_sha256,
             }
             difference, tolerance = row["max_abs_difference"], TOLERANCE.get(format_name, 1.0)
             if difference > tolerance:
@@ -108,6 +110,8 @@ def export_model(
                     f"{format_name} gives probabilities {difference:.2g} off, {tolerance:g} is rounding: the conversion"
                     " went wrong, or an operation of the network is computed in another way"
                 )
+            if unjudged:
+                row = gate.mark_unjudged(row, unjudged)
             if row["warning"] and not rows:
                 say(row["warning"])
             row["forced"] = bool(force and not row["passes"])

@@ -6,6 +6,7 @@ import pytest
 from dr_lib.serving.export.convert import FORMATS
 from dr_lib.serving.export.export import export_model
 from dr_lib.serving.export.gate import Labelled
+from tests.serving.grader.test_folder import FACTS
 from tests.serving.stand_in import build_network, draw_crops, write_model_folder
 
 
@@ -25,7 +26,8 @@ def source(network, tmp_path_factory):
 def labelled(network):
     """Crops, two of each patient, with the grades that the network calls: whatever changes is a loss."""
     crops = draw_crops(80, seed=2)
-    return Labelled(crops, network.predict(crops, verbose=0).argmax(1), np.arange(80) // 2)
+    grade = network.predict(crops, verbose=0).argmax(1)
+    return Labelled(crops, grade, np.arange(80) // 2, FACTS["split_sha256"], np.arange(80).astype(str))
 
 
 @pytest.fixture(scope="session")

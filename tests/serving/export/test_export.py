@@ -6,6 +6,7 @@ import shlex
 import tarfile
 
 import numpy as np
+import pandas as pd
 import pytest
 from click.testing import CliRunner
 
@@ -54,7 +55,7 @@ def test_a_forced_format_replaces_the_folder_and_says_so(source, labelled, tmp_p
     """Ten crops of one kind have no AUC and cannot decide; the manifest stays JSON that any reader takes, no NaN."""
     (tmp_path / "litert_float32").mkdir()
     (tmp_path / "litert_float32" / "yesterday").write_text("")
-    few = Labelled(labelled.images[:10], np.zeros(10, int), labelled.patient_id[:10])
+    few = Labelled(labelled.images[:10], np.zeros(10, int), labelled.patient_id[:10], labelled.split_sha256)
     asked = {"formats": ["litert_float32"], "calibration": draw_crops(1), "labelled": few}
     (row,) = export_model(source, tmp_path, **asked, force=True).itertuples()
     model = read_folder(tmp_path / "litert_float32")
@@ -82,6 +83,44 @@ def test_too_few_photographs_are_told_before_a_conversion(source, small_sample, 
     assert "about 96 photographs in all; to write the formats in spite of it: " in said
     assert said.endswith(f" -m dr_lib {shlex.join(asked)} --force\n")
     assert not (tmp_path / "exported").exists()
+
+
+@pytest.mark.parametrize(
+    ("split", "patient_id", "why"),
+    [
+        ("train", "other", "the model learned from 3 of these 80 test photographs, or their patients"),
+        ("validation", "other", "the model learned from 3 of these 80 test photographs, or their patients"),
+        ("train", "2", "the model learned from 5 of these 80 test photographs, or their patients"),
+        (None, "", "the model was trained by another split, and may have learned from these test photographs"),
+    ],
+)
+def test_photographs_that_the_model_learned_from_do_not_judge_it(network, labelled, tmp_path, split, patient_id, why):
+    """By another split than the model's the export is refused; forced, the manifest says that nothing was judged."""
+    source = write_model_folder(tmp_path / "run" / "model", network)
+    if split:  # three of the photographs, of patients 0 and 1, and perhaps a whole patient
+        offered = pd.DataFrame({"image_id": ["0", "1", "2", "elsewhere"], "patient_id": "other", "split": split})
+        offered.loc[3, "patient_id"] = patient_id
+        offered.to_csv(tmp_path / "run" / "predictions.csv", index=False)
+    other = labelled._replace(split_sha256="0" * 64)
+    asked = {"formats": ["litert_float32"], "calibration": draw_crops(1), "labelled": other}
+    with pytest.raises(ExportError, match=why):
+        export_model(source, tmp_path / "out", **asked)
+    assert not (tmp_path / "out").exists()
+    (row,) = export_model(source, tmp_path / "out", **asked, force=True).itertuples()
+    gate = read_folder(tmp_path / "out" / "litert_float32").facts["gate"]
+    assert row.forced and not gate["passes"] and gate["reason"] == f"not judged: {why}"
+    assert {gate[f"{score}_{what}"] for score in ("auc", "kappa") for what in ("before", "difference_low")} == {None}
+
+
+def test_a_larger_test_side_without_learned_photographs_judges(network, labelled, tmp_path):
+    """Photographs were added, nobody moved: the split is another one, and what the model learned from is not in it."""
+    source = write_model_folder(tmp_path / "run" / "model", network)
+    offered = pd.DataFrame({"image_id": ["0", "a"], "patient_id": ["0", "b"], "split": ["test", "train"]})
+    offered.to_csv(tmp_path / "run" / "predictions.csv", index=False)
+    larger = labelled._replace(split_sha256="0" * 64)
+    asked = {"formats": ["litert_float32"], "calibration": draw_crops(1), "labelled": larger, "margin": 0.3}
+    (row,) = export_model(source, tmp_path / "out", **asked).itertuples()
+    assert row.passes and not row.forced
 
 
 def test_another_model_in_the_folder_is_no_rounding(source, labelled, network, tmp_path, monkeypatch):
