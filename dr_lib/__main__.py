@@ -514,9 +514,18 @@ def export(model: Path, data_dir: Path, split: str, out: Path, formats: tuple[st
 @click.argument("images", type=PATH, nargs=-1, required=True)
 @click.option("--out", type=PATH, required=True, help="CSV to write; it names the files, so keep it private")
 @click.option("--workers", type=click.IntRange(1), help="processes  [default: one per core where there are many files]")
+@click.option("--data", "data_dir", type=PATH, help="prepared folder that the model learned from: marks what it knows")
 @click.option("--split", default="split.csv", show_default=True, help="split table of a prepared folder")
 @click.option("--external", is_flag=True, help="the model learned from no photograph of this prepared folder")
-def predict(model: Path, images: tuple[Path, ...], out: Path, workers: int | None, split: str, external: bool) -> None:
+def predict(
+    model: Path,
+    images: tuple[Path, ...],
+    out: Path,
+    workers: int | None,
+    data_dir: Path | None,
+    split: str,
+    external: bool,
+) -> None:
     """Grade photographs, files or folders of them, with an exported model; again, to go on or to grade more.
 
     Of one prepared folder it writes predictions to evaluate, which name no file; there a trained model will do.
@@ -525,13 +534,30 @@ def predict(model: Path, images: tuple[Path, ...], out: Path, workers: int | Non
     from dr_lib.serving.grader.grade_files import grade_files, grade_prepared
 
     if len(images) == 1 and (images[0] / "manifest.json").is_file():
+        if data_dir:
+            raise click.UsageError("--data is for photographs in files, which do not say where they are from")
         how = {"split": split, "is_external": external, "progress": _bar("grading")}
         grade_prepared(read_folder(model), images[0], out, **how)
         return click.echo(f"wrote {out}; {write_command('evaluate', out, '--out', 'FOLDER')}")
-    reasons = grade_files(read_folder(model), images, out, workers=workers, progress=_bar("grading"))
-    click.echo(f"wrote {out}; {reasons.total()} photographs could not be graded")
-    for reason, number in reasons.most_common():
+    graded = grade_files(
+        read_folder(model),
+        images,
+        out,
+        data_dir=data_dir,
+        split=split,
+        workers=workers,
+        progress=_bar("grading"),
+    )
+    click.echo(f"wrote {out}; {graded.reasons.total()} photographs could not be graded")
+    for reason, number in graded.reasons.most_common():
         click.echo(f"  {number} {reason}")
+    if number := graded.in_training["yes"]:
+        click.echo(f"the model learned from {number} of them (in_training): their grades say nothing of its accuracy")
+    if number := graded.in_training["unknown"]:
+        click.echo(
+            f"whether the model learned from {number} of them is not known, so the grades say nothing of its accuracy: "
+            "--data with the prepared folder that it learned from, and another --out, marks them"
+        )
 
 
 @main.command(context_settings={"ignore_unknown_options": True, "help_option_names": []})

@@ -105,7 +105,7 @@ def print_answer(title: str, answer: dict[str, Any]) -> None:
     """Print a line on an answer of the server."""
     versions = "Python {python}, LiteRT {ai_edge_litert}".format(**answer["machine"])
     probabilities = " ".join(f"{probability:.6f}" for probability in answer["probabilities"])
-    print(f"{title:13} {versions:30} grade {answer['grade']} {probabilities}", flush=True)
+    print(f"{title:13} {versions:30} grade {answer['most_probable_grade']} {probabilities}", flush=True)
 
 
 def main() -> int:
@@ -128,7 +128,7 @@ def main() -> int:
             pairs = zip(answer["probabilities"], expected["probabilities"], strict=True)
             difference = max(abs(there - here) for there, here in pairs)
             print(f"{title:13} ready after {seconds:.0f} s; differs by {difference:.1e}, may by {TOLERANCE:.0e}")
-            differs |= answer["grade"] != expected["grade"] or difference > TOLERANCE
+            differs |= answer["most_probable_grade"] != expected["most_probable_grade"] or difference > TOLERANCE
     return int(differs)
 
 

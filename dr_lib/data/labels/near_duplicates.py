@@ -34,6 +34,12 @@ def perceptual_hash(encoded: bytes) -> bytes:
     return np.packbits(waves > np.median(waves)).tobytes()
 
 
+def is_copy(found: bytes, hashes: np.ndarray) -> bool:
+    """Whether a perceptual hash is that of nearly the same picture as one of the others, (n, 32) uint8."""
+    differing = np.bitwise_count(hashes ^ np.frombuffer(found, np.uint8)).sum(axis=1)
+    return bool((differing <= THRESHOLD).any())
+
+
 def find_near_duplicates(hashes: np.ndarray) -> np.ndarray:
     """Find pairs of photographs that show nearly the same picture.
 

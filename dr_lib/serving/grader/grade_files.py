@@ -9,12 +9,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from dr_lib.data.labels.label_files import PICTURES, find_files
+from dr_lib.data.labels.near_duplicates import is_copy, perceptual_hash
 from dr_lib.data.photograph.decode import MAX_PIXELS
 from dr_lib.data.shards.folder import describe_data, read_photographs
 from dr_lib.data.shards.predictions import write_predictions
@@ -31,10 +32,18 @@ from dr_lib.training.train_once import PREDICTIONS
 BATCH = 32  # crops decoded at once
 MANY = 100  # photographs; fewer are graded sooner than other processes have started
 LINE_END = b"\r\n"  # of CSV, RFC 4180
+UNKNOWN = "unknown"  # whether a photograph is in the training; else yes or no
 
 
 class GradesError(ValueError):
     """The table cannot be written or continued; the message says what to change."""
+
+
+class Graded(NamedTuple):
+    """The photographs of a table of grades, counted."""
+
+    reasons: Counter[str]  # why some have no grade, numbers in it as "..."
+    in_training: Counter[str]  # yes, no or unknown, of those that have one
 
 
 def grade_files(
@@ -42,9 +51,11 @@ def grade_files(
     paths: Iterable[Path],
     out: Path,
     *,
+    data_dir: Path | None = None,
+    split: str = "split.csv",
     workers: int | None = None,
     progress: Callable[[int, int], None] = lambda *_: None,
-) -> Counter[str]:
+) -> Graded:
     """Grade photographs and write a CSV that names the files: it belongs in a private folder.
 
     Each row is on the disk as soon as its photograph is graded. Where the table is there already, its rows are kept and
@@ -53,44 +64,67 @@ def grade_files(
     Args:
         folder: an exported LiteRT model or SavedModel.
         paths: files, and folders whose photographs are meant, as `prepare` finds them.
-        out: the CSV, in UTF-8: file, grade, probability_0 to probability_4, probability_referable, referable, fundus
-            (status of the crop), model_version, error (empty where there is a grade). Files stand with their whole
-            path, which no spreadsheet takes for a formula; bytes that are no UTF-8 stand as \\udc80 to \\udcff.
+        out: the CSV, in UTF-8: file, most_probable_grade, probability_0 to probability_4, probability_referable,
+            threshold, referable_at_threshold, in_training (whether the model learned from this picture or a copy of
+            it), fundus (status of the crop), model_version, error (empty where there is a grade). Files stand with
+            their whole path, which no spreadsheet takes for a formula; bytes that are no UTF-8 stand as \\udc80 to
+            \\udcff.
+        data_dir: the prepared folder that the model learned from, which tells what is in_training; else it is unknown.
+        split: file name of the split table by which it learned.
         workers: processes; by default one per core where there are many photographs.
         progress: called with the numbers done and in all.
 
-    Returns:
-        How many photographs of the table have no grade, by the reason, numbers in it as "...".
-
     Raises:
         ModelFolderError: the folder holds no model that can be served.
-        GradesError: out is not the beginning of such a table, or of another model's.
+        GradesError: out is not the beginning of such a table, or of another model's; the model learned from other data.
         FileNotFoundError: a path is not there.
         LabelTableError: a folder holds no photographs.
         WorkerError: a worker died, or has too little memory.
     """
-    names = ["file", "grade", *(f"probability_{grade}" for grade in range(len(folder.facts["grades"])))]
-    names += ["probability_referable", "referable", "fundus", "model_version", "error"]
+    names = ["file", "most_probable_grade", *(f"probability_{grade}" for grade in range(len(folder.facts["grades"])))]
+    names += ["probability_referable", "threshold", "referable_at_threshold", "in_training", "fundus", "model_version"]
+    names += ["error"]
+    learned = _read_learned(folder, data_dir, split)
     files = {_write_name(file): file for path in paths for file in _list_files(Path(path))}
     out.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     held = lock(out.with_name(f".{out.name}.lock"))
     if held is None:
         raise GradesError(f"another predict writes {out}: wait for its end, or name another file")
     kept = _read_kept(out, names, folder.version)
+    if learned is not None and any(row["in_training"] == UNKNOWN for row in kept.values()):
+        raise GradesError(f"{out} has rows of which it is not known whether they are in_training: name another file")
     todo = [file for name, file in files.items() if name not in kept]
-    num_kept, reasons = len(files) - len(todo), Counter(kept.values())
+    num_kept, reasons = len(files) - len(todo), Counter(row["error"] for row in kept.values())
+    in_training = Counter(row["in_training"] for row in kept.values())
     workers = workers or (count_cpus() if len(todo) >= MANY else 1)
     with held, out.open("a", newline="", encoding="utf-8") as table, map_over(workers) as map_files:
         writer = csv.DictWriter(table, names)
         if not table.tell():
             writer.writeheader()
         for done, row in enumerate(map_files(partial(_grade, folder.path, folder.version), todo), num_kept + 1):
+            found = row.pop("perceptual_hash", None)
+            if found:
+                row["in_training"] = UNKNOWN if learned is None else ("yes" if is_copy(found, learned) else "no")
             writer.writerow(row)
             table.flush()
             reasons[row["error"]] += 1
+            in_training[row.get("in_training", "")] += 1
             progress(done, len(files))
-    del reasons[""]
-    return Counter(re.sub(r"\d+", "...", reason) for reason in reasons.elements())
+    del reasons[""], in_training[""]
+    return Graded(Counter(re.sub(r"\d+", "...", reason) for reason in reasons.elements()), in_training)
+
+
+def _read_learned(folder: ModelFolder, data_dir: Path | None, split: str) -> np.ndarray | None:
+    """The perceptual hashes, (n, 32) uint8, of what a model learned from; None where they are not known."""
+    by = folder.facts["split_sha256"]
+    if data_dir is None:
+        return None if by else np.empty((0, 32), np.uint8)  # never trained
+    if describe_data(data_dir, split)["split_sha256"] != by:
+        what = f"the model did not learn by {split} of {data_dir} as it is now"
+        raise GradesError(f"{what}: give what it learned from, or leave --data out, and in_training is unknown")
+    photographs = read_photographs(data_dir, split)
+    learned = photographs[photographs["split"].isin(["train", "validation"])]
+    return np.frombuffer(bytes.fromhex("".join(learned["perceptual_hash"])), np.uint8).reshape(-1, 32)
 
 
 def grade_prepared(
@@ -190,8 +224,8 @@ def _write_name(file: Path) -> str:
     return str(file).encode("utf-8", "backslashreplace").decode()
 
 
-def _read_kept(out: Path, names: list[str], version: str) -> dict[str, str]:
-    """The files in the table and why they have no grade; a row that was not finished is cut off."""
+def _read_kept(out: Path, names: list[str], version: str) -> dict[str, dict[str, str]]:
+    """The rows of the table by file; one that was not finished is cut off."""
     if out.suffix.lower() in PICTURES or (out.exists() and not out.is_file()):
         raise GradesError(f"{out} is no table: name a CSV file for the grades")
     if not out.exists():
@@ -207,7 +241,7 @@ def _read_kept(out: Path, names: list[str], version: str) -> dict[str, str]:
     if any(row["model_version"] != version for row in rows):
         raise GradesError(f"{out} holds another model's grades: name another file, it is not overwritten")
     os.truncate(out, len(whole))
-    return {row["file"]: row["error"] for row in rows}
+    return {row["file"]: row for row in rows}
 
 
 @lru_cache(maxsize=1)
@@ -222,7 +256,8 @@ def _grade(folder: Path, version: str, file: Path) -> dict[str, Any]:
     row = {"file": _write_name(file), "model_version": version}
     predictor = _load(folder, version)
     try:
-        answer = predictor.grade(file)
+        stored = predictor.store(file)
+        answer = predictor.grade_stored(stored)
     except (ValueError, OSError) as error:  # every refusal is a ValueError
         if getattr(error.__cause__ or error, "errno", 0) in (errno.ENOENT, errno.ESTALE):  # no fault of the photograph
             raise WorkerError(
@@ -231,6 +266,7 @@ def _grade(folder: Path, version: str, file: Path) -> dict[str, Any]:
         return row | {"error": str(error)}
     except MemoryError as error:
         raise WorkerError("too little memory for a photograph: pass --workers 1, to go on") from error
-    row |= {name: answer[name] for name in ("grade", "probability_referable", "referable")}
+    names = ("most_probable_grade", "probability_referable", "threshold", "referable_at_threshold")
+    row.update({name: answer[name] for name in names}, perceptual_hash=perceptual_hash(stored.encoded))
     row |= {f"probability_{grade}": value for grade, value in enumerate(answer["probabilities"])}
     return row | {"fundus": answer["fundus"]["status"], "error": ""}

@@ -11,14 +11,14 @@ from itertools import islice
 from pathlib import Path
 from queue import SimpleQueue
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 
 import cv2
 import numpy as np
 
 from dr_lib.command import write_command
 from dr_lib.data.labels.grades import sum_referable
-from dr_lib.data.photograph.crop import crop_fundus
+from dr_lib.data.photograph.crop import Crop, crop_fundus
 from dr_lib.data.photograph.decode import MAX_SIDE, count_bytes, open_picture
 from dr_lib.data.photograph.errors import NoFundusError, UnreadableImageError
 from dr_lib.data.photograph.headers import JPEG_SIGNATURE, PNG_SIGNATURE, read_header
@@ -58,6 +58,14 @@ def check_media_type(media_type: str, content_encoding: str) -> None:
         )
     if content_encoding not in CONTENT_ENCODINGS:
         raise RefusedError(415, "send the body as it is, or with Content-Encoding: gzip")
+
+
+class Stored(NamedTuple):
+    """A photograph as a prepared folder would hold it."""
+
+    crop: Crop
+    encoded: bytes  # the crop's file
+    seconds: float  # that it took
 
 
 class Predictor:
@@ -136,7 +144,11 @@ class Predictor:
         return answer
 
     def grade(self, source: Path | bytes) -> dict[str, Any]:
-        """Answer for a picture of any kind and size that `crop_fundus` takes, a file or its bytes.
+        """Answer for a picture of any kind and size that `crop_fundus` takes, a file or its bytes; see `store`."""
+        return self.grade_stored(self.store(source))
+
+    def store(self, source: Path | bytes) -> Stored:
+        """Crop a picture as `prepare` does.
 
         Raises:
             UnreadableImageError, NoFundusError: as `crop_fundus` raises them.
@@ -150,23 +162,31 @@ class Predictor:
             if isinstance(error, cv2.error):  # OpenCV's own limits
                 raise UnreadableImageError("the picture is damaged") from error
             raise
-        image = decode_jpeg(encode_jpeg(crop.image), self.facts["image_size"])  # as training stores and reads it
+        return Stored(crop, encode_jpeg(crop.image), perf_counter() - start)
+
+    def grade_stored(self, stored: Stored) -> dict[str, Any]:
+        """Answer for a photograph that was cropped; `referable_at_threshold` alone follows the threshold."""
+        start = perf_counter()
+        image = decode_jpeg(stored.encoded, self.facts["image_size"])  # as training reads it
         decoded = perf_counter()
         probabilities = self.predict(image[None])[0]
         predicted = perf_counter()
         referable, threshold = float(sum_referable(probabilities)), self.facts["threshold"]
         return {
-            "grade": int(probabilities.argmax()),
+            "most_probable_grade": int(probabilities.argmax()),
             "probabilities": probabilities.tolist(),
             "probability_referable": referable,
-            "referable": referable >= threshold,
+            "referable_at_threshold": referable >= threshold,
             "threshold": threshold,
             "model": self.facts["model"],
             "model_version": self.version,
             "machine": self.machine,
-            "fundus": {"status": crop.status, **{name: round(px, 2) for name, px in crop.circle._asdict().items()}},
+            "fundus": {
+                "status": stored.crop.status,
+                **{name: round(px, 2) for name, px in stored.crop.circle._asdict().items()},
+            },
             "timings_ms": {
-                "decode": round(1000 * (decoded - start), 3),
+                "decode": round(1000 * (stored.seconds + decoded - start), 3),
                 "predict": round(1000 * (predicted - decoded), 3),
             },
         }

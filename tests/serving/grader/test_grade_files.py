@@ -4,6 +4,7 @@ import csv
 import os
 import shutil
 
+import cv2
 import pandas as pd
 import pytest
 from click.testing import CliRunner
@@ -46,10 +47,57 @@ def test_every_file_has_its_row(served_folder, photographs, tmp_path):
     rows = read_rows(out)
     assert [row["file"].rsplit("/")[-1] for row in rows] == ["a.jpg", "b.PNG", "c.jpeg", "d.tif"]
     answer = Predictor(read_folder(served_folder), 1, max_pixels=MAX_PIXELS)((photographs / "a.jpg").read_bytes())
-    assert int(rows[0]["grade"]) == answer["grade"] and rows[0]["fundus"] == answer["fundus"]["status"]
+    assert (
+        int(rows[0]["most_probable_grade"]) == answer["most_probable_grade"]
+        and rows[0]["fundus"] == answer["fundus"]["status"]
+    )
     assert [float(rows[0][f"probability_{k}"]) for k in range(5)] == pytest.approx(answer["probabilities"])
-    assert rows[2]["grade"] == "" and "not a picture" in rows[2]["error"]
+    assert rows[2]["most_probable_grade"] == "" and "not a picture" in rows[2]["error"]
     assert rows[3] | {"file": ""} == rows[1] | {"file": ""}
+
+
+def test_grade_and_threshold_cannot_be_mistaken(served_folder, photographs, tmp_path):
+    """Table and answer name the most probable grade, and what the threshold makes of all probabilities, and show it."""
+    model = read_folder(served_folder)
+    answer = Predictor(model, 1, max_pixels=MAX_PIXELS).grade(photographs / "a.jpg")
+    suspected = answer["probability_referable"]
+    for threshold, is_referable in ((suspected + 1e-6, False), (suspected - 1e-6, True)):
+        copy = shutil.copytree(served_folder, tmp_path / f"model-{is_referable}")
+        folder = write_folder(copy, model.artifact.name, model.facts | {"threshold": threshold})
+        grade_files(folder, [photographs / "a.jpg"], tmp_path / f"{is_referable}.csv")
+        (row,) = read_rows(tmp_path / f"{is_referable}.csv")
+        assert row["most_probable_grade"] == str(answer["most_probable_grade"]) and float(row["threshold"]) == threshold
+        assert row["referable_at_threshold"] == str(is_referable)
+        assert not {"grade", "referable"} & (set(row) | set(answer))
+
+
+def test_what_the_model_learned_from_is_marked(served_folder, small_sample, tmp_path):
+    """By what the picture shows, whatever it is called and however it was saved; where nobody knows, it says so."""
+    photographs = shutil.copytree(small_sample.parent / "photographs", tmp_path / "photographs")
+    names = pd.read_csv(photographs / "labels.csv")["image"]
+    labels = read_photographs(small_sample).assign(file=lambda table: names[table["row"] - 2].to_numpy())
+    first = photographs / labels.loc[labels["split"] == "train", "file"].iloc[0]
+    cv2.imwrite(str(photographs / "renamed.jpg"), cv2.imread(str(first)), [cv2.IMWRITE_JPEG_QUALITY, 60])
+    shutil.copytree(served_folder, tmp_path / "model")
+    facts = read_folder(served_folder).facts | describe_data(small_sample)
+    model = write_folder(tmp_path / "model", "model.tflite", facts).path
+    asked = ["predict", str(model), str(photographs), "--out"]
+    said = CliRunner().invoke(main, [*asked, str(tmp_path / "unknown.csv")])
+    number = len(labels) + 1
+    assert said.exit_code == 0 and f"whether the model learned from {number} of them is not known" in said.output
+    assert {row["in_training"] for row in read_rows(tmp_path / "unknown.csv")} == {"unknown"}
+    known = [str(tmp_path / "known.csv"), "--data", str(small_sample)]
+    said = CliRunner().invoke(main, [*asked, *known])
+    learned = labels.loc[labels["split"].isin(["train", "validation"]), "file"]
+    assert f"the model learned from {len(learned) + 1} of them (in_training)" in said.output, said.output
+    marked = {row["file"] for row in read_rows(tmp_path / "known.csv") if row["in_training"] == "yes"}
+    assert marked == {str(photographs / name) for name in [*learned, "renamed.jpg"]}
+    for wrong, message in (
+        ([str(tmp_path / "unknown.csv"), "--data", str(small_sample)], "it is not known whether they are in_training"),
+        ([*known, "--split", "labels.csv"], "the model did not learn by labels.csv of"),
+    ):
+        said = CliRunner().invoke(main, [*asked, *wrong])
+        assert said.exit_code == 1 and message in said.output and "\n" not in said.output.strip()
 
 
 def test_a_disk_that_went_away_leaves_no_row(served_folder, photographs, tmp_path):
@@ -71,7 +119,7 @@ def test_it_goes_on_where_it_was_stopped(served_folder, photographs, tmp_path):
     lines = out.read_bytes().splitlines(keepends=True)
     lines[1] = lines[1].replace(b"ok", b"kept")
     out.write_bytes(b"".join(lines)[: -len(lines[-1]) - 9])
-    reasons = grade_files(folder, [photographs], out, workers=2)
+    reasons = grade_files(folder, [photographs], out, workers=2).reasons
     assert out.read_bytes() == b"".join(lines) and reasons.total() == 1
 
 
@@ -110,7 +158,7 @@ def test_any_name_and_any_kind_of_file_has_its_row(served_folder, tmp_path, monk
     listed = ["=1+1.jpg", "caf\\udce9.jpg", "pipe.jpg", "sparse.jpg", "zero.jpg"]
     assert list(rows) == [f"{tmp_path}/{name}" for name in listed]  # begins with no =, + or -
     assert [bool(error) for error in rows.values()] == [False, False, True, True, True]
-    assert grade_files(read_folder(served_folder), names, tmp_path / "grades.csv").total() == 3
+    assert grade_files(read_folder(served_folder), names, tmp_path / "grades.csv").reasons.total() == 3
     assert len(read_rows(tmp_path / "grades.csv")) == 5
 
 

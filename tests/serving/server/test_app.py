@@ -84,10 +84,10 @@ def test_the_answer_says_what_the_contract_promises(port, served_folder, jpeg):
     assert machine["cpu"] == probe().cpu and 1 <= machine["threads"] and machine["num_cpus"] == probe().num_cpus
     assert answer.status == 200 and answer.headers["Content-Type"] == "application/json"
     assert body == {
-        "grade": int(np.argmax(probabilities)),
+        "most_probable_grade": int(np.argmax(probabilities)),
         "probabilities": probabilities.tolist(),
         "probability_referable": pytest.approx(probabilities[2:].sum(), abs=1e-6),
-        "referable": bool(probabilities[2:].sum() >= 0.5),
+        "referable_at_threshold": bool(probabilities[2:].sum() >= 0.5),
         "threshold": 0.5,
         "model": "small_cnn",
         "model_version": json.loads((served_folder / "manifest.json").read_text())["sha256"][:12],
@@ -126,7 +126,7 @@ def test_an_eye_that_looks_doubtful_is_graded_and_called_so(port):
     cv2.circle(shadow, (int(circle.x), int(circle.y)), int(0.22 * circle.radius), 0.9, -1)
     shadow = cv2.GaussianBlur(shadow, (0, 0), 0.03 * circle.radius)[..., None]
     plain, shaded = (post(port, encode(picture[..., ::-1])) for picture in (eye, (eye * (1 - shadow)).astype(np.uint8)))
-    assert plain.status == shaded.status == 200 and "grade" in shaded.facts
+    assert plain.status == shaded.status == 200 and "most_probable_grade" in shaded.facts
     assert "doubtful" in shaded.facts["fundus"]["status"] and "doubtful" not in plain.facts["fundus"]["status"]
 
 

@@ -145,7 +145,7 @@ def test_what_is_not_answered_has_its_row(serve):
         1: (200, b"<html>"),
         2: (200, [1]),
         3: (500, {}),
-        4: (200, {"grade": 1}),
+        4: (200, {"most_probable_grade": 1}),
         5: (200, b"[" * 100_000),
     }
     requests = run_closed_loop(serve(lambda k, body: answers.get(k, (200, GOOD))).url, [b"x"], num_requests=7, gap_s=0)

@@ -14,7 +14,7 @@ from dr_lib.serving.server.sagemaker import EndpointError, find_endpoint
 pytest.importorskip("boto3")
 pytestmark = pytest.mark.slow
 KEY, SECRET, REGION = "AKIDEXAMPLE", "a secret", "sa-east-1"
-GOOD = {"grade": 1, "timings_ms": {"decode": 1.0, "predict": 2.0}, "model": "m", "model_version": "v"}
+GOOD = {"most_probable_grade": 1, "timings_ms": {"decode": 1.0, "predict": 2.0}, "model": "m", "model_version": "v"}
 DESCRIPTIONS = {
     "SageMaker.DescribeEndpoint": {"EndpointConfigName": "eyes-config"},
     "SageMaker.DescribeEndpointConfig": {"ProductionVariants": [{"InstanceType": "ml.m5.xlarge"}]},
