@@ -19,7 +19,7 @@ from dr_lib.data.labels.label_files import (
 
 UNKNOWN = (
     "The patients of {} of {} photographs are not known; each of these counts as a patient of its own, so fellow "
-    "eyes may stand on both sides of a split."
+    "eyes may stand on both sides of a split. A column patient in the label table says whose they are."
 )
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from dr_lib.data.labels.grades import REFERABLE_FROM
-from dr_lib.data.labels.label_files import FACTS
+from dr_lib.data.labels.label_files import FACTS, LabelTableError
 from dr_lib.data.labels.near_duplicates import find_near_duplicates
 from dr_lib.data.labels.privacy import (
     PrivateFolderError,
@@ -114,7 +114,8 @@ def prepare(
             )
             listed = crops.reindex(columns=["image_id", "reason", "gradability"])  # an earlier version had no score
             table = table.merge(listed, on="image_id", validate="1:1")
-            rejected = pd.concat([found.unusable, table[table["reason"] != ""][["row", "image", "reason"]]])
+            unread = table[table["reason"] != ""][["row", "image", "reason"]]
+            rejected = pd.concat([found.unusable, unread])
             _keep_private(private / "rejected.csv", out, rejected)
             table = table[table["reason"] == ""]
             if table.empty:
@@ -138,7 +139,13 @@ def prepare(
             labels = table[LABELS + [name for name in FACTS if name in table] + ["gradability"]]
             if seed == earlier["splits"].get("split.csv", {}).get("seed"):  # asked for once, by the same command
                 seed = None
-            write_split(out, manifest, labels, out / "split.csv", scheme=scheme, seed=seed)
+            try:
+                write_split(out, manifest, labels, out / "split.csv", scheme=scheme, seed=seed)
+            except LabelTableError as error:
+                if unread.empty:
+                    raise
+                why = f"{len(unread)} labelled photographs were rejected, {private / 'rejected.csv'} says why"
+                raise LabelTableError(f"{error}; {why}") from error
         except OSError as error:
             reason = error.strerror or error
             raise PrepareError(f"cannot write to {out}: {reason}. Choose another --out, or make room") from error

@@ -82,7 +82,9 @@ def test_patients_come_from_the_names_that_have_the_form(folder):
     assert found.table[["patient", "eye"]].values.tolist() == [["10", "left"], ["10", "right"], ["7", "left"]]
     found = read_labels(*folder(csv + "11_x.jpg,0\n", *names, "11_x.jpg"))
     assert found.patients == "partly unknown" and found.table["patient"].tolist() == ["10", "10", "7", "11_x.jpg"]
-    assert "patients of 1 of 4 photographs are not known" in found.notices[0] and found.table["eye"].iloc[3] == ""
+    assert "patients of 1 of 4 photographs are not known" in found.notices[0]
+    assert "A column patient in the label table says whose they are" in found.notices[0]
+    assert found.table["eye"].iloc[3] == ""
 
 
 def test_what_cannot_be_used_is_listed_with_the_reason(folder):

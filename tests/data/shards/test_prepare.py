@@ -330,6 +330,19 @@ def test_nothing_usable_is_an_error(photographs):
     assert len(pd.read_csv(photographs.parent / "out.private" / "rejected.csv")) == 40
 
 
+def test_what_was_rejected_is_said_where_the_rest_cannot_be_divided(photographs):
+    """All referable eyes are HEIC, as an iPhone saves them: the label table has them, the folder has not."""
+    labels = photographs.parent / "labels.csv"
+    table = pd.read_csv(labels)
+    for name in table.loc[table["grade"] >= 2, "image"]:
+        (photographs / name).rename(photographs / f"{name[:-4]}.HEIC").write_bytes(b"\0\0\0\x18ftypheic")
+    table["image"] = table["image"].where(table["grade"] < 2, table["image"].str[:-4] + ".HEIC")
+    table.to_csv(labels, index=False)
+    with pytest.raises(LabelTableError, match="0 referable photographs .* of 16: .*; 24 labelled .* rejected") as error:
+        run(photographs)
+    assert str(error.value).endswith(f"{photographs.parent / 'out.private' / 'rejected.csv'} says why")
+
+
 def test_a_full_disk_stops_it_before_time_is_spent(photographs, monkeypatch):
     """Too little room is said at once, with what is needed."""
     usage = type("usage", (), {"free": 2**18})
