@@ -154,17 +154,17 @@ def split(data_dir: Path, records: Path | None, out: str, **options) -> None:
 
 
 def _describe_split(name: str, facts: dict) -> None:
-    """Print the sides of a split, and what copies of photographs did to its groups."""
+    """Print the sides of a split, who changed them, and what copies of photographs did to its groups."""
+    from dr_lib.data.shards.split import describe_moves
+
     click.echo(f"{name}:")
     for side, counts in facts.get("counts", {}).items():
         grades = ", ".join(map(str, counts["grades"].values()))
         click.echo(
             f"  {side} {counts['num_images']} photographs of {counts['num_patients']} patients; grades 0 to 4: {grades}"
         )
-    if "num_moved" in facts:
-        click.echo(f"patients who changed sides, for copies, names or official sides changed: {facts['num_moved']}")
-    if "num_left" in facts:
-        click.echo(f"patients who are gone: {facts['num_left']}")
+    for sentence in describe_moves(facts):
+        click.echo(sentence)
     if facts.get("num_excluded"):
         click.echo(f"{facts['num_excluded']} excluded, the reasons stand in {name}")
     if facts and facts["largest_group"]["patients"] > 1:

@@ -51,6 +51,7 @@ print(bootstrap.describe_machine(root, *bootstrap.install_missing("cv2")))
 from dr_lib.data.shards.folder import read_manifest, read_photographs
 from dr_lib.data.shards.prepare import prepare
 from dr_lib.data.shards.sample import open_sample
+from dr_lib.data.shards.split import describe_moves
 
 if images == "sample":
     data_dir = open_sample(root / "papermill_runs" / "sample", num_patients=num_patients)
@@ -65,7 +66,7 @@ if images != "sample":
 # %%
 manifest = read_manifest(data_dir)
 print(f"{manifest['num_photographs']} photographs in, {manifest['num_rejected']} rejected")
-print(*manifest["notices"], sep="\n")
+print(*manifest["notices"], *describe_moves(manifest["splits"]["split.csv"]), sep="\n")
 
 # %% [markdown]
 # Real photographs are personal health data: the outputs of this notebook then stay private.

@@ -126,6 +126,15 @@ def write_split(
     return paths
 
 
+def describe_moves(facts: dict) -> list[str]:
+    """Say who changed sides, or is gone, when a split table was written again; `facts` are the manifest's of it."""
+    causes = {
+        "num_moved": "patients who changed sides, for copies, names or official sides changed",
+        "num_left": "patients who are gone",
+    }
+    return [f"{cause}: {facts[name]}" for name, cause in causes.items() if name in facts]
+
+
 def export_records(data_dir: Path, out: Path, split: str | Path = "split.csv", shard_size: int = 256) -> list[Path]:
     """Write labelled TFRecord shards for other tools: train-00000-of-00004.tfrecord and so on.
 
