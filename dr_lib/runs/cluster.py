@@ -71,16 +71,19 @@ def run_on_cluster(
 
     study, folder = load_study(path, root, instance=instance), Path(path).with_suffix("")
     stop_at = time.monotonic() + 3600 * (max_hours or study.max_hours or math.inf)
-    if what := set_aside(folder, read_rows(folder), root):
-        tqdm.write(what)
-    rows, planned = {row["run_id"]: row for row in read_rows(folder)}, plan_runs(study, ANY)
-    check_notebook(study, root, rows.values(), allow)
-    completed = {_name(row) for row in rows.values() if row["status"] == "ok"}
-    waiting = deque(run for run in find_runs(planned, only, path) if run.run_id not in completed)
+    planned = plan_runs(study, ANY)
+    wanted = find_runs(planned, only, path)
+    check_notebook(study, root, read_rows(folder), allow)
     try:
         client = Client(address, timeout=PATIENCE_S)
     except (OSError, ValueError) as error:
         raise StudyError(f"no Dask scheduler answers at {address}: {error}") from error
+    names = {run.run_id for run in wanted}
+    if what := set_aside(folder, [row for row in read_rows(folder) if _name(row) in names], root):
+        tqdm.write(what)
+    rows = {row["run_id"]: row for row in read_rows(folder)}
+    completed = {_name(row) for row in rows.values() if row["status"] == "ok"}
+    waiting = deque(run for run in wanted if run.run_id not in completed)
     failures, under_way = [], {}
     executor = client.get_executor(pure=False)  # not as a context, which would wait for runs that nobody makes
     with client, tqdm(total=len(waiting), desc="runs") as bar:

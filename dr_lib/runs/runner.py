@@ -141,9 +141,9 @@ def run_study(
     with lock_study(folder, wait=wait) as file, tqdm(disable=not show_progress, bar_format=BAR) as bar:
         check_folder(folder, study)
         write_json(folder / "study.json", study.model_dump(include=set(FIXED)))
+        check_notebook(study, root, read_finished(folder, planned).values(), allow)
         if what := set_aside(folder, read_finished(folder, runs).values(), root):
             bar.write(what)
-        check_notebook(study, root, read_finished(folder, planned).values(), allow)
         session = Session(study, Path(path), root, folder, uuid.uuid4().hex[:12], file, stop_at, bar, planned)
         return _make(session, runs, lacking | missing)
 

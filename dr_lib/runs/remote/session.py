@@ -24,7 +24,7 @@ from typing import Any
 
 from dr_lib.files import write_bytes, write_json
 from dr_lib.runs.estimate import afford_s, find_limit, predict_run_s
-from dr_lib.runs.outdated import set_aside
+from dr_lib.runs.outdated import find_outdated, set_aside
 from dr_lib.runs.prices import PRICES_VARIABLE, Price, PriceError, find_price, read_prices
 from dr_lib.runs.remote import colab, far_side, kaggle
 from dr_lib.runs.remote.client import RemoteError, check_client, handle_ends, insist, undisturbed
@@ -82,12 +82,11 @@ def run_on_service(
         on_cpu = [run for run, plan in zip(runs, planned, strict=True) if _is_to_use_cpu(plan.parameters)]
         check_folder(folder, study)
         write_json(folder / "study.json", study.model_dump(include=set(FIXED)))
-        if what := set_aside(folder, read_rows(folder), root):
-            say(what)
         check_notebook(study, root, read_rows(folder), allow)
         quota = service.read_quota()  # with which missing credentials are found
-        made = _find_made(folder, service, on_cpu)
-        left = [run for run in runs if run not in made]
+        made = {run: row for run, row in _find_made(folder, service, on_cpu).items() if run in runs}
+        outdated = find_outdated(folder, made.values(), root)
+        left = [run for run in runs if run not in made or made[run]["run_id"] in outdated]
         if not left:
             say(f"all {len(runs)} runs have been made on {on}")
             return []
@@ -103,7 +102,7 @@ def run_on_service(
         )
         by_id = dict(zip([run.run_id for run in planned], runs, strict=True))
         rows = {run_id: made[run] for run_id, run in by_id.items() if run in made}
-        waiting = [run for run in planned if run.run_id not in rows]
+        waiting = [run for run in planned if by_id[run.run_id] in left]
         shortest_s = min(predict_run_s(study, planned, rows, waiting))
         if shortest_s > 3600 * hours:
             fault = f"a run takes {shortest_s / 60:.0f} min by those that were made"
@@ -111,6 +110,8 @@ def run_on_service(
         (upload := Path(scratch, "upload")).mkdir()
         pack = pack_up(Path(path), study, root, upload, share, describe)
         confirm(f"{pack.describe()}\nto {service.name}, for {len(left)} runs on {service.asked}; {service.terms}")
+        if what := set_aside(folder, made.values(), root):
+            say(what)
         options = ["--instance", study.instance] if study.instance else []
         with _open(service, folder, on, left, say) as record:
             session = record["session"]

@@ -14,6 +14,8 @@ import pytest
 from click.testing import CliRunner
 
 from dr_lib.__main__ import main
+from dr_lib.data.shards.folder import describe_data
+from dr_lib.data.shards.split import split
 from dr_lib.runs.remote import far_side, kaggle, session
 from dr_lib.runs.remote.client import RemoteError
 from dr_lib.runs.row import read_rows
@@ -78,6 +80,19 @@ def test_nothing_is_uploaded_unasked(cloud, monkeypatch):
     assert " MiB in 1 file: the code of commit " in asked.output
     assert "to Kaggle, for 2 runs on t4x2" in asked.output
     assert [call[2:] for call in cloud.calls] == [[], ["config", "view"], ["quota", "--csv"]]
+
+
+def test_runs_of_labels_that_are_gone_are_left_to_do(cloud, small_sample):
+    """They count as made until the labels are corrected; nothing is moved until the upload is agreed."""
+    data_dir = shutil.copytree(small_sample, cloud.house / "data" / "prepared")
+    path = write_study(cloud.house, repetitions=1, parameters={"data_dir": "data/prepared"})
+    about = {"run_id": "C1-r00-kaggle-some-2-cpus-4-gib", "accelerator": "cpu", "data_dir": "prepared"}
+    complete(cloud.house, path, {"C1": 1.0}, **about, **describe_data(data_dir))
+    assert "all 1 runs have been made on kaggle:cpu" in cloud.run(path, "kaggle:cpu").output
+    split(data_dir, seed=3)
+    said = CliRunner().invoke(main, ["run", str(path), "--on", "kaggle:cpu"])
+    assert said.output.endswith("Error: nobody can be asked here: --yes uploads\n") and "for 1 runs" in said.output
+    assert len(read_rows(path.with_suffix(""))) == 1
 
 
 def test_a_session_that_cannot_be_stopped_is_stopped_by_the_next_call(cloud, monkeypatch):
