@@ -25,7 +25,7 @@ from dr_lib.files import lock, write_json
 from dr_lib.hardware.machines import Place, find_place
 from dr_lib.runs.estimate import afford_s, find_limit, list_disturbed, list_left, list_repeats, predict_run_s
 from dr_lib.runs.machines import count_machines, say_missing, start_others, take_part
-from dr_lib.runs.outdated import set_aside
+from dr_lib.runs.outdated import find_outdated, set_aside
 from dr_lib.runs.papermill import OUT_OF_TIME, find_error, redact_paths, start_papermill
 from dr_lib.runs.row import (
     RowError,
@@ -133,7 +133,9 @@ def run_study(
     if place.count > 1:  # no machine makes a run alone once more
         study = study.model_copy(update={"retries": 0, "repeat_disturbed": 0})
     if place.rank:
-        if not list_left(study, runs, read_finished(folder, runs)):  # as machine 0 decides, too
+        rows = read_finished(folder, runs)
+        outdated = find_outdated(folder, rows.values(), root)
+        if not outdated and not list_left(study, runs, rows):  # as machine 0 decides, too
             return []
         notebook = root / "notebooks" / f"{study.notebook}.ipynb"
         return take_part(runs[0], notebook, folder, root)
