@@ -250,7 +250,7 @@ def test_a_perfect_model_is_not_praised(tmp_path):
     assert f"an AUC of 1 ({patients} patients; no interval: drawn again, they" in shown
     assert "On the data set" not in shown and "∞ [" in shown
     assert "nearer to 0 or 1 than 0.000001 and count as it" in shown
-    assert "The interval of an AUC near 1, or of few patients, is too narrow." in shown
+    assert "The interval of an AUC near 1, or of few patients, is too narrow: it holds" in shown
     summary = pd.read_csv(out / "summary.csv").iloc[0]
     names = ["auc_low", "auc_delong_high", "average_precision_low", "brier_low"]
     assert summary[names].isna().all()
