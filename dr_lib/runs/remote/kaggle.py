@@ -23,6 +23,7 @@ from dr_lib.runs.remote.client import (
     RemoteError,
     call,
     find_sentence,
+    insist,
     undisturbed,
     write_login,
 )
@@ -36,6 +37,7 @@ SESSION_HOURS = 8.5  # of 9 that every session has
 SET_UP_S = 1200  # of the session, beside the runs' hours
 POLL_S = 30.0
 FAILED_POLLS = 20  # in a row, ten minutes of them, until a question is given up
+DELETIONS, RETRY_S = 3, 5.0  # tries, and between two of them
 READY_S = 3600.0  # until an upload can be attached
 DEVICES = {  # accelerator of `kernels push`, and a pattern of what the device, or else the machine, is called
     "t4x2": ("NvidiaTeslaT4", r"\b2x.*\bt4\b"),
@@ -160,13 +162,21 @@ class Kaggle:
         errors = []
         for kind in self._to_delete:
             try:
-                call("kaggle", kind, "delete", names[kind], "--yes")
+                self._delete(kind, names[kind])
             except RemoteError as error:
-                if not MISSING.search(error.output):
-                    errors.append(error)
+                errors.append(error)
         if errors:
             raise errors[0]
         return True
+
+    def _delete(self, kind: str, name: str) -> None:
+        """Delete what is there; what several tries in a row do not find is gone, if this account is still known."""
+        try:
+            insist(partial(call, "kaggle", kind, "delete", name, "--yes"), DELETIONS, RETRY_S)
+        except RemoteError as error:
+            if not MISSING.search(error.output):
+                raise
+            self.read_quota()
 
     def _id(self, session: str) -> str:
         return f"{self._owner}/{session}"

@@ -64,7 +64,7 @@ def cloud(house, tmp_path, monkeypatch) -> Cloud:
     monkeypatch.setattr("sys.executable", str(put_stand_ins(tmp_path / "bin")))
     monkeypatch.setenv("STAND_IN", str(tmp_path / "cloud"))
     monkeypatch.setattr("dr_lib.runs.remote.kaggle.POLL_S", 0.2)
-    for module in ("colab", "session"):
+    for module in ("colab", "kaggle", "session"):
         monkeypatch.setattr(f"dr_lib.runs.remote.{module}.RETRY_S", 0.0)
     return Cloud(tmp_path / "cloud", house)
 

@@ -176,9 +176,12 @@ class Answers:
         """Take the answers by the command's first two words; one that names an error is one."""
         self.answers = {"quota_--csv": "resource,remaining", **answers}
         self.deleted = []
+        self.refusals = []  # of the next deletions
 
     def __call__(self, name: str, *words: str) -> str:
         if words[1] == "delete":
+            if self.refusals:
+                raise RemoteError("it failed", self.refusals.pop(0))
             self.deleted.append((words[0], words[2]))
             return ""
         answer = self.answers["_".join(words[:2])]
@@ -210,6 +213,29 @@ def test_a_session_is_gone_only_where_all_else_is_answered(monkeypatch, status, 
     with pytest.raises(RemoteError, match="no answer from Kaggle for 0 min .*: the same command goes on"):
         list(service.resume("dr-x", None))
     assert not service.stop("dr-x", [], False) and not client.deleted
+
+
+FORBIDDEN = "403 Client Error: Forbidden"
+
+
+@pytest.mark.parametrize("quota", ["resource,remaining", "401 Client Error: Unauthorized"])
+def test_one_refused_deletion_leaves_no_photographs_at_kaggle(monkeypatch, quota):
+    """It is tried again; what is refused each time is gone only where the account is still known."""
+    client = Answers(**{"quota_--csv": quota})
+    monkeypatch.setattr(kaggle, "call", client)
+    monkeypatch.setattr(kaggle, "RETRY_S", 0.0)
+    service = kaggle.Kaggle("cpu", print)
+    service._owner = "somebody"
+    service._to_delete = ["kernels", "datasets"]
+    client.refusals = [FORBIDDEN]
+    assert service.stop("dr-x", [], False)
+    assert client.deleted == [("kernels", "somebody/dr-x"), ("datasets", "somebody/dr-x-data")]
+    client.refusals = [FORBIDDEN] * 6
+    if quota.startswith("resource"):
+        assert service.stop("dr-x", [], False)
+    else:
+        with pytest.raises(RemoteError):
+            service.stop("dr-x", [], False)
 
 
 @pytest.mark.parametrize("status", ["running", "complete"])
