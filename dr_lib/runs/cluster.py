@@ -17,7 +17,7 @@ from dr_lib.files import lock, write_text
 from dr_lib.hardware.machines import COORDINATOR, COUNT, RANK
 from dr_lib.runs.estimate import afford_s, find_limit, predict_run_s
 from dr_lib.runs.machines import count_machines
-from dr_lib.runs.outdated import set_aside
+from dr_lib.runs.outdated import find_outdated, set_aside
 from dr_lib.runs.row import count_paid, read_rows, read_spent_s, write_row
 from dr_lib.runs.runner import check_notebook, run_study
 from dr_lib.runs.study import PlannedRun, Study, StudyError, find_runs, load_study, name_run, plan_runs
@@ -121,9 +121,13 @@ def run_on_cluster(
                 except Exception as error:  # noqa: BLE001  a worker that is set up badly does not end the others
                     errors, made = [f"{name}: {error}"], []
                 failures += errors
+                outdated = find_outdated(folder, made, root)
+                if outdated:
+                    failures.append(f"{name}: the worker has another prepared folder: bring it there")
                 for row in made:
-                    rows[row["run_id"]] = row
-                    write_row(folder, row)
+                    if row["run_id"] not in outdated:
+                        rows[row["run_id"]] = row
+                        write_row(folder, row)
     return failures
 
 

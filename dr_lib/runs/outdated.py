@@ -1,6 +1,7 @@
 """Runs whose rows are of photographs, labels or a split that their prepared folder no longer has."""
 
 import hashlib
+import itertools
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -32,7 +33,8 @@ def find_outdated(folder: Path, rows: Iterable[Mapping[str, Any]], root: Path) -
     Returns:
         What the folder has now, such as other labels, by run; runs of what it has are not in it.
     """
-    path = folder.resolve().with_suffix(".yaml")
+    path = folder.absolute()
+    path = path.with_name(f"{path.name}.yaml")
     study = yaml.safe_load(path.read_text(encoding="utf-8")) if path.is_file() else {}
     folders = {name: root / value for name, value in _name_levels(study, "data_dir").items()}
     splits = _name_levels(study, "split")
@@ -68,8 +70,8 @@ def set_aside(folder: Path, rows: Iterable[Mapping[str, Any]], root: Path) -> st
     if not outdated:
         return ""
     for run_id in outdated:
-        number = sum(1 for _ in (folder / FOLDER).glob(f"{run_id}-*"))
-        kept = folder / FOLDER / f"{run_id}-{number}"
+        candidates = (folder / FOLDER / f"{run_id}-{number}" for number in itertools.count())
+        kept = next(path for path in candidates if not path.exists())
         spent_s = read_spent_s(folder, run_id, rows[run_id])
         kept.parent.mkdir(exist_ok=True)
         left = spent_path(folder, run_id).parent
@@ -77,6 +79,9 @@ def set_aside(folder: Path, rows: Iterable[Mapping[str, Any]], root: Path) -> st
             left.rename(kept)
         kept.mkdir(exist_ok=True)
         row_path(folder, run_id).rename(kept / "row.json")
+        for file in (folder / "notebooks" / f"{run_id}.ipynb", folder / "logs" / f"{run_id}.log"):
+            if file.exists():
+                file.rename(kept / file.name)
         write_json(spent_path(folder, run_id), spent_s)
     return f"{describe_outdated(outdated)}: made again, what was there is kept in {folder / FOLDER}"
 

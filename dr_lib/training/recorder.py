@@ -63,14 +63,22 @@ class Recorder(keras.callbacks.Callback):
         self.checkpoint_s = self.save_s = self.start = self.cpu_start = self.ended = self.saved = self.cpu_s = 0.0
 
     def resume(self, model: keras.Model) -> None:
-        """Take up the checkpoint, if there is one; a CheckpointError if it is damaged or of other parameters."""
+        """Take up the checkpoint, if there is one; one of other photographs, labels or another split is put aside.
+
+        Raises:
+            CheckpointError: it is damaged, or of other parameters.
+        """
         content = self.share(self.path.read_bytes() if self.writes and self.path.exists() else b"")
         if not content:
             return
         progress, arrays = checkpoint.read_checkpoint(BytesIO(content))
-        changed = ", ".join(name for name, value in self.identity.items() if progress["identity"].get(name) != value)
+        changed = [name for name, value in self.identity.items() if progress["identity"].get(name) != value]
+        if changed and all(name.endswith("_sha256") for name in changed):
+            if self.writes:
+                self.path.replace(self.path.with_name(f"outdated-{CHECKPOINT}"))
+            return
         if changed:
-            raise CheckpointError(f"{CHECKPOINT} was written with other {changed}: delete it to start anew")
+            raise CheckpointError(f"{CHECKPOINT} was written with other {', '.join(changed)}: delete it to start anew")
         self.best_variables = arrays.pop("best")
         assign_variables(model, arrays)
         self.history, self.best, self.plateau_state = (progress[n] for n in ("history", "best", "plateau_state"))

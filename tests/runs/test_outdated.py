@@ -12,7 +12,7 @@ from dr_lib.__main__ import main
 from dr_lib.data.shards.folder import describe_data, read_photographs
 from dr_lib.data.shards.split import split
 from dr_lib.runs.outdated import find_outdated, set_aside
-from dr_lib.runs.row import read_rows, read_spent_s
+from dr_lib.runs.row import read_rows, read_spent_s, write_row
 from tests.runs.conftest import complete, run_quietly, write_study
 
 
@@ -47,6 +47,9 @@ def test_a_run_of_corrected_labels_is_made_again_and_nothing_is_lost(study, hous
     run_quietly(study, house, only="C1-r00")
     assert "other labels" not in capsys.readouterr().out and read_rows(folder) == [before]
     correct_a_grade(house / "data" / "prepared")
+    log = folder / "logs" / f"{before['run_id']}.log"
+    log.parent.mkdir(exist_ok=True)
+    log.write_text("of the old labels")
     run_quietly(study, house, only="C1-r00")
     said = "1 completed run is outdated, for the prepared folder now has other labels: made again, what was there is"
     assert capsys.readouterr().out.splitlines()[0] == f"{said} kept in {folder / 'outdated'}"
@@ -55,6 +58,22 @@ def test_a_run_of_corrected_labels_is_made_again_and_nothing_is_lost(study, hous
     kept = folder / "outdated" / f"{before['run_id']}-0"
     assert json.loads((kept / "row.json").read_text()) == before
     assert (kept / "model" / "model.keras").read_text() == "of the old labels"
+    assert (kept / log.name).read_text() == "of the old labels"
+
+
+def test_runs_are_moved_aside_as_often_as_labels_change(study, house):
+    """Also where an earlier one was deleted, and where the name of the study has a dot."""
+    dotted = study.with_name("trial.v2.yaml")
+    study.rename(dotted)
+    folder = study.with_suffix("").rename(study.with_name("trial.v2"))
+    (row,) = read_rows(folder)
+    split(house / "data" / "prepared", seed=3)
+    for number in (0, 1, 2):
+        assert "another split" in set_aside(folder, [row], house)
+        assert (folder / "outdated" / f"{row['run_id']}-{number}" / "row.json").exists()
+        write_row(folder, row)
+    shutil.rmtree(folder / "outdated" / f"{row['run_id']}-0")
+    assert "another split" in set_aside(folder, [row], house)
 
 
 def test_plan_counts_outdated_runs_as_to_do(study, house, monkeypatch):
