@@ -88,8 +88,8 @@ def check_parameters(cells: Sequence[str], values: Mapping[str, Any]) -> None:
             lines = ast.parse(cell).body
         except SyntaxError:  # IPython's own commands
             continue
-        typed = [line for line in lines if isinstance(line, ast.AnnAssign)]
-        if typed:
+        typed = [line for line in lines if isinstance(line, ast.AnnAssign) and line.value]
+        if typed and len(typed) == len(lines):  # a cell of parameters holds nothing else
             declared = {ast.unparse(line.target): ast.unparse(line.annotation) for line in typed}
             given = []
         elif cell.startswith("# Parameters\n"):
@@ -100,4 +100,5 @@ def check_parameters(cells: Sequence[str], values: Mapping[str, Any]) -> None:
         names = ", ".join(declared)
         raise ParameterError(f"{', '.join(unknown)}: no parameter of this notebook, it has {names}")
     for name, kind in declared.items():
-        check_value(name, kind, values[name])
+        if name in values:
+            check_value(name, kind, values[name])
