@@ -332,6 +332,9 @@ def evaluate(
     from dr_lib.evidence.predictions import join_paths, pool_folds, read_predictions
     from dr_lib.report import run_analysis
 
+    pooled = out / "predictions.csv"
+    if folds and pooled.resolve() in [path.resolve() for path in predictions]:
+        raise click.ClickException(f"{pooled} is one of the folds: choose another --out")
     with tempfile.TemporaryDirectory() as temporary:
         if folds:
             predictions = (pool_folds(predictions, Path(temporary)),)
