@@ -158,7 +158,7 @@ def test_10_alone_writes_a_row_that_11_reads(clone, kernel, small_sample):
 
 BLOCK = """from importlib.machinery import PathFinder
 find = PathFinder.find_spec
-hidden = ("tensorflow", "cv2", "statsmodels", "papermill")
+hidden = ("tensorflow", "cv2", "papermill")
 PathFinder.find_spec = lambda name, *more: None if name.split(".")[0] in hidden else find(name, *more)
 """
 
