@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from click.testing import CliRunner
 
+from dr_lib.__main__ import main
 from dr_lib.evidence.evaluation import count_flow
 from dr_lib.evidence.predictions import (
     PredictionsError,
@@ -268,3 +270,14 @@ def test_folds_are_pooled_into_one_test_split(tmp_path):
         pool_folds([path for path in paths if path.stem != "fold1"], tmp_path)
     with pytest.raises(PredictionsError, match="fold0.csv and .*fold0.csv test the same patients"):
         pool_folds([*paths, paths[0]], tmp_path)
+
+
+def test_folds_are_not_pooled_over_one_of_them(tmp_path):
+    """A run's own predictions stay, which name the photographs that its model learned from."""
+    (tmp_path / "run").mkdir()
+    paths = [write(tmp_path, TABLE, "other"), write(tmp_path / "run", TABLE, "predictions")]
+    before = paths[1].read_bytes()
+    command = ["evaluate", *map(str, paths), "--folds", "--out", str(tmp_path / "run")]
+    said = CliRunner().invoke(main, command)
+    assert said.exit_code == 1 and "is one of the folds: choose another --out" in said.output
+    assert paths[1].read_bytes() == before
