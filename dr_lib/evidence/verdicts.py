@@ -7,7 +7,7 @@ whole interval lies between 2 and 3, does not hold if it lies wholly outside, an
 """
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
@@ -40,6 +40,7 @@ IMAGES = ("num_images_train", "num_images_test")  # other work, too, where no da
 HARDWARE = "accelerator num_accelerators instance_type platform cpu num_cpus".split()  # as detected
 MONEY = ("formula_usd", "predict_usd_per_million")
 COUNTED = ("num_parameters", "savedmodel_mib", "study_bill_usd", "formula_share_of_bill")  # one is all there is to know
+OF_THE_STUDY = ("study_bill_usd", "formula_share_of_bill")  # one for all of its machines
 VERSIONS = ("tensorflow", "keras", "jax", "torch", "mxnet", "ai_edge_litert", "python", "cuda", "driver")
 THEIRS = {  # versions that a paper names
     "C": {"tensorflow": "2.14.0", "torch": "2.2.0", "mxnet": "1.9.1", "python": "3.9", "cuda": "11.7"},
@@ -86,7 +87,8 @@ def judge(claim: Any, timed: pd.DataFrame) -> Verdict:
     try:
         parts = measure(claim, keys, cells) if can_measure else []
         num_missing = _count_missing(claim, keys, cells, sides)
-        found = decide(claim, parts, num_missing=num_missing)
+        partial = _find_partial(claim, keys, cells) if can_measure else set()
+        found = decide(claim, parts, num_missing=num_missing, partial=partial)
     except BadSampleError as error:
         found = Verdict(claim.id, NOTHING, "undecided", 0, str(error))
     if not cells:
@@ -101,7 +103,7 @@ def judge(claim: Any, timed: pd.DataFrame) -> Verdict:
         places = "; ".join(sorted(set(used["environment"])))
         found = found._replace(verdict="not comparable", reason=f"{places} vs {', '.join(unmet) or claim.environments}")
     if num_unknown:
-        reason = f"{found.reason}; the instance type of {num_unknown} rows was not detected"
+        reason = f"{found.reason}; of {num_unknown} further rows no instance type was detected"
         found = found._replace(reason=reason)
     once = used[~used.index.duplicated()]  # the same rows on both sides, where each gave up what tells them apart
     disturbed = int(once["disturbed"].sum()) if "disturbed" in once and claim.column not in COUNTED else 0
@@ -203,10 +205,17 @@ def measure(claim: Any, keys: list[str], cells: dict[tuple, list[pd.DataFrame]])
     return parts
 
 
-def decide(claim: Any, parts: list[Part], *, num_missing: int = 0) -> Verdict:
+def decide(
+    claim: Any,
+    parts: list[Part],
+    *,
+    num_missing: int = 0,
+    partial: Collection[str] = (),
+) -> Verdict:
     """Hold each part against the claim's bounds.
 
-    It holds if the whole interval of every part lies between the bounds, and does not if that of one lies outside.
+    It holds if the whole interval of every part lies between the bounds, and does not if that of one lies outside,
+    unless it is `partial`, of a machine that made a part of the design.
     What was claimed of every cell, or of all together, is undecided while cells of the design are missing.
     """
     if not parts:
@@ -214,22 +223,24 @@ def decide(claim: Any, parts: list[Part], *, num_missing: int = 0) -> Verdict:
     low = -np.inf if claim.relation == "<=" else claim.value - claim.tolerance
     high = np.inf if claim.relation == ">=" else claim.value + claim.tolerance
     is_counted = claim.column in COUNTED
-    repeated = [(name, ours) for name, ours in parts if is_counted or ours.n >= MIN_RUNS]
+    enough = [(name, ours) for name, ours in parts if is_counted or ours.n >= MIN_RUNS]
+    repeated = [(name, ours) for name, ours in enough if np.isfinite(ours.low)]
     shown = repeated or parts
     # of each interval, before it leaves the bounds
     room = [min(ours.low - low, high - ours.high) for _, ours in shown]
     name, worst = shown[int(np.nanargmin(room)) if np.isfinite(room).any() else 0]
     satisfied = sum(low <= ours.low and ours.high <= high for _, ours in repeated)
-    violated = sum(ours.high < low or ours.low > high for _, ours in repeated)
+    violated = sum(ours.high < low or ours.low > high for name, ours in repeated if name not in partial)
     reason = f"[{worst.low:.4g}, {worst.high:.4g}] vs [{low:.4g}, {high:.4g}]"
     reason += f" in {name}; {satisfied} of {len(parts)} satisfy it" if len(parts) > 1 else ""
     reason += f"; {num_missing} cells of the design were not run" if num_missing else ""
-    if not repeated:
+    is_of_all = claim.judged == EVERY or claim.statistic in WHOLE_DESIGN or is_counted
+    if not enough:
         verdict, reason = "undecided", f"n = {worst.n} < {MIN_RUNS}"
-    elif np.isnan([ours.low for _, ours in repeated]).any():
+    elif not repeated:
         verdict, reason = "undecided", "no interval: nothing was repeated"
-    elif num_missing and (claim.judged == EVERY or claim.statistic in WHOLE_DESIGN or is_counted):
-        verdict, reason = "undecided", reason
+    elif num_missing and is_of_all:
+        verdict = "undecided"
     elif violated:
         verdict = "does not hold"
     else:
@@ -238,15 +249,30 @@ def decide(claim: Any, parts: list[Part], *, num_missing: int = 0) -> Verdict:
 
 
 def _part_machines(claim: Any, keys: list[str], cells: dict) -> dict[str, dict]:
-    """The cells of each machine by its name; all together for a claim that adds its machines up."""
+    """The cells of each machine by its name; all together for a claim that adds its machines up.
+
+    A machine that a claim names is one whatever processor it had: a cloud gives several for a type.
+    """
     is_added_up = claim.statistic in WHOLE_DESIGN and claim.environments != "any"
-    if "environment" not in keys or is_added_up:
+    if "environment" not in keys or is_added_up or claim.column in OF_THE_STUDY:
         return {"": cells}
     machines = {}
     place = keys.index("environment")
     for key, sides in cells.items():
-        machines.setdefault(key[place], {})[key] = sides
+        name = key[place]
+        if claim.environments != "any":
+            name = str(sides[0].iloc[0].get("instance_type"))
+        machines.setdefault(name, {})[key] = sides
     return machines
+
+
+def _find_partial(claim: Any, keys: list[str], cells: dict) -> set[str]:
+    """The parts of machines that made some cells of the design alone, where each has a design of its own."""
+    machines = _part_machines(claim, keys, cells)
+    if len(machines) == 1 or claim.environments != "any":
+        return set()
+    names = [name for name, here in machines.items() if len(here) < claim.cells]
+    return {", ".join([column, name]) for column in claim.column.split() for name in names}
 
 
 def _choose_statistic(claim: Any, keys: list[str], cells: dict) -> over.Statistic:

@@ -150,7 +150,7 @@ def test_a_machine_that_was_not_detected_is_said():
     cpu, _ = run_both()
     cpu.loc[cpu["network"] == 1, "instance_type"] = ""
     one, both, anywhere = judge("C4 C1 C32", cpu)
-    unknown = "the instance type of 36 rows was not detected"
+    unknown = "of 36 further rows no instance type was detected"
     assert one.verdict == "not measured"
     assert one.reason.endswith(f"they differ in environment; {unknown}")
     assert both.num_missing == 6 and both.reason.endswith(unknown)
@@ -174,6 +174,30 @@ def test_on_any_machine_is_on_every_machine():
     (alone,) = judge("C32", run_scenarios(NEAR, F4S))
     wide, narrow = (found.ours.high - found.ours.low for found in (same, alone))
     assert wide > 1.05 * narrow  # two intervals are right together in 95 of 100 studies
+
+
+def test_a_named_machine_is_one_whatever_processor_it_had():
+    """A cloud has several processors for one type: the mean over its cells is of all of them together."""
+    alone, _ = run_both(lambda framework, _, size, __: 0.68 * size / 32 if framework == "tensorflow" else 1.0)
+    is_large = alone["image_size"] == 64
+    spread = alone.assign(cpu=alone["cpu"].mask(is_large, "another processor"))
+    (found,) = judge("C16", alone)
+    assert (found.verdict, found.num_parts) == ("holds", 1)
+    assert judge("C16", spread) == [found]
+
+
+def test_a_part_of_the_design_on_another_machine_refutes_nothing():
+    """One pair of scenarios is no mean over twelve."""
+    whole = run_scenarios(NEAR, F4S)
+    few = run_scenarios(NEAR, NC4AS, lambda _, __, size, ___: 0.5 if size == 64 else 1.0)
+    few = few[(few["framework"] == "mxnet") & (few["dataset"] == "mnist") & (few["network"] == 1)]
+    assert say("C32", whole, few) == ["undecided"]
+
+
+def test_a_machine_where_nothing_was_repeated_saves_no_claim():
+    """Another one refutes it with intervals of its own."""
+    refuted = run_scenarios(NEAR, F4S, lambda _, __, size, ___: 2.0 if size == 64 else 1.0)
+    assert say("C32", refuted, run_scenarios([1.0], NC4AS)) == ["does not hold"]
 
 
 def test_a_machine_with_two_runs_decides_nothing():
