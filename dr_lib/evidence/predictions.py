@@ -227,7 +227,7 @@ def _read_one(path: Path) -> Predictions:
     return Predictions(
         _find_only(table, "model") or path.stem, table, validation, test, ungradable, bool(is_synthetic),
         version=_find_only(table, "model_version"),
-        dataset=_find_only(table, "dataset") or path.name,  # no public data set has a suffix
+        dataset=_find_only(table, "dataset") or f"{path.stem}.csv",  # no public data set has a suffix
     )  # fmt: skip
 
 

@@ -281,3 +281,10 @@ def test_folds_are_not_pooled_over_one_of_them(tmp_path):
     said = CliRunner().invoke(main, command)
     assert said.exit_code == 1 and "is one of the folds: choose another --out" in said.output
     assert paths[1].read_bytes() == before
+
+
+def test_a_file_without_a_suffix_names_no_public_data_set(tmp_path):
+    """A claim about EyePACS is judged by a column that says so."""
+    path = write(tmp_path, TABLE, "eyepacs").rename(tmp_path / "eyepacs")
+    (found,) = read_predictions(path)
+    assert found.dataset == "eyepacs.csv"
