@@ -19,6 +19,7 @@ from dr_lib.evidence.serving import BreakEven, Offer, break_even, find_num_machi
 from dr_lib.runs.prices import Price, PriceError, find_price, read_prices
 from dr_lib.statistics.intervals import mean_interval
 
+AZURE = "Standard_"  # before its names of machines, in price lists
 BUSIEST_HOUR = 0.125  # of a day's requests, as where a clinic is open for eight hours
 HOURS_PER_MONTH = 730.0  # a twelfth of a year
 NETWORK = ["model", "image_size"]  # endpoints of one network do the same work; the gate compares no two networks
@@ -216,9 +217,9 @@ def _find_price(row: dict[str, Any], instance: str, prices: list[Price]) -> tupl
     machine = row.get("instance_type")
     if asked and asked not in known and pd.notna(usd_per_hour):  # 0 is a price
         own = Price("", asked, "", "USD", usd_per_hour, row.get("price_as_of") or "", "its row")
-        return own, asked != machine
+        return own, asked.removeprefix(AZURE) != machine
     for label in (asked, machine, instance):
         if label and label in known:
-            return find_price(label, prices=prices), label != machine
+            return find_price(label, prices=prices), label.removeprefix(AZURE) != machine
     names = ", ".join(sorted(known))
     raise PriceError(f"run {row['run_id']} is of a machine without a price: give --instance, one of {names}")

@@ -180,7 +180,8 @@ def _name_endpoint(row: pd.Series, varied: list[str], say: Callable[[str], str])
     text = say("{} on {}").format(row["format"], row["instance"])
     if row["price_is_assumed"]:
         words = say("{} (measured on {}, at the price of {})")
-        text = words.format(row["format"], row["environment"], row["instance"])
+        machine = row.get("instance_type") or row["environment"].rstrip(", ")  # as detected
+        text = words.format(row["format"], machine, row["instance"])
     elif "environment" in varied:
         text += f", {row['environment']}"
     return text + (", " + say("threads: {}").format(f"{row['threads']:g}") if "threads" in varied else "")

@@ -82,8 +82,8 @@ def write_number(value: float, lang: str, form: str = "") -> str:
     if not form:
         is_whole = float(value).is_integer() or abs(value) >= 1000
         form = "{:,.0f}" if is_whole else np.format_float_positional(value, precision=3, fractional=False, trim="-")
-    if form == "1" and 1 - value > ROUNDING:
-        digits = int(np.ceil(-np.log10(1 - value))) + 1
+    if form == "1" and abs(1 - value) > ROUNDING:
+        digits = int(np.ceil(-np.log10(abs(1 - value)))) + 1
         form = np.format_float_positional(value, precision=digits, trim="-")
     return form.format(value).translate(str.maketrans(".,", ",." if lang == "pt" else ".,"))
 

@@ -184,6 +184,16 @@ def test_a_machine_without_a_price_is_named(tmp_path, monkeypatch):
     assert price(tmp_path / "found", instance=C7G, requests_per_day=1)["instance"].tolist() == [M5]
 
 
+def test_the_machine_is_named_as_detected(tmp_path):
+    """EC2's machine at SageMaker's price; Azure's with and without what its price list puts before."""
+    load_endpoint(tmp_path / "ec2", "a", {8: 50}, M5, instance_type="m5.xlarge")
+    said = " ".join(describe_choice(price(tmp_path / "ec2", requests_per_day=1)))
+    assert f"(measured on m5.xlarge, at the price of {M5})" in said
+    load_endpoint(tmp_path / "azure", "b", {8: 50}, "Standard_F4s_v2", usd=0.169, instance_type="F4s_v2")
+    said = " ".join(describe_choice(price(tmp_path / "azure", requests_per_day=1)))
+    assert "measured on" not in said
+
+
 def test_a_label_is_the_price_of_a_machine_not_the_machine(tmp_path):
     """Runs made or priced here with `--instance` are said to be from here, in the table too.
 
