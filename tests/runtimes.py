@@ -71,8 +71,8 @@ class Job(NamedTuple):
 
 REPORTS = (
     Job("00", "00_start_here", {}, NEEDED | OPENCV),
-    Job("11 rows", "11_gpu_vs_tpu", {"runs": "papermill_runs/trained", "allow": "mode"}),
-    Job("12", "12_evaluate", {"predictions": str(PREDICTIONS)}),
+    Job("11 rows", "11_gpu_vs_tpu", {"runs": "papermill_runs/trained", "allow": "mode"}, NEEDED | STATSMODELS),
+    Job("12", "12_evaluate", {"predictions": str(PREDICTIONS)}, NEEDED | STATSMODELS),
     Job(
         "21", "21_export_quantize", {"model": "small_cnn", "image_size": 48, "num_rounds": 2}, NEEDED | OPENCV | LITERT
     ),
@@ -94,7 +94,7 @@ def list_trainings(runtime: Runtime) -> list[Job]:
     return [
         Job("10 paper", "10_train_referable", training | {"mode": "paper"}, NEEDED | OPENCV),
         Job("10 fast", "10_train_referable", training | {"mode": "fast"}, NEEDED | OPENCV),
-        Job("11", "11_gpu_vs_tpu", {"runs": "papermill_runs/adhoc", "allow": "mode"}),
+        Job("11", "11_gpu_vs_tpu", {"runs": "papermill_runs/adhoc", "allow": "mode"}, NEEDED | STATSMODELS),
         Job("10 shards", "10_train_referable", training | {"mode": "fast", "data_dir": str(RECORDS)}),
         Job("01", "01_prepare_fundus", {}, NEEDED | OPENCV),
         Job("20", "20_train_grades", grades, NEEDED | OPENCV),
