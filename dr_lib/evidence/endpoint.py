@@ -16,10 +16,10 @@ from dr_lib.evidence.energy import measure_energy
 from dr_lib.evidence.request_log import KINDS, OPEN_LOOP, read_requests
 from dr_lib.evidence.select import name_deployments, select_runs
 from dr_lib.evidence.serving import BreakEven, Offer, break_even, find_num_machines
+from dr_lib.hardware.cloud import AZURE
 from dr_lib.runs.prices import Price, PriceError, find_price, read_prices
 from dr_lib.statistics.intervals import mean_interval
 
-AZURE = "Standard_"  # before its names of machines, in price lists
 BUSIEST_HOUR = 0.125  # of a day's requests, as where a clinic is open for eight hours
 HOURS_PER_MONTH = 730.0  # a twelfth of a year
 NETWORK = ["model", "image_size"]  # endpoints of one network do the same work; the gate compares no two networks

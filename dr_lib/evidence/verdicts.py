@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from dr_lib.evidence.select import MIN_RUNS
+from dr_lib.hardware.cloud import AZURE
 from dr_lib.statistics import cells as over
 from dr_lib.statistics.intervals import BadSampleError, Interval
 
@@ -303,7 +304,7 @@ def _is_mispriced(rows: pd.DataFrame) -> bool:
     """Whether a row has the price of another machine than the one that the cloud says it ran on."""
     known = rows.reindex(columns=["instance_type", "priced_as"]).fillna("").astype(str)
     pairs = known[(known != "").all(axis=1)].itertuples(index=False)
-    return not all(detected == label.removeprefix("Standard_") for detected, label in pairs)
+    return not all(detected == label.removeprefix(AZURE) for detected, label in pairs)
 
 
 def _meets(rows: pd.DataFrame, terms: list[str]) -> np.ndarray:

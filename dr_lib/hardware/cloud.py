@@ -8,6 +8,7 @@ from pathlib import Path
 
 from dr_lib.hardware.cpus import read_text
 
+AZURE = "Standard_"  # before its names of machines; rows leave it out, price lists may not
 ADDRESS = "169.254.169.254:80"
 TIMEOUTS_S = (0.2, 2.0)  # of the first try and the second: a busy service is late
 NAMED_IN = [f"class/dmi/id/{name}" for name in ("sys_vendor", "bios_version", "product_name", "chassis_asset_tag")]
@@ -39,7 +40,7 @@ def find_instance_type(system: Path = Path("/sys"), address: str = ADDRESS) -> s
         answer = _ask(address, "GET", path, headers)
     except (OSError, http.client.HTTPException, UnicodeError):
         return ""
-    return answer.strip().rpartition("/")[2].removeprefix("Standard_")
+    return answer.strip().rpartition("/")[2].removeprefix(AZURE)
 
 
 @cache
