@@ -148,7 +148,8 @@ def split(data_dir: Path, records: Path | None, out: str, **options) -> None:
     if records:
         click.echo(f"{len(export_records(data_dir, records, out))} shards in {records}")
         return
-    paths, splits = split(data_dir, out=out, **options), read_manifest(data_dir)["splits"]
+    paths = split(data_dir, out=out, **options)
+    splits = read_manifest(data_dir)["splits"]
     for path in paths:
         _describe_split(path.name, splits.get(path.name, {}))
 
@@ -190,7 +191,8 @@ def kernels(names: tuple[str, ...]) -> None:
     from dr_lib import hardware
     from dr_lib.runs.kernels import KERNELS, KernelError, NoPythonError, set_up
 
-    has_gpu, failures = bool(hardware.probe().gpus), []
+    has_gpu = bool(hardware.probe().gpus)
+    failures = []
     with ThreadPoolExecutor() as pool:  # each is a minute of pip
         ready = {name: pool.submit(set_up, name, ROOT / ".kernels", has_gpu=has_gpu) for name in names or KERNELS}
         for name, outcome in ready.items():
@@ -375,7 +377,9 @@ def claims(folders: tuple[Path, ...], out: Path | None, allow: tuple[str, ...], 
         lines = [list(row) for row in count_claims().astype(str).itertuples(index=False)]
         lines = [["paper", "judged by notebook", "why", "claims"], ["---"] * 4, *lines]
         return click.echo("\n".join(f"| {' | '.join(line)} |" for line in lines))
-    runs, tables, unlike = read_runs(*folders), [], []
+    runs = read_runs(*folders)
+    tables = []
+    unlike = []
     allowed = list_columns(",".join(allow), runs)
     for paper, notebooks in NOTEBOOKS.items():
         rows = runs[runs["notebook"].isin(notebooks)].reset_index(drop=True)

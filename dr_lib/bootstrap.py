@@ -80,7 +80,8 @@ def describe_machine(root: Path, *added: str) -> str:
         facts = probe()
     except HardwareError as error:  # raised again where a training needs the device
         return f"{find_platform()}, {error}"
-    cpu, backends = f"{facts.cpu} ({facts.num_cpus} cores)", ("jax",) if facts.num_tpu_chips else facts.backends
+    cpu = f"{facts.cpu} ({facts.num_cpus} cores)"
+    backends = ("jax",) if facts.num_tpu_chips else facts.backends
     device = f"TPU ({facts.num_tpu_chips} chips)" if facts.num_tpu_chips else " + ".join(facts.gpus) or cpu
     backend = os.environ.get("KERAS_BACKEND") or next(iter(backends), "no backend")
     more = f", added {' '.join(added)}" if added else ""

@@ -122,7 +122,8 @@ def _copy_rows(folder: Path, out: Path) -> None:
     if target.exists():
         raise ReportError(f"two folders are named {target.name}: rename one")
     for path in sorted(folder.rglob("rows/*.json")):
-        row, study_dir = read_row(path), path.parent.parent
+        row = read_row(path)
+        study_dir = path.parent.parent
         write_json(target / path.relative_to(folder), row | {"error": row["error"].split(":")[0]})
         for name in map(str, row.values()):
             is_inside = name.endswith(".csv") and not Path(name).is_absolute() and ".." not in Path(name).parts

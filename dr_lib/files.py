@@ -98,7 +98,8 @@ def lock(path: Path, *, wait_s: float = 0.0) -> TextIO | None:
         The open file, or None if another process holds it.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    file, deadline = path.open("a", encoding="utf-8"), time.monotonic() + wait_s
+    file = path.open("a", encoding="utf-8")
+    deadline = time.monotonic() + wait_s
     while fcntl is not None:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

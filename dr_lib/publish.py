@@ -51,8 +51,10 @@ def main() -> None:
     if options.url is not None:
         set_address(options.url.removesuffix("/").removesuffix(".git"), options.ref)
     project = tomllib.loads(PROJECT.read_text(encoding="utf-8"))
-    address, table = project["project"]["urls"].get("Repository", ""), project["tool"]["dr_lib"]
-    code, clone = f"repository-code: {address}\n", f"git clone {address} && cd {Path(address).name}\n"
+    address = project["project"]["urls"].get("Repository", "")
+    table = project["tool"]["dr_lib"]
+    code = f"repository-code: {address}\n"
+    clone = f"git clone {address} && cd {Path(address).name}\n"
     change(ROOT / "CITATION.cff", r"(?m)^(?:repository-code: .*\n)?(?=license: )", address and code)
     for readme in READMES:
         change(readme, r"(?<=```sh\n)(?:git clone .*\n)?(?=make demo)", address and clone)

@@ -55,9 +55,12 @@ from dr_lib.data.shards.split import describe_moves
 
 if images == "sample":
     data_dir = open_sample(root / "papermill_runs" / "sample", num_patients=num_patients)
-    folder, label_file = data_dir.with_name("photographs"), data_dir.with_name("photographs") / "labels.csv"
+    folder = data_dir.with_name("photographs")
+    label_file = data_dir.with_name("photographs") / "labels.csv"
 else:
-    data_dir, folder, label_file = Path(out), Path(images), Path(labels) if labels else None
+    data_dir = Path(out)
+    folder = Path(images)
+    label_file = Path(labels) if labels else None
 private_dir = Path(private) if private else data_dir.with_name(data_dir.name + ".private")
 if images != "sample":
     settings = {"layout": layout, "scheme": scheme, "method": method, "size": size, "seed": seed}

@@ -141,7 +141,10 @@ trained = train_once(
     config, plan, run.folder, commit=run.identity["commit"], elapsed_s=run.seconds, report=run.show_progress,
     seconds_left=run.seconds_left, monitor=Monitor(samples, num_gpus=plan.num_gpus),
 )  # fmt: skip
-timing, row, scores, auc = trained.timing, trained.row, trained.scores, trained.auc
+timing = trained.timing
+row = trained.row
+scores = trained.scores
+auc = trained.auc
 print(f"{trained.network.name}: {row['num_parameters']:,} parameters, {row['num_images_dropped']} photographs dropped")
 print(f"training: {timing.train_s:.2f} s, of which {timing.first_step_s:.2f} s for the first call", end=", ")
 print(f"{timing.steady_epoch_s:.3f} s an epoch from the second on; resumed {timing.resumed} times")
@@ -155,7 +158,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 if prepared["data_kind"] == "synthetic":
-    first, grades = trained.splits["train"].images[:6], trained.splits["train"].grade
+    first = trained.splits["train"].images[:6]
+    grades = trained.splits["train"].grade
     changed = np.asarray(trained.network.get_layer("augment")(first, training=True), np.float32)
     figure, axes = plt.subplots(2, 6, figsize=(12, 4.2))
     for axis, image in zip(axes.ravel(), [*first, *changed], strict=True):

@@ -63,7 +63,8 @@ found = [name for name in tasks if len(table) and (table["notebook"] == name).an
 selection = select_runs(table, notebooks=found[:1] or tasks, exclude=excluded, may_differ=allowed)
 if found[1:]:
     print(f"rows of {found[1]} are left out: give a folder that holds them alone")
-page, paper = Page(out, lang), "A" if published else ""
+page = Page(out, lang)
+paper = "A" if published else ""
 print(f"{len(table)} rows, {len(selection.finished)} of them finished trainings, {len(selection.timed)} timed")
 
 # %% tags=["summary"]

@@ -77,7 +77,8 @@ from dr_lib.figures.style import SAMPLE
 
 models = read_predictions(*paths)
 models = average_sets(models) if ensemble else models
-model, page = models[0], Page(out, lang)
+model = models[0]
+page = Page(out, lang)
 say = page.say
 words = ["; ".join(dict.fromkeys(m.name for m in models))]
 words += [say("{} photographs of {} patients").format(len(model.test), model.test["patient_id"].nunique())]

@@ -100,7 +100,10 @@ trained = train_once(
     config, plan, run.folder, commit=run.identity["commit"], elapsed_s=run.seconds, report=run.show_progress,
     seconds_left=run.seconds_left, monitor=Monitor(samples, num_gpus=plan.num_gpus),
 )  # fmt: skip
-timing, row, scores, auc = trained.timing, trained.row, trained.scores, trained.auc
+timing = trained.timing
+row = trained.row
+scores = trained.scores
+auc = trained.auc
 print(f"{trained.network.name}: {row['num_parameters']:,} parameters on {trained.device.name}")
 print(f"training: {timing.train_s:.2f} s, of which {timing.first_step_s:.2f} s for the first call", end=", ")
 print(f"resumed {timing.resumed} times")
@@ -139,7 +142,8 @@ pd.Series(shown).round(3).to_frame(f"test split of {kind}")
 # %%
 import seaborn as sns
 
-test, graded = trained.splits["test"], trained.probabilities["test"].argmax(axis=1)
+test = trained.splits["test"]
+graded = trained.probabilities["test"].argmax(axis=1)
 table = pd.crosstab(pd.Categorical(test.grade, range(5)), pd.Categorical(graded, range(5)), dropna=False)
 axis = sns.heatmap(table, annot=True, fmt="d", cmap="Blues", cbar=False, square=True)
 axis.tick_params(axis="y", rotation=0)
@@ -174,16 +178,23 @@ print(write_lasting_command("export", folder, "--data", data, "--out", "exported
 # photographs are shown only where `explain` asks for it.
 
 # %%
-images, masks, patients, unit = [], None, test.patient_id, "patients"
-sample, is_synthetic = Path(config.data_dir).parent / "photographs", prepared["data_kind"] == "synthetic"
+images = []
+masks = None
+patients = test.patient_id
+unit = "patients"
+sample = Path(config.data_dir).parent / "photographs"
+is_synthetic = prepared["data_kind"] == "synthetic"
 if explain not in ("", "test"):
     from dr_lib.data.lesions import load_masked
 
     images, masks = load_masked(Path(explain), image_size)
-    is_synthetic, patients, unit = False, range(len(images)), "photographs"  # whose they are, the folder does not say
+    is_synthetic = False
+    patients = range(len(images))
+    unit = "photographs"  # whose they are, the folder does not say
 elif explain or is_synthetic:
     referable = np.flatnonzero(test.referable)[:100]
-    images, patients = test.images[referable], test.patient_id[referable]
+    images = test.images[referable]
+    patients = test.patient_id[referable]
     if (sample / "sample.json").exists():  # where the drawn lesions are is drawn again
         from dr_lib.data.lesions import crop_mask
         from dr_lib.data.photograph.crop import Circle

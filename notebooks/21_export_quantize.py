@@ -72,7 +72,8 @@ print(f"{facts.cpu}, {num_threads} of {facts.num_cpus} cores for a prediction")
 from dr_lib.serving.grader.folder import read_folder
 from dr_lib.serving.untrained import export_untrained
 
-is_trained, untrained = bool(model_dir), {"commit": run.identity["commit"], "seed": run.seed}
+is_trained = bool(model_dir)
+untrained = {"commit": run.identity["commit"], "seed": run.seed}
 if not is_trained:
     model_dir = export_untrained(run.folder / "model", model, image_size, **untrained).path
 source = read_folder(Path(model_dir))
@@ -249,7 +250,8 @@ print(f"wrote {run.shown(row)}, exported models in {run.shown(run.folder / 'expo
 # %%
 from dr_lib.markdown import escape
 
-fastest, refused = speed.loc[speed["ms"].idxmin()], exported.loc[~exported["passes"], "format"]
+fastest = speed.loc[speed["ms"].idxmin()]
+refused = exported.loc[~exported["passes"], "format"]
 verdict = f"the gate refuses {', '.join(refused)}" if len(refused) else "the gate lets every format through"
 if not is_trained:
     verdict = "the network is untrained, so nothing is said of its accuracy"

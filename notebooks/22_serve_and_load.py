@@ -68,14 +68,16 @@ from dr_lib.data.photograph import pixels
 from dr_lib.data.photograph.crop import crop_fundus
 from dr_lib.data.shards.sample import open_sample
 
-is_synthetic, source = photographs == "sample", Path(photographs)
+is_synthetic = photographs == "sample"
+source = Path(photographs)
 if is_synthetic:
     source = open_sample(root / "papermill_runs" / "sample").parent / "photographs"
 kinds = {".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".png": "image/png"}
 files = sorted(path for path in source.rglob("*") if path.suffix.lower() in kinds)
 media_type = max(kinds.values(), key=[kinds[path.suffix.lower()] for path in files].count)
 files = [path for path in files if kinds[path.suffix.lower()] == media_type][: max(100, num_compared)]
-bodies, stored = [], []  # what is sent, and the crop as a record would hold it
+bodies = []
+stored = []  # what is sent, and the crop as a record would hold it
 for path in files:
     try:
         stored.append(pixels.encode_jpeg(crop_fundus(path).image))
@@ -126,7 +128,9 @@ import urllib.request
 
 import psutil
 
-server, started, url = None, time.monotonic(), url.rstrip("/").removesuffix("/invocations")
+server = None
+started = time.monotonic()
+url = url.rstrip("/").removesuffix("/invocations")
 if not url:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -175,7 +179,9 @@ requests[parts].describe().round(2)
 # %%
 from dr_lib.serving.export.runtimes import open_runtime
 
-network, largest, answers = open_runtime(served.facts["format"], served.artifact, num_threads=0), 0.0, []
+network = open_runtime(served.facts["format"], served.artifact, num_threads=0)
+largest = 0.0
+answers = []
 for body, encoded in zip(bodies[: max(1, num_compared)], stored, strict=False):
     answer = load.ask(asked_at, body, content_type=media_type)
     if answer["model_version"] != served.version:

@@ -71,7 +71,8 @@ allowed = list_columns(allow, table)
 excluded = [name.strip() for name in exclude.split(",") if name.strip()]
 selection = select_requests(table, *folders, exclude=excluded, may_differ=allowed)
 timed = selection.timed.dropna(subset=["predict_ms"]) if "predict_ms" in selection.timed else selection.timed[:0]
-page, say = Page(out, lang), Page(lang=lang).say
+page = Page(out, lang)
+say = Page(lang=lang).say
 print(f"{len(table)} runs, {len(timed)} requests whose times count")
 
 # %% tags=["summary"]
@@ -92,7 +93,8 @@ from dr_lib.figures.serving import plot_predict_time
 models = dict.fromkeys([*(["vgg19", "mobilenet"] if published else []), *(timed["model"] if len(timed) else [])])
 for number, model in enumerate(models, start=1):
     figure = plot_predict_time(timed, model, lang, published=published)
-    name, is_ours = f"figure_{number}_{model}", model in set(timed.get("model", []))
+    name = f"figure_{number}_{model}"
+    is_ours = model in set(timed.get("model", []))
     page.figure(figure, name, "Time of a prediction on each machine, in each format.", is_ours=is_ours)
 
 # %% tags=["report"]

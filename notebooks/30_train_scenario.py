@@ -68,10 +68,12 @@ from dr_lib.training.frameworks import threads as pinning
 facts = probe()
 if accelerator == "gpu" and not facts.gpus:
     raise UnavailableError("no NVIDIA GPU on this machine")
-accelerator_asked, accelerator = accelerator, accelerator if accelerator != "auto" else "gpu" if facts.gpus else "cpu"
+accelerator_asked = accelerator
+accelerator = accelerator if accelerator != "auto" else "gpu" if facts.gpus else "cpu"
 if accelerator == "cpu":
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
-threads_asked, threads = threads, pinning.pin(threads, find_place().rank if num_machines > 1 else 0)
+threads_asked = threads
+threads = pinning.pin(threads, find_place().rank if num_machines > 1 else 0)
 print(f"{facts.cpu}, {threads} of {facts.num_cpus} CPUs, {facts.memory_gib} GiB;", *facts.gpus or ["no GPU"])
 
 # %% [markdown]
@@ -140,7 +142,9 @@ import time
 
 from dr_lib.runs.monitor import Monitor, summarise
 
-epoch_s, losses, epoch_accuracy = [], [], []
+epoch_s = []
+losses = []
+epoch_accuracy = []
 
 
 def look(epoch, loss, seconds):
@@ -157,7 +161,9 @@ def measure_accuracy():
     return float((model.forward(images.x_test).argmax(axis=1) == images.y_test).mean())
 
 
-setup_s, cpu_before, samples = run.seconds(), time.process_time(), run.folder / "samples.csv"
+setup_s = run.seconds()
+cpu_before = time.process_time()
+samples = run.folder / "samples.csv"
 with Monitor(samples, period_s=sample_s, num_gpus=int(accelerator == "gpu")) as monitor:
     start = time.monotonic()
     model.fit(fed, epochs, look)
@@ -196,7 +202,8 @@ print(f"wrote {run.shown(row)}")
 # %%
 from dr_lib.runs.row import read_row
 
-kept, devices = read_row(row), ("cpu", "memory", "gpu", "gpu_memory")
+kept = read_row(row)
+devices = ("cpu", "memory", "gpu", "gpu_memory")
 print(
     f"Time: {framework} trained Rede {network} on {len(images.x_train)} {images.kind} images of {dataset} at "
     f"{image_size} px in {train_s:.2f} s ({epochs} epochs, {steady_epoch_s:.3f} s each from the second on, "

@@ -70,7 +70,8 @@ if selection.finished.empty:
     raise SystemExit("no run has finished: their errors stand in the rows")
 if selection.timed.empty:
     raise SystemExit("every finished run is excluded from the timing")
-page, say = Page(out, lang), Page(lang=lang).say
+page = Page(out, lang)
+say = Page(lang=lang).say
 
 # %% tags=["summary"]
 page.title("What does each factor cost?", "C" if published else "", selection)
@@ -246,7 +247,8 @@ else:
 from dr_lib.evidence.scaling import ALPHA, fit_laws, summarise_scaling
 from dr_lib.figures.scaling import plot_scaling
 
-scaling_table, laws = summarise_scaling(timed), fit_laws(timed)
+scaling_table = summarise_scaling(timed)
+laws = fit_laws(timed)
 if len(scaling_table):
     faster = plot_scaling(scaling_table, lang)
     page.figure(faster, "scaling", "Speed-up by the number of machines; hollow points are predictions of Amdahl's law.")

@@ -72,7 +72,8 @@ from dr_lib.data.small_images import load_mnist
 
 x_train, y_train, x_test, y_test = load_mnist(mnist)
 num_images = round(data_share * len(x_train))
-x_train, y_train = x_train[:num_images], y_train[:num_images]
+x_train = x_train[:num_images]
+y_train = y_train[:num_images]
 print(f"{len(x_train):,} images to learn from, {len(x_test):,} to test on")
 
 # %%
@@ -139,9 +140,12 @@ def find_error(found, expected, divisor=1):
 
 
 def find_errors(name, batch):
-    x, y, reference = x_train[:batch], y_train[:batch], references[batch]
+    x = x_train[:batch]
+    y = y_train[:batch]
+    reference = references[batch]
     divisors = DIVISORS if name in ("paper", "fused") else {}
-    found, exact = cuda_mnist.gradients(library, weights, x, y, implementation=name), reference.gradients(x, y)
+    found = cuda_mnist.gradients(library, weights, x, y, implementation=name)
+    exact = reference.gradients(x, y)
     outputs = cuda_mnist.forward(library, weights, x_test[:100], implementation=name)
     gradient_error = max(find_error(found[key], exact[key], divisors.get(key, 1)) for key in exact)
     return {"gradient_error": gradient_error, "forward_error": find_error(outputs, reference.forward(x_test[:100]))}
@@ -173,7 +177,8 @@ def train_cuda(name, batch, run):
 
 # %%
 def train_keras(name, batch, run):
-    first, rate = cuda_mnist.initial_weights(run.seed), rates[1 if batch == 1 else 32]
+    first = cuda_mnist.initial_weights(run.seed)
+    rate = rates[1 if batch == 1 else 32]
     reference = MnistReference(name.removeprefix("keras_"), first, batch_size=batch, learning_rate=rate)
     how = {"epochs": epochs, "seed": run.seed, "on_epoch_end": lambda epoch: run.show_progress(epoch, epochs)}
     return reference.train(x_train, y_train, x_test, y_test, **how)
@@ -198,7 +203,8 @@ paths = []
 for name, batch in wanted:
     request = {"implementation": name, "batch_size": batch, "data_share": data_share, "epochs": epochs, "seed": seed}
     request |= {"replicas_asked": replicas, "device": device, "mnist": Path(mnist).name, "repetition": repetition}
-    run, is_keras = Run(root, "40_mnist_cuda", request, results=results, instance=instance), name.startswith("keras_")
+    run = Run(root, "40_mnist_cuda", request, results=results, instance=instance)
+    is_keras = name.startswith("keras_")
     setup_s = run.seconds()
     table = (train_keras if is_keras else train_cuda)(name, batch, run)
     about = {"framework": "keras"} | references[1].versions() if is_keras else {"framework": "cuda"}

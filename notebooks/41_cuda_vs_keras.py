@@ -55,7 +55,9 @@ allowed = list_columns(allow, table)
 excluded = [name.strip() for name in exclude.split(",") if name.strip()]
 may_differ = [*MAY_DIFFER["D"], *allowed]
 selection = select_runs(table, notebooks=NOTEBOOKS["D"], exclude=excluded, may_differ=may_differ)
-timed, page, say = selection.timed, Page(out, lang), Page(lang=lang).say
+timed = selection.timed
+page = Page(out, lang)
+say = Page(lang=lang).say
 print(f"{len(table)} rows, {len(timed)} of them timed")
 
 # %% tags=["summary"]
@@ -88,7 +90,8 @@ except NoRunsError as error:
 # %% tags=["report"]
 from dr_lib.evidence.epochs import compare_like_for_like, tabulate_accuracies
 
-accuracies, compared = tabulate_accuracies(timed), compare_like_for_like(timed)
+accuracies = tabulate_accuracies(timed)
+compared = compare_like_for_like(timed)
 page.table(
     accuracies,
     "accuracies",

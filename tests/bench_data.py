@@ -29,8 +29,10 @@ SOURCES = ((1024, 683, ".jpg"), (2048, 1365, ".jpg"), (*LARGEST, ".jpg"), (2464,
 # Longer side of real JPEGs [px], and the most that their median crop may take as a multiple of the full decode.
 REAL = {(1000, 1100): 2.0, (2048, 3887): None, (3888, 9999): 0.45}
 GRAIN = 2.0  # grey levels of noise
-QUALITY, QUALITY_SHRUNK = 90, 95  # of a JPEG as a camera makes it, 0.8 to 1.3 MB (real ones: 0.9 to 1.2), and smaller
-FEW, MANY = 24, 96  # photographs prepared; the rate is that of those between, so that starting a process is left out
+QUALITY = 90
+QUALITY_SHRUNK = 95  # of a JPEG as a camera makes it, 0.8 to 1.3 MB (real ones: 0.9 to 1.2), and smaller
+FEW = 24
+MANY = 96  # photographs prepared; the rate is that of those between, so that starting a process is left out
 ROUNDS = 3  # of preparing, in turn with one core and with several
 DECODE_MS = 47  # of the machine for which the rate of preparing is promised
 PREPARE = """import sys, time
@@ -73,7 +75,8 @@ def compare_crops(folder: Path) -> None:
     for width, height, suffix in SOURCES:
         path = draw_photograph(folder / f"eye{suffix}", width, height, 2)
         _compare_crop(f"drawn {width}x{height} {suffix[1:]}", path)
-    data, ratios = ROOT.parent / "shared" / "data", {sides: [] for sides in REAL}
+    data = ROOT.parent / "shared" / "data"
+    ratios = {sides: [] for sides in REAL}
     for path in sorted([*data.glob("geometry/*.jp*g"), *data.glob("fullres/images/*.jp*g")]):
         height, width = cv2.imread(str(path)).shape[:2]
         for low, high in ratios:
@@ -81,7 +84,8 @@ def compare_crops(folder: Path) -> None:
                 ratios[low, high].append(_compare_crop(f"real {width}x{height} {path.stem[:12]}", path))
     for (low, high), of_files in ratios.items():
         if of_files:
-            to_decode, to_voets = np.array(of_files)[:, :2].T, np.array(of_files)[:, 2:].T
+            to_decode = np.array(of_files)[:, :2].T
+            to_voets = np.array(of_files)[:, 2:].T
             limit = f"the median at most {REAL[low, high]}; " if REAL[low, high] else ""
             print(
                 f"real JPEGs of {low} to {high} px, n = {len(of_files)} files, median [least, most]: crop / cv2.imread "
@@ -92,7 +96,8 @@ def compare_crops(folder: Path) -> None:
 
 def _compare_crop(what: str, path: Path) -> list[float]:
     """Print the ratios of one file, and return their medians: to the decode (CPU, wall), to voets (CPU, wall)."""
-    name, times = str(path), np.empty((REPEATS + 1, 3, 2))
+    name = str(path)
+    times = np.empty((REPEATS + 1, 3, 2))
     ways = (lambda: crop_fundus(name), lambda: cv2.imread(name), lambda: crop_fundus(name, method="voets"))
     for turn in times:
         for k, way in enumerate(ways):
@@ -103,7 +108,8 @@ def _compare_crop(what: str, path: Path) -> list[float]:
     ratios = (times[:, :1] / times[:, 1:]).reshape(REPEATS, 4)
     crop, decode, voets = 1000 * np.median(times[..., 0], axis=0)
     spreads = ["{1:.2f} [{0:.2f}, {2:.2f}]".format(*np.percentile(ratio, [25, 50, 75])) for ratio in ratios.T]
-    to_decode, to_voets = "; ".join(spreads[:2]), "; ".join(spreads[2:])
+    to_decode = "; ".join(spreads[:2])
+    to_voets = "; ".join(spreads[2:])
     size = path.stat().st_size / 1e6
     print(
         f"{what:32} {size:.2f} MB  crop {crop:5.1f} decode {decode:5.1f} voets {voets:5.1f} | {to_decode} | {to_voets}",
@@ -150,7 +156,9 @@ def measure_prepare(folder: Path) -> None:
     cores = sorted(os.sched_getaffinity(0))[:4]
     for count in (FEW, MANY):
         lay_out(folder, count)
-    seconds, peaks, decode_ms = {}, {}, []
+    seconds = {}
+    peaks = {}
+    decode_ms = []
     for _ in range(ROUNDS):
         for workers in (1, len(cores)):
             decode_ms += [_time_decode(path) for path in sorted((folder / str(FEW)).iterdir())[:8]]

@@ -27,14 +27,16 @@ THRESHOLD = 0.5
 
 def draw_study(rng: np.random.Generator, num_patients: int, alike: float = 0.7) -> tuple[np.ndarray, ...]:
     """Whether each eye is referable, its probability, its patient; `alike` is the correlation of fellow eyes."""
-    shared, own = rng.normal(size=(2, num_patients, 1)), rng.normal(size=(2, num_patients, 2))
+    shared = rng.normal(size=(2, num_patients, 1))
+    own = rng.normal(size=(2, num_patients, 2))
     disease, error = (alike**0.5 * shared + (1 - alike) ** 0.5 * own).reshape(2, -1)
     return disease > 0.7, 1 / (1 + np.exp(-1.5 * (disease + error) + 0.8)), np.arange(2 * num_patients) // 2
 
 
 def estimate(y: np.ndarray, p: np.ndarray, patient: np.ndarray, resamples: int) -> dict[str, tuple]:
     """The bounds of each kind of interval; of a million patients the values alone."""
-    called, once = p >= THRESHOLD, np.ones(len(y))
+    called = p >= THRESHOLD
+    once = np.ones(len(y))
     sensitivity = proportion_interval(called[y], patient[y])
     specificity = proportion_interval(~called[~y], patient[~y])
     ratios = likelihood_ratios(sensitivity, specificity)

@@ -24,14 +24,19 @@ from dr_lib.cuda.build import CudaError, Library, build
 from dr_lib.data.small_images import load_mnist
 from dr_lib.runs.monitor import Monitor, summarise
 
-PERIOD_S, SECONDS, REPEATS, NUM_OTHERS, GOAL_PERCENT = 0.1, 20, 3, 200, 1.0
+PERIOD_S = 0.1
+SECONDS = 20
+REPEATS = 3
+NUM_OTHERS = 200
+GOAL_PERCENT = 1.0
 
 
 def measure_percent(folder: Path) -> float:
     """The sampler's share of one core in per cent, over so many seconds with an event in each."""
     with Monitor(folder / "samples.csv", period_s=PERIOD_S) as monitor:
         sampler = psutil.Process(monitor.sampler.pid)
-        start_s, start_cpu_s = time.monotonic(), sum(sampler.cpu_times()[:2])
+        start_s = time.monotonic()
+        start_cpu_s = sum(sampler.cpu_times()[:2])
         for second in range(SECONDS):
             time.sleep(1)
             monitor.mark(f"epoch {second + 1}")

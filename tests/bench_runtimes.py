@@ -32,7 +32,8 @@ GOALS = {  # times as fast as the reference; that of VGG19 where the processor h
 
 def build(model: str, folder: Path) -> dict[str, Path]:
     """Convert a network to every format; the path for each runtime."""
-    network, crops = build_grader(model, 224), draw_crops(8, side=224)
+    network = build_grader(model, 224)
+    crops = draw_crops(8, side=224)
     made = {"keras": folder / "model.keras"}
     network.save(made["keras"])
     for name in FORMATS:

@@ -38,15 +38,19 @@ from tests.bench_stream import open_crops
 TURNS = 3
 NUM = 40  # photographs prepared
 RECORD = 20_000  # bytes that a worker sends back for a photograph
-HANDED_OUT, HASHES = 4000, 20_000
+HANDED_OUT = 4000
+HASHES = 20_000
 STUDY = {
     "notebook": "10_train_referable",
     "repetitions": TURNS + 1,
     "repeat_disturbed": 0,
     "parameters": {"model": "small_cnn", "image_size": 64, "epochs": 1},
 }
-N, RUNS, PRICED = 1_000_000, 1000, "F4s_v2"
-CORES, TRAIN_S = (2, 16, 64, 256), (60, 600, 3600)
+N = 1_000_000
+RUNS = 1000
+PRICED = "F4s_v2"
+CORES = (2, 16, 64, 256)
+TRAIN_S = (60, 600, 3600)
 ABOUT = ("hardware", "commit", "date")
 README = "(?s)(?<=<!-- scale -->\n)(.*)(?=<!-- /scale -->)"
 
@@ -54,7 +58,8 @@ README = "(?s)(?<=<!-- scale -->\n)(.*)(?=<!-- /scale -->)"
 def measure_prepare(folder: Path) -> dict[str, list[float]]:
     """Photographs that a core prepares in a second of CPU time; MB of a photograph, MiB of its record."""
     lay_out(folder, NUM)
-    images, outs = folder / str(NUM), (folder / f"records-{turn}" for turn in count())
+    images = folder / str(NUM)
+    outs = (folder / f"records-{turn}" for turn in count())
     cv2.setNumThreads(1)
     rates = find_rates(NUM, lambda: prepare(images, folder / f"{NUM}.csv", next(outs), scheme="paper", workers=1))
     mb = sum(file.stat().st_size for file in images.iterdir()) / NUM / 1e6
@@ -86,7 +91,9 @@ def measure_pairs(_: Path) -> dict[str, list[float]]:
 
 def measure_runs(folder: Path) -> dict[str, list[float]]:
     """Seconds of a run of notebook 10 beside those of its training: by the clock, and of CPU time."""
-    path, seconds, cpu_s = folder / "scale.yaml", [], []
+    path = folder / "scale.yaml"
+    seconds = []
+    cpu_s = []
     path.write_text(yaml.safe_dump(STUDY))
     for repetition in range(TURNS + 1):  # the first draws the sample
         start = time.perf_counter()
@@ -119,7 +126,8 @@ def timed(spent: list[float]) -> Iterator[None]:
 def render(rates: pd.DataFrame) -> str:
     """The READMEs' tables: the rates, then what a million photographs and a thousand runs take by their formulas."""
     c, b, m, d, h, g, s = rates["median"][["c", "b", "m", "d", "h", "g", "s"]]
-    usd, about = find_price(PRICED).usd_per_hour, [", ".join(map(str, rates[name].unique())) for name in ABOUT]
+    usd = find_price(PRICED).usd_per_hour
+    about = [", ".join(map(str, rates[name].unique())) for name in ABOUT]
     spread = [f"{_round(row.low)} ... {_round(row.high)}" * (row.low < row.high) for row in rates.itertuples()]
     about.append(f"n = {TURNS}; others: up to {rates['others'].max():.0%} of the CPU")
     prepared = {
@@ -159,7 +167,9 @@ def _round(number: float) -> str:
 
 def main() -> None:
     """Measure all parts, or those that are named, write tests/scale.csv, and show it in the READMEs."""
-    facts, path, rows = hardware.probe(), ROOT / "tests" / "scale.csv", []
+    facts = hardware.probe()
+    path = ROOT / "tests" / "scale.csv"
+    rows = []
     about = {"hardware": f"{facts.cpu}, {facts.num_cpus} cores", "commit": read_commit(ROOT)[:12]}
     parts = (measure_prepare, measure_stream, measure_dask, measure_pairs, measure_runs)
     for measure in (part for part in parts if len(sys.argv) == 1 or part.__name__.split("_")[1] in sys.argv):

@@ -76,7 +76,8 @@ def open_client(port: int) -> Callable[[bytes], dict]:
 
 def measure_layer(server: Process, predictor: Predictor, body: bytes, what: str) -> None:
     """Print what HTTP adds to the same work in this process."""
-    post, added_ms = open_client(server.port), []
+    post = open_client(server.port)
+    added_ms = []
     for repeat in range(REPEATS + 5):
         round_trip_ms, answer = time_ms(lambda: post(body))
         own_ms, own = time_ms(lambda: predictor(body))
@@ -88,8 +89,11 @@ def measure_layer(server: Process, predictor: Predictor, body: bytes, what: str)
 
 def measure_photograph(server: Process, body: bytes) -> None:
     """Print a call's time without prediction and 1 ms, against the full decode of the same bytes."""
-    post, encoded = open_client(server.port), np.frombuffer(body, np.uint8)
-    ratios, round_trips_ms, decodes_ms = [], [], []
+    post = open_client(server.port)
+    encoded = np.frombuffer(body, np.uint8)
+    ratios = []
+    round_trips_ms = []
+    decodes_ms = []
     for repeat in range(REPEATS + 5):
         round_trip_ms, answer = time_ms(lambda: post(body))
         decode_ms = time_ms(lambda: cv2.imdecode(encoded, cv2.IMREAD_COLOR).shape)[0]

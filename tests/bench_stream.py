@@ -27,9 +27,14 @@ from dr_lib.data.shards.folder import read_photographs
 from dr_lib.data.shards.sample import open_sample
 from dr_lib.data.shards.stream import StoredCrops
 
-SIZE, BATCH, REPEATS = 299, 16, 15
-FEW, MANY = 10_000, 100_000  # records, those of the sample over and over
-STEPS, STEP_BATCH, TURNS = 12, 8, 7  # of MobileNet, in a turn
+SIZE = 299
+BATCH = 16
+REPEATS = 15
+FEW = 10_000
+MANY = 100_000  # records, those of the sample over and over
+STEPS = 12
+STEP_BATCH = 8
+TURNS = 7  # of MobileNet, in a turn
 
 
 def open_crops(data_dir: Path, number: int, num_threads: int = 0) -> StoredCrops:
@@ -48,7 +53,8 @@ def compare(what: str, number: int, ours: Callable[[], object], peer: Callable[[
     rates = np.empty((2, 2, REPEATS + 1))  # (wall or CPU, ours or the peer, repeat)
     for repeat in range(REPEATS + 1):
         for row, run in enumerate((ours, peer)):
-            start, cpu = time.perf_counter(), read_cpu_s()
+            start = time.perf_counter()
+            cpu = read_cpu_s()
             run()
             rates[:, row, repeat] = number / (time.perf_counter() - start), number / (read_cpu_s() - cpu)
     for name, (one, other) in zip(("wall", "CPU"), rates[:, :, 1:], strict=True):
@@ -73,7 +79,8 @@ CACHE: dict = {}
 
 def compare_processes(data_dir: Path, workers: int) -> None:
     """So many threads beside as many spawned processes that send the pixels back."""
-    crops, order = open_crops(data_dir, 400, workers), np.random.default_rng(0).permutation(400)
+    crops = open_crops(data_dir, 400, workers)
+    order = np.random.default_rng(0).permutation(400)
     parts = np.array_split(order, 400 // BATCH)
     start = time.perf_counter()
     with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
@@ -112,7 +119,8 @@ def compare_tensorflow(data_dir: Path) -> None:
     options.threading.private_threadpool_size = 1
     shards = sorted(map(str, data_dir.glob("*.tfrecord")))
     number = len(read_photographs(data_dir))
-    crops, order = open_crops(data_dir, number, 1), np.random.default_rng(0).permutation(number)
+    crops = open_crops(data_dir, number, 1)
+    order = np.random.default_rng(0).permutation(number)
 
     def read_ours() -> None:
         for start in range(0, number, BATCH):
@@ -163,7 +171,8 @@ def measure_steps(data_dir: Path) -> None:
     from dr_lib.data.shards.batches import Batches
     from dr_lib.training import fit, models
 
-    crops, number = open_crops(data_dir, STEPS * STEP_BATCH), STEPS * STEP_BATCH
+    crops = open_crops(data_dir, STEPS * STEP_BATCH)
+    number = STEPS * STEP_BATCH
     feeds = [Batches(images, np.zeros(number, np.float32), STEP_BATCH, shuffle_seed=0) for images in (crops, crops[:])]
     network = models.build_model("mobilenet", SIZE)
     fit.compile_model(network, jit=keras.config.backend() == "jax")

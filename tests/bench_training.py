@@ -35,7 +35,8 @@ from tests.training.simulation import SIZE, draw_splits
 REFERENCE = "plain Keras fit on tf.data, JPEGs decoded each epoch"
 CPU = {"model": "mobilenet", "image_size": 96, "repeats": 10, "number": 224, "batches": ()}
 GPU = {"model": "inception_v3", "image_size": 299, "repeats": 10, "number": 1000, "batches": (64, 256, 1024)}
-BATCH, EPOCHS = 8, 4  # epochs of a turn
+BATCH = 8
+EPOCHS = 4  # epochs of a turn
 SPEED = {"images_per_s": "value", "low": "low", "high": "high"}  # columns of the table, fields of an interval
 RATIO = {"times_paper": "value", "times_low": "low", "times_high": "high"}
 
@@ -45,8 +46,12 @@ class Variant:
 
     def __init__(self, name: str, plan: hardware.Plan, batch_size: int, number: int, fit: Callable[[int], object]):
         """`fit` trains for that many epochs of `number` images, full batches alone."""
-        self.name, self.plan, self.batch_size, self.fit = name, plan, batch_size, fit
-        self.number, self.images_per_s = number // batch_size * batch_size, []
+        self.name = name
+        self.plan = plan
+        self.batch_size = batch_size
+        self.fit = fit
+        self.number = number // batch_size * batch_size
+        self.images_per_s = []
         self.first_epoch_s = self.time(1)  # compiles, and enters no mean
         print(f"{name}, batch {batch_size}: first epoch {self.first_epoch_s:.1f} s", file=sys.stderr, flush=True)
 
@@ -75,7 +80,8 @@ def build(mode: str, batch_size: int, setting: dict, split, *, frozen_input: boo
         warmup_epochs=0, optimizer="rmsprop", augmentation="colour", num_devices=1, seed=0,
     )  # fmt: skip
     plan = config.plan(hardware.probe(), len(split.images))
-    setup, folder = set_up(config, plan, {"train": split}), Path(tempfile.mkdtemp())
+    setup = set_up(config, plan, {"train": split})
+    folder = Path(tempfile.mkdtemp())
     import keras
 
     from dr_lib.training.fit import train
@@ -100,7 +106,9 @@ def measure_clock(backend: str, folder: Path, fits: int = 20, epochs: int = 5) -
     config = TrainingConfig("", backend=backend, image_size=SIZE, num_devices=1, epochs=epochs)
     splits = draw_splits(160)
     plan = config.plan(hardware.probe(), 160)
-    setup, left, late = set_up(config, plan, splits), [], []
+    setup = set_up(config, plan, splits)
+    left = []
+    late = []
     from dr_lib.training.fit import train
     from dr_lib.training.recorder import Recorder
 
@@ -142,7 +150,9 @@ def build_reference(setting: dict, shards: list[str], number: int) -> Variant:
 
 def compare(setting: dict, folder: Path) -> list[Variant]:
     """Build every variant that this machine can run, and measure them in turns."""
-    data, number, facts = open_sample(folder), setting["number"], hardware.probe()
+    data = open_sample(folder)
+    number = setting["number"]
+    facts = hardware.probe()
     # a plan activates Keras, which decides the backend; loading needs Keras
     hardware.activate(hardware.choose(facts, num_devices=1, batch_size=BATCH))
     from dr_lib.data.shards.batches import Photographs, load_photographs

@@ -97,7 +97,9 @@ def main() -> None:
     """Print the table of error rates and the worst of them."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--studies", type=int, default=2500)
-    studies, rng, lines = parser.parse_args().studies, np.random.default_rng(0), []
+    studies = parser.parse_args().studies
+    rng = np.random.default_rng(0)
+    lines = []
     for margin in (0.02, 0.05):  # the gate's default, and one that fewer patients can answer
         wrong, needed = count_false_passes(max(200, studies // 5), rng, margin)
         passed = f"a true loss of {margin} of AUC passes in {wrong:.1%}"

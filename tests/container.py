@@ -59,9 +59,11 @@ def make_debian(root: Path, *options: str) -> None:
 @contextlib.contextmanager
 def run_container(folder: Path, model: Path) -> Iterator[int]:
     """Build the Dockerfile, run the image as it asks to be, and see it end at SIGTERM; yields the port."""
-    buildah, base = ("buildah", "--root", folder / "images", "--runroot", folder / "state"), BASE
+    buildah = ("buildah", "--root", folder / "images", "--runroot", folder / "state")
+    base = BASE
     if not run(*buildah, "pull", BASE, check=False):
-        base, root = "localhost/base", folder / "debian"
+        base = "localhost/base"
+        root = folder / "debian"
         make_debian(root)
         next(root.glob("usr/lib/python3*/EXTERNALLY-MANAGED")).unlink()  # in an image pip may install beside Debian's
         (folder / "base").write_text("FROM scratch\nCOPY . /\n")
@@ -70,7 +72,9 @@ def run_container(folder: Path, model: Path) -> Iterator[int]:
     run(*build, "--from", base, "--tag", "grader", "--file", DOCKERFILE, ROOT)
     print(f"image of {run(*buildah, 'images', '--format', '{{.Size}}', 'localhost/grader')} on {base}", flush=True)
     image = json.loads(run(*buildah, "inspect", "--type", "image", "grader"))["OCIv1"]["config"]
-    container, port, log = run(*buildah, "from", "--pull-never", "grader"), find_port(), folder / "log"
+    container = run(*buildah, "from", "--pull-never", "grader")
+    port = find_port()
+    log = folder / "log"
     serve = [*buildah, "run", "--isolation", "chroot", "--env", f"PORT={port}", "--volume", f"{model}:/opt/ml/model:ro"]
     serve += [container, "--", *image["Entrypoint"], *image["Cmd"]]
     with log.open("wb") as out:
@@ -89,7 +93,8 @@ def run_container(folder: Path, model: Path) -> Iterator[int]:
 @contextlib.contextmanager
 def run_emulated(folder: Path, model: Path) -> Iterator[int]:
     """Serve with a Python and the wheels for arm64, emulated; yields the port."""
-    root, wheels = folder / "arm64", folder / "wheels"
+    root = folder / "arm64"
+    wheels = folder / "wheels"
     make_debian(root, "--arch=arm64", "--foreign")  # unpacks what every Debian has
     for package in root.glob("var/cache/apt/archives/*.deb"):
         run("dpkg-deb", "--extract", package, root)
@@ -117,13 +122,15 @@ def main() -> int:
     differs = False
     with tempfile.TemporaryDirectory() as parent:
         # in int8 a network that nobody trained makes much of how a processor rounds
-        model, photograph = export_mobilenet(Path(parent), "litert_float32"), draw_photograph(1024, 768)
+        model = export_mobilenet(Path(parent), "litert_float32")
+        photograph = draw_photograph(1024, 768)
         expected = Predictor(read_folder(model), 1, max_pixels=MAX_PIXELS)(photograph)
         print_answer("this process", expected)
         for title, serve in (("container", run_container), ("arm64", run_emulated)):
             start = time.monotonic()
             with tempfile.TemporaryDirectory() as folder, serve(Path(folder), model) as port:
-                seconds, answer = time.monotonic() - start, json.loads(post(port, photograph).body)
+                seconds = time.monotonic() - start
+                answer = json.loads(post(port, photograph).body)
             print_answer(title, answer)
             pairs = zip(answer["probabilities"], expected["probabilities"], strict=True)
             difference = max(abs(there - here) for there, here in pairs)

@@ -29,7 +29,8 @@ JOBS = {
 
 def build(name: str) -> tuple[Path, dict[str, str]]:
     """Install a set anew; return its Python and its packages."""
-    home, resolution = HOMES / name, {"oldest": "lowest-direct", "newest": "highest"}[name]
+    home = HOMES / name
+    resolution = {"oldest": "lowest-direct", "newest": "highest"}[name]
     subprocess.run([sys.executable, "-m", "venv", "--clear", home], check=True)
     python = home / "bin" / "python"
     command = [sys.executable, "-m", "uv", "pip", "install", "--quiet", "--python", python, "--resolution", resolution]

@@ -25,7 +25,8 @@ from dr_lib.bootstrap import ALWAYS, PACKAGES
 from tests.studies import PREDICTIONS, write_studies
 
 ROOT = Path(__file__).resolve().parents[1]
-LISTS, HOMES = ROOT / "tests" / "runtimes", ROOT / ".runtimes"
+LISTS = ROOT / "tests" / "runtimes"
+HOMES = ROOT / ".runtimes"
 SAMPLE = Path("papermill_runs", "sample")
 RECORDS = SAMPLE / "records"
 HINTS = {"colab": {"COLAB_RELEASE_TAG": "look-alike"}, "kaggle": {"KAGGLE_KERNEL_RUN_TYPE": "Batch"}}
@@ -127,10 +128,13 @@ def read_packages(python: Path) -> dict[str, str]:
 
 def build(runtime: Runtime, source: str) -> tuple[Path, dict[str, str]]:
     """Build a look-alike, once, and bring it back to what it ships; return its Python and its packages."""
-    home, listed = HOMES / runtime.name, LISTS / f"{runtime.name}.txt"
-    ready, python = home / "ready", home / "bin" / "python"
+    home = HOMES / runtime.name
+    listed = LISTS / f"{runtime.name}.txt"
+    ready = home / "ready"
+    python = home / "bin" / "python"
     if ready.exists() and ready.stat().st_mtime >= listed.stat().st_mtime:
-        shipped, found = json.loads(ready.read_text()), read_packages(python)
+        shipped = json.loads(ready.read_text())
+        found = read_packages(python)
         if shipped.items() <= found.items():
             if added := found.keys() - shipped.keys():
                 pip(python, "uninstall", "--quiet", "--yes", *added)
@@ -163,7 +167,8 @@ def execute(runtime: Runtime, python: Path, clone: Path, notebook: str, paramete
 
 def try_service(runtime: Runtime, python: Path, clone: Path) -> list[str]:
     """Send a study of notebook 10 to a stand-in of the runtime's service, whose machine is the look-alike."""
-    service, study = runtime.name.split("-")[0], clone / "papermill_runs" / "look_alike.yaml"
+    service = runtime.name.split("-")[0]
+    study = clone / "papermill_runs" / "look_alike.yaml"
     shutil.copytree(ROOT / RECORDS, clone / RECORDS, dirs_exist_ok=True)
     parameters = {"epochs": 3, "image_size": 48, "data_dir": str(RECORDS)} | runtime.parameters
     study.write_text(json.dumps({"notebook": "10_train_referable", "repetitions": 1, "parameters": parameters}))

@@ -16,7 +16,8 @@ from tests.training.frameworks.test_mnist_reference import draw_digits
 @pytest.fixture
 def digits(tmp_path):
     """A small mnist.npz of synthetic digits."""
-    (x_train, y_train), (x_test, y_test) = draw_digits(320), draw_digits(200, seed=1)
+    x_train, y_train = draw_digits(320)
+    x_test, y_test = draw_digits(200, seed=1)
     np.savez(tmp_path / "digits.npz", x_train=x_train, y_train=y_train, x_test=x_test, y_test=y_test)
     return tmp_path / "digits.npz"
 

@@ -149,7 +149,8 @@ def test_10_alone_writes_a_row_that_11_reads(clone, kernel, small_sample):
     assert len(read_predictions(left / "predictions.csv")[0].test) == row["num_images_test"]
     command = [sys.executable, "-m", "dr_lib", "predict", left / "model", small_sample, "--out", "again.csv"]
     subprocess.run(command, cwd=clone, check=True, capture_output=True)
-    written, again = pd.read_csv(left / "predictions.csv"), pd.read_csv(clone / "again.csv")  # the model says the same
+    written = pd.read_csv(left / "predictions.csv")
+    again = pd.read_csv(clone / "again.csv")  # the model says the same
     pd.testing.assert_frame_equal(written, again, atol=1e-5)
     assert str(small_sample.parent) not in path.read_text()  # a row names no folder of this machine
     text = report(clone, "adhoc", lang="pt")
@@ -519,7 +520,8 @@ def test_22_leaves_no_server_behind(clone, small_sample):
     command = [sys.executable, "-m", "dr_lib", "run", "papermill_runs/serve.yaml"]
     with subprocess.Popen(command, cwd=clone, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as runner:
         try:
-            deadline, family = time.monotonic() + 120, []
+            deadline = time.monotonic() + 120
+            family = []
             while not any("dr_lib.serving" in process.cmdline() for process in family) and time.monotonic() < deadline:
                 time.sleep(0.5)
                 family = psutil.Process(runner.pid).children(recursive=True)

@@ -60,7 +60,8 @@ def commit(folder: Path, *more: str) -> str:
 @pytest.mark.parametrize("stem", STEMS)
 def test_the_set_up_cell_is_short_and_needs_nothing(stem):
     """At most 20 lines of the standard library, the same in all notebooks but for the packages they add."""
-    code, template = read_setup(stem).splitlines(), read_setup("00_start_here").splitlines()
+    code = read_setup(stem).splitlines()
+    template = read_setup("00_start_here").splitlines()
     assert len(code) <= 20 and code[:-1] == template[:-1]
     nodes = [node for node in ast.walk(ast.parse("\n".join(code), feature_version=(3, 9)))]
     names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
@@ -208,7 +209,8 @@ def test_publish_writes_the_address_everywhere_and_takes_it_back(tree):
     project = tomllib.loads(published["pyproject.toml"].decode())
     assert project["project"]["urls"] == {"Repository": "https://github.com/some-lab/eyes"}
     make(tree, "publish", "URL=")
-    bare, placeholder = read_tree(tree), "/".join(("OWNER", "REPO")).encode()
+    bare = read_tree(tree)
+    placeholder = "/".join(("OWNER", "REPO")).encode()
     assert not any(trace in bare[name] for name in names for trace in (b"some-lab", b"badge.svg", b"Repository ="))
     assert not any(placeholder in content for content in (*bare.values(), *published.values()))
 

@@ -79,7 +79,9 @@ def photographs(tmp_path) -> Path:
 @pytest.mark.slow
 def test_each_command_can_be_pasted_behind_the_one_before(photographs):
     """From photographs to a served model and its evaluation; what takes minutes is planned, or shows its help."""
-    clone, server, done = photographs, None, []
+    clone = photographs
+    server = None
+    done = []
     try:
         for command in filter(None, read_commands(ROOT / "README.md")):
             if re.search(ELSEWHERE, command):

@@ -80,7 +80,8 @@ def test_a_report_takes_away_what_the_one_before_wrote(tmp_path):
     cells = [nbformat.v4.new_code_cell(cell) for cell in cells]
     cells[0].metadata["tags"] = ["parameters"]
     kernel = {"kernelspec": {"name": "python3", "display_name": "", "language": "python"}}
-    path, out = tmp_path / "mine.ipynb", tmp_path / "out"
+    path = tmp_path / "mine.ipynb"
+    out = tmp_path / "out"
     nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata=kernel), path)
     out.mkdir()
     (out / "mine.csv").write_text("mine")
@@ -181,7 +182,9 @@ class Shown(HTMLParser):
 
     def __init__(self, page: str):
         super().__init__()
-        self.tags, self.pictures, self.text = set(), [], ""
+        self.tags = set()
+        self.pictures = []
+        self.text = ""
         self.feed(page)
 
     def handle_starttag(self, tag, attrs):

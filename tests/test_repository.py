@@ -182,7 +182,8 @@ def test_the_readme_calculates_from_what_was_measured(readme):
     lines = [line.replace(",", "").split("|")[1:-1] for line in table.splitlines() if re.match(r"\| \d", line)]
     assert len(lines) == 7
     for first, *others in (map(float, line) for line in lines):
-        cropping, runs = 1e6 / (c * first), 1000 * (first + s) / 3600
+        cropping = 1e6 / (c * first)
+        runs = 1000 * (first + s) / 3600
         prepared = [cropping / 3600, c * first * b, 1e6 / h / 3600, 1e12 / 2 / g / 3600, 1e6 * m / 1024]
         trained = [runs, 100 * s / (first + s), 0.169 * runs]
         expected = trained if len(others) == 3 else [*prepared, 1e6 / (d * first) / 60]

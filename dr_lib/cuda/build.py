@@ -53,7 +53,8 @@ class Library:
         except OSError as error:
             raise BuildError(f"{path} cannot be loaded ({error}): delete it, and it is built again") from error
         self._functions.cnn_message.restype = ctypes.c_char_p
-        name, number = ctypes.create_string_buffer(256), ctypes.c_int()
+        name = ctypes.create_string_buffer(256)
+        number = ctypes.c_int()
         self.call("cnn_open", name, len(name), ctypes.byref(number))
         self.device = name.value.decode() or find_cpu_model()
         self.num_multiprocessors = number.value  # cores, on a CPU
@@ -99,7 +100,8 @@ def build(device: str = "auto") -> Library:
             known = [capability for _, _, capability, *_ in list_gpus()]
         except HardwareError as error:
             raise NoDeviceError(f"{error}, or build('cpu')") from error
-        capabilities, nvcc = {name.replace(".", "") for name in known if re.fullmatch(r"\d+\.\d", name)}, find_nvcc()
+        capabilities = {name.replace(".", "") for name in known if re.fullmatch(r"\d+\.\d", name)}
+        nvcc = find_nvcc()
         if capabilities and nvcc:
             return Library(build_gpu(nvcc, capabilities), "gpu")
         if device == "gpu" and not capabilities:

@@ -60,7 +60,8 @@ def train(
     _check_recipe(library, implementation, batch_size=batch_size, epochs=epochs, replicas=replicas)
     x_train, y_train = check_images(x_train, y_train, "training")
     x_test, y_test = check_images(x_test, y_test, "test")
-    data, rate = (x_train, y_train), LEARNING_RATES[implementation]
+    data = (x_train, y_train)
+    rate = LEARNING_RATES[implementation]
     snapshots, seconds = train_weights(library, implementation, data, epochs, batch_size, rate, seed, replicas)
     correct = _evaluate(library, snapshots.reshape(-1, NUM_PARAMETERS), x_test, y_test, implementation)[0]
     return pd.DataFrame(
@@ -81,7 +82,8 @@ def train_weights(library, implementation, data, epochs, batch_size, rate, seed,
     """Train without tests: the weights after each epoch, (replicas, epochs, 2343), and seconds, (replicas, epochs)."""
     snapshots = np.zeros((replicas, epochs, NUM_PARAMETERS), np.float32)
     first = np.stack([flatten(initial_weights(seed + replica)) for replica in range(replicas)])
-    seconds, finished = np.zeros((replicas, epochs)), np.zeros(replicas, np.int32)
+    seconds = np.zeros((replicas, epochs))
+    finished = np.zeros(replicas, np.int32)
     asked = (*map(_pointer, data), len(data[0]))
     if implementation == "paper":
         for replica in range(replicas):
@@ -129,7 +131,8 @@ def gradients(
     """
     _check_implementation(implementation)
     x, y = check_images(x, y, "given")
-    flat, size = flatten(weights), 1 if implementation == "paper" else len(x)
+    flat = flatten(weights)
+    size = 1 if implementation == "paper" else len(x)
     found = np.zeros((len(x) // size, NUM_PARAMETERS), np.float32)
     for i in range(len(found)):
         part = (_pointer(x[i * size :]), _pointer(y[i * size :]), size, _pointer(flat), _pointer(found[i:]))
@@ -167,7 +170,8 @@ def check_images(x: np.ndarray, y: np.ndarray, which: str) -> tuple[np.ndarray, 
 
     Returns x as (n, 28, 28) uint8 and y as (n,) uint8, contiguous in memory; a ValueError where they are anything else.
     """
-    x, y = np.asarray(x), np.asarray(y)
+    x = np.asarray(x)
+    y = np.asarray(y)
     if x.dtype != np.uint8 or x.shape[1:] != (28, 28) or not len(x):
         raise ValueError(f"{which} images are {x.dtype} of shape {x.shape}: give uint8 from 0 to 255, (n, 28, 28)")
     if y.shape != (len(x),) or not np.isin(y, range(10)).all():

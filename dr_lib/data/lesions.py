@@ -41,7 +41,8 @@ def find_masks(folder: Path) -> dict[Path, list[Path]]:
 
 def load_masked(folder: Path, image_size: int) -> tuple[np.ndarray, np.ndarray]:
     """Crop the photographs of `find_masks`, and their masks: (n, side, side, 3) uint8 and (n, side, side) in [0, 1]."""
-    images, lesions = [], []
+    images = []
+    lesions = []
     for path, masks in find_masks(folder).items():
         crop = crop_fundus(path, max(IMAGE_SIZE, image_size))
         images.append(shrink(crop.image, image_size))

@@ -103,7 +103,8 @@ def resize(images: np.ndarray, size: int) -> np.ndarray:
     n, height, width, channels = images.shape
     if height == width == size:
         return images
-    rows, columns = _weigh(height, size), _weigh(width, size)
+    rows = _weigh(height, size)
+    columns = _weigh(width, size)
     resized = np.empty((n, size, size, channels), np.uint8)
     for start in range(0, n, CHUNK):
         chunk = images[start : start + CHUNK].astype(np.float32)
@@ -122,7 +123,8 @@ def _weigh(old: int, new: int) -> np.ndarray:
 def _draw(dataset: str, share: float, seed: int) -> list[np.ndarray]:
     """Draw a coarse pattern for each class, and images that are half pattern, half noise."""
     shape, *numbers = DATASETS[dataset]
-    rng, arrays = np.random.default_rng(seed), []
+    rng = np.random.default_rng(seed)
+    arrays = []
     patterns = resize(rng.integers(0, 128, (NUM_CLASSES, 4, 4, shape[2]), dtype=np.uint8), shape[0])
     for num_images in numbers:
         labels = rng.integers(0, NUM_CLASSES, _count(num_images, share))
@@ -132,7 +134,8 @@ def _draw(dataset: str, share: float, seed: int) -> list[np.ndarray]:
 
 def _read(source: str, dataset: str) -> list[np.ndarray]:
     """Read and check a file, or Keras's: (n, height, width, channels) images, (n,) labels, of training and of test."""
-    path, shape = _fetch(dataset) if source == "keras" else Path(source).expanduser(), DATASETS[dataset][0]
+    path = _fetch(dataset) if source == "keras" else Path(source).expanduser()
+    shape = DATASETS[dataset][0]
     if not path.is_file():
         raise ImageSetError(f"{path}: no such file; give keras, synthetic or the path of an .npz file")
     try:
@@ -180,7 +183,8 @@ def _fetch(dataset: str) -> Path:
 
 def _keep(arrays: list[np.ndarray], share: float, seed: int) -> list[np.ndarray]:
     """Keep a share of the images, drawn because files may be sorted by class, in their order."""
-    rng, kept = np.random.default_rng(seed), []
+    rng = np.random.default_rng(seed)
+    kept = []
     for images, labels in (arrays[:2], arrays[2:]):
         rows = np.sort(rng.choice(len(images), _count(len(images), share), replace=False))
         kept += [images[rows], labels[rows]]

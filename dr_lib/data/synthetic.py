@@ -23,16 +23,19 @@ from dr_lib.hardware.cpus import count_cpus
 
 # Messidor-2 as adjudicated by Krause et al. 2018 (1017, 270, 347, 75, 35 of 1,744 photographs): 26 % are referable.
 GRADE_SHARES = (0.583, 0.155, 0.199, 0.043, 0.020)
-SIDE, RADIUS = 600, 292  # px of the square canvas and of the retina on it; lengths without a unit are in radii
+SIDE = 600
+RADIUS = 292  # px of the square canvas and of the retina on it; lengths without a unit are in radii
 COARSE = 150  # px of the side on which light is drawn, but for its grain
-RED, YELLOW = 205, 215  # how densely blood and exudates are drawn, of 255
+RED = 205
+YELLOW = 215  # how densely blood and exudates are drawn, of 255
 # Of red, green and blue: a fair and a dark retina, the optic disc and exudates; and the share that blood takes of each.
 COLOURS = ((226, 150, 252, 0.55), (126, 70, 216, 0.85), (70, 36, 150, 0.85))
 # The most microaneurysms, haemorrhages, rings of hard exudates and cotton wool spots by grade; a quarter at the least.
 LESIONS = ((0, 0, 0, 0), (6, 0, 0, 0), (12, 15, 2, 0), (16, 32, 3, 6), (12, 20, 2, 2))
 # Direction [rad, clockwise from the nose of a right eye], bend and length [steps] of the vessels that leave the disc.
 STEMS = ((-1.8, -1.2, 35), (1.8, 1.2, 35), (-0.8, 0.3, 17), (0.8, -0.3, 17), (-2.6, -0.3, 8), (2.7, 0.2, 8))
-STEP, MIN_BRANCHING = 0.044, 0.007  # of a vessel, and the width from which on it has twigs
+STEP = 0.044
+MIN_BRANCHING = 0.007  # of a vessel, and the width from which on it has twigs
 
 
 class Look(NamedTuple):
@@ -61,9 +64,12 @@ def choose_grades(num_patients: int, seed: int) -> np.ndarray:
 
 def draw_look(rng: np.random.Generator) -> Look:
     """Draw a patient's camera, pigment and vessels."""
-    width, ratio = int(rng.choice((640, 800, 1024, 1280))), rng.choice((1, 4 / 3, 3 / 2))
+    width = int(rng.choice((640, 800, 1024, 1280)))
+    ratio = rng.choice((1, 4 / 3, 3 / 2))
     cast = rng.uniform(0.85, 1.15) * rng.normal(1, (0.04, 0.06, 0.15))
-    black, quality, mark = int(rng.integers(0, 16)), int(rng.integers(78, 97)), str(rng.choice(("tab", "text", "")))
+    black = int(rng.integers(0, 16))
+    quality = int(rng.integers(78, 97))
+    mark = str(rng.choice(("tab", "text", "")))
     others = rng.uniform((0, 0.01, 0, 0.018), (1, 0.035, 0.25, 0.025))
     return Look(width, round(width / ratio), rng.uniform(0.86, 1.06), cast, black, quality, mark, *others.tolist())
 
@@ -90,7 +96,9 @@ def draw_odd_files(seed: int = 0) -> dict[str, bytes]:
     look = draw_look(rng)._replace(width=1024, height=768, coverage=0.9, quality=90)
     image, (x, y, radius), _ = draw_eye(1, "right", look, rng)
     outside = np.hypot(np.arange(look.width) - x, np.arange(look.height)[:, None] - y) > radius + 1
-    left, top, side = round(x - 0.5 * radius), round(y - 0.5 * radius), round(radius)
+    left = round(x - 0.5 * radius)
+    top = round(y - 0.5 * radius)
+    side = round(radius)
     page = np.full_like(image, 250)
     for line in range(60, look.height, 40):
         cv2.putText(page, "Words, as on a page of a report", (60, line), 0, 1.2, (30, 30, 30), 2)
@@ -157,17 +165,22 @@ def _draw_vessels(red, disc, macula, calibre, rng, *, beaded):
     """
     amount = rng.uniform(6, 10) - cv2.mean(red)[0]
     ways, bends, lengths = np.array(STEMS).T
-    stems, widths = [], calibre * (lengths + 35) / 70
+    stems = []
+    widths = calibre * (lengths + 35) / 70
     for share, density in ((0.7, RED * 0.65), (1, RED)):  # arteries, veins
         stem = (*disc, ways + rng.normal(0, 0.12, len(STEMS)), bends, lengths, widths * share, density)
         stems.append(np.stack(np.broadcast_arrays(*stem), 1))
-    vessels, grown, spare = np.concatenate(stems), [], []
+    vessels = np.concatenate(stems)
+    grown = []
+    spare = []
     while len(vessels):
         lines, twigs = _grow(vessels, macula, rng)
         grown += lines
-        vessels, spare = twigs[::2], [*spare, twigs[1::2]]
+        vessels = twigs[::2]
+        spare = [*spare, twigs[1::2]]
     _draw_lines(red, grown, beaded=beaded)
-    amount, spare = amount + cv2.mean(red)[0], np.concatenate(spare)
+    amount = amount + cv2.mean(red)[0]
+    spare = np.concatenate(spare)
     while len(spare) and (lacking := amount - cv2.mean(red)[0]) > 0:
         spare = rng.permutation(spare)
         areas = np.cumsum(0.85 * STEP * spare[:, 4:].prod(axis=1)) * (RADIUS / SIDE) ** 2  # where none overlap
@@ -179,7 +192,8 @@ def _draw_vessels(red, disc, macula, calibre, rng, *, beaded):
 
 def _grow(vessels, macula, rng):
     """Let vessels grow: of each its pixels (n, 2), width and density; and the twigs that they may have, as rows."""
-    start, (angle, bend, length) = vessels[:, None, :2], vessels[:, 2:5].T[..., None]
+    start = vessels[:, None, :2]
+    angle, bend, length = vessels[:, 2:5].T[..., None]
     steps = np.arange(int(length.max()))
     swing, speed, phase = rng.uniform((0.1, 0.2, 0), (0.25, 0.48, 6), (len(vessels), 3)).T[..., None]
     angles = angle + 0.04 * bend * steps + swing * np.sin(speed * steps + phase)
@@ -190,7 +204,8 @@ def _grow(vessels, macula, rng):
     lines = [(line[:end], *row) for line, end, row in zip(_pixels(points), ends, vessels[:, 5:].tolist(), strict=True)]
     num_twigs = np.where((vessels[:, 5] > MIN_BRANCHING) & (ends > 0), 2 + 2 * (vessels[:, 4] // 9), 0).astype(int)
     old = np.repeat(np.arange(len(vessels)), num_twigs)
-    at, turn = rng.integers(0, ends[old]), rng.choice([-1, 1], len(old)) * rng.uniform(0.4, 0.9, len(old))
+    at = rng.integers(0, ends[old])
+    turn = rng.choice([-1, 1], len(old)) * rng.uniform(0.4, 0.9, len(old))
     new_length = np.floor(vessels[old, 4] * rng.uniform(0.4, 0.65, len(old)))
     twigs = [angles[old, at] + turn, -1.2 * turn, new_length, 0.6 * vessels[old, 5], vessels[old, 6]]
     return lines, np.column_stack([points[old, at], *twigs])
@@ -211,22 +226,27 @@ def _draw_lines(red, lines, *, beaded):
 
 def _colour(red, yellow, soft, disc, look, rng):
     """Colour the canvas in even light, (SIDE, SIDE, 3) float32: retina, optic disc, blood and yellow marks."""
-    nerve, blur, clear = np.zeros_like(red), rng.uniform(0.4, 1.1), (1 - look.haze) / 255
+    nerve = np.zeros_like(red)
+    blur = rng.uniform(0.4, 1.1)
+    clear = (1 - look.haze) / 255
     for size, density in ((rng.uniform(0.11, 0.135), 185), (rng.uniform(0.04, 0.075), 250)):
         axes = [round(size * stretch * RADIUS * 16) for stretch in (1, rng.uniform(1, 1.2))]
         cv2.ellipse(nerve, _pixels(disc), axes, 0, 0, 360, density, -1, cv2.LINE_AA, 4)
-    red, yellow = cv2.GaussianBlur(red, (0, 0), blur), cv2.GaussianBlur(yellow, (0, 0), blur)
+    red = cv2.GaussianBlur(red, (0, 0), blur)
+    yellow = cv2.GaussianBlur(yellow, (0, 0), blur)
     soft = cv2.GaussianBlur(cv2.resize(soft, None, fx=0.25, fy=0.25, interpolation=cv2.INTER_AREA), (0, 0), 1)
     yellow = cv2.max(yellow, cv2.resize(soft, (SIDE, SIDE))).ravel()
     fair, dark, pale, absorbed = np.array(COLOURS).T
-    retina, pale = look.cast * (fair + look.pigment * (dark - fair)), look.cast * pale
+    retina = look.cast * (fair + look.pigment * (dark - fair))
+    pale = look.cast * pale
     passed = 1 - absorbed * clear * np.arange(256)[:, None]  # of the light, by blood of each density
     canvas = cv2.LUT(cv2.merge([red] * 3), np.float32(retina * passed)[:, None])
     left, top = (disc * RADIUS + SIDE / 2 - 60).astype(int)
     near = np.s_[top : top + 120, left : left + 120]
     nerve = cv2.GaussianBlur(nerve[near], (0, 0), 2.7)[..., None] * np.float32(clear)
     canvas[near] += nerve * np.float32((pale - retina) * passed)[red[near]]
-    at, pixels = np.flatnonzero(yellow), canvas.reshape(-1, 3)
+    at = np.flatnonzero(yellow)
+    pixels = canvas.reshape(-1, 3)
     below = pixels[at]
     pixels[at] = below + np.float32(clear) * yellow[at, None] * (np.float32(pale) - below)
     return canvas
@@ -241,7 +261,8 @@ def _shape_retina():
 
 def _light(disc, macula, texture, rng):
     """The light on the canvas: flash, vignette, texture, macula and grain; none outside the retina."""
-    x, vignette = ((np.arange(COARSE) + 0.5) / COARSE - 0.5) * SIDE / RADIUS, rng.uniform(0.1, 0.5)
+    x = ((np.arange(COARSE) + 0.5) / COARSE - 0.5) * SIDE / RADIUS
+    vignette = rng.uniform(0.1, 0.5)
     light = np.full((COARSE, COARSE), 1 - vignette, np.float32)
     for at, width, height in ((rng.uniform(-0.2, 0.2, 2), 0.75, vignette), (disc, 0.4, 0.12), (macula, 0.2, -0.22)):
         across, down = (np.exp(-(((x - centre) / width) ** 2) / 2) for centre in at)
@@ -257,7 +278,9 @@ def _light(disc, macula, texture, rng):
 
 def _photograph(canvas, lesions, eye, look, rng):
     """Place the retina, and its lesions, into the camera's frame: shifted, tilted, mirrored for a left eye, marked."""
-    size, middle, radius = np.array([look.width, look.height]), (SIDE - 1) / 2, look.coverage * look.height / 2
+    size = np.array([look.width, look.height])
+    middle = (SIDE - 1) / 2
+    radius = look.coverage * look.height / 2
     centre = (size - 1) / 2 + rng.normal(0, 0.015, 2) * look.height
     centre[0] += rng.choice([-1, 1]) * (rng.random() < 0.06) * (look.width / 2 - 0.75 * radius)  # looks away at times
     tilt = rng.uniform(-25, 25) if rng.random() < 0.1 else rng.normal(0, 3)
@@ -292,7 +315,8 @@ def draw_sample(
         return out
     (out / "images").mkdir(parents=True, exist_ok=True)
     write_text(note, parameters)
-    grades, rows = choose_grades(num_patients, seed), []
+    grades = choose_grades(num_patients, seed)
+    rows = []
     with map_over(workers or count_cpus()) as map_patients:
         for pair in map_patients(partial(_draw_patient, out, seed), enumerate(grades.tolist())):
             rows += pair
@@ -313,7 +337,8 @@ def draw_masks(sample: Path, rows: Sequence[int]) -> list[np.ndarray]:
         rows: lines of its labels.csv, the header being line 1.
     """
     drawn = json.loads((Path(sample) / "sample.json").read_text())
-    grades, masks = choose_grades(drawn["num_patients"], drawn["seed"]), {}
+    grades = choose_grades(drawn["num_patients"], drawn["seed"])
+    masks = {}
     for number in sorted({(row - 2) // 2 for row in rows}):
         rng = np.random.default_rng([drawn["seed"], number])
         look = draw_look(rng)
@@ -325,7 +350,9 @@ def draw_masks(sample: Path, rows: Sequence[int]) -> list[np.ndarray]:
 def _draw_patient(out, seed, numbered):
     """Write the photographs of a patient, a number and two grades; return rows: image, patient, eye, grade, circle."""
     number, grades = numbered
-    patient, rng, rows = f"p{number:04d}", np.random.default_rng([seed, number]), []
+    patient = f"p{number:04d}"
+    rng = np.random.default_rng([seed, number])
+    rows = []
     look = draw_look(rng)
     for eye, grade in zip(("left", "right"), grades, strict=True):
         image, circle, _ = draw_eye(grade, eye, look, rng)

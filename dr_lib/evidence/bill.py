@@ -25,7 +25,8 @@ def fit_overhead(run_s: Sequence[float], usd_per_hour: Sequence[float], bill_usd
     Raises:
         PriceError: a number is no amount, no price is above zero, or the bill is smaller than what the seconds cost.
     """
-    run_s, usd_per_hour = np.asarray(run_s, float), np.asarray(usd_per_hour, float)
+    run_s = np.asarray(run_s, float)
+    usd_per_hour = np.asarray(usd_per_hour, float)
     amounts = np.array([*run_s, *usd_per_hour, bill_usd])
     if not (np.isfinite(amounts).all() and (amounts >= 0).all() and usd_per_hour.sum() > 0):
         raise PriceError("seconds, prices and the bill have to be finite and not negative, one price above zero")
@@ -51,7 +52,8 @@ def cost_to_reach(row: Mapping[str, Any], accuracy: float) -> float:
     """
     if not 0 <= accuracy <= 1:
         raise PriceError(f"an accuracy lies between 0 and 1, {accuracy} does not: give 0.95 for 95 %")
-    reached, every = row.get("epoch_accuracy"), row.get("evaluate_every")
+    reached = row.get("epoch_accuracy")
+    every = row.get("evaluate_every")
     shares = enumerate(reached if isinstance(reached, list) else [], start=1)
     looks = [look for look, share in shares if share is not None and share >= accuracy]
     if not looks or row.get("usd_per_hour") is None:

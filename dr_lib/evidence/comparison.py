@@ -11,7 +11,8 @@ from dr_lib.statistics.effects import pool_spread, repetitions_for_precision
 from dr_lib.statistics.equivalence import repetitions_for_difference, repetitions_for_equivalence
 from dr_lib.statistics.intervals import Interval, difference_interval, mean_interval, ratio_interval
 
-AUC, AUC_MARGIN = "metric_auc_test", 0.02  # a mode is as good as the paper's if its mean AUC is within the margin
+AUC = "metric_auc_test"
+AUC_MARGIN = 0.02  # a mode is as good as the paper's if its mean AUC is within the margin
 MODE_VERDICTS = ("reference", "counts", "does not count: lower AUC", "does not count: higher AUC", "undecided")
 TIMES = ("train_s", "steady_epoch_s")
 METRICS = ("metric_auc_test", "metric_kappa_test", "metric_sensitivity_test", "metric_specificity_test")
@@ -36,7 +37,8 @@ def compare_environments(finished: pd.DataFrame) -> pd.DataFrame:
     if "train_s" not in finished:
         return pd.DataFrame()
     counted = {time: finished[time].where(finished["timed"]) for time in TIMES if time in finished}
-    groups, lines = dict(list(finished.assign(**counted).groupby("environment"))), []
+    groups = dict(list(finished.assign(**counted).groupby("environment")))
+    lines = []
     measured = [rows["train_s"].dropna() for rows in groups.values() if rows["train_s"].notna().any()]
     fastest = min(measured, key=pd.Series.mean, default=pd.Series(dtype=float))
     for environment, rows in groups.items():
@@ -64,7 +66,8 @@ def compare_sessions(timed: pd.DataFrame) -> pd.DataFrame:
         by a one-way analysis of variance with random effects (0 where it falls below). Empty where no environment had
         two.
     """
-    lines, rows = [], timed[timed["session"].fillna("") != ""] if {"session", "train_s"} <= set(timed) else timed[:0]
+    lines = []
+    rows = timed[timed["session"].fillna("") != ""] if {"session", "train_s"} <= set(timed) else timed[:0]
     for environment, runs in rows.groupby("environment") if len(rows) else []:
         times = runs.groupby("session")["train_s"].agg(["count", "mean", "std"])
         if len(times) > 1:
@@ -78,7 +81,8 @@ def _deviate_between(n: np.ndarray, mean: np.ndarray, sd: np.ndarray) -> float:
     """The deviation between groups, given the size, mean and deviation of each; of means alone where all are single."""
     if n.max() == 1:
         return float(mean.std(ddof=1))
-    total, degrees = n.sum(), len(n) - 1
+    total = n.sum()
+    degrees = len(n) - 1
     within = np.nansum((n - 1) * sd**2) / (total - len(n))
     between = (n * (mean - np.average(mean, weights=n)) ** 2).sum() / degrees
     size = (total - (n**2).sum() / total) / degrees
@@ -140,7 +144,8 @@ def compare_modes(selection: Selection) -> pd.DataFrame:
     finished, timed = (dict(list(table.groupby(["machine", "mode"]))) for table in tables)
     lines = []
     for machine, mode in sorted(finished, key=lambda key: (key[0], key[1] != "paper", key[1])):
-        paper, num_modes = (machine, "paper"), sum(place == machine for place, _ in finished)
+        paper = (machine, "paper")
+        num_modes = sum(place == machine for place, _ in finished)
         if paper not in finished or num_modes == 1:
             continue
         auc = _bound(mean_interval(_read(finished[machine, mode], AUC)))

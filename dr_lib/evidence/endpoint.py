@@ -25,7 +25,9 @@ HOURS_PER_MONTH = 730.0  # a twelfth of a year
 NETWORK = ["model", "image_size"]  # endpoints of one network do the same work; the gate compares no two networks
 GATED = ["gate_passes"]  # of the gate's row in the manifest
 GATED += [f"gate_{score}_difference{bound}" for score in ("auc", "kappa") for bound in ("", "_low", "_high")]
-NO_RATE, UNKNOWN, LOSES = "holds no rate within the bound", "accuracy not known", "may lose more accuracy"
+NO_RATE = "holds no rate within the bound"
+UNKNOWN = "accuracy not known"
+LOSES = "may lose more accuracy"
 UNANSWERED = "leaves requests unanswered at the least rate"
 REASONS = (NO_RATE, UNANSWERED, UNKNOWN, LOSES)  # why an endpoint is not taken
 
@@ -104,7 +106,8 @@ def list_endpoints(
     tested = measure_energy(tested).assign(instance=[price.instance for price, _ in found])
     tested["price"], tested["price_is_assumed"] = zip(*found, strict=True)
     tested["_deployment"] = name_deployments(tested)
-    keys, lines = ["instance", *(name for name in KINDS if name in tested)], []
+    keys = ["instance", *(name for name in KINDS if name in tested)]
+    lines = []
     for key, rows in tested.groupby(keys, sort=False, dropna=False):
         rates = rows.groupby("_deployment")["held_per_s"].mean()
         rate, low, high, n = mean_interval(rates) if (rates > 0).all() else (0.0, np.nan, np.nan, len(rates))
@@ -171,13 +174,15 @@ def price_endpoints(
             f"no endpoint is known to lose less than {accuracy_within:g} of AUC and kappa: serve the folders that "
             "export wrote with enough graded photographs, or give no --accuracy-within"
         )
-    peak_per_s, per_month = requests_per_day * busiest_hour / 3600, requests_per_day * HOURS_PER_MONTH / 24
+    peak_per_s = requests_per_day * busiest_hour / 3600
+    per_month = requests_per_day * HOURS_PER_MONTH / 24
     priced = endpoints.assign(reason=reason, requests_per_day=requests_per_day, busiest_hour=busiest_hour)
     priced["brl_per_usd"] = brl_per_usd
     for bound, other in (("", ""), ("_low", "_high"), ("_high", "_low")):  # a larger rate needs fewer machines
         rate = endpoints[f"rate_per_s{other}"].where(holds)
         machines = find_num_machines(peak_per_s, 1e3 / rate)
-        found, usd = {"num_machines": machines}, machines * endpoints["usd_per_hour"] * HOURS_PER_MONTH
+        found = {"num_machines": machines}
+        usd = machines * endpoints["usd_per_hour"] * HOURS_PER_MONTH
         for currency, money in {"usd": usd, "brl": usd * brl_per_usd}.items():
             found |= {f"{currency}_per_month": money, f"{currency}_per_million_rented": 1e6 * money / per_month}
         priced = priced.assign(**{f"{name}{bound}": values for name, values in found.items()})
@@ -213,7 +218,9 @@ def _find_price(row: dict[str, Any], instance: str, prices: list[Price]) -> tupl
 
     Behind it, whether it is assumed: it is, unless the row detected that very machine.
     """
-    known, asked, usd_per_hour = {price.instance for price in prices}, row.get("priced_as"), row.get("usd_per_hour")
+    known = {price.instance for price in prices}
+    asked = row.get("priced_as")
+    usd_per_hour = row.get("usd_per_hour")
     machine = row.get("instance_type")
     if asked and asked not in known and pd.notna(usd_per_hour):  # 0 is a price
         own = Price("", asked, "", "USD", usd_per_hour, row.get("price_as_of") or "", "its row")

@@ -18,7 +18,8 @@ from dr_lib.statistics.intervals import UPPER, mean_interval
 GRIDS, RATED_POWER = (Path(__file__).with_name(f"{name}.csv") for name in ("grids", "rated_power"))
 J_PER_KWH = 3.6e6
 WHOLE = 0.95  # of the time of a run has to be monitored: the energy of a part is not the run's
-CANNOT, UNMEASURED = "not measurable", "not measured"
+CANNOT = "not measurable"
+UNMEASURED = "not measured"
 CPU_WAYS = {"RAPL": "RAPL", "no RAPL counter": f"{CANNOT}: no RAPL counter"}
 CPU_WAYS |= {"RAPL is for root alone": f"{CANNOT}: RAPL is for root alone", "": UNMEASURED}
 WAYS = ("NVML counter", "sampled power", CANNOT, *CPU_WAYS.values())  # how each part was measured, or why not
@@ -80,7 +81,8 @@ def measure_energy(runs: pd.DataFrame, *, grid: str = "World") -> pd.DataFrame:
     number["num_images_train"] -= number["num_images_dropped"].fillna(0.0)  # of the last batch of each epoch
     text = runs.reindex(columns=["gpu_energy_from", "cpu_energy_from", "priced_as"]).astype(object).fillna("")
     time_s = number["train_s"].fillna(number["load_s"])
-    is_part, on_cpu = number["monitored_s"] < WHOLE * time_s, runs["accelerator"] == "cpu"
+    is_part = number["monitored_s"] < WHOLE * time_s
+    on_cpu = runs["accelerator"] == "cpu"
     machines = runs.reindex(columns=["num_machines", "rehearsed"])
     is_part |= (machines["num_machines"].astype(float) > 1) & ~machines["rehearsed"].eq(True)  # one of them is watched
     is_cut = {name: is_part & number[f"{name}_energy_j"].notna() for name in ("gpu", "cpu")}
@@ -115,7 +117,8 @@ def summarise_energy(runs: pd.DataFrame, keys: Sequence[str], *, grid: str = "Wo
     if not len(runs):
         return pd.DataFrame()
     means = ["gpu_energy_j", "gpu_difference_percent", "cpu_energy_j", *SHARES, "gco2", "bound_j"]
-    told, lines = ["grid", "gpu_measured", "cpu_measured"], []
+    told = ["grid", "gpu_measured", "cpu_measured"]
+    lines = []
     for key, rows in measure_energy(runs, grid=grid).groupby([*keys, *told], sort=False, dropna=False):
         line = dict(zip([*keys, *told], key, strict=True)) | {"n": len(rows)}
         for name in means:

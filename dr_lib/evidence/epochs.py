@@ -64,7 +64,8 @@ def list_epochs(timed: pd.DataFrame) -> pd.DataFrame:
     if not {*LINE, *PER_REPLICA} <= set(timed):
         return pd.DataFrame(columns=[*LINE, "line", "host", "run", "replica", "epoch", "train_s", "accuracy"])
     timed = timed.dropna(subset=PER_REPLICA).reset_index(drop=True)
-    lines, processor = _name_lines(timed), timed["cpu"].astype(str) if "cpu" in timed else ""
+    lines = _name_lines(timed)
+    processor = timed["cpu"].astype(str) if "cpu" in timed else ""
     timed = timed.assign(line=lines, host=timed["platform"] + ", " + processor, run=timed.index)
     tables = []
     for row in timed.itertuples():
@@ -101,7 +102,8 @@ def add_accuracy_columns(timed: pd.DataFrame) -> pd.DataFrame:
         return timed
     lines = {}
     for index, row in timed.dropna(subset=PER_REPLICA).iterrows():
-        seconds, accuracy = np.array(row["replica_train_s"]), np.array(row["replica_accuracy"])
+        seconds = np.array(row["replica_train_s"])
+        accuracy = np.array(row["replica_accuracy"])
         times = [np.where(accuracy >= level, seconds, np.inf).min(axis=1) for level in LEVELS]
         names = [f"to_{100 * level:g}_percent_s" for level in LEVELS]
         best = accuracy.argmax(axis=1)
@@ -146,7 +148,8 @@ def compare_like_for_like(timed: pd.DataFrame) -> pd.DataFrame:
         return pd.DataFrame()
     firsts = epochs.drop_duplicates("run").set_index("run")
     kept = timed.dropna(subset=PER_REPLICA).reset_index(drop=True)
-    runs, rows = firsts.assign(steady_epoch_s=kept["steady_epoch_s"].reindex(firsts.index)), []
+    runs = firsts.assign(steady_epoch_s=kept["steady_epoch_s"].reindex(firsts.index))
+    rows = []
     groups = list(runs.groupby(["line", "host", "framework", "batch_size"], sort=False)["steady_epoch_s"])
     references = [group for group in groups if group[0][2] == "keras"]
     for (line, host, framework, batch_size), ours in groups:

@@ -40,7 +40,8 @@ SPECIFICITIES = np.linspace(1, 0, 101)
 ABSTAINED = np.linspace(0, 0.5, 11)
 STAGES = ("offered", "not usable", "excluded", "learned from", "validation", "test", "ungradable", "evaluated")
 LEVELS = ("left", "right", "Female", "Male", "Adequate", "Inadequate")  # of subgroups, as data sets word them
-CALIBRATED, ERRORS = ("as predicted", "recalibrated"), ("missed", "false alarm")
+CALIBRATED = ("as predicted", "recalibrated")
+ERRORS = ("missed", "false alarm")
 ENDS = ("", "_low", "_high")  # of the columns of an interval
 
 
@@ -88,7 +89,8 @@ def summarise(predictions: Predictions) -> pd.DataFrame:
     row |= _put("average_precision", bootstrap_patients(score_average_precision(y, p), patient))
     row |= _put("brier", bootstrap_patients(score_shares((p - y) ** 2), patient))
     if predictions.has_grades:
-        grade, graded = test["grade"], test["predicted_grade"]
+        grade = test["grade"]
+        graded = test["predicted_grade"]
         row |= _put("kappa", bootstrap_patients(score_kappa(grade, graded), patient))
         row |= _put("grade_accuracy", proportion_interval(grade == graded, patient))
     return pd.DataFrame([row])
@@ -254,7 +256,8 @@ def calibrate(predictions: Predictions) -> tuple[pd.DataFrame, dict[str, pd.Data
     if len(predictions.validation):
         recalibrate = fit_recalibration(*_unpack(predictions.validation)[:2])
         versions |= {CALIBRATED[1]: recalibrate(p)} if recalibrate else {}
-    rows, bins = [], {}
+    rows = []
+    bins = {}
     for name, probability in versions.items():
         intercept, slope = fit_slope(y, probability, patient)
         row = {"probabilities": name, "predicted": probability.mean(), "observed": y.mean()}
@@ -275,7 +278,8 @@ def weigh_decisions(predictions: Predictions) -> pd.DataFrame:
     """
     y, p, patient = _unpack(predictions.test)
     value = np.where(y[:, None], 1, -THRESHOLDS / (1 - THRESHOLDS))
-    benefit, everybody = score_shares((p[:, None] >= THRESHOLDS) * value), score_shares(value)
+    benefit = score_shares((p[:, None] >= THRESHOLDS) * value)
+    everybody = score_shares(value)
     gain = bootstrap_patients(lambda weights: benefit(weights) - np.maximum(everybody(weights), 0), patient)
     once = np.ones(len(y))
     table = {
@@ -332,11 +336,14 @@ def abstain(predictions: Predictions, points: pd.DataFrame) -> pd.DataFrame:
         bounds.
     """
     y, p, patient = _unpack(predictions.test)
-    threshold, rows = points["threshold"].iloc[0], []
+    threshold = points["threshold"].iloc[0]
+    rows = []
     surest = np.argsort(-np.abs(to_logit(p) - to_logit(threshold)), kind="stable")
     for share in ABSTAINED:
         left = surest[: len(surest) - round(share * len(surest))]
-        called, truth, of = p[left] >= threshold, y[left], patient[left]
+        called = p[left] >= threshold
+        truth = y[left]
+        of = patient[left]
         row = {"abstained": share, "num_images": len(left)}
         row |= _put("sensitivity", proportion_interval(called[truth], of[truth]))
         rows.append(row | _put("specificity", proportion_interval(~called[~truth], of[~truth])))
@@ -350,8 +357,10 @@ def list_errors(predictions: Predictions, points: pd.DataFrame, number: int) -> 
         At most `number` of each: `error` (missed or false alarm), `line` in the file (of an ensemble, the first one),
         `image_id`, `grade`, or `referable` where no grade is known, and `probability_referable`.
     """
-    test, threshold = predictions.test, points["threshold"].iloc[0]
-    called, referable = test["probability_referable"] >= threshold, test["referable"] == 1
+    test = predictions.test
+    threshold = points["threshold"].iloc[0]
+    called = test["probability_referable"] >= threshold
+    referable = test["referable"] == 1
     known = [name for name in ("grade", "referable") if name in test][:1]
     missed = test[~called & referable].sort_values([*known, "probability_referable"], ascending=[False, True])
     alarms = test[called & ~referable].sort_values("probability_referable", ascending=False)
@@ -372,13 +381,15 @@ def compare_models(found: Sequence[Predictions], points: Sequence[pd.DataFrame])
         `delta_auc_delong`, at each one's own point of high sensitivity `delta_sensitivity` and `delta_specificity`, and
         with grades `delta_kappa`.
     """
-    reference, rows = found[0], []
+    reference = found[0]
+    rows = []
     for other, theirs_at in zip(found[1:], points[1:], strict=True):
         if set(other.test["image_id"]) != set(reference.test["image_id"]):
             continue
         ours = reference.test.set_index("image_id")
         theirs = other.test.set_index("image_id").loc[ours.index]
-        (y, p, patient), q = _unpack(ours), _unpack(theirs)[1]
+        y, p, patient = _unpack(ours)
+        q = _unpack(theirs)[1]
         row = {"model": other.name, "reference": reference.name}
         delong = delong_interval(y, [p, q], patient)
         delta = bootstrap_patients(_subtract(score_auc(y, q), score_auc(y, p)), patient)

@@ -47,7 +47,8 @@ def fit_gradability(predictions: Predictions) -> pd.DataFrame:
     if any(side["marked"].nunique() < 2 for side in sides):
         return pd.DataFrame()
     threshold = choose_youden(sides[0]["marked"], sides[0]["gradability"])
-    is_bad, patient = (sides[1]["marked"] == 0).to_numpy(), sides[1]["patient_id"].to_numpy()
+    is_bad = (sides[1]["marked"] == 0).to_numpy()
+    patient = sides[1]["patient_id"].to_numpy()
     called = (sides[1]["gradability"] < threshold).to_numpy()
     row = {"threshold": threshold, "num_images": len(patient), "num_patients": len(np.unique(patient))}
     row["num_ungradable"] = int(is_bad.sum())

@@ -72,7 +72,8 @@ def read_predictions(*paths: Path) -> list[Predictions]:
     if len(set(map(str, paths))) < len(paths):
         raise PredictionsError("a file is named twice: a model is not compared with itself")
     found = [_read_one(Path(path)) for path in paths]
-    models, names = [p.version or path for p, path in zip(found, paths, strict=True)], {}
+    models = [p.version or path for p, path in zip(found, paths, strict=True)]
+    names = {}
     for predictions, model in zip(found, models, strict=True):
         names.setdefault(model, predictions.name)
     if len(set(names.values())) < len(names):
@@ -134,7 +135,8 @@ def average_sets(found: Sequence[Predictions]) -> list[Predictions]:
     averaged = []
     for part in group_by_photographs(found):
         networks = sorted({re.sub(r"^\d+ ", "", predictions.name) for predictions in part})  # without their numbers
-        name, tables = f"ensemble of {len(part)}: {', '.join(networks)}", {}
+        name = f"ensemble of {len(part)}: {', '.join(networks)}"
+        tables = {}
         for side in ("validation", "test"):
             parts = [getattr(predictions, side).set_index("image_id") for predictions in part]
             if any(set(one.index) != set(parts[0].index) for one in parts):
@@ -213,7 +215,8 @@ def _read_one(path: Path) -> Predictions:
     _check_leaks(path.name, table)
     _check_eyes(path.name, table)
     has_probability = table["probability_referable"].notna()
-    is_test, is_gradable = table["split"] == "test", table.get("gradable", pd.Series(1.0, table.index)) != 0
+    is_test = table["split"] == "test"
+    is_gradable = table.get("gradable", pd.Series(1.0, table.index)) != 0
     test = table[is_test & has_probability & is_gradable]
     for column in ["referable"] if len(test) else []:
         if test[column].nunique() < 2:

@@ -16,7 +16,8 @@ TIMES = ("round_trip_ms", "decode_ms", "predict_ms")
 TEXTS = {"error": str, "model_version": str}  # where they look like numbers too
 # what tells latencies apart
 KINDS = ("machine", "environment", "instance_type", "model", "format", "image_size", "threads")
-CLOSED_LOOP, OPEN_LOOP = "closed", "open"  # the load of the paper, one request after another; and one at a rate
+CLOSED_LOOP = "closed"
+OPEN_LOOP = "open"  # the load of the paper, one request after another; and one at a rate
 
 
 class RequestsError(ValueError):

@@ -14,7 +14,8 @@ KINDS = [*FACTORS, "platform", "instance_type", "cpu", "accelerator", "threads",
 AHEAD = (8, 16)  # machines for which the law predicts
 SCALINGS = ("strong", "weak")
 ALPHA = 0.05  # a law whose lack of fit has a smaller p predicts nothing
-MEASURED, PREDICTED = "measured", "predicted"
+MEASURED = "measured"
+PREDICTED = "predicted"
 
 
 def summarise_scaling(runs: pd.DataFrame) -> pd.DataFrame:
@@ -36,7 +37,8 @@ def summarise_scaling(runs: pd.DataFrame) -> pd.DataFrame:
     """
     lines = []
     for key, rows in _group(runs):
-        one, fewest = rows[rows["num_machines"] == rows["num_machines"].min()], rows["num_machines"].min()
+        one = rows[rows["num_machines"] == rows["num_machines"].min()]
+        fewest = rows["num_machines"].min()
         for number, times in rows.groupby("num_machines")["steady_epoch_s"]:
             ratio = ratio_interval(one["steady_epoch_s"], times)
             if number == fewest:

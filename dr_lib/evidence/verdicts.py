@@ -125,7 +125,9 @@ def find_sides(claim: Any, timed: pd.DataFrame) -> tuple[list[pd.DataFrame], lis
     timed = timed.dropna(subset=columns) if set(columns) <= set(timed) else timed[:0]
     if "disturbed" in timed and "cpu_percent_mean" in columns:  # how busy others kept the machine is no claim's matter
         timed = timed[~timed["disturbed"].astype(bool)]
-    sides, unmet, unknown = [], [], set()
+    sides = []
+    unmet = []
+    unknown = set()
     is_detected = False
     conditions = [term for term in claim.conditions.split(";") if term]
     for selector in [claim.numerator] if claim.statistic in ONE_SIDED else [claim.numerator, claim.denominator]:
@@ -158,7 +160,8 @@ def match_cells(claim: Any, sides: list[pd.DataFrame]) -> tuple[list[str], dict[
     hardware = [
         [t for t in side.split(";") if t.split("=")[0] in HARDWARE] for side in (claim.numerator, claim.denominator)
     ]
-    both, compares_machines = pd.concat(sides), claim.denominator != "" and hardware[0] != hardware[1]
+    both = pd.concat(sides)
+    compares_machines = claim.denominator != "" and hardware[0] != hardware[1]
     keys = [name for name in FACTORS if name in both and both[name].nunique(dropna=False) > 1]
     others = list(OTHER_WORK)
     others += [] if "dataset" in both else IMAGES
@@ -182,9 +185,11 @@ def measure(claim: Any, keys: list[str], cells: dict[tuple, list[pd.DataFrame]])
     Raises:
         BadSampleError: a number is zero, negative or infinite.
     """
-    columns, parts = claim.column.split(), []
+    columns = claim.column.split()
+    parts = []
     if claim.statistic == "score":
-        rows, ends = [rows.iloc[0] for (rows,) in cells.values()], [claim.column + end for end in ("", "_low", "_high")]
+        rows = [rows.iloc[0] for (rows,) in cells.values()]
+        ends = [claim.column + end for end in ("", "_low", "_high")]
         return [(row["environment"], Interval(*row[ends], row["num_patients"])) for row in rows]
     machines = _part_machines(claim, keys, cells)
     error = over.ERROR / len(columns) / len(machines)
@@ -237,9 +242,11 @@ def decide(
     reason += f"; {num_missing} cells of the design were not run" if num_missing else ""
     is_of_all = claim.judged == EVERY or claim.statistic in WHOLE_DESIGN or is_counted
     if not enough:
-        verdict, reason = "undecided", f"n = {worst.n} < {MIN_RUNS}"
+        verdict = "undecided"
+        reason = f"n = {worst.n} < {MIN_RUNS}"
     elif not repeated:
-        verdict, reason = "undecided", "no interval: nothing was repeated"
+        verdict = "undecided"
+        reason = "no interval: nothing was repeated"
     elif num_missing and is_of_all:
         verdict = "undecided"
     elif violated:
@@ -314,13 +321,15 @@ def _meets(rows: pd.DataFrame, terms: list[str]) -> np.ndarray:
         values = rows[column] if column in rows else [""] * len(rows)
         values = ["" if pd.isna(value) else value for value in values]
         texts = [f"{value:g}" if isinstance(value, float) else str(value) for value in values]
-        patterns, is_met = wanted.removeprefix("!").split("|"), not wanted.startswith("!")
+        patterns = wanted.removeprefix("!").split("|")
+        is_met = not wanted.startswith("!")
         met &= np.array([any(fnmatchcase(t, p) for p in patterns) == is_met for t in texts], dtype=bool)
     return met
 
 
 def _describe_versions(paper: str, used: pd.DataFrame) -> str:
-    theirs, told = THEIRS.get(paper, {}), []
+    theirs = THEIRS.get(paper, {})
+    told = []
     for name in VERSIONS:
         ours = sorted({str(v) for v in used[name].dropna()} - {""}) if name in used else []
         named = theirs.get(name)

@@ -48,7 +48,8 @@ def plot_cumulative_time(timed: pd.DataFrame, lang: str = "en", *, published: bo
 
     Without rows the paper's end points stand alone.
     """
-    say, epochs = choose_words(lang), list_epochs(timed)
+    say = choose_words(lang)
+    epochs = list_epochs(timed)
     figure, ax = _open("Time after each epoch", "line: median; band: all replicas and runs", say)
     for label, colour, look, rows in _take_lines(epochs, say):
         spread = rows.groupby("epoch")["train_s"]
@@ -70,7 +71,8 @@ def plot_time_to_accuracy(timed: pd.DataFrame, lang: str = "en", *, published: b
     Raises:
         NoRunsError: no run has epochs.
     """
-    say, epochs = choose_words(lang), list_epochs(timed)
+    say = choose_words(lang)
+    epochs = list_epochs(timed)
     if epochs.empty:
         raise NoRunsError("no run has epochs: train in notebook 40, or run papermill_runs/mnist_cuda.yaml")
     legend = "line: median, where half have reached it; band: all replicas and runs"
@@ -102,8 +104,10 @@ def plot_speed_up(timed: pd.DataFrame, lang: str = "en", *, published: bool = Tr
     Raises:
         NoRunsError: no run of CUDA C has one of Keras on its host.
     """
-    say, epochs = choose_words(lang), list_epochs(timed)
-    panels, lines = [], {"keras": [], "cuda": []}
+    say = choose_words(lang)
+    epochs = list_epochs(timed)
+    panels = []
+    lines = {"keras": [], "cuda": []}
     for line in _take_lines(epochs, say):
         lines[line[3]["framework"].iloc[0]].append(line)
     for name, _, _, theirs in lines["keras"]:
@@ -166,13 +170,15 @@ def _draw_ratio(ax: Axes, ours: pd.DataFrame, theirs: pd.DataFrame, colour: str,
     """Keras's time over ours after each epoch that both have; the band from the least to the largest ratio."""
     a, b = (rows.groupby("epoch")["train_s"].agg(["median", "min", "max"]) for rows in (theirs, ours))
     both = a.add_suffix("_theirs").join(b.add_suffix("_ours"), how="inner")
-    low, high = both["min_theirs"] / both["max_ours"], both["max_theirs"] / both["min_ours"]
+    low = both["min_theirs"] / both["max_ours"]
+    high = both["max_theirs"] / both["min_ours"]
     return _draw_line(ax, both["median_theirs"] / both["median_ours"], low, high, colour, {"ls": style})
 
 
 def _draw_paper_ratio(ax: Axes, theirs: pd.DataFrame, lang: str, say: Callable[[str], str]) -> dict[str, Line2D]:
     """The paper's ratio, where the panel's Keras is what the paper's most likely was."""
-    paper, first = _read_paper(), theirs.iloc[0]
+    paper = _read_paper()
+    first = theirs.iloc[0]
     keras = paper.loc["keras"]
     if first["implementation"] != keras["implementation"] or f"{first['batch_size']:g}" != keras["batch_size"]:
         return {}
@@ -184,11 +190,13 @@ def _draw_paper_ratio(ax: Axes, theirs: pd.DataFrame, lang: str, say: Callable[[
 def _number_accuracies(ax: Axes, lang: str) -> None:
     """Number as many accuracies as find room."""
     low, high = (np.log(a / (1 - a)) for a in ax.get_xlim())
-    kept, last = [], -np.inf
+    kept = []
+    last = -np.inf
     for tick in TICKS:
         place = (np.log(tick / (1 - tick)) - low) / (high - low)
         if 0 <= place <= 1 and place > last + 0.06:
-            kept, last = [*kept, tick], place
+            kept = [*kept, tick]
+            last = place
     ax.xaxis.set_major_locator(FixedLocator(kept))
     ax.xaxis.set_major_formatter(lambda value, _: write_number(100 * value, lang, "{:g}"))
     ax.xaxis.set_minor_locator(NullLocator())

@@ -40,7 +40,8 @@ def plot_effects(effects: pd.DataFrame, lang: str = "en") -> Figure:
     Args:
         effects: from `estimate_effects`; without repetitions the points stand without error bars.
     """
-    say, groups = choose_words(lang), list(effects.groupby("factor", sort=False))
+    say = choose_words(lang)
+    groups = list(effects.groupby("factor", sort=False))
     heights = [0.1 + 0.32 * len(rows) for _, rows in groups]
     figure, axes = open_panels(len(groups), width=6, heights=heights, share="x")
     reach = 1.1 * max(1.0, np.abs(np.log2(effects[["effect", "low", "high"]])).max(axis=None))
@@ -86,7 +87,8 @@ def plot_cost_front(runs: pd.DataFrame, lang: str = "en") -> Figure:
     Args:
         runs: timed rows of a `Selection` with `cost_usd`; a logarithmic axis cannot show those without a price above 0.
     """
-    say, runs = choose_words(lang), name_scenarios(runs[runs["cost_usd"] > 0])
+    say = choose_words(lang)
+    runs = name_scenarios(runs[runs["cost_usd"] > 0])
     works = list(runs.groupby([runs["dataset"] != "mnist", *WORK]))
     figure, axes = open_panels(len(works), columns=MAX_COLUMNS, width=2.6, heights=2.4, share="xy")
     for number, ax in enumerate(axes):  # the lowest of each column and the first of each row are labelled
@@ -95,7 +97,8 @@ def plot_cost_front(runs: pd.DataFrame, lang: str = "en") -> Figure:
             ax.set_xlabel(say("training time [s]"))
         if number % MAX_COLUMNS == 0:
             ax.set_ylabel(say("cost of a run [USD]"))
-    markers, shown = dict(zip(runs["environment"].unique(), itertools.cycle(MARKERS), strict=False)), {}
+    markers = dict(zip(runs["environment"].unique(), itertools.cycle(MARKERS), strict=False))
+    shown = {}
     for ax, ((_, dataset, size, network), rows) in zip(axes, works, strict=True):
         _draw_competitors(ax, rows, markers, say("front: none is both faster and cheaper"))
         ax.set_title(f"{name(dataset)}, {name(size)} px, Rede {name(network)}", fontsize="medium")
@@ -125,7 +128,8 @@ def _sort_terms(allocation: pd.DataFrame, lang: str, say: Callable[[str], str]) 
     """The bars from the top, with their words; small terms as one."""
     terms = allocation.sort_values("share", ascending=False, kind="stable")
     terms = terms.assign(words=[name_term(term, say) for term in terms["term"]])
-    is_small, is_rest = (terms["share"] < SMALL_SHARE) & (terms["num_factors"] > 1), terms["num_factors"] == 0
+    is_small = (terms["share"] < SMALL_SHARE) & (terms["num_factors"] > 1)
+    is_rest = terms["num_factors"] == 0
     if is_small.sum() < 2:
         return pd.concat([terms[~is_rest], terms[is_rest]], ignore_index=True)
     words = say("{} others, each below {} %").format(is_small.sum(), write_number(100 * SMALL_SHARE, lang))

@@ -75,7 +75,8 @@ def plot_curves(curves: Mapping[str, pd.DataFrame], measured: pd.DataFrame, lang
     for k, marker in zip(range(len(excluded)), MARKERS, strict=False):
         row = excluded.iloc[[k]]
         look = {"marker": marker, "ls": "", "color": "black", "zorder": 4, "label": say(row["point"].iloc[0])}
-        across, along = find_reach(row, "specificity")[::-1], find_reach(row, "sensitivity")  # the axis is turned round
+        across = find_reach(row, "specificity")[::-1]
+        along = find_reach(row, "sensitivity")  # the axis is turned round
         left.errorbar(1 - row["specificity"], row["sensitivity"], along, across, elinewidth=1, **look)
         right.plot(row["sensitivity"], row["ppv"], **look)
         left.legend(loc="lower right", frameon=False)
@@ -126,7 +127,8 @@ def plot_decisions(curve: pd.DataFrame, lang: str = "en") -> Figure:
 
 def plot_distributions(predictions: Predictions, points: pd.DataFrame, lang: str = "en") -> Figure:
     """Draw the probabilities of the test split by true grade or referability, with `choose_points`."""
-    say, test = choose_words(lang), predictions.test
+    say = choose_words(lang)
+    test = predictions.test
     has_grade = "grade" in test and test["grade"].notna().all()
     label = test["grade"].astype(int).astype(str) if has_grade else test["referable"].map({0: say("no"), 1: say("yes")})
     order = sorted(label.unique()) if has_grade else [say("no"), say("yes")]
@@ -167,7 +169,8 @@ def plot_data_sets(table: pd.DataFrame, lang: str = "en") -> Figure:
     for ax, name in zip(axes, ("auc", "sensitivity", "specificity"), strict=True):
         for point, marker, shift in zip(POINTS, MARKERS, (-0.12, 0.12), strict=True):
             drawn = ~rows.duplicated() & (point == POINTS[0]) if name == "auc" else table["point"] == point
-            part, y = table[drawn], place[drawn] + (shift if name != "auc" else 0)
+            part = table[drawn]
+            y = place[drawn] + (shift if name != "auc" else 0)
             look = {"marker": marker, "ls": "", "ms": 5, "lw": 1, "color": OURS if name == "auc" else "black"}
             ax.errorbar(part[name], y, xerr=find_reach(part, name), label=say(point), **look)
         ax.set(xlim=(-0.02, 1.02), xlabel=say("AUC" if name == "auc" else name))
@@ -197,7 +200,8 @@ def plot_abstention(table: pd.DataFrame, lang: str = "en") -> Figure:
 
 def plot_photographs(errors: pd.DataFrame, crops: Mapping[str, np.ndarray], lang: str = "en") -> Figure:
     """Show the crops of `list_errors`, (side, side, 3) uint8 RGB by image id: of patients, for private use."""
-    say, shown = choose_words(lang), errors[errors["image_id"].isin(crops)]
+    say = choose_words(lang)
+    shown = errors[errors["image_id"].isin(crops)]
     figure, axes = open_panels(max(1, len(shown)), columns=5, width=1.8, heights=2.3)
     for ax in axes:
         ax.axis("off")
@@ -231,7 +235,8 @@ def state_facts(
     lang: str = "en",
 ) -> dict[str, str]:
     """What this run can say of the items of checklist and model card, in the words of a language."""
-    say, test = choose_words(lang), predictions.test
+    say = choose_words(lang)
+    test = predictions.test
     headers = read_headers()
     counts = flow.groupby("stage")[["num_images", "num_patients"]].sum()
 
@@ -249,7 +254,8 @@ def state_facts(
     def describe(row, names: tuple[str, ...]) -> str:
         return ", ".join(f"{say(headers[name])} {tell(row, name)}" for name in names)
 
-    images, patients = counts["num_images"], counts["num_patients"]
+    images = counts["num_images"]
+    patients = counts["num_patients"]
     whole = summary.iloc[0]
     ungradable = [f"{say('excluded')} {images.get('ungradable', 0)}"]
     if len(points):

@@ -63,12 +63,17 @@ class Page:
             out: folder for the PNG and PDF of each figure and the CSV and LaTeX of each table; empty for none.
             lang: en, or pt with decimal commas.
         """
-        self.say, self.lang, self._out = choose_words(lang), lang, Path(out) if out else None
-        self._counts, self._headers, self._notice = {"Figure": 0, "Table": 0}, read_headers(), ""
+        self.say = choose_words(lang)
+        self.lang = lang
+        self._out = Path(out) if out else None
+        self._counts = {"Figure": 0, "Table": 0}
+        self._headers = read_headers()
+        self._notice = ""
 
     def title(self, words: str, paper: str, selection: Selection) -> None:
         """Show what the page is about: the question, the paper, the study, the machines and the number of runs."""
-        rows, say = selection.finished if len(selection.finished) else selection.runs, self.say
+        rows = selection.finished if len(selection.finished) else selection.runs
+        say = self.say
         listed = {column: sorted({str(v) for v in rows[column]} - {"nan"}) for column in rows if column in IDENTITY}
         about = [say("Study {}").format(", ".join(listed["study"]))] if "study" in listed else []
         about += [say("beside {}").format(say(PAPERS[paper]))] if paper else []
@@ -162,7 +167,8 @@ class Page:
             "together. Rows from other hardware, data or work than the paper's are shown and not compared; versions "
             "may differ and stand beside the verdict."
         )
-        heading, judged = self.say("The paper's claims"), judge_claims(paper, selection)
+        heading = self.say("The paper's claims")
+        judged = judge_claims(paper, selection)
         display(Markdown(f"## {heading}\n\n{rule}"))
         self.claims(judged)
         return judged
@@ -176,7 +182,8 @@ class Page:
             judged: from `judge_claims`.
             name: of the table's files.
         """
-        say, is_judged = self.say, judged["verdict"].isin(VERDICTS[:3])
+        say = self.say
+        is_judged = judged["verdict"].isin(VERDICTS[:3])
         elsewhere = judged["verdict"] == "not comparable"
         shown = judged[is_judged | (elsewhere & (elsewhere.sum() <= MAX_SENTENCES))]
         sentences = "\n".join(f"- {self._tell(row)}" for row in shown.itertuples())
@@ -202,7 +209,8 @@ class Page:
 
     def appendix(self, selection: Selection, varied: Sequence[str] = ()) -> None:
         """Show what was excluded and why, the parameters of every run, and once the commits and hashes."""
-        say, runs = self.say, selection.finished
+        say = self.say
+        runs = selection.finished
         self.section("Appendix: runs, parameters, versions")
         reasons = selection.excluded["reason"].value_counts().rename_axis("reason").reset_index(name="n")
         if len(reasons):
@@ -247,7 +255,8 @@ class Page:
         display(Markdown(f"**{self.say(kind)} {self._counts[kind]}.** {self.say(caption)}"))
 
     def _tell(self, row) -> str:
-        say, claim = self.say, f"{row.id} ({self._place(row)}). {row.words_pt if self.lang == 'pt' else row.words}"
+        say = self.say
+        claim = f"{row.id} ({self._place(row)}). {row.words_pt if self.lang == 'pt' else row.words}"
         value = f"{write_interval(row.ours, row.ours_low, row.ours_high, self.lang)} {row.unit}".strip()
         if row.verdict == "not comparable":
             places = escape(row.reason.split(" vs ")[0])

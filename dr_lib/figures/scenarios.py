@@ -37,7 +37,8 @@ def plot_time_and_cost(runs: pd.DataFrame, lang: str = "en") -> Figure:
 
     Each environment has a panel.
     """
-    say, runs = choose_words(lang), name_scenarios(runs)
+    say = choose_words(lang)
+    runs = name_scenarios(runs)
     places = list(runs.groupby("environment", sort=False))
     figure, axes = open_panels(len(places), width=11, heights=3.4)
     figure.suptitle(say("Training time and cost by scenario"))
@@ -60,7 +61,8 @@ def plot_utilisation(runs: pd.DataFrame, columns: Sequence[str], lang: str = "en
             not measured.
         lang: en or pt.
     """
-    say, runs = choose_words(lang), name_scenarios(runs)
+    say = choose_words(lang)
+    runs = name_scenarios(runs)
     panels = [(place, rows, column) for place, rows in runs.groupby("environment", sort=False) for column in columns]
     measured = [column in rows and rows[column].notna().any() for _, rows, column in panels]
     figure, axes = open_panels(len(panels), width=11, heights=[2.7 if has_bars else 0.8 for has_bars in measured])
@@ -90,7 +92,8 @@ def plot_samples(samples: pd.DataFrame, lang: str = "en") -> Figure:
     say = choose_words(lang)
     figure, (ax,) = open_panels(1, width=7, heights=2.4)
     for meter, colour in TRACES.items():
-        column, words = f"{meter}_percent", say(MEANS[f"{meter}_percent_mean"])
+        column = f"{meter}_percent"
+        words = say(MEANS[f"{meter}_percent_mean"])
         measured = samples.dropna(subset=[column]) if column in samples else samples[:0]
         words = words if len(measured) else say("{}: not measured").format(words)
         x, y = (measured["seconds"], measured[column]) if len(measured) else ([], [])
@@ -161,9 +164,11 @@ def _draw_cost(ax: Axes, rows: pd.DataFrame, lang: str, say: Callable[[str], str
         notice = say("without a price: {} of {} runs").format(len(rows) - len(priced), len(rows))
         ax.set_title(notice, loc="right", fontsize="small")
     words = say("price x training, all runs of a scenario; all {} together {} USD, at {} BRL each {} BRL")
-    usd, rate = priced["formula_usd"].sum(), write_number(BRL_PER_USD, lang, "{:.4g}")  # the paper's are in reais
+    usd = priced["formula_usd"].sum()
+    rate = write_number(BRL_PER_USD, lang, "{:.4g}")  # the paper's are in reais
     words = words.format(len(priced), write_number(usd, lang), rate, write_number(usd * BRL_PER_USD, lang))
-    second, sums = ax.twinx(), priced.groupby("position")["formula_usd"].sum()
+    second = ax.twinx()
+    sums = priced.groupby("position")["formula_usd"].sum()
     second.plot(sums.index, sums, "D--", color="black", ms=4, lw=1, mfc="#ffd92f", label=words)
     second.set_ylabel(say("price x training [USD]"))
     second.set_ylim(0, 1.15 * sums.max() or 1)

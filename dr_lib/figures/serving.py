@@ -52,7 +52,8 @@ def plot_predict_time(timed: pd.DataFrame, model: str, lang: str = "en", *, publ
         lang: en or pt.
         published: draw the paper's panel.
     """
-    say, paper = choose_words(lang), read_paper_latencies().query("model == @model and @published")
+    say = choose_words(lang)
+    paper = read_paper_latencies().query("model == @model and @published")
     timed = timed[timed["model"] == model].dropna(subset=["predict_ms"]) if "model" in timed else timed[:0]
     ours = summarise_requests(timed)
     panels = [(title, rows) for title, rows in ((say("our requests"), ours), (say(PAPERS["B"]), paper)) if len(rows)]
@@ -86,7 +87,8 @@ def plot_cost_by_utilisation(
         lang: en or pt.
         published: mark the rate at which paper B asked.
     """
-    say, costs = choose_words(lang), costs[costs["usd_per_hour"] > 0]
+    say = choose_words(lang)
+    costs = costs[costs["usd_per_hour"] > 0]
     groups = list(costs.groupby([key for key in ("model", "format") if key in costs], sort=False, dropna=False))
     figure, axes = open_panels(len(groups), columns=2)
     figure.suptitle(say("Cost by rate of requests"))
@@ -125,7 +127,9 @@ def plot_latency_percentiles(tried: pd.DataFrame, bound_ms: float) -> Figure:
 
 def describe_choice(priced: pd.DataFrame, lang: str = "en") -> list[str]:
     """Say which of `price_endpoints` is the cheapest for each network, what would change that, what it rests on."""
-    say, sentences, varied = choose_words(lang), [], find_varied(priced)
+    say = choose_words(lang)
+    sentences = []
+    varied = find_varied(priced)
 
     def state(words: str, *values: str | float) -> None:
         texts = [value if isinstance(value, str) else write_number(value, lang) for value in values]
@@ -189,7 +193,8 @@ def _name_endpoint(row: pd.Series, varied: list[str], say: Callable[[str], str])
 
 def _compare(rows: pd.DataFrame, state: Callable[..., None]) -> None:
     """How much dearer the second is, and at which requests a day, next to those asked, the choice changes."""
-    first, second = rows.iloc[0], rows.iloc[1]
+    first = rows.iloc[0]
+    second = rows.iloc[1]
     day_s = 3600 / first["busiest_hour"]  # requests of a day for each request a second in its busiest hour
     state("The next is {} at {} USD a month.", second["label"], second["usd_per_month"])
     if first["usd_per_month_high"] >= second["usd_per_month_low"] and first["usd_per_month"] < second["usd_per_month"]:
@@ -201,8 +206,10 @@ def _compare(rows: pd.DataFrame, state: Callable[..., None]) -> None:
     above = min((change for change in changes if change[0] > asked_per_s), default=None)
     nearest = dict.fromkeys(change[1] for change in (below, above) if change) or found[:1]
     for each in nearest:
-        cheaper, dearer = rows.loc[each.cheaper, "label"], rows.loc[each.other, "label"]
-        first_day, always_day = day_s * each.first_per_s, day_s * each.always_per_s
+        cheaper = rows.loc[each.cheaper, "label"]
+        dearer = rows.loc[each.other, "label"]
+        first_day = day_s * each.first_per_s
+        always_day = day_s * each.always_per_s
         if np.isinf(first_day):
             state("{} is no dearer than {} at any rate.", cheaper, dearer)
         elif np.isinf(always_day):
@@ -215,10 +222,13 @@ def _compare(rows: pd.DataFrame, state: Callable[..., None]) -> None:
 
 def _draw_times(ax: Axes, rows: pd.DataFrame, requests: pd.DataFrame | None, lang: str) -> None:
     """A line for each row of a table of latencies: deviation, interval, mean, and the requests where they are ours."""
-    labels, colour, groups = [], THEIRS, itertools.repeat(None)
+    labels = []
+    colour = THEIRS
+    groups = itertools.repeat(None)
     if requests is not None:
         kinds = requests.groupby([kind for kind in KINDS if kind in requests], dropna=False, sort=False)
-        colour, groups = OURS, (times for _, times in kinds["predict_ms"])
+        colour = OURS
+        groups = (times for _, times in kinds["predict_ms"])
     for position, (row, times) in enumerate(zip(rows.itertuples(), groups, strict=False)):
         high = row.predict_ms + row.predict_ms_sd
         low = max(row.predict_ms - row.predict_ms_sd, row.predict_ms / 2)
@@ -247,7 +257,8 @@ def _draw_costs(
     published: bool,
 ) -> None:
     """The lines of one panel, the paper's rate where it is asked for, and the first break-even."""
-    fastest, slowest = 1e3 / rows["busy_ms"].min(), 1e3 / rows["busy_ms"].max()
+    fastest = 1e3 / rows["busy_ms"].min()
+    slowest = 1e3 / rows["busy_ms"].max()
     rates = np.geomspace(min(PAPER_RATE_PER_S, slowest) / 2, 4 * fastest, 2000)
     for row, colour in zip(rows.itertuples(), itertools.cycle(LINES), strict=False):
         usd = usd_per_million_at_rate(row.usd_per_hour, rates, row.busy_ms)

@@ -21,7 +21,9 @@ FRAMEWORK_COLOURS = {  # none is an accelerator's
     "keras_jax": "#56b4e9",
     "keras_torch": "#ca9161",
 }
-OTHER_COLOUR, OURS, THEIRS = "#404040", "#0173b2", "#949494"
+OTHER_COLOUR = "#404040"
+OURS = "#0173b2"
+THEIRS = "#949494"
 LINES = ("#0173b2", "#d55e00", "#cc78bc", "#ca9161", "#56b4e9", "#404040")
 PAPERS = {
     "A": "Araújo et al.",
@@ -35,7 +37,8 @@ NAMES |= {"keras_torch": "Keras / PyTorch", "mnist": "MNIST", "cifar10": "CIFAR-
 NAMES |= {"vgg19": "VGG19", "mobilenet": "MobileNet"}
 FACTOR_NAMES = {"dataset": "data set", "image_size": "image side", "residual": "repetitions"}  # others as their column
 ROUNDING = 1e-9  # of a sum of floats: what is nearer to 1 is 1
-SAMPLE, IMAGES = "synthetic sample, not photographs", "synthetic images, for timing only"
+SAMPLE = "synthetic sample, not photographs"
+IMAGES = "synthetic images, for timing only"
 
 
 def read_headers() -> dict[str, str]:

@@ -65,7 +65,8 @@ def plot_history(history: Sequence[Mapping[str, float]], data: str) -> Figure:
         history: of each epoch loss, auc and, with a validation split, val_loss and val_auc.
         data: what was trained on, in words.
     """
-    history, (figure, axes) = pd.DataFrame(history), open_panels(2, columns=2, width=4, heights=2.4)
+    history = pd.DataFrame(history)
+    figure, axes = open_panels(2, columns=2, width=4, heights=2.4)
     for ax, metric, words in zip(axes, ("loss", "auc"), ("loss", "AUC of referable disease"), strict=True):
         for column, label, colour in ((metric, "training", LINES[0]), (f"val_{metric}", "validation", LINES[1])):
             if column in history:

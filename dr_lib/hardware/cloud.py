@@ -48,7 +48,8 @@ def find_tpu_worker(system: Path = Path("/sys"), address: str = ADDRESS) -> tupl
     """This machine's number, and how many there are, in a slice of Cloud TPU; (0, 1) elsewhere."""
     if _find_cloud(system) != "google":
         return 0, 1
-    path, headers = "/computeMetadata/v1/instance/attributes/", {"Metadata-Flavor": "Google"}
+    path = "/computeMetadata/v1/instance/attributes/"
+    headers = {"Metadata-Flavor": "Google"}
     try:
         number = int(_ask(address, "GET", f"{path}agent-worker-number", headers))
         workers = _ask(address, "GET", f"{path}worker-network-endpoints", headers)

@@ -107,7 +107,8 @@ def _activate_tensorflow(plan: Plan) -> Device:
         return Device(plan, "TPU", tf.distribute.TPUStrategy(resolver))
     if plan.accelerator == "cpu":
         tf.config.set_visible_devices([], "GPU")
-        name, devices = "cpu", [f"CPU:{number}" for number in range(plan.num_replicas)]
+        name = "cpu"
+        devices = [f"CPU:{number}" for number in range(plan.num_replicas)]
         if plan.num_replicas > 1:
             virtual = [tf.config.LogicalDeviceConfiguration() for _ in devices]
             tf.config.set_logical_device_configuration(tf.config.list_physical_devices("CPU")[0], virtual)
@@ -153,7 +154,8 @@ def _activate_jax(plan: Plan) -> Device:
 @contextmanager
 def without_stderr() -> Iterator[None]:
     """Drop what native code writes to stderr."""
-    kept, null = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    kept = os.dup(2)
+    null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, 2)
     try:
         yield

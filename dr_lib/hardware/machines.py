@@ -14,7 +14,9 @@ from dr_lib.command import write_command
 from dr_lib.hardware.cloud import find_tpu_worker
 from dr_lib.hardware.facts import HardwareError
 
-COORDINATOR, COUNT, RANK = "DR_LIB_COORDINATOR", "DR_LIB_NUM_MACHINES", "DR_LIB_MACHINE"
+COORDINATOR = "DR_LIB_COORDINATOR"
+COUNT = "DR_LIB_NUM_MACHINES"
+RANK = "DR_LIB_MACHINE"
 # by the names of JAX's own detection of clusters: a step of Slurm, and TPUs under Kubernetes
 SLURM = ("SLURM_JOB_ID", "SLURM_STEP_NODELIST", "SLURM_NTASKS", "SLURM_PROCID", "SLURM_LOCALID")
 TPU = ("TPU_WORKER_HOSTNAMES", "TPU_WORKER_ID")

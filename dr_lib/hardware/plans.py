@@ -136,7 +136,8 @@ def _choose_replicas(accelerator: str, num_devices: int, batch_size: int) -> int
 def _choose_backend(facts: Facts, accelerator: str, asked: str, strategy: str, reasons: list[str]) -> str:
     needed = {"MirroredStrategy": "tensorflow", "TPUStrategy": "tensorflow", "DataParallel": "jax"}.get(strategy)
     if accelerator == "tpu" and strategy != "TPUStrategy":
-        needed, why = "jax", "TensorFlow cannot drive the TPUs that Colab and Kaggle lend today"
+        needed = "jax"
+        why = "TensorFlow cannot drive the TPUs that Colab and Kaggle lend today"
     else:
         why = f"{strategy} is {needed}'s" if needed else f"installed here are {', '.join(facts.backends)}"
     if needed and asked not in ("auto", needed):

@@ -69,7 +69,8 @@ def run_on_cluster(
     """
     from distributed import Client, KilledWorker
 
-    study, folder = load_study(path, root, instance=instance), Path(path).with_suffix("")
+    study = load_study(path, root, instance=instance)
+    folder = Path(path).with_suffix("")
     stop_at = time.monotonic() + 3600 * (max_hours or study.max_hours or math.inf)
     planned = plan_runs(study, ANY)
     wanted = find_runs(planned, only, path)
@@ -84,7 +85,8 @@ def run_on_cluster(
     rows = {row["run_id"]: row for row in read_rows(folder)}
     completed = {_name(row) for row in rows.values() if row["status"] == "ok"}
     waiting = deque(run for run in wanted if run.run_id not in completed)
-    failures, under_way = [], {}
+    failures = []
+    under_way = {}
     executor = client.get_executor(pure=False)  # not as a context, which would wait for runs that nobody makes
     with client, tqdm(total=len(waiting), desc="runs") as bar:
         while waiting or under_way:
@@ -117,9 +119,11 @@ def run_on_cluster(
                 except CancelledError as error:
                     raise StudyError(f"the Dask scheduler at {address} is gone: start it, and start again") from error
                 except KilledWorker:
-                    errors, made = [f"{name}: every worker that began it was lost, most likely for want of memory"], []
+                    errors = [f"{name}: every worker that began it was lost, most likely for want of memory"]
+                    made = []
                 except Exception as error:  # noqa: BLE001  a worker that is set up badly does not end the others
-                    errors, made = [f"{name}: {error}"], []
+                    errors = [f"{name}: {error}"]
+                    made = []
                 failures += errors
                 outdated = find_outdated(folder, made, root)
                 if outdated:

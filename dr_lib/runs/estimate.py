@@ -36,7 +36,8 @@ def predict_run_s(
         return [float(run.parameters[name] == value) for name, value in levels]
 
     logs = np.log([_read_whole_s(rows[run.run_id]) for run in completed])
-    mean, design = logs.mean(), np.array([describe(run) for run in completed])
+    mean = logs.mean()
+    design = np.array([describe(run) for run in completed])
     fitted = np.linalg.lstsq(design, logs - mean, rcond=None)[0]  # a level that has not run counts as an average one
     by_scenario = _group(completed, logs)
     return [math.exp(np.mean(by_scenario.get(run.scenario) or mean + np.dot(describe(run), fitted))) for run in wanted]

@@ -51,7 +51,8 @@ def set_up(name: str, folder: Path, *, has_gpu: bool) -> str:
     """
     if name not in KERNELS:
         raise KernelError(f"no kernel {name!r}: choose from {', '.join(KERNELS)}")
-    kernel, python = KERNELS[name], find_kernel(name)
+    kernel = KERNELS[name]
+    python = find_kernel(name)
     if not python:
         is_here = all(map(importlib.util.find_spec, kernel.modules))
         python = sys.executable if is_here else _make_environment(name, kernel, folder / name, has_gpu)
@@ -73,7 +74,8 @@ def _make_environment(name: str, kernel: Kernel, folder: Path, has_gpu: bool) ->
     if not base:
         versions = ", ".join(sorted(kernel.pythons, key=lambda version: int(version.split(".")[1])))
         raise NoPythonError(f"{name} needs Python {versions}, and this machine has none of them")
-    python, packages = str(folder / "bin" / "python"), kernel.packages_gpu if has_gpu else kernel.packages
+    python = str(folder / "bin" / "python")
+    packages = kernel.packages_gpu if has_gpu else kernel.packages
     try:
         _call([base, "-m", "venv", "--clear", str(folder)])
         _call([python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *packages, *SUPPORT])

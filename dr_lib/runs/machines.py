@@ -58,7 +58,8 @@ def count_machines(run: PlannedRun) -> int:
 
 def say_missing(run: PlannedRun, machines: int) -> str:
     """Why a run's machines are not there, of which so many may be rehearsed here; empty where they are."""
-    number, place = count_machines(run), find_place()
+    number = count_machines(run)
+    place = find_place()
     if number <= machines or number == place.count:
         return ""
     return f"it trains on {number} machines: {say_how(number, place)}"

@@ -26,10 +26,14 @@ PERCENTS = ("cpu_percent", "steal_percent", "memory_percent", "gpu_percent", "gp
 GPU = ("gpu_percent", "gpu_memory_percent", "gpu_memory_mib", "gpu_power_w", "gpu_energy_j")
 MACHINE = (*PERCENTS[:3], "memory_mib", "cpu_energy_j")  # energy counts from the first row
 COLUMNS = ("seconds", "monotonic_s", "event", *MACHINE, "process_cpu_s", "process_mib", *GPU)
-START, END, ERROR, DIED = "start", "end", "error", "died"  # the monitor's own events
+START = "start"
+END = "end"
+ERROR = "error"
+DIED = "died"  # the monitor's own events
 MIN_PERIOD_S = 0.05  # CPU time is counted in ticks of 10 ms: a share of less time than this says nothing
 RESCAN_S = 10.0  # to find new children all processes are read: 5 ms where there are 200
-START_TIMEOUT_S, END_TIMEOUT_S = 30.0, 5.0  # of the sampler, on a machine that is busy
+START_TIMEOUT_S = 30.0
+END_TIMEOUT_S = 5.0  # of the sampler, on a machine that is busy
 NAN = math.nan
 POWERCAP = Path("/sys/class/powercap")
 
@@ -52,7 +56,9 @@ class Monitor:
         """
         if not MIN_PERIOD_S < period_s < math.inf:
             raise MonitorError(f"a period of {period_s} s is not possible: take more than {MIN_PERIOD_S} s, 1 s say")
-        self.path, self.period_s, self.num_gpus = Path(path), period_s, num_gpus
+        self.path = Path(path)
+        self.period_s = period_s
+        self.num_gpus = num_gpus
 
     def __enter__(self) -> Monitor:
         """Start the sampler and wait for its first row, so that its start-up falls into no timed part.
@@ -63,7 +69,8 @@ class Monitor:
         """
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self.path.write_text("")
-        command, pipe = [sys.executable, __file__, self.path, str(self.period_s), str(self.num_gpus)], subprocess.PIPE
+        command = [sys.executable, __file__, self.path, str(self.period_s), str(self.num_gpus)]
+        pipe = subprocess.PIPE
         self.sampler = subprocess.Popen(  # in a session of its own: Ctrl-C is for the training alone
             command, stdin=pipe, stdout=pipe, stderr=pipe, bufsize=0, start_new_session=True
         )
@@ -120,7 +127,10 @@ class Rapl:
 
     def __init__(self, powercap: Path = POWERCAP):
         """Find the packages and begin to count; where there is nothing to read, `reason` says why."""
-        self.reason, self._joules, self._ranges, self._last = "no RAPL counter", 0.0, {}, {}
+        self.reason = "no RAPL counter"
+        self._joules = 0.0
+        self._ranges = {}
+        self._last = {}
         try:
             names = [path for path in powercap.glob("intel-rapl:*/name") if path.read_text().startswith("package")]
             self._ranges = {path.parent: int((path.parent / "max_energy_range_uj").read_text()) for path in names}
@@ -173,10 +183,13 @@ def summarise(path: Path) -> dict[str, Any]:
         if [seconds for seconds, _ in series[name][:1] + series[name][-1:]] != [own[0], own[-1]]:
             series[name] = []
     peaks = {name: max((value for _, value in values), default=NAN) for name, values in series.items()}
-    cpu_s, power_w = series["process_cpu_s"], series["gpu_power_w"]
+    cpu_s = series["process_cpu_s"]
+    power_w = series["gpu_power_w"]
     joules = [(t1 - t0) * (v0 + v1) / 2 for (t0, v0), (t1, v1) in zip(power_w, power_w[1:])]  # trapezoids
-    sampled_j, counted_j = sum(joules) if joules else NAN, _count(series["gpu_energy_j"])
-    gpu_j, cpu_j = sampled_j if math.isnan(counted_j) else counted_j, _count(series["cpu_energy_j"])
+    sampled_j = sum(joules) if joules else NAN
+    counted_j = _count(series["gpu_energy_j"])
+    gpu_j = sampled_j if math.isnan(counted_j) else counted_j
+    cpu_j = _count(series["cpu_energy_j"])
     cpu_from = "RAPL"
     if math.isnan(cpu_j):
         is_cut = was_read and not series["cpu_energy_j"]
@@ -217,10 +230,13 @@ def sample(path: str, period_s: float, num_gpus: int) -> None:
     A child of the training that is younger than 10 s may be missed until it ends, or the training does.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    training, gpus, cpu_times = psutil.Process(os.getppid()), _find_gpus(num_gpus), (NAN, NAN, NAN)
+    training = psutil.Process(os.getppid())
+    gpus = _find_gpus(num_gpus)
+    cpu_times = (NAN, NAN, NAN)
     rapl = Rapl()
     now_s = start_s = rescan_s = time.monotonic()
-    event, children = START, []
+    event = START
+    children = []
     with open(path, "w", encoding="utf-8", newline="", buffering=1) as file:
         writer = csv.DictWriter(file, COLUMNS, restval="", lineterminator="\n")
         writer.writeheader()
@@ -231,7 +247,9 @@ def sample(path: str, period_s: float, num_gpus: int) -> None:
                     rescan_s = now_s + RESCAN_S
                     with suppress(psutil.Error):
                         children = [child for child in training.children(recursive=True) if child.pid != os.getpid()]
-                last, cpu_times, memory = cpu_times, read_cpu_times(), psutil.virtual_memory()
+                last = cpu_times
+                cpu_times = read_cpu_times()
+                memory = psutil.virtual_memory()
                 row.update(memory_percent=memory.percent, memory_mib=(memory.total - memory.available) / 2**20)
                 row.update({**_share_cpu(last, cpu_times), **_read_tree(training, children), **_read_gpus(*gpus)})
                 row["cpu_energy_j"] = rapl.read_j()
@@ -271,7 +289,8 @@ def _read_tree(training: psutil.Process, children: list[psutil.Process]) -> dict
     cpu_s = mib = 0.0
     for process in (*children, training):
         try:
-            cpu_s, mib = cpu_s + read_process_cpu_s(process), mib + process.memory_info().rss / 2**20
+            cpu_s = cpu_s + read_process_cpu_s(process)
+            mib = mib + process.memory_info().rss / 2**20
         except psutil.Error:
             if process is training:
                 return {}
@@ -286,7 +305,8 @@ def _find_gpus(num_gpus: int) -> tuple[Any, list[Any]]:
         pynvml.nvmlInit()
         visible = os.environ.get("CUDA_VISIBLE_DEVICES")  # numbers or UUIDs
         names = map(str, range(pynvml.nvmlDeviceGetCount())) if visible is None else visible.replace(" ", "").split(",")
-        number, uuid = pynvml.nvmlDeviceGetHandleByIndex, pynvml.nvmlDeviceGetHandleByUUID
+        number = pynvml.nvmlDeviceGetHandleByIndex
+        uuid = pynvml.nvmlDeviceGetHandleByUUID
         return pynvml, [number(int(name)) if name.isdigit() else uuid(name) for name in names if name][:num_gpus]
     return None, []
 

@@ -99,7 +99,8 @@ def _name_levels(study: Mapping[str, Any], parameter: str) -> dict[str, str]:
 
 def _read_hashes(data_dir: Path, split: str) -> dict[str, str]:
     """What a prepared folder has in these columns of a row; nothing where it, or the split table, is not here."""
-    manifest, table = data_dir / "manifest.json", data_dir / split
+    manifest = data_dir / "manifest.json"
+    table = data_dir / split
     if not manifest.is_file() or not table.is_file():
         return {}
     prepared = json.loads(manifest.read_bytes())

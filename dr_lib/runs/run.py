@@ -74,12 +74,14 @@ class Run:
             RowError: another process is at work on this run of the study.
             PriceError: the instance has no price.
         """
-        self._root, identity = root, json.loads(os.environ.get(RUN_VARIABLE, "{}"))
+        self._root = root
+        identity = json.loads(os.environ.get(RUN_VARIABLE, "{}"))
         adhoc = Path(results) if results else root / "papermill_runs" / "adhoc"
         if parameters.get("num_machines", 1) > 1 and find_place().rank:  # machine 0 alone keeps what the run leaves
             self._scratch = tempfile.TemporaryDirectory(prefix="dr-machine-")
             adhoc = Path(self._scratch.name)
-        self.study_dir, self._stop_at = Path(identity.pop("study_dir", adhoc)), identity.pop("stop_at", math.inf)
+        self.study_dir = Path(identity.pop("study_dir", adhoc))
+        self._stop_at = identity.pop("stop_at", math.inf)
         if max_hours:
             self._stop_at = min(self._stop_at, time.monotonic() + 3600 * max_hours)
         self._others_before = identity.pop("others_before", 0.0)
@@ -107,7 +109,8 @@ class Run:
         if not _lock(self.folder, LOCK_TIMEOUT_S):  # a kernel whose study was killed needs a moment to end
             raise RowError(f"another process is at work on run {self.identity['run_id']}: wait for it, or end it")
         write_json(self.folder / REQUEST, request)
-        self._start, self._others_cpu_s = time.monotonic(), _read_others_cpu_s()
+        self._start = time.monotonic()
+        self._others_cpu_s = _read_others_cpu_s()
 
     @property
     def seed(self) -> int:
@@ -123,7 +126,8 @@ class Run:
 
     def shown(self, path: Path) -> str:
         """A path as a command in the repository's root takes it."""
-        path, root = Path(path).resolve(), self._root.resolve()
+        path = Path(path).resolve()
+        root = self._root.resolve()
         return str(path.relative_to(root) if root in path.parents else path)
 
     def seconds(self) -> float:
@@ -205,7 +209,8 @@ def bind_to_parent(command: list[str]) -> list[str]:
 
 def measure_others(seconds: float) -> float:
     """Watch for so long what share of the machine's CPU time everybody takes but this process, steal included."""
-    start, cpu_s = time.monotonic(), _read_others_cpu_s()
+    start = time.monotonic()
+    cpu_s = _read_others_cpu_s()
     time.sleep(seconds)
     return _share(_read_others_cpu_s() - cpu_s, time.monotonic() - start)
 

@@ -117,7 +117,8 @@ def run_study(
         StudyError: the study is not valid, its folder holds another or runs of another version of the notebook, the
             disk is full, or another process of this machine is running it.
     """
-    study, folder = load_study(path, root, instance=instance), Path(path).with_suffix("")
+    study = load_study(path, root, instance=instance)
+    folder = Path(path).with_suffix("")
     check_paths(study, path, root)
     planned = plan_runs(study, name_machine(hardware.probe()))
     runs = find_runs(planned, only, path)
@@ -161,12 +162,16 @@ def read_finished(folder: Path, runs: list[PlannedRun]) -> dict[str, dict[str, A
 
 def _make(session: Session, runs: list[PlannedRun], missing: dict[str, str]) -> list[str]:
     """Make what is incomplete in its order; what failed is tried again at once, what was disturbed at the end."""
-    study, bar, rows = session.study, session.bar, read_finished(session.folder, session.planned)
+    study = session.study
+    bar = session.bar
+    rows = read_finished(session.folder, session.planned)
     todo = deque(list_left(study, runs, rows))
     for run in todo:
         if rows.get(run.run_id, {}).get("status") == "ok" and run.scenario not in missing:
             _announce_repeat(session, run, rows)
-    tried, failures, unavailable = Counter(), {}, dict(missing)  # by run, by run, by scenario
+    tried = Counter()
+    failures = {}
+    unavailable = dict(missing)  # by run, by run, by scenario
     while todo:
         run = todo.popleft()
         identity = _identify(session, run, rows)
@@ -248,7 +253,8 @@ def _show(
 
     `left_s` are the predicted seconds of this run and those after it; where they are NaN the run's own epochs tell.
     """
-    bar, path = session.bar, progress_path(session.folder, run.run_id)
+    bar = session.bar
+    path = progress_path(session.folder, run.run_id)
     progress = json.loads(path.read_text()) if path.exists() else {"done": 0, "total": 0}
     epoch = f", epoch {progress['done']} of {progress['total']}" if progress["done"] else ""
     if math.isnan(left_s[0]) and epoch:
@@ -256,7 +262,8 @@ def _show(
     run_s = max(left_s[0], spent_s)
     finished = int(bar.n)
     left = "time left not known yet"
-    bar.n, bar.total = finished, finished + len(left_s)
+    bar.n = finished
+    bar.total = finished + len(left_s)
     if run_s > 0:
         bar.n += min(spent_s / run_s, 0.99)
         left = f"{tqdm.format_interval(run_s - spent_s + sum(left_s[1:]))} left"
@@ -282,9 +289,11 @@ def _identify(session: Session, run: PlannedRun, rows: dict[str, dict[str, Any]]
 
 def _run_one(session: Session, run: PlannedRun, identity: dict[str, Any], left_s: Sequence[float]) -> str:
     """Run the notebook in a process of its own; return its error, after writing it to the run's row."""
-    root, folder = session.root, session.folder
+    root = session.root
+    folder = session.folder
     notebook = root / "notebooks" / f"{session.study.notebook}.ipynb"
-    output, log = folder / "notebooks" / f"{run.run_id}.ipynb", folder / "logs" / f"{run.run_id}.log"
+    output = folder / "notebooks" / f"{run.run_id}.ipynb"
+    log = folder / "logs" / f"{run.run_id}.log"
     for path in (output, log, progress_path(folder, run.run_id)):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.unlink(missing_ok=True)  # of an earlier try
@@ -305,7 +314,8 @@ def _run_one(session: Session, run: PlannedRun, identity: dict[str, Any], left_s
             if time.monotonic() - saved > SAVED_S:  # a runner that is killed loses no more of what was paid for
                 saved = time.monotonic()
                 write_json(spent_path(folder, run.run_id), identity["spent_s"] + saved - start)
-        lost, is_in_time = others.find_lost(), papermill.poll() is not None
+        lost = others.find_lost()
+        is_in_time = papermill.poll() is not None
         process_s = time.monotonic() - start
         if papermill.poll() == 0:
             others.wait()
@@ -356,7 +366,8 @@ def _write_incomplete(
 
 def check_folder(folder: Path, study: Study) -> None:
     """Keep a folder with finished or begun runs for one study: scenarios of another would stand under their names."""
-    path, request = folder / "study.json", json.loads(json.dumps(study.model_dump(include=set(FIXED))))
+    path = folder / "study.json"
+    request = json.loads(json.dumps(study.model_dump(include=set(FIXED))))
     present = {"first_scenario": 1} | (json.loads(path.read_bytes()) if path.exists() else request)
     unlike = [name for name in FIXED if present.get(name) != request[name]]
     unlike += ["order of the factors"] if list(present["factors"]) != list(request["factors"]) else []  # C1, C2, ...

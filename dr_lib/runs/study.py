@@ -114,13 +114,15 @@ def _read(path: Path) -> Study:
     except UnicodeDecodeError as error:
         raise StudyError(f"{path} is not a valid study file: it is no text in UTF-8") from error
     except yaml.YAMLError as error:
-        mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None) or "no YAML"
+        mark = getattr(error, "problem_mark", None)
+        problem = getattr(error, "problem", None) or "no YAML"
         where = f"line {mark.line + 1}: " if mark else ""
         raise StudyError(f"{path} is not a valid study file: {where}{problem}") from error
     except ValidationError as error:
         # a misspelt key before the one that is missing for it
         first = min(error.errors(), key=lambda found: found["type"] != "extra_forbidden")
-        key, reason = ".".join(map(str, first["loc"][:2])), first["msg"].removeprefix("Input ")
+        key = ".".join(map(str, first["loc"][:2]))
+        reason = first["msg"].removeprefix("Input ")
         if first["type"] == "extra_forbidden":
             reason = f"no key of a study; they are {', '.join(Study.model_fields)}"
         elif first["type"] == "missing":
@@ -165,7 +167,8 @@ def check_paths(study: Study, path: Path, root: Path) -> list[tuple[str, str]]:
         StudyError: one is not there.
     """
     known = papermill.inspect_notebook(str(root / "notebooks" / f"{study.notebook}.ipynb"))
-    values, inputs = _list_values(study), []
+    values = _list_values(study)
+    inputs = []
     for name, value in values:
         is_folder = name.endswith("_dir") and value != ast.literal_eval(known[name]["default"])
         named = value in ("none", "imagenet") if name == "weights" else "/" not in str(value)
@@ -214,7 +217,8 @@ def plan_runs(study: Study, machine: str) -> list[PlannedRun]:
     """
     levels = [dict(zip(study.factors, values, strict=True)) for values in itertools.product(*study.factors.values())]
     scenarios = [(f"C{number}", values) for number, values in enumerate(levels, start=study.first_scenario)]
-    draw, runs = random.Random(study.seed), []
+    draw = random.Random(study.seed)
+    runs = []
     for repetition in range(study.repetitions):
         block = draw.sample(scenarios, len(scenarios)) if study.order == "random" else scenarios
         for scenario, values in block:

@@ -35,8 +35,10 @@ def bootstrap_patients(score: Score, patient_id: ArrayLike, *, seed: int = 0, re
     """
     patient = np.unique(np.asarray(patient_id), return_inverse=True)[1]
     num_patients = int(patient.max()) + 1
-    rng, shares = np.random.default_rng(seed), np.full(num_patients, 1 / num_patients)
-    step, drawn = max(1, NUM_WEIGHTS // len(patient)), []
+    rng = np.random.default_rng(seed)
+    shares = np.full(num_patients, 1 / num_patients)
+    step = max(1, NUM_WEIGHTS // len(patient))
+    drawn = []
     for first in range(0, resamples, step):
         times = rng.multinomial(num_patients, shares, size=min(step, resamples - first))
         drawn.append(np.asarray(score(times[:, patient].astype(float)), dtype=float))
@@ -119,7 +121,8 @@ def score_kappa(grade: ArrayLike, predicted: ArrayLike) -> Score:
         grade: (n,) whole numbers.
         predicted: (n,) whole numbers.
     """
-    grade, predicted = np.asarray(grade, dtype=float), np.asarray(predicted, dtype=float)
+    grade = np.asarray(grade, dtype=float)
+    predicted = np.asarray(predicted, dtype=float)
     terms = np.stack([np.ones_like(grade), grade, predicted, grade**2 + predicted**2, grade * predicted], axis=1)
 
     def score(weights: np.ndarray) -> np.ndarray:

@@ -31,7 +31,8 @@ def fit_slope(positive: ArrayLike, probability: ArrayLike, patient_id: ArrayLike
     found = []
     for column, with_slope in ((0, False), (1, True)):
         fitted = _fit(positive, probability, with_slope, patient_id)
-        value, error = fitted.params[column], fitted.bse[column]
+        value = fitted.params[column]
+        error = fitted.bse[column]
         found.append(Interval(float(value), float(value - Z * error), float(value + Z * error), num_patients))
     return tuple(found)
 
@@ -68,7 +69,8 @@ def bin_probabilities(
 
 
 def _is_estimable(positive: ArrayLike, probability: ArrayLike) -> bool:
-    positive, x = np.asarray(positive, dtype=bool), to_logit(probability)
+    positive = np.asarray(positive, dtype=bool)
+    x = to_logit(probability)
     if positive.all() or not positive.any() or not np.ptp(x):
         return False
     return bool(x[positive].min() < x[~positive].max() and x[~positive].min() < x[positive].max())

@@ -121,14 +121,19 @@ def _summarise(statistic: Statistic, measured: list[Cells], drawn: list[Cells], 
 
 def _sample(sides: Sequence[Sequence[ArrayLike]]) -> tuple[list[Cells], list[Cells], int]:
     """The cells of each side as measured, what they may truly be, and the runs of the smaller side."""
-    rng, measured, drawn, counts = np.random.default_rng(0), [], [], []
+    rng = np.random.default_rng(0)
+    measured = []
+    drawn = []
+    counts = []
     for side in sides:
         runs = [np.asarray(cell, dtype=float).ravel() for cell in side]
         if not runs or not all(cell.size and (np.isfinite(cell) & (cell > 0)).all() for cell in runs):
             raise BadSampleError("runs have to be positive and finite, one at least in each cell")
-        logs, sizes = [np.log(cell) for cell in runs], np.array([cell.size for cell in runs])
+        logs = [np.log(cell) for cell in runs]
+        sizes = np.array([cell.size for cell in runs])
         variance, dof = pool_variance(logs)
-        means, log_means = np.array([np.mean(cell) for cell in runs]), np.array([np.mean(x) for x in logs])
+        means = np.array([np.mean(cell) for cell in runs])
+        log_means = np.array([np.mean(x) for x in logs])
         deviations = np.array([cell.std(ddof=1) if cell.size > 1 else np.nan for cell in runs])
         measured.append(Cells(means, np.exp(log_means), deviations, np.full(len(runs), variance)))
         counts.append(int(sizes.sum()))

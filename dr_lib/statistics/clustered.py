@@ -50,18 +50,22 @@ def estimate_aucs(positive: ArrayLike, probabilities: ArrayLike, patient_id: Arr
     Raises:
         BadSampleError: one class only.
     """
-    positive, probabilities = np.asarray(positive, dtype=bool), np.atleast_2d(probabilities)
+    positive = np.asarray(positive, dtype=bool)
+    probabilities = np.atleast_2d(probabilities)
     patient = np.unique(np.asarray(patient_id), return_inverse=True)[1]
     if positive.all() or not positive.any():
         raise BadSampleError("an AUC needs photographs with and without the condition")
-    ranks, sums, sizes = stats.rankdata(probabilities, axis=1), [], []
+    ranks = stats.rankdata(probabilities, axis=1)
+    sums = []
+    sizes = []
     for kind in (positive, ~positive):
         beaten = (ranks[:, kind] - stats.rankdata(probabilities[:, kind], axis=1)) / (~kind).sum()
         placement = beaten if kind is positive else 1 - beaten
         aucs = placement.mean(axis=1)
         sums.append([np.bincount(patient[kind], row, patient.max() + 1) for row in placement - aucs[:, None]])
         sizes.append((kind.sum(), len(np.unique(patient[kind]))))
-    (with_it, without), ((m, patients_with), (n, patients_without)) = map(np.array, sums), sizes
+    with_it, without = map(np.array, sums)
+    (m, patients_with), (n, patients_without) = sizes
     num_patients = patient.max() + 1
     if min(patients_with, patients_without) < 2:
         return aucs, np.full((len(aucs), len(aucs)), np.nan)
@@ -83,7 +87,8 @@ def delong_interval(
     if np.isin(aucs, (0, 1)).any():
         covariance = np.full_like(covariance, np.nan)
     contrast = np.array([1.0] if len(aucs) == 1 else [-1.0, 1.0])
-    value, half = contrast @ aucs, Z * np.sqrt(np.maximum(contrast @ covariance @ contrast, 0.0))
+    value = contrast @ aucs
+    half = Z * np.sqrt(np.maximum(contrast @ covariance @ contrast, 0.0))
     limit = -1.0 if len(aucs) > 1 else 0.0
     low, high = np.clip([value - half, value + half], limit, 1.0)
     return Interval(float(value), float(low), float(high), len(np.unique(patient_id)))
@@ -104,8 +109,10 @@ def proportion_interval(success: ArrayLike, patient_id: ArrayLike) -> Interval:
     """
     from statsmodels.stats.proportion import proportion_confint  # takes a second to import
 
-    success, patient = np.asarray(success, dtype=float), np.unique(np.asarray(patient_id), return_inverse=True)[1]
-    n, num_patients = len(success), len(np.unique(patient))
+    success = np.asarray(success, dtype=float)
+    patient = np.unique(np.asarray(patient_id), return_inverse=True)[1]
+    n = len(success)
+    num_patients = len(np.unique(patient))
     if not n:
         return Interval(np.nan, np.nan, np.nan, 0)
     share = success.mean()
@@ -116,7 +123,8 @@ def proportion_interval(success: ArrayLike, patient_id: ArrayLike) -> Interval:
     else:
         effective = num_patients
     low, high = proportion_confint(share * effective, effective, method="wilson")
-    low, high = min(low, share), max(high, share)  # at 0 and 1 rounding puts a bound 1e-16 on the wrong side
+    low = min(low, share)
+    high = max(high, share)  # at 0 and 1 rounding puts a bound 1e-16 on the wrong side
     return Interval(float(share), float(low if share else 0), float(high if share < 1 else 1), num_patients)
 
 
@@ -137,7 +145,8 @@ def at_prevalence(ratios: tuple[Interval, Interval], prevalence: float) -> tuple
         ratios: of `likelihood_ratios`.
         prevalence: above 0 and below 1.
     """
-    odds, (positive, negative) = prevalence / (1 - prevalence), ratios
+    odds = prevalence / (1 - prevalence)
+    positive, negative = ratios
     ppv = [1.0 if np.isinf(ratio) else ratio * odds / (1 + ratio * odds) for ratio in positive[:3]]
     npv = [1 / (1 + ratio * odds) for ratio in (negative.value, negative.high, negative.low)]
     return Interval(*ppv, positive.n), Interval(*npv, negative.n)

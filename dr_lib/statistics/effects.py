@@ -80,7 +80,8 @@ def estimate_effects(runs: pd.DataFrame, factors: Sequence[str], column: str) ->
         A row per level: `factor`, `level`, `effect`, `low`, `high`, `num_runs`.
     """
     factors, cells = _read_cells(runs, factors, column)
-    keys, counts = list(cells), np.array([len(values) for values in cells.values()])
+    keys = list(cells)
+    counts = np.array([len(values) for values in cells.values()])
     means = np.array([np.mean(values) for values in cells.values()])
     variance, dof = pool_variance(cells.values())
     lines = []

@@ -87,7 +87,8 @@ def difference_interval(a: ArrayLike, b: ArrayLike, *, level: float = 0.95) -> I
     difference = a.mean() - b.mean()
     if n == 1:
         return Interval(difference, np.nan, np.nan, n)
-    var_a, var_b = a.var(ddof=1) / a.size, b.var(ddof=1) / b.size
+    var_a = a.var(ddof=1) / a.size
+    var_b = b.var(ddof=1) / b.size
     half = 0.0  # constants such as prices have no spread, and Welch's degrees of freedom would be 0 / 0
     if var_a + var_b > 0:
         dof = (var_a + var_b) ** 2 / (var_a**2 / (a.size - 1) + var_b**2 / (b.size - 1))

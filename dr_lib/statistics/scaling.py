@@ -39,11 +39,13 @@ def fit_amdahl(machines: ArrayLike, times: ArrayLike) -> Amdahl:
     Raises:
         BadSampleError: a time is not positive, there are not two numbers of machines, or not three runs.
     """
-    machines, times = np.asarray(machines, float), np.asarray(times, float)
+    machines = np.asarray(machines, float)
+    times = np.asarray(times, float)
     levels, where = np.unique(machines, return_inverse=True)
     if not (np.isfinite(times) & (times > 0)).all() or len(levels) < 2 or len(times) < 3:
         raise BadSampleError("a law needs three runs or more, on two numbers of machines, with positive times")
-    logs, most = np.log(times), levels[-1]
+    logs = np.log(times)
+    most = levels[-1]
 
     def share_of(reached: float) -> float:  # where the most machines take exp(reached) of one's time
         return (np.exp(reached) - 1 / most) / (1 - 1 / most)
@@ -65,7 +67,8 @@ def fit_amdahl(machines: ArrayLike, times: ArrayLike) -> Amdahl:
 
     bounds = [share_of(find_bound(end)) for end in (-REACH, REACH)]
     repeated = sum(((logs[where == k] - logs[where == k].mean()) ** 2).sum() for k in range(len(levels)))
-    spare, lacking = len(times) - len(levels), len(levels) - 2
+    spare = len(times) - len(levels)
+    lacking = len(levels) - 2
     p = float("nan")
     if spare > 0 and lacking > 0 and repeated > 0:
         p = float(stats.f.sf((misfit(best) - repeated) / lacking / (repeated / spare), lacking, spare))

@@ -76,9 +76,12 @@ def measure_overlap(maps: np.ndarray, lesions: np.ndarray, images: np.ndarray, p
     """
     offsets = (np.arange(maps.shape[1]) - (maps.shape[1] - 1) / 2) ** 2
     disc = offsets[:, None] + offsets <= (maps.shape[1] / 2) ** 2
-    inside, covered, patients = [], [], []
+    inside = []
+    covered = []
+    patients = []
     for look, mask, field, patient in zip(maps, lesions, disc & images.any(axis=-1), patient_id, strict=True):
-        look, mask = look[field], mask[field]
+        look = look[field]
+        mask = mask[field]
         if mask.any():
             top = np.argsort(-look, kind="stable")[: round(TOP * len(look))]
             inside.append(mask[top][look[top] > 0].sum() / max((look[top] > 0).sum(), 1))
@@ -94,7 +97,9 @@ def measure_overlap(maps: np.ndarray, lesions: np.ndarray, images: np.ndarray, p
 
 
 def _map_batch(network: keras.Model, layer: layers.Layer, images: np.ndarray) -> np.ndarray:
-    head, call, seen = network.layers[-1], layer.call, {}
+    head = network.layers[-1]
+    call = layer.call
+    seen = {}
     activation = head.activation
 
     def score(shift):
@@ -102,7 +107,8 @@ def _map_batch(network: keras.Model, layer: layers.Layer, images: np.ndarray) ->
             seen["maps"] = call(*args, **kwargs)
             return seen["maps"] if shift is None else seen["maps"] + ops.cast(shift, seen["maps"].dtype)
 
-        layer.call, head.activation = shifted, keras.activations.linear
+        layer.call = shifted
+        head.activation = keras.activations.linear
         try:
             found = network(images, training=False)
         finally:

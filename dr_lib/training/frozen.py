@@ -52,24 +52,29 @@ def freeze(
     """
     lower, extract, upper = split_network(network, last_frozen)
     number = 2 * sum(len(photographs.referable) for photographs in splits.values())
-    needed, free = number * 2 * np.prod(lower.output_shape[1:]) / 2**30, psutil.virtual_memory().available / 2**30
+    needed = number * 2 * np.prod(lower.output_shape[1:]) / 2**30
+    free = psutil.virtual_memory().available / 2**30
     if needed > free:
         raise ModelError(
             f"last_frozen {last_frozen!r}: its outputs take {needed:.1f} GiB, {free:.1f} are free: name a later layer "
             "or a smaller image_size, or leave last_frozen out"
         )
-    inputs, features = {}, {}
+    inputs = {}
+    features = {}
     for name, photographs in splits.items():
         views = [photographs.images, Mirrored(photographs.images)]
         inputs[name] = np.concatenate([predict(lower, view, batch_size).astype(np.float16) for view in views])
         features[name] = predict(extract, inputs[name], batch_size)
     targets = {name: np.tile(photographs.referable, 2) for name, photographs in splits.items()}
-    train, test = splits["train"], splits["test"]
-    patients, grades = np.tile(train.patient_id, 2), np.tile(train.grade, 2)
+    train = splits["train"]
+    test = splits["test"]
+    patients = np.tile(train.patient_id, 2)
+    grades = np.tile(train.grade, 2)
     if probe_grades:
         kernel, bias = fit_grades(features["train"], grades, targets["train"], patients)
     else:
-        regression, penalties = LogisticRegression(max_iter=2000), np.logspace(-5, -1, 9)
+        regression = LogisticRegression(max_iter=2000)
+        penalties = np.logspace(-5, -1, 9)
         kernel, bias = read_line(
             fit_by_patient(regression, "C", penalties, features["train"], targets["train"], patients)
         )

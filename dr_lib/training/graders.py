@@ -57,7 +57,8 @@ def weigh_grades(grade: np.ndarray) -> np.ndarray:
     From (n,) grades of the training split, n / (number of grades that occur x photographs of it) for each grade; 1
     where there is none. Referable or not, 0 or 1, is weighed as two grades are.
     """
-    weights, found = np.ones(len(GRADES)), np.unique(grade)
+    weights = np.ones(len(GRADES))
+    found = np.unique(grade)
     weights[found] = compute_class_weight("balanced", classes=found, y=grade)
     return weights
 

@@ -34,7 +34,8 @@ class Augment(layers.Layer):
     def __init__(self, augmentation: str = "colour", seed: int = 0, **kwargs):
         """Take one of none, flip, colour, and the seed of the draws."""
         super().__init__(**kwargs)
-        self.augmentation, self.seed = augmentation, seed
+        self.augmentation = augmentation
+        self.seed = seed
         self.draws = keras.random.SeedGenerator(seed)
 
     def call(self, images, training=False):
@@ -75,8 +76,10 @@ def recolour(images, *, brightness, saturation, hue, contrast):
     """
     to_yiq = ops.cast(RGB_TO_YIQ, images.dtype)
     to_rgb = ops.cast(np.linalg.inv(RGB_TO_YIQ), images.dtype)
-    i, q = saturation * ops.cos(2 * np.pi * hue), saturation * ops.sin(2 * np.pi * hue)
-    one, zero = ops.ones_like(i), ops.zeros_like(i)
+    i = saturation * ops.cos(2 * np.pi * hue)
+    q = saturation * ops.sin(2 * np.pi * hue)
+    one = ops.ones_like(i)
+    zero = ops.zeros_like(i)
     turn = ops.stack([one, zero, zero, zero, i, -q, zero, q, i], axis=-1)
     matrix = ops.matmul(to_rgb, ops.matmul(ops.reshape(turn, (-1, 3, 3)), to_yiq))
     images = ops.einsum("bhwc,bdc->bhwd", images, matrix)

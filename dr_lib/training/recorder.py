@@ -51,11 +51,16 @@ class Recorder(keras.callbacks.Callback):
         """
         super().__init__()
         self.out_dir, self.path, self.identity = out_dir, out_dir / CHECKPOINT, dict(identity or {})
-        self.report, self.seconds_left, self.writes, self.share = report, seconds_left, writes, share
-        self.plateau, self.monitor = None, ""  # the metric of the best epoch, empty to keep the last
+        self.report = report
+        self.seconds_left = seconds_left
+        self.writes = writes
+        self.share = share
+        self.plateau = None
+        self.monitor = ""  # the metric of the best epoch, empty to keep the last
         self.history: list[dict[str, float]] = []
         self.sessions = [dict(session or {})]
-        self.best, self.best_variables = float("nan"), []
+        self.best = float("nan")
+        self.best_variables = []
         self.plateau_state: dict[str, float] = {}
         self.epoch_s: list[float] = []
         self.training_s: list[float] = []  # of each epoch, what its steps took
@@ -115,7 +120,8 @@ class Recorder(keras.callbacks.Callback):
         files.write_text(self.out_dir / "history.csv", pd.DataFrame(self.history).rename_axis("epoch").to_csv())
         reached = self.history[-1].get(self.monitor, float("nan"))
         if not self.monitor or np.isnan(self.best) or reached > self.best:
-            self.best, self.best_variables = reached, read_weights(self.model)
+            self.best = reached
+            self.best_variables = read_weights(self.model)
         last = epoch + 1 == self.params["epochs"]
         longest = max([time.monotonic() - self.ended, *self.epoch_s[1:]])
         no_time = self.seconds_left is not None and self.seconds_left() < longest + 2 * self.save_s and not last
@@ -124,7 +130,8 @@ class Recorder(keras.callbacks.Callback):
         self.epoch_s.append(now - self.ended)
         if self.writes and (last or no_time or (now - self.saved) * CHECKPOINT_SHARE >= self.save_s):
             self._save(now)
-        self.ended, self.cpu_s = time.monotonic(), time.process_time() - self.cpu_start
+        self.ended = time.monotonic()
+        self.cpu_s = time.process_time() - self.cpu_start
         self.epoch_s[-1] += self.ended - now
         if self.report:
             self.report(epoch + 1, self.params["epochs"])

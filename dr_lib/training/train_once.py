@@ -25,7 +25,8 @@ if TYPE_CHECKING:  # Keras takes its backend from the plan, so it is imported af
     from dr_lib.data.shards.stream import StoredCrops
     from dr_lib.training.fit import Timing
 
-BEST, PREDICTIONS = "best.keras", "predictions.csv"
+BEST = "best.keras"
+PREDICTIONS = "predictions.csv"
 
 
 class Setup(NamedTuple):
@@ -93,7 +94,10 @@ def train_once(
     from dr_lib.training import fit, models
     from dr_lib.training.recorder import Recorder
 
-    facts, device, network, schedule = probe(), setup.device, setup.network, config.schedule
+    facts = probe()
+    device = setup.device
+    network = setup.network
+    schedule = config.schedule
     session = {"precision": plan.precision, "strategy": plan.strategy, "accelerator": device.name}
     session |= {"cpu": facts.cpu, "commit": commit}
     identity = config.describe() | data | {"backend": plan.backend}
@@ -143,7 +147,8 @@ def set_up(config: TrainingConfig, plan: Plan, splits: Mapping[str, Photographs]
     how = {"image_size": config.image_size, "split": config.split, "stream": plan.input == "stream"}
     splits = splits or {name: load_photographs(config.data_dir, name, **how) for name in SPLITS}
     splits = {name: photographs for name, photographs in splits.items() if len(photographs.grade)}
-    batch_size, linear_probe_auc = config.schedule.batch_size, float("nan")
+    batch_size = config.schedule.batch_size
+    linear_probe_auc = float("nan")
     inputs = {name: photographs.images for name, photographs in splits.items()}
     how = {"weights": config.weights, "augmentation": config.augmentation, "synchronised": device.synchronised}
     how |= {"seed": config.run_seed}
@@ -173,7 +178,8 @@ def set_up(config: TrainingConfig, plan: Plan, splits: Mapping[str, Photographs]
             inputs.pop("test", None)
             model, inputs = resident.keep_on_device(network, inputs)
         fit.compile_model(model, **learning)
-    part, validation = (device.rank, plan.num_machines), None
+    part = (device.rank, plan.num_machines)
+    validation = None
     train_batches = Batches(inputs["train"], targets["train"], batch_size, shuffle_seed=config.run_seed, part=part)
     if "validation" in inputs:
         validation = Batches(inputs["validation"], targets["validation"], batch_size, part=part)
@@ -191,7 +197,9 @@ def predict(config: TrainingConfig, network: keras.Model, images: np.ndarray | S
 
 def _evaluate(config: TrainingConfig, splits: Mapping[str, Photographs], probabilities: Mapping[str, np.ndarray]):
     """Scores of the test split at a threshold from the validation split, and its AUC with an interval."""
-    is_grades, test, threshold = config.task == "grades", splits["test"], 0.5
+    is_grades = config.task == "grades"
+    test = splits["test"]
+    threshold = 0.5
     suspected = {name: sum_referable(p) if is_grades else p[:, 0] for name, p in probabilities.items()}
     if "validation" in splits:
         threshold = metrics.choose_threshold(splits["validation"].referable, suspected["validation"])

@@ -130,10 +130,13 @@ def test_two_processes_may_build_at_once(tmp_path):
 
 def list_images(library: bytes) -> list[tuple[int, int]]:
     """(kind, compute capability) of what a library holds for GPUs; kind 1 is PTX, 2 is machine code."""
-    found, magic, start = [], struct.pack("<I", 0xBA55ED50), -1
+    found = []
+    magic = struct.pack("<I", 0xBA55ED50)
+    start = -1
     while (start := library.find(magic, start + 1)) >= 0:
         _, _, header, size = struct.unpack_from("<IHHQ", library, start)
-        at, end = start + header, start + header + size
+        at = start + header
+        end = start + header + size
         while header == 16 and at < end:
             kind, _, length, payload = struct.unpack_from("<HHIQ", library, at)
             found.append((kind, struct.unpack_from("<I", library, at + 28)[0]))

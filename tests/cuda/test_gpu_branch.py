@@ -19,7 +19,8 @@ def compile_for_threads(folder: Path, *flags: str, without_sync: int | None = No
     """The GPU's branch as a library, if asked to without one of its barriers."""
     for path in build.SOURCE.parent.glob("*.cu*"):
         shutil.copy(path, folder)
-    source, library = folder / build.SOURCE.name, folder / "threads.so"
+    source = folder / build.SOURCE.name
+    library = folder / "threads.so"
     parts = source.read_text().split("  SYNC;\n")
     if without_sync is not None:
         parts[without_sync : without_sync + 2] = ["".join(parts[without_sync : without_sync + 2])]
@@ -38,7 +39,9 @@ def threads(tmp_path_factory) -> build.Library:
 @pytest.mark.parametrize("implementation", ["fused", "true_gradient", "minibatch"])
 def test_its_gradients_are_those_of_the_cpu(threads, library, digits, implementation):
     """They agree with the CPU's, which are held against automatic differentiation, to 1e-5 of the largest."""
-    weights, x, y = mnist.initial_weights(3), digits[0][:3], digits[1][:3]
+    weights = mnist.initial_weights(3)
+    x = digits[0][:3]
+    y = digits[1][:3]
     found, wanted = (mnist.gradients(on, weights, x, y, implementation=implementation) for on in (threads, library))
     for name, gradient in wanted.items():
         assert np.abs(found[name] - gradient).max() <= 1e-5 * np.abs(gradient).max(), name
@@ -46,7 +49,8 @@ def test_its_gradients_are_those_of_the_cpu(threads, library, digits, implementa
 
 def test_its_outputs_are_those_of_the_cpu(threads, library, digits):
     """Blocks that share the images out, some with none, give every image its outputs."""
-    weights, x = mnist.initial_weights(3), digits[2][:5]
+    weights = mnist.initial_weights(3)
+    x = digits[2][:5]
     found, wanted = (mnist.forward(on, weights, x, implementation="minibatch") for on in (threads, library))
     assert np.abs(found - wanted).max() <= 1e-6
 

@@ -32,7 +32,8 @@ def differentiate(weights: dict[str, np.ndarray], x: np.ndarray, y: np.ndarray, 
 @pytest.mark.parametrize("implementation", mnist.IMPLEMENTATIONS)
 def test_gradients_are_those_of_automatic_differentiation(library, digits, implementation):
     """Every gradient, divided where the original divides, to 1e-5 of its array's largest; of 7 images at once."""
-    weights, (x, y) = mnist.initial_weights(3), (array[:7] for array in digits[:2])
+    weights = mnist.initial_weights(3)
+    x, y = (array[:7] for array in digits[:2])
     found = mnist.gradients(library, weights, x, y, implementation=implementation)
     wanted = differentiate(weights, x, y, softmax=implementation == "minibatch")
     assert list(found) == list(weights)
@@ -44,7 +45,8 @@ def test_gradients_are_those_of_automatic_differentiation(library, digits, imple
 
 def test_a_step_goes_down_the_gradient_at_the_original_rate(library, digits):
     """After one image the weights are the first ones less 0.1 times the gradient, as computed in float64."""
-    weights, (x, y) = mnist.initial_weights(0), (array[:1] for array in digits[:2])
+    weights = mnist.initial_weights(0)
+    x, y = (array[:1] for array in digits[:2])
     gradients = differentiate(weights, x, y, softmax=False)
     kept, _ = mnist.train_weights(library, "fused", (x, y), 1, 1, 0.1, 0, 1)
     for name, found in mnist.unflatten(kept[0, 0]).items():

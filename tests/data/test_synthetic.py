@@ -74,7 +74,8 @@ def test_circles_tell_where_the_retina_ends(sample):
         angles = np.radians(np.arange(0, 360, 2))
         edges = []
         for radius in (row.radius - 6, row.radius + 6):
-            x, y = (row.x + radius * np.cos(angles)).round(), (row.y + radius * np.sin(angles)).round()
+            x = (row.x + radius * np.cos(angles)).round()
+            y = (row.y + radius * np.sin(angles)).round()
             seen = (x >= 0) & (x < image.shape[1]) & (y >= 0) & (y < image.shape[0])
             edges.append(image[y[seen].astype(int), x[seen].astype(int)])
         assert np.percentile(edges[0], 5) > np.percentile(edges[1], 90) + 5

@@ -96,11 +96,13 @@ def run_scenarios(repetitions=(0.98, 1.0, 1.02), hardware=CPU, only=None, **colu
 
     `only` takes a cell's framework, dataset, image side and network, and gives a factor on its time, or 0 for no row.
     """
-    rows, factor = [], only or (lambda *cell: 1.0)
+    rows = []
+    factor = only or (lambda *cell: 1.0)
     for framework, base_s in {"mxnet": 1.0, "pytorch": 2.0, "tensorflow": 5.0}.items():
         for dataset, size, network in itertools.product(["mnist", "cifar10"], [32, 64], [1, 2]):
             epoch_s = base_s * (1 if dataset == "mnist" else 5 / 6) * (size // 32 * 2 - 1) * (1 + (network == 2) / 2)
-            cell, images = (framework, dataset, size, network), 60_000 if dataset == "mnist" else 50_000
+            cell = (framework, dataset, size, network)
+            images = 60_000 if dataset == "mnist" else 50_000
             for k, r in enumerate(repetitions):
                 s = epoch_s * factor(*cell) * r
                 times = {"steady_epoch_s": s, "train_s": 10 * s, "images_per_s": images / s} if s else None

@@ -55,7 +55,8 @@ def claim(claim_id, **changes):
 def test_a_saving_inside_the_tolerance_holds():
     """35 % saved is 36 give or take 5; the bounds are near SciPy's Welch interval of the log times, a little wider."""
     runs = both()
-    found, log = judge(claim("A6"), runs), np.log(runs["train_s"])
+    found = judge(claim("A6"), runs)
+    log = np.log(runs["train_s"])
     welch = stats.ttest_ind(log[10:], log[:10], equal_var=False).confidence_interval()
     low, high = 100 - 100 * np.exp([welch.high, welch.low])
     assert found[2:4] == ("holds", 10) and found.ours.value == pytest.approx(35.2, abs=0.1)
@@ -279,7 +280,8 @@ def test_frameworks_on_two_machines_are_not_compared():
 
 def test_another_frameworks_cells_fill_none_of_the_design():
     """Without MXNet a third of the 12 cells is missing, whatever Keras / JAX ran beside; alone it is no row."""
-    without, jax = run_scenarios().query("framework != 'mxnet'"), run_scenarios().query("framework == 'mxnet'")
+    without = run_scenarios().query("framework != 'mxnet'")
+    jax = run_scenarios().query("framework == 'mxnet'")
     jax = jax.assign(framework="keras_jax", run_id=lambda rows: "jax" + rows["run_id"])
     found = judge(claim("C33"), pd.concat([without, jax], ignore_index=True))
     assert (found.verdict, found.num_missing) == ("undecided", 4)
@@ -290,7 +292,8 @@ def test_another_frameworks_cells_fill_none_of_the_design():
 
 def test_machines_are_compared_whatever_their_number_of_threads():
     """Two cores against eight: the threads are part of the machine."""
-    slow, fast = run_scenarios(threads=2), run_scenarios((0.049, 0.05, 0.051), NC4AS, threads=8)
+    slow = run_scenarios(threads=2)
+    fast = run_scenarios((0.049, 0.05, 0.051), NC4AS, threads=8)
     assert judge(claim("C53"), pd.concat([slow, fast], ignore_index=True)).verdict == "holds"
 
 

@@ -35,7 +35,8 @@ def test_a_ratio_says_how_many_times_as_fast():
     table = compare_modes(make_runs()).set_index("mode")
     assert list(table.index) == ["paper", "fast", "scaled"]
     for mode in ("fast", "scaled"):
-        paper, ours = np.log(TIMES["paper"]), np.log(TIMES[mode])
+        paper = np.log(TIMES["paper"])
+        ours = np.log(TIMES[mode])
         welch = stats.ttest_ind(paper, ours, equal_var=False).confidence_interval()
         expected = np.exp([paper.mean() - ours.mean(), welch.low, welch.high])
         for time in ("train_s", "steady_epoch_s"):
@@ -150,7 +151,8 @@ def test_environments_are_compared_with_the_fastest():
         3,
         3,
     ]
-    slow, fast = np.log(TIMES["paper"]), np.log(TIMES["scaled"])
+    slow = np.log(TIMES["paper"])
+    fast = np.log(TIMES["scaled"])
     welch = stats.ttest_ind(slow, fast, equal_var=False).confidence_interval()
     found = table.loc["local, CPU", ["train_s_ratio", "train_s_ratio_low", "train_s_ratio_high"]]
     assert list(found) == pytest.approx([np.exp(slow.mean() - fast.mean()), np.exp(welch.low), np.exp(welch.high)])

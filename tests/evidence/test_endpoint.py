@@ -13,7 +13,8 @@ from dr_lib.runs.prices import PriceError
 from dr_lib.runs.row import read_runs, write_row
 from tests.evidence.real_rows import copy_row
 
-C7G, M5 = "ml.c7g.xlarge", "ml.m5.xlarge"  # 0.174 and 0.23 USD an hour
+C7G = "ml.c7g.xlarge"
+M5 = "ml.m5.xlarge"  # 0.174 and 0.23 USD an hour
 
 
 def load_endpoint(root, run_id, tried, instance=C7G, num_requests=100, usd=None, **columns) -> None:

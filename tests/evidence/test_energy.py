@@ -51,7 +51,8 @@ def test_a_prediction_has_its_share_of_the_load():
 
 def test_what_is_not_measurable_has_a_bound_and_no_number():
     """Four chips TPU v2, 8 cores, use 112 kJ in 100 s at 280 W each, two T4 14 kJ; nobody publishes a v5e's power."""
-    v2, lite = TPU | {"num_accelerators": 8}, TPU | {"accelerator": "TPU v5 lite"}
+    v2 = TPU | {"num_accelerators": 8}
+    lite = TPU | {"accelerator": "TPU v5 lite"}
     runs = [copy_row("10", monitored_s=100.0, **BLIND, **about) for about in (v2, T4X2, lite)]
     energy = summarise_energy(pd.DataFrame(runs), ["accelerator"])
     assert energy["bound_j"].tolist() == pytest.approx([112_000, 14_000, np.nan], nan_ok=True)

@@ -28,8 +28,10 @@ def points(model) -> pd.DataFrame:
 
 def test_scores_are_those_of_scikit_learn(model):
     """AUC, average precision, Brier score and kappa of the test split, inside their bounds; n is patients."""
-    row, test = evaluation.summarise(model).iloc[0], model.test
-    y, p = test["referable"], test["probability_referable"]
+    row = evaluation.summarise(model).iloc[0]
+    test = model.test
+    y = test["referable"]
+    p = test["probability_referable"]
     grades = test["grade"], test["predicted_grade"]
     expected = {"auc": roc_auc_score(y, p), "auc_delong": roc_auc_score(y, p), "brier": brier_score_loss(y, p)}
     expected |= {"average_precision": average_precision_score(y, p), "grade_accuracy": (grades[0] == grades[1]).mean()}
@@ -60,7 +62,8 @@ def test_a_score_that_no_draw_changes_has_no_interval(model, points, probability
 
 def test_operating_points_come_from_the_validation_split(model, points):
     """Other test photographs change nothing; other validation photographs do; each point reaches what was asked for."""
-    y, p = model.validation["referable"] == 1, model.validation["probability_referable"]
+    y = model.validation["referable"] == 1
+    p = model.validation["probability_referable"]
     first, second = points["threshold"]
     assert (p[y] >= first).mean() >= 0.9 > (p[y] > first).mean()
     assert (p[~y] < second).mean() >= 0.9 and set(points["validation_patients"]) == {90}
@@ -107,7 +110,8 @@ def test_thresholds_are_carried_to_another_data_set_unchanged(tmp_path):
     ]
     test = found[0].test
     for row, threshold in zip(table[:2].itertuples(), own["threshold"], strict=True):
-        y, called = test["referable"] == 1, test["probability_referable"] >= threshold
+        y = test["referable"] == 1
+        called = test["probability_referable"] >= threshold
         assert row.auc == pytest.approx(roc_auc_score(y, test["probability_referable"]))
         assert (row.sensitivity, row.specificity) == pytest.approx((called[y].mean(), 1 - called[~y].mean()))
     bare = evaluation.compare_data_sets(found[:1], evaluation.freeze_points(found[:1], **ASKED))
@@ -145,8 +149,12 @@ def test_an_operating_point_by_hand(model, points):
     """Counts add up, shares are their quotients, and an ungradable healthy eye that is referred is a false alarm."""
     dark = model.test[model.test["referable"] == 0].head(3)
     row, *_, referred, _ = evaluation.measure_points(model._replace(ungradable=dark), points).to_dict("records")
-    y, called = model.test["referable"] == 1, model.test["probability_referable"] >= points["threshold"][0]
-    tp, fn, fp, tn = ((called & y).sum(), (~called & y).sum(), (called & ~y).sum(), (~called & ~y).sum())
+    y = model.test["referable"] == 1
+    called = model.test["probability_referable"] >= points["threshold"][0]
+    tp = (called & y).sum()
+    fn = (~called & y).sum()
+    fp = (called & ~y).sum()
+    tn = (~called & ~y).sum()
     assert [row[name] for name in ("tp", "fn", "fp", "tn")] == [tp, fn, fp, tn]
     expected = {"sensitivity": tp / (tp + fn), "specificity": tn / (tn + fp), "ppv": tp / (tp + fp)}
     expected |= {"npv": tn / (tn + fn), "lr_plus": tp / (tp + fn) / (fp / (fp + tn))}
@@ -241,7 +249,8 @@ def test_the_flow_counts_photographs_and_patients(tmp_path):
 
 def test_the_checklist_fills_what_a_run_knows_and_no_more():
     """With nothing known all is the author's, but for what cannot apply; a fact fills its items, in Portuguese."""
-    empty, filled = fill_checklist({}), fill_checklist({"flow": "610 oferecidas"}, "pt")
+    empty = fill_checklist({})
+    filled = fill_checklist({"flow": "610 oferecidas"}, "pt")
     assert set(empty["status"]) == set(STATUSES[1:]) and not (empty["text"] != "").any()
     rows = filled[filled["status"] == STATUSES[0]]
     assert rows["item"].tolist() == ["19", "20a"] and set(rows["text"]) == {"610 oferecidas"}

@@ -14,7 +14,8 @@ from tests.evidence.predictions import draw_predictions, write
 @pytest.fixture(scope="module")
 def table():
     """Predictions whose lowest scores were mostly marked inadequate, as BRSET words it."""
-    rng, table = np.random.default_rng(0), draw_predictions(100)
+    rng = np.random.default_rng(0)
+    table = draw_predictions(100)
     score = rng.uniform(0.1, 0.9, len(table)).round(3)
     marked = np.where(score + rng.normal(0, 0.1, len(table)) > 0.35, "Adequate", "Inadequate")
     return table.assign(gradability=score, quality=marked)
@@ -25,10 +26,12 @@ def test_the_threshold_is_youdens_of_the_validation_split(tmp_path, table):
     (model,) = read_predictions(write(tmp_path, table))
     row = fit_gradability(model).iloc[0]
     sides = [table[table["split"] == side] for side in ("validation", "test")]
-    good, score = (sides[0]["quality"] == "Adequate").to_numpy(), sides[0]["gradability"].to_numpy()
+    good = (sides[0]["quality"] == "Adequate").to_numpy()
+    score = sides[0]["gradability"].to_numpy()
     sums = {t: (score[good] >= t).mean() + (score[~good] < t).mean() for t in score}
     assert sums[row["threshold"]] == pytest.approx(max(sums.values()))
-    good, score = (sides[1]["quality"] == "Adequate").to_numpy(), sides[1]["gradability"].to_numpy()
+    good = (sides[1]["quality"] == "Adequate").to_numpy()
+    score = sides[1]["gradability"].to_numpy()
     assert row[["auc", "auc_delong"]].tolist() == pytest.approx([roc_auc_score(good, score)] * 2)
     assert row["auc_low"] < row["auc"] <= row["auc_high"]
     assert row["sensitivity"] == pytest.approx((score[~good] < row["threshold"]).mean())

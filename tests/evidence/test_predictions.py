@@ -40,7 +40,8 @@ def test_a_table_with_five_probabilities_is_read(tmp_path):
     (read,) = read_predictions(write(tmp_path, TABLE))
     assert (len(read.test), len(read.validation), len(read.table)) == (len(TEST), len(VALIDATION), 240)
     assert read.name == "mine" and read.has_grades and not read.is_synthetic and read.ungradable.empty
-    row, five = read.test.iloc[5], TABLE.loc[TEST[5] - 2]
+    row = read.test.iloc[5]
+    five = TABLE.loc[TEST[5] - 2]
     assert row["referable"] == (five["grade"] >= 2)
     assert row["probability_referable"] == pytest.approx(
         five[["probability_2", "probability_3", "probability_4"]].sum()
@@ -227,7 +228,8 @@ def test_data_rows_with_a_cell_too_many_are_refused(tmp_path):
 def test_a_table_that_a_spreadsheet_saved_is_the_same(tmp_path):
     """Excel in Brazil: semicolons, decimal commas, a byte order mark, lines that end in CR LF."""
     table = TABLE.assign(patient_id=TABLE["patient_id"].map("1,{}".format))  # no number: it stays as it is
-    (expected,), path = read_predictions(write(tmp_path, table)), tmp_path / "saved" / "mine.csv"
+    expected, = read_predictions(write(tmp_path, table))
+    path = tmp_path / "saved" / "mine.csv"
     path.parent.mkdir()
     table.to_csv(path, index=False, sep=";", decimal=",", encoding="utf-8-sig", lineterminator="\r\n")
     assert b";0,1" in path.read_bytes()
@@ -253,7 +255,8 @@ def test_folds_are_pooled_into_one_test_split(tmp_path):
     """
     sides = {"train": ["train", "validation", "test"], "validation": ["test", "train", "validation"]}
     sides["test"] = ["validation", "test", "train"]
-    given, paths = draw_predictions().fillna({f"probability_{g}": float(g == 0) for g in range(5)}), []
+    given = draw_predictions().fillna({f"probability_{g}": float(g == 0) for g in range(5)})
+    paths = []
     given = given.assign(sex="F", visit="1", name="João Silva", date_of_birth="1951-03-02")
     for fold in range(3):
         table = given.assign(split=[sides[side][fold] for side in given["split"]])

@@ -88,7 +88,8 @@ def test_the_words_are_the_papers():
 @pytest.mark.parametrize(("cheap", "dear", "printed"), [("m5", "m4", 4.17), ("c7g", "m6g", 5.84), ("c7g", "m5", 24.34)])
 def test_the_savings_of_paper_b_follow_from_its_prices(cheap, dear, printed):
     """One minus the ratio of the prices is the printed saving, to its last digit."""
-    cheap, dear = f"{cheap}.xlarge", f"{dear}.xlarge"
+    cheap = f"{cheap}.xlarge"
+    dear = f"{dear}.xlarge"
     assert 100 * (1 - price(cheap) / price(dear)) == pytest.approx(printed, abs=0.01)
     sides = f"numerator == 'instance_type=ml.{cheap}' and denominator == 'instance_type=ml.{dear}'"
     assert list(read_published("B").query(f"{sides} and column == 'usd_per_hour'")["value"]) == [printed]

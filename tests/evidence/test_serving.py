@@ -18,7 +18,8 @@ from dr_lib.evidence.serving import (
 )
 from dr_lib.runs.prices import Price, PriceError
 
-M5, C7G = Offer("m5", 0.23, 204.6), Offer("c7g", 0.174, 308.8)
+M5 = Offer("m5", 0.23, 204.6)
+C7G = Offer("c7g", 0.174, 308.8)
 
 
 def test_a_million_at_one_request_in_five_seconds():

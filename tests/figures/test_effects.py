@@ -113,7 +113,8 @@ def test_small_interactions_are_one_bar():
 
 def test_the_figures_speak_portuguese_and_nothing_is_clipped():
     """With decimal commas, and semicolons between bounds."""
-    effects, variation = plot_effects(EFFECTS, "pt"), plot_variation(ALLOCATION, "pt")
+    effects = plot_effects(EFFECTS, "pt")
+    variation = plot_variation(ALLOCATION, "pt")
     front = plot_cost_front(COMPETITORS, "pt")
     assert effects.axes[0].texts[0].get_text() == "0,50 [0,45; 0,55]" and effects.axes[1].get_ylabel() == "rede"
     assert variation.axes[0].texts[1].get_text() == "15,4 %, p = 0,002"

@@ -59,7 +59,8 @@ def test_curves_pass_through_the_operating_points(model):
 def test_the_facts_of_the_checklist_are_those_of_this_run(model):
     """Patients by known sex and band of age, whole grades of the referable, subgroups with a score."""
     points = evaluation.choose_points(model, sensitivity=0.9, specificity=0.9)
-    measured, subgroups = evaluation.measure_points(model, points), evaluation.split_subgroups(model, points)
+    measured = evaluation.measure_points(model, points)
+    subgroups = evaluation.split_subgroups(model, points)
     tables = evaluation.summarise(model), points, measured, evaluation.calibrate(model)[0]
     data_sets = evaluation.compare_data_sets([model], [points])
     facts = figures.state_facts(model, evaluation.count_flow(model), *tables, subgroups, data_sets)

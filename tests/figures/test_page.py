@@ -52,7 +52,8 @@ def test_a_likelihood_ratio_without_a_false_alarm_is_infinite(shown, tmp_path):
 
 def test_what_a_file_holds_is_no_markup(shown, tmp_path):
     """A model's name in the heading, a finding, a claim, the appendix and the name of a file."""
-    name, written = "<b>my_*model*", "&lt;b&gt;my\\_\\*model\\*"
+    name = "<b>my_*model*"
+    written = "&lt;b&gt;my\\_\\*model\\*"
     paper = page.Page(tmp_path)
     paper.heading("How well does the model refer?", [name])
     paper.findings([name])
@@ -114,7 +115,8 @@ def test_the_title_says_what_was_measured_where(shown):
 def test_each_figure_says_that_its_data_is_synthetic(shown):
     """A picture leaves its page, as a file, and still says so; real photographs are not called drawn."""
     for kind, title in (("synthetic", "Tempo\namostra sintética, não retinografias"), ("photographs", "Tempo")):
-        paper, figure = page.Page(lang="pt"), Figure()
+        paper = page.Page(lang="pt")
+        figure = Figure()
         paper.title("GPU or TPU: how long does training take?", "A", select_runs(both(data_kind=kind)))
         figure.suptitle("Tempo")
         paper.figure(figure, "one", "Use of the machine over the longest run.")

@@ -18,7 +18,8 @@ SAMPLES = [(0, "start", None), (1, "", 50.0), (2, "epoch 1", 60.0), (4, "epoch 2
 
 def make_scenarios(hardware=CPU, frameworks=("tensorflow", "mxnet", "pytorch"), first=1, **columns):
     """Three runs of 9, 10 and 11 s of each scenario; the frameworks not in the order in which they are drawn."""
-    rows, cells = [], itertools.product(sorted(frameworks), ["mnist", "cifar10"], [32, 64], [1, 2])
+    rows = []
+    cells = itertools.product(sorted(frameworks), ["mnist", "cifar10"], [32, 64], [1, 2])
     for number, (framework, dataset, size, network) in enumerate(cells, start=first):
         row = {"framework": framework, "dataset": dataset, "image_size": size, "network": network}
         row |= {"scenario": f"C{number}"} | MARKS | hardware

@@ -48,7 +48,8 @@ def service():
         def log_message(self, *_):
             pass
 
-    asked, server = [], ThreadingHTTPServer(("127.0.0.1", 0), Service)
+    asked = []
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Service)
     threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     yield f"127.0.0.1:{server.server_port}", asked
     server.shutdown()

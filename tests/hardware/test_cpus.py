@@ -7,7 +7,8 @@ import pytest
 
 from dr_lib.hardware.cpus import count_cpus, find_cpu_model
 
-V1, V2 = "4:cpu,cpuacct:/pods/a\n1:memory:/other\n", "0::/pods/a\n"
+V1 = "4:cpu,cpuacct:/pods/a\n1:memory:/other\n"
+V2 = "0::/pods/a\n"
 
 
 def write(root: Path, files: dict[str, str]) -> None:

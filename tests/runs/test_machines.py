@@ -25,7 +25,8 @@ TWO = {"repetitions": 1, "parameters": {"num_machines": 2, "level": "b"}}
 def test_a_rehearsal_leaves_one_row_and_every_machine_s_notebook(house, dear):
     """Machine 1 ran the notebook too, and left it and a log alone; the row says that it was a rehearsal, which is paid
     as one machine: by hand, 1 s of training at a dollar a second; two machines would be two dollars."""
-    path, folder = write_study(house, **TWO, instance="dear"), house / "papermill_runs" / "trial"
+    path = write_study(house, **TWO, instance="dear")
+    folder = house / "papermill_runs" / "trial"
     assert run_quietly(path, house, machines=2) == []
     (row,) = read_rows(house)
     assert row["status"] == "ok" and row["rehearsed"] is True and row["formula_usd"] == 1.0

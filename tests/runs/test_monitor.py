@@ -49,7 +49,8 @@ def nvmlDeviceGetTotalEnergyConsumption(gpu):
 
 def burn(seconds: float) -> float:
     """Keep a core busy for so long; the CPU seconds that this process got."""
-    start, cpu = time.monotonic(), time.process_time()
+    start = time.monotonic()
+    cpu = time.process_time()
     while time.monotonic() < start + seconds:
         pass
     return time.process_time() - cpu
@@ -57,7 +58,8 @@ def burn(seconds: float) -> float:
 
 def start_training(path: Path, before: str = "") -> tuple[subprocess.Popen, psutil.Process]:
     """A training in a process of its own, and its sampler."""
-    code, environment = TRAINING.format(before=before), {**os.environ, "PYTHONPATH": str(ROOT)}
+    code = TRAINING.format(before=before)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", code, str(path)]
     training = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
     return training, psutil.Process(int(training.stdout.readline()))
@@ -191,11 +193,13 @@ def test_gpus_are_averaged_and_summed(tmp_path, monkeypatch, mig):
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     with Monitor(tmp_path / "samples.csv", period_s=0.1):
         time.sleep(0.15)
-    row, summary = read_samples(tmp_path / "samples.csv")[1], summarise(tmp_path / "samples.csv")
+    row = read_samples(tmp_path / "samples.csv")[1]
+    summary = summarise(tmp_path / "samples.csv")
     percent, counter_j = (math.nan, math.nan) if mig else (60, 10_000_009)
     assert [row[name] for name in GPU] == pytest.approx([percent, 37.5, 6144, 90.5, counter_j], nan_ok=True)
     assert [summary[f"gpu_percent_{kind}"] for kind in ("mean", "peak")] == pytest.approx([percent] * 2, nan_ok=True)
-    sampled_j, num_readings = 90.5 * summary["monitored_s"], summary["num_samples"]
+    sampled_j = 90.5 * summary["monitored_s"]
+    num_readings = summary["num_samples"]
     wanted = (sampled_j, "sampled power") if mig else (4.5 * (num_readings - 1), "NVML counter")
     assert (summary["gpu_energy_j"], summary["gpu_energy_from"]) == (pytest.approx(wanted[0]), wanted[1])
     assert summary["gpu_energy_sampled_j"] == pytest.approx(sampled_j)

@@ -101,7 +101,8 @@ def test_another_notebook_parameter_or_folder_is_another_run(tmp_path):
 
 def test_the_youngest_of_those_cut_off_goes_on(tmp_path):
     """A folder whose request.json is broken is passed over."""
-    first, now = Run(tmp_path, "n", PARAMETERS).folder, time.time()
+    first = Run(tmp_path, "n", PARAMETERS).folder
+    now = time.time()
     for name, begun_at in (("older", now - 200), ("younger", now), ("broken", now + 100)):
         shutil.copytree(first, first.with_name(name))
         os.utime(first.with_name(name) / "request.json", (begun_at, begun_at))
@@ -132,7 +133,8 @@ def test_a_run_knows_how_long_it_may_go_on(tmp_path, monkeypatch):
 
 def test_a_clock_that_jumps_changes_nothing(tmp_path, monkeypatch):
     """A day forward while the run is under way: its times and what is left to it stay."""
-    run, true_time = Run(tmp_path, "n", PARAMETERS, max_hours=1), time.time
+    run = Run(tmp_path, "n", PARAMETERS, max_hours=1)
+    true_time = time.time
     monkeypatch.setattr(time, "time", lambda: true_time() + 86400)
     assert run.seconds() < 5 and 3595 < run.seconds_left() <= 3600
     assert json.loads(run.finish().read_text())["wall_s"] < 5
@@ -143,7 +145,8 @@ def test_others_work_marks_a_run_as_disturbed(tmp_path, monkeypatch):
     cpu_s = {"own": 0.0, "others": 0.0}
     monkeypatch.setattr(run_module, "read_process_cpu_s", lambda process: cpu_s["own"])
     monkeypatch.setattr(run_module, "read_cpu_times", lambda: (0.0, sum(cpu_s.values()), 0.0))
-    calm, busy = Run(tmp_path, "n", PARAMETERS), Run(tmp_path, "n", PARAMETERS | {"repetition": 5})
+    calm = Run(tmp_path, "n", PARAMETERS)
+    busy = Run(tmp_path, "n", PARAMETERS | {"repetition": 5})
     cpu_s["own"] = 100.0
     assert not json.loads(calm.finish().read_text())["disturbed"]
     cpu_s["others"] = 100.0

@@ -43,7 +43,8 @@ def test_runs_once_records_failures_and_tries_again(house, capsys):
     """The failing repetition is recorded with its error and no folder's name, the other goes on. The next call makes it
     again, as often as asked: what then ends well is no failure, the row counts the tries, and its folder stayed."""
     parameters = {"fail_at": 1, "fails": 2, "level": "/data/hospital/eyes"}
-    path, folder = write_study(house, parameters=parameters), trial(house)
+    path = write_study(house, parameters=parameters)
+    folder = trial(house)
     failures = run_quietly(path, house)
     assert len(failures) == 1 and "ValueError: this one fails" in failures[0]
     runs = read_runs(folder).sort_values("repetition")
@@ -94,7 +95,8 @@ def test_a_run_that_saved_in_time_is_no_failure_and_goes_on(house, dear, monkeyp
     """--max-hours goes over the file's, the first run stops in time and the second is not begun; then it goes on."""
     monkeypatch.setattr("dr_lib.__main__.ROOT", house)
     options = {"parameters": {"needs_s": 7200.0}, "max_hours": 100, "order": "sequential"}
-    path, folder = write_study(house, **options), trial(house)
+    path = write_study(house, **options)
+    folder = trial(house)
     result = CliRunner().invoke(main, ["run", str(path), "--max-hours", "1"])
     assert result.exit_code == 0 and "saved after epoch 2" in result.output
     assert not list(folder.glob("rows/*")) and list_begun(house) == ["C1-r00"]
@@ -314,8 +316,12 @@ def is_of(process: psutil.Process, house: Path) -> bool:
 def test_kills_change_nothing(house):
     """Three cells twice; killed after the first row, then the runner, papermill or a kernel at 6 random moments."""
     options = {"factors": {"level": ["a", "b", "c"]}, "parameters": {"pause_s": 0.3}}
-    path, folder, draw = write_study(house, **options), trial(house), random.Random(4)
-    runner, killed, finished = start(house, path), 0, {}
+    path = write_study(house, **options)
+    folder = trial(house)
+    draw = random.Random(4)
+    runner = start(house, path)
+    killed = 0
+    finished = {}
     deadline = time.monotonic() + 60
     while not list(folder.glob("rows/*.json")):
         assert time.monotonic() < deadline

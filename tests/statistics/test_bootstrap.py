@@ -19,7 +19,8 @@ def test_weighted_scores_are_those_of_scikit_learn(seed):
     """With weights of 0 to 4 and tied probabilities, two draws at once: AUC, average precision, ROC curve, kappa."""
     rng = np.random.default_rng(seed)
     grade, predicted, *weights = rng.integers(0, 5, (4, 200))
-    probability, weights = (grade + rng.normal(0, 2, 200)).round(), np.array(weights)
+    probability = (grade + rng.normal(0, 2, 200)).round()
+    weights = np.array(weights)
     for library, ours in ((roc_auc_score, score_auc), (average_precision_score, score_average_precision)):
         wanted = [library(grade >= 2, probability, sample_weight=draw) for draw in weights]
         assert ours(grade >= 2, probability)(weights) == pytest.approx(wanted, abs=1e-12)
@@ -39,14 +40,16 @@ def test_what_is_not_defined_is_nan():
 def test_the_mean_over_unlike_patients_has_the_bounds_of_its_theory():
     """100 patients of two equal photographs: the mean's bounds are those of 100 values, not of 200."""
     values = np.random.default_rng(0).normal(5, 1, 100).repeat(2)
-    found, half = bootstrap_patients(score_shares(values), np.arange(200) // 2, seed=1), 1.96 * values.std() / 10
+    found = bootstrap_patients(score_shares(values), np.arange(200) // 2, seed=1)
+    half = 1.96 * values.std() / 10
     assert found == pytest.approx((values.mean(), values.mean() - half, values.mean() + half, 100), abs=0.03)
 
 
 def test_a_difference_is_paired():
     """Two scores that differ by a constant on every draw have an interval without width."""
     values = np.random.default_rng(0).normal(size=50)
-    shifted, plain = score_shares(values + 0.25), score_shares(values)
+    shifted = score_shares(values + 0.25)
+    plain = score_shares(values)
     found = bootstrap_patients(lambda w: shifted(w) - plain(w), np.arange(50), resamples=100)
     assert found[:3] == pytest.approx([0.25] * 3)
 

@@ -42,7 +42,8 @@ def test_what_lies_between_cells_widens_nothing():
 
 def test_intervals_of_every_cell_hold_together():
     """Four cells at once miss in no more studies than one does, and each is wider than alone."""
-    rng, missed = np.random.default_rng(3), 0
+    rng = np.random.default_rng(3)
+    missed = 0
     for _ in range(100):
         a, b = ([rng.lognormal(0, 0.1, 3) for _ in range(4)] for _ in range(2))
         found = cells.bound_each(cells.divide, a, b)

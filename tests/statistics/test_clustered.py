@@ -23,14 +23,16 @@ PATIENT = np.arange(12) // 2
 def draw_eyes(num_patients: int, seed: int = 0, alike: float = 0.7) -> tuple[np.ndarray, ...]:
     """Two eyes of each patient, alike in disease and in probability."""
     rng = np.random.default_rng(seed)
-    shared, own = rng.normal(size=(2, num_patients, 1)), rng.normal(size=(2, num_patients, 2))
+    shared = rng.normal(size=(2, num_patients, 1))
+    own = rng.normal(size=(2, num_patients, 2))
     disease, noise = (alike**0.5 * shared + (1 - alike) ** 0.5 * own).reshape(2, -1)
     return disease > 0.5, 1 / (1 + np.exp(-(disease + noise))), np.arange(2 * num_patients) // 2
 
 
 def test_one_photograph_a_patient_is_the_method_of_delong():
     """Nine independent scores whose variance pROC gives, in R: AUC 0.8, 95 % from 0.4677 to 1."""
-    positive, scores = [0, 1, 0, 0, 1, 1, 0, 1, 0], [0.21, 0.32, 0.63, 0.35, 0.92, 0.79, 0.82, 0.99, 0.04]
+    positive = [0, 1, 0, 0, 1, 1, 0, 1, 0]
+    scores = [0.21, 0.32, 0.63, 0.35, 0.92, 0.79, 0.82, 0.99, 0.04]
     aucs, covariance = estimate_aucs(positive, scores, range(9))
     assert (aucs[0], covariance[0, 0]) == pytest.approx((0.8, 0.02875))
     assert delong_interval(positive, scores, range(9))[1:3] == pytest.approx((0.4677, 1), abs=1e-4)
@@ -46,7 +48,8 @@ def test_the_same_picture_twice_tells_nothing_new():
     """Each photograph copied within its patient: AUC, proportion and their bounds stay as they were."""
     twice = [np.repeat(x, 2) for x in (POSITIVE, PROBABILITY, PATIENT)]
     assert delong_interval(*twice) == pytest.approx(delong_interval(POSITIVE, PROBABILITY, PATIENT))
-    once, copied = proportion_interval(POSITIVE, range(12)), proportion_interval(twice[0], np.arange(24) // 2)
+    once = proportion_interval(POSITIVE, range(12))
+    copied = proportion_interval(twice[0], np.arange(24) // 2)
     assert copied[:3] == pytest.approx(once[:3], abs=0.01)
 
 

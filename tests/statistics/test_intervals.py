@@ -28,7 +28,8 @@ def test_the_interval_of_the_mean_covers_the_truth():
 def test_the_ratio_is_that_of_welch_on_logarithms():
     """SciPy's Welch interval of the log times, exponentiated, for unequal sizes and spreads."""
     rng = np.random.default_rng(3)
-    tpu, gpu = rng.lognormal(7.6, 0.10, 8), rng.lognormal(8.0, 0.04, 12)
+    tpu = rng.lognormal(7.6, 0.10, 8)
+    gpu = rng.lognormal(8.0, 0.04, 12)
     expected = stats.ttest_ind(np.log(tpu), np.log(gpu), equal_var=False).confidence_interval(0.95)
     interval = ratio_interval(tpu, gpu)
     assert interval.value == pytest.approx(stats.gmean(tpu) / stats.gmean(gpu))

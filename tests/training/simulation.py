@@ -69,7 +69,8 @@ def train(
 
     how = {"data_dir": "", "accelerator": "cpu", "image_size": SIZE, "learning_rate": 0.003}
     asked = TrainingConfig(**how | config | of_machine.get(os.environ.get("DR_LIB_MACHINE", ""), {}))
-    plan, splits = asked.plan(hardware.probe(), number), None if asked.data_dir else draw_splits(number)
+    plan = asked.plan(hardware.probe(), number)
+    splits = None if asked.data_dir else draw_splits(number)
     if normalised or impatient:
         hardware.activate(plan)  # before Keras is imported
     if normalised:
@@ -103,7 +104,8 @@ def train_framework(folder: Path, num_machines: int) -> None:
     from dr_lib.training.frameworks import architecture, batches, factory
 
     images, labels = draw(48)
-    layers, losses = architecture.build_layers(1, SIZE, 3), []
+    layers = architecture.build_layers(1, SIZE, 3)
+    losses = []
     weights = architecture.draw_weights(layers, 7)
     how = {"learning_rate": 0.001, "num_machines": num_machines}
     network = factory.open_network("keras_jax", layers, weights, **how)
@@ -168,13 +170,19 @@ def kill_at_random(folder: Path, arguments: dict, *, kills: int, window_s: float
     os.environ["KERAS_BACKEND"] = arguments["config"]["backend"]
     import keras  # noqa: F401, the children find it imported
 
-    chance, done, inside, trainings = random.Random(seed), 0, 0, 0
+    chance = random.Random(seed)
+    done = 0
+    inside = 0
+    trainings = 0
     while done < kills or inside < 3:
         here = folder / f"training-{trainings}"
-        unfinished, history = here / "checkpoint.npz.tmp", here / "history.csv"
+        unfinished = here / "checkpoint.npz.tmp"
+        history = here / "history.csv"
         unfinished.unlink(missing_ok=True)
         before = history.stat().st_mtime_ns if history.exists() else 0
-        child, aims_inside, end = fork(here, arguments), chance.random() < 0.4, float("inf")
+        child = fork(here, arguments)
+        aims_inside = chance.random() < 0.4
+        end = float("inf")
         if chance.random() < 0.2:  # so early that nothing may have happened
             end = time.monotonic() + chance.uniform(0, window_s)
         while os.waitpid(child, os.WNOHANG) == (0, 0):
@@ -183,7 +191,8 @@ def kill_at_random(folder: Path, arguments: dict, *, kills: int, window_s: float
             if unfinished.exists() if aims_inside else time.monotonic() > end:
                 os.kill(child, signal.SIGKILL)
                 os.waitpid(child, 0)
-                done, inside = done + 1, inside + unfinished.exists()
+                done = done + 1
+                inside = inside + unfinished.exists()
                 break
             time.sleep(0.0002)
         else:
@@ -193,6 +202,8 @@ def kill_at_random(folder: Path, arguments: dict, *, kills: int, window_s: float
 
 
 if __name__ == "__main__":
-    what, where, given = sys.argv[1], Path(sys.argv[2]), json.loads(sys.argv[3])
+    what = sys.argv[1]
+    where = Path(sys.argv[2])
+    given = json.loads(sys.argv[3])
     where.mkdir(parents=True, exist_ok=True)
     {"train": train, "train_all": train_all, "framework": train_framework, "kill": kill_at_random}[what](where, **given)

@@ -45,7 +45,8 @@ def test_another_network_is_refused():
 
 def test_a_training_asked_for_otherwise_is_refused(tmp_path):
     """Other parameters do not go on from it, and the message names them."""
-    images, labels = np.zeros((8, 32, 32, 3), np.uint8), np.arange(8, dtype=np.float32) % 2
+    images = np.zeros((8, 32, 32, 3), np.uint8)
+    labels = np.arange(8, dtype=np.float32) % 2
     batches = Batches(images, labels, 8, shuffle_seed=0)
     train(build(), batches, None, Recorder(tmp_path, identity={"dropout": 0.0, "seed": 1}), epochs=1)
     with pytest.raises(CheckpointError, match="written with other dropout: delete it"):
@@ -54,7 +55,8 @@ def test_a_training_asked_for_otherwise_is_refused(tmp_path):
 
 def test_a_training_of_corrected_labels_begins_anew(tmp_path):
     """It was cut off, then grades were corrected: what it had learned is kept aside, and no part of it goes on."""
-    images, labels = np.zeros((8, 32, 32, 3), np.uint8), np.arange(8, dtype=np.float32) % 2
+    images = np.zeros((8, 32, 32, 3), np.uint8)
+    labels = np.arange(8, dtype=np.float32) % 2
     batches = Batches(images, labels, 8, shuffle_seed=0)
     train(build(), batches, None, Recorder(tmp_path, identity={"seed": 1, "labels_sha256": "a"}), epochs=1)
     recorder = Recorder(tmp_path, identity={"seed": 1, "labels_sha256": "b"})

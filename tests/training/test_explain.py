@@ -32,8 +32,10 @@ def test_the_map_of_a_linear_network_is_known(activation, outputs):
 
 def test_a_network_that_learned_a_green_square_looks_there_and_the_control_does_not():
     """Every picture has a red square, half of them a green one: the trained map's top lies in it, the control's not."""
-    rng, positive = np.random.default_rng(0), np.arange(64) % 2
-    images, there = rng.integers(0, 60, (64, 24, 24, 3)).astype(np.uint8), np.zeros((64, 24, 24))
+    rng = np.random.default_rng(0)
+    positive = np.arange(64) % 2
+    images = rng.integers(0, 60, (64, 24, 24, 3)).astype(np.uint8)
+    there = np.zeros((64, 24, 24))
     for k in range(64):
         y, x = rng.integers(1, 17, 2)
         images[k, y : y + 6, 2:8, 0] = 200
@@ -66,7 +68,9 @@ def test_a_control_has_no_weight_of_the_network():
 
 def test_overlap_by_hand():
     """20 x 20 pixels, of which 316 lie in the circle; the top 16 of the map, 12 of them in a lesion of 32 pixels."""
-    maps, lesions, images = np.zeros((2, 20, 20)), np.zeros((2, 20, 20)), np.ones((2, 20, 20, 3), np.uint8)
+    maps = np.zeros((2, 20, 20))
+    lesions = np.zeros((2, 20, 20))
+    images = np.ones((2, 20, 20, 3), np.uint8)
     lesions[0, 8:12, 6:14] = 1
     maps[0, 8:11, 6:10], maps[0, 4, 6:10] = 1, 0.5
     maps[1, 10, 10] = 1  # without lesions it does not count

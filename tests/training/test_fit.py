@@ -35,8 +35,10 @@ def build(**how):
 def test_keeps_the_epoch_with_the_best_validation_auc(photographs, tmp_path):
     """The model, and the file saved from it, evaluate to the highest AUC in the history; logs are left."""
     images, labels = photographs
-    model, validation = build(), Batches(images[32:], labels[32:], 8)
-    train_batches, how = Batches(images[:32], labels[:32], 8, shuffle_seed=1), {"epochs": 6, "tensorboard": True}
+    model = build()
+    validation = Batches(images[32:], labels[32:], 8)
+    train_batches = Batches(images[:32], labels[:32], 8, shuffle_seed=1)
+    how = {"epochs": 6, "tensorboard": True}
     train(model, train_batches, validation, Recorder(tmp_path), **how)
     history = pd.read_csv(tmp_path / "history.csv")
     save_model(model, tmp_path / "best.keras")
@@ -150,12 +152,14 @@ def test_stops_in_time_and_goes_on(photographs, tmp_path):
     how = {"epochs": 4, "average_weights": True}
     whole = build(ema_momentum=0.9)
     train(whole, *batches, Recorder(tmp_path / "whole"), **how)
-    answers, done = iter([1e6, 0.0]), []
+    answers = iter([1e6, 0.0])
+    done = []
     on_t4 = {"accelerator": "Tesla T4", "commit": "a"}
     first = Recorder(tmp_path / "parts", session=on_t4, seconds_left=lambda: next(answers))
     with pytest.raises(OutOfTimeError, match="saved after epoch 2 of 4"):
         train(build(ema_momentum=0.9), *batches, first, **how)
-    on_cpu, model = {"accelerator": "cpu", "commit": "a"}, build(ema_momentum=0.9)
+    on_cpu = {"accelerator": "cpu", "commit": "a"}
+    model = build(ema_momentum=0.9)
     second = Recorder(tmp_path / "parts", session=on_cpu, report=lambda *epochs: done.append(epochs))
     timing = train(model, *batches, second, **how)
     assert done == [(3, 4), (4, 4)] and timing.resumed == 1 and len(timing.epoch_s) == 2
@@ -168,8 +172,10 @@ def test_stops_in_time_and_goes_on(photographs, tmp_path):
 
 def test_the_average_of_the_weights_is_kept(photographs, tmp_path):
     """By hand, of the weights after each of three steps, which the averaging leaves as they are."""
-    batches, steps = Batches(*photographs, 48, shuffle_seed=1), []  # a step an epoch
-    plain, model = build(), build(ema_momentum=0.75)
+    batches = Batches(*photographs, 48, shuffle_seed=1)
+    steps = []  # a step an epoch
+    plain = build()
+    model = build(ema_momentum=0.75)
     train(plain, batches, None, Recorder(tmp_path, report=lambda *_: steps.append(plain.get_weights())), epochs=3)
     train(model, batches, None, Recorder(tmp_path / "average"), epochs=3, average_weights=True)
     for first, second, third, average in zip(*steps, model.get_weights(), strict=True):
@@ -180,7 +186,9 @@ def test_the_average_of_the_weights_is_kept(photographs, tmp_path):
 
 def test_a_finished_training_is_not_made_again(photographs, tmp_path):
     """Killed after its last epoch, it returns at once with its weights."""
-    batches, first, second = Batches(*photographs, 8, shuffle_seed=1), build(), build()
+    batches = Batches(*photographs, 8, shuffle_seed=1)
+    first = build()
+    second = build()
     train(first, batches, None, Recorder(tmp_path), epochs=2)
     again = train(second, batches, None, Recorder(tmp_path), epochs=2)
     assert again.epoch_s == [] and again.resumed == 1
@@ -208,7 +216,8 @@ def test_inception_v3_trains_a_few_steps(tmp_path):
     Keras's summary gives 21,802,784 parameters without the top; the output adds one per feature and 1.
     """
     rng = np.random.default_rng(0)
-    images, labels = rng.integers(0, 255, (16, 96, 96, 3), dtype=np.uint8), np.arange(16, dtype=np.float32) % 2
+    images = rng.integers(0, 255, (16, 96, 96, 3), dtype=np.uint8)
+    labels = np.arange(16, dtype=np.float32) % 2
     model = build_model("inception_v3", 96, augmentation="colour")
     assert model.count_params() == 21_802_784 + 2048 + 1
     compile_model(model, optimizer="rmsprop")

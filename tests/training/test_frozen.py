@@ -72,7 +72,8 @@ def test_the_head_starts_as_a_linear_probe(frozen):
 def test_a_probe_of_grades_gives_the_odds_of_referable_disease():
     """Mild and severe eyes lie on one line: the kernel finds it, and the probabilities are right in new photographs."""
     rng = np.random.default_rng(0)
-    features, severity = rng.normal(size=(2000, 20)), rng.uniform(-0.5, 4.5, 2000)
+    features = rng.normal(size=(2000, 20))
+    severity = rng.uniform(-0.5, 4.5, 2000)
     features[:, 3] += severity
     grade = severity.round().astype(int)
     kernel, bias = fit_grades(features[:1000], grade[:1000], grade[:1000] >= 2, np.arange(1000) // 2)

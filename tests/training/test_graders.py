@@ -42,7 +42,8 @@ def test_a_grader_is_saved_and_loaded(tmp_path):
 def test_the_metric_is_the_auc_of_referable_disease():
     """scikit-learn's AUC of grade 2 or worse by the sum of the last three probabilities."""
     rng = np.random.default_rng(1)
-    grade, probabilities = rng.integers(0, 5, 400), rng.dirichlet(np.ones(5), 400).astype("float32")
+    grade = rng.integers(0, 5, 400)
+    probabilities = rng.dirichlet(np.ones(5), 400).astype("float32")
     metric = graders.ReferableAUC(num_thresholds=1000, name="auc")
     metric.update_state(grade, probabilities)
     wanted = roc_auc_score(grade >= 2, probabilities[:, 2:].sum(axis=1))

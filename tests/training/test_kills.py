@@ -23,7 +23,8 @@ def test_killed_at_random_moments(tmp_path, config, kills, window_s):
     simulation.run("kill", tmp_path / "killed", arguments=asked, kills=kills, window_s=window_s, seed=1)
     counted = json.loads((tmp_path / "killed" / "kills.json").read_text())
     assert counted["kills"] >= kills and counted["inside"] >= 3
-    straight, resumed = tmp_path / "straight", 0
+    straight = tmp_path / "straight"
+    resumed = 0
     expected = simulation.read_arrays(straight / "checkpoint.npz")
     assert pd.read_csv(straight / "history.csv")["learning_rate"].nunique() > 1  # it fell
     for folder in sorted((tmp_path / "killed").glob("training-*")):

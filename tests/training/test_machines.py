@@ -52,7 +52,8 @@ def assert_equal(found: Path, expected: Path, tolerance: float = 1e-5) -> None:
 
 def test_four_machines_train_what_one_does(tmp_path):
     """Batch normalisation, dropout, colours, remainders of batches: one network, one checkpoint, one history."""
-    one, four = tmp_path / "1", tmp_path / "4"
+    one = tmp_path / "1"
+    four = tmp_path / "4"
     expected, found = (finish(folder, start(folder, int(folder.name), {}, normalised=True)) for folder in (one, four))
     assert [file.parent.name for file in four.rglob("checkpoint.npz")] == ["machine-0"]
     assert_equal(four, one)
@@ -77,8 +78,10 @@ def test_the_comparison_of_frameworks_is_the_same_on_two_machines(tmp_path):
 def test_a_dead_machine_ends_the_others_and_fewer_go_on(tmp_path):
     """With one sentence; one machine then finishes what two began, as if it had never been otherwise."""
     config = {"epochs": 12, "learning_rate": 0.003}
-    straight, broken = tmp_path / "straight", tmp_path / "broken"
-    processes, history = start(broken, 2, config), broken / "machine-0" / "history.csv"
+    straight = tmp_path / "straight"
+    broken = tmp_path / "broken"
+    processes = start(broken, 2, config)
+    history = broken / "machine-0" / "history.csv"
     while not (history.exists() and len(history.read_text().splitlines()) > 3):
         assert processes[0].poll() is None, processes[0].communicate()[0][-3000:]
         time.sleep(0.05)

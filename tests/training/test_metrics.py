@@ -35,7 +35,8 @@ def test_a_diverged_training_is_an_error():
 
 def test_grades_by_hand():
     """One of five a grade too low, one two too high: kappa is 1 - observed / expected squared distances."""
-    grade, graded = np.array([0, 1, 2, 3, 4]), np.array([0, 0, 2, 3, 2])
+    grade = np.array([0, 1, 2, 3, 4])
+    graded = np.array([0, 0, 2, 3, 2])
     probabilities = np.eye(5)[graded] * 0.8 + 0.04
     observed = 1 + 4
     expected = sum((a - b) ** 2 for a in grade for b in graded) / 5

@@ -38,7 +38,8 @@ def test_saturation_and_hue_turn_the_chroma_of_yiq(images, saturation, hue):
     """Python's colorsys: luma stays, chroma (I, Q) is scaled by the saturation and turned by the hue."""
     changed = change(images, saturation=saturation, hue=hue)
     for before, after in zip(images.reshape(-1, 3)[:20], changed.reshape(-1, 3)[:20], strict=True):
-        (y0, i0, q0), (y1, i1, q1) = colorsys.rgb_to_yiq(*before), colorsys.rgb_to_yiq(*after)
+        y0, i0, q0 = colorsys.rgb_to_yiq(*before)
+        y1, i1, q1 = colorsys.rgb_to_yiq(*after)
         turned = saturation * (i0 + 1j * q0) * np.exp(2j * np.pi * hue)
         assert (y1, i1, q1) == pytest.approx((y0, turned.real, turned.imag), abs=2e-3)
 
@@ -48,7 +49,8 @@ def test_augmentation_rests_outside_training_and_draws_within_it():
     photographs = np.random.default_rng(1).integers(0, 256, (6, 16, 16, 3), dtype=np.uint8)
     layer = Augment("colour", seed=3)
     assert np.allclose(np.array(layer(photographs)), photographs / 255, atol=1e-6)
-    first, second = np.array(layer(photographs, training=True)), np.array(layer(photographs, training=True))
+    first = np.array(layer(photographs, training=True))
+    second = np.array(layer(photographs, training=True))
     assert first.min() >= 0 and first.max() <= 1
     assert all(np.abs(a - b).max() > 0.01 for a, b in zip(first, second, strict=True))
 
@@ -134,7 +136,8 @@ def read_weights(path: Path, layer: str) -> list[np.ndarray]:
 
 def test_imagenet_weights_are_loaded_at_every_size(tmp_path, monkeypatch):
     """Keras has files for 128, 160, 192 and 224 px alone, and warns that it takes that of 224 px: which is right."""
-    asked, path = [], tmp_path / "published.weights.h5"
+    asked = []
+    path = tmp_path / "published.weights.h5"
     keras.applications.MobileNet(include_top=False, weights=None, input_shape=(224, 224, 3)).save_weights(path)
     monkeypatch.setattr("keras.src.utils.file_utils.get_file", lambda name, *how, **more: asked.append(name) or path)
     base = build_model("mobilenet", 96, weights="imagenet").get_layer("base")

@@ -17,11 +17,13 @@ from tests.training.simulation import draw
 def test_trains_what_the_host_would(tmp_path, jit):
     """Seven steps an epoch in calls of three: history, steps and weights are those of one step a call from the host."""
     images, labels = draw(57)
-    ends, histories = [], []
+    ends = []
+    histories = []
     for resident in (False, True):
         keras.utils.set_random_seed(1)
         network = build_model("small_cnn", 32, augmentation="colour", dropout=0.3, seed=1)
-        model, inputs = network, {"train": images, "validation": images[:20]}
+        model = network
+        inputs = {"train": images, "validation": images[:20]}
         if resident:
             model, inputs = keep_on_device(network, inputs)
         compile_model(model, optimizer="adam", jit=jit, steps_per_execution=3 if resident else 1)

@@ -8,7 +8,9 @@ import pytest
 
 from tests.training import simulation
 
-NUMBER, BATCH, EPOCHS = 57, 8, 3
+NUMBER = 57
+BATCH = 8
+EPOCHS = 3
 RUNS = {  # the most devices first: a process cannot divide its CPU later
     backend: {
         "several": {"num_devices": number},
@@ -39,7 +41,8 @@ def test_every_plan_trains_what_one_device_trains(backend, tmp_path):
     one = pd.read_csv(tmp_path / "one" / "history.csv")
     for run, config in RUNS[backend].items():
         result = json.loads((tmp_path / run / "result.json").read_text())
-        history, is_half = pd.read_csv(tmp_path / run / "history.csv"), "precision" in config
+        history = pd.read_csv(tmp_path / run / "history.csv")
+        is_half = "precision" in config
         tolerance = 0.05 if is_half else 1e-3 if config["num_devices"] == 2 else 1e-5
         for loss in ("loss", "val_loss"):
             difference = (history[loss] - one[loss]).abs() / one[loss]

@@ -70,7 +70,8 @@ def test_a_value_that_cannot_be_is_named(name, value):
 @pytest.mark.parametrize(("task", "mode", "on_device"), [("grades", "fast", True), ("referable", "paper", False)])
 def test_the_row_says_where_the_photographs_were(tmp_path, monkeypatch, task, mode, on_device):
     """Mode fast keeps them on the device, and the row says so."""
-    kept, keep_on_device = [], resident.keep_on_device
+    kept = []
+    keep_on_device = resident.keep_on_device
     monkeypatch.setattr(resident, "keep_on_device", lambda *how: kept.append(how) or keep_on_device(*how))
     config = TrainingConfig("", task=task, mode=mode, **HERE)
     plan = config.plan(hardware.probe(), 17)
@@ -113,7 +114,8 @@ def test_test_time_augmentation_averages_mirror_images():
     splits = draw_splits(9)
     network = set_up(config, config.plan(hardware.probe(), 9), splits).network
     images = np.random.default_rng(0).integers(0, 255, (9, 32, 32, 3), dtype=np.uint8)
-    one, other = np.array(network(images)), np.array(network(images[:, :, ::-1]))
+    one = np.array(network(images))
+    other = np.array(network(images[:, :, ::-1]))
     augmented = predict(TrainingConfig("", test_time_augmentation=True, **HERE), network, images)
     assert augmented == pytest.approx((one + other) / 2, abs=1e-6) and np.abs(one - other).max() > 1e-4
     assert predict(config, network, images) == pytest.approx(one, abs=1e-6)

@@ -150,7 +150,8 @@ def read_rows(source: Source) -> pd.DataFrame:
         (empty, or why the row cannot be used) and from_names (patient and eye were read from the name, for the row
         names no patient and the name has the form).
     """
-    part, table = source.part, source.table
+    part = source.part
+    table = source.table
     others = [c for c in table if re.fullmatch(r"(?i)(patient|paciente|subject)s?([ _-]?(id|name|nome))?", c)]
     if others and not part.patient and "patient" not in table:  # not passed over
         raise LabelTableError(f"the column {others[0]} is not read: call it patient, so that no one is in two splits")

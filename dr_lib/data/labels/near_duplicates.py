@@ -50,7 +50,8 @@ def find_near_duplicates(hashes: np.ndarray) -> np.ndarray:
         (pairs, 3) int: the rows of both, the smaller first, and the number of bits in which they differ; sorted.
     """
     words = np.ascontiguousarray(hashes).view(np.uint64)
-    found, start = [np.empty((0, 3), int)], 0
+    found = [np.empty((0, 3), int)]
+    start = 0
     while start < len(words):
         rows = np.arange(start, min(len(words), start + max(1, PAIRS_AT_ONCE // (len(words) - start))))
         distances = np.zeros((len(rows), len(words) - start), np.uint16)

@@ -13,7 +13,8 @@ from dr_lib.data.labels.label_files import LabelTableError
 
 SCHEMES = ("random", "paper", "official", "folds")
 SIDES = ("train", "validation", "test")
-TEST, VALIDATION = 0.30, 0.20  # of the photographs; of the groups that are not in test
+TEST = 0.30
+VALIDATION = 0.20  # of the photographs; of the groups that are not in test
 NUM_DRAWS = 50
 
 
@@ -175,9 +176,12 @@ def _draw(
         kept: 1 and 0 where it is settled, NaN where it is to be drawn.
     """
     vectors = np.column_stack([counts, amount]).astype(float)
-    grades, amounts, is_referable = vectors[:, :-1], vectors[:, -1], counts.columns >= REFERABLE_FROM
+    grades = vectors[:, :-1]
+    amounts = vectors[:, -1]
+    is_referable = counts.columns >= REFERABLE_FROM
     whole = grades.sum(axis=0) / grades.sum()
-    best, least = np.zeros(len(counts), bool), np.inf
+    best = np.zeros(len(counts), bool)
+    least = np.inf
     for _ in range(NUM_DRAWS):
         chosen = _choose(vectors, share, rng, kept.to_numpy(float))
         if chosen.any():

@@ -63,9 +63,11 @@ def read_labels(images: Path, labels: Path | None = None, *, layout: str = "auto
     label_files = label_files if labels is None else [Path(labels)]
     root = images.resolve().name
     places = {folder: f"{root}/{folder.relative_to(images).as_posix()}/" for folder in {p.parent for p in photographs}}
-    is_given, folders = labels is not None, list(places.values())
+    is_given = labels is not None
+    folders = list(places.values())
     known, sources, notices = find_sources(label_files, folders, layout=layout, is_given=is_given)
-    parts, considered = [], {}
+    parts = []
+    considered = {}
     for source in sources:
         pool = [path for path in photographs if re.search(source.folder, places[path.parent])]
         parts.append(_match_photographs(read_rows(source), pool))

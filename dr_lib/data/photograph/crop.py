@@ -26,7 +26,9 @@ MAX_CUT = 1.3  # long by short side; where a camera's frame is nearly square, it
 MAX_STEP = 2.5  # px of the photograph per px of the crop, for the last step
 MIN_BELOW = 0.2  # of the vertical semi-axis, below the centre, that a cut file must show: 60 % of the area or more
 MIN_RADIUS_VOETS = 100  # px
-SWAPPED, MIRRORED, FLIPPED = {5, 6, 7, 8}, {2, 3, 6, 7}, {3, 4, 7, 8}  # EXIF orientations, to be undone in this order
+SWAPPED = {5, 6, 7, 8}
+MIRRORED = {2, 3, 6, 7}
+FLIPPED = {3, 4, 7, 8}  # EXIF orientations, to be undone in this order
 
 
 class Circle(NamedTuple):
@@ -74,7 +76,8 @@ def crop_fundus(source: str | Path | bytes, size: int = 299, *, method: str = "r
     image, fov, reduction, truncated = _decode_to_fit(picture, size)
     if truncated and fov.y + MIN_BELOW * fov.b > len(image):
         raise UnreadableImageError("the file is cut short and most of the field of view is missing")
-    x, y = (fov.x + 0.5) * reduction - 0.5, (fov.y + 0.5) * reduction - 0.5
+    x = (fov.x + 0.5) * reduction - 0.5
+    y = (fov.y + 0.5) * reduction - 0.5
     circle = Circle(x, y, (fov.a + fov.b) / 2 * reduction)
     crop, circle = _turn(_place(image, fov, size), circle, header)
     return Crop(crop, circle, "+".join(sorted(fov.flags | ({"truncated"} if truncated else set()))) or "ok")
@@ -110,12 +113,22 @@ def _place(image: np.ndarray, fov: FieldOfView, size: int) -> np.ndarray:
     comes within 42.4 dB of that mean (halved once more instead: 38.5 dB).
     """
     height, width = image.shape[:2]
-    left, top = max(0, int(fov.x - fov.a) - 2), max(0, int(fov.y - fov.b) - 2)
+    left = max(0, int(fov.x - fov.a) - 2)
+    top = max(0, int(fov.y - fov.b) - 2)
     region = image[top : min(height, int(fov.y + fov.b) + 4), left : min(width, int(fov.x + fov.a) + 4)]
-    x, y, a, b = fov.x - left, fov.y - top, fov.a, fov.b
+    x = fov.x - left
+    y = fov.y - top
+    a = fov.a
+    b = fov.b
     while min(a, b) >= MAX_STEP / 2 * size:
-        region, x, y, a, b = halve(region), (x - 0.5) / 2, (y - 0.5) / 2, a / 2, b / 2
-    step_x, step_y, centre = 2 * a / size, 2 * b / size, (size - 1) / 2
+        region = halve(region)
+        x = (x - 0.5) / 2
+        y = (y - 0.5) / 2
+        a = a / 2
+        b = b / 2
+    step_x = 2 * a / size
+    step_y = 2 * b / size
+    centre = (size - 1) / 2
     if max(step_x, step_y) > 1:
         region = cv2.GaussianBlur(region, (3, 3), _choose_sigma(step_x), sigmaY=_choose_sigma(step_y))
     inverse = np.array([[step_x, 0, x - step_x * centre], [0, step_y, y - step_y * centre]])
@@ -144,7 +157,8 @@ def turn_upright(image: np.ndarray, orientation: int) -> np.ndarray:
 
 def _turn(crop: np.ndarray, circle: Circle, header: Header) -> tuple[np.ndarray, Circle]:
     """Turn upright a crop, and the circle in its photograph, both as stored."""
-    (x, y, radius), (width, height) = circle, header[:2]
+    x, y, radius = circle
+    width, height = header[:2]
     if header.orientation in SWAPPED:
         x, y, width, height = y, x, height, width
     if header.orientation in MIRRORED:
@@ -163,14 +177,17 @@ def _crop_voets(image: np.ndarray, size: int) -> Crop:
     """
     x, y, radius = circle = _find_voets(image)
     # a circle that the frame cuts on the left or top moves the window, which shows more on the other side
-    left, top, side = max(0, int(x - radius)), max(0, int(y - radius)), int(2 * radius)
+    left = max(0, int(x - radius))
+    top = max(0, int(y - radius))
+    side = int(2 * radius)
     region = image[top : top + side, left : left + side]
     factor = size / 2 / radius
     if min(region.shape[:2]) * factor <= 0.5:
         raise NoFundusError("Voets et al.: what is bright is a line, narrower than a pixel of the crop")
     shrunk = cv2.resize(region, None, fx=factor, fy=factor, interpolation=cv2.INTER_LINEAR)
     height, width = shrunk.shape[:2]
-    at_y, at_x = (size - height + 1) // 2, (size - width + 1) // 2  # an odd pixel is added at the top and left
+    at_y = (size - height + 1) // 2
+    at_x = (size - width + 1) // 2  # an odd pixel is added at the top and left
     crop = np.zeros((size, size, 3), np.uint8)
     crop[at_y : at_y + height, at_x : at_x + width] = shrunk
     return Crop(crop, circle, "ok")

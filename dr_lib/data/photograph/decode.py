@@ -17,7 +17,8 @@ MAX_SIDE = 30_000  # px; OpenCV's remap counts in 16 bits
 MAX_SCANNED = 1_500_000_000  # px times scans of a JPEG: two seconds; a progressive one has ten scans as a rule
 DEPTHS = (8, 10, 12, 14, 16)  # bits that cameras give to a sample
 BLOCK = 16  # px of a JPEG that are coded together, at most
-JPEG_END, SCAN = bytes([0xFF, JPEG_END_MARKER]), bytes([0xFF, SCAN_MARKER])
+JPEG_END = bytes([0xFF, JPEG_END_MARKER])
+SCAN = bytes([0xFF, SCAN_MARKER])
 FILLING = 128, 2  # grey level with which a JPEG's decoder fills missing rows, and by how much it may be off
 OVERSAMPLING = 1.5  # the field of view is decoded at least that many times as large as the crop
 DICOM_STARTS = (b"\x02\0\0\0UL", b"\x08\0\0\0", b"\x08\0\x05\0", b"\x08\0\x08\0")  # where the preamble lacks
@@ -67,7 +68,8 @@ def _read_file(path: Path) -> bytes:
 
 def check_size(encoded: bytes, header: Header, reduction: int) -> None:
     """Refuse a picture that would take too much memory or time to decode, by its header alone."""
-    width, height = header.width, header.height
+    width = header.width
+    height = header.height
     needed = count_bytes(encoded, header, reduction)
     if width * height > MAX_PIXELS or max(width, height) > MAX_SIDE or needed > MAX_MEMORY:
         raise UnreadableImageError(
@@ -124,7 +126,8 @@ def decode(encoded: bytes, header: Header, reduction: int) -> np.ndarray:
         del is_hidden
     largest = int(image.max()) if image.dtype == np.uint16 else 0
     while not is_jpeg and reduction > 1:
-        image, reduction = halve(image), reduction // 2
+        image = halve(image)
+        reduction = reduction // 2
     if image.dtype == np.uint16:
         depth = next(bits for bits in DEPTHS if largest < 1 << bits)
         image = (image >> (depth - 8)).astype(np.uint8)

@@ -8,11 +8,13 @@ from dr_lib.data.photograph.errors import NoFundusError
 ANGLES = np.linspace(0, 2 * np.pi, 240, endpoint=False)
 RAYS = np.column_stack([np.cos(ANGLES), np.sin(ANGLES)])  # directions in which the edge is looked for
 FEW_RAYS = RAYS[::2]  # as long as it is only roughly known
-ROUGH, FINE = 0.01, 0.003  # tolerances for a circle: an ellipse of 0.98 misses its best circle by 0.005
+ROUGH = 0.01
+FINE = 0.003  # tolerances for a circle: an ellipse of 0.98 misses its best circle by 0.005
 # Where an edge is scored, in radii: four samples of the middle, two unused, two just inside and two just outside.
 DEPTHS = np.array([0.3, 0.45, 0.6, 0.7, 0.8, 0.86, 0.92, 0.96, 1.02, 1.05])
 MIN_LIGHT = 2  # grey levels; a photograph at 10 % of its brightness has 4 to 20
-MIN_STEP, MAX_OUTER = 3, 0.7  # grey levels that an edge falls by; what is left outside, of the inside
+MIN_STEP = 3
+MAX_OUTER = 0.7  # grey levels that an edge falls by; what is left outside, of the inside
 MIN_FILLED = 0.75  # of the middle that is no background: text fills 0.51, photographs 0.91
 MIN_VISIBLE = 0.02  # of the rays: where all four sides of the frame cut the field of view the corners show 3 to 10 %
 MIN_CLEAR = 0.5  # of the visible rays, with a clear step at the edge
@@ -21,7 +23,8 @@ SHORT_ARC = 0.25  # of the rays; fewer say little about the shape
 LIT = 0.3  # of the brightness inside, its 90th percentile: behind a mask it is darker
 TINY = 1e-9 * np.eye(4)  # keeps points that no single ellipse fits best from being an error
 OUTLIER = 2.5 * 1.4826  # times the median deviation: 2.5 standard deviations of a normal distribution
-ON_EDGE, MOST = 0.012, 0.8  # of the radius, within which a fit passes a point; of the points, that it should pass
+ON_EDGE = 0.012
+MOST = 0.8  # of the radius, within which a fit passes a point; of the points, that it should pass
 
 Ellipse = tuple[float, float, float, float]  # x, y, horizontal and vertical semi-axis; of a circle both are the same
 
@@ -35,15 +38,18 @@ def measure_distance(image: np.ndarray, background: np.ndarray) -> np.ndarray:
 def score_edge(distance: np.ndarray, ellipse: Ellipse) -> float:
     """Score an edge: how strong its step is, times the shares of it that show one and of the inside that is lit."""
     values, num_inside = _sample_rays(distance, ellipse, FEW_RAYS, DEPTHS)
-    middle, columns = values[:, :4], values.T.astype(np.float32)
-    inner, outer = (columns[6] + columns[7]) / 2, (columns[8] + columns[9]) / 2
+    middle = values[:, :4]
+    columns = values.T.astype(np.float32)
+    inner = (columns[6] + columns[7]) / 2
+    outer = (columns[8] + columns[9]) / 2
     filled = np.count_nonzero(middle > MIN_LIGHT) / middle.size
     # a ray is hidden where the frame ends before the edge, or a mask cuts the field of view
     visible = (num_inside >= 9) & (inner > max(MIN_LIGHT, 0.1 * median(middle.ravel())))
     num_visible = np.count_nonzero(visible)
     if num_visible < MIN_VISIBLE * len(FEW_RAYS) or filled < MIN_FILLED:
         return 0.0
-    inner, outer = inner[visible], outer[visible]
+    inner = inner[visible]
+    outer = outer[visible]
     step = inner - outer
     clear = (step > MIN_STEP) & (outer < MAX_OUTER * inner)
     share_clear = np.count_nonzero(clear) / num_visible
@@ -94,7 +100,8 @@ def _measure_roundness(on_edge: np.ndarray, inner: np.ndarray, visible: np.ndarr
     """Measure the share of rays whose edge lies on the fit, of those that neither the frame cuts nor a mask darkens."""
     if not visible.any():
         return 1.0
-    seen, on_edge = inner[visible], on_edge[visible]
+    seen = inner[visible]
+    on_edge = on_edge[visible]
     lit = seen > LIT * np.sort(seen)[int(0.9 * len(seen))]
     return np.count_nonzero(on_edge & lit) / max(1, np.count_nonzero(lit))
 
@@ -127,10 +134,13 @@ def _find_edges(values: np.ndarray, num_inside: np.ndarray, depths: np.ndarray) 
     falls *= np.arange(falls.shape[1]) + 3 < num_inside[:, None]
     at = falls[:, 1:-1].argmax(axis=1) + 1
     rows = np.arange(len(at))
-    left, peak, right = falls[rows, at - 1], falls[rows, at], falls[rows, at + 1]
+    left = falls[rows, at - 1]
+    peak = falls[rows, at]
+    right = falls[rows, at + 1]
     curvature = left - 2 * peak + right
     shift = np.where(curvature < 0, (left - right) / (2 * np.minimum(curvature, -1e-6)), 0)
-    inner, outer = smooth[:, 0], smooth[rows, num_inside - 1]
+    inner = smooth[:, 0]
+    outer = smooth[rows, num_inside - 1]
     clear = (inner - outer > MIN_STEP) & (outer < MAX_OUTER * inner) & (peak > 0) & (np.abs(shift) <= 1)
     return clear, (depths[at + 1] + shift * (depths[1] - depths[0]))[clear]
 
@@ -145,7 +155,8 @@ def fit_robustly(points: np.ndarray, tolerance: float) -> tuple[Ellipse, bool]:
     misses = median(np.abs(np.hypot(u, v) - 1))
     if misses < tolerance:
         return circle, False
-    keep, num_kept = np.ones(len(u), bool), 0
+    keep = np.ones(len(u), bool)
+    num_kept = 0
     terms = np.concatenate([offsets**2, offsets]).T
     for _ in range(5):
         kept = terms[keep]
@@ -155,8 +166,11 @@ def fit_robustly(points: np.ndarray, tolerance: float) -> tuple[Ellipse, bool]:
         p, q, r, s = np.linalg.solve(kept.T @ kept + TINY, kept.sum(axis=0))
         if p <= 0 or q <= 0:
             return circle, False
-        cu, cv, full = -r / (2 * p), -s / (2 * q), 1 + r**2 / (4 * p) + s**2 / (4 * q)
-        a, b = np.sqrt(full / p), np.sqrt(full / q)
+        cu = -r / (2 * p)
+        cv = -s / (2 * q)
+        full = 1 + r**2 / (4 * p) + s**2 / (4 * q)
+        a = np.sqrt(full / p)
+        b = np.sqrt(full / q)
         off = np.abs(np.hypot((u - cu) / a, (v - cv) / b) - 1)
         keep = off < max(OUTLIER * median(off), 0.002)
     if median(off) >= 0.5 * misses or abs(a / b - 1) < 0.02 or not 0.4 < a / b < 2.5:
@@ -173,33 +187,47 @@ def fit_circle_robustly(points: np.ndarray, rounds: int = 5) -> Ellipse:
     middle = points.sum(axis=0) / len(points)
     u, v = offsets = (points - middle).T
     terms = np.concatenate([offsets, [u * u + v * v, np.ones(len(points))]])
-    weighed, num_kept = terms, len(points)
+    weighed = terms
+    num_kept = len(points)
     for _ in range(rounds + 1):
         (uu, uv, us, u1), (_, vv, vs, v1), _, (*_, s1, n) = (weighed @ terms.T).tolist()
-        suu, suv, svv = uu - u1 * u1 / n, uv - u1 * v1 / n, vv - v1 * v1 / n
-        su, sv = (us - u1 * s1 / n) / 2, (vs - v1 * s1 / n) / 2
+        suu = uu - u1 * u1 / n
+        suv = uv - u1 * v1 / n
+        svv = vv - v1 * v1 / n
+        su = (us - u1 * s1 / n) / 2
+        sv = (vs - v1 * s1 / n) / 2
         area = max(suu * svv - suv**2, 1e-9)  # 0 on a straight line, whose circle is beyond all measure
-        cu, cv = (svv * su - suv * sv) / area, (suu * sv - suv * su) / area
+        cu = (svv * su - suv * sv) / area
+        cv = (suu * sv - suv * su) / area
         radius = max((s1 - 2 * (cu * u1 + cv * v1)) / n + cu**2 + cv**2, 0) ** 0.5
         misses = np.abs(np.hypot(u - cu, v - cv) - radius)
         keep = misses < OUTLIER * median(misses) + 0.1
         if np.count_nonzero(keep) == num_kept:
             break
-        num_kept, weighed = np.count_nonzero(keep), terms * keep
+        num_kept = np.count_nonzero(keep)
+        weighed = terms * keep
     return float(middle[0]) + cu, float(middle[1]) + cv, radius, radius
 
 
 def fit_circle_of_most(points: np.ndarray, draws: int = 120) -> Ellipse | None:
     """Find the circle that most points lie on, refitted to them (RANSAC, always with the same seed)."""
     triples = points[np.random.default_rng(0).integers(0, len(points), (draws, 3))]
-    a, (u, v), (s, t) = triples[:, 0], (triples[:, 1] - triples[:, 0]).T, (triples[:, 2] - triples[:, 0]).T
+    a = triples[:, 0]
+    u, v = (triples[:, 1] - triples[:, 0]).T
+    s, t = (triples[:, 2] - triples[:, 0]).T
     twice_area = u * t - v * s
     valid = np.abs(twice_area) > 1e-3
     if not valid.any():
         return None
-    a, u, v, s, t, d = a[valid], u[valid], v[valid], s[valid], t[valid], 2 * twice_area[valid]
+    a = a[valid]
+    u = u[valid]
+    v = v[valid]
+    s = s[valid]
+    t = t[valid]
+    d = 2 * twice_area[valid]
     from_a = np.column_stack([(t * (u**2 + v**2) - v * (s**2 + t**2)) / d, (u * (s**2 + t**2) - s * (u**2 + v**2)) / d])
-    centres, radii = a + from_a, np.hypot(*from_a.T)
+    centres = a + from_a
+    radii = np.hypot(*from_a.T)
     x, y = points[::2, :, None].transpose(1, 0, 2)  # every other point votes
     misses = np.abs(np.sqrt((x - centres[:, 0]) ** 2 + (y - centres[:, 1]) ** 2) - radii)
     best = np.count_nonzero(misses < np.clip(0.02 * radii, 1.0, 4.0), axis=0).argmax()
@@ -222,7 +250,8 @@ def drop_straight(points: np.ndarray) -> np.ndarray:
     """Drop from a whole outline, (n, 2), what lies on a line for longer than a circle does, as where a mask cuts it."""
     if len(points) < 60:
         return points
-    starts, ends = points[::6], np.roll(points, -30, axis=0)[::6]
+    starts = points[::6]
+    ends = np.roll(points, -30, axis=0)[::6]
     ways = ends - starts
     normals = np.column_stack([-ways[:, 1], ways[:, 0]]) / np.maximum(np.hypot(*ways.T), 1)[:, None]
     near = np.abs(points @ normals.T - (starts * normals).sum(axis=1)) < 1.0  # (points, lines)
@@ -232,6 +261,7 @@ def drop_straight(points: np.ndarray) -> np.ndarray:
 
 def median(values: np.ndarray) -> np.ndarray:
     """Find the median along the first axis, the upper one of two; np.median takes five times as long for a few."""
-    middle, values = len(values) // 2, values.copy()
+    middle = len(values) // 2
+    values = values.copy()
     values.partition(middle, axis=0)
     return values[middle]

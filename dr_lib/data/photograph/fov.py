@@ -13,14 +13,20 @@ from dr_lib.data.photograph.plausibility import CORNER, is_doubtful, is_doubtful
 
 SEARCH_SIDE = 256  # px of the longer side on which the field of view is first looked for
 MIN_PIXELS = 16  # of the shorter side
-MIN_POINTS, MAX_POINTS = 12, 120  # of an outline: fewer say nothing, more say nothing new
+MIN_POINTS = 12
+MAX_POINTS = 120  # of an outline: fewer say nothing, more say nothing new
 FRAME = 2  # px; an outline that near to the frame is the frame's
-LEVELS, OTSU_FACTORS = (5, 10, 18, 30), (0.6, 1.0, 1.4)  # thresholds of the distance: fixed ones, and Otsu's times
+LEVELS = (5, 10, 18, 30)
+OTSU_FACTORS = (0.6, 1.0, 1.4)  # thresholds of the distance: fixed ones, and Otsu's times
 # Strength of an edge by the mean distance inside: a halo has 0.1 to 0.75, most photographs 0.6 to 1.
-ENOUGH, SHARP = 0.5, 0.76  # no higher threshold is tried; no second look is taken
-REACH_ROUGH, REACH_FINE = 0.07, 0.03  # of the radius: how far from the first guess its edge is looked for
-MOVED, WEAKER = 0.02, 0.6  # of the radius, of the score: moved farther and weaker than that, a mask's edge was followed
-MIN_RADIUS, MAX_RADIUS = 0.12, 0.75  # of the shorter and of the longer side
+ENOUGH = 0.5
+SHARP = 0.76  # no higher threshold is tried; no second look is taken
+REACH_ROUGH = 0.07
+REACH_FINE = 0.03  # of the radius: how far from the first guess its edge is looked for
+MOVED = 0.02
+WEAKER = 0.6  # of the radius, of the score: moved farther and weaker than that, a mask's edge was followed
+MIN_RADIUS = 0.12
+MAX_RADIUS = 0.75  # of the shorter and of the longer side
 MAX_OFF = 0.1  # of the side, by which the centre may lie outside the frame
 MAX_OVERHANG = 0.01  # of the radius, and one px more: beyond it the frame clips the field of view
 
@@ -95,7 +101,8 @@ def _find_on_background(image: np.ndarray, small: np.ndarray, half: np.ndarray) 
 def _scale(ellipse: Ellipse, old: tuple[int, ...], new: tuple[int, ...]) -> Ellipse:
     """Scale an ellipse from a picture of one shape to its copy of another."""
     x, y, a, b = ellipse
-    to_x, to_y = new[1] / old[1], new[0] / old[0]
+    to_x = new[1] / old[1]
+    to_y = new[0] / old[0]
     return (x + 0.5) * to_x - 0.5, (y + 0.5) * to_y - 0.5, a * to_x, b * to_y
 
 

@@ -5,14 +5,18 @@ from functools import cache
 import cv2
 import numpy as np
 
-SIDE, CELLS = 299, (23, 23)  # px to which a crop is brought first, so that its size hardly counts; cells of its light
+SIDE = 299
+CELLS = (23, 23)  # px to which a crop is brought first, so that its size hardly counts; cells of its light
 VESSELS = (5, 13)  # px of two kernels, between whose blurs lie the calibres of vessels
 GRAIN = 3  # px of a kernel: what it blurs away is mostly the grain of the sensor
 # of white noise of deviation 1 between the two kernels, by the median of what GRAIN blurs away: 0.80 of 0.198 / 0.54
 NOISE_PER_GRAIN = 0.293
-SHOWN, DARKEST = 0.15, 8.0  # of the bright end of the light, and grey levels of green: what is darker shows nothing
-HALF_SHARP, HALF_LIT = 0.005, 32.0  # contrast, and grey levels of green, that are worth a half
-SATURATED, POWER = 248, 3  # grey level of red from which on it is lost, and the power of the share that is left
+SHOWN = 0.15
+DARKEST = 8.0  # of the bright end of the light, and grey levels of green: what is darker shows nothing
+HALF_SHARP = 0.005
+HALF_LIT = 32.0  # contrast, and grey levels of green, that are worth a half
+SATURATED = 248
+POWER = 3  # grey level of red from which on it is lost, and the power of the share that is left
 
 
 def score_gradability(crop: np.ndarray) -> float:
@@ -30,7 +34,8 @@ def score_gradability(crop: np.ndarray) -> float:
     Args:
         crop: (size, size, 3) uint8 RGB, whose field of view is the circle that touches its sides.
     """
-    red, green = cv2.extractChannel(crop, 0), cv2.extractChannel(crop, 1).astype(np.float32)
+    red = cv2.extractChannel(crop, 0)
+    green = cv2.extractChannel(crop, 1).astype(np.float32)
     green = cv2.resize(green, (SIDE, SIDE), interpolation=cv2.INTER_AREA if len(crop) > SIDE else cv2.INTER_LINEAR)
     light = cv2.resize(green, CELLS, interpolation=cv2.INTER_AREA)
     shown = _disc() & (light > max(DARKEST, SHOWN * float(np.quantile(light[_disc()], 0.95))))

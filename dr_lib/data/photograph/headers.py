@@ -12,10 +12,15 @@ JPEG_SIGNATURE = b"\xff\xd8\xff"
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 MARKER = re.compile(rb"\xff[^\x00\x01\xff\xd0-\xd8]")  # of a JPEG's segment; the others are padding or stand alone
 JPEG_FRAMES = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}  # markers of a frame, which holds the size
-JPEG_END_MARKER, SCAN_MARKER, APP1_MARKER = 0xD9, 0xDA, 0xE1
+JPEG_END_MARKER = 0xD9
+SCAN_MARKER = 0xDA
+APP1_MARKER = 0xE1
 MAX_SEGMENTS = 10_000  # as many hold 650 MB; more are there to keep the reader busy
 ORIENTATION_TAG = 0x0112  # of EXIF
-SUBFILE_TAG, BITS_TAG, STARTS_TAG, SIZES_TAG = 254, 258, 273, 279  # of TIFF: kind of page, bits per sample, strips
+SUBFILE_TAG = 254
+BITS_TAG = 258
+STARTS_TAG = 273
+SIZES_TAG = 279  # of TIFF: kind of page, bits per sample, strips
 INTEGERS = {1: "B", 3: "H", 4: "I"}  # EXIF type -> how to unpack it
 OTHERS = ("TIFF", "BMP", "WEBP", "GIF", "PPM")  # further formats that are read, as Pillow names them
 ZEROS = bytes(64)  # at the end of compressed pixels: an interrupted copy left them
@@ -67,7 +72,8 @@ def read_segments(encoded: bytes) -> Iterator[tuple[int, int, int]]:
         found = MARKER.search(encoded, at)
         if found is None:
             return
-        marker, at = found[0][1], found.end()
+        marker = found[0][1]
+        at = found.end()
         length = 0 if marker == JPEG_END_MARKER else int.from_bytes(encoded[at : at + 2], "big")
         yield marker, at, length
         if marker == JPEG_END_MARKER:
@@ -77,11 +83,15 @@ def read_segments(encoded: bytes) -> Iterator[tuple[int, int, int]]:
 
 def _read_jpeg(encoded: bytes) -> Header:
     """Read the segments up to the first scan."""
-    size, orientation, areas, is_progressive = (0, 0), 1, [], False
+    size = (0, 0)
+    orientation = 1
+    areas = []
+    is_progressive = False
     for marker, at, length in read_segments(encoded):
         if marker in JPEG_FRAMES:
             height, width = struct.unpack_from(">2H", encoded, at + 3)
-            size, is_progressive = (width, height), marker not in (0xC0, 0xC1)
+            size = (width, height)
+            is_progressive = marker not in (0xC0, 0xC1)
             factors = encoded[at + 9 : at + length : 3]  # sampling of each component, across and down
             areas = [(factor >> 4) * (factor & 15) for factor in factors]
         elif marker == APP1_MARKER and encoded.startswith(b"Exif\0", at + 2):
@@ -101,10 +111,13 @@ def _read_png(encoded: bytes) -> Header:
     kind, width, height, bits, colour = struct.unpack_from(">4s2I2B", encoded, 12)
     if kind != b"IHDR":
         raise UnreadableImageError("a PNG with a damaged header")
-    at, num_packed, orientation = 8, 0, 1
+    at = 8
+    num_packed = 0
+    orientation = 1
     for _ in range(MAX_SEGMENTS):
         length, kind = struct.unpack_from(">I4s", encoded, at)
-        content, at = at + 8, at + 12 + length
+        content = at + 8
+        at = at + 12 + length
         if kind == b"IDAT":
             num_packed += length
         elif kind == b"eXIf":
@@ -122,9 +135,12 @@ def _read_other(encoded: bytes) -> Header:
 
     try:
         with Image.open(io.BytesIO(encoded), formats=OTHERS) as picture:
-            name, (width, height) = picture.format.lower(), picture.size
-            orientation, tags = picture.getexif().get(ORIENTATION_TAG), getattr(picture, "tag_v2", {})
-            bits, is_thumbnail = max(tags.get(BITS_TAG, (8,))), tags.get(SUBFILE_TAG, 0) & 1
+            name = picture.format.lower()
+            width, height = picture.size
+            orientation = picture.getexif().get(ORIENTATION_TAG)
+            tags = getattr(picture, "tag_v2", {})
+            bits = max(tags.get(BITS_TAG, (8,)))
+            is_thumbnail = tags.get(SUBFILE_TAG, 0) & 1
             strips = zip(tags.get(STARTS_TAG, ()), tags.get(SIZES_TAG, ()), strict=False)
             end = max((start + length for start, length in strips), default=0)
             is_packed = picture.info.get("compression", "raw") != "raw"

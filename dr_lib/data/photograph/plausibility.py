@@ -18,9 +18,11 @@ MAX_HOLE = {False: 0.62, True: 0.45}
 MIN_HOLE = 0.005  # of the area; smaller ones are vessels and haemorrhages
 MIN_RED_LIGHT = 16  # grey levels; in the dark a few of them are nothing but noise
 SURROUNDINGS = 1.06  # radii from the centre, where the surroundings begin
-DARK, BRIGHT = 0.2, 0.5  # of the median distance inside: what is nearer is background, what is farther is not
+DARK = 0.2
+BRIGHT = 0.5  # of the median distance inside: what is nearer is background, what is farther is not
 MAX_SPILL = 0.15  # of the surroundings, that may be bright; photographs have 0.06 at most
-MIN_RED, RED_TO_GREEN = 40, 1.2  # grey levels of red at the borders, and red by green: a retina is red
+MIN_RED = 40
+RED_TO_GREEN = 1.2  # grey levels of red at the borders, and red by green: a retina is red
 MAX_BLUE = 0.45  # of the red; 90 % of 1,052 pieces out of retinas have 0.48 or less, skin has 0.39 to 0.67
 MAX_DETAIL = 12  # grey levels from a pixel to the next on average; a retina is smooth
 

@@ -108,8 +108,11 @@ class Batches(keras.utils.PyDataset):
             part: of every batch, which one of how many even ones; what other machines feed is not read.
         """
         super().__init__()
-        self.inputs, self.targets, self.batch_size = inputs, targets, batch_size
-        self.shuffle_seed, self.error = shuffle_seed, None
+        self.inputs = inputs
+        self.targets = targets
+        self.batch_size = batch_size
+        self.shuffle_seed = shuffle_seed
+        self.error = None
         self._part = slice(*(batch_size * k // part[1] for k in (part[0], part[0] + 1)))
         if batch_size < 1 or len(inputs) != len(targets) or not len(self):
             counts = f"{len(inputs)} photographs and {len(targets)} targets"
@@ -142,7 +145,8 @@ class Batches(keras.utils.PyDataset):
         if self.shuffle_seed is not None:
             rows = rows[self._part]
             return self._take(rows), self.targets[rows]
-        num_places, num_empty = len(self) * self.batch_size, self.batch_size - len(rows)
+        num_places = len(self) * self.batch_size
+        num_empty = self.batch_size - len(rows)
         weights = np.full(self.batch_size, num_places / len(self.inputs), np.float32)
         weights[len(rows) :] = 0
         rows = np.pad(rows, (0, num_empty), mode="edge")[self._part]

@@ -91,7 +91,8 @@ def crop_photographs(
         write_json(out / "crops.json", parameters | {"code_sha256": hash_code()})
     elif rest and parameters["code_sha256"] != hash_code():
         raise PrepareError(f"{out} was cropped by another version of the code: choose another --out, or delete it")
-    free, needed = shutil.disk_usage(out).free / 2**20, len(rest) * BYTES_PER_PIXEL * parameters["size"] ** 2 / 2**20
+    free = shutil.disk_usage(out).free / 2**20
+    needed = len(rest) * BYTES_PER_PIXEL * parameters["size"] ** 2 / 2**20
     if free < needed:
         raise PrepareError(
             f"{out} has {free:.0f} MiB free, {len(rest)} records need about {needed:.0f} MiB: make room or choose "
@@ -126,7 +127,8 @@ def hash_code() -> str:
 
 def _write_shard(path: Path, part: list[Photograph], results: Iterator[Cropped], salt: bytes) -> pd.DataFrame:
     """Write a shard from what became of its photographs, in their order, then its listing."""
-    rows, end = [], 0
+    rows = []
+    end = 0
     with replace(path) as temporary, temporary.open("wb") as file:
         for photograph, result in zip(part, islice(results, len(part)), strict=False):
             row = {"image_id": photograph.image_id, "reason": result.reason, "size_id": _size_id(salt, photograph)}

@@ -160,7 +160,8 @@ def verify(data_dir: Path) -> dict:
         ShardError: names every file that is missing, altered, cut short, or not in the manifest.
     """
     manifest = read_manifest(data_dir)
-    files, faults = manifest["files"], _compare_names(data_dir, manifest["files"])
+    files = manifest["files"]
+    faults = _compare_names(data_dir, manifest["files"])
     for name in sorted(files):
         try:
             read_file(data_dir, name, files)

@@ -81,11 +81,13 @@ def prepare(
         ShardError: the folder's manifest is damaged, or a shard does not match it.
         WorkerError: workers cannot be had, died, or do not see the photographs.
     """
-    images, out = Path(images).absolute(), Path(out)
+    images = Path(images).absolute()
+    out = Path(out)
     found = read_labels(images, None if labels is None else Path(labels), layout=layout)
     private = Path(private) if private else out.with_name(out.name + ".private")
     check_apart(private.absolute(), out.absolute())
-    is_sample, is_new = found.layout == "sample", not private.exists()
+    is_sample = found.layout == "sample"
+    is_new = not private.exists()
     with open_private(private, SAMPLE_SALT if is_sample else None) as salt:
         if salt == SAMPLE_SALT and not is_sample:
             raise PrivateFolderError(f"{private} holds the sample's salt, which is public: choose another --private")
@@ -102,7 +104,8 @@ def prepare(
                 if is_new:  # it holds a salt that nothing was made with
                     shutil.rmtree(private, ignore_errors=True)
                 raise
-            pool, files = map_over(workers or count_cpus(), dask), earlier["files"]
+            pool = map_over(workers or count_cpus(), dask)
+            files = earlier["files"]
             crops = crop_photographs(
                 photographs, out, salt, pool, files=files, shard_size=shard_size, progress=progress
             )
@@ -163,8 +166,10 @@ def _measure(path: str) -> int:
 def _find_copies(crops: pd.DataFrame) -> pd.DataFrame:
     """Find pairs of crops that show nearly the same picture: image_id, image_id_2, distance [bits of 256]."""
     hashes = np.frombuffer(bytes.fromhex("".join(crops["perceptual_hash"])), np.uint8).reshape(-1, 32)
-    found, image_ids = find_near_duplicates(hashes), crops["image_id"].to_numpy()
-    one, two = image_ids[found[:, 0]], image_ids[found[:, 1]]
+    found = find_near_duplicates(hashes)
+    image_ids = crops["image_id"].to_numpy()
+    one = image_ids[found[:, 0]]
+    two = image_ids[found[:, 1]]
     return pd.DataFrame({"image_id": one, "image_id_2": two, "distance": found[:, 2]})
 
 

@@ -32,7 +32,9 @@ def open_sample(
         progress: makes of a title what is called with (done, total).
     """
     folder = Path(folder)
-    records, photographs, drawn_by = folder / "records", folder / "photographs", folder / "drawn_by"
+    records = folder / "records"
+    photographs = folder / "photographs"
+    drawn_by = folder / "drawn_by"
     code = _hash_code()
     folder.mkdir(parents=True, exist_ok=True)
     with lock(folder / "lock", wait_s=math.inf):

@@ -58,7 +58,8 @@ def split(
         ShardError: the folder is not prepared or was altered.
     """
     data_dir = Path(data_dir).resolve()
-    manifest, out = read_manifest(data_dir), Path(out)
+    manifest = read_manifest(data_dir)
+    out = Path(out)
     path = data_dir / out if out.name == str(out) else out.resolve()
     if path.name not in manifest["files"] and path.exists() and not {"group", "split"} <= set(parse_table(path)):
         raise LabelTableError(f"{path} is there and is no split table: choose another --out")
@@ -154,12 +155,14 @@ def export_records(data_dir: Path, out: Path, split: str | Path = "split.csv", s
         LabelTableError: the folder to write is not empty.
         ShardError: the prepared folder was altered.
     """
-    out, paths = Path(out), []
+    out = Path(out)
+    paths = []
     if out.exists() and any(out.iterdir()):
         raise LabelTableError(f"{out} is not empty: choose another folder for the records")
     writing = out.with_name(f"{out.name}.tmp")
     shutil.rmtree(writing, ignore_errors=True)  # left by a kill
-    photographs, size = read_photographs(data_dir, split), read_manifest(data_dir)["parameters"]["size"]
+    photographs = read_photographs(data_dir, split)
+    size = read_manifest(data_dir)["parameters"]["size"]
     crops = StoredCrops(data_dir, photographs, size)
     for side, rows in photographs[photographs["split"] != "excluded"].groupby("split"):
         number = -(-len(rows) // shard_size)
@@ -190,7 +193,8 @@ def _correct_labels(known: pd.DataFrame, path: Path) -> pd.DataFrame:
         if column in given:
             given[column] = given[column].str.lower().map(words).fillna("?")
     prepare = write_command("prepare")
-    nothing, grades = pd.Series("", given.index), pd.to_numeric(given["grade"], errors="coerce")
+    nothing = pd.Series("", given.index)
+    grades = pd.to_numeric(given["grade"], errors="coerce")
     for fault, bad in {
         "labels.csv has no such image_id": ~given["image_id"].isin(known["image_id"]),
         "the image_id stands there twice": given["image_id"].duplicated(),

@@ -33,7 +33,8 @@ class StoredCrops:
         Raises:
             ShardError: a shard is not what the manifest says; also, when it is read, if it was changed since.
         """
-        files, (numbers, names) = read_manifest(data_dir)["files"], pd.factorize(photographs["shard"])
+        files = read_manifest(data_dir)["files"]
+        numbers, names = pd.factorize(photographs["shard"])
         self._paths = [Path(data_dir) / name for name in names]
         self._states = [_compare(path, files[path.name]) for path in self._paths]
         self._shards = numbers.astype(np.int32)
@@ -64,7 +65,8 @@ class StoredCrops:
 
     def read_jpeg(self, row: int) -> bytes:
         """Read the JPEG of a crop; each read opens the shard, so that threads share nothing, and no file stays open."""
-        path, state = self._paths[self._shards[row]], self._states[self._shards[row]]
+        path = self._paths[self._shards[row]]
+        state = self._states[self._shards[row]]
         try:
             with path.open("rb", buffering=0) as file:
                 if _find_state(file.fileno()) != state:

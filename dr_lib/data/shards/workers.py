@@ -93,7 +93,8 @@ def map_over(workers: int, dask: str = "") -> Iterator[Map]:
     """
     if dask:
         with _connect(dask) as client:
-            executor, ahead = client.get_executor(pure=False), TASKS_PER_WORKER * sum(client.nthreads().values())
+            executor = client.get_executor(pure=False)
+            ahead = TASKS_PER_WORKER * sum(client.nthreads().values())
             submit = partial(executor.submit, _map_part)
             try:
                 yield partial(_map_ahead, submit, partial(_wait, client), PHOTOGRAPHS_PER_DASK_TASK, ahead)
@@ -116,7 +117,8 @@ def _map_ahead(
     submit: Callable[..., Future], take: Callable, size: int, ahead: int, function: Callable, items: Iterable
 ) -> Iterator:
     """Hand out that many tasks ahead, each of `size` items, and one more for each whose results were taken."""
-    items, tasks = iter(items), deque()
+    items = iter(items)
+    tasks = deque()
     while part := list(islice(items, size)):
         tasks.append(submit(function, part))
         if len(tasks) == ahead:

@@ -16,7 +16,8 @@ from typing import NamedTuple, TypeVar
 from dr_lib.command import shorten_program, write_install
 from dr_lib.runs.run import bind_to_parent
 
-COLOURS, TOKEN = re.compile(r"\x1b\[[\d;]*m"), re.compile(r"((?:token|signature)=)[^\s&'\"]+", re.IGNORECASE)
+COLOURS = re.compile(r"\x1b\[[\d;]*m")
+TOKEN = re.compile(r"((?:token|signature)=)[^\s&'\"]+", re.IGNORECASE)
 OPTIONS = {"colab": (), "kaggle": ("-W",)}  # of every call: Kaggle's warning of an old version stands before an answer
 EXTRA = ("-e", ".[remote]")  # of this library: what pip installs the clients with
 LIMIT_S = 3600.0  # of a call that nothing else limits: an upload
@@ -87,7 +88,8 @@ def call(name: str, *arguments: str, limit_s: float = LIMIT_S, say: Callable[[st
             in_time = timer.is_alive()
             timer.cancel()
             process.kill()
-    text, what = "".join(lines), " ".join([name, *(word for word in arguments[:2] if word[0] != "-")])
+    text = "".join(lines)
+    what = " ".join([name, *(word for word in arguments[:2] if word[0] != "-")])
     if NO_CREDENTIALS[name][0] in text:
         login = write_login(name)
         raise RemoteError(f"{name} has no credentials: log in once with {login} in a terminal")

@@ -19,11 +19,13 @@ from dr_lib.runs.remote import far_side
 from dr_lib.runs.remote.client import Quota, RemoteError, call, find_sentence, insist, undisturbed
 from dr_lib.runs.remote.pack import NAME, Pack
 
-UPLOADS, HOME = "content", "/content/dr-lib"  # the first as upload and download have it, without its slash
+UPLOADS = "content"
+HOME = "/content/dr-lib"  # the first as upload and download have it, without its slash
 SET_UP_S = 900.0  # to unpack, and to install what is missing
 WATCHED_S = 600.0  # by one call, for a run of any length; in between the client takes a new token
 UPLOAD_S = 1800.0  # of one part, which the client itself does not limit
-FAILED_CALLS, RETRY_S = 3, 60.0  # in a row, until a machine that may still be there is given up
+FAILED_CALLS = 3
+RETRY_S = 60.0  # in a row, until a machine that may still be there is given up
 DEVICES = {  # option and value of `colab new`, and a pattern of what the device, or else the machine, is called
     "T4": (("--gpu", "T4"), r"\bt4\b"),
     "L4": (("--gpu", "L4"), r"\bl4\b"),
@@ -40,7 +42,9 @@ TERMS = "Colab's terms forbid bulk computing on the free tier: keep studies ther
 class Colab:
     """One session on Colab."""
 
-    platform, name, terms = "colab", "Colab", TERMS
+    platform = "colab"
+    name = "Colab"
+    terms = TERMS
     needs_client = True  # while it makes runs
 
     def __init__(self, device: str, say: Callable[[str], object]):
@@ -74,7 +78,8 @@ class Colab:
         self, session: str, job: dict[str, Any], runs: list[str], hours: float, take_in: Callable[[Path], Any]
     ) -> Iterator[Any]:
         """Make the runs, and yield what taking in the archive of each gives, as soon as it has ended."""
-        start, job = time.monotonic(), job | {"home": HOME}
+        start = time.monotonic()
+        job = job | {"home": HOME}
         for run in runs:
             left = hours and hours - (time.monotonic() - start) / 3600
             if hours and left < far_side.LEAST_HOURS:
@@ -85,7 +90,8 @@ class Colab:
 
     def _make_one(self, session: str, job: dict, run: str, hours: float, until: float, results: Path) -> Path:
         """Watch a run in calls of ten minutes, each of which may fail, until what it left is here."""
-        there, failed = f"/{UPLOADS}/{results.name}", 0
+        there = f"/{UPLOADS}/{results.name}"
+        failed = 0
         code = f"if far_side.make({job!r}, {run!r}, {hours!r}, wait_s={WATCHED_S!r}):\n"
         code += f"    far_side.collect({job!r}, [{run!r}], {there!r})"
         while failed < FAILED_CALLS:

@@ -57,7 +57,9 @@ def make(job: dict[str, Any], run: str, hours: float, *, wait_s: float = math.in
         hours: until the session has to end; 0 for no limit.
         wait_s: seconds to watch.
     """
-    home, until, shown = Path(job["home"]), time.monotonic() + wait_s, ""
+    home = Path(job["home"])
+    until = time.monotonic() + wait_s
+    shown = ""
     folder = (home / job["study"]).with_suffix("")
     if run not in _runners:
         _runners[run] = _start(job, run, hours)
@@ -94,7 +96,8 @@ def make_all(job: dict[str, Any], runs: list[str], hours: float, results: str) -
 
 def collect(job: dict[str, Any], runs: list[str], results: str) -> None:
     """Zip what the runs left, those files that are not too large to bring back, in one step."""
-    folder, left_out = (Path(job["home"]) / job["study"]).with_suffix(""), []
+    folder = (Path(job["home"]) / job["study"]).with_suffix("")
+    left_out = []
     with zipfile.ZipFile(f"{results}.tmp", "w", zipfile.ZIP_DEFLATED) as archive:
         for path in sorted(folder.rglob("*")):
             parts = path.relative_to(folder).parts
@@ -114,8 +117,10 @@ def is_on(row: dict[str, Any], platform: str, device: str, on_cpu: list[str]) ->
     The run's name ends in the machine's, which holds its devices: by it go runs that are not completed, and those that
     used the processor because they were to, `on_cpu`, or because there is nothing else.
     """
-    machine, used = row["run_id"], row.get("accelerator") or "cpu"
-    count, was_to = re.search(r"-(\d+x)-", machine), machine.startswith(tuple(f"{run}-" for run in on_cpu))
+    machine = row["run_id"]
+    used = row.get("accelerator") or "cpu"
+    count = re.search(r"-(\d+x)-", machine)
+    was_to = machine.startswith(tuple(f"{run}-" for run in on_cpu))
     if row["status"] != "ok" or (used == "cpu" and (was_to or not count)):
         used = machine
     elif count:
@@ -124,7 +129,8 @@ def is_on(row: dict[str, Any], platform: str, device: str, on_cpu: list[str]) ->
 
 
 def _start(job: dict[str, Any], run: str, hours: float) -> subprocess.Popen:
-    home, environment = Path(job["home"]), {**os.environ, "DR_LIB_SESSION": job["session"]}
+    home = Path(job["home"])
+    environment = {**os.environ, "DR_LIB_SESSION": job["session"]}
     if job["prices"]:
         (home / "prices.csv").write_text(job["prices"], encoding="utf-8")
         environment["DR_LIB_PRICES"] = str(home / "prices.csv")

@@ -29,7 +29,8 @@ from dr_lib.runs.remote.client import (
 )
 from dr_lib.runs.remote.pack import NAME, Pack
 
-HOME, RESULTS = "/kaggle/dr-lib", "/kaggle/working/rows.zip"
+HOME = "/kaggle/dr-lib"
+RESULTS = "/kaggle/working/rows.zip"
 # what Kaggle says of what is not there, and at times of a running session or a token that has run out
 MISSING = re.compile(r"\b40[34] Client Error|not found|was denied", re.IGNORECASE)
 UNDER_WAY = ("queued", "running", "new_script", "cancel_requested")
@@ -37,7 +38,8 @@ SESSION_HOURS = 8.5  # of 9 that every session has
 SET_UP_S = 1200  # of the session, beside the runs' hours
 POLL_S = 30.0
 FAILED_POLLS = 20  # in a row, ten minutes of them, until a question is given up
-DELETIONS, RETRY_S = 3, 5.0  # tries, and between two of them
+DELETIONS = 3
+RETRY_S = 5.0  # tries, and between two of them
 READY_S = 3600.0  # until an upload can be attached
 DEVICES = {  # accelerator of `kernels push`, and a pattern of what the device, or else the machine, is called
     "t4x2": ("NvidiaTeslaT4", r"\b2x.*\bt4\b"),
@@ -50,7 +52,8 @@ Answer = TypeVar("Answer")
 class Kaggle:
     """One session on Kaggle."""
 
-    platform, name = "kaggle", "Kaggle"
+    platform = "kaggle"
+    name = "Kaggle"
     needs_client = False
     terms = "the data set is private, and deleted with the session"
 

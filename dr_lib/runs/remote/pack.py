@@ -53,7 +53,8 @@ def pack_up(path: Path, study: Study, root: Path, folder: Path, share: Share, de
     """
     files: dict[str, Path | bytes] = {name: root / name for name in _list_code(root)}
     files |= {f"notebooks/{name}.ipynb": _check_outputs(root, name) for name in (study.notebook, study.report) if name}
-    commit, study_file = read_commit(root), f"papermill_runs/{path.name}"
+    commit = read_commit(root)
+    study_file = f"papermill_runs/{path.name}"
     files |= {study_file: path, COMMIT: commit.encode()}
     contents = [f"the code of commit {commit[:12] or 'unknown'}{'-dirty' * commit.endswith('-dirty')}"]
     values = [value for levels in (study.parameters, study.factors) for value in _flatten(levels) if value]
@@ -74,7 +75,8 @@ def pack_up(path: Path, study: Study, root: Path, folder: Path, share: Share, de
 
 def _list_code(root: Path) -> list[str]:
     """The library's files: those that git knows or does not ignore; without git, those in no hidden folder."""
-    command, listed = ["git", "-C", str(root), "ls-files", "-z", "-co", "--exclude-standard", "--", "dr_lib"], ""
+    command = ["git", "-C", str(root), "ls-files", "-z", "-co", "--exclude-standard", "--", "dr_lib"]
+    listed = ""
     with suppress(OSError):
         listed = subprocess.run(command, capture_output=True, text=True).stdout
     names = listed.split("\0") if listed else [str(path.relative_to(root)) for path in root.glob("dr_lib/**/*")]
@@ -97,7 +99,8 @@ def _flatten(levels: dict) -> list[str]:
 
 def _write_parts(files: dict[str, Path | bytes], folder: Path) -> list[Path]:
     """Write a tar.gz in pieces of at most PART_BYTES, without owners and times."""
-    whole, parts = folder / "whole", []
+    whole = folder / "whole"
+    parts = []
     with gzip.open(whole, "wb", compresslevel=3) as stream, tarfile.open(fileobj=stream, mode="w") as archive:
         for name, source in files.items():
             content = source if isinstance(source, bytes) else source.read_bytes()

@@ -71,7 +71,8 @@ def run_on_service(
         StudyError: the study is not valid, or no such device can be asked for.
         RemoteError: the service did not do what was asked; what came back until then is here, and nothing runs on.
     """
-    service, folder = find_service(on, say), Path(path).with_suffix("")
+    service = find_service(on, say)
+    folder = Path(path).with_suffix("")
     if not _read(folder):  # else what was left is stopped first, whatever has become of the study
         load_study(path, root, instance=instance)
     with lock_study(folder), tempfile.TemporaryDirectory() as scratch:
@@ -135,7 +136,9 @@ def _make(
     service: Service, session: str, job: dict, runs: list[str], hours: float, folder: Path, say: Say
 ) -> list[str]:
     """Make the runs, take in what each left, and stop at the first row of another device."""
-    failures, seen, start = {}, set(), time.monotonic()
+    failures = {}
+    seen = set()
+    start = time.monotonic()
     for rows, ended in service.make(session, job, runs, hours, partial(_take_in, folder, runs, say)):
         for row in rows:
             run = name_run(row["scenario"], row["repetition"])
@@ -161,7 +164,8 @@ def _take_in(
 
     A file that is no row of these runs is none; one of a run that failed never takes the place of a completed one.
     """
-    rows, ended = [], {}
+    rows = []
+    ended = {}
     try:
         with zipfile.ZipFile(results) as archive:
             if broken := archive.testzip():
@@ -189,7 +193,8 @@ def _take_in(
 
 def _is_ours(row: dict[str, Any], file: str, folder: Path, runs: Collection[str]) -> bool:
     """Whether a row is of one of these runs of the study, in the file that it belongs in."""
-    run, run_id = name_run(row["scenario"], row["repetition"]), row["run_id"]
+    run = name_run(row["scenario"], row["repetition"])
+    run_id = row["run_id"]
     is_named = file == f"{run_id}.json" and run_id == Path(run_id).name and run_id.startswith(f"{run}-")
     return is_named and row["study"] == folder.name and run in runs
 
@@ -212,7 +217,8 @@ def _open(service: Service, folder: Path, on: str, runs: list[str], say: Say) ->
 
     A session of Colab needs this process, and is stopped when this is to end; one of Kaggle goes on.
     """
-    before, now = service.read_quota(), datetime.now(UTC)
+    before = service.read_quota()
+    now = datetime.now(UTC)
     record = {
         "session": f"dr-{on.replace(':', '-').lower()}-{now:%Y%m%d-%H%M%S}-{secrets.token_hex(3)}",
         "on": on,
@@ -274,7 +280,8 @@ def _close(
     with suppress(RemoteError):
         after = service.read_quota()
         record |= {"units_after": after.left, "units_per_hour": record.get("units_per_hour", after.per_hour)}
-        spent, unit = record["units_before"] - after.left, record["unit"]
+        spent = record["units_before"] - after.left
+        unit = record["unit"]
         with suppress(PriceError):
             record["usd"] = round(spent * find_price(f"{service.platform} unit").usd_per_hour, 4)
         cost = f", {record['usd']:.2f} USD" if "usd" in record else ""

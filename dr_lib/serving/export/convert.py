@@ -93,7 +93,8 @@ def convert(network: "keras.Model", format_name: str, path: Path, *, calibration
                 temporary.write_bytes(_to_litert(network, precision, calibration))
             else:
                 _write_onnx(network, temporary, calibration if precision == "int8" else None)
-        size, ideal = count_bytes(temporary), count_ideal_bytes(network, format_name)
+        size = count_bytes(temporary)
+        ideal = count_ideal_bytes(network, format_name)
         if size > MAX_RATIO * ideal + GRAPH_BYTES:
             raise ExportError(
                 f"{format_name}: {size / MIB:.2f} MiB for {ideal / MIB:.2f} MiB of weights: something is stored twice "
@@ -136,7 +137,8 @@ def load_network(path: Path) -> "keras.Model":
 @contextlib.contextmanager
 def _keep_quiet(format_name: str) -> Iterator[None]:
     """Keep what Python prints and C++ writes for the error's text; converters say hundreds of lines."""
-    disabled, printed = logging.root.manager.disable, io.StringIO()
+    disabled = logging.root.manager.disable
+    printed = io.StringIO()
     with tempfile.TemporaryFile() as log, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         logging.disable(logging.CRITICAL)
@@ -196,7 +198,8 @@ def _write_onnx(network: "keras.Model", path: Path, calibration: np.ndarray | No
     Weights take 7 of their 8 bits: sums of products of 8 bits overflow on processors with AVX2 and without VNNI, where
     probabilities were off by 0.65. See "When to use reduce-range" in ONNX Runtime's documentation of quantization.
     """
-    full, folded = path.with_name("full.onnx"), path.with_name("folded.onnx")
+    full = path.with_name("full.onnx")
+    folded = path.with_name("folded.onnx")
     network(np.zeros((1, *network.inputs[0].shape[1:]), np.uint8))  # Keras exports only what has been called
     network.export(path if calibration is None else full, format="onnx", verbose=False)
     if calibration is None:

@@ -67,7 +67,8 @@ def export_model(
     if not source.facts["grades"]:
         raise ExportError(f"{folder} holds a model of referral: models that grade, of notebook 20, are exported")
     artifacts = {name: find_format(name).artifact for name in formats}
-    network, images = load_network(source.artifact), labelled.images
+    network = load_network(source.artifact)
+    images = labelled.images
     if not len(images):
         raise ExportError("no photograph is labelled: the test split is empty")
     unjudged = gate.find_why_unjudged(source, labelled)
@@ -84,12 +85,14 @@ def export_model(
     converters = {name: read_version(name) for name in CONVERTERS if find_spec(name)}
     known = source.facts | {"source_sha256": source.facts["sha256"], "converters": converters}
     judged = {"threshold": source.facts["threshold"], "margin": margin}
-    out, rows = Path(out), []
+    out = Path(out)
+    rows = []
     out.mkdir(parents=True, exist_ok=True)
     for format_name, artifact in artifacts.items():
         say(f"converting to {format_name}, and comparing")
         with tempfile.TemporaryDirectory(dir=out, prefix=".exporting-") as temporary:
-            new, target = Path(temporary) / format_name, out / format_name
+            new = Path(temporary) / format_name
+            target = out / format_name
             new.mkdir()
             path = new / artifact
             size = convert(network, format_name, path, calibration=calibration)
@@ -104,7 +107,8 @@ def export_model(
                 **gate.compare(labelled.grade, labelled.patient_id, before, np.concatenate(after), **judged),
                 "split_sha256": labelled.split_sha256,
             }
-            difference, tolerance = row["max_abs_difference"], TOLERANCE.get(format_name, 1.0)
+            difference = row["max_abs_difference"]
+            tolerance = TOLERANCE.get(format_name, 1.0)
             if difference > tolerance:
                 raise ExportError(
                     f"{format_name} gives probabilities {difference:.2g} off, {tolerance:g} is rounding: the conversion"

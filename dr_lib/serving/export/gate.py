@@ -147,7 +147,8 @@ def find_needed_patients(grade: np.ndarray, patient_id: np.ndarray, before: np.n
 
     Arguments and errors are those of `compare`.
     """
-    logits, rng = np.log(np.clip(before, 1e-7, 1)), np.random.default_rng(0)
+    logits = np.log(np.clip(before, 1e-7, 1))
+    rng = np.random.default_rng(0)
     noise = rng.normal(size=logits.shape)
     for scale in np.geomspace(0.01, 10, 60):  # to the first that is enough
         after = np.exp(logits + scale * noise)

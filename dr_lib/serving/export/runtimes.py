@@ -127,7 +127,8 @@ def _open(family: str, precision: str, artifact: Path, num_threads: int) -> Pred
         import onnxruntime
 
         options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads, options.inter_op_num_threads = num_threads, 1
+        options.intra_op_num_threads = num_threads
+        options.inter_op_num_threads = 1
         session = onnxruntime.InferenceSession(str(artifact), options, providers=["CPUExecutionProvider"])
         name = session.get_inputs()[0].name
         return lambda images: session.run(None, {name: images})[0]

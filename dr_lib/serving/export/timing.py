@@ -47,7 +47,8 @@ def compare_latency(
     runtimes = {name: open_runtime(name, path, num_threads=num_threads) for name, path in paths.items()}
     for predict in runtimes.values():
         time_runtime(predict, image, num_calls=1, warmup=3)
-    rng, rows = np.random.default_rng(0), []
+    rng = np.random.default_rng(0)
+    rows = []
     for turn in range(num_rounds):
         for name in rng.permutation(list(runtimes)):
             ms = np.median(time_runtime(runtimes[name], image, num_calls=5, warmup=1))

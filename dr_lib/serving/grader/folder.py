@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from dr_lib.training.config import TrainingConfig
     from dr_lib.training.train_once import Trained
 
-MANIFEST, CARD = "manifest.json", "README.md"
+MANIFEST = "manifest.json"
+CARD = "README.md"
 PREPROCESSING = "crop_fundus; JPEG q95; shrunk by area to image_size; uint8 RGB, scaled in the model"
 FACTS = {  # what a manifest says, beside threshold_from and anything else that whoever wrote it knew
     "format": str,  # keras, savedmodel, or litert_ and its precision
@@ -82,7 +83,8 @@ def write_folder(folder: Path, artifact: str, facts: Mapping[str, Any]) -> Model
 
 def write_trained(network: Path, config: "TrainingConfig", trained: "Trained", commit: str) -> ModelFolder:
     """Move the .keras file that `train_once` left into a model folder beside it, `model`."""
-    folder, row = network.parent / "model", trained.row
+    folder = network.parent / "model"
+    row = trained.row
     folder.mkdir(exist_ok=True)
     network.replace(folder / "model.keras")
     chosen = "for a sensitivity of 0.9 on the validation split"
@@ -122,7 +124,8 @@ def read_folder(folder: Path) -> ModelFolder:
     if Path(name).name != name or found.artifact.is_symlink():
         raise ModelFolderError(f"{folder}: the artifact {name!r} has to lie in the folder itself")
     try:
-        size, sha256 = count_bytes(found.artifact), _digest(found.artifact)
+        size = count_bytes(found.artifact)
+        sha256 = _digest(found.artifact)
     except OSError as error:
         raise ModelFolderError(f"{folder}: {name} cannot be read: {error.strerror}") from error
     if (size, sha256) != (found.facts["bytes"], found.facts["sha256"]):
@@ -132,12 +135,14 @@ def read_folder(folder: Path) -> ModelFolder:
 
 def describe(facts: Mapping[str, Any]) -> str:
     """The model card, as Markdown: what the model is, what it was made from, and what it must not be used for."""
-    is_synthetic, grades = facts["data_kind"] == "synthetic", facts["grades"]
+    is_synthetic = facts["data_kind"] == "synthetic"
+    grades = facts["grades"]
     answer = "Says how probable it is that a fundus photograph shows referable retinopathy"
     if grades:
         answer = f"Grades a fundus photograph: {', '.join(f'{k} {name}' for k, name in enumerate(grades))}"
     before = "" if facts["format"] == "keras" else "of the network before export"
-    metrics, gate = _tabulate(facts["metrics"]), _tabulate(facts.get("gate", {}))
+    metrics = _tabulate(facts["metrics"])
+    gate = _tabulate(facts.get("gate", {}))
     lines = [
         f"# {facts['model']}, {facts['image_size']} px, {'five grades' if grades else 'referral'} ({facts['format']})",
         "> **Made from a SYNTHETIC SAMPLE, not from photographs.**" if is_synthetic else "",
@@ -185,7 +190,8 @@ def _check(facts: Any, folder: Path) -> dict[str, Any]:
         value = facts.get(name)
         if not isinstance(value, (int, float) if kind is float else kind) or isinstance(value, bool):
             raise ModelFolderError(f"{folder}: {name} is {value!r}, it has to be a {kind.__name__}")
-    threshold, image_size = facts["threshold"], facts["image_size"]
+    threshold = facts["threshold"]
+    image_size = facts["image_size"]
     if not 0 <= threshold <= 1 or image_size < 1:
         raise ModelFolderError(f"{folder}: threshold {threshold}, image_size {image_size}: out of range")
     return facts

@@ -94,7 +94,8 @@ def grade_files(
     if learned is not None and any(row["in_training"] == UNKNOWN for row in kept.values()):
         raise GradesError(f"{out} has rows of which it is not known whether they are in_training: name another file")
     todo = [file for name, file in files.items() if name not in kept]
-    num_kept, reasons = len(files) - len(todo), Counter(row["error"] for row in kept.values())
+    num_kept = len(files) - len(todo)
+    reasons = Counter(row["error"] for row in kept.values())
     in_training = Counter(row["in_training"] for row in kept.values())
     workers = workers or (count_cpus() if len(todo) >= MANY else 1)
     with held, out.open("a", newline="", encoding="utf-8") as table, map_over(workers) as map_files:
@@ -156,7 +157,8 @@ def grade_prepared(
             learned from these crops by another split, was made for other crops, or does not say what it learned from.
         ModelFolderError, ShardError: as `grade_files` and `read_photographs` raise them.
     """
-    data, facts = describe_data(data_dir, split), folder.facts
+    data = describe_data(data_dir, split)
+    facts = folder.facts
     for name in ("crop_size", "crop_method"):
         if data[name] != facts[name]:
             raise GradesError(f"{data_dir}: its {name} is {data[name]}, the model's {facts[name]}: prepare it likewise")
@@ -177,8 +179,10 @@ def grade_prepared(
     photographs = photographs[photographs["split"].isin(sides)].reset_index(drop=True)
     if is_external:
         _check_unseen(folder.path.parent / PREDICTIONS, photographs)
-    is_keras, predict = facts["format"] == "keras", _open(folder)
-    crops, predicted = StoredCrops(data_dir, photographs, facts["image_size"]), []
+    is_keras = facts["format"] == "keras"
+    predict = _open(folder)
+    crops = StoredCrops(data_dir, photographs, facts["image_size"])
+    predicted = []
     step = len(crops) if is_keras else BATCH  # Keras makes batches of its own
     for start in range(0, len(crops), step):
         predicted.append(predict(crops if is_keras else crops[start : start + step]))
@@ -230,7 +234,8 @@ def _read_kept(out: Path, names: list[str], version: str) -> dict[str, dict[str,
         raise GradesError(f"{out} is no table: name a CSV file for the grades")
     if not out.exists():
         return {}
-    content, header = out.read_bytes(), ",".join(names).encode() + LINE_END
+    content = out.read_bytes()
+    header = ",".join(names).encode() + LINE_END
     whole = content[: content.rfind(LINE_END) + len(LINE_END)] if LINE_END in content else b""
     if not whole.startswith(header) and not header.startswith(content):  # a kill may come while the header is written
         raise GradesError(f"{out} is there and has other columns: name another file, it is not overwritten")

@@ -19,10 +19,12 @@ class LiteRT:
             self._interpreter.allocate_tensors()
         except (OSError, ValueError, RuntimeError) as error:
             raise ModelFolderError(f"{path}: not a LiteRT model that this runtime can run: {error}") from error
-        (inputs,), (outputs,) = self._interpreter.get_input_details(), self._interpreter.get_output_details()
+        inputs, = self._interpreter.get_input_details()
+        outputs, = self._interpreter.get_output_details()
         if inputs["dtype"] is not np.uint8 or len(inputs["shape"]) != 4 or outputs["dtype"] is not np.float32:
             raise ModelFolderError(f"{path}: the model has to take (1, side, side, 3) uint8 and give float32")
-        self._input, self._output = inputs["index"], outputs["index"]
+        self._input = inputs["index"]
+        self._output = outputs["index"]
         self.image_size = int(inputs["shape"][1])
 
     def __call__(self, images: np.ndarray) -> np.ndarray:

@@ -86,7 +86,9 @@ class Predictor:
             ModelFolderError: the folder holds another kind of model than LiteRT and SavedModel, or one that does not
                 fit its manifest, or it was replaced meanwhile.
         """
-        self.facts, self.version, self.max_pixels = folder.facts, folder.version, max_pixels
+        self.facts = folder.facts
+        self.version = folder.version
+        self.max_pixels = max_pixels
         self.machine = {"instance_type": find_instance_type(), "cpu": find_cpu_model(), "num_cpus": count_cpus()}
         runtime = "tensorflow" if folder.facts["format"] == "savedmodel" else "ai-edge-litert"
         versions = {"python": platform.python_version(), runtime.replace("-", "_"): read_version(runtime)}
@@ -171,7 +173,8 @@ class Predictor:
         decoded = perf_counter()
         probabilities = self.predict(image[None])[0]
         predicted = perf_counter()
-        referable, threshold = float(sum_referable(probabilities)), self.facts["threshold"]
+        referable = float(sum_referable(probabilities))
+        threshold = self.facts["threshold"]
         return {
             "most_probable_grade": int(probabilities.argmax()),
             "probabilities": probabilities.tolist(),

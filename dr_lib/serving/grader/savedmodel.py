@@ -24,7 +24,8 @@ class SavedModel:
             self._loaded = tf.saved_model.load(str(path))  # it holds the weights, which the signature does not
             self._grade = self._loaded.signatures["serving_default"]
             (images,) = self._grade.structured_input_signature[1].values()
-            self._to_tensor, self.image_size = tf.constant, int(images.shape[1])
+            self._to_tensor = tf.constant
+            self.image_size = int(images.shape[1])
             if images.dtype != tf.uint8 or "probabilities" not in self._grade.structured_outputs:
                 raise ValueError("it has to take (n, side, side, 3) uint8 and give probabilities")
         except (OSError, ValueError, KeyError, AttributeError, tf.errors.OpError) as error:

@@ -42,7 +42,8 @@ class Answers:
         rows = csv.DictReader(self._file)
         if rows.fieldnames not in (None, self._names) or any(row["model_version"] != folder.version for row in rows):
             raise AnswersError(f"{path} holds another table, or another model's answers: name another file")
-        self._lock, self._writer = threading.Lock(), csv.DictWriter(self._file, self._names)
+        self._lock = threading.Lock()
+        self._writer = csv.DictWriter(self._file, self._names)
         if rows.fieldnames is None:
             self._writer.writeheader()
 

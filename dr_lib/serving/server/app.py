@@ -32,7 +32,9 @@ class Service:
 
     def __init__(self, predictor: Predictor, *, threads: int, queue: int, request_s: float):
         """Take the options of `serve`; the predictor is made for as many threads."""
-        self.predictor, self.request_s, self.max_accepted = predictor, request_s, threads + queue
+        self.predictor = predictor
+        self.request_s = request_s
+        self.max_accepted = threads + queue
         self.is_warm = self.is_stopping = False
         self.num_accepted = self.pending_bytes = 0
         self.pool = ThreadPoolExecutor(threads, "predict")
@@ -110,7 +112,8 @@ def build_app(service: Service) -> Starlette:
     async def refuse(request: Request, error: HTTPException) -> Response:
         return JSONResponse({"error": f"{error.detail}: there are GET /ping and POST /invocations"}, error.status_code)
 
-    routes, log = [Route("/ping", ping), Route("/invocations", invoke, methods=["POST"])], Middleware(_Log, service)
+    routes = [Route("/ping", ping), Route("/invocations", invoke, methods=["POST"])]
+    log = Middleware(_Log, service)
     app = Starlette(routes=routes, middleware=[log], exception_handlers={HTTPException: refuse})
     app.router.redirect_slashes = False  # a redirect would repeat the path and the host that were sent
     return app
@@ -120,11 +123,13 @@ class _Log:
     """Log method, route, status and milliseconds, nothing else; while stopping, have connections closed."""
 
     def __init__(self, app, service: Service):
-        self.app, self.service = app, service
+        self.app = app
+        self.service = service
 
     async def __call__(self, scope, receive, send):
         """Pass a request on and log its answer."""
-        start, status = time.perf_counter(), "-"
+        start = time.perf_counter()
+        status = "-"
 
         async def send_noting(message):
             nonlocal status

@@ -29,7 +29,9 @@ SCHEMES = {"http": http.client.HTTPConnection, "https": http.client.HTTPSConnect
 CLOSED = (ConnectionResetError, BrokenPipeError)  # how a connection says that the other side ended it
 NOT_HERE = (http.client.NOT_FOUND, http.client.METHOD_NOT_ALLOWED)  # what no later request changes
 OVERLOADED = (http.client.REQUEST_TIMEOUT, http.client.TOO_MANY_REQUESTS)  # what a busy server may answer
-START_PER_S, PRECISION, MAX_STEPS = 8.0, 0.1, 40  # of a search for the largest rate
+START_PER_S = 8.0
+PRECISION = 0.1
+MAX_STEPS = 40  # of a search for the largest rate
 
 
 class LoadError(ValueError):
@@ -86,7 +88,8 @@ def run_closed_loop(
     _check(bodies, num_requests=num_requests, timeout_s=timeout_s)
     if not 0 <= gap_s < math.inf:
         raise LoadError(f"gap_s = {gap_s} is no pause: give seconds from 0 on")
-    client, rows = _Client(url, content_type, timeout_s), []
+    client = _Client(url, content_type, timeout_s)
+    rows = []
     client.connect()
     start = time.perf_counter()
     for request in range(num_requests):
@@ -145,7 +148,8 @@ def run_open_loop(
 
     def send(request: int) -> dict[str, Any]:
         time.sleep(max(0.0, due[request] - (time.perf_counter() - start)))
-        client, sent_s = idle.get(), time.perf_counter() - start
+        client = idle.get()
+        sent_s = time.perf_counter() - start
         if sent_s - due[request] > timeout_s:
             answer = _describe("not sent: no connection was free in time")
         else:
@@ -173,7 +177,8 @@ def summarise_load(requests: pd.DataFrame) -> dict[str, float]:
         the response time, and service_p50_ms to service_max_ms of the service time, which hides stalls. A percentile is
         the smallest time that so many do not exceed; NaN where nothing was answered.
     """
-    answered, busy = requests["error"] == "", requests["status"] == http.client.SERVICE_UNAVAILABLE
+    answered = requests["error"] == ""
+    busy = requests["status"] == http.client.SERVICE_UNAVAILABLE
     service = requests["round_trip_ms"]
     answered_per_s = float(answered.sum() / (requests["sent_s"] + service / 1e3).max())
     summary = {
@@ -216,7 +221,11 @@ def find_max_rate(
     """
     _check(bodies, bound_ms=bound_ms, seconds=seconds)
     load = {"seconds": seconds, "timeout_s": max(1.0, 4e-3 * bound_ms), "content_type": content_type}
-    held, missed, rate, tried, sent = 0.0, math.inf, START_PER_S, [], []
+    held = 0.0
+    missed = math.inf
+    rate = START_PER_S
+    tried = []
+    sent = []
     while missed > (1 + PRECISION) * held and rate * seconds >= 1 and len(tried) < MAX_STEPS:
         run_closed_loop(url, bodies[:1], content_type=content_type, num_requests=1)
         requests = run_open_loop(url, bodies, rate_per_s=rate, seed=seed + len(tried), **load)
@@ -246,7 +255,8 @@ class _Client:
             self.connection = SCHEMES[address.scheme](address.hostname, address.port, timeout=timeout_s)
         except (ValueError, KeyError, http.client.HTTPException) as error:
             raise LoadError(f"{url!r} is no address: give one like http://127.0.0.1:8080/invocations") from error
-        self._url, self._path = url, (address.path or "/") + (f"?{address.query}" if address.query else "")
+        self._url = url
+        self._path = (address.path or "/") + (f"?{address.query}" if address.query else "")
         self._headers = {"Content-Type": content_type, "Accept": "application/json"}
 
     def connect(self) -> None:
@@ -259,7 +269,8 @@ class _Client:
 
     def call(self, body: bytes) -> dict[str, Any]:
         """Send one request and describe its answer; a connection that was closed while idle is opened anew."""
-        start, attempts = time.perf_counter(), 1
+        start = time.perf_counter()
+        attempts = 1
         try:
             try:
                 status = self._exchange(body)

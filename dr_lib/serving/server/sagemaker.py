@@ -43,9 +43,11 @@ def find_endpoint(address: str) -> Endpoint:
     except ImportError as error:
         install = write_install("boto3")
         raise EndpointError(f"an endpoint of SageMaker needs boto3: {install}") from error
-    name, session = address.removeprefix(SCHEME), boto3.Session()
+    name = address.removeprefix(SCHEME)
+    session = boto3.Session()
     try:
-        runtime, service = session.client("sagemaker-runtime"), session.client("sagemaker")
+        runtime = session.client("sagemaker-runtime")
+        service = session.client("sagemaker")
     except (BotoCoreError, ValueError) as error:
         raise EndpointError(f"{address}: {error}: set AWS_DEFAULT_REGION, or run aws configure") from error
     credentials = session.get_credentials()

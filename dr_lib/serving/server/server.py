@@ -23,10 +23,12 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from dr_lib.serving.grader.folder import MANIFEST, ModelFolder, ModelFolderError, read_folder
 
 MAX_PIXELS = 40_000_000  # of a photograph: a 6,300 px square, which takes 240 MB while a PNG of it is decoded
-MAX_UNPACKED_BYTES, MAX_MEMBERS = 2**30, 1_000  # of a model archive
+MAX_UNPACKED_BYTES = 2**30
+MAX_MEMBERS = 1_000  # of a model archive
 # Read at a time. A body of known length is one piece; what may be chunks of a byte, 20 microseconds each, is read in
 # small portions, so that others have their turn every 50 ms.
-READ_BYTES, READ_WARILY_BYTES = 2**18, 2**14
+READ_BYTES = 2**18
+READ_WARILY_BYTES = 2**14
 KEEP_ALIVE_S = 75
 GRACE_S = 0.5  # after SIGTERM, for requests on their way over connections that are open
 STOP_S = 20  # after SIGTERM, for predictions
@@ -81,7 +83,9 @@ class Protocol(H11Protocol):
     def __init__(self, *args, request_s: float, **kwargs):
         """Give the client `request_s` seconds for a request; the rest is uvicorn's."""
         super().__init__(*args, **kwargs)
-        self._request_s, self._clock, self._is_half_closed = request_s, None, False
+        self._request_s = request_s
+        self._clock = None
+        self._is_half_closed = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         """Start the clock: a connection that sends nothing is closed too."""
@@ -187,7 +191,9 @@ class Server(uvicorn.Server):
             timeout_graceful_shutdown=STOP_S,
         )
         super().__init__(config)
-        self._service, self._warming, self.failure = service, None, None
+        self._service = service
+        self._warming = None
+        self.failure = None
 
     async def startup(self, sockets=None) -> None:
         """Listen, then warm up."""
@@ -204,7 +210,8 @@ class Server(uvicorn.Server):
     async def shutdown(self, sockets=None) -> None:
         """Accept whoever waits at the socket, for closing it would reset them; then end as uvicorn does."""
         listeners = [listener for server in self.servers for listener in server.sockets]
-        end, num_quiet = time.monotonic() + GRACE_S, 0
+        end = time.monotonic() + GRACE_S
+        num_quiet = 0
         while num_quiet < 3 and time.monotonic() < end:  # turns of the loop: accepted, a transport, a protocol
             await asyncio.sleep(0)
             num_quiet = 0 if select.select(listeners, [], [], 0)[0] else num_quiet + 1
@@ -216,7 +223,8 @@ class Server(uvicorn.Server):
             await asyncio.get_running_loop().run_in_executor(service.pool, service.predictor.warm_up)
             service.is_warm = True
         except Exception as error:  # whatever it is, this model will never answer
-            self.failure, self.should_exit = error, True
+            self.failure = error
+            self.should_exit = True
 
     def handle_exit(self, sig: int, frame) -> None:
         """Stop, and do not raise the signal again afterwards as uvicorn does."""

@@ -58,7 +58,8 @@ def build_layers(network: int, image_size: int, num_channels: int) -> tuple[Laye
     step = 2 ** len(BLOCKS[network])
     if image_size < step or image_size % step:
         raise NetworkError(f"image_size {image_size!r}: Rede {network} takes multiples of {step} px")
-    layers, shape = [], (image_size, image_size, num_channels)
+    layers = []
+    shape = (image_size, image_size, num_channels)
 
     def add(kind: str, output_shape: tuple[int, ...], relu: bool = False) -> tuple[int, ...]:
         layers.append(Layer(kind, shape, output_shape, relu))
@@ -83,7 +84,8 @@ def draw_weights(layers: tuple[Layer, ...], seed: int) -> list[np.ndarray]:
         float32 arrays, kernel and bias of each layer that learns, in order: kernels are (3, 3, in, out) of
         convolutions and (in, out) of dense layers, whose inputs were flattened from (height, width, channels).
     """
-    rng, weights = np.random.default_rng(seed), []
+    rng = np.random.default_rng(seed)
+    weights = []
     for shape in (layer.kernel_shape for layer in layers if layer.kernel_shape):
         deviation = np.float32(math.sqrt(2 / math.prod(shape[:-1])))
         weights += [rng.standard_normal(shape, dtype=np.float32) * deviation, np.zeros(shape[-1], np.float32)]
@@ -95,7 +97,9 @@ def to_channels_first(layers: tuple[Layer, ...], weights: list[np.ndarray]) -> l
 
     The dense layer after the flattening gets its inputs in another order, so its kernel's rows change places.
     """
-    converted, flattened, arrays = [], (), iter(weights)
+    converted = []
+    flattened = ()
+    arrays = iter(weights)
     for layer in layers:
         if layer.kernel_shape:
             window = layer.kernel_shape[:-1] if layer.kind == "conv" else flattened or (1, 1, *layer.input_shape)

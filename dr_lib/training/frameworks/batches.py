@@ -18,7 +18,10 @@ class FixedBatches:
         """
         if not 1 <= batch_size <= len(images):
             raise ValueError(f"batch_size {batch_size} of {len(images)} images: choose from 1 to {len(images)}")
-        self.images, self.labels, self.batch_size, self.seed = images, labels, batch_size, seed
+        self.images = images
+        self.labels = labels
+        self.batch_size = batch_size
+        self.seed = seed
 
     def __len__(self) -> int:
         """Number of batches an epoch."""

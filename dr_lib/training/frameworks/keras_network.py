@@ -30,7 +30,9 @@ class KerasNetwork(Network):
         """Build the network on the CPU or the first GPU, of each of several machines; see `choose_device`."""
         backend = keras.config.backend()
         choose_device(backend, accelerator)
-        self.layers, self.packages, self.place = layers, ("keras", backend), place
+        self.layers = layers
+        self.packages = ("keras", backend)
+        self.place = place
         if place.count > 1:
             import jax
 
@@ -85,7 +87,8 @@ def fit_timed(
         check_loss(loss, epoch, epochs)
         on_epoch_end(epoch, loss, seconds)
 
-    timer, start = keras.callbacks.LambdaCallback(on_epoch_begin=begin, on_epoch_end=end), time.perf_counter()
+    timer = keras.callbacks.LambdaCallback(on_epoch_begin=begin, on_epoch_end=end)
+    start = time.perf_counter()
     model.fit(*data, epochs=epochs, shuffle=False, callbacks=[timer], verbose=0, **settings)
 
 

@@ -68,7 +68,8 @@ class MnistReference:
         )
         self.model.set_weights([np.reshape(array, v.shape) for array, v in zip(weights.values(), self.model.weights)])
         if self.is_original:
-            optimizer, loss = keras.optimizers.SGD(learning_rate), self._sum_cross_entropy
+            optimizer = keras.optimizers.SGD(learning_rate)
+            loss = self._sum_cross_entropy
         else:
             optimizer = keras.optimizers.Adam(learning_rate)
             loss = keras.losses.CategoricalCrossentropy(from_logits=True)

@@ -187,8 +187,10 @@ def test_messidor_1_is_refused_with_the_reason(tmp_path):
 
 def test_idrid_numbers_overlap_between_its_folders(tmp_path):
     """The folder is part of the name; BOM, trailing blanks, empty columns and rows do no harm, other tasks neither."""
-    grading, original = "B. Disease Grading", "1. Original Images/a. Training Set/IDRiD_001.jpg"
-    testing, truths = f"{grading}/1. Original Images/b. Testing Set/IDRiD_001.jpg", f"{grading}/2. Groundtruths"
+    grading = "B. Disease Grading"
+    original = "1. Original Images/a. Training Set/IDRiD_001.jpg"
+    testing = f"{grading}/1. Original Images/b. Testing Set/IDRiD_001.jpg"
+    truths = f"{grading}/2. Groundtruths"
     header = "\ufeffImage name,Retinopathy grade,Risk of macular edema ,,\n"
     tables = {
         f"{truths}/a. IDRiD_Disease Grading_Training Labels.csv": f"{header}\nIDRiD_001 ,3,2,,\n,,,,\n",

@@ -19,7 +19,9 @@ from PIL.PngImagePlugin import PngInfo
 from dr_lib.data.labels.privacy import open_private
 
 ROOT = Path(__file__).resolve().parents[3]
-NAME, NUMBER, PLACE = "Zulmira Quaresma", "123.456.789-09", "Rua Quaresma 7"
+NAME = "Zulmira Quaresma"
+NUMBER = "123.456.789-09"
+PLACE = "Rua Quaresma 7"
 SECRETS = ("Zulmira", "Quaresma", NUMBER, "12345678909")
 TAGS = {0x010E: NAME, 0x013B: NAME, 0x8298: f"(c) {NAME}", 0x9C9D: NAME.encode("utf-16-le")}  # description, artist, ...
 OWN_TAGS = {0x9286: b"ASCII\0\0\0" + f"{NAME} {NUMBER}".encode(), 0xA430: NAME}  # user comment, camera owner's name
@@ -50,7 +52,8 @@ def add_thumbnail(jpeg: bytes, thumbnail: bytes) -> bytes:
 
 def write_photograph(source: Path, path: Path, thumbnail: bytes) -> None:
     """Save a photograph again with all the metadata that its format can hold."""
-    picture, exif = Image.open(source), make_exif()
+    picture = Image.open(source)
+    exif = make_exif()
     picture.thumbnail((480, 480))
     if path.suffix == ".png":
         notes = PngInfo()
@@ -140,7 +143,8 @@ def test_the_search_finds_what_there_is(clinic):
 def test_preparing_tells_no_name(clinic, tmp_path):
     """Shards, tables, manifest and all that the command says: no secret; the private folder alone names the files."""
     folder, thumbnail = clinic
-    out, private = tmp_path / "out", tmp_path / "kept"
+    out = tmp_path / "out"
+    private = tmp_path / "kept"
     command = [sys.executable, "-m", "dr_lib", "prepare", "--images", folder, "--labels", folder / "labels.csv"]
     command += ["--out", out, "--private", private, "--shard-size", "40", "--workers", "2"]
     done = subprocess.run(list(map(str, command)), cwd=ROOT, capture_output=True, check=True)

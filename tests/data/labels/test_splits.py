@@ -80,7 +80,8 @@ def test_what_stands_on_two_official_sides_is_left_out_of_the_lesser():
     table["official"] = np.where(table["patient_id"].str[1:].astype(int) < 60, "test", "train")
     crossing = table.index[table["patient_id"] == "p70"][0]
     table.loc[crossing, "official"] = "test"
-    copy, original = table.index[table["patient_id"] == "p80"][0], table.index[table["patient_id"] == "p3"][0]
+    copy = table.index[table["patient_id"] == "p80"][0]
+    original = table.index[table["patient_id"] == "p3"][0]
     (parts,) = split_photographs(table, np.array([[copy, original]]), scheme="official")
     excluded = parts.index[parts["split"] == "excluded"]
     assert set(excluded) == set(table.index[table["patient_id"].isin(["p70", "p80"])]) - {crossing}

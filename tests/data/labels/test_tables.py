@@ -13,7 +13,8 @@ def folder(tmp_path):
     """Return a function that makes photographs (never opened) and labels.csv; it returns both paths."""
 
     def make(csv: str, *names: str) -> tuple[Path, Path]:
-        images, labels = tmp_path / "images", tmp_path / "labels.csv"
+        images = tmp_path / "images"
+        labels = tmp_path / "labels.csv"
         images.mkdir(exist_ok=True)
         for name in names:
             (images / name).parent.mkdir(parents=True, exist_ok=True)

@@ -68,7 +68,8 @@ def draw_known_fov(kind: str, width: int, seed: int, textures: list[np.ndarray])
     height = round(width * rng.choice((2 / 3, 3 / 4, 1.0)))
     x, y, radius = _place(kind, width, height, rng)
     column, row = np.meshgrid(np.arange(width, dtype=np.float32), np.arange(height, dtype=np.float32))
-    u, v = (column - x) / radius, (row - y) / radius
+    u = (column - x) / radius
+    v = (row - y) / radius
     depth = np.hypot(u, v)
     retina = _fill(textures[rng.integers(len(textures))], u, v, rng) * _light(kind, u, depth, rng)[..., None]
     softness = radius * rng.uniform(0.01, 0.03) if kind == "soft edge" else 1
@@ -76,8 +77,10 @@ def draw_known_fov(kind: str, width: int, seed: int, textures: list[np.ndarray])
     if kind.endswith("mask"):
         inside *= _mask(SIDES[kind.removesuffix(" cut by the mask")], u, v, rng)
     if kind == "tab":
-        angle, half = rng.uniform(0, 2 * np.pi), rng.uniform(0.03, 0.08)
-        along, across = u * np.cos(angle) + v * np.sin(angle), v * np.cos(angle) - u * np.sin(angle)
+        angle = rng.uniform(0, 2 * np.pi)
+        half = rng.uniform(0.03, 0.08)
+        along = u * np.cos(angle) + v * np.sin(angle)
+        across = v * np.cos(angle) - u * np.sin(angle)
         inside = np.maximum(inside, (np.abs(across) < half) & (along > 0.9) & (along < rng.uniform(1.04, 1.12)))
     image = retina * inside[..., None] + _background(kind, depth, rng) * (1 - inside[..., None])
     if kind in ("noisy", "dark and noisy"):
@@ -104,11 +107,13 @@ def draw_cases(
 
 def _place(kind: str, width: int, height: int, rng: np.random.Generator) -> tuple[float, float, float]:
     """Centre and radius [px], anywhere between the pixels."""
-    x, y = width / 2 + rng.uniform(-0.02, 0.02) * width, height / 2 + rng.uniform(-0.01, 0.01) * height
+    x = width / 2 + rng.uniform(-0.02, 0.02) * width
+    y = height / 2 + rng.uniform(-0.01, 0.01) * height
     radius = height * rng.uniform(0.4, 0.47)
     if kind == "off-centre":
         radius *= 0.7
-        x, y = x + rng.choice((-1, 1)) * 0.12 * width, y + rng.choice((-1, 1)) * 0.12 * height
+        x = x + rng.choice((-1, 1)) * 0.12 * width
+        y = y + rng.choice((-1, 1)) * 0.12 * height
     if kind == "small":
         radius *= rng.uniform(0.35, 0.6)
     if kind.endswith("frame"):
@@ -128,7 +133,8 @@ def _place(kind: str, width: int, height: int, rng: np.random.Generator) -> tupl
 
 def _fill(texture: np.ndarray, u: np.ndarray, v: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """The texture stretched over the circle and a little beyond, turned by any angle: (height, width, 3) float32."""
-    turn, zoom = rng.uniform(0, 2 * np.pi), texture.shape[0] / 2 / rng.uniform(1.05, 1.4)
+    turn = rng.uniform(0, 2 * np.pi)
+    zoom = texture.shape[0] / 2 / rng.uniform(1.05, 1.4)
     centre = texture.shape[0] / 2
     at_x = (centre + zoom * (u * np.cos(turn) - v * np.sin(turn))).astype(np.float32)
     at_y = (centre + zoom * (u * np.sin(turn) + v * np.cos(turn))).astype(np.float32)

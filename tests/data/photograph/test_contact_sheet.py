@@ -40,7 +40,8 @@ def test_each_record_gets_its_own_photograph(small_sample):
 @pytest.mark.parametrize("wrong", ["salt", "photographs"])
 def test_refuses_photographs_that_are_not_the_records(wrong, small_sample, tmp_path):
     """With another salt, or without one of the photographs, it says so."""
-    folder, private = small_sample.with_name("photographs"), small_sample.with_name("records.private")
+    folder = small_sample.with_name("photographs")
+    private = small_sample.with_name("records.private")
     table = read_labels(folder, folder / "labels.csv").table
     if wrong == "salt":
         (private := tmp_path).joinpath("salt").write_bytes(bytes(32))
@@ -81,7 +82,8 @@ def test_photographs_are_shown_upright(orientation, tmp_path):
     exif[0x0112] = orientation
     (tmp_path / "eye.jpg").write_bytes(to_file(picture, ".jpg", exif=exif, quality=95))
     figure = sheet.plot_contact_sheet([sheet.Panel("row 2", tmp_path / "eye.jpg", "none")], "real")
-    shown, upright = figure.axes[0].images[0], ImageOps.exif_transpose(Image.open(tmp_path / "eye.jpg"))
+    shown = figure.axes[0].images[0]
+    upright = ImageOps.exif_transpose(Image.open(tmp_path / "eye.jpg"))
     assert tuple(shown.get_extent()) == (-0.5, upright.width - 0.5, upright.height - 0.5, -0.5)
     expected = cv2.resize(np.asarray(upright), shown.get_array().shape[1::-1], interpolation=cv2.INTER_AREA)
     assert np.abs(shown.get_array() - expected.astype(float)).mean() < 3

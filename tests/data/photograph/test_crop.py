@@ -62,7 +62,8 @@ def test_the_crop_does_not_alias(width):
     image = np.where(image.max(axis=-1, keepdims=True) > 30, np.clip(image + grain, 0, 255), 0).astype(np.uint8)
     encoded = to_file(image, ".jpg", quality=92)
     crop = crop_fundus(encoded)
-    whole, (x, y, radius) = np.asarray(Image.open(io.BytesIO(encoded))), crop.circle
+    whole = np.asarray(Image.open(io.BytesIO(encoded)))
+    x, y, radius = crop.circle
     offsets = ((np.arange(299 * 8) + 0.5) / (299 * 4) - 1) * radius
     at_x, at_y = np.meshgrid((x + offsets).astype(np.float32), (y + offsets).astype(np.float32))
     samples = cv2.remap(whole, at_x, at_y, cv2.INTER_LINEAR).astype(np.float32)

@@ -84,7 +84,8 @@ def test_a_png_of_many_parts_is_refused_at_once():
 def test_a_progressive_jpeg_cut_early_is_whole_and_coarse():
     """Its first scan shows all of the field of view without details: used, and marked, for something is missing."""
     encoded = JPEGS["jpeg, progressive"]
-    crop, whole = crop_fundus(encoded[: int(len(encoded) * 0.3)]), crop_fundus(encoded)
+    crop = crop_fundus(encoded[: int(len(encoded) * 0.3)])
+    whole = crop_fundus(encoded)
     assert crop.status == "truncated" and error(crop.circle, *PLACE) < 0.02
     assert 1 < np.abs(crop.image.astype(int) - whole.image).mean() < 12
 

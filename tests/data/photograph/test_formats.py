@@ -119,7 +119,8 @@ def test_exif_orientation_is_applied(orientation, suffix):
     exif = Image.Exif()
     exif[0x0112] = orientation
     stored = to_file(TURNED, suffix, exif=exif, quality=95)
-    crop, expected = crop_fundus(stored), crop_fundus(to_file(decode_with_pillow(stored)))
+    crop = crop_fundus(stored)
+    expected = crop_fundus(to_file(decode_with_pillow(stored)))
     assert error(crop.circle, *expected.circle) < 0.002
     assert np.abs(crop.image.astype(int) - expected.image).mean() < 1
 
@@ -129,7 +130,8 @@ def test_exif_orientation_is_applied(orientation, suffix):
 def test_deep_samples_are_scaled_from_their_own_depth(bits, suffix):
     """10, 12 and 14 bits in samples of 16 show what 8 bits show; divided by 256 they would be nearly black."""
     for picture in (PICTURE, GREY):
-        crop, expected = crop_fundus(to_deep(suffix, np.asarray(picture), bits)), crop_fundus(to_file(picture))
+        crop = crop_fundus(to_deep(suffix, np.asarray(picture), bits))
+        expected = crop_fundus(to_file(picture))
         assert np.abs(crop.image.astype(int) - expected.image).mean() < 1.5
         assert error(crop.circle, *expected.circle) < 0.002
 
@@ -137,7 +139,8 @@ def test_deep_samples_are_scaled_from_their_own_depth(bits, suffix):
 def test_a_large_deep_picture_is_shrunk_before_it_is_scaled():
     """2,400 px of 12 bits, two halvings: the colours are those of 8 bits."""
     image = draw_fov(2400, 1800, 1190.0, 905.0, 820.0)
-    crop, expected = crop_fundus(to_deep(".png", image, 12)), crop_fundus(to_file(image))
+    crop = crop_fundus(to_deep(".png", image, 12))
+    expected = crop_fundus(to_file(image))
     assert np.abs(crop.image.astype(int) - expected.image).mean() < 1.5
     assert error(crop.circle, 1190.0, 905.0, 820.0) < 0.003
 

@@ -31,7 +31,9 @@ ANY = dict(deadline=None, derandomize=True, database=None, suppress_health_check
 def draw_seeds() -> list[bytes]:
     """Small files of every format and kind."""
     fov = draw_fov(160, 120, 78.0, 61.0, 48.0)
-    picture, exif, deep = Image.fromarray(fov), Image.Exif(), fov[..., ::-1].astype(np.uint16) * 257
+    picture = Image.fromarray(fov)
+    exif = Image.Exif()
+    deep = fov[..., ::-1].astype(np.uint16) * 257
     exif[0x0112] = 6
     palette = picture.quantize(60)
     files = [cv2.imencode(suffix, deep)[1].tobytes() for suffix in (".png", ".tif")]
@@ -56,7 +58,8 @@ SEEDS = draw_seeds()
 
 def correct_sums(encoded: bytes) -> bytes:
     """A PNG with the sums of its chunks put right, so that what was changed is decoded."""
-    mended, at = bytearray(encoded), 8
+    mended = bytearray(encoded)
+    at = 8
     while encoded.startswith(b"\x89PNG") and at + 12 <= len(mended):
         (length,) = struct.unpack_from(">I", mended, at)
         end = at + 8 + length
@@ -107,7 +110,8 @@ def check_crop(encoded: bytes) -> None:
 def arrays(draw) -> np.ndarray:
     """Pictures of extreme shapes: flat, a few coarse or fine blots of noise, and circles."""
     sides = st.one_of(st.integers(1, 12), st.integers(13, 700), st.sampled_from((2047, 30_000)))
-    height, width = draw(sides), draw(sides)
+    height = draw(sides)
+    width = draw(sides)
     height = min(height, 2_000_000 // width)
     rng = np.random.default_rng(draw(st.integers(0, 99)))
     low, high = sorted(draw(st.tuples(st.integers(0, 255), st.integers(0, 255))))

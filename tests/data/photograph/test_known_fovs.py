@@ -49,7 +49,8 @@ def test_fovs_of_real_retina_are_found(real_data):
     textures = []
     for path in sorted((real_data / "fullres" / "images").glob("*.jpeg"))[:6]:
         image = cv2.imread(str(path))[..., ::-1]
-        half, (y, x) = min(image.shape[:2]) // 4, np.array(image.shape[:2]) // 2
+        half = min(image.shape[:2]) // 4
+        y, x = np.array(image.shape[:2]) // 2
         piece = image[y - half : y + half, x - half : x + half]
         textures.append(cv2.convertScaleAbs(piece, alpha=90 / piece.mean()))  # a halo would outshine the darkest
     check(measure_errors((512, 1024), range(4, 7), textures))

@@ -13,7 +13,8 @@ from dr_lib.data.photograph.fov import find_fov
 from dr_lib.data.synthetic import draw_eye, draw_look
 from tests.data.photograph.pictures import draw_fov
 
-HEIGHT, WIDTH = 480, 640
+HEIGHT = 480
+WIDTH = 640
 
 
 def blank(level=0, height=HEIGHT, width=WIDTH) -> np.ndarray:
@@ -31,7 +32,9 @@ def draw_oct(seed: int) -> np.ndarray:
     """A slice of optical coherence tomography: bright curved layers with a pit, speckle, black above and grey below."""
     rng = np.random.default_rng(seed)
     row, column = np.mgrid[:HEIGHT, :WIDTH].astype(float)
-    bend, tilt, middle = rng.uniform(-60, 90), rng.uniform(-60, 60), rng.uniform(0.35, 0.6) * HEIGHT
+    bend = rng.uniform(-60, 90)
+    tilt = rng.uniform(-60, 60)
+    middle = rng.uniform(0.35, 0.6) * HEIGHT
     across = column / WIDTH - 0.5
     top = middle + 4 * bend * across**2 + tilt * across
     pit = rng.uniform(20, 60) * np.exp(-((across / rng.uniform(0.06, 0.12)) ** 2))
@@ -51,7 +54,8 @@ def to_grey(image: np.ndarray) -> np.ndarray:
 
 def draw_others() -> dict[str, np.ndarray]:
     """Closed shutters, blank pages, noise, text, chessboards, rectangles and other pictures that clinics make."""
-    rng, (row, column) = np.random.default_rng(0), np.mgrid[:HEIGHT, :WIDTH]
+    rng = np.random.default_rng(0)
+    row, column = np.mgrid[:HEIGHT, :WIDTH]
     pictures = {f"flat {level}": blank(level) for level in (0, 1, 60, 128, 255)}
     pictures |= {f"nearly flat {level}": add_noise(blank(level), level, 3) for level in (2, 128, 250)}
     for most in (25, 255):
@@ -73,11 +77,13 @@ def draw_others() -> dict[str, np.ndarray]:
 
 def vary(name: str, image: np.ndarray) -> dict[str, np.ndarray]:
     """A photograph turned to four sides, and ten pieces of it."""
-    rng, (height, width) = np.random.default_rng(0), image.shape[:2]
+    rng = np.random.default_rng(0)
+    height, width = image.shape[:2]
     pictures = {f"{name}, {90 * k} degrees": np.ascontiguousarray(np.rot90(image, k)) for k in range(4)}
     for k in range(10):
         share = rng.uniform(0.4, 0.9)
-        at_y, at_x = rng.integers(0, height * (1 - share)), rng.integers(0, width * (1 - share))
+        at_y = rng.integers(0, height * (1 - share))
+        at_x = rng.integers(0, width * (1 - share))
         piece = image[at_y : at_y + int(height * share), at_x : at_x + int(width * share)]
         pictures[f"{name}, piece {k}"] = np.ascontiguousarray(piece)
     return pictures
@@ -119,7 +125,8 @@ def test_an_eye_with_a_dark_shadow_is_kept(place):
 
 def test_a_hole_in_a_full_frame_and_bright_surroundings_are_doubtful():
     """As dark as an eye in a face; brighter than what surrounds a retina."""
-    full, round_one = draw_fov(400, 300, 200.0, 150.0, 900.0), draw_fov()
+    full = draw_fov(400, 300, 200.0, 150.0, 900.0)
+    round_one = draw_fov()
     assert find_fov(full).flags == {"full_frame"} and find_fov(round_one).flags == set()
     cv2.circle(full, (200, 150), 30, (20, 10, 5), -1)
     round_one[100:380, :90] = round_one[100:380, -90:] = 250

@@ -25,7 +25,8 @@ def find_again(image: np.ndarray) -> Circle:
 def crop_again(image: np.ndarray, size: int) -> Crop:
     """The reference's crop: rows and columns chosen one by one, padded last."""
     circle = find_again(image)
-    chosen, borders = image, []
+    chosen = image
+    borders = []
     for axis, middle in ((0, circle.y), (1, circle.x)):
         start = int(np.clip(middle - circle.radius, 0, None))
         within = [i for i in range(image.shape[axis]) if 0 <= i - start < int(circle.radius * 2)]

@@ -16,7 +16,8 @@ class Eyes(keras.Model):
 
     def __init__(self):
         super().__init__()
-        self.seen, self.scale = [], keras.layers.Dense(1)
+        self.seen = []
+        self.scale = keras.layers.Dense(1)
 
     def call(self, x, training=False):
         if training:
@@ -26,7 +27,8 @@ class Eyes(keras.Model):
 
 def list_epochs(epochs: list[int], seed: int = 5) -> list[list[int]]:
     """The numbers 0 to 9 of each of the epochs, in batches of four."""
-    batches, found = Batches(np.arange(10), np.zeros(10), 4, shuffle_seed=seed), []
+    batches = Batches(np.arange(10), np.zeros(10), 4, shuffle_seed=seed)
+    found = []
     for epoch in epochs:
         batches.start_epoch(epoch)
         found.append(np.concatenate([inputs for inputs, _ in batches]).tolist())
@@ -43,7 +45,8 @@ def test_full_batches_of_a_new_order_each_epoch():
 
 def test_keras_sees_each_batch_once():
     """After a prediction, in each epoch's order, 10 // 4 = 2 steps an epoch and no more."""
-    batches, model = Batches(np.arange(10, dtype=np.uint8)[:, None], np.zeros(10), 4, shuffle_seed=5), Eyes()
+    batches = Batches(np.arange(10, dtype=np.uint8)[:, None], np.zeros(10), 4, shuffle_seed=5)
+    model = Eyes()
     model.compile("sgd", "mse", run_eagerly=True)
     model.predict(batches, verbose=0)
     start = keras.callbacks.LambdaCallback(on_epoch_begin=lambda epoch, logs: batches.start_epoch(epoch))
@@ -56,7 +59,8 @@ def test_keras_sees_each_batch_once():
 def test_evaluation_counts_every_photograph_once(number, batch_size):
     """Whatever fills the last batch up, loss and AUC are those of the photographs, by NumPy and scikit-learn."""
     rng = np.random.default_rng(number)
-    scores, targets = rng.uniform(0.1, 0.9, number).astype(np.float32), (np.arange(number) % 2).astype(np.float32)
+    scores = rng.uniform(0.1, 0.9, number).astype(np.float32)
+    targets = (np.arange(number) % 2).astype(np.float32)
     inputs = keras.Input(())
     model = keras.Model(inputs, keras.layers.Reshape((1,))(inputs))
     auc = keras.metrics.AUC(num_thresholds=5000, name="auc")

@@ -100,8 +100,10 @@ def test_what_is_published_names_nobody(photographs):
     A folder of before, without scores, is still read.
     """
     run(photographs)
-    out, private = photographs.parent / "out", photographs.parent / "out.private"
-    labels, split = pd.read_csv(out / "labels.csv"), pd.read_csv(out / "split.csv")
+    out = photographs.parent / "out"
+    private = photographs.parent / "out.private"
+    labels = pd.read_csv(out / "labels.csv")
+    split = pd.read_csv(out / "split.csv")
     assert list(split) == ["image_id", "group", "split", "reason"] and len(labels) == len(split) == 40
     table = labels.merge(split, on="image_id", validate="1:1")
     assert table.groupby("patient_id")["split"].nunique().max() == 1 and table["patient_id"].nunique() == 20
@@ -124,7 +126,9 @@ def test_what_is_published_names_nobody(photographs):
 
 def test_the_same_input_and_salt_give_the_same_bytes(photographs):
     """One worker or three, files in another order, any hash seed: the same bytes. Another salt: others."""
-    folder, other, private = photographs.parent, photographs.parent / "other", photographs.parent / "private"
+    folder = photographs.parent
+    other = photographs.parent / "other"
+    private = photographs.parent / "private"
     run(photographs, "one", private=private)
     other.mkdir()
     for path in sorted(photographs.iterdir(), reverse=True):
@@ -203,8 +207,10 @@ def list_written(out: Path) -> dict[str, int]:
 
 def test_the_same_command_again_changes_nothing(photographs):
     """Nor does a shard: the bytes are the same. A damaged one is named then."""
-    first, out = run(photographs), photographs.parent / "out"
-    before, shards = digests(out), list_written(out)
+    first = run(photographs)
+    out = photographs.parent / "out"
+    before = digests(out)
+    shards = list_written(out)
     assert run(photographs) == first and digests(out) == before and list_written(out) == shards
     shard = next(out.glob("*.tfrecord"))
     shard.write_bytes(shard.read_bytes()[:-20])
@@ -214,7 +220,8 @@ def test_the_same_command_again_changes_nothing(photographs):
 
 def test_a_longer_table_adds_shards(photographs):
     """The old shards stay; a shorter table, corrected grades and another seed crop nothing."""
-    labels, out = photographs.parent / "labels.csv", photographs.parent / "out"
+    labels = photographs.parent / "labels.csv"
+    out = photographs.parent / "out"
     table = pd.read_csv(labels)
     table[:24].to_csv(labels, index=False)
     assert run(photographs)["num_photographs"] == 40  # 16 have no label
@@ -233,7 +240,8 @@ def test_a_longer_table_adds_shards(photographs):
 def test_patients_stay_on_their_side_when_the_table_changes(photographs):
     """Corrected grades and more patients move nobody; who must move, or is gone, is said, with the number. The command
     that named the seed once may name it again."""
-    labels, out = photographs.parent / "labels.csv", photographs.parent / "out"
+    labels = photographs.parent / "labels.csv"
+    out = photographs.parent / "out"
     table = pd.read_csv(labels)
     table[:32].to_csv(labels, index=False)
     run(photographs, seed=2)
@@ -257,7 +265,8 @@ def test_patients_stay_on_their_side_when_the_table_changes(photographs):
 
 def test_a_longer_table_is_not_cropped_by_other_code(photographs, monkeypatch):
     """Crops of two versions of the code are not mixed; without more to crop, the version does not matter."""
-    labels, out = photographs.parent / "labels.csv", photographs.parent / "out"
+    labels = photographs.parent / "labels.csv"
+    out = photographs.parent / "out"
     table = pd.read_csv(labels)
     table[:24].to_csv(labels, index=False)
     run(photographs)
@@ -412,7 +421,8 @@ def test_files_of_one_length_that_swap_names_are_noticed(photographs):
         photographs.parent / "labels.csv", index=False
     )
     run(photographs)
-    one, other = photographs / "maria_00_right.bmp", photographs / "maria_02_left.bmp"
+    one = photographs / "maria_00_right.bmp"
+    other = photographs / "maria_02_left.bmp"
     one.rename(photographs / "aside"), other.rename(one), (photographs / "aside").rename(other)
     with pytest.raises(PrepareError, match=r"2 photographs were changed after they were cropped \(rows 2, 7\)"):
         run(photographs)

@@ -41,7 +41,8 @@ def folder(tmp_path) -> Path:
 
 def salt(folder: Path, name: str) -> Path:
     """The private folder of a run, with a salt that is always the same; a kill here leaves none, or all of it."""
-    private, making = folder / name / "private", folder / name / "making"
+    private = folder / name / "private"
+    making = folder / name / "making"
     if not private.exists():
         making.mkdir(parents=True, exist_ok=True)
         (making / "salt").write_bytes(b"s" * 32)
@@ -93,7 +94,8 @@ def die_at(share: float, pids: Path) -> Callable[[int, int], None]:
 
 def wait_for_end(pids: list[int], seconds: float) -> list[int]:
     """Those of the processes that are still alive after that time."""
-    deadline, alive = time.monotonic() + seconds, pids
+    deadline = time.monotonic() + seconds
+    alive = pids
     while alive and time.monotonic() < deadline:
         time.sleep(0.02)
         running = [process for process in psutil.process_iter(["status"]) if process.pid in pids]
@@ -121,7 +123,8 @@ def test_after_a_kill_finished_shards_are_kept(folder, workers, altered):
     start(folder, "whole", shard_size=2, workers=1)
     assert call("prepare_and_die", folder, 0.8, workers)[0] == -signal.SIGKILL
     assert wait_for_end(json.loads((folder / "workers.json").read_text()), seconds=5) == []
-    before, progress = list_written(folder / "killed" / "out"), []
+    before = list_written(folder / "killed" / "out")
+    progress = []
     assert len(before) >= 8  # of 12
     for name in sorted(before)[len(before) - altered :]:
         path = folder / "killed" / "out" / name  # of a listing the hashes, as a spreadsheet saves them
@@ -138,7 +141,8 @@ def test_after_a_kill_finished_shards_are_kept(folder, workers, altered):
 
 def die_at_change(number: int, folder: Path) -> None:
     """Count from now on what this process changes in the folder; at that number leave it half done and die."""
-    left, dying = number, False
+    left = number
+    dying = False
 
     def hook(event: str, arguments: tuple) -> None:
         nonlocal left, dying
@@ -185,7 +189,9 @@ def kill_at_every_change(what: str, folder: str) -> None:
 
     Prints after each how both ended, and whether what is left is what one run leaves that nobody killed.
     """
-    folder, number, code = Path(folder), 0, -signal.SIGKILL
+    folder = Path(folder)
+    number = 0
+    code = -signal.SIGKILL
     begin, act, find = KILLED[what]
 
     def act_and_die(name: str) -> None:
@@ -197,7 +203,8 @@ def kill_at_every_change(what: str, folder: str) -> None:
     while code == -signal.SIGKILL:
         number += 1
         begin(folder, str(number))
-        code, again = wait(fork(partial(act_and_die, str(number)))), wait(fork(partial(act, folder, str(number))))
+        code = wait(fork(partial(act_and_die, str(number))))
+        again = wait(fork(partial(act, folder, str(number))))
         same = find(folder, str(number)) == find(folder, "done")
         print(json.dumps({"killed": code, "code": again, "same": same}))
 

@@ -22,7 +22,8 @@ def folder(small_sample, tmp_path) -> Path:
 
 def test_another_seed_opens_no_shard(folder):
     """Other sides, the same groups, the same crops and labels; the folder verifies, and the seed is remembered."""
-    before, described = read_photographs(folder), describe_data(folder)
+    before = read_photographs(folder)
+    described = describe_data(folder)
     shards = list(folder.glob("*.tfrecord"))
     hidden = [shard.rename(folder.parent / shard.name) for shard in shards]
     split(folder, seed=3)
@@ -103,8 +104,10 @@ def test_tensorflow_reads_labelled_records(folder, tmp_path):
     import tensorflow as tf
 
     paths = export_records(folder, tmp_path / "records", shard_size=20)
-    table, crops = read_photographs(folder).set_index("image_id"), read_jpegs(folder)
-    texts, numbers = ("image/id", "image/encoded", "patient/id", "eye"), ("image/class/label", "image/referable")
+    table = read_photographs(folder).set_index("image_id")
+    crops = read_jpegs(folder)
+    texts = ("image/id", "image/encoded", "patient/id", "eye")
+    numbers = ("image/class/label", "image/referable")
     features = {key: tf.io.FixedLenFeature([], tf.string) for key in texts}
     features |= {key: tf.io.FixedLenFeature([], tf.int64) for key in numbers}
     found = 0

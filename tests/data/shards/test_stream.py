@@ -33,7 +33,8 @@ def test_a_changed_shard_is_an_error(small_sample, tmp_path):
     folder = shutil.copytree(small_sample, tmp_path / "records")
     images = load_photographs(folder, "train", 64, stream=True).images
     shard = next(folder.glob("*.tfrecord"))
-    content, later = shard.read_bytes(), shard.stat().st_mtime_ns + 10**9
+    content = shard.read_bytes()
+    later = shard.stat().st_mtime_ns + 10**9
     shard.write_bytes(content[:-1000] + bytes([content[-1000] ^ 1]) + content[-999:])
     os.utime(shard, ns=(later, later))
     with pytest.raises(ShardError, match="changed since"):

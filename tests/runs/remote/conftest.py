@@ -25,7 +25,8 @@ class Cloud:
 
     def __init__(self, home: Path, house: Path):
         """Hold the folder of the stand-ins and the house."""
-        self.home, self.house = home, house
+        self.home = home
+        self.house = house
 
     def run(self, path: Path, on: str, *options: str) -> Result:
         """`python -m dr_lib run PATH --on ON --yes`, in this process."""

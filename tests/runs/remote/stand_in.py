@@ -20,7 +20,8 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-HOME, FAULT = Path(os.environ["STAND_IN"]), os.environ.get("STAND_IN_FAULT", "")
+HOME = Path(os.environ["STAND_IN"])
+FAULT = os.environ.get("STAND_IN_FAULT", "")
 VERSION = FAULT.removeprefix("version ") if FAULT.startswith("version ") else ""
 PYTHON = os.environ.get("STAND_IN_PYTHON", sys.executable)
 GPUS = {"t4": "T4", "l4": "L4", "g4": "G4", "a100": "A100", "h100": "H100"}
@@ -70,7 +71,8 @@ def build_kaggle() -> argparse.ArgumentParser:
     datasets = groups.add_parser("datasets").add_subparsers(dest="command", required=True)
     kernels = groups.add_parser("kernels").add_subparsers(dest="command", required=True)
     datasets.add_parser("create", allow_abbrev=False).add_argument("-p", dest="folder", required=True)
-    push, output = kernels.add_parser("push", allow_abbrev=False), kernels.add_parser("output", allow_abbrev=False)
+    push = kernels.add_parser("push", allow_abbrev=False)
+    output = kernels.add_parser("output", allow_abbrev=False)
     push.add_argument("-p", dest="folder", required=True)
     push.add_argument("-t", dest="timeout", type=int, required=True)
     push.add_argument("--accelerator", default="")
@@ -133,7 +135,8 @@ def colab(options: argparse.Namespace) -> None:
             print(f"Usage rate: {sum(rates):.2f}/hr\nActive assignments: {len(rates)}")
         case "sessions":
             for path in machines.glob("*"):
-                name, device = path.name if (path / "noted").exists() else "?", (path / "device").read_text()
+                name = path.name if (path / "noted").exists() else "?"
+                device = (path / "device").read_text()
                 print(f"[{name}] m-s-{path.name} | Hardware: {device} | Shape: Standard | Variant: X")
         case "status" | "stop" | "exec" | "upload" | "download" if not (machine / "noted").exists():
             print(f"[colab] Session '{options.session}' not found.")

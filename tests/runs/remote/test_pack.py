@@ -37,7 +37,8 @@ def packed(house, small_sample, monkeypatch) -> Path:
     own.to_csv(data / "own.csv", index=False)
     (house / "data" / "weights.h5").write_bytes(b"weights")
     parameters = {"data_dir": "data/prepared", "weights": "data/weights.h5", "level": "own.csv"}
-    path, upload = write_study(house, parameters=parameters), house / "upload"
+    path = write_study(house, parameters=parameters)
+    upload = house / "upload"
     upload.mkdir()
     monkeypatch.setattr(pack, "PART_BYTES", 200_000)
     monkeypatch.setattr(far_side, "INSTALL", "")
@@ -53,7 +54,8 @@ def test_the_prepared_folder_is_cut_and_still_whole(packed, small_sample):
     data = packed / "data" / "prepared"
     verify(data)
     assert pd.read_csv(data / "labels.csv").columns.tolist() == CUT
-    known, there = read_photographs(small_sample), read_photographs(data)
+    known = read_photographs(small_sample)
+    there = read_photographs(data)
     pd.testing.assert_frame_equal(there, known.drop(columns=["eye", "official"]))
     assert describe_data(data) == describe_data(small_sample)
     here = packed.parent / "data" / "prepared"

@@ -317,7 +317,8 @@ def test_no_session_begins_that_holds_no_run(cloud):
 def test_only_rows_of_the_runs_are_taken_in_and_large_files_are_named(cloud, tmp_path):
     """A row of another study or run, or in a file of another name, is none; nor does one leave the study's folder."""
     path = write_study(cloud.house)
-    folder, run = path.with_suffix(""), "C1-r00-colab-cpus"
+    folder = path.with_suffix("")
+    run = "C1-r00-colab-cpus"
     complete(cloud.house, path, {"C1": 1.0})
     (there,) = folder.glob("rows/*")
     row = json.loads(there.read_bytes())
@@ -426,7 +427,8 @@ def test_a_run_that_the_device_cannot_make_is_made(cloud):
 def test_colab_brings_each_row_back_and_goes_on_after_a_kill(cloud, monkeypatch):
     """A run that fails has a row, though the client ends with 0. Killed with SIGKILL, the client leaves a machine: the
     next call stops it and makes what is not completed, priced by the units that the machine takes an hour."""
-    path, folder = write_study(cloud.house, parameters={"fail_at": 0}), cloud.house / "papermill_runs" / "trial"
+    path = write_study(cloud.house, parameters={"fail_at": 0})
+    folder = cloud.house / "papermill_runs" / "trial"
     (cloud.house / "own.csv").write_text(PRICE)
     monkeypatch.setenv("DR_LIB_PRICES", str(cloud.house / "own.csv"))
     process = start(cloud, path, "colab:cpu", "C1-r00.zip")
@@ -453,7 +455,8 @@ def test_colab_brings_each_row_back_and_goes_on_after_a_kill(cloud, monkeypatch)
 def test_kaggle_goes_on_alone_and_another_device_ends_its_session(cloud):
     """The client is killed, the session goes on: the next call waits for its rows. They are of a CPU, not of two T4:
     each session ends at its first one, which is kept as what it is and counts for the CPU."""
-    path, folder = write_study(cloud.house), cloud.house / "papermill_runs" / "trial"
+    path = write_study(cloud.house)
+    folder = cloud.house / "papermill_runs" / "trial"
     process = start(cloud, path, "kaggle:t4x2", "push")
     while not list(cloud.home.glob("kaggle/*/status")):
         time.sleep(0.05)

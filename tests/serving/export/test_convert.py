@@ -62,7 +62,8 @@ def test_a_network_of_mixed_precision_serves_in_float32(tmp_path):
         mixed.save(tmp_path / "model.keras")
     finally:
         keras.mixed_precision.set_global_policy(before)
-    network, crops = load_network(tmp_path / "model.keras"), draw_crops(20)
+    network = load_network(tmp_path / "model.keras")
+    crops = draw_crops(20)
     assert "float16" not in network.to_json()
     wanted = network.predict(crops, verbose=0)
     assert np.abs(mixed.predict(crops, verbose=0) - wanted).max() < 0.05
@@ -127,7 +128,8 @@ def test_another_backend_is_told_what_to_set(tmp_path):
 @pytest.mark.slow
 def test_the_papers_network_stays_within_its_ideal_size(tmp_path):
     """MobileNet's artifacts take at most 1.15 x parameters x bytes, with no allowance, and run."""
-    network, crops = build_grader("mobilenet", 64), draw_crops(4, side=64)
+    network = build_grader("mobilenet", 64)
+    crops = draw_crops(4, side=64)
     for format_name, size in (("onnx_int8", 1), ("savedmodel", 4)):  # ONNX first: never called
         artifact = tmp_path / format_name
         assert convert(network, format_name, artifact, calibration=crops) == count_on_disk(artifact)

@@ -25,7 +25,8 @@ def test_every_format_becomes_a_folder_that_serves(network, source, labelled, ex
     out, table = exported
     assert table["format"].tolist() == list(FORMATS) and table["passes"].all() and not table["forced"].any()
     assert sorted(os.listdir(out)) == sorted(FORMATS)
-    wanted, before = network.predict(labelled.images, verbose=0), read_folder(source).facts
+    wanted = network.predict(labelled.images, verbose=0)
+    before = read_folder(source).facts
     for row in table.itertuples():
         assert row.folder == str(out / row.format)
         model = read_folder(out / row.format)
@@ -154,7 +155,8 @@ def test_refuses_what_cannot_be_exported(labelled, network, tmp_path):
 def test_a_package_is_the_folder_and_the_same_for_the_same_model(source, labelled, tmp_path):
     """What SageMaker unpacks is the folder, nothing else that lies there; to the bit, whoever packs it and when."""
     export_model(source, tmp_path, formats=["savedmodel"], calibration=draw_crops(1), labelled=labelled)
-    folder, packed = tmp_path / "savedmodel", []
+    folder = tmp_path / "savedmodel"
+    packed = []
     for time in (1, 10**9):
         for file in folder.rglob("*"):
             os.utime(file, (time, time))

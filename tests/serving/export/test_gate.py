@@ -48,7 +48,8 @@ def test_a_format_passes_where_the_photographs_show_it(copies):
     The lower bound of the interval decides, and the reason says how many patients would tell.
     """
     grade, before = draw(60, 2)
-    grade, before = np.tile(grade, copies), np.tile(before, (copies, 1))
+    grade = np.tile(grade, copies)
+    before = np.tile(before, (copies, 1))
     after = before.copy()
     flipped = np.arange(0, len(grade), 40)
     after[flipped] = np.roll(before[flipped], 1, axis=1)
@@ -70,7 +71,8 @@ def test_how_many_patients_a_margin_takes_is_known_before():
 
 def test_the_interval_counts_patients_and_pairs():
     """The same photographs four times of the same patients know no more. No change has none."""
-    (grade, before), (_, noise) = draw(60, 2), draw(60, 3)
+    grade, before = draw(60, 2)
+    _, noise = draw(60, 3)
     after = 0.7 * before + 0.3 * noise
     bounds = [f"{score}_difference_{side}" for score in ("auc", "kappa") for side in ("low", "high")]
     once = compare(grade, np.arange(60), before, after)
@@ -84,7 +86,8 @@ def test_the_interval_counts_patients_and_pairs():
 def test_the_threshold_decides_who_is_referred():
     """0.35 and 0.45 are one decision at 0.3 and two at 0.4."""
     grade = np.repeat([0, 2], 20)
-    before, after = np.tile([0.65, 0, 0.35, 0, 0], (40, 1)), np.tile([0.55, 0, 0.45, 0, 0], (40, 1))
+    before = np.tile([0.65, 0, 0.35, 0, 0], (40, 1))
+    after = np.tile([0.55, 0, 0.45, 0, 0], (40, 1))
     shares = [compare(grade, np.arange(40), before, after, threshold=t, resamples=1) for t in (0.3, 0.4)]
     assert [row["agreement_referable"] for row in shares] == [1, 0]
 

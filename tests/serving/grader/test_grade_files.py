@@ -102,7 +102,8 @@ def test_what_the_model_learned_from_is_marked(served_folder, small_sample, tmp_
 
 def test_a_disk_that_went_away_leaves_no_row(served_folder, photographs, tmp_path):
     """Its photographs are no pictures without a grade: the same command, the disk back, grades them."""
-    folder, out = read_folder(served_folder), tmp_path / "grades.csv"
+    folder = read_folder(served_folder)
+    out = tmp_path / "grades.csv"
     with pytest.raises(WorkerError, match="not there any more"):
         grade_files(folder, [photographs], out, progress=lambda *_: photographs.rename(tmp_path / "away"))
     (tmp_path / "away").rename(photographs)
@@ -113,7 +114,9 @@ def test_a_disk_that_went_away_leaves_no_row(served_folder, photographs, tmp_pat
 
 def test_it_goes_on_where_it_was_stopped(served_folder, photographs, tmp_path):
     """Each row is on the disk before the next; of a table cut in a row the whole rows are kept, the rest is graded."""
-    folder, out, on_disk = read_folder(served_folder), tmp_path / "grades.csv", []
+    folder = read_folder(served_folder)
+    out = tmp_path / "grades.csv"
+    on_disk = []
     grade_files(folder, [photographs], out, progress=lambda *_: on_disk.append(len(read_rows(out))))
     assert on_disk == [1, 2, 3, 4]
     lines = out.read_bytes().splitlines(keepends=True)
@@ -125,7 +128,8 @@ def test_it_goes_on_where_it_was_stopped(served_folder, photographs, tmp_path):
 
 def test_no_file_is_overwritten(served_folder, photographs, tmp_path):
     """Another model's table, another table, a photograph and an empty one stay as they are."""
-    folder, out = read_folder(served_folder), tmp_path / "grades.csv"
+    folder = read_folder(served_folder)
+    out = tmp_path / "grades.csv"
     grade_files(folder, [photographs / "a.jpg"], out)
     other = export_untrained(tmp_path / "other", "small_cnn", 32, "litert_float32", seed=1)
     (tmp_path / "labels.csv").write_text("image,grade\n")
@@ -186,7 +190,8 @@ def test_load_says_what_an_endpoint_answered(port, photographs, tmp_path):
 
 def test_a_prepared_folder_becomes_predictions_to_evaluate(served_folder, small_sample, tmp_path):
     """Another's folder, said to be so, is all test, graded as its photographs are; one's own keeps its sides."""
-    untrained, out = read_folder(served_folder), tmp_path / "predictions.csv"
+    untrained = read_folder(served_folder)
+    out = tmp_path / "predictions.csv"
     shutil.copytree(served_folder, tmp_path / "own")
     folder = write_folder(tmp_path / "own", untrained.artifact.name, untrained.facts | {"data_sha256": "0" * 64})
     for model, message in ((untrained, "does not say what it learned from"), (folder, "say --external")):
@@ -201,7 +206,8 @@ def test_a_prepared_folder_becomes_predictions_to_evaluate(served_folder, small_
                 grade_prepared(folder, small_sample, tmp_path / "seen.csv", is_external=True)
     (folder.path.parent / "predictions.csv").unlink()
     grade_prepared(folder, small_sample, out, is_external=True)
-    rows, labels = read_rows(out), read_photographs(small_sample).set_index("image_id")
+    rows = read_rows(out)
+    labels = read_photographs(small_sample).set_index("image_id")
     assert {row["split"] for row in rows} == {"test"} and len(rows) == len(labels)
     photographs = small_sample.parent / "photographs"
     names = pd.read_csv(photographs / "labels.csv")["image"]

@@ -80,7 +80,8 @@ def test_the_answer_says_what_the_contract_promises(port, served_folder, jpeg):
     image = decode_jpeg(encode_jpeg(crop.image), 32)
     probabilities = LiteRT(served_folder / "model.tflite")(image[None])[0]
     body = json.loads(answer.body)
-    timings_ms, machine = body.pop("timings_ms"), body.pop("machine")
+    timings_ms = body.pop("timings_ms")
+    machine = body.pop("machine")
     assert machine["cpu"] == probe().cpu and 1 <= machine["threads"] and machine["num_cpus"] == probe().num_cpus
     assert answer.status == 200 and answer.headers["Content-Type"] == "application/json"
     assert body == {
@@ -186,7 +187,8 @@ def test_a_jpeg_made_of_scans_is_refused(port, jpeg):
 
 def test_the_largest_body_is_the_contracts(port, jpeg):
     """Exactly 6,291,456 bytes are served and one more is not: with a length, in chunks, and unpacked from gzip."""
-    fits, over = jpeg.ljust(LIMIT, b"\0"), jpeg.ljust(LIMIT + 1, b"\0")
+    fits = jpeg.ljust(LIMIT, b"\0")
+    over = jpeg.ljust(LIMIT + 1, b"\0")
     assert [post(port, body).status for body in (fits, over)] == [200, 413]
     assert [post(port, chunk(body)).status for body in (fits, over)] == [200, 413]
     assert [post(port, gzip.compress(body, 1), Content_Encoding="gzip").status for body in (fits, over)] == [200, 413]
@@ -196,7 +198,8 @@ def test_the_largest_body_is_the_contracts(port, jpeg):
 
 def test_custom_attributes_come_back(port, jpeg):
     """As they were sent, with answers and with refusals; only up to 1024 visible ASCII characters."""
-    name, longest = "X-Amzn-SageMaker-Custom-Attributes", "trace=7; " + "~" * 1015
+    name = "X-Amzn-SageMaker-Custom-Attributes"
+    longest = "trace=7; " + "~" * 1015
     sent = {"X_Amzn_SageMaker_Custom_Attributes": longest}
     assert post(port, jpeg, **sent).headers[name] == longest
     assert post(port, draw_black(), **sent).headers[name] == longest

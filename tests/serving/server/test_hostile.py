@@ -19,7 +19,8 @@ from dr_lib.serving.grader.predict import Predictor
 from dr_lib.serving.server.server import MAX_PIXELS
 from tests.serving.driver import draw_photograph, encode, head, pack_png, post, run_process
 
-CLIENTS, NUM_REQUESTS = 3, 300
+CLIENTS = 3
+NUM_REQUESTS = 300
 TYPES = {"jpeg": "image/jpeg", "png": "image/png", "json": "application/json", "gzip": "image/jpeg"}
 EXPECTED = {200, 400, 404, 405, 408, 411, 413, 415, 422, 431, 503}
 
@@ -40,14 +41,16 @@ def damage(data, rng):
 def draw_request(files, rng):
     """The bytes of a request that is wrong somewhere: its file, its packing, its head or its chunks."""
     kind = str(rng.choice(list(TYPES)))
-    body, media_type = files[kind], TYPES[kind]
+    body = files[kind]
+    media_type = TYPES[kind]
     if rng.random() < 0.8:
         body = damage(body, rng)
     if rng.random() < 0.1:
         media_type = str(rng.choice(["text/plain", "", "image/", "\xff", "a" * 9000]))
     extra = ["Content-Encoding: gzip"] if kind == "gzip" else []
     request = head(len(body), *extra, media_type=media_type) if media_type.isascii() else b""
-    shape, length = rng.integers(0, 10), b"Content-Length: "
+    shape = rng.integers(0, 10)
+    length = b"Content-Length: "
     if shape == 0:  # the head is damaged
         return damage(request, rng) + body
     if shape == 1:  # the length is false
@@ -75,7 +78,8 @@ def send_damaged(port, request):
 
 def storm(port, files, wanted, num_requests, seed):
     """Send damaged requests over connections of their own and whole ones over a kept one; return the statuses."""
-    rng, statuses = np.random.default_rng(seed), collections.Counter()
+    rng = np.random.default_rng(seed)
+    statuses = collections.Counter()
     kept = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
     for number in range(num_requests):
         if number % 4 == 0:
@@ -116,7 +120,8 @@ def test_a_storm_leaves_nothing_behind(served_folder, files, tmp_path):
 
         rage(180, seed=100)
         process = psutil.Process(server.process.pid)
-        before_mb, before_threads = server.measure_resident_mb(), process.num_threads()
+        before_mb = server.measure_resident_mb()
+        before_threads = process.num_threads()
         statuses = rage(NUM_REQUESTS, seed=0)
         assert set(statuses) <= EXPECTED | {"closed"} and {200, 400, 415} <= set(statuses), statuses
         assert statuses["closed"] < NUM_REQUESTS / 5

@@ -18,11 +18,15 @@ GOOD = {"model": "mobilenet", "model_version": "0123456789ab", "timings_ms": {"d
 class Server(ThreadingHTTPServer):
     """Answers request k as `answer(k, body)` says: status and content; one at a time where there is a lock."""
 
-    daemon_threads, request_queue_size = True, 128
+    daemon_threads = True
+    request_queue_size = 128
 
     def __init__(self, answer, lock=None):
         super().__init__(("127.0.0.1", 0), Handler)
-        self.answer, self.lock, self.count, self.seen = answer, lock or threading.Semaphore(999), itertools.count(), []
+        self.answer = answer
+        self.lock = lock or threading.Semaphore(999)
+        self.count = itertools.count()
+        self.seen = []
         self.closes = False  # connections that are idle, saying nothing
         self.url = f"http://127.0.0.1:{self.server_port}/invocations"
 
@@ -30,11 +34,13 @@ class Server(ThreadingHTTPServer):
 class Handler(BaseHTTPRequestHandler):
     """Keeps connections open, as the served model does."""
 
-    protocol_version, disable_nagle_algorithm = "HTTP/1.1", True
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
 
     def do_POST(self):  # noqa: N802
         """Read the body, ask the server what to say, say it."""
-        begun, body = time.perf_counter(), self.rfile.read(int(self.headers["Content-Length"]))
+        begun = time.perf_counter()
+        body = self.rfile.read(int(self.headers["Content-Length"]))
         with self.server.lock:
             status, content = self.server.answer(next(self.server.count), body)
         self.server.seen.append((begun, time.perf_counter(), body, self.headers["Content-Type"], self.path))

@@ -32,7 +32,8 @@ def test_a_false_length_harms_only_its_own_connection(port, jpeg):
 
 def test_a_client_that_does_not_finish_its_head_is_closed(port):
     """After the seconds that it has, and without an answer, for there was no request."""
-    start, heads = time.monotonic(), (b"", b"POST /invo", b"GET /ping HTTP/1.1\r\nHost: x\r\nX-Slow: ")
+    start = time.monotonic()
+    heads = (b"", b"POST /invo", b"GET /ping HTTP/1.1\r\nHost: x\r\nX-Slow: ")
     with ThreadPoolExecutor(len(heads)) as clients:
         for answer in clients.map(lambda sent: (send_raw(port, sent), time.monotonic() - start), heads):
             assert answer[0] == b"" and 0.9 < answer[1] < 5
@@ -80,7 +81,8 @@ def test_a_client_that_does_not_read_is_cut_off(port, jpeg):
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)  # before it connects: that bounds its window
         connection.connect(("127.0.0.1", port))
         connection.settimeout(0.2)
-        start, ended = time.monotonic(), False
+        start = time.monotonic()
+        ended = False
         while not ended and time.monotonic() - start < 60:
             try:
                 connection.sendall(request * 200)

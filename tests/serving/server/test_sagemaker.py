@@ -13,7 +13,9 @@ from dr_lib.serving.server.sagemaker import EndpointError, find_endpoint
 
 pytest.importorskip("boto3")
 pytestmark = pytest.mark.slow
-KEY, SECRET, REGION = "AKIDEXAMPLE", "a secret", "sa-east-1"
+KEY = "AKIDEXAMPLE"
+SECRET = "a secret"
+REGION = "sa-east-1"
 GOOD = {"most_probable_grade": 1, "timings_ms": {"decode": 1.0, "predict": 2.0}, "model": "m", "model_version": "v"}
 DESCRIPTIONS = {
     "SageMaker.DescribeEndpoint": {"EndpointConfigName": "eyes-config"},
@@ -48,9 +50,11 @@ def account(monkeypatch):
         def do_POST(self):
             body = self.rfile.read(int(self.headers["Content-Length"]))
             asked.append(self.path)
-            answer, status = DESCRIPTIONS.get(self.headers.get("X-Amz-Target"), GOOD), 200
+            answer = DESCRIPTIONS.get(self.headers.get("X-Amz-Target"), GOOD)
+            status = 200
             if self.path != "/" and sign("POST", self.path, self.headers, body) not in self.headers["Authorization"]:
-                answer, status = {"message": "the signature does not match"}, 403
+                answer = {"message": "the signature does not match"}
+                status = 403
             content = json.dumps(answer).encode()
             self.send_response(status)
             self.send_header("Content-Length", str(len(content)))
@@ -60,7 +64,8 @@ def account(monkeypatch):
         def log_message(self, *_):
             pass
 
-    asked, server = [], ThreadingHTTPServer(("127.0.0.1", 0), Service)
+    asked = []
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Service)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     variables = {"AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_DEFAULT_REGION": REGION}
     address = f"http://127.0.0.1:{server.server_port}"

@@ -100,7 +100,8 @@ def test_a_body_of_tiny_chunks_does_not_stop_the_loop(served_folder):
     chunks += b"1\r\nx\r\n" * 200_000 + b"0\r\n\r\n"
     with run_in_thread(open_service(served_folder, request_s=60)) as port, ThreadPoolExecutor(1) as hostile:
         wait_until(lambda: is_ready(port))
-        answer, num_pings = hostile.submit(send_raw, port, chunks, half_close=True, timeout_s=60), 0
+        answer = hostile.submit(send_raw, port, chunks, half_close=True, timeout_s=60)
+        num_pings = 0
         while not answer.done():
             num_pings += get(port).status == 200
     assert answer.result().startswith(b"HTTP/1.1 415") and num_pings >= 8
@@ -256,7 +257,8 @@ def test_sigterm_answers_everything_that_was_accepted(served_folder, tmp_path):
     close; a refused connection is no loss.
     """
     body = encode(draw_photograph(1, 1600, 1200))
-    outcomes, stop = [], threading.Event()
+    outcomes = []
+    stop = threading.Event()
 
     with run_process(served_folder, tmp_path / "log", "--threads", "2", "--queue", "200") as server:
 
@@ -299,7 +301,8 @@ def test_sigterm_answers_everything_that_was_accepted(served_folder, tmp_path):
 
 def test_who_connects_while_the_server_turns_to_its_end_is_answered(served_folder, jpeg, monkeypatch):
     """The system has taken the connections, the process has not accepted them yet: none is reset."""
-    main_loop, waiting = Server.main_loop, []
+    main_loop = Server.main_loop
+    waiting = []
 
     async def connect_last(self):
         await main_loop(self)
@@ -335,7 +338,8 @@ def test_it_starts_and_ends_as_sagemaker_has_it(served_folder):
 
 def test_answers_are_kept_to_be_evaluated(served_folder, jpeg, tmp_path):
     """By the photograph's hash, private, also after a restart; with patients and grades added, evaluate reads them."""
-    other, out = encode(draw_photograph(5)), tmp_path / "private" / "predictions.csv"
+    other = encode(draw_photograph(5))
+    out = tmp_path / "private" / "predictions.csv"
     for bodies in ([jpeg, b"none"], [other]):
         port = find_port()
         command = [*SERVE, "--model", served_folder, "--port", str(port), "--predictions", out]

@@ -14,7 +14,9 @@ from dr_lib.training.frameworks.batches import FixedBatches
 from dr_lib.training.frameworks.factory import open_network
 
 CASES = [(1, "mnist", 64), (2, "cifar10", 32)]
-BATCH_SIZE, STEPS, EPOCHS = 32, 5, 2
+BATCH_SIZE = 32
+STEPS = 5
+EPOCHS = 2
 LEARNING_RATE = 0.001
 
 
@@ -26,7 +28,10 @@ def train_case(framework: str, network: int, dataset: str, image_size: int) -> d
     batches = FixedBatches(
         images.x_train[: BATCH_SIZE * STEPS], images.y_train[: BATCH_SIZE * STEPS], BATCH_SIZE, seed=3
     )
-    model, losses, seconds, evaluated = open_network(framework, layers, first, learning_rate=LEARNING_RATE), [], [], []
+    model = open_network(framework, layers, first, learning_rate=LEARNING_RATE)
+    losses = []
+    seconds = []
+    evaluated = []
 
     def note(epoch: int, loss: float, epoch_s: float) -> None:
         losses.append((epoch, loss))

@@ -35,7 +35,8 @@ def convolve(image: np.ndarray, kernel: np.ndarray, bias: np.ndarray) -> np.ndar
 
 def compute_logits(image: np.ndarray, weights: list[np.ndarray], num_blocks: int) -> np.ndarray:
     """The forward pass of one image as the documentation of `networks` describes it, in float64."""
-    values, rest = image / 255.0, [w.astype(float) for w in weights]
+    values = image / 255.0
+    rest = [w.astype(float) for w in weights]
     for _ in range(num_blocks):
         for _ in range(2):
             values = convolve(values, rest.pop(0), rest.pop(0))
@@ -48,7 +49,8 @@ def compute_logits(image: np.ndarray, weights: list[np.ndarray], num_blocks: int
 @pytest.mark.parametrize(("network", "num_channels"), [(1, 3), (2, 1)])
 def test_tensorflow_computes_what_numpy_does(network, num_channels):
     """Logits of two images, with biases that are not zero, to 1e-5 of the largest; 300 images work too."""
-    layers, rng = build_layers(network, 32, num_channels), np.random.default_rng(2)
+    layers = build_layers(network, 32, num_channels)
+    rng = np.random.default_rng(2)
     weights = [w + rng.normal(0, 0.05, w.shape).astype(np.float32) for w in draw_weights(layers, 1)]
     images = rng.integers(0, 256, (2, 32, 32, num_channels), dtype=np.uint8)
     wanted = np.array([compute_logits(image, weights, network + 1) for image in images])
@@ -62,8 +64,10 @@ def test_tensorflow_computes_what_numpy_does(network, num_channels):
 def test_a_step_follows_the_rule(batches):
     """The bias of the last layer after two steps, by the documented rule and the gradient of the softmax."""
     two = FixedBatches(batches.images[:16], batches.labels[:16], 8, seed=1)
-    model, losses = open_network("tensorflow", LAYERS, WEIGHTS, learning_rate=1e-4), []
-    wanted, velocity = np.zeros(10), np.zeros(10)
+    model = open_network("tensorflow", LAYERS, WEIGHTS, learning_rate=1e-4)
+    losses = []
+    wanted = np.zeros(10)
+    velocity = np.zeros(10)
     for images, labels in two.epoch(0):
         # the steps are so short that the logits hardly change between them
         odds = np.exp(model.forward(np.rint(255 * images).astype(np.uint8)).astype(float))
@@ -110,7 +114,8 @@ def test_an_epoch_has_the_time_of_its_steps_alone(batches, loop):
 @pytest.mark.parametrize("loop", [None, Loop(float("nan"))], ids=["keras", "ours"])
 def test_a_loss_that_is_not_finite_stops_the_training(batches, loop):
     """The message names the epoch; the function is not called for it."""
-    told, model = [], loop or open_network("tensorflow", LAYERS, WEIGHTS, learning_rate=1e20)
+    told = []
+    model = loop or open_network("tensorflow", LAYERS, WEIGHTS, learning_rate=1e20)
     with pytest.raises(TrainingError, match="after epoch 1 of 3"):
         model.fit(batches, 3, lambda *epoch: told.append(epoch))
     assert told == []

@@ -34,13 +34,15 @@ def open_reference(batch_size=1, backend="tensorflow", weights=None, learning_ra
 
 def test_more_images_than_a_chunk_holds_keep_their_order():
     """Outputs of one call are those of two; notebook 40 holds them against CUDA C."""
-    images, reference = draw_digits(1030)[0], open_reference(32)
+    images = draw_digits(1030)[0]
+    reference = open_reference(32)
     assert reference.forward(images)[990:] == pytest.approx(reference.forward(images[990:]), abs=1e-6)
 
 
 def test_a_step_at_batch_1_is_plain_gradient_descent():
     """One image: each weight moves by the learning rate times its gradient, and nothing else."""
-    (images, digits), weights = draw_digits(1), mnist.initial_weights(0)
+    images, digits = draw_digits(1)
+    weights = mnist.initial_weights(0)
     reference = open_reference()
     gradients = reference.gradients(images, digits)
     reference.train(images, digits, images, digits, epochs=1)
@@ -50,7 +52,9 @@ def test_a_step_at_batch_1_is_plain_gradient_descent():
 
 def test_training_tells_of_every_epoch():
     """Time adds up, the last accuracy is that of the network as it is, and it learns; epochs are told as they end."""
-    (x, y), (x_test, y_test), told = draw_digits(640), draw_digits(200, seed=1), []
+    x, y = draw_digits(640)
+    x_test, y_test = draw_digits(200, seed=1)
+    told = []
     reference = open_reference(32, learning_rate=0.01)
     table = reference.train(x, y, x_test, y_test, epochs=3, seed=7, on_epoch_end=told.append)
     assert list(table["epoch"]) == told == [1, 2, 3] and (np.diff(table["train_s"], prepend=0) > 0).all()
@@ -76,9 +80,11 @@ def test_jax_gives_what_tensorflow_gives():
     """At batch 1 and 32 the same gradients, and the same accuracies after two epochs."""
     pytest.importorskip("jax")
     out = subprocess.run([sys.executable, "-c", ON_JAX], cwd=ROOT, check=True, capture_output=True, text=True).stdout
-    (x, y), (x_test, y_test) = draw_digits(64), draw_digits(100, seed=1)
+    x, y = draw_digits(64)
+    x_test, y_test = draw_digits(100, seed=1)
     for batch_size, line in zip((1, 32), out.splitlines()[-2:], strict=True):
-        (gradients, accuracy, backend), reference = json.loads(line), open_reference(batch_size)
+        gradients, accuracy, backend = json.loads(line)
+        reference = open_reference(batch_size)
         for name, array in reference.gradients(x[:8], y[:8]).items():
             assert np.abs(array - gradients[name]).max() <= 1e-5 * np.abs(array).max()
         wanted = reference.train(x, y, x_test, y_test, epochs=2)["test_accuracy"]
