@@ -1,8 +1,8 @@
 """Train, time, price and serve a fundus model: the library behind the notebooks.
 
-bootstrap    sets a notebook up: adds what a cloud runtime lacks, checks parameters, says where it is
-publish      writes the repository's address, badges, set-up cells and metadata into the notebooks
-command      how a command of this library is typed where it runs
+bootstrap    sets a notebook up: adds what a cloud runtime lacks, checks parameters, says where it
+is publish      writes the repository's address, badges, set-up cells and metadata into the
+notebooks command      how a command of this library is typed where it runs
 parameters   checks what a notebook is given for its parameters
 files        writes a file whole or not at all, reads the CSV of a spreadsheet; locks
 hardware     facts, plans, devices: what this machine is, how to train on it, and making that so

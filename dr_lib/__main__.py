@@ -43,7 +43,9 @@ class Amount(click.FloatRange):
 
 
 POSITIVE = Amount(min=0, min_open=True)
-INSTANCE = click.option("--instance", default="", help="whose price the runs have  [default: the study's]")
+INSTANCE = click.option(
+    "--instance", default="", help="whose price the runs have  [default: the study's]"
+)
 
 
 def _bar(title: str) -> Callable[[int, int], None]:
@@ -92,8 +94,12 @@ def main(debug: bool) -> None:
 
 
 @main.command()
-@click.option("--out", type=PATH, default=ROOT / "papermill_runs" / "sample", help="folder to write")
-@click.option("--patients", default=200, show_default=True, help="patients to draw, two photographs each")
+@click.option(
+    "--out", type=PATH, default=ROOT / "papermill_runs" / "sample", help="folder to write"
+)
+@click.option(
+    "--patients", default=200, show_default=True, help="patients to draw, two photographs each"
+)
 def sample(out: Path, patients: int) -> None:
     """Draw the sample and prepare it."""
     from dr_lib.data.shards.sample import open_sample
@@ -102,20 +108,51 @@ def sample(out: Path, patients: int) -> None:
 
 
 @main.command()
-@click.option("--images", type=PATH, required=True, help="folder of the photographs, or root of a known data set")
-@click.option("--labels", type=PATH, help="CSV with columns image, grade and, where known, patient, eye, split")
+@click.option(
+    "--images",
+    type=PATH,
+    required=True,
+    help="folder of the photographs, or root of a known data set",
+)
+@click.option(
+    "--labels",
+    type=PATH,
+    help="CSV with columns image, grade and, where known, patient, eye, split",
+)
 @click.option("--out", type=PATH, required=True, help="folder to write, new or empty")
-@click.option("--private", type=PATH, help="folder for what names files or patients  [default: OUT.private]")
+@click.option(
+    "--private", type=PATH, help="folder for what names files or patients  [default: OUT.private]"
+)
 @click.option("--layout", default="auto", show_default=True, help="name of a known data set")
-@click.option("--size", default=299, show_default=True, type=click.IntRange(32), help="side of the crops [px]")
-@click.option("--method", default="robust", show_default=True, type=click.Choice(["robust", "voets"]))
-@click.option("--scheme", type=click.Choice(["random", "paper", "official"]), help="of the split  [default: random]")
+@click.option(
+    "--size", default=299, show_default=True, type=click.IntRange(32), help="side of the crops [px]"
+)
+@click.option(
+    "--method", default="robust", show_default=True, type=click.Choice(["robust", "voets"])
+)
+@click.option(
+    "--scheme",
+    type=click.Choice(["random", "paper", "official"]),
+    help="of the split  [default: random]",
+)
 @click.option("--seed", type=int, help="of the split  [default: 0]")
-@click.option("--shard-size", default=256, show_default=True, type=click.IntRange(1), help="photographs in a shard")
+@click.option(
+    "--shard-size",
+    default=256,
+    show_default=True,
+    type=click.IntRange(1),
+    help="photographs in a shard",
+)
 @click.option("--workers", type=click.IntRange(1), help="processes  [default: one per core]")
-@click.option("--dask", default="", help="crop on the Dask cluster at this address, whose workers see the same paths")
+@click.option(
+    "--dask",
+    default="",
+    help="crop on the Dask cluster at this address, whose workers see the same paths",
+)
 def prepare(**options) -> None:
-    """Turn photographs and a label table into a folder to train from; again, to add photographs or correct labels."""
+    """Turn photographs and a label table into a folder to train from; again, to add photographs
+    or correct labels.
+    """
     from dr_lib.data.shards.prepare import prepare
 
     manifest = prepare(**options, progress=_bar("cropping"))
@@ -132,19 +169,40 @@ def prepare(**options) -> None:
 
 @main.command()
 @click.argument("data_dir", type=PATH)
-@click.option("--scheme", type=click.Choice(["random", "paper", "official", "folds"]), help="[default: as before]")
+@click.option(
+    "--scheme",
+    type=click.Choice(["random", "paper", "official", "folds"]),
+    help="[default: as before]",
+)
 @click.option("--seed", type=int, help="[default: as before]")
 @click.option("--folds", default=5, show_default=True, help="number of folds")
-@click.option("--labels", type=PATH, help="CSV with image_id, grade and other corrected columns of labels.csv")
-@click.option("--out", default="split.csv", show_default=True, help="split table; a bare name lies in DATA_DIR")
-@click.option("--records", type=PATH, help="write the split as labelled TFRecords to this folder, and no split table")
+@click.option(
+    "--labels", type=PATH, help="CSV with image_id, grade and other corrected columns of labels.csv"
+)
+@click.option(
+    "--out",
+    default="split.csv",
+    show_default=True,
+    help="split table; a bare name lies in DATA_DIR",
+)
+@click.option(
+    "--records",
+    type=PATH,
+    help="write the split as labelled TFRecords to this folder, and no split table",
+)
 def split(data_dir: Path, records: Path | None, out: str, **options) -> None:
-    """Divide a prepared folder anew: another seed, corrected labels, folds. No photograph is cropped again."""
+    """Divide a prepared folder anew: another seed, corrected labels, folds. No photograph is
+    cropped again.
+    """
     from dr_lib.data.shards.folder import read_manifest
     from dr_lib.data.shards.split import export_records, split
 
-    if records and (options["labels"] or any(options[name] is not None for name in ("scheme", "seed"))):
-        raise click.UsageError("--records writes a split that is there: divide first, then write the records")
+    if records and (
+        options["labels"] or any(options[name] is not None for name in ("scheme", "seed"))
+    ):
+        raise click.UsageError(
+            "--records writes a split that is there: divide first, then write the records"
+        )
     if records:
         click.echo(f"{len(export_records(data_dir, records, out))} shards in {records}")
         return
@@ -155,14 +213,17 @@ def split(data_dir: Path, records: Path | None, out: str, **options) -> None:
 
 
 def _describe_split(name: str, facts: dict) -> None:
-    """Print the sides of a split, who changed them, and what copies of photographs did to its groups."""
+    """Print the sides of a split, who changed them, and what copies of photographs did to its
+    groups.
+    """
     from dr_lib.data.shards.split import describe_moves
 
     click.echo(f"{name}:")
     for side, counts in facts.get("counts", {}).items():
         grades = ", ".join(map(str, counts["grades"].values()))
         click.echo(
-            f"  {side} {counts['num_images']} photographs of {counts['num_patients']} patients; grades 0 to 4: {grades}"
+            f"  {side} {counts['num_images']} photographs of {counts['num_patients']} patients;"
+            f" grades 0 to 4: {grades}"
         )
     for sentence in describe_moves(facts):
         click.echo(sentence)
@@ -170,8 +231,8 @@ def _describe_split(name: str, facts: dict) -> None:
         click.echo(f"{facts['num_excluded']} excluded, the reasons stand in {name}")
     if facts and facts["largest_group"]["patients"] > 1:
         click.echo(
-            "copies connect the {patients} patients of the largest group, {images} photographs: see "
-            "near_duplicates.csv, private".format(**facts["largest_group"])
+            "copies connect the {patients} patients of the largest group, {images} photographs: see"
+            " near_duplicates.csv, private".format(**facts["largest_group"])
         )
 
 
@@ -194,7 +255,10 @@ def kernels(names: tuple[str, ...]) -> None:
     has_gpu = bool(hardware.probe().gpus)
     failures = []
     with ThreadPoolExecutor() as pool:  # each is a minute of pip
-        ready = {name: pool.submit(set_up, name, ROOT / ".kernels", has_gpu=has_gpu) for name in names or KERNELS}
+        ready = {
+            name: pool.submit(set_up, name, ROOT / ".kernels", has_gpu=has_gpu)
+            for name in names or KERNELS
+        }
         for name, outcome in ready.items():
             try:
                 click.echo(f"{name}: {outcome.result()}")
@@ -210,11 +274,26 @@ def kernels(names: tuple[str, ...]) -> None:
 @click.argument("study", type=PATH)
 @click.option("--max-hours", type=POSITIVE, help="save and stop in time  [default: the study's]")
 @INSTANCE
-@click.option("--only", default="", help="one run alone, by scenario and repetition, such as C3-r02")
-@click.option("--allow", multiple=True, type=click.Choice(["notebook_sha256"]), help="go on with a changed notebook")
-@click.option("--machines", default=1, type=click.IntRange(1), help="rehearse runs of so many machines here")
-@click.option("--dask", "address", default="", help="hand the runs to the Dask cluster at this address")
-@click.option("--on", default="", help="in a session of Colab or Kaggle: colab:T4, colab:v5e1, kaggle:t4x2, ...")
+@click.option(
+    "--only", default="", help="one run alone, by scenario and repetition, such as C3-r02"
+)
+@click.option(
+    "--allow",
+    multiple=True,
+    type=click.Choice(["notebook_sha256"]),
+    help="go on with a changed notebook",
+)
+@click.option(
+    "--machines", default=1, type=click.IntRange(1), help="rehearse runs of so many machines here"
+)
+@click.option(
+    "--dask", "address", default="", help="hand the runs to the Dask cluster at this address"
+)
+@click.option(
+    "--on",
+    default="",
+    help="in a session of Colab or Kaggle: colab:T4, colab:v5e1, kaggle:t4x2, ...",
+)
 @click.option("--yes", is_flag=True, help="with --on, upload without being asked")
 def run(study: Path, address: str, on: str, yes: bool, machines: int, **options) -> None:
     """Make the runs of a study file that are not completed yet."""
@@ -227,7 +306,12 @@ def run(study: Path, address: str, on: str, yes: bool, machines: int, **options)
         from dr_lib.data.shards.share import describe_shared, share_folder
         from dr_lib.runs.remote.session import run_on_service
 
-        how = {"share": share_folder, "describe": describe_shared, "confirm": partial(_confirm, yes), "say": click.echo}
+        how = {
+            "share": share_folder,
+            "describe": describe_shared,
+            "confirm": partial(_confirm, yes),
+            "say": click.echo,
+        }
         failures = run_on_service(study, ROOT, on, **how, **options)
     elif address:
         failures = run_on_cluster(study, ROOT, address, **options)
@@ -250,10 +334,25 @@ def _confirm(yes: bool, what: str) -> None:
 @main.command()
 @click.argument("study", type=PATH)
 @INSTANCE
-@click.option("--precision", default=0.05, show_default=True, help="wanted half width of a 95 % interval, relative")
-@click.option("--commands", is_flag=True, help="print one command per incomplete run and machine, for any scheduler")
-@click.option("--machines", type=click.IntRange(1), help="with --commands, of runs that need no more  [default: any]")
-def plan(study: Path, instance: str, precision: float, commands: bool, machines: int | None) -> None:
+@click.option(
+    "--precision",
+    default=0.05,
+    show_default=True,
+    help="wanted half width of a 95 % interval, relative",
+)
+@click.option(
+    "--commands",
+    is_flag=True,
+    help="print one command per incomplete run and machine, for any scheduler",
+)
+@click.option(
+    "--machines",
+    type=click.IntRange(1),
+    help="with --commands, of runs that need no more  [default: any]",
+)
+def plan(
+    study: Path, instance: str, precision: float, commands: bool, machines: int | None
+) -> None:
     """List the runs of a study file, and what the rest takes in time, money and repetitions."""
     from dr_lib import hardware
     from dr_lib.runs.cluster import list_commands
@@ -271,7 +370,11 @@ def plan(study: Path, instance: str, precision: float, commands: bool, machines:
     rows = {run_id: row for run_id, row in rows.items() if run_id not in outdated}
     status = {run.run_id: rows.get(run.run_id, {}).get("status", "to do") for run in runs}
     if commands:
-        left = [run for run in runs if status[run.run_id] != "ok" and count_machines(run) <= (machines or math.inf)]
+        left = [
+            run
+            for run in runs
+            if status[run.run_id] != "ok" and count_machines(run) <= (machines or math.inf)
+        ]
         return click.echo("\n".join(list_commands(study, left)))
     for run in runs:
         levels = ", ".join(f"{name}={run.parameters[name]}" for name in design.factors)
@@ -279,19 +382,40 @@ def plan(study: Path, instance: str, precision: float, commands: bool, machines:
     if outdated:
         click.echo(f"{describe_outdated(outdated)}: to be made again")
     click.echo(describe_rest(design, study, runs, rows, precision))
-    check_paths(design, study, ROOT)  # behind --commands, which may be for machines with other files
+    # behind --commands, which may be for machines with other files
+    check_paths(design, study, ROOT)
 
 
 @main.command()
 @click.argument("folders", type=PATH, nargs=-1, required=True)
 @click.option("--out", type=PATH, help="folder to write  [default: the first folder]")
-@click.option("--notebook", default="", help="the analysis  [default: the study's, or the one that reads its rows]")
+@click.option(
+    "--notebook",
+    default="",
+    help="the analysis  [default: the study's, or the one that reads its rows]",
+)
 @click.option("--lang", default="en", show_default=True, type=click.Choice(["en", "pt"]))
-@click.option("--allow", multiple=True, help="a column in which pooled rows may differ, such as mode or commit")
+@click.option(
+    "--allow",
+    multiple=True,
+    help="a column in which pooled rows may differ, such as mode or commit",
+)
 @click.option("--exclude", multiple=True, help="a mark of runs whose times do not count: disturbed")
-@click.option("--paper", type=click.Choice(PAPERS, case_sensitive=False), help="to hold the rows against, or none")
-@click.option("-p", "parameters", nargs=2, multiple=True, help="a further parameter of the notebook and its value")
-@click.option("--deposit", type=PATH, help="new folder for report, rows, methods and checksums, to publish")
+@click.option(
+    "--paper",
+    type=click.Choice(PAPERS, case_sensitive=False),
+    help="to hold the rows against, or none",
+)
+@click.option(
+    "-p",
+    "parameters",
+    nargs=2,
+    multiple=True,
+    help="a further parameter of the notebook and its value",
+)
+@click.option(
+    "--deposit", type=PATH, help="new folder for report, rows, methods and checksums, to publish"
+)
 def report(
     folders: tuple[Path, ...],
     out: Path | None,
@@ -302,7 +426,9 @@ def report(
     parameters: tuple,
     **choice,
 ) -> None:
-    """Run the analysis notebook on the rows below the folders, and leave report.html with its figures and tables."""
+    """Run the analysis notebook on the rows below the folders, and leave report.html with its
+    figures and tables.
+    """
     from dr_lib.report import write_report
 
     choice = {name: ",".join(values) for name, values in choice.items()}
@@ -314,22 +440,44 @@ def report(
         readme = write_deposit(folders, deposit, ROOT, notebook=notebook, **choice)
         return click.echo(f"wrote {readme} and what it lists")
     page = write_report(folders, out or folders[0], ROOT, notebook=notebook, **choice)
-    click.echo(f"wrote {page}, its figures (PNG, PDF) and tables (CSV, LaTeX), and runs.csv beside it")
+    click.echo(
+        f"wrote {page}, its figures (PNG, PDF) and tables (CSV, LaTeX), and runs.csv beside it"
+    )
 
 
 @main.command()
 @click.argument("predictions", type=PATH, nargs=-1, required=True)
 @click.option("--out", type=PATH, required=True, help="folder to write")
 @click.option("--lang", default="en", show_default=True, type=click.Choice(["en", "pt"]))
-@click.option("--private", type=PATH, help="prepared folder whose photographs are shown; the report is then private")
-@click.option("--folds", is_flag=True, help="the files are the folds of one recipe: pool their test photographs")
-@click.option("-p", "parameters", nargs=2, multiple=True, help="a further parameter of notebook 12 and its value")
+@click.option(
+    "--private",
+    type=PATH,
+    help="prepared folder whose photographs are shown; the report is then private",
+)
+@click.option(
+    "--folds",
+    is_flag=True,
+    help="the files are the folds of one recipe: pool their test photographs",
+)
+@click.option(
+    "-p",
+    "parameters",
+    nargs=2,
+    multiple=True,
+    help="a further parameter of notebook 12 and its value",
+)
 def evaluate(
-    predictions: tuple[Path, ...], out: Path, lang: str, private: Path | None, folds: bool, parameters: tuple
+    predictions: tuple[Path, ...],
+    out: Path,
+    lang: str,
+    private: Path | None,
+    folds: bool,
+    parameters: tuple,
 ) -> None:
     """Evaluate a predictions.csv by patient, ours or anybody's.
 
-    Further files are compared with the first, or are of the same models on other data sets: external validation.
+    Further files are compared with the first, or are of the same models on other data sets:
+    external validation.
     """
     from dr_lib.evidence.predictions import join_paths, pool_folds, read_predictions
     from dr_lib.report import run_analysis
@@ -348,17 +496,26 @@ def evaluate(
         notebook = ROOT / "notebooks" / "12_evaluate.ipynb"
         page = run_analysis(notebook, out, ROOT, beside=beside, **choice)
     click.echo(
-        f"wrote {page}, its figures (PNG, PDF) and tables (CSV, LaTeX), checklist.json and MODEL_CARD.md beside it"
+        f"wrote {page}, its figures (PNG, PDF) and tables (CSV, LaTeX), checklist.json and"
+        " MODEL_CARD.md beside it"
     )
 
 
 @main.command()
 @click.argument("folders", type=PATH, nargs=-1)
 @click.option("--out", type=PATH, help="CSV to write, a row per claim")
-@click.option("--allow", multiple=True, help="a column in which pooled rows may differ, such as mode or commit")
+@click.option(
+    "--allow",
+    multiple=True,
+    help="a column in which pooled rows may differ, such as mode or commit",
+)
 @click.option("--exclude", multiple=True, help="a mark of runs whose times do not count: disturbed")
-def claims(folders: tuple[Path, ...], out: Path | None, allow: tuple[str, ...], exclude: tuple[str, ...]) -> None:
-    """List every claim of the papers with the verdict of the rows below the folders; without one, count the claims."""
+def claims(
+    folders: tuple[Path, ...], out: Path | None, allow: tuple[str, ...], exclude: tuple[str, ...]
+) -> None:
+    """List every claim of the papers with the verdict of the rows below the folders; without
+    one, count the claims.
+    """
     import pandas as pd
 
     from dr_lib.evidence.claims import (
@@ -385,21 +542,32 @@ def claims(folders: tuple[Path, ...], out: Path | None, allow: tuple[str, ...], 
         rows = runs[runs["notebook"].isin(notebooks)].reset_index(drop=True)
         choice = {"exclude": exclude, "may_differ": [*MAY_DIFFER[paper], *allowed]}
         try:
-            selection = select_requests(rows, *folders, **choice) if paper == "B" else select_runs(rows, **choice)
+            selection = (
+                select_requests(rows, *folders, **choice)
+                if paper == "B"
+                else select_runs(rows, **choice)
+            )
         except UnlikeRunsError as error:  # the other papers' rows are none the worse for it
             unlike.append(f"paper {paper}: {error}")
             continue
         tables.append(list_claims(judge_claims(paper, selection)))
     table = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
     for row in table.itertuples():
-        ours = f"{row.ours:.4g} [{row.ours_low:.4g}, {row.ours_high:.4g}], n = {row.n}" if row.n else "-"
+        ours = (
+            f"{row.ours:.4g} [{row.ours_low:.4g}, {row.ours_high:.4g}], n = {row.n}"
+            if row.n
+            else "-"
+        )
         ours += f", {row.num_disturbed} disturbed" if row.num_disturbed else ""
         reason = "; ".join(filter(None, [row.reason, row.versions]))
         click.echo(f"{row.id:4} {row.words} ({row.wording}, {row.place})")
         click.echo(f"     published {row.published}; ours {ours}: {row.verdict} ({reason})")
     num_given, by_chance = count_by_chance(table) if tables else (0, 0.0)
     if num_given:
-        click.echo(f"of {num_given} verdicts, holds or does not hold, up to {by_chance:.1f} would be wrong by chance")
+        click.echo(
+            f"of {num_given} verdicts, holds or does not hold, up to {by_chance:.1f} would be wrong"
+            " by chance"
+        )
     if out and tables:
         out.parent.mkdir(parents=True, exist_ok=True)
         table.to_csv(out, index=False)
@@ -409,29 +577,53 @@ def claims(folders: tuple[Path, ...], out: Path | None, allow: tuple[str, ...], 
 
 @main.command()
 @click.argument("folders", type=PATH, nargs=-1, required=True)
-@click.option("--requests-per-day", required=True, type=POSITIVE, help="that the endpoint answers, mean of a month")
+@click.option(
+    "--requests-per-day",
+    required=True,
+    type=POSITIVE,
+    help="that the endpoint answers, mean of a month",
+)
 @click.option("--p99-ms", required=True, type=POSITIVE, help="99 of 100 answers come within that")
-@click.option("--accuracy-within", type=POSITIVE, help="margin of AUC and kappa that a format may lose  [default: any]")
-@click.option("--busiest-hour", type=click.FloatRange(1 / 24, 1), help="share of a day's requests  [default: 0.125]")
+@click.option(
+    "--accuracy-within",
+    type=POSITIVE,
+    help="margin of AUC and kappa that a format may lose  [default: any]",
+)
+@click.option(
+    "--busiest-hour",
+    type=click.FloatRange(1 / 24, 1),
+    help="share of a day's requests  [default: 0.125]",
+)
 @click.option("--instance", default="", help="whose price machines of no table have, over labels")
 @click.option(
     "--brl-per-usd",
     type=click.FloatRange(min=0, min_open=True),
     help="reais to a dollar  [default: the papers']",
 )
-@click.option("--allow", multiple=True, help="a column in which pooled rows may differ, such as commit")
+@click.option(
+    "--allow", multiple=True, help="a column in which pooled rows may differ, such as commit"
+)
 @click.option("--exclude", multiple=True, help="a mark of runs whose times do not count: disturbed")
 @click.option("--lang", default="en", show_default=True, type=click.Choice(["en", "pt"]))
 def price(
-    folders: tuple[Path, ...], instance: str, allow: tuple[str, ...], exclude: tuple[str, ...], lang: str, **wanted
+    folders: tuple[Path, ...],
+    instance: str,
+    allow: tuple[str, ...],
+    exclude: tuple[str, ...],
+    lang: str,
+    **wanted,
 ) -> None:
-    """Find the cheapest endpoint in the load tests below the folders, and what would change the choice."""
+    """Find the cheapest endpoint in the load tests below the folders, and what would change the
+    choice.
+    """
     from dr_lib.evidence.endpoint import BUSIEST_HOUR, find_varied, list_endpoints, price_endpoints
     from dr_lib.evidence.select import list_columns
     from dr_lib.figures.serving import describe_choice
     from dr_lib.runs.row import read_runs
 
-    wanted = {"busiest_hour": BUSIEST_HOUR} | {name: value for name, value in wanted.items() if value is not None}
+    wanted = {"busiest_hour": BUSIEST_HOUR} | {
+        name: value for name, value in wanted.items() if value is not None
+    }
     runs = read_runs(*folders)
     allowed = list_columns(",".join(allow), runs)
     if instance:
@@ -462,14 +654,42 @@ def price(
 
 @main.command()
 @click.argument("model", type=PATH)
-@click.option("--data", "data_dir", type=PATH, required=True, help="prepared folder to calibrate with and to judge by")
-@click.option("--split", default="split.csv", show_default=True, help="split table that the model was trained with")
+@click.option(
+    "--data",
+    "data_dir",
+    type=PATH,
+    required=True,
+    help="prepared folder to calibrate with and to judge by",
+)
+@click.option(
+    "--split",
+    default="split.csv",
+    show_default=True,
+    help="split table that the model was trained with",
+)
 @click.option("--out", type=PATH, required=True, help="gets a folder per format")
-@click.option("--format", "formats", multiple=True, help="such as litert_int8, repeatable  [default: all for serving]")
-@click.option("--margin", default=0.02, show_default=True, help="non-inferiority margin of AUC and kappa")
+@click.option(
+    "--format",
+    "formats",
+    multiple=True,
+    help="such as litert_int8, repeatable  [default: all for serving]",
+)
+@click.option(
+    "--margin", default=0.02, show_default=True, help="non-inferiority margin of AUC and kappa"
+)
 @click.option("--force", is_flag=True, help="write what loses more, or cannot be judged, too")
-@click.option("--pack", is_flag=True, help="also write FORMAT.tar.gz, the model.tar.gz of SageMaker")
-def export(model: Path, data_dir: Path, split: str, out: Path, formats: tuple[str, ...], pack: bool, **choice) -> None:
+@click.option(
+    "--pack", is_flag=True, help="also write FORMAT.tar.gz, the model.tar.gz of SageMaker"
+)
+def export(
+    model: Path,
+    data_dir: Path,
+    split: str,
+    out: Path,
+    formats: tuple[str, ...],
+    pack: bool,
+    **choice,
+) -> None:
     """Convert a model folder of notebook 20, and keep what passes the accuracy gate."""
     from dr_lib.hardware import import_tensorflow
 
@@ -483,7 +703,8 @@ def export(model: Path, data_dir: Path, split: str, out: Path, formats: tuple[st
     from dr_lib.serving.grader.folder import read_folder
 
     size = read_folder(model).facts["image_size"]
-    calibration = load_photographs(data_dir, "train", size, split, stream=True)  # decodes the few that are taken
+    # decodes the few that are taken
+    calibration = load_photographs(data_dir, "train", size, split, stream=True)
     test = load_photographs(data_dir, "test", size, split)
     again = write_command(*sys.argv[1:], "--force")
     forced = f"to write the formats in spite of it: {again}"
@@ -519,11 +740,26 @@ def export(model: Path, data_dir: Path, split: str, out: Path, formats: tuple[st
 @main.command()
 @click.argument("model", type=PATH)
 @click.argument("images", type=PATH, nargs=-1, required=True)
-@click.option("--out", type=PATH, required=True, help="CSV to write; it names the files, so keep it private")
-@click.option("--workers", type=click.IntRange(1), help="processes  [default: one per core where there are many files]")
-@click.option("--data", "data_dir", type=PATH, help="prepared folder that the model learned from: marks what it knows")
-@click.option("--split", default="split.csv", show_default=True, help="split table of a prepared folder")
-@click.option("--external", is_flag=True, help="the model learned from no photograph of this prepared folder")
+@click.option(
+    "--out", type=PATH, required=True, help="CSV to write; it names the files, so keep it private"
+)
+@click.option(
+    "--workers",
+    type=click.IntRange(1),
+    help="processes  [default: one per core where there are many files]",
+)
+@click.option(
+    "--data",
+    "data_dir",
+    type=PATH,
+    help="prepared folder that the model learned from: marks what it knows",
+)
+@click.option(
+    "--split", default="split.csv", show_default=True, help="split table of a prepared folder"
+)
+@click.option(
+    "--external", is_flag=True, help="the model learned from no photograph of this prepared folder"
+)
 def predict(
     model: Path,
     images: tuple[Path, ...],
@@ -533,16 +769,20 @@ def predict(
     split: str,
     external: bool,
 ) -> None:
-    """Grade photographs, files or folders of them, with an exported model; again, to go on or to grade more.
+    """Grade photographs, files or folders of them, with an exported model; again, to go on or to
+    grade more.
 
-    Of one prepared folder it writes predictions to evaluate, which name no file; there a trained model will do.
+    Of one prepared folder it writes predictions to evaluate, which name no file; there a trained
+    model will do.
     """
     from dr_lib.serving.grader.folder import read_folder
     from dr_lib.serving.grader.grade_files import grade_files, grade_prepared
 
     if len(images) == 1 and (images[0] / "manifest.json").is_file():
         if data_dir:
-            raise click.UsageError("--data is for photographs in files, which do not say where they are from")
+            raise click.UsageError(
+                "--data is for photographs in files, which do not say where they are from"
+            )
         how = {"split": split, "is_external": external, "progress": _bar("grading")}
         grade_prepared(read_folder(model), images[0], out, **how)
         return click.echo(f"wrote {out}; {write_command('evaluate', out, '--out', 'FOLDER')}")
@@ -559,11 +799,15 @@ def predict(
     for reason, number in graded.reasons.most_common():
         click.echo(f"  {number} {reason}")
     if number := graded.in_training["yes"]:
-        click.echo(f"the model learned from {number} of them (in_training): their grades say nothing of its accuracy")
+        click.echo(
+            f"the model learned from {number} of them (in_training): their grades say nothing of"
+            " its accuracy"
+        )
     if number := graded.in_training["unknown"]:
         click.echo(
-            f"whether the model learned from {number} of them is not known, so the grades say nothing of its accuracy: "
-            "--data with the prepared folder that it learned from, and another --out, marks them"
+            f"whether the model learned from {number} of them is not known, so the grades say"
+            " nothing of its accuracy: --data with the prepared folder that it learned from, and"
+            " another --out, marks them"
         )
 
 
@@ -580,19 +824,39 @@ def serve(arguments: tuple[str, ...]) -> None:
 @click.argument("url")
 @click.option("--images", type=PATH, required=True, help="folder of JPEG files to send")
 @click.option("--requests", "num_requests", default=25, show_default=True, help="in a closed loop")
-@click.option("--gap", "gap_s", default=5.0, type=Amount(0), help="seconds between them  [default: 5]")
-@click.option("--bound-ms", default=0.0, type=Amount(0), help="then find the largest rate with this p99")
+@click.option(
+    "--gap", "gap_s", default=5.0, type=Amount(0), help="seconds between them  [default: 5]"
+)
+@click.option(
+    "--bound-ms", default=0.0, type=Amount(0), help="then find the largest rate with this p99"
+)
 @click.option("--seconds", default=10.0, type=POSITIVE, help="of each rate tried  [default: 10]")
 @click.option("--out", type=PATH, required=True, help="CSV to write, a row per request")
-def load(url: str, images: Path, num_requests: int, gap_s: float, bound_ms: float, seconds: float, out: Path) -> None:
-    """Time an endpoint: URL is where predictions are asked for, http://127.0.0.1:8080/invocations or sagemaker:NAME."""
+def load(
+    url: str,
+    images: Path,
+    num_requests: int,
+    gap_s: float,
+    bound_ms: float,
+    seconds: float,
+    out: Path,
+) -> None:
+    """Time an endpoint: URL is where predictions are asked for,
+    http://127.0.0.1:8080/invocations or sagemaker:NAME.
+    """
     import pandas as pd
 
     from dr_lib.serving.server.load import find_max_rate, run_closed_loop, summarise_load
 
-    bodies = [path.read_bytes() for path in sorted(images.rglob("*")) if path.suffix.lower() in (".jpg", ".jpeg")]
+    bodies = [
+        path.read_bytes()
+        for path in sorted(images.rglob("*"))
+        if path.suffix.lower() in (".jpg", ".jpeg")
+    ]
     if not bodies:
-        raise click.ClickException(f"no JPEG is below {images}: give --images the folder of the photographs to send")
+        raise click.ClickException(
+            f"no JPEG is below {images}: give --images the folder of the photographs to send"
+        )
     out.parent.mkdir(parents=True, exist_ok=True)
     out.touch()  # better now than after the requests
     requests = run_closed_loop(url, bodies, num_requests=num_requests, gap_s=gap_s)
@@ -601,7 +865,10 @@ def load(url: str, images: Path, num_requests: int, gap_s: float, bound_ms: floa
     if len(failed) == len(requests):
         raise click.ClickException(f"no request was answered: {failed['error'].iloc[0]}")
     summary = summarise_load(requests)
-    click.echo(f"{summary['n']} requests, p50 {summary['p50_ms']:.1f} ms, p99 {summary['p99_ms']:.1f} ms: {out}")
+    click.echo(
+        f"{summary['n']} requests, p50 {summary['p50_ms']:.1f} ms, p99 {summary['p99_ms']:.1f} ms:"
+        f" {out}"
+    )
     if len(failed):
         click.echo(f"{len(failed)} were not answered, the first: {failed['error'].iloc[0]}")
     if bound_ms:

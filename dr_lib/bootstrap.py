@@ -26,8 +26,19 @@ PACKAGES = {  # module: what pip calls it
     "yaml": "pyyaml",
 }
 # needed by all notebooks
-ALWAYS = ("google_crc32c", "matplotlib", "pandas", "PIL", "psutil", "pydantic", "scipy", "seaborn", "sklearn")
-RUNNER = ("click", "ipykernel", "jupyter_client", "nbformat", "papermill", "tqdm", "yaml")  # needed to run a study
+ALWAYS = (
+    "google_crc32c",
+    "matplotlib",
+    "pandas",
+    "PIL",
+    "psutil",
+    "pydantic",
+    "scipy",
+    "seaborn",
+    "sklearn",
+)
+# needed to run a study
+RUNNER = ("click", "ipykernel", "jupyter_client", "nbformat", "papermill", "tqdm", "yaml")
 
 
 class MissingPackageError(RuntimeError):
@@ -35,10 +46,11 @@ class MissingPackageError(RuntimeError):
 
 
 def install_missing(*modules: str) -> list[str]:
-    """Install what is missing on Colab or Kaggle, where a notebook may; elsewhere say what to install.
+    """Install what is missing on Colab or Kaggle, where a notebook may; elsewhere say what to
+    install.
 
-    What the runtime ships is held at its version, so that its TensorFlow, JAX and NumPy still fit each other. No
-    framework is installed.
+    What the runtime ships is held at its version, so that its TensorFlow, JAX and NumPy still fit
+    each other. No framework is installed.
 
     Args:
         modules: needed besides those that every notebook needs, such as cv2.
@@ -49,7 +61,11 @@ def install_missing(*modules: str) -> list[str]:
     Raises:
         MissingPackageError: this is no cloud runtime, or the installation failed.
     """
-    missing = [PACKAGES.get(name, name) for name in (*ALWAYS, *modules) if importlib.util.find_spec(name) is None]
+    missing = [
+        PACKAGES.get(name, name)
+        for name in (*ALWAYS, *modules)
+        if importlib.util.find_spec(name) is None
+    ]
     if missing and find_platform() == "local":
         install = write_install("-r", "requirements.txt")
         raise MissingPackageError(f"{', '.join(missing)} missing: {install}")
@@ -82,28 +98,54 @@ def describe_machine(root: Path, *added: str) -> str:
         return f"{find_platform()}, {error}"
     cpu = f"{facts.cpu} ({facts.num_cpus} cores)"
     backends = ("jax",) if facts.num_tpu_chips else facts.backends
-    device = f"TPU ({facts.num_tpu_chips} chips)" if facts.num_tpu_chips else " + ".join(facts.gpus) or cpu
+    device = (
+        f"TPU ({facts.num_tpu_chips} chips)"
+        if facts.num_tpu_chips
+        else " + ".join(facts.gpus) or cpu
+    )
     backend = os.environ.get("KERAS_BACKEND") or next(iter(backends), "no backend")
     more = f", added {' '.join(added)}" if added else ""
-    return f"{facts.platform}, {device}, Keras on {backend}, commit {_read_commit(root) or 'unknown'}{more}"
+    return (
+        f"{facts.platform}, {device}, Keras on {backend}, commit"
+        f" {_read_commit(root) or 'unknown'}{more}"
+    )
 
 
 def _read_commit(root: Path) -> str:
-    """The first digits of the commit, with -dirty if files differ from it; empty where the folder is no clone."""
+    """The first digits of the commit, with -dirty if files differ from it; empty where the
+    folder is no clone.
+    """
     command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--exclude=*"]
-    is_clone = (root / ".git").exists() and shutil.which("git")  # an unpacked archive may lie inside another clone
-    return subprocess.run(command, capture_output=True, text=True).stdout.strip() if is_clone else ""
+    # an unpacked archive may lie inside another clone
+    is_clone = (root / ".git").exists() and shutil.which("git")
+    return (
+        subprocess.run(command, capture_output=True, text=True).stdout.strip() if is_clone else ""
+    )
 
 
 def _install(packages: list[str]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         constraints = Path(folder) / "constraints.txt"
         shipped: dict[str, str] = {}
-        for found in distributions():  # in the order of sys.path: the first of a name is the one that is imported
+        # in the order of sys.path: the first of a name is the one that is imported
+        for found in distributions():
             if found.metadata["Name"]:
-                shipped.setdefault(re.sub(r"[-_.]+", "-", found.metadata["Name"]).lower(), found.version)
-        constraints.write_text("\n".join(f"{name}=={number}" for name, number in shipped.items()), encoding="utf-8")
-        command = [sys.executable, "-m", "pip", "install", "--quiet", "--constraint", str(constraints), *packages]
+                shipped.setdefault(
+                    re.sub(r"[-_.]+", "-", found.metadata["Name"]).lower(), found.version
+                )
+        constraints.write_text(
+            "\n".join(f"{name}=={number}" for name, number in shipped.items()), encoding="utf-8"
+        )
+        command = [
+            sys.executable,
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--constraint",
+            str(constraints),
+            *packages,
+        ]
         ran = subprocess.run(command, capture_output=True, text=True)
     if ran.returncode:
         why = ran.stderr.strip().splitlines()[-1:] or ["pip failed"]

@@ -17,11 +17,12 @@ ROOT = Path(__file__).resolve().parents[1]
 def write_command(*words: str | Path) -> str:
     """Write a command of this library as it can be pasted into a shell in the working directory.
 
-    It begins with `python` where that is this interpreter, as in an activated environment; else with the path of this
-    interpreter, from the working directory where it lies below it.
+    It begins with `python` where that is this interpreter, as in an activated environment; else
+    with the path of this interpreter, from the working directory where it lies below it.
 
     Args:
-        words: behind `-m dr_lib`, quoted where a shell needs it; words in capitals stand for what the reader fills in.
+        words: behind `-m dr_lib`, quoted where a shell needs it; words in capitals stand for what
+            the reader fills in.
     """
     return shlex.join([find_interpreter(), "-m", "dr_lib", *map(str, words)])
 

@@ -1,4 +1,5 @@
-"""Write a file whole or not at all, read what a spreadsheet wrote, and hold a lock that ends with its process.
+"""Write a file whole or not at all, read what a spreadsheet wrote, and hold a lock that ends with
+its process.
 
 Notebooks of foreign kernels use files too: this file needs Python 3.9, nothing else.
 """
@@ -23,10 +24,11 @@ except ImportError:  # Windows: nobody is kept out
 
 @contextmanager
 def replace(path: Path) -> Iterator[Path]:
-    """Give a temporary path beside a file, and put what is written there in the file's place in one step.
+    """Give a temporary path beside a file, and put what is written there in the file's place in one
+    step.
 
-    Whoever reads the file finds the old content or the new, after a kill and on a full disk too. A kill leaves
-    `<name>.tmp` at most, which the next try overwrites; an error leaves nothing.
+    Whoever reads the file finds the old content or the new, after a kill and on a full disk too. A
+    kill leaves `<name>.tmp` at most, which the next try overwrites; an error leaves nothing.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -58,11 +60,13 @@ def write_json(path: Path, content: Any) -> None:
 
 
 def read_csv(path: Path, numbers: Collection[str] = ()) -> dict[int, list[str]]:
-    """Read a CSV as spreadsheets write it: with commas, or semicolons as in Brazil, and perhaps a byte order mark.
+    """Read a CSV as spreadsheets write it: with commas, or semicolons as in Brazil, and perhaps a
+    byte order mark.
 
     Returns:
-        The cells of each line that has any, without blanks around them, by its number; the first are the header.
-        Between semicolons the decimal commas of the columns `numbers` have become points.
+        The cells of each line that has any, without blanks around them, by its number; the first
+        are the header. Between semicolons the decimal commas of the columns `numbers` have become
+        points.
 
     Raises:
         OSError: it cannot be read.
@@ -86,7 +90,8 @@ def read_csv(path: Path, numbers: Collection[str] = ()) -> dict[int, list[str]]:
 
 
 def lock(path: Path, *, wait_s: float = 0.0) -> TextIO | None:
-    """Lock a file for as long as what is returned stays open and this process lives, however it ends.
+    """Lock a file for as long as what is returned stays open and this process lives, however it
+    ends.
 
     Where the file system has no locks, nobody is kept out.
 

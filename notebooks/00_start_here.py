@@ -1,11 +1,14 @@
 # %% [markdown]
 # # Start here: one photograph through the whole chain
 #
-# **Question.** What is this machine, and what happens to a photograph between the camera and the model's answer?
-# **Input.** Nothing: the photograph is drawn. **Output.** Pictures of each step. **Time.** Half a minute.
+# **Question.** What is this machine, and what happens to a photograph between the camera and the
+# model's answer?
+# **Input.** Nothing: the photograph is drawn. **Output.** Pictures of each step. **Time.** Half a
+# minute.
 #
-# **Resumo.** O que é esta máquina, e o que acontece com uma retinografia entre a câmera e a resposta do modelo? Nada é
-# baixado: a fotografia é desenhada aqui. Cada passo da cadeia é mostrado uma vez, com uma única imagem.
+# **Resumo.** O que é esta máquina, e o que acontece com uma retinografia entre a câmera e a
+# resposta do modelo? Nada é baixado: a fotografia é desenhada aqui. Cada passo da cadeia é mostrado
+# uma vez, com uma única imagem.
 
 # %% tags=["parameters"]
 grade: int = 3  # of the eye to draw, 0 (healthy) to 4 (proliferative)
@@ -34,15 +37,22 @@ from dr_lib import hardware
 facts = hardware.probe()
 plan = hardware.choose(facts)
 chips = [f"{facts.num_tpu_chips} TPU chips"] * bool(facts.num_tpu_chips)
-print(f"This machine has {facts.num_cpus} cores ({facts.cpu}), {facts.memory_gib:g} GiB of memory, and", end=" ")
+print(
+    f"This machine has {facts.num_cpus} cores ({facts.cpu}), {facts.memory_gib:g} GiB of"
+    " memory, and",
+    end=" ",
+)
 print(*(facts.gpus or chips or ["no GPU and no TPU"]), sep=", ", end=".\n")
-print(f"A training would run on its {plan.accelerator.upper()}, in Keras on {plan.backend}, in {plan.precision}.")
+print(
+    f"A training would run on its {plan.accelerator.upper()}, in Keras on {plan.backend}, in"
+    f" {plan.precision}."
+)
 
 # %% [markdown]
 # ## Data
 #
-# A photograph as a fundus camera takes it: a bright disc on black. This one is drawn, with the lesions of its grade:
-# red microaneurysms and haemorrhages, yellow exudates.
+# A photograph as a fundus camera takes it: a bright disc on black. This one is drawn, with the
+# lesions of its grade: red microaneurysms and haemorrhages, yellow exudates.
 
 # %%
 import cv2
@@ -61,17 +71,20 @@ _ = plt.axis("off")
 # %% [markdown]
 # ## Method
 #
-# **Find the field of view and crop it.** The circle is found whatever the background, and all outside it becomes black,
-# so that no text in a corner survives.
+# **Find the field of view and crop it.** The circle is found whatever the background, and all
+# outside it becomes black, so that no text in a corner survives.
 
 # %%
 from dr_lib.data.photograph.crop import crop_fundus
 
-encoded = cv2.imencode(".jpg", photograph[..., ::-1])[1].tobytes()  # the file that the camera would write
+# the file that the camera would write
+encoded = cv2.imencode(".jpg", photograph[..., ::-1])[1].tobytes()
 crop = crop_fundus(encoded)
 figure, (left, right) = plt.subplots(1, 2, figsize=(9, 4), layout="constrained")
 left.imshow(photograph)
-left.add_patch(plt.Circle(crop.circle[:2], crop.circle.radius, fill=False, color="cyan", linewidth=2))
+left.add_patch(
+    plt.Circle(crop.circle[:2], crop.circle.radius, fill=False, color="cyan", linewidth=2)
+)
 left.set_title(f"field of view: radius {crop.circle.radius:.0f} px, {crop.status}")
 right.imshow(crop.image)
 right.set_title(f"crop: {crop.image.shape[0]} px")
@@ -79,8 +92,9 @@ for axis in (left, right):
     axis.axis("off")
 
 # %% [markdown]
-# **Store it.** A record holds the crop as JPEG and a pseudonym; shards of records are what trainings read, with or
-# without TensorFlow. Grades and splits stand in tables beside them, so a corrected grade crops nothing again.
+# **Store it.** A record holds the crop as JPEG and a pseudonym; shards of records are what
+# trainings read, with or without TensorFlow. Grades and splits stand in tables beside them, so a
+# corrected grade crops nothing again.
 
 # %%
 from dr_lib.data.labels.near_duplicates import perceptual_hash
@@ -88,14 +102,20 @@ from dr_lib.data.photograph import pixels
 from dr_lib.data.shards import records
 
 stored = pixels.encode_jpeg(crop.image)
-record = records.Record(stored, "a pseudonym", len(crop.image), *crop.circle, crop.status, perceptual_hash(stored))
+record = records.Record(
+    stored, "a pseudonym", len(crop.image), *crop.circle, crop.status, perceptual_hash(stored)
+)
 example = records.to_example(record)
-print(f"{len(example):,} bytes; crop of {record.size} px, radius in the photograph {record.radius:.0f} px")
+print(
+    f"{len(example):,} bytes; crop of {record.size} px, radius in the photograph"
+    f" {record.radius:.0f} px"
+)
 
 # %% [markdown]
-# **Augment it.** The network takes uint8 pixels; casting, flips and changes of colour happen on the device. In notebook
-# 10 this is a layer of the model. With `augmentation="colour"` it turns the hue far, as Voets et al. do, so that the
-# network learns not to rely on the camera's colours: hence eyes in pink and yellow.
+# **Augment it.** The network takes uint8 pixels; casting, flips and changes of colour happen on the
+# device. In notebook 10 this is a layer of the model. With `augmentation="colour"` it turns the hue
+# far, as Voets et al. do, so that the network learns not to rely on the camera's colours: hence
+# eyes in pink and yellow.
 
 # %%
 hardware.activate(plan)
@@ -104,7 +124,9 @@ from dr_lib.training.models import Augment, build_model
 pixels = pixels.decode_jpeg(stored, image_size)
 augmented = np.array(Augment("colour", seed=seed)(np.stack([pixels] * 5), training=True))
 figure, axes = plt.subplots(1, 6, figsize=(12, 2.3))
-for axis, image, title in zip(axes, [pixels, *augmented], ["as stored", *["augmented"] * 5], strict=True):
+for axis, image, title in zip(
+    axes, [pixels, *augmented], ["as stored", *["augmented"] * 5], strict=True
+):
     axis.imshow(image)
     axis.set_title(title)
     axis.axis("off")
@@ -112,20 +134,24 @@ for axis, image, title in zip(axes, [pixels, *augmented], ["as stored", *["augme
 # %% [markdown]
 # ## Result
 #
-# The network gives a probability of referable disease. This one has not been trained, so its answer says nothing yet.
+# The network gives a probability of referable disease. This one has not been trained, so its answer
+# says nothing yet.
 
 # %%
 network = build_model("small_cnn", image_size)
 probability = float(network.predict(pixels[None], verbose=0)[0, 0])
-print(f"{network.name}: {network.count_params():,} parameters, probability of referable disease {probability:.2f}")
+print(
+    f"{network.name}: {network.count_params():,} parameters, probability of referable disease"
+    f" {probability:.2f}"
+)
 
 # %% [markdown]
 # ## What this shows
 #
-# The chain from a photograph to an answer runs on this machine. Go on with **01** to prepare photographs, **10** to
-# train and time, **11** to compare machines with the paper.
+# The chain from a photograph to an answer runs on this machine. Go on with **01** to prepare
+# photographs, **10** to train and time, **11** to compare machines with the paper.
 #
 # ## Limits
 #
-# One drawn photograph shows the steps and nothing about accuracy: neither of the field of view (the tests measure that)
-# nor of the model.
+# One drawn photograph shows the steps and nothing about accuracy: neither of the field of view (the
+# tests measure that) nor of the model.

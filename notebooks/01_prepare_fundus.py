@@ -1,22 +1,23 @@
 # %% [markdown]
 # # Prepare fundus photographs: find the field of view, crop, split, store
 #
-# **Question.** Which photographs can be used, what do they look like once cropped, and how are they divided? **Input.**
-# A folder of photographs with a CSV (`image,grade`, and `patient,eye` where known), a known data set, or the synthetic
-# sample. **Output.** Shards of crops, `labels.csv`, `split.csv` and `manifest.json` to train from; what was rejected
-# and why, in a private folder. **Time.** Under 90 seconds on two cores with the sample; with it drawn before, half of
-# that.
+# **Question.** Which photographs can be used, what do they look like once cropped, and how are they
+# divided? **Input.** A folder of photographs with a CSV (`image,grade`, and `patient,eye` where
+# known), a known data set, or the synthetic sample. **Output.** Shards of crops, `labels.csv`,
+# `split.csv` and `manifest.json` to train from; what was rejected and why, in a private folder.
+# **Time.** Under 90 seconds on two cores with the sample; with it drawn before, half of that.
 #
-# **Resumo.** Quais retinografias podem ser usadas, como ficam depois do recorte e como são divididas em treino,
-# validação e teste? Entrada: uma pasta de fotografias com um CSV, ou a amostra sintética. Saída: os arquivos de
-# treinamento; o que foi rejeitado, e por quê, fica em uma pasta privada.
+# **Resumo.** Quais retinografias podem ser usadas, como ficam depois do recorte e como são
+# divididas em treino, validação e teste? Entrada: uma pasta de fotografias com um CSV, ou a amostra
+# sintética. Saída: os arquivos de treinamento; o que foi rejeitado, e por quê, fica em uma pasta
+# privada.
 
 # %% tags=["parameters"]
 # data
 images: str = "sample"  # folder of the photographs, root of a known data set, or the word sample
 labels: str = ""  # CSV of the labels, empty to find it in a known data set
 out: str = "data/prepared"  # folder to write, new or empty
-private: str = ""  # folder for what names files or patients, empty for the name of out with .private behind it
+private: str = ""  # folder for what names files or patients, empty for OUT.private
 layout: str = "auto"  # name of a known data set (not for the sample)
 num_patients: int = 200  # of the sample, where it is not drawn yet
 # how it is prepared
@@ -44,8 +45,8 @@ print(bootstrap.describe_machine(root, *bootstrap.install_missing("cv2")))
 # %% [markdown]
 # ## Data
 #
-# Nothing is lost in silence: photographs in = records + rejected. A mistake in the label table stops here, before time
-# is spent.
+# Nothing is lost in silence: photographs in = records + rejected. A mistake in the label table
+# stops here, before time is spent.
 
 # %%
 from dr_lib.data.shards.folder import read_manifest, read_photographs
@@ -79,20 +80,28 @@ from IPython import get_ipython
 from IPython.display import Markdown, display
 
 get_ipython().run_line_magic("matplotlib", "inline")  # a figure that a cell ends in is shown
-note = "synthetic, not photographs" if manifest["data_kind"] == "synthetic" else "real photographs: keep private"
+note = (
+    "synthetic, not photographs"
+    if manifest["data_kind"] == "synthetic"
+    else "real photographs: keep private"
+)
 if manifest["data_kind"] == "photographs":
-    warning = "> **This notebook shows real photographs. Clear its outputs before you share or publish it.**"
+    warning = (
+        "> **This notebook shows real photographs. Clear its outputs before you share or publish"
+        " it.**"
+    )
     display(Markdown(warning), metadata={"shows_photographs": True})
 
 # %% [markdown]
 # ## Method
 #
-# Each photograph is cropped to its field of view at 299 px, black outside: it is what differs from the background, of
-# whatever colour, inside a circle. `method="voets"` repeats the steps of Voets et al. 2019, faults included. Not all
-# files are good, so here are some odd ones, synthetic: on top the file with the circle of `robust` (solid) and of
-# `voets` (dashed), beneath it the crop of each, `robust` first, or the reason why there is none. A crop's status says
-# whether it is `clipped` by the frame, `doubtful` because it looks unlike a retina (it is kept, for a dark haemorrhage
-# does too), an `ellipse` made round again, `full_frame` without a dark border, or of a `truncated` file.
+# Each photograph is cropped to its field of view at 299 px, black outside: it is what differs from
+# the background, of whatever colour, inside a circle. `method="voets"` repeats the steps of Voets
+# et al. 2019, faults included. Not all files are good, so here are some odd ones, synthetic: on top
+# the file with the circle of `robust` (solid) and of `voets` (dashed), beneath it the crop of each,
+# `robust` first, or the reason why there is none. A crop's status says whether it is `clipped` by
+# the frame, `doubtful` because it looks unlike a retina (it is kept, for a dark haemorrhage does
+# too), an `ellipse` made round again, `full_frame` without a dark border, or of a `truncated` file.
 
 # %%
 # %matplotlib inline
@@ -103,28 +112,33 @@ odd = [sheet.Panel(name, encoded) for name, encoded in draw_odd_files().items()]
 sheet.plot_contact_sheet(odd, "Odd files (synthetic, not photographs)")
 
 # %% [markdown]
-# Patients are divided so that no one stands on two sides, with the same shares of grades everywhere. Patients who share
-# a picture, in copies saved otherwise, are one group; the later of two equal files is excluded. Names are replaced by
-# keyed hashes. Labels and split are tables, so another seed or a corrected grade takes seconds (`python -m dr_lib
-# split`).
+# Patients are divided so that no one stands on two sides, with the same shares of grades
+# everywhere. Patients who share a picture, in copies saved otherwise, are one group; the later of
+# two equal files is excluded. Names are replaced by keyed hashes. Labels and split are tables, so
+# another seed or a corrected grade takes seconds (`python -m dr_lib split`).
 
 # %%
 import pandas as pd
 
 parts = read_photographs(data_dir)
-counts = parts.pivot_table(index="split", columns="grade", values="image_id", aggfunc="count", fill_value=0)
+counts = parts.pivot_table(
+    index="split", columns="grade", values="image_id", aggfunc="count", fill_value=0
+)
 counts["patients"] = parts.groupby("split")["patient_id"].nunique()
 counts
 
 # %%
 division = manifest["splits"]["split.csv"]
 num_images, num_patients = division["largest_group"].values()
-print(f"{division['num_groups']} groups; photographs and patients of the largest: {num_images} and {num_patients}")
+print(
+    f"{division['num_groups']} groups; photographs and patients of the largest: {num_images} and"
+    f" {num_patients}"
+)
 print(f"{division['num_excluded']} photographs excluded")
 
 # %% [markdown]
-# **For other tools** the split is written as labelled TFRecords, train, validation and test, which `tf.data` reads; on
-# the command line it is `python -m dr_lib split DATA_DIR --records OUT`.
+# **For other tools** the split is written as labelled TFRecords, train, validation and test, which
+# `tf.data` reads; on the command line it is `python -m dr_lib split DATA_DIR --records OUT`.
 
 # %%
 import tempfile
@@ -142,7 +156,9 @@ with tempfile.TemporaryDirectory() as labelled:
             "image/encoded": tf.io.FixedLenFeature([], tf.string),
             "image/class/label": tf.io.FixedLenFeature([], tf.int64),
         }
-        train = tf.data.TFRecordDataset([str(path) for path in shards if path.name.startswith("train")])
+        train = tf.data.TFRecordDataset(
+            [str(path) for path in shards if path.name.startswith("train")]
+        )
         parsed = train.batch(8).map(lambda examples: tf.io.parse_example(examples, features))
         batch = next(iter(parsed))
         crop = tf.io.decode_jpeg(batch["image/encoded"][0])
@@ -151,7 +167,8 @@ with tempfile.TemporaryDirectory() as labelled:
 # %% [markdown]
 # ## Result
 #
-# The contact sheet: photographs of every status and every grade, then others at random, by row of the label table.
+# The contact sheet: photographs of every status and every grade, then others at random, by row of
+# the label table.
 
 # %%
 from dr_lib.data.labels.tables import read_labels
@@ -169,24 +186,37 @@ sheet.plot_contact_sheet(shown, f"Photographs and their crops ({note})")
 
 # %%
 radii = photographs.groupby("status")["radius"].agg(["count", "min", "median", "max"])
-radii.set_axis(["photographs", "smallest radius [px]", "median [px]", "largest [px]"], axis=1).round()
+radii.set_axis(
+    ["photographs", "smallest radius [px]", "median [px]", "largest [px]"], axis=1
+).round()
 
 # %% [markdown]
-# What could not be used, by row of the label table; `rejected.csv` in the private folder names the files.
+# What could not be used, by row of the label table; `rejected.csv` in the private folder names the
+# files.
 
 # %%
-rejected = pd.read_csv(private_dir / "rejected.csv").query("data_dir == @data_dir.absolute().__fspath__()")
+rejected = pd.read_csv(private_dir / "rejected.csv").query(
+    "data_dir == @data_dir.absolute().__fspath__()"
+)
 print(f"{len(rejected)} rejected")
 if len(rejected):
-    kinds = rejected.groupby(rejected["reason"].str.replace(r"\d+", "", regex=True))  # whatever rows and sizes it names
-    panels = [sheet.Panel(f"row {p.row}", p.image, p.reason) for p in kinds.head(2)[:16].itertuples()]
+    # whatever rows and sizes it names
+    kinds = rejected.groupby(rejected["reason"].str.replace(r"\d+", "", regex=True))
+    panels = [
+        sheet.Panel(f"row {p.row}", p.image, p.reason) for p in kinds.head(2)[:16].itertuples()
+    ]
     display(sheet.plot_contact_sheet(panels, f"Rejected ({note})"))
     rows = ("row", lambda rows: rows.head(5).tolist())
-    display(kinds.agg(reason=("reason", "first"), photographs=("row", "size"), rows=rows).reset_index(drop=True))
+    display(
+        kinds.agg(reason=("reason", "first"), photographs=("row", "size"), rows=rows).reset_index(
+            drop=True
+        )
+    )
 
 # %% [markdown]
-# **The papers' preprocessing beside ours**, on photographs chosen at random from the whole label table. Where the true
-# circles are known, as of the synthetic sample, both methods are compared with them, else `voets` with `robust`.
+# **The papers' preprocessing beside ours**, on photographs chosen at random from the whole label
+# table. Where the true circles are known, as of the synthetic sample, both methods are compared
+# with them, else `voets` with `robust`.
 
 # %%
 chosen = labelled.sample(min(num_compared, len(labelled)), random_state=seed)
@@ -205,21 +235,27 @@ compared.round(2)
 import os
 
 shares = ", ".join(
-    f"{name} {n['num_images']} photographs" for name, n in manifest["splits"]["split.csv"]["counts"].items()
+    f"{name} {n['num_images']} photographs"
+    for name, n in manifest["splits"]["split.csv"]["counts"].items()
 )
-medians = compared["median error [%]"] if truth is not None else compared["median error [%]"].drop("robust")
+medians = (
+    compared["median error [%]"]
+    if truth is not None
+    else compared["median error [%]"].drop("robust")
+)
 errors = ", ".join(f"`{name}` {error:.1f} %" for name, error in medians.items())
 refused = ", ".join(f"`{name}` {count}" for name, count in compared["refused"].items())
 prepared = os.path.relpath(data_dir)
 beside = "the true circles" if truth is not None else "the circles of `robust`"
 Markdown(
-    f"**{manifest['num_photographs'] - manifest['num_rejected']}** of {manifest['num_photographs']} photographs can be "
-    f"trained on: {shares}. Patients: {manifest['patients']}. Refused of {len(chosen)} photographs: {refused}. "
-    f"The median error beside {beside} is {errors} of the radius. Give `data_dir={prepared}` to notebook 10 or 20."
+    f"**{manifest['num_photographs'] - manifest['num_rejected']}** of {manifest['num_photographs']}"
+    f" photographs can be trained on: {shares}. Patients: {manifest['patients']}. Refused of"
+    f" {len(chosen)} photographs: {refused}. The median error beside {beside} is {errors} of the"
+    f" radius. Give `data_dir={prepared}` to notebook 10 or 20."
 )
 
 # %% [markdown]
 # ## Limits
 #
-# A patient whose photographs stand under two names can still be in two splits; where the label table names no patients,
-# fellow eyes can be too. Grades are taken as the table gives them.
+# A patient whose photographs stand under two names can still be in two splits; where the label
+# table names no patients, fellow eyes can be too. Grades are taken as the table gives them.

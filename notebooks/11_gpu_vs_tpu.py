@@ -1,13 +1,15 @@
 # %% [markdown]
 # # GPU or TPU: how long does training take?
 #
-# **Question.** How long does one training take on each machine, and do the claims of Araújo et al. hold on ours?
-# **Input.** The rows that notebook 10 left, from any number of machines. **Output.** The paper's figure 1 with our bars
-# beside its own, intervals, and a verdict on each claim. **Time.** Seconds.
+# **Question.** How long does one training take on each machine, and do the claims of Araújo et al.
+# hold on ours?
+# **Input.** The rows that notebook 10 left, from any number of machines. **Output.** The paper's
+# figure 1 with our bars beside its own, intervals, and a verdict on each claim. **Time.** Seconds.
 #
-# **Resumo.** Quanto tempo leva um treinamento em cada máquina, e as afirmações de Araújo et al. se confirmam nas
-# nossas? Entrada: as linhas deixadas pelo notebook 10, de quantas máquinas houver. Saída: a figura 1 do artigo com as
-# nossas barras ao lado, intervalos e um veredito para cada afirmação.
+# **Resumo.** Quanto tempo leva um treinamento em cada máquina, e as afirmações de Araújo et al. se
+# confirmam nas nossas? Entrada: as linhas deixadas pelo notebook 10, de quantas máquinas houver.
+# Saída: a figura 1 do artigo com as nossas barras ao lado, intervalos e um veredito para cada
+# afirmação.
 
 # %% tags=["parameters"]
 # rows
@@ -15,7 +17,7 @@ runs: str = "papermill_runs/demo"  # folders with rows, separated by commas
 allow: str = ""  # columns in which pooled rows may differ, such as mode,commit
 exclude: str = ""  # marks of runs whose times do not count, such as disturbed
 # energy
-grid: str = "World"  # whose electricity, where a price names no region; Brazil, United States or World
+grid: str = "World"  # whose electricity, where a price names no region; e.g. Brazil or World
 # report
 published: bool = True  # hold the rows against the paper, false for a study of your own
 lang: str = "en"  # of the report, en or pt
@@ -37,8 +39,8 @@ print(bootstrap.describe_machine(root, *bootstrap.install_missing("statsmodels")
 # %% [markdown]
 # ## Data
 #
-# All rows of notebooks 10 and 20 below the folders, one per run. Rows from another machine are copied beside them; none
-# at all leaves the paper alone in the figure.
+# All rows of notebooks 10 and 20 below the folders, one per run. Rows from another machine are
+# copied beside them; none at all leaves the paper alone in the figure.
 
 # %%
 import pandas as pd
@@ -58,14 +60,18 @@ table = read_runs(*folders) if read_rows(*folders) else pd.DataFrame()
 # %%
 allowed = list_columns(allow, table)
 excluded = [name.strip() for name in exclude.split(",") if name.strip()]
-tasks = [*NOTEBOOKS["A"], "20_train_grades"]  # the paper's, else grades: a mean over both would be the mean of nothing
+# the paper's, else grades: a mean over both would be the mean of nothing
+tasks = [*NOTEBOOKS["A"], "20_train_grades"]
 found = [name for name in tasks if len(table) and (table["notebook"] == name).any()]
 selection = select_runs(table, notebooks=found[:1] or tasks, exclude=excluded, may_differ=allowed)
 if found[1:]:
     print(f"rows of {found[1]} are left out: give a folder that holds them alone")
 page = Page(out, lang)
 paper = "A" if published else ""
-print(f"{len(table)} rows, {len(selection.finished)} of them finished trainings, {len(selection.timed)} timed")
+print(
+    f"{len(table)} rows, {len(selection.finished)} of them finished trainings,"
+    f" {len(selection.timed)} timed"
+)
 
 # %% tags=["summary"]
 is_grades = found[:1] == ["20_train_grades"]
@@ -83,10 +89,10 @@ if outdated:
 # %% [markdown]
 # ## Method
 #
-# Rows are pooled only where data, model, mode, parameters and commit agree; `allow` names columns that may differ all
-# the same. Times are analysed on their logarithms: the interval of a ratio is Welch's. A run that was resumed is not
-# timed; a run beside which others took more than 10 % of the CPU is disturbed: drawn hollow, and counted unless
-# `exclude` names it.
+# Rows are pooled only where data, model, mode, parameters and commit agree; `allow` names columns
+# that may differ all the same. Times are analysed on their logarithms: the interval of a ratio is
+# Welch's. A run that was resumed is not timed; a run beside which others took more than 10 % of the
+# CPU is disturbed: drawn hollow, and counted unless `exclude` names it.
 
 # %% [markdown]
 # ## Result
@@ -96,13 +102,21 @@ from dr_lib.figures.training import plot_training_time
 
 if published or selection.finished["timed"].any():
     figure = plot_training_time(selection.timed, lang, published=published)
-    page.figure(figure, "figure_1", "Mean training time by hardware [95 % interval]; error bars: standard deviations.")
+    page.figure(
+        figure,
+        "figure_1",
+        "Mean training time by hardware [95 % interval]; error bars: standard deviations.",
+    )
 
 # %% tags=["report"]
 from dr_lib.evidence.comparison import compare_environments
 
 environments = compare_environments(selection.finished)
-page.table(environments, "environments", "Training time and test scores of each environment, mean [95 % interval].")
+page.table(
+    environments,
+    "environments",
+    "Training time and test scores of each environment, mean [95 % interval].",
+)
 
 # %% tags=["report"]
 page.energy(selection.timed, ["environment"], grid)
@@ -111,10 +125,15 @@ page.energy(selection.timed, ["environment"], grid)
 from dr_lib.evidence.comparison import compare_sessions
 
 if len(sessions := compare_sessions(selection.timed)):
-    page.table(sessions, "sessions", "Sessions of one environment on a cloud service, and the spread between them.")
+    page.table(
+        sessions,
+        "sessions",
+        "Sessions of one environment on a cloud service, and the spread between them.",
+    )
 
 # %% [markdown]
-# A faster mode counts only where its mean AUC is that of mode *paper*: two one-sided tests at 5 % each, margin 0.02.
+# A faster mode counts only where its mean AUC is that of mode *paper*: two one-sided tests at 5 %
+# each, margin 0.02.
 
 # %% tags=["report"]
 from dr_lib.evidence.comparison import compare_modes
@@ -123,7 +142,8 @@ if len(modes := compare_modes(selection)):
     page.table(
         modes,
         "modes",
-        "Modes on one machine, AUC and times as fast as mode paper [95 % interval], and whether the speed counts.",
+        "Modes on one machine, AUC and times as fast as mode paper [95 % interval], and whether the"
+        " speed counts.",
     )
 else:
     print("one mode only: run notebook 10 with another, and allow mode")
@@ -179,24 +199,27 @@ page.findings(sentences)
 # %% [markdown] tags=["en"]
 # ## Limits
 #
-# Runs of one session share a machine, its neighbours and its temperature: they understate the spread between sessions.
+# Runs of one session share a machine, its neighbours and its temperature: they understate the
+# spread between sessions.
 
 # %% [markdown] tags=["en", "paper"]
-# The paper names neither its network nor its number of photographs, so its minutes can be compared with ours only in
-# their ratio. It speaks of severe cases; referable is grade 2 and more here. Keras' own RMSprop, and a learning rate
-# halved after 5 epochs without progress, are our choice too. At batch 8 the comparison measures overhead more than
-# arithmetic.
+# The paper names neither its network nor its number of photographs, so its minutes can be compared
+# with ours only in their ratio. It speaks of severe cases; referable is grade 2 and more here.
+# Keras' own RMSprop, and a learning rate halved after 5 epochs without progress, are our choice
+# too. At batch 8 the comparison measures overhead more than arithmetic.
 
 # %% [markdown] tags=["pt"]
 # ## Limites
 #
-# Execuções de uma mesma sessão dividem a máquina, seus vizinhos e sua temperatura: subestimam a variação entre sessões.
+# Execuções de uma mesma sessão dividem a máquina, seus vizinhos e sua temperatura: subestimam a
+# variação entre sessões.
 
 # %% [markdown] tags=["pt", "paper"]
-# O artigo não diz qual é a rede nem quantas são as retinografias; seus minutos só se comparam com os nossos na razão
-# entre eles. Ele fala em casos graves; aqui é encaminhado o grau 2 ou mais. O RMSprop do próprio Keras e a taxa de
-# aprendizado reduzida à metade após 5 épocas sem progresso também são escolhas nossas. Com lotes de 8 a comparação mede
-# mais o custo fixo do que a aritmética.
+# O artigo não diz qual é a rede nem quantas são as retinografias; seus minutos só se comparam com
+# os nossos na razão entre eles. Ele fala em casos graves; aqui é encaminhado o grau 2 ou mais. O
+# RMSprop do próprio Keras e a taxa de aprendizado reduzida à metade após 5 épocas sem progresso
+# também são escolhas nossas. Com lotes de 8 a comparação mede mais o custo fixo do que a
+# aritmética.
 
 # %% tags=["report"]
 page.appendix(selection)

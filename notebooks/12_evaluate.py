@@ -1,14 +1,17 @@
 # %% [markdown]
 # # How well does the model refer?
 #
-# **Question.** Which patients does a model refer, whom does it miss, are its probabilities true, and is it of use?
-# **Input.** One `predictions.csv` or several, of notebooks 10 and 20, of `predict`, or anybody's. **Output.** An
-# evaluation by patient as the field asks for it, and the items of STARD-AI and TRIPOD+AI that it fills. Without any
-# predictions a small network first learns the synthetic sample.
+# **Question.** Which patients does a model refer, whom does it miss, are its probabilities true,
+# and is it of use?
+# **Input.** One `predictions.csv` or several, of notebooks 10 and 20, of `predict`, or anybody's.
+# **Output.** An evaluation by patient as the field asks for it, and the items of STARD-AI and
+# TRIPOD+AI that it fills. Without any predictions a small network first learns the synthetic
+# sample.
 #
-# **Resumo.** Quais pacientes um modelo encaminha, quem ele deixa passar, suas probabilidades são verdadeiras, e ele é
-# útil? Entrada: um ou mais `predictions.csv`, dos notebooks 10 e 20, de `predict` ou de qualquer um. Saída: uma
-# avaliação por paciente e os itens de STARD-AI e TRIPOD+AI que ela preenche.
+# **Resumo.** Quais pacientes um modelo encaminha, quem ele deixa passar, suas probabilidades são
+# verdadeiras, e ele é útil? Entrada: um ou mais `predictions.csv`, dos notebooks 10 e 20, de
+# `predict` ou de qualquer um. Saída: uma avaliação por paciente e os itens de STARD-AI e TRIPOD+AI
+# que ela preenche.
 
 # %% tags=["parameters"]
 # what is evaluated
@@ -17,11 +20,11 @@ ensemble: bool = False  # average the models' probabilities, instead of comparin
 # operating points, frozen on the validation split
 sensitivity: float = 0.9  # of the point of high sensitivity
 specificity: float = 0.9  # of the point of high specificity
-thresholds: str = ""  # two thresholds that were frozen elsewhere, comma separated, for external validation
+thresholds: str = ""  # two thresholds frozen elsewhere, comma separated, for external validation
 # report
-prevalence: str = "0.05,0.2"  # shares of referable photographs for which predictive values are computed too
+prevalence: str = "0.05,0.2"  # shares of referable photographs to compute predictive values for
 num_errors: int = 10  # of the worst errors of each kind to list
-private: str = ""  # prepared folder whose photographs of these are shown; the report is then private
+private: str = ""  # folder for what names files or patients, empty for OUT.private
 lang: str = "en"  # of the report, en or pt
 out: str = ""  # folder for each figure and table as a file, empty for none
 
@@ -41,9 +44,9 @@ print(bootstrap.describe_machine(root, *bootstrap.install_missing("statsmodels")
 # %% [markdown]
 # ## Data
 #
-# A row per photograph: whose it is, its split, its label, its probability. What would make the evaluation false is
-# refused with the rows: a patient in two splits, predictions of training photographs, copies, synthetic photographs
-# among real ones.
+# A row per photograph: whose it is, its split, its label, its probability. What would make the
+# evaluation false is refused with the rows: a patient in two splits, predictions of training
+# photographs, copies, synthetic photographs among real ones.
 
 # %%
 from dr_lib.evidence.predictions import (
@@ -55,7 +58,9 @@ from dr_lib.evidence.predictions import (
 
 paths = [Path(root, name) for name in split_paths(predictions)]
 if not paths:  # the latest of this clone
-    written = sorted(root.glob("papermill_runs/*/runs/*/predictions.csv"), key=lambda path: path.stat().st_mtime)
+    written = sorted(
+        root.glob("papermill_runs/*/runs/*/predictions.csv"), key=lambda path: path.stat().st_mtime
+    )
     paths = written[-1:]
 if not paths:  # a clone without runs: a network learns the sample
     from dr_lib import hardware
@@ -81,7 +86,9 @@ model = models[0]
 page = Page(out, lang)
 say = page.say
 words = ["; ".join(dict.fromkeys(m.name for m in models))]
-words += [say("{} photographs of {} patients").format(len(model.test), model.test["patient_id"].nunique())]
+words += [
+    say("{} photographs of {} patients").format(len(model.test), model.test["patient_id"].nunique())
+]
 print("; ".join(words))
 
 # %% tags=["summary"]
@@ -90,16 +97,17 @@ page.heading("How well does the model refer?", words, SAMPLE if model.is_synthet
 # %% [markdown] tags=["en"]
 # ## Photographs and patients
 #
-# What was offered, what could not be used and why, what is evaluated; reasons are counted as the file words them.
-# Fellow eyes are alike, so every interval below (95 %) is over patients: a bootstrap that draws patients, or a closed
-# form with the spread between them.
+# What was offered, what could not be used and why, what is evaluated; reasons are counted as the
+# file words them. Fellow eyes are alike, so every interval below (95 %) is over patients: a
+# bootstrap that draws patients, or a closed form with the spread between them.
 
 # %% [markdown] tags=["pt"]
 # ## Retinografias e pacientes
 #
-# As retinografias disponíveis, as que não puderam ser usadas e por quê, as avaliadas; os motivos são contados como o
-# arquivo os escreve. Os dois olhos se parecem; por isso todo intervalo abaixo (95 %) é por paciente: um bootstrap que
-# sorteia pacientes, ou uma fórmula com a variação entre eles.
+# As retinografias disponíveis, as que não puderam ser usadas e por quê, as avaliadas; os motivos
+# são contados como o arquivo os escreve. Os dois olhos se parecem; por isso todo intervalo abaixo
+# (95 %) é por paciente: um bootstrap que sorteia pacientes, ou uma fórmula com a variação entre
+# eles.
 
 # %% tags=["report"]
 from dr_lib.figures import evaluation as figures
@@ -113,16 +121,17 @@ page.table(flow, "flow", "Photographs and patients of each stage.")
 # %% [markdown] tags=["en"]
 # ## Discrimination
 #
-# The operating points are chosen on the validation split and frozen: the test split is only looked at. A data set
-# without validation rows takes the thresholds of the same model from its own data set, unchanged, where that file is
-# given too, or two that are given; otherwise there are none.
+# The operating points are chosen on the validation split and frozen: the test split is only looked
+# at. A data set without validation rows takes the thresholds of the same model from its own data
+# set, unchanged, where that file is given too, or two that are given; otherwise there are none.
 
 # %% [markdown] tags=["pt"]
 # ## Discriminação
 #
-# Os pontos de operação são escolhidos na validação e congelados: o teste só é observado. Um conjunto de dados sem
-# linhas de validação recebe os limiares do mesmo modelo em seu próprio conjunto, sem mudança, se esse arquivo também
-# for dado, ou dois que se deem; do contrário não há pontos.
+# Os pontos de operação são escolhidos na validação e congelados: o teste só é observado. Um
+# conjunto de dados sem linhas de validação recebe os limiares do mesmo modelo em seu próprio
+# conjunto, sem mudança, se esse arquivo também for dado, ou dois que se deem; do contrário não há
+# pontos.
 
 # %%
 shares = [float(share) for share in str(prevalence).split(",") if share.strip()]
@@ -134,7 +143,11 @@ measured = evaluation.measure_points(model, own)
 
 # %% tags=["report"]
 summary = evaluation.summarise(model)
-page.table(summary, "summary", "Scores over all thresholds, with the AUC's interval in two ways [95 % interval].")
+page.table(
+    summary,
+    "summary",
+    "Scores over all thresholds, with the AUC's interval in two ways [95 % interval].",
+)
 has_none = summary.filter(like="_low").isna().iloc[0]
 if has_none.drop("auc_delong_low").any():
     words = "A score that all samples of these patients share has no interval; it is not certain."
@@ -145,33 +158,49 @@ if has_none["auc_delong_low"] and not has_none["auc_low"]:
 
 # %% tags=["report"]
 curves = evaluation.trace_curves(model)
-page.figure(figures.plot_curves(curves, measured, lang), "roc", "ROC curve and precision-recall curve.")
+page.figure(
+    figures.plot_curves(curves, measured, lang), "roc", "ROC curve and precision-recall curve."
+)
 
 # %% tags=["report"]
 if len(own):
     page.table(own, "points", "Operating points, and what they were chosen on.")
-    page.table(measured, "accuracy", "What the operating points do on the test split [95 % interval].")
+    page.table(
+        measured, "accuracy", "What the operating points do on the test split [95 % interval]."
+    )
 else:
-    page.findings([say("No operating point: there are no validation rows, and the test split is not for choosing.")])
+    page.findings(
+        [
+            say(
+                "No operating point: there are no validation rows, and the test split is not for"
+                " choosing."
+            )
+        ]
+    )
 if len(own) == 1:
-    words = "The validation split does not reach a specificity of {}: that operating point is left out."
+    words = (
+        "The validation split does not reach a specificity of {}: that operating point is left out."
+    )
     page.findings([say(words).format(page.number(specificity))])
 if "chosen_on" in own and own["source"].iloc[0] == evaluation.SOURCES[2]:
     words = "The thresholds were frozen on the validation split of {} and carried over unchanged."
     page.findings([say(words).format(own["chosen_on"].iloc[0])])
 if "chosen_on" in own and own["validation_specificity"].iloc[0] >= specificity:
     words = (
-        "On the validation split every threshold between the two reaches the sensitivity and the specificity asked for."
+        "On the validation split every threshold between the two reaches the sensitivity and the"
+        " specificity asked for."
     )
     page.findings([say(words)])
 
 # %% [markdown] tags=["en"]
-# Predictive values depend on how many photographs are referable, and data sets are often enriched: what a positive or
-# a negative answer would be worth elsewhere follows from the likelihood ratios (Bayes).
+# Predictive values depend on how many photographs are referable, and data sets are often enriched:
+# what a positive or a negative answer would be worth elsewhere follows from the likelihood ratios
+# (Bayes).
 
 # %% [markdown] tags=["pt"]
-# Valores preditivos dependem de quantas retinografias são encaminháveis, e conjuntos de dados costumam ser
-# enriquecidos: quanto valeria uma resposta em outro lugar segue das razões de verossimilhança (Bayes).
+# Valores preditivos dependem de quantas retinografias são encaminháveis, e conjuntos de dados
+# costumam ser enriquecidos: quanto valeria uma resposta em outro lugar segue das razões de
+# verossimilhança (Bayes).
 
 # %% tags=["report"]
 moved = evaluation.move_prevalence(measured, shares)
@@ -180,27 +209,32 @@ page.table(moved, "prevalence", "Predictive values at another prevalence [95 % i
 # %% [markdown] tags=["en"]
 # ## Calibration
 #
-# Of the photographs with a probability of 20 %, one in five should be referable. Slope 1 and intercept 0 are right; a
-# slope below 1 says that the probabilities are too extreme. The recalibration is learned on the validation split and
-# shown apart: it changes no ranking.
+# Of the photographs with a probability of 20 %, one in five should be referable. Slope 1 and
+# intercept 0 are right; a slope below 1 says that the probabilities are too extreme. The
+# recalibration is learned on the validation split and shown apart: it changes no ranking.
 
 # %% [markdown] tags=["pt"]
 # ## Calibração
 #
-# Das retinografias com probabilidade de 20 %, uma em cada cinco deveria ser encaminhável. Inclinação 1 e intercepto 0
-# estão certos; uma inclinação abaixo de 1 diz que as probabilidades são extremas demais. A recalibração é aprendida na
-# validação e mostrada à parte: não muda nenhuma ordem.
+# Das retinografias com probabilidade de 20 %, uma em cada cinco deveria ser encaminhável.
+# Inclinação 1 e intercepto 0 estão certos; uma inclinação abaixo de 1 diz que as probabilidades são
+# extremas demais. A recalibração é aprendida na validação e mostrada à parte: não muda nenhuma
+# ordem.
 
 # %% tags=["report"]
 from dr_lib.statistics.calibration import NEAR
 
 calibrated, bins = evaluation.calibrate(model)
-page.figure(figures.plot_calibration(bins, lang), "calibration", "What came true against the prediction.")
+page.figure(
+    figures.plot_calibration(bins, lang), "calibration", "What came true against the prediction."
+)
 
 # %% tags=["report"]
 page.table(calibrated, "calibration", "Calibration on the test split [95 % interval].")
 if len(model.validation) and len(calibrated) == 1:
-    page.findings([say("No recalibration: on the validation split the slope is not above 0, or not finite.")])
+    page.findings(
+        [say("No recalibration: on the validation split the slope is not above 0, or not finite.")]
+    )
 num_clipped = (~model.test["probability_referable"].between(NEAR, 1 - NEAR)).sum()
 if num_clipped:
     words = "{} probabilities lie nearer to 0 or 1 than {} and count as it; the fit depends on it."
@@ -209,14 +243,16 @@ if num_clipped:
 # %% [markdown] tags=["en"]
 # ## Is it of use?
 #
-# A threshold of 10 % says that missing a referable eye is nine times as bad as a needless referral. At each threshold
-# the net benefit of the model has to beat that of referring everybody and that of referring nobody.
+# A threshold of 10 % says that missing a referable eye is nine times as bad as a needless referral.
+# At each threshold the net benefit of the model has to beat that of referring everybody and that of
+# referring nobody.
 
 # %% [markdown] tags=["pt"]
 # ## É útil?
 #
-# Um limiar de 10 % diz que perder um olho encaminhável é nove vezes pior que um encaminhamento desnecessário. Em cada
-# limiar o benefício líquido do modelo tem de superar o de encaminhar todos e o de não encaminhar ninguém.
+# Um limiar de 10 % diz que perder um olho encaminhável é nove vezes pior que um encaminhamento
+# desnecessário. Em cada limiar o benefício líquido do modelo tem de superar o de encaminhar todos e
+# o de não encaminhar ninguém.
 
 # %% tags=["report"]
 decisions = evaluation.weigh_decisions(model)
@@ -229,7 +265,11 @@ page.figure(figures.plot_decisions(decisions, lang), "decision_curve", "Net bene
 # ## O que há por trás das métricas
 
 # %% tags=["report"]
-page.figure(figures.plot_distributions(model, own, lang), "distributions", "Probabilities by what the eyes truly are.")
+page.figure(
+    figures.plot_distributions(model, own, lang),
+    "distributions",
+    "Probabilities by what the eyes truly are.",
+)
 
 # %% tags=["report"]
 if model.has_grades:
@@ -239,28 +279,50 @@ if model.has_grades:
 # %% tags=["report"]
 subgroups = evaluation.split_subgroups(model, own)
 if len(subgroups):
-    page.table(subgroups, "subgroups", "Subgroups; scored from 10 patients with and 10 without disease on.")
+    page.table(
+        subgroups, "subgroups", "Subgroups; scored from 10 patients with and 10 without disease on."
+    )
 else:
-    page.findings([say("No subgroup can be formed: camera, eye, quality, age and sex are not in the predictions.")])
+    page.findings(
+        [
+            say(
+                "No subgroup can be formed: camera, eye, quality, age and sex are not in the"
+                " predictions."
+            )
+        ]
+    )
 
 # %% tags=["report"]
 from dr_lib.evidence.gradability import fit_gradability
 
 fitted = fit_gradability(model)
 if len(fitted):
-    page.table(fitted, "gradability", "The gradability score against the marks; sensitivity is for ungradable ones.")
+    page.table(
+        fitted,
+        "gradability",
+        "The gradability score against the marks; sensitivity is for ungradable ones.",
+    )
 elif "gradability" in model.test:
-    page.findings([say("No photograph is called ungradable by its score: both splits need marks of both kinds.")])
+    page.findings(
+        [
+            say(
+                "No photograph is called ungradable by its score: both splits need marks of both"
+                " kinds."
+            )
+        ]
+    )
 
 # %% [markdown] tags=["en"]
 # ## When the model abstains
 #
-# If the photographs nearest to the threshold go to a person, how good are the model's answers to the rest?
+# If the photographs nearest to the threshold go to a person, how good are the model's answers to
+# the rest?
 
 # %% [markdown] tags=["pt"]
 # ## Quando o modelo se abstém
 #
-# Se as retinografias mais próximas do limiar vão para uma pessoa, quão boas são as respostas do modelo às demais?
+# Se as retinografias mais próximas do limiar vão para uma pessoa, quão boas são as respostas do
+# modelo às demais?
 
 # %% tags=["report"]
 if len(own):
@@ -270,20 +332,25 @@ if len(own):
 # %% [markdown] tags=["en"]
 # ## The worst errors
 #
-# At the point of high sensitivity: the highest grades missed first, each by its line in the file of predictions. Names
-# and photographs are shown only to whoever names the prepared folder: `evaluate --private data/prepared`.
+# At the point of high sensitivity: the highest grades missed first, each by its line in the file of
+# predictions. Names and photographs are shown only to whoever names the prepared folder: `evaluate
+# --private data/prepared`.
 
 # %% [markdown] tags=["pt"]
 # ## Os piores erros
 #
-# No ponto de alta sensibilidade: primeiro os graus mais altos não encaminhados, cada um por sua linha no arquivo de
-# predições. Identificadores e retinografias só são mostrados a quem indicar a pasta preparada: `evaluate --private
-# data/prepared`.
+# No ponto de alta sensibilidade: primeiro os graus mais altos não encaminhados, cada um por sua
+# linha no arquivo de predições. Identificadores e retinografias só são mostrados a quem indicar a
+# pasta preparada: `evaluate --private data/prepared`.
 
 # %% tags=["report"]
 if len(own):
     errors = evaluation.list_errors(model, own, num_errors)
-    page.table(errors if private else errors.drop(columns="image_id"), "errors", "The worst errors on the test split.")
+    page.table(
+        errors if private else errors.drop(columns="image_id"),
+        "errors",
+        "The worst errors on the test split.",
+    )
 
 # %% tags=["report"]
 if private and len(own):
@@ -298,19 +365,29 @@ if private and len(own):
     known = read_photographs(folder).query("image_id in @errors.image_id")
     stored = StoredCrops(folder, known, read_manifest(folder)["parameters"]["size"])
     crops = dict(zip(known["image_id"], stored[:], strict=True))
-    page.figure(figures.plot_photographs(errors, crops, lang), "errors", "The worst errors, as the model saw them.")
+    page.figure(
+        figures.plot_photographs(errors, crops, lang),
+        "errors",
+        "The worst errors, as the model saw them.",
+    )
 
 # %% tags=["report"]
 compared = evaluation.compare_models(models, points)
 if len(compared):
     page.section("Comparison")
-    page.table(compared, "comparison", "Differences from the first model, on the same patients [95 % interval].")
+    page.table(
+        compared,
+        "comparison",
+        "Differences from the first model, on the same patients [95 % interval].",
+    )
 
 # %% tags=["report"]
 data_sets = evaluation.compare_data_sets(models, points)
 if len(group_by_photographs(models)) > 1:
     page.section("External validation")
-    page.figure(figures.plot_data_sets(data_sets, lang), "data_sets", "Each model on each data set.")
+    page.figure(
+        figures.plot_data_sets(data_sets, lang), "data_sets", "Each model on each data set."
+    )
     page.table(
         data_sets.drop(columns="data_kind"),
         "data_sets",
@@ -328,20 +405,22 @@ if judged["verdict"].isin(["holds", "does not hold", "undecided", "not comparabl
 # %% [markdown] tags=["en"]
 # ## Reporting guidelines
 #
-# Aligned with STARD-AI and TRIPOD+AI, in our own words; the guidelines say more. What no run can know, its author fills
-# in.
+# Aligned with STARD-AI and TRIPOD+AI, in our own words; the guidelines say more. What no run can
+# know, its author fills in.
 
 # %% [markdown] tags=["pt"]
 # ## Diretrizes de relato
 #
-# Alinhado a STARD-AI e TRIPOD+AI, em palavras nossas; as diretrizes dizem mais. O que nenhuma execução pode saber, o
-# autor preenche.
+# Alinhado a STARD-AI e TRIPOD+AI, em palavras nossas; as diretrizes dizem mais. O que nenhuma
+# execução pode saber, o autor preenche.
 
 # %% tags=["report"]
 from dr_lib.evidence.checklist import SOURCES, STATUSES, fill_checklist, write_card
 from dr_lib.files import write_json, write_text
 
-facts = figures.state_facts(model, flow, summary, own, measured, calibrated, subgroups, data_sets, lang)
+facts = figures.state_facts(
+    model, flow, summary, own, measured, calibrated, subgroups, data_sets, lang
+)
 checklist = fill_checklist(facts, lang)
 checklist["status"] = checklist["status"].map(say)
 page.table(checklist, "checklist", "Items of the guidelines, and who fills them.")
@@ -360,14 +439,20 @@ sentences = [say("{} finds referable photographs with an AUC of {}.").format(mod
 for _, row in measured.iterrows():
     if row["ungradable"] == "excluded":
         sentences.append(
-            say("At {} it finds {} of the referable photographs and passes {} of the others.").format(
-                say(row["point"]), page.interval(row, "sensitivity"), page.interval(row, "specificity")
+            say(
+                "At {} it finds {} of the referable photographs and passes {} of the others."
+            ).format(
+                say(row["point"]),
+                page.interval(row, "sensitivity"),
+                page.interval(row, "specificity"),
             )
         )
 if model.has_grades:
     words = "Its grades agree with a quadratic weighted kappa of {}."
     sentences.append(say(words).format(page.interval(summary.iloc[0], "kappa")))
-elsewhere = data_sets[data_sets["tested_on"] != model.dataset].drop_duplicates(["model", "tested_on"])
+elsewhere = data_sets[data_sets["tested_on"] != model.dataset].drop_duplicates(
+    ["model", "tested_on"]
+)
 for _, row in elsewhere.iterrows():
     words = say("On the data set {}, {} has an AUC of {}.")
     sentences.append(words.format(row["tested_on"], row["model"], figures.describe_auc(row, lang)))
@@ -377,9 +462,9 @@ page.findings(sentences)
 # %% [markdown] tags=["en"]
 # ## Limits
 #
-# One test split of one source says little about other cameras, graders and populations: evaluate there, with the
-# thresholds carried over. The intervals are those of the patients drawn; the spread between trainings is not in them.
-# Subgroups are looked at, not tested. Not a medical device.
+# One test split of one source says little about other cameras, graders and populations: evaluate
+# there, with the thresholds carried over. The intervals are those of the patients drawn; the spread
+# between trainings is not in them. Subgroups are looked at, not tested. Not a medical device.
 #
 # The interval of an AUC near 1, or of few patients, is too narrow: it holds the truth less often
 # than its 95 % say.
@@ -387,9 +472,9 @@ page.findings(sentences)
 # %% [markdown] tags=["pt"]
 # ## Limites
 #
-# Um teste de uma só origem diz pouco sobre outras câmeras, avaliadores e populações: avalie lá, com os mesmos limiares.
-# Os intervalos são os dos pacientes sorteados; a variação entre treinamentos não está neles. Subgrupos são observados,
-# não testados. Não é um dispositivo médico.
+# Um teste de uma só origem diz pouco sobre outras câmeras, avaliadores e populações: avalie lá, com
+# os mesmos limiares. Os intervalos são os dos pacientes sorteados; a variação entre treinamentos
+# não está neles. Subgrupos são observados, não testados. Não é um dispositivo médico.
 #
 # O intervalo de uma AUC perto de 1, ou de poucos pacientes, é estreito demais: contém a verdade
 # menos vezes do que seus 95 % dizem.

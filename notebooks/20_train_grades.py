@@ -1,14 +1,16 @@
 # %% [markdown]
 # # Train a network to grade retinopathy from 0 to 4
 #
-# **Question.** How well do the serving study's networks (Camargo, Künas, Navaux: MobileNet and VGG19) grade diabetic
-# retinopathy? **Input.** A folder that notebook 01 prepared, or the synthetic sample. **Output.** A row, and a model
-# folder with all that serving needs: the model, its manifest and a model card. Notebook 21 exports it. **Time.** Under
-# 90 seconds on two cores with the defaults.
+# **Question.** How well do the serving study's networks (Camargo, Künas, Navaux: MobileNet and
+# VGG19) grade diabetic retinopathy? **Input.** A folder that notebook 01 prepared, or the synthetic
+# sample. **Output.** A row, and a model folder with all that serving needs: the model, its manifest
+# and a model card. Notebook 21 exports it. **Time.** Under 90 seconds on two cores with the
+# defaults.
 #
-# **Resumo.** Quão bem as redes do estudo de implantação (MobileNet e VGG19) dão o grau da retinopatia diabética, de 0 a
-# 4? Entrada: uma pasta preparada pelo notebook 01, ou a amostra sintética. Saída: uma linha com métricas e uma pasta de
-# modelo com tudo o que o servidor precisa; o notebook 21 a exporta.
+# **Resumo.** Quão bem as redes do estudo de implantação (MobileNet e VGG19) dão o grau da
+# retinopatia diabética, de 0 a 4? Entrada: uma pasta preparada pelo notebook 01, ou a amostra
+# sintética. Saída: uma linha com métricas e uma pasta de modelo com tudo o que o servidor precisa;
+# o notebook 21 a exporta.
 
 # %% tags=["parameters"]
 # data
@@ -27,13 +29,13 @@ weigh_grades: bool = False  # let each grade count the same in the loss, however
 # machine
 accelerator: str = "auto"  # auto, cpu, gpu or tpu
 backend: str = "auto"  # auto, tensorflow or jax
-num_machines: int = 1  # machines that train as one, JAX joins them; run --machines 2 rehearses two on this one
-input: str = "auto"  # memory (decoded once), stream (decoded again for each batch), or auto (what fits)
+num_machines: int = 1  # machines that train as one; run --machines 2 rehearses two on this one
+input: str = "auto"  # memory (decoded once), stream (decoded for each batch), or auto (what fits)
 mode: str = "paper"  # paper (float32, one step per call) or fast (what the device can do)
 # what is explained
-explain: str = ""  # folder of IDRiD's or DDR's lesion masks, or test for the test split; shows these photographs
+explain: str = ""  # folder of lesion masks, or test for the test split
 # where, when, which
-results: str = ""  # folder for rows, models and checkpoints; on Colab one on Drive outlives the machine
+results: str = ""  # folder for rows, models and checkpoints; on Colab one on Drive stays
 max_hours: float = 0.0  # save and stop in time, 0 for no limit [h]
 seed: int = 20  # of the study, the run adds its repetition
 repetition: int = 0  # index of this run
@@ -49,7 +51,11 @@ root = next(folder for folder in [Path.cwd(), *Path.cwd().parents] if (folder / 
 sys.path.insert(0, str(root))
 from dr_lib import bootstrap
 
-print(bootstrap.describe_machine(root, *bootstrap.install_missing(*["cv2"] if data_dir == "sample" or explain else [])))
+print(
+    bootstrap.describe_machine(
+        root, *bootstrap.install_missing(*["cv2"] if data_dir == "sample" or explain else [])
+    )
+)
 
 # %%
 from dataclasses import replace
@@ -71,7 +77,11 @@ if data_dir == "sample":
 
     config = replace(config, data_dir=open_sample(root / "papermill_runs" / "sample"))
 prepared = describe_data(config.data_dir, split)
-kind = "the synthetic sample (not photographs)" if prepared["data_kind"] == "synthetic" else "photographs"
+kind = (
+    "the synthetic sample (not photographs)"
+    if prepared["data_kind"] == "synthetic"
+    else "photographs"
+)
 counts = read_photographs(config.data_dir, split)["split"].value_counts().to_dict()
 num_images = sum(counts.values()) - counts.get("excluded", 0)
 print(", ".join(f"{name} {count}" for name, count in counts.items()), end=f": {kind}; ")
@@ -86,10 +96,12 @@ print(f"Keras on {plan.backend}, because", *plan.reasons, sep="\n- ")
 # %% [markdown]
 # ## Method
 #
-# As in the paper: the base, global average pooling, two layers of 128 and one of 5. Unlike there, each base gets the
-# preprocessing its weights were trained with, inside the network: [-1, 1] for MobileNet, mean-free BGR for VGG19.
+# As in the paper: the base, global average pooling, two layers of 128 and one of 5. Unlike there,
+# each base gets the preprocessing its weights were trained with, inside the network: [-1, 1] for
+# MobileNet, mean-free BGR for VGG19.
 #
-# The epoch with the best AUC of referable disease on the validation split is kept; without that split, the last.
+# The epoch with the best AUC of referable disease on the validation split is kept; without that
+# split, the last.
 
 # %%
 from dr_lib.runs.monitor import Monitor, summarise
@@ -97,19 +109,29 @@ from dr_lib.training.train_once import train_once
 
 samples = run.folder / "samples.csv"  # of the machine beside the timed part, its energy among them
 trained = train_once(
-    config, plan, run.folder, commit=run.identity["commit"], elapsed_s=run.seconds, report=run.show_progress,
-    seconds_left=run.seconds_left, monitor=Monitor(samples, num_gpus=plan.num_gpus),
-)  # fmt: skip
+    config,
+    plan,
+    run.folder,
+    commit=run.identity["commit"],
+    elapsed_s=run.seconds,
+    report=run.show_progress,
+    seconds_left=run.seconds_left,
+    monitor=Monitor(samples, num_gpus=plan.num_gpus),
+)
 timing = trained.timing
 row = trained.row
 scores = trained.scores
 auc = trained.auc
 print(f"{trained.network.name}: {row['num_parameters']:,} parameters on {trained.device.name}")
-print(f"training: {timing.train_s:.2f} s, of which {timing.first_step_s:.2f} s for the first call", end=", ")
+print(
+    f"training: {timing.train_s:.2f} s, of which {timing.first_step_s:.2f} s for the first call",
+    end=", ",
+)
 print(f"resumed {timing.resumed} times")
 
 # %% [markdown]
-# The grades are far from equally frequent: without weights a network does well by calling every eye healthy.
+# The grades are far from equally frequent: without weights a network does well by calling every eye
+# healthy.
 
 # %%
 import numpy as np
@@ -118,9 +140,13 @@ import pandas as pd
 from dr_lib.data.labels.grades import GRADES
 from dr_lib.training.graders import weigh_grades as find_weights
 
-table = pd.DataFrame({name: pd.Series(s.grade).value_counts() for name, s in trained.splits.items()})
+table = pd.DataFrame(
+    {name: pd.Series(s.grade).value_counts() for name, s in trained.splits.items()}
+)
 table = table.reindex(range(len(GRADES))).fillna(0).astype(int)
-table["weight in the loss"] = pd.Series(find_weights(trained.splits["train"].grade)).round(2) if weigh_grades else 1.0
+table["weight in the loss"] = (
+    pd.Series(find_weights(trained.splits["train"].grade)).round(2) if weigh_grades else 1.0
+)
 table.set_axis(GRADES).rename_axis(kind)
 
 # %% [markdown]
@@ -132,8 +158,8 @@ from dr_lib.figures.training import plot_history
 plot_history(trained.history, kind)
 
 # %% [markdown]
-# The threshold of referral is chosen on the validation split, for a sensitivity of 90 %; the test split is only looked
-# at. The interval is a bootstrap over patients.
+# The threshold of referral is chosen on the validation split, for a sensitivity of 90 %; the test
+# split is only looked at. The interval is a bootstrap over patients.
 
 # %%
 shown = scores | {"auc, lower bound": auc.low, "auc, upper bound": auc.high}
@@ -144,7 +170,9 @@ import seaborn as sns
 
 test = trained.splits["test"]
 graded = trained.probabilities["test"].argmax(axis=1)
-table = pd.crosstab(pd.Categorical(test.grade, range(5)), pd.Categorical(graded, range(5)), dropna=False)
+table = pd.crosstab(
+    pd.Categorical(test.grade, range(5)), pd.Categorical(graded, range(5)), dropna=False
+)
 axis = sns.heatmap(table, annot=True, fmt="d", cmap="Blues", cbar=False, square=True)
 axis.tick_params(axis="y", rotation=0)
 _ = axis.set(xlabel="grade by the network", ylabel="true grade", title=f"Test split: {kind}")
@@ -171,10 +199,11 @@ data = run.shown(config.data_dir)
 print(write_lasting_command("export", folder, "--data", data, "--out", "exported"))
 
 # %% [markdown]
-# Where does the network look? Grad-CAM (Selvaraju et al. 2017) maps what raises the probability of referable disease.
-# Beside each map stands its control, the same network with random weights (Adebayo et al. 2018): a map that is like its
-# control explains nothing. Where lesions are known, the table says how many times as much of the top 5 % of a map lies
-# in them as of the field of view: 1 is chance, and several draws of random weights show how far it goes by chance. Real
+# Where does the network look? Grad-CAM (Selvaraju et al. 2017) maps what raises the probability of
+# referable disease. Beside each map stands its control, the same network with random weights
+# (Adebayo et al. 2018): a map that is like its control explains nothing. Where lesions are known,
+# the table says how many times as much of the top 5 % of a map lies in them as of the field of
+# view: 1 is chance, and several draws of random weights show how far it goes by chance. Real
 # photographs are shown only where `explain` asks for it.
 
 # %%
@@ -200,7 +229,11 @@ elif explain or is_synthetic:
         from dr_lib.data.photograph.crop import Circle
         from dr_lib.data.synthetic import draw_masks
 
-        known = read_photographs(config.data_dir, split).set_index("image_id").loc[test.image_id[referable]]
+        known = (
+            read_photographs(config.data_dir, split)
+            .set_index("image_id")
+            .loc[test.image_id[referable]]
+        )
         circles = known[["x", "y", "radius"]].itertuples(index=False)
         pairs = zip(draw_masks(sample, known["row"].tolist()), circles, strict=True)
         masks = np.stack([crop_mask(mask, Circle(*circle), image_size) for mask, circle in pairs])
@@ -215,8 +248,13 @@ if len(images):
     maps, control = explanations.explain(trained.network, images, seed=run.seed)
 if masks is not None:
     looks = {"network": maps} | {f"control {k}": look for k, look in enumerate(control, 1)}
-    overlap = {name: explanations.measure_overlap(look, masks, images, patients) for name, look in looks.items()}
-    table = pd.DataFrame(overlap, ["ratio to chance", "lower bound", "upper bound", unit]).T.round(2)
+    overlap = {
+        name: explanations.measure_overlap(look, masks, images, patients)
+        for name, look in looks.items()
+    }
+    table = pd.DataFrame(overlap, ["ratio to chance", "lower bound", "upper bound", unit]).T.round(
+        2
+    )
     display(table.rename_axis("top 5 % of a map in lesions"))
 
 # %%
@@ -234,16 +272,22 @@ if len(images):
 
 # %%
 Markdown(
-    f"**{model}** at {image_size} px, trained on {counts['train']} images of {kind} in **{timing.train_s:.1f} s**, "
-    f"agrees with the true grades of the test split with a quadratic weighted kappa of **{scores['kappa']:.3f}** and "
-    f"finds referable eyes with an AUC of **{scores['auc']:.3f}** (95 % interval {auc.low:.3f} to {auc.high:.3f}, "
-    f"{counts['test']} images)."
-    + ("" if auc.low > 0.5 else " That interval holds 0.5, a coin's AUC: **the network has not been shown to learn.**")
+    f"**{model}** at {image_size} px, trained on {counts['train']} images of {kind} in"
+    f" **{timing.train_s:.1f} s**, agrees with the true grades of the test split with a quadratic"
+    f" weighted kappa of **{scores['kappa']:.3f}** and finds referable eyes with an AUC of"
+    f" **{scores['auc']:.3f}** (95 % interval {auc.low:.3f} to {auc.high:.3f}, {counts['test']}"
+    " images)."
+    + (
+        ""
+        if auc.low > 0.5
+        else " That interval holds 0.5, a coin's AUC: **the network has not been shown to learn.**"
+    )
 )
 
 # %% [markdown]
 # ## Limits
 #
-# The defaults train a small network from random weights, to show the way: give photographs, `model=mobilenet`,
-# `weights=imagenet` and `image_size=224` for a model worth serving, as `papermill_runs/grades.yaml` does. Kappa depends
-# on how the grades are distributed. A synthetic sample says how the software works, nothing about disease.
+# The defaults train a small network from random weights, to show the way: give photographs,
+# `model=mobilenet`, `weights=imagenet` and `image_size=224` for a model worth serving, as
+# `papermill_runs/grades.yaml` does. Kappa depends on how the grades are distributed. A synthetic
+# sample says how the software works, nothing about disease.

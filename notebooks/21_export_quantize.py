@@ -1,14 +1,16 @@
 # %% [markdown]
 # # Export and quantize: how small, how fast, how right
 #
-# **Question.** What do size and time of a prediction become in each format, and what does that cost in accuracy?
-# **Input.** A model folder of notebook 20 (or an untrained network), and the data it was trained on. **Output.** A
-# folder per format that the server can load, where the accuracy gate lets it through; one row. **Time.** One to two
-# minutes on two cores; less without ONNX Runtime and OpenVINO.
+# **Question.** What do size and time of a prediction become in each format, and what does that cost
+# in accuracy?
+# **Input.** A model folder of notebook 20 (or an untrained network), and the data it was trained
+# on. **Output.** A folder per format that the server can load, where the accuracy gate lets it
+# through; one row. **Time.** One to two minutes on two cores; less without ONNX Runtime and
+# OpenVINO.
 #
-# **Resumo.** Que tamanho e que tempo de predição o modelo tem em cada formato, e quanto de acurácia isso custa?
-# Entrada: uma pasta de modelo do notebook 20 (ou uma rede não treinada) e seus dados. Saída: uma pasta por formato para
-# o servidor, se a verificação de acurácia a aprova; uma linha.
+# **Resumo.** Que tamanho e que tempo de predição o modelo tem em cada formato, e quanto de acurácia
+# isso custa? Entrada: uma pasta de modelo do notebook 20 (ou uma rede não treinada) e seus dados.
+# Saída: uma pasta por formato para o servidor, se a verificação de acurácia a aprova; uma linha.
 
 # %% tags=["parameters"]
 # model
@@ -25,7 +27,7 @@ force: bool = False  # write what the gate refuses, or cannot judge, too
 # timing
 num_rounds: int = 10  # in which the runtimes are timed in turns
 num_threads: int = 1  # of one prediction
-sweep: int = 0  # rounds to time TensorFlow and OpenVINO by instruction set, a process each (3 take minutes); 0: none
+sweep: int = 0  # rounds to time runtimes by instruction set; 0: none
 # where, which
 results: str = ""  # folder for rows and exported models
 seed: int = 20  # of untrained weights, the run adds its repetition
@@ -48,16 +50,26 @@ print(bootstrap.describe_machine(root, *bootstrap.install_missing("cv2", "ai_edg
 from dr_lib.runs.run import Run
 
 asked = {
-    "model_dir": Path(model_dir).name, "model": model, "image_size": image_size, "data_dir": Path(data_dir).name,
-    "num_calibrated": num_calibrated, "margin": margin, "force": force, "num_rounds": num_rounds,
-    "num_threads": num_threads, "sweep": sweep, "seed": seed, "repetition": repetition,
-}  # fmt: skip
+    "model_dir": Path(model_dir).name,
+    "model": model,
+    "image_size": image_size,
+    "data_dir": Path(data_dir).name,
+    "num_calibrated": num_calibrated,
+    "margin": margin,
+    "force": force,
+    "num_rounds": num_rounds,
+    "num_threads": num_threads,
+    "sweep": sweep,
+    "seed": seed,
+    "repetition": repetition,
+}
 run = Run(root, "21_export_quantize", asked, results=results)
 
 # %% [markdown]
 # ## Data
 #
-# TensorFlow computes with as many threads as the other runtimes, which has to be said before it computes at all.
+# TensorFlow computes with as many threads as the other runtimes, which has to be said before it
+# computes at all.
 
 # %%
 from dr_lib import hardware
@@ -77,7 +89,9 @@ untrained = {"commit": run.identity["commit"], "seed": run.seed}
 if not is_trained:
     model_dir = export_untrained(run.folder / "model", model, image_size, **untrained).path
 source = read_folder(Path(model_dir))
-model, image_size, parameters = (source.facts[name] for name in ("model", "image_size", "num_parameters"))
+model, image_size, parameters = (
+    source.facts[name] for name in ("model", "image_size", "num_parameters")
+)
 print(f"{model}, {image_size} px, {parameters:,} parameters; weights: {source.facts['weights']}")
 
 # %% [markdown]
@@ -94,21 +108,27 @@ if data_dir == "sample":
     data_dir = open_sample(root / "papermill_runs" / "sample")
 prepared = describe_data(data_dir, split)
 data_kind = prepared["data_kind"]
-calibration = batches.load_photographs(data_dir, "train", image_size, split, stream=True).images[:num_calibrated]
+calibration = batches.load_photographs(data_dir, "train", image_size, split, stream=True).images[
+    :num_calibrated
+]
 test = batches.load_photographs(data_dir, "test", image_size, split)
-labelled = Labelled(test.images, test.grade, test.patient_id, prepared["split_sha256"], test.image_id)
+labelled = Labelled(
+    test.images, test.grade, test.patient_id, prepared["split_sha256"], test.image_id
+)
 print(f"{len(calibration)} crops to calibrate with, {len(test.grade)} to judge by: {data_kind}")
 
 # %% [markdown]
 # ## Method
 #
-# Every format is compared with the Keras network on the test split. The gate is a test of non-inferiority: it lets a
-# format through where the photographs show that it loses less than the margin of AUC and of kappa, by the lower bounds
-# of 95 % intervals over patients. How many patients that takes is said first. An untrained network has nothing to lose,
-# so its exports are forced. ONNX Runtime and OpenVINO are compared where they are installed (`pip install onnx
-# onnxruntime openvino tf2onnx`); the server needs neither.
+# Every format is compared with the Keras network on the test split. The gate is a test of
+# non-inferiority: it lets a format through where the photographs show that it loses less than the
+# margin of AUC and of kappa, by the lower bounds of 95 % intervals over patients. How many patients
+# that takes is said first. An untrained network has nothing to lose, so its exports are forced.
+# ONNX Runtime and OpenVINO are compared where they are installed (`pip install onnx onnxruntime
+# openvino tf2onnx`); the server needs neither.
 #
-# In the table, `ideal` is the size of the weights alone, and agreement the share of photographs that keep their grade.
+# In the table, `ideal` is the size of the weights alone, and agreement the share of photographs
+# that keep their grade.
 
 # %%
 from importlib.util import find_spec
@@ -119,23 +139,36 @@ from dr_lib.serving.export.convert import FORMATS
 from dr_lib.serving.export.export import export_model
 
 installed = {name for name in ("onnxruntime", "openvino", "tf2onnx") if find_spec(name)}
-formats = [name for name in FORMATS if not name.startswith("onnx") or {"onnxruntime", "tf2onnx"} <= installed]
-judged = {"calibration": calibration, "labelled": labelled, "margin": margin, "force": force or not is_trained}
+formats = [
+    name
+    for name in FORMATS
+    if not name.startswith("onnx") or {"onnxruntime", "tf2onnx"} <= installed
+]
+judged = {
+    "calibration": calibration,
+    "labelled": labelled,
+    "margin": margin,
+    "force": force or not is_trained,
+}
 exported = export_model(source.path, run.folder / "exported", formats=formats, **judged)
 shown = {"artifact_mib": "size [MiB]", "ideal_mib": "ideal [MiB]"}
 table = exported.set_index("format").assign(agreement=100 * exported["agreement"].to_numpy())
 for name, words in {"auc_difference": "AUC, change", "kappa_difference": "kappa, change"}.items():
     bounds = table[[name, f"{name}_low", f"{name}_high"]].to_numpy()
-    table[name], shown[name] = [f"{value:+.3f} [{low:+.3f}, {high:+.3f}]" for value, low, high in bounds], words
+    table[name], shown[name] = (
+        [f"{value:+.3f} [{low:+.3f}, {high:+.3f}]" for value, low, high in bounds],
+        words,
+    )
 shown |= {"agreement": "agreement [%]", "passes": "passes", "reason": "reason"}
 HTML(table[[*shown]].rename(columns=shown).to_html(float_format="%.3g"))
 
 # %% [markdown]
 # ## Result
 #
-# Each runtime predicts the same picture, in turns, so that what disturbs the machine disturbs all of them.
-# `keras_predict` is `model.predict`, which the paper timed; `savedmodel` is the same network without that call's
-# overhead, and the speedup is over it: median and quartiles of the rounds.
+# Each runtime predicts the same picture, in turns, so that what disturbs the machine disturbs all
+# of them. `keras_predict` is `model.predict`, which the paper timed; `savedmodel` is the same
+# network without that call's overhead, and the speedup is over it: median and quartiles of the
+# rounds.
 
 # %%
 import pandas as pd
@@ -143,12 +176,20 @@ import pandas as pd
 from dr_lib.serving.export import timing
 from dr_lib.serving.export.runtimes import RUNTIMES
 
-written = {row.format: Path(row.folder) for row in exported.itertuples() if row.folder} | {"keras": source.path}
+written = {row.format: Path(row.folder) for row in exported.itertuples() if row.folder} | {
+    "keras": source.path
+}
 paths = {name: written[needed] for name, needed in RUNTIMES.items() if needed in written}
-paths = {name: path for name, path in paths.items() if "openvino" in installed or not name.startswith("openvino")}
+paths = {
+    name: path
+    for name, path in paths.items()
+    if "openvino" in installed or not name.startswith("openvino")
+}
 if "avx512_bf16" not in timing.read_cpu_flags():
     paths.pop("openvino_bf16", None)
-times = timing.compare_latency(paths, test.images[0], num_rounds=num_rounds, num_threads=num_threads)
+times = timing.compare_latency(
+    paths, test.images[0], num_rounds=num_rounds, num_threads=num_threads
+)
 reference = "savedmodel" if "savedmodel" in paths else "keras_predict"
 speed = pd.DataFrame([timing.pair_latency(times, name, reference) for name in paths])
 columns = ["runtime", "ms", "speedup", "speedup_low", "speedup_high", "n"]
@@ -164,38 +205,59 @@ figure, (left, right) = plt.subplots(1, 2, figsize=(12, 4), layout="constrained"
 order = times.groupby("runtime")["ms"].median().sort_values().index
 look = {"errorbar": ("pi", 50), "linestyle": "none", "color": "#404040", "capsize": 0.3}
 sns.pointplot(times, x="ms", y="runtime", order=order, estimator="median", ax=left, **look)
-left.set(xscale="log", xlabel="one prediction, median and quartiles [ms]", ylabel="", title=f"{model}, {image_size} px")
+left.set(
+    xscale="log",
+    xlabel="one prediction, median and quartiles [ms]",
+    ylabel="",
+    title=f"{model}, {image_size} px",
+)
 space_ticks(left, "en", "x")
 left.grid(axis="x", alpha=0.4)
 sns.barplot(exported, x="artifact_mib", y="format", color="#949494", ax=right)
 _ = right.set(xlabel="size [MiB]", ylabel="", title="artifact")
 
 # %% [markdown]
-# Where does the time go? The paper left profiling to future work. OpenVINO counts the time of each operation, a
-# convolution together with its normalisation and activation; what `model.predict` adds to the SavedModel lies outside
-# all layers.
+# Where does the time go? The paper left profiling to future work. OpenVINO counts the time of each
+# operation, a convolution together with its normalisation and activation; what `model.predict` adds
+# to the SavedModel lies outside all layers.
 
 # %%
 from dr_lib.serving.export.runtimes import compile_openvino
 
 overhead = timing.pair_latency(times, "keras_predict", reference)
-print(f"model.predict takes {overhead['difference_ms']:.1f} ms more than {reference}, of {overhead['ms']:.1f} ms")
+print(
+    f"model.predict takes {overhead['difference_ms']:.1f} ms more than {reference}, of"
+    f" {overhead['ms']:.1f} ms"
+)
 profile = pd.DataFrame({"layer": [], "ms": []})
 if "openvino_float32" in paths:
     artifact = read_folder(paths["openvino_float32"]).artifact
     request = compile_openvino(artifact, "float32", 1, PERF_COUNT=True).create_infer_request()
-    calls = timing.time_runtime(lambda images: request.infer([images]), test.images[0], num_calls=50, warmup=0)
-    counted = [(info.node_name, 1e3 * info.real_time.total_seconds()) for info in request.profiling_info]
+    calls = timing.time_runtime(
+        lambda images: request.infer([images]), test.images[0], num_calls=50, warmup=0
+    )
+    counted = [
+        (info.node_name, 1e3 * info.real_time.total_seconds()) for info in request.profiling_info
+    ]
     profile = pd.DataFrame(counted, columns=["layer", "ms"])
-    name = profile["layer"].str.extract(r"^[^/]+/(?:base_\d+/)?(\w+?)(?:_bn)?(?:_\d+)?/")[0]  # without its scopes
-    profile = profile.groupby(name.fillna(profile["layer"]), sort=False)["ms"].sum().rename_axis("layer").reset_index()
+    # without its scopes
+    name = profile["layer"].str.extract(r"^[^/]+/(?:base_\d+/)?(\w+?)(?:_bn)?(?:_\d+)?/")[0]
+    profile = (
+        profile.groupby(name.fillna(profile["layer"]), sort=False)["ms"]
+        .sum()
+        .rename_axis("layer")
+        .reset_index()
+    )
     profile.loc[len(profile)] = ["outside the layers", calls.mean() - profile["ms"].sum()]
-    ax = sns.barplot(profile.sort_values("ms", ascending=False).head(12), x="ms", y="layer", color="#949494")
+    ax = sns.barplot(
+        profile.sort_values("ms", ascending=False).head(12), x="ms", y="layer", color="#949494"
+    )
     ax.set(title=f"{model}: the 12 largest of {calls.mean():.2f} ms", xlabel="time [ms]")
 
 # %% [markdown]
-# With `sweep`, one processor as older ones: TensorFlow and OpenVINO, told not to use newer instructions than a level.
-# oneDNN, inside both, reads its limit once, so every measurement is a process of its own.
+# With `sweep`, one processor as older ones: TensorFlow and OpenVINO, told not to use newer
+# instructions than a level. oneDNN, inside both, reads its limit once, so every measurement is a
+# process of its own.
 
 # %%
 import os
@@ -208,7 +270,14 @@ print(np.median(timing.time_runtime(predict, np.zeros((side, side, 3), np.uint8)
 
 
 def time_in_process(runtime: str, level: str) -> float:
-    command = [sys.executable, "-c", code, runtime, str(Path(paths[runtime]).resolve()), str(image_size)]
+    command = [
+        sys.executable,
+        "-c",
+        code,
+        runtime,
+        str(Path(paths[runtime]).resolve()),
+        str(image_size),
+    ]
     environment = os.environ | {"ONEDNN_MAX_CPU_ISA": level}
     ran = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True)
     if ran.returncode:
@@ -216,7 +285,12 @@ def time_in_process(runtime: str, level: str) -> float:
     return float(ran.stdout.split()[-1])
 
 
-flags = {"AVX2": "avx2", "AVX512_CORE": "avx512bw", "AVX512_CORE_VNNI": "avx512_vnni", "AVX512_CORE_AMX": "amx_int8"}
+flags = {
+    "AVX2": "avx2",
+    "AVX512_CORE": "avx512bw",
+    "AVX512_CORE_VNNI": "avx512_vnni",
+    "AVX512_CORE_AMX": "amx_int8",
+}
 known = [level for level, flag in flags.items() if flag in timing.read_cpu_flags()]
 swept = [name for name in ("savedmodel", "openvino_float32", "openvino_int8") if name in paths]
 plan = [(turn, level, name) for turn in range(sweep) for level in known for name in swept]
@@ -225,7 +299,9 @@ levels["ms"] = [time_in_process(name, level) for _, level, name in plan]
 if len(levels):
     display(levels.groupby(["level", "runtime"], sort=False)["ms"].median().unstack().round(2))
     plt.figure()
-    ax = sns.pointplot(levels, x="ms", y="level", hue="runtime", estimator="median", linestyle="none", dodge=0.3)
+    ax = sns.pointplot(
+        levels, x="ms", y="level", hue="runtime", estimator="median", linestyle="none", dodge=0.3
+    )
     ax.set(xscale="log", xlabel="time [ms]")
     space_ticks(ax, "en", "x")
 
@@ -233,9 +309,16 @@ if len(levels):
 # The row, and the tables beside it.
 
 # %%
-for name, table in {"exported": exported, "times": times, "profile": profile, "levels": levels}.items():
+for name, table in {
+    "exported": exported,
+    "times": times,
+    "profile": profile,
+    "levels": levels,
+}.items():
     if len(table):
-        table.drop(columns="folder", errors="ignore").to_csv(run.folder / f"{name}.csv", index=False)
+        table.drop(columns="folder", errors="ignore").to_csv(
+            run.folder / f"{name}.csv", index=False
+        )
 about = {name: source.facts[name] for name in ("model", "image_size", "num_parameters", "weights")}
 about |= {"model_version": source.version, "data_kind": data_kind}
 about |= {f"{row.format}_mib": row.artifact_mib for row in exported.itertuples()}
@@ -252,7 +335,11 @@ from dr_lib.markdown import escape
 
 fastest = speed.loc[speed["ms"].idxmin()]
 refused = exported.loc[~exported["passes"], "format"]
-verdict = f"the gate refuses {', '.join(refused)}" if len(refused) else "the gate lets every format through"
+verdict = (
+    f"the gate refuses {', '.join(refused)}"
+    if len(refused)
+    else "the gate lets every format through"
+)
 if not is_trained:
     verdict = "the network is untrained, so nothing is said of its accuracy"
 elif exported["reason"].str.startswith("not judged").any():
@@ -268,6 +355,7 @@ Markdown(
 # %% [markdown]
 # ## Limits
 #
-# The times are of this processor: what int8 gains depends on its instructions (VNNI, AMX). In ONNX its weights have 7
-# bits, so that the answers do not: sums of 8 bits overflow where there is AVX2 and no VNNI. The gate knows only this
-# labelled set; its intervals say how little a small one can show. A synthetic sample says nothing about disease.
+# The times are of this processor: what int8 gains depends on its instructions (VNNI, AMX). In ONNX
+# its weights have 7 bits, so that the answers do not: sums of 8 bits overflow where there is AVX2
+# and no VNNI. The gate knows only this labelled set; its intervals say how little a small one can
+# show. A synthetic sample says nothing about disease.

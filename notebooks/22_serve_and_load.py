@@ -1,25 +1,27 @@
 # %% [markdown]
 # # Put the model behind an endpoint, and ask it
 #
-# **Question.** How long does one request take, and its decoding and predicting, and how many requests a second does the
-# endpoint hold? **Input.** A folder that notebook 21 exported (or an untrained network), photographs, and this machine
-# or the address of an endpoint. **Output.** One row, and a table with a line per request, for notebook 23. **Time.**
-# Under 90 seconds on two cores with the defaults.
+# **Question.** How long does one request take, and its decoding and predicting, and how many
+# requests a second does the endpoint hold? **Input.** A folder that notebook 21 exported (or an
+# untrained network), photographs, and this machine or the address of an endpoint. **Output.** One
+# row, and a table with a line per request, for notebook 23. **Time.** Under 90 seconds on two cores
+# with the defaults.
 #
-# **Resumo.** Quanto tempo leva uma requisição ao modelo implantado (decodificar, predizer) e quantas requisições por
-# segundo o serviço aguenta? Entrada: uma pasta exportada pelo notebook 21, retinografias, esta máquina ou o endereço de
-# um serviço. Saída: uma linha e uma tabela por requisição, para o notebook 23.
+# **Resumo.** Quanto tempo leva uma requisição ao modelo implantado (decodificar, predizer) e
+# quantas requisições por segundo o serviço aguenta? Entrada: uma pasta exportada pelo notebook 21,
+# retinografias, esta máquina ou o endereço de um serviço. Saída: uma linha e uma tabela por
+# requisição, para o notebook 23.
 
 # %% tags=["parameters"]
 # model
 served_dir: str = ""  # folder that notebook 21 exported, empty makes one of an untrained network
 model: str = "mobilenet"  # mobilenet, vgg19 or small_cnn; of an untrained network
 image_size: int = 96  # of an untrained network, 224 in the paper [px]
-format: str = "litert_int8"  # litert_float32, litert_float16, litert_int8 or savedmodel; of an untrained network
+format: str = "litert_int8"  # litert_float32, litert_float16, litert_int8 or savedmodel
 # data
 photographs: str = "sample"  # folder of JPEG or PNG files to send, or the word sample
 # endpoint
-url: str = ""  # of an endpoint elsewhere, http://10.0.0.5:8080 or sagemaker:NAME, empty starts the server here
+url: str = ""  # of an endpoint elsewhere, e.g. sagemaker:NAME; empty starts one here
 threads: int = 0  # predictions at a time of the server started here, 0 for one per core
 # load
 num_requests: int = 25  # of the closed loop, as in the paper
@@ -44,24 +46,38 @@ root = next(folder for folder in [Path.cwd(), *Path.cwd().parents] if (folder / 
 sys.path.insert(0, str(root))
 from dr_lib import bootstrap
 
-print(bootstrap.describe_machine(root, *bootstrap.install_missing("cv2", "ai_edge_litert", "starlette", "uvicorn")))
+print(
+    bootstrap.describe_machine(
+        root, *bootstrap.install_missing("cv2", "ai_edge_litert", "starlette", "uvicorn")
+    )
+)
 
 # %%
 from dr_lib.runs.run import Run
 
 asked = {
-    "served_dir": Path(served_dir).name, "model": model, "image_size": image_size, "format": format,
-    "photographs": Path(photographs).name, "threads": threads, "num_requests": num_requests, "gap_s": gap_s,
-    "bound_ms": bound_ms, "load_seconds": load_seconds, "num_compared": num_compared, "seed": seed,
-    "repetition": repetition, "endpoint": "remote" if url else "local",
-}  # fmt: skip
+    "served_dir": Path(served_dir).name,
+    "model": model,
+    "image_size": image_size,
+    "format": format,
+    "photographs": Path(photographs).name,
+    "threads": threads,
+    "num_requests": num_requests,
+    "gap_s": gap_s,
+    "bound_ms": bound_ms,
+    "load_seconds": load_seconds,
+    "num_compared": num_compared,
+    "seed": seed,
+    "repetition": repetition,
+    "endpoint": "remote" if url else "local",
+}
 run = Run(root, "22_serve_and_load", asked, results=results, instance=instance)
 
 # %% [markdown]
 # ## Data
 #
-# The photographs are sent as they are; real ones stay in memory, and nothing here names or shows them. What shows no
-# retina would be refused and is left out.
+# The photographs are sent as they are; real ones stay in memory, and nothing here names or shows
+# them. What shows no retina would be refused and is left out.
 
 # %%
 from dr_lib.data.photograph import pixels
@@ -75,7 +91,9 @@ if is_synthetic:
 kinds = {".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".png": "image/png"}
 files = sorted(path for path in source.rglob("*") if path.suffix.lower() in kinds)
 media_type = max(kinds.values(), key=[kinds[path.suffix.lower()] for path in files].count)
-files = [path for path in files if kinds[path.suffix.lower()] == media_type][: max(100, num_compared)]
+files = [path for path in files if kinds[path.suffix.lower()] == media_type][
+    : max(100, num_compared)
+]
 bodies = []
 stored = []  # what is sent, and the crop as a record would hold it
 for path in files:
@@ -90,8 +108,8 @@ kind = "synthetic pictures" if is_synthetic else "photographs"
 print(f"{len(bodies)} {kind} to send, of {len(files)}: {media_type}")
 
 # %% [markdown]
-# The model: an exported folder, or an untrained network, whose predictions mean nothing and take just as long. Its
-# layers are scaled so that its answers differ from one photograph to another.
+# The model: an exported folder, or an untrained network, whose predictions mean nothing and take
+# just as long. Its layers are scaled so that its answers differ from one photograph to another.
 
 # %%
 import numpy as np
@@ -99,7 +117,9 @@ import numpy as np
 from dr_lib.serving.grader.folder import read_folder
 
 if url and not served_dir:
-    raise ValueError("served_dir: give the folder that the endpoint serves, its answers are compared with it")
+    raise ValueError(
+        "served_dir: give the folder that the endpoint serves, its answers are compared with it"
+    )
 is_untrained = not served_dir
 if is_untrained:
     from dr_lib.serving.untrained import export_untrained
@@ -108,15 +128,19 @@ if is_untrained:
     examples = np.stack([pixels.decode_jpeg(encoded, image_size) for encoded in stored[:50]])
     export_untrained(served_dir, model, image_size, format, examples=examples, seed=run.seed)
 served = read_folder(Path(served_dir).resolve())
-print(f"{served.facts['model']} {served.facts['image_size']} px, {served.facts['format']}, version {served.version}")
+print(
+    f"{served.facts['model']} {served.facts['image_size']} px, {served.facts['format']}, version"
+    f" {served.version}"
+)
 print(f"{served.facts['bytes'] / 2**20:.2f} MiB; weights: {served.facts['weights']}")
 
 # %% [markdown]
 # ## Method
 #
-# The server is the container's own process, `python -m dr_lib.serving serve`, on a port of the loopback interface.
-# `GET /ping` says 503 until a warm-up prediction has passed. An endpoint of SageMaker shows its clients no `/ping`: its
-# name is enough, and boto3 with the user's credentials, which signs the requests.
+# The server is the container's own process, `python -m dr_lib.serving serve`, on a port of the
+# loopback interface. `GET /ping` says 503 until a warm-up prediction has passed. An endpoint of
+# SageMaker shows its clients no `/ping`: its name is enough, and boto3 with the user's credentials,
+# which signs the requests.
 
 # %%
 import atexit
@@ -153,15 +177,17 @@ def is_ready() -> bool:
 
 while not is_ready():
     if (server and server.poll() is not None) or time.monotonic() - started > 60:
-        raise RuntimeError(f"{url}/ping does not say 200" + f"; see {run.folder.name}/server.log" * bool(server))
+        raise RuntimeError(
+            f"{url}/ping does not say 200" + f"; see {run.folder.name}/server.log" * bool(server)
+        )
     time.sleep(0.02)
 ready_s = time.monotonic() - started if server else float("nan")
 resident_mib = psutil.Process(server.pid).memory_info().rss / 2**20 if server else float("nan")
 print(f"ready after {ready_s:.2f} s, {resident_mib:.0f} MiB resident")
 
 # %% [markdown]
-# The paper's experiment is a closed loop: one request at a time, with a pause after each answer. It comes first: no
-# request before it has warmed the server.
+# The paper's experiment is a closed loop: one request at a time, with a pause after each answer. It
+# comes first: no request before it has warmed the server.
 
 # %%
 from dr_lib.serving.server import load
@@ -173,8 +199,8 @@ parts = ["round_trip_ms", "decode_ms", "predict_ms"]
 requests[parts].describe().round(2)
 
 # %% [markdown]
-# What the endpoint answers has to be what training's own steps and the same artifact give here: the same crop, stored
-# and read as records are, the same network.
+# What the endpoint answers has to be what training's own steps and the same artifact give here: the
+# same crop, stored and read as records are, the same network.
 
 # %%
 from dr_lib.serving.export.runtimes import open_runtime
@@ -185,7 +211,10 @@ answers = []
 for body, encoded in zip(bodies[: max(1, num_compared)], stored, strict=False):
     answer = load.ask(asked_at, body, content_type=media_type)
     if answer["model_version"] != served.version:
-        raise ValueError(f"served_dir holds version {served.version}, the endpoint serves {answer['model_version']}")
+        raise ValueError(
+            f"served_dir holds version {served.version}, the endpoint serves"
+            f" {answer['model_version']}"
+        )
     answers.append(answer["probabilities"])
     expected = network(pixels.decode_jpeg(encoded, served.facts["image_size"])[None])[0]
     largest = max(largest, float(abs(expected - answer["probabilities"]).max()))
@@ -193,19 +222,25 @@ spread = float(np.ptp(answers, axis=0).max())
 print(f"{len(answers)} compared, largest difference of a probability: {largest:.2g}")
 print(f"from one photograph to another a probability differs by up to {spread:.2g}")
 if spread < 1e-3 and len(answers) > 1:
-    same = "the model gives nearly the same answer for every photograph: that does not compare how they are prepared"
+    same = (
+        "the model gives nearly the same answer for every photograph: that does not compare how"
+        " they are prepared"
+    )
     if is_untrained:
         raise RuntimeError(same)
     print(same)
 if largest > 1e-5:  # the order of additions; a mistake is far above
-    raise RuntimeError(f"the endpoint's answers differ from this notebook's predictions by up to {largest:.2g}")
+    raise RuntimeError(
+        f"the endpoint's answers differ from this notebook's predictions by up to {largest:.2g}"
+    )
 
 # %% [markdown]
 # ## Result
 #
-# Under load, in an open loop: requests come at a rate whether or not the earlier ones are answered. The response time
-# counts from when a request was due, so a stalled server cannot hide its stall; the service time counts from when it
-# was sent. The rate rises until one of a hundred response times exceeds the bound.
+# Under load, in an open loop: requests come at a rate whether or not the earlier ones are answered.
+# The response time counts from when a request was due, so a stalled server cannot hide its stall;
+# the service time counts from when it was sent. The rate rises until one of a hundred response
+# times exceeds the bound.
 
 # %%
 from dr_lib.runs.monitor import Monitor, summarise
@@ -215,7 +250,16 @@ with Monitor(samples, num_gpus=0):
     started = time.monotonic()
     found = load.find_max_rate(**endpoint, bound_ms=bound_ms, seconds=load_seconds, seed=run.seed)
     load_s = time.monotonic() - started
-shown = ["rate_per_s", "answered_per_s", "share_503", "share_failed", "p50_ms", "p99_ms", "service_p99_ms", "held"]
+shown = [
+    "rate_per_s",
+    "answered_per_s",
+    "share_503",
+    "share_failed",
+    "p50_ms",
+    "p99_ms",
+    "service_p99_ms",
+    "held",
+]
 print(f"holds {found.rate_per_s:.1f} requests/s with 99 % within {bound_ms:.0f} ms")
 found.tried[shown].sort_values("rate_per_s").round(3)
 
@@ -241,20 +285,36 @@ from dr_lib.evidence.request_log import write_requests
 from dr_lib.serving.server.sagemaker import find_endpoint
 
 facts = hardware.probe()
-machine = {"accelerator": "cpu", "num_accelerators": 0} | (facts.describe() if server else {"platform": "remote"})
-machine |= answer.get("machine", {})  # instance type, processor, CPUs and threads, as the server itself says
+machine = {"accelerator": "cpu", "num_accelerators": 0} | (
+    facts.describe() if server else {"platform": "remote"}
+)
+# instance type, processor, CPUs and threads, as the server itself says
+machine |= answer.get("machine", {})
 if url.startswith("sagemaker:"):
     machine["instance_type"] = find_endpoint(url).instance_type or machine.get("instance_type", "")
-about = {name: served.facts[name] for name in ("model", "format", "image_size", "num_parameters", "weights")}
+about = {
+    name: served.facts[name]
+    for name in ("model", "format", "image_size", "num_parameters", "weights")
+}
 about |= {"model_version": served.version, "artifact_mib": served.facts["bytes"] / 2**20}
-measured = {"data_kind": "synthetic" if is_synthetic else "photographs", "largest_difference": largest}
-measured |= {"ready_s": ready_s, "resident_mib": resident_mib, "max_rate_per_s": found.rate_per_s, "load_s": load_s}
+measured = {
+    "data_kind": "synthetic" if is_synthetic else "photographs",
+    "largest_difference": largest,
+}
+measured |= {
+    "ready_s": ready_s,
+    "resident_mib": resident_mib,
+    "max_rate_per_s": found.rate_per_s,
+    "load_s": load_s,
+}
 measured |= {f"{name}_mean": float(requests[name].mean()) for name in parts}
 if server:  # energy of this machine while it was loaded, the client's share among it
     measured |= summarise(samples) | {"num_predictions": int((found.requests["error"] == "").sum())}
 gate = served.facts.get("gate") or {}  # what export found; empty for an untrained network
 measured |= {name: gate.get(name.removeprefix("gate_")) for name in GATED}
-write_requests(run.folder / "requests.csv", pd.concat([requests, found.requests], ignore_index=True))
+write_requests(
+    run.folder / "requests.csv", pd.concat([requests, found.requests], ignore_index=True)
+)
 table = {"requests": (run.folder / "requests.csv").relative_to(run.study_dir).as_posix()}
 row = run.finish(**machine | about | measured | table)
 print(f"wrote {run.shown(row)}")
@@ -269,34 +329,35 @@ from dr_lib.markdown import escape
 
 median = requests[parts].median()
 Markdown(
-    f"**{escape(served.facts['model'])}** ({escape(served.facts['format'])}) answers "
-    f"one request of the {kind} in "
-    f"**{median.round_trip_ms:.1f} ms** (median of {len(requests)}), of which {median.decode_ms:.1f} ms for decoding "
-    f"and cropping and {median.predict_ms:.1f} ms for predicting, and holds **{found.rate_per_s:.1f} requests a "
-    f"second** with 99 % of them within {bound_ms:.0f} ms."
+    f"**{escape(served.facts['model'])}** ({escape(served.facts['format'])}) answers one request of"
+    f" the {kind} in **{median.round_trip_ms:.1f} ms** (median of {len(requests)}), of which"
+    f" {median.decode_ms:.1f} ms for decoding and cropping and {median.predict_ms:.1f} ms for"
+    f" predicting, and holds **{found.rate_per_s:.1f} requests a second** with 99 % of them within"
+    f" {bound_ms:.0f} ms."
 )
 
 # %% [markdown]
 # ## Limits
 #
-# Client and server share this machine, so the client takes processor time from the server, and no network lies between
-# them; the paper's calls crossed the internet (its calls took about 195 ms more than their predictions). Tries of a few
-# seconds say little about the 99th percentile: give `load_seconds` a minute for a rate to plan with. An untrained
-# network's answers mean nothing.
+# Client and server share this machine, so the client takes processor time from the server, and no
+# network lies between them; the paper's calls crossed the internet (its calls took about 195 ms
+# more than their predictions). Tries of a few seconds say little about the 99th percentile: give
+# `load_seconds` a minute for a rate to plan with. An untrained network's answers mean nothing.
 #
-# **Deploy it.** These commands build the container and make an endpoint of it. They were **not run here**: building
-# needs Docker and its base image, the endpoint an account. `ACCOUNT`, `REGION`, `ROLE` and `BUCKET` are yours;
-# `model.tar.gz` is what `python -m dr_lib export --pack` writes.
+# **Deploy it.** These commands build the container and make an endpoint of it. They were **not run
+# here**: building needs Docker and its base image, the endpoint an account. `ACCOUNT`, `REGION`,
+# `ROLE` and `BUCKET` are yours; `model.tar.gz` is what `python -m dr_lib export --pack` writes.
 #
 # ```sh
 # docker build -f dr_lib/serving/Dockerfile -t fundus-grader .
-# docker run --rm --read-only --tmpfs /tmp -p 8080:8080 -v "$PWD/exported/litert_int8:/opt/ml/model:ro" fundus-grader
-# curl -s --data-binary @eye.jpg -H 'Content-Type: image/jpeg' http://127.0.0.1:8080/invocations
+# docker run --rm --read-only --tmpfs /tmp -p 8080:8080 -v
+# "$PWD/exported/litert_int8:/opt/ml/model:ro" fundus-grader curl -s --data-binary @eye.jpg -H
+# 'Content-Type: image/jpeg' http://127.0.0.1:8080/invocations
 #
 # REPO=ACCOUNT.dkr.ecr.REGION.amazonaws.com/fundus-grader
 # aws ecr create-repository --repository-name fundus-grader
-# aws ecr get-login-password | docker login --username AWS --password-stdin ACCOUNT.dkr.ecr.REGION.amazonaws.com
-# docker tag fundus-grader $REPO && docker push $REPO
+# aws ecr get-login-password | docker login --username AWS --password-stdin
+# ACCOUNT.dkr.ecr.REGION.amazonaws.com docker tag fundus-grader $REPO && docker push $REPO
 # aws s3 cp model.tar.gz s3://BUCKET/fundus-grader/model.tar.gz
 # aws sagemaker create-model --model-name fundus-grader --execution-role-arn ROLE \
 #   --primary-container Image=$REPO,ModelDataUrl=s3://BUCKET/fundus-grader/model.tar.gz
@@ -309,6 +370,7 @@ Markdown(
 # aws sagemaker delete-endpoint --endpoint-name fundus-grader
 # ```
 #
-# Past one machine the endpoint scales by target tracking (`aws application-autoscaling put-scaling-policy`) on
-# `SageMakerVariantInvocationsPerInstance`, its requests a minute and instance: `TargetValue` is 60 times the rate that
-# this notebook found on that instance, with room to spare.
+# Past one machine the endpoint scales by target tracking (`aws application-autoscaling
+# put-scaling-policy`) on `SageMakerVariantInvocationsPerInstance`, its requests a minute and
+# instance: `TargetValue` is 60 times the rate that this notebook found on that instance, with room
+# to spare.

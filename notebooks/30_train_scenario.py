@@ -1,15 +1,18 @@
 # %% [markdown]
 # # Train one scenario of the factorial design, monitored
 #
-# **Question.** What does one training cost in time, money and utilisation, for one framework, data set, image side and
-# network on this machine? **Input.** MNIST or CIFAR-10, from keras.datasets, from a file, or drawn (timing only).
-# **Output.** One row in `papermill_runs/<study>/rows/` and the samples of a monitor that ran beside the training.
-# `scenarios_cpu.yaml` and `scenarios_gpu.yaml` make the 240 runs of Moura Filho and Sousa; notebook 31 reads the rows.
+# **Question.** What does one training cost in time, money and utilisation, for one framework, data
+# set, image side and network on this machine? **Input.** MNIST or CIFAR-10, from keras.datasets,
+# from a file, or drawn (timing only).
+# **Output.** One row in `papermill_runs/<study>/rows/` and the samples of a monitor that ran beside
+# the training. `scenarios_cpu.yaml` and `scenarios_gpu.yaml` make the 240 runs of Moura Filho and
+# Sousa; notebook 31 reads the rows.
 # **Time.** Half a minute with the defaults.
 #
-# **Resumo.** Quanto custa um treinamento em tempo, dinheiro e utilização, para um framework, conjunto de dados, lado da
-# imagem e rede nesta máquina? Saída: uma linha e as amostras de um monitor que correu ao lado do treinamento;
-# `scenarios_cpu.yaml` e `scenarios_gpu.yaml` fazem as 240 execuções do artigo, e o notebook 31 lê as linhas.
+# **Resumo.** Quanto custa um treinamento em tempo, dinheiro e utilização, para um framework,
+# conjunto de dados, lado da imagem e rede nesta máquina? Saída: uma linha e as amostras de um
+# monitor que correu ao lado do treinamento; `scenarios_cpu.yaml` e `scenarios_gpu.yaml` fazem as
+# 240 execuções do artigo, e o notebook 31 lê as linhas.
 
 # %% tags=["parameters"]
 # factors
@@ -19,16 +22,16 @@ image_size: int = 32  # side of the square input, 32 or 64 [px]
 network: int = 1  # Rede 1 or Rede 2, one block of convolutions more
 accelerator: str = "auto"  # auto (a GPU if there is one), cpu or gpu
 # data
-data_source: str = "synthetic"  # keras, the path of an .npz file, or synthetic (drawn images, for timing only)
-data_share: float = 0.0128  # share of the images, 1 for all; an epoch of MNIST and one of CIFAR-10 stay 6 to 5
+data_source: str = "synthetic"  # keras, the path of an .npz file, or synthetic (for timing only)
+data_share: float = 0.0128  # share of the images, 1 for all; MNIST and CIFAR-10 stay 6 to 5
 # training
 batch_size: int = 128  # images per step
 epochs: int = 3  # passes over the training set, 10 in the paper
 learning_rate: float = 0.01  # of stochastic gradient descent with momentum 0.9
 evaluate_every: int = 0  # epochs between looks at the test accuracy, 0 for one at the end [epochs]
 # several machines
-num_machines: int = 1  # machines that train as one, framework keras_jax alone; run --machines 4 rehearses four here
-scaling: str = "strong"  # the machines share each batch and the images (strong), or each has as many (weak)
+num_machines: int = 1  # machines that train as one; run --machines 2 rehearses two on this one
+scaling: str = "strong"  # machines share each batch (strong), or each has as many (weak)
 # machine
 threads: int = 0  # CPUs that the process is pinned to, 0 for all that it may use
 sample_s: float = 1.0  # period of the monitor, 10 in the paper [s]
@@ -49,13 +52,14 @@ root = next(folder for folder in [Path.cwd(), *Path.cwd().parents] if (folder / 
 sys.path.insert(0, str(root))
 from dr_lib import bootstrap
 
-print(bootstrap.describe_machine(root))  # adds nothing: the kernels of `dr_lib kernels` hold one framework each
+# adds nothing: the kernels of `dr_lib kernels` hold one framework each
+print(bootstrap.describe_machine(root))
 
 # %% [markdown]
 # ## 1. Understand the environment / Entender o ambiente
 #
-# What this machine is. Every framework is pinned to the same CPUs before it is imported: unpinned, each takes a number
-# of threads of its own, and the comparison would be one of defaults.
+# What this machine is. Every framework is pinned to the same CPUs before it is imported: unpinned,
+# each takes a number of threads of its own, and the comparison would be one of defaults.
 
 # %%
 import os
@@ -74,41 +78,66 @@ if accelerator == "cpu":
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
 threads_asked = threads
 threads = pinning.pin(threads, find_place().rank if num_machines > 1 else 0)
-print(f"{facts.cpu}, {threads} of {facts.num_cpus} CPUs, {facts.memory_gib} GiB;", *facts.gpus or ["no GPU"])
+print(
+    f"{facts.cpu}, {threads} of {facts.num_cpus} CPUs, {facts.memory_gib} GiB;",
+    *facts.gpus or ["no GPU"],
+)
 
 # %% [markdown]
 # ## 2. Plan the experiment / Planejar o experimento
 #
-# One cell of the design: the factors are framework, data set, image side, network and accelerator. A study file sets
-# them and the order; the clock of `setup_s` begins here.
+# One cell of the design: the factors are framework, data set, image side, network and accelerator.
+# A study file sets them and the order; the clock of `setup_s` begins here.
 
 # %%
 request = {
-    "framework": framework, "dataset": dataset, "image_size": image_size, "network": network,
-    "accelerator_asked": accelerator_asked, "data_source": Path(data_source).name, "data_share": data_share,
-    "batch_size": batch_size, "epochs": epochs, "learning_rate": learning_rate, "evaluate_every": evaluate_every,
-    "threads_asked": threads_asked, "num_machines": num_machines, "scaling": scaling,
-    "sample_s": sample_s, "seed": seed, "repetition": repetition,
-}  # fmt: skip
+    "framework": framework,
+    "dataset": dataset,
+    "image_size": image_size,
+    "network": network,
+    "accelerator_asked": accelerator_asked,
+    "data_source": Path(data_source).name,
+    "data_share": data_share,
+    "batch_size": batch_size,
+    "epochs": epochs,
+    "learning_rate": learning_rate,
+    "evaluate_every": evaluate_every,
+    "threads_asked": threads_asked,
+    "num_machines": num_machines,
+    "scaling": scaling,
+    "sample_s": sample_s,
+    "seed": seed,
+    "repetition": repetition,
+}
 run = Run(root, "30_train_scenario", request, results=results, instance=instance)
 if scaling not in ("strong", "weak") or evaluate_every and num_machines > 1:
-    raise ValueError("scaling is strong or weak, and several machines look at the accuracy once: evaluate_every 0")
-print(f"{framework}, {dataset}, {image_size} px, Rede {network}, on the {accelerator.upper()} x {num_machines}")
+    raise ValueError(
+        "scaling is strong or weak, and several machines look at the accuracy once:"
+        " evaluate_every 0"
+    )
+print(
+    f"{framework}, {dataset}, {image_size} px, Rede {network}, on the {accelerator.upper()} x"
+    f" {num_machines}"
+)
 
 # %% [markdown]
 # ## 3. Configure / Configurar
 #
-# The data, resized and kept as bytes. Images that were drawn have the shapes and counts of the real ones and serve the
-# timing alone.
+# The data, resized and kept as bytes. Images that were drawn have the shapes and counts of the real
+# ones and serve the timing alone.
 
 # %%
 from dr_lib.data.small_images import load_images
 from dr_lib.training.frameworks import architecture, batches
 
-grows = num_machines if scaling == "weak" else 1  # each machine keeps its part of a batch, and of the images
+# each machine keeps its part of a batch, and of the images
+grows = num_machines if scaling == "weak" else 1
 images = load_images(dataset, image_size, data_source, share=data_share * grows, seed=seed)
 fed = batches.FixedBatches(images.x_train, images.y_train, batch_size * grows, seed=run.seed)
-print(f"{images.kind}: {len(images.x_train)} images, {len(fed)} steps an epoch, {fed.num_dropped} dropped in each")
+print(
+    f"{images.kind}: {len(images.x_train)} images, {len(fed)} steps an epoch, {fed.num_dropped}"
+    " dropped in each"
+)
 
 # %% [markdown]
 # The network, from the same initial weights in every framework.
@@ -123,7 +152,9 @@ for layer in layers:
     print(f"{layer.kind:8} {' -> '.join(shapes)}{', ReLU' * layer.relu}")
 weights = architecture.draw_weights(layers, run.seed)
 num_parameters = sum(array.size for array in weights)
-print(f"{num_parameters:,} parameters, {architecture.count_multiplications(layers):,} multiplications")
+print(
+    f"{num_parameters:,} parameters, {architecture.count_multiplications(layers):,} multiplications"
+)
 how = {"learning_rate": learning_rate, "accelerator": accelerator, "num_machines": num_machines}
 try:
     model = open_network(framework, layers, weights, **how)
@@ -134,8 +165,9 @@ print(*(f"{name} {version}" for name, version in model.versions().items()), sep=
 # %% [markdown]
 # ## 4. Measure / Medir
 #
-# A process of its own samples the machine while the network trains, and notes each epoch's end. An epoch's time ends
-# when the device has done its work; the looks at the test accuracy lie between the epochs.
+# A process of its own samples the machine while the network trains, and notes each epoch's end. An
+# epoch's time ends when the device has done its work; the looks at the test accuracy lie between
+# the epochs.
 
 # %%
 import time
@@ -169,7 +201,10 @@ with Monitor(samples, period_s=sample_s, num_gpus=int(accelerator == "gpu")) as 
     model.fit(fed, epochs, look)
     train_s = time.monotonic() - start
 cpu_s = time.process_time() - cpu_before
-print(f"trained in {train_s:.2f} s, epochs {', '.join(f'{s:.2f}' for s in epoch_s)} s, loss {losses[-1]:.3f}")
+print(
+    f"trained in {train_s:.2f} s, epochs {', '.join(f'{s:.2f}' for s in epoch_s)} s, loss"
+    f" {losses[-1]:.3f}"
+)
 
 # %% [markdown]
 # ## 5. Analyse / Analisar
@@ -181,17 +216,34 @@ from statistics import median
 
 used = summarise(samples)
 steady_epoch_s = median(epoch_s[1:] or epoch_s)
-times = {"setup_s": setup_s, "train_s": train_s, "epoch_s": epoch_s, "steady_epoch_s": steady_epoch_s, "cpu_s": cpu_s}
-times |= {"images_per_s": len(fed) * fed.batch_size / steady_epoch_s, "num_parameters": num_parameters}
+times = {
+    "setup_s": setup_s,
+    "train_s": train_s,
+    "epoch_s": epoch_s,
+    "steady_epoch_s": steady_epoch_s,
+    "cpu_s": cpu_s,
+}
+times |= {
+    "images_per_s": len(fed) * fed.batch_size / steady_epoch_s,
+    "num_parameters": num_parameters,
+}
 gpu = {
     "accelerator": facts.gpus[0] if accelerator == "gpu" else "cpu",
     "num_accelerators": num_machines if accelerator == "gpu" else 1,
     "threads": threads,
 }
 machine = facts.describe()
-data = {"data_kind": images.kind, "num_images_train": len(images.x_train), "num_images_test": len(images.x_test)}
+data = {
+    "data_kind": images.kind,
+    "num_images_train": len(images.x_train),
+    "num_images_test": len(images.x_test),
+}
 data |= {"num_images_dropped": fed.num_dropped}
-metric = {"metric_accuracy_test": measure_accuracy(), "epoch_accuracy": epoch_accuracy, "epoch_loss": losses}
+metric = {
+    "metric_accuracy_test": measure_accuracy(),
+    "epoch_accuracy": epoch_accuracy,
+    "epoch_loss": losses,
+}
 files = {"samples": samples.relative_to(run.study_dir).as_posix()}
 row = run.finish(**data, **times, **used, **gpu, **machine, **model.versions(), **metric, **files)
 print(f"wrote {run.shown(row)}")
@@ -205,22 +257,29 @@ from dr_lib.runs.row import read_row
 kept = read_row(row)
 devices = ("cpu", "memory", "gpu", "gpu_memory")
 print(
-    f"Time: {framework} trained Rede {network} on {len(images.x_train)} {images.kind} images of {dataset} at "
-    f"{image_size} px in {train_s:.2f} s ({epochs} epochs, {steady_epoch_s:.3f} s each from the second on, "
-    f"{times['images_per_s']:.0f} images/s) on {gpu['accelerator']}; {metric['metric_accuracy_test']:.1%} of the test "
-    "images are right."
+    f"Time: {framework} trained Rede {network} on {len(images.x_train)} {images.kind} images of"
+    f" {dataset} at {image_size} px in {train_s:.2f} s ({epochs} epochs, {steady_epoch_s:.3f} s"
+    f" each from the second on, {times['images_per_s']:.0f} images/s) on {gpu['accelerator']};"
+    f" {metric['metric_accuracy_test']:.1%} of the test images are right."
 )
-price = f"{kept['cost_usd']:.2g} USD, set-up included, at {kept['usd_per_hour']:g} USD an hour" if instance else ""
+price = (
+    f"{kept['cost_usd']:.2g} USD, set-up included, at {kept['usd_per_hour']:g} USD an hour"
+    if instance
+    else ""
+)
 print("Money:", price or "no price: instance names this machine in the table of prices.")
 energy = {"GPU": used["gpu_energy_j"], "processors": used["cpu_energy_j"]}
 joules = ", ".join(f"{name} {joules:.3g} J" for name, joules in energy.items() if joules == joules)
 print("Energy:", joules or f"not measurable here ({used['cpu_energy_from']}).")
 shares = {name.replace("_", " "): used[f"{name}_percent_mean"] for name in devices}
-print("Utilisation, mean:", ", ".join(f"{name} {share:.0f} %" for name, share in shares.items() if share == share))
+print(
+    "Utilisation, mean:",
+    ", ".join(f"{name} {share:.0f} %" for name, share in shares.items() if share == share),
+)
 
 # %% [markdown]
 # ## Limits
 #
-# The paper does not give the layers of its networks, nor its optimiser; these are ours. One run says nothing about
-# the spread: a study file repeats it in random order. Accuracies of synthetic images mean nothing but that the
-# training learns.
+# The paper does not give the layers of its networks, nor its optimiser; these are ours. One run
+# says nothing about the spread: a study file repeats it in random order. Accuracies of synthetic
+# images mean nothing but that the training learns.

@@ -1,24 +1,27 @@
 # %% [markdown]
 # # What does each factor cost?
 #
-# **Question.** Which of framework, data set, image side, network and machine decides over time, money and utilisation,
-# and do the claims of Moura Filho and Sousa hold on our machines? **Input.** The rows that notebook 30 left, from any
-# number of machines. **Output.** The paper's figures 2 to 5, effects with intervals, the allocation of variation, time
-# against cost, and a verdict on each claim. **Time.** Seconds; without rows, a minute and a half for a demo.
+# **Question.** Which of framework, data set, image side, network and machine decides over time,
+# money and utilisation, and do the claims of Moura Filho and Sousa hold on our machines? **Input.**
+# The rows that notebook 30 left, from any number of machines. **Output.** The paper's figures 2 to
+# 5, effects with intervals, the allocation of variation, time against cost, and a verdict on each
+# claim. **Time.** Seconds; without rows, a minute and a half for a demo.
 #
-# **Resumo.** Qual dos fatores framework, conjunto de dados, lado da imagem, rede e máquina decide sobre tempo, dinheiro
-# e utilização, e as afirmações do artigo se confirmam nas nossas máquinas? Entrada: as linhas deixadas pelo notebook
-# 30. Saída: as figuras 2 a 5 do artigo, efeitos com intervalos, alocação da variação, tempo x custo e veredito.
+# **Resumo.** Qual dos fatores framework, conjunto de dados, lado da imagem, rede e máquina decide
+# sobre tempo, dinheiro e utilização, e as afirmações do artigo se confirmam nas nossas máquinas?
+# Entrada: as linhas deixadas pelo notebook
+# 30. Saída: as figuras 2 a 5 do artigo, efeitos com intervalos, alocação da variação, tempo x custo
+#     e veredito.
 
 # %% tags=["parameters"]
 # rows
-runs: str = "papermill_runs/scenarios_small"  # folders with rows, comma separated; without these, a demo
+runs: str = "papermill_runs/scenarios_small"  # folders with rows; without these, a demo
 allow: str = ""  # columns in which pooled rows may differ, such as commit
 exclude: str = ""  # marks of runs whose times do not count, such as disturbed
 # prices
-instance: str = ""  # price all rows as this one of the table of prices, empty to keep the price in each row
+instance: str = ""  # price all rows as this one, empty to keep the price in each row
 bill_usd: float = 0.0  # what was really paid for all runs, to find the overhead; 0 if unknown [USD]
-grid: str = "World"  # whose electricity, where a price names no region; Brazil, United States or World
+grid: str = "World"  # whose electricity, where a price names no region; e.g. Brazil or World
 # questions
 accuracy: float = 0.9  # the test accuracy whose price is asked
 precision: float = 0.05  # wanted half width of a 95 % interval, relative to the mean
@@ -55,7 +58,10 @@ folders = [root / name.strip() for name in runs.split(",")]
 if runs == "papermill_runs/scenarios_small" and not read_rows(*folders):  # for a first look
     from dr_lib.runs.runner import run_study
 
-    print("no rows there: here are the eight small runs of scenarios_demo.yaml; to make them takes a minute and a half")
+    print(
+        "no rows there: here are the eight small runs of scenarios_demo.yaml; to make them takes a"
+        " minute and a half"
+    )
     run_study(root / "papermill_runs" / "scenarios_demo.yaml", root, show_progress=False)
     folders = [root / "papermill_runs" / "scenarios_demo"]
 if not read_rows(*folders):
@@ -87,21 +93,34 @@ page.title("What does each factor cost?", "C" if published else "", selection)
 # As máquinas que fizeram as linhas, e as CPUs às quais cada framework foi fixado.
 
 # %% tags=["report"]
-machine = ["environment", "framework", "accelerator", "cpu", "num_cpus", "threads", "memory_gib", "python"]
-environments = selection.finished[machine].fillna("").value_counts(sort=False).rename("n").reset_index()
+machine = [
+    "environment",
+    "framework",
+    "accelerator",
+    "cpu",
+    "num_cpus",
+    "threads",
+    "memory_gib",
+    "python",
+]
+environments = (
+    selection.finished[machine].fillna("").value_counts(sort=False).rename("n").reset_index()
+)
 page.table(environments, "environments", "Runs by environment and framework.")
 
 # %% [markdown] tags=["en"]
 # ## 2. Plan the experiment
 #
-# Every level of every factor with every other, repeated in randomised blocks. Whether the repetitions are enough
-# follows from how much they vary: for a mean as precise as wanted, and to find a difference with a power of 80 %.
+# Every level of every factor with every other, repeated in randomised blocks. Whether the
+# repetitions are enough follows from how much they vary: for a mean as precise as wanted, and to
+# find a difference with a power of 80 %.
 
 # %% [markdown] tags=["pt"]
 # ## 2. Planejar o experimento
 #
-# Cada nível de cada fator com todos os outros, repetidos em blocos aleatórios. Se as repetições bastam depende de
-# quanto variam: para uma média tão precisa quanto se quer, e para achar uma diferença com poder de 80 %.
+# Cada nível de cada fator com todos os outros, repetidos em blocos aleatórios. Se as repetições
+# bastam depende de quanto variam: para uma média tão precisa quanto se quer, e para achar uma
+# diferença com poder de 80 %.
 
 # %% tags=["report"]
 from dr_lib.evidence.comparison import find_needed_repetitions
@@ -110,38 +129,45 @@ timed = selection.timed
 FACTORS = ["environment", *WORK_FACTORS, *(["scaling"] if "scaling" in timed else [])]
 varied = [name for name in FACTORS if timed[name].nunique() > 1]
 design = pd.DataFrame(
-    [(name, ", ".join(map(str, sorted(timed[name].unique())))) for name in FACTORS], columns=["factor", "levels"]
+    [(name, ", ".join(map(str, sorted(timed[name].unique())))) for name in FACTORS],
+    columns=["factor", "levels"],
 )
 page.table(design, "design", "Factors and their levels.")
 page.table(
-    find_needed_repetitions(timed, FACTORS, precision), "repetitions", "Repetitions of a scenario that answers need."
+    find_needed_repetitions(timed, FACTORS, precision),
+    "repetitions",
+    "Repetitions of a scenario that answers need.",
 )
 
 # %% [markdown] tags=["en"]
 # ## 3. Configure
 #
-# Rows are pooled only where data, batch, epochs and commit agree. Each run is priced by the hour, with the day of the
-# price; a price that is older than a year, or of unknown day, is called old.
+# Rows are pooled only where data, batch, epochs and commit agree. Each run is priced by the hour,
+# with the day of the price; a price that is older than a year, or of unknown day, is called old.
 
 # %% [markdown] tags=["pt"]
 # ## 3. Configurar
 #
-# Linhas só são reunidas onde dados, lote, épocas e commit coincidem. Cada execução é cobrada por hora, com o dia do
-# preço; um preço de mais de um ano, ou de dia desconhecido, é chamado de antigo.
+# Linhas só são reunidas onde dados, lote, épocas e commit coincidem. Cada execução é cobrada por
+# hora, com o dia do preço; um preço de mais de um ano, ou de dia desconhecido, é chamado de antigo.
 
 # %% tags=["report"]
 prices = [find_price(instance)] if instance else None
 
 
 def price(rows: pd.DataFrame, overhead_s: float = 0.0) -> pd.DataFrame:
-    return price_runs(rows.assign(priced_as=instance or rows["priced_as"]), prices, overhead_s=overhead_s)
+    return price_runs(
+        rows.assign(priced_as=instance or rows["priced_as"]), prices, overhead_s=overhead_s
+    )
 
 
 timed = price(timed)
 billed = timed[["environment", "usd_per_hour", "price_as_of", "price_is_old"]].drop_duplicates()
 if timed["usd_per_hour"].notna().any():
     page.table(
-        billed.replace({"price_as_of": {"": say("day unknown")}}), "prices", "Prices by the hour, and of which day."
+        billed.replace({"price_as_of": {"": say("day unknown")}}),
+        "prices",
+        "Prices by the hour, and of which day.",
     )
 
 # %% [markdown] tags=["en"]
@@ -171,7 +197,8 @@ page.figure(memory, "figure_5", "Use of memory and GPU memory, mean over a run."
 from dr_lib.runs.monitor import read_samples
 
 paths = []
-for row in timed.sort_values("train_s", ascending=False).itertuples():  # the folder of a study, or one of several
+# the folder of a study, or one of several
+for row in timed.sort_values("train_s", ascending=False).itertuples():
     others = set(timed["study"]) - {row.study}  # a run's name is unique in its study alone
     places = [place for f in folders for place in (f / row.study, f) if place.name not in others]
     paths += [place / row.samples for place in places if (place / row.samples).exists()]
@@ -184,9 +211,18 @@ if paths:
     )
 
 # %% tags=["report"]
-parts = timed.assign(papermill_s=timed["process_s"] - timed["wall_s"]) if "process_s" in timed else timed
+parts = (
+    timed.assign(papermill_s=timed["process_s"] - timed["wall_s"])
+    if "process_s" in timed
+    else timed
+)
 columns = [name for name in ("papermill_s", "setup_s", "train_s", "process_cpu_s") if name in parts]
-medians = parts.groupby("framework")[columns].median().assign(n=parts.groupby("framework").size()).reset_index()
+medians = (
+    parts.groupby("framework")[columns]
+    .median()
+    .assign(n=parts.groupby("framework").size())
+    .reset_index()
+)
 page.table(medians, "overhead", "What a headless run takes beyond its training, medians.")
 
 # %% tags=["report"]
@@ -195,14 +231,16 @@ page.energy(timed, varied or FACTORS, grid)
 # %% [markdown] tags=["en"]
 # ## 5. Analyse
 #
-# Times are analysed on their logarithms, for what disturbs a run multiplies its time. The allocation of variation says
-# how much each factor explains, alone and with others (Jain 1991, chapter 22); the rest is the repetitions'.
+# Times are analysed on their logarithms, for what disturbs a run multiplies its time. The
+# allocation of variation says how much each factor explains, alone and with others (Jain 1991,
+# chapter 22); the rest is the repetitions'.
 
 # %% [markdown] tags=["pt"]
 # ## 5. Analisar
 #
-# Os tempos são analisados em logaritmos, pois o que perturba uma execução multiplica o seu tempo. A alocação da
-# variação diz quanto cada fator explica, sozinho e com outros (Jain 1991, capítulo 22); o resto é das repetições.
+# Os tempos são analisados em logaritmos, pois o que perturba uma execução multiplica o seu tempo. A
+# alocação da variação diz quanto cada fator explica, sozinho e com outros (Jain 1991, capítulo 22);
+# o resto é das repetições.
 
 # %% tags=["report"]
 from dr_lib.figures.effects import plot_cost_front, plot_effects, plot_variation
@@ -236,12 +274,14 @@ else:
     )
 
 # %% [markdown] tags=["en"]
-# Where runs trained on several machines: strong scaling divides one work among them, weak scaling gives each as much.
-# Amdahl's law, the share of the time that more machines do not shorten, is fitted to the strong one.
+# Where runs trained on several machines: strong scaling divides one work among them, weak scaling
+# gives each as much. Amdahl's law, the share of the time that more machines do not shorten, is
+# fitted to the strong one.
 
 # %% [markdown] tags=["pt"]
-# Onde execuções treinaram em várias máquinas: a escalabilidade forte divide um trabalho entre elas, a fraca dá a cada
-# uma o mesmo tanto. A lei de Amdahl, a parte do tempo que mais máquinas não encurtam, é ajustada à forte.
+# Onde execuções treinaram em várias máquinas: a escalabilidade forte divide um trabalho entre elas,
+# a fraca dá a cada uma o mesmo tanto. A lei de Amdahl, a parte do tempo que mais máquinas não
+# encurtam, é ajustada à forte.
 
 # %% tags=["report"]
 from dr_lib.evidence.scaling import ALPHA, fit_laws, summarise_scaling
@@ -251,13 +291,32 @@ scaling_table = summarise_scaling(timed)
 laws = fit_laws(timed)
 if len(scaling_table):
     faster = plot_scaling(scaling_table, lang)
-    page.figure(faster, "scaling", "Speed-up by the number of machines; hollow points are predictions of Amdahl's law.")
-    page.table(scaling_table, "scaling", "An epoch by the number of machines [95 % interval]; n = 0: predicted.")
-    page.table(laws, "amdahl", "Amdahl's law: share of an epoch that more machines do not shorten [95 % interval].")
+    page.figure(
+        faster,
+        "scaling",
+        "Speed-up by the number of machines; hollow points are predictions of Amdahl's law.",
+    )
+    page.table(
+        scaling_table,
+        "scaling",
+        "An epoch by the number of machines [95 % interval]; n = 0: predicted.",
+    )
+    page.table(
+        laws,
+        "amdahl",
+        "Amdahl's law: share of an epoch that more machines do not shorten [95 % interval].",
+    )
     if len(laws) and (laws["p"] < ALPHA).any():
         page.findings([say("Where p is below 0.05 the law does not fit, and predicts nothing.")])
     if timed.reindex(columns=["rehearsed"])["rehearsed"].eq(True).any():
-        page.findings([say("The machines were rehearsed on one: its CPUs are shared, and no network lies between.")])
+        page.findings(
+            [
+                say(
+                    "The machines were rehearsed on one: its CPUs are shared, and no network lies"
+                    " between."
+                )
+            ]
+        )
 
 # %% tags=["report"]
 from dr_lib.evidence.bill import BRL_PER_USD, cost_to_reach, fit_overhead
@@ -269,7 +328,8 @@ if (timed["cost_usd"] > 0).any():
         "cost_front",
         "Time x cost: on the front lie the choices that no other beats in both.",
     )
-    paid = price(selection.finished).query("usd_per_hour > 0")  # a bill is for runs that are not timed, too
+    # a bill is for runs that are not timed, too
+    paid = price(selection.finished).query("usd_per_hour > 0")
     formula_usd = paid["formula_usd"].sum()
     sums = [
         say("The formula, price x training, gives {} USD or {} BRL.").format(
@@ -285,9 +345,15 @@ if (timed["cost_usd"] > 0).any():
         )
         timed = price(timed, overhead_s)
     page.findings(sums)
-    reached = timed.assign(cost_to_reach_usd=[cost_to_reach(row, accuracy) for row in timed.to_dict("records")])
+    reached = timed.assign(
+        cost_to_reach_usd=[cost_to_reach(row, accuracy) for row in timed.to_dict("records")]
+    )
     columns = ["cost_usd", "cost_per_epoch_usd", "cost_per_1000_images_usd", "cost_to_reach_usd"]
-    means = reached.groupby(varied or FACTORS)[columns].mean().assign(n=reached.groupby(varied or FACTORS).size())
+    means = (
+        reached.groupby(varied or FACTORS)[columns]
+        .mean()
+        .assign(n=reached.groupby(varied or FACTORS).size())
+    )
     page.table(
         means.dropna(axis=1, how="all").reset_index(),
         "costs",
@@ -296,7 +362,8 @@ if (timed["cost_usd"] > 0).any():
 
 # %% tags=["report"]
 if published:
-    if bill_usd and len(sums):  # one bill for the study, so every row has the same; the paper's is of five repetitions
+    # one bill for the study, so every row has the same; the paper's is of five repetitions
+    if bill_usd and len(sums):
         five_usd = bill_usd * 5 * timed["scenario"].nunique() / len(paid)
         timed = timed.assign(study_bill_usd=five_usd, formula_share_of_bill=formula_usd / bill_usd)
     judged = page.judge("C", selection._replace(timed=timed))
@@ -308,15 +375,23 @@ if published:
 sentences = []
 if len(variation):
     alone = variation[variation["num_factors"] == 1].sort_values("share", ascending=False)
-    shares = ", ".join(f"{name_term(row.term, say)} {page.number(100 * row.share)} %" for row in alone.itertuples())
+    shares = ", ".join(
+        f"{name_term(row.term, say)} {page.number(100 * row.share)} %" for row in alone.itertuples()
+    )
     rest = page.number(100 * variation.set_index("term")["share"].get("residual", float("nan")))
     sentences.append(
-        say("Of the variation of an epoch's time the factors explain: {}; repetitions {} %.").format(shares, rest)
+        say(
+            "Of the variation of an epoch's time the factors explain: {}; repetitions {} %."
+        ).format(shares, rest)
     )
 for row in scaling_table.itertuples():
     if row.scaling == "strong" and row.num_machines > 1 and row.n and len(laws) == 1:
         faster = page.interval(pd.Series(row._asdict()), "speedup")
-        sentences.append(say("{} machines make an epoch {} times as fast as one.").format(row.num_machines, faster))
+        sentences.append(
+            say("{} machines make an epoch {} times as fast as one.").format(
+                row.num_machines, faster
+            )
+        )
 sentences += sums[:1]
 if published:
     sentences.append(page.count_verdicts("C", judged))
@@ -325,9 +400,9 @@ page.findings(sentences or [say("An unfinished study: its design has cells witho
 # %% [markdown] tags=["en"]
 # ## Limits
 #
-# The effects are those of this machine, these versions and these two networks. Repetitions of one session share its
-# temperature and its neighbours. Synthetic images serve the timing alone. A price by the hour is not a bill: disks,
-# traffic and idle machines come on top.
+# The effects are those of this machine, these versions and these two networks. Repetitions of one
+# session share its temperature and its neighbours. Synthetic images serve the timing alone. A price
+# by the hour is not a bill: disks, traffic and idle machines come on top.
 
 # %% [markdown] tags=["en", "paper"]
 # The paper does not give the layers of its networks: ours are our reading.
@@ -335,9 +410,9 @@ page.findings(sentences or [say("An unfinished study: its design has cells witho
 # %% [markdown] tags=["pt"]
 # ## Limites
 #
-# Os efeitos são os desta máquina, destas versões e destas duas redes. Repetições de uma sessão dividem a temperatura e
-# os vizinhos. Imagens sintéticas só servem para medir tempo. Um preço por hora não é uma conta: discos, tráfego e
-# máquinas ociosas vêm por cima.
+# Os efeitos são os desta máquina, destas versões e destas duas redes. Repetições de uma sessão
+# dividem a temperatura e os vizinhos. Imagens sintéticas só servem para medir tempo. Um preço por
+# hora não é uma conta: discos, tráfego e máquinas ociosas vêm por cima.
 
 # %% [markdown] tags=["pt", "paper"]
 # O artigo não dá as camadas de suas redes: as nossas são nossa leitura.

@@ -1,8 +1,8 @@
 """Measured comparisons of the CUDA network: python tests/bench_cuda.py [mnist.npz].
 
-The library built for this CPU against Keras on TensorFlow, or on JAX where there is no other: the same network, batch,
-optimiser and images in memory, wall time of an epoch, in turns. Where there is a GPU: 40 epochs at batch 1, and
-minibatch to the paper's accuracy.
+The library built for this CPU against Keras on TensorFlow, or on JAX where there is no other: the
+same network, batch, optimiser and images in memory, wall time of an epoch, in turns. Where there is
+a GPU: 40 epochs at batch 1, and minibatch to the paper's accuracy.
 """
 
 import os
@@ -25,7 +25,8 @@ from dr_lib.training.frameworks.mnist_reference import MnistReference
 from tests.in_turn import time_in_turn
 
 REPEATS = 11
-PAPER_ACCURACY = 0.9722  # after 50 epochs of the program that the paper most likely ran, by its own README
+# after 50 epochs of the program that the paper most likely ran, by its own README
+PAPER_ACCURACY = 0.9722
 CASES = (  # implementation, batch size, images of an epoch, times that ours shall be as fast
     ("fused", 1, 2_000, 100),
     ("minibatch", 32, 12_000, 7),
@@ -33,23 +34,35 @@ CASES = (  # implementation, batch size, images of an epoch, times that ours sha
 )
 
 
-def compare(what: str, ours: Callable[[], object], reference: Callable[[], object], images: int, goal: float) -> None:
-    """Run both in turn after one warm-up; print the medians in us an image, and the ratio's median and quartiles."""
+def compare(
+    what: str, ours: Callable[[], object], reference: Callable[[], object], images: int, goal: float
+) -> None:
+    """Run both in turn after one warm-up; print the medians in us an image, and the ratio's
+    median and quartiles.
+    """
     times = 1e6 * time_in_turn(ours, reference, REPEATS) / images
     low, median, high = np.percentile(times[1] / times[0], [25, 50, 75])
     medians = f"{np.median(times[1]):.1f} us / {np.median(times[0]):.2f} us an image"
     verdict = "reached" if median >= goal else "missed"
-    print(f"{what}: {medians} = {median:.1f}x [{low:.1f}, {high:.1f}], n = {REPEATS}, goal {goal}x {verdict}")
+    print(
+        f"{what}: {medians} = {median:.1f}x [{low:.1f}, {high:.1f}], n = {REPEATS}, goal {goal}x"
+        f" {verdict}"
+    )
 
 
 def compare_cpu(data: tuple[np.ndarray, ...]) -> None:
     """Keras against the library on all cores of this CPU."""
     library = build("cpu")
-    print(f"{library.device}, {library.num_multiprocessors} cores, keras {keras.__version__} on {BACKEND}")
+    print(
+        f"{library.device}, {library.num_multiprocessors} cores, keras {keras.__version__} on"
+        f" {BACKEND}"
+    )
     for implementation, batch_size, number, goal in CASES:
         x, y = (array[:number] for array in data[:2])
         weights = mnist.initial_weights(0)
-        reference_network = MnistReference(BACKEND, weights, batch_size=batch_size, learning_rate=0.02)
+        reference_network = MnistReference(
+            BACKEND, weights, batch_size=batch_size, learning_rate=0.02
+        )
         asked = {"implementation": implementation, "epochs": 1, "batch_size": batch_size}
 
         def ours(x=x, y=y, asked=asked):
@@ -75,12 +88,22 @@ def measure_gpu(data: tuple[np.ndarray, ...]) -> None:
         last = table[table.epoch == 40]
         seconds = np.percentile(last.train_s, [25, 50, 75]).round(2)
         accuracy = last.test_accuracy.median()
-        print(f"fused, batch 1, 40 epochs, n = {replicas}: {seconds} s (goal 8 s T4, 5 s H200), {accuracy:.2%}")
-    table = mnist.train(library, *data, implementation="minibatch", batch_size=64, epochs=10, replicas=10)
+        print(
+            f"fused, batch 1, 40 epochs, n = {replicas}: {seconds} s (goal 8 s T4, 5 s H200),"
+            f" {accuracy:.2%}"
+        )
+    table = mnist.train(
+        library, *data, implementation="minibatch", batch_size=64, epochs=10, replicas=10
+    )
     reached = table[table.test_accuracy >= PAPER_ACCURACY].groupby("replica").train_s.min()
     seconds = np.percentile(reached, [25, 50, 75]).round(3)
-    print(f"minibatch 64 to {PAPER_ACCURACY:.2%}, n = {len(reached)} of 10: {seconds} s (goal 1 s T4, 0.3 s H200)")
-    table = mnist.train(library, *(array[:6_000] for array in data), implementation="paper", epochs=1)
+    print(
+        f"minibatch 64 to {PAPER_ACCURACY:.2%}, n = {len(reached)} of 10: {seconds} s (goal 1 s T4,"
+        " 0.3 s H200)"
+    )
+    table = mnist.train(
+        library, *(array[:6_000] for array in data), implementation="paper", epochs=1
+    )
     print(f"paper, batch 1: {1e6 * table.train_s.iloc[0] / 6_000:.1f} us an image")
 
 

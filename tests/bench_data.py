@@ -1,4 +1,6 @@
-"""Measured comparisons of the data's way, each against a named peer in one run: python tests/bench_data.py."""
+"""Measured comparisons of the data's way, each against a named peer in one run: python
+tests/bench_data.py.
+"""
 
 import os
 import subprocess
@@ -26,13 +28,16 @@ from tests.in_turn import time_in_turn
 REPEATS = 15
 LARGEST = (3888, 2592)  # px, of the photographs that are prepared
 SOURCES = ((1024, 683, ".jpg"), (2048, 1365, ".jpg"), (*LARGEST, ".jpg"), (2464, 1632, ".png"))
-# Longer side of real JPEGs [px], and the most that their median crop may take as a multiple of the full decode.
+# Longer side of real JPEGs [px], and the most that their median crop may take as a multiple of the
+# full decode.
 REAL = {(1000, 1100): 2.0, (2048, 3887): None, (3888, 9999): 0.45}
 GRAIN = 2.0  # grey levels of noise
 QUALITY = 90
-QUALITY_SHRUNK = 95  # of a JPEG as a camera makes it, 0.8 to 1.3 MB (real ones: 0.9 to 1.2), and smaller
+# of a JPEG as a camera makes it, 0.8 to 1.3 MB (real ones: 0.9 to 1.2), and smaller
+QUALITY_SHRUNK = 95
 FEW = 24
-MANY = 96  # photographs prepared; the rate is that of those between, so that starting a process is left out
+# photographs prepared; the rate is that of those between, so that starting a process is left out
+MANY = 96
 ROUNDS = 3  # of preparing, in turn with one core and with several
 DECODE_MS = 47  # of the machine for which the rate of preparing is promised
 PREPARE = """import sys, time
@@ -46,11 +51,16 @@ print(time.perf_counter() - start)
 
 
 def compare(what: str, ours: Callable[[], object], peer: Callable[[], object]) -> None:
-    """Run both in turn after one warm-up; print the medians in ms, and the ratio's median and quartiles."""
+    """Run both in turn after one warm-up; print the medians in ms, and the ratio's median and
+    quartiles.
+    """
     times = 1000 * time_in_turn(ours, peer, REPEATS)
     low, median, high = np.percentile(times[0] / times[1], [25, 50, 75])
     medians = np.median(times, axis=1)
-    print(f"{what}: {medians[0]:.1f} ms / {medians[1]:.1f} ms = {median:.2f} [{low:.2f}, {high:.2f}], n = {REPEATS}")
+    print(
+        f"{what}: {medians[0]:.1f} ms / {medians[1]:.1f} ms = {median:.2f} [{low:.2f}, {high:.2f}],"
+        f" n = {REPEATS}"
+    )
 
 
 def draw_photograph(path: Path, width: int, height: int, number: int) -> Path:
@@ -62,16 +72,23 @@ def draw_photograph(path: Path, width: int, height: int, number: int) -> Path:
     grain = cv2.randn(np.empty_like(image, np.int16), (0, 0, 0), (GRAIN, GRAIN, GRAIN))
     noisy = cv2.add(image[..., ::-1], grain, dtype=cv2.CV_8U)
     quality = QUALITY if (width, height) == LARGEST else QUALITY_SHRUNK
-    cv2.imwrite(str(path), noisy, [cv2.IMWRITE_JPEG_QUALITY, quality] if path.suffix == ".jpg" else [])
+    cv2.imwrite(
+        str(path), noisy, [cv2.IMWRITE_JPEG_QUALITY, quality] if path.suffix == ".jpg" else []
+    )
     return path
 
 
 def compare_crops(folder: Path) -> None:
-    """Crop in turn with a full decode and the published steps: drawn files, real ones where they lie beside the clone.
+    """Crop in turn with a full decode and the published steps: drawn files, real ones where they
+    lie beside the clone.
 
-    Ratios are of one turn each, of CPU time and of wall time: median [quartiles] over turns, and over files.
+    Ratios are of one turn each, of CPU time and of wall time: median [quartiles] over turns, and
+    over files.
     """
-    print(f"\ncrop_fundus, medians of {REPEATS} turns, CPU ms | crop / cv2.imread: CPU; wall | crop / voets: CPU; wall")
+    print(
+        f"\ncrop_fundus, medians of {REPEATS} turns, CPU ms | crop / cv2.imread: CPU; wall | crop /"
+        " voets: CPU; wall"
+    )
     for width, height, suffix in SOURCES:
         path = draw_photograph(folder / f"eye{suffix}", width, height, 2)
         _compare_crop(f"drawn {width}x{height} {suffix[1:]}", path)
@@ -81,24 +98,33 @@ def compare_crops(folder: Path) -> None:
         height, width = cv2.imread(str(path)).shape[:2]
         for low, high in ratios:
             if low <= max(width, height) <= high:
-                ratios[low, high].append(_compare_crop(f"real {width}x{height} {path.stem[:12]}", path))
+                ratios[low, high].append(
+                    _compare_crop(f"real {width}x{height} {path.stem[:12]}", path)
+                )
     for (low, high), of_files in ratios.items():
         if of_files:
             to_decode = np.array(of_files)[:, :2].T
             to_voets = np.array(of_files)[:, 2:].T
             limit = f"the median at most {REAL[low, high]}; " if REAL[low, high] else ""
             print(
-                f"real JPEGs of {low} to {high} px, n = {len(of_files)} files, median [least, most]: crop / cv2.imread "
-                f"CPU {_spread(to_decode[0], 2)}, wall {_spread(to_decode[1], 2)}, {limit}"
-                f"crop / voets CPU {_spread(to_voets[0], 2)}, wall {_spread(to_voets[1], 2)}, each at most 1"
+                f"real JPEGs of {low} to {high} px, n = {len(of_files)} files, median [least,"
+                f" most]: crop / cv2.imread CPU {_spread(to_decode[0], 2)}, wall"
+                f" {_spread(to_decode[1], 2)}, {limit}crop / voets CPU {_spread(to_voets[0], 2)},"
+                f" wall {_spread(to_voets[1], 2)}, each at most 1"
             )
 
 
 def _compare_crop(what: str, path: Path) -> list[float]:
-    """Print the ratios of one file, and return their medians: to the decode (CPU, wall), to voets (CPU, wall)."""
+    """Print the ratios of one file, and return their medians: to the decode (CPU, wall), to
+    voets (CPU, wall).
+    """
     name = str(path)
     times = np.empty((REPEATS + 1, 3, 2))
-    ways = (lambda: crop_fundus(name), lambda: cv2.imread(name), lambda: crop_fundus(name, method="voets"))
+    ways = (
+        lambda: crop_fundus(name),
+        lambda: cv2.imread(name),
+        lambda: crop_fundus(name, method="voets"),
+    )
     for turn in times:
         for k, way in enumerate(ways):
             start = time.thread_time(), time.perf_counter()
@@ -107,12 +133,16 @@ def _compare_crop(what: str, path: Path) -> list[float]:
     times = times[1:]  # after one warm-up
     ratios = (times[:, :1] / times[:, 1:]).reshape(REPEATS, 4)
     crop, decode, voets = 1000 * np.median(times[..., 0], axis=0)
-    spreads = ["{1:.2f} [{0:.2f}, {2:.2f}]".format(*np.percentile(ratio, [25, 50, 75])) for ratio in ratios.T]
+    spreads = [
+        "{1:.2f} [{0:.2f}, {2:.2f}]".format(*np.percentile(ratio, [25, 50, 75]))
+        for ratio in ratios.T
+    ]
     to_decode = "; ".join(spreads[:2])
     to_voets = "; ".join(spreads[2:])
     size = path.stat().st_size / 1e6
     print(
-        f"{what:32} {size:.2f} MB  crop {crop:5.1f} decode {decode:5.1f} voets {voets:5.1f} | {to_decode} | {to_voets}",
+        f"{what:32} {size:.2f} MB  crop {crop:5.1f} decode {decode:5.1f} voets {voets:5.1f} |"
+        f" {to_decode} | {to_voets}",
         flush=True,
     )
     return np.median(ratios, axis=0).tolist()
@@ -139,7 +169,9 @@ def compare_records(folder: Path) -> None:
     def read_tensorflow() -> None:
         features = {"image/encoded": tf.io.FixedLenFeature([], tf.string)}
         for example in tf.data.TFRecordDataset(str(shard)):
-            tf.io.decode_jpeg(tf.io.parse_single_example(example, features)["image/encoded"]).numpy()
+            tf.io.decode_jpeg(
+                tf.io.parse_single_example(example, features)["image/encoded"]
+            ).numpy()
 
     compare("200 records read and decoded, ours / TensorFlow, eager", read_ours, read_tensorflow)
 
@@ -148,11 +180,17 @@ def compare_records(folder: Path) -> None:
             for _ in range(200):
                 writer.write(records.to_example(record))
 
-    compare("200 records serialised and written, ours / TensorFlow's writer", write_ours, write_tensorflow)
+    compare(
+        "200 records serialised and written, ours / TensorFlow's writer",
+        write_ours,
+        write_tensorflow,
+    )
 
 
 def measure_prepare(folder: Path) -> None:
-    """Photographs a second and core, beside the full decode of the same run; several cores; memory. Needs Linux."""
+    """Photographs a second and core, beside the full decode of the same run; several cores;
+    memory. Needs Linux.
+    """
     cores = sorted(os.sched_getaffinity(0))[:4]
     for count in (FEW, MANY):
         lay_out(folder, count)
@@ -168,19 +206,26 @@ def measure_prepare(folder: Path) -> None:
                 peaks.setdefault((workers, count), []).append(peak)
     rates = {workers: _find_rates(seconds, workers) for workers in (1, len(cores))}
     decode = np.median(decode_ms)
-    print(f"prepare, drawn {LARGEST[0]}x{LARGEST[1]} jpg, where a full decode takes {decode:.1f} ms:")
+    print(
+        f"prepare, drawn {LARGEST[0]}x{LARGEST[1]} jpg, where a full decode takes {decode:.1f} ms:"
+    )
     for workers, rate in rates.items():
         speedup = np.median(rate / rates[1])
         print(
-            f"  {workers} cores: {_spread(rate)} photographs/s, {speedup / workers:.2f} N times one core's; at "
-            f"{DECODE_MS} ms that were {np.median(rate) * decode / DECODE_MS / workers:.1f} a second and core"
+            f"  {workers} cores: {_spread(rate)} photographs/s, {speedup / workers:.2f} N times one"
+            f" core's; at {DECODE_MS} ms that were"
+            f" {np.median(rate) * decode / DECODE_MS / workers:.1f} a second and core"
         )
-        memory = ", ".join(f"{np.median(peaks[workers, n]):.0f} MiB for {n} photographs" for n in (FEW, MANY))
+        memory = ", ".join(
+            f"{np.median(peaks[workers, n]):.0f} MiB for {n} photographs" for n in (FEW, MANY)
+        )
         print(f"  {workers} cores: peak memory {memory}, all processes, n = {ROUNDS}")
 
 
 def lay_out(folder: Path, count: int) -> None:
-    """A folder with the first `count` photographs, which all such folders share, and their label table."""
+    """A folder with the first `count` photographs, which all such folders share, and their label
+    table.
+    """
     (folder / "drawn").mkdir(exist_ok=True)
     (folder / str(count)).mkdir()
     lines = ["image,patient,eye,grade"]
@@ -200,9 +245,16 @@ def _time_decode(path: Path) -> float:
 
 
 def _prepare(folder: Path, count: int, cores: list[int]) -> tuple[float, float]:
-    """Prepare in processes that may use those cores alone: seconds, and the peak of their resident memory in MiB."""
+    """Prepare in processes that may use those cores alone: seconds, and the peak of their
+    resident memory in MiB.
+    """
     with tempfile.TemporaryDirectory() as out:
-        arguments = [folder / str(count), folder / f"{count}.csv", Path(out) / "records", len(cores)]
+        arguments = [
+            folder / str(count),
+            folder / f"{count}.csv",
+            Path(out) / "records",
+            len(cores),
+        ]
         command = [sys.executable, "-c", PREPARE, *map(str, arguments)]
         mine = os.sched_getaffinity(0)
         os.sched_setaffinity(0, cores)  # a process hands its cores down to those that it starts
@@ -235,7 +287,9 @@ def _spread(values: np.ndarray, digits: int = 1) -> str:
 
 
 def main() -> None:
-    """Print every comparison; cores are those of the machine, OpenCV and TensorFlow on one thread."""
+    """Print every comparison; cores are those of the machine, OpenCV and TensorFlow on one
+    thread.
+    """
     cv2.setNumThreads(1)
     tf.config.threading.set_intra_op_parallelism_threads(1)
     with tempfile.TemporaryDirectory() as name:

@@ -1,4 +1,5 @@
-"""How the gradability score answers to known damage, on real photographs beside the clone, and what it costs.
+"""How the gradability score answers to known damage, on real photographs beside the clone, and what
+it costs.
 
 python tests/bench_gradability.py
 """
@@ -31,7 +32,9 @@ def read_photographs(data: Path) -> list[bytes]:
 
 
 def is_well_exposed(encoded: bytes) -> bool:
-    """Whether its bright end is neither dark nor lost: doubling or halving its exposure makes it worse."""
+    """Whether its bright end is neither dark nor lost: doubling or halving its exposure makes it
+    worse.
+    """
     crop = crop_fundus(encoded).image
     red = crop[..., 0][crop.any(axis=2)]
     return np.quantile(red, 0.95) >= 125 and (red >= 254).mean() < 0.03
@@ -55,16 +58,23 @@ def degrade(encoded: bytes, kind: str, by: float) -> np.ndarray:
 def compare_steps(photographs: list[bytes], what: str) -> None:
     """Print how often the score falls in each step, and Spearman's correlation with the damage."""
     for kind, steps in STEPS.items():
-        scores = np.array([[score_gradability(degrade(image, kind, by)) for by in steps] for image in photographs])
+        scores = np.array(
+            [[score_gradability(degrade(image, kind, by)) for by in steps] for image in photographs]
+        )
         damage = np.broadcast_to(np.arange(len(steps)), scores.shape)
         fallen = ", ".join(f"{share:.1%}" for share in (np.diff(scores, axis=1) < 0).mean(axis=0))
         means = ", ".join(f"{mean:.3f}" for mean in scores.mean(axis=0))
         rank = spearmanr(damage.ravel(), scores.ravel()).statistic
-        print(f"{what} (n = {len(scores)}), {kind} {steps}: mean {means}; falls in {fallen}; Spearman {rank:.2f}")
+        print(
+            f"{what} (n = {len(scores)}), {kind} {steps}: mean {means}; falls in {fallen}; Spearman"
+            f" {rank:.2f}"
+        )
 
 
 def compare_cost(photographs: list[bytes]) -> None:
-    """Print the CPU time of the score as a share of that of the crop: medians over the photographs."""
+    """Print the CPU time of the score as a share of that of the crop: medians over the
+    photographs.
+    """
     cv2.setNumThreads(1)
     times = []
     for encoded in photographs:
@@ -74,7 +84,10 @@ def compare_cost(photographs: list[bytes]) -> None:
         score_gradability(crop.image)
         times.append((1000 * (cropped - start), 1000 * (time.thread_time() - cropped)))
     crop_ms, score_ms = np.median(times, axis=0)
-    print(f"CPU ms, medians of {len(times)}: crop {crop_ms:.2f}, score {score_ms:.2f} ({score_ms / crop_ms:.0%} of it)")
+    print(
+        f"CPU ms, medians of {len(times)}: crop {crop_ms:.2f}, score {score_ms:.2f}"
+        f" ({score_ms / crop_ms:.0%} of it)"
+    )
 
 
 if __name__ == "__main__":

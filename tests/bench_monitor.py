@@ -1,8 +1,9 @@
 """What the monitor's sampler costs: python tests/bench_monitor.py.
 
-The sampler's own CPU seconds at ten samples a second, from its first row on, while 200 idle processes stand around that
-it has to read through when it looks for the training's children. Where there is a GPU, the energy of a training in
-CUDA C by its counter, by sampled power, and by Zeus around the same time, if Zeus is installed (pip install zeus).
+The sampler's own CPU seconds at ten samples a second, from its first row on, while 200 idle
+processes stand around that it has to read through when it looks for the training's children. Where
+there is a GPU, the energy of a training in CUDA C by its counter, by sampled power, and by Zeus
+around the same time, if Zeus is installed (pip install zeus).
 """
 
 import os
@@ -48,10 +49,17 @@ def measure_joules(library: Library, path: Path, zeus: Any) -> tuple[float, floa
     data = load_mnist("synthetic")
     with Monitor(path, period_s=PERIOD_S, num_gpus=1):
         zeus.begin_window("training")
-        mnist.train(library, *data, implementation="fused", epochs=40, replicas=library.num_multiprocessors)
+        mnist.train(
+            library, *data, implementation="fused", epochs=40, replicas=library.num_multiprocessors
+        )
         theirs = zeus.end_window("training")
     ours = summarise(path)
-    return theirs.total_energy, ours["gpu_energy_j"], ours["gpu_energy_sampled_j"], ours["monitored_s"]
+    return (
+        theirs.total_energy,
+        ours["gpu_energy_j"],
+        ours["gpu_energy_sampled_j"],
+        ours["monitored_s"],
+    )
 
 
 def compare_energy(folder: Path) -> None:
@@ -62,9 +70,14 @@ def compare_energy(folder: Path) -> None:
     except (CudaError, ImportError) as error:
         return print(f"energy of a GPU: not measured ({error})")
     zeus = ZeusMonitor(gpu_indices=[0])
-    measured = [measure_joules(library, folder / f"{repeat}.csv", zeus) for repeat in range(REPEATS + 1)][1:]
+    measured = [
+        measure_joules(library, folder / f"{repeat}.csv", zeus) for repeat in range(REPEATS + 1)
+    ][1:]
     theirs, counted, sampled, seconds = np.transpose(measured)
-    print(f"energy of {library.device}: Zeus {np.median(theirs):.0f} J in {np.median(seconds):.1f} s, n = {REPEATS}")
+    print(
+        f"energy of {library.device}: Zeus {np.median(theirs):.0f} J in {np.median(seconds):.1f} s,"
+        f" n = {REPEATS}"
+    )
     for name, joules in {"counter": counted, "sampled power": sampled}.items():
         ratios = joules / theirs
         print(f"  {name} / Zeus: {np.median(ratios):.3f} [{min(ratios):.3f}, {max(ratios):.3f}]")
@@ -73,17 +86,21 @@ def compare_energy(folder: Path) -> None:
 def main() -> None:
     """Print the median share and the range, against the goal; then the energy."""
     start_others = (
-        f"for other in $(seq {NUM_OTHERS}); do sleep 600 > /dev/null 2>&1 & echo $!; done"  # no children of ours
+        # no children of ours
+        f"for other in $(seq {NUM_OTHERS}); do sleep 600 > /dev/null 2>&1 & echo $!; done"
     )
-    others = subprocess.run(["sh", "-c", start_others], capture_output=True, text=True, check=True).stdout.split()
+    others = subprocess.run(
+        ["sh", "-c", start_others], capture_output=True, text=True, check=True
+    ).stdout.split()
     try:
         shares = [measure_percent(Path(tempfile.mkdtemp())) for _ in range(REPEATS)]
     finally:
         for pid in others:
             os.kill(int(pid), signal.SIGTERM)
     print(
-        f"monitor: one sample each {PERIOD_S} s, {NUM_OTHERS} other processes: {np.median(shares):.2f} % of a core "
-        f"[{min(shares):.2f}, {max(shares):.2f}], n = {REPEATS} x {SECONDS} s; goal: under {GOAL_PERCENT} %"
+        f"monitor: one sample each {PERIOD_S} s, {NUM_OTHERS} other processes:"
+        f" {np.median(shares):.2f} % of a core [{min(shares):.2f}, {max(shares):.2f}], n ="
+        f" {REPEATS} x {SECONDS} s; goal: under {GOAL_PERCENT} %"
     )
     compare_energy(Path(tempfile.mkdtemp()))
 

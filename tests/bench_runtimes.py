@@ -1,7 +1,8 @@
-"""Measured comparisons of runtimes, each against the SavedModel's signature: python tests/bench_runtimes.py.
+"""Measured comparisons of runtimes, each against the SavedModel's signature: python
+tests/bench_runtimes.py.
 
-MobileNet and VGG19 at 224 px with random weights, one photograph a call, one thread each, in turns. [--rounds 15]
-[--models mobilenet vgg19]
+MobileNet and VGG19 at 224 px with random weights, one photograph a call, one thread each, in turns.
+[--rounds 15] [--models mobilenet vgg19]
 """
 
 import argparse
@@ -44,25 +45,35 @@ def build(model: str, folder: Path) -> dict[str, Path]:
 
 
 def main() -> None:
-    """Print each runtime's median in ms, and how many times as fast as the reference it is: median and quartiles."""
+    """Print each runtime's median in ms, and how many times as fast as the reference it is:
+    median and quartiles.
+    """
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--models", nargs="+", default=["mobilenet", "vgg19"])
     arguments = parser.parse_args()
     pin_tensorflow(1)
     keras.utils.set_random_seed(0)
-    known = [flag for flag in ("avx2", "avx512bw", "avx512_vnni", "amx_int8") if flag in read_cpu_flags()]
-    print(f"{probe().cpu}: {', '.join(known) or 'instructions unknown'}; one thread, n = {arguments.rounds} rounds")
+    known = [
+        flag for flag in ("avx2", "avx512bw", "avx512_vnni", "amx_int8") if flag in read_cpu_flags()
+    ]
+    print(
+        f"{probe().cpu}: {', '.join(known) or 'instructions unknown'}; one thread, n ="
+        f" {arguments.rounds} rounds"
+    )
     for model in arguments.models:
         with tempfile.TemporaryDirectory() as folder:
-            times = compare_latency(build(model, Path(folder)), draw_crops(1, side=224)[0], num_rounds=arguments.rounds)
+            times = compare_latency(
+                build(model, Path(folder)), draw_crops(1, side=224)[0], num_rounds=arguments.rounds
+            )
         for name in RUNTIMES:
             if name in set(times["runtime"]):
                 pair = pair_latency(times, name, REFERENCE)
                 goal = GOALS.get((model, name))
                 print(
-                    f"{model} {name}: {pair['ms']:.2f} ms, {pair['speedup']:.2f} x as fast as {REFERENCE} "
-                    f"[{pair['speedup_low']:.2f}, {pair['speedup_high']:.2f}]" + (f", goal {goal:g}" if goal else "")
+                    f"{model} {name}: {pair['ms']:.2f} ms, {pair['speedup']:.2f} x as fast as"
+                    f" {REFERENCE} [{pair['speedup_low']:.2f}, {pair['speedup_high']:.2f}]"
+                    + (f", goal {goal:g}" if goal else "")
                 )
 
 

@@ -1,7 +1,9 @@
-"""Measure what the READMEs calculate a million photographs and a thousand runs from: tests/bench_scale.py [PART ...].
+"""Measure what the READMEs calculate a million photographs and a thousand runs from:
+tests/bench_scale.py [PART ...].
 
-Rates of one machine, each a median with the least and the most of its turns, then what follows from them by the
-formulas of the READMEs, whose tables it writes, and tests/scale.csv. Needs Linux and the package distributed.
+Rates of one machine, each a median with the least and the most of its turns, then what follows from
+them by the formulas of the READMEs, whose tables it writes, and tests/scale.csv. Needs Linux and
+the package distributed.
 """
 
 import os
@@ -56,31 +58,43 @@ README = "(?s)(?<=<!-- scale -->\n)(.*)(?=<!-- /scale -->)"
 
 
 def measure_prepare(folder: Path) -> dict[str, list[float]]:
-    """Photographs that a core prepares in a second of CPU time; MB of a photograph, MiB of its record."""
+    """Photographs that a core prepares in a second of CPU time; MB of a photograph, MiB of its
+    record.
+    """
     lay_out(folder, NUM)
     images = folder / str(NUM)
     outs = (folder / f"records-{turn}" for turn in count())
     cv2.setNumThreads(1)
-    rates = find_rates(NUM, lambda: prepare(images, folder / f"{NUM}.csv", next(outs), scheme="paper", workers=1))
+    rates = find_rates(
+        NUM, lambda: prepare(images, folder / f"{NUM}.csv", next(outs), scheme="paper", workers=1)
+    )
     mb = sum(file.stat().st_size for file in images.iterdir()) / NUM / 1e6
     mib = sum(file.stat().st_size for file in folder.glob("records-0/*.tfrecord")) / NUM / 2**20
     return {"c": rates, "b": [mb], "m": [mib]}
 
 
 def measure_stream(folder: Path) -> dict[str, list[float]]:
-    """Crops of 299 px that a core reads from shards, in a random order, and decodes in a second of CPU time."""
+    """Crops of 299 px that a core reads from shards, in a random order, and decodes in a second
+    of CPU time.
+    """
     order = np.random.default_rng(0).permutation(400)
     crops = open_crops(open_sample(folder), 400, 1)
     return {"d": find_rates(400, lambda: [crops[part] for part in np.array_split(order, 25)])}
 
 
 def measure_dask(_: Path) -> dict[str, list[float]]:
-    """Photographs handed out and brought back in a second of CPU time of the one process of scheduler and client."""
+    """Photographs handed out and brought back in a second of CPU time of the one process of
+    scheduler and client.
+    """
     import distributed
 
-    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, dashboard_address=None
+    ) as cluster:
         with map_over(1, cluster.scheduler_address) as map_items:
-            return {"h": find_rates(HANDED_OUT, lambda: list(map_items(bytes, [RECORD] * HANDED_OUT)))}
+            return {
+                "h": find_rates(HANDED_OUT, lambda: list(map_items(bytes, [RECORD] * HANDED_OUT)))
+            }
 
 
 def measure_pairs(_: Path) -> dict[str, list[float]]:
@@ -90,7 +104,9 @@ def measure_pairs(_: Path) -> dict[str, list[float]]:
 
 
 def measure_runs(folder: Path) -> dict[str, list[float]]:
-    """Seconds of a run of notebook 10 beside those of its training: by the clock, and of CPU time."""
+    """Seconds of a run of notebook 10 beside those of its training: by the clock, and of CPU
+    time.
+    """
     path = folder / "scale.yaml"
     seconds = []
     cpu_s = []
@@ -117,18 +133,25 @@ def find_rates(number: float, work: Callable[[], object]) -> list[float]:
 
 @contextmanager
 def timed(spent: list[float]) -> Iterator[None]:
-    """Add the CPU seconds of this process and of its children that ended: others change them less than the clock."""
+    """Add the CPU seconds of this process and of its children that ended: others change them
+    less than the clock.
+    """
     start = os.times()
     yield
     spent.append(sum(os.times()[:4]) - sum(start[:4]))
 
 
 def render(rates: pd.DataFrame) -> str:
-    """The READMEs' tables: the rates, then what a million photographs and a thousand runs take by their formulas."""
+    """The READMEs' tables: the rates, then what a million photographs and a thousand runs take
+    by their formulas.
+    """
     c, b, m, d, h, g, s = rates["median"][["c", "b", "m", "d", "h", "g", "s"]]
     usd = find_price(PRICED).usd_per_hour
     about = [", ".join(map(str, rates[name].unique())) for name in ABOUT]
-    spread = [f"{_round(row.low)} ... {_round(row.high)}" * (row.low < row.high) for row in rates.itertuples()]
+    spread = [
+        f"{_round(row.low)} ... {_round(row.high)}" * (row.low < row.high)
+        for row in rates.itertuples()
+    ]
     about.append(f"n = {TURNS}; others: up to {rates['others'].max():.0%} of the CPU")
     prepared = {
         "k": CORES,
@@ -157,7 +180,9 @@ def render(rates: pd.DataFrame) -> str:
 
 def _table(lines: list[list]) -> str:
     """A table in Markdown, numbers with three digits."""
-    head, *rows = [[_round(cell) if isinstance(cell, float) else str(cell) for cell in line] for line in lines]
+    head, *rows = [
+        [_round(cell) if isinstance(cell, float) else str(cell) for cell in line] for line in lines
+    ]
     return "\n".join(f"| {' | '.join(row)} |" for row in [head, ["---"] * len(head), *rows])
 
 
@@ -166,19 +191,31 @@ def _round(number: float) -> str:
 
 
 def main() -> None:
-    """Measure all parts, or those that are named, write tests/scale.csv, and show it in the READMEs."""
+    """Measure all parts, or those that are named, write tests/scale.csv, and show it in the
+    READMEs.
+    """
     facts = hardware.probe()
     path = ROOT / "tests" / "scale.csv"
     rows = []
     about = {"hardware": f"{facts.cpu}, {facts.num_cpus} cores", "commit": read_commit(ROOT)[:12]}
     parts = (measure_prepare, measure_stream, measure_dask, measure_pairs, measure_runs)
-    for measure in (part for part in parts if len(sys.argv) == 1 or part.__name__.split("_")[1] in sys.argv):
+    for measure in (
+        part for part in parts if len(sys.argv) == 1 or part.__name__.split("_")[1] in sys.argv
+    ):
         others = measure_others(5.0)
         with tempfile.TemporaryDirectory() as name:
             rates = measure(Path(name))
-        about |= {"date": f"{datetime.now(UTC):%Y-%m-%d}", "others": (others + measure_others(5.0)) / 2}
+        about |= {
+            "date": f"{datetime.now(UTC):%Y-%m-%d}",
+            "others": (others + measure_others(5.0)) / 2,
+        }
         for key, values in rates.items():
-            row = {"symbol": key, "median": np.median(values), "low": min(values), "high": max(values)}
+            row = {
+                "symbol": key,
+                "median": np.median(values),
+                "low": min(values),
+                "high": max(values),
+            }
             rows.append(row | about)
             print(rows[-1], flush=True)
     table = pd.DataFrame(rows).set_index("symbol")

@@ -1,4 +1,6 @@
-"""Measured costs of the server, paired and interleaved in one run: python tests/bench_server.py [--model DIR]."""
+"""Measured costs of the server, paired and interleaved in one run: python tests/bench_server.py
+[--model DIR].
+"""
 
 import argparse
 import contextlib
@@ -28,13 +30,17 @@ STARTS = 7
 
 
 def export_mobilenet(folder: Path, format_name: str = "litert_int8") -> Path:
-    """MobileNet at 224 px with random weights, spread and calibrated on crops of drawn photographs."""
+    """MobileNet at 224 px with random weights, spread and calibrated on crops of drawn
+    photographs.
+    """
     from dr_lib.data.photograph.crop import crop_fundus
     from dr_lib.data.photograph.pixels import shrink
     from dr_lib.serving.untrained import export_untrained
 
     crops = [shrink(crop_fundus(draw_photograph(1024, 768, seed)).image, 224) for seed in range(16)]
-    return export_untrained(folder / "served", "mobilenet", 224, format_name, examples=np.stack(crops)).path
+    return export_untrained(
+        folder / "served", "mobilenet", 224, format_name, examples=np.stack(crops)
+    ).path
 
 
 def draw_photograph(width: int, height: int, seed: int = 0) -> bytes:
@@ -84,11 +90,16 @@ def measure_layer(server: Process, predictor: Predictor, body: bytes, what: str)
         assert own["probabilities"] == answer["probabilities"]
         if repeat >= 5:
             added_ms.append(round_trip_ms - own_ms)
-    print(f"HTTP layer, call - same work in process, {what} of {len(body):,} bytes: {describe(added_ms)} ms (goal 1)")
+    print(
+        f"HTTP layer, call - same work in process, {what} of {len(body):,} bytes:"
+        f" {describe(added_ms)} ms (goal 1)"
+    )
 
 
 def measure_photograph(server: Process, body: bytes) -> None:
-    """Print a call's time without prediction and 1 ms, against the full decode of the same bytes."""
+    """Print a call's time without prediction and 1 ms, against the full decode of the same
+    bytes.
+    """
     post = open_client(server.port)
     encoded = np.frombuffer(body, np.uint8)
     ratios = []
@@ -102,7 +113,10 @@ def measure_photograph(server: Process, body: bytes) -> None:
             decodes_ms.append(decode_ms)
             ratios.append((round_trip_ms - answer["timings_ms"]["predict"] - 1) / decode_ms)
     size = "{1}x{0}".format(*cv2.imdecode(encoded, cv2.IMREAD_COLOR).shape)
-    print(f"call with a {size} JPEG: {describe(round_trips_ms)} ms; full decode {describe(decodes_ms)} ms")
+    print(
+        f"call with a {size} JPEG: {describe(round_trips_ms)} ms; full decode"
+        f" {describe(decodes_ms)} ms"
+    )
     print(f"(call - predict - 1 ms) / full decode, {size}: {describe(ratios)} (goal 0.45)")
 
 
@@ -119,16 +133,27 @@ def measure_starts(model: Path, log: Path) -> None:
 def main() -> None:
     """Print all; one thread of OpenCV here as in the server."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--model", type=Path, help="a served folder; else MobileNet int8 with random weights")
-    parser.add_argument("--photograph", type=Path, help="a large JPEG; else one is drawn, 3216x2136")
+    parser.add_argument(
+        "--model", type=Path, help="a served folder; else MobileNet int8 with random weights"
+    )
+    parser.add_argument(
+        "--photograph", type=Path, help="a large JPEG; else one is drawn, 3216x2136"
+    )
     arguments = parser.parse_args()
     cv2.setNumThreads(1)
     with contextlib.ExitStack() as stack:
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         model = arguments.model or export_mobilenet(scratch)
         folder = read_folder(model)
-        large = arguments.photograph.read_bytes() if arguments.photograph else draw_photograph(3216, 2136)
-        print("{model}, {format}, {bytes:,} bytes".format(**folder.facts), f"on {os.cpu_count()} cores")
+        large = (
+            arguments.photograph.read_bytes()
+            if arguments.photograph
+            else draw_photograph(3216, 2136)
+        )
+        print(
+            "{model}, {format}, {bytes:,} bytes".format(**folder.facts),
+            f"on {os.cpu_count()} cores",
+        )
         measure_starts(model, scratch / "log")
         server = stack.enter_context(run_process(model, scratch / "log"))
         print(f"resident when ready: {server.measure_resident_mb():.0f} MB")
@@ -136,7 +161,10 @@ def main() -> None:
         measure_layer(server, predictor, draw_photograph(400, 320), "a small JPEG")
         measure_layer(server, predictor, large, "the photograph")
         measure_photograph(server, large)
-        print(f"resident after these calls: {server.measure_resident_mb():.0f} MB (goal 120 with MobileNet int8)")
+        print(
+            f"resident after these calls: {server.measure_resident_mb():.0f} MB (goal 120 with"
+            " MobileNet int8)"
+        )
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
-"""Measured comparisons of streaming crops from disk: python tests/bench_stream.py [--records FOLDER].
+"""Measured comparisons of streaming crops from disk: python tests/bench_stream.py [--records
+FOLDER].
 
-Threads beside processes, one core beside one core of tf.data on the same shards, memory from 10,000 to 100,000 records,
-and what streaming adds to a step of MobileNet.
+Threads beside processes, one core beside one core of tf.data on the same shards, memory from 10,000
+to 100,000 records, and what streaming adds to a step of MobileNet.
 """
 
 import argparse
@@ -44,7 +45,9 @@ def open_crops(data_dir: Path, number: int, num_threads: int = 0) -> StoredCrops
 
 
 def compare(what: str, number: int, ours: Callable[[], object], peer: Callable[[], object]) -> None:
-    """Run both in turn after one warm-up; print images a second of wall and of CPU time, and the ratios' quartiles."""
+    """Run both in turn after one warm-up; print images a second of wall and of CPU time, and the
+    ratios' quartiles.
+    """
     workers = psutil.Process().children(recursive=True)
 
     def read_cpu_s() -> float:
@@ -56,12 +59,15 @@ def compare(what: str, number: int, ours: Callable[[], object], peer: Callable[[
             start = time.perf_counter()
             cpu = read_cpu_s()
             run()
-            rates[:, row, repeat] = number / (time.perf_counter() - start), number / (read_cpu_s() - cpu)
+            rates[:, row, repeat] = (
+                number / (time.perf_counter() - start),
+                number / (read_cpu_s() - cpu),
+            )
     for name, (one, other) in zip(("wall", "CPU"), rates[:, :, 1:], strict=True):
         low, median, high = np.percentile(one / other, [25, 50, 75])
         print(
-            f"{what}, images per second of {name} time: {np.median(one):.0f} / {np.median(other):.0f} = {median:.2f} "
-            f"[{low:.2f}, {high:.2f}], n = {REPEATS}",
+            f"{what}, images per second of {name} time: {np.median(one):.0f} /"
+            f" {np.median(other):.0f} = {median:.2f} [{low:.2f}, {high:.2f}], n = {REPEATS}",
             flush=True,
         )
 
@@ -93,14 +99,21 @@ def compare_processes(data_dir: Path, workers: int) -> None:
             lambda: [crops[part] for part in parts],
             lambda: list(pool.map(decode_part, [data_dir] * len(parts), parts)),
         )
-        sizes = [child.memory_info().rss / 2**20 for child in psutil.Process().children(recursive=True)]
-    print(f"{what}: the processes' first 400 images took {took:.1f} s, the largest holds {max(sizes):.0f} MiB")
+        sizes = [
+            child.memory_info().rss / 2**20 for child in psutil.Process().children(recursive=True)
+        ]
+    print(
+        f"{what}: the processes' first 400 images took {took:.1f} s, the largest holds"
+        f" {max(sizes):.0f} MiB"
+    )
 
 
 def compare_tensorflow(data_dir: Path) -> None:
-    """One thread on one core, in a random order, beside one of tf.data, which reads the shards from end to end.
+    """One thread on one core, in a random order, beside one of tf.data, which reads the shards from
+    end to end.
 
-    By default TensorFlow decodes by a faster transform that differs in some pixels; INTEGER_ACCURATE gives ours.
+    By default TensorFlow decodes by a faster transform that differs in some pixels;
+    INTEGER_ACCURATE gives ours.
     """
     mine = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {max(mine)})
@@ -129,15 +142,23 @@ def compare_tensorflow(data_dir: Path) -> None:
     for method in ("INTEGER_ACCURATE", ""):
         batches = open_batches(method)
         same = np.mean(
-            [np.mean(one == other) for one, other in zip(np.concatenate(list(batches)), crops[:], strict=True)]
+            [
+                np.mean(one == other)
+                for one, other in zip(np.concatenate(list(batches)), crops[:], strict=True)
+            ]
         )
-        what = f"crops of {SIZE} px on one core, ours / tf.data {method} ({same:.1%} of the values are equal)"
+        what = (
+            f"crops of {SIZE} px on one core, ours / tf.data {method} ({same:.1%} of the values are"
+            " equal)"
+        )
         compare(what, number, read_ours, lambda batches=batches: deque(batches, maxlen=0))
     os.sched_setaffinity(0, mine)
 
 
 def measure_peak(data_dir: Path, number: int) -> None:
-    """Fit the smallest of networks for an epoch of so many records; print this process's peak memory in MiB."""
+    """Fit the smallest of networks for an epoch of so many records; print this process's peak
+    memory in MiB.
+    """
     import resource
 
     import keras
@@ -149,7 +170,11 @@ def measure_peak(data_dir: Path, number: int) -> None:
     pixel = keras.layers.Rescaling(1 / 255)(keras.layers.Cropping2D(SIZE // 2)(inputs))
     model = keras.Model(inputs, keras.layers.Dense(1)(keras.layers.Flatten()(pixel)))
     model.compile("sgd", "mse")
-    model.fit(Batches(crops, np.zeros(number, np.float32), BATCH, shuffle_seed=0), shuffle=False, verbose=0)
+    model.fit(
+        Batches(crops, np.zeros(number, np.float32), BATCH, shuffle_seed=0),
+        shuffle=False,
+        verbose=0,
+    )
     print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10)
 
 
@@ -158,14 +183,30 @@ def compare_memory(data_dir: Path) -> None:
     peaks = []
     for number in (FEW, MANY):
         command = [sys.executable, __file__, "--records", str(data_dir), "--peak", str(number)]
-        peaks.append(float(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout.split()[-1]))
-        print(f"peak memory, {number:,} records of {SIZE} px, an epoch of fit: {peaks[-1]:.0f} MiB, n = 1", flush=True)
+        peaks.append(
+            float(
+                subprocess.run(
+                    command, stdout=subprocess.PIPE, text=True, check=True
+                ).stdout.split()[-1]
+            )
+        )
+        print(
+            f"peak memory, {number:,} records of {SIZE} px, an epoch of fit: {peaks[-1]:.0f} MiB,"
+            " n = 1",
+            flush=True,
+        )
     pixels = (MANY - FEW) * SIZE**2 * 3 / 2**20
-    print(f"peak memory: {peaks[1] - peaks[0]:+.0f} MiB; decoded, these records more take {pixels:.0f} MiB", flush=True)
+    print(
+        f"peak memory: {peaks[1] - peaks[0]:+.0f} MiB; decoded, these records more take"
+        f" {pixels:.0f} MiB",
+        flush=True,
+    )
 
 
 def measure_steps(data_dir: Path) -> None:
-    """MobileNet's steps on streamed crops beside the same on crops in memory: the share that streaming adds."""
+    """MobileNet's steps on streamed crops beside the same on crops in memory: the share that
+    streaming adds.
+    """
     import keras
 
     from dr_lib.data.shards.batches import Batches
@@ -173,7 +214,10 @@ def measure_steps(data_dir: Path) -> None:
 
     crops = open_crops(data_dir, STEPS * STEP_BATCH)
     number = STEPS * STEP_BATCH
-    feeds = [Batches(images, np.zeros(number, np.float32), STEP_BATCH, shuffle_seed=0) for images in (crops, crops[:])]
+    feeds = [
+        Batches(images, np.zeros(number, np.float32), STEP_BATCH, shuffle_seed=0)
+        for images in (crops, crops[:])
+    ]
     network = models.build_model("mobilenet", SIZE)
     fit.compile_model(network, jit=keras.config.backend() == "jax")
     times = np.empty((2, TURNS + 1))
@@ -185,8 +229,8 @@ def measure_steps(data_dir: Path) -> None:
     low, median, high = np.percentile(1 - times[1, 1:] / times[0, 1:], [25, 50, 75])
     step = 1000 * np.median(times[0, 1:]) / STEPS
     print(
-        f"MobileNet, {SIZE} px, batch {STEP_BATCH}, {keras.config.backend()}: share of a step of {step:.0f} ms that "
-        f"streaming adds: {median:.1%} [{low:.1%}, {high:.1%}], n = {TURNS}",
+        f"MobileNet, {SIZE} px, batch {STEP_BATCH}, {keras.config.backend()}: share of a step of"
+        f" {step:.0f} ms that streaming adds: {median:.1%} [{low:.1%}, {high:.1%}], n = {TURNS}",
         flush=True,
     )
 
@@ -194,7 +238,9 @@ def measure_steps(data_dir: Path) -> None:
 def main() -> None:
     """Print every comparison; steps in a process of their own, for each backend."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--records", type=Path, help="prepared folder; by default the sample, drawn anew")
+    parser.add_argument(
+        "--records", type=Path, help="prepared folder; by default the sample, drawn anew"
+    )
     parser.add_argument("--peak", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--steps", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()

@@ -1,9 +1,11 @@
-"""Measured comparisons of training: python tests/bench_training.py [--out CSV] [--paper-run] [--clock BACKEND].
+"""Measured comparisons of training: python tests/bench_training.py [--out CSV] [--paper-run]
+[--clock BACKEND].
 
-Images per second of the notebooks' loop in its modes, against a plain Keras fit on a tf.data pipeline that decodes the
-JPEGs in each epoch, all in one process, in turns: MobileNet at 96 px on a CPU, InceptionV3 at 299 px where there is a
-GPU. There, modes and batches of the speed goals follow, and with --paper-run the paper's 200 epochs. --clock measures
-alone, of 20 fits, how far the clock of a training is from the sum of its epochs, and how much later fit returns.
+Images per second of the notebooks' loop in its modes, against a plain Keras fit on a tf.data
+pipeline that decodes the JPEGs in each epoch, all in one process, in turns: MobileNet at 96 px on a
+CPU, InceptionV3 at 299 px where there is a GPU. There, modes and batches of the speed goals follow,
+and with --paper-run the paper's 200 epochs. --clock measures alone, of 20 fits, how far the clock
+of a training is from the sum of its epochs, and how much later fit returns.
 """
 
 import argparse
@@ -34,17 +36,31 @@ from tests.training.simulation import SIZE, draw_splits
 
 REFERENCE = "plain Keras fit on tf.data, JPEGs decoded each epoch"
 CPU = {"model": "mobilenet", "image_size": 96, "repeats": 10, "number": 224, "batches": ()}
-GPU = {"model": "inception_v3", "image_size": 299, "repeats": 10, "number": 1000, "batches": (64, 256, 1024)}
+GPU = {
+    "model": "inception_v3",
+    "image_size": 299,
+    "repeats": 10,
+    "number": 1000,
+    "batches": (64, 256, 1024),
+}
 BATCH = 8
 EPOCHS = 4  # epochs of a turn
-SPEED = {"images_per_s": "value", "low": "low", "high": "high"}  # columns of the table, fields of an interval
+# columns of the table, fields of an interval
+SPEED = {"images_per_s": "value", "low": "low", "high": "high"}
 RATIO = {"times_paper": "value", "times_low": "low", "times_high": "high"}
 
 
 class Variant:
     """A way to train, and the images per second of each of its epochs."""
 
-    def __init__(self, name: str, plan: hardware.Plan, batch_size: int, number: int, fit: Callable[[int], object]):
+    def __init__(
+        self,
+        name: str,
+        plan: hardware.Plan,
+        batch_size: int,
+        number: int,
+        fit: Callable[[int], object],
+    ):
         """`fit` trains for that many epochs of `number` images, full batches alone."""
         self.name = name
         self.plan = plan
@@ -53,7 +69,11 @@ class Variant:
         self.number = number // batch_size * batch_size
         self.images_per_s = []
         self.first_epoch_s = self.time(1)  # compiles, and enters no mean
-        print(f"{name}, batch {batch_size}: first epoch {self.first_epoch_s:.1f} s", file=sys.stderr, flush=True)
+        print(
+            f"{name}, batch {batch_size}: first epoch {self.first_epoch_s:.1f} s",
+            file=sys.stderr,
+            flush=True,
+        )
 
     def time(self, epochs: int) -> float:
         """Seconds of so many epochs."""
@@ -64,7 +84,11 @@ class Variant:
     def measure(self) -> None:
         """Time a turn of several epochs, with the checkpoints that fall due in them."""
         self.images_per_s.append(EPOCHS * self.number / self.time(EPOCHS))
-        print(f"{self.name}, batch {self.batch_size}: {self.images_per_s[-1]:.4g} img/s", file=sys.stderr, flush=True)
+        print(
+            f"{self.name}, batch {self.batch_size}: {self.images_per_s[-1]:.4g} img/s",
+            file=sys.stderr,
+            flush=True,
+        )
 
     @property
     def compile_s(self) -> float:
@@ -72,13 +96,26 @@ class Variant:
         return self.first_epoch_s - self.number / float(np.median(self.images_per_s))
 
 
-def build(mode: str, batch_size: int, setting: dict, split, *, frozen_input: bool = False) -> Variant:
-    """The notebooks' loop in a mode; with `frozen_input` every step is given the same batch, made once."""
+def build(
+    mode: str, batch_size: int, setting: dict, split, *, frozen_input: bool = False
+) -> Variant:
+    """The notebooks' loop in a mode; with `frozen_input` every step is given the same batch,
+    made once.
+    """
     scale = batch_size // BATCH if mode == "scaled" else 1
     config = TrainingConfig(
-        "", mode=mode, model=setting["model"], image_size=setting["image_size"], batch_size=BATCH, batch_scale=scale,
-        warmup_epochs=0, optimizer="rmsprop", augmentation="colour", num_devices=1, seed=0,
-    )  # fmt: skip
+        "",
+        mode=mode,
+        model=setting["model"],
+        image_size=setting["image_size"],
+        batch_size=BATCH,
+        batch_scale=scale,
+        warmup_epochs=0,
+        optimizer="rmsprop",
+        augmentation="colour",
+        num_devices=1,
+        seed=0,
+    )
     plan = config.plan(hardware.probe(), len(split.images))
     setup = set_up(config, plan, {"train": split})
     folder = Path(tempfile.mkdtemp())
@@ -89,8 +126,12 @@ def build(mode: str, batch_size: int, setting: dict, split, *, frozen_input: boo
 
     if frozen_input:
         made = setup.train_batches[0]
-        made = made if plan.backend == "tensorflow" else tuple(map(keras.ops.convert_to_tensor, made))
-        same_batch = type("SameBatch", (type(setup.train_batches),), {"__getitem__": lambda self, index: made})
+        made = (
+            made if plan.backend == "tensorflow" else tuple(map(keras.ops.convert_to_tensor, made))
+        )
+        same_batch = type(
+            "SameBatch", (type(setup.train_batches),), {"__getitem__": lambda self, index: made}
+        )
         setup.train_batches.__class__ = same_batch
 
     def fit(epochs: int) -> None:
@@ -102,7 +143,9 @@ def build(mode: str, batch_size: int, setting: dict, split, *, frozen_input: boo
 
 
 def measure_clock(backend: str, folder: Path, fits: int = 20, epochs: int = 5) -> None:
-    """Print, of so many fits, the most that train_s is beside the sum of its epochs, and that fit returns after it."""
+    """Print, of so many fits, the most that train_s is beside the sum of its epochs, and that
+    fit returns after it.
+    """
     config = TrainingConfig("", backend=backend, image_size=SIZE, num_devices=1, epochs=epochs)
     splits = draw_splits(160)
     plan = config.plan(hardware.probe(), 160)
@@ -118,12 +161,20 @@ def measure_clock(backend: str, folder: Path, fits: int = 20, epochs: int = 5) -
         timing = train(setup.model, *batches, Recorder(folder / f"fit-{fit}"), epochs=epochs)
         late.append(time.monotonic() - start - timing.train_s)
         left.append(abs(timing.train_s - sum(timing.epoch_s)))
-    print(f"{backend}, {fits} fits of {epochs} epochs, the last of {timing.train_s:.1f} s: train_s minus its epochs at")
-    print(f"most {max(left):.4f} s; returned up to {max(late):.2f} s after it, in the median {np.median(late):.2f} s")
+    print(
+        f"{backend}, {fits} fits of {epochs} epochs, the last of {timing.train_s:.1f} s: train_s"
+        " minus its epochs at"
+    )
+    print(
+        f"most {max(left):.4f} s; returned up to {max(late):.2f} s after it, in the median"
+        f" {np.median(late):.2f} s"
+    )
 
 
 def build_reference(setting: dict, shards: list[str], number: int) -> Variant:
-    """What a tutorial would write: TFRecords parsed, decoded, resized, shuffled and batched by tf.data."""
+    """What a tutorial would write: TFRecords parsed, decoded, resized, shuffled and batched by
+    tf.data.
+    """
     plan = hardware.choose(hardware.probe(), backend="tensorflow", num_devices=1)
     hardware.activate(plan)
     import tensorflow as tf
@@ -138,14 +189,26 @@ def build_reference(setting: dict, shards: list[str], number: int) -> Variant:
 
     def read(example):
         parsed = tf.io.parse_single_example(example, features)
-        image = tf.image.resize(tf.io.decode_jpeg(parsed["image/encoded"], channels=3), (size, size), method="area")
+        image = tf.image.resize(
+            tf.io.decode_jpeg(parsed["image/encoded"], channels=3), (size, size), method="area"
+        )
         return tf.cast(image, tf.uint8), tf.cast(parsed["image/referable"], tf.float32)
 
     examples = tf.data.TFRecordDataset(shards).repeat().take(number).shuffle(number)
-    pipeline = examples.map(read, num_parallel_calls=tf.data.AUTOTUNE).batch(BATCH, drop_remainder=True).prefetch(2)
+    pipeline = (
+        examples.map(read, num_parallel_calls=tf.data.AUTOTUNE)
+        .batch(BATCH, drop_remainder=True)
+        .prefetch(2)
+    )
     network = models.build_model(setting["model"], size, augmentation="colour")
     fit.compile_model(network, jit=plan.jit, steps_per_execution=plan.steps_per_execution)
-    return Variant(REFERENCE, plan, BATCH, number, lambda epochs: network.fit(pipeline, epochs=epochs, verbose=0))
+    return Variant(
+        REFERENCE,
+        plan,
+        BATCH,
+        number,
+        lambda epochs: network.fit(pipeline, epochs=epochs, verbose=0),
+    )
 
 
 def compare(setting: dict, folder: Path) -> list[Variant]:
@@ -165,7 +228,11 @@ def compare(setting: dict, folder: Path) -> list[Variant]:
 
     variants = [build(mode, BATCH, setting, take(number)) for mode in ("paper", "fast")]
     variants.append(build("paper", BATCH, setting, take(number), frozen_input=True))
-    shards = [str(path) for path in export_records(data, folder / "labelled") if path.name.startswith("train")]
+    shards = [
+        str(path)
+        for path in export_records(data, folder / "labelled")
+        if path.name.startswith("train")
+    ]
     if "tensorflow" in facts.backends and variants[0].plan.backend == "tensorflow":
         variants.append(build_reference(setting, shards, number))
     for batch_size in setting["batches"]:
@@ -177,22 +244,46 @@ def compare(setting: dict, folder: Path) -> list[Variant]:
 
 
 def tabulate(variants: list[Variant], setting: dict) -> pd.DataFrame:
-    """A row per variant: images per second and how many times as fast as mode paper, with 95 % intervals."""
+    """A row per variant: images per second and how many times as fast as mode paper, with 95 %
+    intervals.
+    """
     facts = hardware.probe()
     known = hardware.Device(variants[0].plan, "", None).describe(facts)
-    versions = ", ".join(f"{name} {known[name]}" for name in ("keras", "tensorflow", "jax") if known[name])
-    where = ", ".join(facts.gpus) if variants[0].plan.accelerator == "gpu" else f"{facts.cpu}, {facts.num_cpus} cores"
-    about = {"n": setting["repeats"], "hardware": where, "versions": versions, "commit": read_commit(ROOT)[:12]}
+    versions = ", ".join(
+        f"{name} {known[name]}" for name in ("keras", "tensorflow", "jax") if known[name]
+    )
+    where = (
+        ", ".join(facts.gpus)
+        if variants[0].plan.accelerator == "gpu"
+        else f"{facts.cpu}, {facts.num_cpus} cores"
+    )
+    about = {
+        "n": setting["repeats"],
+        "hardware": where,
+        "versions": versions,
+        "commit": read_commit(ROOT)[:12],
+    }
     lines = []
     for variant in variants:
         speed = mean_interval(variant.images_per_s)
         ratio = ratio_interval(variant.images_per_s, variants[0].images_per_s)
-        line = {"what": variant.name, "model": setting["model"], "image_size": setting["image_size"]}
-        line |= {"batch_size": variant.batch_size, "backend": variant.plan.backend, "precision": variant.plan.precision}
+        line = {
+            "what": variant.name,
+            "model": setting["model"],
+            "image_size": setting["image_size"],
+        }
+        line |= {
+            "batch_size": variant.batch_size,
+            "backend": variant.plan.backend,
+            "precision": variant.plan.precision,
+        }
         line |= {name: f"{getattr(speed, field):.4g}" for name, field in SPEED.items()}
         line |= {name: f"{getattr(ratio, field):.3g}" for name, field in RATIO.items()}
         lines.append(
-            line | {"compile_s": f"{variant.compile_s:.1f}"} | about | {"date": f"{datetime.now(UTC):%Y-%m-%d}"}
+            line
+            | {"compile_s": f"{variant.compile_s:.1f}"}
+            | about
+            | {"date": f"{datetime.now(UTC):%Y-%m-%d}"}
         )
     return pd.DataFrame(lines)
 
@@ -200,22 +291,43 @@ def tabulate(variants: list[Variant], setting: dict) -> pd.DataFrame:
 def render(measured: Path) -> str:
     """The table of the READMEs, from the CSV."""
     table = pd.read_csv(measured, dtype=str)
-    lines = ["| | model | batch | precision | images/s [95 %] | times mode paper [95 %] | n |", "| --- " * 7 + "|"]
+    lines = [
+        "| | model | batch | precision | images/s [95 %] | times mode paper [95 %] | n |",
+        "| --- " * 7 + "|",
+    ]
     for row in table.itertuples():
         speed = f"{row.images_per_s} [{row.low}, {row.high}]"
-        ratio = f"{row.times_paper} [{row.times_low}, {row.times_high}]" if row.what != "mode paper" else "1"
-        cells = [row.what, f"{row.model}, {row.image_size} px", row.batch_size, row.precision, speed, ratio, row.n]
+        ratio = (
+            f"{row.times_paper} [{row.times_low}, {row.times_high}]"
+            if row.what != "mode paper"
+            else "1"
+        )
+        cells = [
+            row.what,
+            f"{row.model}, {row.image_size} px",
+            row.batch_size,
+            row.precision,
+            speed,
+            ratio,
+            row.n,
+        ]
         lines.append(f"| {' | '.join(cells)} |")
     first = next(table.itertuples())
-    return "\n".join([*lines, "", f"{first.hardware}; {first.versions}; commit {first.commit}; {first.date}"])
+    return "\n".join(
+        [*lines, "", f"{first.hardware}; {first.versions}; commit {first.commit}; {first.date}"]
+    )
 
 
 def main() -> None:
     """Measure, print, and write the table where asked to."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, help="CSV to write; the READMEs then show it")
-    parser.add_argument("--paper-run", action="store_true", help="on a GPU: 200 epochs at 1,000 photographs")
-    parser.add_argument("--clock", choices=["tensorflow", "jax"], help="measure that alone, on this backend")
+    parser.add_argument(
+        "--paper-run", action="store_true", help="on a GPU: 200 epochs at 1,000 photographs"
+    )
+    parser.add_argument(
+        "--clock", choices=["tensorflow", "jax"], help="measure that alone, on this backend"
+    )
     given = parser.parse_args()
     if given.clock:
         with tempfile.TemporaryDirectory() as folder:
@@ -224,17 +336,29 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         variants = compare(setting, Path(folder))
     table = tabulate(variants, setting)
-    print(table.drop(columns=["model", "image_size", "hardware", "versions", "commit", "date"]).to_string())
+    print(
+        table.drop(
+            columns=["model", "image_size", "hardware", "versions", "commit", "date"]
+        ).to_string()
+    )
     paper, frozen = (np.array(variants[k].images_per_s) for k in (0, 2))
     low, median, high = np.percentile(1 - paper / frozen, [25, 50, 75])
-    print(f"share of a step spent on input, mode paper: {median:.2%} [{low:.2%}, {high:.2%}], n = {len(paper)}")
+    print(
+        f"share of a step spent on input, mode paper: {median:.2%} [{low:.2%}, {high:.2%}], n ="
+        f" {len(paper)}"
+    )
     if given.paper_run and setting is GPU:
         for variant in variants[:2]:
-            print(f"200 epochs at {setting['number']} photographs, {variant.name}: {variant.time(200) / 60:.2f} min")
+            print(
+                f"200 epochs at {setting['number']} photographs, {variant.name}:"
+                f" {variant.time(200) / 60:.2f} min"
+            )
     if given.out:
         table.to_csv(given.out, index=False)
         for readme in (ROOT / "README.md", ROOT / "README.pt-BR.md"):
-            before, _, after = re.split("(?s)(?<=<!-- measured -->\n)(.*)(?=<!-- /measured -->)", readme.read_text())
+            before, _, after = re.split(
+                "(?s)(?<=<!-- measured -->\n)(.*)(?=<!-- /measured -->)", readme.read_text()
+            )
             readme.write_text(f"{before}{render(given.out)}\n{after}")
 
 

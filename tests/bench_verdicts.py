@@ -1,7 +1,8 @@
 """Simulate how often verdicts are wrong: those on claims, the accuracy gate's, and those on modes.
 
-A truth just inside a claim's bound must not be called "does not hold", one just outside must not be called "holds". The
-gate must not pass a network that lost the margin, nor a mode count whose AUC is the margin away.
+A truth just inside a claim's bound must not be called "does not hold", one just outside must not be
+called "holds". The gate must not pass a network that lost the margin, nor a mode count whose AUC is
+the margin away.
 
     python tests/bench_verdicts.py [--studies 2500]
 """
@@ -42,7 +43,9 @@ def draw_cells(rng, means, variation: float, n: int) -> list[dict[str, np.ndarra
 
 
 def count_wrong(what: str, variation: float, n: int, studies: int, rng) -> dict[str, float]:
-    """The shares of studies with a wrong verdict, the truth just inside and just outside each bound."""
+    """The shares of studies with a wrong verdict, the truth just inside and just outside each
+    bound.
+    """
     statistic, num_sides, num_cells, judged = SIDES[what]
     base = np.geomspace(1, 15, num_cells)
     truth = {"mean": base.mean(), "difference": base.sum()}.get(statistic, 2.0)
@@ -51,23 +54,34 @@ def count_wrong(what: str, variation: float, n: int, studies: int, rng) -> dict[
         sides = [draw_cells(rng, base * 2 ** (num_sides - 1), variation, n)]
         sides += [draw_cells(rng, base, variation, n)] if num_sides == 2 else []
         cells = {(k,): list(both) for k, both in enumerate(zip(*sides, strict=True))}
-        claim = {"id": what, "column": "t", "statistic": statistic, "judged": judged, "cells": 1, "tolerance": 0.0}
+        claim = {
+            "id": what,
+            "column": "t",
+            "statistic": statistic,
+            "judged": judged,
+            "cells": 1,
+            "tolerance": 0.0,
+        }
         claim["environments"] = "any"
         parts = measure(SimpleNamespace(**claim), [], cells)
         for case in wrong:
             place, relation = case.split()
             is_above = (place == "inside") == (relation == "<=")  # the bound lies above the truth
-            asked = claim | {"relation": relation, "value": truth * (1 + JUST if is_above else 1 - JUST)}
+            asked = claim | {
+                "relation": relation,
+                "value": truth * (1 + JUST if is_above else 1 - JUST),
+            }
             verdict = decide(SimpleNamespace(**asked), parts).verdict
             wrong[case] += verdict == ("does not hold" if place == "inside" else "holds")
     return {case: count / studies for case, count in wrong.items()}
 
 
 def count_false_passes(studies: int, rng, margin: float) -> tuple[float, int]:
-    """The share of studies in which the gate passes a network that truly lost the margin of AUC, at the n it asks for.
+    """The share of studies in which the gate passes a network that truly lost the margin of AUC, at
+    the n it asks for.
 
-    Two eyes a patient, half of the patients referable; the score is normal, two units apart. Noise on it costs the
-    margin exactly: an AUC is Phi(distance / deviation of a difference).
+    Two eyes a patient, half of the patients referable; the score is normal, two units apart. Noise
+    on it costs the margin exactly: an AUC is Phi(distance / deviation of a difference).
     """
     auc = norm.cdf(2 / np.sqrt(2 * 1.0))
     noise = np.sqrt((2 / norm.ppf(auc - margin)) ** 2 / 2 - 1)
@@ -75,27 +89,41 @@ def count_false_passes(studies: int, rng, margin: float) -> tuple[float, int]:
     def draw(num_patients: int) -> tuple[np.ndarray, ...]:
         patient = np.repeat(np.arange(num_patients), 2)
         ill = np.repeat(rng.integers(0, 2, num_patients), 2)
-        score = 2 * ill + np.sqrt(0.5) * (rng.normal(size=num_patients)[patient] + rng.normal(size=2 * num_patients))
+        score = 2 * ill + np.sqrt(0.5) * (
+            rng.normal(size=num_patients)[patient] + rng.normal(size=2 * num_patients)
+        )
         worse = score + noise * rng.normal(size=2 * num_patients)
         share = [1 / (1 + np.exp(1 - x))[:, None] * [0, 0, 1, 0, 0] for x in (score, worse)]
-        return 2 * ill, patient, *(p + (1 - p.sum(axis=1))[:, None] * [1, 0, 0, 0, 0] for p in share)
+        return (
+            2 * ill,
+            patient,
+            *(p + (1 - p.sum(axis=1))[:, None] * [1, 0, 0, 0, 0] for p in share),
+        )
 
     grade, patient, before, after = draw(200)
-    needed = gate.compare(grade, patient, before, after, margin=margin, resamples=300)["needed_patients"]
+    needed = gate.compare(grade, patient, before, after, margin=margin, resamples=300)[
+        "needed_patients"
+    ]
     rows = [gate.compare(*draw(needed), margin=margin, resamples=200) for _ in range(studies)]
     return float(np.mean([row["auc_difference_low"] > -margin for row in rows])), needed
 
 
 def count_false_modes(studies: int, rng, deviation: float = 0.01, n: int = 10) -> float:
-    """The share of studies in which a mode counts whose mean AUC is the margin below the paper's."""
-    draws = [(rng.normal(-AUC_MARGIN, deviation, n), rng.normal(0, deviation, n)) for _ in range(studies)]
+    """The share of studies in which a mode counts whose mean AUC is the margin below the
+    paper's.
+    """
+    draws = [
+        (rng.normal(-AUC_MARGIN, deviation, n), rng.normal(0, deviation, n)) for _ in range(studies)
+    ]
     found = [difference_interval(*pair, level=0.9) for pair in draws]
     return float(np.mean([-AUC_MARGIN < each.low and each.high < AUC_MARGIN for each in found]))
 
 
 def main() -> None:
     """Print the table of error rates and the worst of them."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--studies", type=int, default=2500)
     studies = parser.parse_args().studies
     rng = np.random.default_rng(0)
@@ -105,7 +133,8 @@ def main() -> None:
         passed = f"a true loss of {margin} of AUC passes in {wrong:.1%}"
         print(f"gate: {passed} at the {needed} patients it asks for; 6 % is the limit", flush=True)
     print(
-        f"modes: an AUC that is the margin lower counts in {count_false_modes(20 * studies, rng):.1%}; 5 % is the limit"
+        "modes: an AUC that is the margin lower counts in"
+        f" {count_false_modes(20 * studies, rng):.1%}; 5 % is the limit"
     )
     for what in SIDES:
         for variation in (0.02, 0.1, 0.3):
@@ -119,13 +148,20 @@ def main() -> None:
                 )
     table = pd.DataFrame(lines)
     table["worst"] = table.drop(columns=["claim", "cv", "n"]).max(axis=1)
-    print(f"claims: at most {table['worst'].max():.2%} of {studies} studies judged wrongly; 3 % is the limit")
     print(
-        f"the worst of {len(table)} is large by chance too; the five worst again, with {AGAIN * studies} other studies:"
+        f"claims: at most {table['worst'].max():.2%} of {studies} studies judged wrongly; 3 % is"
+        " the limit"
+    )
+    print(
+        f"the worst of {len(table)} is large by chance too; the five worst again, with"
+        f" {AGAIN * studies} other studies:"
     )
     for row in table.nlargest(5, "worst").itertuples():
         again = max(count_wrong(row.claim, row.cv, row.n, AGAIN * studies, rng).values())
-        print(f"{row.claim:32} cv {row.cv:4.0%} n {row.n:2d}  {row.worst:.2%}, again {again:.2%}", flush=True)
+        print(
+            f"{row.claim:32} cv {row.cv:4.0%} n {row.n:2d}  {row.worst:.2%}, again {again:.2%}",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
-"""Fixtures that several tests share: real data, a small prepared sample, a clone for notebooks and a kernel."""
+"""Fixtures that several tests share: real data, a small prepared sample, a clone for notebooks
+and a kernel.
+"""
 
 import os
 import shutil
@@ -13,12 +15,17 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """JAX compiles a program once for all processes of a test run, in half the time: the programs run briefly."""
+    """JAX compiles a program once for all processes of a test run, in half the time: the
+    programs run briefly.
+    """
     if hasattr(config, "workerinput"):  # it has these from the process that started it
         return
     folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
     config.add_cleanup(folder.cleanup)
-    os.environ |= {"JAX_COMPILATION_CACHE_DIR": folder.name, "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
+    os.environ |= {
+        "JAX_COMPILATION_CACHE_DIR": folder.name,
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+    }
     os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
     os.environ["XLA_FLAGS"] = "--xla_backend_optimization_level=1"  # 0 gives NaN on several devices
 
@@ -42,7 +49,9 @@ def small_sample(tmp_path_factory) -> Path:
 
 @pytest.fixture
 def clone(tmp_path) -> Path:
-    """The repository as a user has it, without results: what the notebooks write stays out of the real one."""
+    """The repository as a user has it, without results: what the notebooks write stays out of
+    the real one.
+    """
     for name in ("dr_lib", "notebooks"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
     return tmp_path

@@ -33,7 +33,18 @@ def build(name: str) -> tuple[Path, dict[str, str]]:
     resolution = {"oldest": "lowest-direct", "newest": "highest"}[name]
     subprocess.run([sys.executable, "-m", "venv", "--clear", home], check=True)
     python = home / "bin" / "python"
-    command = [sys.executable, "-m", "uv", "pip", "install", "--quiet", "--python", python, "--resolution", resolution]
+    command = [
+        sys.executable,
+        "-m",
+        "uv",
+        "pip",
+        "install",
+        "--quiet",
+        "--python",
+        python,
+        "--resolution",
+        resolution,
+    ]
     subprocess.run([*command, "--requirement", ROOT / "requirements.txt"], check=True)
     return python, read_packages(python)
 
@@ -43,24 +54,33 @@ def main() -> int:
     failed = []
     for name in sys.argv[1:] or ["oldest", "newest"]:
         python, packages = build(name)
-        asked = [Requirement(line).name for line in re.sub(r"#.*", "", (ROOT / "requirements.txt").read_text()).split()]
-        print(f"{name}:", ", ".join(f"{package} {packages[package]}" for package in asked), flush=True)
+        asked = [
+            Requirement(line).name
+            for line in re.sub(r"#.*", "", (ROOT / "requirements.txt").read_text()).split()
+        ]
+        print(
+            f"{name}:", ", ".join(f"{package} {packages[package]}" for package in asked), flush=True
+        )
         with tempfile.TemporaryDirectory() as folder:
             clone = Path(folder)
             for part in ("dr_lib", "notebooks", RECORDS):
-                shutil.copytree(ROOT / part, clone / part, ignore=shutil.ignore_patterns("__pycache__"))
+                shutil.copytree(
+                    ROOT / part, clone / part, ignore=shutil.ignore_patterns("__pycache__")
+                )
             for notebook, parameters in JOBS.items():
                 start = time.monotonic()
                 errors = execute(Runtime(name, "", {}, {}), python, clone, notebook, parameters)
                 print(
-                    f"{name:7} {notebook:20} {time.monotonic() - start:4.0f} s  {'FAILED' if errors else 'ok'}",
+                    f"{name:7} {notebook:20} {time.monotonic() - start:4.0f} s "
+                    f" {'FAILED' if errors else 'ok'}",
                     flush=True,
                 )
                 failed += [f"{name}, {notebook}: {error}" for error in errors]
             for path in clone.glob("papermill_runs/adhoc/rows/*.json"):
                 row = json.loads(path.read_text())
                 print(
-                    f"{name:7} AUC {row['metric_auc_test']:.3f}, keras {row['keras']}, tensorflow {row['tensorflow']}"
+                    f"{name:7} AUC {row['metric_auc_test']:.3f}, keras {row['keras']}, tensorflow"
+                    f" {row['tensorflow']}"
                 )
     print(*failed, sep="\n\n")
     return int(bool(failed))

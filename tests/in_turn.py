@@ -6,7 +6,9 @@ from collections.abc import Callable
 import numpy as np
 
 
-def time_in_turn(ours: Callable[[], object], peer: Callable[[], object], repeats: int) -> np.ndarray:
+def time_in_turn(
+    ours: Callable[[], object], peer: Callable[[], object], repeats: int
+) -> np.ndarray:
     """Run both in turn after one warm-up: their wall times, (2, repeats) in seconds."""
     times = np.empty((2, repeats + 1))
     for repeat in range(repeats + 1):

@@ -1,9 +1,11 @@
-"""Run the notebooks in look-alikes of the cloud runtimes: python tests/runtimes.py [--reports] [NAME ...].
+"""Run the notebooks in look-alikes of the cloud runtimes: python tests/runtimes.py [--reports]
+[NAME ...].
 
 With --reports only those run that show what is there already, on small studies of stored rows.
 
-A look-alike is a virtual environment in `.runtimes/` with the package versions that the runtime ships, on this
-machine's CPU. papermill runs outside it, so that nothing is in it that the notebooks do not add themselves.
+A look-alike is a virtual environment in `.runtimes/` with the package versions that the runtime
+ships, on this machine's CPU. papermill runs outside it, so that nothing is in it that the notebooks
+do not add themselves.
 """
 
 import argparse
@@ -29,14 +31,19 @@ LISTS = ROOT / "tests" / "runtimes"
 HOMES = ROOT / ".runtimes"
 SAMPLE = Path("papermill_runs", "sample")
 RECORDS = SAMPLE / "records"
-HINTS = {"colab": {"COLAB_RELEASE_TAG": "look-alike"}, "kaggle": {"KAGGLE_KERNEL_RUN_TYPE": "Batch"}}
+HINTS = {
+    "colab": {"COLAB_RELEASE_TAG": "look-alike"},
+    "kaggle": {"KAGGLE_KERNEL_RUN_TYPE": "Batch"},
+}
 NEEDED = frozenset(PACKAGES.get(module, module) for module in ALWAYS)  # by every notebook
 OPENCV = frozenset({"opencv-python-headless"})
 LITERT = frozenset({"ai-edge-litert"})
 SERVER = frozenset({"starlette", "uvicorn"})
 STATSMODELS = frozenset({"statsmodels"})
 # what these bring along
-BROUGHT = frozenset("annotated-types pydantic-core typing-inspection backports.strenum anyio h11".split())
+BROUGHT = frozenset(
+    "annotated-types pydantic-core typing-inspection backports.strenum anyio h11".split()
+)
 BROUGHT |= frozenset("patsy formulaic interface-meta narwhals wrapt".split())  # of statsmodels
 COLUMNS = "{:11} {:7} {:10} {:7} {:6} {:10} {:>7}  {:20} {}"
 
@@ -44,7 +51,8 @@ COLUMNS = "{:11} {:7} {:10} {:7} {:6} {:10} {:>7}  {:20} {}"
 class Runtime(NamedTuple):
     """A cloud runtime, the parameters of notebook 10 there, and what has to come of it."""
 
-    name: str  # of the list of packages, behind colab- or kaggle-, what the library has to take it for
+    # of the list of packages, behind colab- or kaggle-, what the library has to take it for
+    name: str
     python: str
     parameters: dict[str, Any]
     row: dict[str, Any]
@@ -72,10 +80,18 @@ class Job(NamedTuple):
 
 REPORTS = (
     Job("00", "00_start_here", {}, NEEDED | OPENCV),
-    Job("11 rows", "11_gpu_vs_tpu", {"runs": "papermill_runs/trained", "allow": "mode"}, NEEDED | STATSMODELS),
+    Job(
+        "11 rows",
+        "11_gpu_vs_tpu",
+        {"runs": "papermill_runs/trained", "allow": "mode"},
+        NEEDED | STATSMODELS,
+    ),
     Job("12", "12_evaluate", {"predictions": str(PREDICTIONS)}, NEEDED | STATSMODELS),
     Job(
-        "21", "21_export_quantize", {"model": "small_cnn", "image_size": 48, "num_rounds": 2}, NEEDED | OPENCV | LITERT
+        "21",
+        "21_export_quantize",
+        {"model": "small_cnn", "image_size": 48, "num_rounds": 2},
+        NEEDED | OPENCV | LITERT,
     ),
     Job("23", "23_serving_cost", {"runs": "papermill_runs/serving"}),
     Job("31", "31_factor_effects", {"runs": "papermill_runs/scenarios"}, NEEDED | STATSMODELS),
@@ -87,16 +103,30 @@ def list_trainings(runtime: Runtime) -> list[Job]:
     """What trains, serves and prepares in a runtime; the one on shards does without OpenCV."""
     training = {"epochs": 3, "image_size": 48} | runtime.parameters
     grades = {"epochs": 2, "image_size": 48, "model": "small_cnn"}
-    grades["backend"] = runtime.parameters.get("backend", "auto")  # num_devices is notebook 10's alone
-    serving = {"model": "small_cnn", "image_size": 48, "num_requests": 5, "gap_s": 0.0, "load_seconds": 0.5}
+    # num_devices is notebook 10's alone
+    grades["backend"] = runtime.parameters.get("backend", "auto")
+    serving = {
+        "model": "small_cnn",
+        "image_size": 48,
+        "num_requests": 5,
+        "gap_s": 0.0,
+        "load_seconds": 0.5,
+    }
     framework = {"tensorflow": "tensorflow", "jax": "keras_jax"}[runtime.row["backend"]]
     scenario = {"framework": framework, "data_share": 0.005, "epochs": 2}
     mnist = {"implementation": "fused@1", "epochs": 1, "replicas": 2}
     return [
         Job("10 paper", "10_train_referable", training | {"mode": "paper"}, NEEDED | OPENCV),
         Job("10 fast", "10_train_referable", training | {"mode": "fast"}, NEEDED | OPENCV),
-        Job("11", "11_gpu_vs_tpu", {"runs": "papermill_runs/adhoc", "allow": "mode"}, NEEDED | STATSMODELS),
-        Job("10 shards", "10_train_referable", training | {"mode": "fast", "data_dir": str(RECORDS)}),
+        Job(
+            "11",
+            "11_gpu_vs_tpu",
+            {"runs": "papermill_runs/adhoc", "allow": "mode"},
+            NEEDED | STATSMODELS,
+        ),
+        Job(
+            "10 shards", "10_train_referable", training | {"mode": "fast", "data_dir": str(RECORDS)}
+        ),
         Job("01", "01_prepare_fundus", {}, NEEDED | OPENCV),
         Job("20", "20_train_grades", grades, NEEDED | OPENCV),
         Job("22", "22_serve_and_load", serving, NEEDED | OPENCV | LITERT | SERVER),
@@ -108,8 +138,14 @@ def list_trainings(runtime: Runtime) -> list[Job]:
 def find_python(version: str) -> str | None:
     """A Python of that version, on the PATH or pyenv's; a shim of pyenv may be there without it."""
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
-    for candidate in (f"python{version}", *map(str, pyenv.glob(f"versions/{version}.*/bin/python"))):
-        if shutil.which(candidate) and not subprocess.run([candidate, "--version"], capture_output=True).returncode:
+    for candidate in (
+        f"python{version}",
+        *map(str, pyenv.glob(f"versions/{version}.*/bin/python")),
+    ):
+        if (
+            shutil.which(candidate)
+            and not subprocess.run([candidate, "--version"], capture_output=True).returncode
+        ):
             return candidate
     return None
 
@@ -127,7 +163,9 @@ def read_packages(python: Path) -> dict[str, str]:
 
 
 def build(runtime: Runtime, source: str) -> tuple[Path, dict[str, str]]:
-    """Build a look-alike, once, and bring it back to what it ships; return its Python and its packages."""
+    """Build a look-alike, once, and bring it back to what it ships; return its Python and its
+    packages.
+    """
     home = HOMES / runtime.name
     listed = LISTS / f"{runtime.name}.txt"
     ready = home / "ready"
@@ -139,7 +177,10 @@ def build(runtime: Runtime, source: str) -> tuple[Path, dict[str, str]]:
             if added := found.keys() - shipped.keys():
                 pip(python, "uninstall", "--quiet", "--yes", *added)
             return python, shipped
-    print(f"{runtime.name}: building {home.relative_to(ROOT)}, which downloads up to 1 GB", file=sys.stderr)
+    print(
+        f"{runtime.name}: building {home.relative_to(ROOT)}, which downloads up to 1 GB",
+        file=sys.stderr,
+    )
     subprocess.run([source, "-m", "venv", "--clear", home], check=True)
     pip(python, "install", "--quiet", "--requirement", str(listed))
     shipped = read_packages(python)
@@ -147,9 +188,14 @@ def build(runtime: Runtime, source: str) -> tuple[Path, dict[str, str]]:
     return python, shipped
 
 
-def execute(runtime: Runtime, python: Path, clone: Path, notebook: str, parameters: dict[str, Any]) -> list[str]:
+def execute(
+    runtime: Runtime, python: Path, clone: Path, notebook: str, parameters: dict[str, Any]
+) -> list[str]:
     """Run a notebook of the clone in the runtime; return papermill's errors, if any."""
-    spec = {"argv": [str(python), "-m", "ipykernel_launcher", "-f", "{connection_file}"], "language": "python"}
+    spec = {
+        "argv": [str(python), "-m", "ipykernel_launcher", "-f", "{connection_file}"],
+        "language": "python",
+    }
     spec |= {"display_name": runtime.name, "env": HINTS.get(runtime.name.split("-")[0], {})}
     kernel = clone / "jupyter" / "kernels" / runtime.name / "kernel.json"
     kernel.parent.mkdir(parents=True, exist_ok=True)
@@ -166,21 +212,29 @@ def execute(runtime: Runtime, python: Path, clone: Path, notebook: str, paramete
 
 
 def try_service(runtime: Runtime, python: Path, clone: Path) -> list[str]:
-    """Send a study of notebook 10 to a stand-in of the runtime's service, whose machine is the look-alike."""
+    """Send a study of notebook 10 to a stand-in of the runtime's service, whose machine is the
+    look-alike.
+    """
     service = runtime.name.split("-")[0]
     study = clone / "papermill_runs" / "look_alike.yaml"
     shutil.copytree(ROOT / RECORDS, clone / RECORDS, dirs_exist_ok=True)
     parameters = {"epochs": 3, "image_size": 48, "data_dir": str(RECORDS)} | runtime.parameters
-    study.write_text(json.dumps({"notebook": "10_train_referable", "repetitions": 1, "parameters": parameters}))
+    study.write_text(
+        json.dumps({"notebook": "10_train_referable", "repetitions": 1, "parameters": parameters})
+    )
     environment = {"STAND_IN": str(clone / "cloud"), "STAND_IN_PYTHON": str(python)}
     environment |= {"PYTHONPATH": str(clone)}
     code = "import sys; sys.executable = sys.argv.pop(1); from dr_lib.__main__ import main; main()"
     command = [sys.executable, "-c", code, str(put_stand_ins(clone / "bin"))]
     command += ["run", str(study), "--on", f"{service}:cpu", "--yes"]
-    ran = subprocess.run(command, capture_output=True, text=True, cwd=clone, env=os.environ | environment)
+    ran = subprocess.run(
+        command, capture_output=True, text=True, cwd=clone, env=os.environ | environment
+    )
     reasons = [ran.stdout[-2000:] + ran.stderr] if ran.returncode else []
     if not reasons:
-        (row,) = (json.loads(path.read_text()) for path in study.with_suffix("").glob("rows/*.json"))
+        (row,) = (
+            json.loads(path.read_text()) for path in study.with_suffix("").glob("rows/*.json")
+        )
         expected = runtime.row | {"status": "ok", "platform": service, "data_kind": "synthetic"}
         reasons = find_unlike(row, expected)
     left = [str(path) for path in clone.glob("cloud/*/*")]
@@ -188,7 +242,8 @@ def try_service(runtime: Runtime, python: Path, clone: Path) -> list[str]:
 
 
 def put_stand_ins(folder: Path) -> Path:
-    """Put stand-ins of the two services' clients into a folder, under their names; return the Python beside them.
+    """Put stand-ins of the two services' clients into a folder, under their names; return the
+    Python beside them.
 
     A client beside the Python that runs is found before all others, the real ones included.
     """
@@ -252,14 +307,20 @@ def try_job(runtime: Runtime, job: Job, source: str, clone: Path) -> list[str]:
             }
             wrong += find_unlike(row, expected)
     names = ", ".join(sorted(added.keys() - shipped.keys())) or "nothing"
-    print_line(runtime, shipped, job.title, seconds, used, "FAILED" if wrong else f"ok, added {names}")
+    print_line(
+        runtime, shipped, job.title, seconds, used, "FAILED" if wrong else f"ok, added {names}"
+    )
     return [f"{runtime.name}, notebook {job.title}: {reason}" for reason in wrong]
 
 
-def print_line(runtime: Runtime, shipped: dict[str, str], title: str, seconds: float, used: str, outcome: str) -> None:
+def print_line(
+    runtime: Runtime, shipped: dict[str, str], title: str, seconds: float, used: str, outcome: str
+) -> None:
     """Print a line of the table."""
     versions = [shipped.get(name, "none") for name in ("tensorflow-cpu", "keras", "jax")]
-    line = COLUMNS.format(runtime.name, runtime.python, *versions, title, f"{seconds:.0f}", used, outcome)
+    line = COLUMNS.format(
+        runtime.name, runtime.python, *versions, title, f"{seconds:.0f}", used, outcome
+    )
     print(line, flush=True)
 
 
@@ -287,16 +348,26 @@ def try_runtime(runtime: Runtime, source: str, clone: Path, only_reports: bool) 
 
 
 def main() -> int:
-    """Try the runtimes named, or all; 1 if anything went wrong, or one that is named has no Python here."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    """Try the runtimes named, or all; 1 if anything went wrong, or one that is named has no
+    Python here.
+    """
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     known = [runtime.name for runtime in RUNTIMES]
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(known))
-    parser.add_argument("--reports", action="store_true", help="only what shows rows that are there already")
+    parser.add_argument(
+        "--reports", action="store_true", help="only what shows rows that are there already"
+    )
     asked = parser.parse_args()
     if unknown := set(asked.names) - set(known):
         parser.error(f"{', '.join(sorted(unknown))}: no such runtime")
     wrong = []
-    print(COLUMNS.format(*"runtime python tensorflow keras jax notebook seconds strategy".split(), "outcome"))
+    print(
+        COLUMNS.format(
+            *"runtime python tensorflow keras jax notebook seconds strategy".split(), "outcome"
+        )
+    )
     for runtime in RUNTIMES:
         if asked.names and runtime.name not in asked.names:
             continue
@@ -305,7 +376,9 @@ def main() -> int:
             with tempfile.TemporaryDirectory() as folder:
                 wrong += try_runtime(runtime, source, Path(folder), asked.reports)
             continue
-        missing = f"{runtime.name}: not run, Python {runtime.python} is not on this machine: install it"
+        missing = (
+            f"{runtime.name}: not run, Python {runtime.python} is not on this machine: install it"
+        )
         print(missing)
         if asked.names:
             wrong.append(missing)

@@ -1,4 +1,6 @@
-"""Small studies of rows and predictions on which the analysis notebooks have all of their figures to draw."""
+"""Small studies of rows and predictions on which the analysis notebooks have all of their
+figures to draw.
+"""
 
 import json
 from collections.abc import Iterable
@@ -17,7 +19,9 @@ SPREAD = (0.98, 1.0, 1.02)
 
 
 def write_studies(root: Path) -> None:
-    """Write studies for notebooks 11, 23, 31 and 41 below `papermill_runs/`, and predictions for 12."""
+    """Write studies for notebooks 11, 23, 31 and 41 below `papermill_runs/`, and predictions for
+    12.
+    """
     runs = root / "papermill_runs"
     _write(runs / "trained", _train())
     _write(runs / "scenarios", _list_rows(run_scenarios()))

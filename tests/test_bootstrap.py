@@ -1,4 +1,6 @@
-"""The bootstrap adds what a cloud runtime lacks, moves nothing, and asks nobody's laptop to change."""
+"""The bootstrap adds what a cloud runtime lacks, moves nothing, and asks nobody's laptop to
+change.
+"""
 
 import os
 import re
@@ -19,11 +21,15 @@ CALL = "from dr_lib.bootstrap import install_missing; print(*install_missing('cv
 def run(python: Path | str, code: str, **variables: str) -> subprocess.CompletedProcess:
     """Run code with this interpreter in the repository."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), **variables}
-    return subprocess.run([python, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True)
+    return subprocess.run(
+        [python, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True
+    )
 
 
 def make_environment(folder: Path) -> None:
-    """A virtual environment with nothing but this one's pip, linked, for installing it takes long."""
+    """A virtual environment with nothing but this one's pip, linked, for installing it takes
+    long.
+    """
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
     (site,) = folder.glob("lib/python*/site-packages")
     (site / "pip").symlink_to(Path(find_spec("pip").origin).parent)
@@ -45,20 +51,32 @@ def test_a_laptop_is_told_and_not_changed():
 def test_an_installation_that_fails_says_what_to_do(tmp_path):
     """Without a network, Kaggle's switch is named."""
     make_environment(tmp_path)
-    nowhere = {"PIP_INDEX_URL": "http://127.0.0.1:9/", "PIP_RETRIES": "0", "PIP_CONFIG_FILE": os.devnull}
+    nowhere = {
+        "PIP_INDEX_URL": "http://127.0.0.1:9/",
+        "PIP_RETRIES": "0",
+        "PIP_CONFIG_FILE": os.devnull,
+    }
     done = run(tmp_path / "bin" / "python", CALL, KAGGLE_KERNEL_RUN_TYPE="Batch", **nowhere)
     assert done.returncode and "could not install google-crc32c, matplotlib, pandas" in done.stderr
     assert "internet switched on" in done.stderr
 
 
 def test_what_notebooks_ask_for_is_required():
-    """Each module that a notebook may add is a package of requirements.txt, so that a typo installs nothing."""
+    """Each module that a notebook may add is a package of requirements.txt, so that a typo
+    installs nothing.
+    """
     required = set(re.findall(r"(?m)^[\w-]+", (ROOT / "requirements.txt").read_text()))
-    calls = [re.search(r"install_missing\((.*)\)\)\)", path.read_text()) for path in ROOT.glob("notebooks/*.py")]
-    modules = {name for call in calls if call for name in re.findall(r'"(\w+)"', call[1])} - {"sample"}
+    calls = [
+        re.search(r"install_missing\((.*)\)\)\)", path.read_text())
+        for path in ROOT.glob("notebooks/*.py")
+    ]
+    modules = {name for call in calls if call for name in re.findall(r'"(\w+)"', call[1])} - {
+        "sample"
+    }
     assert {"cv2", "statsmodels"} < modules
     packages = {
-        bootstrap.PACKAGES.get(name, name).replace("_", "-").split("<")[0] for name in (*bootstrap.ALWAYS, *modules)
+        bootstrap.PACKAGES.get(name, name).replace("_", "-").split("<")[0]
+        for name in (*bootstrap.ALWAYS, *modules)
     }
     assert packages - {"matplotlib"} <= required  # seaborn brings it
 
@@ -66,14 +84,20 @@ def test_what_notebooks_ask_for_is_required():
 @pytest.mark.parametrize(
     ("found", "variables", "expected"),
     [
-        ({"gpus": ("Tesla T4", "Tesla T4")}, {}, "colab, Tesla T4 + Tesla T4, Keras on tensorflow, commit unknown"),
+        (
+            {"gpus": ("Tesla T4", "Tesla T4")},
+            {},
+            "colab, Tesla T4 + Tesla T4, Keras on tensorflow, commit unknown",
+        ),
         ({"num_tpu_chips": 8}, {}, "colab, TPU (8 chips), Keras on jax, commit unknown"),
         ({"backends": ()}, {}, "colab, Xeon (2 cores), Keras on no backend, commit unknown"),
         ({}, {"KERAS_BACKEND": "jax"}, "colab, Xeon (2 cores), Keras on jax, commit unknown"),
     ],
 )
 def test_one_line_says_where_a_notebook_runs(monkeypatch, tmp_path, found, variables, expected):
-    """Platform, device, the backend that Keras will take, and no commit of a repository around an unpacked archive."""
+    """Platform, device, the backend that Keras will take, and no commit of a repository around
+    an unpacked archive.
+    """
     facts = Facts("colab", "Xeon", 2, 12.7, (), 0.0, 0.0, "", 0, ("tensorflow", "jax"), False)
     monkeypatch.setattr(bootstrap, "probe", lambda: facts._replace(**found))
     monkeypatch.delenv("KERAS_BACKEND", raising=False)
@@ -97,13 +121,20 @@ def test_a_driver_that_does_not_answer_stops_no_analysis(monkeypatch):
 
 @pytest.mark.slow
 def test_a_runtime_gets_what_it_lacks_and_keeps_what_it_has(tmp_path):
-    """A real environment with an older NumPy: the packages come, NumPy stays, and a second call finds all there."""
+    """A real environment with an older NumPy: the packages come, NumPy stays, and a second call
+    finds all there.
+    """
     make_environment(tmp_path)
     python = tmp_path / "bin" / "python"
-    subprocess.run([python, "-m", "pip", "install", "--quiet", "numpy==2.1.3", "psutil"], check=True)
+    subprocess.run(
+        [python, "-m", "pip", "install", "--quiet", "numpy==2.1.3", "psutil"], check=True
+    )
     done = run(python, CALL, COLAB_RELEASE_TAG="r")
     assert done.returncode == 0, done.stderr
     assert "opencv-python-headless" in done.stdout and "psutil" not in done.stdout
-    imports = "import cv2, numpy, pandas, PIL, pydantic, scipy, seaborn, sklearn; print(numpy.__version__)"
+    imports = (
+        "import cv2, numpy, pandas, PIL, pydantic, scipy, seaborn, sklearn;"
+        " print(numpy.__version__)"
+    )
     assert run(python, imports).stdout.strip() == "2.1.3"
     assert run(python, CALL, COLAB_RELEASE_TAG="r").stdout.strip() == ""

@@ -1,4 +1,6 @@
-"""A printed command can be pasted: the interpreter that runs, and words that a shell takes whole."""
+"""A printed command can be pasted: the interpreter that runs, and words that a shell takes
+whole.
+"""
 
 import ast
 import re
@@ -19,11 +21,15 @@ PRINT = "from dr_lib.command import write_command; print(write_command('report',
 
 
 def test_a_command_names_an_environment_that_is_not_activated(tmp_path):
-    """The path of its interpreter, from the working directory; the link in the environment, not what it points to."""
+    """The path of its interpreter, from the working directory; the link in the environment, not
+    what it points to.
+    """
     venv.create(tmp_path / ".venv", symlinks=True)
     call = [tmp_path / ".venv" / "bin" / "python", "-c", PRINT]
     environment = {"PATH": "/usr/bin", "PYTHONPATH": str(ROOT)}
-    shown = subprocess.run(call, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True).stdout
+    shown = subprocess.run(
+        call, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
+    ).stdout
     assert shown == ".venv/bin/python -m dr_lib report 'my runs'\n"
 
 
@@ -33,7 +39,12 @@ def test_a_command_of_an_activated_environment_is_short(tmp_path):
     folder = tmp_path / ".venv" / "bin"
     environment = {"PATH": f"{folder}:/usr/bin", "PYTHONPATH": str(ROOT)}
     shown = subprocess.run(
-        ["python", "-c", PRINT], cwd="/", env=environment, capture_output=True, text=True, check=True
+        ["python", "-c", PRINT],
+        cwd="/",
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
     ).stdout
     assert shown == "python -m dr_lib report 'my runs'\n"
 
@@ -49,7 +60,9 @@ def test_a_command_that_is_kept_names_no_folder_of_this_machine(tmp_path, monkey
     """It is for the repository's root: the .venv there, else whatever python is."""
     monkeypatch.setattr(command, "ROOT", tmp_path)
     monkeypatch.setattr(command.sys, "executable", str(tmp_path / ".venv" / "bin" / "python"))
-    assert write_lasting_command("report", "my runs") == ".venv/bin/python -m dr_lib report 'my runs'"
+    assert (
+        write_lasting_command("report", "my runs") == ".venv/bin/python -m dr_lib report 'my runs'"
+    )
     monkeypatch.setattr(command.sys, "executable", "/opt/lab/bin/python3")
     assert write_lasting_command("plan") == "python -m dr_lib plan"
 
@@ -75,5 +88,7 @@ def test_no_text_calls_python_by_a_name_that_may_be_another_one(path):
 
     The sentences of one module are for another Python than its own.
     """
-    printed = [text for text in list_texts(path) if re.search("python -m dr_lib |pip install", text)]
+    printed = [
+        text for text in list_texts(path) if re.search("python -m dr_lib |pip install", text)
+    ]
     assert not printed or path.name == "factory.py"

@@ -34,7 +34,9 @@ def test_an_error_leaves_the_old_file_and_nothing_else(tmp_path):
 def test_a_lock_ends_with_its_process(tmp_path):
     """Another process is kept out while the first lives, and let in when it was killed."""
     path = tmp_path / "folder" / "lock"
-    holder = subprocess.Popen([sys.executable, "-c", HOLD, path], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLD, path], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    )
     assert holder.stdout.readline() == "held\n"
     assert lock(path) is None
     holder.kill()

@@ -1,4 +1,6 @@
-"""Notebooks 40 and 41: trained on a CPU, a row per implementation, what cannot be done is said, and the report."""
+"""Notebooks 40 and 41: trained on a CPU, a row per implementation, what cannot be done is said,
+and the report.
+"""
 
 import json
 import subprocess
@@ -18,39 +20,76 @@ def digits(tmp_path):
     """A small mnist.npz of synthetic digits."""
     x_train, y_train = draw_digits(320)
     x_test, y_test = draw_digits(200, seed=1)
-    np.savez(tmp_path / "digits.npz", x_train=x_train, y_train=y_train, x_test=x_test, y_test=y_test)
+    np.savez(
+        tmp_path / "digits.npz", x_train=x_train, y_train=y_train, x_test=x_test, y_test=y_test
+    )
     return tmp_path / "digits.npz"
 
 
 def read_rows(clone, study="adhoc"):
     """The rows of a study by implementation and batch."""
-    rows = [json.loads(path.read_text()) for path in (clone / "papermill_runs" / study / "rows").glob("*.json")]
+    rows = [
+        json.loads(path.read_text())
+        for path in (clone / "papermill_runs" / study / "rows").glob("*.json")
+    ]
     return {(row["implementation"], row.get("batch_size")): row for row in rows}
 
 
 def test_40_builds_checks_and_times_on_a_cpu_and_41_reads_the_rows(clone, kernel, digits):
-    """Checks stand before times; a row per implementation but the GPU's own; figures, claims, like for like."""
-    notebook = execute(clone, "40_mnist_cuda", kernel, mnist=str(digits), data_share=1.0, device="cpu", epochs=2)
+    """Checks stand before times; a row per implementation but the GPU's own; figures, claims,
+    like for like.
+    """
+    notebook = execute(
+        clone, "40_mnist_cuda", kernel, mnist=str(digits), data_share=1.0, device="cpu", epochs=2
+    )
     rows = read_rows(clone)
-    assert set(rows) == {("fused", 1), ("minibatch", 32), ("keras_tensorflow", 1), ("keras_tensorflow", 32)}
+    assert set(rows) == {
+        ("fused", 1),
+        ("minibatch", 32),
+        ("keras_tensorflow", 1),
+        ("keras_tensorflow", 32),
+    }
     for row in rows.values():
-        assert (row["num_parameters"], row["num_images_train"], row["accelerator"]) == (2343, 320, "cpu")
+        assert (row["num_parameters"], row["num_images_train"], row["accelerator"]) == (
+            2343,
+            320,
+            "cpu",
+        )
         assert 0 < row["train_s"] < row["wall_s"] and len(row["epoch_s"]) == row["epochs"] == 2
-        assert len(row["replica_accuracy"]) == row["replicas"] and 0 <= row["metric_accuracy_test"] <= 1
+        assert (
+            len(row["replica_accuracy"]) == row["replicas"]
+            and 0 <= row["metric_accuracy_test"] <= 1
+        )
         assert row["learning_rate"] > 0 and str(clone) not in json.dumps(row)
-    fused, single, keras = (rows[key] for key in (("fused", 1), ("keras_tensorflow", 1), ("keras_tensorflow", 32)))
-    assert fused["framework"] == "cuda" and max(fused["gradient_error"], fused["forward_error"]) <= 1e-5
-    assert (keras["framework"], keras["backend"], keras["replicas"]) == ("keras", "tensorflow", 1) and keras["keras"]
-    assert "paper needs a GPU" in texts(notebook) and "times as fast as Keras / TensorFlow, batch 1" in texts(notebook)
+    fused, single, keras = (
+        rows[key] for key in (("fused", 1), ("keras_tensorflow", 1), ("keras_tensorflow", 32))
+    )
+    assert (
+        fused["framework"] == "cuda"
+        and max(fused["gradient_error"], fused["forward_error"]) <= 1e-5
+    )
+    assert (keras["framework"], keras["backend"], keras["replicas"]) == (
+        "keras",
+        "tensorflow",
+        1,
+    ) and keras["keras"]
+    assert "paper needs a GPU" in texts(
+        notebook
+    ) and "times as fast as Keras / TensorFlow, batch 1" in texts(notebook)
     outputs = [json.dumps(cell.get("outputs", [])) for cell in notebook.cells]
-    checks, times = (next(k for k, out in enumerate(outputs) if word in out) for word in ("gradient_error", "wrote"))
+    checks, times = (
+        next(k for k, out in enumerate(outputs) if word in out)
+        for word in ("gradient_error", "wrote")
+    )
     assert checks < times
     text = report(clone, "adhoc")
     assert text.count("data:image/png") == 3 and "The network has 2,343 parameters." in text
     alike = pd.read_csv(clone / "papermill_runs" / "adhoc" / "like_for_like.csv")
     ratios = dict(zip(alike["batch_size"], alike["times_as_fast"], strict=True))
     assert ratios[1] == pytest.approx(single["steady_epoch_s"] / fused["steady_epoch_s"])
-    assert ratios[32] == pytest.approx(keras["steady_epoch_s"] / rows["minibatch", 32]["steady_epoch_s"])
+    assert ratios[32] == pytest.approx(
+        keras["steady_epoch_s"] / rows["minibatch", 32]["steady_epoch_s"]
+    )
 
 
 @pytest.mark.slow
@@ -68,15 +107,18 @@ def test_40_says_what_it_cannot_do(clone, kernel, digits, parameters, message):
     """Before anything is trained; no row is left."""
     with pytest.raises(papermill.PapermillExecutionError, match=message):
         execute(
-            clone, "40_mnist_cuda", kernel, **{"mnist": str(digits), "data_share": 1.0, "device": "cpu"} | parameters
+            clone,
+            "40_mnist_cuda",
+            kernel,
+            **{"mnist": str(digits), "data_share": 1.0, "device": "cpu"} | parameters,
         )
     assert not list(clone.glob("papermill_runs/adhoc/rows/*"))
 
 
 @pytest.mark.slow
 def test_a_study_of_implementations(clone, digits):
-    """One implementation a run, repeated, on JAX too; what needs a GPU is skipped, as the row says; the report reads
-    it all."""
+    """One implementation a run, repeated, on JAX too; what needs a GPU is skipped, as the row says;
+    the report reads it all."""
     pytest.importorskip("jax")
     study = clone / "papermill_runs" / "trial.yaml"
     study.parent.mkdir(exist_ok=True)
@@ -89,12 +131,22 @@ def test_a_study_of_implementations(clone, digits):
     ran = subprocess.run([*command, study], cwd=clone, check=True, capture_output=True, text=True)
     assert "paper needs a GPU" in ran.stdout
     text = report(clone, "trial", lang="pt")
-    assert "UnavailableError: paper needs a GPU" in text and "Quantas vezes mais rápido que o Keras" in text
+    assert (
+        "UnavailableError: paper needs a GPU" in text
+        and "Quantas vezes mais rápido que o Keras" in text
+    )
     assert "<td>CUDA C com gradiente exato, lote 1, CPU</td>" in text
     (alike,) = pd.read_csv(study.with_suffix("") / "like_for_like.csv").itertuples()
-    assert (alike.line, alike.reference) == ("CUDA C true gradient, batch 1, CPU", "Keras / JAX, batch 1, CPU")
+    assert (alike.line, alike.reference) == (
+        "CUDA C true gradient, batch 1, CPU",
+        "Keras / JAX, batch 1, CPU",
+    )
     assert alike.n == 2 and alike.times_as_fast_low < alike.times_as_fast < alike.times_as_fast_high
-    several = study.read_text().replace("[paper@1, true_gradient@1, keras_jax@1]", "['fused@1, minibatch@32']")
+    several = study.read_text().replace(
+        "[paper@1, true_gradient@1, keras_jax@1]", "['fused@1, minibatch@32']"
+    )
     (study.parent / "several.yaml").write_text(several)
-    failed = subprocess.run([*command, study.parent / "several.yaml"], cwd=clone, capture_output=True, text=True)
+    failed = subprocess.run(
+        [*command, study.parent / "several.yaml"], cwd=clone, capture_output=True, text=True
+    )
     assert "one NAME@BATCH a level" in failed.stdout + failed.stderr

@@ -31,24 +31,42 @@ from tests.evidence.real_rows import copy_row
 from tests.studies import write_studies
 
 
-def execute(clone: Path, name: str, kernel: str | KernelManager = "python3", **parameters) -> nbformat.NotebookNode:
-    """Run a notebook with papermill in the clone, in a kernel of its own or in one that stays; return it executed."""
+def execute(
+    clone: Path, name: str, kernel: str | KernelManager = "python3", **parameters
+) -> nbformat.NotebookNode:
+    """Run a notebook with papermill in the clone, in a kernel of its own or in one that stays;
+    return it executed.
+    """
     (out := clone / "out" / f"{name}.ipynb").parent.mkdir(exist_ok=True)
     how = {"kernel_name": kernel}
     if isinstance(kernel, KernelManager):
         how = {"kernel_name": "python3", "km": kernel}
         (client := kernel.client()).start_channels()
         client.wait_for_ready(timeout=60)  # what is sent before is answered to nobody
-        client.execute_interactive(f"%reset_selective -f ^[^_]\nimport os; os.chdir({str(clone)!r})")
+        client.execute_interactive(
+            f"%reset_selective -f ^[^_]\nimport os; os.chdir({str(clone)!r})"
+        )
         client.stop_channels()
     notebook = clone / "notebooks" / f"{name}.ipynb"
-    return papermill.execute_notebook(notebook, out, parameters, cwd=clone, progress_bar=False, **how)
+    return papermill.execute_notebook(
+        notebook, out, parameters, cwd=clone, progress_bar=False, **how
+    )
 
 
 def papermill_command(name: str, **parameters) -> list[str]:
     """The same at the command line, in the clone."""
-    options = [text for parameter, value in parameters.items() for text in ("-p", parameter, str(value))]
-    return [sys.executable, "-m", "papermill", "--no-progress-bar", f"notebooks/{name}.ipynb", "out.ipynb", *options]
+    options = [
+        text for parameter, value in parameters.items() for text in ("-p", parameter, str(value))
+    ]
+    return [
+        sys.executable,
+        "-m",
+        "papermill",
+        "--no-progress-bar",
+        f"notebooks/{name}.ipynb",
+        "out.ipynb",
+        *options,
+    ]
 
 
 def read_rows(clone: Path) -> list[dict]:
@@ -60,7 +78,8 @@ def texts(notebook: nbformat.NotebookNode) -> str:
     """All that the cells printed or displayed as text."""
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
     data = [
-        str(output.get("text", "")) + json.dumps(output.get("data", {}).get("text/markdown", "")) for output in outputs
+        str(output.get("text", "")) + json.dumps(output.get("data", {}).get("text/markdown", ""))
+        for output in outputs
     ]
     tables = [json.dumps(output.get("data", {}).get("text/plain", "")) for output in outputs]
     return "\n".join(data + tables)
@@ -77,7 +96,9 @@ def report(clone: Path, study: str, **parameters) -> str:
     """What the report of a study shows, which needs no other file and has no code in it."""
     folder = clone / "papermill_runs" / study
     text = write_report([folder], folder, clone, **parameters).read_text(encoding="utf-8")
-    assert not re.findall(r'(?:src|href)="(?!data:|#)', text) and "import " not in re.sub('data:[^"]*', "", text)
+    assert not re.findall(r'(?:src|href)="(?!data:|#)', text) and "import " not in re.sub(
+        'data:[^"]*', "", text
+    )
     return text
 
 
@@ -111,10 +132,13 @@ def test_00_shows_the_whole_chain(clone, kernel):
 
 
 def test_01_prepares_a_folder_with_a_csv(clone, kernel, small_sample):
-    """A user's folder and CSV become shards, shown without a name; a file that is no photograph is told as rejected."""
+    """A user's folder and CSV become shards, shown without a name; a file that is no photograph
+    is told as rejected.
+    """
     photographs = clone / "mine"
     shutil.copytree(small_sample.parent / "photographs", photographs)
-    (photographs / "sample.json").unlink()  # without it they are a folder of photographs like any other
+    # without it they are a folder of photographs like any other
+    (photographs / "sample.json").unlink()
     (photographs / "images" / "scribble.jpg").write_text("not a photograph")
     with (photographs / "labels.csv").open("a") as file:
         file.write("scribble.jpg,900,left,0\n")
@@ -124,57 +148,101 @@ def test_01_prepares_a_folder_with_a_csv(clone, kernel, small_sample):
     assert manifest["num_photographs"] == 33 and manifest["num_rejected"] == 1
     said = texts(notebook)
     assert (
-        "1 rejected" in said and "not a picture" in said and "Refused of 33 photographs: `robust` 1, `voets` " in said
+        "1 rejected" in said
+        and "not a picture" in said
+        and "Refused of 33 photographs: `robust` 1, `voets` " in said
     )
     assert num_pictures(notebook) == 3  # odd files, contact sheet, rejected
     names = [path.stem for path in (photographs / "images").iterdir()]
     assert len(names) == 33 and not any(name in json.dumps(notebook) for name in names)
     banners = [
-        o for c in notebook.cells for o in c.get("outputs", []) if o.get("metadata", {}).get("shows_photographs")
+        o
+        for c in notebook.cells
+        for o in c.get("outputs", [])
+        if o.get("metadata", {}).get("shows_photographs")
     ]
     assert len(banners) == 1
 
 
 def test_10_alone_writes_a_row_that_11_reads(clone, kernel, small_sample):
-    """Run by papermill it trains and writes a valid row; notebook 11 draws figure 1 from it, in Portuguese."""
-    wishes = {"data_dir": str(small_sample), "epochs": 2, "image_size": 48, "test_time_augmentation": True}
+    """Run by papermill it trains and writes a valid row; notebook 11 draws figure 1 from it, in
+    Portuguese.
+    """
+    wishes = {
+        "data_dir": str(small_sample),
+        "epochs": 2,
+        "image_size": 48,
+        "test_time_augmentation": True,
+    }
     execute(clone, "10_train_referable", kernel, **wishes, repetition=3)
     (path,) = (clone / "papermill_runs" / "adhoc" / "rows").glob("*.json")
     row = json.loads(path.read_text())
     assert (row["study"], row["repetition"], row["seed"], row["status"]) == ("adhoc", 3, 23, "ok")
     assert 0 < row["first_step_s"] < row["train_s"] < row["wall_s"] and len(row["epoch_s"]) == 2
-    assert row["data_kind"] == "synthetic" and row["accelerator"] and row["keras"] and 0 <= row["metric_auc_test"] <= 1
+    assert (
+        row["data_kind"] == "synthetic"
+        and row["accelerator"]
+        and row["keras"]
+        and 0 <= row["metric_auc_test"] <= 1
+    )
     left = clone / "papermill_runs" / "adhoc" / "runs" / row["run_id"]
     assert read_folder(left / "model").version == row["model_version"]
     assert len(read_predictions(left / "predictions.csv")[0].test) == row["num_images_test"]
-    command = [sys.executable, "-m", "dr_lib", "predict", left / "model", small_sample, "--out", "again.csv"]
+    command = [
+        sys.executable,
+        "-m",
+        "dr_lib",
+        "predict",
+        left / "model",
+        small_sample,
+        "--out",
+        "again.csv",
+    ]
     subprocess.run(command, cwd=clone, check=True, capture_output=True)
     written = pd.read_csv(left / "predictions.csv")
     again = pd.read_csv(clone / "again.csv")  # the model says the same
     pd.testing.assert_frame_equal(written, again, atol=1e-5)
     assert str(small_sample.parent) not in path.read_text()  # a row names no folder of this machine
     text = report(clone, "adhoc", lang="pt")
-    assert "não comparáveis" in text and '<html lang="pt">' in text and text.count("data:image/png") == 1
+    assert (
+        "não comparáveis" in text
+        and '<html lang="pt">' in text
+        and text.count("data:image/png") == 1
+    )
 
 
 BLOCK = """from importlib.machinery import PathFinder
 find = PathFinder.find_spec
 hidden = ("tensorflow", "cv2", "papermill")
-PathFinder.find_spec = lambda name, *more: None if name.split(".")[0] in hidden else find(name, *more)
+is_hidden = lambda name: name.split(".")[0] in hidden
+PathFinder.find_spec = lambda name, *more: None if is_hidden(name) else find(name, *more)
 """
 
 
 @pytest.mark.slow
 def test_10_and_11_run_without_tensorflow_and_opencv(clone, small_sample, monkeypatch):
-    """As on Colab's TPU runtime, with shards prepared and eight devices: train on JAX, fast, and draw figure 1."""
+    """As on Colab's TPU runtime, with shards prepared and eight devices: train on JAX, fast, and
+    draw figure 1.
+    """
     pytest.importorskip("jax")
     (clone / "blocked").mkdir()
     (clone / "blocked" / "sitecustomize.py").write_text(BLOCK)
     monkeypatch.setenv("PYTHONPATH", str(clone / "blocked"))
-    request = {"data_dir": str(small_sample), "epochs": 2, "image_size": 48, "backend": "auto", "mode": "fast"}
+    request = {
+        "data_dir": str(small_sample),
+        "epochs": 2,
+        "image_size": 48,
+        "backend": "auto",
+        "mode": "fast",
+    }
     notebook = execute(clone, "10_train_referable", num_devices=8, **request)
     (row,) = read_rows(clone)
-    assert (row["backend"], row["mode"], row["status"], row["on_device"]) == ("jax", "fast", "ok", True)
+    assert (row["backend"], row["mode"], row["status"], row["on_device"]) == (
+        "jax",
+        "fast",
+        "ok",
+        True,
+    )
     assert (row["strategy"], row["num_replicas"], row["num_accelerators"]) == ("DataParallel", 8, 1)
     assert "jax: installed here are jax" in texts(notebook) and num_pictures(notebook) == 2
     assert num_pictures(execute(clone, "11_gpu_vs_tpu", runs="papermill_runs/adhoc")) == 1
@@ -182,22 +250,35 @@ def test_10_and_11_run_without_tensorflow_and_opencv(clone, small_sample, monkey
 
 @pytest.mark.slow
 def test_10_goes_on_after_a_kill(clone, small_sample):
-    """papermill and its kernel killed in the middle, on two devices: the same command ends the same run, and the row
-    says so, with the strategy, the replicas and what each epoch dropped."""
+    """papermill and its kernel killed in the middle, on two devices: the same command ends the same
+    run, and the row says so, with the strategy, the replicas and what each epoch dropped."""
     request = {"data_dir": small_sample, "epochs": 9, "image_size": 48, "num_devices": 2}
     command = papermill_command("10_train_referable", **request)
-    process = subprocess.Popen(command, cwd=clone, stderr=subprocess.DEVNULL, start_new_session=True)
+    process = subprocess.Popen(
+        command, cwd=clone, stderr=subprocess.DEVNULL, start_new_session=True
+    )
     runs = clone / "papermill_runs" / "adhoc" / "runs"
     while not (list(runs.glob("*/checkpoint.npz")) or process.poll() is not None):
         time.sleep(0.05)
-    for victim in [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]:
+    for victim in [
+        psutil.Process(process.pid),
+        *psutil.Process(process.pid).children(recursive=True),
+    ]:
         victim.kill()
     process.wait()
     assert not read_rows(clone)
     subprocess.run(command, cwd=clone, check=True, capture_output=True)
     (row,) = read_rows(clone)
-    assert row["resumed"] == 1 and 0 < len(row["epoch_s"]) < 9 and row["run_id"] == next(runs.iterdir()).name
-    assert (row["strategy"], row["num_replicas"], row["num_accelerators"]) == ("MirroredStrategy", 2, 1)
+    assert (
+        row["resumed"] == 1
+        and 0 < len(row["epoch_s"]) < 9
+        and row["run_id"] == next(runs.iterdir()).name
+    )
+    assert (row["strategy"], row["num_replicas"], row["num_accelerators"]) == (
+        "MirroredStrategy",
+        2,
+        1,
+    )
     assert row["num_images_dropped"] == row["num_images_train"] % 8
     history = (runs / row["run_id"] / "history.csv").read_text().splitlines()
     assert [line.split(",")[0] for line in history[1:]] == [str(epoch) for epoch in range(9)]
@@ -226,7 +307,9 @@ def test_11_says_which_rows_are_of_labels_that_are_gone(clone, small_sample):
     study = clone / "papermill_runs" / "mine"
     study.parent.mkdir()
     study.with_suffix(".yaml").write_text("parameters: {data_dir: data/prepared}\n")
-    row = copy_row("10", data_dir="prepared", split="split.csv", study="mine", **describe_data(small_sample))
+    row = copy_row(
+        "10", data_dir="prepared", split="split.csv", study="mine", **describe_data(small_sample)
+    )
     write_row(study, row)
     assert "Outdated runs" not in report(clone, "mine", published=False)
     write_row(study, row | {"labels_sha256": "0" * 64})
@@ -242,11 +325,15 @@ def test_11_says_which_rows_are_of_labels_that_are_gone(clone, small_sample):
     ],
 )
 def test_10_stops_with_what_to_do(clone, kernel, small_sample, parameters, message):
-    """A folder, an accelerator or a model that is not there stops the notebook before training; no row is written."""
+    """A folder, an accelerator or a model that is not there stops the notebook before training;
+    no row is written.
+    """
     if "gpu" in parameters.values() and os.path.exists("/dev/nvidia0"):
         pytest.skip("this machine has a GPU")
     with pytest.raises(papermill.PapermillExecutionError, match=message):
-        execute(clone, "10_train_referable", kernel, **({"data_dir": str(small_sample)} | parameters))
+        execute(
+            clone, "10_train_referable", kernel, **({"data_dir": str(small_sample)} | parameters)
+        )
     assert not list(clone.glob("papermill_runs/*/rows/*"))
 
 
@@ -259,13 +346,17 @@ def fresh_kernel() -> Iterator[KernelManager]:
 
 
 def test_30_refuses_trains_and_monitors(clone, fresh_kernel):
-    """A GPU that is not here and a framework that this kernel lacks are unavailable; a scenario is trained."""
+    """A GPU that is not here and a framework that this kernel lacks are unavailable; a scenario
+    is trained.
+    """
     for parameters, message in (
         ({"accelerator": "gpu"}, "no NVIDIA GPU"),
         ({"framework": "mxnet"}, "this kernel has no"),
     ):
         if message != "no NVIDIA GPU" or not os.path.exists("/dev/nvidia0"):
-            with pytest.raises(papermill.PapermillExecutionError, match=f"UnavailableError: {message}"):
+            with pytest.raises(
+                papermill.PapermillExecutionError, match=f"UnavailableError: {message}"
+            ):
                 execute(clone, "30_train_scenario", fresh_kernel, **parameters)
     assert not read_rows(clone)
     check_scenario(clone, fresh_kernel, "tensorflow", "mnist", 768, evaluate_every=1)
@@ -280,21 +371,44 @@ def test_30_trains_in_another_frameworks_kernel(clone):
 def check_scenario(clone, kernel, framework, dataset, num_images, evaluate_every):
     """One cell of the design: a row with times and utilisation, and samples with every epoch."""
     notebook = execute(
-        clone, "30_train_scenario", kernel, framework=framework, dataset=dataset, epochs=2, sample_s=0.2,
-        evaluate_every=evaluate_every, instance="F4s_v2", accelerator="cpu",
-    )  # fmt: skip
+        clone,
+        "30_train_scenario",
+        kernel,
+        framework=framework,
+        dataset=dataset,
+        epochs=2,
+        sample_s=0.2,
+        evaluate_every=evaluate_every,
+        instance="F4s_v2",
+        accelerator="cpu",
+    )
     (row,) = read_rows(clone)
-    known = ("framework", "dataset", "data_kind", "accelerator", "num_images_train", "num_images_dropped")
+    known = (
+        "framework",
+        "dataset",
+        "data_kind",
+        "accelerator",
+        "num_images_train",
+        "num_images_dropped",
+    )
     assert [row[name] for name in known] == [framework, dataset, "synthetic", "cpu", num_images, 0]
     assert len(row["epoch_s"]) == 2 and sum(row["epoch_s"]) <= row["train_s"] < row["wall_s"]
-    assert len(row["epoch_accuracy"]) == (2 if evaluate_every else 0) and row["epoch_loss"][1] < row["epoch_loss"][0]
+    assert (
+        len(row["epoch_accuracy"]) == (2 if evaluate_every else 0)
+        and row["epoch_loss"][1] < row["epoch_loss"][0]
+    )
     assert row["cost_usd"] == pytest.approx(0.169 * (row["train_s"] + row["setup_s"]) / 3600)
     assert 0 < row["cpu_percent_mean"] <= 100 and row["gpu_percent_mean"] is None
     samples = (clone / "papermill_runs" / "adhoc" / row["samples"]).read_text()
-    assert [f",{event}," in samples for event in ("start", "epoch 1", "epoch 2", "end")] == [True] * 4
+    assert [f",{event}," in samples for event in ("start", "epoch 1", "epoch 2", "end")] == [
+        True
+    ] * 4
     assert "parameters" in texts(notebook)
-    streams = [output for cell in notebook.cells for output in cell.get("outputs", []) if "name" in output]
-    assert not [output["text"] for output in streams if output["name"] == "stderr"]  # TensorFlow greets there
+    streams = [
+        output for cell in notebook.cells for output in cell.get("outputs", []) if "name" in output
+    ]
+    # TensorFlow greets there
+    assert not [output["text"] for output in streams if output["name"] == "stderr"]
 
 
 def find_kernel_name(name: str) -> str:
@@ -306,65 +420,110 @@ def find_kernel_name(name: str) -> str:
 
 def test_31_without_rows_says_how_to_make_them(clone, kernel):
     """No rows at all: the sentence names the command."""
-    with pytest.raises(papermill.PapermillExecutionError, match="-m dr_lib run papermill_runs/scenarios_small"):
+    with pytest.raises(
+        papermill.PapermillExecutionError, match="-m dr_lib run papermill_runs/scenarios_small"
+    ):
         execute(clone, "31_factor_effects", kernel, runs="papermill_runs/none")
 
 
 @pytest.mark.slow
 def test_a_factorial_study_from_its_file_to_its_report(clone):
-    """Two data sets by two networks, and a framework that is not there: rows, notebook 31, report."""
+    """Two data sets by two networks, and a framework that is not there: rows, notebook 31,
+    report.
+    """
     find_kernel_name("dr-torch")  # it starts in a third of TensorFlow's time
     study = clone / "papermill_runs" / "trial.yaml"
     study.parent.mkdir(exist_ok=True)
     study.write_text(
-        "notebook: 30_train_scenario\nrepetitions: 1\ninstance: F4s_v2\nrepeat_disturbed: 0\n"
-        "parameters: {image_size: 32, data_share: 0.005, batch_size: 50, epochs: 3, sample_s: 0.2, accelerator: cpu}\n"
-        "factors: {framework: [pytorch, mxnet], dataset: [mnist, cifar10], network: [1, 2]}\n"
-        "kernel: {framework: {pytorch: dr-torch, mxnet: no-such-kernel}}\n"
+        "notebook: 30_train_scenario\nrepetitions: 1\ninstance: F4s_v2\nrepeat_disturbed:"
+        " 0\nparameters: {image_size: 32, data_share: 0.005, batch_size: 50, epochs: 3, sample_s:"
+        " 0.2, accelerator: cpu}\nfactors: {framework: [pytorch, mxnet], dataset: [mnist, cifar10],"
+        " network: [1, 2]}\nkernel: {framework: {pytorch: dr-torch, mxnet: no-such-kernel}}\n"
     )
     command = [sys.executable, "-m", "dr_lib"]
-    ran = subprocess.run([*command, "run", study], cwd=clone, check=True, capture_output=True, text=True)
+    ran = subprocess.run(
+        [*command, "run", study], cwd=clone, check=True, capture_output=True, text=True
+    )
     assert "4 scenarios skipped: no Jupyter kernel no-such-kernel" in ran.stdout
     text = report(clone, "trial", bill_usd=1.0, lang="pt")
     assert "s de custo adicional por execução" in text and "início do papermill e do kernel" in text
-    assert "no Jupyter kernel no-such-kernel" in text and 'a Rede 2 leva "no mínimo 10%" mais tempo' in text
+    assert (
+        "no Jupyter kernel no-such-kernel" in text
+        and 'a Rede 2 leva "no mínimo 10%" mais tempo' in text
+    )
     folder = study.with_suffix("")
     for name in ("figure_2_3", "figure_4", "figure_5", "effects", "variation", "cost_front"):
-        assert (folder / f"{name}.png").stat().st_size > 10_000 and (folder / f"{name}.pdf").read_bytes()[:4] == b"%PDF"
+        assert (folder / f"{name}.png").stat().st_size > 10_000 and (
+            folder / f"{name}.pdf"
+        ).read_bytes()[:4] == b"%PDF"
     assert "\\toprule" in (folder / "variation.tex").read_text()
     variation = pd.read_csv(folder / "variation.csv")
     assert variation["share"].sum() == pytest.approx(1) and "dataset" in set(variation["term"])
-    planned = subprocess.run([*command, "plan", study], cwd=clone, check=True, capture_output=True, text=True).stdout
+    planned = subprocess.run(
+        [*command, "plan", study], cwd=clone, check=True, capture_output=True, text=True
+    ).stdout
     assert "4 completed, 0 to do" in planned and "4 that this machine cannot make" in planned
 
 
 def test_20_leaves_a_model_folder(clone, kernel, small_sample):
-    """Five grades, a row with kappa and AUC, and a folder whose manifest holds what serving needs."""
+    """Five grades, a row with kappa and AUC, and a folder whose manifest holds what serving
+    needs.
+    """
     wishes = {"data_dir": str(small_sample), "model": "small_cnn", "image_size": 48, "epochs": 2}
     notebook = execute(clone, "20_train_grades", kernel, **wishes)
     (row,) = read_rows(clone)
     folder = read_folder(clone / "papermill_runs" / "adhoc" / "runs" / row["run_id"] / "model")
-    assert folder.facts["format"] == "keras" and folder.facts["image_size"] == 48 and len(folder.facts["grades"]) == 5
-    assert folder.facts["metrics"]["kappa"] == row["metric_kappa_test"] and -1 <= row["metric_kappa_test"] <= 1
-    assert folder.facts["split_sha256"] == row["split_sha256"] and folder.version == row["model_version"]
-    command = re.search(r"python -m dr_lib export (\S+/model) --data .+ --out exported", texts(notebook))
+    assert (
+        folder.facts["format"] == "keras"
+        and folder.facts["image_size"] == 48
+        and len(folder.facts["grades"]) == 5
+    )
+    assert (
+        folder.facts["metrics"]["kappa"] == row["metric_kappa_test"]
+        and -1 <= row["metric_kappa_test"] <= 1
+    )
+    assert (
+        folder.facts["split_sha256"] == row["split_sha256"]
+        and folder.version == row["model_version"]
+    )
+    command = re.search(
+        r"python -m dr_lib export (\S+/model) --data .+ --out exported", texts(notebook)
+    )
     assert (clone / command[1]) == folder.path  # as it is pasted into a shell in the root
-    assert num_pictures(notebook) == 3 and "SYNTHETIC SAMPLE" in (folder.path / "README.md").read_text()
+    assert (
+        num_pictures(notebook) == 3
+        and "SYNTHETIC SAMPLE" in (folder.path / "README.md").read_text()
+    )
     (predictions,) = read_predictions(folder.path.parent / "predictions.csv")
     test = predictions.test
-    assert len(test) == row["num_images_test"] and (predictions.is_synthetic, predictions.has_grades) == (True, True)
-    assert roc_auc_score(test["referable"], test["probability_referable"]) == pytest.approx(row["metric_auc_test"])
+    assert len(test) == row["num_images_test"] and (
+        predictions.is_synthetic,
+        predictions.has_grades,
+    ) == (True, True)
+    assert roc_auc_score(test["referable"], test["probability_referable"]) == pytest.approx(
+        row["metric_auc_test"]
+    )
     assert set(predictions.table["split"]) == {"train", "validation", "test"}
-    evaluated = execute(clone, "12_evaluate", kernel, num_errors=3)  # the latest predictions of the clone
-    assert num_pictures(evaluated) == 7 and "Its grades agree with a quadratic weighted kappa of" in texts(evaluated)
+    # the latest predictions of the clone
+    evaluated = execute(clone, "12_evaluate", kernel, num_errors=3)
+    assert num_pictures(
+        evaluated
+    ) == 7 and "Its grades agree with a quadratic weighted kappa of" in texts(evaluated)
 
 
 @pytest.mark.slow
 def test_12_reports_on_anybodys_predictions(clone, kernel, tmp_path):
-    """Two models compared, in Portuguese, with the checklist beside the page; no validation, no operating point."""
-    paths = [write(tmp_path, draw_predictions(noise=noise), name) for noise, name in ((1.0, "one"), (3.0, "two"))]
+    """Two models compared, in Portuguese, with the checklist beside the page; no validation, no
+    operating point.
+    """
+    paths = [
+        write(tmp_path, draw_predictions(noise=noise), name)
+        for noise, name in ((1.0, "one"), (3.0, "two"))
+    ]
     parameters = {"predictions": ",".join(map(str, paths)), "lang": "pt"}
-    page = run_analysis(clone / "notebooks" / "12_evaluate.ipynb", tmp_path / "out", clone, **parameters)
+    page = run_analysis(
+        clone / "notebooks" / "12_evaluate.ipynb", tmp_path / "out", clone, **parameters
+    )
     text = page.read_text(encoding="utf-8")
     assert (
         "Quão bem o modelo encaminha?" in text
@@ -372,9 +531,9 @@ def test_12_reports_on_anybodys_predictions(clone, kernel, tmp_path):
         and "import " not in re.sub('data:[^"]*', "", text)
     )
     difference = pd.read_csv(tmp_path / "out" / "comparison.csv")
-    assert (difference["model"][0], difference["reference"][0]) == ("two", "one") and difference["delta_auc_high"][
-        0
-    ] < 0
+    assert (difference["model"][0], difference["reference"][0]) == ("two", "one") and difference[
+        "delta_auc_high"
+    ][0] < 0
     items = json.loads((tmp_path / "out" / "checklist.json").read_text())["items"]
     (flow,) = [item for item in items if (item["guideline"], item["item"]) == ("STARD", "19")]
     assert flow["status"] == "preenchido por esta execução"
@@ -382,42 +541,80 @@ def test_12_reports_on_anybodys_predictions(clone, kernel, tmp_path):
     card = (tmp_path / "out" / "MODEL_CARD.md").read_text(encoding="utf-8")
     assert card.startswith("# Ficha do modelo: one") and "*o autor deve preencher*" in card
     tables = draw_abroad(), draw_predictions().assign(model_version="v1", dataset="home")
-    paths = [write(tmp_path, table, name) for table, name in zip(tables, ("abroad", "home"), strict=True)]
+    paths = [
+        write(tmp_path, table, name) for table, name in zip(tables, ("abroad", "home"), strict=True)
+    ]
     asked = {"predictions": ",".join(map(str, paths)), "out": str(tmp_path / "external")}
     said = texts(execute(clone, "12_evaluate", kernel, **asked))
-    assert "frozen on the validation split of home and carried over unchanged" in said and "External validation" in said
+    assert (
+        "frozen on the validation split of home and carried over unchanged" in said
+        and "External validation" in said
+    )
     assert re.search(r"On the data set home, abroad has an AUC of 0\.\d+ \[0\.\d+, ", said)
-    assert "home → home, high sensitivity: AUC " in (tmp_path / "external" / "MODEL_CARD.md").read_text()
+    assert (
+        "home → home, high sensitivity: AUC "
+        in (tmp_path / "external" / "MODEL_CARD.md").read_text()
+    )
     bare = write(tmp_path, draw_predictions().query("split == 'test'"), "bare")
     notebook = execute(clone, "12_evaluate", kernel, predictions=str(bare))
-    assert "No operating point: there are no validation rows" in texts(notebook) and num_pictures(notebook) == 6
+    assert (
+        "No operating point: there are no validation rows" in texts(notebook)
+        and num_pictures(notebook) == 6
+    )
 
 
 @pytest.mark.slow
 def test_from_a_trained_model_to_what_a_prediction_costs(clone, kernel, small_sample):
-    """Notebooks 20, 21, 22 and 23 in turn: trained, exported through the gate, served, asked, loaded, priced."""
+    """Notebooks 20, 21, 22 and 23 in turn: trained, exported through the gate, served, asked,
+    loaded, priced.
+    """
     data = {"data_dir": str(small_sample)}
     execute(clone, "20_train_grades", kernel, model="small_cnn", image_size=48, epochs=2, **data)
     adhoc = clone / "papermill_runs" / "adhoc"
     (trained,) = adhoc.glob("runs/*/model")
     how = {"model_dir": str(trained), "num_rounds": 3, "force": True, "sweep": 1}
-    exported = execute(clone, "21_export_quantize", **how, **data)  # its threads are pinned in a new kernel
+    # its threads are pinned in a new kernel
+    exported = execute(clone, "21_export_quantize", **how, **data)
     assert num_pictures(exported) >= 2 and "litert_int8" in texts(exported)
     (served,) = adhoc.glob("runs/*/exported/litert_int8")
     assert read_folder(served).facts["gate"]["num_images"] > 0
-    photographs = {"photographs": str(small_sample.parent / "photographs"), "instance": "ml.m5.xlarge"}
-    load = {"num_requests": 5, "gap_s": 0.0, "load_seconds": 0.5, "num_compared": 5, "bound_ms": 1000.0}
-    asked = execute(clone, "22_serve_and_load", kernel, served_dir=str(served), **photographs, **load)
-    assert "5 compared, largest difference of a probability: 0" in texts(asked) and num_pictures(asked) == 1
+    photographs = {
+        "photographs": str(small_sample.parent / "photographs"),
+        "instance": "ml.m5.xlarge",
+    }
+    load = {
+        "num_requests": 5,
+        "gap_s": 0.0,
+        "load_seconds": 0.5,
+        "num_compared": 5,
+        "bound_ms": 1000.0,
+    }
+    asked = execute(
+        clone, "22_serve_and_load", kernel, served_dir=str(served), **photographs, **load
+    )
+    assert (
+        "5 compared, largest difference of a probability: 0" in texts(asked)
+        and num_pictures(asked) == 1
+    )
     assert "the server ended with status 0" in texts(asked)
     (row,) = [row for row in read_rows(clone) if row["notebook"] == "22_serve_and_load"]
-    assert row["max_rate_per_s"] > 0 and row["format"] == "litert_int8" and row["usd_per_hour"] == 0.23
+    assert (
+        row["max_rate_per_s"] > 0 and row["format"] == "litert_int8" and row["usd_per_hour"] == 0.23
+    )
     sent = pd.read_csv(adhoc / row["requests"])
-    assert (sent["load"] == "closed").sum() == 5 and row["threads"] == row["num_cpus"] and row["cost_usd"] is None
-    found = find_rates(read_runs(adhoc), adhoc, p99_ms=row["bound_ms"])  # by another reader of the same requests
+    assert (
+        (sent["load"] == "closed").sum() == 5
+        and row["threads"] == row["num_cpus"]
+        and row["cost_usd"] is None
+    )
+    # by another reader of the same requests
+    found = find_rates(read_runs(adhoc), adhoc, p99_ms=row["bound_ms"])
     assert found["held_per_s"].tolist() == [row["max_rate_per_s"]]
     gate = read_folder(served).facts["gate"]
-    assert (row["gate_passes"], row["gate_auc_difference"]) == (gate["passes"], gate["auc_difference"])
+    assert (row["gate_passes"], row["gate_auc_difference"]) == (
+        gate["passes"],
+        gate["auc_difference"],
+    )
     assert row["num_predictions"] <= (sent["load"] == "open").sum() and row["cpu_energy_j"] != 0
     text = report(clone, "adhoc", notebook="23_serving_cost")
     assert ">None<" not in text
@@ -425,8 +622,11 @@ def test_from_a_trained_model_to_what_a_prediction_costs(clone, kernel, small_sa
     assert "small_cnn in litert_int8 takes " in text
     assert "MobileNet has 3,377,221 parameters." in text
     assert text.count("data:image/png") == 5
-    times = pd.read_csv(adhoc / "response_times.csv")  # five requests to one deployment are one measurement
-    assert (times["n"].tolist(), times["requests"].tolist()) == ([1], [5]) and times["predict_ms"].gt(0).all()
+    # five requests to one deployment are one measurement
+    times = pd.read_csv(adhoc / "response_times.csv")
+    assert (times["n"].tolist(), times["requests"].tolist()) == ([1], [5]) and times[
+        "predict_ms"
+    ].gt(0).all()
 
 
 def write_served(study: Path) -> None:
@@ -464,7 +664,9 @@ def test_a_report_of_ones_own_shows_no_paper(clone, kernel, name):
     executed = execute(clone, name, kernel, allow=allow, **choice)
     text = displayed(executed)
     text += "".join(path.read_text() for path in (clone / "shown").glob("*.csv"))
-    assert not re.findall("Araújo|Camargo|Moura|Felice|[pP]ublished|[tT]he paper|mode = paper", text)
+    assert not re.findall(
+        "Araújo|Camargo|Moura|Felice|[pP]ublished|[tT]he paper|mode = paper", text
+    )
     assert "SYNTHETIC SAMPLE" not in text  # that is no name of images for timing
     if name == "23_serving_cost":
         assert "takes 20.8 ms for a photograph, decoding included, of which 7.29 ms predict" in text
@@ -497,11 +699,16 @@ def test_a_report_of_grades_begins_with_what_they_are(clone, kernel, resumed, ti
 
 
 def test_23_without_rows_shows_the_paper_alone(clone, kernel):
-    """The published figures, their costs, and the correction: cheaper an hour, dearer a prediction for VGG19."""
+    """The published figures, their costs, and the correction: cheaper an hour, dearer a
+    prediction for VGG19.
+    """
     notebook = execute(clone, "23_serving_cost", kernel)
     assert num_pictures(notebook) == 3
     for sentence in (
-        "By the numbers of Camargo et al.: per hour, ml.c7g.xlarge is 24.3 % cheaper than ml.m5.xlarge; per prediction",
+        (
+            "By the numbers of Camargo et al.: per hour, ml.c7g.xlarge is 24.3 % cheaper than"
+            " ml.m5.xlarge; per prediction"
+        ),
         "vgg19 is 14.2 % dearer",
         "mobilenet is 12.4 % cheaper",
     ):
@@ -511,18 +718,25 @@ def test_23_without_rows_shows_the_paper_alone(clone, kernel):
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="asks Linux to end a process with its parent")
 def test_22_leaves_no_server_behind(clone, small_sample):
-    """The runner of its study is killed while requests are sent: papermill, kernel and server end too."""
+    """The runner of its study is killed while requests are sent: papermill, kernel and server
+    end too.
+    """
     parameters = {"model": "small_cnn", "image_size": 48, "num_requests": 100, "gap_s": 1.0}
     parameters["photographs"] = str(small_sample.parent / "photographs")
     study = {"notebook": "22_serve_and_load", "repetitions": 1, "parameters": parameters}
     (clone / "papermill_runs").mkdir()
     (clone / "papermill_runs" / "serve.yaml").write_text(json.dumps(study))  # YAML holds JSON
     command = [sys.executable, "-m", "dr_lib", "run", "papermill_runs/serve.yaml"]
-    with subprocess.Popen(command, cwd=clone, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as runner:
+    with subprocess.Popen(
+        command, cwd=clone, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as runner:
         try:
             deadline = time.monotonic() + 120
             family = []
-            while not any("dr_lib.serving" in process.cmdline() for process in family) and time.monotonic() < deadline:
+            while (
+                not any("dr_lib.serving" in process.cmdline() for process in family)
+                and time.monotonic() < deadline
+            ):
                 time.sleep(0.5)
                 family = psutil.Process(runner.pid).children(recursive=True)
         finally:
@@ -532,7 +746,9 @@ def test_22_leaves_no_server_behind(clone, small_sample):
 
 
 def test_22_says_why_an_endpoint_does_not_answer(clone, kernel, small_sample):
-    """A folder that holds no model, an endpoint without a folder, and a model that the server refuses: each is told."""
+    """A folder that holds no model, an endpoint without a folder, and a model that the server
+    refuses: each is told.
+    """
     photographs = str(small_sample.parent / "photographs")
     refused = export_untrained(clone / "refused", "small_cnn", 48).path  # a Keras model
     for asked, message in (

@@ -41,10 +41,14 @@ def test_what_was_given_counts_until_the_parameters_run_again():
 
 
 def test_a_cell_of_ones_own_with_a_type_declares_no_parameter():
-    """Whoever works in the notebook and runs its set-up again is told nothing of names of their own."""
+    """Whoever works in the notebook and runs its set-up again is told nothing of names of their
+    own.
+    """
     own = ["y: int", "class A:\n    x: int = 3", "z: int = 1\nprint(z)"]
     check_parameters(["", CELL, *own], VALUES)
-    with pytest.raises(ParameterError, match="^epoch: no parameter of this notebook, it has epochs,"):
+    with pytest.raises(
+        ParameterError, match="^epoch: no parameter of this notebook, it has epochs,"
+    ):
         check_parameters(["", CELL, "# Parameters\nepoch = 2\n", *own], VALUES)
     check_parameters(["", "gone: int = 1"], {})
 

@@ -12,19 +12,32 @@ import pytest
 from tests.serving.driver import is_ready, wait_until
 
 ROOT = Path(__file__).resolve().parents[1]
-ELSEWHERE = r"^(make |docker )|bin/(colab|kaggle) |pip install|jupyter lab|dr_lib kernels| --on "  # network, account
+# network, account
+ELSEWHERE = r"^(make |docker )|bin/(colab|kaggle) |pip install|jupyter lab|dr_lib kernels| --on "
 SHELL = {"curl", "docker", "head", "make"}  # what a reader has without the .venv
-LITTLE = {"weights: imagenet": "weights: none", "image_size: 224": "image_size: 32", "epochs: 20": "epochs: 1"}
+LITTLE = {
+    "weights: imagenet": "weights: none",
+    "image_size: 224": "image_size: 32",
+    "epochs: 20": "epochs: 1",
+}
 
 
 def read_commands(readme: Path) -> list[str]:
     """The lines of all shell blocks, without comments, long lines in one piece."""
-    blocks = re.findall("(?s)```sh\n(.*?)```", readme.read_text(encoding="utf-8").replace("\\\n", " "))
-    return [" ".join(re.sub(r"\s#\s.*", "", line).split()) for block in blocks for line in block.splitlines()]
+    blocks = re.findall(
+        "(?s)```sh\n(.*?)```", readme.read_text(encoding="utf-8").replace("\\\n", " ")
+    )
+    return [
+        " ".join(re.sub(r"\s#\s.*", "", line).split())
+        for block in blocks
+        for line in block.splitlines()
+    ]
 
 
 def shorten(command: str, clone: Path) -> str:
-    """What stands for a command that takes minutes or reads rows that nobody has: its plan, or its help."""
+    """What stands for a command that takes minutes or reads rows that nobody has: its plan, or
+    its help.
+    """
     if found := re.match(r"(.*?-m dr_lib) (\w+) (.*)", command):
         program, name, rest = found.groups()
         folders = [word for word in shlex.split(rest) if word.startswith("papermill_runs/")]
@@ -39,23 +52,37 @@ def shorten(command: str, clone: Path) -> str:
 def test_git_ignores_what_the_commands_read_and_write(readme):
     """Photographs, labels with patients' names, and all results."""
     text = "\n".join(read_commands(ROOT / readme))
-    paths = {path.strip("/") for path in re.findall(r"(?:--out|--images|--labels|--records|_PRICES)[ =](\S+)", text)}
+    paths = {
+        path.strip("/")
+        for path in re.findall(r"(?:--out|--images|--labels|--records|_PRICES)[ =](\S+)", text)
+    }
     asked = [path + ending for path in paths for ending in ("", "/")]
-    ignored = subprocess.run(["git", "check-ignore", *asked], cwd=ROOT, capture_output=True, text=True).stdout.split()
+    ignored = subprocess.run(
+        ["git", "check-ignore", *asked], cwd=ROOT, capture_output=True, text=True
+    ).stdout.split()
     assert len(paths) > 8 and {path.strip("/") for path in ignored} == paths
 
 
 @pytest.mark.parametrize("readme", ["README.md", "README.pt-BR.md"])
 def test_each_command_is_found_without_an_activated_environment(readme):
-    """What pip brings is called by its place in .venv; no command but the system's own is expected on the PATH."""
-    lines = [line for command in read_commands(ROOT / readme) for line in re.split(r"[;|&]+", command)]
+    """What pip brings is called by its place in .venv; no command but the system's own is
+    expected on the PATH.
+    """
+    lines = [
+        line for command in read_commands(ROOT / readme) for line in re.split(r"[;|&]+", command)
+    ]
     programs = [re.sub(r"^(\w+=\S* )+", "", line.strip()).split()[:1] for line in lines]
-    assert not {name for (name,) in filter(None, programs) if not name.startswith(".venv/bin/")} - SHELL
+    assert (
+        not {name for (name,) in filter(None, programs) if not name.startswith(".venv/bin/")}
+        - SHELL
+    )
 
 
 @pytest.fixture
 def photographs(tmp_path) -> Path:
-    """A clone with two folders of drawn photographs, one prepared, and the study of the README made small."""
+    """A clone with two folders of drawn photographs, one prepared, and the study of the README
+    made small.
+    """
     from dr_lib.data.synthetic import draw_sample
 
     clone = tmp_path / "clone"
@@ -64,9 +91,9 @@ def photographs(tmp_path) -> Path:
     drawn = draw_sample(tmp_path / "drawn", num_patients=40, workers=1)
     (drawn / "images").rename(clone / "photographs")
     table = pd.read_csv(drawn / "labels.csv")
-    table.assign(image=table["image"].map(lambda image: Path(image).name))[["image", "grade"]].to_csv(
-        clone / "labels.csv", index=False
-    )
+    table.assign(image=table["image"].map(lambda image: Path(image).name))[
+        ["image", "grade"]
+    ].to_csv(clone / "labels.csv", index=False)
     study = clone / "papermill_runs" / "grades.yaml"
     text = study.read_text()
     for there, here in LITTLE.items():
@@ -78,7 +105,9 @@ def photographs(tmp_path) -> Path:
 
 @pytest.mark.slow
 def test_each_command_can_be_pasted_behind_the_one_before(photographs):
-    """From photographs to a served model and its evaluation; what takes minutes is planned, or shows its help."""
+    """From photographs to a served model and its evaluation; what takes minutes is planned, or
+    shows its help.
+    """
     clone = photographs
     server = None
     done = []
@@ -95,7 +124,8 @@ def test_each_command_can_be_pasted_behind_the_one_before(photographs):
             if "data/other" in command:  # another hospital's
                 run("mv photographs others; cp -r others photographs", clone)
                 run(command_of("prepare", done).replace("data/prepared", "data/other"), clone)
-            if " export " in command:  # 80 drawn photographs cannot show that a format is as good; one is served
+            # 80 drawn photographs cannot show that a format is as good; one is served
+            if " export " in command:
                 command += " --force --format litert_int8"
             if " load http" in command:  # as many requests, without the pauses of two minutes
                 command += " --gap 0"

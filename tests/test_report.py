@@ -1,4 +1,6 @@
-"""Which notebook reports on a study, and what is said where none can; the notebooks' own tests make whole reports."""
+"""Which notebook reports on a study, and what is said where none can; the notebooks' own tests
+make whole reports.
+"""
 
 import subprocess
 from html.parser import HTMLParser
@@ -23,26 +25,48 @@ ROOT = Path(__file__).resolve().parents[1]
 @pytest.mark.parametrize(
     ("notebooks", "options", "message"),
     [
-        (["10_train_referable", "40_mnist_cuda"], {}, "11_gpu_vs_tpu and 41_cuda_vs_keras read some each"),
+        (
+            ["10_train_referable", "40_mnist_cuda"],
+            {},
+            "11_gpu_vs_tpu and 41_cuda_vs_keras read some each",
+        ),
         (["my_own"], {}, "none reads those of my_own: give --notebook"),
-        (["10_train_referable"], {"notebook": "99"}, "99 is no notebook: choose from 11_gpu_vs_tpu, 23"),
-        (["10_train_referable"], {"epoch": 1}, "11_gpu_vs_tpu has no parameter epoch: it has runs, "),
-        (["10_train_referable"], {"exclude": "noise"}, "ValueError: exclude 'noise': choose from resumed"),
+        (
+            ["10_train_referable"],
+            {"notebook": "99"},
+            "99 is no notebook: choose from 11_gpu_vs_tpu, 23",
+        ),
+        (
+            ["10_train_referable"],
+            {"epoch": 1},
+            "11_gpu_vs_tpu has no parameter epoch: it has runs, ",
+        ),
+        (
+            ["10_train_referable"],
+            {"exclude": "noise"},
+            "ValueError: exclude 'noise': choose from resumed",
+        ),
         (["10_train_referable"], {"allow": "modes"}, "allow modes: no row has that column, choose"),
         (["30_train_scenario"], {"allow": "modes"}, "allow modes: no row has that column, choose"),
     ],
 )
 def test_what_cannot_be_reported_is_one_sentence(tmp_path, notebooks, options, message):
-    """Rows of two analyses, rows that none reads, an unknown notebook or parameter, a notebook that stops."""
+    """Rows of two analyses, rows that none reads, an unknown notebook or parameter, a notebook
+    that stops.
+    """
     for number, notebook in enumerate(notebooks):
-        write_row(tmp_path / "mine", RUN | {"notebook": notebook, "run_id": str(number), "study": "mine"})
+        write_row(
+            tmp_path / "mine", RUN | {"notebook": notebook, "run_id": str(number), "study": "mine"}
+        )
     with pytest.raises(ReportError, match=message) as error:
         write_report([tmp_path / "mine"], tmp_path / "out", ROOT, **options)
     assert "\n" not in str(error.value) and not (tmp_path / "out").exists()
 
 
 def test_a_notebook_that_stops_gets_its_texts_and_leaves_nothing(tmp_path, monkeypatch):
-    """A text that looks like a number stays one, a truth value becomes one; the report of yesterday is left alone."""
+    """A text that looks like a number stays one, a truth value becomes one; the report of
+    yesterday is left alone.
+    """
     names = {
         "runs": "",
         "out": "",
@@ -54,19 +78,36 @@ def test_a_notebook_that_stops_gets_its_texts_and_leaves_nothing(tmp_path, monke
         "own": True,
     }
     parameters = nbformat.v4.new_code_cell(
-        "\n".join(f"{name}: {type(value).__name__} = {value!r}  # meaning" for name, value in names.items()),
+        "\n".join(
+            f"{name}: {type(value).__name__} = {value!r}  # meaning"
+            for name, value in names.items()
+        ),
         metadata={"tags": ["parameters"]},
     )
-    stop = nbformat.v4.new_code_cell("open(f'{out}/figure.png', 'w').close()\nraise ValueError(thresholds, own)")
+    stop = nbformat.v4.new_code_cell(
+        "open(f'{out}/figure.png', 'w').close()\nraise ValueError(thresholds, own)"
+    )
     kernel = {"kernelspec": {"name": "python3", "display_name": "", "language": "python"}}
     (tmp_path / "notebooks").mkdir()
     nbformat.write(
-        nbformat.v4.new_notebook(cells=[parameters, stop], metadata=kernel), tmp_path / "notebooks/mine.ipynb"
+        nbformat.v4.new_notebook(cells=[parameters, stop], metadata=kernel),
+        tmp_path / "notebooks/mine.ipynb",
     )
     monkeypatch.setattr("dr_lib.__main__.ROOT", tmp_path)
     write_row(tmp_path / "mine", RUN | {"notebook": "my_own", "run_id": "a", "study": "mine"})
     (tmp_path / "mine" / "report.html").write_text("yesterday")
-    asked = ["report", str(tmp_path / "mine"), "--notebook", "mine", "-p", "thresholds", "0.21", "-p", "own", "no"]
+    asked = [
+        "report",
+        str(tmp_path / "mine"),
+        "--notebook",
+        "mine",
+        "-p",
+        "thresholds",
+        "0.21",
+        "-p",
+        "own",
+        "no",
+    ]
     said = CliRunner().invoke(main, asked)
     assert said.output == "Error: ValueError: ('0.21', False)\n"
     assert sorted(path.name for path in (tmp_path / "mine").iterdir()) == ["report.html", "rows"]
@@ -102,7 +143,9 @@ def test_a_study_without_rows_has_no_report(tmp_path):
 
 
 def test_a_path_that_is_no_folder_of_rows_is_called_what_it_is(tmp_path):
-    """The study's file in place of its folder, and a misspelt folder, also beside one that holds rows."""
+    """The study's file in place of its folder, and a misspelt folder, also beside one that holds
+    rows.
+    """
     row = RUN | {"notebook": "10_train_referable", "run_id": "a", "study": "mine"}
     write_row(tmp_path / "mine", row)
     (tmp_path / "mine.yaml").write_text("")
@@ -117,18 +160,28 @@ def test_a_path_that_is_no_folder_of_rows_is_called_what_it_is(tmp_path):
 
 def test_the_study_file_names_its_analysis(tmp_path, clone):
     """Rows that 11 would read are read by the notebook that the study asks for."""
-    write_row(tmp_path / "mine", RUN | {"notebook": "10_train_referable", "run_id": "a", "study": "mine"})
+    write_row(
+        tmp_path / "mine", RUN | {"notebook": "10_train_referable", "run_id": "a", "study": "mine"}
+    )
     (tmp_path / "mine.yaml").write_text("notebook: 10_train_referable\nreport: 99_mine\n")
     with pytest.raises(ReportError, match="99_mine is no notebook"):
         write_report([tmp_path / "mine"], tmp_path / "out", clone)
 
 
-@pytest.mark.parametrize(("paper", "analysis"), [("B", "23_serving_cost"), ("de-felice-lima", "41_cuda_vs_keras")])
+@pytest.mark.parametrize(
+    ("paper", "analysis"), [("B", "23_serving_cost"), ("de-felice-lima", "41_cuda_vs_keras")]
+)
 def test_a_paper_is_named_by_letter_or_author(tmp_path, paper, analysis):
     """The analysis that holds rows against it; it says which parameters it has."""
-    write_row(tmp_path / "mine", RUN | {"notebook": "10_train_referable", "run_id": "a", "study": "mine"})
-    said = CliRunner().invoke(main, ["report", str(tmp_path / "mine"), "--paper", paper, "-p", "epoch", "1"])
-    assert said.exit_code == 1 and said.output.startswith(f"Error: {analysis} has no parameter epoch: it has runs, ")
+    write_row(
+        tmp_path / "mine", RUN | {"notebook": "10_train_referable", "run_id": "a", "study": "mine"}
+    )
+    said = CliRunner().invoke(
+        main, ["report", str(tmp_path / "mine"), "--paper", paper, "-p", "epoch", "1"]
+    )
+    assert said.exit_code == 1 and said.output.startswith(
+        f"Error: {analysis} has no parameter epoch: it has runs, "
+    )
 
 
 @pytest.mark.parametrize(
@@ -145,22 +198,44 @@ def test_commands_refuse_a_column_that_no_row_has(tmp_path, command):
 
 @pytest.mark.slow
 def test_a_deposit_is_checked_and_reported_again_by_what_it_holds(tmp_path):
-    """Coreutils check the sums, the study file names no folder of this machine, and the rows in the deposit give
-    the same report again."""
+    """Coreutils check the sums, the study file names no folder of this machine, and the rows in the
+    deposit give the same report again."""
     row = copy_row("10", study="mine", run_id="a", scenario="C1")
     for number in range(3):
         write_row(tmp_path / "mine", row | {"run_id": f"r{number}", "train_s": 40.0 + number})
-    write_row(tmp_path / "mine", row | {"run_id": "r3", "status": "failed", "error": "ValueError: /srv/Silva_left.jpg"})
-    study = "# for Silva\nnotebook: 10_train_referable\nparameters: {data_dir: /srv/silva/prepared}\n"
+    write_row(
+        tmp_path / "mine",
+        row | {"run_id": "r3", "status": "failed", "error": "ValueError: /srv/Silva_left.jpg"},
+    )
+    study = (
+        "# for Silva\nnotebook: 10_train_referable\nparameters: {data_dir: /srv/silva/prepared}\n"
+    )
     (tmp_path / "mine.yaml").write_text(study)
-    asked = ["report", str(tmp_path / "mine"), "--paper", "none", "--deposit", str(out := tmp_path / "deposit")]
+    asked = [
+        "report",
+        str(tmp_path / "mine"),
+        "--paper",
+        "none",
+        "--deposit",
+        str(out := tmp_path / "deposit"),
+    ]
     said = CliRunner().invoke(main, asked)
     assert said.exit_code == 0, said.output
     subprocess.run(["sha256sum", "--check", "--quiet", "SHA256SUMS"], cwd=out, check=True)
     listed = {line.split("  ")[1] for line in (out / "SHA256SUMS").read_text().splitlines()}
-    assert listed == {p.relative_to(out).as_posix() for p in out.rglob("*") if p.is_file()} - {"SHA256SUMS"}
-    assert {"report.html", "figure_1.pdf", "README.md", "CITATION.cff", "rows/mine/rows/r2.json"} <= listed
-    texts = [path for path in out.rglob("*") if path.suffix in (".csv", ".json", ".md", ".tex", ".yaml")]
+    assert listed == {p.relative_to(out).as_posix() for p in out.rglob("*") if p.is_file()} - {
+        "SHA256SUMS"
+    }
+    assert {
+        "report.html",
+        "figure_1.pdf",
+        "README.md",
+        "CITATION.cff",
+        "rows/mine/rows/r2.json",
+    } <= listed
+    texts = [
+        path for path in out.rglob("*") if path.suffix in (".csv", ".json", ".md", ".tex", ".yaml")
+    ]
     assert not [path for path in texts if "silva" in path.read_text().lower()]
     assert "data_dir: prepared" in (out / "rows/mine.yaml").read_text()
     assert "report DEPOSIT/rows/mine --out again --paper none" in (out / "README.md").read_text()
@@ -169,7 +244,11 @@ def test_a_deposit_is_checked_and_reported_again_by_what_it_holds(tmp_path):
         "pt": "3 execuções concluídas",
     }.items():
         methods = (out / f"methods.{lang}.md").read_text()
-        assert words in methods and f"batch_size = {row['batch_size']}" in methods and row["commit"] in methods
+        assert (
+            words in methods
+            and f"batch_size = {row['batch_size']}" in methods
+            and row["commit"] in methods
+        )
     again = write_report([out / "rows" / "mine"], tmp_path / "again", ROOT, published=False)
     assert (text := again.read_text()) == (out / "report.html").read_text()
     assert "<title>How long does training take?</title>" in text
@@ -271,10 +350,18 @@ def test_a_report_without_the_paper_does_not_speak_of_it(name, lang, words):
 def test_a_page_holds_what_was_tagged_in_one_language_summaries_first():
     """No code, no printed lines, no untagged cell."""
     code = nbformat.v4.new_code_cell
-    output = [nbformat.v4.new_output("display_data", {"text/html": f"<p>{text}</p>"}) for text in ("shown", "summary")]
+    output = [
+        nbformat.v4.new_output("display_data", {"text/html": f"<p>{text}</p>"})
+        for text in ("shown", "summary")
+    ]
     printed = nbformat.v4.new_output("stream", text="printed")
     cells = [
-        code("secret = 1", metadata={"tags": ["report"]}, outputs=[output[0], printed], execution_count=1),
+        code(
+            "secret = 1",
+            metadata={"tags": ["report"]},
+            outputs=[output[0], printed],
+            execution_count=1,
+        ),
         nbformat.v4.new_markdown_cell("in English", metadata={"tags": ["en"]}),
         nbformat.v4.new_markdown_cell("em português", metadata={"tags": ["pt"]}),
         code("other = 2", outputs=[output[0]], execution_count=2),
@@ -283,5 +370,6 @@ def test_a_page_holds_what_was_tagged_in_one_language_summaries_first():
     page = render(nbformat.v4.new_notebook(cells=cells), "pt")
     assert page.index("summary</p>") < page.index("shown") < page.index("em português")
     assert (
-        not any(word in page for word in ("secret", "printed", "in English", "other = 2")) and page.count("shown") == 1
+        not any(word in page for word in ("secret", "printed", "in English", "other = 2"))
+        and page.count("shown") == 1
     )

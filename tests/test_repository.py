@@ -19,7 +19,8 @@ ROOT = Path(__file__).resolve().parents[1]
 NOTEBOOKS = sorted(ROOT.glob("notebooks/*.py"))
 MODULES = sorted(ROOT.glob("dr_lib/**/*.py"))
 STUDIES = sorted(ROOT.glob("papermill_runs/*.yaml"))
-FREE = {"command", "files", "hardware", "markdown", "parameters", "statistics"}  # may be known by all
+# may be known by all
+FREE = {"command", "files", "hardware", "markdown", "parameters", "statistics"}
 MAY_KNOW = {  # who may know whom
     "bootstrap": set(),
     "command": set(),
@@ -44,15 +45,21 @@ MAY_KNOW = {  # who may know whom
 HEAVY = {"tensorflow", "jax", "torch", "keras", "mxnet"}
 # of no use without their framework
 TRAINING = ("models", "explain", "graders", "resident", "checkpoint", "recorder", "fit", "frozen")
-MAY_IMPORT = {"data/shards/batches.py": {"keras"}} | {f"training/{name}.py": {"keras"} for name in TRAINING}
-MAY_IMPORT |= {f"training/frameworks/{name}_network.py": {name} for name in ("keras", "torch", "mxnet")}
+MAY_IMPORT = {"data/shards/batches.py": {"keras"}} | {
+    f"training/{name}.py": {"keras"} for name in TRAINING
+}
+MAY_IMPORT |= {
+    f"training/frameworks/{name}_network.py": {name} for name in ("keras", "torch", "mxnet")
+}
 # run in kernels of their own too: Python 3.9, the standard library, NumPy, psutil and one framework
 FOREIGN = ["files.py", "command.py", "parameters.py", "bootstrap.py"]
 FOREIGN += [f"runs/{name}.py" for name in ("__init__", "row", "run", "prices", "monitor")]
 FOREIGN += ["runs/remote/far_side.py"]  # before anything else is there
 FOREIGN += [f"hardware/{path.name}" for path in ROOT.glob("dr_lib/hardware/*.py")]
 FOREIGN += ["training/__init__.py", "data/__init__.py", "data/small_images.py"]
-FOREIGN += [f"training/frameworks/{path.name}" for path in ROOT.glob("dr_lib/training/frameworks/*.py")]
+FOREIGN += [
+    f"training/frameworks/{path.name}" for path in ROOT.glob("dr_lib/training/frameworks/*.py")
+]
 LIGHT = {*sys.stdlib_module_names, "numpy", "psutil", "pynvml", "dr_lib"}
 
 
@@ -77,13 +84,21 @@ def test_wings_know_only_whom_they_may(path):
     """The import rules of the design hold for every module."""
     parts = path.relative_to(ROOT / "dr_lib").with_suffix("").parts
     own = parts[0]
-    known = {wing(name) for name in imports(ast.parse(path.read_text())) if name.split(".")[0] == "dr_lib"}
+    known = {
+        wing(name)
+        for name in imports(ast.parse(path.read_text()))
+        if name.split(".")[0] == "dr_lib"
+    }
     assert known - {own} <= MAY_KNOW[own] | FREE
 
 
 def test_evidence_knows_rows_and_prices_alone():
     """What reads rows knows nothing of how they are made, and draws nothing."""
-    known = {name for path in ROOT.glob("dr_lib/evidence/*.py") for name in imports(ast.parse(path.read_text()))}
+    known = {
+        name
+        for path in ROOT.glob("dr_lib/evidence/*.py")
+        for name in imports(ast.parse(path.read_text()))
+    }
     runs = {name.rsplit(".", 1)[0] for name in known if name.startswith("dr_lib.runs.")}
     assert runs <= {"dr_lib.runs.row", "dr_lib.runs.prices"}
     assert not any(name.startswith(("matplotlib", "seaborn")) for name in known)
@@ -93,7 +108,9 @@ def test_evidence_knows_rows_and_prices_alone():
 def test_no_module_imports_a_framework_at_its_top(path):
     """Only what is of no use without a framework imports it; nothing imports a backend."""
     tree = ast.parse(path.read_text())
-    top = ast.Module([node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)], [])
+    top = ast.Module(
+        [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)], []
+    )
     allowed = MAY_IMPORT.get(path.relative_to(ROOT / "dr_lib").as_posix(), set())
     assert {name.split(".")[0] for name in imports(top)} & HEAVY <= allowed
 
@@ -102,22 +119,34 @@ def test_no_module_imports_a_framework_at_its_top(path):
 def test_what_runs_in_foreign_kernels_needs_little(name):
     """It is Python 3.9, and at its top imports nothing that MXNet's kernel does not have."""
     tree = ast.parse((ROOT / "dr_lib" / name).read_text(), feature_version=(3, 9))
-    top = ast.Module([node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)], [])
+    top = ast.Module(
+        [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)], []
+    )
     assert {module.split(".")[0] for module in imports(top)} <= LIGHT | MAY_IMPORT.get(name, set())
-    annotated = [node for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.AnnAssign)]
+    annotated = [
+        node
+        for node in tree.body
+        if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.AnnAssign)
+    ]
     assert not annotated or "from __future__ import annotations" in ast.unparse(tree)
 
 
 def test_importing_the_library_costs_nothing():
     """`import dr_lib` imports no other package."""
-    code = "import sys; before = set(sys.modules); import dr_lib; print(*(set(sys.modules) - before))"
-    out = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    code = (
+        "import sys; before = set(sys.modules); import dr_lib; print(*(set(sys.modules) - before))"
+    )
+    out = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True, text=True
+    ).stdout
     assert out.split() == ["dr_lib"]
 
 
 @pytest.mark.parametrize("source", NOTEBOOKS, ids=lambda p: p.stem)
 def test_a_notebook_has_no_outputs_and_names_its_kernel(source):
-    """Nothing that a run showed is published; test_publish says that it is what `make sync` makes of its source."""
+    """Nothing that a run showed is published; test_publish says that it is what `make sync`
+    makes of its source.
+    """
     notebook = nbformat.read(source.with_suffix(".ipynb"), as_version=4)
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     assert all(cell.outputs == [] and cell.execution_count is None for cell in code)
@@ -131,12 +160,17 @@ def test_no_notebook_without_a_source():
 
 @pytest.mark.parametrize("source", NOTEBOOKS, ids=lambda p: p.stem)
 def test_every_parameter_is_typed_and_explained(source):
-    """papermill lists each parameter with its type and its help; comments may stand between groups of them."""
+    """papermill lists each parameter with its type and its help; comments may stand between
+    groups of them.
+    """
     notebook = nbformat.read(source.with_suffix(".ipynb"), as_version=4)
     (cell,) = [cell for cell in notebook.cells if "parameters" in cell.metadata.get("tags", [])]
     known = papermill.inspect_notebook(str(source.with_suffix(".ipynb")))
     assert len(known) == sum(not line.startswith("#") for line in cell.source.splitlines() if line)
-    assert all(p["inferred_type_name"] in ("str", "int", "float", "bool") and p["help"] for p in known.values())
+    assert all(
+        p["inferred_type_name"] in ("str", "int", "float", "bool") and p["help"]
+        for p in known.values()
+    )
 
 
 @pytest.mark.parametrize("path", STUDIES, ids=lambda p: p.stem)
@@ -158,33 +192,73 @@ def test_a_study_in_mode_paper_is_what_the_mode_says(path):
 
 @pytest.mark.parametrize("readme", ["README.md", "README.pt-BR.md"])
 def test_the_readme_shows_what_was_measured(readme):
-    """The table of speeds has the rows of measured.csv in their order, and its numbers; none is typed."""
+    """The table of speeds has the rows of measured.csv in their order, and its numbers; none is
+    typed.
+    """
     with (ROOT / "tests" / "measured.csv").open(encoding="utf-8") as file:
         measured = list(csv.DictReader(file))
-    table = re.search("(?s)<!-- measured -->(.*)<!-- /measured -->", (ROOT / readme).read_text(encoding="utf-8"))[1]
-    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines() if line.startswith("| ")]
-    columns = ("batch_size", "images_per_s", "low", "high", "times_paper", "times_low", "times_high", "n")
+    table = re.search(
+        "(?s)<!-- measured -->(.*)<!-- /measured -->", (ROOT / readme).read_text(encoding="utf-8")
+    )[1]
+    lines = [
+        [cell.strip() for cell in line.split("|")[1:-1]]
+        for line in table.splitlines()
+        if line.startswith("| ")
+    ]
+    columns = (
+        "batch_size",
+        "images_per_s",
+        "low",
+        "high",
+        "times_paper",
+        "times_low",
+        "times_high",
+        "n",
+    )
     for cells, row in zip(lines[2:], measured, strict=True):
-        assert cells[:2] == [row["what"], f"{row['model']}, {row['image_size']} px"] and cells[3] == row["precision"]
-        numbers = [float(number) for cell in (cells[2], *cells[4:]) for number in re.findall(r"[\d.]+", cell)]
+        assert (
+            cells[:2] == [row["what"], f"{row['model']}, {row['image_size']} px"]
+            and cells[3] == row["precision"]
+        )
+        numbers = [
+            float(number)
+            for cell in (cells[2], *cells[4:])
+            for number in re.findall(r"[\d.]+", cell)
+        ]
         expected = [float(row[name]) for name in columns]
-        assert numbers == (expected[:4] + [1, expected[-1]] if row["what"] == "mode paper" else expected)
+        assert numbers == (
+            expected[:4] + [1, expected[-1]] if row["what"] == "mode paper" else expected
+        )
         assert all(row[name] in table for name in ("hardware", "versions", "commit", "date"))
 
 
 @pytest.mark.parametrize("readme", ["README.md", "README.pt-BR.md"])
 def test_the_readme_calculates_from_what_was_measured(readme):
-    """A million photographs on k cores and a thousand runs of t seconds, from the rates of scale.csv."""
+    """A million photographs on k cores and a thousand runs of t seconds, from the rates of
+    scale.csv.
+    """
     with (ROOT / "tests" / "scale.csv").open(encoding="utf-8") as file:
         rates = {row["symbol"]: float(row["median"]) for row in csv.DictReader(file)}
     c, b, m, d, h, g, s = (rates[name] for name in "cbmdhgs")
-    table = re.search("(?s)<!-- scale -->(.*)<!-- /scale -->", (ROOT / readme).read_text(encoding="utf-8"))[1]
-    lines = [line.replace(",", "").split("|")[1:-1] for line in table.splitlines() if re.match(r"\| \d", line)]
+    table = re.search(
+        "(?s)<!-- scale -->(.*)<!-- /scale -->", (ROOT / readme).read_text(encoding="utf-8")
+    )[1]
+    lines = [
+        line.replace(",", "").split("|")[1:-1]
+        for line in table.splitlines()
+        if re.match(r"\| \d", line)
+    ]
     assert len(lines) == 7
     for first, *others in (map(float, line) for line in lines):
         cropping = 1e6 / (c * first)
         runs = 1000 * (first + s) / 3600
-        prepared = [cropping / 3600, c * first * b, 1e6 / h / 3600, 1e12 / 2 / g / 3600, 1e6 * m / 1024]
+        prepared = [
+            cropping / 3600,
+            c * first * b,
+            1e6 / h / 3600,
+            1e12 / 2 / g / 3600,
+            1e6 * m / 1024,
+        ]
         trained = [runs, 100 * s / (first + s), 0.169 * runs]
         expected = trained if len(others) == 3 else [*prepared, 1e6 / (d * first) / 60]
         assert others == pytest.approx(expected, rel=0.006)
@@ -194,12 +268,17 @@ def test_the_readme_calculates_from_what_was_measured(readme):
 def test_what_the_readme_shows_and_links_is_there(readme):
     """Every picture, notebook and file that it names by a path."""
     found = re.findall(r"\]\((?!https?:|#)([^)#]+)", (ROOT / readme).read_text(encoding="utf-8"))
-    assert "docs/figure_1.png" in found and [path for path in found if not (ROOT / path).exists()] == []
+    assert (
+        "docs/figure_1.png" in found
+        and [path for path in found if not (ROOT / path).exists()] == []
+    )
 
 
 @pytest.mark.parametrize("readme", ["README.md", "README.pt-BR.md"])
 def test_the_readme_counts_the_claims_as_the_table_does(readme):
-    """`python -m dr_lib claims` writes the English one; the Portuguese one has its ids and numbers in its order."""
+    """`python -m dr_lib claims` writes the English one; the Portuguese one has its ids and
+    numbers in its order.
+    """
     from dr_lib.evidence.claims import count_claims
 
     text = (ROOT / readme).read_text(encoding="utf-8")
@@ -207,20 +286,30 @@ def test_the_readme_counts_the_claims_as_the_table_does(readme):
     found = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines]
     expected = [[str(value) for value in row] for row in count_claims().itertuples(index=False)]
     columns = range(4) if readme == "README.md" else (0, 3)
-    assert [[row[k] for k in columns] for row in found] == [[row[k] for k in columns] for row in expected]
+    assert [[row[k] for k in columns] for row in found] == [
+        [row[k] for k in columns] for row in expected
+    ]
 
 
 def test_nothing_committed_is_large_or_speaks_of_one_machine():
     """No file over 1 MiB, no absolute path of somebody's machine."""
-    listed = subprocess.run(["git", "-C", ROOT, "ls-files", "-z"], capture_output=True, text=True, check=True).stdout
+    listed = subprocess.run(
+        ["git", "-C", ROOT, "ls-files", "-z"], capture_output=True, text=True, check=True
+    ).stdout
     files = [ROOT / name for name in listed.split("\0") if name and (ROOT / name).is_file()]
     assert all(path.stat().st_size < 2**20 for path in files)
     machine_path = re.compile(r"(?<![\w.])/(?:home|root|work|tmp)/\w")
-    assert [path.name for path in files if machine_path.search(path.read_text(encoding="utf-8", errors="ignore"))] == []
+    assert [
+        path.name
+        for path in files
+        if machine_path.search(path.read_text(encoding="utf-8", errors="ignore"))
+    ] == []
 
 
 def test_the_container_installs_what_the_notebooks_do():
-    """Each package of the server is pinned to a version that requirements.txt allows, and what these bring along."""
+    """Each package of the server is pinned to a version that requirements.txt allows, and what
+    these bring along.
+    """
     pinned, known = (
         {
             Requirement(line).name: Requirement(line).specifier
@@ -234,10 +323,18 @@ def test_the_container_installs_what_the_notebooks_do():
 
 
 def test_commands_in_texts_exist():
-    """Every `python -m dr_lib COMMAND --option` of the READMEs and the study files is one that the program takes."""
+    """Every `python -m dr_lib COMMAND --option` of the READMEs and the study files is one that
+    the program takes.
+    """
     texts = [*ROOT.glob("*.md"), *ROOT.glob("papermill_runs/*.md"), *STUDIES]
-    lines = [line for path in texts for line in path.read_text(encoding="utf-8").replace("\\\n", " ").splitlines()]
-    found = [match for line in lines for match in re.findall(r"-m dr_lib ([a-z]+)\b([^`#|;]*)", line)]
+    lines = [
+        line
+        for path in texts
+        for line in path.read_text(encoding="utf-8").replace("\\\n", " ").splitlines()
+    ]
+    found = [
+        match for line in lines for match in re.findall(r"-m dr_lib ([a-z]+)\b([^`#|;]*)", line)
+    ]
     assert len(found) > 20
     for name, rest in found:
         if name == "serve":  # hands its options on to dr_lib.serving

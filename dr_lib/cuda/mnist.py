@@ -9,7 +9,8 @@ from dr_lib.cuda.build import CudaError, Library, NoDeviceError
 
 IMPLEMENTATIONS = ("paper", "fused", "true_gradient", "minibatch")
 LEARNING_RATES = {"paper": 0.1, "fused": 0.1, "true_gradient": 0.1, "minibatch": 0.02}
-RECIPES = {"fused": 0, "true_gradient": 1, "minibatch": 2, "paper": 3}  # the numbers that mnist_cnn.cu knows them by
+# the numbers that mnist_cnn.cu knows them by
+RECIPES = {"fused": 0, "true_gradient": 1, "minibatch": 2, "paper": 3}
 # those of Keras's Conv2D(6, 5), of Conv3D(1, (4, 4, 1), (4, 4, 1)) on the maps, and of Dense(10)
 SHAPES = {
     "conv_kernel": (5, 5, 1, 6),
@@ -35,7 +36,8 @@ def train(
     seed: int = 0,
     replicas: int = 1,
 ) -> pd.DataFrame:
-    """Train replicas of the network side by side, from different weights, on the images in their order.
+    """Train replicas of the network side by side, from different weights, on the images in their
+    order.
 
     Args:
         library: from `build`.
@@ -43,14 +45,16 @@ def train(
         y_train: (n,) digits, 0 to 9.
         x_test: see x_train.
         y_test: see y_train.
-        implementation: paper (many small kernels; GPU and batch 1 alone), fused (the same arithmetic in one launch),
-            true_gradient (fused without the divisors), minibatch (softmax, cross-entropy and Adam in one launch).
+        implementation: paper (many small kernels; GPU and batch 1 alone), fused (the same
+            arithmetic in one launch), true_gradient (fused without the divisors), minibatch
+            (softmax, cross-entropy and Adam in one launch).
         seed: of the first replica's weights; the others have the next ones.
         replicas: networks to train at a time, each on a multiprocessor (or core) of its own.
 
     Returns:
-        A row per replica and epoch: epoch (from 1), train_s (seconds of training since its start, without the tests),
-        test_accuracy (share), implementation, device, batch_size, replica, seed.
+        A row per replica and epoch: epoch (from 1), train_s (seconds of training since its start,
+        without the tests), test_accuracy (share), implementation, device, batch_size, replica,
+        seed.
 
     Raises:
         NoDeviceError: paper on a CPU.
@@ -62,8 +66,12 @@ def train(
     x_test, y_test = check_images(x_test, y_test, "test")
     data = (x_train, y_train)
     rate = LEARNING_RATES[implementation]
-    snapshots, seconds = train_weights(library, implementation, data, epochs, batch_size, rate, seed, replicas)
-    correct = _evaluate(library, snapshots.reshape(-1, NUM_PARAMETERS), x_test, y_test, implementation)[0]
+    snapshots, seconds = train_weights(
+        library, implementation, data, epochs, batch_size, rate, seed, replicas
+    )
+    correct = _evaluate(
+        library, snapshots.reshape(-1, NUM_PARAMETERS), x_test, y_test, implementation
+    )[0]
     return pd.DataFrame(
         {
             "epoch": np.tile(np.arange(1, epochs + 1), replicas),
@@ -79,7 +87,9 @@ def train(
 
 
 def train_weights(library, implementation, data, epochs, batch_size, rate, seed, replicas):
-    """Train without tests: the weights after each epoch, (replicas, epochs, 2343), and seconds, (replicas, epochs)."""
+    """Train without tests: the weights after each epoch, (replicas, epochs, 2343), and seconds,
+    (replicas, epochs).
+    """
     snapshots = np.zeros((replicas, epochs, NUM_PARAMETERS), np.float32)
     first = np.stack([flatten(initial_weights(seed + replica)) for replica in range(replicas)])
     seconds = np.zeros((replicas, epochs))
@@ -99,7 +109,9 @@ def train_weights(library, implementation, data, epochs, batch_size, rate, seed,
     return snapshots, seconds
 
 
-def forward(library: Library, weights: dict[str, np.ndarray], x: np.ndarray, *, implementation: str) -> np.ndarray:
+def forward(
+    library: Library, weights: dict[str, np.ndarray], x: np.ndarray, *, implementation: str
+) -> np.ndarray:
     """Run the network on images.
 
     Args:
@@ -120,11 +132,18 @@ def forward(library: Library, weights: dict[str, np.ndarray], x: np.ndarray, *, 
 
 
 def gradients(
-    library: Library, weights: dict[str, np.ndarray], x: np.ndarray, y: np.ndarray, *, implementation: str
+    library: Library,
+    weights: dict[str, np.ndarray],
+    x: np.ndarray,
+    y: np.ndarray,
+    *,
+    implementation: str,
 ) -> dict[str, np.ndarray]:
-    """Find the gradient by which an implementation would step down on one batch, its divisors included.
+    """Find the gradient by which an implementation would step down on one batch, its divisors
+    included.
 
-    Takes and raises what `forward` does, and y, (n,) digits, 0 to 9; a CPU runs paper's small kernels too.
+    Takes and raises what `forward` does, and y, (n,) digits, 0 to 9; a CPU runs paper's small
+    kernels too.
 
     Returns:
         Arrays of the weights' names and shapes: the mean over the batch.
@@ -135,7 +154,13 @@ def gradients(
     size = 1 if implementation == "paper" else len(x)
     found = np.zeros((len(x) // size, NUM_PARAMETERS), np.float32)
     for i in range(len(found)):
-        part = (_pointer(x[i * size :]), _pointer(y[i * size :]), size, _pointer(flat), _pointer(found[i:]))
+        part = (
+            _pointer(x[i * size :]),
+            _pointer(y[i * size :]),
+            size,
+            _pointer(flat),
+            _pointer(found[i:]),
+        )
         library.call("cnn_gradients", RECIPES[implementation], *part)
     return unflatten(found.mean(axis=0))
 
@@ -151,10 +176,14 @@ def initial_weights(seed: int) -> dict[str, np.ndarray]:
 
 
 def flatten(weights: dict[str, np.ndarray]) -> np.ndarray:
-    """All weights in a row, as the C code takes them; a ValueError where an array is missing or of another shape."""
+    """All weights in a row, as the C code takes them; a ValueError where an array is missing or
+    of another shape.
+    """
     found = {name: np.shape(array) for name, array in weights.items()}
     if found != SHAPES:
-        raise ValueError(f"weights of shapes {found}: the network takes {SHAPES}, as initial_weights gives them")
+        raise ValueError(
+            f"weights of shapes {found}: the network takes {SHAPES}, as initial_weights gives them"
+        )
     return np.concatenate([np.ravel(weights[name]) for name in SHAPES]).astype(np.float32)
 
 
@@ -162,20 +191,28 @@ def unflatten(flat: np.ndarray) -> dict[str, np.ndarray]:
     """Undo `flatten`."""
     ends = np.cumsum([int(np.prod(shape)) for shape in SHAPES.values()])
     parts = np.split(flat, ends[:-1])
-    return {name: part.reshape(shape) for (name, shape), part in zip(SHAPES.items(), parts, strict=True)}
+    return {
+        name: part.reshape(shape) for (name, shape), part in zip(SHAPES.items(), parts, strict=True)
+    }
 
 
 def check_images(x: np.ndarray, y: np.ndarray, which: str) -> tuple[np.ndarray, np.ndarray]:
     """Check images and digits against what the network takes; `which` they are called in an error.
 
-    Returns x as (n, 28, 28) uint8 and y as (n,) uint8, contiguous in memory; a ValueError where they are anything else.
+    Returns x as (n, 28, 28) uint8 and y as (n,) uint8, contiguous in memory; a ValueError where
+    they are anything else.
     """
     x = np.asarray(x)
     y = np.asarray(y)
     if x.dtype != np.uint8 or x.shape[1:] != (28, 28) or not len(x):
-        raise ValueError(f"{which} images are {x.dtype} of shape {x.shape}: give uint8 from 0 to 255, (n, 28, 28)")
+        raise ValueError(
+            f"{which} images are {x.dtype} of shape {x.shape}: give uint8 from 0 to 255, (n,"
+            " 28, 28)"
+        )
     if y.shape != (len(x),) or not np.isin(y, range(10)).all():
-        raise ValueError(f"{which} digits are {y.dtype} of shape {y.shape}: give one from 0 to 9 for each image")
+        raise ValueError(
+            f"{which} digits are {y.dtype} of shape {y.shape}: give one from 0 to 9 for each image"
+        )
     return np.ascontiguousarray(x), np.ascontiguousarray(y, np.uint8)
 
 
@@ -183,7 +220,14 @@ def _evaluate(library, snapshots, x, y, implementation, want_outputs=False):
     """Correct answers of each snapshot, and the outputs of a single one."""
     correct = np.zeros(len(snapshots), np.int32)
     outputs = np.zeros((len(x), 10) if want_outputs else (1,), np.float32)
-    arguments = (_pointer(x), _pointer(y), len(x), len(snapshots), _pointer(snapshots), _pointer(correct))
+    arguments = (
+        _pointer(x),
+        _pointer(y),
+        len(x),
+        len(snapshots),
+        _pointer(snapshots),
+        _pointer(correct),
+    )
     softmax = int(implementation == "minibatch")
     library.call("cnn_evaluate", softmax, *arguments, _pointer(outputs) if want_outputs else None)
     return correct, outputs
@@ -195,7 +239,9 @@ def _pointer(array: np.ndarray) -> ctypes.c_void_p:
 
 def _check_implementation(implementation):
     if implementation not in IMPLEMENTATIONS:
-        raise ValueError(f"implementation {implementation!r}: there are {', '.join(IMPLEMENTATIONS)}")
+        raise ValueError(
+            f"implementation {implementation!r}: there are {', '.join(IMPLEMENTATIONS)}"
+        )
 
 
 def _check_recipe(library, implementation, **counts) -> None:
@@ -204,7 +250,11 @@ def _check_recipe(library, implementation, **counts) -> None:
         if not 1 <= value < 2**31:
             raise ValueError(f"{name} {value!r}: 1 or more")
     if implementation == "paper" and library.kind != "gpu":
-        raise NoDeviceError("paper needs a GPU, and this library is the CPU's: choose a runtime with one, or fused")
+        raise NoDeviceError(
+            "paper needs a GPU, and this library is the CPU's: choose a runtime with one, or fused"
+        )
     size = counts["batch_size"]
     if implementation == "paper" and size != 1:
-        raise ValueError(f"batch_size {size}: paper takes one image per step; fused does the same with more")
+        raise ValueError(
+            f"batch_size {size}: paper takes one image per step; fused does the same with more"
+        )

@@ -1,4 +1,6 @@
-"""MNIST and CIFAR-10, at the size asked for: from Keras, from a file, or synthetic, for timing only."""
+"""MNIST and CIFAR-10, at the size asked for: from Keras, from a file, or synthetic, for timing
+only.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,8 @@ NUM_CLASSES = 10
 CHUNK = 100  # images resized at a time: 5 MB of floats at 64 px in colour, which a cache holds
 ARRAYS = ("x_train", "y_train", "x_test", "y_test")
 
-# Keras keeps CIFAR-10 as pickles: what it loads is saved beside MNIST as the same kind of file, once.
+# Keras keeps CIFAR-10 as pickles: what it loads is saved beside MNIST as the same kind of file,
+# once.
 FETCH = """
 import pathlib, sys
 import keras, numpy
@@ -50,8 +53,8 @@ def load_mnist(source: str | Path = "keras") -> list[np.ndarray]:
     """Load MNIST, or draw images of its shape and number.
 
     Args:
-        source: keras, for where Keras keeps it or else its download; the path of an mnist.npz with x_train, y_train,
-            x_test and y_test; or synthetic, see `load_images`.
+        source: keras, for where Keras keeps it or else its download; the path of an mnist.npz with
+            x_train, y_train, x_test and y_test; or synthetic, see `load_images`.
 
     Returns:
         x_train, y_train, x_test, y_test: (n, 28, 28) uint8 images and (n,) int64 digits.
@@ -63,21 +66,26 @@ def load_mnist(source: str | Path = "keras") -> list[np.ndarray]:
     return [array[..., 0] if array.ndim == 4 else array for array in arrays]
 
 
-def load_images(dataset: str, image_size: int, source: str, *, share: float = 1.0, seed: int = 0) -> ImageSet:
+def load_images(
+    dataset: str, image_size: int, source: str, *, share: float = 1.0, seed: int = 0
+) -> ImageSet:
     """Load a data set, or a share of it, and enlarge its images to a size.
 
-    A share keeps the ratio of the data sets' epochs: 0.0128 of MNIST and CIFAR-10 are 6 and 5 batches of 128.
+    A share keeps the ratio of the data sets' epochs: 0.0128 of MNIST and CIFAR-10 are 6 and 5
+    batches of 128.
 
     Args:
         dataset: mnist or cifar10.
         image_size: side to enlarge the images to, bilinearly [px]; 32 or 64.
-        source: keras; synthetic, for images of the same shapes and counts that a network can tell apart; or the path of
-            an .npz file with uint8 images x_train and x_test and labels y_train and y_test, such as Keras's mnist.npz.
+        source: keras; synthetic, for images of the same shapes and counts that a network can tell
+            apart; or the path of an .npz file with uint8 images x_train and x_test and labels
+            y_train and y_test, such as Keras's mnist.npz.
         share: of the training and of the test images that is kept, more than 0, at most 1.
         seed: of the choice of the images kept, and of the drawing; 0 or more.
 
     Raises:
-        ImageSetError: one of these is out of range, the file is not such a file, or Keras cannot load the data set.
+        ImageSetError: one of these is out of range, the file is not such a file, or Keras cannot
+            load the data set.
     """
     if dataset not in DATASETS:
         raise ImageSetError(f"dataset {dataset!r}: choose from {', '.join(DATASETS)}")
@@ -86,12 +94,19 @@ def load_images(dataset: str, image_size: int, source: str, *, share: float = 1.
     if not 0 < share <= 1:
         raise ImageSetError(f"share {share}: choose one of more than 0 and at most 1")
     kind = "synthetic" if source == "synthetic" else "given"
-    arrays = _keep(_read(source, dataset), share, seed) if kind == "given" else _draw(dataset, share, seed)
-    return ImageSet(*(resize(array, image_size) if array.ndim == 4 else array for array in arrays), kind)
+    arrays = (
+        _keep(_read(source, dataset), share, seed)
+        if kind == "given"
+        else _draw(dataset, share, seed)
+    )
+    return ImageSet(
+        *(resize(array, image_size) if array.ndim == 4 else array for array in arrays), kind
+    )
 
 
 def resize(images: np.ndarray, size: int) -> np.ndarray:
-    """Resize images bilinearly: the centres of the corner pixels' squares stay in place, the borders are repeated.
+    """Resize images bilinearly: the centres of the corner pixels' squares stay in place, the
+    borders are repeated.
 
     Args:
         images: (n, height, width, channels) uint8.
@@ -128,45 +143,68 @@ def _draw(dataset: str, share: float, seed: int) -> list[np.ndarray]:
     patterns = resize(rng.integers(0, 128, (NUM_CLASSES, 4, 4, shape[2]), dtype=np.uint8), shape[0])
     for num_images in numbers:
         labels = rng.integers(0, NUM_CLASSES, _count(num_images, share))
-        arrays += [rng.integers(0, 128, (len(labels), *shape), dtype=np.uint8) + patterns[labels], labels]
+        arrays += [
+            rng.integers(0, 128, (len(labels), *shape), dtype=np.uint8) + patterns[labels],
+            labels,
+        ]
     return arrays
 
 
 def _read(source: str, dataset: str) -> list[np.ndarray]:
-    """Read and check a file, or Keras's: (n, height, width, channels) images, (n,) labels, of training and of test."""
+    """Read and check a file, or Keras's: (n, height, width, channels) images, (n,) labels, of
+    training and of test.
+    """
     path = _fetch(dataset) if source == "keras" else Path(source).expanduser()
     shape = DATASETS[dataset][0]
     if not path.is_file():
-        raise ImageSetError(f"{path}: no such file; give keras, synthetic or the path of an .npz file")
+        raise ImageSetError(
+            f"{path}: no such file; give keras, synthetic or the path of an .npz file"
+        )
     try:
         with np.load(path, allow_pickle=False) as file:
             arrays = [file[name] for name in ARRAYS]
     except Exception as error:  # NumPy raises whatever its readers of zip files and of arrays meet
-        raise ImageSetError(f"{path} is no .npz file with {', '.join(ARRAYS)}, or damaged: {error}") from error
+        raise ImageSetError(
+            f"{path} is no .npz file with {', '.join(ARRAYS)}, or damaged: {error}"
+        ) from error
     checked = []
     for part, images, labels in (("train", *arrays[:2]), ("test", *arrays[2:])):
-        found = f"{path}: x_{part} is {images.dtype} {images.shape}, y_{part} {labels.dtype} {labels.shape}"
+        found = (
+            f"{path}: x_{part} is {images.dtype} {images.shape}, y_{part} {labels.dtype}"
+            f" {labels.shape}"
+        )
         shapes = (shape, shape[:2]) if shape[2] == 1 else (shape,)
         if images.dtype != np.uint8 or images.shape[1:] not in shapes or not len(images):
             raise ImageSetError(f"{found}, the images not uint8 (n, {shape})")
         if labels.shape not in ((len(images),), (len(images), 1)) or labels.dtype.kind not in "iu":
             raise ImageSetError(f"{found}, the labels not {len(images)} integers")
         if labels.min() < 0 or labels.max() >= NUM_CLASSES:
-            raise ImageSetError(f"{path}: y_{part} holds {labels.min()} to {labels.max()}, not 0 to {NUM_CLASSES - 1}")
+            raise ImageSetError(
+                f"{path}: y_{part} holds {labels.min()} to {labels.max()}, not 0 to"
+                f" {NUM_CLASSES - 1}"
+            )
         checked += [images.reshape(-1, *shape), labels.ravel().astype(np.int64)]
     return checked
 
 
 def _fetch(dataset: str) -> Path:
-    """Find a data set in Keras's folder, or have a process of its own put it there: this one imports no Keras."""
-    path = Path(os.environ.get("KERAS_HOME") or Path.home() / ".keras") / "datasets" / f"{dataset}.npz"
+    """Find a data set in Keras's folder, or have a process of its own put it there: this one
+    imports no Keras.
+    """
+    path = (
+        Path(os.environ.get("KERAS_HOME") or Path.home() / ".keras") / "datasets" / f"{dataset}.npz"
+    )
     if path.is_file():
         return path
     if importlib.util.find_spec("keras") is None:
         advice = f"load keras.datasets.{dataset} by load_images in the main environment first"
-        raise ImageSetError(f"{path} is not there, and this kernel has no Keras to download it: {advice}")
+        raise ImageSetError(
+            f"{path} is not there, and this kernel has no Keras to download it: {advice}"
+        )
     # loading needs no backend, but Keras does not start without one that is installed
-    backend = next((name for name in ("torch", "jax", "tensorflow") if importlib.util.find_spec(name)), "numpy")
+    backend = next(
+        (name for name in ("torch", "jax", "tensorflow") if importlib.util.find_spec(name)), "numpy"
+    )
     fetched = subprocess.run(
         [sys.executable, "-c", FETCH, dataset, str(path)],
         env={**os.environ, "KERAS_BACKEND": backend},
@@ -177,7 +215,9 @@ def _fetch(dataset: str) -> Path:
     )
     if fetched.returncode:
         reason = fetched.stderr.strip().splitlines()[-1:] or ["it was killed"]
-        raise ImageSetError(f"Keras cannot load {dataset} ({reason[0]}): give the path of a file, or synthetic")
+        raise ImageSetError(
+            f"Keras cannot load {dataset} ({reason[0]}): give the path of a file, or synthetic"
+        )
     return path
 
 

@@ -1,4 +1,6 @@
-"""Holds what runs cost by the formula against what was paid, and finds the cost of reaching an accuracy."""
+"""Holds what runs cost by the formula against what was paid, and finds the cost of reaching an
+accuracy.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -14,8 +16,8 @@ BRL_PER_USD = 973 / 200  # Moura Filho and Sousa: US$200 = R$973; day not given
 def fit_overhead(run_s: Sequence[float], usd_per_hour: Sequence[float], bill_usd: float) -> float:
     """Find the seconds a run that a bill asks for beside the measured ones.
 
-    A machine is billed while it starts, waits and keeps its disk. One overhead for all runs makes the sum of
-    price x (measured + overhead) the bill.
+    A machine is billed while it starts, waits and keeps its disk. One overhead for all runs makes
+    the sum of price x (measured + overhead) the bill.
 
     Args:
         run_s: measured seconds of each run, training and set-up together.
@@ -23,35 +25,43 @@ def fit_overhead(run_s: Sequence[float], usd_per_hour: Sequence[float], bill_usd
         bill_usd: what was paid for all of them.
 
     Raises:
-        PriceError: a number is no amount, no price is above zero, or the bill is smaller than what the seconds cost.
+        PriceError: a number is no amount, no price is above zero, or the bill is smaller than what
+            the seconds cost.
     """
     run_s = np.asarray(run_s, float)
     usd_per_hour = np.asarray(usd_per_hour, float)
     amounts = np.array([*run_s, *usd_per_hour, bill_usd])
     if not (np.isfinite(amounts).all() and (amounts >= 0).all() and usd_per_hour.sum() > 0):
-        raise PriceError("seconds, prices and the bill have to be finite and not negative, one price above zero")
+        raise PriceError(
+            "seconds, prices and the bill have to be finite and not negative, one price above zero"
+        )
     measured_usd = price_seconds(usd_per_hour, run_s).sum()
     if bill_usd < measured_usd and not math.isclose(bill_usd, measured_usd):
         raise PriceError(
-            f"a bill of {bill_usd:.2f} USD is less than the {measured_usd:.2f} USD that the measured seconds cost: "
-            "check the prices, the currency, and that the bill covers all runs"
+            f"a bill of {bill_usd:.2f} USD is less than the {measured_usd:.2f} USD that the"
+            " measured seconds cost: check the prices, the currency, and that the bill covers all"
+            " runs"
         )
     return max(0.0, 3600 * (bill_usd - measured_usd) / usd_per_hour.sum())
 
 
 def cost_to_reach(row: Mapping[str, Any], accuracy: float) -> float:
-    """What a run had cost in USD when an epoch first reached an accuracy; NaN if none did, or it has no price.
+    """What a run had cost in USD when an epoch first reached an accuracy; NaN if none did, or it
+    has no price.
 
     Args:
-        row: a run with usd_per_hour, setup_s, epoch_s and epoch_accuracy, which has a value for every epoch, or for
-            every so many as `evaluate_every` says. The time of the looks at the accuracy is not counted.
+        row: a run with usd_per_hour, setup_s, epoch_s and epoch_accuracy, which has a value for
+            every epoch, or for every so many as `evaluate_every` says. The time of the looks at the
+            accuracy is not counted.
         accuracy: a share, 0 to 1.
 
     Raises:
         PriceError: the accuracy is no share.
     """
     if not 0 <= accuracy <= 1:
-        raise PriceError(f"an accuracy lies between 0 and 1, {accuracy} does not: give 0.95 for 95 %")
+        raise PriceError(
+            f"an accuracy lies between 0 and 1, {accuracy} does not: give 0.95 for 95 %"
+        )
     reached = row.get("epoch_accuracy")
     every = row.get("evaluate_every")
     shares = enumerate(reached if isinstance(reached, list) else [], start=1)

@@ -1,9 +1,10 @@
-"""What a report of the evaluation still needs, item by item of the reporting guidelines, and the model card.
+"""What a report of the evaluation still needs, item by item of the reporting guidelines, and the
+model card.
 
-Numbers are those of STARD 2015 (Bossuyt et al., BMJ 2015), which STARD-AI (Sounderajah et al., Nature Medicine 2025)
-extends, and of TRIPOD+AI (Collins et al., BMJ 2024); STARD-AI's own items stand without one. The card has the sections
-of Mitchell et al. 2019 (Model Cards for Model Reporting). The words are ours: the guidelines' own say more. Aligned,
-not certified.
+Numbers are those of STARD 2015 (Bossuyt et al., BMJ 2015), which STARD-AI (Sounderajah et al.,
+Nature Medicine 2025) extends, and of TRIPOD+AI (Collins et al., BMJ 2024); STARD-AI's own items
+stand without one. The card has the sections of Mitchell et al. 2019 (Model Cards for Model
+Reporting). The words are ours: the guidelines' own say more. Aligned, not certified.
 """
 
 from collections.abc import Mapping
@@ -26,12 +27,13 @@ def fill_checklist(facts: Mapping[str, str], lang: str = "en") -> pd.DataFrame:
     """Fill what a run knows, and name what its author has to.
 
     Args:
-        facts: what this run found, by the names in the column `fact` of checklist.csv; empty ones are left to the
-            author.
+        facts: what this run found, by the names in the column `fact` of checklist.csv; empty ones
+            are left to the author.
         lang: en or pt, of the topics.
 
     Returns:
-        A row per item: `guideline`, `item` (its number, where it is known), `topic`, `status` of STATUSES, `text`.
+        A row per item: `guideline`, `item` (its number, where it is known), `topic`, `status` of
+        STATUSES, `text`.
     """
     items = pd.read_csv(Path(__file__).with_name("checklist.csv"), dtype=str, keep_default_na=False)
     text = items["fact"].map(lambda fact: facts.get(fact, ""))

@@ -1,7 +1,9 @@
-"""Epochs of paper D's runs: one table of them, when each accuracy was reached, CUDA C held against Keras like for like.
+"""Epochs of paper D's runs: one table of them, when each accuracy was reached, CUDA C held against
+Keras like for like.
 
-A row of a run holds the seconds and the accuracy after each epoch of each of its replicas (networks of another seed
-trained in the same launch) as two lists of lists, `replica_train_s` and `replica_accuracy`.
+A row of a run holds the seconds and the accuracy after each epoch of each of its replicas (networks
+of another seed trained in the same launch) as two lists of lists, `replica_train_s` and
+`replica_accuracy`.
 """
 
 from collections.abc import Sequence
@@ -29,12 +31,13 @@ def summarise_trainings(table: pd.DataFrame) -> dict[str, Any]:
     """Put the trainings of one launch, or the one of Keras, into columns of a row.
 
     Args:
-        table: a row per epoch of each replica, with `replica`, `train_s` (cumulative) and `test_accuracy`.
+        table: a row per epoch of each replica, with `replica`, `train_s` (cumulative) and
+            `test_accuracy`.
 
     Returns:
-        `train_s`, after the last epoch of the slowest replica, and its parts `epoch_s`; `steady_epoch_s`, the median
-        epoch from the second on; `replicas`, their number; the two lists of PER_REPLICA; and `metric_accuracy_test`,
-        the mean of their last accuracies.
+        `train_s`, after the last epoch of the slowest replica, and its parts `epoch_s`;
+        `steady_epoch_s`, the median epoch from the second on; `replicas`, their number; the two
+        lists of PER_REPLICA; and `metric_accuracy_test`, the mean of their last accuracies.
     """
     trainings = [rows for _, rows in table.groupby("replica")]
     ends_s = np.max([rows["train_s"] for rows in trainings], axis=0)
@@ -46,7 +49,9 @@ def summarise_trainings(table: pd.DataFrame) -> dict[str, Any]:
         "replicas": len(trainings),
         "replica_train_s": [rows["train_s"].astype(float).tolist() for rows in trainings],
         "replica_accuracy": [rows["test_accuracy"].astype(float).tolist() for rows in trainings],
-        "metric_accuracy_test": float(np.mean([rows["test_accuracy"].iloc[-1] for rows in trainings])),
+        "metric_accuracy_test": float(
+            np.mean([rows["test_accuracy"].iloc[-1] for rows in trainings])
+        ),
     }
 
 
@@ -57,27 +62,39 @@ def list_epochs(timed: pd.DataFrame) -> pd.DataFrame:
         timed: timed rows of a `Selection`; those without epochs of replicas are passed over.
 
     Returns:
-        A row per epoch of each replica: the columns of LINE, `line` (its name), `host` (the machine whose CPU trained
-        Keras or drove the GPU), `run` (its place in the table), `replica`, `epoch` from 1, `train_s` (cumulative) and
-        `accuracy` (share of the test images). Empty without such rows.
+        A row per epoch of each replica: the columns of LINE, `line` (its name), `host` (the machine
+        whose CPU trained Keras or drove the GPU), `run` (its place in the table), `replica`,
+        `epoch` from 1, `train_s` (cumulative) and `accuracy` (share of the test images). Empty
+        without such rows.
     """
     if not {*LINE, *PER_REPLICA} <= set(timed):
-        return pd.DataFrame(columns=[*LINE, "line", "host", "run", "replica", "epoch", "train_s", "accuracy"])
+        return pd.DataFrame(
+            columns=[*LINE, "line", "host", "run", "replica", "epoch", "train_s", "accuracy"]
+        )
     timed = timed.dropna(subset=PER_REPLICA).reset_index(drop=True)
     lines = _name_lines(timed)
     processor = timed["cpu"].astype(str) if "cpu" in timed else ""
     timed = timed.assign(line=lines, host=timed["platform"] + ", " + processor, run=timed.index)
     tables = []
     for row in timed.itertuples():
-        for replica, (seconds, accuracy) in enumerate(zip(row.replica_train_s, row.replica_accuracy, strict=True)):
-            about = {name: getattr(row, name) for name in (*LINE, "line", "host", "run")} | {"replica": replica}
+        for replica, (seconds, accuracy) in enumerate(
+            zip(row.replica_train_s, row.replica_accuracy, strict=True)
+        ):
+            about = {name: getattr(row, name) for name in (*LINE, "line", "host", "run")} | {
+                "replica": replica
+            }
             table = {"epoch": range(1, len(seconds) + 1), "train_s": seconds, "accuracy": accuracy}
             tables.append(pd.DataFrame(about | table))
-    return pd.concat(tables, ignore_index=True) if tables else list_epochs(timed.drop(columns=PER_REPLICA))
+    return (
+        pd.concat(tables, ignore_index=True)
+        if tables
+        else list_epochs(timed.drop(columns=PER_REPLICA))
+    )
 
 
 def find_times_to_accuracy(epochs: pd.DataFrame, levels: Sequence[float]) -> pd.DataFrame:
-    """Say when each training of `list_epochs` first had each accuracy: at the end of the first epoch that reached it.
+    """Say when each training of `list_epochs` first had each accuracy: at the end of the first
+    epoch that reached it.
 
     Returns:
         A row per training, a column per level [s]; infinite where it was never reached.
@@ -114,34 +131,47 @@ def add_accuracy_columns(timed: pd.DataFrame) -> pd.DataFrame:
 
 
 def tabulate_accuracies(timed: pd.DataFrame) -> pd.DataFrame:
-    """Make a row per line: its trainings, their accuracy, and how long they took to 90, 95 and 97 %.
+    """Make a row per line: its trainings, their accuracy, and how long they took to 90, 95 and 97
+    %.
 
     Returns:
-        `line`, `n` trainings (replicas count), `epochs`, `accuracy_percent` at the end, and for each level the median
-        time `to_90_percent_s` with the fastest training in _low and the slowest in _high; NaN where it was not reached.
+        `line`, `n` trainings (replicas count), `epochs`, `accuracy_percent` at the end, and for
+        each level the median time `to_90_percent_s` with the fastest training in _low and the
+        slowest in _high; NaN where it was not reached.
     """
     rows = []
     for line, epochs in list_epochs(timed).groupby("line", sort=False):
         final = epochs[epochs["epoch"] == epochs["epoch"].max()]["accuracy"]
-        row = {"line": line, "n": len(final), "epochs": epochs["epoch"].max(), "accuracy_percent": 100 * final.mean()}
+        row = {
+            "line": line,
+            "n": len(final),
+            "epochs": epochs["epoch"].max(),
+            "accuracy_percent": 100 * final.mean(),
+        }
         times = find_times_to_accuracy(epochs, LEVELS)
         for level in LEVELS:
-            ends = {"": times[level].median(), "_low": times[level].min(), "_high": times[level].max()}
+            ends = {
+                "": times[level].median(),
+                "_low": times[level].min(),
+                "_high": times[level].max(),
+            }
             row |= {f"to_{100 * level:g}_percent_s{end}": value for end, value in ends.items()}
         rows.append(row)
     return pd.DataFrame(rows).replace(np.inf, np.nan)
 
 
 def compare_like_for_like(timed: pd.DataFrame) -> pd.DataFrame:
-    """Say how many times as fast as Keras CUDA C is on the same host at the same batch, by epochs from the second on.
+    """Say how many times as fast as Keras CUDA C is on the same host at the same batch, by epochs
+    from the second on.
 
     Args:
         timed: timed rows of a `Selection`, with `steady_epoch_s`.
 
     Returns:
-        A row per pair, the fastest first: `line` and `reference`, `batch_size`, `times_as_fast` by an epoch's time with
-        the bounds of its 95 % interval in _low and _high where there are two runs of each, `n` of the smaller side.
-        Replicas share a launch: they are no repetitions of its time.
+        A row per pair, the fastest first: `line` and `reference`, `batch_size`, `times_as_fast` by
+        an epoch's time with the bounds of its 95 % interval in _low and _high where there are two
+        runs of each, `n` of the smaller side. Replicas share a launch: they are no repetitions of
+        its time.
     """
     epochs = list_epochs(timed)
     if epochs.empty:
@@ -150,21 +180,32 @@ def compare_like_for_like(timed: pd.DataFrame) -> pd.DataFrame:
     kept = timed.dropna(subset=PER_REPLICA).reset_index(drop=True)
     runs = firsts.assign(steady_epoch_s=kept["steady_epoch_s"].reindex(firsts.index))
     rows = []
-    groups = list(runs.groupby(["line", "host", "framework", "batch_size"], sort=False)["steady_epoch_s"])
+    groups = list(
+        runs.groupby(["line", "host", "framework", "batch_size"], sort=False)["steady_epoch_s"]
+    )
     references = [group for group in groups if group[0][2] == "keras"]
     for (line, host, framework, batch_size), ours in groups:
         for (reference, other_host, _, other_batch), theirs in references:
             if framework == "cuda" and (host, batch_size) == (other_host, other_batch):
                 value, low, high, n = ratio_interval(theirs, ours)
-                row = {"line": line, "reference": reference, "batch_size": int(batch_size), "times_as_fast": value}
+                row = {
+                    "line": line,
+                    "reference": reference,
+                    "batch_size": int(batch_size),
+                    "times_as_fast": value,
+                }
                 rows.append(row | {"times_as_fast_low": low, "times_as_fast_high": high, "n": n})
     return (
-        pd.DataFrame(rows).sort_values("times_as_fast", ascending=False, ignore_index=True) if rows else pd.DataFrame()
+        pd.DataFrame(rows).sort_values("times_as_fast", ascending=False, ignore_index=True)
+        if rows
+        else pd.DataFrame()
     )
 
 
 def _name_lines(timed: pd.DataFrame) -> pd.Series:
-    """Implementation, batch, and what trained: its accelerator, or the whole environment where that is not enough."""
+    """Implementation, batch, and what trained: its accelerator, or the whole environment where
+    that is not enough.
+    """
     names = timed["implementation"].map(lambda name: IMPLEMENTATIONS.get(name, name))
     names += ", batch " + timed["batch_size"].map("{:g}".format) + ", "
     short = names + timed["accelerator"].replace("cpu", "CPU")

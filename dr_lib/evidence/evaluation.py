@@ -1,7 +1,9 @@
-"""Evaluate predictions as the field asks for it: by patient, at operating points that were frozen before.
+"""Evaluate predictions as the field asks for it: by patient, at operating points that were frozen
+before.
 
-Discrimination, calibration, clinical utility and the distributions behind them (Van Calster et al. 2025, Lancet Digital
-Health). All intervals are 95 % and over patients; the operating points come from the validation split or from outside.
+Discrimination, calibration, clinical utility and the distributions behind them (Van Calster et al.
+2025, Lancet Digital Health). All intervals are 95 % and over patients; the operating points come
+from the validation split or from outside.
 """
 
 from collections.abc import Callable, Sequence
@@ -35,11 +37,22 @@ SOURCES = ("validation", "given elsewhere", "carried over unchanged")  # of the 
 HANDLING = ("excluded", "counted as referred")  # of ungradable eyes
 AGES = (40, 60)  # years, where bands begin
 MIN_PATIENTS = 10  # with and without disease; smaller subgroups are counted and not scored
-THRESHOLDS = np.linspace(0.05, 0.5, 46).round(2)  # of the decision curve: a miss is 19 to 1 times a needless referral
+# of the decision curve: a miss is 19 to 1 times a needless referral
+THRESHOLDS = np.linspace(0.05, 0.5, 46).round(2)
 SPECIFICITIES = np.linspace(1, 0, 101)
 ABSTAINED = np.linspace(0, 0.5, 11)
-STAGES = ("offered", "not usable", "excluded", "learned from", "validation", "test", "ungradable", "evaluated")
-LEVELS = ("left", "right", "Female", "Male", "Adequate", "Inadequate")  # of subgroups, as data sets word them
+STAGES = (
+    "offered",
+    "not usable",
+    "excluded",
+    "learned from",
+    "validation",
+    "test",
+    "ungradable",
+    "evaluated",
+)
+# of subgroups, as data sets word them
+LEVELS = ("left", "right", "Female", "Male", "Adequate", "Inadequate")
 CALIBRATED = ("as predicted", "recalibrated")
 ERRORS = ("missed", "false alarm")
 ENDS = ("", "_low", "_high")  # of the columns of an interval
@@ -53,8 +66,8 @@ def count_flow(predictions: Predictions) -> pd.DataFrame:
     """Count photographs and patients from what was offered to what is evaluated.
 
     Returns:
-        A row per stage of STAGES with `stage`, `reason`, `num_images`, `num_patients`; those of `not usable`,
-        `excluded` and `ungradable` once for each reason.
+        A row per stage of STAGES with `stage`, `reason`, `num_images`, `num_patients`; those of
+        `not usable`, `excluded` and `ungradable` once for each reason.
     """
     table = predictions.table
     reason = table["reason"] if "reason" in table else pd.Series("", table.index)
@@ -62,27 +75,40 @@ def count_flow(predictions: Predictions) -> pd.DataFrame:
     masks |= {"excluded": table["split"] == "excluded", "learned from": table["split"] == "train"}
     masks |= {side: table["split"] == side for side in ("validation", "test")}
     evaluated = table.index.isin(predictions.test.index)
-    masks |= {"ungradable": masks["test"] & ~evaluated, "evaluated": pd.Series(evaluated, table.index)}
+    masks |= {
+        "ungradable": masks["test"] & ~evaluated,
+        "evaluated": pd.Series(evaluated, table.index),
+    }
     rows = []
     for stage in STAGES:
         has_reasons = stage in ("not usable", "excluded", "ungradable")
-        for words, part in table[masks[stage]].groupby(reason if has_reasons else pd.Series("", table.index)):
+        for words, part in table[masks[stage]].groupby(
+            reason if has_reasons else pd.Series("", table.index)
+        ):
             patients = part.loc[part["patient_id"] != "", "patient_id"].nunique()
-            rows.append({"stage": stage, "reason": words, "num_images": len(part), "num_patients": patients})
+            rows.append(
+                {"stage": stage, "reason": words, "num_images": len(part), "num_patients": patients}
+            )
     return pd.DataFrame(rows)
 
 
 def summarise(predictions: Predictions) -> pd.DataFrame:
-    """One row: photographs, patients, prevalence, and what each score of the whole range is, with its interval.
+    """One row: photographs, patients, prevalence, and what each score of the whole range is, with
+    its interval.
 
     Returns:
-        `model`, `num_images`, `num_patients`, `num_referable`, `prevalence`, `auc` (bootstrap), `auc_delong`,
-        `average_precision`, `brier`; with grades `kappa` (quadratic weights) and `grade_accuracy`. Bounds in _low,
-        _high; NaN where all draws of patients have the same score, as of a perfect model.
+        `model`, `num_images`, `num_patients`, `num_referable`, `prevalence`, `auc` (bootstrap),
+        `auc_delong`, `average_precision`, `brier`; with grades `kappa` (quadratic weights) and
+        `grade_accuracy`. Bounds in _low, _high; NaN where all draws of patients have the same
+        score, as of a perfect model.
     """
     test = predictions.test
     y, p, patient = _unpack(test)
-    row = {"model": predictions.name, "num_images": len(test), "num_patients": test["patient_id"].nunique()}
+    row = {
+        "model": predictions.name,
+        "num_images": len(test),
+        "num_patients": test["patient_id"].nunique(),
+    }
     row |= {"num_referable": int(y.sum())} | _put("prevalence", proportion_interval(y, patient))
     row |= _put("auc", bootstrap_patients(score_auc(y, p), patient))
     row |= _put("auc_delong", delong_interval(y, p, patient))
@@ -97,34 +123,41 @@ def summarise(predictions: Predictions) -> pd.DataFrame:
 
 
 def choose_points(
-    predictions: Predictions, *, sensitivity: float, specificity: float, thresholds: Sequence[float] = ()
+    predictions: Predictions,
+    *,
+    sensitivity: float,
+    specificity: float,
+    thresholds: Sequence[float] = (),
 ) -> pd.DataFrame:
-    """Freeze the operating points, on the validation split or as they were frozen elsewhere, never on the test split.
+    """Freeze the operating points, on the validation split or as they were frozen elsewhere, never
+    on the test split.
 
     Args:
         predictions: whose points they are.
         sensitivity: of the point of high sensitivity, on the validation split.
         specificity: of the point of high specificity.
-        thresholds: of the two points, the lower one first, from a development set elsewhere; then nothing is chosen.
+        thresholds: of the two points, the lower one first, from a development set elsewhere; then
+            nothing is chosen.
 
     Returns:
-        A row per point: `point` of POINTS, `threshold`, `source` of SOURCES and, where it was chosen here, `chosen_on`
-        (the data set), the `validation_patients` that it rests on, and what it reaches there,
-        `validation_sensitivity` and `validation_specificity`. Without those that no threshold reaches; empty without
-        validation photographs and without thresholds. Where every threshold between the two reaches both, as of a very
-        good model, the lower one is the point of high sensitivity all the same.
+        A row per point: `point` of POINTS, `threshold`, `source` of SOURCES and, where it was
+        chosen here, `chosen_on` (the data set), the `validation_patients` that it rests on, and
+        what it reaches there, `validation_sensitivity` and `validation_specificity`. Without those
+        that no threshold reaches; empty without validation photographs and without thresholds.
+        Where every threshold between the two reaches both, as of a very good model, the lower one
+        is the point of high sensitivity all the same.
 
     Raises:
-        EvaluationError: not two thresholds in order, no shares between 0 and 1, or the validation split has one class
-            only.
+        EvaluationError: not two thresholds in order, no shares between 0 and 1, or the validation
+            split has one class only.
     """
     _check_share("sensitivity", sensitivity)
     _check_share("specificity", specificity)
     if len(thresholds):
         if len(thresholds) != 2 or not 0 <= thresholds[0] <= thresholds[1] <= 1:
             raise EvaluationError(
-                "thresholds: give two between 0 and 1, as 0.21,0.75: that of high sensitivity and then that of high "
-                "specificity, which is not below it"
+                "thresholds: give two between 0 and 1, as 0.21,0.75: that of high sensitivity and"
+                " then that of high specificity, which is not below it"
             )
         return pd.DataFrame({"point": POINTS, "threshold": thresholds, "source": SOURCES[1]})
     validation = predictions.validation
@@ -132,9 +165,20 @@ def choose_points(
         return pd.DataFrame(columns=["point", "threshold", "source"])
     y, p, patient = _unpack(validation)
     if y.all() or not y.any():
-        raise EvaluationError("the validation split has one class only: no operating point can be chosen on it")
-    found = sorted([choose_threshold(y, p, sensitivity=sensitivity), choose_threshold(y, p, specificity=specificity)])
-    about = {"source": SOURCES[0], "chosen_on": predictions.dataset, "validation_patients": len(np.unique(patient))}
+        raise EvaluationError(
+            "the validation split has one class only: no operating point can be chosen on it"
+        )
+    found = sorted(
+        [
+            choose_threshold(y, p, sensitivity=sensitivity),
+            choose_threshold(y, p, specificity=specificity),
+        ]
+    )
+    about = {
+        "source": SOURCES[0],
+        "chosen_on": predictions.dataset,
+        "validation_patients": len(np.unique(patient)),
+    }
     reached = {"validation_sensitivity": [(p[y] >= threshold).mean() for threshold in found]}
     reached |= {"validation_specificity": [(p[~y] < threshold).mean() for threshold in found]}
     points = pd.DataFrame({"point": POINTS, "threshold": found, **about, **reached})
@@ -142,12 +186,18 @@ def choose_points(
 
 
 def freeze_points(found: Sequence[Predictions], **asked) -> list[pd.DataFrame]:
-    """Choose the points of several predictions; on a data set without validation rows a model takes its own along.
+    """Choose the points of several predictions; on a data set without validation rows a model takes
+    its own along.
 
-    Of each it is the table of `choose_points`; `source` says where a threshold was carried over from another data set.
+    Of each it is the table of `choose_points`; `source` says where a threshold was carried over
+    from another data set.
     """
     points = [choose_points(predictions, **asked) for predictions in found]
-    home = {p.version: own for p, own in zip(found, points, strict=True) if p.version and len(p.validation)}
+    home = {
+        p.version: own
+        for p, own in zip(found, points, strict=True)
+        if p.version and len(p.validation)
+    }
     carried = {version: own.assign(source=SOURCES[2]) for version, own in home.items()}
     return [
         own if len(own) else carried.get(predictions.version, own)
@@ -156,27 +206,41 @@ def freeze_points(found: Sequence[Predictions], **asked) -> list[pd.DataFrame]:
 
 
 def compare_data_sets(found: Sequence[Predictions], points: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """How each model does on each data set, at the thresholds of `freeze_points`, which only its own has set.
+    """How each model does on each data set, at the thresholds of `freeze_points`, which only its
+    own has set.
 
     Returns:
-        A row per prediction and operating point, or one with none: `model`, `trained_on` (where its file with training
-        or validation rows is among them), `data_kind`, `tested_on`, `num_images`, `num_patients`,
-        `auc`, and of `measure_points` `point`, `threshold`, `sensitivity`, `specificity`. Bounds in
-        _low, _high.
+        A row per prediction and operating point, or one with none: `model`, `trained_on` (where its
+        file with training or validation rows is among them), `data_kind`, `tested_on`,
+        `num_images`, `num_patients`, `auc`, and of `measure_points` `point`, `threshold`,
+        `sensitivity`, `specificity`. Bounds in _low, _high.
     """
     is_home = [p.table["split"].isin(["train", "validation"]).any() for p in found]
-    homes = {p.version: p.dataset for p, home in zip(found, is_home, strict=True) if home and p.version}
+    homes = {
+        p.version: p.dataset for p, home in zip(found, is_home, strict=True) if home and p.version
+    }
     rows = []
     for predictions, own, home in zip(found, points, is_home, strict=True):
         y, p, patient = _unpack(predictions.test)
         trained_on = predictions.dataset if home else homes.get(predictions.version, "")
         row = {"model": predictions.name, "trained_on": trained_on}
         row["data_kind"] = "synthetic" if predictions.is_synthetic else "photographs"
-        row |= {"tested_on": predictions.dataset, "num_images": len(y), "num_patients": len(np.unique(patient))}
+        row |= {
+            "tested_on": predictions.dataset,
+            "num_images": len(y),
+            "num_patients": len(np.unique(patient)),
+        }
         row |= _put("auc", bootstrap_patients(score_auc(y, p), patient))
         shown = [f"{name}{end}" for name in ("sensitivity", "specificity") for end in ENDS]
-        at = measure_points(predictions, own).query("ungradable == @HANDLING[0]") if len(own) else pd.DataFrame([{}])
-        rows += [row | point for point in at.reindex(columns=["point", "threshold", *shown]).to_dict("records")]
+        at = (
+            measure_points(predictions, own).query("ungradable == @HANDLING[0]")
+            if len(own)
+            else pd.DataFrame([{}])
+        )
+        rows += [
+            row | point
+            for point in at.reindex(columns=["point", "threshold", *shown]).to_dict("records")
+        ]
     return pd.DataFrame(rows)
 
 
@@ -184,9 +248,9 @@ def measure_points(predictions: Predictions, points: pd.DataFrame) -> pd.DataFra
     """Say what each operating point of `choose_points` does on the test split.
 
     Returns:
-        A row per point, and once more with ungradable eyes counted as referred where there are any (`ungradable`, of
-        HANDLING): `threshold`, counts `tp`, `fn`, `fp`, `tn`, and with bounds `sensitivity`, `specificity`, `ppv`,
-        `npv`, `lr_plus`, `lr_minus`.
+        A row per point, and once more with ungradable eyes counted as referred where there are any
+        (`ungradable`, of HANDLING): `threshold`, counts `tp`, `fn`, `fp`, `tn`, and with bounds
+        `sensitivity`, `specificity`, `ppv`, `npv`, `lr_plus`, `lr_minus`.
     """
     rows = []
     for handling in HANDLING[: 1 + (len(predictions.ungradable) > 0)]:
@@ -201,7 +265,8 @@ def measure_points(predictions: Predictions, points: pd.DataFrame) -> pd.DataFra
 
 
 def move_prevalence(measured: pd.DataFrame, prevalences: Sequence[float]) -> pd.DataFrame:
-    """Say what an answer would be worth where another share of eyes is referable: enriched data sets mislead.
+    """Say what an answer would be worth where another share of eyes is referable: enriched data
+    sets mislead.
 
     Args:
         measured: of `measure_points`.
@@ -216,11 +281,18 @@ def move_prevalence(measured: pd.DataFrame, prevalences: Sequence[float]) -> pd.
     for prevalence in prevalences:
         _check_share("prevalence", prevalence)
     rows = []
-    for row in measured[measured["ungradable"] == HANDLING[0]].itertuples() if len(measured) else ():
-        ratios = [Interval(*(getattr(row, f"{name}{end}") for end in ENDS), 0) for name in ("lr_plus", "lr_minus")]
+    for row in (
+        measured[measured["ungradable"] == HANDLING[0]].itertuples() if len(measured) else ()
+    ):
+        ratios = [
+            Interval(*(getattr(row, f"{name}{end}") for end in ENDS), 0)
+            for name in ("lr_plus", "lr_minus")
+        ]
         for prevalence in prevalences:
             ppv, npv = at_prevalence(ratios, prevalence)
-            rows.append({"point": row.point, "prevalence": prevalence} | _put("ppv", ppv) | _put("npv", npv))
+            rows.append(
+                {"point": row.point, "prevalence": prevalence} | _put("ppv", ppv) | _put("npv", npv)
+            )
     return pd.DataFrame(rows)
 
 
@@ -228,8 +300,8 @@ def trace_curves(predictions: Predictions) -> dict[str, pd.DataFrame]:
     """The ROC curve with a pointwise band, and the precision-recall curve.
 
     Returns:
-        roc: `specificity`, `sensitivity`; band: `specificity`, `sensitivity_low`, `sensitivity_high`;
-        precision_recall: `recall`, `precision`.
+        roc: `specificity`, `sensitivity`; band: `specificity`, `sensitivity_low`,
+        `sensitivity_high`; precision_recall: `recall`, `precision`.
     """
     y, p, patient = _unpack(predictions.test)
     alarms, found, _ = roc_curve(y, p)
@@ -244,12 +316,13 @@ def trace_curves(predictions: Predictions) -> dict[str, pd.DataFrame]:
 
 
 def calibrate(predictions: Predictions) -> tuple[pd.DataFrame, dict[str, pd.DataFrame]]:
-    """Hold probabilities against what came true, as they are and recalibrated on the validation split.
+    """Hold probabilities against what came true, as they are and recalibrated on the validation
+    split.
 
     Returns:
-        A row for `as predicted` and, where the validation split allows it, `recalibrated` (`probabilities`):
-        `predicted` and `observed` shares of referable eyes, `intercept`, `slope`, `brier`, with bounds; and the bins
-        of `bin_probabilities` for each.
+        A row for `as predicted` and, where the validation split allows it, `recalibrated`
+        (`probabilities`): `predicted` and `observed` shares of referable eyes, `intercept`,
+        `slope`, `brier`, with bounds; and the bins of `bin_probabilities` for each.
     """
     y, p, patient = _unpack(predictions.test)
     versions = {CALIBRATED[0]: p}
@@ -262,25 +335,34 @@ def calibrate(predictions: Predictions) -> tuple[pd.DataFrame, dict[str, pd.Data
         intercept, slope = fit_slope(y, probability, patient)
         row = {"probabilities": name, "predicted": probability.mean(), "observed": y.mean()}
         row |= _put("intercept", intercept) | _put("slope", slope)
-        rows.append(row | _put("brier", bootstrap_patients(score_shares((probability - y) ** 2), patient)))
-        bins[name] = pd.DataFrame(bin_probabilities(y, probability, patient, num_bins=min(10, len(y) // 20 or 1)))
+        rows.append(
+            row | _put("brier", bootstrap_patients(score_shares((probability - y) ** 2), patient))
+        )
+        bins[name] = pd.DataFrame(
+            bin_probabilities(y, probability, patient, num_bins=min(10, len(y) // 20 or 1))
+        )
     return pd.DataFrame(rows), bins
 
 
 def weigh_decisions(predictions: Predictions) -> pd.DataFrame:
-    """The decision curve (Vickers and Elkin 2006): what referring by the model gains over referring all or none.
+    """The decision curve (Vickers and Elkin 2006): what referring by the model gains over referring
+    all or none.
 
-    Net benefit is the share of true referrals less that of false ones, weighed by the odds of the threshold.
+    Net benefit is the share of true referrals less that of false ones, weighed by the odds of the
+    threshold.
 
     Returns:
-        A row per threshold of THRESHOLDS: `threshold`, `net_benefit`, `refer_all` (referring none is 0), and with
-        bounds `gain`, the model's net benefit less that of the better of the two, in the same draws.
+        A row per threshold of THRESHOLDS: `threshold`, `net_benefit`, `refer_all` (referring none
+        is 0), and with bounds `gain`, the model's net benefit less that of the better of the two,
+        in the same draws.
     """
     y, p, patient = _unpack(predictions.test)
     value = np.where(y[:, None], 1, -THRESHOLDS / (1 - THRESHOLDS))
     benefit = score_shares((p[:, None] >= THRESHOLDS) * value)
     everybody = score_shares(value)
-    gain = bootstrap_patients(lambda weights: benefit(weights) - np.maximum(everybody(weights), 0), patient)
+    gain = bootstrap_patients(
+        lambda weights: benefit(weights) - np.maximum(everybody(weights), 0), patient
+    )
     once = np.ones(len(y))
     table = {
         "threshold": THRESHOLDS,
@@ -294,8 +376,12 @@ def weigh_decisions(predictions: Predictions) -> pd.DataFrame:
 
 
 def count_grades(predictions: Predictions) -> pd.DataFrame:
-    """The confusion matrix: true grades in rows, predicted ones in columns, photographs of the test split."""
-    grades = [pd.Categorical(predictions.test[name], range(5)) for name in ("grade", "predicted_grade")]
+    """The confusion matrix: true grades in rows, predicted ones in columns, photographs of the
+    test split.
+    """
+    grades = [
+        pd.Categorical(predictions.test[name], range(5)) for name in ("grade", "predicted_grade")
+    ]
     return pd.crosstab(*grades, dropna=False, rownames=["grade"], colnames=["predicted_grade"])
 
 
@@ -303,9 +389,10 @@ def split_subgroups(predictions: Predictions, points: pd.DataFrame) -> pd.DataFr
     """Score subgroups by camera, eye, quality, thirds of gradability, sex and age.
 
     Returns:
-        A row per `factor` and `level`: `num_images`, `num_patients`, `num_referable`, and with bounds `auc` and, where
-        there are operating points, `sensitivity` and `specificity` at the one of high sensitivity. Without scores where
-        fewer than MIN_PATIENTS patients have the disease or have an eye without it.
+        A row per `factor` and `level`: `num_images`, `num_patients`, `num_referable`, and with
+        bounds `auc` and, where there are operating points, `sensitivity` and `specificity` at the
+        one of high sensitivity. Without scores where fewer than MIN_PATIENTS patients have the
+        disease or have an eye without it.
     """
     rows = []
     for factor in [name for name in SUBGROUPS if name in predictions.test]:
@@ -314,7 +401,12 @@ def split_subgroups(predictions: Predictions, points: pd.DataFrame) -> pd.DataFr
         levels = bands[factor](levels) if factor in bands else levels.astype(str).str.strip()
         for level, part in predictions.test[levels != ""].groupby(levels, observed=True):
             y, p, patient = _unpack(part)
-            row = {"factor": factor, "level": level, "num_images": len(part), "num_patients": len(np.unique(patient))}
+            row = {
+                "factor": factor,
+                "level": level,
+                "num_images": len(part),
+                "num_patients": len(np.unique(patient)),
+            }
             row |= {"num_referable": int(y.sum())}
             if min(len(np.unique(patient[y])), len(np.unique(patient[~y]))) >= MIN_PATIENTS:
                 row |= _put("auc", bootstrap_patients(score_auc(y, p), patient))
@@ -327,13 +419,14 @@ def split_subgroups(predictions: Predictions, points: pd.DataFrame) -> pd.DataFr
 
 
 def abstain(predictions: Predictions, points: pd.DataFrame) -> pd.DataFrame:
-    """What is left to the model if the photographs nearest to the threshold go to a person, share by share.
+    """What is left to the model if the photographs nearest to the threshold go to a person, share
+    by share.
 
     Near is meant on the logit, to the point of high sensitivity.
 
     Returns:
-        A row per share of ABSTAINED: `abstained`, `num_images` left, `sensitivity` and `specificity` of these, with
-        bounds.
+        A row per share of ABSTAINED: `abstained`, `num_images` left, `sensitivity` and
+        `specificity` of these, with bounds.
     """
     y, p, patient = _unpack(predictions.test)
     threshold = points["threshold"].iloc[0]
@@ -351,21 +444,28 @@ def abstain(predictions: Predictions, points: pd.DataFrame) -> pd.DataFrame:
 
 
 def list_errors(predictions: Predictions, points: pd.DataFrame, number: int) -> pd.DataFrame:
-    """The worst errors at the point of high sensitivity: the highest grades missed, then the surest false alarms.
+    """The worst errors at the point of high sensitivity: the highest grades missed, then the surest
+    false alarms.
 
     Returns:
-        At most `number` of each: `error` (missed or false alarm), `line` in the file (of an ensemble, the first one),
-        `image_id`, `grade`, or `referable` where no grade is known, and `probability_referable`.
+        At most `number` of each: `error` (missed or false alarm), `line` in the file (of an
+        ensemble, the first one), `image_id`, `grade`, or `referable` where no grade is known, and
+        `probability_referable`.
     """
     test = predictions.test
     threshold = points["threshold"].iloc[0]
     called = test["probability_referable"] >= threshold
     referable = test["referable"] == 1
     known = [name for name in ("grade", "referable") if name in test][:1]
-    missed = test[~called & referable].sort_values([*known, "probability_referable"], ascending=[False, True])
+    missed = test[~called & referable].sort_values(
+        [*known, "probability_referable"], ascending=[False, True]
+    )
     alarms = test[called & ~referable].sort_values("probability_referable", ascending=False)
     columns = ["error", "line", "image_id", *known, "probability_referable"]
-    parts = [part.head(number).assign(error=error) for part, error in zip((missed, alarms), ERRORS, strict=True)]
+    parts = [
+        part.head(number).assign(error=error)
+        for part, error in zip((missed, alarms), ERRORS, strict=True)
+    ]
     return pd.concat(parts).reset_index(names="line")[columns]
 
 
@@ -373,13 +473,14 @@ def compare_models(found: Sequence[Predictions], points: Sequence[pd.DataFrame])
     """Compare each further model with the first, on the same patients in the same draws.
 
     Args:
-        found: of `read_predictions`, the reference first; those of other test photographs are passed over.
+        found: of `read_predictions`, the reference first; those of other test photographs are
+            passed over.
         points: of each, its own.
 
     Returns:
-        A row per further `model`: `reference`, and the differences with bounds `delta_auc` (bootstrap),
-        `delta_auc_delong`, at each one's own point of high sensitivity `delta_sensitivity` and `delta_specificity`, and
-        with grades `delta_kappa`.
+        A row per further `model`: `reference`, and the differences with bounds `delta_auc`
+        (bootstrap), `delta_auc_delong`, at each one's own point of high sensitivity
+        `delta_sensitivity` and `delta_specificity`, and with grades `delta_kappa`.
     """
     reference = found[0]
     rows = []
@@ -402,7 +503,9 @@ def compare_models(found: Sequence[Predictions], points: Sequence[pd.DataFrame])
                 right = [score_shares((x == y) & kind, kind) for x in called]
                 row |= _put(f"delta_{name}", bootstrap_patients(_subtract(*right), patient))
         if reference.has_grades and other.has_grades:
-            kappas = [score_kappa(ours["grade"], table["predicted_grade"]) for table in (theirs, ours)]
+            kappas = [
+                score_kappa(ours["grade"], table["predicted_grade"]) for table in (theirs, ours)
+            ]
             row |= _put("delta_kappa", bootstrap_patients(_subtract(*kappas), patient))
         rows.append(row)
     return pd.DataFrame(rows)
@@ -414,7 +517,12 @@ def _check_share(name: str, share: float) -> None:
 
 
 def _count(y: np.ndarray, called: np.ndarray, patient: np.ndarray) -> dict[str, float]:
-    row = {"tp": (called & y).sum(), "fn": (~called & y).sum(), "fp": (called & ~y).sum(), "tn": (~called & ~y).sum()}
+    row = {
+        "tp": (called & y).sum(),
+        "fn": (~called & y).sum(),
+        "fp": (called & ~y).sum(),
+        "tn": (~called & ~y).sum(),
+    }
     sensitivity = proportion_interval(called[y], patient[y])
     specificity = proportion_interval(~called[~y], patient[~y])
     ratios = likelihood_ratios(sensitivity, specificity)
@@ -425,14 +533,22 @@ def _count(y: np.ndarray, called: np.ndarray, patient: np.ndarray) -> dict[str, 
 
 
 def band_ages(levels: pd.Series) -> pd.Series:
-    """The band of AGES of each age [years], in the order of the bands, empty where it is no number."""
+    """The band of AGES of each age [years], in the order of the bands, empty where it is no
+    number.
+    """
     years = pd.to_numeric(levels, errors="coerce")
     names = [f"< {AGES[0]}", f"{AGES[0]}-{AGES[1] - 1}", f">= {AGES[1]}"]
-    return pd.cut(years, [-np.inf, *AGES, np.inf], right=False, labels=names).cat.add_categories("").fillna("")
+    return (
+        pd.cut(years, [-np.inf, *AGES, np.inf], right=False, labels=names)
+        .cat.add_categories("")
+        .fillna("")
+    )
 
 
 def band_thirds(scores: pd.Series) -> pd.Series:
-    """The third of the scores in which each lies, by its bounds, empty where there is none; equal ones share one."""
+    """The third of the scores in which each lies, by its bounds, empty where there is none;
+    equal ones share one.
+    """
     thirds = scores.groupby(np.ceil(3 * scores.rank(pct=True)))
     low, high = (thirds.transform(bound).map("{:.3f}".format) for bound in ("min", "max"))
     return (low + "-" + high).where(scores.notna(), "")

@@ -1,4 +1,6 @@
-"""Fit a threshold of the gradability score on marks of gradable photographs, and say how well the score tells them."""
+"""Fit a threshold of the gradability score on marks of gradable photographs, and say how well
+the score tells them.
+"""
 
 import numpy as np
 import pandas as pd
@@ -8,16 +10,18 @@ from dr_lib.statistics.bootstrap import bootstrap_patients, score_auc
 from dr_lib.statistics.clustered import delong_interval, proportion_interval
 from dr_lib.statistics.intervals import Interval
 
-# How data sets mark a photograph as gradable or not: adequate (BRSET), yes (mBRSET); 1 and 0 in a column gradable.
+# How data sets mark a photograph as gradable or not: adequate (BRSET), yes (mBRSET); 1 and 0 in a
+# column gradable.
 MARKS = {"adequate": True, "good": True, "yes": True, "gradable": True}
 MARKS |= {"inadequate": False, "bad": False, "no": False, "ungradable": False}
 
 
 def read_marks(table: pd.DataFrame) -> pd.Series:
-    """Whether each photograph was marked gradable (1 or 0, NaN where nobody said): `gradable`, or else `quality`.
+    """Whether each photograph was marked gradable (1 or 0, NaN where nobody said): `gradable`, or
+    else `quality`.
 
-    A column with other words than those of MARKS holds no marks, nor does a `quality` of numbers: in EyeQ 0 is good, in
-    DeepDRiD bad.
+    A column with other words than those of MARKS holds no marks, nor does a `quality` of numbers:
+    in EyeQ 0 is good, in DeepDRiD bad.
     """
     for name, marks in (("gradable", MARKS | {"1": True, "0": False}), ("quality", MARKS)):
         if name in table:
@@ -29,15 +33,18 @@ def read_marks(table: pd.DataFrame) -> pd.Series:
 
 
 def fit_gradability(predictions: Predictions) -> pd.DataFrame:
-    """Choose the threshold on the validation split, and measure it and the score on the test split, by patient.
+    """Choose the threshold on the validation split, and measure it and the score on the test split,
+    by patient.
 
-    The threshold is that with the largest sum of sensitivity and specificity (Youden 1950). Photographs without a
-    probability count too: of those that nobody can grade a model has often none.
+    The threshold is that with the largest sum of sensitivity and specificity (Youden 1950).
+    Photographs without a probability count too: of those that nobody can grade a model has often
+    none.
 
     Returns:
-        One row: `threshold`, from which on a photograph is called gradable; of the test split `num_images`,
-        `num_patients` and `num_ungradable`, and with bounds `auc`, `auc_delong`, `sensitivity` (ungradable ones called
-        so) and `specificity`. Empty where a split has no score, or not both marks: then nothing is called ungradable.
+        One row: `threshold`, from which on a photograph is called gradable; of the test split
+        `num_images`, `num_patients` and `num_ungradable`, and with bounds `auc`, `auc_delong`,
+        `sensitivity` (ungradable ones called so) and `specificity`. Empty where a split has no
+        score, or not both marks: then nothing is called ungradable.
     """
     table = predictions.table.assign(marked=read_marks(predictions.table))
     if "gradability" not in table:
@@ -50,7 +57,11 @@ def fit_gradability(predictions: Predictions) -> pd.DataFrame:
     is_bad = (sides[1]["marked"] == 0).to_numpy()
     patient = sides[1]["patient_id"].to_numpy()
     called = (sides[1]["gradability"] < threshold).to_numpy()
-    row = {"threshold": threshold, "num_images": len(patient), "num_patients": len(np.unique(patient))}
+    row = {
+        "threshold": threshold,
+        "num_images": len(patient),
+        "num_patients": len(np.unique(patient)),
+    }
     row["num_ungradable"] = int(is_bad.sum())
     scored: dict[str, Interval] = {
         "auc": bootstrap_patients(score_auc(~is_bad, sides[1]["gradability"]), patient),
@@ -64,7 +75,9 @@ def fit_gradability(predictions: Predictions) -> pd.DataFrame:
 
 
 def choose_youden(positive: pd.Series, score: pd.Series) -> float:
-    """The threshold of a score, called positive from there on, with the largest sensitivity + specificity."""
+    """The threshold of a score, called positive from there on, with the largest sensitivity +
+    specificity.
+    """
     from sklearn.metrics import roc_curve
 
     alarms, found, thresholds = roc_curve(positive, score, drop_intermediate=False)

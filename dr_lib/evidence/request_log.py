@@ -1,4 +1,6 @@
-"""Requests to a served model: written beside the row of their run, read back as one table, a row per request."""
+"""Requests to a served model: written beside the row of their run, read back as one table, a row
+per request.
+"""
 
 from pathlib import Path, PurePosixPath
 
@@ -11,7 +13,8 @@ from dr_lib.evidence.serving import usd_per_million
 from dr_lib.runs.row import read_row
 from dr_lib.statistics.intervals import mean_interval
 
-NEEDED = ("load", "request", "round_trip_ms", "predict_ms", "status", "error")  # columns of every table of requests
+# columns of every table of requests
+NEEDED = ("load", "request", "round_trip_ms", "predict_ms", "status", "error")
 TIMES = ("round_trip_ms", "decode_ms", "predict_ms")
 TEXTS = {"error": str, "model_version": str}  # where they look like numbers too
 # what tells latencies apart
@@ -28,8 +31,10 @@ def write_requests(path: Path, table: pd.DataFrame) -> None:
     """Write the requests of a run as CSV, in one step.
 
     Args:
-        path: in the folder of the run; the row of the run says where, from the folder of its study on, as `requests`.
-        table: one row per request, from `run_closed_loop` or `run_open_loop`, or several of them joined.
+        path: in the folder of the run; the row of the run says where, from the folder of its study
+            on, as `requests`.
+        table: one row per request, from `run_closed_loop` or `run_open_loop`, or several of them
+            joined.
     """
     with files.replace(path) as temporary:
         table.to_csv(temporary, index=False)
@@ -39,27 +44,37 @@ def read_requests(runs: pd.DataFrame, *folders: Path, load: str = CLOSED_LOOP) -
     """Put the requests of a load in the place of their runs.
 
     Args:
-        runs: one row per run, from `read_runs`; `requests` names a run's file from the folder of its study on.
+        runs: one row per run, from `read_runs`; `requests` names a run's file from the folder of
+            its study on.
         folders: those that were given to `read_runs`.
         load: closed or open.
 
     Returns:
-        A row per request: the run's columns, the request's, and `predict_usd_per_million` of predicting alone on a
-        machine that is never idle, where the run has a price. Of a column that both have the run's stays and the
-        request's is request_NAME, but times are the request's, and `status` and `error` say whether it has a
-        prediction; the server's status is `http_status`. Runs without requests keep their one row.
+        A row per request: the run's columns, the request's, and `predict_usd_per_million` of
+        predicting alone on a machine that is never idle, where the run has a price. Of a column
+        that both have the run's stays and the request's is request_NAME, but times are the
+        request's, and `status` and `error` say whether it has a prediction; the server's status is
+        `http_status`. Runs without requests keep their one row.
 
     Raises:
         RequestsError: a file is missing, lies outside its study, or is no table of requests.
     """
     runs = runs.reset_index(drop=True)
-    named = runs["requests"].notna() & (runs["status"] == "ok") if "requests" in runs else pd.Series(False, runs.index)
+    named = (
+        runs["requests"].notna() & (runs["status"] == "ok")
+        if "requests" in runs
+        else pd.Series(False, runs.index)
+    )
     studies = _find_studies(folders) if named.any() else {}
     tables = [runs[~named]] if not named.all() else []
     for position in runs.index[named]:
         run = runs.iloc[position]
         table = _read(studies.get((run["study"], run["run_id"]), []), run["requests"], load)
-        kept = runs.drop(columns=[*TIMES], errors="ignore").iloc[[position] * len(table)].reset_index(drop=True)
+        kept = (
+            runs.drop(columns=[*TIMES], errors="ignore")
+            .iloc[[position] * len(table)]
+            .reset_index(drop=True)
+        )
         marks = {"status": np.where(table["error"] == "", "ok", "failed"), "error": table["error"]}
         table = table.rename(columns={"status": "http_status"}).drop(columns="error")
         table = table.rename(columns={name: f"request_{name}" for name in table if name in kept})
@@ -82,7 +97,11 @@ def select_requests(table: pd.DataFrame, *folders: Path, **choice: object) -> Se
     """
     requests = read_requests(table, *folders)
     if "run_id" in requests:
-        is_request = requests["predict_ms"].notna() if "predict_ms" in requests else requests["run_id"].isna()
+        is_request = (
+            requests["predict_ms"].notna()
+            if "predict_ms" in requests
+            else requests["run_id"].isna()
+        )
         requests["pool"] = requests["run_id"].mask(is_request, "requests")
     return select_runs(requests, within=[*KINDS, "pool"], **choice)
 
@@ -110,7 +129,10 @@ def summarise_requests(timed: pd.DataFrame) -> pd.DataFrame:
         line = dict(zip(keys, key, strict=True)) | {"n": len(deployments), "requests": len(rows)}
         line |= {name: rows[name].iloc[0] for name in ("usd_per_hour", "priced_as") if name in rows}
         for name in TIMES:
-            times, means = (table[name] if name in table else rows["predict_ms"][:0] for table in (rows, deployments))
+            times, means = (
+                table[name] if name in table else rows["predict_ms"][:0]
+                for table in (rows, deployments)
+            )
             times = times[times > 0]  # who sends arrays decodes nothing
             mean, low, high, _ = mean_interval(means[means > 0])
             spread = {"low": low, "high": high, "sd": times.std(), "median": times.median()}
@@ -131,15 +153,22 @@ def _find_studies(folders: tuple[Path, ...]) -> dict[tuple[str, str], list[Path]
 def _read(studies: list[Path], name: str, load: str) -> pd.DataFrame:
     inside = PurePosixPath(name)
     if inside.is_absolute() or ".." in inside.parts:
-        raise RequestsError(f"{name} lies outside the study: a row names its requests from the study's folder on")
+        raise RequestsError(
+            f"{name} lies outside the study: a row names its requests from the study's folder on"
+        )
     path = next((study / inside for study in studies if (study / inside).is_file()), None)
     if path is None:
-        raise RequestsError(f"{name} is not below {', '.join(map(str, studies))}: copy it to where its run's row is")
+        raise RequestsError(
+            f"{name} is not below {', '.join(map(str, studies))}: copy it to where its run's row is"
+        )
     try:
         table = pd.read_csv(path, dtype=TEXTS, keep_default_na=False, na_values=[""])
     except (ValueError, OSError) as error:  # pandas' own are ValueErrors, as is text that is none
         raise RequestsError(f"{path} is no table of requests: {error}") from error
     missing = [name for name in NEEDED if name not in table]
     if missing:
-        raise RequestsError(f"{path}: the requests have no {', '.join(missing)}: dr_lib.serving.server.load has them")
+        raise RequestsError(
+            f"{path}: the requests have no {', '.join(missing)}: dr_lib.serving.server.load has"
+            " them"
+        )
     return table[table["load"] == load].fillna({"error": ""}).reset_index(drop=True)

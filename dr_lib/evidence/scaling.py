@@ -1,4 +1,6 @@
-"""What more machines bring: speed-up, efficiency and price of an epoch, and what a law fitted to them predicts."""
+"""What more machines bring: speed-up, efficiency and price of an epoch, and what a law fitted to
+them predicts.
+"""
 
 import math
 
@@ -9,8 +11,19 @@ from dr_lib.evidence.verdicts import FACTORS
 from dr_lib.statistics.intervals import BadSampleError, Interval, mean_interval, ratio_interval
 from dr_lib.statistics.scaling import fit_amdahl
 
-# columns that tell apart what is compared; a table has those in which its kinds differ, and the last two
-KINDS = [*FACTORS, "platform", "instance_type", "cpu", "accelerator", "threads", "batch_size", "rehearsed", "scaling"]
+# columns that tell apart what is compared; a table has those in which its kinds differ, and the
+# last two
+KINDS = [
+    *FACTORS,
+    "platform",
+    "instance_type",
+    "cpu",
+    "accelerator",
+    "threads",
+    "batch_size",
+    "rehearsed",
+    "scaling",
+]
 AHEAD = (8, 16)  # machines for which the law predicts
 SCALINGS = ("strong", "weak")
 ALPHA = 0.05  # a law whose lack of fit has a smaller p predicts nothing
@@ -21,19 +34,21 @@ PREDICTED = "predicted"
 def summarise_scaling(runs: pd.DataFrame) -> pd.DataFrame:
     """Say how an epoch's time changes with the number of machines.
 
-    Strong scaling divides one work among the machines: the speed-up is one machine's time over theirs. Weak scaling
-    gives each machine as much: the speed-up is that of so many times the work (Gustafson 1988). The efficiency is the
-    speed-up over the number of machines. For strong scaling Amdahl's law predicts the speed-up of more machines, where
-    a test of its fit does not refuse it and no number of machines is faster than evenly divided work.
+    Strong scaling divides one work among the machines: the speed-up is one machine's time over
+    theirs. Weak scaling gives each machine as much: the speed-up is that of so many times the work
+    (Gustafson 1988). The efficiency is the speed-up over the number of machines. For strong scaling
+    Amdahl's law predicts the speed-up of more machines, where a test of its fit does not refuse it
+    and no number of machines is faster than evenly divided work.
 
     Args:
-        runs: timed rows of a `Selection`, with `num_machines` and `scaling`, priced by `price_runs`.
+        runs: timed rows of a `Selection`, with `num_machines` and `scaling`, priced by
+            `price_runs`.
 
     Returns:
-        A row per kind of work (the columns of KINDS in which they differ), scaling and number of machines: `n` runs,
-        `steady_epoch_s` [s], `speedup`, `efficiency` and `cost_per_epoch_usd` (machines x hour), each with the bounds
-        of its 95 % interval in _low and _high; and `basis`, measured or predicted. Empty where all runs trained on as
-        many machines.
+        A row per kind of work (the columns of KINDS in which they differ), scaling and number of
+        machines: `n` runs, `steady_epoch_s` [s], `speedup`, `efficiency` and `cost_per_epoch_usd`
+        (machines x hour), each with the bounds of its 95 % interval in _low and _high; and `basis`,
+        measured or predicted. Empty where all runs trained on as many machines.
     """
     lines = []
     for key, rows in _group(runs):
@@ -45,10 +60,18 @@ def summarise_scaling(runs: pd.DataFrame) -> pd.DataFrame:
                 ratio = Interval(1.0, 1.0, 1.0, ratio.n)
             grown = number / fewest if key["scaling"] == "weak" else 1.0
             line = key | {"num_machines": int(number), "n": len(times), "basis": MEASURED}
-            line |= _name("steady_epoch_s", mean_interval(times), 1.0) | _name("speedup", ratio, grown)
+            line |= _name("steady_epoch_s", mean_interval(times), 1.0) | _name(
+                "speedup", ratio, grown
+            )
             line |= _name("efficiency", ratio, grown * fewest / number)
-            costs = rows.loc[rows["num_machines"] == number].get("cost_per_epoch_usd", pd.Series(dtype=float)).dropna()
-            line |= _name("cost_per_epoch_usd", mean_interval(costs), 1.0) if (costs > 0).any() else {}
+            costs = (
+                rows.loc[rows["num_machines"] == number]
+                .get("cost_per_epoch_usd", pd.Series(dtype=float))
+                .dropna()
+            )
+            line |= (
+                _name("cost_per_epoch_usd", mean_interval(costs), 1.0) if (costs > 0).any() else {}
+            )
             lines.append(line)
         law = _fit(key, rows)
         for number in AHEAD if law and law.p >= ALPHA and law.share.value >= 0 else ():
@@ -56,7 +79,9 @@ def summarise_scaling(runs: pd.DataFrame) -> pd.DataFrame:
             if number <= rows["num_machines"].max() or not np.isfinite(found[:3]).all():
                 continue
             line = key | {"num_machines": number, "n": 0, "basis": PREDICTED}
-            lines.append(line | _name("speedup", found, 1.0) | _name("efficiency", found, 1 / number))
+            lines.append(
+                line | _name("speedup", found, 1.0) | _name("efficiency", found, 1 / number)
+            )
     return _shorten(lines)
 
 
@@ -64,13 +89,18 @@ def fit_laws(runs: pd.DataFrame) -> pd.DataFrame:
     """Fit Amdahl's law to the strong scaling of each kind of work.
 
     Returns:
-        A row per kind: `n` runs, `serial_share_percent` of one machine's epoch that more machines do not shorten, with
-        bounds, and `p` of the lack of fit.
+        A row per kind: `n` runs, `serial_share_percent` of one machine's epoch that more machines
+        do not shorten, with bounds, and `p` of the lack of fit.
     """
     lines = []
     for key, rows in _group(runs):
         if law := _fit(key, rows):
-            lines.append(key | {"n": law.share.n} | _name("serial_share_percent", law.share, 100.0) | {"p": law.p})
+            lines.append(
+                key
+                | {"n": law.share.n}
+                | _name("serial_share_percent", law.share, 100.0)
+                | {"p": law.p}
+            )
     return _shorten(lines)
 
 
@@ -79,7 +109,9 @@ def _group(runs: pd.DataFrame):
     if "num_machines" not in runs or "scaling" not in runs:
         return
     known = runs.dropna(subset=["num_machines", "scaling", "steady_epoch_s"])
-    known = known.assign(**{name: known.get(name, pd.Series(index=known.index, dtype=object)) for name in KINDS})
+    known = known.assign(
+        **{name: known.get(name, pd.Series(index=known.index, dtype=object)) for name in KINDS}
+    )
     known = known.assign(rehearsed=known["rehearsed"].eq(True))
     alone = known["num_machines"] == 1  # what rehearsed and real machines are both compared with
     known = pd.concat([known, known[alone].assign(rehearsed=True)])
@@ -89,9 +121,13 @@ def _group(runs: pd.DataFrame):
 
 
 def _shorten(lines: list[dict]) -> pd.DataFrame:
-    """A table without the columns in which its kinds agree, but for scaling and whether it was rehearsed."""
+    """A table without the columns in which its kinds agree, but for scaling and whether it was
+    rehearsed.
+    """
     table = pd.DataFrame(lines)
-    agreed = [name for name in KINDS[:-2] if name in table and table[name].nunique(dropna=False) == 1]
+    agreed = [
+        name for name in KINDS[:-2] if name in table and table[name].nunique(dropna=False) == 1
+    ]
     return table.drop(columns=agreed)
 
 
@@ -105,6 +141,10 @@ def _fit(key: dict, rows: pd.DataFrame):
 
 
 def _name(name: str, interval: Interval, factor: float) -> dict[str, float]:
-    bounds = {f"{name}_low": interval.low, f"{name}_high": interval.high} if not math.isnan(interval.low) else {}
+    bounds = (
+        {f"{name}_low": interval.low, f"{name}_high": interval.high}
+        if not math.isnan(interval.low)
+        else {}
+    )
     values = {name: interval.value} | bounds
     return {column: factor * value for column, value in values.items()}

@@ -1,4 +1,6 @@
-"""Select the rows that an analysis rests on, once: what is timed, what is excluded and why, what may differ."""
+"""Select the rows that an analysis rests on, once: what is timed, what is excluded and why, what
+may differ.
+"""
 
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
@@ -6,19 +8,28 @@ from typing import NamedTuple
 import pandas as pd
 
 # what a run did: rows that are pooled have to agree in it
-WORK = "data_kind data_sha256 labels_sha256 split_sha256 input task model format weights mode framework".split()
+WORK = (
+    "data_kind data_sha256 labels_sha256 split_sha256 input task model format weights mode"
+    " framework".split()
+)
 WORK += "dataset network epochs batch_size".split()
-WORK += "image_size optimizer learning_rate warmup_epochs augmentation dropout last_layer last_frozen commit".split()
+WORK += (
+    "image_size optimizer learning_rate warmup_epochs augmentation dropout last_layer last_frozen"
+    " commit".split()
+)
 WORK += "probe_grades weigh_classes weigh_grades ema_momentum test_time_augmentation".split()
 WORK += "data_share threads_asked evaluate_every".split()
-SET_BY_MODE = ("batch_size", "learning_rate", "warmup_epochs")  # part of the work that a mode may set anew
-PLAN = "precision strategy jit steps_per_execution backend num_replicas on_device".split()  # follows the hardware
+# part of the work that a mode may set anew
+SET_BY_MODE = ("batch_size", "learning_rate", "warmup_epochs")
+# follows the hardware
+PLAN = "precision strategy jit steps_per_execution backend num_replicas on_device".split()
 EXCLUSIONS = {  # mark of a row: why it bars the row from the timing
     "resumed": "resumed after a stop: its time is in two parts",
     "disturbed": "disturbed: other processes took more than 10 % of the CPU",
 }
 MIN_RUNS = 3  # fewer decide nothing
-REQUEST_TIMES = ("round_trip_ms", "decode_ms", "predict_ms", "predict_usd_per_million")  # a row per request has its own
+# a row per request has its own
+REQUEST_TIMES = ("round_trip_ms", "decode_ms", "predict_ms", "predict_usd_per_million")
 
 
 class UnlikeRunsError(ValueError):
@@ -46,16 +57,20 @@ def select_runs(
     may_differ: Collection[str] = (),
     within: Sequence[str] = (),
 ) -> Selection:
-    """Select what is timed: rows with status ok that were not resumed; disturbed ones count unless excluded.
+    """Select what is timed: rows with status ok that were not resumed; disturbed ones count unless
+    excluded.
 
-    Columns are added: `timed`; `machine`, such as `kaggle, 2 x Tesla T4`, with the instance type or the processor where
-    that tells two apart; `mode`, paper where a row names none; `environment`, the machine and any mode but the paper's.
+    Columns are added: `timed`; `machine`, such as `kaggle, 2 x Tesla T4`, with the instance type or
+    the processor where that tells two apart; `mode`, paper where a row names none; `environment`,
+    the machine and any mode but the paper's.
 
     Args:
-        runs: one row per run, failed ones too, from `read_runs`; or per request, from `read_requests`.
+        runs: one row per run, failed ones too, from `read_runs`; or per request, from
+            `read_requests`.
         notebooks: whose rows to take, without suffix; by default all.
         exclude: further exclusion criteria; `disturbed` is one.
-        may_differ: columns of the work in which the rows may differ: the factors of the study, and what follows them.
+        may_differ: columns of the work in which the rows may differ: the factors of the study, and
+            what follows them.
         within: columns that tell groups apart; rows then have to agree within each group alone.
 
     Raises:
@@ -64,22 +79,40 @@ def select_runs(
     """
     unknown = set(exclude) - set(EXCLUSIONS)
     if unknown:
-        raise ValueError(f"exclude {', '.join(sorted(unknown))!r}: choose from {', '.join(EXCLUSIONS)}")
+        raise ValueError(
+            f"exclude {', '.join(sorted(unknown))!r}: choose from {', '.join(EXCLUSIONS)}"
+        )
     if notebooks and "notebook" in runs:
         runs = runs[runs["notebook"].isin(notebooks)].reset_index(drop=True)
     is_finished = runs["status"] == "ok" if len(runs) else pd.Series(dtype=bool)
     finished = _name_environments(runs[is_finished])
     groups = (
-        finished.groupby([name for name in within if name in finished], dropna=False) if within else [("", finished)]
+        finished.groupby([name for name in within if name in finished], dropna=False)
+        if within
+        else [("", finished)]
     )
     for _, rows in groups:
         _check_alike(rows, may_differ)
-    bars = {mark: finished[mark].astype(bool) for mark in EXCLUSIONS if mark in ("resumed", *exclude)}
-    reasons = [(runs[~is_finished], runs[~is_finished].get("error", pd.Series(dtype=str)))] if len(runs) else []
+    bars = {
+        mark: finished[mark].astype(bool) for mark in EXCLUSIONS if mark in ("resumed", *exclude)
+    }
+    reasons = (
+        [(runs[~is_finished], runs[~is_finished].get("error", pd.Series(dtype=str)))]
+        if len(runs)
+        else []
+    )
     reasons += [(finished[barred], EXCLUSIONS[mark]) for mark, barred in bars.items()]
-    excluded = [rows.assign(reason=reason)[["run_id", "reason"]] for rows, reason in reasons if len(rows)]
-    excluded = pd.concat(excluded, ignore_index=True) if excluded else pd.DataFrame(columns=["run_id", "reason"])
-    finished = finished.assign(timed=~pd.DataFrame(bars, index=finished.index, dtype=bool).any(axis=1))
+    excluded = [
+        rows.assign(reason=reason)[["run_id", "reason"]] for rows, reason in reasons if len(rows)
+    ]
+    excluded = (
+        pd.concat(excluded, ignore_index=True)
+        if excluded
+        else pd.DataFrame(columns=["run_id", "reason"])
+    )
+    finished = finished.assign(
+        timed=~pd.DataFrame(bars, index=finished.index, dtype=bool).any(axis=1)
+    )
     timed = finished[finished["timed"]]
     return Selection(runs, finished, timed.reset_index(drop=True), excluded)
 
@@ -105,8 +138,9 @@ def list_columns(names: str, runs: pd.DataFrame) -> list[str]:
 def list_runs(rows: pd.DataFrame) -> pd.DataFrame:
     """One row per run: where rows are requests, one per deployment with the means of its times.
 
-    Requests to one server share its machine and its moment: they repeat nothing, and nor do several runs against one
-    endpoint elsewhere. A run's name is unique in its study alone; what a server calls its `deployment` is everywhere.
+    Requests to one server share its machine and its moment: they repeat nothing, and nor do several
+    runs against one endpoint elsewhere. A run's name is unique in its study alone; what a server
+    calls its `deployment` is everywhere.
     """
     if "request" not in rows:
         return rows
@@ -122,7 +156,9 @@ def name_deployments(rows: pd.DataFrame) -> pd.Series:
     run = rows["study"] + "/" + rows["run_id"]
     if "deployment" not in rows:
         return run
-    return rows["deployment"].astype(object).fillna("").astype(str).where(lambda name: name != "", run)
+    return (
+        rows["deployment"].astype(object).fillna("").astype(str).where(lambda name: name != "", run)
+    )
 
 
 def _name_environments(finished: pd.DataFrame) -> pd.DataFrame:
@@ -134,7 +170,9 @@ def _name_environments(finished: pd.DataFrame) -> pd.DataFrame:
     machine = finished["platform"] + ", " + (count + finished["accelerator"]).replace("cpu", "CPU")
     if "instance_type" in finished:
         instance = finished["instance_type"].fillna("").astype(str)
-        machine = machine.mask(instance.groupby(machine).transform("nunique") > 1, machine + ", " + instance)
+        machine = machine.mask(
+            instance.groupby(machine).transform("nunique") > 1, machine + ", " + instance
+        )
     if "cpu" in finished:  # two machines without accelerators may have unlike processors
         cores = " x " + finished["num_cpus"].astype(str) if "num_cpus" in finished else ""
         processor = finished["cpu"].astype(str) + cores
@@ -142,9 +180,17 @@ def _name_environments(finished: pd.DataFrame) -> pd.DataFrame:
         machine = machine.mask(unlike, machine + ", " + processor)
     if "num_machines" in finished:
         number = finished["num_machines"].fillna(1)
-        here = finished.reindex(columns=["rehearsed"])["rehearsed"].eq(True).map({True: " (rehearsed)", False: ""})
+        here = (
+            finished.reindex(columns=["rehearsed"])["rehearsed"]
+            .eq(True)
+            .map({True: " (rehearsed)", False: ""})
+        )
         machine = machine + (number.map(", {:.0f} machines".format) + here).where(number > 1, "")
-    mode = finished["mode"].fillna("paper") if "mode" in finished else pd.Series("paper", finished.index)
+    mode = (
+        finished["mode"].fillna("paper")
+        if "mode" in finished
+        else pd.Series("paper", finished.index)
+    )
     environment = machine.where(mode == "paper", machine + ", " + mode)
     return finished.assign(machine=machine, mode=mode, environment=environment, **marks)
 
@@ -168,7 +214,9 @@ def _check_alike(finished: pd.DataFrame, may_differ: Collection[str]) -> None:
                 unlike[column] = ", ".join(sorted({str(value)[:digits] for value in rows[column]}))
     if unlike:
         named = "; ".join(f"{column} ({values})" for column, values in sorted(unlike.items()))
-        raise UnlikeRunsError(f"rows differ in {named}: choose one of each, or let the column differ (--allow)")
+        raise UnlikeRunsError(
+            f"rows differ in {named}: choose one of each, or let the column differ (--allow)"
+        )
 
 
 def _is_factor(finished: pd.DataFrame, column: str) -> bool:

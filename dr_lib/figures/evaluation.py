@@ -1,7 +1,8 @@
-"""Draw an evaluation: the flow of photographs, ROC, calibration, decisions, distributions, grades, abstention.
+"""Draw an evaluation: the flow of photographs, ROC, calibration, decisions, distributions, grades,
+abstention.
 
-Each function takes the tables of `evidence.evaluation` that its docstring names, and `lang`: en, or pt with decimal
-commas.
+Each function takes the tables of `evidence.evaluation` that its docstring names, and `lang`: en, or
+pt with decimal commas.
 """
 
 from collections.abc import Mapping
@@ -36,7 +37,9 @@ TRUNK = ("offered", "test", "evaluated")  # the others leave it to the right
 
 
 def plot_flow(flow: pd.DataFrame, lang: str = "en") -> Figure:
-    """Draw the way of photographs and patients from what was offered to what is evaluated (`count_flow`)."""
+    """Draw the way of photographs and patients from what was offered to what is evaluated
+    (`count_flow`).
+    """
     say = choose_words(lang)
     left = flow[~flow["stage"].isin(TRUNK)]
     before = left[left["stage"] != "ungradable"]
@@ -47,12 +50,30 @@ def plot_flow(flow: pd.DataFrame, lang: str = "en") -> Figure:
     places = dict(zip(TRUNK, (sum(heights) + 0.8, heights[1] + 0.3, -0.2), strict=True))
     numbers = flow[flow["stage"].isin(TRUNK)].set_index("stage")
     for stage, y in places.items():
-        ax.text(0.25, y, _tell(stage, numbers.loc[stage], lang), ha="center", va="center", bbox=BOX, zorder=3)
+        ax.text(
+            0.25,
+            y,
+            _tell(stage, numbers.loc[stage], lang),
+            ha="center",
+            va="center",
+            bbox=BOX,
+            zorder=3,
+        )
     for upper, lower in zip(TRUNK, TRUNK[1:], strict=False):
-        ax.annotate("", (0.25, places[lower] + 0.28), (0.25, places[upper] - 0.28), arrowprops={"arrowstyle": "->"})
-    sides = (before, places["offered"], places["test"]), (left.drop(before.index), places["test"], places["evaluated"])
+        ax.annotate(
+            "",
+            (0.25, places[lower] + 0.28),
+            (0.25, places[upper] - 0.28),
+            arrowprops={"arrowstyle": "->"},
+        )
+    sides = (
+        (before, places["offered"], places["test"]),
+        (left.drop(before.index), places["test"], places["evaluated"]),
+    )
     for part, top, bottom in sides:
-        for y, row in zip(np.linspace(top, bottom, len(part) + 2)[1:-1], part.itertuples(), strict=True):
+        for y, row in zip(
+            np.linspace(top, bottom, len(part) + 2)[1:-1], part.itertuples(), strict=True
+        ):
             reason = f" ({row.reason})" if row.reason else ""
             text = f"{say(row.stage)}{reason}: {_tell('', row._asdict(), lang)}"
             ax.annotate("", (0.5, y), (0.25, y), arrowprops={"arrowstyle": "->", "color": THEIRS})
@@ -61,23 +82,38 @@ def plot_flow(flow: pd.DataFrame, lang: str = "en") -> Figure:
     return figure
 
 
-def plot_curves(curves: Mapping[str, pd.DataFrame], measured: pd.DataFrame, lang: str = "en") -> Figure:
-    """Draw the ROC curve and the precision-recall curve (`trace_curves`), with `measure_points` on them."""
+def plot_curves(
+    curves: Mapping[str, pd.DataFrame], measured: pd.DataFrame, lang: str = "en"
+) -> Figure:
+    """Draw the ROC curve and the precision-recall curve (`trace_curves`), with `measure_points`
+    on them.
+    """
     say = choose_words(lang)
     figure, (left, right) = open_panels(2, columns=2, width=4.2, heights=4.2)
     roc, band, precision_recall = (curves[name] for name in ("roc", "band", "precision_recall"))
-    left.fill_between(1 - band["specificity"], band["sensitivity_low"], band["sensitivity_high"], alpha=0.2, lw=0)
+    left.fill_between(
+        1 - band["specificity"], band["sensitivity_low"], band["sensitivity_high"], alpha=0.2, lw=0
+    )
     left.plot(1 - roc["specificity"], roc["sensitivity"], color=OURS)
     left.plot([0, 1], [0, 1], ":", color=THEIRS)
     right.plot(precision_recall["recall"], precision_recall["precision"], color=OURS)
-    right.axhline(precision_recall["precision"].iloc[0], ls=":", color=THEIRS)  # of calling every eye referable
+    # of calling every eye referable
+    right.axhline(precision_recall["precision"].iloc[0], ls=":", color=THEIRS)
     excluded = measured[measured["ungradable"] == "excluded"] if len(measured) else measured
     for k, marker in zip(range(len(excluded)), MARKERS, strict=False):
         row = excluded.iloc[[k]]
-        look = {"marker": marker, "ls": "", "color": "black", "zorder": 4, "label": say(row["point"].iloc[0])}
+        look = {
+            "marker": marker,
+            "ls": "",
+            "color": "black",
+            "zorder": 4,
+            "label": say(row["point"].iloc[0]),
+        }
         across = find_reach(row, "specificity")[::-1]
         along = find_reach(row, "sensitivity")  # the axis is turned round
-        left.errorbar(1 - row["specificity"], row["sensitivity"], along, across, elinewidth=1, **look)
+        left.errorbar(
+            1 - row["specificity"], row["sensitivity"], along, across, elinewidth=1, **look
+        )
         right.plot(row["sensitivity"], row["ppv"], **look)
         left.legend(loc="lower right", frameon=False)
     left.set(xlabel=say("1 - specificity"), ylabel=say("sensitivity"))
@@ -89,23 +125,31 @@ def plot_curves(curves: Mapping[str, pd.DataFrame], measured: pd.DataFrame, lang
 
 
 def plot_calibration(bins: Mapping[str, pd.DataFrame], lang: str = "en") -> Figure:
-    """Draw what came true against what was predicted, as it is and recalibrated: the bins of `calibrate`."""
+    """Draw what came true against what was predicted, as it is and recalibrated: the bins of
+    `calibrate`.
+    """
     say = choose_words(lang)
     figure, axes = open_panels(len(bins), columns=2, width=4.2, heights=4.2)
     for ax, (words, table) in zip(axes, bins.items(), strict=True):
         ax.plot([0, 1], [0, 1], ":", color=THEIRS)
         reach = find_reach(table, "observed")
-        ax.errorbar(table["predicted"], table["observed"], reach, marker="o", ms=4, color=OURS, lw=1)
+        ax.errorbar(
+            table["predicted"], table["observed"], reach, marker="o", ms=4, color=OURS, lw=1
+        )
         ax.set(xlabel=say("predicted probability"), ylabel=say("observed share"))
         ax.set_title(say(words), loc="left")
     _square(figure, axes, lang)
     figure.suptitle(say("Calibration"))
-    figure.supxlabel(say("point: bin of equally many photographs; bar: 95 % over patients"), fontsize="small")
+    figure.supxlabel(
+        say("point: bin of equally many photographs; bar: 95 % over patients"), fontsize="small"
+    )
     return figure
 
 
 def plot_decisions(curve: pd.DataFrame, lang: str = "en") -> Figure:
-    """Draw the decision curve, and what it gains over referring everybody or nobody (`weigh_decisions`)."""
+    """Draw the decision curve, and what it gains over referring everybody or nobody
+    (`weigh_decisions`).
+    """
     say = choose_words(lang)
     figure, (ax, right) = open_panels(2, columns=2, width=4.2, heights=3.6)
     right.fill_between(curve["threshold"], curve["gain_low"], curve["gain_high"], alpha=0.2, lw=0)
@@ -126,11 +170,17 @@ def plot_decisions(curve: pd.DataFrame, lang: str = "en") -> Figure:
 
 
 def plot_distributions(predictions: Predictions, points: pd.DataFrame, lang: str = "en") -> Figure:
-    """Draw the probabilities of the test split by true grade or referability, with `choose_points`."""
+    """Draw the probabilities of the test split by true grade or referability, with
+    `choose_points`.
+    """
     say = choose_words(lang)
     test = predictions.test
     has_grade = "grade" in test and test["grade"].notna().all()
-    label = test["grade"].astype(int).astype(str) if has_grade else test["referable"].map({0: say("no"), 1: say("yes")})
+    label = (
+        test["grade"].astype(int).astype(str)
+        if has_grade
+        else test["referable"].map({0: say("no"), 1: say("yes")})
+    )
     order = sorted(label.unique()) if has_grade else [say("no"), say("yes")]
     named = [f"{level} (n = {(label == level).sum()})" for level in order]
     figure, (ax,) = open_panels(1, width=6, heights=0.8 + 0.6 * len(order))
@@ -142,25 +192,33 @@ def plot_distributions(predictions: Predictions, points: pd.DataFrame, lang: str
     if len(points):
         figure.legend(loc="outside lower center", ncols=2, frameon=False)
     ax.set_yticks(range(len(order)), named)
-    ax.set(xlabel=say("predicted probability"), ylabel=say("true grade" if has_grade else "referable"))
+    ax.set(
+        xlabel=say("predicted probability"), ylabel=say("true grade" if has_grade else "referable")
+    )
     use_commas(ax, lang, "x")
     figure.suptitle(say("Predicted probability of referable disease"))
     return figure
 
 
 def plot_confusion(counts: pd.DataFrame, lang: str = "en") -> Figure:
-    """Draw the confusion matrix of the grades: photographs, shaded by the share of the true grade (`count_grades`)."""
+    """Draw the confusion matrix of the grades: photographs, shaded by the share of the true
+    grade (`count_grades`).
+    """
     say = choose_words(lang)
     figure, (ax,) = open_panels(1, width=3, heights=3.6)
     shares = counts.div(counts.sum(axis=1).clip(lower=1), axis=0)
-    sns.heatmap(shares, annot=counts, fmt="d", cmap="Blues", vmin=0, vmax=1, cbar=False, square=True, ax=ax)
+    sns.heatmap(
+        shares, annot=counts, fmt="d", cmap="Blues", vmin=0, vmax=1, cbar=False, square=True, ax=ax
+    )
     ax.set(xlabel=say("predicted grade"), ylabel=say("true grade"))
     figure.suptitle(say("Grades, true and predicted"))
     return figure
 
 
 def plot_data_sets(table: pd.DataFrame, lang: str = "en") -> Figure:
-    """Draw how each model does on each data set, its thresholds carried over unchanged (`compare_data_sets`)."""
+    """Draw how each model does on each data set, its thresholds carried over unchanged
+    (`compare_data_sets`).
+    """
     say = choose_words(lang)
     rows = table["model"] + "\n" + table["trained_on"] + " → " + table["tested_on"]
     order = list(dict.fromkeys(rows))
@@ -168,10 +226,20 @@ def plot_data_sets(table: pd.DataFrame, lang: str = "en") -> Figure:
     figure, axes = open_panels(3, columns=3, width=2.2, heights=0.6 + 0.6 * len(order), share="y")
     for ax, name in zip(axes, ("auc", "sensitivity", "specificity"), strict=True):
         for point, marker, shift in zip(POINTS, MARKERS, (-0.12, 0.12), strict=True):
-            drawn = ~rows.duplicated() & (point == POINTS[0]) if name == "auc" else table["point"] == point
+            drawn = (
+                ~rows.duplicated() & (point == POINTS[0])
+                if name == "auc"
+                else table["point"] == point
+            )
             part = table[drawn]
             y = place[drawn] + (shift if name != "auc" else 0)
-            look = {"marker": marker, "ls": "", "ms": 5, "lw": 1, "color": OURS if name == "auc" else "black"}
+            look = {
+                "marker": marker,
+                "ls": "",
+                "ms": 5,
+                "lw": 1,
+                "color": OURS if name == "auc" else "black",
+            }
             ax.errorbar(part[name], y, xerr=find_reach(part, name), label=say(point), **look)
         ax.set(xlim=(-0.02, 1.02), xlabel=say("AUC" if name == "auc" else name))
         use_commas(ax, lang, "x")
@@ -179,7 +247,9 @@ def plot_data_sets(table: pd.DataFrame, lang: str = "en") -> Figure:
     axes[0].set_yticks(range(len(order)), order)
     axes[0].set_ylim(len(order) - 0.5, -0.5)
     if table["point"].notna().any():
-        figure.legend(*axes[1].get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False)
+        figure.legend(
+            *axes[1].get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False
+        )
     figure.suptitle(say("Trained on → tested on"))
     return figure
 
@@ -189,17 +259,38 @@ def plot_abstention(table: pd.DataFrame, lang: str = "en") -> Figure:
     say = choose_words(lang)
     figure, (ax,) = open_panels(1, width=6, heights=3.4)
     for name, colour, marker in zip(("sensitivity", "specificity"), LINES, MARKERS, strict=False):
-        ax.fill_between(100 * table["abstained"], table[f"{name}_low"], table[f"{name}_high"], alpha=0.15, color=colour)
-        ax.plot(100 * table["abstained"], table[name], marker=marker, ms=4, color=colour, label=say(name))
-    ax.set(xlabel=say("photographs left to a person [%]"), ylabel="", ylim=(min(0.5, table.min().min()), 1.01))
+        ax.fill_between(
+            100 * table["abstained"],
+            table[f"{name}_low"],
+            table[f"{name}_high"],
+            alpha=0.15,
+            color=colour,
+        )
+        ax.plot(
+            100 * table["abstained"],
+            table[name],
+            marker=marker,
+            ms=4,
+            color=colour,
+            label=say(name),
+        )
+    ax.set(
+        xlabel=say("photographs left to a person [%]"),
+        ylabel="",
+        ylim=(min(0.5, table.min().min()), 1.01),
+    )
     ax.legend(frameon=False, loc="center right")
     use_commas(ax, lang)
     figure.suptitle(say("Abstention"))
     return figure
 
 
-def plot_photographs(errors: pd.DataFrame, crops: Mapping[str, np.ndarray], lang: str = "en") -> Figure:
-    """Show the crops of `list_errors`, (side, side, 3) uint8 RGB by image id: of patients, for private use."""
+def plot_photographs(
+    errors: pd.DataFrame, crops: Mapping[str, np.ndarray], lang: str = "en"
+) -> Figure:
+    """Show the crops of `list_errors`, (side, side, 3) uint8 RGB by image id: of patients, for
+    private use.
+    """
     say = choose_words(lang)
     shown = errors[errors["image_id"].isin(crops)]
     figure, axes = open_panels(max(1, len(shown)), columns=5, width=1.8, heights=2.3)
@@ -210,7 +301,10 @@ def plot_photographs(errors: pd.DataFrame, crops: Mapping[str, np.ndarray], lang
         grade = getattr(row, "grade", np.nan)
         grade = f", {say('true grade')} {grade:.0f}" if np.isfinite(grade) else ""
         number = write_number(row.probability_referable, lang, "{:.2f}")
-        ax.set_title(f"{say('line in the file')} {row.line}\n{say(row.error)}{grade}, {number}", fontsize="x-small")
+        ax.set_title(
+            f"{say('line in the file')} {row.line}\n{say(row.error)}{grade}, {number}",
+            fontsize="x-small",
+        )
     return figure
 
 
@@ -234,7 +328,9 @@ def state_facts(
     data_sets: pd.DataFrame,
     lang: str = "en",
 ) -> dict[str, str]:
-    """What this run can say of the items of checklist and model card, in the words of a language."""
+    """What this run can say of the items of checklist and model card, in the words of a
+    language.
+    """
     say = choose_words(lang)
     test = predictions.test
     headers = read_headers()
@@ -259,15 +355,26 @@ def state_facts(
     whole = summary.iloc[0]
     ungradable = [f"{say('excluded')} {images.get('ungradable', 0)}"]
     if len(points):
-        ungradable.append(f"{say('in a second row counted as referred')} {len(predictions.ungradable)}")
+        ungradable.append(
+            f"{say('in a second row counted as referred')} {len(predictions.ungradable)}"
+        )
     ungradable.append(f"{say('not usable')} {images.get('not usable', 0)}")
     facts = {
         "model": predictions.name,
-        "methods": say("bootstrap over patients, DeLong for clustered data, Wilson with a design effect, net benefit"),
+        "methods": say(
+            "bootstrap over patients, DeLong for clustered data, Wilson with a design effect, net"
+            " benefit"
+        ),
         "ungradable": "; ".join(ungradable),
         "missing": say("{} photographs without a usable answer").format(images["test"] - len(test)),
-        "flow": say("{} photographs offered, {} evaluated").format(images["offered"], images["evaluated"]),
-        "events": say("{} photographs, {} of them referable").format(len(test), whole["num_referable"]),
+        "flow": (
+            say("{} photographs offered, {} evaluated").format(
+                images["offered"], images["evaluated"]
+            )
+        ),
+        "events": (
+            say("{} photographs, {} of them referable").format(len(test), whole["num_referable"])
+        ),
         "accuracy": f"AUC {tell(whole, 'auc')}",
         "points": f"AUC {tell(whole, 'auc')}",
         "version": predictions.version,
@@ -277,28 +384,44 @@ def state_facts(
     }
     if "learned from" in patients and "validation" in patients:
         sides = [patients[stage] for stage in ("learned from", "validation", "test")]
-        facts["partition"] = say("{} patients learned from, {} of validation, {} of test; none on two sides").format(
-            *sides
-        )
+        facts["partition"] = say(
+            "{} patients learned from, {} of validation, {} of test; none on two sides"
+        ).format(*sides)
     if len(points):
-        where = f", {say(headers['chosen_on'])} {points['chosen_on'].iloc[0]}" if "chosen_on" in points else ""
-        pairs = [f"{say(p.point)} {write_number(p.threshold, lang)} ({say(p.source)})" for p in points.itertuples()]
+        where = (
+            f", {say(headers['chosen_on'])} {points['chosen_on'].iloc[0]}"
+            if "chosen_on" in points
+            else ""
+        )
+        pairs = [
+            f"{say(p.point)} {write_number(p.threshold, lang)} ({say(p.source)})"
+            for p in points.itertuples()
+        ]
         facts["thresholds"] = "; ".join(pairs) + where
         first = measured.iloc[0]
         facts["accuracy"] += f"; {say(first['point'])}: {describe(first, MEASURES[:2])}"
-        crossed = ", ".join(f"{say(name.upper())} {first[name]}" for name in ("tp", "fn", "fp", "tn"))
+        crossed = ", ".join(
+            f"{say(name.upper())} {first[name]}" for name in ("tp", "fn", "fp", "tn")
+        )
         facts["crossed"] = f"{say(first['point'])}: {crossed}"
         usual = measured[measured["ungradable"] == "excluded"]
         said = [f"{say(row['point'])}: {describe(row, MEASURES)}" for _, row in usual.iterrows()]
         facts["points"] += "".join(f"; {words}" for words in said)
-    others = data_sets[data_sets["model"].eq(predictions.name) & data_sets["tested_on"].ne(predictions.dataset)]
+    others = data_sets[
+        data_sets["model"].eq(predictions.name) & data_sets["tested_on"].ne(predictions.dataset)
+    ]
     told = []
     for _, row in others.iterrows():
         at = f", {say(row['point'])}" if isinstance(row["point"], str) else ""
-        told.append(f"{row['trained_on']} → {row['tested_on']}{at}: {describe(row, ('auc', *MEASURES[:2]))}")
+        told.append(
+            f"{row['trained_on']} → {row['tested_on']}{at}: {describe(row, ('auc', *MEASURES[:2]))}"
+        )
     facts["external"] = "; ".join(told)
     scored = subgroups.dropna(subset="auc") if "auc" in subgroups else subgroups[:0]
-    named = [f"{say(row['factor'])} {name_level(row['level'])}: AUC {tell(row, 'auc')}" for _, row in scored.iterrows()]
+    named = [
+        f"{say(row['factor'])} {name_level(row['level'])}: AUC {tell(row, 'auc')}"
+        for _, row in scored.iterrows()
+    ]
     facts["subgroups"] = "; ".join(named)
     people = test.drop_duplicates("patient_id")
     listed = [count("sex", people["sex"])] if "sex" in people else []
@@ -306,9 +429,13 @@ def state_facts(
     facts["characteristics"] = "; ".join(filter(None, listed))
     if "grade" in test and test["grade"].notna().all():
         facts["outcome"] = say("referable: grade 2 or worse")
-        facts["severity"] = count("true grade", test.loc[test["referable"] == 1, "grade"].astype(int))
+        facts["severity"] = count(
+            "true grade", test.loc[test["referable"] == 1, "grade"].astype(int)
+        )
     if len(calibrated) > 1:
-        facts["recalibration"] = " → ".join(f"{say('slope')} {tell(row, 'slope')}" for _, row in calibrated.iterrows())
+        facts["recalibration"] = " → ".join(
+            f"{say('slope')} {tell(row, 'slope')}" for _, row in calibrated.iterrows()
+        )
     return facts
 
 

@@ -1,4 +1,6 @@
-"""Draw what more machines bring: the speed-up of each number of machines, and the law fitted to it."""
+"""Draw what more machines bring: the speed-up of each number of machines, and the law fitted to
+it.
+"""
 
 import numpy as np
 import pandas as pd
@@ -12,7 +14,8 @@ LOOKS = dict(zip(SCALINGS, (("#0072B2", "o"), ("#D55E00", "^")), strict=True))
 
 
 def plot_scaling(scaling: pd.DataFrame, lang: str = "en") -> Figure:
-    """Draw the speed-up over the number of machines, a panel for each kind of work, both axes logarithmic.
+    """Draw the speed-up over the number of machines, a panel for each kind of work, both axes
+    logarithmic.
 
     Args:
         scaling: from `summarise_scaling`; what the law predicts is hollow, behind a dashed line.
@@ -27,7 +30,9 @@ def plot_scaling(scaling: pd.DataFrame, lang: str = "en") -> Figure:
         if len(groups) > 1:
             ax.set_title(", ".join(map(name, key)), loc="left", fontweight="bold")
     figure.suptitle(say("Speed-up by the number of machines"))
-    figure.supxlabel(say("point: ratio of geometric means [95 % interval]; hollow: predicted"), fontsize="small")
+    figure.supxlabel(
+        say("point: ratio of geometric means [95 % interval]; hollow: predicted"), fontsize="small"
+    )
     return figure
 
 
@@ -42,7 +47,13 @@ def _draw(ax: Axes, rows: pd.DataFrame, lang: str) -> None:
             look |= {"mfc": "white", "ls": "--"} if basis == PREDICTED else {"ls": "-"}
             measured = say("strong scaling") if scaling == SCALINGS[0] else say("weak scaling")
             label = {MEASURED: measured, PREDICTED: say("Amdahl's law")}[basis]
-            ax.errorbar(points["num_machines"], points["speedup"], find_reach(points, "speedup"), label=label, **look)
+            ax.errorbar(
+                points["num_machines"],
+                points["speedup"],
+                find_reach(points, "speedup"),
+                label=label,
+                **look,
+            )
     ax.set(xlabel=say("machines"), ylabel=say("speed-up"))
     ax.set_xscale("log", base=2)
     ax.set_yscale("log", base=2)

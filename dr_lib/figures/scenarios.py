@@ -1,7 +1,8 @@
-"""Draw a factorial study as paper C does: time and cost (its figures 2 and 3), utilisation (4 and 5), one run's course.
+"""Draw a factorial study as paper C does: time and cost (its figures 2 and 3), utilisation (4 and
+5), one run's course.
 
-A scenario is one cell of the design: framework, data set, image side and network on one environment. `runs` are timed
-rows of a `Selection`; `lang` is en, or pt with decimal commas.
+A scenario is one cell of the design: framework, data set, image side and network on one
+environment. `runs` are timed rows of a `Selection`; `lang` is en, or pt with decimal commas.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,7 +34,8 @@ BARS = "bar: mean; error bar: standard deviation; points: runs in order, hollow 
 
 
 def plot_time_and_cost(runs: pd.DataFrame, lang: str = "en") -> Figure:
-    """Draw the mean training time of each scenario as a bar, and `formula_usd` as a line on a second axis.
+    """Draw the mean training time of each scenario as a bar, and `formula_usd` as a line on a
+    second axis.
 
     Each environment has a panel.
     """
@@ -56,16 +58,22 @@ def plot_utilisation(runs: pd.DataFrame, columns: Sequence[str], lang: str = "en
 
     Args:
         runs: timed rows.
-        columns: `cpu_percent_mean` and `gpu_percent_mean` for figure 4 of the paper, `memory_percent_mean` and
-            `gpu_memory_percent_mean` for figure 5; a panel for each on each environment. What no run has is said to be
-            not measured.
+        columns: `cpu_percent_mean` and `gpu_percent_mean` for figure 4 of the paper,
+            `memory_percent_mean` and `gpu_memory_percent_mean` for figure 5; a panel for each on
+            each environment. What no run has is said to be not measured.
         lang: en or pt.
     """
     say = choose_words(lang)
     runs = name_scenarios(runs)
-    panels = [(place, rows, column) for place, rows in runs.groupby("environment", sort=False) for column in columns]
+    panels = [
+        (place, rows, column)
+        for place, rows in runs.groupby("environment", sort=False)
+        for column in columns
+    ]
     measured = [column in rows and rows[column].notna().any() for _, rows, column in panels]
-    figure, axes = open_panels(len(panels), width=11, heights=[2.7 if has_bars else 0.8 for has_bars in measured])
+    figure, axes = open_panels(
+        len(panels), width=11, heights=[2.7 if has_bars else 0.8 for has_bars in measured]
+    )
     figure.suptitle(say("Utilisation by scenario"))
     figure.supxlabel(say(BARS), fontsize="small")
     for ax, (place, rows, column), has_bars in zip(axes, panels, measured, strict=True):
@@ -85,8 +93,9 @@ def plot_samples(samples: pd.DataFrame, lang: str = "en") -> Figure:
     """Draw the utilisation of a machine over one run, with the ends of the epochs.
 
     Args:
-        samples: of one run, from `monitor.read_samples`: `seconds`, `event`, and any of cpu_percent, memory_percent,
-            gpu_percent and gpu_memory_percent; the legend names those that were not measured.
+        samples: of one run, from `monitor.read_samples`: `seconds`, `event`, and any of
+            cpu_percent, memory_percent, gpu_percent and gpu_memory_percent; the legend names those
+            that were not measured.
         lang: en or pt.
     """
     say = choose_words(lang)
@@ -97,7 +106,15 @@ def plot_samples(samples: pd.DataFrame, lang: str = "en") -> Figure:
         measured = samples.dropna(subset=[column]) if column in samples else samples[:0]
         words = words if len(measured) else say("{}: not measured").format(words)
         x, y = (measured["seconds"], measured[column]) if len(measured) else ([], [])
-        ax.plot(x, y, color=colour, label=words, marker="o", ms=2.5 if len(measured) < 200 else 0, lw=1.2)
+        ax.plot(
+            x,
+            y,
+            color=colour,
+            label=words,
+            marker="o",
+            ms=2.5 if len(measured) < 200 else 0,
+            lw=1.2,
+        )
     _mark_epochs(ax, samples)
     ax.set(xlabel=say("time since the start [s]"), ylabel=say("in use [%]"), ylim=(0, 105))
     ax.set_xlim(0, max(samples["seconds"].max(), 1e-3))
@@ -109,13 +126,23 @@ def plot_samples(samples: pd.DataFrame, lang: str = "en") -> Figure:
 
 
 def name_scenarios(runs: pd.DataFrame) -> pd.DataFrame:
-    """Sort the runs by environment, CPUs first, and by scenario as the paper does, and name each scenario.
+    """Sort the runs by environment, CPUs first, and by scenario as the paper does, and name each
+    scenario.
 
     Returns:
-        The runs with `position`, of the scenario within its environment from 0 on, and `label`: its number where the
-        study gave one to each, data set, side and network, a line each.
+        The runs with `position`, of the scenario within its environment from 0 on, and `label`: its
+        number where the study gave one to each, data set, side and network, a line each.
     """
-    keys = ["_gpu", "environment", "framework", "_later", "dataset", "image_size", "network", "repetition"]
+    keys = [
+        "_gpu",
+        "environment",
+        "framework",
+        "_later",
+        "dataset",
+        "image_size",
+        "network",
+        "repetition",
+    ]
     runs = runs.assign(_gpu=runs["accelerator"] != "cpu", _later=runs["dataset"] != "mnist")
     runs = runs.sort_values(keys, kind="stable", ignore_index=True)
     position = runs.groupby(["environment", *FACTORS], sort=False).ngroup()
@@ -129,18 +156,38 @@ def name_scenarios(runs: pd.DataFrame) -> pd.DataFrame:
 
 def _count(rows: pd.DataFrame, say: Callable[[str], str]) -> str:
     counts = sorted(set(rows.groupby("position").size()))
-    return say("n = {} a scenario").format("–".join(str(n) for n in dict.fromkeys([counts[0], counts[-1]])))
+    return say("n = {} a scenario").format(
+        "–".join(str(n) for n in dict.fromkeys([counts[0], counts[-1]]))
+    )
 
 
 def _draw_bars(ax: Axes, rows: pd.DataFrame, column: str, lang: str) -> None:
-    """A bar for each scenario in its framework's colour, the runs on it, and the frameworks' names below."""
-    palette = {framework: FRAMEWORK_COLOURS.get(framework, OTHER_COLOUR) for framework in rows["framework"]}
-    look = {"errorbar": "sd", "capsize": 0.4, "err_kws": {"linewidth": 1, "color": "black"}, "saturation": 1}
+    """A bar for each scenario in its framework's colour, the runs on it, and the frameworks'
+    names below.
+    """
+    palette = {
+        framework: FRAMEWORK_COLOURS.get(framework, OTHER_COLOUR) for framework in rows["framework"]
+    }
+    look = {
+        "errorbar": "sd",
+        "capsize": 0.4,
+        "err_kws": {"linewidth": 1, "color": "black"},
+        "saturation": 1,
+    }
     sns.barplot(
-        rows, x="position", y=column, hue="framework", palette=palette, dodge=False, legend=False, ax=ax, **look
+        rows,
+        x="position",
+        y=column,
+        hue="framework",
+        palette=palette,
+        dodge=False,
+        legend=False,
+        ax=ax,
+        **look,
     )
     for position, runs in rows.groupby("position"):
-        places = position + np.linspace(-0.3, 0.3, len(runs) + 2)[1:-1]  # one run beside the other, in their order
+        # one run beside the other, in their order
+        places = position + np.linspace(-0.3, 0.3, len(runs) + 2)[1:-1]
         draw_runs(ax, places, runs[column], runs["disturbed"], size=3.5)
     use_commas(ax, lang)
     labels = rows.groupby("position")["label"].first()
@@ -149,13 +196,22 @@ def _draw_bars(ax: Axes, rows: pd.DataFrame, column: str, lang: str) -> None:
     lines = labels.iloc[0].count("\n") + 1
     for framework, positions in rows.groupby("framework")["position"]:
         middle = (positions.min() + positions.max()) / 2
-        below = {"textcoords": "offset points", "xytext": (0, -8 - 9 * lines), "ha": "center", "va": "top"}
+        below = {
+            "textcoords": "offset points",
+            "xytext": (0, -8 - 9 * lines),
+            "ha": "center",
+            "va": "top",
+        }
         look = {"color": palette[framework], "fontweight": "bold", "fontsize": "small"}
-        ax.annotate(name(framework), (middle, 0), xycoords=("data", "axes fraction"), **below, **look)
+        ax.annotate(
+            name(framework), (middle, 0), xycoords=("data", "axes fraction"), **below, **look
+        )
 
 
 def _draw_cost(ax: Axes, rows: pd.DataFrame, lang: str, say: Callable[[str], str]) -> None:
-    """What the runs of a scenario cost together by the paper's formula, as a line; or that there is no price."""
+    """What the runs of a scenario cost together by the paper's formula, as a line; or that there
+    is no price.
+    """
     priced = rows.dropna(subset=["formula_usd"]) if "formula_usd" in rows else rows[:0]
     if priced.empty:
         ax.set_title(say("no price was given"), loc="right", fontsize="small")
@@ -163,10 +219,14 @@ def _draw_cost(ax: Axes, rows: pd.DataFrame, lang: str, say: Callable[[str], str
     if len(priced) < len(rows):
         notice = say("without a price: {} of {} runs").format(len(rows) - len(priced), len(rows))
         ax.set_title(notice, loc="right", fontsize="small")
-    words = say("price x training, all runs of a scenario; all {} together {} USD, at {} BRL each {} BRL")
+    words = say(
+        "price x training, all runs of a scenario; all {} together {} USD, at {} BRL each {} BRL"
+    )
     usd = priced["formula_usd"].sum()
     rate = write_number(BRL_PER_USD, lang, "{:.4g}")  # the paper's are in reais
-    words = words.format(len(priced), write_number(usd, lang), rate, write_number(usd * BRL_PER_USD, lang))
+    words = words.format(
+        len(priced), write_number(usd, lang), rate, write_number(usd * BRL_PER_USD, lang)
+    )
     second = ax.twinx()
     sums = priced.groupby("position")["formula_usd"].sum()
     second.plot(sums.index, sums, "D--", color="black", ms=4, lw=1, mfc="#ffd92f", label=words)
@@ -174,7 +234,8 @@ def _draw_cost(ax: Axes, rows: pd.DataFrame, lang: str, say: Callable[[str], str
     second.set_ylim(0, 1.15 * sums.max() or 1)
     use_commas(second, lang, "y")
     second.legend(loc="upper left", frameon=False)
-    ax.set_ylim(0, 1.5 * ax.get_ylim()[1])  # cost follows time: on other scales the line lies above the bars
+    # cost follows time: on other scales the line lies above the bars
+    ax.set_ylim(0, 1.5 * ax.get_ylim()[1])
     sns.despine(ax=second, right=False)
 
 
@@ -186,4 +247,10 @@ def _mark_epochs(ax: Axes, samples: pd.DataFrame) -> None:
         ax.axvline(event.seconds, color="#606060", ls=":", lw=1)
         if number % every == 0 or not event.event.startswith("epoch "):
             text = event.event.removeprefix("epoch ")
-            ax.annotate(text, (event.seconds, 1), xycoords=("data", "axes fraction"), ha="center", va="bottom")
+            ax.annotate(
+                text,
+                (event.seconds, 1),
+                xycoords=("data", "axes fraction"),
+                ha="center",
+                va="bottom",
+            )

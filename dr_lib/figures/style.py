@@ -1,4 +1,6 @@
-"""What every figure and table shares: colours, words in two languages, number formats, axes and panels."""
+"""What every figure and table shares: colours, words in two languages, number formats, axes and
+panels.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from io import BytesIO
@@ -32,19 +34,31 @@ PAPERS = {
     "D": "De Felice Lima and Zola",
     "E": "Voets et al.",
 }
-NAMES = {"mxnet": "MXNet", "pytorch": "PyTorch", "tensorflow": "TensorFlow", "keras_jax": "Keras / JAX"}
+NAMES = {
+    "mxnet": "MXNet",
+    "pytorch": "PyTorch",
+    "tensorflow": "TensorFlow",
+    "keras_jax": "Keras / JAX",
+}
 NAMES |= {"keras_torch": "Keras / PyTorch", "mnist": "MNIST", "cifar10": "CIFAR-10", "cpu": "CPU"}
 NAMES |= {"vgg19": "VGG19", "mobilenet": "MobileNet"}
-FACTOR_NAMES = {"dataset": "data set", "image_size": "image side", "residual": "repetitions"}  # others as their column
+# others as their column
+FACTOR_NAMES = {"dataset": "data set", "image_size": "image side", "residual": "repetitions"}
 ROUNDING = 1e-9  # of a sum of floats: what is nearer to 1 is 1
 SAMPLE = "synthetic sample, not photographs"
 IMAGES = "synthetic images, for timing only"
 
 
 def read_headers() -> dict[str, str]:
-    """The English header of a column of a table, with its unit; a column that is not there is its own header."""
+    """The English header of a column of a table, with its unit; a column that is not there is
+    its own header.
+    """
     words = _read_words()
-    return {column: words["english"][row] for row in words.index for column in words["columns"][row].split()}
+    return {
+        column: words["english"][row]
+        for row in words.index
+        for column in words["columns"][row].split()
+    }
 
 
 def choose_words(lang: str) -> Callable[[str], str]:
@@ -77,14 +91,18 @@ def name_line(line: str, say: Callable[[str], str]) -> str:
 def write_number(value: float, lang: str, form: str = "") -> str:
     """A number with the decimal sign of the language; a dash where there is none.
 
-    By default three digits without an exponent, 0.0000645, and whole and large numbers to the unit, 3,377,221.
-    What is below 1 is not rounded to 1: 0.9996.
+    By default three digits without an exponent, 0.0000645, and whole and large numbers to the unit,
+    3,377,221. What is below 1 is not rounded to 1: 0.9996.
     """
     if not np.isfinite(value):
         return "–"
     if not form:
         is_whole = float(value).is_integer() or abs(value) >= 1000
-        form = "{:,.0f}" if is_whole else np.format_float_positional(value, precision=3, fractional=False, trim="-")
+        form = (
+            "{:,.0f}"
+            if is_whole
+            else np.format_float_positional(value, precision=3, fractional=False, trim="-")
+        )
     if form == "1" and abs(1 - value) > ROUNDING:
         digits = int(np.ceil(-np.log10(abs(1 - value)))) + 1
         form = np.format_float_positional(value, precision=digits, trim="-")
@@ -92,7 +110,9 @@ def write_number(value: float, lang: str, form: str = "") -> str:
 
 
 def write_decimals(text: str, lang: str) -> str:
-    """A text with the decimal sign of the language where it holds numbers alone, 0.01-0.48; names stay as they are."""
+    """A text with the decimal sign of the language where it holds numbers alone, 0.01-0.48;
+    names stay as they are.
+    """
     return text.replace(".", ",") if lang == "pt" and not any(map(str.isalpha, text)) else text
 
 
@@ -115,11 +135,15 @@ def write_interval(value: float, low: float, high: float, lang: str, form: str =
 
 def write_span(row: Mapping | pd.Series, column: str, lang: str) -> str:
     """A value of a row and its bounds, which stand in it as `column`_low and `column`_high."""
-    return write_interval(row[column], row.get(f"{column}_low", np.nan), row.get(f"{column}_high", np.nan), lang)
+    return write_interval(
+        row[column], row.get(f"{column}_low", np.nan), row.get(f"{column}_high", np.nan), lang
+    )
 
 
 def find_reach(rows: pd.DataFrame, column: str) -> np.ndarray:
-    """(2, n): how far the error bars of a column reach down and up to its bounds; 0 where there are none."""
+    """(2, n): how far the error bars of a column reach down and up to its bounds; 0 where there
+    are none.
+    """
     bounds = rows.reindex(columns=[f"{column}_low", f"{column}_high"]).to_numpy(float)
     return np.nan_to_num(np.abs(bounds - rows[[column]].to_numpy(float))).T
 
@@ -144,7 +168,12 @@ class ShownFigure(Figure):
 
 
 def open_panels(
-    num_panels: int, *, columns: int = 1, width: float = 5.5, heights: Sequence[float] | float = 3.8, share: str = ""
+    num_panels: int,
+    *,
+    columns: int = 1,
+    width: float = 5.5,
+    heights: Sequence[float] | float = 3.8,
+    share: str = "",
 ) -> tuple[Figure, list[Axes]]:
     """A figure with so many panels, row by row, without the frame's upper and right sides.
 
@@ -160,7 +189,9 @@ def open_panels(
     heights = [heights] * num_rows if isinstance(heights, (int, float)) else list(heights)
     figure = ShownFigure(figsize=(2 + width * columns, 1.2 + sum(heights)), layout="constrained")
     shared = {f"share{axis}": axis in share for axis in "xy"}
-    axes = figure.subplots(num_rows, columns, height_ratios=heights, squeeze=False, **shared).ravel()
+    axes = figure.subplots(
+        num_rows, columns, height_ratios=heights, squeeze=False, **shared
+    ).ravel()
     for ax in axes[num_panels:]:
         ax.remove()
     for ax in axes[:num_panels]:
@@ -168,11 +199,19 @@ def open_panels(
     return figure, list(axes[:num_panels])
 
 
-def draw_runs(ax: Axes, x: np.ndarray, y: np.ndarray, disturbed: pd.Series, size: float = 4) -> None:
+def draw_runs(
+    ax: Axes, x: np.ndarray, y: np.ndarray, disturbed: pd.Series, size: float = 4
+) -> None:
     """A point per run, one beside the other; hollow where the run was disturbed."""
     for is_disturbed in (False, True):
         of_kind = disturbed.to_numpy(bool) == is_disturbed
-        look = {"mfc": "white" if is_disturbed else "black", "mec": "black", "mew": 0.8, "ms": size, "zorder": 4}
+        look = {
+            "mfc": "white" if is_disturbed else "black",
+            "mec": "black",
+            "mew": 0.8,
+            "ms": size,
+            "zorder": 4,
+        }
         if of_kind.any():
             ax.plot(np.asarray(x)[of_kind], np.asarray(y)[of_kind], "o", **look)
 
@@ -180,11 +219,15 @@ def draw_runs(ax: Axes, x: np.ndarray, y: np.ndarray, disturbed: pd.Series, size
 def use_commas(ax: Axes, lang: str, axes: str = "xy") -> None:
     """Write the numbers of the axes with the decimal sign of the language."""
     for axis in axes:
-        getattr(ax, f"{axis}axis").set_major_formatter(lambda value, _: write_number(value, lang, "{:g}"))
+        getattr(ax, f"{axis}axis").set_major_formatter(
+            lambda value, _: write_number(value, lang, "{:g}")
+        )
 
 
 def space_ticks(ax: Axes, lang: str, axes: str = "xy", wide: float = 3000) -> None:
-    """Number logarithmic axes at 1, 2 and 5; where they span little as others, `wide` times at powers of ten alone."""
+    """Number logarithmic axes at 1, 2 and 5; where they span little as others, `wide` times at
+    powers of ten alone.
+    """
     use_commas(ax, lang, axes)
     for axis in (getattr(ax, f"{axis}axis") for axis in axes):
         low, high = axis.get_view_interval()

@@ -26,9 +26,10 @@ from dr_lib.statistics.intervals import mean_interval
 def plot_training_time(timed: pd.DataFrame, lang: str = "en", *, published: bool = True) -> Figure:
     """Draw the mean training time of each environment, and below it the means that paper A printed.
 
-    Bars are arithmetic means and error bars standard deviations, as in the paper; the interval beside a bar
-    is `mean_interval`'s. Both panels share the axis where our longest mean reaches a fifth of the paper's; where they
-    do not, a line stands for our mean, since bars on two scales would be compared by eye.
+    Bars are arithmetic means and error bars standard deviations, as in the paper; the interval
+    beside a bar is `mean_interval`'s. Both panels share the axis where our longest mean reaches a
+    fifth of the paper's; where they do not, a line stands for our mean, since bars on two scales
+    would be compared by eye.
 
     Args:
         timed: timed rows of a `Selection`. Without any the paper stands alone.
@@ -38,21 +39,34 @@ def plot_training_time(timed: pd.DataFrame, lang: str = "en", *, published: bool
     say = choose_words(lang)
     ours = timed.dropna(subset=["train_s"]) if "train_s" in timed else timed[:0]
     ours, paper = _sort_by_machine(ours), _read_paper() if published else ours[:0]
-    panels = [(title, rows) for title, rows in ((say("our runs"), ours), (say(PAPERS["A"]), paper)) if len(rows)]
+    panels = [
+        (title, rows)
+        for title, rows in ((say("our runs"), ours), (say(PAPERS["A"]), paper))
+        if len(rows)
+    ]
     longest = ours.groupby("environment")["train_s"].mean().max() if len(ours) else 0.0
     is_shared = len(panels) > 1 and longest > paper["train_s"].max() / 5
     heights = [0.35 + 0.7 * rows["environment"].nunique() for _, rows in panels]
-    figure, axes = open_panels(len(panels), width=6, heights=heights, share="x" if is_shared else "")
+    figure, axes = open_panels(
+        len(panels), width=6, heights=heights, share="x" if is_shared else ""
+    )
     for ax, (title, rows) in zip(axes, panels, strict=True):
         unit = "s" if rows is ours and not is_shared and longest < 120 else "min"
-        _draw_means(ax, rows, unit, lang, "bar" if len(panels) == 1 or is_shared or rows is paper else "line")
+        _draw_means(
+            ax,
+            rows,
+            unit,
+            lang,
+            "bar" if len(panels) == 1 or is_shared or rows is paper else "line",
+        )
         ax.set_title(title, loc="left", fontweight="bold")
         ax.set(xlabel=f"{say('training time')} [{unit}]", ylabel="")
         if rows is ours and len(panels) > 1 and not is_shared:
             ax.set_title(say("another scale than below"), loc="right", fontsize="small")
     figure.suptitle(say("Training time by hardware"))
     words = (
-        "bar or line: mean [95 % interval]; error bar: standard deviation; points: runs in order, hollow if disturbed"
+        "bar or line: mean [95 % interval]; error bar: standard deviation; points: runs in order,"
+        " hollow if disturbed"
     )
     figure.supxlabel(say(words), fontsize="small")
     return figure
@@ -67,10 +81,21 @@ def plot_history(history: Sequence[Mapping[str, float]], data: str) -> Figure:
     """
     history = pd.DataFrame(history)
     figure, axes = open_panels(2, columns=2, width=4, heights=2.4)
-    for ax, metric, words in zip(axes, ("loss", "auc"), ("loss", "AUC of referable disease"), strict=True):
-        for column, label, colour in ((metric, "training", LINES[0]), (f"val_{metric}", "validation", LINES[1])):
+    for ax, metric, words in zip(
+        axes, ("loss", "auc"), ("loss", "AUC of referable disease"), strict=True
+    ):
+        for column, label, colour in (
+            (metric, "training", LINES[0]),
+            (f"val_{metric}", "validation", LINES[1]),
+        ):
             if column in history:
-                ax.plot(range(1, len(history[column]) + 1), history[column], ".-", color=colour, label=label)
+                ax.plot(
+                    range(1, len(history[column]) + 1),
+                    history[column],
+                    ".-",
+                    color=colour,
+                    label=label,
+                )
         ax.set(xlabel="epoch", ylabel=words)
         ax.xaxis.set_major_locator(MaxNLocator(integer=True))
         ax.legend(frameon=False)
@@ -80,7 +105,9 @@ def plot_history(history: Sequence[Mapping[str, float]], data: str) -> Figure:
 
 
 def _sort_by_machine(timed: pd.DataFrame) -> pd.DataFrame:
-    """Put the modes of a machine side by side, the paper's first; machines and runs keep their order."""
+    """Put the modes of a machine side by side, the paper's first; machines and runs keep their
+    order.
+    """
     if timed.empty:
         return timed
     order = timed.assign(machine=pd.factorize(timed["machine"])[0], other=timed["mode"] != "paper")
@@ -88,14 +115,23 @@ def _sort_by_machine(timed: pd.DataFrame) -> pd.DataFrame:
 
 
 def _draw_means(ax: Axes, rows: pd.DataFrame, unit: str, lang: str, mark: str) -> None:
-    is_measured = "status" in rows  # the paper's rows are bare means: a lighter, hatched bar, no n and no points
+    # the paper's rows are bare means: a lighter, hatched bar, no n and no points
+    is_measured = "status" in rows
     rows = rows.assign(time=rows["train_s"] / {"s": 1, "min": 60}[unit])
-    kinds = rows["accelerator"].str[:3].str.lower().where(lambda kind: kind.isin(["cpu", "tpu"]), "gpu")
+    kinds = (
+        rows["accelerator"].str[:3].str.lower().where(lambda kind: kind.isin(["cpu", "tpu"]), "gpu")
+    )
     palette = dict(zip(rows["environment"], kinds.map(ACCELERATOR_COLOURS), strict=True))
     look = {"errorbar": "sd", "capsize": 0.5, "err_kws": {"linewidth": 1.2}}
     if not is_measured:
         look = {"errorbar": None, "alpha": 0.5, "hatch": "//", "edgecolor": "white"}
-    means = {"x": "time", "y": "environment", "hue": "environment", "palette": palette, "legend": False}
+    means = {
+        "x": "time",
+        "y": "environment",
+        "hue": "environment",
+        "palette": palette,
+        "legend": False,
+    }
     if mark == "bar":
         sns.barplot(rows, ax=ax, saturation=1, **means, **look)
     else:
@@ -104,7 +140,12 @@ def _draw_means(ax: Axes, rows: pd.DataFrame, unit: str, lang: str, mark: str) -
     for position, (place, runs) in enumerate(rows.groupby("environment", sort=False)):
         mean, low, high, n = mean_interval(runs["time"])
         if is_measured:  # one run below the other, in their order
-            draw_runs(ax, runs["time"], position + np.linspace(-0.25, 0.25, n + 2)[1:-1], runs["disturbed"])
+            draw_runs(
+                ax,
+                runs["time"],
+                position + np.linspace(-0.25, 0.25, n + 2)[1:-1],
+                runs["disturbed"],
+            )
         end = max(runs["time"].max(), mean + (runs["time"].std() if n > 1 else 0))
         text = f"{write_interval(mean, low, high, lang, '' if is_measured else '{:.4g}')} {unit}"
         ax.annotate(text, (end, position), (8, 0), textcoords="offset points", va="center")
@@ -117,4 +158,6 @@ def _draw_means(ax: Axes, rows: pd.DataFrame, unit: str, lang: str, mark: str) -
 def _read_paper() -> pd.DataFrame:
     claims = read_published("A").query("statistic == 'mean'")
     claims["accelerator"] = claims["numerator"].str.extract("accelerator=([^;]+)", expand=False)
-    return claims.assign(train_s=60 * claims["value"]).rename(columns={"environments": "environment"})
+    return claims.assign(train_s=60 * claims["value"]).rename(
+        columns={"environments": "environment"}
+    )

@@ -1,4 +1,6 @@
-"""The cloud's own name of this machine, from the metadata service that each cloud has at the same address."""
+"""The cloud's own name of this machine, from the metadata service that each cloud has at the
+same address.
+"""
 
 from __future__ import annotations
 
@@ -11,23 +13,35 @@ from dr_lib.hardware.cpus import read_text
 AZURE = "Standard_"  # before its names of machines; rows leave it out, price lists may not
 ADDRESS = "169.254.169.254:80"
 TIMEOUTS_S = (0.2, 2.0)  # of the first try and the second: a busy service is late
-NAMED_IN = [f"class/dmi/id/{name}" for name in ("sys_vendor", "bios_version", "product_name", "chassis_asset_tag")]
+NAMED_IN = [
+    f"class/dmi/id/{name}"
+    for name in ("sys_vendor", "bios_version", "product_name", "chassis_asset_tag")
+]
 NAMED_IN += [f"firmware/devicetree/base/{name}" for name in ("model", "compatible")]
-# what names a cloud there: EC2 on Nitro or Xen, Compute Engine, Azure's chassis (Microsoft alone is any Hyper-V)
-CLOUDS = {"amazon": "aws", "google compute engine": "google", "7783-7084-3265-9085-8269-3286-77": "azure"}
+# what names a cloud there: EC2 on Nitro or Xen, Compute Engine, Azure's chassis (Microsoft alone is
+# any Hyper-V)
+CLOUDS = {
+    "amazon": "aws",
+    "google compute engine": "google",
+    "7783-7084-3265-9085-8269-3286-77": "azure",
+}
 QUESTIONS = {
     "aws": ("/latest/meta-data/instance-type", {}),
     "google": ("/computeMetadata/v1/instance/machine-type", {"Metadata-Flavor": "Google"}),
-    "azure": ("/metadata/instance/compute/vmSize?api-version=2021-02-01&format=text", {"Metadata": "true"}),
+    "azure": (
+        "/metadata/instance/compute/vmSize?api-version=2021-02-01&format=text",
+        {"Metadata": "true"},
+    ),
 }
 
 
 @cache
 def find_instance_type(system: Path = Path("/sys"), address: str = ADDRESS) -> str:
-    """Find the instance type: m5.xlarge, n1-standard-4, NC4as_T4_v3 (Azure's without its Standard_).
+    """Find the instance type: m5.xlarge, n1-standard-4, NC4as_T4_v3 (Azure's without its
+    Standard_).
 
-    The service is asked only where DMI or the device tree names its cloud; empty elsewhere, and where it does not
-    answer within 2 s, as in containers that are kept from it.
+    The service is asked only where DMI or the device tree names its cloud; empty elsewhere, and
+    where it does not answer within 2 s, as in containers that are kept from it.
     """
     cloud = _find_cloud(system)
     if cloud is None:
@@ -35,7 +49,9 @@ def find_instance_type(system: Path = Path("/sys"), address: str = ADDRESS) -> s
     path, headers = QUESTIONS[cloud]
     try:
         if cloud == "aws":  # a session first (IMDSv2)
-            token = _ask(address, "PUT", "/latest/api/token", {"X-aws-ec2-metadata-token-ttl-seconds": "60"})
+            token = _ask(
+                address, "PUT", "/latest/api/token", {"X-aws-ec2-metadata-token-ttl-seconds": "60"}
+            )
             headers = {"X-aws-ec2-metadata-token": token}
         answer = _ask(address, "GET", path, headers)
     except (OSError, http.client.HTTPException, UnicodeError):

@@ -8,7 +8,8 @@ import platform
 from collections.abc import Iterator
 from pathlib import Path
 
-# implementer and part of an ARM core, which names no model: arch/arm64/include/asm/cputype.h of Linux
+# implementer and part of an ARM core, which names no model: arch/arm64/include/asm/cputype.h of
+# Linux
 ARM_CORES = {
     ("0x41", "0xd03"): "Cortex-A53",
     ("0x41", "0xd08"): "Cortex-A72",
@@ -21,26 +22,35 @@ ARM_CORES = {
 
 
 def find_cpu_model(root: Path = Path("/")) -> str:
-    """The processor's model, of an ARM one its core's: ARM Neoverse-N1, or ARM 0x61 0x022 where that is unknown."""
+    """The processor's model, of an ARM one its core's: ARM Neoverse-N1, or ARM 0x61 0x022 where
+    that is unknown.
+    """
     fields = [line.partition(":")[::2] for line in read_text(root / "proc/cpuinfo").splitlines()]
     fields = [(name.strip(), value.strip()) for name, value in fields]
     models = [value for name, value in fields if name == "model name"]
     if models:
         return models[0]
-    implementers, parts = ([v for name, v in fields if name == f"CPU {what}"] for what in ("implementer", "part"))
+    implementers, parts = (
+        [v for name, v in fields if name == f"CPU {what}"] for what in ("implementer", "part")
+    )
     cores = dict.fromkeys(zip(implementers, parts))  # phones and boards have several kinds
     named = [ARM_CORES.get(core, " ".join(core)) for core in cores]
     return f"ARM {' + '.join(named)}" if named else platform.processor() or platform.machine()
 
 
 def count_cpus(root: Path = Path("/")) -> int:
-    """CPUs that this process may use: those it is bound to, and no more than its cgroups' quota, rounded up."""
-    bound = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """CPUs that this process may use: those it is bound to, and no more than its cgroups' quota,
+    rounded up.
+    """
+    bound = (
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    )
     return max(1, min([bound, *(math.ceil(quota) for quota in _read_quotas(root))]))
 
 
 def _read_quotas(root: Path) -> Iterator[float]:
-    """CPUs that each cgroup of this process grants it, of version 2 and of version 1, up to the outermost in sight.
+    """CPUs that each cgroup of this process grants it, of version 2 and of version 1, up to the
+    outermost in sight.
 
     A container may see its own cgroup as the outermost, under another path than /proc says.
     """
@@ -53,7 +63,9 @@ def _read_quotas(root: Path) -> Iterator[float]:
         group = top / path.lstrip("/")
         for folder in [group, *group.parents][: len(group.parts) - len(top.parts) + 1]:
             if controllers:
-                quota, period = (read_text(folder / f"cpu.cfs_{what}_us") for what in ("quota", "period"))
+                quota, period = (
+                    read_text(folder / f"cpu.cfs_{what}_us") for what in ("quota", "period")
+                )
             else:
                 quota, _, period = read_text(folder / "cpu.max").partition(" ")
             if quota.strip().isdigit() and int(period):  # neither max nor -1: no limit

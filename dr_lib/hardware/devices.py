@@ -34,7 +34,8 @@ class Device(NamedTuple):
     def synchronised(self) -> bool:
         """Whether batch normalisation has to be told to pool its statistics over the replicas.
 
-        On JAX a batch stays one array, whatever the number of devices: its statistics are those of all replicas.
+        On JAX a batch stays one array, whatever the number of devices: its statistics are those of
+        all replicas.
         """
         return self.distribution is not None
 
@@ -46,14 +47,21 @@ class Device(NamedTuple):
         """Raise a HardwareError unless machine 0 was told the same."""
         theirs = json.loads(self.share(json.dumps(told).encode()))
         unlike = [name for name in told if theirs.get(name) != told[name]]
-        if machines.is_any(bool(unlike)):  # all of them end, for the others would wait for one that has
+        # all of them end, for the others would wait for one that has
+        if machines.is_any(bool(unlike)):
             what = f"machine {self.rank} has another {', '.join(unlike)} than machine 0"
             what = what if unlike else "a machine differs from this one"
             raise HardwareError(f"{what}: make them equal")
 
     def describe(self, facts: Facts) -> dict[str, str | int | float]:
-        """What the run's row says of the device, the plan, the machine and the versions installed."""
-        how = {name: value for name, value in self.plan._asdict().items() if name not in ("accelerator", "reasons")}
+        """What the run's row says of the device, the plan, the machine and the versions
+        installed.
+        """
+        how = {
+            name: value
+            for name, value in self.plan._asdict().items()
+            if name not in ("accelerator", "reasons")
+        }
         return {
             "accelerator": self.name,
             "num_accelerators": 1 if self.plan.accelerator == "cpu" else self.plan.num_replicas,
@@ -70,17 +78,22 @@ def activate(plan: Plan) -> Device:
     Call it before anything imports Keras.
 
     Raises:
-        HardwareError: Keras is running on another backend already, or the framework does not list the devices.
+        HardwareError: Keras is running on another backend already, or the framework does not list
+            the devices.
     """
     if "keras" in sys.modules and sys.modules["keras"].config.backend() != plan.backend:
-        raise HardwareError(f"Keras runs on another backend already: restart the kernel to train on {plan.backend}")
+        raise HardwareError(
+            f"Keras runs on another backend already: restart the kernel to train on {plan.backend}"
+        )
     os.environ["KERAS_BACKEND"] = plan.backend
     try:
         device = _activate_tensorflow(plan) if plan.backend == "tensorflow" else _activate_jax(plan)
     except HardwareError:
         raise
     except RuntimeError as error:  # it is too late to divide a CPU
-        raise HardwareError(f"{plan.backend} does not start as planned: restart the kernel ({error})") from error
+        raise HardwareError(
+            f"{plan.backend} does not start as planned: restart the kernel ({error})"
+        ) from error
     import keras
 
     keras.config.set_dtype_policy(plan.precision)
@@ -88,7 +101,9 @@ def activate(plan: Plan) -> Device:
 
 
 def import_tensorflow() -> ModuleType:
-    """Import TensorFlow without its greeting, lines on drivers and CPUs that no level stops; later errors are shown."""
+    """Import TensorFlow without its greeting, lines on drivers and CPUs that no level stops;
+    later errors are shown.
+    """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")  # warnings and errors
     with without_stderr():
         import tensorflow as tf
@@ -111,7 +126,9 @@ def _activate_tensorflow(plan: Plan) -> Device:
         devices = [f"CPU:{number}" for number in range(plan.num_replicas)]
         if plan.num_replicas > 1:
             virtual = [tf.config.LogicalDeviceConfiguration() for _ in devices]
-            tf.config.set_logical_device_configuration(tf.config.list_physical_devices("CPU")[0], virtual)
+            tf.config.set_logical_device_configuration(
+                tf.config.list_physical_devices("CPU")[0], virtual
+            )
     else:
         if len(gpus) < plan.num_replicas:
             counts = f"the plan has {plan.num_replicas} GPUs, TensorFlow lists {len(gpus)}"
@@ -123,13 +140,16 @@ def _activate_tensorflow(plan: Plan) -> Device:
             tf.config.experimental.set_memory_growth(gpu, True)
         name = tf.config.experimental.get_device_details(gpus[0]).get("device_name", "GPU")
         devices = [f"GPU:{number}" for number in range(len(gpus))]
-    return Device(plan, name, tf.distribute.MirroredStrategy(devices) if plan.num_replicas > 1 else None)
+    return Device(
+        plan, name, tf.distribute.MirroredStrategy(devices) if plan.num_replicas > 1 else None
+    )
 
 
 def _activate_jax(plan: Plan) -> Device:
     if plan.accelerator == "cpu":
         os.environ["JAX_PLATFORMS"] = "cpu"
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # errors: while it compiles for a GPU it warns by the page
+    # errors: while it compiles for a GPU it warns by the page
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     import jax
 
     if plan.accelerator == "cpu" and plan.num_replicas > plan.num_machines:
@@ -143,12 +163,19 @@ def _activate_jax(plan: Plan) -> Device:
         counts = f"the plan has {plan.num_replicas} x {plan.accelerator}, JAX lists {jax.devices()}"
         raise HardwareError(f"{counts}: install jax[cuda12] or jax[tpu], or restart the kernel")
     if plan.accelerator == "tpu" and len(listed) > plan.num_replicas:
-        warnings.warn(f"{plan.num_replicas} of {len(listed)} chips train: num_devices takes more", stacklevel=3)
+        warnings.warn(
+            f"{plan.num_replicas} of {len(listed)} chips train: num_devices takes more",
+            stacklevel=3,
+        )
     import keras
 
     # a kernel may have had another plan before
-    keras.distribution.set_distribution(machines.distribute(devices) if plan.strategy == "DataParallel" else None)
-    return Device(plan, "cpu" if plan.accelerator == "cpu" else devices[0].device_kind, None, place.rank)
+    keras.distribution.set_distribution(
+        machines.distribute(devices) if plan.strategy == "DataParallel" else None
+    )
+    return Device(
+        plan, "cpu" if plan.accelerator == "cpu" else devices[0].device_kind, None, place.rank
+    )
 
 
 @contextmanager

@@ -74,9 +74,11 @@ def probe() -> Facts:
 
 
 def read_version(module: str) -> str:
-    """Find the version of a module: what it says itself where it is imported, else what was installed.
+    """Find the version of a module: what it says itself where it is imported, else what was
+    installed.
 
-    The installed package may have a longer name than its module, such as tensorflow-cpu or tf-nightly.
+    The installed package may have a longer name than its module, such as tensorflow-cpu or
+    tf-nightly.
 
     Args:
         module: as it is imported, such as tensorflow.
@@ -103,7 +105,8 @@ def find_platform() -> str:
 
 
 def list_gpus() -> list[list[str]]:
-    """Name, memory [MiB], compute capability, driver and UUID of each visible GPU, as texts of the driver's tool.
+    """Name, memory [MiB], compute capability, driver and UUID of each visible GPU, as texts of the
+    driver's tool.
 
     Raises:
         HardwareError: there is a GPU, and its driver does not answer.
@@ -111,19 +114,27 @@ def list_gpus() -> list[list[str]]:
     query = "name,memory.total,compute_cap,driver_version,uuid"
     command = ["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader,nounits"]
     try:
-        listed = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+        listed = subprocess.run(
+            command, capture_output=True, text=True, check=True, timeout=60
+        ).stdout
     except (OSError, subprocess.SubprocessError) as error:
         if GPU_DEVICE.exists():
-            raise HardwareError(f"a GPU is here and nvidia-smi fails ({error}): repair or update its driver") from error
+            raise HardwareError(
+                f"a GPU is here and nvidia-smi fails ({error}): repair or update its driver"
+            ) from error
         return []
-    gpus = [[field.strip() for field in line.split(",")] for line in listed.splitlines() if "," in line]
+    gpus = [
+        [field.strip() for field in line.split(",")] for line in listed.splitlines() if "," in line
+    ]
     return _take_visible(gpus, os.environ.get("CUDA_VISIBLE_DEVICES"))
 
 
 def _take_visible(gpus: list[list[str]], names: str | None) -> list[list[str]]:
-    """The GPUs that CUDA_VISIBLE_DEVICES names, by number or by the beginning of a UUID, up to the first unknown name.
+    """The GPUs that CUDA_VISIBLE_DEVICES names, by number or by the beginning of a UUID, up to the
+    first unknown name.
 
-    A slice of a GPU (MIG) counts as one of its own, of unknown memory; slices are those of the first GPU here.
+    A slice of a GPU (MIG) counts as one of its own, of unknown memory; slices are those of the
+    first GPU here.
     """
     if names is None:
         return gpus
@@ -150,7 +161,9 @@ def _number(field: str) -> float:
 
 
 def _count_tpu_chips() -> int:
-    """Chips by their device files, else by the name that the runtime gives, such as v5litepod-8, else one."""
+    """Chips by their device files, else by the name that the runtime gives, such as v5litepod-8,
+    else one.
+    """
     kind = os.environ.get(TPU_KIND, "")
     files = [path for path in Path("/dev").glob("accel*") if re.fullmatch(r"accel\d+", path.name)]
     if kind and not files:  # a GPU handed through to a virtual machine has such files too

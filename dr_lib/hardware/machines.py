@@ -1,6 +1,8 @@
-"""Several machines that train as one: which of them this is, how they meet, and what all of them have to agree on.
+"""Several machines that train as one: which of them this is, how they meet, and what all of them
+have to agree on.
 
-Each machine starts the training for itself, as one process; Keras runs on JAX, whose distributed runtime joins them.
+Each machine starts the training for itself, as one process; Keras runs on JAX, whose distributed
+runtime joins them.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ SLURM = ("SLURM_JOB_ID", "SLURM_STEP_NODELIST", "SLURM_NTASKS", "SLURM_PROCID", 
 TPU = ("TPU_WORKER_HOSTNAMES", "TPU_WORKER_ID")
 MEET_S = 300  # until all have to be there: machines boot, and kernels start, at different speeds
 HEARTBEAT_S = 20  # without a word from one, the others end
-LOST = "gloo nccl heartbeat coordination unavailable: connection barrier".split()  # in the errors of its collectives
+# in the errors of its collectives
+LOST = "gloo nccl heartbeat coordination unavailable: connection barrier".split()
 
 
 class Place(NamedTuple):
@@ -34,7 +37,8 @@ class Place(NamedTuple):
 
 
 def find_place(environment: Mapping[str, str] = os.environ) -> Place:
-    """Find the place that DR_LIB_* give, or Slurm, Kubernetes or Cloud TPU; without any, this is the only machine.
+    """Find the place that DR_LIB_* give, or Slurm, Kubernetes or Cloud TPU; without any, this is
+    the only machine.
 
     Raises:
         HardwareError: what was given is incomplete, or no number.
@@ -44,17 +48,22 @@ def find_place(environment: Mapping[str, str] = os.environ) -> Place:
         coordinator, count, rank = given
         if not (coordinator and count.isdigit() and rank.isdigit() and int(rank) < int(count)):
             names = f"{COORDINATOR}=HOST:PORT of machine 0, {COUNT} and {RANK}"
-            raise HardwareError(f"set {names}, which counts from 0; they are {', '.join(map(repr, given))}")
+            raise HardwareError(
+                f"set {names}, which counts from 0; they are {', '.join(map(repr, given))}"
+            )
         return Place(int(rank), int(count), coordinator)
     if all(name in environment for name in SLURM):
         return Place(int(environment["SLURM_PROCID"]), int(environment["SLURM_NTASKS"]))
     if all(name in environment for name in TPU):
-        return Place(int(environment["TPU_WORKER_ID"]), len(environment["TPU_WORKER_HOSTNAMES"].split(",")))
+        return Place(
+            int(environment["TPU_WORKER_ID"]), len(environment["TPU_WORKER_HOSTNAMES"].split(","))
+        )
     return Place(*find_tpu_worker())
 
 
 def join(num_machines: int, accelerator: str, num_gpus: int = 0) -> Place:
-    """Join the machines into one runtime of JAX, with so many GPUs of each; call it before JAX computes anything.
+    """Join the machines into one runtime of JAX, with so many GPUs of each; call it before JAX
+    computes anything.
 
     Raises:
         HardwareError: this process was not started as one of so many, or the others do not come.
@@ -64,7 +73,8 @@ def join(num_machines: int, accelerator: str, num_gpus: int = 0) -> Place:
         raise HardwareError(f"num_machines {num_machines}: {say_how(num_machines, place)}")
     if num_gpus and place.coordinator.startswith("127.0.0.1:"):
         raise HardwareError(
-            "machines are rehearsed on CPUs, for all would take the same GPUs: ask for accelerator='cpu'"
+            "machines are rehearsed on CPUs, for all would take the same GPUs: ask for"
+            " accelerator='cpu'"
         )
     import jax
 
@@ -75,7 +85,11 @@ def join(num_machines: int, accelerator: str, num_gpus: int = 0) -> Place:
         jax.config.update("jax_cpu_collectives_implementation", "gloo")
     how = {"initialization_timeout": MEET_S, "heartbeat_timeout_seconds": HEARTBEAT_S}
     if place.coordinator:
-        how |= {"coordinator_address": place.coordinator, "num_processes": place.count, "process_id": place.rank}
+        how |= {
+            "coordinator_address": place.coordinator,
+            "num_processes": place.count,
+            "process_id": place.rank,
+        }
     if num_gpus:  # under Slurm JAX would take one
         how["local_device_ids"] = list(range(num_gpus))
     try:
@@ -83,12 +97,16 @@ def join(num_machines: int, accelerator: str, num_gpus: int = 0) -> Place:
     except (RuntimeError, ValueError) as error:
         is_late = "before any JAX" in str(error)  # or after the machines have parted
         why = "restart the kernel" if is_late else f"they wait {MEET_S} s for each other"
-        told = f"machine {place.rank} of {place.count} does not meet the others: {why} ({first_line(error)})"
+        told = (
+            f"machine {place.rank} of {place.count} does not meet the others: {why}"
+            f" ({first_line(error)})"
+        )
         raise HardwareError(told) from error
     if (jax.process_index(), jax.process_count()) != place[:2]:
         found = f"{jax.process_index()} of {jax.process_count()}"
         raise HardwareError(
-            f"this is machine {place.rank} of {place.count}, to JAX {found}: set {COORDINATOR} and others"
+            f"this is machine {place.rank} of {place.count}, to JAX {found}: set {COORDINATOR} and"
+            " others"
         )
     return place
 
@@ -103,7 +121,9 @@ def say_how(num_machines: int, place: Place) -> str:
 
 
 def take_evenly(devices: list[Any], number: int) -> list[Any]:
-    """So many devices of each machine, or all that it has, in the order in which the machines hold a batch's parts."""
+    """So many devices of each machine, or all that it has, in the order in which the machines
+    hold a batch's parts.
+    """
     of_each: dict[int, list[Any]] = {}
     for device in sorted(devices, key=lambda device: device.id):
         of_each.setdefault(device.process_index, []).append(device)
@@ -115,11 +135,14 @@ def distribute(devices: list[Any]) -> Any:
     import keras
 
     names = [f"{device.platform}:{device.id}" for device in devices]
-    return keras.distribution.DataParallel(devices=names, auto_shard_dataset=False)  # each machine feeds its own part
+    # each machine feeds its own part
+    return keras.distribution.DataParallel(devices=names, auto_shard_dataset=False)
 
 
 def share(content: bytes) -> bytes:
-    """What machine 0 holds; all machines call this at the same point, and what the others hold does not count."""
+    """What machine 0 holds; all machines call this at the same point, and what the others hold
+    does not count.
+    """
     import numpy as np
     from jax.experimental import multihost_utils
 
@@ -140,20 +163,24 @@ def is_any(value: bool) -> bool:
 
 @contextmanager
 def losing_one(num_machines: int) -> Iterator[None]:
-    """Say in one sentence that a machine was lost; JAX's runtime tells it as an error of its collectives."""
+    """Say in one sentence that a machine was lost; JAX's runtime tells it as an error of its
+    collectives.
+    """
     try:
         yield
     except (RuntimeError, ValueError) as error:
         if num_machines == 1 or not any(word in str(error).lower() for word in LOST):
             raise
         raise HardwareError(
-            f"a machine of {num_machines} ended, or cannot be reached; started again, the training goes on from its "
-            f"last checkpoint ({first_line(error)})"
+            f"a machine of {num_machines} ended, or cannot be reached; started again, the training"
+            f" goes on from its last checkpoint ({first_line(error)})"
         ) from error
 
 
 def leave(num_machines: int) -> None:
-    """Part from the other machines, when all of them have come to this point: from here on each is alone."""
+    """Part from the other machines, when all of them have come to this point: from here on each
+    is alone.
+    """
     import jax
 
     with losing_one(num_machines):

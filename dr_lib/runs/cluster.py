@@ -1,4 +1,6 @@
-"""Make the runs of a study on many machines: through a Dask cluster, or as commands for an array scheduler."""
+"""Make the runs of a study on many machines: through a Dask cluster, or as commands for an array
+scheduler.
+"""
 
 import math
 import time
@@ -20,14 +22,24 @@ from dr_lib.runs.machines import count_machines
 from dr_lib.runs.outdated import find_outdated, set_aside
 from dr_lib.runs.row import count_paid, read_rows, read_spent_s, write_row
 from dr_lib.runs.runner import check_notebook, run_study
-from dr_lib.runs.study import PlannedRun, Study, StudyError, find_runs, load_study, name_run, plan_runs
+from dr_lib.runs.study import (
+    PlannedRun,
+    Study,
+    StudyError,
+    find_runs,
+    load_study,
+    name_run,
+    plan_runs,
+)
 
 ANY = "any"  # in place of a machine's name
 PATIENCE_S = 20.0  # with a cluster that does not answer or has no workers
 
 
 def list_commands(path: Path, runs: Sequence[PlannedRun]) -> list[str]:
-    """One shell command per run and machine, to be given to any scheduler from the root of the repository."""
+    """One shell command per run and machine, to be given to any scheduler from the root of the
+    repository.
+    """
     lines = []
     for run in runs:
         only = name_run(run.scenario, run.repetition)
@@ -54,18 +66,19 @@ def run_on_cluster(
 ) -> list[str]:
     """Hand the runs that no machine has completed yet to a Dask cluster, and bring their rows here.
 
-    A run is handed out when a worker is free and the limits hold it: of time, and of money over all workers, those
-    under way included. A machine makes one run at a time, whatever its number of workers: they wait for each other.
-    Every worker needs the repository with its requirements; samples, logs and executed notebooks stay with it. Where a
-    worker is lost, Dask gives its run to another; one at which several workers were lost has failed.
+    A run is handed out when a worker is free and the limits hold it: of time, and of money over all
+    workers, those under way included. A machine makes one run at a time, whatever its number of
+    workers: they wait for each other. Every worker needs the repository with its requirements;
+    samples, logs and executed notebooks stay with it. Where a worker is lost, Dask gives its run to
+    another; one at which several workers were lost has failed.
 
     Args, and what is returned, are those of `run_study`, besides:
         address: of the scheduler, tcp://HOST:8786 say.
         worker_root: the repository there, by default where the worker imports dr_lib from.
 
     Raises:
-        StudyError: the study is not valid, its runs are of another version of the notebook, nobody answers at the
-            address, or the cluster has no workers (any more).
+        StudyError: the study is not valid, its runs are of another version of the notebook, nobody
+            answers at the address, or the cluster has no workers (any more).
     """
     from distributed import Client, KilledWorker
 
@@ -87,17 +100,25 @@ def run_on_cluster(
     waiting = deque(run for run in wanted if run.run_id not in completed)
     failures = []
     under_way = {}
-    executor = client.get_executor(pure=False)  # not as a context, which would wait for runs that nobody makes
+    # not as a context, which would wait for runs that nobody makes
+    executor = client.get_executor(pure=False)
     with client, tqdm(total=len(waiting), desc="runs") as bar:
         while waiting or under_way:
-            known = {_name(row): row for row in sorted(rows.values(), key=lambda row: row["status"] == "ok")}
+            known = {
+                _name(row): row
+                for row in sorted(rows.values(), key=lambda row: row["status"] == "ok")
+            }
             while waiting:
-                *busy_s, next_s = predict_run_s(study, planned, known, [*under_way.values(), waiting[0]])
+                *busy_s, next_s = predict_run_s(
+                    study, planned, known, [*under_way.values(), waiting[0]]
+                )
                 # what a first run costs has to be known before others are handed out on a budget
                 free = 1 if study.max_usd and math.isnan(next_s) else max(1, _count_workers(client))
                 if len(under_way) >= free:
                     break
-                done_s = [count_paid(row) * read_spent_s(folder, name, row) for name, row in rows.items()]
+                done_s = [
+                    count_paid(row) * read_spent_s(folder, name, row) for name, row in rows.items()
+                ]
                 spent_s = sum(done_s) + sum(busy_s)
                 if reason := find_limit(study, spent_s, next_s, stop_at):
                     bar.write(f"{reason}; start again to go on")
@@ -105,11 +126,20 @@ def run_on_cluster(
                     break
                 run = waiting.popleft()
                 left_hours = min(stop_at - time.monotonic(), afford_s(study, spent_s)) / 3600
-                asked = path.stem, study, name_run(run.scenario, run.repetition), worker_root, left_hours, tuple(allow)
+                asked = (
+                    path.stem,
+                    study,
+                    name_run(run.scenario, run.repetition),
+                    worker_root,
+                    left_hours,
+                    tuple(allow),
+                )
                 under_way[executor.submit(make_run, *asked)] = run
             finished = wait(under_way, PATIENCE_S, FIRST_COMPLETED).done
             if not finished and not _count_workers(client):
-                raise StudyError(f"the Dask cluster at {address} has no workers: start some, and start again")
+                raise StudyError(
+                    f"the Dask cluster at {address} has no workers: start some, and start again"
+                )
             for future in finished:
                 run = under_way.pop(future)
                 name = name_run(run.scenario, run.repetition)
@@ -117,9 +147,14 @@ def run_on_cluster(
                 try:
                     errors, made = future.result()
                 except CancelledError as error:
-                    raise StudyError(f"the Dask scheduler at {address} is gone: start it, and start again") from error
+                    raise StudyError(
+                        f"the Dask scheduler at {address} is gone: start it, and start again"
+                    ) from error
                 except KilledWorker:
-                    errors = [f"{name}: every worker that began it was lost, most likely for want of memory"]
+                    errors = [
+                        f"{name}: every worker that began it was lost, most likely for want of"
+                        " memory"
+                    ]
                     made = []
                 except Exception as error:  # noqa: BLE001  a worker that is set up badly does not end the others
                     errors = [f"{name}: {error}"]
@@ -127,7 +162,9 @@ def run_on_cluster(
                 failures += errors
                 outdated = find_outdated(folder, made, root)
                 if outdated:
-                    failures.append(f"{name}: the worker has another prepared folder: bring it there")
+                    failures.append(
+                        f"{name}: the worker has another prepared folder: bring it there"
+                    )
                 for row in made:
                     if row["run_id"] not in outdated:
                         rows[row["run_id"]] = row
@@ -146,9 +183,12 @@ def make_run(
     """Make one run of a study on this worker; return the error lines and the rows of it."""
     root = root or Path(__file__).resolve().parents[2]
     path = root / "papermill_runs" / f"{name}.yaml"
-    with lock(path.with_suffix("") / "study.lock", wait_s=math.inf):  # another worker may be at the same
+    # another worker may be at the same
+    with lock(path.with_suffix("") / "study.lock", wait_s=math.inf):
         if not path.exists():
-            write_text(path, yaml.safe_dump(study.model_dump(exclude_defaults=True), sort_keys=False))
+            write_text(
+                path, yaml.safe_dump(study.model_dump(exclude_defaults=True), sort_keys=False)
+            )
     if load_study(path, root, instance=study.instance).model_dump_json() != study.model_dump_json():
         raise StudyError(f"a worker has another {path.name}: bring the repositories to one commit")
     asked = {"only": only, "instance": study.instance, "max_hours": max_hours, "allow": allow}

@@ -1,4 +1,6 @@
-"""What runs of a study take, in time and money: for the bar, for the limits, and for whoever plans."""
+"""What runs of a study take, in time and money: for the bar, for the limits, and for whoever
+plans.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +22,17 @@ if TYPE_CHECKING:  # a cloud runtime without papermill estimates too
 
 
 def predict_run_s(
-    study: Study, runs: Iterable[PlannedRun], rows: dict[str, dict[str, Any]], wanted: Sequence[PlannedRun]
+    study: Study,
+    runs: Iterable[PlannedRun],
+    rows: dict[str, dict[str, Any]],
+    wanted: Sequence[PlannedRun],
 ) -> list[float]:
-    """Predict from the rows that runs left, by run, how many seconds each of the wanted ones takes; NaN without rows.
+    """Predict from the rows that runs left, by run, how many seconds each of the wanted ones takes;
+    NaN without rows.
 
-    A scenario that has run takes its geometric mean again. For one that has not, each factor multiplies: a least
-    squares fit of the logarithms on the levels of the factors, which is exact where there are no interactions.
+    A scenario that has run takes its geometric mean again. For one that has not, each factor
+    multiplies: a least squares fit of the logarithms on the levels of the factors, which is exact
+    where there are no interactions.
     """
     completed = _list_completed(runs, rows)
     if not completed:
@@ -38,9 +45,13 @@ def predict_run_s(
     logs = np.log([_read_whole_s(rows[run.run_id]) for run in completed])
     mean = logs.mean()
     design = np.array([describe(run) for run in completed])
-    fitted = np.linalg.lstsq(design, logs - mean, rcond=None)[0]  # a level that has not run counts as an average one
+    # a level that has not run counts as an average one
+    fitted = np.linalg.lstsq(design, logs - mean, rcond=None)[0]
     by_scenario = _group(completed, logs)
-    return [math.exp(np.mean(by_scenario.get(run.scenario) or mean + np.dot(describe(run), fitted))) for run in wanted]
+    return [
+        math.exp(np.mean(by_scenario.get(run.scenario) or mean + np.dot(describe(run), fitted)))
+        for run in wanted
+    ]
 
 
 def _read_whole_s(row: dict[str, Any]) -> float:
@@ -56,7 +67,9 @@ def afford_s(study: Study, spent_s: float) -> float:
     return 3600 * study.max_usd / usd_per_hour - spent_s if usd_per_hour else math.inf
 
 
-def find_limit(study: Study, spent_s: float, next_s: float, stop_at: float, num_machines: int = 1) -> str:
+def find_limit(
+    study: Study, spent_s: float, next_s: float, stop_at: float, num_machines: int = 1
+) -> str:
     """Why no further run may begin; empty if one may.
 
     Args:
@@ -75,8 +88,12 @@ def find_limit(study: Study, spent_s: float, next_s: float, stop_at: float, num_
     return ""
 
 
-def list_left(study: Study, runs: Iterable[PlannedRun], rows: dict[str, dict[str, Any]]) -> list[PlannedRun]:
-    """The runs to be made: those that are not completed in their order, then the disturbed that are made again."""
+def list_left(
+    study: Study, runs: Iterable[PlannedRun], rows: dict[str, dict[str, Any]]
+) -> list[PlannedRun]:
+    """The runs to be made: those that are not completed in their order, then the disturbed that
+    are made again.
+    """
     completed = _list_completed(runs, rows)
     left = [run for run in runs if run not in completed]
     return left + list_repeats(study, runs, rows)
@@ -87,7 +104,9 @@ def list_repeats(
     runs: Iterable[PlannedRun],
     rows: dict[str, dict[str, Any]],
 ) -> list[PlannedRun]:
-    """The disturbed runs that are to be made again: a third of the study, first come, first served."""
+    """The disturbed runs that are to be made again: a third of the study, first come, first
+    served.
+    """
     num_repeats = {name: row.get("repeats") or 0 for name, row in rows.items()}
     disturbed = list_disturbed(runs, rows)
     left = [run for run in disturbed if num_repeats[run.run_id] < study.repeat_disturbed]
@@ -107,16 +126,21 @@ def describe_rest(
     rows: dict[str, dict[str, Any]],
     precision: float,
 ) -> str:
-    """Say what the runs left take, priced by the study's instance, and how many repetitions a precision needs.
+    """Say what the runs left take, priced by the study's instance, and how many repetitions a
+    precision needs.
 
     `path` is the study's file, named in the command that makes a first run; `precision` is the half
     width of a 95 % interval, relative to the mean.
     """
     from dr_lib.runs.study import name_run
-    from dr_lib.statistics.effects import pool_spread, repetitions_for_precision  # SciPy: a second to import
+
+    # SciPy: a second to import
+    from dr_lib.statistics.effects import pool_spread, repetitions_for_precision
 
     completed = _list_completed(runs, rows)
-    unavailable = {run.scenario for run in runs if rows.get(run.run_id, {}).get("status") == "skipped"}
+    unavailable = {
+        run.scenario for run in runs if rows.get(run.run_id, {}).get("status") == "skipped"
+    }
     left = [run for run in list_left(study, runs, rows) if run.scenario not in unavailable]
     lines = [f"{len(runs)} runs: {len(completed)} completed, {len(left)} to do"]
     if unavailable:
@@ -129,9 +153,18 @@ def describe_rest(
         command = write_command("run", path, "--only", only)
         lines.append(f"time and money are estimated from runs; to make one: {command}")
     elif left:
-        paid_s = sum(count_paid(run.parameters) * run_s for run, run_s in zip(left, each_s, strict=True))
-        usd = price_seconds(find_price(study.instance).usd_per_hour, paid_s) if study.instance else math.nan
-        lines.append(f"about {left_s / 60:.0f} min{f', {usd:.2f} USD' if study.instance else ''} for the rest")
+        paid_s = sum(
+            count_paid(run.parameters) * run_s for run, run_s in zip(left, each_s, strict=True)
+        )
+        usd = (
+            price_seconds(find_price(study.instance).usd_per_hour, paid_s)
+            if study.instance
+            else math.nan
+        )
+        lines.append(
+            f"about {left_s / 60:.0f} min{f', {usd:.2f} USD' if study.instance else ''} for the"
+            " rest"
+        )
     ended = [rows[run.run_id] for run in completed]
     epoch_s = [row.get("steady_epoch_s") or row.get("train_s") or row["wall_s"] for row in ended]
     cv, num_repeated = pool_spread(_group(completed, epoch_s).values())
@@ -142,7 +175,9 @@ def describe_rest(
     return "\n".join(lines)
 
 
-def _list_completed(runs: Iterable[PlannedRun], rows: dict[str, dict[str, Any]]) -> list[PlannedRun]:
+def _list_completed(
+    runs: Iterable[PlannedRun], rows: dict[str, dict[str, Any]]
+) -> list[PlannedRun]:
     return [run for run in runs if rows.get(run.run_id, {}).get("status") == "ok"]
 
 

@@ -1,4 +1,5 @@
-"""The other machines of a run: processes of this one in a rehearsal, or each started by a scheduler.
+"""The other machines of a run: processes of this one in a rehearsal, or each started by a
+scheduler.
 
 Each executes the run's notebook for itself; machine 0 alone keeps what it leaves.
 """
@@ -18,7 +19,13 @@ from typing import NamedTuple
 
 from dr_lib import hardware
 from dr_lib.hardware.machines import COORDINATOR, COUNT, RANK, find_place, say_how
-from dr_lib.runs.papermill import OUT_OF_TIME, end_tree, find_error, read_last_words, start_papermill
+from dr_lib.runs.papermill import (
+    OUT_OF_TIME,
+    end_tree,
+    find_error,
+    read_last_words,
+    start_papermill,
+)
 from dr_lib.runs.run import bind_to_parent
 from dr_lib.runs.study import PlannedRun, find_runs, load_study, name_machine, name_run, plan_runs
 
@@ -37,10 +44,15 @@ class Others(NamedTuple):
 
     def find_lost(self) -> str:
         """What the first of them that failed says; empty while none has."""
-        for number, (process, log) in enumerate(zip(self.processes, self.logs, strict=True), start=1):
+        for number, (process, log) in enumerate(
+            zip(self.processes, self.logs, strict=True), start=1
+        ):
             if process.poll():
                 why = read_last_words(log).removeprefix(f"{self.run.run_id}: ")
-                return f"machine {number} of {len(self.logs) + 1}: {why or f'it was ended by {process.returncode}'}"
+                return (
+                    f"machine {number} of {len(self.logs) + 1}:"
+                    f" {why or f'it was ended by {process.returncode}'}"
+                )
         return ""
 
     def wait(self) -> None:
@@ -57,7 +69,9 @@ def count_machines(run: PlannedRun) -> int:
 
 
 def say_missing(run: PlannedRun, machines: int) -> str:
-    """Why a run's machines are not there, of which so many may be rehearsed here; empty where they are."""
+    """Why a run's machines are not there, of which so many may be rehearsed here; empty where
+    they are.
+    """
     number = count_machines(run)
     place = find_place()
     if number <= machines or number == place.count:
@@ -67,7 +81,8 @@ def say_missing(run: PlannedRun, machines: int) -> str:
 
 @contextmanager
 def start_others(run: PlannedRun, study: Path, log: Path, root: Path) -> Iterator[Others]:
-    """Start the other machines of a run as processes of this one, for rehearsal; at the end, end them.
+    """Start the other machines of a run as processes of this one, for rehearsal; at the end, end
+    them.
 
     A run of one machine, or of machines that a scheduler has started, has none to start.
     """
@@ -79,16 +94,26 @@ def start_others(run: PlannedRun, study: Path, log: Path, root: Path) -> Iterato
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     given = {COORDINATOR: f"127.0.0.1:{port}", COUNT: str(number)}
-    command = [sys.executable, "-c", PART, str(study.resolve()), str(root), name_run(run.scenario, run.repetition)]
+    command = [
+        sys.executable,
+        "-c",
+        PART,
+        str(study.resolve()),
+        str(root),
+        name_run(run.scenario, run.repetition),
+    ]
     others = Others(run, [], [], given | {RANK: "0"})
-    scratch = tempfile.TemporaryDirectory(prefix="dr-machines-")  # for what they leave; an end may leave it to us
+    # for what they leave; an end may leave it to us
+    scratch = tempfile.TemporaryDirectory(prefix="dr-machines-")
     try:
         for rank in range(1, number):
             others.logs.append(log.with_name(f"{log.stem}-machine-{rank}.log"))
             environment = {**os.environ, **given, RANK: str(rank), "TMPDIR": scratch.name}
             how = {"cwd": root, "env": environment, "stderr": subprocess.STDOUT}
             with others.logs[-1].open("wb") as file:
-                others.processes.append(subprocess.Popen(bind_to_parent(command), stdout=file, **how))
+                others.processes.append(
+                    subprocess.Popen(bind_to_parent(command), stdout=file, **how)
+                )
         yield others
     finally:
         for process in others.processes:
@@ -98,7 +123,8 @@ def start_others(run: PlannedRun, study: Path, log: Path, root: Path) -> Iterato
 
 
 def rehearse(path: Path, root: Path, name: str) -> list[str]:
-    """Be one of the other machines of the try that machine 0 has started this process for, whatever rows are there.
+    """Be one of the other machines of the try that machine 0 has started this process for, whatever
+    rows are there.
 
     Args:
         path: the study file.
@@ -116,7 +142,8 @@ def rehearse(path: Path, root: Path, name: str) -> list[str]:
 
 
 def take_part(run: PlannedRun, notebook: Path, folder: Path, root: Path) -> list[str]:
-    """Be one of the other machines of a run: execute its notebook, and leave nothing but its notebook and log.
+    """Be one of the other machines of a run: execute its notebook, and leave nothing but its
+    notebook and log.
 
     Returns:
         The error, if it failed, as one line.

@@ -1,7 +1,7 @@
 """Monitors the machine while a notebook trains, by a process of its own, and sums its samples up.
 
-Run as a script, this file is that process, the sampler. Foreign kernels start it too: it needs Python 3.9 and psutil,
-and nvidia-ml-py for GPUs.
+Run as a script, this file is that process, the sampler. Foreign kernels start it too: it needs
+Python 3.9 and psutil, and nvidia-ml-py for GPUs.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ START = "start"
 END = "end"
 ERROR = "error"
 DIED = "died"  # the monitor's own events
-MIN_PERIOD_S = 0.05  # CPU time is counted in ticks of 10 ms: a share of less time than this says nothing
+# CPU time is counted in ticks of 10 ms: a share of less time than this says nothing
+MIN_PERIOD_S = 0.05
 RESCAN_S = 10.0  # to find new children all processes are read: 5 ms where there are 200
 START_TIMEOUT_S = 30.0
 END_TIMEOUT_S = 5.0  # of the sampler, on a machine that is busy
@@ -43,25 +44,32 @@ class MonitorError(RuntimeError):
 
 
 class Monitor:
-    """Samples the machine into a CSV between entering and leaving: `with Monitor(path) as monitor: ...`.
+    """Samples the machine into a CSV between entering and leaving: `with Monitor(path) as monitor:
+    ...`.
 
-    Whatever becomes of the sampler, the training goes on; at its end a warning says that the samples end early.
+    Whatever becomes of the sampler, the training goes on; at its end a warning says that the
+    samples end early.
     """
 
     def __init__(self, path: Path, period_s: float = 1.0, *, num_gpus: int = 1000):
-        """Say where the CSV goes, the seconds between two samples, and how many of the machine's GPUs train.
+        """Say where the CSV goes, the seconds between two samples, and how many of the machine's
+        GPUs train.
 
         Raises:
             MonitorError: the period is no number above 0.05.
         """
         if not MIN_PERIOD_S < period_s < math.inf:
-            raise MonitorError(f"a period of {period_s} s is not possible: take more than {MIN_PERIOD_S} s, 1 s say")
+            raise MonitorError(
+                f"a period of {period_s} s is not possible: take more than {MIN_PERIOD_S} s, 1"
+                " s say"
+            )
         self.path = Path(path)
         self.period_s = period_s
         self.num_gpus = num_gpus
 
     def __enter__(self) -> Monitor:
-        """Start the sampler and wait for its first row, so that its start-up falls into no timed part.
+        """Start the sampler and wait for its first row, so that its start-up falls into no timed
+        part.
 
         Raises:
             OSError: the file cannot be written.
@@ -71,17 +79,23 @@ class Monitor:
         self.path.write_text("")
         command = [sys.executable, __file__, self.path, str(self.period_s), str(self.num_gpus)]
         pipe = subprocess.PIPE
-        self.sampler = subprocess.Popen(  # in a session of its own: Ctrl-C is for the training alone
+        # in a session of its own: Ctrl-C is for the training alone
+        self.sampler = subprocess.Popen(
             command, stdin=pipe, stdout=pipe, stderr=pipe, bufsize=0, start_new_session=True
         )
-        os.set_blocking(self.sampler.stdin.fileno(), False)  # a sampler that hangs must not hold up the training
-        if not (select.select([self.sampler.stdout], [], [], START_TIMEOUT_S)[0] and self.sampler.stdout.readline()):
+        # a sampler that hangs must not hold up the training
+        os.set_blocking(self.sampler.stdin.fileno(), False)
+        if not (
+            select.select([self.sampler.stdout], [], [], START_TIMEOUT_S)[0]
+            and self.sampler.stdout.readline()
+        ):
             raise MonitorError(f"the sampler did not start: {self._stop(0.0) or 'no message'}")
         return self
 
     def mark(self, event: str) -> None:
         """Note an event of your own, the end of an epoch say, with its time."""
-        with suppress(OSError):  # the sampler is gone; where it hangs, what its full pipe does not take is dropped
+        # the sampler is gone; where it hangs, what its full pipe does not take is dropped
+        with suppress(OSError):
             self.sampler.stdin.write(f"{' '.join(event.split())}\n".encode())
 
     def __exit__(self, kind: type | None, *_: object) -> None:
@@ -89,7 +103,9 @@ class Monitor:
         self.mark(ERROR if kind else END)
         self._stop(END_TIMEOUT_S)
         if self.sampler.returncode:
-            warnings.warn(f"the sampler is gone: {self.path} ends early", RuntimeWarning, stacklevel=2)
+            warnings.warn(
+                f"the sampler is gone: {self.path} ends early", RuntimeWarning, stacklevel=2
+            )
 
     def _stop(self, timeout_s: float) -> str:
         """Wait for the sampler's end, or end it, and return its error messages."""
@@ -100,40 +116,58 @@ class Monitor:
 
 
 def read_samples(path: Path) -> list[dict[str, Any]]:
-    """Read the rows of a monitor's CSV, which may still be growing or be cut short, in the order of time.
+    """Read the rows of a monitor's CSV, which may still be growing or be cut short, in the order of
+    time.
 
-    Of each row `event` is a text, empty for a sample; all else are numbers, NaN where there was none.
+    Of each row `event` is a text, empty for a sample; all else are numbers, NaN where there was
+    none.
 
     Raises:
         MonitorError: there is no such file, or it is none of a monitor.
     """
     try:
         text = Path(path).read_text(encoding="utf-8")
-        lines = text[: text.rfind("\n") + 1].splitlines()  # a row without its line's end is cut short
+        # a row without its line's end is cut short
+        lines = text[: text.rfind("\n") + 1].splitlines()
         rows = csv.DictReader(lines, restval="missing")
-        if lines and not {*COLUMNS[:3]} <= {*rows.fieldnames} <= {*COLUMNS}:  # an older file has fewer
+        # an older file has fewer
+        if lines and not {*COLUMNS[:3]} <= {*rows.fieldnames} <= {*COLUMNS}:
             raise ValueError("its header is another")
         numbers = dict.fromkeys(COLUMNS, NAN)
-        return [{**numbers, **{k: v if k == "event" else float(v or NAN) for k, v in row.items()}} for row in rows]
+        return [
+            {**numbers, **{k: v if k == "event" else float(v or NAN) for k, v in row.items()}}
+            for row in rows
+        ]
     except (OSError, ValueError, TypeError, csv.Error) as error:
         raise MonitorError(f"{path} holds no samples of a monitor: {error}") from error
 
 
 class Rapl:
-    """Energy of the processors' packages as they count it (RAPL, of Intel and AMD), where Linux lets us read it.
+    """Energy of the processors' packages as they count it (RAPL, of Intel and AMD), where Linux
+    lets us read it.
 
-    All that runs on the machine is in it. Since 2020 (CVE-2020-8694) root alone may read it; guests have no such files.
+    All that runs on the machine is in it. Since 2020 (CVE-2020-8694) root alone may read it; guests
+    have no such files.
     """
 
     def __init__(self, powercap: Path = POWERCAP):
-        """Find the packages and begin to count; where there is nothing to read, `reason` says why."""
+        """Find the packages and begin to count; where there is nothing to read, `reason` says
+        why.
+        """
         self.reason = "no RAPL counter"
         self._joules = 0.0
         self._ranges = {}
         self._last = {}
         try:
-            names = [path for path in powercap.glob("intel-rapl:*/name") if path.read_text().startswith("package")]
-            self._ranges = {path.parent: int((path.parent / "max_energy_range_uj").read_text()) for path in names}
+            names = [
+                path
+                for path in powercap.glob("intel-rapl:*/name")
+                if path.read_text().startswith("package")
+            ]
+            self._ranges = {
+                path.parent: int((path.parent / "max_energy_range_uj").read_text())
+                for path in names
+            }
             self._last = self._read_uj()
             self.reason = "" if names else self.reason
         except PermissionError:
@@ -142,13 +176,17 @@ class Rapl:
             pass
 
     def read_j(self) -> float:
-        """Joules since the first reading, NaN where there is no counter; it may wrap around once between readings."""
+        """Joules since the first reading, NaN where there is no counter; it may wrap around once
+        between readings.
+        """
         try:
             now = self._read_uj()
         except OSError:
             return NAN
         for package, uj in now.items():
-            self._joules += (uj - self._last[package] + self._ranges[package] * (uj < self._last[package])) / 1e6
+            self._joules += (
+                uj - self._last[package] + self._ranges[package] * (uj < self._last[package])
+            ) / 1e6
         self._last = now
         return NAN if self.reason else self._joules
 
@@ -159,15 +197,18 @@ class Rapl:
 def summarise(path: Path) -> dict[str, Any]:
     """Sum up the samples of a training, of one that was cut off up to the last row.
 
-    A value stands for the time since the one before it, so rows that come close together do not weigh more.
+    A value stands for the time since the one before it, so rows that come close together do not
+    weigh more.
 
     Returns:
-        `<name>_mean` and `<name>_peak` of cpu_percent, steal_percent, memory_percent, gpu_percent and
-        gpu_memory_percent; `process_cpu_s` of the process and its children; `process_peak_mib`; `num_samples`, rows of
-        events among them; `monitored_s`; `gpu_energy_j` of the GPUs by their own counter (NVML, Volta and later), else
-        by their sampled power, `gpu_energy_sampled_j` by that alone, `gpu_energy_from` which of the two (empty: none);
-        `cpu_energy_j` of the processors' packages, `cpu_energy_from` RAPL, why there is none, or empty. Energy
-        counts if its readings reach from the first sample to the last. NaN where nothing is to be summed up, never 0.
+        `<name>_mean` and `<name>_peak` of cpu_percent, steal_percent, memory_percent, gpu_percent
+        and gpu_memory_percent; `process_cpu_s` of the process and its children; `process_peak_mib`;
+        `num_samples`, rows of events among them; `monitored_s`; `gpu_energy_j` of the GPUs by their
+        own counter (NVML, Volta and later), else by their sampled power, `gpu_energy_sampled_j` by
+        that alone, `gpu_energy_from` which of the two (empty: none); `cpu_energy_j` of the
+        processors' packages, `cpu_energy_from` RAPL, why there is none, or empty. Energy counts if
+        its readings reach from the first sample to the last. NaN where nothing is to be summed up,
+        never 0.
 
     Raises:
         MonitorError: the file holds no samples.
@@ -176,16 +217,23 @@ def summarise(path: Path) -> dict[str, Any]:
     if not rows:
         raise MonitorError(f"{path} holds no samples: monitor the run again")
     start_s = rows[0]["seconds"]
-    series = {name: [(row["seconds"], row[name]) for row in rows if not math.isnan(row[name])] for name in COLUMNS[3:]}
-    own = [row["seconds"] for row in rows if row["event"] in ("", START, END, ERROR)]  # not of a training's own event
+    series = {
+        name: [(row["seconds"], row[name]) for row in rows if not math.isnan(row[name])]
+        for name in COLUMNS[3:]
+    }
+    # not of a training's own event
+    own = [row["seconds"] for row in rows if row["event"] in ("", START, END, ERROR)]
     was_read = bool(series["cpu_energy_j"])
     for name in ("gpu_power_w", "gpu_energy_j", "cpu_energy_j"):  # of a part of the time: none
         if [seconds for seconds, _ in series[name][:1] + series[name][-1:]] != [own[0], own[-1]]:
             series[name] = []
-    peaks = {name: max((value for _, value in values), default=NAN) for name, values in series.items()}
+    peaks = {
+        name: max((value for _, value in values), default=NAN) for name, values in series.items()
+    }
     cpu_s = series["process_cpu_s"]
     power_w = series["gpu_power_w"]
-    joules = [(t1 - t0) * (v0 + v1) / 2 for (t0, v0), (t1, v1) in zip(power_w, power_w[1:])]  # trapezoids
+    # trapezoids
+    joules = [(t1 - t0) * (v0 + v1) / 2 for (t0, v0), (t1, v1) in zip(power_w, power_w[1:])]
     sampled_j = sum(joules) if joules else NAN
     counted_j = _count(series["gpu_energy_j"])
     gpu_j = sampled_j if math.isnan(counted_j) else counted_j
@@ -201,7 +249,13 @@ def summarise(path: Path) -> dict[str, Any]:
         "process_peak_mib": peaks["process_mib"],
         "gpu_energy_j": gpu_j,
         "gpu_energy_sampled_j": sampled_j,
-        "gpu_energy_from": "" if math.isnan(gpu_j) else "sampled power" if math.isnan(counted_j) else "NVML counter",
+        "gpu_energy_from": (
+            ""
+            if math.isnan(gpu_j)
+            else "sampled power"
+            if math.isnan(counted_j)
+            else "NVML counter"
+        ),
         "cpu_energy_j": cpu_j,
         "cpu_energy_from": cpu_from,
         "num_samples": len(rows),
@@ -210,9 +264,11 @@ def summarise(path: Path) -> dict[str, Any]:
 
 
 def read_cpu_times() -> tuple[float, float, float]:
-    """CPU seconds of the machine since it began: all, busy ones, and those that other guests of the host took.
+    """CPU seconds of the machine since it began: all, busy ones, and those that other guests of the
+    host took.
 
-    Waiting for a disk is not busy, what other guests took is; NaN where the system does not count them.
+    Waiting for a disk is not busy, what other guests took is; NaN where the system does not count
+    them.
     """
     times = psutil.cpu_times()  # user time holds the guests of this machine already
     all_s = sum(times) - getattr(times, "guest", 0.0) - getattr(times, "guest_nice", 0.0)
@@ -225,9 +281,11 @@ def read_process_cpu_s(process: psutil.Process) -> float:
 
 
 def sample(path: str, period_s: float, num_gpus: int) -> None:
-    """What the sampler does: write a row for each event at once and one each period, until an end or a death.
+    """What the sampler does: write a row for each event at once and one each period, until an end
+    or a death.
 
-    A child of the training that is younger than 10 s may be missed until it ends, or the training does.
+    A child of the training that is younger than 10 s may be missed until it ends, or the training
+    does.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     training = psutil.Process(os.getppid())
@@ -242,42 +300,63 @@ def sample(path: str, period_s: float, num_gpus: int) -> None:
         writer.writeheader()
         while True:
             row = {"seconds": now_s - start_s, "monotonic_s": now_s}
-            if event in ("", START, END, ERROR):  # a row of the training's own events is its time alone
+            # a row of the training's own events is its time alone
+            if event in ("", START, END, ERROR):
                 if event or now_s >= rescan_s:
                     rescan_s = now_s + RESCAN_S
                     with suppress(psutil.Error):
-                        children = [child for child in training.children(recursive=True) if child.pid != os.getpid()]
+                        children = [
+                            child
+                            for child in training.children(recursive=True)
+                            if child.pid != os.getpid()
+                        ]
                 last = cpu_times
                 cpu_times = read_cpu_times()
                 memory = psutil.virtual_memory()
-                row.update(memory_percent=memory.percent, memory_mib=(memory.total - memory.available) / 2**20)
-                row.update({**_share_cpu(last, cpu_times), **_read_tree(training, children), **_read_gpus(*gpus)})
+                row.update(
+                    memory_percent=memory.percent,
+                    memory_mib=(memory.total - memory.available) / 2**20,
+                )
+                row.update(
+                    {
+                        **_share_cpu(last, cpu_times),
+                        **_read_tree(training, children),
+                        **_read_gpus(*gpus),
+                    }
+                )
                 row["cpu_energy_j"] = rapl.read_j()
-            numbers = {name: round(value, 3) for name, value in row.items() if not math.isnan(value)}
+            numbers = {
+                name: round(value, 3) for name, value in row.items() if not math.isnan(value)
+            }
             writer.writerow({**numbers, "event": event})
             if event in (END, ERROR, DIED):
                 return
             if event == START:
                 print("started", flush=True)
-            periods = math.floor((time.monotonic() - start_s) / period_s) + 1  # a fixed grid: lateness adds up to none
+            # a fixed grid: lateness adds up to none
+            periods = math.floor((time.monotonic() - start_s) / period_s) + 1
             event = _wait(start_s + periods * period_s, training.pid)
             now_s = time.monotonic()
 
 
 def _wait(due_s: float, parent: int) -> str:
     """The next event, which is a line on standard input, or an empty one when a sample is due."""
-    with open(0, "rb", buffering=0, closefd=False) as pipe:  # unbuffered: what is not read yet stays with `select`
+    # unbuffered: what is not read yet stays with `select`
+    with open(0, "rb", buffering=0, closefd=False) as pipe:
         while True:
             if select.select([pipe], [], [], min(max(0.0, due_s - time.monotonic()), 1.0))[0]:
                 return pipe.readline().decode().rstrip("\n") or DIED
-            if os.getppid() != parent:  # the training's forked children may still hold the pipe open
+            # the training's forked children may still hold the pipe open
+            if os.getppid() != parent:
                 return DIED
             if time.monotonic() >= due_s:
                 return ""
 
 
 def _share_cpu(last: tuple[float, ...], now: tuple[float, ...]) -> dict[str, float]:
-    """Shares of the machine's CPU time between two readings; NaN without a first one, or with too little between."""
+    """Shares of the machine's CPU time between two readings; NaN without a first one, or with
+    too little between.
+    """
     all_s, busy_s, steal_s = (after - before for before, after in zip(last, now))
     if not all_s >= MIN_PERIOD_S * (psutil.cpu_count() or 1):
         return {}
@@ -298,16 +377,27 @@ def _read_tree(training: psutil.Process, children: list[psutil.Process]) -> dict
 
 
 def _find_gpus(num_gpus: int) -> tuple[Any, list[Any]]:
-    """NVIDIA's library and the first of the GPUs that CUDA may use; none without the library or a driver."""
+    """NVIDIA's library and the first of the GPUs that CUDA may use; none without the library or
+    a driver.
+    """
     with suppress(Exception):
         import pynvml
 
         pynvml.nvmlInit()
         visible = os.environ.get("CUDA_VISIBLE_DEVICES")  # numbers or UUIDs
-        names = map(str, range(pynvml.nvmlDeviceGetCount())) if visible is None else visible.replace(" ", "").split(",")
+        names = (
+            map(str, range(pynvml.nvmlDeviceGetCount()))
+            if visible is None
+            else visible.replace(" ", "").split(",")
+        )
         number = pynvml.nvmlDeviceGetHandleByIndex
         uuid = pynvml.nvmlDeviceGetHandleByUUID
-        return pynvml, [number(int(name)) if name.isdigit() else uuid(name) for name in names if name][:num_gpus]
+        return (
+            pynvml,
+            [number(int(name)) if name.isdigit() else uuid(name) for name in names if name][
+                :num_gpus
+            ],
+        )
     return None, []
 
 
@@ -316,10 +406,14 @@ def _read_gpus(nvml: Any, gpus: list[Any]) -> dict[str, float]:
     row = {}
     if gpus:
         with suppress(nvml.NVMLError):
-            row["gpu_percent"] = sum(nvml.nvmlDeviceGetUtilizationRates(gpu).gpu for gpu in gpus) / len(gpus)
+            row["gpu_percent"] = sum(
+                nvml.nvmlDeviceGetUtilizationRates(gpu).gpu for gpu in gpus
+            ) / len(gpus)
         with suppress(nvml.NVMLError):
             memory = [nvml.nvmlDeviceGetMemoryInfo(gpu) for gpu in gpus]
-            row["gpu_memory_percent"] = 100 * sum(one.used / one.total for one in memory) / len(gpus)
+            row["gpu_memory_percent"] = (
+                100 * sum(one.used / one.total for one in memory) / len(gpus)
+            )
             row["gpu_memory_mib"] = sum(one.used for one in memory) / 2**20
         with suppress(nvml.NVMLError):
             row["gpu_power_w"] = sum(map(nvml.nvmlDeviceGetPowerUsage, gpus)) / 1000
@@ -329,7 +423,9 @@ def _read_gpus(nvml: Any, gpus: list[Any]) -> dict[str, float]:
 
 
 def _count(series: list[tuple[float, float]]) -> float:
-    """What a counter grew by; NaN where it stands still, as some virtual machines' do, or began anew."""
+    """What a counter grew by; NaN where it stands still, as some virtual machines' do, or began
+    anew.
+    """
     grown = series[-1][1] - series[0][1] if series else NAN
     return grown if grown > 0 else NAN
 

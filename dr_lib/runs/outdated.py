@@ -1,4 +1,6 @@
-"""Runs whose rows are of photographs, labels or a split that their prepared folder no longer has."""
+"""Runs whose rows are of photographs, labels or a split that their prepared folder no longer
+has.
+"""
 
 import hashlib
 import itertools
@@ -20,8 +22,11 @@ CHANGES = {  # columns of a row: what the prepared folder has now where it diffe
 FOLDER = "outdated"  # in a study's folder: what such runs left, when they are made again
 
 
-def find_outdated(folder: Path, rows: Iterable[Mapping[str, Any]], root: Path) -> dict[str, list[str]]:
-    """Compare finished runs of a study with the prepared folder that its file names, as that is now.
+def find_outdated(
+    folder: Path, rows: Iterable[Mapping[str, Any]], root: Path
+) -> dict[str, list[str]]:
+    """Compare finished runs of a study with the prepared folder that its file names, as that is
+    now.
 
     Nothing is said of runs whose prepared folder is not on this machine.
 
@@ -60,7 +65,8 @@ def describe_outdated(outdated: Mapping[str, Iterable[str]]) -> str:
 
 
 def set_aside(folder: Path, rows: Iterable[Mapping[str, Any]], root: Path) -> str:
-    """Move what outdated runs left out of the way, so that they are made again; what they took stays paid for.
+    """Move what outdated runs left out of the way, so that they are made again; what they took
+    stays paid for.
 
     Returns:
         A sentence on them, empty where there are none.
@@ -87,7 +93,8 @@ def set_aside(folder: Path, rows: Iterable[Mapping[str, Any]], root: Path) -> st
 
 
 def _name_levels(study: Mapping[str, Any], parameter: str) -> dict[str, str]:
-    """The paths that a study gives a parameter by their last part, which is all that rows say of them.
+    """The paths that a study gives a parameter by their last part, which is all that rows say of
+    them.
 
     None where two share it.
     """
@@ -98,7 +105,9 @@ def _name_levels(study: Mapping[str, Any], parameter: str) -> dict[str, str]:
 
 
 def _read_hashes(data_dir: Path, split: str) -> dict[str, str]:
-    """What a prepared folder has in these columns of a row; nothing where it, or the split table, is not here."""
+    """What a prepared folder has in these columns of a row; nothing where it, or the split
+    table, is not here.
+    """
     manifest = data_dir / "manifest.json"
     table = data_dir / split
     if not manifest.is_file() or not table.is_file():
@@ -109,5 +118,8 @@ def _read_hashes(data_dir: Path, split: str) -> dict[str, str]:
     return {
         "data_sha256": hashlib.sha256(json.dumps(shards).encode()).hexdigest(),
         "labels_sha256": prepared.get("labels_sha256") or files["labels.csv"],
-        "split_sha256": prepared.get("split_sha256", {}).get(split) or hashlib.sha256(table.read_bytes()).hexdigest(),
+        "split_sha256": (
+            prepared.get("split_sha256", {}).get(split)
+            or hashlib.sha256(table.read_bytes()).hexdigest()
+        ),
     }

@@ -19,7 +19,8 @@ from dr_lib.runs.study import PlannedRun
 
 OUT_OF_TIME = "OutOfTimeError"  # how a notebook says that it has saved and stopped in time
 PATH = re.compile(  # the folders of an absolute path, or a whole URL
-    r"(?P<url>\b(?!file:)[a-z][a-z0-9+.-]*://\S*)|(?<![\w.])/(?:[^\s/'\":,;]+/)*(?=[^\s/'\":,;])", re.IGNORECASE
+    r"(?P<url>\b(?!file:)[a-z][a-z0-9+.-]*://\S*)|(?<![\w.])/(?:[^\s/'\":,;]+/)*(?=[^\s/'\":,;])",
+    re.IGNORECASE,
 )
 
 
@@ -35,13 +36,25 @@ def start_papermill(
     lock: int | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Iterator[subprocess.Popen]:
-    """Start a notebook under papermill in the repository's root; at the end, end all of it that still runs.
+    """Start a notebook under papermill in the repository's root; at the end, end all of it that
+    still runs.
 
-    `context` is what the run has to know of itself. The study stays locked while it lives, if the runner is killed too,
-    by the file descriptor `lock`. `environment` is added to that of this process.
+    `context` is what the run has to know of itself. The study stays locked while it lives, if the
+    runner is killed too, by the file descriptor `lock`. `environment` is added to that of this
+    process.
     """
     parameters = yaml.safe_dump(run.parameters)
-    command = [sys.executable, "-m", "papermill", str(notebook), str(output), "-y", parameters, "-k", run.kernel]
+    command = [
+        sys.executable,
+        "-m",
+        "papermill",
+        str(notebook),
+        str(output),
+        "-y",
+        parameters,
+        "-k",
+        run.kernel,
+    ]
     with log.open("wb") as file:
         process = subprocess.Popen(
             bind_to_parent([*command, "--no-progress-bar"]),
@@ -61,7 +74,9 @@ def end_tree(process: subprocess.Popen) -> None:
     """End a process, and what it started."""
     children = []
     with suppress(psutil.Error):
-        children = psutil.Process(process.pid).children(recursive=True) if process.poll() is None else []
+        children = (
+            psutil.Process(process.pid).children(recursive=True) if process.poll() is None else []
+        )
     process.kill()
     for child in children:
         with suppress(psutil.Error):
@@ -70,12 +85,19 @@ def end_tree(process: subprocess.Popen) -> None:
 
 
 def find_error(notebook: Path, log: Path, returncode: int) -> str:
-    """What stopped an executed notebook, in one line: its own error, else the last words of papermill."""
+    """What stopped an executed notebook, in one line: its own error, else the last words of
+    papermill.
+    """
     try:
         cells = nbformat.read(notebook, as_version=4).cells
     except (OSError, ValueError):  # never written, or cut off while it was
         cells = []
-    outputs = [output for cell in cells for output in cell.get("outputs", []) if output.output_type == "error"]
+    outputs = [
+        output
+        for cell in cells
+        for output in cell.get("outputs", [])
+        if output.output_type == "error"
+    ]
     if outputs:
         return f"{outputs[-1].ename}: {outputs[-1].evalue}".split("\n")[0]
     said = read_last_words(log) or "no message"
@@ -90,10 +112,12 @@ def read_last_words(log: Path) -> str:
 
 
 def redact_paths(value: Any, known: Sequence[str] = ()) -> Any:
-    """A row names files, never where they lie: of an absolute path, or of one in a text, the last part stays.
+    """A row names files, never where they lie: of an absolute path, or of one in a text, the last
+    part stays.
 
-    What is no text is returned as it is, and a URL stays whole, unless of a file. `known` are absolute paths that may
-    stand in the text; without them one with spaces is taken for several words.
+    What is no text is returned as it is, and a URL stays whole, unless of a file. `known` are
+    absolute paths that may stand in the text; without them one with spaces is taken for several
+    words.
     """
     if not isinstance(value, str):
         return value

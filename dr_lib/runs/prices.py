@@ -1,6 +1,7 @@
 """Prices of machines, each with its day and source, and what runs cost at them.
 
-Notebooks of foreign kernels price their rows too: this file needs Python 3.9 and, to price a table, pandas.
+Notebooks of foreign kernels price their rows too: this file needs Python 3.9 and, to price a table,
+pandas.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 PRICES = Path(__file__).with_name("prices.csv")
-PRICES_VARIABLE = "DR_LIB_PRICES"  # names a table of the user's own, which goes before this library's
+# names a table of the user's own, which goes before this library's
+PRICES_VARIABLE = "DR_LIB_PRICES"
 OLD_DAYS = 365
 
 
@@ -45,7 +47,8 @@ class Price(NamedTuple):
 
 
 def read_prices(path: Path | None = None) -> list[Price]:
-    """Read a table of prices; without a path this library's and, behind it, the one that DR_LIB_PRICES names.
+    """Read a table of prices; without a path this library's and, behind it, the one that
+    DR_LIB_PRICES names.
 
     Raises:
         PriceError: there is no such file, or it is no such table; the line that is wrong is named.
@@ -64,7 +67,9 @@ def read_prices(path: Path | None = None) -> list[Price]:
     prices = []
     for line, cells in lines:
         if len(cells) != len(header):
-            raise PriceError(f"{path}, line {line}: {len(cells)} cells below the {len(header)} of the header")
+            raise PriceError(
+                f"{path}, line {line}: {len(cells)} cells below the {len(header)} of the header"
+            )
         try:
             prices.append(_check_price(Price(**dict(zip(header, cells)))))
         except ValueError as error:
@@ -77,7 +82,8 @@ def read_prices(path: Path | None = None) -> list[Price]:
 
 
 def find_price(instance: str, *, prices: Iterable[Price] | None = None) -> Price:
-    """Find what an instance costs today: its youngest price that is not of a later day, the user's of two of one day.
+    """Find what an instance costs today: its youngest price that is not of a later day, the user's
+    of two of one day.
 
     Args:
         instance: its name in the table, as its provider writes it.
@@ -87,11 +93,15 @@ def find_price(instance: str, *, prices: Iterable[Price] | None = None) -> Price
         PriceError: the instance has no price by then; those that have one are named.
     """
     today = str(datetime.date.today())
-    known = [price for price in (read_prices() if prices is None else prices) if price.date <= today]
+    known = [
+        price for price in (read_prices() if prices is None else prices) if price.date <= today
+    ]
     found = [price for price in known if price.instance == instance]
     if not found:
         names = ", ".join(sorted({price.instance for price in known})) or "none"
-        raise PriceError(f"no price of {instance!r}; known are {names}: add it to {PRICES_VARIABLE}'s table")
+        raise PriceError(
+            f"no price of {instance!r}; known are {names}: add it to {PRICES_VARIABLE}'s table"
+        )
     return max(reversed(found), key=lambda price: price.date)
 
 
@@ -100,27 +110,37 @@ def price_seconds(usd_per_hour: float, *seconds: float) -> float:
     return usd_per_hour * sum(seconds) / 3600
 
 
-def price_runs(runs: pd.DataFrame, prices: Iterable[Price] | None = None, *, overhead_s: float = 0.0) -> pd.DataFrame:
+def price_runs(
+    runs: pd.DataFrame, prices: Iterable[Price] | None = None, *, overhead_s: float = 0.0
+) -> pd.DataFrame:
     """Add to each run what it cost.
 
     Args:
         runs: one row per run.
-        prices: a table, by which every run is priced anew. Without it a run keeps the price that its row was written
-            with, and a run that has none is priced by this library's table.
-        overhead_s: seconds that each run is billed beside set-up and training, from `bill.fit_overhead`.
+        prices: a table, by which every run is priced anew. Without it a run keeps the price that
+            its row was written with, and a run that has none is priced by this library's table.
+        overhead_s: seconds that each run is billed beside set-up and training, from
+            `bill.fit_overhead`.
 
     Returns:
-        The runs with usd_per_hour of a machine, price_as_of, price_is_old (false where there is no price), formula_usd
-        of the run (machines x price x train_s), cost_usd (with set-up and overhead), cost_per_epoch_usd of one more
-        epoch (by steady_epoch_s), cost_per_1000_images_usd of so many more (by images_per_s). NaN where the label has
-        no price or a time is missing.
+        The runs with usd_per_hour of a machine, price_as_of, price_is_old (false where there is no
+        price), formula_usd of the run (machines x price x train_s), cost_usd (with set-up and
+        overhead), cost_per_epoch_usd of one more epoch (by steady_epoch_s),
+        cost_per_1000_images_usd of so many more (by images_per_s). NaN where the label has no price
+        or a time is missing.
     """
     table = read_prices() if prices is None else list(prices)
     found = [_find_price_of(row, table, keep=prices is None) for row in runs.to_dict("records")]
-    usd_per_hour = runs.assign(price=[price.usd_per_hour if price else math.nan for price in found])["price"]
-    number = runs.reindex(columns=["train_s", "setup_s", "steady_epoch_s", "images_per_s"]).astype(float)
+    usd_per_hour = runs.assign(
+        price=[price.usd_per_hour if price else math.nan for price in found]
+    )["price"]
+    number = runs.reindex(columns=["train_s", "setup_s", "steady_epoch_s", "images_per_s"]).astype(
+        float
+    )
     machines = runs.reindex(columns=["num_machines", "rehearsed"]).astype(object).to_dict("records")
-    paid = usd_per_hour * [count_paid({k: value for k, value in row.items() if value == value}) for row in machines]
+    paid = usd_per_hour * [
+        count_paid({k: value for k, value in row.items() if value == value}) for row in machines
+    ]
     images_per_s = number["images_per_s"].where(number["images_per_s"] > 0)
     return runs.assign(
         usd_per_hour=usd_per_hour,
@@ -149,10 +169,16 @@ def _check_price(price: Price) -> Price:
 
 
 def _find_price_of(row: dict[str, Any], table: list[Price], keep: bool) -> Price | None:
-    """The price of a run's row: its own if that is to be kept, else the table's; None if there is neither."""
-    instance, usd_per_hour, day = (row.get(name) for name in ("priced_as", "usd_per_hour", "price_as_of"))
+    """The price of a run's row: its own if that is to be kept, else the table's; None if there
+    is neither.
+    """
+    instance, usd_per_hour, day = (
+        row.get(name) for name in ("priced_as", "usd_per_hour", "price_as_of")
+    )
     if keep and usd_per_hour is not None and not math.isnan(usd_per_hour):
-        return Price("", instance, "", "USD", usd_per_hour, day if isinstance(day, str) else "", "its row")
+        return Price(
+            "", instance, "", "USD", usd_per_hour, day if isinstance(day, str) else "", "its row"
+        )
     try:
         return find_price(instance, prices=table)
     except PriceError:

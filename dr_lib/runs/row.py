@@ -1,6 +1,7 @@
 """Rows: what every run says of itself, checked, written in one step, and read back as one table.
 
-Notebooks of foreign kernels write rows too: this file needs Python 3.9 and, to read a table, pandas.
+Notebooks of foreign kernels write rows too: this file needs Python 3.9 and, to read a table,
+pandas.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 STATUSES = ("ok", "failed", "skipped")
-# the schema: what rows have in common; the notebook's parameters, metrics (metric_*), utilisation (of
-# `monitor.summarise`) and versions stand beside it
+# the schema: what rows have in common; the notebook's parameters, metrics (metric_*), utilisation
+# (of `monitor.summarise`) and versions stand beside it
 COLUMNS = {  # of every row
     "run_id": str,  # unique in its study
     "study": str,  # the study file's name, or adhoc
@@ -38,18 +39,23 @@ COLUMNS = {  # of every row
 }
 MEASURED = {  # null where a run has none; seconds are on a monotonic clock
     "setup_s": float,  # what came before the training
-    "train_s": float,  # from the call of the training to the end of the device's work and of the last epoch's callbacks
+    # from the call of the training to the end of the device's work and of the last epoch's
+    # callbacks
+    "train_s": float,
     "first_step_s": float,  # inside train_s, as the epochs are
     "epoch_s": list,  # seconds of each epoch
-    "training_s": list,  # seconds of each epoch's training steps alone, without validation and checkpoint
+    # seconds of each epoch's training steps alone, without validation and checkpoint
+    "training_s": list,
     "steady_epoch_s": float,  # median of the epochs from the second on
     "cpu_s": float,  # CPU seconds of the training's process
-    "formula_usd": float,  # usd_per_hour x train_s / 3600, Moura Filho and Sousa's formula; null without a training
+    # usd_per_hour x train_s / 3600, Moura Filho and Sousa's formula; null without a training
+    "formula_usd": float,
     "cost_usd": float,  # usd_per_hour x (train_s + setup_s) / 3600; null without a training
 }
 DETAILS = {  # in the rows that have them
     "images_per_s": float,  # training images over the time of training alone, in a steady epoch
-    "session": str,  # of a cloud service's machine, in which the run was made: colab-t4-20261122-070106
+    # of a cloud service's machine, in which the run was made: colab-t4-20261122-070106
+    "session": str,
     "data_kind": str,  # synthetic or photographs, or what the notebook calls its data
     "data_sha256": str,  # of the crops; then of what is known of them, and of the split table
     "labels_sha256": str,
@@ -65,7 +71,8 @@ DETAILS = {  # in the rows that have them
     "accelerator": str,  # the device's own name, or cpu
     "num_accelerators": int,
     "num_machines": int,  # that trained as one
-    "rehearsed": bool,  # these were processes of one machine: their times show the overhead, not a speed-up
+    # these were processes of one machine: their times show the overhead, not a speed-up
+    "rehearsed": bool,
     "cpu": str,  # the model's name
     "num_cpus": int,  # that the process may use
     "memory_gib": float,  # of the machine
@@ -75,7 +82,8 @@ DETAILS = {  # in the rows that have them
     "priced_as": str,  # a label: the machine's name in the table of prices, as asked for
     "usd_per_hour": float,  # of that label
     "price_as_of": str,  # day of the price
-    "gpu_energy_j": float,  # of the GPUs while the monitor ran, see `monitor.summarise`; null where none was measured
+    # of the GPUs while the monitor ran, see `monitor.summarise`; null where none was measured
+    "gpu_energy_j": float,
     "gpu_energy_sampled_j": float,  # the same by their sampled power
     "gpu_energy_from": str,  # NVML counter, sampled power, or empty
     "cpu_energy_j": float,  # of the processors' packages, the whole machine's
@@ -83,7 +91,8 @@ DETAILS = {  # in the rows that have them
     "load_s": float,  # of a server's load test, all rates together
     "num_predictions": int,  # that a server gave while its energy was measured
     "peak_memory_mib": int,  # of the run's process, when it ended
-    "others_cpu_share": float,  # 0 to 1 of the machine's CPU time, the larger of just before the run and during it
+    # 0 to 1 of the machine's CPU time, the larger of just before the run and during it
+    "others_cpu_share": float,
     "disturbed": bool,  # others took more than a tenth
     "repeats": int,  # times that it was made before, disturbed
     "process_s": float,  # of the whole process, papermill and the kernel's start included
@@ -139,12 +148,19 @@ def read_row(path: Path) -> dict[str, Any]:
     try:
         return check_row(json.loads(path.read_bytes()))
     except ValueError as error:
-        raise RowError(f"{path} is no row of a run ({error}): take it out, or make the run again") from error
+        raise RowError(
+            f"{path} is no row of a run ({error}): take it out, or make the run again"
+        ) from error
 
 
 def read_rows(*folders: Path) -> list[dict[str, Any]]:
-    """Read all rows below the folders, of any number of machines; a file that is no row is a RowError."""
-    return [read_row(path) for path in sorted(path for folder in folders for path in Path(folder).rglob("rows/*.json"))]
+    """Read all rows below the folders, of any number of machines; a file that is no row is a
+    RowError.
+    """
+    return [
+        read_row(path)
+        for path in sorted(path for folder in folders for path in Path(folder).rglob("rows/*.json"))
+    ]
 
 
 def read_runs(*folders: Path) -> pd.DataFrame:
@@ -164,26 +180,38 @@ def read_runs(*folders: Path) -> pd.DataFrame:
     rows = {}
     for row in read_rows(*folders):
         if rows.setdefault((row["study"], row["run_id"]), row) != row:
-            raise RowError(f"run {row['run_id']} stands twice in {', '.join(map(str, folders))}, with other content")
+            raise RowError(
+                f"run {row['run_id']} stands twice in {', '.join(map(str, folders))}, with other"
+                " content"
+            )
     if not rows:
-        raise RowError(f"no rows of runs below {', '.join(map(str, folders))}: run a study, or notebook 10, first")
+        raise RowError(
+            f"no rows of runs below {', '.join(map(str, folders))}: run a study, or notebook 10,"
+            " first"
+        )
     return pd.DataFrame(rows.values()).sort_values(["started_at", "run_id"], ignore_index=True)
 
 
 def read_process_s(row: dict[str, Any]) -> float:
-    """Seconds that a run took in all, papermill and the kernel's start included, as far as is known."""
+    """Seconds that a run took in all, papermill and the kernel's start included, as far as is
+    known.
+    """
     return row.get("process_s") or row["wall_s"]
 
 
 def read_spent_s(study_dir: Path, run_id: str, row: dict[str, Any]) -> float:
-    """Seconds that a run and its earlier tries took together, those that left no row too; {} where it has no row."""
+    """Seconds that a run and its earlier tries took together, those that left no row too; {}
+    where it has no row.
+    """
     path = spent_path(study_dir, run_id)
     saved_s = json.loads(path.read_bytes()) if path.exists() else 0.0
     return max(saved_s, read_process_s(row) + (row.get("spent_s") or 0.0) if row else 0.0)
 
 
 def count_paid(row: dict[str, Any]) -> int:
-    """Machines that the time of a row's run, or of a failed one, is paid for; a rehearsal is one machine's."""
+    """Machines that the time of a row's run, or of a failed one, is paid for; a rehearsal is one
+    machine's.
+    """
     return 1 if row.get("rehearsed") else row.get("num_machines") or 1
 
 

@@ -33,13 +33,17 @@ RUN_VARIABLE = "DR_LIB_RUN"  # how a study tells the notebook which run it is
 REQUEST = "request.json"  # in a run's folder: notebook and parameters
 LOCK = "lock"  # in a run's folder: locked by the process that is at work on it
 LOCK_TIMEOUT_S = 10.0
-COMMIT = "COMMIT"  # in an archive of the repository, which git cannot ask: the commit it was made of
+# in an archive of the repository, which git cannot ask: the commit it was made of
+COMMIT = "COMMIT"
 DISTURBED_SHARE = 0.1  # of the machine's CPU time, taken by others before or during the run
-_locks: dict[Path, TextIO] = {}  # of this process's runs, by folder; a file that is closed is no lock
+# of this process's runs, by folder; a file that is closed is no lock
+_locks: dict[Path, TextIO] = {}
 
 
 class UnavailableError(RuntimeError):
-    """This machine cannot make such a run, however often it is tried: a study skips it and says why."""
+    """This machine cannot make such a run, however often it is tried: a study skips it and says
+    why.
+    """
 
 
 class Run:
@@ -57,18 +61,20 @@ class Run:
     ):
         """Begin a run, or go on with one.
 
-        Outside a study, a run with the same parameters that has no row and that no process holds was cut off: this is
-        that run, and what it left in its folder is there to go on with. Where other machines' locks cannot be seen,
-        machines that run at the same time need `results` of their own.
+        Outside a study, a run with the same parameters that has no row and that no process holds
+        was cut off: this is that run, and what it left in its folder is there to go on with. Where
+        other machines' locks cannot be seen, machines that run at the same time need `results` of
+        their own.
 
         Args:
             root: the repository.
             notebook: its name without suffix.
             parameters: all that say what is to be done, `repetition` and `seed` among them.
-            results: folder for rows and runs, by default `papermill_runs/adhoc` of the repository; a study has its own.
+            results: folder for rows and runs, by default `papermill_runs/adhoc` of the repository;
+                a study has its own.
             max_hours: the run has to have stopped by then, see `seconds_left`; 0 for no limit.
-            instance: the machine's name in the table of prices, by which the row says what the run cost; a study's
-                wins.
+            instance: the machine's name in the table of prices, by which the row says what the run
+                cost; a study's wins.
 
         Raises:
             RowError: another process is at work on this run of the study.
@@ -77,7 +83,8 @@ class Run:
         self._root = root
         identity = json.loads(os.environ.get(RUN_VARIABLE, "{}"))
         adhoc = Path(results) if results else root / "papermill_runs" / "adhoc"
-        if parameters.get("num_machines", 1) > 1 and find_place().rank:  # machine 0 alone keeps what the run leaves
+        # machine 0 alone keeps what the run leaves
+        if parameters.get("num_machines", 1) > 1 and find_place().rank:
             self._scratch = tempfile.TemporaryDirectory(prefix="dr-machine-")
             adhoc = Path(self._scratch.name)
         self.study_dir = Path(identity.pop("study_dir", adhoc))
@@ -87,7 +94,11 @@ class Run:
         self._others_before = identity.pop("others_before", 0.0)
         request = json.loads(json.dumps({"notebook": notebook, "parameters": parameters}))
         self.identity = {
-            "run_id": identity.pop("run_id", "") or _find_cut_off(self.study_dir, request) or uuid.uuid4().hex[:12],
+            "run_id": (
+                identity.pop("run_id", "")
+                or _find_cut_off(self.study_dir, request)
+                or uuid.uuid4().hex[:12]
+            ),
             "study": self.study_dir.name,
             "scenario": "C1",
             "order": 0,
@@ -106,8 +117,12 @@ class Run:
         if RUN_VARIABLE in os.environ:
             die_with_parent()
         self._price = find_price(self.identity["priced_as"]) if self.identity["priced_as"] else None
-        if not _lock(self.folder, LOCK_TIMEOUT_S):  # a kernel whose study was killed needs a moment to end
-            raise RowError(f"another process is at work on run {self.identity['run_id']}: wait for it, or end it")
+        # a kernel whose study was killed needs a moment to end
+        if not _lock(self.folder, LOCK_TIMEOUT_S):
+            raise RowError(
+                f"another process is at work on run {self.identity['run_id']}: wait for it, or"
+                " end it"
+            )
         write_json(self.folder / REQUEST, request)
         self._start = time.monotonic()
         self._others_cpu_s = _read_others_cpu_s()
@@ -140,10 +155,13 @@ class Run:
 
     def show_progress(self, done: int, total: int) -> None:
         """Tell whoever started the run how far it is."""
-        write_json(progress_path(self.study_dir, self.identity["run_id"]), {"done": done, "total": total})
+        write_json(
+            progress_path(self.study_dir, self.identity["run_id"]), {"done": done, "total": total}
+        )
 
     def finish(self, **measured: Any) -> Path:
-        """Write the row of a run that came to its end, with the columns measured, and return its path.
+        """Write the row of a run that came to its end, with the columns measured, and return its
+        path.
 
         Raises:
             RowError: a column has the wrong type, or a number that is infinite.
@@ -151,7 +169,11 @@ class Run:
         wall_s = self.seconds()
         during = _share(_read_others_cpu_s() - self._others_cpu_s, wall_s)
         # where machines are rehearsed, the others' processes are part of the run
-        others = self._others_before if self.identity.get("rehearsed") else max(during, self._others_before)
+        others = (
+            self._others_before
+            if self.identity.get("rehearsed")
+            else max(during, self._others_before)
+        )
         row = {
             **self.identity,
             "status": "ok",
@@ -163,8 +185,10 @@ class Run:
         }
         if self._price:
             row.update(usd_per_hour=self._price.usd_per_hour, price_as_of=self._price.date)
-            train_s = measured.get("train_s") or math.nan  # what trains nothing, a server say, costs no training
-            train_s = math.nan if measured.get("resumed") else train_s  # that of the last process alone
+            # what trains nothing, a server say, costs no training
+            train_s = measured.get("train_s") or math.nan
+            # that of the last process alone
+            train_s = math.nan if measured.get("resumed") else train_s
             usd_per_hour = self._price.usd_per_hour * count_paid(self.identity)
             row["formula_usd"] = price_seconds(usd_per_hour, train_s)
             row["cost_usd"] = price_seconds(usd_per_hour, train_s, measured.get("setup_s") or 0.0)
@@ -178,19 +202,32 @@ def hash_notebook(root: Path, notebook: str) -> str:
 
 
 def read_commit(root: Path) -> str:
-    """The commit of the repository, with -dirty if files differ from it; empty outside a repository."""
+    """The commit of the repository, with -dirty if files differ from it; empty outside a
+    repository.
+    """
     if (root / COMMIT).is_file():
         return (root / COMMIT).read_text(encoding="utf-8").strip()
     if not (root / ".git").exists():  # an unpacked archive may lie inside another clone
         return ""
-    command = ["git", "-C", str(root), "describe", "--always", "--abbrev=40", "--dirty", "--exclude=*"]
+    command = [
+        "git",
+        "-C",
+        str(root),
+        "describe",
+        "--always",
+        "--abbrev=40",
+        "--dirty",
+        "--exclude=*",
+    ]
     with suppress(OSError):
         return subprocess.run(command, capture_output=True, text=True).stdout.strip()
     return ""
 
 
 def die_with_parent() -> None:
-    """Ask Linux to end this process when its parent ends; elsewhere locks keep a second one waiting."""
+    """Ask Linux to end this process when its parent ends; elsewhere locks keep a second one
+    waiting.
+    """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # 1 = PR_SET_PDEATHSIG
 
@@ -198,7 +235,8 @@ def die_with_parent() -> None:
 def bind_to_parent(command: list[str]) -> list[str]:
     """The command that runs this one and ends with this process, on Linux; elsewhere the same.
 
-    A preexec_fn would run Python between fork and exec, where a Ctrl-C is lost and threads may lock each other out.
+    A preexec_fn would run Python between fork and exec, where a Ctrl-C is lost and threads may lock
+    each other out.
     """
     if sys.platform != "linux":
         return command
@@ -208,7 +246,9 @@ def bind_to_parent(command: list[str]) -> list[str]:
 
 
 def measure_others(seconds: float) -> float:
-    """Watch for so long what share of the machine's CPU time everybody takes but this process, steal included."""
+    """Watch for so long what share of the machine's CPU time everybody takes but this process,
+    steal included.
+    """
     start = time.monotonic()
     cpu_s = _read_others_cpu_s()
     time.sleep(seconds)
@@ -216,7 +256,9 @@ def measure_others(seconds: float) -> float:
 
 
 def _read_others_cpu_s() -> float:
-    """CPU seconds that the machine spent so far on all but this process and its children that ended."""
+    """CPU seconds that the machine spent so far on all but this process and its children that
+    ended.
+    """
     return read_cpu_times()[1] - read_process_cpu_s(psutil.Process())
 
 
@@ -226,7 +268,9 @@ def _share(cpu_s: float, seconds: float) -> float:
 
 
 def _lock(folder: Path, wait_s: float = 0.0) -> bool:
-    """Lock a run's folder for as long as this process lives, however it ends; False if another process holds it."""
+    """Lock a run's folder for as long as this process lives, however it ends; False if another
+    process holds it.
+    """
     file = _locks.get(folder) or lock(folder / LOCK, wait_s=wait_s)
     if file:
         _locks[folder] = file
@@ -234,11 +278,19 @@ def _lock(folder: Path, wait_s: float = 0.0) -> bool:
 
 
 def _find_cut_off(study_dir: Path, request: dict[str, Any]) -> str:
-    """The youngest run with the same request that left no row and that no process holds; empty if there is none."""
-    paths = sorted(study_dir.glob(f"runs/*/{REQUEST}"), key=lambda path: path.stat().st_mtime, reverse=True)
+    """The youngest run with the same request that left no row and that no process holds; empty
+    if there is none.
+    """
+    paths = sorted(
+        study_dir.glob(f"runs/*/{REQUEST}"), key=lambda path: path.stat().st_mtime, reverse=True
+    )
     for path in paths:
         with suppress(ValueError):  # broken by hand, or by another program
             is_same = json.loads(path.read_bytes()) == request
-            if is_same and not row_path(study_dir, path.parent.name).exists() and _lock(path.parent):
+            if (
+                is_same
+                and not row_path(study_dir, path.parent.name).exists()
+                and _lock(path.parent)
+            ):
                 return path.parent.name
     return ""

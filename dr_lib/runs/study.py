@@ -37,8 +37,10 @@ class Study(BaseModel):
     repetitions: int = Field(ge=1)
     parameters: dict[str, Any] = {}
     factors: dict[str, Annotated[list[Any], Field(min_length=1)]] = {}
-    first_scenario: int = Field(default=1, ge=1)  # the number of the first one, where this is a part of a larger study
-    kernel: str | dict[str, dict[str, str]] = DEFAULT_KERNEL  # one for all, or factor: {its value: a kernel}
+    # the number of the first one, where this is a part of a larger study
+    first_scenario: int = Field(default=1, ge=1)
+    # one for all, or factor: {its value: a kernel}
+    kernel: str | dict[str, dict[str, str]] = DEFAULT_KERNEL
     order: Literal["random", "sequential"] = "random"
     seed: int = 0
     instance: str = ""  # the machine's name in the table of prices
@@ -74,10 +76,12 @@ class PlannedRun(NamedTuple):
 
 
 def load_study(path: Path, root: Path, *, instance: str = "") -> Study:
-    """Read a study file and check it against its notebook, before anything runs; `instance` goes over the file's.
+    """Read a study file and check it against its notebook, before anything runs; `instance` goes
+    over the file's.
 
     Raises:
-        StudyError: the file or its notebook is missing, a key or a parameter is misspelt or has the wrong type.
+        StudyError: the file or its notebook is missing, a key or a parameter is misspelt or has the
+            wrong type.
         PriceError: the instance has no price.
     """
     study = _read(Path(path))
@@ -92,10 +96,14 @@ def load_study(path: Path, root: Path, *, instance: str = "") -> Study:
     known = papermill.inspect_notebook(str(root / "notebooks" / f"{study.notebook}.ipynb"))
     _check_parameters(study, path, known)
     for factor, kernels in study.kernel.items() if isinstance(study.kernel, dict) else ():
-        unknown = set(kernels) - {str(value) for value in study.factors.get(factor, [study.parameters.get(factor)])}
+        unknown = set(kernels) - {
+            str(value) for value in study.factors.get(factor, [study.parameters.get(factor)])
+        }
         if unknown:
             names = ", ".join(sorted(unknown))
-            raise StudyError(f"{path}: kernel names {factor}={names}, which the study does not have")
+            raise StudyError(
+                f"{path}: kernel names {factor}={names}, which the study does not have"
+            )
     return study
 
 
@@ -103,11 +111,18 @@ def _read(path: Path) -> Study:
     """The study of a file; what is wrong with it in one sentence."""
     try:
         if path.is_dir():
-            hint = f": did you mean {path.with_suffix('.yaml')}?" if path.with_suffix(".yaml").is_file() else ""
+            hint = (
+                f": did you mean {path.with_suffix('.yaml')}?"
+                if path.with_suffix(".yaml").is_file()
+                else ""
+            )
             raise StudyError(f"{path} is a folder, not a study file{hint}")
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
         if not isinstance(content, dict):
-            raise StudyError(f"{path} is not a valid study file: it needs lines such as notebook: 10_train_referable")
+            raise StudyError(
+                f"{path} is not a valid study file: it needs lines such as notebook:"
+                " 10_train_referable"
+            )
         return Study.model_validate(content)
     except FileNotFoundError as error:
         raise StudyError(f"{path}: no such study file") from error
@@ -133,18 +148,26 @@ def _read(path: Path) -> Study:
 
 
 def _check_parameters(study: Study, path: Path, known: dict[str, dict[str, str]]) -> None:
-    """Check parameters and factors against the notebook's parameters: names, types, and choices in their comments."""
+    """Check parameters and factors against the notebook's parameters: names, types, and choices
+    in their comments.
+    """
     missing = [name for name in SET_BY_THE_STUDY if name not in known]
     if missing:
-        raise StudyError(f"{path}: {study.notebook} has no parameter {', '.join(missing)}: it cannot be repeated")
+        raise StudyError(
+            f"{path}: {study.notebook} has no parameter {', '.join(missing)}: it cannot be repeated"
+        )
     for factor, values in study.factors.items():
         if len(values) > len(set(map(str, values))):
             raise StudyError(f"{path}: factor {factor} has one level twice")
     for name, value in _list_values(study):
         if name in SET_BY_THE_STUDY or (name in study.parameters and name in study.factors):
-            raise StudyError(f"{path}: {name} is set by the study itself or twice: take it out of the parameters")
+            raise StudyError(
+                f"{path}: {name} is set by the study itself or twice: take it out of the parameters"
+            )
         if name not in known:
-            raise StudyError(f"{path}: {study.notebook} has no parameter {name!r}, it has {', '.join(known)}")
+            raise StudyError(
+                f"{path}: {study.notebook} has no parameter {name!r}, it has {', '.join(known)}"
+            )
         choices = _list_choices(known[name]["help"])
         try:
             check_value(name, known[name]["inferred_type_name"], value)
@@ -155,10 +178,11 @@ def _check_parameters(study: Study, path: Path, known: dict[str, dict[str, str]]
 
 
 def check_paths(study: Study, path: Path, root: Path) -> list[tuple[str, str]]:
-    """Refuse a study whose input folders or files are not on this machine, before anything runs; list the others.
+    """Refuse a study whose input folders or files are not on this machine, before anything runs;
+    list the others.
 
-    They are the parameters that end in `_dir`, and those that are a path by their comment and have a slash; `data_dir`
-    has to be prepared, and to hold each `split` or have it elsewhere.
+    They are the parameters that end in `_dir`, and those that are a path by their comment and have
+    a slash; `data_dir` has to be prepared, and to hold each `split` or have it elsewhere.
 
     Returns:
         Parameter and value of each input that is there.
@@ -174,15 +198,21 @@ def check_paths(study: Study, path: Path, root: Path) -> list[tuple[str, str]]:
         named = value in ("none", "imagenet") if name == "weights" else "/" not in str(value)
         is_file = "path of" in known[name]["help"] and not named
         if name == "data_dir" and is_folder:
-            _check_prepared(value, [split for other, split in values if other == "split"], path, root)
+            _check_prepared(
+                value, [split for other, split in values if other == "split"], path, root
+            )
         elif name != "split" and (is_folder or is_file) and not (root / value).exists():
-            raise StudyError(f"{path}: {name} {value!r} is not there: make it first, or correct the path")
+            raise StudyError(
+                f"{path}: {name} {value!r} is not there: make it first, or correct the path"
+            )
         inputs += [(name, value)] if is_folder or (is_file and name != "split") else []
     return inputs
 
 
 def _check_prepared(data_dir: str, splits: list[str], path: Path, root: Path) -> None:
-    """Refuse a folder without the manifest that `prepare` writes last, or without one of these split tables."""
+    """Refuse a folder without the manifest that `prepare` writes last, or without one of these
+    split tables.
+    """
     if not (root / data_dir / "manifest.json").is_file():
         state = "prepared" if (root / data_dir).is_dir() else "there"
         inputs = ("--images", "photographs", "--labels", "labels.csv")
@@ -202,7 +232,9 @@ def _list_values(study: Study) -> list[tuple[str, Any]]:
 
 
 def _list_choices(comment: str) -> list[str]:
-    """The values in a parameter's comment where it only lists them, as in: none, flip (left-right) or colour; ..."""
+    """The values in a parameter's comment where it only lists them, as in: none, flip
+    (left-right) or colour; ...
+    """
     items = re.split(r",? or |, ", re.sub(r" \([^)]*\)", "", comment).split(";")[0])
     return items if len(items) > 1 and all(re.fullmatch(r"\w+", item) for item in items) else []
 
@@ -210,19 +242,29 @@ def _list_choices(comment: str) -> list[str]:
 def plan_runs(study: Study, machine: str) -> list[PlannedRun]:
     """All runs of a study in the order in which they are to be made.
 
-    Scenarios are numbered C1, C2, ... (or from `first_scenario` on) in the order of the factors in the file, the last
-    factor changing fastest.
-    Each repetition is a block that holds every scenario once, in an order drawn from the study's seed. A run is made
-    once per machine, whose name is from `name_machine`.
+    Scenarios are numbered C1, C2, ... (or from `first_scenario` on) in the order of the factors in
+    the file, the last factor changing fastest.
+    Each repetition is a block that holds every scenario once, in an order drawn from the study's
+    seed. A run is made once per machine, whose name is from `name_machine`.
     """
-    levels = [dict(zip(study.factors, values, strict=True)) for values in itertools.product(*study.factors.values())]
-    scenarios = [(f"C{number}", values) for number, values in enumerate(levels, start=study.first_scenario)]
+    levels = [
+        dict(zip(study.factors, values, strict=True))
+        for values in itertools.product(*study.factors.values())
+    ]
+    scenarios = [
+        (f"C{number}", values) for number, values in enumerate(levels, start=study.first_scenario)
+    ]
     draw = random.Random(study.seed)
     runs = []
     for repetition in range(study.repetitions):
         block = draw.sample(scenarios, len(scenarios)) if study.order == "random" else scenarios
         for scenario, values in block:
-            parameters = {**study.parameters, **values, "repetition": repetition, "seed": study.seed}
+            parameters = {
+                **study.parameters,
+                **values,
+                "repetition": repetition,
+                "seed": study.seed,
+            }
             run_id = f"{name_run(scenario, repetition)}-{machine}"
             kernel = study.name_kernel(parameters)
             runs.append(PlannedRun(run_id, scenario, repetition, len(runs), parameters, kernel))
@@ -247,8 +289,12 @@ def name_run(scenario: str, repetition: int) -> str:
 
 
 def name_machine(facts: Facts) -> str:
-    """A short name for machines that are alike, as it stands in a run's name: local-amd-epyc-2-cpus-24-gib."""
-    devices = " ".join(f"{count}x {name}" for name, count in Counter(facts.gpus).items()) or facts.cpu
+    """A short name for machines that are alike, as it stands in a run's name:
+    local-amd-epyc-2-cpus-24-gib.
+    """
+    devices = (
+        " ".join(f"{count}x {name}" for name, count in Counter(facts.gpus).items()) or facts.cpu
+    )
     devices = f"{facts.num_tpu_chips}x tpu {facts.tpu_kind}" if facts.num_tpu_chips else devices
     size = f"{facts.num_cpus} cpus {facts.memory_gib:.0f} gib {facts.instance_type}"
     return re.sub(r"[^a-z0-9]+", "-", f"{facts.platform} {devices} {size}".lower()).strip("-")

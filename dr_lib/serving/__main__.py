@@ -24,7 +24,9 @@ from dr_lib.serving.grader.folder import ModelFolderError  # noqa: E402
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Read the command line and serve; a model that cannot be served ends the process with status 1 and one line."""
+    """Read the command line and serve; a model that cannot be served ends the process with
+    status 1 and one line.
+    """
     options = _read_options(arguments)
     parent = options.pop("end_with")
     if parent and sys.platform == "linux":
@@ -44,24 +46,45 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _read_options(arguments: Sequence[str] | None) -> dict[str, Any]:
-    port = os.environ.get("SAGEMAKER_BIND_TO_PORT") or os.environ.get("PORT") or 8080  # of SageMaker's contract
+    # of SageMaker's contract
+    port = os.environ.get("SAGEMAKER_BIND_TO_PORT") or os.environ.get("PORT") or 8080
     model = os.environ.get("MODEL") or "/opt/ml/model"  # of the same
-    command = argparse.ArgumentParser(prog="python -m dr_lib.serving", description="Serve a model over HTTP.")
+    command = argparse.ArgumentParser(
+        prog="python -m dr_lib.serving", description="Serve a model over HTTP."
+    )
     command.add_argument("command", choices=["serve"], help="what SageMaker has a container do")
-    command.add_argument("--model", type=Path, default=model, help=f"model folder or .tar.gz of one ({model})")
+    command.add_argument(
+        "--model", type=Path, default=model, help=f"model folder or .tar.gz of one ({model})"
+    )
     host = os.environ.get("LISTEN_HOST") or "127.0.0.1"
-    command.add_argument("--host", default=host, help=f"address to listen at ({host}; 0.0.0.0 for all)")
+    command.add_argument(
+        "--host", default=host, help=f"address to listen at ({host}; 0.0.0.0 for all)"
+    )
     command.add_argument("--port", type=int, default=port, help=f"port to listen at ({port})")
-    command.add_argument("--threads", type=int, default=count_cpus(), help="predictions at a time (one per core)")
+    command.add_argument(
+        "--threads", type=int, default=count_cpus(), help="predictions at a time (one per core)"
+    )
     command.add_argument("--queue", type=int, default=64, help="requests that may wait (64)")
     patience = {"dest": "request_s", "metavar": "SECONDS", "type": float, "default": 10}
-    command.add_argument("--request-seconds", **patience, help="for a client to send head, and body (10 each)")
+    command.add_argument(
+        "--request-seconds", **patience, help="for a client to send head, and body (10 each)"
+    )
     kept = "predictions.csv to keep the answers in, for you to add patients and grades"
     command.add_argument("--predictions", metavar="FILE", type=Path, help=kept)
-    command.add_argument("--end-with", metavar="PID", type=int, help="of the parent: end when it does (Linux)")
+    command.add_argument(
+        "--end-with", metavar="PID", type=int, help="of the parent: end when it does (Linux)"
+    )
     options = command.parse_args(arguments)
-    if options.threads < 1 or options.queue < 0 or not options.request_s > 0 or not 0 <= options.port < 2**16:
-        command.error("--threads and --request-seconds have to be above 0, --queue not below, --port at most 65535")
+    if (
+        options.threads < 1
+        or options.queue < 0
+        or not options.request_s > 0
+        or not 0 <= options.port < 2**16
+    ):
+        command.error(
+            "--threads and --request-seconds have to be above 0, --queue not below, --port at most"
+            " 65535"
+        )
     return {name: value for name, value in vars(options).items() if name != "command"}
 
 

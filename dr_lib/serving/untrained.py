@@ -1,4 +1,6 @@
-"""A model folder of a network that nobody trained: for size and time, where there is no trained one."""
+"""A model folder of a network that nobody trained: for size and time, where there is no trained
+one.
+"""
 
 from collections.abc import Callable
 from functools import partial
@@ -23,15 +25,18 @@ def export_untrained(
     commit: str = "",
     seed: int = 0,
 ) -> ModelFolder:
-    """Build a network with random weights and save it; an artifact's size and speed do not depend on the weights.
+    """Build a network with random weights and save it; an artifact's size and speed do not depend
+    on the weights.
 
     Args:
         folder: to write, made where it is not there.
         model: mobilenet, vgg19 or small_cnn.
         image_size: side of the square input [px].
-        format_name: keras, or of `convert.FORMATS`; no gate judges it, for there is no accuracy to lose.
-        examples: (n, side, side, 3) uint8 crops, needed for int8, whose scales they set. With them the answers differ
-            from one photograph to another; without, a deep network gives nearly the same one for all.
+        format_name: keras, or of `convert.FORMATS`; no gate judges it, for there is no accuracy to
+            lose.
+        examples: (n, side, side, 3) uint8 crops, needed for int8, whose scales they set. With them
+            the answers differ from one photograph to another; without, a deep network gives nearly
+            the same one for all.
         commit: of the repository.
         seed: of the weights.
 
@@ -44,7 +49,9 @@ def export_untrained(
     from dr_lib.training.graders import build_grader
     from dr_lib.training.models import save_model
 
-    artifact = folder / ("model.keras" if format_name == "keras" else find_format(format_name).artifact)
+    artifact = folder / (
+        "model.keras" if format_name == "keras" else find_format(format_name).artifact
+    )
     keras.utils.set_random_seed(seed)
     network = build_grader(model, image_size, seed=seed)
     if examples is not None:
@@ -78,9 +85,11 @@ def export_untrained(
 
 
 def _spread_answers(network, examples: np.ndarray) -> None:
-    """Standardise the features of every layer over some photographs, batch normalisation's by its own statistics.
+    """Standardise the features of every layer over some photographs, batch normalisation's by its
+    own statistics.
 
-    A data-dependent initialisation, after Krähenbühl et al. 2016, while the photographs pass through the network.
+    A data-dependent initialisation, after Krähenbühl et al. 2016, while the photographs pass
+    through the network.
     """
     from dr_lib.training.models import list_layers
 
@@ -108,6 +117,8 @@ def _standardise(layer, call: Callable, x, **kwargs):
 
 
 def _find_moments(x) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and variance of each feature, the last axis; never 0, for a feature may be the same everywhere."""
+    """Mean and variance of each feature, the last axis; never 0, for a feature may be the same
+    everywhere.
+    """
     x = np.asarray(x, np.float64).reshape(-1, x.shape[-1])
     return x.mean(axis=0), x.var(axis=0) + 1e-6

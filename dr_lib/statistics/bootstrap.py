@@ -1,8 +1,10 @@
-"""Resample whole patients: intervals for scores of photographs, and for differences between two scores of them.
+"""Resample whole patients: intervals for scores of photographs, and for differences between two
+scores of them.
 
-The photographs of a patient are alike, so patients are drawn with replacement, not photographs (Efron and Tibshirani
-1993, chapter 8). A draw is a weight for each photograph: how often its patient was drawn. Scores take many draws at
-once: scikit-learn's take one, and a hundred times as long.
+The photographs of a patient are alike, so patients are drawn with replacement, not photographs
+(Efron and Tibshirani 1993, chapter 8). A draw is a weight for each photograph: how often its
+patient was drawn. Scores take many draws at once: scikit-learn's take one, and a hundred times as
+long.
 """
 
 import warnings
@@ -15,23 +17,28 @@ from dr_lib.statistics.intervals import Interval
 
 LEVELS = (0.025, 0.975)  # quantiles of a two-sided 95 % interval
 NUM_WEIGHTS = 2_000_000  # in memory at once
-# (draws, n) weights of the photographs, or (n,) -> a score of each draw, or several; NaN where it is not defined
+# (draws, n) weights of the photographs, or (n,) -> a score of each draw, or several; NaN where it
+# is not defined
 Score = Callable[[np.ndarray], np.ndarray]
 
 
-def bootstrap_patients(score: Score, patient_id: ArrayLike, *, seed: int = 0, resamples: int = 2000) -> Interval:
+def bootstrap_patients(
+    score: Score, patient_id: ArrayLike, *, seed: int = 0, resamples: int = 2000
+) -> Interval:
     """Estimate a score, with the bounds of the percentile bootstrap over patients.
 
     Args:
-        score: of weighted photographs. A paired difference is one too: a function that scores two predictions with the
-            same weights and subtracts. It may give several numbers for each draw, (draws, ...).
+        score: of weighted photographs. A paired difference is one too: a function that scores two
+            predictions with the same weights and subtracts. It may give several numbers for each
+            draw, (draws, ...).
         patient_id: (n,) whose photograph it is.
         seed: of the draws; the same seed draws the same patients, whatever the score.
         resamples: number of draws.
 
     Returns:
-        The score and its bounds, (...) each; `n` is the number of patients. The bounds are NaN with fewer than two
-        patients, or where no draw defines the score: those that do not, as of one class for an AUC, do not count.
+        The score and its bounds, (...) each; `n` is the number of patients. The bounds are NaN with
+        fewer than two patients, or where no draw defines the score: those that do not, as of one
+        class for an AUC, do not count.
     """
     patient = np.unique(np.asarray(patient_id), return_inverse=True)[1]
     num_patients = int(patient.max()) + 1
@@ -52,7 +59,8 @@ def bootstrap_patients(score: Score, patient_id: ArrayLike, *, seed: int = 0, re
 def score_auc(positive: ArrayLike, probability: ArrayLike) -> Score:
     """The area under the ROC curve as a function of weights.
 
-    It is the share of (positive, negative) pairs in the right order, ties counting half (Mann and Whitney 1947).
+    It is the share of (positive, negative) pairs in the right order, ties counting half (Mann and
+    Whitney 1947).
 
     Args:
         positive: (n,) whether the condition is present.
@@ -63,15 +71,19 @@ def score_auc(positive: ArrayLike, probability: ArrayLike) -> Score:
     def score(weights: np.ndarray) -> np.ndarray:
         positives, negatives = count(weights)
         below = np.cumsum(negatives, axis=-1) - negatives / 2
-        return _divide((positives * below).sum(axis=-1), positives.sum(axis=-1) * negatives.sum(axis=-1))
+        return _divide(
+            (positives * below).sum(axis=-1), positives.sum(axis=-1) * negatives.sum(axis=-1)
+        )
 
     return score
 
 
 def score_average_precision(positive: ArrayLike, probability: ArrayLike) -> Score:
-    """The mean over positives of the precision at the threshold that just finds them, as a function of weights.
+    """The mean over positives of the precision at the threshold that just finds them, as a function
+    of weights.
 
-    The area under the precision-recall curve without interpolation, as scikit-learn has it. Args as for `score_auc`.
+    The area under the precision-recall curve without interpolation, as scikit-learn has it. Args as
+    for `score_auc`.
     """
     count = _count_by_probability(positive, probability)
 
@@ -85,7 +97,8 @@ def score_average_precision(positive: ArrayLike, probability: ArrayLike) -> Scor
 
 
 def score_roc(positive: ArrayLike, probability: ArrayLike, specificity: ArrayLike) -> Score:
-    """The sensitivity at each specificity, (draws, specificities), on the straight lines between thresholds.
+    """The sensitivity at each specificity, (draws, specificities), on the straight lines between
+    thresholds.
 
     Args as for `score_auc`; specificity: (k,) descending from 1.
     """
@@ -93,7 +106,9 @@ def score_roc(positive: ArrayLike, probability: ArrayLike, specificity: ArrayLik
     false_alarms = 1 - np.asarray(specificity)
 
     def score(weights: np.ndarray) -> np.ndarray:
-        found, alarms = (np.cumsum(counts[..., ::-1], axis=-1) for counts in count(np.atleast_2d(weights)))
+        found, alarms = (
+            np.cumsum(counts[..., ::-1], axis=-1) for counts in count(np.atleast_2d(weights))
+        )
         found, alarms = (np.insert(_divide(x, x[:, -1:]), 0, 0, axis=-1) for x in (found, alarms))
         return np.array([np.interp(false_alarms, x, y) for x, y in zip(alarms, found, strict=True)])
 
@@ -115,7 +130,8 @@ def score_shares(part: ArrayLike, whole: ArrayLike = True) -> Score:
 def score_kappa(grade: ArrayLike, predicted: ArrayLike) -> Score:
     """Cohen's kappa with quadratic weights (Cohen 1968) as a function of weights.
 
-    The mean squared disagreement over that of independent graders, both from sums of the grades and of their products.
+    The mean squared disagreement over that of independent graders, both from sums of the grades and
+    of their products.
 
     Args:
         grade: (n,) whole numbers.
@@ -123,7 +139,9 @@ def score_kappa(grade: ArrayLike, predicted: ArrayLike) -> Score:
     """
     grade = np.asarray(grade, dtype=float)
     predicted = np.asarray(predicted, dtype=float)
-    terms = np.stack([np.ones_like(grade), grade, predicted, grade**2 + predicted**2, grade * predicted], axis=1)
+    terms = np.stack(
+        [np.ones_like(grade), grade, predicted, grade**2 + predicted**2, grade * predicted], axis=1
+    )
 
     def score(weights: np.ndarray) -> np.ndarray:
         n, sum_grade, sum_predicted, squares, products = (weights @ terms).T
@@ -133,15 +151,21 @@ def score_kappa(grade: ArrayLike, predicted: ArrayLike) -> Score:
     return score
 
 
-def _count_by_probability(positive: ArrayLike, probability: ArrayLike) -> Callable[[np.ndarray], tuple]:
-    """Weights of the positives and of the negatives at each distinct probability, in ascending order."""
+def _count_by_probability(
+    positive: ArrayLike, probability: ArrayLike
+) -> Callable[[np.ndarray], tuple]:
+    """Weights of the positives and of the negatives at each distinct probability, in ascending
+    order.
+    """
     order = np.argsort(probability, kind="stable")
     starts = np.flatnonzero(np.diff(np.asarray(probability)[order], prepend=-np.inf))
     positive = np.asarray(positive, dtype=bool)[order]
 
     def count(weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         weights = weights[..., order]
-        return tuple(np.add.reduceat(weights * kind, starts, axis=-1) for kind in (positive, ~positive))
+        return tuple(
+            np.add.reduceat(weights * kind, starts, axis=-1) for kind in (positive, ~positive)
+        )
 
     return count
 

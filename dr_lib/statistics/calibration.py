@@ -14,16 +14,18 @@ from dr_lib.statistics.intervals import Interval
 NEAR = 1e-6  # probabilities nearer to 0 or 1 are taken for this
 
 
-def fit_slope(positive: ArrayLike, probability: ArrayLike, patient_id: ArrayLike) -> tuple[Interval, Interval]:
+def fit_slope(
+    positive: ArrayLike, probability: ArrayLike, patient_id: ArrayLike
+) -> tuple[Interval, Interval]:
     """Estimate the calibration intercept and slope (Cox 1958), with the spread between patients.
 
-    The slope is that of a logistic regression on the logit of the probability: 1 is right, below 1 the probabilities
-    are too extreme. The intercept is calibration in the large, with the logit as an offset: 0 is right, below 0 the
-    probabilities are too high.
+    The slope is that of a logistic regression on the logit of the probability: 1 is right, below 1
+    the probabilities are too extreme. The intercept is calibration in the large, with the logit as
+    an offset: 0 is right, below 0 the probabilities are too high.
 
     Returns:
-        Intercept and slope; `n` counts patients. NaN where a threshold parts the classes without an error, or all
-        probabilities are alike: then no finite slope is the likeliest.
+        Intercept and slope; `n` counts patients. NaN where a threshold parts the classes without an
+        error, or all probabilities are alike: then no finite slope is the likeliest.
     """
     num_patients = len(np.unique(patient_id))
     if not _is_estimable(positive, probability):
@@ -33,21 +35,30 @@ def fit_slope(positive: ArrayLike, probability: ArrayLike, patient_id: ArrayLike
         fitted = _fit(positive, probability, with_slope, patient_id)
         value = fitted.params[column]
         error = fitted.bse[column]
-        found.append(Interval(float(value), float(value - Z * error), float(value + Z * error), num_patients))
+        found.append(
+            Interval(float(value), float(value - Z * error), float(value + Z * error), num_patients)
+        )
     return tuple(found)
 
 
-def fit_recalibration(positive: ArrayLike, probability: ArrayLike) -> Callable[[ArrayLike], np.ndarray] | None:
-    """Learn to recalibrate from the validation split: intercept and slope on the logit (Cox 1958, Platt 1999).
+def fit_recalibration(
+    positive: ArrayLike, probability: ArrayLike
+) -> Callable[[ArrayLike], np.ndarray] | None:
+    """Learn to recalibrate from the validation split: intercept and slope on the logit (Cox 1958,
+    Platt 1999).
 
     Returns:
-        A function from probabilities to recalibrated ones; None where no slope is finite (see `fit_slope`), or it is
-        not above 0: that would turn the ranking round.
+        A function from probabilities to recalibrated ones; None where no slope is finite (see
+        `fit_slope`), or it is not above 0: that would turn the ranking round.
     """
     if not _is_estimable(positive, probability):
         return None
     intercept, slope = _fit(positive, probability, True).params
-    return (lambda probability: expit(intercept + slope * to_logit(probability))) if slope > 0 else None
+    return (
+        (lambda probability: expit(intercept + slope * to_logit(probability)))
+        if slope > 0
+        else None
+    )
 
 
 def bin_probabilities(
@@ -56,8 +67,9 @@ def bin_probabilities(
     """Compare probabilities with what came true, in bins of equally many photographs.
 
     Returns:
-        For each bin `predicted` (mean), `observed` (share), its bounds `observed_low` and `observed_high` (95 %, see
-        `proportion_interval`), `n` photographs. Equal probabilities share a bin.
+        For each bin `predicted` (mean), `observed` (share), its bounds `observed_low` and
+        `observed_high` (95 %, see `proportion_interval`), `n` photographs. Equal probabilities
+        share a bin.
     """
     positive, probability, patient_id = map(np.asarray, (positive, probability, patient_id))
     edges = np.unique(np.quantile(probability, np.linspace(0, 1, num_bins + 1)[1:-1]))
@@ -65,7 +77,11 @@ def bin_probabilities(
     inside = [bins == number for number in np.unique(bins)]
     shares = np.array([proportion_interval(positive[x], patient_id[x])[:3] for x in inside])
     found = dict(zip(("observed", "observed_low", "observed_high"), shares.T, strict=True))
-    return {"predicted": np.array([probability[x].mean() for x in inside])} | found | {"n": np.sum(inside, axis=1)}
+    return (
+        {"predicted": np.array([probability[x].mean() for x in inside])}
+        | found
+        | {"n": np.sum(inside, axis=1)}
+    )
 
 
 def _is_estimable(positive: ArrayLike, probability: ArrayLike) -> bool:
@@ -81,7 +97,12 @@ def to_logit(probability: ArrayLike) -> np.ndarray:
     return logit(np.clip(np.asarray(probability, dtype=float), NEAR, 1 - NEAR))
 
 
-def _fit(positive: ArrayLike, probability: ArrayLike, with_slope: bool, patient_id: ArrayLike | None = None):
+def _fit(
+    positive: ArrayLike,
+    probability: ArrayLike,
+    with_slope: bool,
+    patient_id: ArrayLike | None = None,
+):
     """A logistic regression of statsmodels; its errors are between patients, if these are given.
 
     The intercept alone is found as a root first: where many probabilities are near 0 or 1,

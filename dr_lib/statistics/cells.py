@@ -1,10 +1,12 @@
-"""Bound what is computed from the cells of a design: means over cells, ratios, differences, sums, shares of variation.
+"""Bound what is computed from the cells of a design: means over cells, ratios, differences, sums,
+shares of variation.
 
-What disturbs a run multiplies its time, so the runs of a cell are taken as log-normal. The logarithms of a cell's runs
-have a mean m and a variance v, and what m and v may truly be is drawn: v = s2 d / chi2(d), m = mean + z sqrt(v / n).
-Whatever is computed from the draws has quantiles, and those bound it (generalised confidence intervals; Weerahandi
-1993, JASA 88; Krishnamoorthy and Mathew 2003, J. Stat. Plan. Inference 115). The ratio of two cells gets the interval
-of Behrens and Fisher, and what has no formula, as a difference of log-normal means, is bounded in the same way.
+What disturbs a run multiplies its time, so the runs of a cell are taken as log-normal. The
+logarithms of a cell's runs have a mean m and a variance v, and what m and v may truly be is drawn:
+v = s2 d / chi2(d), m = mean + z sqrt(v / n). Whatever is computed from the draws has quantiles, and
+those bound it (generalised confidence intervals; Weerahandi 1993, JASA 88; Krishnamoorthy and
+Mathew 2003, J. Stat. Plan. Inference 115). The ratio of two cells gets the interval of Behrens and
+Fisher, and what has no formula, as a difference of log-normal means, is bounded in the same way.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,8 +19,10 @@ from dr_lib.statistics.effects import pool_variance
 from dr_lib.statistics.intervals import BadSampleError, Interval
 
 NUM_DRAWS = 10_000
-ERROR = 0.035  # nominal, of an interval called 95 %: of three runs that vary by 30 % its bounds miss more often
-MAX_VARIANCE = 100.0  # of logarithms: a factor of 20,000 between runs; what is drawn wider overflows
+# nominal, of an interval called 95 %: of three runs that vary by 30 % its bounds miss more often
+ERROR = 0.035
+# of logarithms: a factor of 20,000 between runs; what is drawn wider overflows
+MAX_VARIANCE = 100.0
 
 
 class Cells(NamedTuple):
@@ -44,7 +48,9 @@ def add(side: Cells) -> np.ndarray:
 
 
 def divide(a: Cells, b: Cells) -> np.ndarray:
-    """How many times as long `a` takes as `b`: the geometric mean over cells of the ratio within each."""
+    """How many times as long `a` takes as `b`: the geometric mean over cells of the ratio within
+    each.
+    """
     return np.exp((np.log(a.median) - np.log(b.median)).mean(axis=-1))
 
 
@@ -64,7 +70,8 @@ def divide_deviations(a: Cells, b: Cells) -> np.ndarray:
 
 
 def share_of_variation(levels: Sequence) -> Statistic:
-    """The share of the variation of log times that a factor explains alone, in a design with every cell once.
+    """The share of the variation of log times that a factor explains alone, in a design with every
+    cell once.
 
     Args:
         levels: of the factor, one for each cell.
@@ -84,8 +91,8 @@ def share_of_variation(levels: Sequence) -> Statistic:
 def bound(statistic: Statistic, *sides: Sequence[ArrayLike], error: float = ERROR) -> Interval:
     """Estimate a statistic of all cells, with the bounds of its interval.
 
-    The spread is pooled over the cells of a side, for three to ten runs of one cell say little of it: a side is one
-    machine and one kind of work, whose runs vary by about the same percentage.
+    The spread is pooled over the cells of a side, for three to ten runs of one cell say little of
+    it: a side is one machine and one kind of work, whose runs vary by about the same percentage.
 
     Args:
         statistic: of the cells of each side.
@@ -93,41 +100,54 @@ def bound(statistic: Statistic, *sides: Sequence[ArrayLike], error: float = ERRO
         error: chance that the interval misses, half of it on each side.
 
     Returns:
-        The statistic of the cells as measured; `n` is the number of runs of the smaller side. Without a cell that was
-        repeated on each side there are no bounds.
+        The statistic of the cells as measured; `n` is the number of runs of the smaller side.
+        Without a cell that was repeated on each side there are no bounds.
 
     Raises:
-        BadSampleError: a side has no cell, a cell has no run, or a number is not positive and finite.
+        BadSampleError: a side has no cell, a cell has no run, or a number is not positive and
+            finite.
     """
     return _summarise(statistic, *_sample(sides), error)
 
 
-def bound_each(statistic: Statistic, *sides: Sequence[ArrayLike], error: float = ERROR) -> list[Interval]:
-    """Estimate a statistic of each cell alone; with `error` for all intervals together (Bonferroni).
+def bound_each(
+    statistic: Statistic, *sides: Sequence[ArrayLike], error: float = ERROR
+) -> list[Interval]:
+    """Estimate a statistic of each cell alone; with `error` for all intervals together
+    (Bonferroni).
 
     Args and errors as for `bound`, with which it shares the pooled spread.
     """
     measured, drawn, n = _sample(sides)
     cells = range(len(sides[0]))
-    picked = [[[Cells(*(x[..., [k]] for x in side)) for side in both] for both in (measured, drawn)] for k in cells]
+    picked = [
+        [[Cells(*(x[..., [k]] for x in side)) for side in both] for both in (measured, drawn)]
+        for k in cells
+    ]
     return [_summarise(statistic, *both, n, error / len(cells)) for both in picked]
 
 
-def _summarise(statistic: Statistic, measured: list[Cells], drawn: list[Cells], n: int, error: float) -> Interval:
+def _summarise(
+    statistic: Statistic, measured: list[Cells], drawn: list[Cells], n: int, error: float
+) -> Interval:
     value = float(statistic(*measured))
     low, high = np.quantile(statistic(*drawn), [error / 2, 1 - error / 2])
     return Interval(value, float(low), float(high), n)
 
 
 def _sample(sides: Sequence[Sequence[ArrayLike]]) -> tuple[list[Cells], list[Cells], int]:
-    """The cells of each side as measured, what they may truly be, and the runs of the smaller side."""
+    """The cells of each side as measured, what they may truly be, and the runs of the smaller
+    side.
+    """
     rng = np.random.default_rng(0)
     measured = []
     drawn = []
     counts = []
     for side in sides:
         runs = [np.asarray(cell, dtype=float).ravel() for cell in side]
-        if not runs or not all(cell.size and (np.isfinite(cell) & (cell > 0)).all() for cell in runs):
+        if not runs or not all(
+            cell.size and (np.isfinite(cell) & (cell > 0)).all() for cell in runs
+        ):
             raise BadSampleError("runs have to be positive and finite, one at least in each cell")
         logs = [np.log(cell) for cell in runs]
         sizes = np.array([cell.size for cell in runs])
@@ -137,10 +157,16 @@ def _sample(sides: Sequence[Sequence[ArrayLike]]) -> tuple[list[Cells], list[Cel
         deviations = np.array([cell.std(ddof=1) if cell.size > 1 else np.nan for cell in runs])
         measured.append(Cells(means, np.exp(log_means), deviations, np.full(len(runs), variance)))
         counts.append(int(sizes.sum()))
-        variances = (variance * dof / rng.chisquare(dof, NUM_DRAWS) if dof else np.full(NUM_DRAWS, np.nan))[:, None]
+        variances = (
+            variance * dof / rng.chisquare(dof, NUM_DRAWS) if dof else np.full(NUM_DRAWS, np.nan)
+        )[:, None]
         variances = np.minimum(variances, MAX_VARIANCE)
-        log_means = log_means + rng.standard_normal((NUM_DRAWS, len(runs))) * np.sqrt(variances / sizes)
+        log_means = log_means + rng.standard_normal((NUM_DRAWS, len(runs))) * np.sqrt(
+            variances / sizes
+        )
         means = np.exp(log_means + variances / 2)
         deviations = means * np.sqrt(np.expm1(variances))
-        drawn.append(Cells(means, np.exp(log_means), deviations, np.broadcast_to(variances, means.shape)))
+        drawn.append(
+            Cells(means, np.exp(log_means), deviations, np.broadcast_to(variances, means.shape))
+        )
     return measured, drawn, min(counts)

@@ -1,6 +1,8 @@
-"""Accuracy of a test on photographs of which a patient has several: AUC, proportions, likelihood ratios.
+"""Accuracy of a test on photographs of which a patient has several: AUC, proportions, likelihood
+ratios.
 
-Closed forms beside the bootstrap. The eyes of a patient are alike, so the spread is that between patients.
+Closed forms beside the bootstrap. The eyes of a patient are alike, so the spread is that between
+patients.
 """
 
 from collections.abc import Sequence
@@ -16,7 +18,11 @@ Z = float(stats.norm.ppf(UPPER))
 
 
 def choose_threshold(
-    positive: ArrayLike, probability: ArrayLike, *, sensitivity: float = 0.0, specificity: float = 0.0
+    positive: ArrayLike,
+    probability: ArrayLike,
+    *,
+    sensitivity: float = 0.0,
+    specificity: float = 0.0,
 ) -> float:
     """The threshold that just reaches a sensitivity, the highest one, or a specificity, the lowest.
 
@@ -26,18 +32,26 @@ def choose_threshold(
         positive: (n,) 0 or 1, both present.
         probability: (n,) of being positive.
         sensitivity: least share of positives found; one of the two is given.
-        specificity: least share of negatives passed. Where no probability reaches it, the threshold is infinite.
+        specificity: least share of negatives passed. Where no probability reaches it, the threshold
+            is infinite.
     """
     alarms, found, thresholds = roc_curve(positive, probability, drop_intermediate=False)
-    reached = np.flatnonzero(1 - alarms >= specificity - 1e-12) if specificity else np.flatnonzero(found >= sensitivity)
+    reached = (
+        np.flatnonzero(1 - alarms >= specificity - 1e-12)
+        if specificity
+        else np.flatnonzero(found >= sensitivity)
+    )
     return float(thresholds[reached[-1 if specificity else 0]])
 
 
-def estimate_aucs(positive: ArrayLike, probabilities: ArrayLike, patient_id: ArrayLike) -> tuple[np.ndarray, ...]:
-    """Estimate AUCs of several tests on the same photographs, and their covariance, without resampling.
+def estimate_aucs(
+    positive: ArrayLike, probabilities: ArrayLike, patient_id: ArrayLike
+) -> tuple[np.ndarray, ...]:
+    """Estimate AUCs of several tests on the same photographs, and their covariance, without
+    resampling.
 
-    The method of DeLong et al. (1988) for clustered data (Obuchowski 1997, Biometrics 53): the placements of a
-    patient's photographs are added up, and the spread is that of the sums.
+    The method of DeLong et al. (1988) for clustered data (Obuchowski 1997, Biometrics 53): the
+    placements of a patient's photographs are added up, and the spread is that of the sums.
 
     Args:
         positive: (n,) whether the condition is present.
@@ -62,7 +76,12 @@ def estimate_aucs(positive: ArrayLike, probabilities: ArrayLike, patient_id: Arr
         beaten = (ranks[:, kind] - stats.rankdata(probabilities[:, kind], axis=1)) / (~kind).sum()
         placement = beaten if kind is positive else 1 - beaten
         aucs = placement.mean(axis=1)
-        sums.append([np.bincount(patient[kind], row, patient.max() + 1) for row in placement - aucs[:, None]])
+        sums.append(
+            [
+                np.bincount(patient[kind], row, patient.max() + 1)
+                for row in placement - aucs[:, None]
+            ]
+        )
         sizes.append((kind.sum(), len(np.unique(patient[kind]))))
     with_it, without = map(np.array, sums)
     (m, patients_with), (n, patients_without) = sizes
@@ -79,9 +98,11 @@ def estimate_aucs(positive: ArrayLike, probabilities: ArrayLike, patient_id: Arr
 def delong_interval(
     positive: ArrayLike, probabilities: Sequence[ArrayLike] | ArrayLike, patient_id: ArrayLike
 ) -> Interval:
-    """The AUC of one test, or the difference of the second's from the first's, by `estimate_aucs`; n is patients.
+    """The AUC of one test, or the difference of the second's from the first's, by `estimate_aucs`;
+    n is patients.
 
-    The bounds are NaN where an AUC is 0 or 1: there the method sees no spread, which is no certainty.
+    The bounds are NaN where an AUC is 0 or 1: there the method sees no spread, which is no
+    certainty.
     """
     aucs, covariance = estimate_aucs(positive, probabilities, patient_id)
     if np.isin(aucs, (0, 1)).any():
@@ -95,10 +116,12 @@ def delong_interval(
 
 
 def proportion_interval(success: ArrayLike, patient_id: ArrayLike) -> Interval:
-    """Estimate a proportion of photographs, with Wilson's interval for as many independent ones as they are worth.
+    """Estimate a proportion of photographs, with Wilson's interval for as many independent ones as
+    they are worth.
 
-    That number is n over the design effect, the variance between patients over the binomial one (Rao and Scott 1992,
-    Biometrics 48); it is never above n. Where all are alike, which says nothing of the variance, each patient is one.
+    That number is n over the design effect, the variance between patients over the binomial one
+    (Rao and Scott 1992, Biometrics 48); it is never above n. Where all are alike, which says
+    nothing of the variance, each patient is one.
 
     Args:
         success: (n,) truth values.
@@ -125,21 +148,29 @@ def proportion_interval(success: ArrayLike, patient_id: ArrayLike) -> Interval:
     low, high = proportion_confint(share * effective, effective, method="wilson")
     low = min(low, share)
     high = max(high, share)  # at 0 and 1 rounding puts a bound 1e-16 on the wrong side
-    return Interval(float(share), float(low if share else 0), float(high if share < 1 else 1), num_patients)
+    return Interval(
+        float(share), float(low if share else 0), float(high if share < 1 else 1), num_patients
+    )
 
 
 def likelihood_ratios(sensitivity: Interval, specificity: Interval) -> tuple[Interval, Interval]:
     """The likelihood ratios of a positive and of a negative answer.
 
-    The bounds are put together from those of the two proportions on the logarithms (Zou and Donner 2008, Stat. Med.
-    27), as if these were independent: eyes of one patient make them a little wider than need be.
+    The bounds are put together from those of the two proportions on the logarithms (Zou and Donner
+    2008, Stat. Med. 27), as if these were independent: eyes of one patient make them a little wider
+    than need be.
     """
-    missed, alarms = (Interval(1 - x.value, 1 - x.high, 1 - x.low, x.n) for x in (sensitivity, specificity))
+    missed, alarms = (
+        Interval(1 - x.value, 1 - x.high, 1 - x.low, x.n) for x in (sensitivity, specificity)
+    )
     return _divide(sensitivity, alarms), _divide(missed, specificity)
 
 
-def at_prevalence(ratios: tuple[Interval, Interval], prevalence: float) -> tuple[Interval, Interval]:
-    """Predictive values, positive and negative, where another share of eyes has the condition (Bayes).
+def at_prevalence(
+    ratios: tuple[Interval, Interval], prevalence: float
+) -> tuple[Interval, Interval]:
+    """Predictive values, positive and negative, where another share of eyes has the condition
+    (Bayes).
 
     Args:
         ratios: of `likelihood_ratios`.
@@ -156,7 +187,12 @@ def _divide(a: Interval, b: Interval) -> Interval:
     n = min(a.n, b.n)
     if not a.value > 0 or not b.value > 0:  # all or none: the bounds alone
         value = 0.0 if b.value > 0 else np.inf if a.value > 0 else np.nan
-        return Interval(value, a.low / b.high if b.high > 0 else np.nan, a.high / b.low if b.low > 0 else np.inf, n)
+        return Interval(
+            value,
+            a.low / b.high if b.high > 0 else np.nan,
+            a.high / b.low if b.low > 0 else np.inf,
+            n,
+        )
     down = np.hypot(np.log(a.value / a.low), np.log(b.high / b.value))
     up = np.hypot(np.log(a.high / a.value), np.log(b.value / b.low))
     ratio = a.value / b.value

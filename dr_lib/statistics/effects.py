@@ -1,8 +1,9 @@
 """Say what each factor of a designed experiment does, and how many repetitions a comparison needs.
 
-A factorial design runs every level of every factor with every other; a cell is one combination, its repetitions are
-its runs. Times are analysed on their logarithms, where a factor that multiplies adds, and interactions that plain times
-pretend disappear (Jain 1991, The Art of Computer Systems Performance Analysis, chapters 17 to 22).
+A factorial design runs every level of every factor with every other; a cell is one combination, its
+repetitions are its runs. Times are analysed on their logarithms, where a factor that multiplies
+adds, and interactions that plain times pretend disappear (Jain 1991, The Art of Computer Systems
+Performance Analysis, chapters 17 to 22).
 """
 
 import bisect
@@ -21,7 +22,8 @@ MAX_RUNS = 1_000_000_000  # what needs more is no experiment
 
 
 def allocate_variation(runs: pd.DataFrame, factors: Sequence[str], column: str) -> pd.DataFrame:
-    """Divide the variation of a column's logarithms among the factors, their interactions, and the repetitions.
+    """Divide the variation of a column's logarithms among the factors, their interactions, and the
+    repetitions.
 
     Args:
         runs: one row per run, every cell of the design at least once.
@@ -29,14 +31,14 @@ def allocate_variation(runs: pd.DataFrame, factors: Sequence[str], column: str) 
         column: positive numbers, a time say.
 
     Returns:
-        A row per term in the order of its number of factors, `residual` last: `term` (factors joined by " x "),
-        `num_factors`, `sum_of_squares` (type II), `dof`, `share` of the total sum of squares, `f` and `p`, by Holm's
-        method for all terms together, NaN where no cell is repeated. The shares add up to one where all cells are
-        repeated equally often.
+        A row per term in the order of its number of factors, `residual` last: `term` (factors
+        joined by " x "), `num_factors`, `sum_of_squares` (type II), `dof`, `share` of the total sum
+        of squares, `f` and `p`, by Holm's method for all terms together, NaN where no cell is
+        repeated. The shares add up to one where all cells are repeated equally often.
 
     Raises:
-        BadSampleError: a column is missing, a level is, a number is not positive, a cell of the design has no run, or
-            no factor has two levels.
+        BadSampleError: a column is missing, a level is, a number is not positive, a cell of the
+            design has no run, or no factor has two levels.
     """
     from statsmodels.formula.api import ols  # takes a second to import
     from statsmodels.stats.anova import anova_lm
@@ -55,7 +57,8 @@ def allocate_variation(runs: pd.DataFrame, factors: Sequence[str], column: str) 
     if not is_repeated:  # every effect is exact, and nothing is left to test it against
         found = found.assign(f=np.nan, p=np.nan).fillna({"sum_of_squares": 0.0})
     terms = [
-        [factors[int(part[3:-1])] for part in term.split(":")] if term != "Residual" else [] for term in found.index
+        [factors[int(part[3:-1])] for part in term.split(":")] if term != "Residual" else []
+        for term in found.index
     ]
     found.insert(0, "term", [" x ".join(term) or RESIDUAL for term in terms])
     found.insert(1, "num_factors", [len(term) for term in terms])
@@ -70,9 +73,10 @@ def allocate_variation(runs: pd.DataFrame, factors: Sequence[str], column: str) 
 def estimate_effects(runs: pd.DataFrame, factors: Sequence[str], column: str) -> pd.DataFrame:
     """Estimate by how much each level of each factor multiplies a time.
 
-    The effect is the geometric mean over the level's cells divided by that over all cells; every cell counts the
-    same, however often it was repeated. The interval comes from the spread between repetitions, pooled over the cells
-    (Jain 1991, chapter 22); without repetitions it has no bounds.
+    The effect is the geometric mean over the level's cells divided by that over all cells; every
+    cell counts the same, however often it was repeated. The interval comes from the spread between
+    repetitions, pooled over the cells (Jain 1991, chapter 22); without repetitions it has no
+    bounds.
 
     Takes and raises what `allocate_variation` does.
 
@@ -89,24 +93,32 @@ def estimate_effects(runs: pd.DataFrame, factors: Sequence[str], column: str) ->
         for level in _find_levels(runs[factor]):
             member = np.array([key[position] == level for key in keys])
             contrast = member / member.sum() - 1 / len(keys)
-            half = stats.t.ppf(UPPER, dof) * math.sqrt(variance * (contrast**2 / counts).sum()) if dof else np.nan
+            half = (
+                stats.t.ppf(UPPER, dof) * math.sqrt(variance * (contrast**2 / counts).sum())
+                if dof
+                else np.nan
+            )
             bounds = np.exp(contrast @ means + np.array([0, -half, half]))
             lines.append((factor, level, *bounds, int(counts[member].sum())))
     return pd.DataFrame(lines, columns=["factor", "level", "effect", "low", "high", "num_runs"])
 
 
 def pool_variance(groups: Collection[np.ndarray]) -> tuple[float, int]:
-    """Pool the variance within groups, (n,) each; with its degrees of freedom, NaN and 0 where none has two values."""
+    """Pool the variance within groups, (n,) each; with its degrees of freedom, NaN and 0 where
+    none has two values.
+    """
     dof = sum(len(group) - 1 for group in groups)
-    return (sum(((group - np.mean(group)) ** 2).sum() for group in groups) / dof if dof else np.nan), dof
+    return (
+        sum(((group - np.mean(group)) ** 2).sum() for group in groups) / dof if dof else np.nan
+    ), dof
 
 
 def pool_spread(times: Iterable[Sequence[float]]) -> tuple[float, int]:
     """Pool how much repetitions vary within their scenarios, from the positive times of each.
 
     Returns:
-        The deviation of the logarithms, which is a coefficient of variation, and the number of scenarios it rests on:
-        those that were repeated.
+        The deviation of the logarithms, which is a coefficient of variation, and the number of
+        scenarios it rests on: those that were repeated.
     """
     logs = [np.log(group) for group in times if len(group) > 1]
     return (math.sqrt(pool_variance(logs)[0]), len(logs)) if logs else (math.nan, 0)
@@ -120,7 +132,8 @@ def repetitions_for_precision(cv: float, half_width: float) -> int:
         half_width: relative to the mean, 0.05 for 5 %.
 
     Raises:
-        BadSampleError: a number is not positive and finite, or more than a billion runs would be needed.
+        BadSampleError: a number is not positive and finite, or more than a billion runs would be
+            needed.
     """
     if not (0 < cv < math.inf and 0 < half_width < math.inf):
         raise BadSampleError(f"cv {cv} and half_width {half_width} have to be positive and finite")
@@ -134,14 +147,20 @@ def repetitions_for_precision(cv: float, half_width: float) -> int:
     return n
 
 
-def _read_cells(runs: pd.DataFrame, factors: Sequence[str], column: str) -> tuple[list[str], dict[tuple, np.ndarray]]:
+def _read_cells(
+    runs: pd.DataFrame, factors: Sequence[str], column: str
+) -> tuple[list[str], dict[tuple, np.ndarray]]:
     """The factors with two levels and more, and the logarithms of each cell."""
     missing = [name for name in (*factors, column) if name not in runs]
     if missing:
-        raise BadSampleError(f"no column {', '.join(missing)}: the rows have {', '.join(map(str, runs.columns))}")
+        raise BadSampleError(
+            f"no column {', '.join(missing)}: the rows have {', '.join(map(str, runs.columns))}"
+        )
     nameless = [name for name in factors if runs[name].isna().any()]
     if nameless:
-        raise BadSampleError(f"some runs have no {', '.join(nameless)}: fill it in, or leave these runs out")
+        raise BadSampleError(
+            f"some runs have no {', '.join(nameless)}: fill it in, or leave these runs out"
+        )
     factors = [name for name in factors if runs[name].nunique() > 1]
     if not factors:
         raise BadSampleError("no factor has two levels: there is nothing to compare")
@@ -150,7 +169,9 @@ def _read_cells(runs: pd.DataFrame, factors: Sequence[str], column: str) -> tupl
     empty = [", ".join(map("{}={}".format, factors, key)) for key in designed if key not in groups]
     if empty:
         named = "; ".join(empty[:3]) + "; ..." * (len(empty) > 3)
-        raise BadSampleError(f"the design has cells without a run ({named}): make them, or take the level out")
+        raise BadSampleError(
+            f"the design has cells without a run ({named}): make them, or take the level out"
+        )
     return factors, {key: np.log(check_times(values)) for key, values in groups.items()}
 
 

@@ -20,8 +20,8 @@ class BadSampleError(ValueError):
 class Interval(NamedTuple):
     """A value between the bounds of its 95 % interval, and the sample size it rests on.
 
-    `n` counts independent observations: runs, or patients for an AUC; for a ratio it is the smaller of
-    the two counts. Fewer than two of them give NaN bounds.
+    `n` counts independent observations: runs, or patients for an AUC; for a ratio it is the smaller
+    of the two counts. Fewer than two of them give NaN bounds.
     """
 
     value: float
@@ -33,10 +33,11 @@ class Interval(NamedTuple):
 def mean_interval(times: ArrayLike) -> Interval:
     """Estimate the arithmetic mean, which the papers print, with bounds from the log times.
 
-    For log-normal times the mean is exp(m + v / 2), m and v the mean and variance of the logarithms, and
-    Cox's interval with quantiles of t covers it (Olsson 2005, J. Stat. Educ. 13-1): 94-95 % of 20,000
-    simulated samples of 3 to 10 with a coefficient of variation of 2 to 60 %, where t on the plain times
-    falls to 91 %. At 10 % and less the two agree. The bounds are never negative.
+    For log-normal times the mean is exp(m + v / 2), m and v the mean and variance of the
+    logarithms, and Cox's interval with quantiles of t covers it (Olsson 2005, J. Stat. Educ. 13-1):
+    94-95 % of 20,000 simulated samples of 3 to 10 with a coefficient of variation of 2 to 60 %,
+    where t on the plain times falls to 91 %. At 10 % and less the two agree. The bounds are never
+    negative.
 
     Args:
         times: any shape, positive, any unit (seconds, milliseconds, USD).
@@ -52,18 +53,22 @@ def mean_interval(times: ArrayLike) -> Interval:
     variance = logs.var(ddof=1)
     centre = logs.mean() + variance / 2
     half = stats.t.ppf(UPPER, n - 1) * np.sqrt(variance / n + variance**2 / (2 * (n - 1)))
-    return Interval(float(times.mean()), float(np.exp(centre - half)), float(np.exp(centre + half)), n)
+    return Interval(
+        float(times.mean()), float(np.exp(centre - half)), float(np.exp(centre + half)), n
+    )
 
 
 def ratio_interval(a: ArrayLike, b: ArrayLike) -> Interval:
-    """Estimate how many times as long `a` takes as `b`: `difference_interval` of the logarithms, exponentiated.
+    """Estimate how many times as long `a` takes as `b`: `difference_interval` of the logarithms,
+    exponentiated.
 
-    The value is the ratio of the geometric means. It differs from the ratio of the arithmetic means by
-    the factor exp((v_a - v_b) / 2): 0.5 % for coefficients of variation of 10 and 0 %.
+    The value is the ratio of the geometric means. It differs from the ratio of the arithmetic means
+    by the factor exp((v_a - v_b) / 2): 0.5 % for coefficients of variation of 10 and 0 %.
 
     Args:
         a: times of the numerator, any shape, positive.
-        b: times of the denominator in the same unit; the two need not have the same length or spread.
+        b: times of the denominator in the same unit; the two need not have the same length or
+            spread.
 
     Raises:
         BadSampleError: a value is zero, negative or not finite.
@@ -89,7 +94,8 @@ def difference_interval(a: ArrayLike, b: ArrayLike, *, level: float = 0.95) -> I
         return Interval(difference, np.nan, np.nan, n)
     var_a = a.var(ddof=1) / a.size
     var_b = b.var(ddof=1) / b.size
-    half = 0.0  # constants such as prices have no spread, and Welch's degrees of freedom would be 0 / 0
+    # constants such as prices have no spread, and Welch's degrees of freedom would be 0 / 0
+    half = 0.0
     if var_a + var_b > 0:
         dof = (var_a + var_b) ** 2 / (var_a**2 / (a.size - 1) + var_b**2 / (b.size - 1))
         half = stats.t.ppf((1 + level) / 2, dof) * np.sqrt(var_a + var_b)
@@ -100,5 +106,7 @@ def check_times(times: ArrayLike) -> np.ndarray:
     """The times in one axis; a BadSampleError where one is zero, negative or not finite."""
     times = np.asarray(times, dtype=float).ravel()
     if not (np.isfinite(times) & (times > 0)).all():
-        raise BadSampleError("times must be positive and finite: leave out the runs that have none, and count them")
+        raise BadSampleError(
+            "times must be positive and finite: leave out the runs that have none, and count them"
+        )
     return times

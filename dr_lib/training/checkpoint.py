@@ -1,4 +1,6 @@
-"""Save a training in one file, whole or not at all, so that it can go on from there after a kill."""
+"""Save a training in one file, whole or not at all, so that it can go on from there after a
+kill.
+"""
 
 import json
 import zipfile
@@ -19,9 +21,17 @@ class CheckpointError(ValueError):
     """A checkpoint cannot be used; the message says what to do."""
 
 
-def write_checkpoint(path: Path, progress: Mapping[str, Any], arrays: Mapping[str, Sequence[np.ndarray]]) -> None:
-    """Write what JSON can hold, and lists of arrays by name, in one step: the last checkpoint stays until then."""
-    numbered = {f"{name}/{number}": array for name, kept in arrays.items() for number, array in enumerate(kept)}
+def write_checkpoint(
+    path: Path, progress: Mapping[str, Any], arrays: Mapping[str, Sequence[np.ndarray]]
+) -> None:
+    """Write what JSON can hold, and lists of arrays by name, in one step: the last checkpoint
+    stays until then.
+    """
+    numbered = {
+        f"{name}/{number}": array
+        for name, kept in arrays.items()
+        for number, array in enumerate(kept)
+    }
     counts = {name: len(kept) for name, kept in arrays.items()}
     meta = json.dumps({"progress": progress, "counts": counts}).encode()
     with files.replace(path) as temporary, temporary.open("wb") as file:
@@ -29,14 +39,20 @@ def write_checkpoint(path: Path, progress: Mapping[str, Any], arrays: Mapping[st
 
 
 def read_checkpoint(path: Path | BinaryIO) -> tuple[dict[str, Any], dict[str, list[np.ndarray]]]:
-    """Read back what `write_checkpoint` was given; a CheckpointError where the file is damaged, or none of ours."""
+    """Read back what `write_checkpoint` was given; a CheckpointError where the file is damaged,
+    or none of ours.
+    """
     try:
         with np.load(path, allow_pickle=False) as file:
             meta = json.loads(file["meta"].tobytes())
-            arrays = {name: [file[f"{name}/{k}"] for k in range(n)] for name, n in meta["counts"].items()}
+            arrays = {
+                name: [file[f"{name}/{k}"] for k in range(n)] for name, n in meta["counts"].items()
+            }
             return meta["progress"], arrays
     except (OSError, EOFError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
-        raise CheckpointError(f"{CHECKPOINT} is damaged ({error!r}): delete it to start anew") from error
+        raise CheckpointError(
+            f"{CHECKPOINT} is damaged ({error!r}): delete it to start anew"
+        ) from error
 
 
 def read_weights(model: keras.Model) -> list[np.ndarray]:

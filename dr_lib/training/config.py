@@ -35,7 +35,8 @@ class TrainingConfig:
     weights: str = "none"  # none, imagenet or the path of a weights file without the top
     image_size: int = 96  # side of the square input [px]
     batch_size: int = 8  # images per step, over all replicas; mode scaled multiplies it
-    batch_scale: int = 8  # mode scaled, times the batch, and by its square root times the learning rate
+    # mode scaled, times the batch, and by its square root times the learning rate
+    batch_scale: int = 8
     warmup_epochs: int = 5  # mode scaled, epochs in which the learning rate rises to its value
     epochs: int = 20  # passes over the training set
     optimizer: str = "adam"  # rmsprop (Voets et al. 2019) or adam
@@ -43,13 +44,19 @@ class TrainingConfig:
     augmentation: str = "flip"  # none, flip or colour
     dropout: float = 0.0  # share of the pooled features dropped in training; task referable
     last_layer: str = ""  # layer of the base at which the network ends; task referable
-    last_frozen: str = ""  # last layer of the base to freeze, its outputs are cached; task referable
+    # last layer of the base to freeze, its outputs are cached; task referable
+    last_frozen: str = ""
     probe_grades: bool = False  # start the head from a regression of the grade; with last_frozen
-    weigh_classes: bool = False  # let referable and other photographs count the same in the loss; task referable
-    weigh_grades: bool = False  # let each grade count the same in the loss, however rare it is; task grades
-    ema_momentum: float = 0.0  # of the moving average of the weights, which is what is kept; 0 for none
-    keep_best: bool = False  # without a validation split, keep the epoch of the best AUC in training, else the last
-    test_time_augmentation: bool = False  # average the final predictions with those of the mirror images
+    # let referable and other photographs count the same in the loss; task referable
+    weigh_classes: bool = False
+    # let each grade count the same in the loss, however rare it is; task grades
+    weigh_grades: bool = False
+    # of the moving average of the weights, which is what is kept; 0 for none
+    ema_momentum: float = 0.0
+    # without a validation split, keep the epoch of the best AUC in training, else the last
+    keep_best: bool = False
+    # average the final predictions with those of the mirror images
+    test_time_augmentation: bool = False
     accelerator: str = "auto"  # this and what follows: see `hardware.choose`
     backend: str = "auto"
     strategy: str = "auto"
@@ -72,23 +79,36 @@ class TrainingConfig:
         if ignored:
             raise ValueError(f"{' and '.join(ignored)}: not of the task {self.task}, leave out")
         if self.probe_grades and not self.last_frozen:
-            raise ValueError("probe_grades starts the head on frozen features: name last_frozen, or leave it out")
+            raise ValueError(
+                "probe_grades starts the head on frozen features: name last_frozen, or leave it out"
+            )
         if self.last_frozen and self.num_machines > 1:
-            raise ValueError("last_frozen caches features on one machine: leave it out, or take num_machines 1")
+            raise ValueError(
+                "last_frozen caches features on one machine: leave it out, or take num_machines 1"
+            )
         if not 0 <= self.ema_momentum < 1:
-            raise ValueError(f"ema_momentum {self.ema_momentum!r}: give 0, for none, or less than 1, such as 0.99")
+            raise ValueError(
+                f"ema_momentum {self.ema_momentum!r}: give 0, for none, or less than 1, such as"
+                " 0.99"
+            )
 
     @classmethod
     def from_parameters(cls, parameters: Mapping[str, Any], **others: Any) -> Self:
-        """Take the fields that a notebook has as parameters, from its `globals()`; `others` stand in no parameter."""
+        """Take the fields that a notebook has as parameters, from its `globals()`; `others`
+        stand in no parameter.
+        """
         names = {field.name for field in fields(cls)} & parameters.keys()
         return cls(**{name: parameters[name] for name in names} | others)
 
     def describe(self) -> dict[str, Any]:
-        """All parameters that say what is to be done, for a row: no folder of this machine is named."""
+        """All parameters that say what is to be done, for a row: no folder of this machine is
+        named.
+        """
         names = {"data_dir": Path(self.data_dir).name, "weights": Path(self.weights).name}
         names["split"] = Path(self.split).name
-        return {name: value for name, value in (asdict(self) | names).items() if name != "tensorboard"}
+        return {
+            name: value for name, value in (asdict(self) | names).items() if name != "tensorboard"
+        }
 
     @property
     def run_seed(self) -> int:
@@ -99,17 +119,35 @@ class TrainingConfig:
     def schedule(self) -> Schedule:
         """Batch and learning rate as the mode has them.
 
-        The rate grows with the square root of the batch, the rule for optimisers that divide by a running mean of
-        squared gradients (Malladi et al. 2022), and rises to that over the first epochs (Goyal et al. 2017).
+        The rate grows with the square root of the batch, the rule for optimisers that divide by a
+        running mean of squared gradients (Malladi et al. 2022), and rises to that over the first
+        epochs (Goyal et al. 2017).
         """
         if self.mode != "scaled":
             return Schedule(self.batch_size, 1, self.learning_rate, 0)
         rate = self.learning_rate * self.batch_scale**0.5
-        return Schedule(self.batch_size * self.batch_scale, self.batch_scale, rate, self.warmup_epochs)
+        return Schedule(
+            self.batch_size * self.batch_scale, self.batch_scale, rate, self.warmup_epochs
+        )
 
     def plan(self, facts: Facts, num_images: int) -> Plan:
-        """Choose how to train on a machine with so many images, of all sides; see `hardware.choose`."""
-        names = ("accelerator", "backend", "strategy", "num_devices", "num_machines", "mode", "precision", "input")
+        """Choose how to train on a machine with so many images, of all sides; see
+        `hardware.choose`.
+        """
+        names = (
+            "accelerator",
+            "backend",
+            "strategy",
+            "num_devices",
+            "num_machines",
+            "mode",
+            "precision",
+            "input",
+        )
         asked = {name: getattr(self, name) for name in (*names, "steps_per_execution")}
-        asked |= {"batch_size": self.schedule.batch_size, "data_gib": num_images * 3 * self.image_size**2 / 2**30}
-        return choose(facts, **asked, may_keep=not self.last_frozen)  # cached outputs of frozen layers stay on the host
+        asked |= {
+            "batch_size": self.schedule.batch_size,
+            "data_gib": num_images * 3 * self.image_size**2 / 2**30,
+        }
+        # cached outputs of frozen layers stay on the host
+        return choose(facts, **asked, may_keep=not self.last_frozen)

@@ -1,4 +1,6 @@
-"""Where a network looks: Grad-CAM, its control with random weights, and both held against masks of lesions."""
+"""Where a network looks: Grad-CAM, its control with random weights, and both held against masks
+of lesions.
+"""
 
 import keras
 import numpy as np
@@ -22,51 +24,67 @@ def explain(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Map what speaks for referable disease, and map it again with random weights: the control.
 
-    A map that looks the same when nothing was learned explains the photograph, not the network (Adebayo et al. 2018).
-    What random weights look at differs from draw to draw, so there are several controls.
+    A map that looks the same when nothing was learned explains the photograph, not the network
+    (Adebayo et al. 2018). What random weights look at differs from draw to draw, so there are
+    several controls.
 
     Args:
-        network: from (n, side, side, 3) uint8 to the probability of referable disease, (n, 1), or of grades, (n, 5).
+        network: from (n, side, side, 3) uint8 to the probability of referable disease, (n, 1), or
+            of grades, (n, 5).
         images: (n, side, side, 3) uint8.
 
     Returns:
-        The maps of the network, (n, side, side), and those of the controls, (draws, n, side, side), float32 in [0, 1];
-        see `grad_cam`.
+        The maps of the network, (n, side, side), and those of the controls, (draws, n, side, side),
+        float32 in [0, 1]; see `grad_cam`.
 
     Raises:
         ModelError: the network has no convolution, or Keras runs on PyTorch.
     """
-    return grad_cam(network, images), np.stack([grad_cam(randomise(network, seed + k), images) for k in range(draws)])
+    return grad_cam(network, images), np.stack(
+        [grad_cam(randomise(network, seed + k), images) for k in range(draws)]
+    )
 
 
 def grad_cam(network: keras.Model, images: np.ndarray) -> np.ndarray:
-    """Weigh the last feature maps by the mean gradient of the log-odds, and keep what is positive (Selvaraju 2017).
+    """Weigh the last feature maps by the mean gradient of the log-odds, and keep what is positive
+    (Selvaraju 2017).
 
-    The score is taken before sigmoid or softmax, as in the paper: a probability of 1.0 in float32 has no gradient.
-    The last feature maps are the last output with the sides of the last convolution's. Each map is enlarged to the
-    photograph and divided by its maximum; one without anything positive is 0 everywhere. Takes and raises what
-    `explain` does, which gives the control besides: no map is to be shown without.
+    The score is taken before sigmoid or softmax, as in the paper: a probability of 1.0 in float32
+    has no gradient. The last feature maps are the last output with the sides of the last
+    convolution's. Each map is enlarged to the photograph and divided by its maximum; one without
+    anything positive is 0 everywhere. Takes and raises what `explain` does, which gives the control
+    besides: no map is to be shown without.
     """
     if keras.config.backend() == "torch":
-        raise ModelError("Grad-CAM is written for Keras on TensorFlow and on JAX; here Keras runs on torch")
+        raise ModelError(
+            "Grad-CAM is written for Keras on TensorFlow and on JAX; here Keras runs on torch"
+        )
     layer = _find_last_maps(network)
-    parts = [_map_batch(network, layer, images[k : k + BATCH_SIZE]) for k in range(0, len(images), BATCH_SIZE)]
+    parts = [
+        _map_batch(network, layer, images[k : k + BATCH_SIZE])
+        for k in range(0, len(images), BATCH_SIZE)
+    ]
     return np.concatenate(parts)
 
 
 def randomise(network: keras.Model, seed: int) -> keras.Model:
-    """The same network with fresh random weights, other than those that a network built under this seed began with."""
+    """The same network with fresh random weights, other than those that a network built under
+    this seed began with.
+    """
     keras.utils.set_random_seed(int(np.random.SeedSequence([seed, CONTROL]).generate_state(1)[0]))
-    return keras.models.clone_model(keras.Model(network.input, network.output))  # without its loss, which may be ours
+    # without its loss, which may be ours
+    return keras.models.clone_model(keras.Model(network.input, network.output))
 
 
-def measure_overlap(maps: np.ndarray, lesions: np.ndarray, images: np.ndarray, patient_id: ArrayLike) -> Interval:
+def measure_overlap(
+    maps: np.ndarray, lesions: np.ndarray, images: np.ndarray, patient_id: ArrayLike
+) -> Interval:
     """How many times as much of a map's top lies in lesions as of the field of view: 1 is chance.
 
-    The mean share of the top 5 % in lesions over the mean share of the field of view that lesions cover, with a
-    bootstrap over patients; `n` is patients. Photographs without lesions do not count, nor do black pixels, where the
-    camera cut the field of view. Of a map with fewer positive pixels the top is these alone; a map without any has no
-    share in lesions.
+    The mean share of the top 5 % in lesions over the mean share of the field of view that lesions
+    cover, with a bootstrap over patients; `n` is patients. Photographs without lesions do not
+    count, nor do black pixels, where the camera cut the field of view. Of a map with fewer positive
+    pixels the top is these alone; a map without any has no share in lesions.
 
     Args:
         maps: (n, side, side) in [0, 1].
@@ -79,7 +97,9 @@ def measure_overlap(maps: np.ndarray, lesions: np.ndarray, images: np.ndarray, p
     inside = []
     covered = []
     patients = []
-    for look, mask, field, patient in zip(maps, lesions, disc & images.any(axis=-1), patient_id, strict=True):
+    for look, mask, field, patient in zip(
+        maps, lesions, disc & images.any(axis=-1), patient_id, strict=True
+    ):
         look = look[field]
         mask = mask[field]
         if mask.any():
@@ -105,7 +125,11 @@ def _map_batch(network: keras.Model, layer: layers.Layer, images: np.ndarray) ->
     def score(shift):
         def shifted(*args, **kwargs):
             seen["maps"] = call(*args, **kwargs)
-            return seen["maps"] if shift is None else seen["maps"] + ops.cast(shift, seen["maps"].dtype)
+            return (
+                seen["maps"]
+                if shift is None
+                else seen["maps"] + ops.cast(shift, seen["maps"].dtype)
+            )
 
         layer.call = shifted
         head.activation = keras.activations.linear
@@ -116,7 +140,10 @@ def _map_batch(network: keras.Model, layer: layers.Layer, images: np.ndarray) ->
             head.activation = activation
         if found.shape[-1] == 1:
             return ops.sum(found)
-        below, above = (ops.logsumexp(part, axis=-1) for part in (found[:, :REFERABLE_FROM], found[:, REFERABLE_FROM:]))
+        below, above = (
+            ops.logsumexp(part, axis=-1)
+            for part in (found[:, :REFERABLE_FROM], found[:, REFERABLE_FROM:])
+        )
         return ops.sum(above - below)
 
     score(None)
@@ -124,7 +151,9 @@ def _map_batch(network: keras.Model, layer: layers.Layer, images: np.ndarray) ->
     gradient = ops.convert_to_numpy(differentiate(score, ops.zeros(maps.shape)))
     weights = gradient.mean(axis=(1, 2), keepdims=True)
     cam = np.maximum((weights * maps).sum(axis=-1, keepdims=True), 0)
-    large = ops.convert_to_numpy(ops.image.resize(cam, images.shape[1:3], data_format="channels_last"))[..., 0]
+    large = ops.convert_to_numpy(
+        ops.image.resize(cam, images.shape[1:3], data_format="channels_last")
+    )[..., 0]
     return large / np.maximum(large.max(axis=(1, 2), keepdims=True), np.finfo(np.float32).tiny)
 
 
@@ -136,4 +165,8 @@ def _find_last_maps(network: keras.Model) -> layers.Layer:
         raise ModelError("Grad-CAM needs a network with a convolution")
     sides = convolutions[-1].output.shape[1:3]
     after = outputs[outputs.index(convolutions[-1]) :]
-    return [layer for layer in after if len(layer.output.shape) == 4 and layer.output.shape[1:3] == sides][-1]
+    return [
+        layer
+        for layer in after
+        if len(layer.output.shape) == 4 and layer.output.shape[1:3] == sides
+    ][-1]

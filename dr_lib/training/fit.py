@@ -20,11 +20,17 @@ class OutOfTimeError(RuntimeError):
 
 
 class Timing(NamedTuple):
-    """Seconds of one training, on a monotonic clock; of a resumed one, those of this process alone."""
+    """Seconds of one training, on a monotonic clock; of a resumed one, those of this process
+    alone.
+    """
 
-    train_s: float  # from the call of fit to the end of the last epoch, of the device's work and the callbacks in it
-    first_step_s: float  # inside it: from the call to the end of the first call of the device, so with the compilation
-    epoch_s: list[float]  # inside it: each epoch with its validation and checkpoint; the first from the call
+    # from the call of fit to the end of the last epoch, of the device's work and the callbacks in
+    # it
+    train_s: float
+    # inside it: from the call to the end of the first call of the device, so with the compilation
+    first_step_s: float
+    # inside it: each epoch with its validation and checkpoint; the first from the call
+    epoch_s: list[float]
     training_s: list[float]  # inside each of these: its training steps alone
     cpu_s: float  # CPU seconds of this process, over all cores
     checkpoint_s: float  # inside it: writing checkpoints
@@ -53,9 +59,11 @@ def compile_model(
     jit: bool = False,
     steps_per_execution: int = 1,
 ) -> None:
-    """Compile in the scope of the device, for a loss and a metric named auc, by which `train` finds the best epoch.
+    """Compile in the scope of the device, for a loss and a metric named auc, by which `train` finds
+    the best epoch.
 
-    What has a name of `TrainingConfig` or `Plan` means the same. By default the model has one sigmoid output.
+    What has a name of `TrainingConfig` or `Plan` means the same. By default the model has one
+    sigmoid output.
     """
     if optimizer not in OPTIMIZERS:
         raise ValueError(f"optimizer {optimizer!r}: choose from {', '.join(OPTIMIZERS)}")
@@ -84,18 +92,21 @@ def train(
 ) -> Timing:
     """Train, time, and leave the model with its best weights: call it in the scope of the device.
 
-    The best epoch is that with the best AUC on the validation split, or without one the last (but see `keep_best`).
-    Writes `history.csv`, `checkpoint.npz` and, on request, `tensorboard/` to the recorder's folder. Where a checkpoint
-    lies there, the training goes on from it and ends as if it had never been killed, to the bit where the device adds
-    in a fixed order; the work between the last checkpoint and a kill is done again.
+    The best epoch is that with the best AUC on the validation split, or without one the last (but
+    see `keep_best`). Writes `history.csv`, `checkpoint.npz` and, on request, `tensorboard/` to the
+    recorder's folder. Where a checkpoint lies there, the training goes on from it and ends as if it
+    had never been killed, to the bit where the device adds in a fixed order; the work between the
+    last checkpoint and a kill is done again.
 
     Args:
         model: compiled by `compile_model`.
         train_batches: shuffled, full batches.
-        validation_batches: of the validation split; None where there is none, as in the paper's 70/30.
+        validation_batches: of the validation split; None where there is none, as in the paper's
+            70/30.
         recorder: a new one, with the folder for what the training leaves.
         epochs: this, warmup_epochs, keep_best and tensorboard as in `TrainingConfig`.
-        average_weights: validate and keep the moving average that the optimiser makes, in place of the weights.
+        average_weights: validate and keep the moving average that the optimiser makes, in place of
+            the weights.
 
     Raises:
         OutOfTimeError: the time was up before the last epoch.
@@ -117,7 +128,8 @@ def train(
     callbacks = [keras.callbacks.LambdaCallback(on_epoch_begin=begin_epoch), recorder.plateau]
     if average_weights:
         callbacks.append(keras.callbacks.SwapEMAWeights(swap_on_epoch=True))
-        if recorder.history:  # a checkpoint has the averages in the place of the weights: exchange them once
+        # a checkpoint has the averages in the place of the weights: exchange them once
+        if recorder.history:
             exchange = keras.callbacks.SwapEMAWeights()
             exchange.set_model(model)
             exchange.on_test_begin()
@@ -137,7 +149,9 @@ def train(
             )
     if len(recorder.history) < epochs:
         done = f"saved after epoch {len(recorder.history)} of {epochs}"
-        raise OutOfTimeError(f"the time is up, {done}: run it again, with the same parameters, to go on")
+        raise OutOfTimeError(
+            f"the time is up, {done}: run it again, with the same parameters, to go on"
+        )
     assign_variables(model, {"model": recorder.best_variables})
     return Timing(
         train_s=recorder.ended - recorder.start,
@@ -154,7 +168,8 @@ def train(
 def _feed(batches: Batches | None) -> Any:
     """Batches as fit takes them: on TensorFlow without tf.data's autotuner.
 
-    That thread sleeps for up to a minute, and where Keras makes the pipeline fit returns only when it has woken up.
+    That thread sleeps for up to a minute, and where Keras makes the pipeline fit returns only when
+    it has woken up.
     """
     if batches is None or keras.backend.backend() != "tensorflow":
         return batches
@@ -166,11 +181,19 @@ def _feed(batches: Batches | None) -> Any:
     feed = tf.data.Dataset.from_generator(
         lambda: map(batches.__getitem__, range(len(batches))), output_signature=signature
     )
-    return feed.apply(tf.data.experimental.assert_cardinality(len(batches))).prefetch(2).with_options(options)
+    return (
+        feed.apply(tf.data.experimental.assert_cardinality(len(batches)))
+        .prefetch(2)
+        .with_options(options)
+    )
 
 
-def predict(model: keras.Model, inputs: np.ndarray | StoredCrops | Mirrored, batch_size: int) -> np.ndarray:
-    """Predict (n, ...) inputs, whatever their number, in full batches that the replicas can share."""
+def predict(
+    model: keras.Model, inputs: np.ndarray | StoredCrops | Mirrored, batch_size: int
+) -> np.ndarray:
+    """Predict (n, ...) inputs, whatever their number, in full batches that the replicas can
+    share.
+    """
     batches = Batches(inputs, np.zeros(len(inputs), np.float32), batch_size)
     model.steps_per_execution = 1  # a loop of steps is compiled for seconds, and serves this once
     with _raise_own_error(batches):

@@ -1,4 +1,6 @@
-"""Train only the upper blocks of a network: the outputs of the frozen lower ones are computed once and cached."""
+"""Train only the upper blocks of a network: the outputs of the frozen lower ones are computed
+once and cached.
+"""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -8,7 +10,12 @@ import numpy as np
 import psutil
 from sklearn.linear_model import LogisticRegression, Ridge, RidgeClassifier
 from sklearn.metrics import roc_auc_score
-from sklearn.model_selection import GridSearchCV, GroupKFold, StratifiedGroupKFold, cross_val_predict
+from sklearn.model_selection import (
+    GridSearchCV,
+    GroupKFold,
+    StratifiedGroupKFold,
+    cross_val_predict,
+)
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -21,7 +28,8 @@ class Frozen(NamedTuple):
     """What is left to train, what to train it on, and what it has to beat."""
 
     upper: keras.Model
-    inputs: dict[str, np.ndarray]  # per split, (2 n, ...) float16: cached outputs of n photographs, then mirrored
+    # per split, (2 n, ...) float16: cached outputs of n photographs, then mirrored
+    inputs: dict[str, np.ndarray]
     targets: dict[str, np.ndarray]  # per split, (2 n,) float32
     linear_probe_auc: float  # of the test split
 
@@ -34,21 +42,25 @@ def freeze(
     *,
     probe_grades: bool = False,
 ) -> Frozen:
-    """Run photographs and their mirror images through the frozen part once; initialise the head by a linear probe.
+    """Run photographs and their mirror images through the frozen part once; initialise the head by
+    a linear probe.
 
-    A head that starts at random distorts good features while it learns (Kumar et al. 2022, "Fine-tuning can distort
-    pretrained features"): it starts as logistic regression on the frozen features. Ridge regression on those of the
-    photographs of training and validation is what the fine-tuning has to beat.
+    A head that starts at random distorts good features while it learns (Kumar et al. 2022,
+    "Fine-tuning can distort pretrained features"): it starts as logistic regression on the frozen
+    features. Ridge regression on those of the photographs of training and validation is what the
+    fine-tuning has to beat.
 
     Args:
         network: of `build_model`; what is trained in `upper` is trained in it.
         last_frozen: name of the base's last frozen layer, such as conv_pw_11_relu of mobilenet.
         splits: train, test and, where there is one, validation.
         batch_size: of the passes, over all replicas.
-        probe_grades: start the head from the grades, see `fit_grades`, and not from logistic regression.
+        probe_grades: start the head from the grades, see `fit_grades`, and not from logistic
+            regression.
 
     Raises:
-        ModelError: the base has no such layer, goes round it, or its outputs do not fit into memory.
+        ModelError: the base has no such layer, goes round it, or its outputs do not fit into
+            memory.
     """
     lower, extract, upper = split_network(network, last_frozen)
     number = 2 * sum(len(photographs.referable) for photographs in splits.values())
@@ -56,14 +68,16 @@ def freeze(
     free = psutil.virtual_memory().available / 2**30
     if needed > free:
         raise ModelError(
-            f"last_frozen {last_frozen!r}: its outputs take {needed:.1f} GiB, {free:.1f} are free: name a later layer "
-            "or a smaller image_size, or leave last_frozen out"
+            f"last_frozen {last_frozen!r}: its outputs take {needed:.1f} GiB, {free:.1f} are free:"
+            " name a later layer or a smaller image_size, or leave last_frozen out"
         )
     inputs = {}
     features = {}
     for name, photographs in splits.items():
         views = [photographs.images, Mirrored(photographs.images)]
-        inputs[name] = np.concatenate([predict(lower, view, batch_size).astype(np.float16) for view in views])
+        inputs[name] = np.concatenate(
+            [predict(lower, view, batch_size).astype(np.float16) for view in views]
+        )
         features[name] = predict(extract, inputs[name], batch_size)
     targets = {name: np.tile(photographs.referable, 2) for name, photographs in splits.items()}
     train = splits["train"]
@@ -76,54 +90,79 @@ def freeze(
         regression = LogisticRegression(max_iter=2000)
         penalties = np.logspace(-5, -1, 9)
         kernel, bias = read_line(
-            fit_by_patient(regression, "C", penalties, features["train"], targets["train"], patients)
+            fit_by_patient(
+                regression, "C", penalties, features["train"], targets["train"], patients
+            )
         )
     network.get_layer("referable").set_weights([kernel[:, None], np.array([bias])])
     known = [
-        (features[name][: len(s.referable)], s.referable, s.patient_id) for name, s in splits.items() if s is not test
+        (features[name][: len(s.referable)], s.referable, s.patient_id)
+        for name, s in splits.items()
+        if s is not test
     ]
     probe = fit_by_patient(
-        RidgeClassifier(), "alpha", np.logspace(0, 6, 13), *map(np.concatenate, zip(*known, strict=True))
+        RidgeClassifier(),
+        "alpha",
+        np.logspace(0, 6, 13),
+        *map(np.concatenate, zip(*known, strict=True)),
     )
     scores = probe.decision_function(features["test"][: len(test.referable)])
     return Frozen(upper, inputs, targets, float(roc_auc_score(test.referable, scores)))
 
 
-def split_network(network: keras.Model, last_frozen: str) -> tuple[keras.Model, keras.Model, keras.Model]:
+def split_network(
+    network: keras.Model, last_frozen: str
+) -> tuple[keras.Model, keras.Model, keras.Model]:
     """Split a network of `build_model` behind a layer of its base, and freeze what lies before it.
 
     Batch normalisation is frozen everywhere: few photographs would spoil its statistics.
 
     Returns:
-        uint8 photographs -> outputs of the frozen part; these as float16 (0.66 MB a photograph for mobilenet at 299 px)
-        -> pooled features; these -> probability of referable disease. They share the network's layers.
+        uint8 photographs -> outputs of the frozen part; these as float16 (0.66 MB a photograph for
+        mobilenet at 299 px)
+        -> pooled features; these -> probability of referable disease. They share the network's
+        layers.
     """
     base = network.get_layer("base")
     last = find_layer(base, last_frozen)
     for position, layer in enumerate(base.layers):
-        if position <= base.layers.index(last) or isinstance(layer, keras.layers.BatchNormalization):
+        if position <= base.layers.index(last) or isinstance(
+            layer, keras.layers.BatchNormalization
+        ):
             layer.trainable = False
     cut = last.output
-    x = network.operations[network.operations.index(base) - 1].output  # the photographs as the base takes them
+    # the photographs as the base takes them
+    x = network.operations[network.operations.index(base) - 1].output
     outputs = keras.Input(cut.shape[1:], dtype="float16", name="cached")
     try:
         above = outputs if last is base.layers[-1] else keras.Model(cut, base.output)(outputs)
     except ValueError:  # what follows is not computed from this output alone
-        hint = "the network goes round this layer: name one that everything passes, such as the end of a block"
+        hint = (
+            "the network goes round this layer: name one that everything passes, such as the end of"
+            " a block"
+        )
         raise ModelError(f"last_frozen {last_frozen!r}: {hint}") from None
     pooled = network.get_layer("pool")(above)
     probability = network.get_layer("referable")(network.get_layer("dropout")(pooled))
     lower = keras.Model(network.input, keras.Model(base.input, cut)(x), name="lower")
-    return lower, keras.Model(outputs, pooled, name="features"), keras.Model(outputs, probability, name="upper")
+    return (
+        lower,
+        keras.Model(outputs, pooled, name="features"),
+        keras.Model(outputs, probability, name="upper"),
+    )
 
 
 def fit_grades(features, grade, referable, patient_id) -> tuple[np.ndarray, float]:
-    """Regress the grade, and turn it into the log odds of referable disease: their kernel, (features,), and bias.
+    """Regress the grade, and turn it into the log odds of referable disease: their kernel,
+    (features,), and bias.
 
-    The grade tells severe from mild, which referable or not leaves out. The odds follow from grades that were predicted
-    in folds of other patients, for those of the photographs that it learned from are too good.
+    The grade tells severe from mild, which referable or not leaves out. The odds follow from grades
+    that were predicted in folds of other patients, for those of the photographs that it learned
+    from are too good.
     """
-    line = fit_by_patient(Ridge(), "alpha", np.logspace(1, 6, 11), features, grade, patient_id, scoring="r2")
+    line = fit_by_patient(
+        Ridge(), "alpha", np.logspace(1, 6, 11), features, grade, patient_id, scoring="r2"
+    )
     predicted = cross_val_predict(line, features, grade, groups=patient_id, cv=GroupKFold(5))
     odds = LogisticRegression(C=np.inf).fit(predicted[:, None], referable)
     kernel, bias = read_line(line)
@@ -132,7 +171,9 @@ def fit_grades(features, grade, referable, patient_id) -> tuple[np.ndarray, floa
 
 
 def read_line(fitted: Pipeline) -> tuple[np.ndarray, float]:
-    """The kernel, (features,), and bias of what `fit_by_patient` fitted, for features that are not standardised."""
+    """The kernel, (features,), and bias of what `fit_by_patient` fitted, for features that are
+    not standardised.
+    """
     scaler, model = fitted
     kernel = np.ravel(model.coef_) / scaler.scale_
     return kernel, float(np.ravel(model.intercept_)[0] - kernel @ scaler.mean_)

@@ -14,7 +14,9 @@ MODELS = ("mobilenet", "vgg19", "small_cnn")
 
 
 class ReferableAUC(keras.metrics.AUC):
-    """AUC of referable disease: whether the grade is 2 or worse, against the sum of those grades' probabilities."""
+    """AUC of referable disease: whether the grade is 2 or worse, against the sum of those
+    grades' probabilities.
+    """
 
     def update_state(self, y_true, y_pred, sample_weight=None):
         """Take (batch,) grades and (batch, 5) probabilities."""
@@ -34,10 +36,11 @@ def build_grader(
 ) -> keras.Model:
     """Build a network of Camargo, Künas and Navaux: base, pooling, Dense 128, Dense 128, Dense 5.
 
-    At 224 px mobilenet has 3,377,221 parameters and vgg19 20,107,205, as in their paper. Unlike there, each base gets
-    the preprocessing that its ImageNet weights were trained with.
+    At 224 px mobilenet has 3,377,221 parameters and vgg19 20,107,205, as in their paper. Unlike
+    there, each base gets the preprocessing that its ImageNet weights were trained with.
 
-    Takes and raises what `build_model` does, for mobilenet, vgg19 (Simonyan and Zisserman 2015) and small_cnn.
+    Takes and raises what `build_model` does, for mobilenet, vgg19 (Simonyan and Zisserman 2015) and
+    small_cnn.
 
     Returns:
         A model from (batch, side, side, 3) uint8 RGB to (batch, 5) float32 probabilities.
@@ -54,8 +57,8 @@ def build_grader(
 def weigh_grades(grade: np.ndarray) -> np.ndarray:
     """Weights of the loss, (5,), that let each grade count the same in all, however rare it is.
 
-    From (n,) grades of the training split, n / (number of grades that occur x photographs of it) for each grade; 1
-    where there is none. Referable or not, 0 or 1, is weighed as two grades are.
+    From (n,) grades of the training split, n / (number of grades that occur x photographs of it)
+    for each grade; 1 where there is none. Referable or not, 0 or 1, is weighed as two grades are.
     """
     weights = np.ones(len(GRADES))
     found = np.unique(grade)
@@ -64,7 +67,9 @@ def weigh_grades(grade: np.ndarray) -> np.ndarray:
 
 
 def weighted_loss(weights: np.ndarray, crossentropy: Callable | None = None) -> Callable:
-    """Make a loss of (batch,) labels and their probabilities: cross-entropy, of grades by default, times the weight."""
+    """Make a loss of (batch,) labels and their probabilities: cross-entropy, of grades by
+    default, times the weight.
+    """
     crossentropy = crossentropy or keras.losses.sparse_categorical_crossentropy
 
     def loss(y_true, y_pred):

@@ -10,11 +10,13 @@ SENSITIVITY = 0.9  # a high-sensitivity point, as in Voets et al. 2019
 
 
 def choose_threshold(referable: np.ndarray, probability: np.ndarray) -> float:
-    """The highest threshold at which 90 % of referable eyes are found, to be chosen on the validation split only.
+    """The highest threshold at which 90 % of referable eyes are found, to be chosen on the
+    validation split only.
 
     Args:
         referable: (n,) 0 or 1, both present.
-        probability: (n,) of referable disease; an eye is called referable where it is at least the threshold.
+        probability: (n,) of referable disease; an eye is called referable where it is at least the
+            threshold.
 
     Raises:
         ValueError: one class only, or a probability that is not finite.
@@ -24,7 +26,9 @@ def choose_threshold(referable: np.ndarray, probability: np.ndarray) -> float:
 
 
 def score(referable: np.ndarray, probability: np.ndarray, threshold: float) -> dict[str, float]:
-    """AUC, and sensitivity, specificity and accuracy at a threshold; takes and raises what `choose_threshold` does."""
+    """AUC, and sensitivity, specificity and accuracy at a threshold; takes and raises what
+    `choose_threshold` does.
+    """
     _check(referable, probability)
     called = np.asarray(probability) >= threshold
     return {
@@ -36,7 +40,9 @@ def score(referable: np.ndarray, probability: np.ndarray, threshold: float) -> d
     }
 
 
-def score_grades(grade: np.ndarray, probabilities: np.ndarray, threshold: float) -> dict[str, float]:
+def score_grades(
+    grade: np.ndarray, probabilities: np.ndarray, threshold: float
+) -> dict[str, float]:
     """What `score` says of referable disease, and how well the grades agree.
 
     Args:
@@ -55,6 +61,10 @@ def score_grades(grade: np.ndarray, probabilities: np.ndarray, threshold: float)
 
 def _check(referable: np.ndarray, probability: np.ndarray) -> None:
     if len(np.unique(referable)) != 2:
-        raise ValueError("the split holds one class only: AUC and thresholds need referable and other eyes")
+        raise ValueError(
+            "the split holds one class only: AUC and thresholds need referable and other eyes"
+        )
     if not np.isfinite(probability).all():
-        raise ValueError("a predicted probability is not finite: the training diverged, lower the learning rate")
+        raise ValueError(
+            "a predicted probability is not finite: the training diverged, lower the learning rate"
+        )

@@ -1,4 +1,6 @@
-"""The networks that grade a photograph as referable or not, from uint8 pixels to one probability."""
+"""The networks that grade a photograph as referable or not, from uint8 pixels to one
+probability.
+"""
 
 import sys
 import warnings
@@ -11,12 +13,18 @@ from keras import layers, ops
 
 from dr_lib import files
 
-# the networks of keras.applications: "mobilenet" and "inception_v3" are as good as MobileNet and InceptionV3
-NETWORKS = {name.lower(): name for name, build in vars(keras.applications).items() if callable(build)}
+# the networks of keras.applications: "mobilenet" and "inception_v3" are as good as MobileNet and
+# InceptionV3
+NETWORKS = {
+    name.lower(): name for name, build in vars(keras.applications).items() if callable(build)
+}
 AUGMENTATIONS = ("none", "flip", "colour")
 
-# RGB -> YIQ (FCC NTSC, as in Python's colorsys): saturation and hue become one scaled rotation of (I, Q)
-RGB_TO_YIQ = np.array([[0.30, 0.59, 0.11], [0.599, -0.2773, -0.3217], [0.213, -0.5251, 0.3121]], np.float32)
+# RGB -> YIQ (FCC NTSC, as in Python's colorsys): saturation and hue become one scaled rotation of
+# (I, Q)
+RGB_TO_YIQ = np.array(
+    [[0.30, 0.59, 0.11], [0.599, -0.2773, -0.3217], [0.213, -0.5251, 0.3121]], np.float32
+)
 
 
 class ModelError(ValueError):
@@ -27,8 +35,9 @@ class ModelError(ValueError):
 class Augment(layers.Layer):
     """Cast uint8 photographs to [0, 1] and, in training only, flip and recolour each at random.
 
-    Works in [0, 1], on any backend, from keras.ops alone. The strengths of "colour" are those of Voets et al.
-    2019: brightness +-0.125, saturation and contrast 0.5-1.5, hue +-0.2 of a turn, and the left-right flip.
+    Works in [0, 1], on any backend, from keras.ops alone. The strengths of "colour" are those of
+    Voets et al. 2019: brightness +-0.125, saturation and contrast 0.5-1.5, hue +-0.2 of a turn, and
+    the left-right flip.
     """
 
     def __init__(self, augmentation: str = "colour", seed: int = 0, **kwargs):
@@ -102,34 +111,48 @@ def build_model(
     """Build a network: uint8 photographs in, the probability of referable disease out.
 
     Args:
-        model: a network of keras.applications by its name there, such as mobilenet (Howard et al. 2017), inception_v3
-            (Szegedy et al. 2016, the network of Voets et al. 2019), EfficientNetV2B0 or ConvNeXtTiny; or small_cnn
-            (four convolutions, no batch normalisation, the maximum of each of their features).
+        model: a network of keras.applications by its name there, such as mobilenet (Howard et al.
+            2017), inception_v3 (Szegedy et al. 2016, the network of Voets et al. 2019),
+            EfficientNetV2B0 or ConvNeXtTiny; or small_cnn (four convolutions, no batch
+            normalisation, the maximum of each of their features).
         image_size: side of the square input [px].
         weights: none, imagenet (downloaded by Keras) or the path of a weights file without the top.
         augmentation: none, flip or colour, see `Augment`.
         dropout: share of the pooled features dropped in training.
-        last_layer: layer of the base whose outputs are pooled, such as conv_pw_7_relu of mobilenet, which ends there:
-            lesions are small, and so is what the middle blocks see. Empty for the whole base.
-        seed: of the augmentation and of dropout; initial weights follow `keras.utils.set_random_seed`.
-        synchronised: batch normalisation pools its statistics over the replicas; for tf.distribute alone.
+        last_layer: layer of the base whose outputs are pooled, such as conv_pw_7_relu of mobilenet,
+            which ends there: lesions are small, and so is what the middle blocks see. Empty for the
+            whole base.
+        seed: of the augmentation and of dropout; initial weights follow
+            `keras.utils.set_random_seed`.
+        synchronised: batch normalisation pools its statistics over the replicas; for tf.distribute
+            alone.
 
     Returns:
-        A model with layers "augment" and "base" (a model of its own) and one sigmoid output, always float32.
+        A model with layers "augment" and "base" (a model of its own) and one sigmoid output, always
+        float32.
 
     Raises:
         ModelError: an unknown name, a side too small, or weights that cannot be had or do not fit.
     """
-    inputs, x = build_features(model, image_size, weights, augmentation, seed, synchronised, last_layer)
+    inputs, x = build_features(
+        model, image_size, weights, augmentation, seed, synchronised, last_layer
+    )
     x = layers.Dropout(dropout, seed=seed, name="dropout")(x)
     outputs = layers.Dense(1, activation="sigmoid", dtype="float32", name="referable")(x)
     return keras.Model(inputs, outputs, name=f"{model}_{image_size}")
 
 
 def build_features(
-    model: str, image_size: int, weights: str, augmentation: str, seed: int, synchronised: bool, last_layer: str = ""
+    model: str,
+    image_size: int,
+    weights: str,
+    augmentation: str,
+    seed: int,
+    synchronised: bool,
+    last_layer: str = "",
 ):
-    """What comes before the head, see `build_model`: the input, and the pooled features of the base.
+    """What comes before the head, see `build_model`: the input, and the pooled features of the
+    base.
 
     Each base gets the preprocessing that its ImageNet weights were trained with.
     """
@@ -140,22 +163,27 @@ def build_features(
         base = keras.Model(base.input, find_layer(base, last_layer).output, name="base")
     inputs = keras.Input((image_size, image_size, 3), dtype="uint8")
     x = Augment(augmentation, seed, name="augment")(inputs)
-    scale, offset, is_bgr = (2.0, -1.0, False) if model == "small_cnn" else find_preprocessing(model)
+    scale, offset, is_bgr = (
+        (2.0, -1.0, False) if model == "small_cnn" else find_preprocessing(model)
+    )
     x = layers.Rescaling(scale, offset, name="rescale")(x)
-    if is_bgr:  # scaled before it is turned: the int8 converter gives what it turns the scale of the photograph's bytes
+    # scaled before it is turned: the int8 converter gives what it turns the scale of the
+    # photograph's bytes
+    if is_bgr:
         x = ops.flip(x, axis=-1)
     pool = layers.GlobalMaxPooling2D if model == "small_cnn" else layers.GlobalAveragePooling2D
     return inputs, pool(name="pool")(base(x))
 
 
 def find_preprocessing(model: str) -> tuple[list[float], list[float], bool]:
-    """What a network of keras.applications does to its input, so that a model that was saved holds it.
+    """What a network of keras.applications does to its input, so that a model that was saved holds
+    it.
 
     Its `preprocess_input` is linear in each channel, so black and red tell all of it.
 
     Returns:
-        For pixels in [0, 1], RGB: the factor of each channel, what is added to it, and whether the channels are then
-        turned to BGR. Networks that scale within themselves are given [0, 255].
+        For pixels in [0, 1], RGB: the factor of each channel, what is added to it, and whether the
+        channels are then turned to BGR. Networks that scale within themselves are given [0, 255].
     """
     preprocess = sys.modules[find_network(model).__module__].preprocess_input
     colours = 255.0 * np.vstack([np.zeros(3), np.eye(3)])
@@ -167,35 +195,47 @@ def find_preprocessing(model: str) -> tuple[list[float], list[float], bool]:
 
 def list_layers(network: keras.Model) -> list[layers.Layer]:
     """The layers of a network, those of the models within it among them."""
-    parts = [list_layers(layer) if isinstance(layer, keras.Model) else [layer] for layer in network.layers]
+    parts = [
+        list_layers(layer) if isinstance(layer, keras.Model) else [layer]
+        for layer in network.layers
+    ]
     return [layer for part in parts for layer in part]
 
 
 def find_layer(base: keras.Model, name: str) -> layers.Layer:
     """The layer of that name; a ModelError says which there are."""
     if name not in [layer.name for layer in base.layers]:
-        raise ModelError(f"no layer {name!r}: choose from {', '.join(layer.name for layer in base.layers)}")
+        raise ModelError(
+            f"no layer {name!r}: choose from {', '.join(layer.name for layer in base.layers)}"
+        )
     return base.get_layer(name)
 
 
 def find_network(model: str) -> Callable:
-    """The function of keras.applications that builds a network; case and underscores of its name do not count."""
+    """The function of keras.applications that builds a network; case and underscores of its name
+    do not count.
+    """
     name = NETWORKS.get(model.lower().replace("_", ""))
     if name is None:
         names = ", ".join(NETWORKS.values())
-        raise ModelError(f"model {model!r}: choose small_cnn or a network of keras.applications, which has {names}")
+        raise ModelError(
+            f"model {model!r}: choose small_cnn or a network of keras.applications, which has"
+            f" {names}"
+        )
     return getattr(keras.applications, name)
 
 
 def save_model(network: keras.Model, path: Path) -> None:
     """Save a trained network in one step as a .keras file that loads on every backend.
 
-    Its batch normalisation is no longer synchronised from then on, for only TensorFlow knows that kind.
+    Its batch normalisation is no longer synchronised from then on, for only TensorFlow knows that
+    kind.
     """
     _synchronise(network.get_layer("base"), False)
     with files.replace(path) as temporary:
         named = temporary.with_suffix(".keras")  # Keras saves to no other name
-        keras.Model(network.inputs, network.outputs, name=network.name).save(named)  # without the optimiser's state
+        # without the optimiser's state
+        keras.Model(network.inputs, network.outputs, name=network.name).save(named)
         named.replace(temporary)
 
 
@@ -211,10 +251,14 @@ def _synchronise(base: keras.Model, synchronised: bool) -> None:
             layer.synchronized = synchronised
 
 
-def build_base(model: str, image_size: int, weights: str, synchronised: bool = False) -> keras.Model:
+def build_base(
+    model: str, image_size: int, weights: str, synchronised: bool = False
+) -> keras.Model:
     """Build a network without its top, named "base"; see `build_model`."""
     if weights not in ("none", "imagenet") and not Path(weights).is_file():
-        raise ModelError(f"weights {weights!r}: no such file; give none, imagenet or the path of a weights file")
+        raise ModelError(
+            f"weights {weights!r}: no such file; give none, imagenet or the path of a weights file"
+        )
     if model == "small_cnn":
         if weights == "imagenet":
             raise ModelError("small_cnn has no ImageNet weights: take weights='none', or mobilenet")
@@ -227,26 +271,39 @@ def build_base(model: str, image_size: int, weights: str, synchronised: bool = F
     try:
         with warnings.catch_warnings():
             # Keras only warns where a file lacks a layer's weights
-            warnings.filterwarnings("error", "A total of .* could not be loaded|.*no matching group found")
+            warnings.filterwarnings(
+                "error", "A total of .* could not be loaded|.*no matching group found"
+            )
             # sides of its weights are others: those of 224 px are taken, for every side
             warnings.filterwarnings("ignore", ".*Weights for input shape")
             base = build(include_top=False, weights=source, input_shape=(image_size, image_size, 3))
-    except Exception as error:  # Keras raises whatever its download, its file reader or its shape check meets
-        hint = "; without a network give weights the path of a file, or none" if weights == "imagenet" else ""
-        raise ModelError(f"cannot build {model} at {image_size} px with weights {weights!r}: {error}{hint}") from error
+    except (
+        Exception
+    ) as error:  # Keras raises whatever its download, its file reader or its shape check meets
+        hint = (
+            "; without a network give weights the path of a file, or none"
+            if weights == "imagenet"
+            else ""
+        )
+        raise ModelError(
+            f"cannot build {model} at {image_size} px with weights {weights!r}: {error}{hint}"
+        ) from error
     _synchronise(base, synchronised)
-    return keras.Model(base.input, base.output, name="base")  # some look their blocks up by their own name
+    # some look their blocks up by their own name
+    return keras.Model(base.input, base.output, name="base")
 
 
 def _build_small_cnn(image_size: int) -> keras.Model:
     """Four convolutions on photographs freed from their camera's colour cast and exposure.
 
-    The strongest responses of all four scales come out: with the last scale alone, small lesions are found much later.
+    The strongest responses of all four scales come out: with the last scale alone, small lesions
+    are found much later.
     """
     if image_size < 32:
         raise ModelError(f"image_size {image_size}: small_cnn takes 32 px or more")
     inputs = keras.Input((image_size, image_size, 3))
-    # each channel of each photograph has mean 0 and deviation 1: without it some seeds never learn the sample
+    # each channel of each photograph has mean 0 and deviation 1: without it some seeds never learn
+    # the sample
     x = layers.GroupNormalization(groups=-1, center=False, scale=False, name="standardise")(inputs)
     scales = []
     for side, filters in zip((8, 4, 2, 1), (16, 32, 64, 96), strict=True):

@@ -1,4 +1,6 @@
-"""What a training knows of itself: its times, its history, its best weights; and when it is saved."""
+"""What a training knows of itself: its times, its history, its best weights; and when it is
+saved.
+"""
 
 import time
 from collections.abc import Callable, Mapping
@@ -12,20 +14,30 @@ import pandas as pd
 
 from dr_lib import files
 from dr_lib.training import checkpoint
-from dr_lib.training.checkpoint import CHECKPOINT, CheckpointError, assign_variables, read_variables, read_weights
+from dr_lib.training.checkpoint import (
+    CHECKPOINT,
+    CheckpointError,
+    assign_variables,
+    read_variables,
+    read_weights,
+)
 from dr_lib.training.frameworks.keras_network import wait_for
 
-CHECKPOINT_SHARE = 0.05  # of the time, at most, goes into checkpoints between the first epoch's and the last
-PLATEAU_STATE = ("best", "wait", "cooldown_counter")  # of ReduceLROnPlateau, which Keras does not save
+# of the time, at most, goes into checkpoints between the first epoch's and the last
+CHECKPOINT_SHARE = 0.05
+# of ReduceLROnPlateau, which Keras does not save
+PLATEAU_STATE = ("best", "wait", "cooldown_counter")
 
 
 class Recorder(keras.callbacks.Callback):
-    """Take the times, keep the history and the best weights, save; must stand last among the callbacks.
+    """Take the times, keep the history and the best weights, save; must stand last among the
+    callbacks.
 
     Times are those of this process; history, weights and sessions those of the whole training.
     """
 
-    async_safe = True  # Keras may call it beside the training, and does so on JAX: no step waits for its loss
+    # Keras may call it beside the training, and does so on JAX: no step waits for its loss
+    async_safe = True
 
     def __init__(
         self,
@@ -43,9 +55,11 @@ class Recorder(keras.callbacks.Callback):
         Args:
             out_dir: folder for what the training leaves.
             identity: what is to be trained; a checkpoint of anything else is refused.
-            session: what may be another after a restart, such as the device; all that took part are named.
+            session: what may be another after a restart, such as the device; all that took part are
+                named.
             report: called with (epochs done, epochs in all).
-            seconds_left: called after each epoch; where the next one would not fit, the training is saved and stops.
+            seconds_left: called after each epoch; where the next one would not fit, the training is
+                saved and stops.
             writes: the checkpoint; of several machines one does.
             share: see `Device.share`: all resume from one checkpoint, and stop at one epoch.
         """
@@ -65,10 +79,13 @@ class Recorder(keras.callbacks.Callback):
         self.epoch_s: list[float] = []
         self.training_s: list[float] = []  # of each epoch, what its steps took
         self.first_step_s = float("nan")
-        self.checkpoint_s = self.save_s = self.start = self.cpu_start = self.ended = self.saved = self.cpu_s = 0.0
+        self.checkpoint_s = self.save_s = self.start = self.cpu_start = self.ended = self.saved = (
+            self.cpu_s
+        ) = 0.0
 
     def resume(self, model: keras.Model) -> None:
-        """Take up the checkpoint, if there is one; one of other photographs, labels or another split is put aside.
+        """Take up the checkpoint, if there is one; one of other photographs, labels or another
+        split is put aside.
 
         Raises:
             CheckpointError: it is damaged, or of other parameters.
@@ -77,21 +94,30 @@ class Recorder(keras.callbacks.Callback):
         if not content:
             return
         progress, arrays = checkpoint.read_checkpoint(BytesIO(content))
-        changed = [name for name, value in self.identity.items() if progress["identity"].get(name) != value]
+        changed = [
+            name for name, value in self.identity.items() if progress["identity"].get(name) != value
+        ]
         if changed and all(name.endswith("_sha256") for name in changed):
             if self.writes:
                 self.path.replace(self.path.with_name(f"outdated-{CHECKPOINT}"))
             return
         if changed:
-            raise CheckpointError(f"{CHECKPOINT} was written with other {', '.join(changed)}: delete it to start anew")
+            raise CheckpointError(
+                f"{CHECKPOINT} was written with other {', '.join(changed)}: delete it to start anew"
+            )
         self.best_variables = arrays.pop("best")
         assign_variables(model, arrays)
-        self.history, self.best, self.plateau_state = (progress[n] for n in ("history", "best", "plateau_state"))
+        self.history, self.best, self.plateau_state = (
+            progress[n] for n in ("history", "best", "plateau_state")
+        )
         self.sessions = [*progress["sessions"], *self.sessions]
 
     def join_sessions(self) -> dict[str, str]:
         """What each session said, such as "Tesla T4 + cpu" of the devices."""
-        values = {name: dict.fromkeys(session[name] for session in self.sessions) for name in self.sessions[-1]}
+        values = {
+            name: dict.fromkeys(session[name] for session in self.sessions)
+            for name in self.sessions[-1]
+        }
         return {name: " + ".join(found) for name, found in values.items()}
 
     def begin(self) -> None:
@@ -105,7 +131,9 @@ class Recorder(keras.callbacks.Callback):
             setattr(self.plateau, name, value)
 
     def on_train_batch_end(self, batch, logs=None):
-        """Note the end of the very first call: its loss has arrived on the host, where Keras hands it over."""
+        """Note the end of the very first call: its loss has arrived on the host, where Keras
+        hands it over.
+        """
         if np.isnan(self.first_step_s):
             self.first_step_s = time.monotonic() - self.start
 
@@ -117,18 +145,26 @@ class Recorder(keras.callbacks.Callback):
         """Record an epoch, its work finished; save where it is time to; stop where time is up."""
         self._end_training()
         self.history.append({name: float(value) for name, value in (logs or {}).items()})
-        files.write_text(self.out_dir / "history.csv", pd.DataFrame(self.history).rename_axis("epoch").to_csv())
+        files.write_text(
+            self.out_dir / "history.csv", pd.DataFrame(self.history).rename_axis("epoch").to_csv()
+        )
         reached = self.history[-1].get(self.monitor, float("nan"))
         if not self.monitor or np.isnan(self.best) or reached > self.best:
             self.best = reached
             self.best_variables = read_weights(self.model)
         last = epoch + 1 == self.params["epochs"]
         longest = max([time.monotonic() - self.ended, *self.epoch_s[1:]])
-        no_time = self.seconds_left is not None and self.seconds_left() < longest + 2 * self.save_s and not last
+        no_time = (
+            self.seconds_left is not None
+            and self.seconds_left() < longest + 2 * self.save_s
+            and not last
+        )
         no_time = bool(self.share(b"1" * no_time))
         now = time.monotonic()
         self.epoch_s.append(now - self.ended)
-        if self.writes and (last or no_time or (now - self.saved) * CHECKPOINT_SHARE >= self.save_s):
+        if self.writes and (
+            last or no_time or (now - self.saved) * CHECKPOINT_SHARE >= self.save_s
+        ):
             self._save(now)
         self.ended = time.monotonic()
         self.cpu_s = time.process_time() - self.cpu_start
@@ -147,7 +183,9 @@ class Recorder(keras.callbacks.Callback):
             "plateau_state": {name: float(getattr(self.plateau, name)) for name in PLATEAU_STATE},
             **{name: getattr(self, name) for name in ("identity", "sessions", "history", "best")},
         }
-        checkpoint.write_checkpoint(self.path, progress, {**read_variables(self.model), "best": self.best_variables})
+        checkpoint.write_checkpoint(
+            self.path, progress, {**read_variables(self.model), "best": self.best_variables}
+        )
         self.saved = time.monotonic()
         self.save_s = self.saved - now
         self.checkpoint_s += self.save_s

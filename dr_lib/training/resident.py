@@ -10,7 +10,9 @@ STORE = "photographs"  # name of the layer that holds them
 
 
 class Store(layers.Layer):
-    """Photographs as a variable on the device: row numbers in, the photographs of those rows out."""
+    """Photographs as a variable on the device: row numbers in, the photographs of those rows
+    out.
+    """
 
     def __init__(self, images: np.ndarray):
         """`images`: (n, ...), copied to the device once."""
@@ -29,7 +31,9 @@ class Store(layers.Layer):
         return ops.take(self.images, rows, axis=0)
 
 
-def keep_on_device(network: keras.Model, inputs: Mapping[str, np.ndarray]) -> tuple[keras.Model, dict[str, np.ndarray]]:
+def keep_on_device(
+    network: keras.Model, inputs: Mapping[str, np.ndarray]
+) -> tuple[keras.Model, dict[str, np.ndarray]]:
     """Feed a network by row numbers of photographs that lie on the device.
 
     Args:

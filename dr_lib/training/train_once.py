@@ -1,4 +1,6 @@
-"""One training, from a prepared folder to scores on its test split: notebooks, tests and benches all call this."""
+"""One training, from a prepared folder to scores on its test split: notebooks, tests and benches
+all call this.
+"""
 
 from __future__ import annotations
 
@@ -35,10 +37,12 @@ class Setup(NamedTuple):
     device: Device
     splits: dict[str, Photographs]  # those that have photographs
     network: keras.Model  # (batch, size, size, 3) uint8 -> probabilities
-    model: keras.Model  # what is trained: the network, its upper part, or the network fed by row numbers
+    # what is trained: the network, its upper part, or the network fed by row numbers
+    model: keras.Model
     train_batches: Batches
     validation_batches: Batches | None  # None without that split, as in the paper's 70/30
-    linear_probe_auc: float  # of the test split, on the frozen features; not a number where nothing is frozen
+    # of the test split, on the frozen features; not a number where nothing is frozen
+    linear_probe_auc: float
 
 
 class Trained(NamedTuple):
@@ -49,9 +53,11 @@ class Trained(NamedTuple):
     network: keras.Model  # with its best weights, which BEST holds too
     timing: Timing
     history: list[dict[str, float]]  # of each epoch
-    probabilities: dict[str, np.ndarray]  # of test and, where there is one, validation: (n, 1) or (n, 5)
+    # of test and, where there is one, validation: (n, 1) or (n, 5)
+    probabilities: dict[str, np.ndarray]
     scores: dict[str, float]  # of the test split
-    auc: Interval  # of referable disease on the test split, bootstrapped over patients: fellow eyes are dependent
+    # of referable disease on the test split, bootstrapped over patients: fellow eyes are dependent
+    auc: Interval
     row: dict[str, Any]  # all of these in the columns of a run's row
 
 
@@ -69,11 +75,13 @@ def train_once(
 ) -> Trained:
     """Set a training up, train, and score the best weights on the test split.
 
-    The threshold of referral is chosen on the validation split; without one it is 0.5. Started again after a kill, with
-    the same configuration and folder, a training goes on from its last checkpoint.
+    The threshold of referral is chosen on the validation split; without one it is 0.5. Started
+    again after a kill, with the same configuration and folder, a training goes on from its last
+    checkpoint.
 
     Args:
-        out_dir: for the history, the checkpoint, the best model and, of a prepared folder, its predictions.
+        out_dir: for the history, the checkpoint, the best model and, of a prepared folder, its
+            predictions.
         splits: photographs in place of those in `config.data_dir`.
         commit: of the code, for the row of a training that is resumed by other code.
         elapsed_s: seconds since the run began, for the row's setup_s.
@@ -102,7 +110,12 @@ def train_once(
     session |= {"cpu": facts.cpu, "commit": commit}
     identity = config.describe() | data | {"backend": plan.backend}
     identity.pop("num_machines")  # others may go on, or fewer: their results are the same
-    how = {"report": report, "seconds_left": seconds_left, "writes": not device.rank, "share": device.share}
+    how = {
+        "report": report,
+        "seconds_left": seconds_left,
+        "writes": not device.rank,
+        "share": device.share,
+    }
     recorder = Recorder(out_dir, identity=identity, session=session, **how)
     with device.scope():
         setup_s = elapsed_s() if elapsed_s else float("nan")
@@ -116,27 +129,45 @@ def train_once(
         if plan.num_machines > 1:
             machines.leave(plan.num_machines)
             network = models.load_alone(out_dir / BEST)
-        predicted = {name: predict(config, network, s.images) for name, s in setup.splits.items() if name != "train"}
+        predicted = {
+            name: predict(config, network, s.images)
+            for name, s in setup.splits.items()
+            if name != "train"
+        }
     if data:  # a prepared folder, whose tables know the photographs
         found = {name: (setup.splits[name].image_id, values) for name, values in predicted.items()}
         model = network.name, hash_file(out_dir / BEST)[:12]
-        write_predictions(out_dir / PREDICTIONS, config.data_dir, config.split, found.values(), *model)
+        write_predictions(
+            out_dir / PREDICTIONS, config.data_dir, config.split, found.values(), *model
+        )
     scores, auc = _evaluate(config, setup.splits, predicted)
     times = timing._asdict() | {"setup_s": setup_s, "steady_epoch_s": timing.steady_epoch_s}
-    times["images_per_s"] = len(setup.train_batches) * schedule.batch_size / timing.steady_training_s
+    times["images_per_s"] = (
+        len(setup.train_batches) * schedule.batch_size / timing.steady_training_s
+    )
     done_by = times.pop("done_by")
-    data |= {f"num_images_{name}": len(setup.splits[name].grade) if name in setup.splits else 0 for name in SPLITS}
+    data |= {
+        f"num_images_{name}": len(setup.splits[name].grade) if name in setup.splits else 0
+        for name in SPLITS
+    }
     for name, photographs in setup.splits.items():
         data[f"num_patients_{name}"] = len(set(photographs.patient_id))
-    data |= {"num_images_dropped": setup.train_batches.num_dropped, "num_parameters": network.count_params()}
+    data |= {
+        "num_images_dropped": setup.train_batches.num_dropped,
+        "num_parameters": network.count_params(),
+    }
     metric = {f"metric_{name}_test": value for name, value in scores.items()}
     metric |= {"metric_auc_test_low": auc.low, "metric_auc_test_high": auc.high}
     metric |= {"metric_linear_probe_auc_test": setup.linear_probe_auc}
     row = device.describe(facts) | data | schedule._asdict() | times | metric | done_by
-    return Trained(device, setup.splits, network, timing, recorder.history, predicted, scores, auc, row)
+    return Trained(
+        device, setup.splits, network, timing, recorder.history, predicted, scores, auc, row
+    )
 
 
-def set_up(config: TrainingConfig, plan: Plan, splits: Mapping[str, Photographs] | None = None) -> Setup:
+def set_up(
+    config: TrainingConfig, plan: Plan, splits: Mapping[str, Photographs] | None = None
+) -> Setup:
     """Activate the plan, read the photographs, build and compile the network; see `train_once`."""
     device = activate(plan)
     import keras
@@ -150,7 +181,11 @@ def set_up(config: TrainingConfig, plan: Plan, splits: Mapping[str, Photographs]
     batch_size = config.schedule.batch_size
     linear_probe_auc = float("nan")
     inputs = {name: photographs.images for name, photographs in splits.items()}
-    how = {"weights": config.weights, "augmentation": config.augmentation, "synchronised": device.synchronised}
+    how = {
+        "weights": config.weights,
+        "augmentation": config.augmentation,
+        "synchronised": device.synchronised,
+    }
     how |= {"seed": config.run_seed}
     keras.utils.set_random_seed(config.run_seed)
     learning = {"optimizer": config.optimizer, "learning_rate": config.schedule.learning_rate}
@@ -161,14 +196,19 @@ def set_up(config: TrainingConfig, plan: Plan, splits: Mapping[str, Photographs]
             targets = {name: photographs.grade for name, photographs in splits.items()}
             network = graders.build_grader(config.model, config.image_size, **how)
             weights = graders.weigh_grades(targets["train"]) if config.weigh_grades else np.ones(5)
-            learning |= {"loss": graders.weighted_loss(weights), "auc": graders.ReferableAUC(1000, name="auc")}
+            learning |= {
+                "loss": graders.weighted_loss(weights),
+                "auc": graders.ReferableAUC(1000, name="auc"),
+            }
         else:
             targets = {name: photographs.referable for name, photographs in splits.items()}
             how |= {"dropout": config.dropout, "last_layer": config.last_layer}
             network = models.build_model(config.model, config.image_size, **how)
             if config.weigh_classes:
                 weights = graders.weigh_grades(targets["train"].astype(int))
-                learning |= {"loss": graders.weighted_loss(weights, keras.losses.binary_crossentropy)}
+                learning |= {
+                    "loss": graders.weighted_loss(weights, keras.losses.binary_crossentropy)
+                }
         model = network
         if config.last_frozen:
             how = {"probe_grades": config.probe_grades}
@@ -180,29 +220,47 @@ def set_up(config: TrainingConfig, plan: Plan, splits: Mapping[str, Photographs]
         fit.compile_model(model, **learning)
     part = (device.rank, plan.num_machines)
     validation = None
-    train_batches = Batches(inputs["train"], targets["train"], batch_size, shuffle_seed=config.run_seed, part=part)
+    train_batches = Batches(
+        inputs["train"], targets["train"], batch_size, shuffle_seed=config.run_seed, part=part
+    )
     if "validation" in inputs:
         validation = Batches(inputs["validation"], targets["validation"], batch_size, part=part)
     return Setup(device, splits, network, model, train_batches, validation, linear_probe_auc)
 
 
-def predict(config: TrainingConfig, network: keras.Model, images: np.ndarray | StoredCrops) -> np.ndarray:
-    """Predict photographs, averaged over their mirror images where the configuration says so: (n, outputs)."""
+def predict(
+    config: TrainingConfig, network: keras.Model, images: np.ndarray | StoredCrops
+) -> np.ndarray:
+    """Predict photographs, averaged over their mirror images where the configuration says so:
+    (n, outputs).
+    """
     from dr_lib.data.shards.batches import Mirrored
     from dr_lib.training import fit
 
     views = [images, Mirrored(images)] if config.test_time_augmentation else [images]
-    return np.mean([fit.predict(network, view, config.schedule.batch_size) for view in views], axis=0)
+    return np.mean(
+        [fit.predict(network, view, config.schedule.batch_size) for view in views], axis=0
+    )
 
 
-def _evaluate(config: TrainingConfig, splits: Mapping[str, Photographs], probabilities: Mapping[str, np.ndarray]):
-    """Scores of the test split at a threshold from the validation split, and its AUC with an interval."""
+def _evaluate(
+    config: TrainingConfig,
+    splits: Mapping[str, Photographs],
+    probabilities: Mapping[str, np.ndarray],
+):
+    """Scores of the test split at a threshold from the validation split, and its AUC with an
+    interval.
+    """
     is_grades = config.task == "grades"
     test = splits["test"]
     threshold = 0.5
-    suspected = {name: sum_referable(p) if is_grades else p[:, 0] for name, p in probabilities.items()}
+    suspected = {
+        name: sum_referable(p) if is_grades else p[:, 0] for name, p in probabilities.items()
+    }
     if "validation" in splits:
-        threshold = metrics.choose_threshold(splits["validation"].referable, suspected["validation"])
+        threshold = metrics.choose_threshold(
+            splits["validation"].referable, suspected["validation"]
+        )
     if is_grades:
         scores = metrics.score_grades(test.grade, probabilities["test"], threshold)
     else:

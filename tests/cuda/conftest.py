@@ -1,4 +1,6 @@
-"""Fixtures of the CUDA network: libraries built once, in a cache of the tests' own, and synthetic digits."""
+"""Fixtures of the CUDA network: libraries built once, in a cache of the tests' own, and
+synthetic digits.
+"""
 
 import numpy as np
 import pytest

@@ -1,4 +1,6 @@
-"""The library is built once, for the device that is here, and says what is missing where it cannot be."""
+"""The library is built once, for the device that is here, and says what is missing where it
+cannot be.
+"""
 
 import os
 import shutil
@@ -17,7 +19,9 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.fixture
 def programs(tmp_path, monkeypatch):
-    """Make the programs that a machine has: name -> what it prints, or None for a failure; no others are found."""
+    """Make the programs that a machine has: name -> what it prints, or None for a failure; no
+    others are found.
+    """
     folder = tmp_path / "programs"
     folder.mkdir()
     for name in ("CXX", "CUDA_HOME", "CUDA_PATH", "CUDA_VISIBLE_DEVICES"):
@@ -28,14 +32,19 @@ def programs(tmp_path, monkeypatch):
     def make(**printed):
         for name, words in printed.items():
             program = folder / name.replace("_", "-")
-            program.write_text(f"#!/bin/sh\necho '{'broken' if words is None else words}'\nexit {int(words is None)}\n")
+            program.write_text(
+                f"#!/bin/sh\necho '{'broken' if words is None else words}'\nexit"
+                f" {int(words is None)}\n"
+            )
             program.chmod(0o755)
 
     return make
 
 
 def test_the_second_build_is_the_first_one(library, cache, monkeypatch):
-    """Nothing is compiled again: the file stays as it is, and the compiler is asked for its version alone."""
+    """Nothing is compiled again: the file stays as it is, and the compiler is asked for its
+    version alone.
+    """
     monkeypatch.setenv("XDG_CACHE_HOME", cache)
     before = library.path.stat()
     again = build.build("cpu")
@@ -45,7 +54,9 @@ def test_the_second_build_is_the_first_one(library, cache, monkeypatch):
 
 
 def test_another_source_is_another_library(library, cache, monkeypatch, tmp_path):
-    """A changed header alone makes it build again, and a source that does not compile shows the compiler's words."""
+    """A changed header alone makes it build again, and a source that does not compile shows the
+    compiler's words.
+    """
     monkeypatch.setenv("XDG_CACHE_HOME", cache)
     for path in build.SOURCE.parent.glob("*.cu*"):
         shutil.copy(path, tmp_path)
@@ -63,7 +74,9 @@ def test_auto_takes_the_cpu_where_there_is_no_gpu(cache, monkeypatch, tmp_path):
 
 
 def test_without_a_compiler_or_a_gpu(programs):
-    """It says which compilers were looked for, shows a failing one's words; a missing GPU is an error by name alone."""
+    """It says which compilers were looked for, shows a failing one's words; a missing GPU is an
+    error by name alone.
+    """
     with pytest.raises(build.NoCompilerError, match=r"c\+\+, g\+\+, clang\+\+"):
         build.build("cpu")
     programs(**{"c++": None})
@@ -89,7 +102,8 @@ def test_a_driver_that_does_not_answer(programs, monkeypatch, tmp_path):
 def test_a_gpu_without_nvcc(programs, monkeypatch):
     """It names the packages that bring the compiler."""
     programs(nvidia_smi="T4, 15360, 7.5, 550, GPU-1")
-    monkeypatch.setattr(build, "find_nvcc", lambda: None)  # a toolkit may be installed where it is looked for
+    # a toolkit may be installed where it is looked for
+    monkeypatch.setattr(build, "find_nvcc", lambda: None)
     with pytest.raises(build.NoCompilerError, match="nvidia-cuda-nvcc"):
         build.build("gpu")
 
@@ -98,12 +112,16 @@ def test_a_gpu_without_nvcc(programs, monkeypatch):
 def test_a_gpu_that_the_toolkit_does_not_know(programs, capability, age):
     """Older or newer, it says which toolkits there have to be; nothing is left to the driver."""
     programs(nvidia_smi=f"T4, 15360, {capability}, 550, GPU-1", nvcc="sm_75\nsm_90\nsm_90a\nsm_120")
-    with pytest.raises(build.BuildError, match=f"sm_{capability.replace('.', '')} is {age} .*sm_75"):
+    with pytest.raises(
+        build.BuildError, match=f"sm_{capability.replace('.', '')} is {age} .*sm_75"
+    ):
         build.build()
 
 
 def test_refuses_what_it_cannot_use(monkeypatch, tmp_path):
-    """A cache that cannot be written, a spoilt library and an unknown device: each says what to do."""
+    """A cache that cannot be written, a spoilt library and an unknown device: each says what to
+    do.
+    """
     (tmp_path / "file").write_bytes(b"no library")
     with pytest.raises(build.BuildError, match="delete it"):
         build.Library(tmp_path / "file", "cpu")
@@ -120,7 +138,9 @@ def test_two_processes_may_build_at_once(tmp_path):
     code = "from dr_lib.cuda.build import build; print(build('cpu').path)"
     environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}
     started = [
-        subprocess.Popen([sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, text=True)
+        subprocess.Popen(
+            [sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, text=True
+        )
         for _ in range(2)
     ]
     paths = {process.communicate(timeout=300)[0].strip() for process in started}
@@ -129,7 +149,9 @@ def test_two_processes_may_build_at_once(tmp_path):
 
 
 def list_images(library: bytes) -> list[tuple[int, int]]:
-    """(kind, compute capability) of what a library holds for GPUs; kind 1 is PTX, 2 is machine code."""
+    """(kind, compute capability) of what a library holds for GPUs; kind 1 is PTX, 2 is machine
+    code.
+    """
     found = []
     magic = struct.pack("<I", 0xBA55ED50)
     start = -1
@@ -146,9 +168,20 @@ def list_images(library: bytes) -> list[tuple[int, int]]:
 
 @pytest.mark.slow
 def test_the_python_package_s_nvcc_builds_for_the_gpus_of_colab_and_newer(tmp_path, monkeypatch):
-    """Machine code for sm_75, sm_90 and sm_120, no PTX, by a compiler that pip installs; the GPUs need not be here."""
+    """Machine code for sm_75, sm_90 and sm_120, no PTX, by a compiler that pip installs; the
+    GPUs need not be here.
+    """
     packages = ("nvidia-cuda-nvcc", "nvidia-cuda-runtime", "nvidia-cuda-cccl")
-    command = [sys.executable, "-m", "pip", "install", "--quiet", "--target", str(tmp_path / "site"), *packages]
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--target",
+        str(tmp_path / "site"),
+        *packages,
+    ]
     subprocess.run(command, check=True, timeout=900)
     (nvcc,) = tmp_path.glob("site/nvidia/*/bin/nvcc")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))

@@ -10,27 +10,53 @@ from dr_lib.data.small_images import load_mnist
 
 def weights_after(library, data, **asked) -> np.ndarray:
     """(replicas, epochs, 2343) weights of a short training."""
-    given = {"implementation": "fused", "epochs": 2, "batch_size": 1, "rate": 0.1, "seed": 0, "replicas": 1} | asked
+    given = {
+        "implementation": "fused",
+        "epochs": 2,
+        "batch_size": 1,
+        "rate": 0.1,
+        "seed": 0,
+        "replicas": 1,
+    } | asked
     implementation = given.pop("implementation")
     return mnist.train_weights(library, implementation, data[:2], *given.values())[0]
 
 
 def test_it_learns_drawn_digits(library, digits):
-    """After 5 epochs nine of ten digits that it has not seen are read, of which the first weights read few."""
+    """After 5 epochs nine of ten digits that it has not seen are read, of which the first
+    weights read few.
+    """
     table = mnist.train(library, *digits, implementation="fused", epochs=5)
-    before = mnist.forward(library, mnist.initial_weights(0), digits[2], implementation="fused").argmax(axis=1)
+    before = mnist.forward(
+        library, mnist.initial_weights(0), digits[2], implementation="fused"
+    ).argmax(axis=1)
     assert table.test_accuracy.iloc[-1] >= 0.9 and (before == digits[3]).mean() < 0.3
 
 
 def test_the_table_has_a_row_per_replica_and_epoch(library, digits):
-    """Epochs count from 1, seconds add up, seeds follow each other, and what ran stands in every row."""
-    table = mnist.train(library, *digits, epochs=3, replicas=2, seed=7, implementation="minibatch", batch_size=32)
+    """Epochs count from 1, seconds add up, seeds follow each other, and what ran stands in every
+    row.
+    """
+    table = mnist.train(
+        library, *digits, epochs=3, replicas=2, seed=7, implementation="minibatch", batch_size=32
+    )
     assert [*table.columns] == [
-        *("epoch", "train_s", "test_accuracy", "implementation", "device", "batch_size", "replica", "seed")
+        *(
+            "epoch",
+            "train_s",
+            "test_accuracy",
+            "implementation",
+            "device",
+            "batch_size",
+            "replica",
+            "seed",
+        )
     ]
     assert table.epoch.tolist() == [1, 2, 3] * 2 and table.replica.tolist() == [0] * 3 + [1] * 3
     assert table.seed.tolist() == [7] * 3 + [8] * 3
-    assert (table.groupby("replica").train_s.diff().dropna() > 0).all() and (table.train_s > 0).all()
+    assert (table.groupby("replica").train_s.diff().dropna() > 0).all() and (
+        table.train_s > 0
+    ).all()
     assert {*table.implementation} == {"minibatch"} and {*table.batch_size} == {32}
     assert {*table.device} == {library.device} and library.device
 
@@ -39,7 +65,8 @@ def test_the_table_has_a_row_per_replica_and_epoch(library, digits):
 def test_the_same_seed_gives_the_same_bits(library, digits, implementation):
     """Two trainings end in the same weights, and another seed in others."""
     first, again, other = (
-        weights_after(library, digits, implementation=implementation, seed=seed).tobytes() for seed in (4, 4, 5)
+        weights_after(library, digits, implementation=implementation, seed=seed).tobytes()
+        for seed in (4, 4, 5)
     )
     assert first == again != other
 
@@ -62,7 +89,9 @@ def test_the_accuracy_is_that_of_the_outputs(library, digits):
 
 @pytest.mark.parametrize("implementation", ["fused", "minibatch"])
 def test_a_training_that_diverges_names_its_epoch(library, digits, implementation):
-    """Weights that are no numbers stop the training: the error says in which epoch and what to change."""
+    """Weights that are no numbers stop the training: the error says in which epoch and what to
+    change.
+    """
     with pytest.raises(CudaError, match="epoch 1 .*smaller learning rate"):
         weights_after(library, digits, implementation=implementation, rate=3e38)
 
@@ -111,7 +140,10 @@ def test_refuses_other_images_and_digits(library, digits, position, change, told
 def test_refuses_other_weights(library, digits):
     """A missing or reshaped array says what the network takes."""
     weights = mnist.initial_weights(0)
-    for changed in ({**weights, "conv_kernel": weights["conv_kernel"].T}, {"conv_kernel": weights["conv_kernel"]}):
+    for changed in (
+        {**weights, "conv_kernel": weights["conv_kernel"].T},
+        {"conv_kernel": weights["conv_kernel"]},
+    ):
         with pytest.raises(ValueError, match="the network takes"):
             mnist.forward(library, changed, digits[2], implementation="fused")
 

@@ -1,4 +1,6 @@
-"""MNIST and CIFAR-10: from files, from Keras's folder or drawn, enlarged as OpenCV does, and checked."""
+"""MNIST and CIFAR-10: from files, from Keras's folder or drawn, enlarged as OpenCV does, and
+checked.
+"""
 
 import sys
 from pathlib import Path
@@ -11,12 +13,19 @@ from dr_lib.data.small_images import ImageSetError, load_images, load_mnist, res
 
 
 def write_set(path, **change):
-    """A file of 100 grey images for training and 10 for testing, or what is given instead; None leaves one out."""
+    """A file of 100 grey images for training and 10 for testing, or what is given instead; None
+    leaves one out.
+    """
     rng = np.random.default_rng(0)
-    arrays = {"x_train": rng.integers(0, 256, (100, 28, 28), dtype=np.uint8), "y_train": np.arange(100) % 10}
+    arrays = {
+        "x_train": rng.integers(0, 256, (100, 28, 28), dtype=np.uint8),
+        "y_train": np.arange(100) % 10,
+    }
     arrays |= {"x_test": arrays["x_train"][:10], "y_test": arrays["y_train"][:10]}
     path.parent.mkdir(parents=True, exist_ok=True)
-    np.savez(path, **{name: array for name, array in (arrays | change).items() if array is not None})
+    np.savez(
+        path, **{name: array for name, array in (arrays | change).items() if array is not None}
+    )
     return str(path)
 
 
@@ -32,32 +41,44 @@ def test_resizes_as_opencv_does(shape, size):
 
 def test_a_share_keeps_the_epochs_at_six_to_five():
     """0.0128 of 60,000 and of 50,000 images are 6 and 5 batches of 128."""
-    mnist, cifar10 = (load_images(name, 32, "synthetic", share=0.0128) for name in ("mnist", "cifar10"))
+    mnist, cifar10 = (
+        load_images(name, 32, "synthetic", share=0.0128) for name in ("mnist", "cifar10")
+    )
     assert (mnist.x_train.shape, mnist.x_test.shape) == ((768, 32, 32, 1), (128, 32, 32, 1))
     assert (cifar10.x_train.shape, cifar10.x_test.shape) == ((640, 32, 32, 3), (128, 32, 32, 3))
     assert mnist.kind == cifar10.kind == "synthetic"
 
 
 def test_drawn_images_can_be_learnt_and_drawn_again():
-    """The mean image of each class tells the test images apart; a seed gives the same images again."""
+    """The mean image of each class tells the test images apart; a seed gives the same images
+    again.
+    """
     images = load_images("cifar10", 64, "synthetic", share=0.01, seed=3)
     assert images.x_train.dtype == np.uint8 and images.x_train.shape[1:] == (64, 64, 3)
     x_train, x_test = (x.reshape(len(x), -1).astype(float) for x in (images.x_train, images.x_test))
     means = np.array([x_train[images.y_train == label].mean(axis=0) for label in range(10)])
     guess = ((x_test[:, None] - means) ** 2).sum(axis=2).argmin(axis=1)
     assert (guess == images.y_test).mean() > 0.95
-    again, other = (load_images("cifar10", 64, "synthetic", share=0.01, seed=seed) for seed in (3, 4))
+    again, other = (
+        load_images("cifar10", 64, "synthetic", share=0.01, seed=seed) for seed in (3, 4)
+    )
     assert (again.x_test == images.x_test).all() and (other.x_test != images.x_test).any()
 
 
 def test_reads_a_file(tmp_path):
     """All of it: every image once, in its order, with its label, one channel added."""
-    images = load_images("mnist", 32, write_set(tmp_path / "digits.npz", y_test=np.arange(10)[:, None]))
+    images = load_images(
+        "mnist", 32, write_set(tmp_path / "digits.npz", y_test=np.arange(10)[:, None])
+    )
     assert images.x_train.shape == (100, 32, 32, 1) and images.kind == "given"
-    assert images.y_train.tolist() == [n % 10 for n in range(100)] and images.y_test.tolist() == list(range(10))
+    assert images.y_train.tolist() == [
+        n % 10 for n in range(100)
+    ] and images.y_test.tolist() == list(range(10))
     with np.load(tmp_path / "digits.npz") as file:
         assert (images.x_train == resize(file["x_train"][..., None], 32)).all()
-        for found, name in zip(load_mnist(tmp_path / "digits.npz"), ("x_train", "y_train", "x_test"), strict=False):
+        for found, name in zip(
+            load_mnist(tmp_path / "digits.npz"), ("x_train", "y_train", "x_test"), strict=False
+        ):
             assert found.shape == file[name].shape and (found == file[name]).all()
 
 
@@ -87,7 +108,8 @@ def test_without_keras_says_what_to_do(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_saves_what_keras_loads(tmp_path, monkeypatch):
-    """CIFAR-10, which Keras keeps as pickles, is saved as plain arrays, once; a failure says what Keras said.
+    """CIFAR-10, which Keras keeps as pickles, is saved as plain arrays, once; a failure says what
+    Keras said.
 
     This process imports no Keras for it: the backend is still to be chosen.
     """
@@ -96,7 +118,9 @@ def test_saves_what_keras_loads(tmp_path, monkeypatch):
     stand_in.parent.mkdir(parents=True)
     loaded = "(numpy.full((20, 32, 32, 3), 7, 'uint8'), numpy.arange(20)[:, None] % 10)"
     load = f"staticmethod(lambda: ({loaded}, {loaded}))"
-    stand_in.write_text(f"import numpy\nclass datasets:\n    class cifar10:\n        load_data = {load}\n")
+    stand_in.write_text(
+        f"import numpy\nclass datasets:\n    class cifar10:\n        load_data = {load}\n"
+    )
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "modules"))
     monkeypatch.setenv("KERAS_HOME", str(tmp_path / "home"))
     images = load_images("cifar10", 32, "keras")
@@ -110,9 +134,16 @@ def test_saves_what_keras_loads(tmp_path, monkeypatch):
 
 
 def test_reads_the_real_digits(real_data):
-    """MNIST as published: 60,000 and 10,000 digits, 5,421 of the fives in training (LeCun et al. 1998)."""
+    """MNIST as published: 60,000 and 10,000 digits, 5,421 of the fives in training (LeCun et al.
+    1998).
+    """
     images = load_images("mnist", 32, str(real_data / "mnist" / "mnist.npz"))
-    assert images.x_train.shape == (60_000, 32, 32, 1) and images.x_test.shape == (10_000, 32, 32, 1)
+    assert images.x_train.shape == (60_000, 32, 32, 1) and images.x_test.shape == (
+        10_000,
+        32,
+        32,
+        1,
+    )
     assert np.bincount(images.y_train)[5] == 5421
 
 
@@ -137,7 +168,10 @@ def test_a_file_that_is_no_such_set_is_refused(tmp_path, change, told):
 
 @pytest.mark.parametrize(
     ("spoil", "told"),
-    [(lambda path: path.write_bytes(path.read_bytes()[:5000]), "no .npz file"), (Path.unlink, "no such file")],
+    [
+        (lambda path: path.write_bytes(path.read_bytes()[:5000]), "no .npz file"),
+        (Path.unlink, "no such file"),
+    ],
 )
 def test_a_damaged_file_is_refused(tmp_path, spoil, told):
     """Cut short, or not there at all."""
@@ -149,7 +183,11 @@ def test_a_damaged_file_is_refused(tmp_path, spoil, told):
 
 @pytest.mark.parametrize(
     ("change", "told"),
-    [({"dataset": "svhn"}, "mnist, cifar10"), ({"image_size": 48}, "32, 64"), ({"share": 0}, "more than 0")]
+    [
+        ({"dataset": "svhn"}, "mnist, cifar10"),
+        ({"image_size": 48}, "32, 64"),
+        ({"share": 0}, "more than 0"),
+    ]
     + [({"share": 1.01}, "at most 1"), ({"share": 1e-6}, "larger share")],
 )
 def test_parameters_out_of_range_are_refused(change, told):

@@ -1,4 +1,6 @@
-"""The synthetic sample: reproducible, clinically proportioned, and not to be graded by its colours."""
+"""The synthetic sample: reproducible, clinically proportioned, and not to be graded by its
+colours.
+"""
 
 import shutil
 
@@ -24,11 +26,17 @@ def sample(tmp_path_factory):
 
 def read_files(folder):
     """The bytes of every file, by its name."""
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
 
 
 def colour_auc(crops, patients, referable):
-    """How well a logistic regression on colours alone grades the eyes of patients that it has not seen."""
+    """How well a logistic regression on colours alone grades the eyes of patients that it has
+    not seen.
+    """
     pixels = np.reshape(crops, (len(crops), -1, 3)) / 255
     bins = [[np.histogram(p[:, c], 16, (0, 1))[0] / len(p) for c in range(3)] for p in pixels]
     features = np.hstack([pixels.mean(1), pixels.std(1), np.reshape(bins, (len(crops), -1))])
@@ -40,16 +48,25 @@ def colour_auc(crops, patients, referable):
 
 
 def test_labels_name_every_photograph_once(sample):
-    """The table has a left and a right eye of each patient, and the folder no photograph besides."""
+    """The table has a left and a right eye of each patient, and the folder no photograph
+    besides.
+    """
     labels = pd.read_csv(sample / "labels.csv")
     assert list(labels.columns) == ["image", "patient", "eye", "grade"]
-    assert sorted(labels.image) == sorted(f"images/{path.name}" for path in (sample / "images").iterdir())
-    assert labels.groupby("patient").eye.agg(lambda eyes: "+".join(sorted(eyes))).tolist() == ["left+right"] * 3
+    assert sorted(labels.image) == sorted(
+        f"images/{path.name}" for path in (sample / "images").iterdir()
+    )
+    assert (
+        labels.groupby("patient").eye.agg(lambda eyes: "+".join(sorted(eyes))).tolist()
+        == ["left+right"] * 3
+    )
     assert (labels.image == "images/" + labels.patient + "_" + labels.eye + ".jpg").all()
 
 
 def test_grades_have_the_shares_of_messidor_2():
-    """Of 400 eyes 233, 62, 80, 17 and 8, by hand from 1,017, 270, 347, 75, 35; most patients have one in both eyes."""
+    """Of 400 eyes 233, 62, 80, 17 and 8, by hand from 1,017, 270, 347, 75, 35; most patients
+    have one in both eyes.
+    """
     left, right = choose_grades(200, 7).T
     assert np.bincount([*left, *right]) == pytest.approx([233, 62, 80, 17, 8], abs=1)
     assert 0.6 < (left == right).mean() < 0.95
@@ -57,7 +74,9 @@ def test_grades_have_the_shares_of_messidor_2():
 
 @pytest.mark.parametrize("eye", ["left", "right"])
 def test_optic_disc_lies_on_the_side_of_the_nose(eye):
-    """In the mean of 6 healthy eyes the brightest spot lies left of the middle for left eyes, right for right eyes."""
+    """In the mean of 6 healthy eyes the brightest spot lies left of the middle for left eyes,
+    right for right eyes.
+    """
     crops = []
     for seed in range(6):
         rng = np.random.default_rng(seed)
@@ -68,7 +87,9 @@ def test_optic_disc_lies_on_the_side_of_the_nose(eye):
 
 
 def test_circles_tell_where_the_retina_ends(sample):
-    """All around, where the frame does not cut it, the retina is bright 6 px within the circle, dark 6 px beyond it."""
+    """All around, where the frame does not cut it, the retina is bright 6 px within the circle,
+    dark 6 px beyond it.
+    """
     for row in pd.read_csv(sample / "circles.csv").itertuples():
         image = cv2.imread(str(sample / row.image))[..., 2].astype(float)
         angles = np.radians(np.arange(0, 360, 2))
@@ -82,7 +103,9 @@ def test_circles_tell_where_the_retina_ends(sample):
 
 
 def test_a_half_drawn_folder_is_drawn_again_to_the_same_bytes(sample, tmp_path):
-    """Without labels.csv, which is written last, a spoilt photograph does not survive; one worker draws what two do."""
+    """Without labels.csv, which is written last, a spoilt photograph does not survive; one
+    worker draws what two do.
+    """
     half = shutil.copytree(sample, tmp_path / "half")
     (half / "labels.csv").unlink()
     (half / "images" / "p0001_left.jpg").write_bytes(b"half a photo")
@@ -94,7 +117,10 @@ def test_a_half_drawn_folder_is_drawn_again_to_the_same_bytes(sample, tmp_path):
 
 def test_a_finished_folder_is_left_alone(sample):
     """A second call draws nothing."""
-    assert draw_sample(sample, num_patients=3, progress=lambda *counts: pytest.fail("drew again")) == sample
+    assert (
+        draw_sample(sample, num_patients=3, progress=lambda *counts: pytest.fail("drew again"))
+        == sample
+    )
 
 
 def test_refuses_a_folder_that_holds_something_else(sample, tmp_path):

@@ -14,12 +14,23 @@ def draw_predictions(num_patients: int = 120, seed: int = 0, noise: float = 1.0)
     shared = rng.normal(size=num_patients)[patient]
     severity = 1.2 * shared + 0.6 * rng.normal(size=2 * num_patients)
     grade = np.digitize(severity, [0, 0.7, 1.4, 2.1])
-    found = severity + noise * np.random.default_rng(seed + int(100 * noise)).normal(size=len(severity))
-    probabilities = softmax(-2 * (found[:, None] - np.array([-0.5, 0.35, 1.05, 1.75, 2.5])) ** 2, axis=1)
+    found = severity + noise * np.random.default_rng(seed + int(100 * noise)).normal(
+        size=len(severity)
+    )
+    probabilities = softmax(
+        -2 * (found[:, None] - np.array([-0.5, 0.35, 1.05, 1.75, 2.5])) ** 2, axis=1
+    )
     table = pd.DataFrame(probabilities.round(6), columns=[f"probability_{g}" for g in range(5)])
     split = np.array(["train", "validation", "test"])[np.digitize(patient % 10, [3, 6])]
-    about = {"image_id": [f"i{k:03}" for k in range(len(patient))], "patient_id": [f"p{k:03}" for k in patient]}
-    about |= {"split": split, "eye": np.array(["left", "right"])[np.arange(len(patient)) % 2], "grade": grade}
+    about = {
+        "image_id": [f"i{k:03}" for k in range(len(patient))],
+        "patient_id": [f"p{k:03}" for k in patient],
+    }
+    about |= {
+        "split": split,
+        "eye": np.array(["left", "right"])[np.arange(len(patient)) % 2],
+        "grade": grade,
+    }
     about |= {"camera": np.array(["A", "B"])[patient % 2], "age": 30 + patient % 50}
     table = pd.DataFrame(about).join(table)
     table.loc[table["split"] == "train", [f"probability_{g}" for g in range(5)]] = np.nan
@@ -27,9 +38,13 @@ def draw_predictions(num_patients: int = 120, seed: int = 0, noise: float = 1.0)
 
 
 def draw_abroad(noise: float = 1.0, version: str = "v1") -> pd.DataFrame:
-    """Other patients, all of the test split, of a model that errs more; what `predict --external` writes."""
+    """Other patients, all of the test split, of a model that errs more; what `predict
+    --external` writes.
+    """
     table = draw_predictions(60, seed=7, noise=noise)
-    abroad = table[table["split"] != "train"].assign(split="test", model_version=version, dataset="abroad")
+    abroad = table[table["split"] != "train"].assign(
+        split="test", model_version=version, dataset="abroad"
+    )
     return abroad.assign(image_id="x" + abroad["image_id"], patient_id="x" + abroad["patient_id"])
 
 

@@ -7,16 +7,25 @@ import pytest
 from dr_lib.evidence.bill import BRL_PER_USD, cost_to_reach, fit_overhead
 from dr_lib.runs.prices import PriceError
 
-RUN = {"usd_per_hour": 0.36, "setup_s": 600.0, "epoch_s": [60.0, 36.0, 36.0], "epoch_accuracy": [0.5, 0.92, 0.97]}
+RUN = {
+    "usd_per_hour": 0.36,
+    "setup_s": 600.0,
+    "epoch_s": [60.0, 36.0, 36.0],
+    "epoch_accuracy": [0.5, 0.92, 0.97],
+}
 
 
 def test_the_papers_bill_asks_for_213_seconds_a_run():
-    """R$134 by the formula, R$158 paid, 120 runs on each environment: 24 / 4.865 x 3600 / (120 x 0.695) s."""
+    """R$134 by the formula, R$158 paid, 120 runs on each environment: 24 / 4.865 x 3600 / (120 x
+    0.695) s.
+    """
     usd_per_hour = [0.169] * 120 + [0.526] * 120
     run_s = [134 / 4.865 * 3600 / 83.4] * 240  # any seconds that make the formula's sum
     overhead_s = fit_overhead(run_s, usd_per_hour, 158 / 4.865)
     assert overhead_s == pytest.approx(212.94, abs=0.01)
-    paid = sum(price * (s + overhead_s) / 3600 for price, s in zip(usd_per_hour, run_s, strict=True))
+    paid = sum(
+        price * (s + overhead_s) / 3600 for price, s in zip(usd_per_hour, run_s, strict=True)
+    )
     assert paid * BRL_PER_USD == pytest.approx(158)
 
 
@@ -43,7 +52,8 @@ def test_a_bill_that_cannot_be_is_refused(run_s, usd_per_hour, bill_usd, message
 
 
 @pytest.mark.parametrize(
-    ("accuracy", "seconds"), [(0.5, 660), (0.51, 696), (0.92, 696), (0.97, 732), (0.971, math.nan), (0, 660)]
+    ("accuracy", "seconds"),
+    [(0.5, 660), (0.51, 696), (0.92, 696), (0.97, 732), (0.971, math.nan), (0, 660)],
 )
 def test_an_accuracy_costs_the_seconds_up_to_the_epoch_that_reached_it(accuracy, seconds):
     """At 0.0001 USD/s; set-up is paid too, and what was never reached has no price."""

@@ -36,7 +36,10 @@ SPREAD = np.linspace(-60, 60, 10)  # ten runs, evenly about their mean
 
 def both(gpu=3080 + SPREAD, tpu=1994 + SPREAD, **columns):
     """Ten trainings on two T4 and on a TPU, by default with the paper's means."""
-    return pd.concat([train_referable(gpu, T4X2, **columns), train_referable(tpu, TPU, **columns)], ignore_index=True)
+    return pd.concat(
+        [train_referable(gpu, T4X2, **columns), train_referable(tpu, TPU, **columns)],
+        ignore_index=True,
+    )
 
 
 def judge(claim, runs):
@@ -53,7 +56,9 @@ def claim(claim_id, **changes):
 
 
 def test_a_saving_inside_the_tolerance_holds():
-    """35 % saved is 36 give or take 5; the bounds are near SciPy's Welch interval of the log times, a little wider."""
+    """35 % saved is 36 give or take 5; the bounds are near SciPy's Welch interval of the log
+    times, a little wider.
+    """
     runs = both()
     found = judge(claim("A6"), runs)
     log = np.log(runs["train_s"])
@@ -66,10 +71,16 @@ def test_a_saving_inside_the_tolerance_holds():
 
 @pytest.mark.parametrize(
     ("tpu", "verdict"),
-    [(3080 + SPREAD, "does not hold"), (1848 + 5 * SPREAD, "undecided"), ([1994.0, 1995.0], "undecided")],
+    [
+        (3080 + SPREAD, "does not hold"),
+        (1848 + 5 * SPREAD, "undecided"),
+        ([1994.0, 1995.0], "undecided"),
+    ],
 )
 def test_an_interval_outside_refutes_and_one_across_a_bound_decides_nothing(tpu, verdict):
-    """Nothing saved; 40 %, which may be more than 41; and two runs, however close together they lie."""
+    """Nothing saved; 40 %, which may be more than 41; and two runs, however close together they
+    lie.
+    """
     assert judge(claim("A6"), both(tpu=tpu)).verdict == verdict
 
 
@@ -82,7 +93,9 @@ def test_one_sided_relations_leave_the_other_side_open(relation, verdict):
 
 
 def test_a_ratio_of_spreads_is_judged():
-    """Ten times the spread is not twice the spread, though ten runs a side leave a factor of two."""
+    """Ten times the spread is not twice the spread, though ten runs a side leave a factor of
+    two.
+    """
     found = judge(claim("A7"), both(tpu=1994 + 10 * SPREAD))
     assert found.ours.value == pytest.approx(10) and found.verdict == "does not hold"
 
@@ -93,7 +106,10 @@ def test_a_ratio_of_spreads_is_judged():
         (both(epochs=3), "epochs=200"),
         (both(data_kind="synthetic"), "data_kind=photographs"),
         (both(mode="fast", precision="mixed_float16"), "mode=paper, precision=float32"),
-        (train_referable([900, 905, 910], CPU), "accelerator=TPU*, accelerator=Tesla T4, num_accelerators=2"),
+        (
+            train_referable([900, 905, 910], CPU),
+            "accelerator=TPU*, accelerator=Tesla T4, num_accelerators=2",
+        ),
     ],
 )
 def test_other_work_data_or_hardware_is_shown_and_not_compared(runs, missed):
@@ -110,13 +126,20 @@ def test_fast_runs_beside_the_papers_mode_are_left_out():
 
 def test_two_kinds_of_tpu_are_not_one_machine():
     """A mean over a v2 and a v5e would be the mean of nothing."""
-    runs = pd.concat([both(), train_referable([1200, 1210, 1220], TPU | {"accelerator": "TPU v5 lite"})])
+    runs = pd.concat(
+        [both(), train_referable([1200, 1210, 1220], TPU | {"accelerator": "TPU v5 lite"})]
+    )
     assert judge(claim("A6"), runs.reset_index(drop=True)).verdict == "not comparable"
 
 
 @pytest.mark.parametrize(
     ("claim_id", "verdict"),
-    [("A1", "not testable"), ("C9", "input, not tested"), ("B31", "withdrawn"), ("C28", "not testable")],
+    [
+        ("A1", "not testable"),
+        ("C9", "input, not tested"),
+        ("B31", "withdrawn"),
+        ("C28", "not testable"),
+    ],
 )
 def test_what_no_rows_can_judge_says_so(claim_id, verdict):
     """Whatever rows there are; the reason is the table's."""
@@ -124,7 +147,9 @@ def test_what_no_rows_can_judge_says_so(claim_id, verdict):
     assert found[2:4] == (verdict, 0) and found.reason == claim(claim_id)["why"]
 
 
-@pytest.mark.parametrize("runs", [pd.DataFrame(), both(status="failed"), both().assign(train_s=None)])
+@pytest.mark.parametrize(
+    "runs", [pd.DataFrame(), both(status="failed"), both().assign(train_s=None)]
+)
 def test_without_rows_nothing_is_measured(runs):
     """No rows, failed rows only, and rows without a time."""
     assert judge(claim("A6"), runs)[2:4] == ("not measured", 0)
@@ -147,8 +172,12 @@ def test_a_factor_is_judged_scenario_by_scenario(claim_id, value, n, verdict):
 
 
 def test_at_least_is_judged_in_every_cell():
-    """Rede 2 takes 50 % more, but 10 % less in MXNet: 25 % more on the mean, 8 of 12 pairs, and not "at least 10 %"."""
-    slower = run_scenarios(only=lambda framework, _, __, network: 0.6 if (framework, network) == ("mxnet", 2) else 1)
+    """Rede 2 takes 50 % more, but 10 % less in MXNet: 25 % more on the mean, 8 of 12 pairs, and
+    not "at least 10 %".
+    """
+    slower = run_scenarios(
+        only=lambda framework, _, __, network: 0.6 if (framework, network) == ("mxnet", 2) else 1
+    )
     found = judge(claim("C33"), slower)
     assert found.verdict == "does not hold" and (found.num_satisfied, found.num_parts) == (8, 12)
     assert found.ours.value == pytest.approx(-10) and "mxnet" in found.reason
@@ -157,15 +186,23 @@ def test_at_least_is_judged_in_every_cell():
 
 
 def test_without_the_whole_design_every_case_is_undecided():
-    """One pair of twelve does not show what happens "at least"; a mean over pairs is shown as it is."""
-    part = run_scenarios(only=lambda framework, dataset, *_: float((framework, dataset) == ("mxnet", "mnist")))
+    """One pair of twelve does not show what happens "at least"; a mean over pairs is shown as it
+    is.
+    """
+    part = run_scenarios(
+        only=lambda framework, dataset, *_: float((framework, dataset) == ("mxnet", "mnist"))
+    )
     found = judge(claim("C33"), part)
-    assert found.verdict == "undecided" and found.reason.endswith("10 cells of the design were not run")
+    assert found.verdict == "undecided" and found.reason.endswith(
+        "10 cells of the design were not run"
+    )
     assert judge(claim("C32"), part).verdict == "holds"
 
 
 def test_a_difference_is_no_duration():
-    """C3: at 64x64 5,000 s and at 32x32 4,900 s differ by 100 s, not by 4,000; 10,000 s at 64x64 is 5,100 s more."""
+    """C3: at 64x64 5,000 s and at 32x32 4,900 s differ by 100 s, not by 4,000; 10,000 s at 64x64
+    is 5,100 s more.
+    """
     for seconds, verdict in ((5000, "does not hold"), (10_000, "holds")):
         cells = run_scenarios(hardware=F4S, **PAPER_C)
         wide = cells["image_size"] == 64
@@ -176,7 +213,9 @@ def test_a_difference_is_no_duration():
 
 
 def test_a_total_cost_is_a_ratio_of_sums():
-    """TensorFlow's runs cost 3.5 times as much, the others' 9 times: 5.6 of the total, though the mean ratio is 6.6."""
+    """TensorFlow's runs cost 3.5 times as much, the others' 9 times: 5.6 of the total, though
+    the mean ratio is 6.6.
+    """
     cpu, gpu = (run_scenarios(hardware=hardware, **PAPER_C) for hardware in (F4S, NC4AS))
     gpu["formula_usd"] = gpu["train_s"]
     cpu["formula_usd"] = cpu["train_s"] * np.where(cpu["framework"] == "tensorflow", 3.5, 9)
@@ -195,9 +234,13 @@ def test_a_price_label_is_no_hardware():
 def test_the_allocation_of_variation_judges_a_large_impact():
     """The image side's share of the variation of log time is that of statsmodels' table."""
     runs = run_scenarios()
-    table = allocate_variation(runs, ["framework", "dataset", "image_size", "network"], "steady_epoch_s")
+    table = allocate_variation(
+        runs, ["framework", "dataset", "image_size", "network"], "steady_epoch_s"
+    )
     found = judge(claim("C50"), runs)
-    assert found.ours.value == pytest.approx(100 * table.set_index("term")["share"]["image_size"], rel=0.01)
+    assert found.ours.value == pytest.approx(
+        100 * table.set_index("term")["share"]["image_size"], rel=0.01
+    )
     assert found.verdict == "holds"
 
 
@@ -205,7 +248,9 @@ def test_several_columns_all_have_to_agree():
     """CIFAR-10 takes as long per image and uses the CPU alike, but the memory twice as much."""
     runs = run_scenarios(cpu_percent_mean=90.0, memory_percent_mean=20.0)
     runs["cpu_percent_mean"] *= (
-        runs["images_per_s"] * runs["steady_epoch_s"] / np.where(runs["dataset"] == "mnist", 6e4, 5e4)
+        runs["images_per_s"]
+        * runs["steady_epoch_s"]
+        / np.where(runs["dataset"] == "mnist", 6e4, 5e4)
     )
     assert judge(claim("C38"), runs).verdict == "holds"
     twice = runs.assign(memory_percent_mean=np.where(runs["dataset"] == "cifar10", 40.0, 20.0))
@@ -214,14 +259,18 @@ def test_several_columns_all_have_to_agree():
 
 
 def test_the_scenarios_of_two_machines_are_not_mixed():
-    """32 px on the slow machine alone makes 64 px no faster: its pairs are missing on the other side."""
+    """32 px on the slow machine alone makes 64 px no faster: its pairs are missing on the other
+    side.
+    """
     slow = run_scenarios([9.8, 10.0, 10.2], T4X2, only=lambda *cell: float(cell[2] == 32))
     found = judge(claim("C32"), pd.concat([run_scenarios(), slow], ignore_index=True))
     assert found.ours.value == pytest.approx(200) and found.n == 36
 
 
 def test_only_the_rows_of_a_verdict_are_called_disturbed():
-    """Rede 2 at 64 px alone is disturbed and has no like at 32 px: the verdict rests on quiet rows."""
+    """Rede 2 at 64 px alone is disturbed and has no like at 32 px: the verdict rests on quiet
+    rows.
+    """
     runs = run_scenarios(only=lambda *cell: float(cell[3] == 1 or cell[2] == 64))
     assert judge(claim("C32"), runs.assign(disturbed=runs["network"] == 2)).num_disturbed == 0
 
@@ -229,20 +278,30 @@ def test_only_the_rows_of_a_verdict_are_called_disturbed():
 def test_versions_stand_beside_the_verdict():
     """The paper's are named where ours are others."""
     found = judge(claim("C32"), run_scenarios(tensorflow="2.21.0", python="3.9.18"))
-    assert "tensorflow 2.21.0 (theirs 2.14.0)" in found.versions and "python 3.9.18;" in f"{found.versions};"
+    assert (
+        "tensorflow 2.21.0 (theirs 2.14.0)" in found.versions
+        and "python 3.9.18;" in f"{found.versions};"
+    )
 
 
 @pytest.mark.parametrize(("reached", "verdict"), [(0.98, "holds"), (0.96, "undecided")])
 def test_who_reaches_each_accuracy_first(reached, verdict):
-    """CUDA C reaches 90, 95 and 97 % in a tenth of Keras's time; that Keras never has 97 % decides nothing."""
+    """CUDA C reaches 90, 95 and 97 % in a tenth of Keras's time; that Keras never has 97 %
+    decides nothing.
+    """
     about = {"epochs": 40, "data_share": 1.0, "data_kind": "given", "replicas": 1}
     rows = []
     for k, r in enumerate((0.98, 1.0, 1.02)):
-        for name, second, best, device in (("fused", 0.1, 0.98, "Tesla T4"), ("keras_tensorflow", 1.0, reached, "cpu")):
+        for name, second, best, device in (
+            ("fused", 0.1, 0.98, "Tesla T4"),
+            ("keras_tensorflow", 1.0, reached, "cpu"),
+        ):
             times = {"replica_train_s": [[second * r * e for e in range(1, 41)]]}
             times["replica_accuracy"] = [np.linspace(0.8, best, 40).tolist()]
             columns = about | times | {"accelerator": device, "run_id": f"{name}{k}"}
-            rows.append(copy_row("40", name, **columns | {"implementation": name.replace("fused", "paper")}))
+            rows.append(
+                copy_row("40", name, **columns | {"implementation": name.replace("fused", "paper")})
+            )
     assert judge(claim("D9"), rows).verdict == verdict
 
 
@@ -255,31 +314,50 @@ def test_what_is_counted_needs_no_repetition():
 def test_judged_claims_come_first_and_are_listed_by_id():
     """A6 before what no rows can judge; up to a fortieth of the verdicts are wrong by chance."""
     table = judge_claims("A", select_runs(both()))
-    assert table["id"].tolist()[0] == "A6" and set(table["verdict"][1:]) == {"undecided", "not testable"}
+    assert table["id"].tolist()[0] == "A6" and set(table["verdict"][1:]) == {
+        "undecided",
+        "not testable",
+    }
     assert count_by_chance(table) == (1, 0.025)
     listed = list_claims(table)
-    assert listed["id"].tolist() == [f"A{k}" for k in range(1, 8)] and listed["published"][5] == "36 ± 5 %"
+    assert (
+        listed["id"].tolist() == [f"A{k}" for k in range(1, 8)]
+        and listed["published"][5] == "36 ± 5 %"
+    )
 
 
 def test_the_command_counts_each_run_once_and_says_nothing_of_no_verdict(tmp_path):
-    """Three runs on a CPU stand on both sides of GPU against TPU; that comparison decides nothing, by chance or not."""
+    """Three runs on a CPU stand on both sides of GPU against TPU; that comparison decides
+    nothing, by chance or not.
+    """
     for number in range(3):
-        write_row(tmp_path / "mine", copy_row("10", study="mine", run_id=f"r{number}", disturbed=True))
+        write_row(
+            tmp_path / "mine", copy_row("10", study="mine", run_id=f"r{number}", disturbed=True)
+        )
     said = CliRunner().invoke(main, ["claims", str(tmp_path / "mine")]).output
     assert "ours -, 3 disturbed: not comparable" in said and "wrong by chance" not in said, said
 
 
 def test_frameworks_on_two_machines_are_not_compared():
-    """TensorFlow from a CPU alone and PyTorch from a GPU alone say nothing of the two frameworks."""
+    """TensorFlow from a CPU alone and PyTorch from a GPU alone say nothing of the two
+    frameworks.
+    """
     runs = run_scenarios(hardware=CPU)
     elsewhere = run_scenarios(hardware=NC4AS)
-    mixed = pd.concat([runs[runs["framework"] != "pytorch"], elsewhere[elsewhere["framework"] == "pytorch"]])
-    assert judge(claim("C35"), mixed.reset_index(drop=True)).verdict not in ("holds", "does not hold")
+    mixed = pd.concat(
+        [runs[runs["framework"] != "pytorch"], elsewhere[elsewhere["framework"] == "pytorch"]]
+    )
+    assert judge(claim("C35"), mixed.reset_index(drop=True)).verdict not in (
+        "holds",
+        "does not hold",
+    )
     assert judge(claim("C35"), runs).verdict == "holds"
 
 
 def test_another_frameworks_cells_fill_none_of_the_design():
-    """Without MXNet a third of the 12 cells is missing, whatever Keras / JAX ran beside; alone it is no row."""
+    """Without MXNet a third of the 12 cells is missing, whatever Keras / JAX ran beside; alone
+    it is no row.
+    """
     without = run_scenarios().query("framework != 'mxnet'")
     jax = run_scenarios().query("framework == 'mxnet'")
     jax = jax.assign(framework="keras_jax", run_id=lambda rows: "jax" + rows["run_id"])
@@ -297,7 +375,9 @@ def test_machines_are_compared_whatever_their_number_of_threads():
     assert judge(claim("C53"), pd.concat([slow, fast], ignore_index=True)).verdict == "holds"
 
 
-@pytest.mark.parametrize(("labels", "verdict"), [(("F4s_v2", "NC4as_T4_v3"), True), (("F4s_v2", "F4s_v2"), False)])
+@pytest.mark.parametrize(
+    ("labels", "verdict"), [(("F4s_v2", "NC4as_T4_v3"), True), (("F4s_v2", "F4s_v2"), False)]
+)
 def test_money_at_another_machines_price_is_not_compared(labels, verdict):
     """Both halves with the price of one of them decide nothing about what the other costs."""
     halves = [
@@ -316,11 +396,15 @@ def test_a_sum_over_the_design_is_not_taken_over_two_kinds_of_machine():
     runs = pd.concat(halves, ignore_index=True).assign(formula_usd=0.1)
     runs["run_id"] = runs.index.astype(str)
     found = judge(claim("C26"), runs)
-    assert found.verdict == "not comparable" and found.reason.startswith("72 cells for 48 of the design")
+    assert found.verdict == "not comparable" and found.reason.startswith(
+        "72 cells for 48 of the design"
+    )
 
 
 def test_a_claim_about_both_networks_is_judged_by_both():
-    """The older generation takes twice as long, in three deployments of each network; with one network it is open."""
+    """The older generation takes twice as long, in three deployments of each network; with one
+    network it is open.
+    """
     rows = [
         serve(base * factor * np.array([0.98, 1.0, 1.02]), model, machine)
         for model, base in (("mobilenet", 30.0), ("vgg19", 200.0))
@@ -332,7 +416,9 @@ def test_a_claim_about_both_networks_is_judged_by_both():
 
 
 def test_what_others_did_to_the_processor_is_no_framework_s_use_of_it():
-    """A disturbed row says how busy others were: with such rows alone the claim on the CPU's use is not measured."""
+    """A disturbed row says how busy others were: with such rows alone the claim on the CPU's use
+    is not measured.
+    """
     busy = run_scenarios(cpu_percent_mean=99.0, disturbed=True, repetitions=(0.98, 1.0, 1.02))
     assert judge(claim("C41"), busy)[2:4] == ("not measured", 0)
     quiet = run_scenarios(cpu_percent_mean=50.0, disturbed=False, repetitions=(0.97, 1.01, 1.03))

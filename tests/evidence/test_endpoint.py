@@ -1,4 +1,6 @@
-"""The cheapest endpoint, by arithmetic done by hand, from rows of notebook 22 and requests drawn beside them."""
+"""The cheapest endpoint, by arithmetic done by hand, from rows of notebook 22 and requests drawn
+beside them.
+"""
 
 import numpy as np
 import pandas as pd
@@ -24,41 +26,65 @@ def load_endpoint(root, run_id, tried, instance=C7G, num_requests=100, usd=None,
     """
     tables = []
     for rate, ms in tried.items():
-        table = pd.DataFrame({"load": "open", "request": range(num_requests), "rate_per_s": float(rate)})
+        table = pd.DataFrame(
+            {"load": "open", "request": range(num_requests), "rate_per_s": float(rate)}
+        )
         error = "the queue is full" if ms is None else ""
         times = 10.0 if error else np.broadcast_to(ms, num_requests)
-        tables.append(table.assign(round_trip_ms=1.0, predict_ms=1.0, status=200, error="", response_ms=times))
+        tables.append(
+            table.assign(round_trip_ms=1.0, predict_ms=1.0, status=200, error="", response_ms=times)
+        )
         tables[-1].loc[0, "error"] = error
     name = f"runs/{run_id}/requests.csv"
     write_requests(root / "serving" / name, pd.concat(tables))
-    about = {"study": "serving", "run_id": run_id, "requests": name, "deployment": run_id, "priced_as": instance}
+    about = {
+        "study": "serving",
+        "run_id": run_id,
+        "requests": name,
+        "deployment": run_id,
+        "priced_as": instance,
+    }
     about |= {"instance_type": instance, "load_seconds": 60.0}
-    own = {} if usd is None else {"usd_per_hour": usd, "price_as_of": "2026-01-02"}  # where its table had a price
+    # where its table had a price
+    own = {} if usd is None else {"usd_per_hour": usd, "price_as_of": "2026-01-02"}
     write_row(root / "serving", copy_row("22", "litert_int8", **about | columns) | own)
 
 
 def price(root, instance="", p99_ms=300.0, **asked) -> pd.DataFrame:
     """What the load tests below a folder cost."""
-    return price_endpoints(list_endpoints(read_runs(root), root, p99_ms=p99_ms, instance=instance), **asked)
+    return price_endpoints(
+        list_endpoints(read_runs(root), root, p99_ms=p99_ms, instance=instance), **asked
+    )
 
 
 def test_one_machine_that_mostly_idles(tmp_path):
-    """20,000 a day are 2,500 in the busiest hour, 0.69 a second: one machine, 730 hours of 0.174 USD.
+    """20,000 a day are 2,500 in the busiest hour, 0.69 a second: one machine, 730 hours of 0.174
+    USD.
 
-    It answers 608,333 requests a month: 208.80 USD a million; 0.2315 of 8 requests a second are 2.9 % of its time.
+    It answers 608,333 requests a month: 208.80 USD a million; 0.2315 of 8 requests a second are 2.9
+    % of its time.
     """
     load_endpoint(tmp_path, "a", {8: 50, 16: 900})
     (row,) = price(tmp_path, requests_per_day=20_000).to_dict("records")
-    assert (row["instance"], row["rate_per_s"], row["num_machines"], row["reason"]) == (C7G, 8, 1, "")
+    assert (row["instance"], row["rate_per_s"], row["num_machines"], row["reason"]) == (
+        C7G,
+        8,
+        1,
+        "",
+    )
     names = ("usd_per_month", "brl_per_month", "usd_per_million_rented", "idle_percent")
-    assert [row[name] for name in names] == pytest.approx([127.02, 617.95, 208.80, 97.11], abs=0.005)
+    assert [row[name] for name in names] == pytest.approx(
+        [127.02, 617.95, 208.80, 97.11], abs=0.005
+    )
 
 
 def test_a_fleet_and_where_the_choice_changes(tmp_path):
-    """At 69.44 a second 7 machines of 10 a second cost 889.14 USD a month, 3 of 30 a second at 0.23 USD 503.70.
+    """At 69.44 a second 7 machines of 10 a second cost 889.14 USD a month, 3 of 30 a second at 0.23
+    USD 503.70.
 
-    The cheaper hour is the cheaper fleet while one machine is enough: 10 a second, 36,000 in an hour that has an
-    eighth of the day's requests: 288,000 a day. Above, its fleet is always the dearer one.
+    The cheaper hour is the cheaper fleet while one machine is enough: 10 a second, 36,000 in an
+    hour that has an eighth of the day's requests: 288,000 a day. Above, its fleet is always the
+    dearer one.
     """
     load_endpoint(tmp_path, "a", {10: 50, 11: 900})
     load_endpoint(tmp_path, "b", {30: 50, 33: 900}, M5)
@@ -74,12 +100,17 @@ def test_a_fleet_and_where_the_choice_changes(tmp_path):
 
 
 def test_the_next_change_may_be_to_the_third(tmp_path):
-    """0.174 USD hold 10 a second, 0.23 USD 10, 0.24 USD 100: the third is cheaper from the second machine on."""
+    """0.174 USD hold 10 a second, 0.23 USD 10, 0.24 USD 100: the third is cheaper from the
+    second machine on.
+    """
     for run_id, instance, rate in (("a", C7G, 10), ("b", M5, 10), ("c", "ml.m4.xlarge", 100)):
         load_endpoint(tmp_path, run_id, {rate: 50, 2 * rate: 900}, instance)
     said = " ".join(describe_choice(price(tmp_path, requests_per_day=20_000)))
     assert f"The next is litert_int8 on {M5}" in said
-    assert f"Up to 288,000 requests a day litert_int8 on {C7G} is no dearer than litert_int8 on ml.m4" in said
+    assert (
+        f"Up to 288,000 requests a day litert_int8 on {C7G} is no dearer than litert_int8 on ml.m4"
+        in said
+    )
 
 
 def test_endpoints_of_one_name_are_told_apart(tmp_path):
@@ -87,7 +118,10 @@ def test_endpoints_of_one_name_are_told_apart(tmp_path):
     load_endpoint(tmp_path, "a", {10: 50, 11: 900}, threads=1)
     load_endpoint(tmp_path, "b", {20: 50, 22: 900}, threads=2)
     said = " ".join(describe_choice(price(tmp_path, requests_per_day=2e6)))
-    assert f"litert_int8 on {C7G}, threads: 2 is the cheapest" in said and "threads: 1 at 889 USD" in said
+    assert (
+        f"litert_int8 on {C7G}, threads: 2 is the cheapest" in said
+        and "threads: 1 at 889 USD" in said
+    )
 
 
 def test_a_short_and_a_coarse_try_are_said(tmp_path):
@@ -95,52 +129,81 @@ def test_a_short_and_a_coarse_try_are_said(tmp_path):
     load_endpoint(tmp_path, "a", {8: 50, 16: 900}, load_seconds=3.0)
     priced = price(tmp_path, requests_per_day=2e6, brl_per_usd=5.5)
     said = " ".join(describe_choice(priced))
-    assert "It held 8 and missed 16 requests a second; rates between, not tried, may need only 5 machines" in said
+    assert (
+        "It held 8 and missed 16 requests a second; rates between, not tried, may need only 5"
+        " machines" in said
+    )
     assert "Its rate was tried for 3 s; less than 6 s, 20 times the bound" in said
     assert "all days are alike" in said and "a dollar is 5.5 reais" in said
     assert "menos de 6 s, 20 vezes o limite" in " ".join(describe_choice(priced, "pt"))
 
 
 def test_intervals_come_from_the_deployments(tmp_path):
-    """8, 10 and 12.5 a second: mean 10.17, by Cox's interval of their logarithms 5.83 to 18.03: 7 machines, 4 to 12."""
+    """8, 10 and 12.5 a second: mean 10.17, by Cox's interval of their logarithms 5.83 to 18.03:
+    7 machines, 4 to 12.
+    """
     for k, rate in enumerate((8, 10, 12.5)):
         load_endpoint(tmp_path, f"r{k}", {rate: 50, 16: 900}, repetition=k)
     (row,) = price(tmp_path, requests_per_day=2e6).to_dict("records")
-    assert row["n"] == 3 and [row[f"rate_per_s{b}"] for b in ("", "_low", "_high")] == pytest.approx(
-        [10.17, 5.83, 18.03], abs=0.005
-    )
+    assert row["n"] == 3 and [
+        row[f"rate_per_s{b}"] for b in ("", "_low", "_high")
+    ] == pytest.approx([10.17, 5.83, 18.03], abs=0.005)
     assert [row[f"num_machines{b}"] for b in ("", "_low", "_high")] == [7, 4, 12]
-    assert [row[f"usd_per_month{b}"] for b in ("", "_low", "_high")] == pytest.approx([889.14, 508.08, 1524.24])
+    assert [row[f"usd_per_month{b}"] for b in ("", "_low", "_high")] == pytest.approx(
+        [889.14, 508.08, 1524.24]
+    )
 
 
 def test_a_rate_is_held_by_99_of_100_and_by_every_answer(tmp_path):
-    """One of 100 may be late, two may not; a request that failed bars its rate, and so every larger one."""
+    """One of 100 may be late, two may not; a request that failed bars its rate, and so every
+    larger one.
+    """
     late = {1: np.r_[[900.0], np.full(99, 20)], 2: np.r_[[900.0] * 2, np.full(98, 20)], 4: 20}
     load_endpoint(tmp_path, "late", late)
     load_endpoint(tmp_path, "failed", {1: 20, 2: 20, 4: None, 8: 20})
     rates = find_rates(read_runs(tmp_path), tmp_path, p99_ms=300).set_index("run_id")
-    assert rates["held_per_s"].to_dict() == {"late": 1, "failed": 2} and rates["held_requests"].tolist() == [100] * 2
+    assert (
+        rates["held_per_s"].to_dict() == {"late": 1, "failed": 2}
+        and rates["held_requests"].tolist() == [100] * 2
+    )
 
 
 def test_the_cheapest_keeps_its_accuracy(tmp_path):
-    """int8 may lose 0.03 of AUC, float16 0.01, of the SavedModel nothing is known, and too few photographs judged
-    float32: a margin of 0.02 takes one.
+    """int8 may lose 0.03 of AUC, float16 0.01, of the SavedModel nothing is known, and too few
+    photographs judged float32: a margin of 0.02 takes one.
 
     Without a margin the four cost the same, and what may lose least comes first.
     """
-    gates = {"litert_int8": -0.03, "litert_float16": -0.01, "savedmodel": None, "litert_float32": -0.01}
+    gates = {
+        "litert_int8": -0.03,
+        "litert_float16": -0.01,
+        "savedmodel": None,
+        "litert_float32": -0.01,
+    }
     for name, low in gates.items():
         kept = {"gate_auc_difference_low": low, "gate_kappa_difference_low": low}
         kept["gate_passes"] = None if low is None else name == "litert_float16"
         load_endpoint(tmp_path, name, {8: 50, 16: 900}, format=name, **kept)
     assert price(tmp_path, requests_per_day=20_000)["format"][0] == "litert_float16"
-    judged = price(tmp_path, requests_per_day=20_000, accuracy_within=0.02).set_index("format")["reason"]
-    wanted = {"litert_float16": "", "litert_int8": "may lose more accuracy", "savedmodel": "accuracy not known"}
+    judged = price(tmp_path, requests_per_day=20_000, accuracy_within=0.02).set_index("format")[
+        "reason"
+    ]
+    wanted = {
+        "litert_float16": "",
+        "litert_int8": "may lose more accuracy",
+        "savedmodel": "accuracy not known",
+    }
     wanted["litert_float32"] = wanted["litert_int8"]
     assert judged.to_dict() == wanted
-    load_endpoint(tmp_path, "again", {8: 50, 16: 900}, format="litert_float16", repetition=1)  # no gate
-    worse = {"gate_auc_difference_low": -0.01, "gate_kappa_difference_low": -0.04, "gate_passes": False}
-    load_endpoint(tmp_path, "worse", {8: 50, 16: 900}, repetition=1, **worse)  # its whole gate stands for both models
+    # no gate
+    load_endpoint(tmp_path, "again", {8: 50, 16: 900}, format="litert_float16", repetition=1)
+    worse = {
+        "gate_auc_difference_low": -0.01,
+        "gate_kappa_difference_low": -0.04,
+        "gate_passes": False,
+    }
+    # its whole gate stands for both models
+    load_endpoint(tmp_path, "worse", {8: 50, 16: 900}, repetition=1, **worse)
     twice = price(tmp_path, requests_per_day=20_000).set_index("format")["gate_auc_difference_low"]
     assert np.isnan(twice["litert_float16"]) and twice["litert_int8"] == -0.01
     with pytest.raises(EndpointError, match=r"known to lose less than 0\.001"):
@@ -148,9 +211,13 @@ def test_the_cheapest_keeps_its_accuracy(tmp_path):
 
 
 def test_what_holds_no_rate_is_not_chosen(tmp_path):
-    """Where none does, the least 99th percentile is said; one deployment of two that holds none bars its endpoint."""
+    """Where none does, the least 99th percentile is said; one deployment of two that holds none
+    bars its endpoint.
+    """
     load_endpoint(tmp_path, "a", {1: 420, 2: 500})
-    with pytest.raises(EndpointError, match=f"within 300 ms: .* is 420 ms, of litert_int8 on {C7G}"):
+    with pytest.raises(
+        EndpointError, match=f"within 300 ms: .* is 420 ms, of litert_int8 on {C7G}"
+    ):
         price(tmp_path, requests_per_day=20_000)
     assert price(tmp_path, p99_ms=450.0, requests_per_day=20_000)["rate_per_s"].tolist() == [1]
     load_endpoint(tmp_path, "b", {1: 20, 2: 900}, repetition=1)
@@ -158,19 +225,26 @@ def test_what_holds_no_rate_is_not_chosen(tmp_path):
     load_endpoint(tmp_path / "d", "d", {1: None, 2: 20}, "ml.m4.xlarge")
     priced = price(tmp_path, requests_per_day=20_000).set_index("instance")["reason"]
     unanswered = "leaves requests unanswered at the least rate"
-    assert priced.to_dict() == {M5: "", C7G: "holds no rate within the bound", "ml.m4.xlarge": unanswered}
+    assert priced.to_dict() == {
+        M5: "",
+        C7G: "holds no rate within the bound",
+        "ml.m4.xlarge": unanswered,
+    }
     with pytest.raises(EndpointError, match="within 300 ms: requests went unanswered"):
         price(tmp_path / "d", requests_per_day=20_000)
 
 
 def test_a_machine_without_a_price_is_named(tmp_path, monkeypatch):
-    """A row's own label goes first, then its instance type, then the name given, which is said to be no more; a line
-    of the user's own table goes before the row's number."""
+    """A row's own label goes first, then its instance type, then the name given, which is said to
+    be no more; a line of the user's own table goes before the row's number."""
     load_endpoint(tmp_path, "mine", {8: 50}, instance="")
-    with pytest.raises(PriceError, match="run mine is of a machine without a price: give --instance"):
+    with pytest.raises(
+        PriceError, match="run mine is of a machine without a price: give --instance"
+    ):
         price(tmp_path, requests_per_day=1)
     (tmp_path / "own.csv").write_text(
-        "provider,instance,region,currency,usd_per_hour,date,source\nAWS,ml.m5.xlarge,,USD,0.5,2026-01-02,a bill\n"
+        "provider,instance,region,currency,usd_per_hour,date,source\nAWS,ml.m5.xlarge,,USD,0.5,2026-01-02,a"
+        " bill\n"
     )
     monkeypatch.setenv("DR_LIB_PRICES", str(tmp_path / "own.csv"))
     priced = price(tmp_path, instance=M5, requests_per_day=1)
@@ -186,11 +260,15 @@ def test_a_machine_without_a_price_is_named(tmp_path, monkeypatch):
 
 
 def test_the_machine_is_named_as_detected(tmp_path):
-    """EC2's machine at SageMaker's price; Azure's with and without what its price list puts before."""
+    """EC2's machine at SageMaker's price; Azure's with and without what its price list puts
+    before.
+    """
     load_endpoint(tmp_path / "ec2", "a", {8: 50}, M5, instance_type="m5.xlarge")
     said = " ".join(describe_choice(price(tmp_path / "ec2", requests_per_day=1)))
     assert f"(measured on m5.xlarge, at the price of {M5})" in said
-    load_endpoint(tmp_path / "azure", "b", {8: 50}, "Standard_F4s_v2", usd=0.169, instance_type="F4s_v2")
+    load_endpoint(
+        tmp_path / "azure", "b", {8: 50}, "Standard_F4s_v2", usd=0.169, instance_type="F4s_v2"
+    )
     said = " ".join(describe_choice(price(tmp_path / "azure", requests_per_day=1)))
     assert "measured on" not in said
 
@@ -218,7 +296,9 @@ def test_the_command_answers_in_a_table_and_sentences(tmp_path):
     load_endpoint(tmp_path, "a", {8: 50, 16: 900}, num_requests=24)
     command = ["price", str(tmp_path), "--requests-per-day", "20000", "--p99-ms", "300"]
     said = CliRunner().invoke(main, command).output
-    assert "Asked: 20,000 requests a day, 99 % within 300 ms." in said and "127 USD, 618 BRL" in said
+    assert (
+        "Asked: 20,000 requests a day, 99 % within 300 ms." in said and "127 USD, 618 BRL" in said
+    )
     assert "the busiest hour has 12.5 %" in said
     assert "rests on 24 requests" in said and "One deployment has no interval" in said
     assert "price is older than a year" in said

@@ -3,7 +3,12 @@
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.metrics import average_precision_score, brier_score_loss, cohen_kappa_score, roc_auc_score
+from sklearn.metrics import (
+    average_precision_score,
+    brier_score_loss,
+    cohen_kappa_score,
+    roc_auc_score,
+)
 
 from dr_lib.evidence import evaluation
 from dr_lib.evidence.checklist import STATUSES, fill_checklist, write_card
@@ -27,17 +32,28 @@ def points(model) -> pd.DataFrame:
 
 
 def test_scores_are_those_of_scikit_learn(model):
-    """AUC, average precision, Brier score and kappa of the test split, inside their bounds; n is patients."""
+    """AUC, average precision, Brier score and kappa of the test split, inside their bounds; n is
+    patients.
+    """
     row = evaluation.summarise(model).iloc[0]
     test = model.test
     y = test["referable"]
     p = test["probability_referable"]
     grades = test["grade"], test["predicted_grade"]
-    expected = {"auc": roc_auc_score(y, p), "auc_delong": roc_auc_score(y, p), "brier": brier_score_loss(y, p)}
-    expected |= {"average_precision": average_precision_score(y, p), "grade_accuracy": (grades[0] == grades[1]).mean()}
+    expected = {
+        "auc": roc_auc_score(y, p),
+        "auc_delong": roc_auc_score(y, p),
+        "brier": brier_score_loss(y, p),
+    }
+    expected |= {
+        "average_precision": average_precision_score(y, p),
+        "grade_accuracy": (grades[0] == grades[1]).mean(),
+    }
     expected |= {"kappa": cohen_kappa_score(*grades, weights="quadratic"), "prevalence": y.mean()}
     for name, value in expected.items():
-        assert row[name] == pytest.approx(value) and row[f"{name}_low"] < value < row[f"{name}_high"]
+        assert (
+            row[name] == pytest.approx(value) and row[f"{name}_low"] < value < row[f"{name}_high"]
+        )
     assert (row["num_images"], row["num_patients"]) == (240, 120)
     assert evaluation.count_grades(model).loc[4, 4] == ((grades[0] == 4) & (grades[1] == 4)).sum()
 
@@ -61,7 +77,9 @@ def test_a_score_that_no_draw_changes_has_no_interval(model, points, probability
 
 
 def test_operating_points_come_from_the_validation_split(model, points):
-    """Other test photographs change nothing; other validation photographs do; each point reaches what was asked for."""
+    """Other test photographs change nothing; other validation photographs do; each point reaches
+    what was asked for.
+    """
     y = model.validation["referable"] == 1
     p = model.validation["probability_referable"]
     first, second = points["threshold"]
@@ -72,23 +90,37 @@ def test_operating_points_come_from_the_validation_split(model, points):
 
 
 def test_without_validation_no_operating_point_is_fitted_on_the_test_split(model):
-    """There are none; two that were frozen elsewhere are taken as they are; anything else is refused."""
+    """There are none; two that were frozen elsewhere are taken as they are; anything else is
+    refused.
+    """
     bare = model._replace(validation=model.validation[:0])
     nothing = evaluation.choose_points(bare, **ASKED)
     assert nothing.empty and evaluation.measure_points(bare, nothing).empty
-    assert evaluation.choose_points(bare, **ASKED, thresholds=[0.2, 0.6])["threshold"].tolist() == [0.2, 0.6]
+    assert evaluation.choose_points(bare, **ASKED, thresholds=[0.2, 0.6])["threshold"].tolist() == [
+        0.2,
+        0.6,
+    ]
     for wrong in ([0.2], [0.6, 0.2]):
-        with pytest.raises(evaluation.EvaluationError, match="give two between 0 and 1, as 0.21,0.75"):
+        with pytest.raises(
+            evaluation.EvaluationError, match="give two between 0 and 1, as 0.21,0.75"
+        ):
             evaluation.choose_points(bare, **ASKED, thresholds=wrong)
-    with pytest.raises(evaluation.EvaluationError, match="sensitivity has to lie between 0 and 1: 90 does not"):
+    with pytest.raises(
+        evaluation.EvaluationError, match="sensitivity has to lie between 0 and 1: 90 does not"
+    ):
         evaluation.choose_points(model, sensitivity=90, specificity=0.9)
     with pytest.raises(evaluation.EvaluationError, match="prevalence has to lie"):
         evaluation.move_prevalence(nothing, [0.1, 1])
 
 
 def test_a_very_good_model_has_its_points_in_order(model):
-    """By hand: 0.8 finds 19 of 20 and 0.5 passes 19 of 20; both reach both, the lower one is the more sensitive."""
-    table = {"referable": [1] * 20 + [0] * 20, "probability_referable": [0.8] * 19 + [0.5] + [0.3] * 19 + [0.5]}
+    """By hand: 0.8 finds 19 of 20 and 0.5 passes 19 of 20; both reach both, the lower one is the
+    more sensitive.
+    """
+    table = {
+        "referable": [1] * 20 + [0] * 20,
+        "probability_referable": [0.8] * 19 + [0.5] + [0.3] * 19 + [0.5],
+    }
     validation = pd.DataFrame(table).assign(patient_id=range(40))
     points = evaluation.choose_points(model._replace(validation=validation), **ASKED)
     assert points["threshold"].tolist() == [0.5, 0.8]
@@ -97,12 +129,17 @@ def test_a_very_good_model_has_its_points_in_order(model):
 
 
 def test_thresholds_are_carried_to_another_data_set_unchanged(tmp_path):
-    """Those of home's validation, whichever file is named first; counts by hand; other photographs change nothing."""
+    """Those of home's validation, whichever file is named first; counts by hand; other
+    photographs change nothing.
+    """
     home = draw_predictions(300).assign(model_version="v1", dataset="home")
     found = read_predictions(write(tmp_path, draw_abroad(), "b"), write(tmp_path, home, "a"))
     abroad, own = evaluation.freeze_points(found, **ASKED)
     assert abroad["threshold"].equals(own["threshold"]) and set(abroad["chosen_on"]) == {"home"}
-    assert (set(abroad["source"]), set(own["source"])) == ({"carried over unchanged"}, {"validation"})
+    assert (set(abroad["source"]), set(own["source"])) == (
+        {"carried over unchanged"},
+        {"validation"},
+    )
     table = evaluation.compare_data_sets(found, [abroad, own])
     assert table[["trained_on", "tested_on"]].drop_duplicates().to_numpy().tolist() == [
         ["home", "abroad"],
@@ -113,7 +150,9 @@ def test_thresholds_are_carried_to_another_data_set_unchanged(tmp_path):
         y = test["referable"] == 1
         called = test["probability_referable"] >= threshold
         assert row.auc == pytest.approx(roc_auc_score(y, test["probability_referable"]))
-        assert (row.sensitivity, row.specificity) == pytest.approx((called[y].mean(), 1 - called[~y].mean()))
+        assert (row.sensitivity, row.specificity) == pytest.approx(
+            (called[y].mean(), 1 - called[~y].mean())
+        )
     bare = evaluation.compare_data_sets(found[:1], evaluation.freeze_points(found[:1], **ASKED))
     assert len(bare) == 1 and np.isnan(bare["sensitivity"][0]) and bare["trained_on"][0] == ""
 
@@ -129,13 +168,18 @@ def test_thresholds_are_carried_to_another_data_set_unchanged(tmp_path):
     ],
 )
 def test_a_published_auc_is_judged_by_the_interval_over_patients(model, interval, verdict):
-    """Voets et al. print 0.853 [0.835, 0.871] on Messidor-2 for ten averaged InceptionV3; one is not comparable."""
+    """Voets et al. print 0.853 [0.835, 0.871] on Messidor-2 for ten averaged InceptionV3; one is
+    not comparable.
+    """
     row = {"model": model, "trained_on": "eyepacs", "tested_on": "messidor2", "num_patients": 874}
     row |= dict(zip(("auc", "auc_low", "auc_high"), interval, strict=True))
     row["data_kind"] = "photographs"
     judged = judge_data_sets(pd.DataFrame([row, row])).set_index("id")  # a row per operating point
     assert (judged.loc["E2", "verdict"], judged.loc["E2", "n"]) == (verdict, 874)
-    assert (judged.loc["E1", "verdict"], judged.loc["E4", "verdict"]) == ("not measured", "not testable")
+    assert (judged.loc["E1", "verdict"], judged.loc["E4", "verdict"]) == (
+        "not measured",
+        "not testable",
+    )
 
 
 def test_a_point_that_validation_cannot_reach_is_left_out(model):
@@ -146,9 +190,13 @@ def test_a_point_that_validation_cannot_reach_is_left_out(model):
 
 
 def test_an_operating_point_by_hand(model, points):
-    """Counts add up, shares are their quotients, and an ungradable healthy eye that is referred is a false alarm."""
+    """Counts add up, shares are their quotients, and an ungradable healthy eye that is referred
+    is a false alarm.
+    """
     dark = model.test[model.test["referable"] == 0].head(3)
-    row, *_, referred, _ = evaluation.measure_points(model._replace(ungradable=dark), points).to_dict("records")
+    row, *_, referred, _ = evaluation.measure_points(
+        model._replace(ungradable=dark), points
+    ).to_dict("records")
     y = model.test["referable"] == 1
     called = model.test["probability_referable"] >= points["threshold"][0]
     tp = (called & y).sum()
@@ -161,21 +209,35 @@ def test_an_operating_point_by_hand(model, points):
     assert {name: row[name] for name in expected} == pytest.approx(expected)
     assert (referred["ungradable"], referred["fp"]) == ("counted as referred", fp + 3)
     never = points.assign(threshold=1.1)  # not even a probability of 1 is referred
-    assert evaluation.measure_points(model._replace(ungradable=dark), never)["fp"].tolist() == [0, 0, 3, 3]
-    moved = evaluation.move_prevalence(pd.DataFrame([row]), [tp / len(y) + fn / len(y)])  # its own prevalence
-    assert moved["ppv"][0] == pytest.approx(row["ppv"]) and moved["npv"][0] == pytest.approx(row["npv"])
+    assert evaluation.measure_points(model._replace(ungradable=dark), never)["fp"].tolist() == [
+        0,
+        0,
+        3,
+        3,
+    ]
+    # its own prevalence
+    moved = evaluation.move_prevalence(pd.DataFrame([row]), [tp / len(y) + fn / len(y)])
+    assert moved["ppv"][0] == pytest.approx(row["ppv"]) and moved["npv"][0] == pytest.approx(
+        row["npv"]
+    )
 
 
 def test_the_decision_curve_is_that_of_dcurves():
-    """Twelve eyes of six patients, the net benefits that the package dcurves 1.1.7 gives, of the model and of all."""
+    """Twelve eyes of six patients, the net benefits that the package dcurves 1.1.7 gives, of the
+    model and of all.
+    """
     positive = [1, 1, 1, 0, 1, 0, 0, 0, 1, 0, 0, 0]
     test = pd.DataFrame({"referable": positive, "patient_id": np.arange(12) // 2})
     test["probability_referable"] = [0.9, 0.8, 0.7, 0.65, 0.6, 0.55, 0.4, 0.35, 0.3, 0.2, 0.15, 0.1]
-    curve = evaluation.weigh_decisions(Predictions("", test, test, test, test[:0], False)).set_index("threshold")
+    curve = evaluation.weigh_decisions(
+        Predictions("", test, test, test, test[:0], False)
+    ).set_index("threshold")
     rows = curve.iloc[[np.abs(curve.index - threshold).argmin() for threshold in (0.1, 0.25, 0.5)]]
     assert rows["net_benefit"].tolist() == pytest.approx([0.351852, 0.305556, 0.166667], abs=1e-6)
     assert rows["refer_all"].tolist() == pytest.approx([0.351852, 0.222222, -0.166667], abs=1e-6)
-    assert (rows["gain_low"] <= rows["gain"]).all() and rows["gain"].iloc[2] == pytest.approx(0.166667, abs=1e-6)
+    assert (rows["gain_low"] <= rows["gain"]).all() and rows["gain"].iloc[2] == pytest.approx(
+        0.166667, abs=1e-6
+    )
 
 
 def test_small_subgroups_are_counted_and_not_scored(model, points):
@@ -185,13 +247,19 @@ def test_small_subgroups_are_counted_and_not_scored(model, points):
     assert table.loc["age"].index.tolist() == ["< 40", "40-59", ">= 60"]
     assert table.loc[("age", "40-59"), "auc_low"] < table.loc[("age", "40-59"), "auc"]
     few = model.test.assign(camera=["rare"] * 12 + ["A"] * 228)
-    rare = evaluation.split_subgroups(model._replace(test=few), points).set_index(["factor", "level"])
-    assert rare.loc[("camera", "rare"), "num_patients"] == 6 and np.isnan(rare.loc[("camera", "rare"), "auc"])
+    rare = evaluation.split_subgroups(model._replace(test=few), points).set_index(
+        ["factor", "level"]
+    )
+    assert rare.loc[("camera", "rare"), "num_patients"] == 6 and np.isnan(
+        rare.loc[("camera", "rare"), "auc"]
+    )
     assert rare.loc[("camera", "A"), "auc"] > 0.8
 
 
 def test_abstention_leaves_the_surest_and_errors_come_worst_first(model, points):
-    """None is left out at 0, half at 50 %; the first error missed has the highest grade of those missed."""
+    """None is left out at 0, half at 50 %; the first error missed has the highest grade of those
+    missed.
+    """
     abstained = evaluation.abstain(model, points)
     assert abstained["num_images"].iloc[[0, -1]].tolist() == [240, 120]
     assert abstained["sensitivity"].iloc[-1] >= abstained["sensitivity"].iloc[0]
@@ -199,14 +267,18 @@ def test_abstention_leaves_the_surest_and_errors_come_worst_first(model, points)
     missed = errors[errors["error"] == "missed"]
     test = model.test[(model.test["probability_referable"] < 0.7) & (model.test["referable"] == 1)]
     assert model.table.loc[errors["line"], "image_id"].tolist() == errors["image_id"].tolist()
-    assert missed["grade"].iloc[0] == test["grade"].max() and missed["grade"].is_monotonic_decreasing
+    assert (
+        missed["grade"].iloc[0] == test["grade"].max() and missed["grade"].is_monotonic_decreasing
+    )
     assert errors[errors["error"] == "false alarm"]["probability_referable"].is_monotonic_decreasing
 
 
 def test_a_worse_model_is_shown_to_be_worse(tmp_path, points, model):
     """Three times the noise, rows in another order: both intervals lie below 0; to itself none."""
     worse = draw_predictions(noise=3.0).sample(frac=1, random_state=1)
-    found = read_predictions(write(tmp_path, draw_predictions(), "one"), write(tmp_path, worse, "two"))
+    found = read_predictions(
+        write(tmp_path, draw_predictions(), "one"), write(tmp_path, worse, "two")
+    )
     row = evaluation.compare_models(found, [points, points]).iloc[0]
     aucs = [roc_auc_score(m.test["referable"], m.test["probability_referable"]) for m in found]
     assert row["delta_auc"] == pytest.approx(aucs[1] - aucs[0]) and row["delta_auc_high"] < 0
@@ -217,38 +289,69 @@ def test_a_worse_model_is_shown_to_be_worse(tmp_path, points, model):
 
 
 def test_recalibration_is_learned_on_the_validation_split(model):
-    """Probabilities pushed to the extremes: the slope falls below 1, and the recalibrated one comes nearer to 1."""
-    push = lambda t: t.assign(probability_referable=1 / (1 + (1 / t["probability_referable"] - 1) ** 3))  # noqa: E731
+    """Probabilities pushed to the extremes: the slope falls below 1, and the recalibrated one
+    comes nearer to 1.
+    """
+
+    def push(table):
+        odds = 1 / table["probability_referable"] - 1
+        return table.assign(probability_referable=1 / (1 + odds**3))
+
     pushed = model._replace(test=push(model.test), validation=push(model.validation))
     table, bins = evaluation.calibrate(pushed)
     raw, recalibrated = table["slope"]
-    assert raw < 1 and abs(np.log(recalibrated)) < abs(np.log(raw)) and table["brier"][1] < table["brier"][0]
+    assert (
+        raw < 1
+        and abs(np.log(recalibrated)) < abs(np.log(raw))
+        and table["brier"][1] < table["brier"][0]
+    )
     assert list(bins) == ["as predicted", "recalibrated"] and bins["recalibrated"]["n"].sum() == 240
-    turned = model.validation.assign(probability_referable=1 - model.validation["probability_referable"])
+    turned = model.validation.assign(
+        probability_referable=1 - model.validation["probability_referable"]
+    )
     for validation in (model.validation[:0], turned):  # the second would turn the ranking round
         assert len(evaluation.calibrate(pushed._replace(validation=validation))[0]) == 1
 
 
 def test_the_flow_counts_photographs_and_patients(tmp_path):
-    """Two rejected ones of unknown patients, an excluded copy, one too dark: each with its reason."""
+    """Two rejected ones of unknown patients, an excluded copy, one too dark: each with its
+    reason.
+    """
     table = draw_predictions().assign(reason="")
-    more = pd.DataFrame({"image_id": ["r1", "r2"], "split": "rejected", "reason": "no field of view"})
+    more = pd.DataFrame(
+        {"image_id": ["r1", "r2"], "split": "rejected", "reason": "no field of view"}
+    )
     table = pd.concat([table, more]).reset_index(drop=True)
     table.loc[0, ["split", "reason"]] = ["excluded", "a copy"]
     dark = table.index[table["split"] == "test"][0]
     table.loc[dark, [f"probability_{g}" for g in range(5)]] = None
     table.loc[dark, "reason"] = "too dark"
-    flow = evaluation.count_flow(read_predictions(write(tmp_path, table))[0]).set_index(["stage", "reason"])
-    counts = {stage: tuple(row) for (stage, _), row in zip(flow.index, flow.to_numpy(), strict=True)}
+    flow = evaluation.count_flow(read_predictions(write(tmp_path, table))[0]).set_index(
+        ["stage", "reason"]
+    )
+    counts = {
+        stage: tuple(row) for (stage, _), row in zip(flow.index, flow.to_numpy(), strict=True)
+    }
     assert counts == {
-        "offered": (242, 120), "not usable": (2, 0), "excluded": (1, 1), "learned from": (71, 36),
-        "validation": (72, 36), "test": (96, 48), "ungradable": (1, 1), "evaluated": (95, 48),
-    }  # fmt: skip
-    assert ("ungradable", "too dark") in flow.index and ("not usable", "no field of view") in flow.index
+        "offered": (242, 120),
+        "not usable": (2, 0),
+        "excluded": (1, 1),
+        "learned from": (71, 36),
+        "validation": (72, 36),
+        "test": (96, 48),
+        "ungradable": (1, 1),
+        "evaluated": (95, 48),
+    }
+    assert ("ungradable", "too dark") in flow.index and (
+        "not usable",
+        "no field of view",
+    ) in flow.index
 
 
 def test_the_checklist_fills_what_a_run_knows_and_no_more():
-    """With nothing known all is the author's, but for what cannot apply; a fact fills its items, in Portuguese."""
+    """With nothing known all is the author's, but for what cannot apply; a fact fills its items,
+    in Portuguese.
+    """
     empty = fill_checklist({})
     filled = fill_checklist({"flow": "610 oferecidas"}, "pt")
     assert set(empty["status"]) == set(STATUSES[1:]) and not (empty["text"] != "").any()
@@ -258,14 +361,25 @@ def test_the_checklist_fills_what_a_run_knows_and_no_more():
 
 
 def test_the_model_card_says_what_is_known_and_names_what_is_not():
-    """The nine sections of Mitchell et al. 2019 in their order; a fact stands once, the rest is the author's."""
+    """The nine sections of Mitchell et al. 2019 in their order; a fact stands once, the rest is
+    the author's.
+    """
     card = write_card({"points": "AUC 0.9"}, "Model card: m", "author must fill")
     sections = [line[3:] for line in card.splitlines() if line.startswith("## ")]
     assert sections == [
-        "Model details", "Intended use", "Factors", "Metrics", "Evaluation data", "Training data",
-        "Quantitative analyses", "Ethical considerations", "Caveats and recommendations",
-    ]  # fmt: skip
-    assert card.count("AUC 0.9") == 1 and card.count("*author must fill*") == card.count("\n- **") - 1
+        "Model details",
+        "Intended use",
+        "Factors",
+        "Metrics",
+        "Evaluation data",
+        "Training data",
+        "Quantitative analyses",
+        "Ethical considerations",
+        "Caveats and recommendations",
+    ]
+    assert (
+        card.count("AUC 0.9") == 1 and card.count("*author must fill*") == card.count("\n- **") - 1
+    )
     assert "## Dados de treinamento" in write_card({}, "", "", "pt")
 
 

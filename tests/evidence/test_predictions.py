@@ -1,4 +1,6 @@
-"""Anybody's predictions are read, and what would make an evaluation false is one sentence with the rows."""
+"""Anybody's predictions are read, and what would make an evaluation false is one sentence with
+the rows.
+"""
 
 from pathlib import Path
 
@@ -36,17 +38,28 @@ TEST, VALIDATION, TRAIN = (lines(TABLE, split) for split in ("test", "validation
 
 
 def test_a_table_with_five_probabilities_is_read(tmp_path):
-    """Sides by split, referable from grade 2 on, the sum of three probabilities, the likeliest grade."""
+    """Sides by split, referable from grade 2 on, the sum of three probabilities, the likeliest
+    grade.
+    """
     (read,) = read_predictions(write(tmp_path, TABLE))
-    assert (len(read.test), len(read.validation), len(read.table)) == (len(TEST), len(VALIDATION), 240)
-    assert read.name == "mine" and read.has_grades and not read.is_synthetic and read.ungradable.empty
+    assert (len(read.test), len(read.validation), len(read.table)) == (
+        len(TEST),
+        len(VALIDATION),
+        240,
+    )
+    assert (
+        read.name == "mine" and read.has_grades and not read.is_synthetic and read.ungradable.empty
+    )
     row = read.test.iloc[5]
     five = TABLE.loc[TEST[5] - 2]
     assert row["referable"] == (five["grade"] >= 2)
     assert row["probability_referable"] == pytest.approx(
         five[["probability_2", "probability_3", "probability_4"]].sum()
     )
-    assert row["predicted_grade"] == five[[f"probability_{g}" for g in range(5)]].astype(float).argmax()
+    assert (
+        row["predicted_grade"]
+        == five[[f"probability_{g}" for g in range(5)]].astype(float).argmax()
+    )
 
 
 def test_an_eye_may_have_another_grade_at_another_visit(tmp_path):
@@ -59,7 +72,9 @@ def test_ungradable_eyes_stand_apart(tmp_path):
     """Marked as such, or without a probability and with a reason, and with a label."""
     table = change(change(TABLE, TEST[:2], "gradable", 0), TEST[2:3], "reason", "too dark")
     table.loc[TEST[2] - 2, [f"probability_{g}" for g in range(5)]] = None
-    (read,) = read_predictions(write(tmp_path, table.assign(gradable=table["gradable"].replace("", 1))))
+    (read,) = read_predictions(
+        write(tmp_path, table.assign(gradable=table["gradable"].replace("", 1)))
+    )
     assert len(read.ungradable) == 3 and len(read.test) == len(TEST) - 3
 
 
@@ -67,39 +82,80 @@ def test_ungradable_eyes_stand_apart(tmp_path):
     ("change_table", "message"),
     [
         (lambda t: t.drop(columns="patient_id"), "mine.csv has no column patient_id$"),
-        (lambda t: t.drop(columns="probability_3"), "no column probability_referable, or probability_0 to"),
+        (
+            lambda t: t.drop(columns="probability_3"),
+            "no column probability_referable, or probability_0 to",
+        ),
         (lambda t: t.drop(columns="grade"), "no column grade or referable"),
         (lambda t: t[:0], "has no rows"),
-        (lambda t: change(t, [TEST[0]], "probability_0", 1.2), f"row {TEST[0]}: a probability lies outside 0 to 1"),
-        (lambda t: change(t, TEST[:7], "probability_0", 0.9999), f"rows {TEST[0]}, .* and 1 more: the five .* add up"),
-        (lambda t: change(t, [TEST[3]], "probability_0", "NaN"), f"row {TEST[3]}: probability_0 is no finite number"),
+        (
+            lambda t: change(t, [TEST[0]], "probability_0", 1.2),
+            f"row {TEST[0]}: a probability lies outside 0 to 1",
+        ),
+        (
+            lambda t: change(t, TEST[:7], "probability_0", 0.9999),
+            f"rows {TEST[0]}, .* and 1 more: the five .* add up",
+        ),
+        (
+            lambda t: change(t, [TEST[3]], "probability_0", "NaN"),
+            f"row {TEST[3]}: probability_0 is no finite number",
+        ),
         (
             lambda t: change(t, [TEST[3]], "probability_0", ""),
             f"row {TEST[3]}: one of the five probabilities is missing",
         ),
-        (lambda t: change(t, [TEST[3]], "grade", 7), f"row {TEST[3]}: grade has to be 0, 1, 2, 3 or 4"),
-        (lambda t: change(t, [TEST[3]], "grade", ""), f"row {TEST[3]}: there is a probability and no label"),
+        (
+            lambda t: change(t, [TEST[3]], "grade", 7),
+            f"row {TEST[3]}: grade has to be 0, 1, 2, 3 or 4",
+        ),
+        (
+            lambda t: change(t, [TEST[3]], "grade", ""),
+            f"row {TEST[3]}: there is a probability and no label",
+        ),
         (lambda t: change(t, [TEST[3]], "patient_id", ""), f"row {TEST[3]}: patient_id is empty"),
-        (lambda t: change(t, [9], "split", "held-out"), "row 9: split has to be one of train, validation, test"),
-        (lambda t: t.assign(grade=t["grade"] % 2), "all .* test photographs are not referable: both kinds are needed"),
+        (
+            lambda t: change(t, [9], "split", "held-out"),
+            "row 9: split has to be one of train, validation, test",
+        ),
+        (
+            lambda t: t.assign(grade=t["grade"] % 2),
+            "all .* test photographs are not referable: both kinds are needed",
+        ),
         (lambda t: t[t["split"] != "test"], "no test photograph with a probability"),
         (lambda t: t.assign(referable=0), "grade and referable contradict each other"),
         (lambda t: t.assign(eye="left"), "an eye of a patient has two labels"),
         (lambda t: t.assign(eye="left", visit="1"), "an eye of a patient has two labels"),
-        (lambda t: pd.concat([t, t[TEST[0] - 2 : TEST[0] - 1]]), f"rows {TEST[0]}, 242: a photograph stands more than"),
-        (lambda t: change(t.assign(data_kind="photographs"), [5, 6], "data_kind", "synthetic"), "rows 5, 6: synthetic"),
+        (
+            lambda t: pd.concat([t, t[TEST[0] - 2 : TEST[0] - 1]]),
+            f"rows {TEST[0]}, 242: a photograph stands more than",
+        ),
+        (
+            lambda t: change(t.assign(data_kind="photographs"), [5, 6], "data_kind", "synthetic"),
+            "rows 5, 6: synthetic",
+        ),
         (lambda t: change(t, TRAIN[:1], "patient_id", "p007 "), "a patient stands in two splits"),
-        (lambda t: t.assign(probability_referable=0.5), "is not the sum of probability_2 to probability_4"),
-        (lambda t: t.rename(columns={"camera": "grade"}), "mine.csv has more than one column grade$"),
+        (
+            lambda t: t.assign(probability_referable=0.5),
+            "is not the sum of probability_2 to probability_4",
+        ),
+        (
+            lambda t: t.rename(columns={"camera": "grade"}),
+            "mine.csv has more than one column grade$",
+        ),
         (
             lambda t: change(t.assign(group=t["patient_id"]), TRAIN[:1] + TEST[:1], "group", "g"),
             "a group .* two splits",
         ),
-        (lambda t: t.assign(split=t["split"].where(t["split"] != "validation", "train")), "training photographs"),
+        (
+            lambda t: t.assign(split=t["split"].where(t["split"] != "validation", "train")),
+            "training photographs",
+        ),
     ],
 )
 def test_what_would_make_an_evaluation_false_is_refused(tmp_path, change_table, message):
-    """Columns, numbers, labels; a patient or a group in two splits, predictions of training photographs, copies."""
+    """Columns, numbers, labels; a patient or a group in two splits, predictions of training
+    photographs, copies.
+    """
     with pytest.raises(PredictionsError, match=message) as error:
         read_predictions(write(tmp_path, change_table(TABLE)))
     assert "\n" not in str(error.value)
@@ -109,10 +165,16 @@ def test_what_would_make_an_evaluation_false_is_refused(tmp_path, change_table, 
     ("change_table", "message"),
     [
         (lambda t: t.drop(index=TEST[0] - 2), "different test photographs .1 stand in one alone"),
-        (lambda t: change(t, [TEST[0], TEST[1]], "patient_id", "x"), "name other patients or labels"),
+        (
+            lambda t: change(t, [TEST[0], TEST[1]], "patient_id", "x"),
+            "name other patients or labels",
+        ),
         (lambda t: change(t, VALIDATION[:2], "patient_id", "x"), "name other patients or labels"),
         (lambda t: t.assign(grade=t["grade"].replace(3, 4)), "name other patients or labels"),
-        (lambda t: t.assign(data_kind="synthetic"), "synthetic photographs and real ones are not pooled"),
+        (
+            lambda t: t.assign(data_kind="synthetic"),
+            "synthetic photographs and real ones are not pooled",
+        ),
     ],
 )
 def test_models_are_compared_on_the_same_patients_alone(tmp_path, change_table, message):
@@ -130,25 +192,45 @@ HOME = TABLE.assign(model_version="v1", dataset="home")
     [
         (lambda t: t.drop(columns="model_version"), "different test photographs .*model_version"),
         (lambda t: t.assign(model_version="v2"), "different test photographs .*model_version"),
-        (lambda t: change(t, [t.index[0] + 2], "image_id", TABLE["image_id"][TRAIN[0] - 2]), "1 image_id"),
-        (lambda t: change(t, [t.index[0] + 2], "patient_id", "p001"), "abroad: 1 patient_id .* of home"),
-        (lambda t: change(t, [t.index[0] + 2, t.index[1] + 2], "split", "validation"), "in 2 files"),
+        (
+            lambda t: change(t, [t.index[0] + 2], "image_id", TABLE["image_id"][TRAIN[0] - 2]),
+            "1 image_id",
+        ),
+        (
+            lambda t: change(t, [t.index[0] + 2], "patient_id", "p001"),
+            "abroad: 1 patient_id .* of home",
+        ),
+        (
+            lambda t: change(t, [t.index[0] + 2, t.index[1] + 2], "split", "validation"),
+            "in 2 files",
+        ),
         (lambda _: HOME.sample(frac=1, random_state=0), "not compared with itself"),
     ],
 )
 def test_a_model_is_tried_on_other_data_that_it_has_not_seen(tmp_path, change_abroad, message):
-    """Known by its version; nothing that it learned from or was frozen on is among them, and one set froze it."""
+    """Known by its version; nothing that it learned from or was frozen on is among them, and one
+    set froze it.
+    """
     read = read_predictions(write(tmp_path, HOME, "a"), write(tmp_path, draw_abroad(), "b"))
-    assert [(p.name, p.dataset, len(p.validation) > 0) for p in read] == [("a", "home", True), ("a", "abroad", False)]
+    assert [(p.name, p.dataset, len(p.validation) > 0) for p in read] == [
+        ("a", "home", True),
+        ("a", "abroad", False),
+    ]
     with pytest.raises(PredictionsError, match=message):
-        read_predictions(write(tmp_path, HOME, "a"), write(tmp_path, change_abroad(draw_abroad()), "b"))
+        read_predictions(
+            write(tmp_path, HOME, "a"), write(tmp_path, change_abroad(draw_abroad()), "b")
+        )
 
 
 def test_two_data_sets_of_one_name_are_told_apart(tmp_path):
-    """Both prepared into a folder `prepared`: the second is numbered, for all models that are tried on it."""
+    """Both prepared into a folder `prepared`: the second is numbered, for all models that are
+    tried on it.
+    """
     tables = [HOME.assign(dataset="prepared"), draw_abroad().assign(dataset="prepared")]
     tables += [draw_predictions(noise=2.0).assign(model_version="v2", dataset="prepared")]
-    found = read_predictions(*(write(tmp_path, table, name) for table, name in zip(tables, "abc", strict=True)))
+    found = read_predictions(
+        *(write(tmp_path, table, name) for table, name in zip(tables, "abc", strict=True))
+    )
     assert [p.dataset for p in found] == ["prepared", "prepared (2)", "prepared"]
 
 
@@ -168,14 +250,17 @@ def test_paths_with_commas_are_one_parameter():
 
 
 def test_an_ensemble_is_averaged_on_each_data_set(tmp_path):
-    """Two models at home and abroad are one on each; a data set that lacks one of them is refused."""
+    """Two models at home and abroad are one on each; a data set that lacks one of them is
+    refused.
+    """
     tables = [HOME, draw_predictions(noise=2.0).assign(model_version="v2", dataset="home")]
     tables += [draw_abroad(), draw_abroad(2.0, "v2")]
     tables = [table.assign(model="inception_v3_299") for table in tables]
     paths = [write(tmp_path, table, name) for table, name in zip(tables, "abcd", strict=True)]
     home, abroad = average_sets(read_predictions(*paths))
     assert (home.dataset, abroad.dataset, home.version) == ("home", "abroad", abroad.version)
-    assert home.name == abroad.name == "ensemble of 2: inception_v3_299"  # what claims of that network look for
+    # what claims of that network look for
+    assert home.name == abroad.name == "ensemble of 2: inception_v3_299"
     single = [table.set_index("image_id")["probability_3"] for table in tables[2:]]
     assert abroad.test.set_index("image_id")["probability_3"].to_dict() == pytest.approx(
         ((single[0] + single[1]) / 2).to_dict()
@@ -185,7 +270,9 @@ def test_an_ensemble_is_averaged_on_each_data_set(tmp_path):
 
 
 def test_an_ensemble_is_the_mean_photograph_by_photograph(tmp_path):
-    """The order of the rows does not matter; grades of one part are not the ensemble's, so it then has no kappa."""
+    """The order of the rows does not matter; grades of one part are not the ensemble's, so it
+    then has no kappa.
+    """
     other = draw_predictions(noise=2.0).sample(frac=1, random_state=0)
     found = read_predictions(write(tmp_path, TABLE, "a"), write(tmp_path, other, "b"))
     (both,) = average_sets(found)
@@ -205,13 +292,22 @@ def test_an_ensemble_is_the_mean_photograph_by_photograph(tmp_path):
 
 def test_a_probability_that_is_not_given_is_the_sum_of_three(tmp_path):
     """Row by row: a blank beside five probabilities leaves no photograph out."""
-    summed = TABLE[["probability_2", "probability_3", "probability_4"]].sum(axis=1, min_count=3).clip(upper=1)
+    summed = (
+        TABLE[["probability_2", "probability_3", "probability_4"]]
+        .sum(axis=1, min_count=3)
+        .clip(upper=1)
+    )
     (read,) = read_predictions(
-        write(tmp_path, change(TABLE.assign(probability_referable=summed), TEST[:1], "probability_referable", None))
+        write(
+            tmp_path,
+            change(
+                TABLE.assign(probability_referable=summed), TEST[:1], "probability_referable", None
+            ),
+        )
     )
-    assert len(read.test) == len(TEST) and read.test["probability_referable"].iloc[0] == pytest.approx(
-        summed[TEST[0] - 2]
-    )
+    assert len(read.test) == len(TEST) and read.test["probability_referable"].iloc[
+        0
+    ] == pytest.approx(summed[TEST[0] - 2])
 
 
 def test_data_rows_with_a_cell_too_many_are_refused(tmp_path):
@@ -219,22 +315,29 @@ def test_data_rows_with_a_cell_too_many_are_refused(tmp_path):
     path = write(tmp_path, TABLE)
     header, *rows = path.read_text().splitlines()
     path.write_text("\n".join([header, "", *rows, "", ""]))
-    assert read_predictions(path)[0].test.index.tolist() == [row + 1 for row in TEST]  # an empty line is counted
+    # an empty line is counted
+    assert read_predictions(path)[0].test.index.tolist() == [row + 1 for row in TEST]
     path.write_text("\n".join([header, *(f"{row}," for row in rows)]))
-    with pytest.raises(PredictionsError, match="^mine.csv, row 2: 13 cells below the 12 of the header$"):
+    with pytest.raises(
+        PredictionsError, match="^mine.csv, row 2: 13 cells below the 12 of the header$"
+    ):
         read_predictions(path)
 
 
 def test_a_table_that_a_spreadsheet_saved_is_the_same(tmp_path):
     """Excel in Brazil: semicolons, decimal commas, a byte order mark, lines that end in CR LF."""
-    table = TABLE.assign(patient_id=TABLE["patient_id"].map("1,{}".format))  # no number: it stays as it is
-    expected, = read_predictions(write(tmp_path, table))
+    # no number: it stays as it is
+    table = TABLE.assign(patient_id=TABLE["patient_id"].map("1,{}".format))
+    (expected,) = read_predictions(write(tmp_path, table))
     path = tmp_path / "saved" / "mine.csv"
     path.parent.mkdir()
-    table.to_csv(path, index=False, sep=";", decimal=",", encoding="utf-8-sig", lineterminator="\r\n")
+    table.to_csv(
+        path, index=False, sep=";", decimal=",", encoding="utf-8-sig", lineterminator="\r\n"
+    )
     assert b";0,1" in path.read_bytes()
     pd.testing.assert_frame_equal(read_predictions(path)[0].table, expected.table)
-    path.write_text(TABLE.to_csv(index=False, decimal=","))  # between commas nobody knows what it means
+    # between commas nobody knows what it means
+    path.write_text(TABLE.to_csv(index=False, decimal=","))
     with pytest.raises(PredictionsError, match="probability_0 is no finite number"):
         read_predictions(path)
 
@@ -242,7 +345,9 @@ def test_a_table_that_a_spreadsheet_saved_is_the_same(tmp_path):
 def test_what_is_no_table_is_said(tmp_path):
     """A picture in place of a CSV, and a file that is not there, with its path as given."""
     (tmp_path / "eye.csv").write_bytes(b"\xff\xd8\xff\xe0" * 9)
-    with pytest.raises(PredictionsError, match="eye.csv cannot be read: save it as a CSV in UTF-8$"):
+    with pytest.raises(
+        PredictionsError, match="eye.csv cannot be read: save it as a CSV in UTF-8$"
+    ):
         read_predictions(tmp_path / "eye.csv")
     with pytest.raises(PredictionsError, match="^there is no file runs/.*/predictions.csv$"):
         read_predictions(Path("runs/*/predictions.csv"))
@@ -253,7 +358,10 @@ def test_folds_are_pooled_into_one_test_split(tmp_path):
 
     A fold twice, or not at all, is an error.
     """
-    sides = {"train": ["train", "validation", "test"], "validation": ["test", "train", "validation"]}
+    sides = {
+        "train": ["train", "validation", "test"],
+        "validation": ["test", "train", "validation"],
+    }
     sides["test"] = ["validation", "test", "train"]
     given = draw_predictions().fillna({f"probability_{g}": float(g == 0) for g in range(5)})
     paths = []
@@ -261,7 +369,13 @@ def test_folds_are_pooled_into_one_test_split(tmp_path):
     for fold in range(3):
         table = given.assign(split=[sides[side][fold] for side in given["split"]])
         table.loc[table["split"] == "train", [f"probability_{g}" for g in range(5)]] = None
-        table.loc[table["split"] == "validation", [f"probability_{g}" for g in range(5)]] = [0, 0, 0, 0, 1.0]
+        table.loc[table["split"] == "validation", [f"probability_{g}" for g in range(5)]] = [
+            0,
+            0,
+            0,
+            0,
+            1.0,
+        ]
         paths.append(write(tmp_path, table, f"fold{fold}"))
     (pooled,) = read_predictions(pool_folds(paths, tmp_path / "pooled"))
     assert {"camera", "sex", "visit"} < set(pooled.table)

@@ -1,4 +1,6 @@
-"""The table of what the papers claim: whole, readable, and its derived numbers those of the printed ones."""
+"""The table of what the papers claim: whole, readable, and its derived numbers those of the
+printed ones.
+"""
 
 import numpy as np
 import pytest
@@ -24,7 +26,9 @@ def claims_on(column, paper):
 
 
 def test_every_paper_has_its_claims():
-    """Five papers, each claim in both languages with its place; ids without a gap, for none is ever given twice."""
+    """Five papers, each claim in both languages with its place; ids without a gap, for none is
+    ever given twice.
+    """
     claims = read_published()
     assert set(claims["paper"]) == set("ABCDE")
     assert (claims[["words", "words_pt", "place", "environments"]] != "").all(axis=None)
@@ -33,7 +37,9 @@ def test_every_paper_has_its_claims():
 
 
 def test_every_claim_can_be_judged():
-    """Whatever a verdict goes by is a word that it knows; a quotation has its marks; what is never judged says why."""
+    """Whatever a verdict goes by is a word that it knows; a quotation has its marks; what is
+    never judged says why.
+    """
     claims = read_published()
     numbers = claims[["value", "tolerance", "cells"]].astype(float)
     assert np.isfinite(numbers).all(axis=None) and (numbers["tolerance"] >= 0).all()
@@ -49,14 +55,25 @@ def test_every_claim_can_be_judged():
 
 
 def test_derived_numbers_follow_from_the_printed_ones():
-    """Of paper A 36 % in the text and what its means give; of paper C reais at 4.865, of one run of each of 48
-    scenarios and five executions, and 14.00 / 2.50 of one cell on CPU and GPU; of paper D 621 s over 219 s."""
+    """Of paper A 36 % in the text and what its means give; of paper C reais at 4.865, of one run of
+    each of 48 scenarios and five executions, and 14.00 / 2.50 of one cell on CPU and GPU; of paper
+    D 621 s over 219 s.
+    """
     value = read_published().set_index("id")["value"]
-    assert value["A3"] == 36 and value["A4"] == pytest.approx(100 - 100 * value["A2"] / value["A1"], abs=0.05)
+    assert value["A3"] == 36 and value["A4"] == pytest.approx(
+        100 - 100 * value["A2"] / value["A1"], abs=0.05
+    )
     assert value["D4"] == pytest.approx(value["D2"] / value["D1"], abs=0.005)
-    costs = read_published("C").query("column == 'formula_usd' and statistic == 'mean'")["value"].tolist()
+    costs = (
+        read_published("C")
+        .query("column == 'formula_usd' and statistic == 'mean'")["value"]
+        .tolist()
+    )
     assert costs[:2] == pytest.approx([14.00 / 5 / 4.865, 2.50 / 5 / 4.865], rel=1e-3)
-    assert value["C26"] == pytest.approx(134 / 5 / 4.865, abs=5e-4) and claim("C26")["cells"] == 3 * 2 * 2 * 2 * 2
+    assert (
+        value["C26"] == pytest.approx(134 / 5 / 4.865, abs=5e-4)
+        and claim("C26")["cells"] == 3 * 2 * 2 * 2 * 2
+    )
 
 
 @pytest.mark.parametrize(
@@ -85,26 +102,36 @@ def test_the_words_are_the_papers():
     assert (read_published().query("place == 'table 1'")["wording"] == "paraphrase").all()
 
 
-@pytest.mark.parametrize(("cheap", "dear", "printed"), [("m5", "m4", 4.17), ("c7g", "m6g", 5.84), ("c7g", "m5", 24.34)])
+@pytest.mark.parametrize(
+    ("cheap", "dear", "printed"), [("m5", "m4", 4.17), ("c7g", "m6g", 5.84), ("c7g", "m5", 24.34)]
+)
 def test_the_savings_of_paper_b_follow_from_its_prices(cheap, dear, printed):
     """One minus the ratio of the prices is the printed saving, to its last digit."""
     cheap = f"{cheap}.xlarge"
     dear = f"{dear}.xlarge"
     assert 100 * (1 - price(cheap) / price(dear)) == pytest.approx(printed, abs=0.01)
     sides = f"numerator == 'instance_type=ml.{cheap}' and denominator == 'instance_type=ml.{dear}'"
-    assert list(read_published("B").query(f"{sides} and column == 'usd_per_hour'")["value"]) == [printed]
+    assert list(read_published("B").query(f"{sides} and column == 'usd_per_hour'")["value"]) == [
+        printed
+    ]
 
 
 def test_the_ratios_of_paper_b_follow_from_its_latencies():
-    """Every ratio, saving and increase of latency is that of two printed means, to the printed digits."""
+    """Every ratio, saving and increase of latency is that of two printed means, to the printed
+    digits.
+    """
     latency = claims_on("predict_ms", "B")
     derived = read_published("B").query("column == 'predict_ms' and statistic != 'mean'")
     derived = derived[derived["relation"].eq("within") & derived["environments"].ne("any")]
     assert len(derived) == 10
     for row in derived.itertuples():
         ratio = latency[row.numerator] / latency[row.denominator]
-        expected = {"ratio": ratio, "saving": 100 - 100 * ratio, "increase": 100 * ratio - 100}[row.statistic]
-        assert row.value == pytest.approx(expected, abs=0.005 if row.statistic == "ratio" else 0.5), row.id
+        expected = {"ratio": ratio, "saving": 100 - 100 * ratio, "increase": 100 * ratio - 100}[
+            row.statistic
+        ]
+        assert row.value == pytest.approx(
+            expected, abs=0.005 if row.statistic == "ratio" else 0.5
+        ), row.id
 
 
 def test_the_range_of_two_networks_is_that_of_four_machines():
@@ -117,9 +144,13 @@ def test_the_range_of_two_networks_is_that_of_four_machines():
 
 
 def test_the_costs_per_million_follow_from_price_and_latency():
-    """price / 3600 x latency: c7g is 14 % dearer than m5 for VGG19, and 12 % cheaper for MobileNet."""
+    """price / 3600 x latency: c7g is 14 % dearer than m5 for VGG19, and 12 % cheaper for
+    MobileNet.
+    """
     latency = claims_on("predict_ms", "B")
-    derived = read_published("B").query("column == 'predict_usd_per_million' and wording == 'derived'")
+    derived = read_published("B").query(
+        "column == 'predict_usd_per_million' and wording == 'derived'"
+    )
     assert len(derived) == 2
     for row in derived.itertuples():
         sides = (row.numerator, row.denominator)
@@ -136,7 +167,9 @@ def test_training_time_is_judged_on_the_papers_machine_and_a_steady_epoch_elsewh
 
 
 def test_what_any_machine_can_be_held_to_is_what_the_paper_says_of_its_own():
-    """Our reading without the paper's instances and epochs: the same statement and bounds, of the same sides."""
+    """Our reading without the paper's instances and epochs: the same statement and bounds, of
+    the same sides.
+    """
     claims = read_published().set_index("id", drop=False)
     anywhere = claims[(claims["wording"] == "reading") & (claims["environments"] == "any")]
     places = [(row, place) for _, row in anywhere.iterrows() for place in row["place"].split(", ")]
@@ -145,6 +178,18 @@ def test_what_any_machine_can_be_held_to_is_what_the_paper_says_of_its_own():
     assert len(pairs) > 15
     for general, special in pairs:
         assert "instance_type" not in general["numerator"] + general["denominator"]
-        for name in ("judged", "statistic", "relation", "value", "tolerance", "unit", "numerator", "denominator"):
+        for name in (
+            "judged",
+            "statistic",
+            "relation",
+            "value",
+            "tolerance",
+            "unit",
+            "numerator",
+            "denominator",
+        ):
             if "accelerator" not in str(general[name]):
-                assert str(general[name]).split(";")[0] == str(special[name]).split(";")[0], (general["id"], name)
+                assert str(general[name]).split(";")[0] == str(special[name]).split(";")[0], (
+                    general["id"],
+                    name,
+                )

@@ -12,14 +12,28 @@ TPU = {"platform": "colab", "accelerator": "TPU v5 lite", "num_accelerators": 1}
 
 def make_runs(seconds, hardware, **columns):
     """A row for each time."""
-    row = {"run_id": "r", "status": "ok", "error": "", "data_kind": "photographs", "model": "small_cnn"} | hardware
+    row = {
+        "run_id": "r",
+        "status": "ok",
+        "error": "",
+        "data_kind": "photographs",
+        "model": "small_cnn",
+    } | hardware
     return pd.DataFrame([row | {"train_s": s} | columns for s in seconds])
 
 
 def test_environments_are_told_apart_by_instance_and_mode_where_they_must_be():
-    """Two instances of one platform and processor get their names; the paper's mode goes without saying."""
-    runs = [make_runs([1], T4, instance_type=""), make_runs([1], T4, instance_type="", mode="paper")]
-    runs += [make_runs([1], T4, instance_type="", mode="fast"), make_runs([1], TPU, instance_type="", mode="scaled")]
+    """Two instances of one platform and processor get their names; the paper's mode goes without
+    saying.
+    """
+    runs = [
+        make_runs([1], T4, instance_type=""),
+        make_runs([1], T4, instance_type="", mode="paper"),
+    ]
+    runs += [
+        make_runs([1], T4, instance_type="", mode="fast"),
+        make_runs([1], TPU, instance_type="", mode="scaled"),
+    ]
     runs += [
         make_runs([1], CPU, instance_type="a", disturbed=True),
         make_runs([1], CPU, instance_type="b", mode="fast"),
@@ -31,15 +45,24 @@ def test_environments_are_told_apart_by_instance_and_mode_where_they_must_be():
         "colab, TPU v5 lite, scaled",
         "local, CPU, b, fast",  # whether or not the rows of a are timed
     ]
-    assert list(timed["machine"].unique()) == ["kaggle, 2 x Tesla T4", "colab, TPU v5 lite", "local, CPU, b"]
+    assert list(timed["machine"].unique()) == [
+        "kaggle, 2 x Tesla T4",
+        "colab, TPU v5 lite",
+        "local, CPU, b",
+    ]
     assert list(timed["mode"]) == ["paper", "paper", "fast", "scaled", "fast"]
 
 
 def test_unlike_runs_are_refused_by_column_and_value():
     """Neither a model nor a dirty commit slips into a mean."""
-    runs = [make_runs([1], CPU, commit="c"), make_runs([1], CPU, model="mobilenet", commit="c-dirty")]
+    runs = [
+        make_runs([1], CPU, commit="c"),
+        make_runs([1], CPU, model="mobilenet", commit="c-dirty"),
+    ]
     runs = pd.concat(runs)
-    with pytest.raises(UnlikeRunsError, match=r"commit \(c, c-dirty\); model \(mobilenet, small_cnn\)"):
+    with pytest.raises(
+        UnlikeRunsError, match=r"commit \(c, c-dirty\); model \(mobilenet, small_cnn\)"
+    ):
         select_runs(runs)
     with pytest.raises(UnlikeRunsError, match="commit"):
         select_runs(runs, may_differ=["model"])
@@ -88,21 +111,34 @@ def test_the_plan_may_differ_between_machines_and_modes_not_within(column, one, 
 
 
 def test_modes_are_pooled_only_when_asked_and_may_then_set_the_batch():
-    """Mode scaled has its batch and learning rate; two batches in one mode, or other epochs, stay unlike."""
-    paper = make_runs([2], T4, mode="paper", batch_size=8, learning_rate=0.001, warmup_epochs=0, epochs=20)
+    """Mode scaled has its batch and learning rate; two batches in one mode, or other epochs,
+    stay unlike.
+    """
+    paper = make_runs(
+        [2], T4, mode="paper", batch_size=8, learning_rate=0.001, warmup_epochs=0, epochs=20
+    )
     scaled = paper.assign(mode="scaled", batch_size=64, learning_rate=0.0028, warmup_epochs=5)
     with pytest.raises(UnlikeRunsError, match=r"rows differ in mode \(paper, scaled\):"):
         select_runs(pd.concat([paper, scaled]))
     select_runs(pd.concat([paper, scaled]), may_differ=["mode"])
-    for column, value in (("batch_size", 128), ("learning_rate", 0.1), ("warmup_epochs", 9), ("epochs", 10)):
+    for column, value in (
+        ("batch_size", 128),
+        ("learning_rate", 0.1),
+        ("warmup_epochs", 9),
+        ("epochs", 10),
+    ):
         with pytest.raises(UnlikeRunsError, match=column):
-            select_runs(pd.concat([paper, scaled, scaled.assign(**{column: value})]), may_differ=["mode"])
+            select_runs(
+                pd.concat([paper, scaled, scaled.assign(**{column: value})]), may_differ=["mode"]
+            )
     with pytest.raises(UnlikeRunsError, match="epochs"):
         select_runs(pd.concat([paper, scaled.assign(epochs=10)]), may_differ=["mode"])
 
 
 def test_everything_that_is_not_timed_has_its_reason():
-    """Failed rows have their error, resumed ones no single time; disturbed ones count unless they are excluded."""
+    """Failed rows have their error, resumed ones no single time; disturbed ones count unless
+    they are excluded.
+    """
     marks = [{"status": "failed", "error": "no memory"}, {"resumed": 1}, {"disturbed": True}]
     runs = [
         make_runs([20.0], CPU, run_id="a"),
@@ -110,10 +146,15 @@ def test_everything_that_is_not_timed_has_its_reason():
     ]
     runs = pd.concat(runs, ignore_index=True)
     selection = select_runs(runs)
-    assert selection.timed["run_id"].tolist() == ["a", "2"] and selection.timed["disturbed"].tolist() == [False, True]
+    assert selection.timed["run_id"].tolist() == ["a", "2"] and selection.timed[
+        "disturbed"
+    ].tolist() == [False, True]
     assert selection.finished["run_id"].tolist() == ["a", "1", "2"]
     assert selection.excluded["run_id"].tolist() == ["0", "1"]
-    assert selection.excluded["reason"].tolist() == ["no memory", "resumed after a stop: its time is in two parts"]
+    assert selection.excluded["reason"].tolist() == [
+        "no memory",
+        "resumed after a stop: its time is in two parts",
+    ]
     strict = select_runs(runs, exclude=["disturbed"])
     assert strict.timed["run_id"].tolist() == ["a"] and len(strict.excluded) == 3
     with pytest.raises(ValueError, match="'noisy': choose from resumed, disturbed"):
@@ -131,7 +172,9 @@ def test_a_column_that_no_row_has_is_refused():
 
 def test_rows_of_other_notebooks_are_not_mixed_in():
     """A folder where everything was tried by hand holds rows of many kinds."""
-    runs = pd.concat([make_runs([1.0], CPU, notebook="10"), make_runs([2.0], CPU, notebook="40", model="other")])
+    runs = pd.concat(
+        [make_runs([1.0], CPU, notebook="10"), make_runs([2.0], CPU, notebook="40", model="other")]
+    )
     assert select_runs(runs, notebooks=["10"]).timed["train_s"].tolist() == [1.0]
 
 
@@ -141,8 +184,12 @@ def test_nothing_is_selected_from_nothing():
 
 
 def test_runs_against_one_deployment_are_one_measurement():
-    """Three runs of two requests each, of which two asked the same server: two deployments, with the mean of each."""
-    rows = pd.DataFrame({"request": [0, 1] * 3, "study": "s", "run_id": [*"aabbcc"], "deployment": [*"xxxxyy"]})
+    """Three runs of two requests each, of which two asked the same server: two deployments, with
+    the mean of each.
+    """
+    rows = pd.DataFrame(
+        {"request": [0, 1] * 3, "study": "s", "run_id": [*"aabbcc"], "deployment": [*"xxxxyy"]}
+    )
     found = list_runs(rows.assign(predict_ms=[1.0, 2.0, 3.0, 6.0, 9.0, 11.0]))
     assert found["run_id"].tolist() == ["a", "c"] and found["predict_ms"].tolist() == [3.0, 10.0]
     unnamed = list_runs(rows.drop(columns="deployment").assign(predict_ms=1.0))

@@ -177,8 +177,12 @@ def test_on_any_machine_is_on_every_machine():
 
 
 def test_a_named_machine_is_one_whatever_processor_it_had():
-    """A cloud has several processors for one type: the mean over its cells is of all of them together."""
-    alone, _ = run_both(lambda framework, _, size, __: 0.68 * size / 32 if framework == "tensorflow" else 1.0)
+    """A cloud has several processors for one type: the mean over its cells is of all of them
+    together.
+    """
+    alone, _ = run_both(
+        lambda framework, _, size, __: 0.68 * size / 32 if framework == "tensorflow" else 1.0
+    )
     is_large = alone["image_size"] == 64
     spread = alone.assign(cpu=alone["cpu"].mask(is_large, "another processor"))
     (found,) = judge("C16", alone)

@@ -1,4 +1,6 @@
-"""Read a figure back: the words and lines that stand in it, from rows that are timed however unlike they are."""
+"""Read a figure back: the words and lines that stand in it, from rows that are timed however
+unlike they are.
+"""
 
 import pandas as pd
 
@@ -12,16 +14,33 @@ def timed_runs(rows) -> pd.DataFrame:
 
 def words(figure) -> str:
     """Everything written in the figure."""
-    axes = [t.get_text() for ax in figure.axes for t in [*ax.texts, *ax.get_xticklabels(), *ax.get_yticklabels()]]
+    axes = [
+        t.get_text()
+        for ax in figure.axes
+        for t in [*ax.texts, *ax.get_xticklabels(), *ax.get_yticklabels()]
+    ]
     axes += [label for ax in figure.axes for label in (ax.get_xlabel(), ax.get_ylabel())]
     titles = [ax.get_title(loc=loc) for ax in figure.axes for loc in ("left", "right")]
     legends = [ax.get_legend() for ax in figure.axes if ax.get_legend()] + figure.legends
     listed = [t.get_text() for legend in legends for t in legend.get_texts()]
-    return "\n".join([figure.get_suptitle(), figure.get_supxlabel(), figure.get_supylabel(), *titles, *axes, *listed])
+    return "\n".join(
+        [
+            figure.get_suptitle(),
+            figure.get_supxlabel(),
+            figure.get_supylabel(),
+            *titles,
+            *axes,
+            *listed,
+        ]
+    )
 
 
 def is_whole(figure) -> bool:
     """Whether all that is drawn lies inside the picture."""
     figure.draw_without_rendering()
     box = figure.get_tightbbox()  # in inches
-    return min(box.x0, box.y0) >= 0 and box.x1 <= figure.get_figwidth() and box.y1 <= figure.get_figheight()
+    return (
+        min(box.x0, box.y0) >= 0
+        and box.x1 <= figure.get_figwidth()
+        and box.y1 <= figure.get_figheight()
+    )

@@ -27,7 +27,9 @@ def model(tmp_path_factory) -> Predictions:
 
 
 def test_the_flow_names_every_loss(model):
-    """Offered, learned from, validation, test, the one without an answer and its reason, evaluated."""
+    """Offered, learned from, validation, test, the one without an answer and its reason,
+    evaluated.
+    """
     figure = figures.plot_flow(evaluation.count_flow(model))
     text = words(figure)
     for line in (
@@ -39,7 +41,9 @@ def test_the_flow_names_every_loss(model):
 
 
 def test_curves_pass_through_the_operating_points(model):
-    """Both points lie on the ROC curve, at their sensitivity; the numbers of the axes have commas in Portuguese."""
+    """Both points lie on the ROC curve, at their sensitivity; the numbers of the axes have
+    commas in Portuguese.
+    """
     points = evaluation.choose_points(model, sensitivity=0.9, specificity=0.9)
     measured = evaluation.measure_points(model, points)
     figure = figures.plot_curves(evaluation.trace_curves(model), measured, "pt")
@@ -48,16 +52,24 @@ def test_curves_pass_through_the_operating_points(model):
         place = np.array([1 - row.specificity, row.sensitivity])
         between = (corners[:-1] <= place + 1e-9) & (place <= corners[1:] + 1e-9)
         assert between.all(axis=1).any()
-    bars = [np.array(line) for part in figure.axes[0].collections for line in getattr(part, "get_segments", list)()]
+    bars = [
+        np.array(line)
+        for part in figure.axes[0].collections
+        for line in getattr(part, "get_segments", list)()
+    ]
     across = sorted(line[:, 0].tolist() for line in bars if line[0, 1] == line[1, 1])
     shown = measured[measured["ungradable"] == "excluded"]
-    assert across == sorted((1 - shown[["specificity_high", "specificity_low"]]).to_numpy().tolist())
+    assert across == sorted(
+        (1 - shown[["specificity_high", "specificity_low"]]).to_numpy().tolist()
+    )
     figure.draw_without_rendering()
     assert "0,2" in words(figure) and "alta sensibilidade" in words(figure) and is_whole(figure)
 
 
 def test_the_facts_of_the_checklist_are_those_of_this_run(model):
-    """Patients by known sex and band of age, whole grades of the referable, subgroups with a score."""
+    """Patients by known sex and band of age, whole grades of the referable, subgroups with a
+    score.
+    """
     points = evaluation.choose_points(model, sensitivity=0.9, specificity=0.9)
     measured = evaluation.measure_points(model, points)
     subgroups = evaluation.split_subgroups(model, points)
@@ -71,12 +83,19 @@ def test_the_facts_of_the_checklist_are_those_of_this_run(model):
     assert facts["severity"] == f"true grade 2: {grades[2]}, 3: {grades[3]}, 4: {grades[4]}"
     assert facts["subgroups"].count("AUC") == subgroups["auc"].notna().sum()
     bare = model._replace(test=model.test.drop(columns="grade"))
-    assert "outcome" not in figures.state_facts(bare, evaluation.count_flow(model), *tables, subgroups, data_sets)
+    assert "outcome" not in figures.state_facts(
+        bare, evaluation.count_flow(model), *tables, subgroups, data_sets
+    )
     assert facts["thresholds"].endswith("(validation), chosen on mine.csv")
-    assert "; high sensitivity: sensitivity " in facts["accuracy"] and facts["crossed"].startswith("high sensitivity: ")
+    assert "; high sensitivity: sensitivity " in facts["accuracy"] and facts["crossed"].startswith(
+        "high sensitivity: "
+    )
     for name in ("sensitivity", "specificity", "ppv", "npv"):  # at both points
         assert all(f"{value:.3g} [" in facts["points"] for value in measured[name][:2])
-    known = [pd.read_csv(ROOT / f"dr_lib/evidence/{name}.csv")["fact"].dropna() for name in ("checklist", "model_card")]
+    known = [
+        pd.read_csv(ROOT / f"dr_lib/evidence/{name}.csv")["fact"].dropna()
+        for name in ("checklist", "model_card")
+    ]
     assert set(pd.concat(known)) - {"-"} - set(facts) == {"partition", "recalibration"} - set(facts)
 
 
@@ -102,15 +121,21 @@ def test_an_auc_without_an_interval_says_why(model):
 
 
 def test_each_data_set_has_its_line_and_the_carried_thresholds_their_marks(tmp_path):
-    """Trained at home, tested at home and abroad, in Portuguese; left and right are translated in the facts."""
+    """Trained at home, tested at home and abroad, in Portuguese; left and right are translated
+    in the facts.
+    """
     home = draw_predictions().assign(model_version="v1", dataset="home")
     found = read_predictions(write(tmp_path, home, "a"), write(tmp_path, draw_abroad(), "b"))
     points = evaluation.freeze_points(found, sensitivity=0.9, specificity=0.9)
     table = evaluation.compare_data_sets(found, points)
     figure = figures.plot_data_sets(table, "pt")
-    assert all(words_ in words(figure) for words_ in ("home → home", "home → abroad", "alta sensibilidade"))
+    assert all(
+        words_ in words(figure) for words_ in ("home → home", "home → abroad", "alta sensibilidade")
+    )
     drawn = [line.get_xdata() for line in figure.axes[1].get_lines()]
-    assert sorted(np.concatenate(drawn)) == pytest.approx(sorted(table["sensitivity"])) and is_whole(figure)
+    assert sorted(np.concatenate(drawn)) == pytest.approx(
+        sorted(table["sensitivity"])
+    ) and is_whole(figure)
     bars = figure.axes[1].containers[0].lines[2][0].get_segments()
     at = table[table["point"] == evaluation.POINTS[0]]
     assert [bar[:, 0] for bar in bars] == [

@@ -1,4 +1,6 @@
-"""What a page shows and leaves as files: numbers as they are read, words in two languages, claims judged first."""
+"""What a page shows and leaves as files: numbers as they are read, words in two languages,
+claims judged first.
+"""
 
 import csv
 import re
@@ -22,23 +24,49 @@ from tests.evidence.test_claims import both
 def shown(monkeypatch) -> list[str]:
     """What is displayed, as text."""
     texts = []
-    monkeypatch.setattr(page, "display", lambda shown, **how: texts.append(getattr(shown, "data", shown)))
+    monkeypatch.setattr(
+        page, "display", lambda shown, **how: texts.append(getattr(shown, "data", shown))
+    )
     return texts
 
 
 def test_a_table_is_read_in_a_language_and_kept_as_numbers(shown, tmp_path):
-    """Bounds stand beside their value, nothing has an exponent; the CSV has every digit, LaTeX booktabs."""
-    table = pd.DataFrame({"train_s": [12.345], "train_s_low": [11.0], "train_s_high": [14.5], "cost_usd": [0.00006451]})
+    """Bounds stand beside their value, nothing has an exponent; the CSV has every digit, LaTeX
+    booktabs.
+    """
+    table = pd.DataFrame(
+        {
+            "train_s": [12.345],
+            "train_s_low": [11.0],
+            "train_s_high": [14.5],
+            "cost_usd": [0.00006451],
+        }
+    )
     table = table.assign(num_parameters=3_377_221.0, disturbed=True, level="0.007-0.484")
     page.Page(tmp_path, "pt").table(table, "times", "Rows that are not timed, and why.")
-    cells = ["tempo de treinamento [s]", "12,3 [11; 14,5]", "0,0000645", "3.377.221", "sim", "0,007-0,484"]
-    assert all(f">{cell}<" in shown[0] for cell in cells) and shown[1].startswith("**Tabela 1.** Linhas")
+    cells = [
+        "tempo de treinamento [s]",
+        "12,3 [11; 14,5]",
+        "0,0000645",
+        "3.377.221",
+        "sim",
+        "0,007-0,484",
+    ]
+    assert all(f">{cell}<" in shown[0] for cell in cells) and shown[1].startswith(
+        "**Tabela 1.** Linhas"
+    )
     page.Page().table(table, "times", "Rows that are not timed, and why.")
-    assert all(f">{cell}<" in shown[2] for cell in ("training time [s]", "12.3 [11, 14.5]", "3,377,221", "yes"))
+    assert all(
+        f">{cell}<" in shown[2]
+        for cell in ("training time [s]", "12.3 [11, 14.5]", "3,377,221", "yes")
+    )
     with (tmp_path / "times.csv").open() as file:
         assert next(csv.DictReader(file))["train_s"] == "12.345"
     latex = (tmp_path / "times.tex").read_text()
-    assert all(rule in latex for rule in ("\\toprule", "\\midrule", "\\bottomrule")) and cells[1] in latex
+    assert (
+        all(rule in latex for rule in ("\\toprule", "\\midrule", "\\bottomrule"))
+        and cells[1] in latex
+    )
 
 
 def test_a_likelihood_ratio_without_a_false_alarm_is_infinite(shown, tmp_path):
@@ -71,27 +99,48 @@ def test_what_a_file_holds_is_no_markup(shown, tmp_path):
 
 def test_a_figure_is_shown_and_kept_twice(shown, tmp_path):
     """PNG and PDF, and a number of its own."""
-    (paper := page.Page(tmp_path)).figure(Figure(), "one", "Use of the machine over the longest run.")
+    (paper := page.Page(tmp_path)).figure(
+        Figure(), "one", "Use of the machine over the longest run."
+    )
     paper.figure(Figure(), "two", "Use of the machine over the longest run.")
-    assert {path.name for path in tmp_path.iterdir()} == {"one.png", "one.pdf", "two.png", "two.pdf"}
-    assert b64decode(shown[0]["image/png"])[:4] == b"\x89PNG" and shown[3].startswith("**Figure 2.**")
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "one.png",
+        "one.pdf",
+        "two.png",
+        "two.pdf",
+    }
+    assert b64decode(shown[0]["image/png"])[:4] == b"\x89PNG" and shown[3].startswith(
+        "**Figure 2.**"
+    )
 
 
 def test_claims_are_sentences_judged_ones_first(shown):
-    """What our machine can judge, with its cells, versions and disturbed rows; what could be chance; what never is."""
+    """What our machine can judge, with its cells, versions and disturbed rows; what could be
+    chance; what never is.
+    """
     runs = run_scenarios(disturbed=True)
     page.Page().claims(judge_claims("C", select_runs(runs, may_differ=MAY_DIFFER["C"])))
     lines = shown[0].splitlines()
     (mean,) = [line for line in lines if line.startswith("- C34")]
     assert mean.startswith(
-        "- C34 (our reading of C14, C15). TensorFlow takes 2 to 3 times as long as MXNet, on any machine "
+        "- C34 (our reading of C14, C15). TensorFlow takes 2 to 3 times as long as MXNet, on any"
+        " machine "
     )
-    assert "Ours: 5 [" in mean and "x; n = 24; 48 of its rows disturbed; tensorflow 2.21.0 (theirs 2.14.0)" in mean
+    assert (
+        "Ours: 5 [" in mean
+        and "x; n = 24; 48 of its rows disturbed; tensorflow 2.21.0 (theirs 2.14.0)" in mean
+    )
     assert mean.endswith("**does not hold**.")
     (every,) = [line for line in lines if line.startswith("- C33")]
-    assert "where it is farthest from it; n = 36; satisfied in 12 of 12" in every and every.endswith("**holds**.")
+    assert (
+        "where it is farthest from it; n = 36; satisfied in 12 of 12" in every
+        and every.endswith("**holds**.")
+    )
     text = "\n".join(map(str, shown))
-    assert re.search(r"Of \d+ verdicts, holds or does not hold, up to 0\.\d+ would come out wrong by chance\.", text)
+    assert re.search(
+        r"Of \d+ verdicts, holds or does not hold, up to 0\.\d+ would come out wrong by chance\.",
+        text,
+    )
     assert "the sentence can be read in several ways" in text
 
 
@@ -99,12 +148,17 @@ def test_what_no_row_reaches_is_folded_into_one_line(shown):
     """Claims on endpoints, and no rows of any; in Portuguese."""
     page.Page(lang="pt").claims(judge_claims("B", select_runs(train_referable([1.0], CPU))))
     assert shown[0] == "Nenhuma afirmação pode ser julgada."
-    assert "43 outras afirmações: não medida 34, entrada, não testada 7, retirada 2</summary>" in shown[1]
+    assert (
+        "43 outras afirmações: não medida 34, entrada, não testada 7, retirada 2</summary>"
+        in shown[1]
+    )
     assert "notebook 21, 22" in shown[2] and "no hardware do artigo" in shown[2]
 
 
 def test_the_title_says_what_was_measured_where(shown):
-    """Study, authors, machines, number of runs and days stand below the question; a synthetic sample is said."""
+    """Study, authors, machines, number of runs and days stand below the question; a synthetic
+    sample is said.
+    """
     runs = both(study="mine", started_at="2026-11-21T10:00", data_kind="synthetic")
     page.Page().title("GPU or TPU: how long does training take?", "A", select_runs(runs))
     assert "> **SYNTHETIC SAMPLE, NOT PHOTOGRAPHS**" in shown[0]
@@ -113,25 +167,43 @@ def test_the_title_says_what_was_measured_where(shown):
 
 
 def test_each_figure_says_that_its_data_is_synthetic(shown):
-    """A picture leaves its page, as a file, and still says so; real photographs are not called drawn."""
-    for kind, title in (("synthetic", "Tempo\namostra sintética, não retinografias"), ("photographs", "Tempo")):
+    """A picture leaves its page, as a file, and still says so; real photographs are not called
+    drawn.
+    """
+    for kind, title in (
+        ("synthetic", "Tempo\namostra sintética, não retinografias"),
+        ("photographs", "Tempo"),
+    ):
         paper = page.Page(lang="pt")
         figure = Figure()
-        paper.title("GPU or TPU: how long does training take?", "A", select_runs(both(data_kind=kind)))
+        paper.title(
+            "GPU or TPU: how long does training take?", "A", select_runs(both(data_kind=kind))
+        )
         figure.suptitle("Tempo")
         paper.figure(figure, "one", "Use of the machine over the longest run.")
         assert figure.get_suptitle() == title
         published = plot_cost_by_utilisation(cost_table(read_paper_latencies()), "pt")
-        paper.figure(published, "two", "Cost by rate of requests, from what the paper printed.", is_ours=False)
+        paper.figure(
+            published,
+            "two",
+            "Cost by rate of requests, from what the paper printed.",
+            is_ours=False,
+        )
         assert "\n" not in published.get_suptitle()
 
 
 def test_the_appendix_says_what_is_excluded_and_what_runs_have_in_common(shown):
     """A reason per row that is not timed, parameters once, and what varies by run."""
-    runs = train_referable([1, 2], CPU, seed=20).assign(commit="c" * 40, resumed=[0, 1], mode=["paper", "fast"])
+    runs = train_referable([1, 2], CPU, seed=20).assign(
+        commit="c" * 40, resumed=[0, 1], mode=["paper", "fast"]
+    )
     page.Page().appendix(select_runs(runs, may_differ=["mode"]))
     text = "\n".join(map(str, shown))
-    assert "resumed after a stop" in text and "epochs = 200" in text and f"- commit: {'c' * 40}" in text
+    assert (
+        "resumed after a stop" in text
+        and "epochs = 200" in text
+        and f"- commit: {'c' * 40}" in text
+    )
     assert text.index(">paper<") < text.index(">fast<")
     rates = runs.assign(learning_rate=[0.1, 0.02], dropout=0.25, mode="paper")
     page.Page(lang="pt").appendix(select_runs(rates, may_differ=["learning_rate"]))
@@ -141,9 +213,12 @@ def test_the_appendix_says_what_is_excluded_and_what_runs_have_in_common(shown):
 
 
 def test_runs_of_one_name_in_two_studies_are_two(shown):
-    """A run is named by its scenario and machine; what half of the trainings never reached is a dash."""
+    """A run is named by its scenario and machine; what half of the trainings never reached is a
+    dash.
+    """
     runs = pd.concat(
-        [train_referable([1], CPU, study=study, seed=20).assign(run_id="C1-r00") for study in "ab"], ignore_index=True
+        [train_referable([1], CPU, study=study, seed=20).assign(run_id="C1-r00") for study in "ab"],
+        ignore_index=True,
     )
     page.Page().title("GPU or TPU: how long does training take?", "", select_runs(runs))
     page.Page().appendix(select_runs(runs))

@@ -6,24 +6,50 @@ import pytest
 
 from dr_lib.evidence.request_log import summarise_requests
 from dr_lib.evidence.serving import cost_table, read_paper_latencies
-from dr_lib.figures.serving import plot_cost_by_utilisation, plot_latency_percentiles, plot_predict_time
+from dr_lib.figures.serving import (
+    plot_cost_by_utilisation,
+    plot_latency_percentiles,
+    plot_predict_time,
+)
 from tests.figures.reading import is_whole, timed_runs, words
 
-ROW = {"status": "ok", "platform": "local", "accelerator": "cpu", "num_accelerators": 1, "data_kind": "photographs"}
+ROW = {
+    "status": "ok",
+    "platform": "local",
+    "accelerator": "cpu",
+    "num_accelerators": 1,
+    "data_kind": "photographs",
+}
 TIMES = np.linspace(0.9, 1.1, 25)
 
 
 def make_requests(model="vgg19", predict_ms=450.0, name="keras", **columns):
     """Five requests to each of five deployments about a time, the run's columns beside them."""
-    row = ROW | {"study": "serving", "model": model, "format": name, "image_size": 224, "instance_type": ""} | columns
-    times = pd.DataFrame({"predict_ms": predict_ms * TIMES, "round_trip_ms": predict_ms * TIMES + 9})
+    row = (
+        ROW
+        | {
+            "study": "serving",
+            "model": model,
+            "format": name,
+            "image_size": 224,
+            "instance_type": "",
+        }
+        | columns
+    )
+    times = pd.DataFrame(
+        {"predict_ms": predict_ms * TIMES, "round_trip_ms": predict_ms * TIMES + 9}
+    )
     runs = [f"{name}-{row['instance_type']}-{k % 5}" for k in range(len(times))]
     return times.assign(request=range(len(times)), run_id=runs, **row)
 
 
 def means(ax):
     """The large points of a panel, from the top."""
-    return [line.get_xdata()[0] for line in ax.lines if line.get_marker() == "o" and line.get_markersize() == 7]
+    return [
+        line.get_xdata()[0]
+        for line in ax.lines
+        if line.get_marker() == "o" and line.get_markersize() == 7
+    ]
 
 
 def labels(ax):
@@ -31,21 +57,31 @@ def labels(ax):
     return [label.get_text() for label in ax.get_yticklabels()]
 
 
-@pytest.mark.parametrize(("model", "published"), [("vgg19", [350.6, 204.6, 392.2, 308.8]), ("mobilenet", [81.1, 61.5])])
+@pytest.mark.parametrize(
+    ("model", "published"), [("vgg19", [350.6, 204.6, 392.2, 308.8]), ("mobilenet", [81.1, 61.5])]
+)
 def test_the_papers_points_stand_below_ours(model, published):
-    """Four instances as it printed them, with its deviations; ours by machine and format, with n, on one axis."""
-    requests = pd.concat([make_requests(model), make_requests(model, 20.0, "litert_int8")], ignore_index=True)
+    """Four instances as it printed them, with its deviations; ours by machine and format, with
+    n, on one axis.
+    """
+    requests = pd.concat(
+        [make_requests(model), make_requests(model, 20.0, "litert_int8")], ignore_index=True
+    )
     figure = plot_predict_time(timed_runs(requests), model)
     ours, paper = figure.axes
     assert means(ours) == pytest.approx([450, 20]) and means(paper)[: len(published)] == published
-    assert labels(ours) == [f"local, CPU, {kind}\n224 px\nn = 5" for kind in ("keras", "litert_int8")]
+    assert labels(ours) == [
+        f"local, CPU, {kind}\n224 px\nn = 5" for kind in ("keras", "litert_int8")
+    ]
     assert labels(paper) == [f"ml.{name}.xlarge" for name in ("m4", "m5", "m6g", "c7g")]
     assert ours.get_xlim() == paper.get_xlim() and paper.get_xscale() == "log"
     assert f"{published[0]} ms ± " in words(figure) and "450 [" in words(figure)
 
 
 def test_every_request_is_drawn_with_interval_and_deviation():
-    """25 points; the thick line spans the interval of the mean, the thin one a deviation to each side."""
+    """25 points; the thick line spans the interval of the mean, the thin one a deviation to each
+    side.
+    """
     requests = timed_runs(make_requests())
     ours = plot_predict_time(requests, "vgg19").axes[0]
     (summary,) = summarise_requests(requests).itertuples()
@@ -67,7 +103,10 @@ def test_without_requests_the_paper_stands_alone_and_without_the_paper_we_do():
     requests = [make_requests(predict_ms=ms, instance_type=name) for name, ms in instances.items()]
     ours = plot_predict_time(timed_runs(pd.concat(requests, ignore_index=True)), "vgg19").axes[0]
     assert means(ours) == pytest.approx([200, 300])
-    assert [len(line.get_xdata()) for line in ours.lines if line.get_markersize() == 2.5] == [25, 25]
+    assert [len(line.get_xdata()) for line in ours.lines if line.get_markersize() == 2.5] == [
+        25,
+        25,
+    ]
 
 
 def test_the_figure_speaks_portuguese_and_nothing_is_clipped():
@@ -80,7 +119,9 @@ def test_the_figure_speaks_portuguese_and_nothing_is_clipped():
 
 
 def test_cost_falls_until_a_machine_is_full_and_then_by_steps():
-    """Of m5 with VGG19: 319.4 USD at the paper's rate, 13.07 at the point where it is full, twice that just above."""
+    """Of m5 with VGG19: 319.4 USD at the paper's rate, 13.07 at the point where it is full,
+    twice that just above.
+    """
     figure = plot_cost_by_utilisation(cost_table(read_paper_latencies()))
     vgg19, mobilenet = figure.axes
     assert is_whole(figure)
@@ -91,26 +132,40 @@ def test_cost_falls_until_a_machine_is_full_and_then_by_steps():
     full = [line.get_data() for line in vgg19.lines if line.get_marker() == "o"][1]
     assert (full[0][0], full[1][0]) == pytest.approx((1 / 0.2046, 13.07), rel=1e-3)
     assert usd[rates > full[0][0]][0] == pytest.approx(2 * 13.07, rel=5e-3)
-    assert "3.24/s" in [text.get_text() for text in vgg19.texts]  # 1 / 0.3088 s: c7g needs a second machine
+    # 1 / 0.3088 s: c7g needs a second machine
+    assert "3.24/s" in [text.get_text() for text in vgg19.texts]
     assert "14/s" in [text.get_text() for text in mobilenet.texts]
 
 
 def test_formats_have_panels_of_their_own_and_free_machines_none():
     """What costs nothing has no line on a logarithmic axis."""
     costs = cost_table(read_paper_latencies())
-    both = pd.concat([costs.assign(format="keras"), costs.assign(format="litert_int8", predict_ms=5.0)])
+    both = pd.concat(
+        [costs.assign(format="keras"), costs.assign(format="litert_int8", predict_ms=5.0)]
+    )
     titles = [ax.get_title(loc="left") for ax in plot_cost_by_utilisation(both, "pt").axes]
-    assert titles == ["VGG19, keras", "MobileNet, keras", "VGG19, litert_int8", "MobileNet, litert_int8"]
+    assert titles == [
+        "VGG19, keras",
+        "MobileNet, keras",
+        "VGG19, litert_int8",
+        "MobileNet, litert_int8",
+    ]
     one = pd.concat([both.head(1), both.iloc[1:2].assign(usd_per_hour=0.0)])
-    assert len(plot_cost_by_utilisation(one).axes[0].lines) == 3  # one machine: its line, dot, and the paper
+    # one machine: its line, dot, and the paper
+    assert len(plot_cost_by_utilisation(one).axes[0].lines) == 3
     alone = plot_cost_by_utilisation(one, published=False)
     assert len(alone.axes[0].lines) == 2 and "Camargo" not in words(alone)
 
 
 def test_latency_rises_with_the_rate_and_missed_rates_are_open():
-    """Three percentiles in the order of the rates, the bound, and what was not held is not filled."""
-    rates = np.array([10.0, 20, 40, 80, 57, 45])  # as `find_max_rate` leaves them: 40/s held, 45/s missed
-    tried = pd.DataFrame({"rate_per_s": rates, "p50_ms": rates, "p90_ms": 2 * rates, "p99_ms": 4 * rates})
+    """Three percentiles in the order of the rates, the bound, and what was not held is not
+    filled.
+    """
+    # as `find_max_rate` leaves them: 40/s held, 45/s missed
+    rates = np.array([10.0, 20, 40, 80, 57, 45])
+    tried = pd.DataFrame(
+        {"rate_per_s": rates, "p50_ms": rates, "p90_ms": 2 * rates, "p99_ms": 4 * rates}
+    )
     figure = plot_latency_percentiles(tried.assign(service_p99_ms=9.0, held=rates <= 40), 200.0)
     (ax,) = figure.axes
     lines = {line.get_label(): line for line in ax.lines if not line.get_label().startswith("_")}
@@ -120,4 +175,6 @@ def test_latency_rises_with_the_rate_and_missed_rates_are_open():
     assert list(lines["bound"].get_ydata()) == [200, 200]
     held, missed = [line for line in ax.lines if line.get_marker() == "o"][-2:]
     assert list(held.get_xdata()) == [10, 20, 40] and list(missed.get_xdata()) == [45, 57, 80]
-    assert missed.get_markerfacecolor() == "white" != held.get_markerfacecolor() and is_whole(figure)
+    assert missed.get_markerfacecolor() == "white" != held.get_markerfacecolor() and is_whole(
+        figure
+    )

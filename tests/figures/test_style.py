@@ -1,4 +1,6 @@
-"""What figures and tables share: words in both languages, numbers as they are read, points by run."""
+"""What figures and tables share: words in both languages, numbers as they are read, points by
+run.
+"""
 
 import ast
 import csv
@@ -20,16 +22,28 @@ SPEAKERS = {"say", "state", "_open", "title", "heading", "section", "figure", "t
 
 
 def find_sentences() -> set[str]:
-    """Every sentence that the figures and the analysis notebooks say, with the words of their tables."""
+    """Every sentence that the figures and the analysis notebooks say, with the words of their
+    tables.
+    """
     sentences = {
         *style.read_headers().values(),
         *style.PAPERS.values(),
         *scenarios.MEANS.values(),
     }
-    sentences |= {*style.FACTOR_NAMES.values(), *IMPLEMENTATIONS.values(), style.SAMPLE, style.IMAGES, scenarios.BARS}
+    sentences |= {
+        *style.FACTOR_NAMES.values(),
+        *IMPLEMENTATIONS.values(),
+        style.SAMPLE,
+        style.IMAGES,
+        scenarios.BARS,
+    }
     sentences |= {"framework", "network", "accelerator", "environment", "Figure", "Table"}
     claims = read_published()
-    sentences |= {*claims["place"][claims["wording"] != "reading"], *count_claims()["why"], *NEVER.values()}
+    sentences |= {
+        *claims["place"][claims["wording"] != "reading"],
+        *count_claims()["why"],
+        *NEVER.values(),
+    }
     sentences |= {*page.WORDINGS.values(), *page.SAID, *evaluation.SOURCES}
     for path in [*ROOT.glob("dr_lib/figures/*.py"), *ROOT.glob("notebooks/*.py")]:
         for node in ast.walk(ast.parse(path.read_text())):
@@ -37,17 +51,24 @@ def find_sentences() -> set[str]:
                 sentences |= {leaf.value for leaf in [node.value] if isinstance(leaf, ast.Constant)}
             function = ast.unparse(node.func).split(".")[-1] if isinstance(node, ast.Call) else ""
             if function in SPEAKERS:
-                halves = [(part.body, part.orelse) if isinstance(part, ast.IfExp) else (part,) for part in node.args]
+                halves = [
+                    (part.body, part.orelse) if isinstance(part, ast.IfExp) else (part,)
+                    for part in node.args
+                ]
                 leaves = [leaf for half in halves for leaf in half]
                 texts = [
-                    leaf.value for leaf in leaves if isinstance(leaf, ast.Constant) and isinstance(leaf.value, str)
+                    leaf.value
+                    for leaf in leaves
+                    if isinstance(leaf, ast.Constant) and isinstance(leaf.value, str)
                 ]
                 sentences |= set(texts[-1:] if function in ("figure", "table") else texts)
     return {sentence for sentence in sentences if sentence and sentence not in style.PAPERS}
 
 
 def test_every_sentence_has_its_portuguese_and_none_is_left_over():
-    """A report in Portuguese has no English in its figures and tables, and the table of words holds nothing unused."""
+    """A report in Portuguese has no English in its figures and tables, and the table of words
+    holds nothing unused.
+    """
     with (ROOT / "dr_lib/figures/words.csv").open(encoding="utf-8") as file:
         known = [row["english"] for row in csv.DictReader(file)]
     assert len(known) == len(set(known))

@@ -1,4 +1,6 @@
-"""The instance type: asked of the cloud that DMI names, played by a server on loopback, and of no other."""
+"""The instance type: asked of the cloud that DMI names, played by a server on loopback, and of
+no other.
+"""
 
 import socket
 import threading
@@ -17,18 +19,26 @@ ANSWERS = {  # path: the header that a service wants, its answer
         ("Metadata-Flavor", "Google"),
         "projects/1/machineTypes/n1-small",
     ),
-    "/computeMetadata/v1/instance/attributes/agent-worker-number": (("Metadata-Flavor", "Google"), "2"),
+    "/computeMetadata/v1/instance/attributes/agent-worker-number": (
+        ("Metadata-Flavor", "Google"),
+        "2",
+    ),
     "/computeMetadata/v1/instance/attributes/worker-network-endpoints": (
         ("Metadata-Flavor", "Google"),
         "unknown:unknown:10.0.0.2,unknown:unknown:10.0.0.3,unknown:unknown:10.0.0.4",
     ),
-    "/metadata/instance/compute/vmSize?api-version=2021-02-01&format=text": (("Metadata", "true"), "Standard_F4s_v2"),
+    "/metadata/instance/compute/vmSize?api-version=2021-02-01&format=text": (
+        ("Metadata", "true"),
+        "Standard_F4s_v2",
+    ),
 }
 
 
 @pytest.fixture
 def service():
-    """The metadata services of three clouds at one address, and the paths that they were asked for."""
+    """The metadata services of three clouds at one address, and the paths that they were asked
+    for.
+    """
 
     class Service(BaseHTTPRequestHandler):
         def answer(self, status, text=""):
@@ -38,7 +48,9 @@ def service():
 
         def do_PUT(self):
             asked.append(self.path)
-            self.answer(200 if "X-aws-ec2-metadata-token-ttl-seconds" in self.headers else 400, "a-token")
+            self.answer(
+                200 if "X-aws-ec2-metadata-token-ttl-seconds" in self.headers else 400, "a-token"
+            )
 
         def do_GET(self):
             asked.append(self.path)
@@ -73,14 +85,22 @@ DMI = "class/dmi/id"
         ({f"{DMI}/sys_vendor": "Xen", f"{DMI}/bios_version": "4.11.amazon"}, "m5.xlarge", 2),
         ({"firmware/devicetree/base/compatible": "amazon,ec2"}, "m5.xlarge", 2),
         ({f"{DMI}/product_name": "Google Compute Engine"}, "n1-small", 1),
-        ({f"{DMI}/sys_vendor": "Microsoft Corporation",
-          f"{DMI}/chassis_asset_tag": "7783-7084-3265-9085-8269-3286-77"}, "F4s_v2", 1),
+        (
+            {
+                f"{DMI}/sys_vendor": "Microsoft Corporation",
+                f"{DMI}/chassis_asset_tag": "7783-7084-3265-9085-8269-3286-77",
+            },
+            "F4s_v2",
+            1,
+        ),
         ({f"{DMI}/sys_vendor": "Microsoft Corporation"}, "", 0),  # anybody's Hyper-V
         ({f"{DMI}/sys_vendor": "LENOVO", f"{DMI}/product_name": "Google Pixelbook"}, "", 0),
         ({}, "", 0),
     ],
-)  # fmt: skip
-def test_the_cloud_that_is_named_is_asked_in_its_own_way(tmp_path, service, files, instance_type, num_asked):
+)
+def test_the_cloud_that_is_named_is_asked_in_its_own_way(
+    tmp_path, service, files, instance_type, num_asked
+):
     """And nobody is asked where no cloud is named."""
     address, asked = service
     assert find_instance_type(write_system(tmp_path, files), address) == instance_type
@@ -88,7 +108,9 @@ def test_the_cloud_that_is_named_is_asked_in_its_own_way(tmp_path, service, file
 
 
 def test_a_slice_of_cloud_tpu_tells_its_machines(tmp_path, service):
-    """The third of three, by the names of the TPU's metadata; elsewhere there is one machine, and nobody is asked."""
+    """The third of three, by the names of the TPU's metadata; elsewhere there is one machine,
+    and nobody is asked.
+    """
     address, asked = service
     assert find_tpu_worker(write_system(tmp_path / "other", {}), address) == (0, 1) and not asked
     system = write_system(tmp_path / "google", {f"{DMI}/product_name": "Google Compute Engine"})
@@ -111,7 +133,9 @@ def test_a_busy_service_is_asked_once_more(tmp_path, service, monkeypatch):
 
 
 def test_a_service_that_does_not_answer_leaves_it_empty(tmp_path):
-    """It listens and says nothing, as in a container one hop too far away; or nobody listens at all."""
+    """It listens and says nothing, as in a container one hop too far away; or nobody listens at
+    all.
+    """
     system = write_system(tmp_path, {f"{DMI}/sys_vendor": "Amazon EC2"})
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"127.0.0.1:{silent.getsockname()[1]}"

@@ -21,16 +21,26 @@ def write(root: Path, files: dict[str, str]) -> None:
 @pytest.mark.parametrize(
     ("text", "model"),
     [
-        ("processor\t: 0\nmodel name\t: AMD EPYC 7B13\nmodel name\t: AMD EPYC 7B13\n", "AMD EPYC 7B13"),
+        (
+            "processor\t: 0\nmodel name\t: AMD EPYC 7B13\nmodel name\t: AMD EPYC 7B13\n",
+            "AMD EPYC 7B13",
+        ),
         ("processor\t: 0\nCPU implementer\t: 0x41\nCPU part\t: 0xd0c\n" * 2, "ARM Neoverse-N1"),
         ("CPU implementer\t: 0x41\nCPU part\t: 0xd40\n", "ARM Neoverse-V1"),
-        ("CPU implementer\t: 0x41\nCPU part\t: 0xd03\nCPU implementer\t: 0x41\nCPU part\t: 0xd08\n",
-         "ARM Cortex-A53 + Cortex-A72"),
+        (
+            (
+                "CPU implementer\t: 0x41\nCPU part\t: 0xd03\nCPU implementer\t: 0x41\nCPU part\t:"
+                " 0xd08\n"
+            ),
+            "ARM Cortex-A53 + Cortex-A72",
+        ),
         ("CPU implementer\t: 0x61\nCPU part\t: 0x022\n", "ARM 0x61 0x022"),
     ],
-)  # fmt: skip
+)
 def test_processors_that_differ_have_other_models(tmp_path, text, model):
-    """ARM names no model: Graviton 2 and 3, the serving paper's pair, differ in the part of their cores."""
+    """ARM names no model: Graviton 2 and 3, the serving paper's pair, differ in the part of
+    their cores.
+    """
     write(tmp_path, {"proc/cpuinfo": text})
     assert find_cpu_model(tmp_path) == model
 
@@ -40,15 +50,24 @@ def test_processors_that_differ_have_other_models(tmp_path, text, model):
     ("cgroup", "files", "is_limited"),
     [
         (V2, {"pods/a/cpu.max": "100000 100000\n"}, True),
-        (V2, {"pods/a/cpu.max": "max 100000\n", "pods/cpu.max": "50000 100000\n"}, True),  # whoever holds it counts
+        # whoever holds it counts
+        (V2, {"pods/a/cpu.max": "max 100000\n", "pods/cpu.max": "50000 100000\n"}, True),
         (V2, {"cpu.max": "100000 100000\n"}, True),  # a container's own, seen as the outermost
         (V2, {"pods/a/cpu.max": "max 100000\n"}, False),
-        (V1, {"cpu/pods/a/cpu.cfs_quota_us": "60000\n", "cpu/pods/a/cpu.cfs_period_us": "100000\n"}, True),
+        (
+            V1,
+            {"cpu/pods/a/cpu.cfs_quota_us": "60000\n", "cpu/pods/a/cpu.cfs_period_us": "100000\n"},
+            True,
+        ),
         (V1, {"cpu/cpu.cfs_quota_us": "-1\n", "cpu/cpu.cfs_period_us": "100000\n"}, False),
         ("", {}, False),
     ],
 )
 def test_a_quota_limits_the_cpus(tmp_path, cgroup, files, is_limited):
     """Containers see all CPUs and are given the time of some; cgroups of both versions say so."""
-    write(tmp_path, {"proc/self/cgroup": cgroup} | {f"sys/fs/cgroup/{name}": text for name, text in files.items()})
+    write(
+        tmp_path,
+        {"proc/self/cgroup": cgroup}
+        | {f"sys/fs/cgroup/{name}": text for name, text in files.items()},
+    )
     assert count_cpus(tmp_path) == (1 if is_limited else len(os.sched_getaffinity(0)))

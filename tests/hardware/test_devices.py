@@ -1,4 +1,6 @@
-"""Devices: a plan is made so, or an error says what is missing; in a process of its own where it sets a backend."""
+"""Devices: a plan is made so, or an error says what is missing; in a process of its own where it
+sets a backend.
+"""
 
 import subprocess
 import sys
@@ -10,7 +12,9 @@ from tests.hardware.test_plans import COLAB_T4, KAGGLE_T4, LAPTOP
 
 
 def in_a_process(code: str) -> str:
-    """Run code after `from dr_lib.hardware import *` in a fresh process and return what it prints."""
+    """Run code after `from dr_lib.hardware import *` in a fresh process and return what it
+    prints.
+    """
     code = f"from dr_lib.hardware import *\nfrom tests.hardware.test_plans import *\n{code}"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
@@ -18,8 +22,13 @@ def in_a_process(code: str) -> str:
 
 
 def refuse(*plans: str, before: str = "") -> list[str]:
-    """The messages with which `activate` refuses the plans of these arguments in one fresh process."""
-    tries = "try:\n    activate(choose({}))\nexcept Exception as error:\n    print(*str(error).splitlines())\n"
+    """The messages with which `activate` refuses the plans of these arguments in one fresh
+    process.
+    """
+    tries = (
+        "try:\n    activate(choose({}))\nexcept Exception as error:\n   "
+        " print(*str(error).splitlines())\n"
+    )
     return in_a_process(f"{before}\n" + "".join(tries.format(plan) for plan in plans)).splitlines()
 
 
@@ -29,8 +38,18 @@ def test_activation_finds_the_cpu_and_describes_the_machine():
     device = activate(choose(facts, accelerator="cpu", backend="tensorflow"))
     row = device.describe(facts)
     assert (row["accelerator"], row["num_accelerators"], row["num_replicas"]) == ("cpu", 1, 1)
-    assert (row["backend"], row["strategy"], row["precision"], row["jit"]) == ("tensorflow", "none", "float32", False)
-    assert row["num_cpus"] >= 1 and row["memory_gib"] > 0 and row["keras"] and row["python"].startswith("3.")
+    assert (row["backend"], row["strategy"], row["precision"], row["jit"]) == (
+        "tensorflow",
+        "none",
+        "float32",
+        False,
+    )
+    assert (
+        row["num_cpus"] >= 1
+        and row["memory_gib"] > 0
+        and row["keras"]
+        and row["python"].startswith("3.")
+    )
     assert not device.synchronised
     with device.scope():
         pass
@@ -54,7 +73,9 @@ def test_activation_raises_where_tensorflow_lists_no_gpu():
 
 @pytest.mark.slow
 def test_activation_raises_where_the_framework_lists_no_accelerator():
-    """A runtime that promises a TPU or a GPU that is not there stops the run, never the CPU in silence."""
+    """A runtime that promises a TPU or a GPU that is not there stops the run, never the CPU in
+    silence.
+    """
     pytest.importorskip("jax")
     messages = refuse("COLAB_TPU", "COLAB_T4._replace(backends=('jax',))", "H200")
     assert len(messages) == 3 and all(", JAX lists " in message for message in messages)
@@ -65,17 +86,31 @@ def test_activation_raises_where_the_framework_lists_no_accelerator():
 def test_another_plan_in_the_same_kernel_replaces_the_first():
     """After eight devices one: nothing of the distribution stays."""
     pytest.importorskip("jax")
-    code = "for number in (8, 1):\n    activate(choose(LAPTOP, backend='jax', num_devices=number))\n"
-    assert in_a_process(code + "import keras; print(keras.distribution.distribution())").endswith("None")
+    code = (
+        "for number in (8, 1):\n    activate(choose(LAPTOP, backend='jax', num_devices=number))\n"
+    )
+    assert in_a_process(code + "import keras; print(keras.distribution.distribution())").endswith(
+        "None"
+    )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("backend", "number"), [("tensorflow", 2), ("jax", 8)])
 def test_virtual_devices_are_counted_by_name(backend, number):
-    """A simulation on several devices of the CPU really has them; too late to divide it is an error."""
+    """A simulation on several devices of the CPU really has them; too late to divide it is an
+    error.
+    """
     pytest.importorskip(backend)
-    late = {"tensorflow": "import tensorflow as f; f.constant(1)", "jax": "import jax; jax.devices()"}[backend]
+    late = {
+        "tensorflow": "import tensorflow as f; f.constant(1)",
+        "jax": "import jax; jax.devices()",
+    }[backend]
     plan = f"LAPTOP, backend='{backend}', num_devices={number}"
-    count = {"tensorflow": "device.distribution.num_replicas_in_sync", "jax": "len(__import__('jax').devices())"}
-    assert in_a_process(f"device = activate(choose({plan}))\nprint({count[backend]})").endswith(str(number))
+    count = {
+        "tensorflow": "device.distribution.num_replicas_in_sync",
+        "jax": "len(__import__('jax').devices())",
+    }
+    assert in_a_process(f"device = activate(choose({plan}))\nprint({count[backend]})").endswith(
+        str(number)
+    )
     assert "restart the kernel" in refuse(plan, before=late)[-1]

@@ -26,16 +26,23 @@ def nvidia_smi(tmp_path, monkeypatch):
 
 def test_probing_imports_no_framework():
     """Facts come before Keras: neither probe nor choose may import a backend."""
-    code = "import sys; from dr_lib import hardware; hardware.choose(hardware.probe(), accelerator='cpu'); "
+    code = (
+        "import sys; from dr_lib import hardware; hardware.choose(hardware.probe(),"
+        " accelerator='cpu'); "
+    )
     code += "sys.exit(any(name in sys.modules for name in ('tensorflow', 'jax', 'keras', 'torch')))"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_a_version_is_found_whatever_the_package_is_called(tmp_path, monkeypatch):
-    """The module says it where it is imported; tensorflow-cpu is TensorFlow; what is unknown stops nobody."""
+    """The module says it where it is imported; tensorflow-cpu is TensorFlow; what is unknown
+    stops nobody.
+    """
     (tmp_path / "some_framework.py").write_text("__version__ = '1.2.3'")
     (tmp_path / "other_cpu-4.5.dist-info").mkdir()
-    (tmp_path / "other_cpu-4.5.dist-info" / "METADATA").write_text("Name: other-cpu\nVersion: 4.5\n")
+    (tmp_path / "other_cpu-4.5.dist-info" / "METADATA").write_text(
+        "Name: other-cpu\nVersion: 4.5\n"
+    )
     monkeypatch.syspath_prepend(tmp_path)
     assert facts_module.read_version("some_framework") == ""
     importlib.import_module("some_framework")
@@ -43,7 +50,10 @@ def test_a_version_is_found_whatever_the_package_is_called(tmp_path, monkeypatch
     assert facts_module.read_version("other") == "4.5"
 
 
-T4_AND_L4 = 'echo "Tesla T4, 15360, 7.5, 550.54.15, GPU-12ab"; echo "NVIDIA L4, 23034, 8.9, 550.54.15, GPU-12cd"'
+T4_AND_L4 = (
+    'echo "Tesla T4, 15360, 7.5, 550.54.15, GPU-12ab"; echo "NVIDIA L4, 23034, 8.9, 550.54.15,'
+    ' GPU-12cd"'
+)
 
 
 def test_gpus_are_those_that_the_driver_lists(nvidia_smi, monkeypatch):
@@ -75,8 +85,12 @@ def test_only_visible_gpus_count(nvidia_smi, monkeypatch, names, gpus):
     assert probe().gpus == gpus
 
 
-def test_a_driver_that_does_not_answer_is_an_error_where_there_is_a_gpu(nvidia_smi, monkeypatch, tmp_path):
-    """To plan for the CPU would be a fallback in silence; an image for GPUs has the tool on any machine."""
+def test_a_driver_that_does_not_answer_is_an_error_where_there_is_a_gpu(
+    nvidia_smi, monkeypatch, tmp_path
+):
+    """To plan for the CPU would be a fallback in silence; an image for GPUs has the tool on any
+    machine.
+    """
     nvidia_smi("echo 'could not communicate with the NVIDIA driver'; exit 9")
     monkeypatch.setattr(facts_module, "GPU_DEVICE", tmp_path / "nvidia0")
     assert probe().gpus == () and probe().driver == ""
@@ -89,7 +103,10 @@ def test_a_field_that_does_not_apply_is_zero(nvidia_smi):
     """A GPU that shares the host's memory names none of its own: nothing is kept on it."""
     nvidia_smi('echo "NVIDIA GB10, [N/A], 12.1, 580.95, GPU-1"')
     facts = probe()
-    assert facts.gpus == ("NVIDIA GB10",) and (facts.gpu_memory_gib, facts.compute_capability) == (0.0, 12.1)
+    assert facts.gpus == ("NVIDIA GB10",) and (facts.gpu_memory_gib, facts.compute_capability) == (
+        0.0,
+        12.1,
+    )
     assert not choose(facts, mode="fast", data_gib=0.1).on_device
 
 

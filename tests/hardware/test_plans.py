@@ -1,4 +1,6 @@
-"""Plans: they follow from the facts, use what is there, and combine nothing that is known to fail."""
+"""Plans: they follow from the facts, use what is there, and combine nothing that is known to
+fail.
+"""
 
 import itertools
 
@@ -10,12 +12,18 @@ from dr_lib.training.config import TrainingConfig
 
 LAPTOP = Facts("local", "AMD EPYC", 2, 24.0, (), 0.0, 0.0, "", 0, ("tensorflow", "jax"), False)
 COLAB_CPU = LAPTOP._replace(platform="colab")
-COLAB_T4 = COLAB_CPU._replace(gpus=("Tesla T4",), gpu_memory_gib=15.0, compute_capability=7.5, driver="550.54")
+COLAB_T4 = COLAB_CPU._replace(
+    gpus=("Tesla T4",), gpu_memory_gib=15.0, compute_capability=7.5, driver="550.54"
+)
 COLAB_TPU = COLAB_CPU._replace(num_tpu_chips=1, backends=("jax",))
 KAGGLE_T4 = COLAB_T4._replace(platform="kaggle", gpus=("Tesla T4", "Tesla T4"))
-KAGGLE_P100 = COLAB_T4._replace(platform="kaggle", gpus=("Tesla P100-PCIE-16GB",), compute_capability=6.0)
+KAGGLE_P100 = COLAB_T4._replace(
+    platform="kaggle", gpus=("Tesla P100-PCIE-16GB",), compute_capability=6.0
+)
 KAGGLE_TPU = COLAB_TPU._replace(platform="kaggle", num_tpu_chips=8, backends=("tensorflow", "jax"))
-H200 = LAPTOP._replace(gpus=("NVIDIA H200",), gpu_memory_gib=139.0, compute_capability=9.0, backends=("jax",))
+H200 = LAPTOP._replace(
+    gpus=("NVIDIA H200",), gpu_memory_gib=139.0, compute_capability=9.0, backends=("jax",)
+)
 OLD_TPU = KAGGLE_TPU._replace(platform="local", tensorflow_tpu=True)
 MACHINES = (LAPTOP, COLAB_T4, COLAB_TPU, KAGGLE_T4, KAGGLE_P100, KAGGLE_TPU, H200, OLD_TPU)
 
@@ -23,7 +31,14 @@ MACHINES = (LAPTOP, COLAB_T4, COLAB_TPU, KAGGLE_T4, KAGGLE_P100, KAGGLE_TPU, H20
 def columns(plan) -> tuple:
     """What the tables below list."""
     precision = plan.precision.removeprefix("mixed_")
-    return plan.backend, plan.strategy, plan.num_replicas, precision, plan.jit, plan.steps_per_execution
+    return (
+        plan.backend,
+        plan.strategy,
+        plan.num_replicas,
+        precision,
+        plan.jit,
+        plan.steps_per_execution,
+    )
 
 
 @pytest.mark.parametrize(
@@ -41,7 +56,11 @@ def columns(plan) -> tuple:
 )
 def test_fast_mode_by_environment(facts, plan):
     """The table of environments: backend, strategy, replicas, precision, XLA, steps per call."""
-    assert columns(choose(facts, mode="fast")) == columns(choose(facts, mode="scaled", batch_size=64)) == plan
+    assert (
+        columns(choose(facts, mode="fast"))
+        == columns(choose(facts, mode="scaled", batch_size=64))
+        == plan
+    )
 
 
 @pytest.mark.parametrize(
@@ -56,7 +75,11 @@ def test_fast_mode_by_environment(facts, plan):
         (KAGGLE_TPU, {"num_devices": 4}, ("jax", "DataParallel", 4, "float32", True, 1)),
         (KAGGLE_TPU, {"accelerator": "cpu"}, ("tensorflow", "none", 1, "float32", False, 1)),
         (LAPTOP, {"num_devices": 2}, ("tensorflow", "MirroredStrategy", 2, "float32", False, 1)),
-        (OLD_TPU, {"strategy": "TPUStrategy"}, ("tensorflow", "TPUStrategy", 8, "float32", False, 1)),
+        (
+            OLD_TPU,
+            {"strategy": "TPUStrategy"},
+            ("tensorflow", "TPUStrategy", 8, "float32", False, 1),
+        ),
         (LAPTOP, {"mode": "fast", "backend": "jax"}, ("jax", "none", 1, "float32", True, 8)),
         (H200, {"steps_per_execution": 32}, ("jax", "none", 1, "float32", True, 32)),
         (H200, {"precision": "mixed_bfloat16"}, ("jax", "none", 1, "bfloat16", True, 1)),
@@ -70,10 +93,23 @@ def test_paper_mode_and_what_is_asked_for(facts, asked, plan):
 
 
 def test_no_plan_combines_what_fails():
-    """Over all machines and wishes: XLA, several steps or resident data never meet a tf.distribute strategy."""
-    names = "accelerator backend strategy num_devices mode precision steps_per_execution batch_size".split()
+    """Over all machines and wishes: XLA, several steps or resident data never meet a
+    tf.distribute strategy.
+    """
+    names = ["accelerator", "backend", "strategy", "num_devices", "mode", "precision"]
+    names += ["steps_per_execution", "batch_size"]
     backends = ("auto", "tensorflow", "jax")
-    wishes = (MACHINES, ACCELERATORS, backends, STRATEGIES, (0, 2), MODES, PRECISIONS[:2], (0, 8), (7, 8))
+    wishes = (
+        MACHINES,
+        ACCELERATORS,
+        backends,
+        STRATEGIES,
+        (0, 2),
+        MODES,
+        PRECISIONS[:2],
+        (0, 8),
+        (7, 8),
+    )
     plans = 0
     for facts, *values in itertools.product(*wishes):
         asked = dict(zip(names, values, strict=True))
@@ -84,12 +120,23 @@ def test_no_plan_combines_what_fails():
         plans += 1
         distributed = plan.strategy in ("MirroredStrategy", "TPUStrategy")
         assert not (distributed and (plan.jit or plan.steps_per_execution > 1 or plan.on_device))
-        assert (plan.strategy, plan.backend) not in {("MirroredStrategy", "jax"), ("DataParallel", "tensorflow")}
+        assert (plan.strategy, plan.backend) not in {
+            ("MirroredStrategy", "jax"),
+            ("DataParallel", "tensorflow"),
+        }
         assert plan.backend == "jax" or plan.accelerator != "tpu" or plan.strategy == "TPUStrategy"
         assert asked["batch_size"] % plan.num_replicas == 0
-        assert (plan.num_replicas > 1) == (plan.strategy != "none") or plan.strategy == "TPUStrategy"
-        assert asked["accelerator"] in ("auto", plan.accelerator) and asked["backend"] in ("auto", plan.backend)
-        assert asked["strategy"] in ("auto", plan.strategy) and asked["precision"] in ("auto", plan.precision)
+        assert (plan.num_replicas > 1) == (
+            plan.strategy != "none"
+        ) or plan.strategy == "TPUStrategy"
+        assert asked["accelerator"] in ("auto", plan.accelerator) and asked["backend"] in (
+            "auto",
+            plan.backend,
+        )
+        assert asked["strategy"] in ("auto", plan.strategy) and asked["precision"] in (
+            "auto",
+            plan.precision,
+        )
         assert len(plan.reasons) >= 3 and all(plan.reasons)
     assert plans > 1000
 
@@ -109,7 +156,9 @@ def test_as_many_replicas_as_divide_the_batch(facts, batch_size, num_replicas):
     plan = choose(facts, batch_size=batch_size)
     assert plan.num_replicas == num_replicas
     there = max(len(facts.gpus), facts.num_tpu_chips)
-    assert any("divides over no more" in reason for reason in plan.reasons) == (num_replicas < there)
+    assert any("divides over no more" in reason for reason in plan.reasons) == (
+        num_replicas < there
+    )
 
 
 @pytest.mark.parametrize(
@@ -117,11 +166,14 @@ def test_as_many_replicas_as_divide_the_batch(facts, batch_size, num_replicas):
     [
         (LAPTOP, 2, ("jax", "DataParallel", 2, "float32", True, 8)),
         (KAGGLE_T4, 4, ("jax", "DataParallel", 8, "float16", True, 16)),
-        (KAGGLE_TPU, 2, ("jax", "DataParallel", 8, "bfloat16", True, 8)),  # four chips of each share a batch of 8
+        # four chips of each share a batch of 8
+        (KAGGLE_TPU, 2, ("jax", "DataParallel", 8, "bfloat16", True, 8)),
     ],
 )
 def test_several_machines_are_joined_by_jax(facts, num_machines, plan):
-    """Each machine has as many replicas; photographs stay on the host, for each machine reads its part of a batch."""
+    """Each machine has as many replicas; photographs stay on the host, for each machine reads
+    its part of a batch.
+    """
     chosen = choose(facts, mode="fast", num_machines=num_machines)
     assert columns(chosen) == plan and chosen.num_machines == num_machines and not chosen.on_device
     assert any(f"{num_machines} machines" in reason for reason in chosen.reasons)
@@ -143,7 +195,9 @@ def test_what_several_machines_cannot_do_is_said(asked, reason):
 
 
 def test_photographs_stay_on_the_host_where_they_do_not_fit():
-    """A T4 has 15 GiB: 1,000 photographs of 299 px fit, EyePACS (22 GiB) does not, and the host holds copies."""
+    """A T4 has 15 GiB: 1,000 photographs of 299 px fit, EyePACS (22 GiB) does not, and the host
+    holds copies.
+    """
     assert not choose(COLAB_T4._replace(memory_gib=12.7), mode="fast", data_gib=5.0).on_device
     assert not choose(COLAB_T4, mode="fast", data_gib=0.25, may_keep=False).on_device
     assert choose(COLAB_T4, mode="fast", data_gib=0.25).on_device
@@ -152,7 +206,9 @@ def test_photographs_stay_on_the_host_where_they_do_not_fit():
 
 @pytest.mark.parametrize(
     ("memory_gib", "num_images", "asked", "chosen"),
-    [  # at 299 px 0.25 GiB for 1,000: by hand, half of Colab's memory holds 25,421, half of Kaggle's 58,049
+    # at 299 px 0.25 GiB for 1,000: by hand, half of Colab's memory holds 25,421, half of Kaggle's
+    # 58,049
+    [
         (12.7, 25_000, "auto", "memory"),
         (12.7, 35_000, "auto", "stream"),
         (29.0, 35_000, "auto", "memory"),
@@ -162,7 +218,9 @@ def test_photographs_stay_on_the_host_where_they_do_not_fit():
     ],
 )
 def test_photographs_are_streamed_where_they_do_not_fit(memory_gib, num_images, asked, chosen):
-    """Half of the memory is for decoded photographs; streamed ones are not on the device, and the plan says why."""
+    """Half of the memory is for decoded photographs; streamed ones are not on the device, and
+    the plan says why.
+    """
     facts = COLAB_T4._replace(memory_gib=memory_gib, gpu_memory_gib=80.0)
     plan = TrainingConfig("", mode="fast", image_size=299, input=asked).plan(facts, num_images)
     assert plan.input == chosen and not (plan.on_device and chosen == "stream")
@@ -181,7 +239,11 @@ def test_photographs_are_streamed_where_they_do_not_fit(memory_gib, num_images, 
         (KAGGLE_TPU, {"strategy": "TPUStrategy"}, "tensorflow-tpu"),
         (LAPTOP._replace(tensorflow_tpu=True), {"strategy": "TPUStrategy"}, "needs a TPU"),
         (KAGGLE_T4, {"strategy": "none"}, "num_devices=1"),
-        (KAGGLE_T4, {"strategy": "MirroredStrategy", "backend": "jax"}, "MirroredStrategy is tensorflow's"),
+        (
+            KAGGLE_T4,
+            {"strategy": "MirroredStrategy", "backend": "jax"},
+            "MirroredStrategy is tensorflow's",
+        ),
         (COLAB_T4, {"strategy": "MirroredStrategy"}, "several devices"),
         (KAGGLE_TPU, {"strategy": "MirroredStrategy"}, "MirroredStrategy does not run on this tpu"),
         (KAGGLE_T4, {"num_devices": 3}, "2 are here"),

@@ -12,7 +12,8 @@ from dr_lib.runs.runner import run_study
 from dr_lib.runs.study import load_study, name_machine, plan_runs
 
 ROOT = Path(__file__).resolve().parents[2]
-GOOD = {"notebook": "quick", "repetitions": 2, "seed": 20, "repeat_disturbed": 0}  # tests share their machine
+# tests share their machine
+GOOD = {"notebook": "quick", "repetitions": 2, "seed": 20, "repeat_disturbed": 0}
 
 PARAMETERS = """\
 level: str = "a"  # a factor
@@ -49,14 +50,16 @@ run, others = Run(Path.cwd(), "quick", asked), {"disturbed": False}
 begun = run.study_dir / "begun"
 begun.mkdir(parents=True, exist_ok=True)
 (begun / f"{run.identity['run_id']}-{time.monotonic_ns()}").touch()
-coordinator = os.environ.get("DR_LIB_COORDINATOR", "")  # another one in each try of a rehearsal
-meeting = [Path(f"met-{coordinator}-{machine}") for machine in range(num_machines)]  # before they train
+# another coordinator in each try of a rehearsal; the machines meet before they train
+coordinator = os.environ.get("DR_LIB_COORDINATOR", "")
+meeting = [Path(f"met-{coordinator}-{machine}") for machine in range(num_machines)]
 meeting[int(os.environ.get("DR_LIB_MACHINE", 0))].touch()
 while not all(path.exists() for path in meeting):
     time.sleep(0.02)
 for step in range(5):
     time.sleep(pause_s / 5)
     run.show_progress(step + 1, 5)
+num_begun = len(list(begun.iterdir()))
 match trouble:
     case "dies":
         os.kill(os.getpid(), signal.SIGKILL)
@@ -64,7 +67,7 @@ match trouble:
         time.sleep(3600)
     case "unavailable":
         raise UnavailableError("no such thing on this machine")
-    case "machine 1 dies" if os.environ["DR_LIB_MACHINE"] == "0" and len(list(begun.iterdir())) == 1:
+    case "machine 1 dies" if os.environ["DR_LIB_MACHINE"] == "0" and num_begun == 1:
         time.sleep(3600)
     case "machine 1 dies" if os.environ["DR_LIB_MACHINE"] == "1" and not Path("died").exists():
         Path("died").touch()
@@ -75,13 +78,16 @@ match trouble:
         time.sleep(3600)
     case "disturbed":
         others = {"disturbed": True}
-if repetition == fail_at and len(list(begun.glob(f"{run.identity['run_id']}-*"))) <= fails:
-    raise ValueError("this one fails" + (f" for {level}/labels.csv: not there" if "/" in level else ""))
+tries = len(list(begun.glob(f"{run.identity['run_id']}-*")))
+if repetition == fail_at and tries <= fails:
+    missing = f" for {level}/labels.csv: not there" if "/" in level else ""
+    raise ValueError(f"this one fails{missing}")
 saved = run.folder / "saved"
 if needs_s and run.seconds_left() < needs_s and not saved.exists():
     saved.touch()
     raise OutOfTimeError("the time is up, saved after epoch 2: run it again")
-run.finish(**others, resumed=int(saved.exists()), train_s=1.0 + repetition, epoch_s=[0.5, 0.5 + repetition])
+epoch_s = [0.5, 0.5 + repetition]
+run.finish(**others, resumed=int(saved.exists()), train_s=1.0 + repetition, epoch_s=epoch_s)
 """
 
 
@@ -90,11 +96,17 @@ def house(tmp_path, monkeypatch) -> Path:
     """A root with `notebooks/quick.ipynb` and an empty `papermill_runs/`."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.setattr("dr_lib.runs.runner.WATCHED_S", 0.05)
-    cells = [nbformat.v4.new_code_cell(PARAMETERS, metadata={"tags": ["parameters"]}), nbformat.v4.new_code_cell(BODY)]
+    cells = [
+        nbformat.v4.new_code_cell(PARAMETERS, metadata={"tags": ["parameters"]}),
+        nbformat.v4.new_code_cell(BODY),
+    ]
     kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
     (tmp_path / "notebooks").mkdir()
     (tmp_path / "papermill_runs").mkdir()
-    nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata=kernel), tmp_path / "notebooks" / "quick.ipynb")
+    nbformat.write(
+        nbformat.v4.new_notebook(cells=cells, metadata=kernel),
+        tmp_path / "notebooks" / "quick.ipynb",
+    )
     return tmp_path
 
 
@@ -102,7 +114,8 @@ def house(tmp_path, monkeypatch) -> Path:
 def dear(house, monkeypatch) -> None:
     """A machine named dear, which costs a dollar a second."""
     (house / "own.csv").write_text(
-        "provider,instance,region,currency,usd_per_hour,date,source\nsomebody,dear,,USD,3600,,made up\n"
+        "provider,instance,region,currency,usd_per_hour,date,source\nsomebody,dear,,USD,3600,,made"
+        " up\n"
     )
     monkeypatch.setenv("DR_LIB_PRICES", str(house / "own.csv"))
 
@@ -115,15 +128,39 @@ def run_quietly(path: Path, house: Path, **options) -> list[str]:
 def write_study(house: Path, **changes) -> Path:
     """Write a study file; a value of None leaves a key out."""
     path = house / "papermill_runs" / "trial.yaml"
-    path.write_text(yaml.safe_dump({k: v for k, v in (GOOD | changes).items() if v is not None}, sort_keys=False))
+    path.write_text(
+        yaml.safe_dump(
+            {k: v for k, v in (GOOD | changes).items() if v is not None}, sort_keys=False
+        )
+    )
     return path
 
 
 def complete(house: Path, path: Path, process_s: dict[str, float], **columns) -> None:
-    """Write a row for the first repetition of each of these scenarios, as if it had run so many seconds here."""
+    """Write a row for the first repetition of each of these scenarios, as if it had run so many
+    seconds here.
+    """
     for run in plan_runs(load_study(path, house), name_machine(hardware.probe())):
         if run.scenario in process_s and run.repetition == 0:
-            row = {"run_id": run.run_id, "study": "trial", "notebook": "quick", "notebook_sha256": "", "error": ""}
-            row |= {"scenario": run.scenario, "order": run.order, "session_id": "earlier", "commit": "", "wall_s": 1.0}
-            row |= {"started_at": "2026-01-01", "status": "ok", "retries": 0, "resumed": 0, **run.parameters}
+            row = {
+                "run_id": run.run_id,
+                "study": "trial",
+                "notebook": "quick",
+                "notebook_sha256": "",
+                "error": "",
+            }
+            row |= {
+                "scenario": run.scenario,
+                "order": run.order,
+                "session_id": "earlier",
+                "commit": "",
+                "wall_s": 1.0,
+            }
+            row |= {
+                "started_at": "2026-01-01",
+                "status": "ok",
+                "retries": 0,
+                "resumed": 0,
+                **run.parameters,
+            }
             write_row(path.with_suffix(""), row | {"process_s": process_s[run.scenario], **columns})

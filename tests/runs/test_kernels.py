@@ -29,10 +29,12 @@ def test_a_framework_that_is_here_needs_no_environment(trial, tmp_path):
 
 
 def test_no_python_for_it_is_told(trial, tmp_path):
-    """MXNet on a machine with Python 3.12 alone: the versions that it needs are named, and nothing is left; a misspelt
-    name lists the kernels there are."""
+    """MXNet on a machine with Python 3.12 alone: the versions that it needs are named, and nothing
+    is left; a misspelt name lists the kernels there are."""
     trial["dr-trial"] = Kernel(("no_such_module",), (), (), ("3.2", "3.1"))
-    with pytest.raises(KernelError, match=r"dr-trial needs Python 3\.1, 3\.2, and this machine has none"):
+    with pytest.raises(
+        KernelError, match=r"dr-trial needs Python 3\.1, 3\.2, and this machine has none"
+    ):
         set_up("dr-trial", tmp_path, has_gpu=False)
     assert find_kernel("dr-trial") == "" and not list(tmp_path.iterdir())
     with pytest.raises(KernelError, match="choose from dr-trial"):
@@ -43,7 +45,9 @@ def test_no_python_for_it_is_told(trial, tmp_path):
 def test_packages_that_do_not_install_leave_nothing(trial, tmp_path):
     """pip's reason is in the message, and the half environment is gone."""
     missing = str(tmp_path / "no_such_package")
-    trial["dr-trial"] = Kernel(("no_such_module",), (missing,), (), (f"3.{sys.version_info.minor}",))
+    trial["dr-trial"] = Kernel(
+        ("no_such_module",), (missing,), (), (f"3.{sys.version_info.minor}",)
+    )
     with pytest.raises(KernelError, match="no_such_package"):
         set_up("dr-trial", tmp_path / "kernels", has_gpu=False)
     assert find_kernel("dr-trial") == "" and not (tmp_path / "kernels" / "dr-trial").exists()

@@ -1,4 +1,6 @@
-"""Runs of several machines: rehearsed here, or each machine started by a scheduler; one row, and no loss in silence."""
+"""Runs of several machines: rehearsed here, or each machine started by a scheduler; one row, and
+no loss in silence.
+"""
 
 import json
 import os
@@ -23,8 +25,10 @@ TWO = {"repetitions": 1, "parameters": {"num_machines": 2, "level": "b"}}
 
 
 def test_a_rehearsal_leaves_one_row_and_every_machine_s_notebook(house, dear):
-    """Machine 1 ran the notebook too, and left it and a log alone; the row says that it was a rehearsal, which is paid
-    as one machine: by hand, 1 s of training at a dollar a second; two machines would be two dollars."""
+    """Machine 1 ran the notebook too, and left it and a log alone; the row says that it was a
+    rehearsal, which is paid as one machine: by hand, 1 s of training at a dollar a second; two
+    machines would be two dollars.
+    """
     path = write_study(house, **TWO, instance="dear")
     folder = house / "papermill_runs" / "trial"
     assert run_quietly(path, house, machines=2) == []
@@ -45,13 +49,19 @@ def test_machines_that_are_not_there_are_a_reason_to_skip(house):
     assert run_quietly(write_study(house, **TWO), house) == []
     (row,) = read_rows(house)
     assert row["status"] == "skipped"
-    assert "it trains on 2 machines" in row["error"] and "--machines 2 rehearses here" in row["error"]
+    assert (
+        "it trains on 2 machines" in row["error"] and "--machines 2 rehearses here" in row["error"]
+    )
     assert "plan STUDY --commands" in row["error"]
 
 
 def test_a_machine_that_dies_ends_the_run_which_is_then_made_again(house):
-    """Machine 0, which would wait for an hour, is ended; the failure names the machine; the next call makes the run."""
-    path = write_study(house, repetitions=1, parameters={"num_machines": 2, "trouble": "machine 1 dies"})
+    """Machine 0, which would wait for an hour, is ended; the failure names the machine; the next
+    call makes the run.
+    """
+    path = write_study(
+        house, repetitions=1, parameters={"num_machines": 2, "trouble": "machine 1 dies"}
+    )
     (failure,) = run_quietly(path, house, machines=2)
     assert "machine 1 of 2: papermill ended with" in failure and "Kernel died" in failure
     assert run_quietly(path, house, machines=2) == []
@@ -60,7 +70,9 @@ def test_a_machine_that_dies_ends_the_run_which_is_then_made_again(house):
 
 
 def test_a_disturbed_run_of_several_machines_is_made_again_by_all_of_them(house):
-    """Machine 1 finds the row of the first try, and takes part in the second all the same; it is not waited for."""
+    """Machine 1 finds the row of the first try, and takes part in the second all the same; it is
+    not waited for.
+    """
     path = write_study(
         house,
         repetitions=1,
@@ -75,23 +87,39 @@ def test_a_disturbed_run_of_several_machines_is_made_again_by_all_of_them(house)
 
 
 def test_a_scheduler_starts_each_machine_by_its_command(house, monkeypatch):
-    """The commands of `plan`, one per machine: together they make one row, which is no rehearsal."""
+    """The commands of `plan`, one per machine: together they make one row, which is no
+    rehearsal.
+    """
     path = write_study(house, repetitions=1, factors={"num_machines": [1, 2]})
     monkeypatch.setattr("dr_lib.__main__.ROOT", house)
     printed = CliRunner().invoke(main, ["plan", str(path), "--commands"]).output.splitlines()
-    meet = 'DR_LIB_COORDINATOR="${DR_LIB_COORDINATOR:?HOST:PORT of machine 0}" DR_LIB_NUM_MACHINES=2'
+    meet = (
+        'DR_LIB_COORDINATOR="${DR_LIB_COORDINATOR:?HOST:PORT of machine 0}" DR_LIB_NUM_MACHINES=2'
+    )
     command = write_lasting_command("run", path, "--only", "C")
-    expected = [f"{command}1-r00", *(f"{meet} DR_LIB_MACHINE={rank} {command}2-r00" for rank in (0, 1))]
+    expected = [
+        f"{command}1-r00",
+        *(f"{meet} DR_LIB_MACHINE={rank} {command}2-r00" for rank in (0, 1)),
+    ]
     assert sorted(printed) == sorted(expected)
-    fewer = CliRunner().invoke(main, ["plan", str(path), "--commands", "--machines", "1"]).output.splitlines()
+    fewer = (
+        CliRunner()
+        .invoke(main, ["plan", str(path), "--commands", "--machines", "1"])
+        .output.splitlines()
+    )
     assert fewer == [f"{command}1-r00"]
-    code = "import sys, pathlib, dr_lib.__main__ as command; command.ROOT = pathlib.Path.cwd(); command.main()"
+    code = (
+        "import sys, pathlib, dr_lib.__main__ as command; command.ROOT = pathlib.Path.cwd();"
+        " command.main()"
+    )
     ours = shlex.join([sys.executable, "-c", code])
     lines = [line.replace(write_lasting_command(), ours) for line in printed if meet in line]
     alone = subprocess.run(["bash", "-c", lines[0]], cwd=house, capture_output=True, text=True)
     assert alone.returncode and "DR_LIB_COORDINATOR: HOST:PORT of machine 0" in alone.stderr
     environment = {**os.environ, "DR_LIB_COORDINATOR": "127.0.0.1:1"}  # this notebook meets nobody
-    machines = [subprocess.Popen(["bash", "-c", line], cwd=house, env=environment) for line in lines]
+    machines = [
+        subprocess.Popen(["bash", "-c", line], cwd=house, env=environment) for line in lines
+    ]
     assert [machine.wait(timeout=120) for machine in machines] == [0, 0]
     (row,) = read_rows(house)
     assert (row["scenario"], row["status"]) == ("C2", "ok") and "rehearsed" not in row
@@ -104,14 +132,17 @@ def test_one_of_several_machines_makes_a_named_run_of_as_many(house, monkeypatch
     with pytest.raises(StudyError, match="2 machines make one run of as many: name it by --only"):
         run_quietly(write_study(house, **TWO), house)
     alone = write_study(house, repetitions=1, factors={"num_machines": [1, 2]})
-    with pytest.raises(StudyError, match="2 machines make one run of as many"):  # else each would make it
+    # else each would make it
+    with pytest.raises(StudyError, match="2 machines make one run of as many"):
         run_quietly(alone, house, only="C1-r00")
     complete(house, alone, {"C2": 5.0})
     assert run_quietly(alone, house, only="C2-r00") == [] and not list(house.rglob("begun"))
 
 
 @pytest.mark.parametrize(("is_rehearsed", "usd"), [(True, 100), (False, 200)])
-def test_what_a_saved_run_has_cost_is_that_of_its_machines(house, dear, monkeypatch, capsys, is_rehearsed, usd):
+def test_what_a_saved_run_has_cost_is_that_of_its_machines(
+    house, dear, monkeypatch, capsys, is_rehearsed, usd
+):
     """By hand: 100 s at a dollar a second, of two machines 200 dollars, of a rehearsal 100."""
     path = write_study(house, **TWO, instance="dear", max_usd=50.0)
     (run,) = plan_runs(load_study(path, house), name_machine(hardware.probe()))
@@ -119,14 +150,22 @@ def test_what_a_saved_run_has_cost_is_that_of_its_machines(house, dear, monkeypa
     saved.parent.mkdir(parents=True)
     write_json(saved, 100.0)
     if not is_rehearsed:
-        for name, value in (("COORDINATOR", "127.0.0.1:1"), ("NUM_MACHINES", "2"), ("MACHINE", "0")):
+        for name, value in (
+            ("COORDINATOR", "127.0.0.1:1"),
+            ("NUM_MACHINES", "2"),
+            ("MACHINE", "0"),
+        ):
             monkeypatch.setenv(f"DR_LIB_{name}", value)
     assert run_quietly(path, house, only="C1-r00", machines=2 if is_rehearsed else 1) == []
-    assert f"max_usd: {usd}.00 of 50.00 USD are spent" in capsys.readouterr().out and not read_rows(house)
+    assert f"max_usd: {usd}.00 of 50.00 USD are spent" in capsys.readouterr().out and not read_rows(
+        house
+    )
 
 
 def test_the_plan_prices_all_machines(house, dear, monkeypatch):
-    """By hand: a run of two machines took 60 s, another is left: 120 dollars at a dollar a second."""
+    """By hand: a run of two machines took 60 s, another is left: 120 dollars at a dollar a
+    second.
+    """
     monkeypatch.setattr("dr_lib.__main__.ROOT", house)
     path = write_study(house, parameters={"num_machines": 2}, instance="dear")
     complete(house, path, {"C1": 60.0})
@@ -137,7 +176,11 @@ def test_a_notebook_run_by_hand_keeps_one_row(tmp_path, monkeypatch):
     """Machines beyond the first leave what they write in a folder that goes with them."""
     asked = {"num_machines": 2, "repetition": 0, "seed": 1}
     for rank in (1, 0):
-        for name, value in (("COORDINATOR", "127.0.0.1:1"), ("NUM_MACHINES", "2"), ("MACHINE", str(rank))):
+        for name, value in (
+            ("COORDINATOR", "127.0.0.1:1"),
+            ("NUM_MACHINES", "2"),
+            ("MACHINE", str(rank)),
+        ):
             monkeypatch.setenv(f"DR_LIB_{name}", value)
         Run(tmp_path, "10_train_referable", asked).finish(train_s=1.0)
         assert len(list(tmp_path.rglob("rows/*.json"))) == 1 - rank

@@ -1,4 +1,6 @@
-"""The monitor with real processes: what it samples, what it survives, and that nothing of it is left."""
+"""The monitor with real processes: what it samples, what it survives, and that nothing of it is
+left.
+"""
 
 import math
 import os
@@ -13,7 +15,16 @@ import psutil
 import pytest
 
 from dr_lib.runs import monitor as monitor_module
-from dr_lib.runs.monitor import COLUMNS, GPU, Monitor, MonitorError, Rapl, read_cpu_times, read_samples, summarise
+from dr_lib.runs.monitor import (
+    COLUMNS,
+    GPU,
+    Monitor,
+    MonitorError,
+    Rapl,
+    read_cpu_times,
+    read_samples,
+    summarise,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 TRAINING = """\
@@ -26,7 +37,9 @@ with Monitor(sys.argv[1], period_s=0.1) as monitor:
         time.sleep(0.05)
         monitor.mark(f"epoch {{epoch}}")
 """
-BURN = "import sys, time\nwhile time.process_time() < 0.3: pass\nprint(flush=True)\nsys.stdin.read()"
+BURN = (
+    "import sys, time\nwhile time.process_time() < 0.3: pass\nprint(flush=True)\nsys.stdin.read()"
+)
 FAKE_NVML = """\
 from types import SimpleNamespace
 class NVMLError(Exception): pass
@@ -73,7 +86,9 @@ def write_samples(path: Path, rows: list[dict]) -> Path:
 
 
 def test_samples_come_on_a_grid_and_events_at_once(tmp_path):
-    """A row each 0.1 s from the start, without drift, and a row when an epoch ends; no other process remains."""
+    """A row each 0.1 s from the start, without drift, and a row when an epoch ends; no other
+    process remains.
+    """
     with Monitor(tmp_path / "new" / "samples.csv", period_s=0.1) as monitor:
         time.sleep(0.83)
         marked_s = time.monotonic()
@@ -86,32 +101,47 @@ def test_samples_come_on_a_grid_and_events_at_once(tmp_path):
     (epoch,) = (row for row in rows if row["event"].startswith("epoch"))
     assert epoch["monotonic_s"] == pytest.approx(marked_s, abs=0.05)
     assert rows[0]["seconds"] == 0 and monitor.sampler.returncode == 0
-    assert math.isnan(rows[0]["cpu_percent"]) and rows[1]["cpu_percent"] >= 0  # the share of no time is empty
+    # the share of no time is empty
+    assert math.isnan(rows[0]["cpu_percent"]) and rows[1]["cpu_percent"] >= 0
 
 
 @pytest.mark.parametrize("period_s", [0.1, 10])
 def test_a_busy_core_is_seen(tmp_path, period_s):
-    """CPU seconds are those of the process's own clock, the machine's share holds at least these; a start and an end
-    say so too, at the paper's period of 10 s, for which nobody waits."""
+    """CPU seconds are those of the process's own clock, the machine's share holds at least these; a
+    start and an end say so too, at the paper's period of 10 s, for which nobody waits."""
     with Monitor(tmp_path / "samples.csv", period_s):
         cpu_s = burn(0.8)
         left_s = time.monotonic()
     assert time.monotonic() - left_s < 2
     summary = summarise(tmp_path / "samples.csv")
     assert summary["process_cpu_s"] == pytest.approx(cpu_s, abs=0.1)
-    assert summary["monitored_s"] == pytest.approx(0.8, abs=0.15) and (summary["num_samples"] > 2) == (period_s < 1)
+    assert summary["monitored_s"] == pytest.approx(0.8, abs=0.15) and (
+        summary["num_samples"] > 2
+    ) == (period_s < 1)
     own_percent = 100 * cpu_s / (0.8 * psutil.cpu_count())
-    assert own_percent - 12 < summary["cpu_percent_mean"] < summary["cpu_percent_peak"] + 1e-6 < 100 + 2e-6
-    tree = [psutil.Process(), *psutil.Process().children(recursive=True)]  # another test's kernel may still be there
-    assert summary["process_peak_mib"] == pytest.approx(sum(p.memory_info().rss for p in tree) / 2**20, rel=0.1)
+    assert (
+        own_percent - 12
+        < summary["cpu_percent_mean"]
+        < summary["cpu_percent_peak"] + 1e-6
+        < 100 + 2e-6
+    )
+    # another test's kernel may still be there
+    tree = [psutil.Process(), *psutil.Process().children(recursive=True)]
+    assert summary["process_peak_mib"] == pytest.approx(
+        sum(p.memory_info().rss for p in tree) / 2**20, rel=0.1
+    )
     assert 0 < summary["memory_percent_mean"] < 100
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="no /proc/stat")
 def test_cpu_times_are_linuxs():
-    """A second reader of /proc/stat: all but the guests, who are in user time already; waiting for a disk is idle."""
+    """A second reader of /proc/stat: all but the guests, who are in user time already; waiting
+    for a disk is idle.
+    """
     line = Path("/proc/stat").read_text().split("\n")[0].split()[1:9]
-    user, nice, system, idle, iowait, irq, softirq, steal = (int(ticks) / os.sysconf("SC_CLK_TCK") for ticks in line)
+    user, nice, system, idle, iowait, irq, softirq, steal = (
+        int(ticks) / os.sysconf("SC_CLK_TCK") for ticks in line
+    )
     busy_s = user + nice + system + irq + softirq + steal
     assert read_cpu_times() == pytest.approx((busy_s + idle + iowait, busy_s, steal), abs=0.2)
 
@@ -130,10 +160,14 @@ def test_the_cpu_seconds_of_children_count_once(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "fork", ["", "import os; os.fork() or (time.sleep(6), os._exit(0))"], ids=["alone", "with a fork"]
+    "fork",
+    ["", "import os; os.fork() or (time.sleep(6), os._exit(0))"],
+    ids=["alone", "with a fork"],
 )
 def test_a_stalled_training_is_sampled_and_a_killed_one_leaves_no_sampler(tmp_path, fork):
-    """It notes the death and ends, even while a forked child of the training holds its pipe open."""
+    """It notes the death and ends, even while a forked child of the training holds its pipe
+    open.
+    """
     training, sampler = start_training(tmp_path / "samples.csv", fork)
     time.sleep(0.3)
     training.send_signal(signal.SIGSTOP)
@@ -157,7 +191,9 @@ def test_an_exception_in_the_training_is_an_error(tmp_path):
 
 
 def test_a_dead_sampler_does_not_disturb_the_training(tmp_path):
-    """A killed sampler costs one warning, however many epochs follow; its samples are still summed up."""
+    """A killed sampler costs one warning, however many epochs follow; its samples are still
+    summed up.
+    """
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         with Monitor(tmp_path / "samples.csv", period_s=0.1) as monitor:
@@ -173,10 +209,15 @@ def test_a_dead_sampler_does_not_disturb_the_training(tmp_path):
 
 
 def test_a_sampler_that_hangs_does_not_block_the_training(tmp_path, monkeypatch):
-    """Its pipe fills up after 64 KiB; events are dropped then, and the process is ended with the training."""
+    """Its pipe fills up after 64 KiB; events are dropped then, and the process is ended with the
+    training.
+    """
     monkeypatch.setattr(monitor_module, "END_TIMEOUT_S", 0.2)
     start = time.monotonic()
-    with pytest.warns(RuntimeWarning, match="the sampler is gone"), Monitor(tmp_path / "samples.csv") as monitor:
+    with (
+        pytest.warns(RuntimeWarning, match="the sampler is gone"),
+        Monitor(tmp_path / "samples.csv") as monitor,
+    ):
         monitor.sampler.send_signal(signal.SIGSTOP)
         for epoch in range(10_000):
             monitor.mark(f"epoch {epoch}")
@@ -185,7 +226,8 @@ def test_a_sampler_that_hangs_does_not_block_the_training(tmp_path, monkeypatch)
 
 @pytest.mark.parametrize("mig", [False, True])
 def test_gpus_are_averaged_and_summed(tmp_path, monkeypatch, mig):
-    """90 and 30 % are 60 %, 4 and 2 of 8 GiB each 37.5 %, 70 and 20.5 W 90.5 W; of n readings 3 and 1.5 J more each.
+    """90 and 30 % are 60 %, 4 and 2 of 8 GiB each 37.5 %, 70 and 20.5 W 90.5 W; of n readings 3 and
+    1.5 J more each.
 
     With MIG on neither utilisation nor the counter is known: the sampled power stands for it.
     """
@@ -196,17 +238,25 @@ def test_gpus_are_averaged_and_summed(tmp_path, monkeypatch, mig):
     row = read_samples(tmp_path / "samples.csv")[1]
     summary = summarise(tmp_path / "samples.csv")
     percent, counter_j = (math.nan, math.nan) if mig else (60, 10_000_009)
-    assert [row[name] for name in GPU] == pytest.approx([percent, 37.5, 6144, 90.5, counter_j], nan_ok=True)
-    assert [summary[f"gpu_percent_{kind}"] for kind in ("mean", "peak")] == pytest.approx([percent] * 2, nan_ok=True)
+    assert [row[name] for name in GPU] == pytest.approx(
+        [percent, 37.5, 6144, 90.5, counter_j], nan_ok=True
+    )
+    assert [summary[f"gpu_percent_{kind}"] for kind in ("mean", "peak")] == pytest.approx(
+        [percent] * 2, nan_ok=True
+    )
     sampled_j = 90.5 * summary["monitored_s"]
     num_readings = summary["num_samples"]
     wanted = (sampled_j, "sampled power") if mig else (4.5 * (num_readings - 1), "NVML counter")
-    assert (summary["gpu_energy_j"], summary["gpu_energy_from"]) == (pytest.approx(wanted[0]), wanted[1])
+    assert (summary["gpu_energy_j"], summary["gpu_energy_from"]) == (
+        pytest.approx(wanted[0]),
+        wanted[1],
+    )
     assert summary["gpu_energy_sampled_j"] == pytest.approx(sampled_j)
 
 
 @pytest.mark.parametrize(
-    ("visible", "percent", "watt"), [("1", 30, 20.5), ("GPU-aa", 90, 70.0), ("", math.nan, math.nan)]
+    ("visible", "percent", "watt"),
+    [("1", 30, 20.5), ("GPU-aa", 90, 70.0), ("", math.nan, math.nan)],
 )
 def test_only_visible_gpus_are_sampled(tmp_path, monkeypatch, visible, percent, watt):
     """On a shared machine another user's GPU is none of the training's, whichever stands first."""
@@ -220,21 +270,37 @@ def test_only_visible_gpus_are_sampled(tmp_path, monkeypatch, visible, percent, 
 
 
 def test_a_summary_computed_by_hand(tmp_path):
-    """100 W for 10 s, rising to 300 W in 10 s more, are 3000 J; the counter says 3100 J, the processor's 640 J.
+    """100 W for 10 s, rising to 300 W in 10 s more, are 3000 J; the counter says 3100 J, the
+    processor's 640 J.
 
     A counter that stands still measures nothing, nor does one that fails before the end.
     """
     end = {"cpu_percent": 40, "gpu_power_w": 300, "memory_percent": 40, "process_cpu_s": 16}
     end |= {"gpu_energy_j": 7100, "cpu_energy_j": 640}
-    start = {"gpu_power_w": 100, "memory_percent": 10, "process_cpu_s": 5, "gpu_energy_j": 4000, "cpu_energy_j": 0}
+    start = {
+        "gpu_power_w": 100,
+        "memory_percent": 10,
+        "process_cpu_s": 5,
+        "gpu_energy_j": 4000,
+        "cpu_energy_j": 0,
+    }
     rows = [
         {"seconds": 10, "event": "start"} | start,
-        {"seconds": 20, "cpu_percent": 80, "gpu_power_w": 100, "memory_percent": 20, "process_cpu_s": 12},
+        {
+            "seconds": 20,
+            "cpu_percent": 80,
+            "gpu_power_w": 100,
+            "memory_percent": 20,
+            "process_cpu_s": 12,
+        },
         {"seconds": 25, "event": "epoch 1", "process_mib": 700},
         {"seconds": 30, "event": "end", **end},
     ]
     summary = summarise(write_samples(tmp_path / "samples.csv", rows))
-    energy = [summary[f"{name}_energy_{kind}"] for name, kind in [("gpu", "j"), ("gpu", "sampled_j"), ("cpu", "j")]]
+    energy = [
+        summary[f"{name}_energy_{kind}"]
+        for name, kind in [("gpu", "j"), ("gpu", "sampled_j"), ("cpu", "j")]
+    ]
     assert energy == [3100, 3000, 640]
     assert (summary["gpu_energy_from"], summary["cpu_energy_from"]) == ("NVML counter", "RAPL")
     assert (summary["cpu_percent_mean"], summary["cpu_percent_peak"]) == (60, 80)
@@ -242,20 +308,31 @@ def test_a_summary_computed_by_hand(tmp_path):
     assert (summary["process_cpu_s"], summary["process_peak_mib"]) == (11, 700)
     assert (summary["num_samples"], summary["monitored_s"]) == (4, 20)
     assert summary["gpu_percent_mean"] != summary["gpu_percent_mean"]
-    still = summarise(write_samples(tmp_path / "samples.csv", [rows[0], rows[0] | {"seconds": 20, "event": "end"}]))
+    still = summarise(
+        write_samples(
+            tmp_path / "samples.csv", [rows[0], rows[0] | {"seconds": 20, "event": "end"}]
+        )
+    )
     assert math.isnan(still["cpu_energy_j"]) and still["cpu_energy_from"] in (
         "no RAPL counter",
         "RAPL is for root alone",
     )
     assert (still["gpu_energy_j"], still["gpu_energy_from"]) == (1000, "sampled power")
-    cut = [rows[0], rows[1] | {"gpu_energy_j": 5000, "cpu_energy_j": 300}, rows[2], {"seconds": 30, "event": "end"}]
+    cut = [
+        rows[0],
+        rows[1] | {"gpu_energy_j": 5000, "cpu_energy_j": 300},
+        rows[2],
+        {"seconds": 30, "event": "end"},
+    ]
     part = summarise(write_samples(tmp_path / "samples.csv", cut))  # read in the first half alone
     assert (part["gpu_energy_from"], part["cpu_energy_from"]) == ("", "")
     assert math.isnan(part["gpu_energy_j"]) and math.isnan(part["cpu_energy_j"])
 
 
 def write_counters(powercap: Path, **energy_uj: int) -> None:
-    """Files as the kernel has them: two packages, the first with its cores as a part of it, and the board's psys."""
+    """Files as the kernel has them: two packages, the first with its cores as a part of it, and
+    the board's psys.
+    """
     for zone, name in {"0": "package-0", "0:0": "core", "1": "package-1", "2": "psys"}.items():
         (folder := powercap / f"intel-rapl:{zone}").mkdir(parents=True, exist_ok=True)
         (folder / "name").write_text(f"{name}\n")
@@ -264,7 +341,9 @@ def write_counters(powercap: Path, **energy_uj: int) -> None:
 
 
 def test_the_processors_energy_counts_packages_and_wraps_around(tmp_path):
-    """Package 0 goes on by 5 J; package 1 from 3 J below its range to 1 J above zero: 9 J, and 2 J more 11 J."""
+    """Package 0 goes on by 5 J; package 1 from 3 J below its range to 1 J above zero: 9 J, and 2
+    J more 11 J.
+    """
     write_counters(tmp_path, package0=1_000_000, package1=262_140_328_850)
     rapl = Rapl(tmp_path)
     assert (rapl.reason, rapl.read_j()) == ("", 0)
@@ -293,23 +372,37 @@ def test_a_counter_that_cannot_be_read_is_no_energy_of_zero(tmp_path, monkeypatc
 def test_events_close_together_do_not_weigh_more(tmp_path):
     """Nine seconds at 10 % and one at 100 % are 19 %, in how many rows that second ever comes."""
     rows = [{"seconds": 0, "event": "start"}, {"seconds": 9, "gpu_percent": 10}]
-    rows += [{"seconds": 9 + tenth / 10, "event": "step", "gpu_percent": 100} for tenth in range(1, 11)]
-    assert summarise(write_samples(tmp_path / "samples.csv", rows))["gpu_percent_mean"] == pytest.approx(19)
+    rows += [
+        {"seconds": 9 + tenth / 10, "event": "step", "gpu_percent": 100} for tenth in range(1, 11)
+    ]
+    assert summarise(write_samples(tmp_path / "samples.csv", rows))[
+        "gpu_percent_mean"
+    ] == pytest.approx(19)
 
 
 def test_a_file_cut_short_is_read_up_to_its_last_whole_row(tmp_path):
-    """A number cut in two is no number: at any cut the rows that are whole are there, and no other."""
-    rows = [{"seconds": 0, "event": "start"}, {"seconds": 1, "memory_mib": 123.456}, {"seconds": 2, "event": "end"}]
+    """A number cut in two is no number: at any cut the rows that are whole are there, and no
+    other.
+    """
+    rows = [
+        {"seconds": 0, "event": "start"},
+        {"seconds": 1, "memory_mib": 123.456},
+        {"seconds": 2, "event": "end"},
+    ]
     whole = write_samples(tmp_path / "samples.csv", rows).read_text()
     for length in range(0, len(whole) + 1, 5):
         (tmp_path / "cut.csv").write_text(whole[:length])
         num_whole = max(0, whole[:length].count("\n") - 1)
-        assert [row["seconds"] for row in read_samples(tmp_path / "cut.csv")] == [0, 1, 2][:num_whole]
+        assert [row["seconds"] for row in read_samples(tmp_path / "cut.csv")] == [0, 1, 2][
+            :num_whole
+        ]
 
 
 def test_a_file_without_the_later_columns_is_read(tmp_path):
     """Samples of before energy was read have none of it."""
-    (tmp_path / "old.csv").write_text("seconds,monotonic_s,event,gpu_power_w\n0,5,start,100\n2,7,end,100\n")
+    (tmp_path / "old.csv").write_text(
+        "seconds,monotonic_s,event,gpu_power_w\n0,5,start,100\n2,7,end,100\n"
+    )
     summary = summarise(tmp_path / "old.csv")
     assert summary["gpu_energy_j"] == 200 and math.isnan(summary["memory_percent_mean"])
 
@@ -345,7 +438,10 @@ def test_a_sampler_that_does_not_start_says_why(tmp_path, monkeypatch):
     """psutil may be broken in a kernel: its error is in ours."""
     (tmp_path / "psutil.py").write_text("import no_such_package")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    with pytest.raises(MonitorError, match="No module named 'no_such_package'"), Monitor(tmp_path / "samples.csv"):
+    with (
+        pytest.raises(MonitorError, match="No module named 'no_such_package'"),
+        Monitor(tmp_path / "samples.csv"),
+    ):
         pass
 
 

@@ -18,7 +18,9 @@ from tests.runs.conftest import complete, run_quietly, write_study
 
 @pytest.fixture
 def study(house, small_sample) -> Path:
-    """The file of a study of two runs, of which the first is completed, and its model lies there."""
+    """The file of a study of two runs, of which the first is completed, and its model lies
+    there.
+    """
     data_dir = house / "data" / "prepared"
     shutil.copytree(small_sample, data_dir)
     path = write_study(house, parameters={"data_dir": "data/prepared"}, order="sequential")
@@ -40,7 +42,9 @@ def correct_a_grade(data_dir: Path) -> None:
 
 
 def test_a_run_of_corrected_labels_is_made_again_and_nothing_is_lost(study, house, capsys):
-    """One sentence says so; the old row, model and seconds are kept. What nothing was changed of stands."""
+    """One sentence says so; the old row, model and seconds are kept. What nothing was changed of
+    stands.
+    """
     folder = study.with_suffix("")
     (before,) = read_rows(folder)
     assert find_outdated(folder, [before], house) == {}
@@ -51,10 +55,17 @@ def test_a_run_of_corrected_labels_is_made_again_and_nothing_is_lost(study, hous
     log.parent.mkdir(exist_ok=True)
     log.write_text("of the old labels")
     run_quietly(study, house, only="C1-r00")
-    said = "1 completed run is outdated, for the prepared folder now has other labels: made again, what was there is"
+    said = (
+        "1 completed run is outdated, for the prepared folder now has other labels: made again,"
+        " what was there is"
+    )
     assert capsys.readouterr().out.splitlines()[0] == f"{said} kept in {folder / 'outdated'}"
     (after,) = read_rows(folder)
-    assert after["run_id"] == before["run_id"] and after["session_id"] != "earlier" and after["spent_s"] == 100.0
+    assert (
+        after["run_id"] == before["run_id"]
+        and after["session_id"] != "earlier"
+        and after["spent_s"] == 100.0
+    )
     kept = folder / "outdated" / f"{before['run_id']}-0"
     assert json.loads((kept / "row.json").read_text()) == before
     assert (kept / "model" / "model.keras").read_text() == "of the old labels"
@@ -82,7 +93,10 @@ def test_plan_counts_outdated_runs_as_to_do(study, house, monkeypatch):
     assert "1 completed, 1 to do" in CliRunner().invoke(main, ["plan", str(study)]).output
     split(house / "data" / "prepared", seed=3)
     said = CliRunner().invoke(main, ["plan", str(study)]).output
-    assert "1 completed run is outdated, for the prepared folder now has another split: to be made again" in said
+    assert (
+        "1 completed run is outdated, for the prepared folder now has another split: to be made"
+        " again" in said
+    )
     assert "0 completed, 2 to do" in said
     assert "C1-r00" in CliRunner().invoke(main, ["plan", str(study), "--commands"]).output
 
@@ -101,9 +115,12 @@ def test_folds_are_compared_each_with_its_own_table(study, house):
     """Only the runs of the fold that was changed are outdated."""
     data_dir = house / "data" / "prepared"
     names = [path.name for path in split(data_dir, scheme="folds", folds=2)]
-    path = write_study(house, repetitions=1, parameters={"data_dir": "data/prepared"}, factors={"split": names})
+    path = write_study(
+        house, repetitions=1, parameters={"data_dir": "data/prepared"}, factors={"split": names}
+    )
     rows = [
-        {"run_id": name, "status": "ok", "data_dir": "prepared", "split": name} | describe_data(data_dir, name)
+        {"run_id": name, "status": "ok", "data_dir": "prepared", "split": name}
+        | describe_data(data_dir, name)
         for name in names
     ]
     table = pd.read_csv(data_dir / names[0], dtype=str)

@@ -17,40 +17,63 @@ def make_price(usd_per_hour: float, date: str = "", instance: str = "box") -> Pr
     return Price("somebody", instance, "", "USD", usd_per_hour, date, "a bill")
 
 
-RUN = {"priced_as": "box", "train_s": 1800.0, "setup_s": 600.0, "steady_epoch_s": 36.0, "images_per_s": 50.0}
+RUN = {
+    "priced_as": "box",
+    "train_s": 1800.0,
+    "setup_s": 600.0,
+    "steady_epoch_s": 36.0,
+    "images_per_s": 50.0,
+}
 
 
 def test_the_table_holds_the_papers_prices():
     """Those of papers B and C, to the digit; a machine of one's own costs nothing."""
     papers = {"F4s_v2": 0.169, "NC4as_T4_v3": 0.526, "ml.m4.xlarge": 0.24, "ml.m5.xlarge": 0.23}
     papers |= {"ml.m6g.xlarge": 0.1848, "ml.c7g.xlarge": 0.174}
-    assert {price.instance: price.usd_per_hour for price in read_prices()} == papers | {"kaggle": 0, "local": 0}
+    assert {price.instance: price.usd_per_hour for price in read_prices()} == papers | {
+        "kaggle": 0,
+        "local": 0,
+    }
 
 
 @pytest.mark.parametrize(("days", "is_old"), [(1, False), (365, False), (366, True), (None, True)])
 def test_a_price_is_old_after_a_year(days, is_old):
     """So is one whose day nobody knows."""
-    assert make_price(0.169, str(TODAY - datetime.timedelta(days)) if days else "").is_old() == is_old
+    assert (
+        make_price(0.169, str(TODAY - datetime.timedelta(days)) if days else "").is_old() == is_old
+    )
 
 
 def test_the_price_of_the_day_is_found():
-    """The youngest one that is not of a later day; one of an unknown day comes before all others."""
-    prices = [make_price(2, "2025-01-01"), make_price(1), make_price(3, "2026-06-01"), make_price(4, "2999-01-01")]
+    """The youngest one that is not of a later day; one of an unknown day comes before all
+    others.
+    """
+    prices = [
+        make_price(2, "2025-01-01"),
+        make_price(1),
+        make_price(3, "2026-06-01"),
+        make_price(4, "2999-01-01"),
+    ]
     assert find_price("box", prices=prices).usd_per_hour == 3
     assert find_price("box", prices=prices[:2]).usd_per_hour == 2
 
 
 def test_a_line_of_the_users_own_file_is_an_update(tmp_path, monkeypatch):
-    """It goes before this library's price of the instance and adds others, as Excel saves it in Brazil too; a file
-    that is not there is named."""
+    """It goes before this library's price of the instance and adds others, as Excel saves it in
+    Brazil too; a file that is not there is named."""
     own = tmp_path / "own.csv"
-    own.write_text(f"{HEADER}Azure,F4s_v2,eastus,USD,0.2,2026-01-02,a bill\nme,local,,USD,0.05,,electricity\n")
+    own.write_text(
+        f"{HEADER}Azure,F4s_v2,eastus,USD,0.2,2026-01-02,a bill\nme,local,,USD,0.05,,electricity\n"
+    )
     monkeypatch.setenv("DR_LIB_PRICES", str(own))
     saved = "\ufeff" + own.read_text().replace(",", ";").replace("0.", "0,")
     for text in (own.read_text(), saved):
         own.write_text(text, encoding="utf-8")
         assert (find_price("F4s_v2").usd_per_hour, find_price("F4s_v2").date) == (0.2, "2026-01-02")
-        assert find_price("local").usd_per_hour == 0.05 and find_price("ml.m5.xlarge").usd_per_hour == 0.23
+        assert (
+            find_price("local").usd_per_hour == 0.05
+            and find_price("ml.m5.xlarge").usd_per_hour == 0.23
+        )
     monkeypatch.setenv("DR_LIB_PRICES", str(tmp_path / "none.csv"))
     with pytest.raises(PriceError, match="none.csv: no such table of prices"):
         find_price("local")
@@ -92,11 +115,14 @@ def test_a_bad_table_is_refused_with_the_line_named(tmp_path, text, message):
 
 
 def test_runs_are_priced_by_hand_computed_numbers():
-    """0.36 USD/h is 0.0001 USD/s: 2400 s and 200 s of overhead, an epoch of 36 s, 1,000 images in 20 s."""
+    """0.36 USD/h is 0.0001 USD/s: 2400 s and 200 s of overhead, an epoch of 36 s, 1,000 images
+    in 20 s.
+    """
     runs = pd.DataFrame([RUN, RUN | {"priced_as": "other", "train_s": 600.0}])
     prices = [make_price(0.36, str(TODAY)), make_price(3.6, "2024-01-01", "other")]
     priced = price_runs(runs, prices, overhead_s=200)
-    assert priced["formula_usd"].tolist() == pytest.approx([0.18, 0.6])  # the training alone: 1,800 s and 600 s
+    # the training alone: 1,800 s and 600 s
+    assert priced["formula_usd"].tolist() == pytest.approx([0.18, 0.6])
     assert priced["cost_usd"].tolist() == pytest.approx([0.26, 1.4])
     assert priced["cost_per_epoch_usd"].tolist() == pytest.approx([0.0036, 0.036])
     assert priced["cost_per_1000_images_usd"].tolist() == pytest.approx([0.002, 0.02])
@@ -117,20 +143,39 @@ def test_a_run_without_a_price_costs_nan(instance):
 
 def test_a_run_keeps_the_price_that_its_row_was_written_with():
     """Unless a table is given: then all runs are priced anew, by it alone."""
-    row = RUN | {"priced_as": "F4s_v2", "usd_per_hour": 0.36, "price_as_of": str(TODAY), "cost_usd": 0.24}
-    runs = pd.DataFrame([row, row | {"usd_per_hour": math.nan, "price_as_of": None, "cost_usd": math.nan}])
+    row = RUN | {
+        "priced_as": "F4s_v2",
+        "usd_per_hour": 0.36,
+        "price_as_of": str(TODAY),
+        "cost_usd": 0.24,
+    }
+    runs = pd.DataFrame(
+        [row, row | {"usd_per_hour": math.nan, "price_as_of": None, "cost_usd": math.nan}]
+    )
     kept = price_runs(runs)
     assert kept["usd_per_hour"].tolist() == [0.36, 0.169]
     assert kept["cost_usd"].tolist() == pytest.approx([0.24, 0.169 * 2400 / 3600])
     assert kept["price_is_old"].tolist() == [False, True]
     anew = price_runs(runs, read_prices())
-    assert anew["usd_per_hour"].tolist() == [0.169, 0.169] and anew["price_as_of"].tolist() == ["", ""]
+    assert anew["usd_per_hour"].tolist() == [0.169, 0.169] and anew["price_as_of"].tolist() == [
+        "",
+        "",
+    ]
 
 
 def test_a_run_that_did_not_finish_costs_nan():
-    """A failed or skipped run's row has no training time; one without set-up is paid for its training."""
-    runs = pd.DataFrame([RUN | {"train_s": None, "steady_epoch_s": None, "images_per_s": 0}, RUN | {"setup_s": None}])
+    """A failed or skipped run's row has no training time; one without set-up is paid for its
+    training.
+    """
+    runs = pd.DataFrame(
+        [
+            RUN | {"train_s": None, "steady_epoch_s": None, "images_per_s": 0},
+            RUN | {"setup_s": None},
+        ]
+    )
     priced = price_runs(runs, [make_price(0.36)])
-    assert priced.loc[0, ["cost_usd", "cost_per_epoch_usd", "cost_per_1000_images_usd"]].isna().all()
+    assert (
+        priced.loc[0, ["cost_usd", "cost_per_epoch_usd", "cost_per_1000_images_usd"]].isna().all()
+    )
     assert priced["cost_usd"][1] == pytest.approx(0.18)
     assert price_runs(pd.DataFrame(), [make_price(0.36)]).empty

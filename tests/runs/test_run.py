@@ -25,7 +25,12 @@ def test_a_row_says_what_ran_where_and_when(tmp_path):
     path = run.finish(train_s=12.5, metric_auc_test=0.9, epoch_s=[2.0, 1.0])
     row = json.loads(path.read_text())
     assert path == tmp_path / "papermill_runs" / "adhoc" / "rows" / f"{row['run_id']}.json"
-    assert (row["study"], row["seed"], row["model"], row["status"]) == ("adhoc", 24, "small_cnn", "ok")
+    assert (row["study"], row["seed"], row["model"], row["status"]) == (
+        "adhoc",
+        24,
+        "small_cnn",
+        "ok",
+    )
     assert row["train_s"] == 12.5 and row["epoch_s"] == [2.0, 1.0] and row["metric_auc_test"] == 0.9
     assert 0.2 <= row["wall_s"] < 5 and not any(isinstance(value, dict) for value in row.values())
 
@@ -64,8 +69,12 @@ def test_a_bound_command_ends_with_its_parent(tmp_path):
     """Also when that is killed; no handler of fork runs, in which Python drops a Ctrl-C."""
     code = "import os, subprocess, time; from dr_lib.runs.run import bind_to_parent; "
     code += "os.register_at_fork(after_in_parent=lambda: print('forked')); "
-    code += "print(subprocess.Popen(bind_to_parent(['sleep', '60'])).pid, flush=True); time.sleep(60)"
-    with subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+    code += (
+        "print(subprocess.Popen(bind_to_parent(['sleep', '60'])).pid, flush=True); time.sleep(60)"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    ) as process:
         bound = psutil.Process(int(process.stdout.readline()))
         deadline = time.monotonic() + 30
         while bound.name() != "sleep" and time.monotonic() < deadline:
@@ -77,10 +86,17 @@ def test_a_bound_command_ends_with_its_parent(tmp_path):
 
 
 def test_a_run_that_is_still_alive_is_left_alone(tmp_path):
-    """Two sessions with the same parameters are two runs; once the first is killed, reaped or not, its run goes on."""
-    code = f"import time; from dr_lib.runs.run import Run; print(Run(__import__('pathlib').Path({str(tmp_path)!r}), "
+    """Two sessions with the same parameters are two runs; once the first is killed, reaped or
+    not, its run goes on.
+    """
+    code = (
+        "import time; from dr_lib.runs.run import Run;"
+        f" print(Run(__import__('pathlib').Path({str(tmp_path)!r}), "
+    )
     code += f"'n', {PARAMETERS!r}).folder.name, flush=True); time.sleep(60)"
-    with subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    ) as process:
         name = process.stdout.readline().strip()
         other = Run(tmp_path, "n", PARAMETERS)
         assert other.folder.name != name
@@ -94,9 +110,13 @@ def test_a_run_that_is_still_alive_is_left_alone(tmp_path):
 def test_another_notebook_parameter_or_folder_is_another_run(tmp_path):
     """Nothing but the very same is gone on with."""
     others = {"repetition": 5}, {"model": "mobilenet"}, {"epochs": 3}
-    runs = [Run(tmp_path, "n", PARAMETERS | other) for other in ({}, *others)] + [Run(tmp_path, "m", PARAMETERS)]
+    runs = [Run(tmp_path, "n", PARAMETERS | other) for other in ({}, *others)] + [
+        Run(tmp_path, "m", PARAMETERS)
+    ]
     runs += [Run(tmp_path, "n", PARAMETERS, results=str(tmp_path / "drive"))]
-    assert len({run.folder for run in runs}) == 6 and runs[-1].folder.is_relative_to(tmp_path / "drive" / "runs")
+    assert len({run.folder for run in runs}) == 6 and runs[-1].folder.is_relative_to(
+        tmp_path / "drive" / "runs"
+    )
 
 
 def test_the_youngest_of_those_cut_off_goes_on(tmp_path):
@@ -112,20 +132,34 @@ def test_the_youngest_of_those_cut_off_goes_on(tmp_path):
 
 
 def test_a_studys_identity_wins(tmp_path, monkeypatch):
-    """Inside a study the run has the study's name and folder, whatever `results` says and was cut off there."""
-    identity = {"run_id": "C2-r04-here", "study_dir": str(tmp_path / "trial"), "scenario": "C2", "retries": 1}
+    """Inside a study the run has the study's name and folder, whatever `results` says and was
+    cut off there.
+    """
+    identity = {
+        "run_id": "C2-r04-here",
+        "study_dir": str(tmp_path / "trial"),
+        "scenario": "C2",
+        "retries": 1,
+    }
     Run(tmp_path, "n", PARAMETERS, results=str(tmp_path / "trial"))
     monkeypatch.setenv(RUN_VARIABLE, json.dumps(identity | {"stop_at": time.monotonic() + 60}))
     run = Run(tmp_path, "n", PARAMETERS, results=str(tmp_path / "drive"))
     row = json.loads(run.finish().read_text())
-    assert (row["run_id"], row["study"], row["scenario"], row["retries"]) == ("C2-r04-here", "trial", "C2", 1)
+    assert (row["run_id"], row["study"], row["scenario"], row["retries"]) == (
+        "C2-r04-here",
+        "trial",
+        "C2",
+        1,
+    )
     assert not {"stop_at", "study_dir"} & set(row) and not (tmp_path / "drive").exists()
 
 
 def test_a_run_knows_how_long_it_may_go_on(tmp_path, monkeypatch):
     """Its own limit and the study's, the smaller of the two; without either there is no end."""
     assert Run(tmp_path, "n", PARAMETERS).seconds_left() == float("inf")
-    assert Run(tmp_path, "n", PARAMETERS, max_hours=0.5).seconds_left() == pytest.approx(1800, abs=5)
+    assert Run(tmp_path, "n", PARAMETERS, max_hours=0.5).seconds_left() == pytest.approx(
+        1800, abs=5
+    )
     monkeypatch.setenv(RUN_VARIABLE, json.dumps({"stop_at": time.monotonic() + 60}))
     assert Run(tmp_path, "n", PARAMETERS, max_hours=0.5).seconds_left() == pytest.approx(60, abs=5)
     assert Run(tmp_path, "n", PARAMETERS, max_hours=0.01).seconds_left() == pytest.approx(36, abs=5)
@@ -141,7 +175,9 @@ def test_a_clock_that_jumps_changes_nothing(tmp_path, monkeypatch):
 
 
 def test_others_work_marks_a_run_as_disturbed(tmp_path, monkeypatch):
-    """CPU seconds of the whole machine beyond our own, above a tenth of what it has, before the run or during it."""
+    """CPU seconds of the whole machine beyond our own, above a tenth of what it has, before the
+    run or during it.
+    """
     cpu_s = {"own": 0.0, "others": 0.0}
     monkeypatch.setattr(run_module, "read_process_cpu_s", lambda process: cpu_s["own"])
     monkeypatch.setattr(run_module, "read_cpu_times", lambda: (0.0, sum(cpu_s.values()), 0.0))
@@ -153,22 +189,35 @@ def test_others_work_marks_a_run_as_disturbed(tmp_path, monkeypatch):
     assert json.loads(busy.finish().read_text())["disturbed"]
     monkeypatch.setenv(RUN_VARIABLE, json.dumps({"others_before": 0.11}))
     row = json.loads(Run(tmp_path, "n", PARAMETERS | {"repetition": 6}).finish().read_text())
-    assert (row["others_cpu_share"], row["disturbed"]) == (0.11, True) and "others_before" not in row
+    assert (row["others_cpu_share"], row["disturbed"]) == (
+        0.11,
+        True,
+    ) and "others_before" not in row
 
 
 def test_a_run_is_priced_by_its_training(tmp_path):
-    """An hour on F4s_v2 costs 0.169 USD, the formula takes the training alone; a server has a price and no cost."""
+    """An hour on F4s_v2 costs 0.169 USD, the formula takes the training alone; a server has a
+    price and no cost.
+    """
     costs = [({"train_s": 3000.0, "setup_s": 600.0}, 0.169 * 3000 / 3600, 0.169), ({}, None, None)]
     costs += [({"train_s": None}, None, None)]
     for repetition, (measured, formula_usd, cost_usd) in enumerate(costs):
         run = Run(tmp_path, "n", PARAMETERS | {"repetition": repetition}, instance="F4s_v2")
         row = json.loads(run.finish(**measured).read_text())
-        assert (row["priced_as"], row["usd_per_hour"]) == ("F4s_v2", 0.169) and "instance" not in row
-        assert (row["formula_usd"], row["cost_usd"]) == (pytest.approx(formula_usd), pytest.approx(cost_usd))
+        assert (row["priced_as"], row["usd_per_hour"]) == (
+            "F4s_v2",
+            0.169,
+        ) and "instance" not in row
+        assert (row["formula_usd"], row["cost_usd"]) == (
+            pytest.approx(formula_usd),
+            pytest.approx(cost_usd),
+        )
 
 
 def test_rows_of_several_machines_are_one_table(tmp_path):
-    """Two folders are read together; the same row twice counts once, and rows that contradict are not pooled."""
+    """Two folders are read together; the same row twice counts once, and rows that contradict
+    are not pooled.
+    """
     with pytest.raises(RowError, match="run a study, or notebook 10"):
         read_runs(tmp_path)
     for machine in ("a", "b"):

@@ -1,4 +1,6 @@
-"""The runner: runs made once, resumed after any kill, and no trouble of one run stops the others or is lost."""
+"""The runner: runs made once, resumed after any kill, and no trouble of one run stops the others
+or is lost.
+"""
 
 import json
 import multiprocessing
@@ -40,8 +42,10 @@ def list_begun(house: Path) -> list[str]:
 
 
 def test_runs_once_records_failures_and_tries_again(house, capsys):
-    """The failing repetition is recorded with its error and no folder's name, the other goes on. The next call makes it
-    again, as often as asked: what then ends well is no failure, the row counts the tries, and its folder stayed."""
+    """The failing repetition is recorded with its error and no folder's name, the other goes on.
+    The next call makes it again, as often as asked: what then ends well is no failure, the row
+    counts the tries, and its folder stayed.
+    """
     parameters = {"fail_at": 1, "fails": 2, "level": "/data/hospital/eyes"}
     path = write_study(house, parameters=parameters)
     folder = trial(house)
@@ -55,7 +59,11 @@ def test_runs_once_records_failures_and_tries_again(house, capsys):
     left.touch()
     assert run_quietly(write_study(house, parameters=parameters, retries=1), house) == []
     runs = read_runs(folder).sort_values("repetition")
-    assert runs["status"].tolist() == ["ok", "ok"] and runs["retries"].tolist() == [0, 2] and left.exists()
+    assert (
+        runs["status"].tolist() == ["ok", "ok"]
+        and runs["retries"].tolist() == [0, 2]
+        and left.exists()
+    )
     assert list_begun(house).count("C1-r00") == 1 and list_begun(house).count("C1-r01") == 3
     assert capsys.readouterr().out.count(" -m dr_lib report ") == 1  # not while one failed
 
@@ -64,7 +72,9 @@ def start(house: Path, path: Path) -> subprocess.Popen:
     """Start the study in a process of its own, that can be killed."""
     code = "import sys; from pathlib import Path; from dr_lib.runs.runner import run_study; "
     code += "run_study(Path(sys.argv[1]), Path(sys.argv[2]), show_progress=False)"
-    return subprocess.Popen([sys.executable, "-c", code, str(path), str(house)], start_new_session=True)
+    return subprocess.Popen(
+        [sys.executable, "-c", code, str(path), str(house)], start_new_session=True
+    )
 
 
 def test_two_runners_do_not_share_a_study(house):
@@ -74,7 +84,9 @@ def test_two_runners_do_not_share_a_study(house):
     try:
         while not (trial(house) / "logs").exists():
             time.sleep(0.05)
-        with pytest.raises(StudyError, match=r"being run by another process \(process \d+ on .*since 2"):
+        with pytest.raises(
+            StudyError, match=r"being run by another process \(process \d+ on .*since 2"
+        ):
             run_quietly(path, house)
     finally:
         runner.kill()
@@ -82,17 +94,23 @@ def test_two_runners_do_not_share_a_study(house):
 
 
 def test_stops_before_a_run_that_does_not_fit(house):
-    """A scenario of two hours is not begun with one hour left, however short the others were, nor where the budget does
-    not hold it: an hour here costs 0.169 USD. With three hours and 0.7 USD it is."""
+    """A scenario of two hours is not begun with one hour left, however short the others were, nor
+    where the budget does not hold it: an hour here costs 0.169 USD. With three hours and 0.7 USD it
+    is."""
     study = {"order": "sequential", "factors": {"level": ["long", "short"]}, "instance": "F4s_v2"}
     complete(house, write_study(house, **study), {"C1": 7200.0, "C2": 6.0})
     for max_hours, max_usd, begun in ((1, 0.7, []), (3, 0.6, []), (3, 0.7, ["C1-r01"])):
         path = write_study(house, **study, max_usd=max_usd)
-        assert run_quietly(path, house, max_hours=max_hours, only="C1-r01") == [] and list_begun(house) == begun
+        assert (
+            run_quietly(path, house, max_hours=max_hours, only="C1-r01") == []
+            and list_begun(house) == begun
+        )
 
 
 def test_a_run_that_saved_in_time_is_no_failure_and_goes_on(house, dear, monkeypatch):
-    """--max-hours goes over the file's, the first run stops in time and the second is not begun; then it goes on."""
+    """--max-hours goes over the file's, the first run stops in time and the second is not begun;
+    then it goes on.
+    """
     monkeypatch.setattr("dr_lib.__main__.ROOT", house)
     options = {"parameters": {"needs_s": 7200.0}, "max_hours": 100, "order": "sequential"}
     path = write_study(house, **options)
@@ -100,7 +118,8 @@ def test_a_run_that_saved_in_time_is_no_failure_and_goes_on(house, dear, monkeyp
     result = CliRunner().invoke(main, ["run", str(path), "--max-hours", "1"])
     assert result.exit_code == 0 and "saved after epoch 2" in result.output
     assert not list(folder.glob("rows/*")) and list_begun(house) == ["C1-r00"]
-    poor = write_study(house, **options, instance="dear", max_usd=0.5)  # its seconds are spent, though it has no row
+    # its seconds are spent, though it has no row
+    poor = write_study(house, **options, instance="dear", max_usd=0.5)
     assert run_quietly(poor, house) == [] and list_begun(house) == ["C1-r00"]
     assert run_quietly(write_study(house, **options), house, only="C1-r00") == []
     (row,) = read_rows(folder)
@@ -109,9 +128,17 @@ def test_a_run_that_saved_in_time_is_no_failure_and_goes_on(house, dear, monkeyp
 
 
 def test_the_money_left_ends_a_run_of_unknown_length(house, dear):
-    """At a dollar a second 1,000 dollars last 1,000 seconds: a first run that needs more has to save and stop."""
-    path = write_study(house, parameters={"needs_s": 1100.0}, order="sequential", instance="dear", max_usd=1000.0)
-    assert run_quietly(path, house) == [] and list_begun(house) == ["C1-r00"] and not read_rows(trial(house))
+    """At a dollar a second 1,000 dollars last 1,000 seconds: a first run that needs more has to
+    save and stop.
+    """
+    path = write_study(
+        house, parameters={"needs_s": 1100.0}, order="sequential", instance="dear", max_usd=1000.0
+    )
+    assert (
+        run_quietly(path, house) == []
+        and list_begun(house) == ["C1-r00"]
+        and not read_rows(trial(house))
+    )
 
 
 def test_a_runner_that_is_killed_has_noted_what_was_spent(house, monkeypatch):
@@ -128,7 +155,9 @@ def test_a_runner_that_is_killed_has_noted_what_was_spent(house, monkeypatch):
 
 
 def test_what_a_machine_cannot_do_is_found_out_once(house):
-    """A notebook that says unavailable is skipped, not failed, and its other repetitions are not begun."""
+    """A notebook that says unavailable is skipped, not failed, and its other repetitions are not
+    begun.
+    """
     path = write_study(house, repetitions=3, parameters={"trouble": "unavailable"})
     assert run_quietly(path, house) == []
     runs = read_runs(trial(house))
@@ -136,11 +165,17 @@ def test_what_a_machine_cannot_do_is_found_out_once(house):
     assert set(runs["error"]) == {"UnavailableError: no such thing on this machine"}
 
 
-@pytest.mark.parametrize(("trouble", "reason"), [("dies", "killed, or out of memory"), ("hangs", "timeout_hours")])
+@pytest.mark.parametrize(
+    ("trouble", "reason"), [("dies", "killed, or out of memory"), ("hangs", "timeout_hours")]
+)
 def test_a_run_that_dies_or_hangs_fails_alone(house, trouble, reason):
-    """A kernel that is killed, and one that never ends, are failures with their reason; nothing is left behind."""
+    """A kernel that is killed, and one that never ends, are failures with their reason; nothing
+    is left behind.
+    """
     timeout_hours = 4 / 3600 if trouble == "hangs" else 1
-    path = write_study(house, repetitions=1, parameters={"trouble": trouble}, timeout_hours=timeout_hours)
+    path = write_study(
+        house, repetitions=1, parameters={"trouble": trouble}, timeout_hours=timeout_hours
+    )
     (failure,) = run_quietly(path, house)
     assert reason in failure
     (row,) = read_rows(trial(house))
@@ -152,7 +187,8 @@ def test_ctrl_c_says_how_to_go_on(house):
     """The run under way ends with it."""
     path = write_study(house, parameters={"pause_s": 600.0})
     code = f"import pathlib, dr_lib.__main__ as m; m.ROOT = pathlib.Path({str(house)!r}); m.main()"
-    heed = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # what is started in the background ignores it
+    # what is started in the background ignores it
+    heed = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
     command = [sys.executable, "-c", code, "run", str(path)]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, preexec_fn=heed)
     while not list_begun(house) and process.poll() is None:
@@ -178,10 +214,14 @@ def test_a_third_of_a_disturbed_study_is_made_again(house, capsys):
 
 @pytest.mark.slow
 def test_a_disturbed_run_is_made_again_at_the_end_once(house, capsys):
-    """The runs that others disturbed come last, once more; if they are disturbed again they stay, marked. A scenario
-    whose kernel is gone is skipped, and its row says how to get it; the run of it that was made keeps its row."""
+    """The runs that others disturbed come last, once more; if they are disturbed again they stay,
+    marked. A scenario whose kernel is gone is skipped, and its row says how to get it; the run of
+    it that was made keeps its row.
+    """
     levels = {"factors": {"level": ["a", "b"]}, "kernel": {"level": {"b": "dr-none"}}}
-    path = write_study(house, **levels, order="sequential", parameters={"trouble": "disturbed"}, repeat_disturbed=1)
+    path = write_study(
+        house, **levels, order="sequential", parameters={"trouble": "disturbed"}, repeat_disturbed=1
+    )
     complete(house, path, {"C1": 1.0}, disturbed=True)
     complete(house, path, {"C2": 1.0}, disturbed=True, started_at="2100-01-01")
     assert run_quietly(path, house) == []
@@ -193,7 +233,10 @@ def test_a_disturbed_run_is_made_again_at_the_end_once(house, capsys):
     assert "-m dr_lib kernels sets it up" in runs["error"].iloc[3]
     said = capsys.readouterr().out
     assert "1 scenarios skipped: no Jupyter kernel dr-none" in said
-    assert re.findall(r"(C\d-r\d\d)\S* is made again at the end: it was disturbed", said) == ["C1-r00", "C1-r01"]
+    assert re.findall(r"(C\d-r\d\d)\S* is made again at the end: it was disturbed", said) == [
+        "C1-r00",
+        "C1-r01",
+    ]
     assert run_quietly(path, house) == [] and len(list_begun(house)) == 3
     with pytest.raises(StudyError, match="no run can be made: no Jupyter kernel pyhton3"):
         run_study(write_study(house, **levels | {"kernel": "pyhton3"}), house)
@@ -203,7 +246,10 @@ def test_a_notebook_cut_off_while_it_was_written_stops_nothing(tmp_path):
     """papermill killed between two bytes: the error comes from its log."""
     (tmp_path / "out.ipynb").write_text('{"cells": [')
     (tmp_path / "log").write_text("Executing\nKilled\n")
-    assert find_error(tmp_path / "out.ipynb", tmp_path / "log", -9) == "papermill ended with -9: Killed"
+    assert (
+        find_error(tmp_path / "out.ipynb", tmp_path / "log", -9)
+        == "papermill ended with -9: Killed"
+    )
 
 
 @pytest.mark.parametrize(
@@ -213,12 +259,17 @@ def test_a_notebook_cut_off_while_it_was_written_stops_nothing(tmp_path):
         ("no /a/b/labels.csv here", "no labels.csv here"),
         ("a/b", "a/b"),
         (3, 3),
-        ("HTTP 404 at https://host.org/a/b.csv, see /a/b/log", "HTTP 404 at https://host.org/a/b.csv, see log"),
+        (
+            "HTTP 404 at https://host.org/a/b.csv, see /a/b/log",
+            "HTTP 404 at https://host.org/a/b.csv, see log",
+        ),
         ("file:///a/b/labels.csv", "file://labels.csv"),
     ],
 )
 def test_folders_are_redacted(value, shown):
-    """Of an absolute path its last part stays, spaces or not; a relative one, a URL and a number stay as they are."""
+    """Of an absolute path its last part stays, spaces or not; a relative one, a URL and a number
+    stay as they are.
+    """
     assert redact_paths(value) == shown
 
 
@@ -251,12 +302,14 @@ def test_two_studies_do_not_share_a_folder(house):
     assert run_quietly(path, house) == []
     with pytest.raises(StudyError, match="a study with other factors: give one another name"):
         run_study(write_study(house, repetitions=1, factors=factors | {"level": ["b", "a"]}), house)
-    assert run_quietly(write_study(house, repetitions=2, factors=factors), house, max_hours=1e-9) == []
+    assert (
+        run_quietly(write_study(house, repetitions=2, factors=factors), house, max_hours=1e-9) == []
+    )
 
 
 def test_one_run_alone_and_the_commands_for_all(house, monkeypatch):
-    """plan --commands prints a command per run; each makes its run and no other. A row that was cut short is none: a
-    report names it, and its run is made again."""
+    """plan --commands prints a command per run; each makes its run and no other. A row that was cut
+    short is none: a report names it, and its run is made again."""
     monkeypatch.setattr("dr_lib.__main__.ROOT", house)
     path = write_study(house, factors={"level": ["a", "b"]}, order="sequential")
     printed = CliRunner().invoke(main, ["plan", str(path), "--commands"]).output.splitlines()
@@ -277,7 +330,9 @@ def test_one_run_alone_and_the_commands_for_all(house, monkeypatch):
 
 
 def test_a_changed_notebook_is_refused_unless_it_is_allowed(house, monkeypatch):
-    """Runs of two versions of a notebook are not one study; who knows that nothing changed that counts may go on."""
+    """Runs of two versions of a notebook are not one study; who knows that nothing changed that
+    counts may go on.
+    """
     path = write_study(house)
     complete(house, path, {"C1": 1.0}, notebook_sha256="of before it changed")
     with pytest.raises(StudyError, match="quick has changed .*--allow notebook_sha256"):
@@ -285,7 +340,10 @@ def test_a_changed_notebook_is_refused_unless_it_is_allowed(house, monkeypatch):
     monkeypatch.setattr("dr_lib.__main__.ROOT", house)
     result = CliRunner().invoke(main, ["run", str(path), "--allow", "notebook_sha256"])
     assert result.exit_code == 0, result.output
-    assert list_begun(house) == ["C1-r01"] and len({row["notebook_sha256"] for row in read_rows(trial(house))}) == 2
+    assert (
+        list_begun(house) == ["C1-r01"]
+        and len({row["notebook_sha256"] for row in read_rows(trial(house))}) == 2
+    )
 
 
 def test_a_full_disk_stops_the_study_and_loses_nothing(house, monkeypatch):
@@ -307,14 +365,20 @@ def wait_for_silence(house: Path) -> None:
 def is_of(process: psutil.Process, house: Path) -> bool:
     """Whether a process was started for a study in this house."""
     try:
-        return process.status() != psutil.STATUS_ZOMBIE and str(house) in process.cwd() and process.pid != os.getpid()
+        return (
+            process.status() != psutil.STATUS_ZOMBIE
+            and str(house) in process.cwd()
+            and process.pid != os.getpid()
+        )
     except psutil.Error:
         return False
 
 
 @pytest.mark.slow
 def test_kills_change_nothing(house):
-    """Three cells twice; killed after the first row, then the runner, papermill or a kernel at 6 random moments."""
+    """Three cells twice; killed after the first row, then the runner, papermill or a kernel at 6
+    random moments.
+    """
     options = {"factors": {"level": ["a", "b", "c"]}, "parameters": {"pause_s": 0.3}}
     path = write_study(house, **options)
     folder = trial(house)
@@ -332,7 +396,10 @@ def test_kills_change_nothing(house):
             runner = start(house, path)
             time.sleep(draw.uniform(1.0, 3.5))
         with suppress(psutil.NoSuchProcess):
-            everybody = [psutil.Process(runner.pid), *psutil.Process(runner.pid).children(recursive=True)]
+            everybody = [
+                psutil.Process(runner.pid),
+                *psutil.Process(runner.pid).children(recursive=True),
+            ]
             draw.choice(everybody).kill()
             killed += 1
         rows = read_rows(folder)  # no half row is ever there
@@ -343,8 +410,13 @@ def test_kills_change_nothing(house):
     assert killed >= 5  # the others came when a study had just ended
     assert run_quietly(path, house) == []
     runs = read_runs(folder)
-    assert finished and finished.items() <= dict(zip(runs["run_id"], runs["session_id"], strict=True)).items()
-    table = runs[["level", "repetition", "scenario", "seed", "status"]].sort_values(["level", "repetition"])
+    assert (
+        finished
+        and finished.items() <= dict(zip(runs["run_id"], runs["session_id"], strict=True)).items()
+    )
+    table = runs[["level", "repetition", "scenario", "seed", "status"]].sort_values(
+        ["level", "repetition"]
+    )
     assert table.to_numpy().tolist() == [
         [level, repetition, scenario, 20 + repetition, "ok"]
         for level, scenario in (("a", "C1"), ("b", "C2"), ("c", "C3"))
@@ -356,23 +428,35 @@ def test_kills_change_nothing(house):
 
 @pytest.mark.slow
 def test_a_dask_cluster_makes_the_runs_though_workers_are_killed(house, dear, monkeypatch):
-    """Four workers of one machine take turns; each run comes back as one row, and what is made is not made again.
+    """Four workers of one machine take turns; each run comes back as one row, and what is made is
+    not made again.
 
-    A killed worker's run is made by another; where Dask gives up, the run is named, and the next call makes it. Limits
-    hold over all workers: after three rows of 1 s and a run, at a USD a second, 4.5 USD are spent.
+    A killed worker's run is made by another; where Dask gives up, the run is named, and the next
+    call makes it. Limits hold over all workers: after three rows of 1 s and a run, at a USD a
+    second, 4.5 USD are spent.
     """
     distributed = pytest.importorskip("distributed")
     monkeypatch.setattr("dr_lib.runs.cluster.PATIENCE_S", 1.0)
     there = shutil.copytree(house, house / "there")
     factors = {"level": ["a", "b"], "fail_at": [-1, -2, -3]}  # not in the order of the alphabet
-    asked = {"factors": factors, "repetitions": 1, "order": "sequential", "instance": "dear", "max_usd": 1000.0}
+    asked = {
+        "factors": factors,
+        "repetitions": 1,
+        "order": "sequential",
+        "instance": "dear",
+        "max_usd": 1000.0,
+    }
     asked["parameters"] = {"trouble": "runner dies"}
     path = write_study(house, **asked)
     complete(house, path, {"C1": 1.0, "C5": 1.0, "C6": 1.0})
-    with distributed.LocalCluster(n_workers=0, threads_per_worker=1, dashboard_address=None) as cluster:
+    with distributed.LocalCluster(
+        n_workers=0, threads_per_worker=1, dashboard_address=None
+    ) as cluster:
 
         def run(failed="", **options):
-            errors = run_on_cluster(path, house, cluster.scheduler_address, worker_root=there, **options)
+            errors = run_on_cluster(
+                path, house, cluster.scheduler_address, worker_root=there, **options
+            )
             assert [error.split(": ")[0] for error in errors] == failed.split()
             return list_begun(there)
 
@@ -394,7 +478,10 @@ def test_a_dask_cluster_makes_the_runs_though_workers_are_killed(house, dear, mo
         begun = run()
         assert run() == begun and set(begun[2:]) == {"C2-r00", "C4-r00"}
         assert len(begun) == 5  # one of them was begun twice
-    rows = sorted((row["scenario"], row["level"], row["repetition"], row["status"]) for row in read_rows(trial(house)))
+    rows = sorted(
+        (row["scenario"], row["level"], row["repetition"], row["status"])
+        for row in read_rows(trial(house))
+    )
     assert rows == [(f"C{number}", "a" if number < 4 else "b", 0, "ok") for number in range(1, 7)]
     wait_for_silence(there)
     with pytest.raises(StudyError, match="no run 'C9-r00'"):

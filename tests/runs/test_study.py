@@ -14,7 +14,10 @@ from tests.runs.conftest import complete, write_study
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"repetition": 3, "repetitions": None}, "repetition: no key of a study; they are notebook, "),
+        (
+            {"repetition": 3, "repetitions": None},
+            "repetition: no key of a study; they are notebook, ",
+        ),
         ({"repetitions": None}, "repetitions: a study needs it"),
         ({"parameters": {"pace": "fats"}}, "pace 'fats': choose from even, fast, slow"),
         ({"parameters": {"data_dir": "data/nowhere"}}, "data_dir 'data/nowhere' is not there"),
@@ -29,7 +32,10 @@ from tests.runs.conftest import complete, write_study
         ({"parameters": {"fail_at": True}}, "fail_at is True: give a whole number"),
         ({"parameters": {"repetition": 1}}, "set by the study itself"),
         ({"parameters": {"level": "b"}, "factors": {"level": ["a"]}}, "twice"),
-        ({"kernel": {"level": {"z": "dr-mxnet"}}, "factors": {"level": ["a", "b"]}}, "kernel names level=z"),
+        (
+            {"kernel": {"level": {"z": "dr-mxnet"}}, "factors": {"level": ["a", "b"]}},
+            "kernel names level=z",
+        ),
         ({"instance": "F5s_v9"}, "F5s_v9"),
         ({"max_usd": 3}, "max_usd needs an instance"),
     ],
@@ -62,9 +68,13 @@ def test_a_missing_or_broken_file_is_named_in_one_sentence(house, content, messa
 
 
 def test_what_is_there_can_be_asked_for(house):
-    """The default of a folder is a word, not a folder; a folder is taken once it is prepared and has the split."""
+    """The default of a folder is a word, not a folder; a folder is taken once it is prepared and
+    has the split.
+    """
     (house / "data").mkdir()
-    path = write_study(house, parameters={"data_dir": "data"}, factors={"split": ["split.csv", "split-3.csv"]})
+    path = write_study(
+        house, parameters={"data_dir": "data"}, factors={"split": ["split.csv", "split-3.csv"]}
+    )
     for missing in ("manifest.json", "split.csv", "split-3.csv"):
         message = (
             "'data' is not prepared: .*-m dr_lib prepare"
@@ -75,7 +85,9 @@ def test_what_is_there_can_be_asked_for(house):
             check_paths(load_study(path, house), path, house)
         (house / "data" / missing).touch()
     check_paths(load_study(path, house), path, house)
-    path = write_study(house, parameters={"data_dir": "data"}, factors={"split": ["split-2-of-5.csv"]})
+    path = write_study(
+        house, parameters={"data_dir": "data"}, factors={"split": ["split-2-of-5.csv"]}
+    )
     with pytest.raises(StudyError, match="split data --scheme folds --folds 5$"):
         check_paths(load_study(path, house), path, house)
     path = write_study(house, parameters={"data_dir": "sample", "weights": "none"})
@@ -87,15 +99,24 @@ def test_the_command_line_says_what_is_wrong_in_one_sentence(house, monkeypatch)
     monkeypatch.setattr("dr_lib.__main__.ROOT", house)
     path = write_study(house, parameters={"data_dir": "nowhere"})
     said = CliRunner().invoke(main, ["plan", str(path)])
-    assert said.exit_code == 1 and said.output.splitlines()[-1].startswith(f"Error: {path}: data_dir 'nowhere' is not")
+    assert said.exit_code == 1 and said.output.splitlines()[-1].startswith(
+        f"Error: {path}: data_dir 'nowhere' is not"
+    )
     path.with_suffix("").mkdir()
     said = CliRunner().invoke(main, ["run", str(path.with_suffix(""))])
-    assert said.output == f"Error: {path.with_suffix('')} is a folder, not a study file: did you mean {path}?\n"
-    assert isinstance(CliRunner().invoke(main, ["--debug", "run", str(house)]).exception, StudyError)
+    assert (
+        said.output
+        == f"Error: {path.with_suffix('')} is a folder, not a study file: did you mean {path}?\n"
+    )
+    assert isinstance(
+        CliRunner().invoke(main, ["--debug", "run", str(house)]).exception, StudyError
+    )
 
 
 def test_plan_refuses_factors_in_another_order_than_the_runs_made(house, monkeypatch):
-    """C2 would be another scenario than in the rows that lie there; while none does, the file may change."""
+    """C2 would be another scenario than in the rows that lie there; while none does, the file
+    may change.
+    """
     monkeypatch.setattr("dr_lib.__main__.ROOT", house)
     factors = {"pace": ["even", "fast"], "level": ["a", "b"]}
     path = write_study(house, factors=factors)
@@ -104,15 +125,28 @@ def test_plan_refuses_factors_in_another_order_than_the_runs_made(house, monkeyp
     assert CliRunner().invoke(main, ["plan", str(path)]).exit_code == 0
     complete(house, path, {"C1": 1.0})
     said = CliRunner().invoke(main, ["plan", str(path)])
-    assert said.exit_code == 1 and "other order of the factors: give one another name, or delete" in said.output
+    assert (
+        said.exit_code == 1
+        and "other order of the factors: give one another name, or delete" in said.output
+    )
 
 
 def test_plan_holds_every_cell_in_every_block():
-    """Two factors of 2 and 3 levels, four repetitions: blocks of six, each a permutation of C1 to C6."""
-    study = Study(notebook="n", repetitions=4, factors={"a": [1, 2], "b": ["x", "y", "z"]}, parameters={"c": 5}, seed=3)
+    """Two factors of 2 and 3 levels, four repetitions: blocks of six, each a permutation of C1
+    to C6.
+    """
+    study = Study(
+        notebook="n",
+        repetitions=4,
+        factors={"a": [1, 2], "b": ["x", "y", "z"]},
+        parameters={"c": 5},
+        seed=3,
+    )
     runs = plan_runs(study, "here")
     blocks = [[run.scenario for run in runs[6 * k : 6 * k + 6]] for k in range(4)]
-    assert [run.order for run in runs] == list(range(24)) and len({run.run_id for run in runs}) == 24
+    assert [run.order for run in runs] == list(range(24)) and len(
+        {run.run_id for run in runs}
+    ) == 24
     assert all(sorted(block) == ["C1", "C2", "C3", "C4", "C5", "C6"] for block in blocks)
     assert len(set(map(tuple, blocks))) > 1
     by_name = {run.scenario: run.parameters for run in runs}
@@ -120,7 +154,9 @@ def test_plan_holds_every_cell_in_every_block():
     assert runs == plan_runs(study, "here")
     in_order = plan_runs(study.model_copy(update={"order": "sequential"}), "here")
     assert [run.scenario for run in in_order][:3] == ["C1", "C2", "C3"]
-    second_half = plan_runs(study.model_copy(update={"order": "sequential", "first_scenario": 25}), "x")
+    second_half = plan_runs(
+        study.model_copy(update={"order": "sequential", "first_scenario": 25}), "x"
+    )
     assert [run.scenario for run in second_half][:3] == ["C25", "C26", "C27"]
 
 
@@ -128,7 +164,11 @@ def test_machines_that_differ_have_other_names():
     """Kaggle's two T4 and a laptop's CPU do not overwrite each other's rows."""
     cpu = Facts("local", "AMD EPYC 7B13", 2, 24.0, (), 0.0, 0.0, "", 0, ("tensorflow",), False)
     t4s = cpu._replace(platform="kaggle", gpus=("Tesla T4", "Tesla T4"))
-    others = [t4s._replace(gpus=("Tesla T4", "NVIDIA L4")), cpu._replace(num_cpus=4), cpu._replace(memory_gib=8.0)]
+    others = [
+        t4s._replace(gpus=("Tesla T4", "NVIDIA L4")),
+        cpu._replace(num_cpus=4),
+        cpu._replace(memory_gib=8.0),
+    ]
     others += [cpu._replace(instance_type="c5.large"), cpu._replace(num_tpu_chips=1)]
     others += [cpu._replace(num_tpu_chips=1, tpu_kind="v6e-1")]
     assert name_machine(cpu) == "local-amd-epyc-7b13-2-cpus-24-gib"

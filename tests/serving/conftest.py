@@ -4,7 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.serving.driver import draw_photograph, encode, get, open_service, run_in_thread, wait_until
+from tests.serving.driver import (
+    draw_photograph,
+    encode,
+    get,
+    open_service,
+    run_in_thread,
+    wait_until,
+)
 
 
 @pytest.fixture(scope="session")
@@ -12,7 +19,9 @@ def served_folder(tmp_path_factory) -> Path:
     """The folder of a small_cnn of 32 px with random weights as float32 LiteRT; read only."""
     from dr_lib.serving.untrained import export_untrained
 
-    return export_untrained(tmp_path_factory.mktemp("served"), "small_cnn", 32, "litert_float32").path
+    return export_untrained(
+        tmp_path_factory.mktemp("served"), "small_cnn", 32, "litert_float32"
+    ).path
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,6 @@
-"""What the tests and the benchmark of the server share: a model folder, photographs, a client and processes."""
+"""What the tests and the benchmark of the server share: a model folder, photographs, a client
+and processes.
+"""
 
 import contextlib
 import http.client
@@ -35,14 +37,20 @@ class Answer(NamedTuple):
     @property
     def facts(self) -> dict[str, Any]:
         """The JSON, without its times and the machine, which two processes need not share."""
-        return {name: value for name, value in json.loads(self.body).items() if name not in ("timings_ms", "machine")}
+        return {
+            name: value
+            for name, value in json.loads(self.body).items()
+            if name not in ("timings_ms", "machine")
+        }
 
 
 def draw_photograph(seed: int = 0, width: int = 640, height: int = 480) -> np.ndarray:
     """A mottled disc on black, (height, width, 3) uint8 BGR, unlike that of any other seed."""
     rng = np.random.default_rng(seed)
     mottle = cv2.resize(rng.integers(0, 110, (12, 12, 3), np.uint8), (width, height))
-    disc = cv2.circle(np.zeros_like(mottle), (width // 2, height // 2), height * 2 // 5, (40, 90, 140), -1)
+    disc = cv2.circle(
+        np.zeros_like(mottle), (width // 2, height // 2), height * 2 // 5, (40, 90, 140), -1
+    )
     return np.where(disc > 0, disc + mottle, 0).astype(np.uint8)
 
 
@@ -52,11 +60,20 @@ def encode(photograph: np.ndarray, suffix: str = ".jpg") -> bytes:
 
 
 def pack_png(width: int, height: int, num_rows: int) -> bytes:
-    """A black PNG whose header promises a size, with only some of its rows: deflate packs 1,000 bytes into one."""
+    """A black PNG whose header promises a size, with only some of its rows: deflate packs 1,000
+    bytes into one.
+    """
     rows = zlib.compressobj(1)
     packed = b"".join(rows.compress(bytes(1 + 3 * width)) for _ in range(num_rows)) + rows.flush()
-    parts = (b"IHDR", struct.pack(">2I5B", width, height, 8, 2, 0, 0, 0)), (b"IDAT", packed), (b"IEND", b"")
-    framed = (struct.pack(">I", len(d)) + name + d + struct.pack(">I", zlib.crc32(name + d)) for name, d in parts)
+    parts = (
+        (b"IHDR", struct.pack(">2I5B", width, height, 8, 2, 0, 0, 0)),
+        (b"IDAT", packed),
+        (b"IEND", b""),
+    )
+    framed = (
+        struct.pack(">I", len(d)) + name + d + struct.pack(">I", zlib.crc32(name + d))
+        for name, d in parts
+    )
     return b"\x89PNG\r\n\x1a\n" + b"".join(framed)
 
 
@@ -66,21 +83,35 @@ def get(port: int, path: str = "/ping") -> Answer:
 
 
 def post(port: int, body: Any, media_type: str | None = "image/jpeg", **headers: str) -> Answer:
-    """POST to /invocations over a connection of its own; an underscore in a header's name stands for a hyphen."""
+    """POST to /invocations over a connection of its own; an underscore in a header's name stands
+    for a hyphen.
+    """
     named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return call(port, "POST", "/invocations", body, named | ({"Content-Type": media_type} if media_type else {}))
+    return call(
+        port,
+        "POST",
+        "/invocations",
+        body,
+        named | ({"Content-Type": media_type} if media_type else {}),
+    )
 
 
-def call(port: int, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None) -> Answer:
+def call(
+    port: int, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None
+) -> Answer:
     """Send one request; a body that is an iterator goes out in chunks."""
-    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=60)) as connection:
+    with contextlib.closing(
+        http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    ) as connection:
         connection.request(method, path, body, headers or {})
         response = connection.getresponse()
         return Answer(response.status, response.headers, response.read())
 
 
 def send_raw(port: int, data: bytes, *, half_close: bool = False, timeout_s: float = 20) -> bytes:
-    """Send bytes over a connection of their own; return all that comes until the server closes it."""
+    """Send bytes over a connection of their own; return all that comes until the server closes
+    it.
+    """
     with socket.create_connection(("127.0.0.1", port), timeout=timeout_s) as connection:
         connection.sendall(data)
         if half_close:
@@ -94,7 +125,12 @@ def send_raw(port: int, data: bytes, *, half_close: bool = False, timeout_s: flo
 
 def head(length: int | str, *extra: str, media_type: str = "image/jpeg") -> bytes:
     """The head of a POST to /invocations that promises a body of `length` bytes."""
-    lines = ["POST /invocations HTTP/1.1", "Host: x", f"Content-Type: {media_type}", f"Content-Length: {length}"]
+    lines = [
+        "POST /invocations HTTP/1.1",
+        "Host: x",
+        f"Content-Type: {media_type}",
+        f"Content-Length: {length}",
+    ]
     return "\r\n".join([*lines, *extra, "", ""]).encode()
 
 
@@ -121,13 +157,22 @@ def is_ready(port: int) -> bool:
 
 
 def is_listening(port: int, address: str = "127.0.0.1") -> bool:
-    """Whether a connection can be opened; 127.0.0.2 is this machine too, for whoever listens at all its addresses."""
+    """Whether a connection can be opened; 127.0.0.2 is this machine too, for whoever listens at
+    all its addresses.
+    """
     with contextlib.suppress(OSError), socket.create_connection((address, port)):
         return True
     return False
 
 
-def open_service(folder: Path, *, kind: type | None = None, threads: int = 2, queue: int = 8, request_s: float = 10.0):
+def open_service(
+    folder: Path,
+    *,
+    kind: type | None = None,
+    threads: int = 2,
+    queue: int = 8,
+    request_s: float = 10.0,
+):
     """A service of the folder, not warm yet; `kind` is a Predictor of the test's own."""
     from dr_lib.serving.grader.predict import Predictor
     from dr_lib.serving.server.app import Service
@@ -139,7 +184,9 @@ def open_service(folder: Path, *, kind: type | None = None, threads: int = 2, qu
 
 @contextlib.contextmanager
 def run_in_thread(service: Any) -> Iterator[int]:
-    """Serve a service over real sockets from a thread of this process; yields the port, not yet warm perhaps."""
+    """Serve a service over real sockets from a thread of this process; yields the port, not yet
+    warm perhaps.
+    """
     from dr_lib.serving.server.app import build_app
     from dr_lib.serving.server.server import Server
 
@@ -157,7 +204,9 @@ def run_in_thread(service: Any) -> Iterator[int]:
 
 
 def list_wheel_options(version: str, machine: str) -> list[str]:
-    """pip's options for the container's wheels, for a Python and a processor that need not be this one's."""
+    """pip's options for the container's wheels, for a Python and a processor that need not be
+    this one's.
+    """
     platforms = [f"manylinux{tag}_{machine}" for tag in ("_2_28", "_2_27", "_2_17", "2014")]
     options = ["--only-binary=:all:", "--python-version", version]
     options += [word for platform in platforms for word in ("--platform", platform)]
@@ -166,8 +215,12 @@ def list_wheel_options(version: str, machine: str) -> list[str]:
 
 def read_image_environment() -> dict[str, str]:
     """The environment that the Dockerfile sets."""
-    lines = (ROOT / "dr_lib" / "serving" / "Dockerfile").read_text().replace("\\\n", " ").splitlines()
-    return dict(word.split("=") for line in lines if line.startswith("ENV ") for word in line.split()[1:])
+    lines = (
+        (ROOT / "dr_lib" / "serving" / "Dockerfile").read_text().replace("\\\n", " ").splitlines()
+    )
+    return dict(
+        word.split("=") for line in lines if line.startswith("ENV ") for word in line.split()[1:]
+    )
 
 
 class Process(NamedTuple):
@@ -197,12 +250,16 @@ def run_process(
     ready_s: float = READY_S,
     **env: str,
 ) -> Iterator[Process]:
-    """Serve a model from a process of its own, ready when yielded; it is killed where it has not ended."""
+    """Serve a model from a process of its own, ready when yielded; it is killed where it has not
+    ended.
+    """
     port = find_port()
     command = [*python, "-m", "dr_lib.serving", "serve", "--model", model, "--port", port, *options]
     environment = {"PATH": os.environ["PATH"]} | read_image_environment() | env
     with log.open("wb") as out:
-        process = subprocess.Popen([str(word) for word in command], cwd=cwd, env=environment, stdout=out, stderr=out)
+        process = subprocess.Popen(
+            [str(word) for word in command], cwd=cwd, env=environment, stdout=out, stderr=out
+        )
     try:
         wait_until(lambda: is_ready(port) or process.poll() is not None, ready_s)
         assert process.poll() is None, log.read_text()

@@ -18,8 +18,12 @@ from tests.serving.driver import draw_photograph
     ],
 )
 def test_its_answers_differ_from_one_photograph_to_another(tmp_path, model, format_name):
-    """On photographs that it was not scaled on: else a server that mixes up its photographs would look right."""
-    photographs = np.stack([cv2.resize(draw_photograph(seed, 96, 96), (32, 32)) for seed in range(24)])
+    """On photographs that it was not scaled on: else a server that mixes up its photographs
+    would look right.
+    """
+    photographs = np.stack(
+        [cv2.resize(draw_photograph(seed, 96, 96), (32, 32)) for seed in range(24)]
+    )
     folder = export_untrained(tmp_path, model, 32, format_name, examples=photographs[:16])
     predict = open_runtime(format_name, folder.artifact, num_threads=0)
     answers = np.concatenate([predict(image[None]) for image in photographs[16:]])

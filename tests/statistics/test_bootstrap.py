@@ -16,18 +16,28 @@ from dr_lib.statistics.bootstrap import (
 
 @pytest.mark.parametrize("seed", range(3))
 def test_weighted_scores_are_those_of_scikit_learn(seed):
-    """With weights of 0 to 4 and tied probabilities, two draws at once: AUC, average precision, ROC curve, kappa."""
+    """With weights of 0 to 4 and tied probabilities, two draws at once: AUC, average precision,
+    ROC curve, kappa.
+    """
     rng = np.random.default_rng(seed)
     grade, predicted, *weights = rng.integers(0, 5, (4, 200))
     probability = (grade + rng.normal(0, 2, 200)).round()
     weights = np.array(weights)
-    for library, ours in ((roc_auc_score, score_auc), (average_precision_score, score_average_precision)):
+    for library, ours in (
+        (roc_auc_score, score_auc),
+        (average_precision_score, score_average_precision),
+    ):
         wanted = [library(grade >= 2, probability, sample_weight=draw) for draw in weights]
         assert ours(grade >= 2, probability)(weights) == pytest.approx(wanted, abs=1e-12)
-    for draw, found in zip(weights, score_roc(grade >= 2, probability, [0.9, 0.5])(weights), strict=True):
+    for draw, found in zip(
+        weights, score_roc(grade >= 2, probability, [0.9, 0.5])(weights), strict=True
+    ):
         alarms, sensitivity, _ = roc_curve(grade >= 2, probability, sample_weight=draw)
         assert found == pytest.approx(np.interp([0.1, 0.5], alarms, sensitivity), abs=1e-12)
-    wanted = [cohen_kappa_score(grade, predicted, weights="quadratic", sample_weight=draw) for draw in weights]
+    wanted = [
+        cohen_kappa_score(grade, predicted, weights="quadratic", sample_weight=draw)
+        for draw in weights
+    ]
     assert score_kappa(grade, predicted)(weights) == pytest.approx(wanted, abs=1e-12)
 
 
@@ -38,11 +48,15 @@ def test_what_is_not_defined_is_nan():
 
 
 def test_the_mean_over_unlike_patients_has_the_bounds_of_its_theory():
-    """100 patients of two equal photographs: the mean's bounds are those of 100 values, not of 200."""
+    """100 patients of two equal photographs: the mean's bounds are those of 100 values, not of
+    200.
+    """
     values = np.random.default_rng(0).normal(5, 1, 100).repeat(2)
     found = bootstrap_patients(score_shares(values), np.arange(200) // 2, seed=1)
     half = 1.96 * values.std() / 10
-    assert found == pytest.approx((values.mean(), values.mean() - half, values.mean() + half, 100), abs=0.03)
+    assert found == pytest.approx(
+        (values.mean(), values.mean() - half, values.mean() + half, 100), abs=0.03
+    )
 
 
 def test_a_difference_is_paired():
@@ -55,8 +69,14 @@ def test_a_difference_is_paired():
 
 
 def test_draws_that_define_nothing_do_not_count():
-    """One positive patient of five is missing from a third of the draws; with none at all there are no bounds."""
-    assert bootstrap_patients(score_auc([1, 0, 0, 0, 0], [5, 4, 3, 2, 1]), range(5), resamples=100) == (1, 1, 1, 5)
-    assert np.isnan(bootstrap_patients(score_auc([0, 0], [1, 2]), ["a", "b"], resamples=10)[:3]).all()
+    """One positive patient of five is missing from a third of the draws; with none at all there
+    are no bounds.
+    """
+    assert bootstrap_patients(
+        score_auc([1, 0, 0, 0, 0], [5, 4, 3, 2, 1]), range(5), resamples=100
+    ) == (1, 1, 1, 5)
+    assert np.isnan(
+        bootstrap_patients(score_auc([0, 0], [1, 2]), ["a", "b"], resamples=10)[:3]
+    ).all()
     value, low, high, n = bootstrap_patients(score_shares([1, 0]), ["a", "a"])
     assert (value, n) == (0.5, 1) and np.isnan([low, high]).all()

@@ -20,7 +20,9 @@ EXTREME = expit(2 * logit(TRUE) + 1)  # the logit doubled and moved: slope 0.5
 
 
 def test_slope_and_intercept_are_those_that_were_drawn():
-    """1 and 0 of right probabilities; a doubled logit has the slope 0.5, and a mean too high an intercept below 0."""
+    """1 and 0 of right probabilities; a doubled logit has the slope 0.5, and a mean too high an
+    intercept below 0.
+    """
     patients = np.arange(4000)
     intercept, slope = fit_slope(POSITIVE, TRUE, patients)
     assert intercept.low < 0 < intercept.high and slope.low < 1 < slope.high
@@ -45,7 +47,9 @@ def test_probabilities_of_0_and_1_have_an_intercept():
 
 
 def test_copies_of_photographs_do_not_narrow_the_interval():
-    """Each photograph twice in its patient: the bounds stay, as twice as many patients would not let them."""
+    """Each photograph twice in its patient: the bounds stay, as twice as many patients would not
+    let them.
+    """
     once = fit_slope(POSITIVE, TRUE, np.arange(4000))[1]
     twice = fit_slope(POSITIVE.repeat(2), TRUE.repeat(2), np.arange(8000) // 2)[1]
     assert twice.low == pytest.approx(once.low, abs=0.002)
@@ -68,6 +72,8 @@ def test_bins_are_those_of_scikit_learn():
     """Ten bins of equally many photographs, with bounds about what was observed."""
     observed, predicted = calibration_curve(POSITIVE, TRUE, n_bins=10, strategy="quantile")
     bins = bin_probabilities(POSITIVE, TRUE, np.arange(4000))
-    assert bins["observed"] == pytest.approx(observed) and bins["predicted"] == pytest.approx(predicted)
+    assert bins["observed"] == pytest.approx(observed) and bins["predicted"] == pytest.approx(
+        predicted
+    )
     assert (bins["observed_low"] < TRUE.mean() * 2).all() and (bins["n"] == 400).all()
     assert (bins["observed_low"] < observed).all() and (observed < bins["observed_high"]).all()

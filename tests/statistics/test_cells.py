@@ -5,7 +5,10 @@ import pytest
 from scipy import stats
 
 from dr_lib.statistics import cells
-from dr_lib.statistics.equivalence import observations_for_non_inferiority, repetitions_for_equivalence
+from dr_lib.statistics.equivalence import (
+    observations_for_non_inferiority,
+    repetitions_for_equivalence,
+)
 from dr_lib.statistics.intervals import BadSampleError
 
 # prey sizes [mm] of two spiders, the worked example of Penn State's STAT 415, lesson 4.3
@@ -22,7 +25,9 @@ def test_the_mean_of_a_cell_has_the_interval_of_student():
 
 
 def test_the_ratio_of_spreads_is_near_that_of_the_textbook():
-    """STAT 415: variances 0.433 to 7.033 apart, for normal values: beside 1 m, spreads of mm are normal."""
+    """STAT 415: variances 0.433 to 7.033 apart, for normal values: beside 1 m, spreads of mm are
+    normal.
+    """
     a, b = (1000 + np.array(prey) for prey in (DEINOPIS, MENNEUS))
     found = cells.bound(cells.divide_deviations, [a], [b], error=0.05)
     assert found.value == pytest.approx(2.51 / 1.90, rel=5e-3)
@@ -30,7 +35,9 @@ def test_the_ratio_of_spreads_is_near_that_of_the_textbook():
 
 
 def test_what_lies_between_cells_widens_nothing():
-    """Cells of 1, 10 and 100 s, each three times as long on one side: 3, within the noise of the repetitions."""
+    """Cells of 1, 10 and 100 s, each three times as long on one side: 3, within the noise of the
+    repetitions.
+    """
     b = [np.array([1.0, 1.02]) * scale for scale in (1, 10, 100)]
     a = [3 * times for times in b]
     found = cells.bound(cells.divide, a, b)
@@ -67,7 +74,12 @@ def test_refuses_what_are_no_times(side):
 
 
 def test_how_many_observations_a_margin_takes():
-    """(1.96 + 0.84)^2 x 4 = 31.4 for a margin of half a deviation; a margin that no spread reaches takes two runs."""
-    assert observations_for_non_inferiority(0.04, 0.02) == 32 and repetitions_for_equivalence(0.0, 0.02) == 2
+    """(1.96 + 0.84)^2 x 4 = 31.4 for a margin of half a deviation; a margin that no spread
+    reaches takes two runs.
+    """
+    assert (
+        observations_for_non_inferiority(0.04, 0.02) == 32
+        and repetitions_for_equivalence(0.0, 0.02) == 2
+    )
     with pytest.raises(BadSampleError, match="give one above 0"):
         observations_for_non_inferiority(0.1, 0.0)

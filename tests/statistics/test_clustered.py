@@ -1,4 +1,6 @@
-"""AUC, proportions and likelihood ratios of photographs of which patients have two, against other sources."""
+"""AUC, proportions and likelihood ratios of photographs of which patients have two, against
+other sources.
+"""
 
 import numpy as np
 import pytest
@@ -39,13 +41,17 @@ def test_one_photograph_a_patient_is_the_method_of_delong():
 
 
 def test_two_photographs_a_patient_as_obuchowski_adds_them_up():
-    """The paper's sums S10, S01 and S11 in fractions: 30 of 35 pairs in order, variance 23819 / 1800750."""
+    """The paper's sums S10, S01 and S11 in fractions: 30 of 35 pairs in order, variance 23819 /
+    1800750.
+    """
     aucs, covariance = estimate_aucs(POSITIVE, PROBABILITY, PATIENT)
     assert (aucs[0], covariance[0, 0]) == pytest.approx((30 / 35, 23819 / 1800750))
 
 
 def test_the_same_picture_twice_tells_nothing_new():
-    """Each photograph copied within its patient: AUC, proportion and their bounds stay as they were."""
+    """Each photograph copied within its patient: AUC, proportion and their bounds stay as they
+    were.
+    """
     twice = [np.repeat(x, 2) for x in (POSITIVE, PROBABILITY, PATIENT)]
     assert delong_interval(*twice) == pytest.approx(delong_interval(POSITIVE, PROBABILITY, PATIENT))
     once = proportion_interval(POSITIVE, range(12))
@@ -54,20 +60,30 @@ def test_the_same_picture_twice_tells_nothing_new():
 
 
 def test_bootstrap_and_delong_agree_where_patients_are_many():
-    """400 patients: the bounds of an AUC and of a paired difference are the same within a few thousandths."""
+    """400 patients: the bounds of an AUC and of a paired difference are the same within a few
+    thousandths.
+    """
     positive, first, patient = draw_eyes(400)
     second = first + np.random.default_rng(1).normal(0, 0.1, len(first))
     scores = [score_auc(positive, x) for x in (first, second)]
     bounds = bootstrap_patients(scores[0], patient)[1:3]
     assert delong_interval(positive, first, patient)[1:3] == pytest.approx(bounds, abs=0.004)
-    bounds = bootstrap_patients(lambda weights: scores[1](weights) - scores[0](weights), patient)[1:3]
-    assert delong_interval(positive, [first, second], patient)[1:3] == pytest.approx(bounds, abs=0.003)
+    bounds = bootstrap_patients(lambda weights: scores[1](weights) - scores[0](weights), patient)[
+        1:3
+    ]
+    assert delong_interval(positive, [first, second], patient)[1:3] == pytest.approx(
+        bounds, abs=0.003
+    )
 
 
 def test_a_proportion_of_single_photographs_has_wilsons_interval():
-    """One photograph a patient is no cluster; where all succeed each patient counts once, and the bound is below 1."""
+    """One photograph a patient is no cluster; where all succeed each patient counts once, and
+    the bound is below 1.
+    """
     low, high = proportion_confint(30, 41, method="wilson")
-    assert proportion_interval([1] * 30 + [0] * 11, range(41)) == pytest.approx((30 / 41, low, high, 41), abs=0.004)
+    assert proportion_interval([1] * 30 + [0] * 11, range(41)) == pytest.approx(
+        (30 / 41, low, high, 41), abs=0.004
+    )
     low, high = proportion_confint(12, 12, method="wilson")
     assert proportion_interval([1] * 24, np.arange(24) // 2) == pytest.approx((1, low, high, 12))
 
@@ -76,13 +92,17 @@ def test_a_proportion_of_single_photographs_has_wilsons_interval():
 
 
 def test_a_perfect_auc_has_no_interval_of_delong():
-    """The two classes are parted without an error: the variance that the method sees is 0, at any number of eyes."""
+    """The two classes are parted without an error: the variance that the method sees is 0, at
+    any number of eyes.
+    """
     perfect = delong_interval([0, 0, 1, 1], [0.1, 0.2, 0.8, 0.9], range(4))
     assert perfect.value == 1 and np.isnan(perfect[1:3]).all()
 
 
 def test_likelihood_ratios_and_another_prevalence_by_hand():
-    """90 % of 100 and 80 % of 200: 4.5 and 0.125, with the log bounds of Simel et al. (1991); Bayes at 1 %."""
+    """90 % of 100 and 80 % of 200: 4.5 and 0.125, with the log bounds of Simel et al. (1991);
+    Bayes at 1 %.
+    """
     sensitivity = Interval(0.9, *proportion_confint(90, 100, method="wilson"), 100)
     specificity = Interval(0.8, *proportion_confint(160, 200, method="wilson"), 200)
     positive, negative = ratios = likelihood_ratios(sensitivity, specificity)
@@ -92,7 +112,9 @@ def test_likelihood_ratios_and_another_prevalence_by_hand():
         assert ratio[1:3] == pytest.approx(simel, rel=0.06)
     assert (positive.value, negative.value) == pytest.approx((4.5, 0.125))
     ppv, npv = at_prevalence(ratios, 0.01)
-    assert (ppv.value, npv.value) == pytest.approx((0.9 * 0.01 / (0.9 * 0.01 + 0.2 * 0.99), 0.792 / (0.792 + 0.001)))
+    assert (ppv.value, npv.value) == pytest.approx(
+        (0.9 * 0.01 / (0.9 * 0.01 + 0.2 * 0.99), 0.792 / (0.792 + 0.001))
+    )
     assert ppv.low < ppv.value < ppv.high and npv.low < npv.value < npv.high
 
 
@@ -100,11 +122,15 @@ def test_no_error_at_all_is_no_certainty():
     """All found and none alarmed: ratios of infinity and 0 still have a finite bound."""
     everything = Interval(1.0, 0.8, 1.0, 15)
     positive, negative = likelihood_ratios(everything, everything)
-    assert positive[:2] == pytest.approx((np.inf, 4)) and negative[:3] == pytest.approx((0, 0, 0.25))
+    assert positive[:2] == pytest.approx((np.inf, 4)) and negative[:3] == pytest.approx(
+        (0, 0, 0.25)
+    )
 
 
 def test_thresholds_reach_what_is_asked_for_and_no_more():
-    """Of five with disease 90 % are all five, the lowest at 0.3; of seven without 70 % are five, 80 % six."""
+    """Of five with disease 90 % are all five, the lowest at 0.3; of seven without 70 % are five,
+    80 % six.
+    """
     assert choose_threshold(POSITIVE, PROBABILITY, sensitivity=0.9) == 0.3
     assert choose_threshold(POSITIVE, PROBABILITY, specificity=0.7) == 0.55
     assert choose_threshold(POSITIVE, PROBABILITY, specificity=0.8) == 0.6

@@ -33,7 +33,9 @@ def test_the_ratio_is_that_of_welch_on_logarithms():
     expected = stats.ttest_ind(np.log(tpu), np.log(gpu), equal_var=False).confidence_interval(0.95)
     interval = ratio_interval(tpu, gpu)
     assert interval.value == pytest.approx(stats.gmean(tpu) / stats.gmean(gpu))
-    assert (interval.low, interval.high) == pytest.approx((np.exp(expected.low), np.exp(expected.high)))
+    assert (interval.low, interval.high) == pytest.approx(
+        (np.exp(expected.low), np.exp(expected.high))
+    )
     assert interval.n == 8
 
 

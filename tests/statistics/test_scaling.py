@@ -1,4 +1,6 @@
-"""Amdahl's law: the share that made the times is found, with intervals that hold it as often as they say."""
+"""Amdahl's law: the share that made the times is found, with intervals that hold it as often as
+they say.
+"""
 
 import numpy as np
 import pytest
@@ -29,12 +31,16 @@ def test_times_by_the_law_give_its_share(share):
 def test_the_fit_is_that_of_another_library():
     """SciPy's curve_fit on the logarithms."""
     times = draw(0.3, 0.1, 1)
-    (_, share), _ = curve_fit(lambda n, a, s: a + np.log(s + (1 - s) / n), MACHINES, np.log(times), p0=(2.3, 0.5))
+    (_, share), _ = curve_fit(
+        lambda n, a, s: a + np.log(s + (1 - s) / n), MACHINES, np.log(times), p0=(2.3, 0.5)
+    )
     assert fit_amdahl(MACHINES, times).share.value == pytest.approx(share, abs=1e-5)
 
 
 def test_intervals_hold_the_share_in_95_of_100_studies():
-    """100 studies of 15 runs: in 95, give or take 2.2, share and speed-up lie within; 5 are refused as no such law."""
+    """100 studies of 15 runs: in 95, give or take 2.2, share and speed-up lie within; 5 are
+    refused as no such law.
+    """
     laws = [fit_amdahl(MACHINES, draw(0.05, 0.1, seed)) for seed in range(100)]
     assert 89 <= sum(law.share.low <= 0.05 <= law.share.high for law in laws) <= 99
     faster = 1 / (0.05 + 0.95 / 16)
@@ -44,13 +50,16 @@ def test_intervals_hold_the_share_in_95_of_100_studies():
 
 def test_a_law_that_does_not_fit_is_told():
     """Two machines twice as fast, four as slow as one: no share does that."""
-    times = np.where(MACHINES == 2, 5.0, 10.0) * np.exp(np.random.default_rng(0).normal(0, 0.05, 15))
+    times = np.where(MACHINES == 2, 5.0, 10.0) * np.exp(
+        np.random.default_rng(0).normal(0, 0.05, 15)
+    )
     assert fit_amdahl(MACHINES, times).p < 0.001
     assert np.isnan(fit_amdahl([1, 1, 2, 2], [4.0, 4.1, 2.0, 2.2]).p)
 
 
 @pytest.mark.parametrize(
-    ("machines", "times"), [([1, 1, 1], [1.0, 1.1, 1.2]), ([1, 2], [2.0, 1.0]), ([1, 2, 4], [2.0, 0.0, 1.0])]
+    ("machines", "times"),
+    [([1, 1, 1], [1.0, 1.1, 1.2]), ([1, 2], [2.0, 1.0]), ([1, 2, 4], [2.0, 0.0, 1.0])],
 )
 def test_what_has_no_law_is_refused(machines, times):
     """One number of machines, too few runs, a time of nothing."""

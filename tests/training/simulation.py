@@ -1,4 +1,6 @@
-"""Trainings in small, in a process of their own: python -m tests.training.simulation COMMAND FOLDER JSON."""
+"""Trainings in small, in a process of their own: python -m tests.training.simulation COMMAND
+FOLDER JSON.
+"""
 
 import json
 import os
@@ -33,14 +35,21 @@ def draw_splits(number: int) -> dict[str, Any]:
     """So many pictures to train on, and the first half of them for validation and test."""
     images, labels = draw(number)
     patients = np.arange(number).astype(str)
-    columns = {"images": images, "referable": labels, "grade": 2 * labels.astype(int), "patient_id": patients}
+    columns = {
+        "images": images,
+        "referable": labels,
+        "grade": 2 * labels.astype(int),
+        "patient_id": patients,
+    }
     half = {name: column[: number // 2 + 1] for name, column in columns.items()}
     parts = {"train": columns, "validation": half, "test": half}
     return {name: SimpleNamespace(**rows) for name, rows in parts.items()}
 
 
 def build_normalised(model: str, image_size: int, weights: str, synchronised: bool):
-    """Two convolutions with batch normalisation, as keras.applications has them: no bias before it."""
+    """Two convolutions with batch normalisation, as keras.applications has them: no bias before
+    it.
+    """
     import keras
     from keras import layers
 
@@ -60,15 +69,19 @@ def train(
     impatient: bool = False,
     of_machine: Mapping[str, dict[str, Any]] = {},  # noqa: B006
 ) -> None:
-    """One training as the notebooks make it; leaves the history, best.keras, result.json and weights.npz.
+    """One training as the notebooks make it; leaves the history, best.keras, result.json and
+    weights.npz.
 
-    One that is impatient calls no epoch better than another: its learning rate is halved again and again.
+    One that is impatient calls no epoch better than another: its learning rate is halved again and
+    again.
     """
     from dr_lib.training.config import TrainingConfig
     from dr_lib.training.train_once import BEST, predict, train_once
 
     how = {"data_dir": "", "accelerator": "cpu", "image_size": SIZE, "learning_rate": 0.003}
-    asked = TrainingConfig(**how | config | of_machine.get(os.environ.get("DR_LIB_MACHINE", ""), {}))
+    asked = TrainingConfig(
+        **how | config | of_machine.get(os.environ.get("DR_LIB_MACHINE", ""), {})
+    )
     plan = asked.plan(hardware.probe(), number)
     splits = None if asked.data_dir else draw_splits(number)
     if normalised or impatient:
@@ -81,7 +94,9 @@ def train(
         from keras import callbacks
 
         plateau = callbacks.ReduceLROnPlateau
-        callbacks.ReduceLROnPlateau = lambda **how: plateau(**how | {"patience": 3, "min_delta": 100.0})
+        callbacks.ReduceLROnPlateau = lambda **how: plateau(
+            **how | {"patience": 3, "min_delta": 100.0}
+        )
     trained = train_once(asked, plan, folder, splits=splits)
     import keras
 
@@ -94,13 +109,19 @@ def train(
     if trained.device.rank:
         return
     with np.load(folder / "checkpoint.npz") as file:
-        scalars = [file[name] for name in file.files if name.startswith("optimizer/") and not file[name].shape]
+        scalars = [
+            file[name]
+            for name in file.files
+            if name.startswith("optimizer/") and not file[name].shape
+        ]
         result["iterations"] = max(int(array) for array in scalars if array.dtype.kind in "iu")
     (folder / "result.json").write_text(json.dumps(result))
 
 
 def train_framework(folder: Path, num_machines: int) -> None:
-    """Keras on JAX in the loop of the comparison of frameworks; leaves its losses, weights and logits."""
+    """Keras on JAX in the loop of the comparison of frameworks; leaves its losses, weights and
+    logits.
+    """
     from dr_lib.training.frameworks import architecture, batches, factory
 
     images, labels = draw(48)
@@ -129,18 +150,36 @@ def read_arrays(checkpoint: Path) -> dict[str, np.ndarray]:
 
 def run(what: str, folder: Path, **arguments: Any) -> None:
     """Run this script in a process of its own."""
-    command = [sys.executable, "-m", "tests.training.simulation", what, folder, json.dumps(arguments)]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.training.simulation",
+        what,
+        folder,
+        json.dumps(arguments),
+    ]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
 
 
-def start_machines(what: str, folder: Path, count: int, port: int, **arguments: Any) -> list[subprocess.Popen]:
-    """Start this script once for each of several machines, all of them here, each in a folder of its own."""
+def start_machines(
+    what: str, folder: Path, count: int, port: int, **arguments: Any
+) -> list[subprocess.Popen]:
+    """Start this script once for each of several machines, all of them here, each in a folder of
+    its own.
+    """
     processes = []
     for rank in range(count):
         place = {"DR_LIB_COORDINATOR": f"127.0.0.1:{port}", "DR_LIB_NUM_MACHINES": str(count)}
         where = folder / f"machine-{rank}"
-        command = [sys.executable, "-m", "tests.training.simulation", what, where, json.dumps(arguments)]
+        command = [
+            sys.executable,
+            "-m",
+            "tests.training.simulation",
+            what,
+            where,
+            json.dumps(arguments),
+        ]
         place |= {"DR_LIB_MACHINE": str(rank)}
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
         processes.append(subprocess.Popen(command, cwd=ROOT, env={**os.environ, **place}, **pipes))
@@ -148,7 +187,9 @@ def start_machines(what: str, folder: Path, count: int, port: int, **arguments: 
 
 
 def fork(folder: Path, arguments: dict) -> int:
-    """Start the training in a child of this process, which has imported the backend and used nothing of it."""
+    """Start the training in a child of this process, which has imported the backend and used
+    nothing of it.
+    """
     child = os.fork()
     if child == 0:
         folder.mkdir(parents=True, exist_ok=True)
@@ -161,11 +202,14 @@ def fork(folder: Path, arguments: dict) -> int:
     return child
 
 
-def kill_at_random(folder: Path, arguments: dict, *, kills: int, window_s: float, seed: int) -> None:
-    """Kill trainings at random moments, and inside the writing of a checkpoint, until there were enough of both.
+def kill_at_random(
+    folder: Path, arguments: dict, *, kills: int, window_s: float, seed: int
+) -> None:
+    """Kill trainings at random moments, and inside the writing of a checkpoint, until there were
+    enough of both.
 
-    A life ends at random between its start and `window_s` after its first epoch; a training that ends is kept, and the
-    next one begins.
+    A life ends at random between its start and `window_s` after its first epoch; a training that
+    ends is kept, and the next one begins.
     """
     os.environ["KERAS_BACKEND"] = arguments["config"]["backend"]
     import keras  # noqa: F401, the children find it imported
@@ -206,4 +250,6 @@ if __name__ == "__main__":
     where = Path(sys.argv[2])
     given = json.loads(sys.argv[3])
     where.mkdir(parents=True, exist_ok=True)
-    {"train": train, "train_all": train_all, "framework": train_framework, "kill": kill_at_random}[what](where, **given)
+    {"train": train, "train_all": train_all, "framework": train_framework, "kill": kill_at_random}[
+        what
+    ](where, **given)

@@ -1,4 +1,6 @@
-"""Grad-CAM against a map by hand, its control, and the overlap with lesions against counts by hand."""
+"""Grad-CAM against a map by hand, its control, and the overlap with lesions against counts by
+hand.
+"""
 
 import keras
 import numpy as np
@@ -12,7 +14,8 @@ from dr_lib.training.models import ModelError
 
 @pytest.mark.parametrize(("activation", "outputs"), [("linear", 1), ("sigmoid", 1), ("softmax", 5)])
 def test_the_map_of_a_linear_network_is_known(activation, outputs):
-    """One convolution of 1x1, mean pooling: the map is the sum of output weight x feature map, above 0.
+    """One convolution of 1x1, mean pooling: the map is the sum of output weight x feature map,
+    above 0.
 
     The score is near 127, of which sigmoid and softmax are 1.0 in float32.
     """
@@ -20,7 +23,8 @@ def test_the_map_of_a_linear_network_is_known(activation, outputs):
     features = layers.Conv2D(2, 1, use_bias=False)(inputs)
     head = layers.Dense(outputs, activation, use_bias=False)
     network = keras.Model(inputs, head(layers.GlobalAveragePooling2D()(features)))
-    speaks = np.array([[2.0], [-1.0]]) * (np.arange(outputs) == outputs // 2)  # red, green; of five for grade 2
+    # red, green; of five for grade 2
+    speaks = np.array([[2.0], [-1.0]]) * (np.arange(outputs) == outputs // 2)
     network.set_weights([np.array([[[[1, 0], [0, 1], [0, 0]]]]), speaks])
     image = np.random.default_rng(0).integers(0, 256, (1, 4, 4, 3)).astype(np.float32)
     expected = np.maximum(2 * image[..., 0] - image[..., 1], 0)
@@ -31,7 +35,9 @@ def test_the_map_of_a_linear_network_is_known(activation, outputs):
 
 
 def test_a_network_that_learned_a_green_square_looks_there_and_the_control_does_not():
-    """Every picture has a red square, half of them a green one: the trained map's top lies in it, the control's not."""
+    """Every picture has a red square, half of them a green one: the trained map's top lies in
+    it, the control's not.
+    """
     rng = np.random.default_rng(0)
     positive = np.arange(64) % 2
     images = rng.integers(0, 60, (64, 24, 24, 3)).astype(np.uint8)
@@ -55,7 +61,9 @@ def test_a_network_that_learned_a_green_square_looks_there_and_the_control_does_
 
 
 def test_a_control_has_no_weight_of_the_network():
-    """Of a grader with our own loss, built under the same seed: nested layers are new, too, and it keeps its own."""
+    """Of a grader with our own loss, built under the same seed: nested layers are new, too, and
+    it keeps its own.
+    """
     keras.utils.set_random_seed(1)
     network = build_grader("small_cnn", 32)
     network.compile(loss=weighted_loss(np.ones(5)))
@@ -67,7 +75,9 @@ def test_a_control_has_no_weight_of_the_network():
 
 
 def test_overlap_by_hand():
-    """20 x 20 pixels, of which 316 lie in the circle; the top 16 of the map, 12 of them in a lesion of 32 pixels."""
+    """20 x 20 pixels, of which 316 lie in the circle; the top 16 of the map, 12 of them in a
+    lesion of 32 pixels.
+    """
     maps = np.zeros((2, 20, 20))
     lesions = np.zeros((2, 20, 20))
     images = np.ones((2, 20, 20, 3), np.uint8)
@@ -76,7 +86,8 @@ def test_overlap_by_hand():
     maps[1, 10, 10] = 1  # without lesions it does not count
     found = measure_overlap(maps, lesions, images, ["a", "b"])
     assert found.value == pytest.approx((12 / 16) / (32 / 316)) and found.n == 1
-    half = measure_overlap(maps[:1], lesions[:1] / 2, images[:1], ["a"])  # half of each pixel is lesion
+    # half of each pixel is lesion
+    half = measure_overlap(maps[:1], lesions[:1] / 2, images[:1], ["a"])
     assert half.value == pytest.approx(found.value)
     assert measure_overlap(maps[:1] * 0, lesions[:1], images[:1], ["a"]).value == 0
     assert np.isnan(measure_overlap(maps[1:], lesions[1:], images[1:], ["b"]).value)

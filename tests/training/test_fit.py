@@ -33,7 +33,9 @@ def build(**how):
 
 
 def test_keeps_the_epoch_with_the_best_validation_auc(photographs, tmp_path):
-    """The model, and the file saved from it, evaluate to the highest AUC in the history; logs are left."""
+    """The model, and the file saved from it, evaluate to the highest AUC in the history; logs
+    are left.
+    """
     images, labels = photographs
     model = build()
     validation = Batches(images[32:], labels[32:], 8)
@@ -53,8 +55,12 @@ def test_keeps_the_epoch_with_the_best_validation_auc(photographs, tmp_path):
 
 
 @pytest.mark.parametrize("keep_best", [False, True])
-def test_without_validation_the_last_epoch_is_kept_or_the_best_in_training(photographs, tmp_path, keep_best):
-    """The paper's 70/30 has no validation split: what is kept is the end of the last epoch, or of the best one."""
+def test_without_validation_the_last_epoch_is_kept_or_the_best_in_training(
+    photographs, tmp_path, keep_best
+):
+    """The paper's 70/30 has no validation split: what is kept is the end of the last epoch, or
+    of the best one.
+    """
     images, labels = photographs
     model = build()
     batches = Batches(images, labels, 16, shuffle_seed=1)
@@ -83,19 +89,30 @@ class LateRecorder(Recorder):
 
 
 def test_times_add_up(photographs, tmp_path):
-    """The first step is part of the first epoch; the epochs are train_s, which ends with the last, not with fit.
+    """The first step is part of the first epoch; the epochs are train_s, which ends with the last,
+    not with fit.
 
-    Validation, 6 batches of at least 0.05 s here, is part of an epoch and not of its training steps.
+    Validation, 6 batches of at least 0.05 s here, is part of an epoch and not of its training
+    steps.
     """
     images, labels = photographs
     done = []
     recorder = LateRecorder(tmp_path, report=lambda *epochs: done.append(epochs))
     outside = time.monotonic()
-    timing = train(build(), Batches(images, labels, 8, shuffle_seed=1), Sleepy(images, labels, 8), recorder, epochs=3)
+    timing = train(
+        build(),
+        Batches(images, labels, 8, shuffle_seed=1),
+        Sleepy(images, labels, 8),
+        recorder,
+        epochs=3,
+    )
     outside = time.monotonic() - outside
     assert done == [(1, 3), (2, 3), (3, 3)] and len(timing.epoch_s) == len(timing.training_s) == 3
     assert 0 < timing.first_step_s < timing.training_s[0]
-    assert all(0 < part <= whole - 0.3 for part, whole in zip(timing.training_s, timing.epoch_s, strict=True))
+    assert all(
+        0 < part <= whole - 0.3
+        for part, whole in zip(timing.training_s, timing.epoch_s, strict=True)
+    )
     assert sum(timing.epoch_s) == pytest.approx(timing.train_s) and timing.train_s <= outside - 0.5
     assert 0 < timing.cpu_s and 0 < timing.checkpoint_s < timing.train_s and timing.resumed == 0
 
@@ -127,28 +144,37 @@ def count(value):
 backend.convert_to_numpy = count
 for number in (16, 64):
     fetched.clear()
-    train(build(), Batches(*draw(number), 4, shuffle_seed=1), None, Recorder(Path(tempfile.mkdtemp())), epochs=2)
+    recorder = Recorder(Path(tempfile.mkdtemp()))
+    train(build(), Batches(*draw(number), 4, shuffle_seed=1), None, recorder, epochs=2)
     print(len(fetched))
 """
 
 
 @pytest.mark.slow
 def test_no_step_waits_for_the_host_on_jax():
-    """Training fetches as many values from the device in epochs of 4 steps as of 16: some an epoch, none a step."""
+    """Training fetches as many values from the device in epochs of 4 steps as of 16: some an
+    epoch, none a step.
+    """
     environment = os.environ | {"KERAS_BACKEND": "jax", "PYTHONPATH": str(ROOT)}
-    counted = subprocess.run([sys.executable, "-c", COUNT], env=environment, check=True, capture_output=True, text=True)
+    counted = subprocess.run(
+        [sys.executable, "-c", COUNT], env=environment, check=True, capture_output=True, text=True
+    )
     few, many = map(int, counted.stdout.split())
     assert 0 < few == many
 
 
 def test_stops_in_time_and_goes_on(photographs, tmp_path):
-    """Where the next epoch does not fit, the training is saved and says so; started again it ends as one in a piece.
+    """Where the next epoch does not fit, the training is saved and says so; started again it ends
+    as one in a piece.
 
-    Its times are then those of the second process; what took part in the first is named all the same. The weights are
-    averaged: plain ones go on in `test_stream.py` and `test_kills.py`.
+    Its times are then those of the second process; what took part in the first is named all the
+    same. The weights are averaged: plain ones go on in `test_stream.py` and `test_kills.py`.
     """
     images, labels = photographs
-    batches = Batches(images[:32], labels[:32], 8, shuffle_seed=1), Batches(images[32:], labels[32:], 8)
+    batches = (
+        Batches(images[:32], labels[:32], 8, shuffle_seed=1),
+        Batches(images[32:], labels[32:], 8),
+    )
     how = {"epochs": 4, "average_weights": True}
     whole = build(ema_momentum=0.9)
     train(whole, *batches, Recorder(tmp_path / "whole"), **how)
@@ -160,12 +186,16 @@ def test_stops_in_time_and_goes_on(photographs, tmp_path):
         train(build(ema_momentum=0.9), *batches, first, **how)
     on_cpu = {"accelerator": "cpu", "commit": "a"}
     model = build(ema_momentum=0.9)
-    second = Recorder(tmp_path / "parts", session=on_cpu, report=lambda *epochs: done.append(epochs))
+    second = Recorder(
+        tmp_path / "parts", session=on_cpu, report=lambda *epochs: done.append(epochs)
+    )
     timing = train(model, *batches, second, **how)
     assert done == [(3, 4), (4, 4)] and timing.resumed == 1 and len(timing.epoch_s) == 2
     assert timing.done_by == {"accelerator": "Tesla T4 + cpu", "commit": "a"}
     assert timing.first_step_s < timing.epoch_s[0] and sum(timing.epoch_s) <= timing.train_s
-    assert all((a == b).all() for a, b in zip(model.get_weights(), whole.get_weights(), strict=True))
+    assert all(
+        (a == b).all() for a, b in zip(model.get_weights(), whole.get_weights(), strict=True)
+    )
     histories = [(tmp_path / name / "history.csv").read_text() for name in ("whole", "parts")]
     assert histories[0] == histories[1]
 
@@ -176,12 +206,20 @@ def test_the_average_of_the_weights_is_kept(photographs, tmp_path):
     steps = []  # a step an epoch
     plain = build()
     model = build(ema_momentum=0.75)
-    train(plain, batches, None, Recorder(tmp_path, report=lambda *_: steps.append(plain.get_weights())), epochs=3)
+    train(
+        plain,
+        batches,
+        None,
+        Recorder(tmp_path, report=lambda *_: steps.append(plain.get_weights())),
+        epochs=3,
+    )
     train(model, batches, None, Recorder(tmp_path / "average"), epochs=3, average_weights=True)
     for first, second, third, average in zip(*steps, model.get_weights(), strict=True):
         expected = 0.75 * (0.75 * first + 0.25 * second) + 0.25 * third
         assert average == pytest.approx(expected, abs=1e-6)
-    assert any(np.abs(a - b).max() > 1e-4 for a, b in zip(steps[2], model.get_weights(), strict=True))
+    assert any(
+        np.abs(a - b).max() > 1e-4 for a, b in zip(steps[2], model.get_weights(), strict=True)
+    )
 
 
 def test_a_finished_training_is_not_made_again(photographs, tmp_path):
@@ -192,12 +230,23 @@ def test_a_finished_training_is_not_made_again(photographs, tmp_path):
     train(first, batches, None, Recorder(tmp_path), epochs=2)
     again = train(second, batches, None, Recorder(tmp_path), epochs=2)
     assert again.epoch_s == [] and again.resumed == 1
-    assert all((a == b).all() for a, b in zip(first.get_weights(), second.get_weights(), strict=True))
+    assert all(
+        (a == b).all() for a, b in zip(first.get_weights(), second.get_weights(), strict=True)
+    )
 
 
 def test_the_learning_rate_warms_up(photographs, tmp_path):
-    """A rate of 0.003 rises evenly over four epochs, by hand, and stays; no logs that nobody asked for are written."""
-    train(build(), Batches(*photographs, 48, shuffle_seed=1), None, Recorder(tmp_path), epochs=5, warmup_epochs=4)
+    """A rate of 0.003 rises evenly over four epochs, by hand, and stays; no logs that nobody
+    asked for are written.
+    """
+    train(
+        build(),
+        Batches(*photographs, 48, shuffle_seed=1),
+        None,
+        Recorder(tmp_path),
+        epochs=5,
+        warmup_epochs=4,
+    )
     assert not (tmp_path / "tensorboard").exists()
     rates = pd.read_csv(tmp_path / "history.csv")["learning_rate"]
     assert rates.tolist() == pytest.approx([0.00075, 0.0015, 0.00225, 0.003, 0.003])
@@ -211,9 +260,11 @@ def test_an_unknown_optimizer_is_refused():
 
 @pytest.mark.slow
 def test_inception_v3_trains_a_few_steps(tmp_path):
-    """The paper's network, of as many parameters as published, takes two steps that change all its trainable weights.
+    """The paper's network, of as many parameters as published, takes two steps that change all its
+    trainable weights.
 
-    Keras's summary gives 21,802,784 parameters without the top; the output adds one per feature and 1.
+    Keras's summary gives 21,802,784 parameters without the top; the output adds one per feature and
+    1.
     """
     rng = np.random.default_rng(0)
     images = rng.integers(0, 255, (16, 96, 96, 3), dtype=np.uint8)
@@ -222,6 +273,11 @@ def test_inception_v3_trains_a_few_steps(tmp_path):
     assert model.count_params() == 21_802_784 + 2048 + 1
     compile_model(model, optimizer="rmsprop")
     before = [w.numpy() for w in model.trainable_variables]
-    timing = train(model, Batches(images, labels, 8, shuffle_seed=1), None, Recorder(tmp_path), epochs=1)
-    changed = [np.abs(w.numpy() - b).max() > 0 for w, b in zip(model.trainable_variables, before, strict=True)]
+    timing = train(
+        model, Batches(images, labels, 8, shuffle_seed=1), None, Recorder(tmp_path), epochs=1
+    )
+    changed = [
+        np.abs(w.numpy() - b).max() > 0
+        for w, b in zip(model.trainable_variables, before, strict=True)
+    ]
     assert all(changed) and timing.first_step_s < timing.train_s

@@ -1,4 +1,6 @@
-"""Frozen lower blocks: the cached way gives what the whole network gives, and only the upper part learns."""
+"""Frozen lower blocks: the cached way gives what the whole network gives, and only the upper
+part learns.
+"""
 
 import keras
 import numpy as np
@@ -20,13 +22,19 @@ def draw_photographs(number: int, seed: int) -> Photographs:
     images = rng.integers(60, 180, (number, 64, 64, 3))
     images[:, :, :32] += (referable * 40).astype(int)[:, None, None, None]
     patients = np.array([f"{seed}-{k // 2}" for k in range(number)])
-    return Photographs(images.astype(np.uint8), referable.astype(int) * 2, referable, patients, patients)
+    return Photographs(
+        images.astype(np.uint8), referable.astype(int) * 2, referable, patients, patients
+    )
 
 
 @pytest.fixture(scope="module")
 def splits() -> dict[str, Photographs]:
     """Three small splits."""
-    return {"train": draw_photographs(40, 1), "validation": draw_photographs(16, 2), "test": draw_photographs(20, 3)}
+    return {
+        "train": draw_photographs(40, 1),
+        "validation": draw_photographs(16, 2),
+        "test": draw_photographs(20, 3),
+    }
 
 
 @pytest.fixture(scope="module")
@@ -38,27 +46,37 @@ def frozen(splits) -> tuple:
 
 
 def test_the_cached_way_is_the_network(frozen, splits):
-    """Upper on cached outputs predicts what the whole network predicts, mirrored photographs too."""
+    """Upper on cached outputs predicts what the whole network predicts, mirrored photographs
+    too.
+    """
     network, upper, inputs, targets, _ = frozen
     images = splits["test"].images
     whole = network.predict(np.concatenate([images, images[:, :, ::-1]]), verbose=0)
-    assert np.abs(upper.predict(inputs["test"], verbose=0) - whole).max() < 2e-3  # outputs are kept as float16
-    assert inputs["train"].dtype == np.float16 and len(inputs["train"]) == len(targets["train"]) == 80
+    # outputs are kept as float16
+    assert np.abs(upper.predict(inputs["test"], verbose=0) - whole).max() < 2e-3
+    assert (
+        inputs["train"].dtype == np.float16 and len(inputs["train"]) == len(targets["train"]) == 80
+    )
 
 
 @pytest.mark.slow
 def test_only_what_lies_behind_the_layer_learns(splits, tmp_path):
-    """After training the frozen weights, and batch normalisation everywhere, are what they were; others moved."""
+    """After training the frozen weights, and batch normalisation everywhere, are what they were;
+    others moved.
+    """
     network = build_model("mobilenet", 64, augmentation="none")
     base = network.get_layer("base")
-    for layer in base.layers:  # as if trained: random weights behind frozen statistics would give zeros
+    # as if trained: random weights behind frozen statistics would give zeros
+    for layer in base.layers:
         layer.momentum = 0.0
     network(splits["train"].images, training=True)
     upper, inputs, targets, _ = freeze(network, "conv_pw_12_relu", splits)
     before = {weight.path: weight.numpy() for weight in base.weights}
     compile_model(upper, optimizer="adam", learning_rate=0.01)
     train(upper, Batches(inputs["train"], targets["train"], 16), None, Recorder(tmp_path), epochs=1)
-    moved = {w.path.split("/")[-2] for w in base.weights if np.abs(w.numpy() - before[w.path]).max() > 0}
+    moved = {
+        w.path.split("/")[-2] for w in base.weights if np.abs(w.numpy() - before[w.path]).max() > 0
+    }
     assert moved == {"conv_dw_13", "conv_pw_13"}
 
 
@@ -70,25 +88,36 @@ def test_the_head_starts_as_a_linear_probe(frozen):
 
 
 def test_a_probe_of_grades_gives_the_odds_of_referable_disease():
-    """Mild and severe eyes lie on one line: the kernel finds it, and the probabilities are right in new photographs."""
+    """Mild and severe eyes lie on one line: the kernel finds it, and the probabilities are right
+    in new photographs.
+    """
     rng = np.random.default_rng(0)
     features = rng.normal(size=(2000, 20))
     severity = rng.uniform(-0.5, 4.5, 2000)
     features[:, 3] += severity
     grade = severity.round().astype(int)
-    kernel, bias = fit_grades(features[:1000], grade[:1000], grade[:1000] >= 2, np.arange(1000) // 2)
+    kernel, bias = fit_grades(
+        features[:1000], grade[:1000], grade[:1000] >= 2, np.arange(1000) // 2
+    )
     odds = features[1000:] @ kernel + bias
     assert np.argmax(kernel) == 3 and np.abs(np.delete(kernel, 3)).max() < kernel[3] / 5
     slope = LogisticRegression(C=np.inf).fit(odds[:, None], grade[1000:] >= 2)
-    assert slope.coef_[0, 0] == pytest.approx(1, abs=0.2) and slope.intercept_[0] == pytest.approx(0, abs=0.2)
+    assert slope.coef_[0, 0] == pytest.approx(1, abs=0.2) and slope.intercept_[0] == pytest.approx(
+        0, abs=0.2
+    )
 
 
 def test_a_frozen_base_leaves_the_head_alone(splits):
-    """Where all blocks are frozen the head is what learns, and the whole network gives what it gives."""
+    """Where all blocks are frozen the head is what learns, and the whole network gives what it
+    gives.
+    """
     network = build_model("small_cnn", 64, augmentation="none")
     last = network.get_layer("base").layers[-1].name
     upper, inputs, targets, _ = freeze(network, last, splits, probe_grades=True)
-    assert [weight.path for weight in upper.trainable_weights] == ["referable/kernel", "referable/bias"]
+    assert [weight.path for weight in upper.trainable_weights] == [
+        "referable/kernel",
+        "referable/bias",
+    ]
     given = upper.predict(inputs["test"], verbose=0)
     assert np.abs(given[:20] - network.predict(splits["test"].images, verbose=0)).max() < 2e-3
     assert roc_auc_score(targets["train"], upper.predict(inputs["train"], verbose=0)[:, 0]) > 0.9
@@ -99,14 +128,20 @@ def test_a_layer_that_cannot_be_the_last_is_refused():
     with pytest.raises(ModelError, match="conv_pw_11_relu"):
         split_network(build_model("mobilenet", 64), "conv_11")
     network = build_model("EfficientNetV2B0", 32)
-    with pytest.raises(ModelError, match="'block2b_expand_conv': the network goes round this layer"):
+    with pytest.raises(
+        ModelError, match="'block2b_expand_conv': the network goes round this layer"
+    ):
         split_network(network, "block2b_expand_conv")
     split_network(network, "block2b_add")
 
 
 def test_refuses_to_cache_more_than_fits(splits):
-    """The outputs of a thousand million photographs fit into no machine: said before one is read."""
+    """The outputs of a thousand million photographs fit into no machine: said before one is
+    read.
+    """
     network = build_model("small_cnn", 64, augmentation="none")
-    many = Photographs(*(np.broadcast_to(column[:1], (10**9, *column.shape[1:])) for column in splits["train"]))
+    many = Photographs(
+        *(np.broadcast_to(column[:1], (10**9, *column.shape[1:])) for column in splits["train"])
+    )
     with pytest.raises(ModelError, match="its outputs take .* GiB, .* are free"):
         freeze(network, network.get_layer("base").layers[-1].name, splits | {"train": many})

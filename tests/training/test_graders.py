@@ -18,7 +18,9 @@ def test_has_the_papers_parameters(model, parameters):
 
 
 def test_scales_as_the_weights_were_trained():
-    """What reaches the base is what Keras's own preprocess_input makes of the pixels: BGR less ImageNet's mean."""
+    """What reaches the base is what Keras's own preprocess_input makes of the pixels: BGR less
+    ImageNet's mean.
+    """
     network = graders.build_grader("vgg19", 32)
     steps = network.operations
     scaled = keras.Model(network.input, steps[steps.index(network.get_layer("base")) - 1].output)
@@ -34,7 +36,8 @@ def test_a_grader_is_saved_and_loaded(tmp_path):
     network.compile("adam", "sparse_categorical_crossentropy")
     network.optimizer.build(network.trainable_variables)  # as training would
     save_model(network, tmp_path / "best.keras")
-    assert (tmp_path / "best.keras").stat().st_size < 1.5 * 4 * network.count_params()  # and none of the optimiser's
+    # and none of the optimiser's
+    assert (tmp_path / "best.keras").stat().st_size < 1.5 * 4 * network.count_params()
     loaded = keras.saving.load_model(tmp_path / "best.keras", compile=False)
     np.testing.assert_allclose(loaded(images), network(images), atol=1e-6)
 

@@ -11,16 +11,23 @@ from tests.training import simulation
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("config", "kills", "window_s"),
-    [({"backend": "tensorflow", "epochs": 12}, 6, 1.0), ({"backend": "jax", "mode": "fast", "epochs": 12}, 3, 0.5)],
+    [
+        ({"backend": "tensorflow", "epochs": 12}, 6, 1.0),
+        ({"backend": "jax", "mode": "fast", "epochs": 12}, 3, 0.5),
+    ],
     ids=["tensorflow", "jax"],
 )
 def test_killed_at_random_moments(tmp_path, config, kills, window_s):
-    """Dropout, colours, shuffling, learning rate, optimiser: history and final state are equal to the bit."""
+    """Dropout, colours, shuffling, learning rate, optimiser: history and final state are equal
+    to the bit.
+    """
     pytest.importorskip(config["backend"])
     config = config | {"augmentation": "colour", "dropout": 0.3, "learning_rate": 0.02}
     asked = {"config": config, "number": 57, "impatient": True}
     simulation.run("train", tmp_path / "straight", **asked)
-    simulation.run("kill", tmp_path / "killed", arguments=asked, kills=kills, window_s=window_s, seed=1)
+    simulation.run(
+        "kill", tmp_path / "killed", arguments=asked, kills=kills, window_s=window_s, seed=1
+    )
     counted = json.loads((tmp_path / "killed" / "kills.json").read_text())
     assert counted["kills"] >= kills and counted["inside"] >= 3
     straight = tmp_path / "straight"
@@ -30,6 +37,8 @@ def test_killed_at_random_moments(tmp_path, config, kills, window_s):
     for folder in sorted((tmp_path / "killed").glob("training-*")):
         assert (folder / "history.csv").read_bytes() == (straight / "history.csv").read_bytes()
         found = simulation.read_arrays(folder / "checkpoint.npz")
-        assert found.keys() == expected.keys() and all((found[name] == expected[name]).all() for name in expected)
+        assert found.keys() == expected.keys() and all(
+            (found[name] == expected[name]).all() for name in expected
+        )
         resumed += json.loads((folder / "result.json").read_text())["resumed"]
     assert resumed >= 1

@@ -1,4 +1,6 @@
-"""Several machines, a process each, train what one does; what one of them leaves unfinished, others finish."""
+"""Several machines, a process each, train what one does; what one of them leaves unfinished,
+others finish.
+"""
 
 import json
 import time
@@ -12,7 +14,13 @@ from tests.serving.driver import find_port
 from tests.training import simulation
 
 pytestmark = pytest.mark.slow
-CONFIG = {"backend": "jax", "augmentation": "colour", "dropout": 0.3, "learning_rate": 0.02, "epochs": 3}
+CONFIG = {
+    "backend": "jax",
+    "augmentation": "colour",
+    "dropout": 0.3,
+    "learning_rate": 0.02,
+    "epochs": 3,
+}
 
 
 def start(folder: Path, count: int, config: dict, **arguments) -> list:
@@ -44,20 +52,32 @@ def assert_equal(found: Path, expected: Path, tolerance: float = 1e-5) -> None:
     """Losses, learning rates, weights, statistics and optimiser are the same."""
     histories = [pd.read_csv(folder / "machine-0" / "history.csv") for folder in (found, expected)]
     np.testing.assert_allclose(*histories, rtol=tolerance)
-    arrays = [simulation.read_arrays(folder / "machine-0" / "checkpoint.npz") for folder in (found, expected)]
+    arrays = [
+        simulation.read_arrays(folder / "machine-0" / "checkpoint.npz")
+        for folder in (found, expected)
+    ]
     assert arrays[0].keys() == arrays[1].keys()
     for name in arrays[0]:
-        np.testing.assert_allclose(*(kept[name] for kept in arrays), rtol=0, atol=tolerance, err_msg=name)
+        np.testing.assert_allclose(
+            *(kept[name] for kept in arrays), rtol=0, atol=tolerance, err_msg=name
+        )
 
 
 def test_four_machines_train_what_one_does(tmp_path):
-    """Batch normalisation, dropout, colours, remainders of batches: one network, one checkpoint, one history."""
+    """Batch normalisation, dropout, colours, remainders of batches: one network, one checkpoint,
+    one history.
+    """
     one = tmp_path / "1"
     four = tmp_path / "4"
-    expected, found = (finish(folder, start(folder, int(folder.name), {}, normalised=True)) for folder in (one, four))
+    expected, found = (
+        finish(folder, start(folder, int(folder.name), {}, normalised=True))
+        for folder in (one, four)
+    )
     assert [file.parent.name for file in four.rglob("checkpoint.npz")] == ["machine-0"]
     assert_equal(four, one)
-    told = [found[name] for name in ("num_machines", "num_replicas", "strategy", "num_images_dropped")]
+    told = [
+        found[name] for name in ("num_machines", "num_replicas", "strategy", "num_images_dropped")
+    ]
     assert told == [4, 4, "DataParallel", 1]
     for name in ("metric_auc_test", "kept_auc"):
         assert found[name] == pytest.approx(expected[name], abs=1e-5)
@@ -68,7 +88,8 @@ def test_the_comparison_of_frameworks_is_the_same_on_two_machines(tmp_path):
     for count in (1, 2):
         wait(start_machines("framework", tmp_path / str(count), count, num_machines=count))
     one, *two = (
-        np.load(tmp_path / str(count) / f"machine-{rank}" / "framework.npz") for count, rank in ((1, 0), (2, 0), (2, 1))
+        np.load(tmp_path / str(count) / f"machine-{rank}" / "framework.npz")
+        for count, rank in ((1, 0), (2, 0), (2, 1))
     )
     for found in two:
         for name in ("losses", "weights", "logits"):
@@ -76,7 +97,9 @@ def test_the_comparison_of_frameworks_is_the_same_on_two_machines(tmp_path):
 
 
 def test_a_dead_machine_ends_the_others_and_fewer_go_on(tmp_path):
-    """With one sentence; one machine then finishes what two began, as if it had never been otherwise."""
+    """With one sentence; one machine then finishes what two began, as if it had never been
+    otherwise.
+    """
     config = {"epochs": 12, "learning_rate": 0.003}
     straight = tmp_path / "straight"
     broken = tmp_path / "broken"
@@ -88,18 +111,27 @@ def test_a_dead_machine_ends_the_others_and_fewer_go_on(tmp_path):
     processes[1].kill()
     out, _ = processes[0].communicate(timeout=120)
     assert processes[0].returncode != 0
-    assert "a machine of 2 ended, or cannot be reached; started again, the training goes on from its last" in out
+    assert (
+        "a machine of 2 ended, or cannot be reached; started again, the training goes on from its"
+        " last" in out
+    )
     assert not (broken / "machine-0" / "result.json").exists()
     resumed = finish(broken, start(broken, 1, config))
     finish(straight, start(straight, 1, config))
     assert resumed["resumed"] == 1 and resumed["num_machines"] == 1
-    assert_equal(broken, straight, tolerance=1e-4)  # two machines add in another order, and rounding grows
+    # two machines add in another order, and rounding grows
+    assert_equal(broken, straight, tolerance=1e-4)
 
 
 def test_machines_with_other_parameters_are_refused(tmp_path):
     """The one that differs from machine 0 says in what, before anything trains."""
     processes = start_machines(
-        "train", tmp_path, 2, config=CONFIG | {"num_machines": 2}, number=57, of_machine={"1": {"learning_rate": 0.5}}
+        "train",
+        tmp_path,
+        2,
+        config=CONFIG | {"num_machines": 2},
+        number=57,
+        of_machine={"1": {"learning_rate": 0.5}},
     )
     said = [process.communicate(timeout=300)[0] for process in processes]
     assert all(process.returncode for process in processes)

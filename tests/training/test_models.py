@@ -9,7 +9,14 @@ import numpy as np
 import pytest
 
 from dr_lib.training.graders import build_grader
-from dr_lib.training.models import Augment, ModelError, build_model, find_preprocessing, recolour, save_model
+from dr_lib.training.models import (
+    Augment,
+    ModelError,
+    build_model,
+    find_preprocessing,
+    recolour,
+    save_model,
+)
 
 NEUTRAL = {"brightness": 0.0, "saturation": 1.0, "hue": 0.0, "contrast": 1.0}
 
@@ -29,13 +36,18 @@ def images() -> np.ndarray:
 def test_brightness_and_contrast_are_those_of_tensorflow(images):
     """tf.image gives the same pixels."""
     tf = pytest.importorskip("tensorflow")
-    assert np.abs(change(images, brightness=0.1) - tf.image.adjust_brightness(images, 0.1)).max() < 1e-5
+    assert (
+        np.abs(change(images, brightness=0.1) - tf.image.adjust_brightness(images, 0.1)).max()
+        < 1e-5
+    )
     assert np.abs(change(images, contrast=1.3) - tf.image.adjust_contrast(images, 1.3)).max() < 1e-5
 
 
 @pytest.mark.parametrize(("saturation", "hue"), [(0.7, 0.2), (0.0, 0.1), (1.0, 0.0)])
 def test_saturation_and_hue_turn_the_chroma_of_yiq(images, saturation, hue):
-    """Python's colorsys: luma stays, chroma (I, Q) is scaled by the saturation and turned by the hue."""
+    """Python's colorsys: luma stays, chroma (I, Q) is scaled by the saturation and turned by the
+    hue.
+    """
     changed = change(images, saturation=saturation, hue=hue)
     for before, after in zip(images.reshape(-1, 3)[:20], changed.reshape(-1, 3)[:20], strict=True):
         y0, i0, q0 = colorsys.rgb_to_yiq(*before)
@@ -45,7 +57,9 @@ def test_saturation_and_hue_turn_the_chroma_of_yiq(images, saturation, hue):
 
 
 def test_augmentation_rests_outside_training_and_draws_within_it():
-    """Inference only casts to [0, 1]; training changes each image in its own way and stays in [0, 1]."""
+    """Inference only casts to [0, 1]; training changes each image in its own way and stays in
+    [0, 1].
+    """
     photographs = np.random.default_rng(1).integers(0, 256, (6, 16, 16, 3), dtype=np.uint8)
     layer = Augment("colour", seed=3)
     assert np.allclose(np.array(layer(photographs)), photographs / 255, atol=1e-6)
@@ -60,14 +74,17 @@ def test_flip_mirrors_left_and_right_alone():
     photographs = np.random.default_rng(1).integers(0, 256, (40, 4, 4, 3), dtype=np.uint8)
     flipped = np.array(Augment("flip", seed=0)(photographs, training=True)) * 255
     same = np.array([np.allclose(a, b) for a, b in zip(flipped, photographs, strict=True)])
-    mirrored = np.array([np.allclose(a, b[:, ::-1]) for a, b in zip(flipped, photographs, strict=True)])
+    mirrored = np.array(
+        [np.allclose(a, b[:, ::-1]) for a, b in zip(flipped, photographs, strict=True)]
+    )
     assert (same ^ mirrored).all() and 8 < same.sum() < 32
 
 
 @pytest.mark.parametrize(
     ("model", "image_size", "parameters"),
     [
-        # Keras's summaries give these parameters without the top; the output adds one per feature and 1
+        # Keras's summaries give these parameters without the top; the output adds one per feature
+        # and 1
         ("mobilenet", 224, 3_228_864 + 1024 + 1),
         ("EfficientNetV2B0", 32, 5_919_312 + 1280 + 1),
         # 3x3 convolutions 3-16-32-64-96, by hand
@@ -83,10 +100,17 @@ def test_networks_have_the_known_size(model, image_size, parameters):
 
 @pytest.mark.parametrize(
     ("model", "module"),
-    [("mobilenet", "mobilenet"), ("vgg16", "vgg16"), ("DenseNet121", "densenet"), ("ConvNeXtTiny", "convnext")],
+    [
+        ("mobilenet", "mobilenet"),
+        ("vgg16", "vgg16"),
+        ("DenseNet121", "densenet"),
+        ("ConvNeXtTiny", "convnext"),
+    ],
 )
 def test_each_network_gets_its_own_preprocessing(model, module):
-    """That of keras.applications: to [-1, 1]; BGR less ImageNet's mean; by mean and deviation; left to the network."""
+    """That of keras.applications: to [-1, 1]; BGR less ImageNet's mean; by mean and deviation;
+    left to the network.
+    """
     pixels = np.random.default_rng(0).integers(0, 256, (2, 4, 4, 3)).astype(np.float32)
     scale, offset, is_bgr = find_preprocessing(model)
     ours = (pixels / 255 * scale + offset)[..., :: -1 if is_bgr else 1]
@@ -95,7 +119,9 @@ def test_each_network_gets_its_own_preprocessing(model, module):
 
 
 def test_a_network_ends_where_it_is_told():
-    """MobileNet's first seven blocks, by hand from the widths of its layers (Howard et al. 2017, table 1)."""
+    """MobileNet's first seven blocks, by hand from the widths of its layers (Howard et al. 2017,
+    table 1).
+    """
     network = build_model("mobilenet", 32, last_layer="conv_pw_7_relu")
     widths = [32, 64, 128, 128, 256, 256, 512, 512]
     blocks = sum(9 * a + 4 * a + a * b + 4 * b for a, b in zip(widths, widths[1:], strict=False))
@@ -103,11 +129,15 @@ def test_a_network_ends_where_it_is_told():
 
 
 def test_batch_normalisation_is_synchronised_in_training_alone(tmp_path):
-    """Under tf.distribute every layer pools its statistics; the saved file has none that only TensorFlow knows."""
+    """Under tf.distribute every layer pools its statistics; the saved file has none that only
+    TensorFlow knows.
+    """
     network = build_grader("mobilenet", 32, synchronised=True)
 
     def flags(model: keras.Model) -> set[bool]:
-        normalisations = [layer for layer in model.get_layer("base").layers if hasattr(layer, "synchronized")]
+        normalisations = [
+            layer for layer in model.get_layer("base").layers if hasattr(layer, "synchronized")
+        ]
         assert len(normalisations) == 27
         return {layer.synchronized for layer in normalisations}
 
@@ -123,8 +153,12 @@ def test_weights_come_from_a_file(tmp_path):
     base = build_model("small_cnn", 64).get_layer("base")
     base.save_weights(tmp_path / "base.weights.h5")
     keras.utils.set_random_seed(2)
-    loaded = build_model("small_cnn", 64, weights=str(tmp_path / "base.weights.h5")).get_layer("base")
-    assert all((a == b).all() for a, b in zip(base.get_weights(), loaded.get_weights(), strict=True))
+    loaded = build_model("small_cnn", 64, weights=str(tmp_path / "base.weights.h5")).get_layer(
+        "base"
+    )
+    assert all(
+        (a == b).all() for a, b in zip(base.get_weights(), loaded.get_weights(), strict=True)
+    )
 
 
 def read_weights(path: Path, layer: str) -> list[np.ndarray]:
@@ -135,22 +169,31 @@ def read_weights(path: Path, layer: str) -> list[np.ndarray]:
 
 
 def test_imagenet_weights_are_loaded_at_every_size(tmp_path, monkeypatch):
-    """Keras has files for 128, 160, 192 and 224 px alone, and warns that it takes that of 224 px: which is right."""
+    """Keras has files for 128, 160, 192 and 224 px alone, and warns that it takes that of 224
+    px: which is right.
+    """
     asked = []
     path = tmp_path / "published.weights.h5"
-    keras.applications.MobileNet(include_top=False, weights=None, input_shape=(224, 224, 3)).save_weights(path)
-    monkeypatch.setattr("keras.src.utils.file_utils.get_file", lambda name, *how, **more: asked.append(name) or path)
+    keras.applications.MobileNet(
+        include_top=False, weights=None, input_shape=(224, 224, 3)
+    ).save_weights(path)
+    monkeypatch.setattr(
+        "keras.src.utils.file_utils.get_file", lambda name, *how, **more: asked.append(name) or path
+    )
     base = build_model("mobilenet", 96, weights="imagenet").get_layer("base")
     assert asked == ["mobilenet_1_0_224_tf_no_top.h5"]
     assert (base.get_layer("conv1").get_weights()[0] == read_weights(path, "conv2d")[0]).all()
-    assert (base.get_layer("conv_pw_13").get_weights()[0] == read_weights(path, "conv2d_13")[0]).all()
+    assert (
+        base.get_layer("conv_pw_13").get_weights()[0] == read_weights(path, "conv2d_13")[0]
+    ).all()
 
 
 def test_imagenet_weights_give_known_features(real_data):
-    """Pooled features of a drawn image: the numbers are those of the published layers, written out in tf.nn.
+    """Pooled features of a drawn image: the numbers are those of the published layers, written out
+    in tf.nn.
 
-    Convolutions, batch normalisation (epsilon 0.001) and ReLU6 of table 1 (Howard et al. 2017), from the arrays of the
-    published file, on pixels / 127.5 - 1.
+    Convolutions, batch normalisation (epsilon 0.001) and ReLU6 of table 1 (Howard et al. 2017),
+    from the arrays of the published file, on pixels / 127.5 - 1.
     """
     path = str(real_data / "weights" / "mobilenet_1_0_224_tf_no_top.weights.h5")
     network = build_model("mobilenet", 299, weights=path)
@@ -159,7 +202,9 @@ def test_imagenet_weights_give_known_features(real_data):
     image = np.stack([ramp.T, ramp, (across + across.T) % 256], axis=-1).astype(np.uint8)
     features = keras.Model(network.input, network.get_layer("pool").output)(image[None])[0].numpy()
     assert np.argsort(-features)[:4].tolist() == [618, 140, 725, 901]
-    assert features[[618, 140, 725, 901]] == pytest.approx([5.3826, 5.2809, 3.7529, 3.7513], abs=1e-3)
+    assert features[[618, 140, 725, 901]] == pytest.approx(
+        [5.3826, 5.2809, 3.7529, 3.7513], abs=1e-3
+    )
     assert features.mean() == pytest.approx(0.3806, abs=1e-3)
 
 

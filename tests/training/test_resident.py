@@ -13,9 +13,13 @@ from dr_lib.training.resident import keep_on_device
 from tests.training.simulation import draw
 
 
-@pytest.mark.parametrize("jit", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["plain", "xla"])
+@pytest.mark.parametrize(
+    "jit", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["plain", "xla"]
+)
 def test_trains_what_the_host_would(tmp_path, jit):
-    """Seven steps an epoch in calls of three: history, steps and weights are those of one step a call from the host."""
+    """Seven steps an epoch in calls of three: history, steps and weights are those of one step a
+    call from the host.
+    """
     images, labels = draw(57)
     ends = []
     histories = []
@@ -32,7 +36,8 @@ def test_trains_what_the_host_would(tmp_path, jit):
         recorder = Recorder(tmp_path / str(resident))
         train(model, train_batches, validation_batches, recorder, epochs=2)
         assert int(model.optimizer.iterations) == 14
-        assert len(read_variables(model)["model"]) == len(network.variables)  # a checkpoint holds no pixels
+        # a checkpoint holds no pixels
+        assert len(read_variables(model)["model"]) == len(network.variables)
         ends.append(network.get_weights())
         histories.append([list(epoch.values()) for epoch in recorder.history])
     assert max(np.abs(a - b).max() for a, b in zip(*ends, strict=True)) < 1e-5

@@ -1,4 +1,6 @@
-"""Several devices train what one does, on virtual devices of the CPU, all plans of a backend in one process."""
+"""Several devices train what one does, on virtual devices of the CPU, all plans of a backend in
+one process.
+"""
 
 import json
 
@@ -19,7 +21,10 @@ RUNS = {  # the most devices first: a process cannot divide its CPU later
         "one-fast": {"num_devices": 1, "mode": "fast"},
         "one": {"num_devices": 1},
     }
-    for backend, number, precision in (("tensorflow", 2, "mixed_float16"), ("jax", 8, "mixed_bfloat16"))
+    for backend, number, precision in (
+        ("tensorflow", 2, "mixed_float16"),
+        ("jax", 8, "mixed_bfloat16"),
+    )
 }
 STRATEGIES = {("tensorflow", 2): "MirroredStrategy", ("jax", 8): "DataParallel"}
 
@@ -27,12 +32,15 @@ STRATEGIES = {("tensorflow", 2): "MirroredStrategy", ("jax", 8): "DataParallel"}
 @pytest.mark.slow
 @pytest.mark.parametrize("backend", RUNS)
 def test_every_plan_trains_what_one_device_trains(backend, tmp_path):
-    """Losses with batch normalisation are those of one device, and the learning rates; no photograph is lost.
+    """Losses with batch normalisation are those of one device, and the learning rates; no
+    photograph is lost.
 
-    57 photographs in batches of 8: steps are counted, the remainder is told, the saved model is the one logged.
+    57 photographs in batches of 8: steps are counted, the remainder is told, the saved model is the
+    one logged.
     """
     pytest.importorskip(backend)
-    common = {"backend": backend, "epochs": EPOCHS, "augmentation": "none"}  # replicas draw for themselves
+    # replicas draw for themselves
+    common = {"backend": backend, "epochs": EPOCHS, "augmentation": "none"}
     runs = {
         name: {"config": common | config, "number": NUMBER, "normalised": True}
         for name, config in RUNS[backend].items()
@@ -48,7 +56,9 @@ def test_every_plan_trains_what_one_device_trains(backend, tmp_path):
             difference = (history[loss] - one[loss]).abs() / one[loss]
             assert len(difference) == EPOCHS and difference.max() < tolerance, run
         assert (history["learning_rate"] == one["learning_rate"]).all()
-        assert (result["iterations"] / EPOCHS, result["num_images_dropped"]) == divmod(NUMBER, BATCH)
+        assert (result["iterations"] / EPOCHS, result["num_images_dropped"]) == divmod(
+            NUMBER, BATCH
+        )
         assert result["num_replicas"] == config["num_devices"]
         assert result["strategy"] == STRATEGIES.get((backend, config["num_devices"]), "none")
         rounding = 5e-3 if is_half else 1e-6  # half precision rounds with the batch's company

@@ -19,22 +19,35 @@ from tests.training import simulation
 def start(data_dir, out, input, **how):
     """Two epochs on the CPU by TensorFlow."""
     config = TrainingConfig(
-        data_dir, input=input, accelerator="cpu", backend="tensorflow", image_size=32, epochs=2,
+        data_dir,
+        input=input,
+        accelerator="cpu",
+        backend="tensorflow",
+        image_size=32,
+        epochs=2,
         test_time_augmentation=True,
-    )  # fmt: skip
+    )
     return train_once(config, config.plan(hardware.probe(), 48), out, **how)
 
 
 def test_streamed_and_in_memory_are_one_training(small_sample, tmp_path):
-    """History, weights and predictions are equal, after a stop between two epochs too; the row says which."""
+    """History, weights and predictions are equal, after a stop between two epochs too; the row
+    says which.
+    """
     memory = start(small_sample, tmp_path / "memory", "memory")
     with pytest.raises(OutOfTimeError):
         start(small_sample, tmp_path / "stream", "stream", seconds_left=lambda: 0.0)
     stream = start(small_sample, tmp_path / "stream", "stream")
     assert stream.timing.resumed == 1 and stream.history == memory.history
     assert (memory.row["input"], stream.row["input"]) == ("memory", "stream")
-    assert all((stream.probabilities[name] == memory.probabilities[name]).all() for name in ("validation", "test"))
-    one, other = (keras.models.load_model(tmp_path / name / BEST).get_weights() for name in ("memory", "stream"))
+    assert all(
+        (stream.probabilities[name] == memory.probabilities[name]).all()
+        for name in ("validation", "test")
+    )
+    one, other = (
+        keras.models.load_model(tmp_path / name / BEST).get_weights()
+        for name in ("memory", "stream")
+    )
     assert all(np.array_equal(*arrays) for arrays in zip(one, other, strict=True))
     assert stream.scores == memory.scores
 
@@ -44,7 +57,12 @@ def test_a_shard_that_changes_stops_the_training(small_sample, tmp_path):
     folder = shutil.copytree(small_sample, tmp_path / "records")
     shards = list(folder.glob("*.tfrecord"))
     with pytest.raises(ShardError, match="changed since") as caught:
-        start(folder, tmp_path / "out", "stream", report=lambda *done: [os.utime(shard, (0, 0)) for shard in shards])
+        start(
+            folder,
+            tmp_path / "out",
+            "stream",
+            report=lambda *done: [os.utime(shard, (0, 0)) for shard in shards],
+        )
     assert len(str(caught.value)) < 200
 
 
@@ -52,8 +70,16 @@ def test_a_shard_that_changes_stops_the_training(small_sample, tmp_path):
 def test_jax_is_fed_alike(small_sample, tmp_path):
     """The same on JAX, several steps per call."""
     pytest.importorskip("jax")
-    config = {"data_dir": str(small_sample), "backend": "jax", "mode": "fast", "epochs": 2, "steps_per_execution": 3}
-    runs = {name: {"config": config | {"input": name}, "number": 48} for name in ("memory", "stream")}
+    config = {
+        "data_dir": str(small_sample),
+        "backend": "jax",
+        "mode": "fast",
+        "epochs": 2,
+        "steps_per_execution": 3,
+    }
+    runs = {
+        name: {"config": config | {"input": name}, "number": 48} for name in ("memory", "stream")
+    }
     simulation.run("train_all", tmp_path, runs=runs)
     memory, stream = (json.loads((tmp_path / name / "result.json").read_text()) for name in runs)
     assert (memory["input"], stream["input"], memory["on_device"], stream["on_device"]) == (
@@ -63,4 +89,6 @@ def test_jax_is_fed_alike(small_sample, tmp_path):
         False,
     )
     one, other = ((tmp_path / name / "history.csv").read_text() for name in runs)
-    assert np.allclose(*(np.loadtxt(text.splitlines()[1:], delimiter=",") for text in (one, other)), atol=1e-6)
+    assert np.allclose(
+        *(np.loadtxt(text.splitlines()[1:], delimiter=",") for text in (one, other)), atol=1e-6
+    )

@@ -1,4 +1,6 @@
-"""The public fundus data sets: read what datasets.csv knows of each label file, its columns and folders."""
+"""The public fundus data sets: read what datasets.csv knows of each label file, its columns and
+folders.
+"""
 
 import csv
 import re
@@ -8,7 +10,16 @@ from typing import NamedTuple
 
 import pandas as pd
 
-EYES = {"left": "left", "l": "left", "os": "left", "oe": "left", "right": "right", "r": "right", "od": "right", "": ""}
+EYES = {
+    "left": "left",
+    "l": "left",
+    "os": "left",
+    "oe": "left",
+    "right": "right",
+    "r": "right",
+    "od": "right",
+    "": "",
+}
 SPLITS = {"train": "train", "training": "train", "validation": "validation", "valid": "validation"}
 SPLITS |= {"val": "validation", "test": "test", "testing": "test", "": ""}
 STAGES = {"mild nonproliferative": 1, "moderate nonproliferative": 2, "severe nonproliferative": 3}
@@ -16,7 +27,8 @@ STAGES |= {"proliferative": 4, "severe proliferative": 4}
 
 
 class Part(NamedTuple):
-    """One label file of a data set: how to recognise it, which columns count, where its photographs lie.
+    """One label file of a data set: how to recognise it, which columns count, where its photographs
+    lie.
 
     Each is a line of datasets.csv; where a field holds several values, a semicolon parts them.
     """
@@ -38,7 +50,13 @@ class Part(NamedTuple):
     def columns(self) -> set[str]:
         """The columns that the label file must have."""
         eye = "" if self.eye.startswith("~") else self.eye
-        return {self.image, *self.grade.split(";"), self.patient, eye, self.ungradable.rpartition("=")[0]} - {""}
+        return {
+            self.image,
+            *self.grade.split(";"),
+            self.patient,
+            eye,
+            self.ungradable.rpartition("=")[0],
+        } - {""}
 
 
 @cache
@@ -49,20 +67,29 @@ def read_parts() -> list[Part]:
 
 
 def read_names(names: pd.Series) -> pd.DataFrame:
-    """Read patient and eye from names like 10_left.jpeg; both are empty where a name has another form."""
-    found = names.str.extract(r"(?i)(?:.*[/\\])?(?P<patient>[^/\\]+)_(?P<eye>left|right)(?:\.[a-z]+)?$").fillna("")
+    """Read patient and eye from names like 10_left.jpeg; both are empty where a name has another
+    form.
+    """
+    found = names.str.extract(
+        r"(?i)(?:.*[/\\])?(?P<patient>[^/\\]+)_(?P<eye>left|right)(?:\.[a-z]+)?$"
+    ).fillna("")
     return found.assign(eye=found["eye"].str.lower())
 
 
 def grade_keywords(keywords: str) -> tuple[str, str]:
-    """Grade one eye by ODIR-5K's diagnostic keywords, parted by fullwidth or plain commas: "0" to "4", or a reason.
+    """Grade one eye by ODIR-5K's diagnostic keywords, parted by fullwidth or plain commas: "0" to
+    "4", or a reason.
 
-    Mild, moderate and severe nonproliferative retinopathy are 1, 2 and 3, proliferative is 4; the highest stage
-    counts, also beside other diseases or a remark on quality. "normal fundus" is 0. No grade is guessed from
-    the rest: retinopathy that is only suspected or has no stage, a picture of no use, other diseases alone.
+    Mild, moderate and severe nonproliferative retinopathy are 1, 2 and 3, proliferative is 4; the
+    highest stage counts, also beside other diseases or a remark on quality. "normal fundus" is 0.
+    No grade is guessed from the rest: retinopathy that is only suspected or has no stage, a picture
+    of no use, other diseases alone.
     """
     text = re.sub("non[ -]proliferative", "nonproliferative", keywords.casefold())
-    words = {re.sub("( diabetic)? retinopathy$", "", word.strip()) for word in re.split("[\uff0c,]", text)}
+    words = {
+        re.sub("( diabetic)? retinopathy$", "", word.strip())
+        for word in re.split("[\uff0c,]", text)
+    }
     if grades := [grade for stage, grade in STAGES.items() if stage in words]:
         return str(max(grades)), ""
     if re.search("suspi?[a-z]+ [^\uff0c,]*(diabetic|proliferative)", text):

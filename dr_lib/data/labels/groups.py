@@ -1,4 +1,6 @@
-"""Unite patients with those who have a copy of their photographs: a group is on one side of every split."""
+"""Unite patients with those who have a copy of their photographs: a group is on one side of
+every split.
+"""
 
 import numpy as np
 import pandas as pd
@@ -9,8 +11,8 @@ from scipy.sparse.csgraph import connected_components
 def unite(patients: pd.Series, pairs: np.ndarray) -> pd.Series:
     """Name the group of each photograph: the first, by name, of all patients whom copies connect.
 
-    Copies form chains: where one patient's photograph is a copy of another's, and that one's of a third's, all three
-    are one group.
+    Copies form chains: where one patient's photograph is a copy of another's, and that one's of a
+    third's, all three are one group.
 
     Args:
         patients: the patient of each photograph.

@@ -7,35 +7,46 @@ import numpy as np
 
 NUM_WAVES = 16  # across and down; 16 x 16 = 256 bits
 SIDE = 32  # px of the square that is hashed
-NOISE = 16  # grey levels; added before the logarithm, so that the noise of a dark photograph does not count
-LEAST_DETAIL = 0.015  # real photographs have 0.027 and more, those overexposed to plain white 0.010 and less
-# Of 185,745 pairs of different photographs (610 of ODIR, the closest looked at) none differs by less than 62 bits, of
-# 2.9 million pairs of EyePACS at 64 px none by less than 46 (alike eyes, stains on a lens). Of 9,760 copies (JPEG of
-# quality 30, 50, 75; PNG; 0.5, 0.75, 1.5 times the size; brightness and contrast by 0.7 and 1.3; gamma 0.6 and 1.6; a
-# border of 2 % cut off; text; a turn of 1 degree) 99.86 % differ by 40 bits or less; 10 of 14 others lost their fov.
+# grey levels; added before the logarithm, so that the noise of a dark photograph does not count
+NOISE = 16
+# real photographs have 0.027 and more, those overexposed to plain white 0.010 and less
+LEAST_DETAIL = 0.015
+# Of 185,745 pairs of different photographs (610 of ODIR, the closest looked at) none differs by
+# less than 62 bits, of 2.9 million pairs of EyePACS at 64 px none by less than 46 (alike eyes,
+# stains on a lens). Of 9,760 copies (JPEG of quality 30, 50, 75; PNG; 0.5, 0.75, 1.5 times the
+# size; brightness and contrast by 0.7 and 1.3; gamma 0.6 and 1.6; a border of 2 % cut off; text; a
+# turn of 1 degree) 99.86 % differ by 40 bits or less; 10 of 14 others lost their fov.
 THRESHOLD = 40  # bits of 256
 PAIRS_AT_ONCE = 2**22  # a few tens of MB
 
 
 def perceptual_hash(encoded: bytes) -> bytes:
-    """Sum a stored crop, the bytes of its file, up in 32 bytes that a copy, saved otherwise, nearly shares.
+    """Sum a stored crop, the bytes of its file, up in 32 bytes that a copy, saved otherwise, nearly
+    shares.
 
-    The bits are the signs of the slow waves in the picture (a DCT hash, Zauner 2010), with two changes, for all fundus
-    photographs are a bright circle on black: only the square inside it counts, in logarithms, where a change of
-    brightness or contrast hardly matters; and what is even across or down does not count. A mirrored picture is another
-    picture, as the left eye is no copy of the right. One without any detail is a copy of nothing but itself.
+    The bits are the signs of the slow waves in the picture (a DCT hash, Zauner 2010), with two
+    changes, for all fundus photographs are a bright circle on black: only the square inside it
+    counts, in logarithms, where a change of brightness or contrast hardly matters; and what is even
+    across or down does not count. A mirrored picture is another picture, as the left eye is no copy
+    of the right. One without any detail is a copy of nothing but itself.
     """
     image = cv2.imdecode(np.frombuffer(encoded, np.uint8), cv2.IMREAD_REDUCED_GRAYSCALE_4)
     margin = round(len(image) * (1 - 0.5**0.5) / 2)
-    inside = np.log(image[margin : len(image) - margin, margin : len(image) - margin].astype(np.float32) + NOISE)
-    waves = cv2.dct(cv2.resize(inside, (SIDE, SIDE), interpolation=cv2.INTER_AREA))[1:, 1:][:NUM_WAVES, :NUM_WAVES]
+    inside = np.log(
+        image[margin : len(image) - margin, margin : len(image) - margin].astype(np.float32) + NOISE
+    )
+    waves = cv2.dct(cv2.resize(inside, (SIDE, SIDE), interpolation=cv2.INTER_AREA))[1:, 1:][
+        :NUM_WAVES, :NUM_WAVES
+    ]
     if waves.std() < LEAST_DETAIL:
         return hashlib.sha256(encoded).digest()  # as many bits, near to no others
     return np.packbits(waves > np.median(waves)).tobytes()
 
 
 def is_copy(found: bytes, hashes: np.ndarray) -> bool:
-    """Whether a perceptual hash is that of nearly the same picture as one of the others, (n, 32) uint8."""
+    """Whether a perceptual hash is that of nearly the same picture as one of the others, (n, 32)
+    uint8.
+    """
     differing = np.bitwise_count(hashes ^ np.frombuffer(found, np.uint8)).sum(axis=1)
     return bool((differing <= THRESHOLD).any())
 
@@ -47,13 +58,16 @@ def find_near_duplicates(hashes: np.ndarray) -> np.ndarray:
         hashes: (n, 32) uint8, a perceptual hash in each row.
 
     Returns:
-        (pairs, 3) int: the rows of both, the smaller first, and the number of bits in which they differ; sorted.
+        (pairs, 3) int: the rows of both, the smaller first, and the number of bits in which they
+        differ; sorted.
     """
     words = np.ascontiguousarray(hashes).view(np.uint64)
     found = [np.empty((0, 3), int)]
     start = 0
     while start < len(words):
-        rows = np.arange(start, min(len(words), start + max(1, PAIRS_AT_ONCE // (len(words) - start))))
+        rows = np.arange(
+            start, min(len(words), start + max(1, PAIRS_AT_ONCE // (len(words) - start)))
+        )
         distances = np.zeros((len(rows), len(words) - start), np.uint16)
         for k in range(words.shape[1]):
             distances += np.bitwise_count(words[rows, k, None] ^ words[start:, k])

@@ -1,4 +1,6 @@
-"""The private folder: the salt of a data set's pseudonyms, and all that names a file or a patient."""
+"""The private folder: the salt of a data set's pseudonyms, and all that names a file or a
+patient.
+"""
 
 import hashlib
 import hmac
@@ -19,7 +21,8 @@ class PrivateFolderError(ValueError):
 
 @contextmanager
 def open_private(private: Path, new_salt: bytes | None = None) -> Iterator[bytes]:
-    """Lock the folder, made if it is not there (mode 0700), and give its salt of 32 bytes, drawn the first time.
+    """Lock the folder, made if it is not there (mode 0700), and give its salt of 32 bytes, drawn
+    the first time.
 
     The lock ends with the context or the process; systems without such locks keep nobody out.
 
@@ -28,7 +31,8 @@ def open_private(private: Path, new_salt: bytes | None = None) -> Iterator[bytes
         new_salt: the salt to keep in a new folder; None draws one.
 
     Raises:
-        PrivateFolderError: the folder cannot be written, its salt is damaged, or another prepare is at work.
+        PrivateFolderError: the folder cannot be written, its salt is damaged, or another prepare is
+            at work.
     """
     path = private / SALT
     try:
@@ -40,14 +44,19 @@ def open_private(private: Path, new_salt: bytes | None = None) -> Iterator[bytes
                 temporary.write_bytes(new_salt or secrets.token_bytes(32))
         salt = path.read_bytes() if file else b""
     except OSError as error:
-        raise PrivateFolderError(f"cannot use {private}: {error.strerror}. Choose another --private") from error
+        raise PrivateFolderError(
+            f"cannot use {private}: {error.strerror}. Choose another --private"
+        ) from error
     if file is None:
         raise PrivateFolderError(
-            f"another prepare is at work with {private}: wait for its end, or choose another --private"
+            f"another prepare is at work with {private}: wait for its end, or choose another"
+            " --private"
         )
     with file:
         if len(salt) != 32:
-            raise PrivateFolderError(f"{path} does not hold 32 bytes: delete it and prepare the data set anew")
+            raise PrivateFolderError(
+                f"{path} does not hold 32 bytes: delete it and prepare the data set anew"
+            )
         yield salt
 
 
@@ -72,10 +81,14 @@ def check_apart(private: Path, out: Path) -> None:
 
 
 def pseudonym(salt: bytes, kind: str, name: str) -> str:
-    """HMAC-SHA256 of a name, hexadecimal: the same for the same name, of no use without the salt."""
+    """HMAC-SHA256 of a name, hexadecimal: the same for the same name, of no use without the
+    salt.
+    """
     return hmac.new(salt, f"{kind}:{name}".encode(), hashlib.sha256).hexdigest()
 
 
 def name_image(path: str | Path, images: Path) -> str:
-    """What the pseudonym of a photograph is made of: its place below the folder of the photographs, on any system."""
+    """What the pseudonym of a photograph is made of: its place below the folder of the
+    photographs, on any system.
+    """
     return Path(os.path.relpath(path, images)).as_posix()

@@ -27,34 +27,41 @@ def split_photographs(
     folds: int = 5,
     kept: Sequence[Mapping[str, str]] = (),
 ) -> list[pd.DataFrame]:
-    """Divide photographs into train, validation and test, each group on one side, stratified by grade.
+    """Divide photographs into train, validation and test, each group on one side, stratified by
+    grade.
 
-    A group is the patients whom copies of photographs connect. Groups are seen in a random order, and each is chosen
-    with the probability `share`, lowered where its grades are already ahead of their share and raised where they are
-    behind (a self-balancing walk). The first of up to 50 draws whose shares of the grades and of the whole are within
-    one point is kept, or else the best. The same table and seed give the same split, whatever the pseudonyms.
+    A group is the patients whom copies of photographs connect. Groups are seen in a random order,
+    and each is chosen with the probability `share`, lowered where its grades are already ahead of
+    their share and raised where they are behind (a self-balancing walk). The first of up to 50
+    draws whose shares of the grades and of the whole are within one point is kept, or else the
+    best. The same table and seed give the same split, whatever the pseudonyms.
 
-    Groups that an earlier split knows stay where they are, and new ones are drawn beside them. What was on two sides
-    and is one group now is on one: test before validation before train, the first of two folds.
+    Groups that an earlier split knows stay where they are, and new ones are drawn beside them. What
+    was on two sides and is one group now is on one: test before validation before train, the first
+    of two folds.
 
     Args:
-        table: columns row, image_id, content_id (equal for equal files), patient_id, grade and, for `official`,
-            official, which is the data set's own side.
-        pairs: (n, 2) int, the places in the table of two photographs that show nearly the same picture.
-        scheme: random (30 % of the photographs for test, 20 % of the other groups for validation); paper (no
-            validation); official (validation is drawn out of train if there is none; a group on two sides keeps the
-            photographs of one, test before validation before train); or folds, of which each is test once.
+        table: columns row, image_id, content_id (equal for equal files), patient_id, grade and, for
+            `official`, official, which is the data set's own side.
+        pairs: (n, 2) int, the places in the table of two photographs that show nearly the same
+            picture.
+        scheme: random (30 % of the photographs for test, 20 % of the other groups for validation);
+            paper (no validation); official (validation is drawn out of train if there is none; a
+            group on two sides keeps the photographs of one, test before validation before train);
+            or folds, of which each is test once.
         seed: of the draw.
         folds: number of folds.
-        kept: an earlier split of the same scheme, or one for each fold: sides by image_id, and by patient_id.
+        kept: an earlier split of the same scheme, or one for each fold: sides by image_id, and by
+            patient_id.
 
     Returns:
-        A table, or one for each fold: image_id, group, split (train, validation, test or excluded), and the reason why
-        a photograph is excluded.
+        A table, or one for each fold: image_id, group, split (train, validation, test or excluded),
+        and the reason why a photograph is excluded.
 
     Raises:
-        LabelTableError: equal files have two grades, a side would lack referable (grade 2 or more) or other
-            photographs, there are fewer groups than folds, or the data set has no split of its own.
+        LabelTableError: equal files have two grades, a side would lack referable (grade 2 or more)
+            or other photographs, there are fewer groups than folds, or the data set has no split of
+            its own.
     """
     if scheme not in SCHEMES:
         raise LabelTableError(f"scheme {scheme!r}: choose from {', '.join(SCHEMES)}")
@@ -64,7 +71,8 @@ def split_photographs(
         table = _keep_one_side(table)
     table = _keep_one_copy(table)
     used = table[table["reason"] == ""]
-    groups = pd.Index(used["group"].unique())  # in the order of the table: pseudonyms have no part in the draw
+    # in the order of the table: pseudonyms have no part in the draw
+    groups = pd.Index(used["group"].unique())
     counts = pd.crosstab(used["group"], used["grade"]).loc[groups]
     rng = np.random.default_rng(seed)
     num_tables = folds if scheme == "folds" else 1
@@ -88,7 +96,9 @@ def split_photographs(
 def _keep_one_side(table: pd.DataFrame) -> pd.DataFrame:
     """Exclude what shares its group with photographs on a greater side of the official split."""
     if not {"train", "test"} <= set(table["official"]) or (table["official"] == "").any():
-        raise LabelTableError("this data set ships no split into train and test: use random or paper")
+        raise LabelTableError(
+            "this data set ships no split into train and test: use random or paper"
+        )
     rank = table["official"].map(SIDES.index)
     greatest = rank.groupby(table["group"]).transform("max")
     reasons = [f"its patient, or a copy, is in {SIDES[side]}" for side in greatest]
@@ -103,8 +113,9 @@ def _keep_one_copy(table: pd.DataFrame) -> pd.DataFrame:
     if differing.any():
         pairs = zip(first["row"][differing], used["row"][differing], strict=True)
         raise LabelTableError(
-            f"{differing.sum()} photographs are the same file as another with another grade: rows "
-            f"{', '.join(f'{one} and {other}' for one, other in pairs)}. Correct them, or take one of each pair out"
+            f"{differing.sum()} photographs are the same file as another with another grade: rows"
+            f" {', '.join(f'{one} and {other}' for one, other in pairs)}. Correct them, or take one"
+            " of each pair out"
         )
     copies = used.index[used["content_id"].duplicated()]
     table.loc[copies, "reason"] = [f"same file as row {row}" for row in first.loc[copies, "row"]]
@@ -118,8 +129,12 @@ def _find_sides(used: pd.DataFrame, groups: pd.Index, sides: Mapping[str, str]) 
     return rank.groupby(used["group"]).max()[groups].map(dict(enumerate(SIDES)))
 
 
-def _continue_folds(counts: pd.DataFrame, known: list[pd.Series], rng: np.random.Generator) -> list[pd.Series]:
-    """Test each group in the fold that tested it before; give a new one to the fold that most lacks its grades."""
+def _continue_folds(
+    counts: pd.DataFrame, known: list[pd.Series], rng: np.random.Generator
+) -> list[pd.Series]:
+    """Test each group in the fold that tested it before; give a new one to the fold that most
+    lacks its grades.
+    """
     tested = np.column_stack([sides == "test" for sides in known])
     fold = np.where(tested.any(axis=1), tested.argmax(axis=1), -1)
     shares = (counts / counts.sum()).to_numpy()  # of the photographs of each grade
@@ -127,17 +142,23 @@ def _continue_folds(counts: pd.DataFrame, known: list[pd.Series], rng: np.random
     for i in rng.permutation(np.flatnonzero(fold < 0)):
         fold[i] = np.argmin(filled @ shares[i])
         filled[fold[i]] += shares[i]
-    return [pd.Series(np.where(fold == number, "test", "train"), counts.index) for number in range(len(known))]
+    return [
+        pd.Series(np.where(fold == number, "test", "train"), counts.index)
+        for number in range(len(known))
+    ]
 
 
 def _draw_folds(used: pd.DataFrame, groups: pd.Index, folds: int, seed: int) -> list[pd.Series]:
     if not 2 <= folds <= len(groups):
-        raise LabelTableError(f"{len(groups)} groups make no {folds} folds: ask for 2 to {len(groups)}")
+        raise LabelTableError(
+            f"{len(groups)} groups make no {folds} folds: ask for 2 to {len(groups)}"
+        )
     folding = StratifiedGroupKFold(folds, shuffle=True, random_state=seed)
     # the names of groups are pseudonyms, which must not decide
     parts = folding.split(used, used["grade"], pd.Categorical(used["group"], groups).codes)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # a grade rarer than the folds; `_complete` checks what counts
+        # a grade rarer than the folds; `_complete` checks what counts
+        warnings.simplefilter("ignore", UserWarning)
         tested = [set(used["group"].iloc[test]) for _, test in parts]
     return [pd.Series(np.where(groups.isin(test), "test", "train"), groups) for test in tested]
 
@@ -186,7 +207,9 @@ def _draw(
         chosen = _choose(vectors, share, rng, kept.to_numpy(float))
         if chosen.any():
             part = grades[chosen].sum(axis=0) / grades[chosen].sum()
-            error = max(np.abs(part - whole).max(), abs(amounts[chosen].sum() / amounts.sum() - share))
+            error = max(
+                np.abs(part - whole).max(), abs(amounts[chosen].sum() / amounts.sum() - share)
+            )
             error += not 0 < part[is_referable].sum() < 1 - 1e-9  # both kinds are needed
             best, least = (chosen, error) if error < least else (best, least)
         if least <= 0.01:
@@ -194,7 +217,9 @@ def _draw(
     return best
 
 
-def _choose(vectors: np.ndarray, share: float, rng: np.random.Generator, kept: np.ndarray) -> np.ndarray:
+def _choose(
+    vectors: np.ndarray, share: float, rng: np.random.Generator, kept: np.ndarray
+) -> np.ndarray:
     chosen = kept == 1
     is_new = np.isnan(kept)
     # what was chosen, less its share of what was seen
@@ -210,6 +235,6 @@ def _check_classes(where: str, grades: pd.Series) -> None:
     referable = int((grades >= REFERABLE_FROM).sum())
     if referable in (0, len(grades)):
         raise LabelTableError(
-            f"{where} has {referable} referable photographs (grade 2 or more) of {len(grades)}: both kinds are "
-            "needed; give more photographs, or divide anew by another --seed"
+            f"{where} has {referable} referable photographs (grade 2 or more) of {len(grades)}:"
+            " both kinds are needed; give more photographs, or divide anew by another --seed"
         )

@@ -18,8 +18,9 @@ from dr_lib.data.labels.label_files import (
 )
 
 UNKNOWN = (
-    "The patients of {} of {} photographs are not known; each of these counts as a patient of its own, so fellow "
-    "eyes may stand on both sides of a split. A column patient in the label table says whose they are."
+    "The patients of {} of {} photographs are not known; each of these counts as a patient of its"
+    " own, so fellow eyes may stand on both sides of a split. A column patient in the label table"
+    " says whose they are."
 )
 
 
@@ -27,9 +28,10 @@ class Labels(NamedTuple):
     """A data set's photographs with their labels, and what cannot be used."""
 
     table: pd.DataFrame
-    """A row per photograph: row (line of its label file, the header being line 1), image (path), patient, eye (left,
-    right or empty), grade (0-4), official (train, validation, test; empty where the data set ships no split) and, where
-    known, camera, age, sex and quality as the label file has them."""
+    """A row per photograph: row (line of its label file, the header being line 1), image (path),
+    patient, eye (left, right or empty), grade (0-4), official (train, validation, test; empty where
+    the data set ships no split) and, where known, camera, age, sex and quality as the label file
+    has them."""
     unusable: pd.DataFrame  # row (0: the photograph has no label), image, reason
     layout: str
     patients: str  # known, from file names, partly unknown or unknown
@@ -37,32 +39,42 @@ class Labels(NamedTuple):
 
 
 def read_labels(images: Path, labels: Path | None = None, *, layout: str = "auto") -> Labels:
-    """Read the labels of a folder of photographs, or of a known data set, without opening a picture.
+    """Read the labels of a folder of photographs, or of a known data set, without opening a
+    picture.
 
-    A CSV has the columns image and grade, and patient, eye and split where known; `image` may lack its suffix
-    or its folder, and differ in suffix and case from the file. Without a patient column patient and eye come
-    from the file names that are like 10_left.jpg.
+    A CSV has the columns image and grade, and patient, eye and split where known; `image` may lack
+    its suffix or its folder, and differ in suffix and case from the file. Without a patient column
+    patient and eye come from the file names that are like 10_left.jpg.
 
     Args:
         images: folder of the photographs, or root of a data set; photographs may lie in subfolders.
-        labels: the label file; None looks for those of a known data set, or a CSV as above, under `images`.
+        labels: the label file; None looks for those of a known data set, or a CSV as above, under
+            `images`.
         layout: name of a data set in datasets.csv, or auto.
 
     Returns:
         The labels; photographs in them are in the order of the label file.
 
     Raises:
-        LabelTableError: something does not fit; the message names label file and rows, never a photograph.
+        LabelTableError: something does not fit; the message names label file and rows, never a
+            photograph.
     """
     images = Path(images)
     if not images.is_dir():
-        raise LabelTableError(f"there is no folder {images}: give the folder that holds the photographs")
+        raise LabelTableError(
+            f"there is no folder {images}: give the folder that holds the photographs"
+        )
     if labels is not None and not Path(labels).is_file():
-        raise LabelTableError(f"there is no label file {labels}: give a CSV with the columns image and grade")
+        raise LabelTableError(
+            f"there is no label file {labels}: give a CSV with the columns image and grade"
+        )
     photographs, label_files = find_files(images)
     label_files = label_files if labels is None else [Path(labels)]
     root = images.resolve().name
-    places = {folder: f"{root}/{folder.relative_to(images).as_posix()}/" for folder in {p.parent for p in photographs}}
+    places = {
+        folder: f"{root}/{folder.relative_to(images).as_posix()}/"
+        for folder in {p.parent for p in photographs}
+    }
     is_given = labels is not None
     folders = list(places.values())
     known, sources, notices = find_sources(label_files, folders, layout=layout, is_given=is_given)
@@ -75,8 +87,8 @@ def read_labels(images: Path, labels: Path | None = None, *, layout: str = "auto
     rows = pd.concat(parts, ignore_index=True)
     if not (rows["reason"] == "").any():
         raise LabelTableError(
-            f"no row of {', '.join(rows['labels'].unique())} can be used: {rows['reason'].value_counts().to_dict()}; "
-            f"do the photographs lie under {images}?"
+            f"no row of {', '.join(rows['labels'].unique())} can be used:"
+            f" {rows['reason'].value_counts().to_dict()}; do the photographs lie under {images}?"
         )
     _check_repeats(rows)
     labelled = set(rows["image"])
@@ -94,7 +106,9 @@ def read_labels(images: Path, labels: Path | None = None, *, layout: str = "auto
         patients = "unknown" if is_alone.all() else "partly unknown"
     known_facts = [name for name in FACTS if table[name].any()]
     return Labels(
-        table.astype({"grade": int})[["row", "image", "patient", "eye", "grade", "official", *known_facts]],
+        table.astype({"grade": int})[
+            ["row", "image", "patient", "eye", "grade", "official", *known_facts]
+        ],
         pd.DataFrame(unusable, columns=["row", "image", "reason"]),
         known,
         patients,
@@ -103,14 +117,18 @@ def read_labels(images: Path, labels: Path | None = None, *, layout: str = "auto
 
 
 def _match_photographs(rows: pd.DataFrame, pool: list[Path]) -> pd.DataFrame:
-    """Add to rows the file of the pool that each names; suffix, case and folder may be missing or differ."""
+    """Add to rows the file of the pool that each names; suffix, case and folder may be missing
+    or differ.
+    """
     by_stem: dict[str, list[Path]] = {}
     for path in pool:
         by_stem.setdefault(cut_suffix(path.name), []).append(path)
     found = [_find_files(name.replace("\\", "/"), by_stem) for name in rows["name"]]
     several = rows[[len(files) > 1 for files in found]]
     if len(several):
-        raise LabelTableError(f"{name_rows(several)}: several photographs have this name; add folder and suffix to it")
+        raise LabelTableError(
+            f"{name_rows(several)}: several photographs have this name; add folder and suffix to it"
+        )
     rows = rows.assign(image=[str(files[0]) if files else "" for files in found])
     rows.loc[(rows["image"] == "") & (rows["reason"] == ""), "reason"] = "no such file"
     return rows
@@ -122,7 +140,9 @@ def _check_repeats(rows: pd.DataFrame) -> None:
     differing = usable.groupby("image")[["grade", "patient"]].transform("nunique").gt(1).any(axis=1)
     if differing.any():
         rows = name_rows(usable[differing].sort_values("image", kind="stable"), limit=None)
-        raise LabelTableError(f"{rows}: one photograph with two grades or patients; keep one of each")
+        raise LabelTableError(
+            f"{rows}: one photograph with two grades or patients; keep one of each"
+        )
     rows.loc[usable.index[usable["image"].duplicated()], "reason"] = "named twice"
 
 

@@ -1,4 +1,5 @@
-"""Show photographs with the circles found in them and their crops beneath, and compare the two methods.
+"""Show photographs with the circles found in them and their crops beneath, and compare the two
+methods.
 
 Real photographs are health data: a caption gives the row of the label table, never a name.
 """
@@ -41,7 +42,8 @@ def match_crops(table: pd.DataFrame, images: Path, data_dir: Path, private: Path
         table: of `tables.read_labels`, from the folder `images` that the crops were prepared from.
 
     Returns:
-        The rows of `folder.read_photographs` with the image (its path), in the order of the label table.
+        The rows of `folder.read_photographs` with the image (its path), in the order of the label
+        table.
 
     Raises:
         ValueError: a crop belongs to no photograph of the table.
@@ -51,7 +53,9 @@ def match_crops(table: pd.DataFrame, images: Path, data_dir: Path, private: Path
     image_ids = [pseudonym(salt, "image", name_image(path, images)) for path in table["image"]]
     crops = read_photographs(data_dir)
     if not set(crops["image_id"]) <= set(image_ids):
-        raise ValueError(f"{data_dir} was not prepared from these photographs with the salt of {private}")
+        raise ValueError(
+            f"{data_dir} was not prepared from these photographs with the salt of {private}"
+        )
     named = pd.DataFrame({"image_id": image_ids, "image": list(table["image"])})
     return named.merge(crops, on="image_id").sort_values(["row", "image"], ignore_index=True)
 
@@ -65,7 +69,8 @@ def choose_photographs(photographs: pd.DataFrame, num: int, seed: int = 0) -> pd
 
 @without_stderr()  # the decoder complains of damaged files
 def plot_contact_sheet(panels: Sequence[Panel], title: str, num_columns: int = 8) -> Figure:
-    """Draw photographs with the circles of both methods, and beneath each its crops, or why there are none.
+    """Draw photographs with the circles of both methods, and beneath each its crops, or why there
+    are none.
 
     The title should say whether the photographs are synthetic or real.
     """
@@ -85,22 +90,26 @@ def plot_contact_sheet(panels: Sequence[Panel], title: str, num_columns: int = 8
 
 @without_stderr()
 def compare_methods(images: Sequence[str], truth: np.ndarray | None = None) -> pd.DataFrame:
-    """Crop photographs by both methods, and compare the circles with the true ones, or else with those of robust.
+    """Crop photographs by both methods, and compare the circles with the true ones, or else with
+    those of robust.
 
-    Voets et al. ignore a photograph's EXIF orientation; of one that is to be turned their circle lies elsewhere.
+    Voets et al. ignore a photograph's EXIF orientation; of one that is to be turned their circle
+    lies elsewhere.
 
     Args:
         images: paths.
         truth: (n, 3), x, y and radius of the true circles [px].
 
     Returns:
-        A row per method: photographs, refused, and the median and the 95th percentile of the error, which is the larger
-        of those of centre and radius [% of the radius].
+        A row per method: photographs, refused, and the median and the 95th percentile of the error,
+        which is the larger of those of centre and radius [% of the radius].
     """
     circles = {}
     for method in METHODS:
         crops = [crop_or_explain(image, method) for image in images]
-        circles[method] = np.array([getattr(crop, "circle", NOWHERE) for crop in crops]).reshape(-1, 3)
+        circles[method] = np.array([getattr(crop, "circle", NOWHERE) for crop in crops]).reshape(
+            -1, 3
+        )
     known = circles["robust"] if truth is None else np.asarray(truth)
     rows = {}
     for method, found in circles.items():
@@ -125,7 +134,10 @@ def _draw_panel(panel: Panel, first: Axes, *others: Axes) -> None:
         encoded, header, _ = open_picture(panel.source)
         reduction = next((k for k in (8, 4, 2) if max(header[:2]) >= k * SHOWN_SIDE), 1)
         image = turn_upright(decode(encoded, header, reduction), header.orientation)
-        first.imshow(image, extent=(-0.5, reduction * image.shape[1] - 0.5, reduction * image.shape[0] - 0.5, -0.5))
+        first.imshow(
+            image,
+            extent=(-0.5, reduction * image.shape[1] - 0.5, reduction * image.shape[0] - 0.5, -0.5),
+        )
     except UnreadableImageError:
         _write(first, "no picture")
     for ax, method in zip(others, METHODS, strict=False):
@@ -134,7 +146,11 @@ def _draw_panel(panel: Panel, first: Axes, *others: Axes) -> None:
             _write(ax, crop)
         else:
             ax.imshow(crop.image)
-            first.add_patch(Ring(crop.circle[:2], crop.circle.radius, fill=False, linewidth=1.2, **RINGS[method]))
+            first.add_patch(
+                Ring(
+                    crop.circle[:2], crop.circle.radius, fill=False, linewidth=1.2, **RINGS[method]
+                )
+            )
 
 
 def _write(ax: Axes, words: str) -> None:

@@ -18,13 +18,15 @@ MAX_POINTS = 120  # of an outline: fewer say nothing, more say nothing new
 FRAME = 2  # px; an outline that near to the frame is the frame's
 LEVELS = (5, 10, 18, 30)
 OTSU_FACTORS = (0.6, 1.0, 1.4)  # thresholds of the distance: fixed ones, and Otsu's times
-# Strength of an edge by the mean distance inside: a halo has 0.1 to 0.75, most photographs 0.6 to 1.
+# Strength of an edge by the mean distance inside: a halo has 0.1 to 0.75, most photographs 0.6 to
+# 1.
 ENOUGH = 0.5
 SHARP = 0.76  # no higher threshold is tried; no second look is taken
 REACH_ROUGH = 0.07
 REACH_FINE = 0.03  # of the radius: how far from the first guess its edge is looked for
 MOVED = 0.02
-WEAKER = 0.6  # of the radius, of the score: moved farther and weaker than that, a mask's edge was followed
+# of the radius, of the score: moved farther and weaker than that, a mask's edge was followed
+WEAKER = 0.6
 MIN_RADIUS = 0.12
 MAX_RADIUS = 0.75  # of the shorter and of the longer side
 MAX_OFF = 0.1  # of the side, by which the centre may lie outside the frame
@@ -32,7 +34,9 @@ MAX_OVERHANG = 0.01  # of the radius, and one px more: beyond it the frame clips
 
 
 class FieldOfView(NamedTuple):
-    """An axis-parallel ellipse, in pixels of the array it was found in; the centre of the first pixel is (0, 0)."""
+    """An axis-parallel ellipse, in pixels of the array it was found in; the centre of the first
+    pixel is (0, 0).
+    """
 
     x: float
     y: float
@@ -44,16 +48,17 @@ class FieldOfView(NamedTuple):
 def find_fov(image: np.ndarray) -> FieldOfView:
     """Find the field of view in a decoded photograph.
 
-    The background has one colour, whichever it is; the retina differs from it inside a circle, or inside an ellipse
-    where the picture was squashed. Thresholds of that difference give candidates, the best has the strongest edge along
-    most of its arc, and its edge is then located along rays with sub-pixel precision.
+    The background has one colour, whichever it is; the retina differs from it inside a circle, or
+    inside an ellipse where the picture was squashed. Thresholds of that difference give candidates,
+    the best has the strongest edge along most of its arc, and its edge is then located along rays
+    with sub-pixel precision.
 
     Args:
         image: (height, width, 3) uint8, RGB.
 
     Returns:
-        The field of view; it may reach past the image's borders. Of a retina that fills the frame without any border it
-        is the circle around the frame.
+        The field of view; it may reach past the image's borders. Of a retina that fills the frame
+        without any border it is the circle around the frame.
 
     Raises:
         NoFundusError: the image shows none.
@@ -75,9 +80,13 @@ def find_fov(image: np.ndarray) -> FieldOfView:
 
 
 def halve(image: np.ndarray) -> np.ndarray:
-    """Average every 2 x 2 pixels, ten times as fast as shrinking by any other factor; an odd last one is dropped."""
+    """Average every 2 x 2 pixels, ten times as fast as shrinking by any other factor; an odd
+    last one is dropped.
+    """
     height, width = (max(1, length // 2) for length in image.shape[:2])
-    return cv2.resize(image[: 2 * height, : 2 * width], (width, height), interpolation=cv2.INTER_AREA)
+    return cv2.resize(
+        image[: 2 * height, : 2 * width], (width, height), interpolation=cv2.INTER_AREA
+    )
 
 
 def _find_on_background(image: np.ndarray, small: np.ndarray, half: np.ndarray) -> FieldOfView:
@@ -87,7 +96,9 @@ def _find_on_background(image: np.ndarray, small: np.ndarray, half: np.ndarray) 
     if best is None:
         raise NoFundusError("no field of view stands out from the background")
     best = _scale(best, small.shape, image.shape)
-    ellipse, is_ellipse, roundness = edge.locate_edge(image, background, best, edge.RAYS, REACH_FINE, edge.FINE)
+    ellipse, is_ellipse, roundness = edge.locate_edge(
+        image, background, best, edge.RAYS, REACH_FINE, edge.FINE
+    )
     on_half = _scale(ellipse, image.shape, half.shape)
     distance = edge.measure_distance(half, background)
     doubtful = is_doubtful(half, distance, on_half, roundness, is_ellipse=is_ellipse)
@@ -132,7 +143,9 @@ def _search(small: np.ndarray, background: np.ndarray) -> Ellipse | None:
         if len(points) < MIN_POINTS or any(edge.explains(ellipse, points) for _, ellipse in found):
             continue
         for ellipse in _fit_candidates(points):
-            score = edge.score_edge(distance, ellipse) if _is_possible(ellipse, small.shape) else 0.0
+            score = (
+                edge.score_edge(distance, ellipse) if _is_possible(ellipse, small.shape) else 0.0
+            )
             if score > 0:
                 found.append((score, ellipse))
         strength = max(found)[0] / cv2.mean(distance, mask)[0] if found else 0
@@ -144,20 +157,26 @@ def _search(small: np.ndarray, background: np.ndarray) -> Ellipse | None:
     if strength > SHARP and best[2] > SEARCH_SIDE / 4:
         return best
     closer, _, _ = edge.locate_edge(small, background, best, edge.FEW_RAYS, REACH_ROUGH, edge.ROUGH)
-    if np.abs(np.subtract(closer, best)).max() > MOVED * best[2] and edge.score_edge(distance, closer) < WEAKER * score:
+    if (
+        np.abs(np.subtract(closer, best)).max() > MOVED * best[2]
+        and edge.score_edge(distance, closer) < WEAKER * score
+    ):
         return best
     return closer
 
 
 def _threshold(distance: np.ndarray) -> Iterator[np.ndarray]:
-    """Yield masks of what differs from the background, from a low threshold to a high one, each unlike the last."""
+    """Yield masks of what differs from the background, from a low threshold to a high one, each
+    unlike the last.
+    """
     otsu, _ = cv2.threshold(distance, 0, 255, cv2.THRESH_BINARY + cv2.THRESH_OTSU)
     kernel = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (5, 5))
     last = 0
     for threshold in sorted({*LEVELS, *(int(otsu * factor) for factor in OTSU_FACTORS)}):
         mask = (distance > threshold).view(np.uint8)
         area = cv2.countNonZero(mask)
-        if abs(area - last) > 0.02 * area:  # each lies within the one before, so similar areas are similar shapes
+        # each lies within the one before, so similar areas are similar shapes
+        if abs(area - last) > 0.02 * area:
             last = area
             yield cv2.morphologyEx(mask, cv2.MORPH_OPEN, kernel)
 
@@ -174,7 +193,9 @@ def _outline(mask: np.ndarray) -> np.ndarray:
 
 
 def _fit_candidates(points: np.ndarray) -> Iterator[Ellipse]:
-    """Fit an outline as a whole, and where much of it misses the fit, the part of it that is not straight."""
+    """Fit an outline as a whole, and where much of it misses the fit, the part of it that is not
+    straight.
+    """
     few = _thin_out(points)
     ellipse, _ = edge.fit_robustly(few, edge.ROUGH)
     yield ellipse
@@ -197,5 +218,10 @@ def _is_possible(ellipse: Ellipse, shape: tuple[int, ...]) -> bool:
     """Whether centre and radius are such as a field of view may have."""
     x, y, a, b = ellipse
     height, width = shape[:2]
-    is_inside = -MAX_OFF * width < x < (1 + MAX_OFF) * width and -MAX_OFF * height < y < (1 + MAX_OFF) * height
-    return is_inside and MIN_RADIUS * min(height, width) < (a + b) / 2 < MAX_RADIUS * max(height, width)
+    is_inside = (
+        -MAX_OFF * width < x < (1 + MAX_OFF) * width
+        and -MAX_OFF * height < y < (1 + MAX_OFF) * height
+    )
+    return is_inside and MIN_RADIUS * min(height, width) < (a + b) / 2 < MAX_RADIUS * max(
+        height, width
+    )

@@ -1,7 +1,7 @@
 """A crop as it is stored and as a network gets it: encoded as JPEG, decoded, shrunk.
 
-Training reads crops out of records, a server makes them from the photographs it is sent; both call the functions here,
-so that a network sees the same pixels in both, to the bit.
+Training reads crops out of records, a server makes them from the photographs it is sent; both call
+the functions here, so that a network sees the same pixels in both, to the bit.
 """
 
 import io
@@ -15,7 +15,9 @@ JPEG_QUALITY = 95
 
 
 def encode_jpeg(image: np.ndarray) -> bytes:
-    """Encode a (height, width, 3) uint8 RGB image as JPEG of quality 95, chroma at half the resolution."""
+    """Encode a (height, width, 3) uint8 RGB image as JPEG of quality 95, chroma at half the
+    resolution.
+    """
     import cv2
 
     quality = [cv2.IMWRITE_JPEG_QUALITY, JPEG_QUALITY]
@@ -23,15 +25,18 @@ def encode_jpeg(image: np.ndarray) -> bytes:
 
 
 def decode_jpeg(encoded: bytes, size: int = IMAGE_SIZE) -> np.ndarray:
-    """Decode a stored crop to (size, size, 3) uint8 RGB, shrunk by `shrink` where the crop is larger.
+    """Decode a stored crop to (size, size, 3) uint8 RGB, shrunk by `shrink` where the crop is
+    larger.
 
-    OpenCV decodes, or Pillow on a machine without it (Colab's TPU); both hold libjpeg-turbo, and the pixels are the
-    same to the bit.
+    OpenCV decodes, or Pillow on a machine without it (Colab's TPU); both hold libjpeg-turbo, and
+    the pixels are the same to the bit.
     """
     if find_spec("cv2"):
         import cv2
 
-        image = cv2.cvtColor(cv2.imdecode(np.frombuffer(encoded, np.uint8), cv2.IMREAD_COLOR), cv2.COLOR_BGR2RGB)
+        image = cv2.cvtColor(
+            cv2.imdecode(np.frombuffer(encoded, np.uint8), cv2.IMREAD_COLOR), cv2.COLOR_BGR2RGB
+        )
     else:
         from PIL import Image
 
@@ -40,10 +45,11 @@ def decode_jpeg(encoded: bytes, size: int = IMAGE_SIZE) -> np.ndarray:
 
 
 def shrink(image: np.ndarray, size: int) -> np.ndarray:
-    """Shrink a crop: each new pixel is the mean of the area that it covers, first down, then across.
+    """Shrink a crop: each new pixel is the mean of the area that it covers, first down, then
+    across.
 
-    Weights are whole numbers out of 256, so every machine comes to the same bits; a server has no Pillow and a TPU's
-    runtime no OpenCV, which each would do it otherwise.
+    Weights are whole numbers out of 256, so every machine comes to the same bits; a server has no
+    Pillow and a TPU's runtime no OpenCV, which each would do it otherwise.
 
     Args:
         image: (height, width, 3) uint8, no side shorter than `size`.
@@ -70,17 +76,22 @@ def _shrink_down(image: np.ndarray, size: int) -> np.ndarray:
 
 @cache
 def _weigh_rows(height: int, size: int) -> tuple[np.ndarray, np.ndarray]:
-    """The old rows that each new one may cover, and their weights, which sum to 256: both (rows, size)."""
+    """The old rows that each new one may cover, and their weights, which sum to 256: both (rows,
+    size).
+    """
     edges = np.arange(size + 1) * (height / size)
     firsts = np.floor(edges[:-1]).astype(int)
     borders = firsts + np.arange(int(np.ceil(height / size)) + 2)[:, None]
-    covered = np.clip(borders, edges[:-1], edges[1:]) - edges[:-1]  # of the new row, up to each border of old rows
+    # of the new row, up to each border of old rows
+    covered = np.clip(borders, edges[:-1], edges[1:]) - edges[:-1]
     weights = np.diff(np.floor(covered * (256 * size / height) + 0.5).astype(int), axis=0)
     return np.minimum(borders[:-1], height - 1), weights.astype(np.uint16)
 
 
 def _swap_sides(image: np.ndarray) -> np.ndarray:
-    """(height, width, 3) -> (width, height, 3), in memory too; OpenCV takes a twentieth of NumPy's time."""
+    """(height, width, 3) -> (width, height, 3), in memory too; OpenCV takes a twentieth of
+    NumPy's time.
+    """
     if find_spec("cv2"):
         import cv2
 

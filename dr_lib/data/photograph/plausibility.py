@@ -1,6 +1,8 @@
-"""Tell a retina from the other things that fill a circle or a frame: faces, slices, screens, landscapes.
+"""Tell a retina from the other things that fill a circle or a frame: faces, slices, screens,
+landscapes.
 
-What only looks unlike a retina is doubtful, never refused: a dark haemorrhage can look like an eye in a face.
+What only looks unlike a retina is doubtful, never refused: a dark haemorrhage can look like an eye
+in a face.
 """
 
 import cv2
@@ -12,8 +14,8 @@ from dr_lib.data.photograph.errors import NoFundusError
 CORNER = 24  # a 24th of the shorter side is taken for a corner, or for a border
 MIN_ROUNDNESS = 0.4  # photographs have 0.47 and more, a square 0.13
 MIN_SIDE = 64  # px of the longer side; smaller pictures show too little to tell
-# Share of the light that a hole takes, in a circle and in an ellipse; of 641 photographs 2 have more than 0.4, at most
-# 0.59; eyes in a face have 0.5 to 1.
+# Share of the light that a hole takes, in a circle and in an ellipse; of 641 photographs 2 have
+# more than 0.4, at most 0.59; eyes in a face have 0.5 to 1.
 MAX_HOLE = {False: 0.62, True: 0.45}
 MIN_HOLE = 0.005  # of the area; smaller ones are vessels and haemorrhages
 MIN_RED_LIGHT = 16  # grey levels; in the dark a few of them are nothing but noise
@@ -23,17 +25,20 @@ BRIGHT = 0.5  # of the median distance inside: what is nearer is background, wha
 MAX_SPILL = 0.15  # of the surroundings, that may be bright; photographs have 0.06 at most
 MIN_RED = 40
 RED_TO_GREEN = 1.2  # grey levels of red at the borders, and red by green: a retina is red
-MAX_BLUE = 0.45  # of the red; 90 % of 1,052 pieces out of retinas have 0.48 or less, skin has 0.39 to 0.67
+# of the red; 90 % of 1,052 pieces out of retinas have 0.48 or less, skin has 0.39 to 0.67
+MAX_BLUE = 0.45
 MAX_DETAIL = 12  # grey levels from a pixel to the next on average; a retina is smooth
 
 
 def is_doubtful(
     image: np.ndarray, distance: np.ndarray, ellipse: Ellipse, roundness: float, *, is_ellipse: bool
 ) -> bool:
-    """Whether a field of view has what a retina has not: a hole as dark as an eye, or more than background around it.
+    """Whether a field of view has what a retina has not: a hole as dark as an eye, or more than
+    background around it.
 
     Args:
-        image: (height, width, 3) uint8 RGB, the photograph at 64 to 128 px; of a smaller one only roundness is checked.
+        image: (height, width, 3) uint8 RGB, the photograph at 64 to 128 px; of a smaller one only
+            roundness is checked.
         distance: (height, width) uint8, how far each pixel is from the background.
         ellipse: the field of view.
         roundness: share of its edge that lies on the ellipse.
@@ -54,11 +59,14 @@ def is_doubtful(
     across = ((np.arange(width, dtype=np.float32) - np.float32(x)) / np.float32(a)) ** 2
     down = ((np.arange(height, dtype=np.float32) - np.float32(y)) / np.float32(b)) ** 2
     outside = distance[down[:, None] + across > SURROUNDINGS**2]
-    return len(outside) > 20 and np.count_nonzero(outside > BRIGHT * level) > MAX_SPILL * len(outside)
+    return len(outside) > 20 and np.count_nonzero(outside > BRIGHT * level) > MAX_SPILL * len(
+        outside
+    )
 
 
 def is_doubtful_frame(image: np.ndarray) -> bool:
-    """Whether a picture without background, (height, width, 3) uint8 RGB at 64 to 128 px, has a hole as dark as an eye.
+    """Whether a picture without background, (height, width, 3) uint8 RGB at 64 to 128 px, has a
+    hole as dark as an eye.
 
     Raises:
         NoFundusError: it has not a retina's colours, or more detail.
@@ -77,18 +85,23 @@ def is_doubtful_frame(image: np.ndarray) -> bool:
     return radius >= MIN_SIDE / 2 and _has_hole(image, nowhere, middle, MAX_HOLE[False])
 
 
-def _has_hole(image: np.ndarray, is_background: np.ndarray, ellipse: Ellipse, max_hole: float) -> bool:
+def _has_hole(
+    image: np.ndarray, is_background: np.ndarray, ellipse: Ellipse, max_hole: float
+) -> bool:
     """Whether a spot inside is darker than its surroundings by more than that share, in red light.
 
-    Red light passes blood, so vessels and haemorrhages hardly show in it; eyes, lungs and letters do. Background that
-    reaches in from the frame, as where a mask cuts the field of view, is no spot inside.
+    Red light passes blood, so vessels and haemorrhages hardly show in it; eyes, lungs and letters
+    do. Background that reaches in from the frame, as where a mask cuts the field of view, is no
+    spot inside.
     """
     square = _cut_square(image.shape, ellipse)
     red = np.ascontiguousarray(image[square][..., 0])
     half = cv2.resize(red, None, fx=0.5, fy=0.5, interpolation=cv2.INTER_AREA)
     surroundings = cv2.resize(cv2.medianBlur(half, int(max(ellipse[2:]) / 4) | 1), red.shape[::-1])
     red = cv2.GaussianBlur(red, (3, 3), 0.6)
-    hole = cv2.subtract(surroundings, red) > max_hole * np.maximum(surroundings, MIN_RED_LIGHT).astype(np.float32)
+    hole = cv2.subtract(surroundings, red) > max_hole * np.maximum(
+        surroundings, MIN_RED_LIGHT
+    ).astype(np.float32)
     if np.count_nonzero(hole) <= MIN_HOLE * hole.size:
         return False
     _, shapes = cv2.connectedComponents(is_background.view(np.uint8))
@@ -98,9 +111,14 @@ def _has_hole(image: np.ndarray, is_background: np.ndarray, ellipse: Ellipse, ma
 
 
 def _cut_square(shape: tuple[int, ...], ellipse: Ellipse) -> tuple[slice, slice]:
-    """Cut the largest square out of a circle, as far as the picture goes, and at least one pixel."""
+    """Cut the largest square out of a circle, as far as the picture goes, and at least one
+    pixel.
+    """
     x, y, a, b = ellipse
     ends = ((y, b, shape[0]), (x, a, shape[1]))
     firsts = [min(max(0, int(middle - 0.7 * half)), length - 1) for middle, half, length in ends]
-    lasts = [max(first, int(middle + 0.7 * half)) for first, (middle, half, _) in zip(firsts, ends, strict=True)]
+    lasts = [
+        max(first, int(middle + 0.7 * half))
+        for first, (middle, half, _) in zip(firsts, ends, strict=True)
+    ]
     return slice(firsts[0], lasts[0] + 1), slice(firsts[1], lasts[1] + 1)

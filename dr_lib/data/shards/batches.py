@@ -1,4 +1,6 @@
-"""Batches for Keras, its feed: uint8 photographs, in memory or streamed, shuffled by (seed, epoch)."""
+"""Batches for Keras, its feed: uint8 photographs, in memory or streamed, shuffled by (seed,
+epoch).
+"""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -46,7 +48,8 @@ def load_photographs(
     size = read_manifest(data_dir)["parameters"]["size"]
     if not 1 <= image_size <= size:
         raise ValueError(
-            f"image_size {image_size}: the crops have {size} px; ask for less, or prepare with --size {image_size}"
+            f"image_size {image_size}: the crops have {size} px; ask for less, or prepare with"
+            f" --size {image_size}"
         )
     rows = read_photographs(data_dir, split)
     rows = rows[rows["split"] == side].reset_index(drop=True)
@@ -79,13 +82,15 @@ class Mirrored:
 class Batches(keras.utils.PyDataset):
     """Full batches for `fit` and `evaluate`, of any number of photographs.
 
-    Every batch has the same shape, so a device compiles once and any number of replicas that divides the batch can
-    share it. Training, which has a shuffle seed, drops the remainder of each epoch's order. Evaluation fills the
-    last batch up with copies that weigh nothing, so that every photograph counts exactly once.
+    Every batch has the same shape, so a device compiles once and any number of replicas that
+    divides the batch can share it. Training, which has a shuffle seed, drops the remainder of each
+    epoch's order. Evaluation fills the last batch up with copies that weigh nothing, so that every
+    photograph counts exactly once.
 
-    Keras knows the number of batches, so `optimizer.iterations` grows by exactly that an epoch; the order of an
-    epoch depends on (seed, epoch) alone, so it is the same on every backend and after a restart. Keras's own
-    hook `on_epoch_end` does not serve here: it is called once more before the first epoch.
+    Keras knows the number of batches, so `optimizer.iterations` grows by exactly that an epoch; the
+    order of an epoch depends on (seed, epoch) alone, so it is the same on every backend and after a
+    restart. Keras's own hook `on_epoch_end` does not serve here: it is called once more before the
+    first epoch.
     """
 
     def __init__(
@@ -100,12 +105,13 @@ class Batches(keras.utils.PyDataset):
         """Hold the arrays, which stay on the host, or on disk, and are not copied.
 
         Args:
-            inputs: (n, ...) photographs as uint8, features, or row numbers of photographs kept on the device; whatever
-                has a length and gives an array for row numbers.
+            inputs: (n, ...) photographs as uint8, features, or row numbers of photographs kept on
+                the device; whatever has a length and gives an array for row numbers.
             targets: (n,) float32, 1 for referable; or (n,) int64 grades.
             batch_size: over all replicas.
             shuffle_seed: None keeps the order, for evaluation.
-            part: of every batch, which one of how many even ones; what other machines feed is not read.
+            part: of every batch, which one of how many even ones; what other machines feed is not
+                read.
         """
         super().__init__()
         self.inputs = inputs
@@ -116,7 +122,10 @@ class Batches(keras.utils.PyDataset):
         self._part = slice(*(batch_size * k // part[1] for k in (part[0], part[0] + 1)))
         if batch_size < 1 or len(inputs) != len(targets) or not len(self):
             counts = f"{len(inputs)} photographs and {len(targets)} targets"
-            raise ValueError(f"{counts} make no batch of {batch_size}: give as many of each, and a smaller batch_size")
+            raise ValueError(
+                f"{counts} make no batch of {batch_size}: give as many of each, and a smaller"
+                " batch_size"
+            )
         self.start_epoch(0)
 
     @property
@@ -138,8 +147,9 @@ class Batches(keras.utils.PyDataset):
     def __getitem__(self, index: int) -> tuple[np.ndarray, ...]:
         """The batch at that place of the epoch: inputs, targets and, in evaluation, weights.
 
-        The weights of a whole evaluation sum to the number of its places, so that Keras, which divides the loss of a
-        batch by its places and not by its weights, ends at the mean over the photographs.
+        The weights of a whole evaluation sum to the number of its places, so that Keras, which
+        divides the loss of a batch by its places and not by its weights, ends at the mean over the
+        photographs.
         """
         rows = self._order[index * self.batch_size : (index + 1) * self.batch_size]
         if self.shuffle_seed is not None:
@@ -153,7 +163,9 @@ class Batches(keras.utils.PyDataset):
         return self._take(rows), self.targets[rows], weights[self._part]
 
     def _take(self, rows: np.ndarray) -> np.ndarray:
-        """The inputs of these rows; an error is kept, for TensorFlow puts one of its own in its place."""
+        """The inputs of these rows; an error is kept, for TensorFlow puts one of its own in its
+        place.
+        """
         try:
             return self.inputs[rows]
         except ShardError as error:

@@ -1,12 +1,13 @@
-"""A prepared folder: shards of crops with their listings, labels.csv, split.csv and, written last, manifest.json.
+"""A prepared folder: shards of crops with their listings, labels.csv, split.csv and, written last,
+manifest.json.
 
 crops.json            how the photographs are cropped
 crops-00000.tfrecord  crops, by image id
-crops-00000.csv       its listing: the place of each photograph in the shard, or why it could not be used
-near_duplicates.csv   pairs of crops that show nearly the same picture
+crops-00000.csv       its listing: the place of each photograph in the shard, or why it could not be
+used near_duplicates.csv   pairs of crops that show nearly the same picture
 labels.csv            what is known of each photograph that was cropped
-split.csv             its group, and train, validation, test or excluded; further splits may lie beside it
-manifest.json         how it was prepared, counts, and the SHA-256 of every file above
+split.csv             its group, and train, validation, test or excluded; further splits may lie
+beside it manifest.json         how it was prepared, counts, and the SHA-256 of every file above
 """
 
 import hashlib
@@ -26,7 +27,8 @@ from dr_lib.files import write_text
 
 SPLITS = ("train", "validation", "test")
 PLACE = ["image_id", "offset", "length", "status", "x", "y", "radius", "perceptual_hash"]
-LISTED = [*PLACE, "reason", "content_id", "size_id", "gradability"]  # ids: pseudonyms of the file and of its length
+# ids: pseudonyms of the file and of its length
+LISTED = [*PLACE, "reason", "content_id", "size_id", "gradability"]
 TYPES = {"offset": "Int64", "length": "Int64", "x": float, "y": float, "radius": float, "row": int}
 TYPES |= {"grade": int, "referable": int, "gradability": float}
 ADVICE = ". Prepare the folder again, or copy it again."
@@ -51,21 +53,29 @@ def read_manifest(data_dir: Path) -> dict:
         [bytes.fromhex(sha256) for sha256 in manifest["files"].values()]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         what = f"{path} is damaged, or of an earlier version ({error!r})"
-        raise ShardError(f"{what}: copy it again, or delete the folder and prepare it again") from error
+        raise ShardError(
+            f"{what}: copy it again, or delete the folder and prepare it again"
+        ) from error
     return manifest
 
 
 def describe_data(data_dir: Path, split: str | Path = "split.csv") -> dict[str, str | int]:
-    """What a prepared folder and a split of it are, in the columns of a row; see `read_photographs`."""
+    """What a prepared folder and a split of it are, in the columns of a row; see
+    `read_photographs`.
+    """
     manifest = read_manifest(data_dir)
     shards = sorted(item for item in manifest["files"].items() if item[0].endswith(".tfrecord"))
     return {
         "data_kind": manifest["data_kind"],
         "crop_size": manifest["parameters"]["size"],
         "crop_method": manifest["parameters"]["method"],
-        "data_sha256": hashlib.sha256(json.dumps(shards).encode()).hexdigest(),  # whatever the labels and the split
-        "labels_sha256": manifest.get("labels_sha256") or manifest["files"]["labels.csv"],  # of the whole table
-        "split_sha256": manifest.get("split_sha256", {}).get(str(split)) or hash_file(Path(data_dir) / split),
+        # whatever the labels and the split
+        "data_sha256": hashlib.sha256(json.dumps(shards).encode()).hexdigest(),
+        # of the whole table
+        "labels_sha256": manifest.get("labels_sha256") or manifest["files"]["labels.csv"],
+        "split_sha256": (
+            manifest.get("split_sha256", {}).get(str(split)) or hash_file(Path(data_dir) / split)
+        ),
     }
 
 
@@ -83,12 +93,13 @@ def read_photographs(data_dir: Path, split: str | Path = "split.csv") -> pd.Data
         split: a split table in it, by name, or one elsewhere, by its path.
 
     Returns:
-        A row per photograph, by image id: the columns of labels.csv, those of the split table (group, split, reason),
-        where the crop is: shard (the file's name), offset and length of the JPEG in it [bytes]; and its status, x, y
-        and radius [px].
+        A row per photograph, by image id: the columns of labels.csv, those of the split table
+        (group, split, reason), where the crop is: shard (the file's name), offset and length of the
+        JPEG in it [bytes]; and its status, x, y and radius [px].
 
     Raises:
-        ShardError: a table or the names of the shards do not match the manifest, or the split does not fit the labels.
+        ShardError: a table or the names of the shards do not match the manifest, or the split does
+            not fit the labels.
     """
     data_dir = Path(data_dir)
     files = read_manifest(data_dir)["files"]
@@ -96,15 +107,21 @@ def read_photographs(data_dir: Path, split: str | Path = "split.csv") -> pd.Data
         raise ShardError("; ".join(faults) + ADVICE)
     labels = read_table(data_dir, "labels.csv", files)
     shards = [name for name in sorted(files) if name.endswith(".tfrecord")]
-    listings = {name: read_table(data_dir, name.replace(".tfrecord", ".csv"), files) for name in shards}
+    listings = {
+        name: read_table(data_dir, name.replace(".tfrecord", ".csv"), files) for name in shards
+    }
     crops = pd.concat([listing[PLACE].assign(shard=name) for name, listing in listings.items()])
     crops = crops[crops["status"] != ""]
     table = labels.merge(read_split(data_dir, split, labels, files), on="image_id", validate="1:1")
-    table = table.merge(crops, on="image_id", validate="1:1").sort_values("image_id", ignore_index=True)
+    table = table.merge(crops, on="image_id", validate="1:1").sort_values(
+        "image_id", ignore_index=True
+    )
     return table.astype({"offset": int, "length": int})
 
 
-def read_split(data_dir: Path, split: str | Path, labels: pd.DataFrame, files: dict[str, str]) -> pd.DataFrame:
+def read_split(
+    data_dir: Path, split: str | Path, labels: pd.DataFrame, files: dict[str, str]
+) -> pd.DataFrame:
     """Read a split table and see that it fits the labels; see `read_photographs`."""
     path = Path(data_dir) / split
     if not path.is_file():
@@ -117,22 +134,33 @@ def read_split(data_dir: Path, split: str | Path, labels: pd.DataFrame, files: d
     unlike = set(table["image_id"]) ^ set(labels["image_id"])
     if unlike or table["image_id"].duplicated().any():
         raise ShardError(
-            f"{path.name} is not of the photographs in labels.csv ({len(unlike)} stand in one of the two alone): write "
-            f"it anew with {write_command('split', data_dir)}"
+            f"{path.name} is not of the photographs in labels.csv ({len(unlike)} stand in one of"
+            f" the two alone): write it anew with {write_command('split', data_dir)}"
         )
     if not table["split"].isin([*SPLITS, "excluded"]).all():
         raise ShardError(f"{path.name}: split must be {', '.join(SPLITS)} or excluded")
     true_group = unite(labels["patient_id"], read_pairs(data_dir, labels, files))
     known = labels[["image_id", "row", "patient_id"]].assign(true_group=true_group)
     used = table[table["split"] != "excluded"].merge(known, on="image_id")
-    for key, name in {"patient_id": "patient", "group": "group", "true_group": "group with copies"}.items():
+    for key, name in {
+        "patient_id": "patient",
+        "group": "group",
+        "true_group": "group with copies",
+    }.items():
         crossing = used[used.groupby(key)["split"].transform("nunique") > 1]
         if len(crossing):
             rows = ", ".join(map(str, sorted(crossing["row"])[:5]))
-            raise ShardError(f"{path.name}: a {name} stands on two sides (rows {rows}): keep it on one")
-    if path.parent.resolve() == Path(data_dir).resolve() and path.name in files and hash_file(path) != files[path.name]:
+            raise ShardError(
+                f"{path.name}: a {name} stands on two sides (rows {rows}): keep it on one"
+            )
+    if (
+        path.parent.resolve() == Path(data_dir).resolve()
+        and path.name in files
+        and hash_file(path) != files[path.name]
+    ):
         raise ShardError(
-            f"{path.name}: altered, it does not match manifest.json (a split of your own needs a new name)"
+            f"{path.name}: altered, it does not match manifest.json (a split of your own needs a"
+            " new name)"
         )
     return table
 
@@ -147,7 +175,16 @@ def read_pairs(data_dir: Path, labels: pd.DataFrame, files: dict[str, str]) -> n
 
 def restore_record(row: Any, encoded: bytes, size: int) -> Record:
     """Make the record of a crop again: of its row in a listing, its JPEG and its side [px]."""
-    return Record(encoded, row.image_id, size, row.x, row.y, row.radius, row.status, bytes.fromhex(row.perceptual_hash))
+    return Record(
+        encoded,
+        row.image_id,
+        size,
+        row.x,
+        row.y,
+        row.radius,
+        row.status,
+        bytes.fromhex(row.perceptual_hash),
+    )
 
 
 def verify(data_dir: Path) -> dict:
@@ -182,7 +219,9 @@ def parse_table(path: Path, content: bytes | None = None) -> pd.DataFrame:
         source = path if content is None else io.BytesIO(content)
         table = pd.read_csv(source, dtype=str, keep_default_na=False, encoding="utf-8")
         numbers = {name: kind for name, kind in TYPES.items() if name in table}
-        return table.assign(**{n: table[n].replace("", "nan").astype(float).astype(k) for n, k in numbers.items()})
+        return table.assign(
+            **{n: table[n].replace("", "nan").astype(float).astype(k) for n, k in numbers.items()}
+        )
     except (ValueError, OSError) as error:
         raise ShardError(f"{path.name} is damaged ({error!r})") from error
 
@@ -203,7 +242,9 @@ def read_table(data_dir: Path, name: str, files: dict[str, str]) -> pd.DataFrame
 
 
 def read_file(data_dir: Path, name: str, files: dict[str, str]) -> bytes:
-    """Read a file that the manifest names; a ShardError if it is missing, or not what was written."""
+    """Read a file that the manifest names; a ShardError if it is missing, or not what was
+    written.
+    """
     try:
         content = (Path(data_dir) / name).read_bytes()
     except OSError as error:
@@ -215,6 +256,10 @@ def read_file(data_dir: Path, name: str, files: dict[str, str]) -> bytes:
 
 def _compare_names(data_dir: Path, files: dict[str, str]) -> list[str]:
     """Name the files that are missing, and the shards that are too many."""
-    missing = [f"{name}: missing in {data_dir}" for name in sorted(files) if not (Path(data_dir) / name).is_file()]
+    missing = [
+        f"{name}: missing in {data_dir}"
+        for name in sorted(files)
+        if not (Path(data_dir) / name).is_file()
+    ]
     shards = {path.name for path in Path(data_dir).glob("*.tfrecord")}
     return missing + [f"{name}: not in the manifest" for name in sorted(shards - set(files))]

@@ -28,10 +28,14 @@ from dr_lib.data.shards.split import write_split
 from dr_lib.data.shards.workers import Photograph, map_over
 from dr_lib.hardware.cpus import count_cpus
 
-LABELS = ["image_id", "row", "patient_id", "eye", "grade", "referable", "official"]  # columns of labels.csv
+# columns of labels.csv
+LABELS = ["image_id", "row", "patient_id", "eye", "grade", "referable", "official"]
 FORMULA = re.compile(r"[=+\-@\t\r]")  # how a cell begins that a spreadsheet computes
 CROPS = re.compile(r"crops(-\d{5})?\.(json|tfrecord|csv)")
-CORRECTED = "labels.csv was corrected by `split --labels`; the label table has taken its place: correct that, too."
+CORRECTED = (
+    "labels.csv was corrected by `split --labels`; the label table has taken its place: correct"
+    " that, too."
+)
 SAMPLE_SALT = hashlib.sha256(b"the synthetic sample has no patients").digest()
 
 
@@ -51,30 +55,36 @@ def prepare(
     dask: str = "",
     progress: Callable[[int, int], None] | None = None,
 ) -> dict:
-    """Crop every photograph to its field of view, and write the folder that trainings read, see `folder`.
+    """Crop every photograph to its field of view, and write the folder that trainings read, see
+    `folder`.
 
-    Photographs in = records + rejected; `rejected.csv`, in the private folder, names the files. The same input,
-    parameters and salt give the same bytes, whoever does the work. Started again, whether after a kill or with another
-    label table, it crops what has no crop yet, and joins all photographs of the table anew; patients stay on their
-    side of the split.
+    Photographs in = records + rejected; `rejected.csv`, in the private folder, names the files. The
+    same input, parameters and salt give the same bytes, whoever does the work. Started again,
+    whether after a kill or with another label table, it crops what has no crop yet, and joins all
+    photographs of the table anew; patients stay on their side of the split.
 
     Args:
         images, labels, layout: of `tables.read_labels`.
         out: folder to write, new, empty or prepared before with the same method and size.
-        private: folder for the salt of the pseudonyms and what names files, mode 0700; default `<out>.private`.
+        private: folder for the salt of the pseudonyms and what names files, mode 0700; default
+            `<out>.private`.
         method: how the field of view is found, of `crop.crop_fundus`.
         size: side of the crops [px].
-        scheme, seed: of `splits.split_photographs`; default random and 0, or as the folder was divided before.
+        scheme, seed: of `splits.split_photographs`; default random and 0, or as the folder was
+            divided before.
         shard_size: photographs per shard.
         workers: processes; default one per core.
-        dask: address of a Dask scheduler, whose workers are taken instead; each has `images` under the same path.
-        progress: called with (photographs done, photographs in all), first with those done by an earlier run.
+        dask: address of a Dask scheduler, whose workers are taken instead; each has `images` under
+            the same path.
+        progress: called with (photographs done, photographs in all), first with those done by an
+            earlier run.
 
     Returns:
         The manifest.
 
     Raises:
-        LabelTableError: something is wrong with the folder or the label table, or it cannot be divided so.
+        LabelTableError: something is wrong with the folder or the label table, or it cannot be
+            divided so.
         PrepareError: the folder `out` holds something else, is too small or cannot be written.
         PrivateFolderError: the private folder cannot be used, is the sample's, does not lie apart
             from `out`, or another prepare is at work with it.
@@ -90,15 +100,31 @@ def prepare(
     is_new = not private.exists()
     with open_private(private, SAMPLE_SALT if is_sample else None) as salt:
         if salt == SAMPLE_SALT and not is_sample:
-            raise PrivateFolderError(f"{private} holds the sample's salt, which is public: choose another --private")
+            raise PrivateFolderError(
+                f"{private} holds the sample's salt, which is public: choose another --private"
+            )
         photographs = [
-            Photograph(row.row, row.image, pseudonym(salt, "image", name_image(row.image, images)), _measure(row.image))
+            Photograph(
+                row.row,
+                row.image,
+                pseudonym(salt, "image", name_image(row.image, images)),
+                _measure(row.image),
+            )
             for row in found.table.itertuples()
         ]
-        parameters = {"method": method, "size": size, "layout": found.layout, "salt_id": pseudonym(salt, "salt", "")}
+        parameters = {
+            "method": method,
+            "size": size,
+            "layout": found.layout,
+            "salt_id": pseudonym(salt, "salt", ""),
+        }
         try:
             try:
-                earlier = read_manifest(out) if (out / "manifest.json").exists() else {"files": {}, "splits": {}}
+                earlier = (
+                    read_manifest(out)
+                    if (out / "manifest.json").exists()
+                    else {"files": {}, "splits": {}}
+                )
                 claim(out, parameters)
             except BaseException:
                 if is_new:  # it holds a salt that nothing was made with
@@ -115,14 +141,17 @@ def prepare(
                 patient_id=patients,
                 referable=(found.table["grade"] >= REFERABLE_FROM).astype(int),
             )
-            listed = crops.reindex(columns=["image_id", "reason", "gradability"])  # an earlier version had no score
+            # an earlier version had no score
+            listed = crops.reindex(columns=["image_id", "reason", "gradability"])
             table = table.merge(listed, on="image_id", validate="1:1")
             unread = table[table["reason"] != ""][["row", "image", "reason"]]
             rejected = pd.concat([found.unusable, unread])
             _keep_private(private / "rejected.csv", out, rejected)
             table = table[table["reason"] == ""]
             if table.empty:
-                raise PrepareError(f"no photograph can be used: {private / 'rejected.csv'} says why")
+                raise PrepareError(
+                    f"no photograph can be used: {private / 'rejected.csv'} says why"
+                )
             pairs = _find_copies(crops[crops["reason"] == ""])
             write_table(out / "near_duplicates.csv", pairs)
             _keep_private(private / "near_duplicates.csv", out, _name_copies(pairs, table))
@@ -133,25 +162,39 @@ def prepare(
                 "notices": found.notices + [CORRECTED] * ("labels" in earlier),
                 "num_photographs": len(found.table) + len(found.unusable),
                 "num_rejected": len(rejected),
-                "rejected": rejected["reason"].replace(r"\d+", "...", regex=True).value_counts().to_dict(),
-                "files": {name: files[name] for name in earlier["splits"]}
-                | {path.name: hash_file(path) for path in sorted(out.glob("crops*")) if CROPS.fullmatch(path.name)}
-                | {"near_duplicates.csv": hash_file(out / "near_duplicates.csv")},
+                "rejected": (
+                    rejected["reason"].replace(r"\d+", "...", regex=True).value_counts().to_dict()
+                ),
+                "files": (
+                    {name: files[name] for name in earlier["splits"]}
+                    | {
+                        path.name: hash_file(path)
+                        for path in sorted(out.glob("crops*"))
+                        if CROPS.fullmatch(path.name)
+                    }
+                    | {"near_duplicates.csv": hash_file(out / "near_duplicates.csv")}
+                ),
                 "splits": earlier["splits"],
             }
             labels = table[LABELS + [name for name in FACTS if name in table] + ["gradability"]]
-            if seed == earlier["splits"].get("split.csv", {}).get("seed"):  # asked for once, by the same command
+            # asked for once, by the same command
+            if seed == earlier["splits"].get("split.csv", {}).get("seed"):
                 seed = None
             try:
                 write_split(out, manifest, labels, out / "split.csv", scheme=scheme, seed=seed)
             except LabelTableError as error:
                 if unread.empty:
                     raise
-                why = f"{len(unread)} labelled photographs were rejected, {private / 'rejected.csv'} says why"
+                why = (
+                    f"{len(unread)} labelled photographs were rejected, {private / 'rejected.csv'}"
+                    " says why"
+                )
                 raise LabelTableError(f"{error}; {why}") from error
         except OSError as error:
             reason = error.strerror or error
-            raise PrepareError(f"cannot write to {out}: {reason}. Choose another --out, or make room") from error
+            raise PrepareError(
+                f"cannot write to {out}: {reason}. Choose another --out, or make room"
+            ) from error
     return read_manifest(out)
 
 
@@ -164,8 +207,12 @@ def _measure(path: str) -> int:
 
 
 def _find_copies(crops: pd.DataFrame) -> pd.DataFrame:
-    """Find pairs of crops that show nearly the same picture: image_id, image_id_2, distance [bits of 256]."""
-    hashes = np.frombuffer(bytes.fromhex("".join(crops["perceptual_hash"])), np.uint8).reshape(-1, 32)
+    """Find pairs of crops that show nearly the same picture: image_id, image_id_2, distance
+    [bits of 256].
+    """
+    hashes = np.frombuffer(bytes.fromhex("".join(crops["perceptual_hash"])), np.uint8).reshape(
+        -1, 32
+    )
     found = find_near_duplicates(hashes)
     image_ids = crops["image_id"].to_numpy()
     one = image_ids[found[:, 0]]
@@ -182,10 +229,13 @@ def _name_copies(pairs: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _keep_private(path: Path, out: Path, rows: pd.DataFrame) -> None:
-    """Write what names files to a table of the private folder, beside the rows of other prepared folders."""
+    """Write what names files to a table of the private folder, beside the rows of other prepared
+    folders.
+    """
     rows = rows.astype(str).assign(data_dir=str(out.absolute()))
     names = [column for column in ("image", "image_2") if column in rows]
-    rows[names] = rows[names].map(lambda cell: f"'{cell}" if FORMULA.match(cell) else cell)  # opened in a spreadsheet
+    # opened in a spreadsheet
+    rows[names] = rows[names].map(lambda cell: f"'{cell}" if FORMULA.match(cell) else cell)
     if path.exists():
         others = pd.read_csv(path, dtype=str, keep_default_na=False)
         rows = pd.concat([others[others["data_dir"] != str(out.absolute())], rows])

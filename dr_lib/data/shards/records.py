@@ -1,7 +1,8 @@
-"""A record: one cropped photograph as a tf.train.Example in a TFRecord file, written without TensorFlow.
+"""A record: one cropped photograph as a tf.train.Example in a TFRecord file, written without
+TensorFlow.
 
-Sources: tensorflow.org/tutorials/load_data/tfrecord for the framing, protobuf.dev/programming-guides/encoding for
-the protocol buffers.
+Sources: tensorflow.org/tutorials/load_data/tfrecord for the framing,
+protobuf.dev/programming-guides/encoding for the protocol buffers.
 """
 
 import struct
@@ -47,7 +48,9 @@ def to_example(record: Record, labels: dict[str, Feature] | None = None) -> byte
         "image/width": record.size,
     }
     features |= labels or {}
-    pairs = (_field(1, key.encode()) + _field(2, _feature(features[key])) for key in sorted(features))
+    pairs = (
+        _field(1, key.encode()) + _field(2, _feature(features[key])) for key in sorted(features)
+    )
     return _field(1, b"".join(_field(1, pair) for pair in pairs))
 
 

@@ -21,9 +21,11 @@ def open_sample(
     workers: int | None = None,
     progress: Callable[[str], Callable[[int, int], None]] | None = None,
 ) -> Path:
-    """Find the prepared sample, `folder/records`, drawing `folder/photographs` and preparing them if it is not there.
+    """Find the prepared sample, `folder/records`, drawing `folder/photographs` and preparing them
+    if it is not there.
 
-    What another version of this library drew is drawn anew. Of several processes one draws, the others wait.
+    What another version of this library drew is drawn anew. Of several processes one draws, the
+    others wait.
 
     Args:
         folder: of the sample alone.
@@ -38,14 +40,22 @@ def open_sample(
     code = _hash_code()
     folder.mkdir(parents=True, exist_ok=True)
     with lock(folder / "lock", wait_s=math.inf):
-        if (photographs / "sample.json").exists() and not (drawn_by.exists() and drawn_by.read_text() == code):
-            for path in (records, folder / "records.private", photographs):  # the note, which goes last, says: drawn
+        if (photographs / "sample.json").exists() and not (
+            drawn_by.exists() and drawn_by.read_text() == code
+        ):
+            # the note, which goes last, says: drawn
+            for path in (records, folder / "records.private", photographs):
                 shutil.rmtree(path, ignore_errors=True)
         write_text(drawn_by, code)
         if (records / "manifest.json").exists():
             verify(records)
             return records
-        draw_sample(photographs, num_patients=num_patients, workers=workers, progress=progress and progress("drawing"))
+        draw_sample(
+            photographs,
+            num_patients=num_patients,
+            workers=workers,
+            progress=progress and progress("drawing"),
+        )
         bar = progress and progress("preparing")
         prepare(photographs, photographs / "labels.csv", records, workers=workers, progress=bar)
     return records
@@ -54,4 +64,6 @@ def open_sample(
 def _hash_code() -> str:
     """SHA-256 of the code that draws and prepares, and OpenCV's version."""
     files = sorted(Path(__file__).resolve().parents[1].rglob("*.py"))
-    return hashlib.sha256(b"".join(file.read_bytes() for file in files) + cv2.__version__.encode()).hexdigest()
+    return hashlib.sha256(
+        b"".join(file.read_bytes() for file in files) + cv2.__version__.encode()
+    ).hexdigest()

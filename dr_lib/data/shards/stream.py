@@ -15,13 +15,17 @@ from dr_lib.hardware.cpus import count_cpus
 
 
 class StoredCrops:
-    """Crops of a prepared folder, indexed by row numbers as an array in memory is; a row costs 20 bytes.
+    """Crops of a prepared folder, indexed by row numbers as an array in memory is; a row costs 20
+    bytes.
 
-    Threads, not processes: decoders release Python's lock, so threads need less CPU time than processes, which send
-    every pixel back, and neither time to start nor memory of their own (`tests/bench_stream.py`).
+    Threads, not processes: decoders release Python's lock, so threads need less CPU time than
+    processes, which send every pixel back, and neither time to start nor memory of their own
+    (`tests/bench_stream.py`).
     """
 
-    def __init__(self, data_dir: Path, photographs: pd.DataFrame, image_size: int, num_threads: int = 0):
+    def __init__(
+        self, data_dir: Path, photographs: pd.DataFrame, image_size: int, num_threads: int = 0
+    ):
         """Compare the shards with the manifest, in chunks; no pixel is decoded.
 
         Args:
@@ -31,16 +35,20 @@ class StoredCrops:
             num_threads: 0 takes one per core.
 
         Raises:
-            ShardError: a shard is not what the manifest says; also, when it is read, if it was changed since.
+            ShardError: a shard is not what the manifest says; also, when it is read, if it was
+                changed since.
         """
         files = read_manifest(data_dir)["files"]
         numbers, names = pd.factorize(photographs["shard"])
         self._paths = [Path(data_dir) / name for name in names]
         self._states = [_compare(path, files[path.name]) for path in self._paths]
         self._shards = numbers.astype(np.int32)
-        self._offsets, self._lengths = (photographs[name].to_numpy(np.int64) for name in ("offset", "length"))
+        self._offsets, self._lengths = (
+            photographs[name].to_numpy(np.int64) for name in ("offset", "length")
+        )
         self._num_threads = num_threads or count_cpus()
-        self._pool = ThreadPoolExecutor(self._num_threads)  # starts a thread when there is work for it; none of one
+        # starts a thread when there is work for it; none of one
+        self._pool = ThreadPoolExecutor(self._num_threads)
         self.shape = (len(photographs), image_size, image_size, 3)
 
     def __len__(self) -> int:
@@ -48,7 +56,9 @@ class StoredCrops:
         return self.shape[0]
 
     def __getitem__(self, rows: slice | np.ndarray) -> np.ndarray:
-        """Decode these rows: (rows, size, size, 3) uint8 RGB, the same for any number of threads."""
+        """Decode these rows: (rows, size, size, 3) uint8 RGB, the same for any number of
+        threads.
+        """
         rows = np.arange(len(self))[rows]
         images = np.empty((len(rows), *self.shape[1:]), np.uint8)
 
@@ -64,13 +74,18 @@ class StoredCrops:
         return images
 
     def read_jpeg(self, row: int) -> bytes:
-        """Read the JPEG of a crop; each read opens the shard, so that threads share nothing, and no file stays open."""
+        """Read the JPEG of a crop; each read opens the shard, so that threads share nothing, and
+        no file stays open.
+        """
         path = self._paths[self._shards[row]]
         state = self._states[self._shards[row]]
         try:
             with path.open("rb", buffering=0) as file:
                 if _find_state(file.fileno()) != state:
-                    raise ShardError(f"{path.name}: changed since it was compared with manifest.json, start again")
+                    raise ShardError(
+                        f"{path.name}: changed since it was compared with manifest.json, start"
+                        " again"
+                    )
                 file.seek(self._offsets[row])
                 return file.read(self._lengths[row])
         except OSError as error:

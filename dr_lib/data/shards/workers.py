@@ -1,4 +1,6 @@
-"""Crop photographs in other processes, here or on a Dask cluster: each becomes a record, or a reason."""
+"""Crop photographs in other processes, here or on a Dask cluster: each becomes a record, or a
+reason.
+"""
 
 import errno
 import hashlib
@@ -26,11 +28,14 @@ from dr_lib.data.photograph.pixels import encode_jpeg
 from dr_lib.data.shards.records import Record
 
 PHOTOGRAPHS_PER_TASK = 2  # so that all workers end at about the same time
-PHOTOGRAPHS_PER_DASK_TASK = 16  # a scheduler hands out some hundred tasks a second, see tests/bench_scale.py
-TASKS_PER_WORKER = 8  # handed out at a time: enough that none waits, and memory does not grow with the photographs
+# a scheduler hands out some hundred tasks a second, see tests/bench_scale.py
+PHOTOGRAPHS_PER_DASK_TASK = 16
+# handed out at a time: enough that none waits, and memory does not grow with the photographs
+TASKS_PER_WORKER = 8
 PATIENCE_S = 20.0  # with a Dask cluster that does not answer or has no workers
 
-Map = Callable[[Callable, Iterable], Iterator]  # like the built-in map: results in the order of the items
+# like the built-in map: results in the order of the items
+Map = Callable[[Callable, Iterable], Iterator]
 
 
 class WorkerError(RuntimeError):
@@ -59,8 +64,8 @@ def crop_photograph(photograph: Photograph, method: str, size: int) -> Cropped:
     """Crop one photograph in a worker, to so many pixels.
 
     Raises:
-        WorkerError: the file is not there, though it was when the label table was read. A disk that went away must
-            not end in a data set of rejections.
+        WorkerError: the file is not there, though it was when the label table was read. A disk that
+            went away must not end in a data set of rejections.
     """
     try:
         crop = crop_fundus(photograph.path, size, method=method)
@@ -68,15 +73,23 @@ def crop_photograph(photograph: Photograph, method: str, size: int) -> Cropped:
             sha256 = hashlib.file_digest(file, "sha256").hexdigest()
     except (UnreadableImageError, NoFundusError, OSError) as error:
         cause = error.__cause__ or error
-        is_disk = isinstance(cause, OSError) and cause.errno in (errno.EIO, errno.ENOENT, errno.ESTALE, errno.EACCES)
+        is_disk = isinstance(cause, OSError) and cause.errno in (
+            errno.EIO,
+            errno.ENOENT,
+            errno.ESTALE,
+            errno.EACCES,
+        )
         if is_disk or not os.path.exists(photograph.path):
             raise WorkerError(
-                f"the photograph of row {photograph.row} cannot be read (any more): see to it that every worker has "
-                "the folder of the photographs under the same path, and start again"
+                f"the photograph of row {photograph.row} cannot be read (any more): see to it that"
+                " every worker has the folder of the photographs under the same path, and start"
+                " again"
             ) from error
         return Cropped(None, "", str(error))
     encoded = encode_jpeg(crop.image)
-    record = Record(encoded, photograph.image_id, size, *crop.circle, crop.status, perceptual_hash(encoded))
+    record = Record(
+        encoded, photograph.image_id, size, *crop.circle, crop.status, perceptual_hash(encoded)
+    )
     return Cropped(record, sha256, "", round(score_gradability(crop.image), 4))
 
 
@@ -85,7 +98,8 @@ def map_over(workers: int, dask: str = "") -> Iterator[Map]:
     """Give a `map` over worker processes, for results that do not depend on who did the work.
 
     Args:
-        workers: processes here; they are spawned, for the caller may hold a GPU or threads. 1 is this process.
+        workers: processes here; they are spawned, for the caller may hold a GPU or threads. 1 is
+            this process.
         dask: address of a Dask scheduler, whose workers are then taken instead.
 
     Raises:
@@ -97,7 +111,9 @@ def map_over(workers: int, dask: str = "") -> Iterator[Map]:
             ahead = TASKS_PER_WORKER * sum(client.nthreads().values())
             submit = partial(executor.submit, _map_part)
             try:
-                yield partial(_map_ahead, submit, partial(_wait, client), PHOTOGRAPHS_PER_DASK_TASK, ahead)
+                yield partial(
+                    _map_ahead, submit, partial(_wait, client), PHOTOGRAPHS_PER_DASK_TASK, ahead
+                )
             finally:
                 executor.shutdown(wait=False)  # takes back what nobody will ask for
     elif workers == 1:
@@ -110,13 +126,22 @@ def map_over(workers: int, dask: str = "") -> Iterator[Map]:
             threads = ThreadPoolExecutor(workers)  # one waits for each worker
             ends.callback(threads.shutdown, cancel_futures=True)
             submit = partial(threads.submit, _ask, idle)
-            yield partial(_map_ahead, submit, Future.result, PHOTOGRAPHS_PER_TASK, TASKS_PER_WORKER * workers)
+            yield partial(
+                _map_ahead, submit, Future.result, PHOTOGRAPHS_PER_TASK, TASKS_PER_WORKER * workers
+            )
 
 
 def _map_ahead(
-    submit: Callable[..., Future], take: Callable, size: int, ahead: int, function: Callable, items: Iterable
+    submit: Callable[..., Future],
+    take: Callable,
+    size: int,
+    ahead: int,
+    function: Callable,
+    items: Iterable,
 ) -> Iterator:
-    """Hand out that many tasks ahead, each of `size` items, and one more for each whose results were taken."""
+    """Hand out that many tasks ahead, each of `size` items, and one more for each whose results
+    were taken.
+    """
     items = iter(items)
     tasks = deque()
     while part := list(islice(items, size)):
@@ -133,10 +158,12 @@ def _map_part(function: Callable, part: list) -> list:
 
 
 def _start_worker(ends: ExitStack) -> Connection:
-    """Start a process that waits for tasks at the other end of a pipe, and ends when this end is closed.
+    """Start a process that waits for tasks at the other end of a pipe, and ends when this end is
+    closed.
 
-    Each worker has a pipe of its own, whose end is seen when it dies. The queue that concurrent.futures shares among
-    its workers stays locked for ever when one is killed while it hands over a result.
+    Each worker has a pipe of its own, whose end is seen when it dies. The queue that
+    concurrent.futures shares among its workers stays locked for ever when one is killed while it
+    hands over a result.
     """
     here, there = multiprocessing.Pipe()
     worker = multiprocessing.get_context("spawn").Process(target=_work, args=(there,), daemon=True)
@@ -148,7 +175,8 @@ def _start_worker(ends: ExitStack) -> Connection:
 
 def _work(tasks: Connection) -> None:
     """Work on what comes until nothing can come any more."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that hands out the work
+    # Ctrl-C is for the process that hands out the work
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     with suppress(EOFError, OSError):
         while True:
             function, part = tasks.recv()
@@ -167,7 +195,9 @@ def _ask(idle: SimpleQueue[Connection], function: Callable, part: list) -> list:
         worker.send((function, part))
         is_done, answer = worker.recv()
     except (EOFError, OSError) as error:
-        raise WorkerError("a worker died, most likely for want of memory: take fewer (--workers 1)") from error
+        raise WorkerError(
+            "a worker died, most likely for want of memory: take fewer (--workers 1)"
+        ) from error
     finally:
         idle.put(worker)
     if not is_done:
@@ -187,13 +217,16 @@ def _connect(address: str) -> Any:
         raise WorkerError(f"a Dask cluster needs the package distributed: {install}") from error
     except (OSError, ValueError) as error:
         raise WorkerError(
-            f"no Dask scheduler with workers answers at {address}: start them, and give its address, tcp://HOST:8786"
+            f"no Dask scheduler with workers answers at {address}: start them, and give its"
+            " address, tcp://HOST:8786"
         ) from error
     return client
 
 
 def _wait(client: Any, task: Future) -> list:
-    """Wait for a task as long as there are workers; Dask gives those of a lost worker to another by itself."""
+    """Wait for a task as long as there are workers; Dask gives those of a lost worker to another
+    by itself.
+    """
     num_workers = 1
     while True:
         try:
@@ -204,9 +237,12 @@ def _wait(client: Any, task: Future) -> list:
             with suppress(Exception):  # a scheduler that is gone says so in the error
                 num_workers = len(client.nthreads())
             if not num_workers:
-                raise WorkerError("all workers of the Dask cluster are gone: start some, and start again") from error
+                raise WorkerError(
+                    "all workers of the Dask cluster are gone: start some, and start again"
+                ) from error
             if not isinstance(error, TimeoutError) or task.done():
                 raise WorkerError(
-                    f"the Dask cluster failed ({error!r}): see to it that all workers have this repository at the same "
-                    "commit, with its requirements, and memory enough, and start again"
+                    f"the Dask cluster failed ({error!r}): see to it that all workers have this"
+                    " repository at the same commit, with its requirements, and memory enough, and"
+                    " start again"
                 ) from error

@@ -18,7 +18,8 @@ from dr_lib.runs.run import bind_to_parent
 
 COLOURS = re.compile(r"\x1b\[[\d;]*m")
 TOKEN = re.compile(r"((?:token|signature)=)[^\s&'\"]+", re.IGNORECASE)
-OPTIONS = {"colab": (), "kaggle": ("-W",)}  # of every call: Kaggle's warning of an old version stands before an answer
+# of every call: Kaggle's warning of an old version stands before an answer
+OPTIONS = {"colab": (), "kaggle": ("-W",)}
 EXTRA = ("-e", ".[remote]")  # of this library: what pip installs the clients with
 LIMIT_S = 3600.0  # of a call that nothing else limits: an upload
 VERSIONS = {  # how a client says its version, and the oldest that will do, as in pyproject.toml
@@ -55,8 +56,11 @@ class Quota(NamedTuple):
     session_hours: float = math.inf  # that a session can make runs for
 
 
-def call(name: str, *arguments: str, limit_s: float = LIMIT_S, say: Callable[[str], object] | None = None) -> str:
-    """Call a client, which nobody answers and which ends with this process, and return what it prints.
+def call(
+    name: str, *arguments: str, limit_s: float = LIMIT_S, say: Callable[[str], object] | None = None
+) -> str:
+    """Call a client, which nobody answers and which ends with this process, and return what it
+    prints.
 
     Ctrl-C does not reach it. Access tokens in what it prints are masked.
 
@@ -76,7 +80,8 @@ def call(name: str, *arguments: str, limit_s: float = LIMIT_S, say: Callable[[st
     command = bind_to_parent([find_client(name), *OPTIONS[name], *arguments])
     with subprocess.Popen(command, **pipes, **how) as process:
         timer = threading.Timer(limit_s, process.kill)
-        timer.daemon = True  # a Ctrl-C may come at any moment, and this process does not wait for it then
+        # a Ctrl-C may come at any moment, and this process does not wait for it then
+        timer.daemon = True
         try:
             timer.start()
             for line in process.stdout:
@@ -96,7 +101,8 @@ def call(name: str, *arguments: str, limit_s: float = LIMIT_S, say: Callable[[st
     if not in_time:
         raise RemoteError(f"{what} did not end within {limit_s:.0f} s", text)
     if process.returncode:
-        said = text.strip().partition("\n\n")[0] if name == "kaggle" else text  # what follows is a hint
+        # what follows is a hint
+        said = text.strip().partition("\n\n")[0] if name == "kaggle" else text
         raise RemoteError(f"{what} failed: {find_sentence(said)}", text)
     return text
 
@@ -156,7 +162,9 @@ def find_sentence(text: str) -> str:
 
 @contextmanager
 def handle_ends(handler: Callable[..., object]) -> Iterator[None]:
-    """Have Ctrl-C and what else ends this process handled, but for what is ignored, as under nohup."""
+    """Have Ctrl-C and what else ends this process handled, but for what is ignored, as under
+    nohup.
+    """
     before = {number: signal.getsignal(number) for number in ENDS}
     before = {number: old for number, old in before.items() if old != signal.SIG_IGN}
     for number in before:

@@ -1,9 +1,11 @@
-"""Colab: a machine with a kernel, on which one run is made after another; the row of each comes back at once.
+"""Colab: a machine with a kernel, on which one run is made after another; the row of each comes
+back at once.
 
-google-colab-cli 0.7.5. Its `exec` ends with 0 after an error too, and takes 30 s for the limit unless it is told
-another: the row that comes back is believed, nothing else. Its `new` takes an unknown device for another one, so names
-are checked before. A machine outlives the client, so it is stopped in every case; where `new` was ended before it had
-noted its machine, `stop` says that there is none, and ends with 0: the list of the account's machines is believed.
+google-colab-cli 0.7.5. Its `exec` ends with 0 after an error too, and takes 30 s for the limit
+unless it is told another: the row that comes back is believed, nothing else. Its `new` takes an
+unknown device for another one, so names are checked before. A machine outlives the client, so it is
+stopped in every case; where `new` was ended before it had noted its machine, `stop` says that there
+is none, and ends with 0: the list of the account's machines is believed.
 """
 
 import re
@@ -26,7 +28,8 @@ WATCHED_S = 600.0  # by one call, for a run of any length; in between the client
 UPLOAD_S = 1800.0  # of one part, which the client itself does not limit
 FAILED_CALLS = 3
 RETRY_S = 60.0  # in a row, until a machine that may still be there is given up
-DEVICES = {  # option and value of `colab new`, and a pattern of what the device, or else the machine, is called
+# option and value of `colab new`, and a pattern of what the device, or else the machine, is called
+DEVICES = {
     "T4": (("--gpu", "T4"), r"\bt4\b"),
     "L4": (("--gpu", "L4"), r"\bl4\b"),
     "G4": (("--gpu", "G4"), r"rtx.pro.6000"),
@@ -52,11 +55,17 @@ class Colab:
         (self._options, self.pattern), self.asked, self._say = DEVICES[device], device, say
 
     def read_quota(self) -> Quota:
-        """The account's compute units; the first call, so it is here that missing credentials are found."""
+        """The account's compute units; the first call, so it is here that missing credentials
+        are found.
+        """
         text = call("colab", "usage")
-        left, per_hour = (re.search(rf"{label}: (-?[\d.]+)", text) for label in ("Current balance", "Usage rate"))
+        left, per_hour = (
+            re.search(rf"{label}: (-?[\d.]+)", text) for label in ("Current balance", "Usage rate")
+        )
         if not (left and per_hour):
-            raise RemoteError(f"colab usage does not say how many units are left, but: {text.strip()[:200]!r}")
+            raise RemoteError(
+                f"colab usage does not say how many units are left, but: {text.strip()[:200]!r}"
+            )
         return Quota(float(left[1]), float(per_hour[1]), "compute units")
 
     def start(self, session: str, pack: Pack) -> None:
@@ -65,19 +74,30 @@ class Colab:
             call("colab", "new", "-s", session, *self._options)
         given = {name: device for name, _, device in _list_machines()}.get(session, self.asked)
         if given.lower() != self.asked.lower():
-            raise RemoteError(f"Colab gave {given} where {self.asked} was asked for; nothing was run on it")
+            raise RemoteError(
+                f"Colab gave {given} where {self.asked} was asked for; nothing was run on it"
+            )
         for path in (Path(far_side.__file__), *pack.parts):
             there = f"{UPLOADS}/{path.name}"
             words = ("upload", "-s", session, str(path), there)
             insist(partial(call, "colab", *words, limit_s=UPLOAD_S), FAILED_CALLS, RETRY_S)
-        told = self._execute(session, f"far_side.set_up({HOME!r}, '/{UPLOADS}', {NAME!r})", SET_UP_S)
+        told = self._execute(
+            session, f"far_side.set_up({HOME!r}, '/{UPLOADS}', {NAME!r})", SET_UP_S
+        )
         if far_side.READY not in told:
             raise RemoteError(f"Colab's machine could not be set up: {find_sentence(told)}")
 
     def make(
-        self, session: str, job: dict[str, Any], runs: list[str], hours: float, take_in: Callable[[Path], Any]
+        self,
+        session: str,
+        job: dict[str, Any],
+        runs: list[str],
+        hours: float,
+        take_in: Callable[[Path], Any],
     ) -> Iterator[Any]:
-        """Make the runs, and yield what taking in the archive of each gives, as soon as it has ended."""
+        """Make the runs, and yield what taking in the archive of each gives, as soon as it has
+        ended.
+        """
         start = time.monotonic()
         job = job | {"home": HOME}
         for run in runs:
@@ -86,10 +106,16 @@ class Colab:
                 return
             until = start + 3600 * hours + SET_UP_S if hours else float("inf")
             with tempfile.TemporaryDirectory() as scratch:
-                yield take_in(self._make_one(session, job, run, left, until, Path(scratch, f"{run}.zip")))
+                yield take_in(
+                    self._make_one(session, job, run, left, until, Path(scratch, f"{run}.zip"))
+                )
 
-    def _make_one(self, session: str, job: dict, run: str, hours: float, until: float, results: Path) -> Path:
-        """Watch a run in calls of ten minutes, each of which may fail, until what it left is here."""
+    def _make_one(
+        self, session: str, job: dict, run: str, hours: float, until: float, results: Path
+    ) -> Path:
+        """Watch a run in calls of ten minutes, each of which may fail, until what it left is
+        here.
+        """
         there = f"/{UPLOADS}/{results.name}"
         failed = 0
         code = f"if far_side.make({job!r}, {run!r}, {hours!r}, wait_s={WATCHED_S!r}):\n"
@@ -102,9 +128,12 @@ class Colab:
                 return results
             if time.monotonic() > until:
                 raise RemoteError(f"{run} did not end within max_hours")
-            failed = 0 if time.monotonic() - began >= WATCHED_S else failed + 1  # else it is still under way
+            # else it is still under way
+            failed = 0 if time.monotonic() - began >= WATCHED_S else failed + 1
             if failed and self._is_lost(session):
-                raise RemoteError(f"Colab took the machine away during {run}; the rows before it are here")
+                raise RemoteError(
+                    f"Colab took the machine away during {run}; the rows before it are here"
+                )
             time.sleep(RETRY_S if failed else 0.0)
         raise RemoteError(f"{run} left nothing, {failed} calls in a row ended too early")
 
@@ -124,7 +153,9 @@ class Colab:
             return call("colab", "exec", *options, limit_s=limit_s + 120, say=self._say)
 
     def resume(self, session: str, take_in: Callable[[Path], Any]) -> Iterator[Any]:
-        """What a session whose client died has yet to give: nothing, every row came back at once."""
+        """What a session whose client died has yet to give: nothing, every row came back at
+        once.
+        """
         return iter(())
 
     def list_others(self) -> list[str]:
@@ -132,14 +163,22 @@ class Colab:
         return [machine for _, machine, _ in _list_machines()]
 
     def stop(self, session: str, others: list[str], is_interrupted: bool) -> bool:
-        """Give the machine back; one that is gone is no error, one that nobody knows and is none of the others is."""
+        """Give the machine back; one that is gone is no error, one that nobody knows and is none
+        of the others is.
+        """
         is_known = "not found" not in call("colab", "stop", "-s", session)
         for name, machine, _ in _list_machines():
             if name == session or (name == "?" and not is_known and machine not in others):
-                raise RemoteError(f"{machine} runs on Colab still: end it at https://colab.research.google.com")
+                raise RemoteError(
+                    f"{machine} runs on Colab still: end it at https://colab.research.google.com"
+                )
         return True
 
 
 def _list_machines() -> list[list[str]]:
-    """Name, machine and device of each that the account has; the name of one that the client did not note is ?."""
-    return re.findall(r"^\[(.+?)\] (\S+) \| Hardware: (\w+)", call("colab", "sessions"), re.MULTILINE)
+    """Name, machine and device of each that the account has; the name of one that the client did
+    not note is ?.
+    """
+    return re.findall(
+        r"^\[(.+?)\] (\S+) \| Hardware: (\w+)", call("colab", "sessions"), re.MULTILINE
+    )

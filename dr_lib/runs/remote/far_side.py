@@ -1,4 +1,5 @@
-"""What is done on the far machine: unpack what was uploaded, make runs of the study by its own runner, zip what came.
+"""What is done on the far machine: unpack what was uploaded, make runs of the study by its own
+runner, zip what came.
 
 It is sent alone, before anything else is there: Python 3.9, the standard library, nothing else.
 """
@@ -22,14 +23,17 @@ BROUGHT_BACK = ("rows", "notebooks", "logs", "runs")  # folders of a study
 MAX_MIB = 64  # of one file that is brought back
 WATCHED_S = 0.5
 LEAST_HOURS = 1 / 60  # in less no run is begun
-ENDED = "ended.json"  # in what is brought back: the exit status of each run's runner, and the files left out
+# in what is brought back: the exit status of each run's runner, and the files left out
+ENDED = "ended.json"
 READY = "the far side is ready"
 INSTALL = "from dr_lib import bootstrap; print(*bootstrap.install_missing(*bootstrap.RUNNER))"
 _runners: dict[str, subprocess.Popen] = {}  # of this process, by run
 
 
 def set_up(home: str, uploads: str, name: str) -> None:
-    """Put the parts of that name, wherever below `uploads` they lie, together; add what the runner needs."""
+    """Put the parts of that name, wherever below `uploads` they lie, together; add what the
+    runner needs.
+    """
     whole = Path(home, "whole")
     whole.parent.mkdir(parents=True, exist_ok=True)
     with whole.open("wb") as file:
@@ -51,8 +55,9 @@ def make(job: dict[str, Any], run: str, hours: float, *, wait_s: float = math.in
     """Start a run unless it is under way, watch it for so long, and say whether it has ended.
 
     Args:
-        job: home (folder of the repository), study (its file there), session, options (of the command run), prices (a
-            table of prices, or empty); for `make_all` platform, device and on_cpu, see `is_on`.
+        job: home (folder of the repository), study (its file there), session, options (of the
+            command run), prices (a table of prices, or empty); for `make_all` platform, device and
+            on_cpu, see `is_on`.
         run: scenario and repetition, such as C3-r02.
         hours: until the session has to end; 0 for no limit.
         wait_s: seconds to watch.
@@ -76,7 +81,8 @@ def make(job: dict[str, Any], run: str, hours: float, *, wait_s: float = math.in
 
 
 def make_all(job: dict[str, Any], runs: list[str], hours: float, results: str) -> None:
-    """Make the runs one after another while the hours last, and keep what came in one archive after each.
+    """Make the runs one after another while the hours last, and keep what came in one archive after
+    each.
 
     It ends at the first row of another device than `job["device"]`.
     """
@@ -101,7 +107,9 @@ def collect(job: dict[str, Any], runs: list[str], results: str) -> None:
     with zipfile.ZipFile(f"{results}.tmp", "w", zipfile.ZIP_DEFLATED) as archive:
         for path in sorted(folder.rglob("*")):
             parts = path.relative_to(folder).parts
-            is_of_run = len(parts) > 1 and parts[0] in BROUGHT_BACK and parts[1].startswith(tuple(runs))
+            is_of_run = (
+                len(parts) > 1 and parts[0] in BROUGHT_BACK and parts[1].startswith(tuple(runs))
+            )
             if is_of_run and path.is_file() and path.stat().st_size > MAX_MIB * 2**20:
                 left_out.append(str(path.relative_to(folder)))
             elif is_of_run and path.is_file():
@@ -112,10 +120,12 @@ def collect(job: dict[str, Any], runs: list[str], results: str) -> None:
 
 
 def is_on(row: dict[str, Any], platform: str, device: str, on_cpu: list[str]) -> bool:
-    """Whether a row is of a platform's device, by a pattern of its name, such as Tesla T4 or 2x Tesla T4.
+    """Whether a row is of a platform's device, by a pattern of its name, such as Tesla T4 or 2x
+    Tesla T4.
 
-    The run's name ends in the machine's, which holds its devices: by it go runs that are not completed, and those that
-    used the processor because they were to, `on_cpu`, or because there is nothing else.
+    The run's name ends in the machine's, which holds its devices: by it go runs that are not
+    completed, and those that used the processor because they were to, `on_cpu`, or because there is
+    nothing else.
     """
     machine = row["run_id"]
     used = row.get("accelerator") or "cpu"
@@ -139,4 +149,6 @@ def _start(job: dict[str, Any], run: str, hours: float) -> subprocess.Popen:
     log = (home / job["study"]).with_suffix("") / "logs" / f"{run}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("wb") as file:
-        return subprocess.Popen(command, cwd=home, env=environment, stdout=file, stderr=subprocess.STDOUT)
+        return subprocess.Popen(
+            command, cwd=home, env=environment, stdout=file, stderr=subprocess.STDOUT
+        )

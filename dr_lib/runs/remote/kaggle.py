@@ -1,8 +1,10 @@
-"""Kaggle: a script that makes all runs in one session and needs nobody; its rows come back at the end.
+"""Kaggle: a script that makes all runs in one session and needs nobody; its rows come back at the
+end.
 
-kaggle 2.2.5. Its `push` and `create` end with 0 where the service says no: their sentence is read. `NvidiaTeslaT4` is
-two T4; a retired device is silently another one, so names are checked before, and the row's device after. No command
-ends a session: `delete` takes its script away, and the limit that `push` is given ends it at the latest.
+kaggle 2.2.5. Its `push` and `create` end with 0 where the service says no: their sentence is read.
+`NvidiaTeslaT4` is two T4; a retired device is silently another one, so names are checked before,
+and the row's device after. No command ends a session: `delete` takes its script away, and the limit
+that `push` is given ends it at the latest.
 """
 
 import csv
@@ -31,7 +33,8 @@ from dr_lib.runs.remote.pack import NAME, Pack
 
 HOME = "/kaggle/dr-lib"
 RESULTS = "/kaggle/working/rows.zip"
-# what Kaggle says of what is not there, and at times of a running session or a token that has run out
+# what Kaggle says of what is not there, and at times of a running session or a token that has run
+# out
 MISSING = re.compile(r"\b40[34] Client Error|not found|was denied", re.IGNORECASE)
 UNDER_WAY = ("queued", "running", "new_script", "cancel_requested")
 SESSION_HOURS = 8.5  # of 9 that every session has
@@ -41,7 +44,8 @@ FAILED_POLLS = 20  # in a row, ten minutes of them, until a question is given up
 DELETIONS = 3
 RETRY_S = 5.0  # tries, and between two of them
 READY_S = 3600.0  # until an upload can be attached
-DEVICES = {  # accelerator of `kernels push`, and a pattern of what the device, or else the machine, is called
+# accelerator of `kernels push`, and a pattern of what the device, or else the machine, is called
+DEVICES = {
     "t4x2": ("NvidiaTeslaT4", r"\b2x.*\bt4\b"),
     "v5e8": ("TpuV5E8", r"v5 ?(lite|e)|\dx-tpu\b"),
     "cpu": ("", r"^(?!.*-\dx-).*-cpus-"),
@@ -64,7 +68,9 @@ class Kaggle:
         self._to_delete: list[str] = []  # by `stop`: nothing while a session may hold rows
 
     def read_quota(self) -> Quota:
-        """The week's hours of this kind of device; the first call, so it is here that missing credentials are found."""
+        """The week's hours of this kind of device; the first call, so it is here that missing
+        credentials are found.
+        """
         if not self._owner:
             named = re.search(r"^- username: (.+)$", call("kaggle", "config", "view"), re.MULTILINE)
             if not named or named[1] == "None":
@@ -102,27 +108,41 @@ class Kaggle:
             time.sleep(POLL_S)
 
     def make(
-        self, session: str, job: dict[str, Any], runs: list[str], hours: float, take_in: Callable[[Path], Any]
+        self,
+        session: str,
+        job: dict[str, Any],
+        runs: list[str],
+        hours: float,
+        take_in: Callable[[Path], Any],
     ) -> Iterator[Any]:
-        """Push a script that makes the runs; yield what taking in their archive gives once the session has ended."""
+        """Push a script that makes the runs; yield what taking in their archive gives once the
+        session has ended.
+        """
         job = job | {"home": HOME}
         with tempfile.TemporaryDirectory() as pushed:
-            for name, content in describe_kernel(self._id(session), self._accelerator, job, runs, hours).items():
+            for name, content in describe_kernel(
+                self._id(session), self._accelerator, job, runs, hours
+            ).items():
                 Path(pushed, name).write_text(content, encoding="utf-8")
             limit = ["-t", f"{3600 * hours + SET_UP_S:.0f}"]
             device = ["--accelerator", self._accelerator] if self._accelerator else []
-            with undisturbed():  # a client killed meanwhile may have pushed what a deletion then does not find
+            # a client killed meanwhile may have pushed what a deletion then does not find
+            with undisturbed():
                 told = call("kaggle", "kernels", "push", "-p", pushed, *limit, *device)
         if "successfully pushed" not in told or "not valid dataset sources" in told:
             raise RemoteError(f"Kaggle refused the session: {find_sentence(told)}")
-        self._say(f"{session} runs on Kaggle; its rows come at its end, in {hours:.1f} h at the latest")
+        self._say(
+            f"{session} runs on Kaggle; its rows come at its end, in {hours:.1f} h at the latest"
+        )
         taken = list(self.resume(session, take_in))
         if not taken:
             raise RemoteError(f"{session} is gone from Kaggle, and left nothing")
         yield from taken
 
     def resume(self, session: str, take_in: Callable[[Path], Any]) -> Iterator[Any]:
-        """Wait until a session has ended and take in what it left; one that is gone left nothing."""
+        """Wait until a session has ended and take in what it left; one that is gone left
+        nothing.
+        """
         self._to_delete = []
         shown = ""
         while (answer := self._ask(lambda: self._read_status(session))) and answer[0] in UNDER_WAY:
@@ -136,7 +156,9 @@ class Kaggle:
         status, message = answer
         with tempfile.TemporaryDirectory() as folder:
             which = ("-p", folder, "-o", "--file-pattern", r"^rows\.zip$")
-            listed = self._ask(lambda: call("kaggle", "kernels", "output", self._id(session), *which))
+            listed = self._ask(
+                lambda: call("kaggle", "kernels", "output", self._id(session), *which)
+            )
             error = keep_log(Path(folder, f"{session}.log"), take_in)
             results = Path(folder, "rows.zip")
             taken = take_in(results) if results.exists() else None
@@ -173,7 +195,9 @@ class Kaggle:
         return True
 
     def _delete(self, kind: str, name: str) -> None:
-        """Delete what is there; what several tries in a row do not find is gone, if this account is still known."""
+        """Delete what is there; what several tries in a row do not find is gone, if this account
+        is still known.
+        """
         try:
             insist(partial(call, "kaggle", kind, "delete", name, "--yes"), DELETIONS, RETRY_S)
         except RemoteError as error:
@@ -218,12 +242,16 @@ class Kaggle:
 
 
 def name_data_set(session: str) -> str:
-    """Name a session's data set otherwise than its script: Kaggle may refuse a name that is taken."""
+    """Name a session's data set otherwise than its script: Kaggle may refuse a name that is
+    taken.
+    """
     return f"{session}-data"
 
 
 def keep_log(log: Path, take_in: Callable[[Path], Any]) -> str:
-    """Have a session's log taken in among those of the runs; return the line that says what went wrong."""
+    """Have a session's log taken in among those of the runs; return the line that says what went
+    wrong.
+    """
     if not log.exists():
         return ""
     text, error = read_log(log.read_text(encoding="utf-8", errors="replace"))
@@ -235,7 +263,9 @@ def keep_log(log: Path, take_in: Callable[[Path], Any]) -> str:
 
 
 def read_log(text: str) -> tuple[str, str]:
-    """Read Kaggle's log of a session: its text, and its last error, or else the last line of stderr."""
+    """Read Kaggle's log of a session: its text, and its last error, or else the last line of
+    stderr.
+    """
     try:
         printed = [(entry["stream_name"], entry["data"]) for entry in json.loads(text)]
     except (ValueError, KeyError, TypeError):  # cut, or of another form
@@ -246,13 +276,19 @@ def read_log(text: str) -> tuple[str, str]:
     return "".join(data for _, data in printed), next(reversed(raised or lines), "")
 
 
-def describe_kernel(name: str, accelerator: str, job: dict[str, Any], runs: list[str], hours: float) -> dict[str, str]:
-    """The files of a script's folder, by name: the far side's own source with its one call, and kernel-metadata.json.
+def describe_kernel(
+    name: str, accelerator: str, job: dict[str, Any], runs: list[str], hours: float
+) -> dict[str, str]:
+    """The files of a script's folder, by name: the far side's own source with its one call, and
+    kernel-metadata.json.
 
     An image is never pinned: a session on a TPU would get a CPU.
     """
     source = Path(far_side.__file__).read_text(encoding="utf-8")
-    call_it = f"set_up({HOME!r}, '/kaggle/input', {NAME!r})\nmake_all({job!r}, {runs!r}, {hours!r}, {RESULTS!r})\n"
+    call_it = (
+        f"set_up({HOME!r}, '/kaggle/input', {NAME!r})\nmake_all({job!r}, {runs!r}, {hours!r},"
+        f" {RESULTS!r})\n"
+    )
     about = {
         "id": name,
         "title": name.partition("/")[2],  # whose slug is the id's
@@ -268,4 +304,7 @@ def describe_kernel(name: str, accelerator: str, job: dict[str, Any], runs: list
         "kernel_sources": [],
         "model_sources": [],
     }
-    return {"far_side.py": f"{source}\n\n{call_it}", "kernel-metadata.json": json.dumps(about, indent=1)}
+    return {
+        "far_side.py": f"{source}\n\n{call_it}",
+        "kernel-metadata.json": json.dumps(about, indent=1),
+    }

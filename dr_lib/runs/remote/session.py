@@ -1,7 +1,9 @@
-"""One session on a cloud service: say what is uploaded, allocate, run, fetch, and stop, whatever happens.
+"""One session on a cloud service: say what is uploaded, allocate, run, fetch, and stop, whatever
+happens.
 
-A session stands in the study's sessions.json before it is allocated, and is open there until it has been stopped: what
-a client that was killed left is found by the next call, which takes up or stops these sessions alone.
+A session stands in the study's sessions.json before it is allocated, and is open there until it has
+been stopped: what a client that was killed left is found by the next call, which takes up or stops
+these sessions alone.
 """
 
 import csv
@@ -34,7 +36,8 @@ from dr_lib.runs.runner import FIXED, check_folder, check_notebook, lock_study
 from dr_lib.runs.study import Study, StudyError, find_runs, load_study, name_run, plan_runs
 
 SERVICES = {"colab": (colab.Colab, colab.DEVICES), "kaggle": (kaggle.Kaggle, kaggle.DEVICES)}
-Service = colab.Colab | kaggle.Kaggle  # the one session of each; every error is a RemoteError of one sentence
+# the one session of each; every error is a RemoteError of one sentence
+Service = colab.Colab | kaggle.Kaggle
 Say = Callable[[str], object]
 RECORD = "sessions.json"  # in the study's folder
 STOPS = 3  # tries to stop a session
@@ -55,10 +58,11 @@ def run_on_service(
     only: str = "",
     allow: Collection[str] = (),
 ) -> list[str]:
-    """Make the runs of a study that a device of a service has not completed, in one session, and bring them here.
+    """Make the runs of a study that a device of a service has not completed, in one session, and
+    bring them here.
 
-    Rows, executed notebooks, logs and what the runs leave go to the study's folder, where `run_study` would put them. A
-    run that the session's end cuts off is made again in the next.
+    Rows, executed notebooks, logs and what the runs leave go to the study's folder, where
+    `run_study` would put them. A run that the session's end cuts off is made again in the next.
 
     Args, and what is returned, are those of `run_study`, besides:
         on: service and device, such as colab:T4.
@@ -69,7 +73,8 @@ def run_on_service(
 
     Raises:
         StudyError: the study is not valid, or no such device can be asked for.
-        RemoteError: the service did not do what was asked; what came back until then is here, and nothing runs on.
+        RemoteError: the service did not do what was asked; what came back until then is here, and
+            nothing runs on.
     """
     service = find_service(on, say)
     folder = Path(path).with_suffix("")
@@ -80,7 +85,9 @@ def run_on_service(
         study = load_study(path, root, instance=instance)
         planned = find_runs(plan_runs(study, "any"), only, path)
         runs = [name_run(run.scenario, run.repetition) for run in planned]
-        on_cpu = [run for run, plan in zip(runs, planned, strict=True) if _is_to_use_cpu(plan.parameters)]
+        on_cpu = [
+            run for run, plan in zip(runs, planned, strict=True) if _is_to_use_cpu(plan.parameters)
+        ]
         check_folder(folder, study)
         write_json(folder / "study.json", study.model_dump(include=set(FIXED)))
         check_notebook(study, root, read_rows(folder), allow)
@@ -110,23 +117,37 @@ def run_on_service(
             raise StudyError(f"{path}: {fault}, and a session on {on} has {60 * hours:.0f} min now")
         (upload := Path(scratch, "upload")).mkdir()
         pack = pack_up(Path(path), study, root, upload, share, describe)
-        confirm(f"{pack.describe()}\nto {service.name}, for {len(left)} runs on {service.asked}; {service.terms}")
+        confirm(
+            f"{pack.describe()}\nto {service.name}, for {len(left)} runs on {service.asked};"
+            f" {service.terms}"
+        )
         if what := set_aside(folder, made.values(), root):
             say(what)
         options = ["--instance", study.instance] if study.instance else []
         with _open(service, folder, on, left, say) as record:
             session = record["session"]
             service.start(session, pack)
-            job = {"study": pack.study, "session": session, "platform": service.platform, "device": service.pattern}
+            job = {
+                "study": pack.study,
+                "session": session,
+                "platform": service.platform,
+                "device": service.pattern,
+            }
             job |= {"on_cpu": on_cpu} | _price(service, record, study, options)
-            return _make(service, session, job, left, hours if math.isfinite(hours) else 0.0, folder, say)
+            return _make(
+                service, session, job, left, hours if math.isfinite(hours) else 0.0, folder, say
+            )
 
 
 def find_service(on: str, say: Say) -> Service:
-    """The service of a name such as colab:T4, whose client will do; others are refused before any call."""
+    """The service of a name such as colab:T4, whose client will do; others are refused before
+    any call.
+    """
     name, _, device = on.partition(":")
     if name not in SERVICES or device not in SERVICES[name][1]:
-        known = ", ".join(f"{name}:{device}" for name, (_, devices) in SERVICES.items() for device in devices)
+        known = ", ".join(
+            f"{name}:{device}" for name, (_, devices) in SERVICES.items() for device in devices
+        )
         raise StudyError(f"there is no {on!r}: choose from {known}")
     check_client(name)
     return SERVICES[name][0](device, say)
@@ -139,7 +160,9 @@ def _make(
     failures = {}
     seen = set()
     start = time.monotonic()
-    for rows, ended in service.make(session, job, runs, hours, partial(_take_in, folder, runs, say)):
+    for rows, ended in service.make(
+        session, job, runs, hours, partial(_take_in, folder, runs, say)
+    ):
         for row in rows:
             run = name_run(row["scenario"], row["repetition"])
             seen.add(run)
@@ -148,21 +171,28 @@ def _make(
                 failures[run] = f"{row['run_id']}: {row['error']}"
             if not far_side.is_on(row, service.platform, service.pattern, job["on_cpu"]):
                 what = f"{row.get('accelerator') or 'another device'} ({row['run_id']})"
-                raise RemoteError(f"{service.name} gave {what} where {service.asked} was asked for: {run} is kept")
+                raise RemoteError(
+                    f"{service.name} gave {what} where {service.asked} was asked for: {run} is kept"
+                )
         for run in ended.keys() - seen:
             if ended[run]:
                 failures[run] = f"{run}: left no row, see {folder / 'logs' / f'{run}.log'}"
     if len(seen | failures.keys()) < len(runs):
-        say(f"the session is over after {(time.monotonic() - start) / 3600:.1f} h; start again to go on")
+        say(
+            f"the session is over after {(time.monotonic() - start) / 3600:.1f} h; start again to"
+            " go on"
+        )
     return list(failures.values())
 
 
 def _take_in(
     folder: Path, runs: Collection[str], say: Say, results: Path
 ) -> tuple[list[dict[str, Any]], dict[str, int]]:
-    """Put what came back into the study's folder; return its rows and the exit status of each run's runner.
+    """Put what came back into the study's folder; return its rows and the exit status of each run's
+    runner.
 
-    A file that is no row of these runs is none; one of a run that failed never takes the place of a completed one.
+    A file that is no row of these runs is none; one of a run that failed never takes the place of a
+    completed one.
     """
     rows = []
     ended = {}
@@ -181,7 +211,9 @@ def _take_in(
             with suppress(KeyError, ValueError, TypeError):
                 ended = dict(json.loads(archive.read(far_side.ENDED)))
     except (zipfile.BadZipFile, zlib.error, EOFError, OSError) as error:
-        raise RemoteError(f"what came back cannot be taken in: {type(error).__name__}: {error}") from error
+        raise RemoteError(
+            f"what came back cannot be taken in: {type(error).__name__}: {error}"
+        ) from error
     for name in ended.get("left_out", []):
         say(f"{name} is left out: it has more than {far_side.MAX_MIB} MiB")
     completed = {row["run_id"] for row in read_rows(folder) if row["status"] == "ok"}
@@ -195,13 +227,19 @@ def _is_ours(row: dict[str, Any], file: str, folder: Path, runs: Collection[str]
     """Whether a row is of one of these runs of the study, in the file that it belongs in."""
     run = name_run(row["scenario"], row["repetition"])
     run_id = row["run_id"]
-    is_named = file == f"{run_id}.json" and run_id == Path(run_id).name and run_id.startswith(f"{run}-")
+    is_named = (
+        file == f"{run_id}.json" and run_id == Path(run_id).name and run_id.startswith(f"{run}-")
+    )
     return is_named and row["study"] == folder.name and run in runs
 
 
 def _is_to_use_cpu(parameters: dict[str, Any]) -> bool:
-    """Whether a run is to use the processor alone, as the study says, or as Keras does beside CUDA C."""
-    return "cpu" in parameters.values() or str(parameters.get("implementation")).startswith("keras_")
+    """Whether a run is to use the processor alone, as the study says, or as Keras does beside
+    CUDA C.
+    """
+    return "cpu" in parameters.values() or str(parameters.get("implementation")).startswith(
+        "keras_"
+    )
 
 
 def _find_made(folder: Path, service: Service, on_cpu: list[str]) -> dict[str, dict[str, Any]]:
@@ -212,10 +250,13 @@ def _find_made(folder: Path, service: Service, on_cpu: list[str]) -> dict[str, d
 
 
 @contextmanager
-def _open(service: Service, folder: Path, on: str, runs: list[str], say: Say) -> Iterator[dict[str, Any]]:
+def _open(
+    service: Service, folder: Path, on: str, runs: list[str], say: Say
+) -> Iterator[dict[str, Any]]:
     """Record a session before it is allocated, and stop it however it ends; say what it took.
 
-    A session of Colab needs this process, and is stopped when this is to end; one of Kaggle goes on.
+    A session of Colab needs this process, and is stopped when this is to end; one of Kaggle goes
+    on.
     """
     before = service.read_quota()
     now = datetime.now(UTC)
@@ -231,8 +272,14 @@ def _open(service: Service, folder: Path, on: str, runs: list[str], say: Say) ->
         "units_before": before.left,
     }
     _write(folder, record)
-    say(f"{record['session']} begins" + (f"; {before.left:.2f} {before.unit} are left" if before.unit else ""))
-    with handle_ends(_interrupt) if service.needs_client else nullcontext(), _closing(service, folder, record, say):
+    say(
+        f"{record['session']} begins"
+        + (f"; {before.left:.2f} {before.unit} are left" if before.unit else "")
+    )
+    with (
+        handle_ends(_interrupt) if service.needs_client else nullcontext(),
+        _closing(service, folder, record, say),
+    ):
         yield record
 
 
@@ -279,7 +326,10 @@ def _close(
     record["devices"] = sorted({row.get("accelerator") or row["run_id"] for row in rows})
     with suppress(RemoteError):
         after = service.read_quota()
-        record |= {"units_after": after.left, "units_per_hour": record.get("units_per_hour", after.per_hour)}
+        record |= {
+            "units_after": after.left,
+            "units_per_hour": record.get("units_per_hour", after.per_hour),
+        }
         spent = record["units_before"] - after.left
         unit = record["unit"]
         with suppress(PriceError):
@@ -291,25 +341,35 @@ def _close(
 
 
 def _clear(folder: Path, say: Say) -> None:
-    """Take in and stop what sessions of this study left that were opened here and never closed; name those of others.
+    """Take in and stop what sessions of this study left that were opened here and never closed;
+    name those of others.
 
     Raises:
         RemoteError: one cannot be stopped, so that no other is to be allocated.
     """
     for record in [record for record in _read(folder) if not record["ended"]]:
         if record["host"] != platform.node():
-            say(f"{record['session']} was opened on {record['host']} and not closed: the same command there does that")
+            say(
+                f"{record['session']} was opened on {record['host']} and not closed: the same"
+                " command there does that"
+            )
             continue
         say(f"{record['session']} was left by a client that ended early")
         service = find_service(record["on"], say)
         service.read_quota()
         with _closing(service, folder, record, say):
-            for rows, _ in service.resume(record["session"], partial(_take_in, folder, record["runs"], say)):
+            for rows, _ in service.resume(
+                record["session"], partial(_take_in, folder, record["runs"], say)
+            ):
                 say(f"{len(rows)} rows of it are here now")
 
 
-def _price(service: Service, record: dict[str, Any], study: Study, options: list[str]) -> dict[str, Any]:
-    """What the far side prices its rows by: this machine's table, and a machine by the units that it takes an hour."""
+def _price(
+    service: Service, record: dict[str, Any], study: Study, options: list[str]
+) -> dict[str, Any]:
+    """What the far side prices its rows by: this machine's table, and a machine by the units
+    that it takes an hour.
+    """
     own = os.environ.get(PRICES_VARIABLE)
     quota = insist(service.read_quota, STOPS, RETRY_S)
     prices = read_prices(Path(own)) if own else []
@@ -317,9 +377,13 @@ def _price(service: Service, record: dict[str, Any], study: Study, options: list
     with suppress(PriceError):
         unit = find_price(f"{service.platform} unit")
         if not study.instance and quota.per_hour:
-            what = f"{quota.per_hour} {quota.unit} an hour at {unit.usd_per_hour} USD: {unit.source}"
+            what = (
+                f"{quota.per_hour} {quota.unit} an hour at {unit.usd_per_hour} USD: {unit.source}"
+            )
             usd_per_hour = quota.per_hour * unit.usd_per_hour
-            prices.append(Price(service.name, record["on"], "", "USD", usd_per_hour, unit.date, what))
+            prices.append(
+                Price(service.name, record["on"], "", "USD", usd_per_hour, unit.date, what)
+            )
             options = [*options, "--instance", record["on"]]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")

@@ -1,4 +1,6 @@
-"""Convert a Keras network to what serves it: SavedModel, LiteRT and ONNX, in full precision and in less."""
+"""Convert a Keras network to what serves it: SavedModel, LiteRT and ONNX, in full precision and
+in less.
+"""
 
 import contextlib
 import io
@@ -20,14 +22,18 @@ from dr_lib.serving.grader.folder import count_bytes
 if TYPE_CHECKING:
     import keras
 
-MAX_RATIO = 1.15  # of an artifact to its ideal size, parameters x bytes: what is stored twice is far above
-# A graph costs bytes whatever its weights: names, shapes and scales of the small network's 30 operations take 7-40 kB.
+# of an artifact to its ideal size, parameters x bytes: what is stored twice is far above
+MAX_RATIO = 1.15
+# A graph costs bytes whatever its weights: names, shapes and scales of the small network's 30
+# operations take 7-40 kB.
 GRAPH_BYTES = 64 * 1024
 MIB = 2**20
 
 
 class ExportError(ValueError):
-    """The model cannot be exported as asked; the message says what to change, and what the converter said."""
+    """The model cannot be exported as asked; the message says what to change, and what the
+    converter said.
+    """
 
 
 class Format(NamedTuple):
@@ -41,7 +47,8 @@ FORMATS = {
     "savedmodel": Format("saved_model", 4),
     "litert_float32": Format("model.tflite", 4),
     "litert_float16": Format("model.tflite", 2),  # weights alone; a CPU computes in float32
-    "litert_dynamic_int8": Format("model.tflite", 1),  # weights alone; activations are rounded call by call
+    # weights alone; activations are rounded call by call
+    "litert_dynamic_int8": Format("model.tflite", 1),
     "litert_int8": Format("model.tflite", 1),  # every operation, with scales from calibration
     "onnx_float32": Format("model.onnx", 4),
     "onnx_int8": Format("model.onnx", 1),  # the same, in ONNX; weights of 7 bits
@@ -56,33 +63,43 @@ def find_format(name: str) -> Format:
     return FORMATS[name]
 
 
-def convert(network: "keras.Model", format_name: str, path: Path, *, calibration: np.ndarray | None = None) -> int:
+def convert(
+    network: "keras.Model", format_name: str, path: Path, *, calibration: np.ndarray | None = None
+) -> int:
     """Convert a network, and check that the artifact is about as small as its weights.
 
-    What the converters write to stdout, stderr and the log is kept for the error's text; nothing of it is shown. The
-    process's own streams are turned away meanwhile, so nothing else should print from another thread.
+    What the converters write to stdout, stderr and the log is kept for the error's text; nothing of
+    it is shown. The process's own streams are turned away meanwhile, so nothing else should print
+    from another thread.
 
     Args:
-        network: (n, side, side, 3) uint8 photographs -> (n, grades) float32, on the TensorFlow backend.
+        network: (n, side, side, 3) uint8 photographs -> (n, grades) float32, on the TensorFlow
+            backend.
         format_name: one of FORMATS.
         path: of the artifact; nothing may be there yet.
-        calibration: (n, side, side, 3) uint8 crops from the training split, for int8 alone: their activations set the
-            scales. About 100 of all grades do.
+        calibration: (n, side, side, 3) uint8 crops from the training split, for int8 alone: their
+            activations set the scales. About 100 of all grades do.
 
     Returns:
         The artifact's size in bytes, at most MAX_RATIO x its ideal size + GRAPH_BYTES.
 
     Raises:
-        ExportError: Keras runs on another backend, int8 without crops, a missing package, a converter that fails, too
-            large an artifact.
+        ExportError: Keras runs on another backend, int8 without crops, a missing package, a
+            converter that fails, too large an artifact.
     """
     import keras
 
     if keras.backend.backend() != "tensorflow":
-        raise ExportError("converters need TensorFlow: set KERAS_BACKEND=tensorflow before keras is imported")
-    if format_name in CALIBRATED and (calibration is None or not np.ptp(calibration, axis=(1, 2)).any()):
+        raise ExportError(
+            "converters need TensorFlow: set KERAS_BACKEND=tensorflow before keras is imported"
+        )
+    if format_name in CALIBRATED and (
+        calibration is None or not np.ptp(calibration, axis=(1, 2)).any()
+    ):
         # scales of 0 end the process, from inside LiteRT
-        raise ExportError(f"{format_name} needs calibration: crops of the training split that show something")
+        raise ExportError(
+            f"{format_name} needs calibration: crops of the training split that show something"
+        )
     family, _, precision = format_name.partition("_")
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=".converting-") as folder:
         temporary = Path(folder) / path.name
@@ -97,8 +114,8 @@ def convert(network: "keras.Model", format_name: str, path: Path, *, calibration
         ideal = count_ideal_bytes(network, format_name)
         if size > MAX_RATIO * ideal + GRAPH_BYTES:
             raise ExportError(
-                f"{format_name}: {size / MIB:.2f} MiB for {ideal / MIB:.2f} MiB of weights: something is stored twice "
-                "or in another precision"
+                f"{format_name}: {size / MIB:.2f} MiB for {ideal / MIB:.2f} MiB of weights:"
+                " something is stored twice or in another precision"
             )
         temporary.rename(path)
     return size
@@ -110,10 +127,11 @@ def count_ideal_bytes(network: "keras.Model", format_name: str) -> int:
 
 
 def load_network(path: Path) -> "keras.Model":
-    """Load a .keras file with the layers of this library, without its optimizer, to compute in float32.
+    """Load a .keras file with the layers of this library, without its optimizer, to compute in
+    float32.
 
-    A network that was trained in mixed precision has float32 weights; it serves in float32, because only some
-    converters and few processors know float16.
+    A network that was trained in mixed precision has float32 weights; it serves in float32, because
+    only some converters and few processors know float16.
 
     Raises:
         ExportError: there is no such file, or Keras cannot read it.
@@ -125,7 +143,9 @@ def load_network(path: Path) -> "keras.Model":
     try:
         network = keras.saving.load_model(path, compile=False)
     except Exception as error:  # Keras raises whatever its archive and its layers meet
-        raise ExportError(f"{path} is no Keras model that this library can read: {error}") from error
+        raise ExportError(
+            f"{path} is no Keras model that this library can read: {error}"
+        ) from error
     config = network.to_json()
     if "mixed_" not in config:
         return network
@@ -136,7 +156,9 @@ def load_network(path: Path) -> "keras.Model":
 
 @contextlib.contextmanager
 def _keep_quiet(format_name: str) -> Iterator[None]:
-    """Keep what Python prints and C++ writes for the error's text; converters say hundreds of lines."""
+    """Keep what Python prints and C++ writes for the error's text; converters say hundreds of
+    lines.
+    """
     disabled = logging.root.manager.disable
     printed = io.StringIO()
     with tempfile.TemporaryFile() as log, warnings.catch_warnings():
@@ -147,12 +169,15 @@ def _keep_quiet(format_name: str) -> Iterator[None]:
         for number in kept:
             os.dup2(log.fileno(), number)
         try:
-            with contextlib.redirect_stdout(printed):  # stderr stays: a logger made now would keep another one
+            # stderr stays: a logger made now would keep another one
+            with contextlib.redirect_stdout(printed):
                 yield
         except ImportError as error:
             install = write_install("-e", ".[runtimes]")
             raise ExportError(f"{format_name} needs a package ({error}): {install}") from error
-        except Exception as error:  # each converter has its own, and TensorFlow's derive from Exception alone
+        except (
+            Exception
+        ) as error:  # each converter has its own, and TensorFlow's derive from Exception alone
             log.seek(0)
             lines = (printed.getvalue() + log.read().decode(errors="replace")).splitlines()
             last = "\n".join(lines[-10:])
@@ -187,20 +212,24 @@ def _to_litert(network: "keras.Model", precision: str, calibration: np.ndarray |
     if precision == "float16":
         converter.target_spec.supported_types = [tf.float16]
     if precision == "int8":
-        converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS_INT8]  # float32 where one knows no int8
+        # float32 where one knows no int8
+        converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS_INT8]
         converter.representative_dataset = lambda: ([image[None]] for image in calibration)
     return converter.convert()
 
 
 def _write_onnx(network: "keras.Model", path: Path, calibration: np.ndarray | None) -> None:
-    """Write in float32, or quantize with scales in the graph (QDQ), one for each filter, which every runtime reads.
+    """Write in float32, or quantize with scales in the graph (QDQ), one for each filter, which
+    every runtime reads.
 
-    Weights take 7 of their 8 bits: sums of products of 8 bits overflow on processors with AVX2 and without VNNI, where
-    probabilities were off by 0.65. See "When to use reduce-range" in ONNX Runtime's documentation of quantization.
+    Weights take 7 of their 8 bits: sums of products of 8 bits overflow on processors with AVX2 and
+    without VNNI, where probabilities were off by 0.65. See "When to use reduce-range" in ONNX
+    Runtime's documentation of quantization.
     """
     full = path.with_name("full.onnx")
     folded = path.with_name("folded.onnx")
-    network(np.zeros((1, *network.inputs[0].shape[1:]), np.uint8))  # Keras exports only what has been called
+    # Keras exports only what has been called
+    network(np.zeros((1, *network.inputs[0].shape[1:]), np.uint8))
     network.export(path if calibration is None else full, format="onnx", verbose=False)
     if calibration is None:
         return
@@ -213,6 +242,7 @@ def _write_onnx(network: "keras.Model", path: Path, calibration: np.ndarray | No
         def get_next(self):
             return next(self.feeds, None)
 
-    quant_pre_process(full, folded, skip_symbolic_shape=True)  # batch normalisation goes into the convolutions
+    # batch normalisation goes into the convolutions
+    quant_pre_process(full, folded, skip_symbolic_shape=True)
     how = {"quant_format": quantization.QuantFormat.QDQ, "per_channel": True, "reduce_range": True}
     quantization.quantize_static(folded, path, Crops(), **how)

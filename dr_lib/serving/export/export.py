@@ -1,4 +1,6 @@
-"""From a trained model's folder to folders that can be served, one for each format that passes the gate."""
+"""From a trained model's folder to folders that can be served, one for each format that passes
+the gate.
+"""
 
 import gzip
 import tarfile
@@ -13,13 +15,25 @@ import pandas as pd
 from dr_lib import files
 from dr_lib.hardware.facts import read_version
 from dr_lib.serving.export import gate
-from dr_lib.serving.export.convert import MIB, ExportError, convert, count_ideal_bytes, find_format, load_network
+from dr_lib.serving.export.convert import (
+    MIB,
+    ExportError,
+    convert,
+    count_ideal_bytes,
+    find_format,
+    load_network,
+)
 from dr_lib.serving.export.runtimes import open_runtime
 from dr_lib.serving.grader.folder import CARD, MANIFEST, list_files, read_folder, write_folder
 
-# of a probability: rounding is no mistake, another result in the same precision is one; a MobileNet trained on
-# photographs came out 1.1e-5 off in float32, 0.02 in float16
-TOLERANCE = {"savedmodel": 1e-4, "litert_float32": 1e-4, "onnx_float32": 1e-4, "litert_float16": 5e-2}
+# of a probability: rounding is no mistake, another result in the same precision is one; a MobileNet
+# trained on photographs came out 1.1e-5 off in float32, 0.02 in float16
+TOLERANCE = {
+    "savedmodel": 1e-4,
+    "litert_float32": 1e-4,
+    "onnx_float32": 1e-4,
+    "litert_float16": 5e-2,
+}
 CONVERTERS = ("tensorflow", "keras", "tf2onnx", "onnx", "onnxruntime")
 BATCH_SIZE = 16  # VGG19's first layers take 26 MB a photograph at 224 px
 
@@ -35,10 +49,12 @@ def export_model(
     force: bool = False,
     say: Callable[[str], object] = print,
 ) -> pd.DataFrame:
-    """Convert a trained model to formats, compare each with the Keras network, and write those that pass.
+    """Convert a trained model to formats, compare each with the Keras network, and write those that
+    pass.
 
-    `out`/<format> becomes a model folder with the source's facts and the gate's row. It is written beside its place
-    and then renamed; what lay there is replaced whole. A refused format writes nothing and leaves what lay there.
+    `out`/<format> becomes a model folder with the source's facts and the gate's row. It is written
+    beside its place and then renamed; what lay there is replaced whole. A refused format writes
+    nothing and leaves what lay there.
 
     Args:
         folder: a model folder that holds a .keras file.
@@ -51,21 +67,25 @@ def export_model(
         say: is told how many patients the margin takes, and of each format before it is converted.
 
     Returns:
-        One row per format: format, artifact_mib, ideal_mib, size_ratio, what `gate.compare` gives, split_sha256,
-        forced, and folder (empty where nothing was written).
+        One row per format: format, artifact_mib, ideal_mib, size_ratio, what `gate.compare` gives,
+        split_sha256, forced, and folder (empty where nothing was written).
 
     Raises:
-        ExportError: an unknown format, the folder holds no Keras model that grades, there are no photographs, or the
-            model may have learned from them, a conversion failed or came out too large, or an artifact of a precision
-            that loses nothing gives other probabilities.
+        ExportError: an unknown format, the folder holds no Keras model that grades, there are no
+            photographs, or the model may have learned from them, a conversion failed or came out
+            too large, or an artifact of a precision that loses nothing gives other probabilities.
         ModelFolderError: the folder's artifact is not the one in its manifest.
         RuntimeOpeningError: the runtime that reads a format is not installed.
     """
     source = read_folder(Path(folder))
     if source.facts["format"] != "keras":
-        raise ExportError(f"{folder} holds {source.facts['format']}: give the folder of the trained Keras model")
+        raise ExportError(
+            f"{folder} holds {source.facts['format']}: give the folder of the trained Keras model"
+        )
     if not source.facts["grades"]:
-        raise ExportError(f"{folder} holds a model of referral: models that grade, of notebook 20, are exported")
+        raise ExportError(
+            f"{folder} holds a model of referral: models that grade, of notebook 20, are exported"
+        )
     artifacts = {name: find_format(name).artifact for name in formats}
     network = load_network(source.artifact)
     images = labelled.images
@@ -79,8 +99,8 @@ def export_model(
     needed = gate.find_needed_patients(labelled.grade, labelled.patient_id, before, margin=margin)
     num_patients = len(np.unique(labelled.patient_id))
     say(
-        f"a margin of {margin:g} takes about {needed} patients where a conversion changes one grade in ten: "
-        f"these are {num_patients}"
+        f"a margin of {margin:g} takes about {needed} patients where a conversion changes one grade"
+        f" in ten: these are {num_patients}"
     )
     converters = {name: read_version(name) for name in CONVERTERS if find_spec(name)}
     known = source.facts | {"source_sha256": source.facts["sha256"], "converters": converters}
@@ -104,15 +124,18 @@ def export_model(
                 "artifact_mib": size / MIB,
                 "ideal_mib": ideal / MIB,
                 "size_ratio": size / ideal,
-                **gate.compare(labelled.grade, labelled.patient_id, before, np.concatenate(after), **judged),
+                **gate.compare(
+                    labelled.grade, labelled.patient_id, before, np.concatenate(after), **judged
+                ),
                 "split_sha256": labelled.split_sha256,
             }
             difference = row["max_abs_difference"]
             tolerance = TOLERANCE.get(format_name, 1.0)
             if difference > tolerance:
                 raise ExportError(
-                    f"{format_name} gives probabilities {difference:.2g} off, {tolerance:g} is rounding: the conversion"
-                    " went wrong, or an operation of the network is computed in another way"
+                    f"{format_name} gives probabilities {difference:.2g} off, {tolerance:g} is"
+                    " rounding: the conversion went wrong, or an operation of the network is"
+                    " computed in another way"
                 )
             if unjudged:
                 row = gate.mark_unjudged(row, unjudged)
@@ -131,8 +154,9 @@ def export_model(
 def pack_folder(folder: Path, path: Path) -> None:
     """Pack a model folder into model.tar.gz as SageMaker wants it: the files at the archive's root.
 
-    The same model gives the same bytes: no names of users, no times, files in order. Nothing is packed but artifact,
-    manifest and card. A ModelFolderError says that the artifact is not the one in the manifest.
+    The same model gives the same bytes: no names of users, no times, files in order. Nothing is
+    packed but artifact, manifest and card. A ModelFolderError says that the artifact is not the one
+    in the manifest.
     """
     model = read_folder(Path(folder))
     members = sorted([model.path / MANIFEST, model.path / CARD, *list_files(model.artifact)])
@@ -143,7 +167,8 @@ def pack_folder(folder: Path, path: Path) -> None:
         tarfile.open(fileobj=packed, mode="w", format=tarfile.USTAR_FORMAT) as archive,
     ):
         for file in members:
-            entry = tarfile.TarInfo(file.relative_to(model.path).as_posix())  # mode 0644, owner 0, time 0
+            # mode 0644, owner 0, time 0
+            entry = tarfile.TarInfo(file.relative_to(model.path).as_posix())
             entry.size = file.stat().st_size
             with file.open("rb") as content:
                 archive.addfile(entry, content)

@@ -1,6 +1,7 @@
 """Open an artifact with the runtime that is asked for, and call every one of them in the same way.
 
-A runtime is a function from (n, side, side, 3) uint8 photographs to (n, grades) float32 probabilities.
+A runtime is a function from (n, side, side, 3) uint8 photographs to (n, grades) float32
+probabilities.
 """
 
 from collections.abc import Callable
@@ -32,20 +33,21 @@ class RuntimeOpeningError(RuntimeError):
 def open_runtime(name: str, path: Path, *, num_threads: int = 1) -> Predict:
     """Open an artifact with a runtime.
 
-    TensorFlow has one pool of threads for the process: the first SavedModel or Keras model sets its size, and where
-    TensorFlow has already computed with another number this is an error.
+    TensorFlow has one pool of threads for the process: the first SavedModel or Keras model sets its
+    size, and where TensorFlow has already computed with another number this is an error.
 
     Args:
         name: one of RUNTIMES.
         path: an artifact of the runtime's format, or a model folder that holds one.
-        num_threads: that one prediction may use; 0 leaves it to the runtime, which takes the cores that there are.
+        num_threads: that one prediction may use; 0 leaves it to the runtime, which takes the cores
+            that there are.
 
     Returns:
         The function; it takes any number of photographs, and one thread at a time may call it.
 
     Raises:
-        RuntimeOpeningError: a package is missing, the folder holds another format, the artifact cannot be read, this
-            processor lacks bfloat16, or TensorFlow's threads are set already.
+        RuntimeOpeningError: a package is missing, the folder holds another format, the artifact
+            cannot be read, this processor lacks bfloat16, or TensorFlow's threads are set already.
         ModelFolderError: the folder's artifact is not the one in its manifest.
     """
     if num_threads < 0:
@@ -54,7 +56,9 @@ def open_runtime(name: str, path: Path, *, num_threads: int = 1) -> Predict:
     if (artifact / MANIFEST).is_file():
         folder = read_folder(artifact)
         if folder.facts["format"] != RUNTIMES[name]:
-            raise RuntimeOpeningError(f"{path} holds {folder.facts['format']}; {name} reads {RUNTIMES[name]}")
+            raise RuntimeOpeningError(
+                f"{path} holds {folder.facts['format']}; {name} reads {RUNTIMES[name]}"
+            )
         artifact = folder.artifact
     family, _, precision = name.partition("_")
     try:
@@ -69,7 +73,8 @@ def open_runtime(name: str, path: Path, *, num_threads: int = 1) -> Predict:
 
 
 def pin_tensorflow(num_threads: int) -> None:
-    """Let TensorFlow compute on so many threads in this process; to be called before it computes anything.
+    """Let TensorFlow compute on so many threads in this process; to be called before it computes
+    anything.
 
     Raises:
         RuntimeOpeningError: it has already computed with another number.
@@ -80,21 +85,22 @@ def pin_tensorflow(num_threads: int) -> None:
         tf.config.threading.set_inter_op_parallelism_threads(num_threads)
     except RuntimeError as error:
         raise RuntimeOpeningError(
-            "TensorFlow already computes on another number of threads in this process: call "
-            f"pin_tensorflow({num_threads}) before it is used, or open the model in a process of its own"
+            "TensorFlow already computes on another number of threads in this process: call"
+            f" pin_tensorflow({num_threads}) before it is used, or open the model in a process of"
+            " its own"
         ) from error
 
 
 def compile_openvino(artifact: Path, precision: str, num_threads: int, **settings: object):
     """Compile an ONNX file with OpenVINO for this processor.
 
-    Left to itself OpenVINO computes a float32 model in bfloat16 where the processor has AMX (probabilities off by up
-    to 0.10), so the precision is always given.
+    Left to itself OpenVINO computes a float32 model in bfloat16 where the processor has AMX
+    (probabilities off by up to 0.10), so the precision is always given.
 
     Args:
         artifact: an ONNX file.
-        precision: float32, bf16 (RuntimeOpeningError where the processor has none) or int8; an int8 file says itself
-            what is rounded, and the rest is float32.
+        precision: float32, bf16 (RuntimeOpeningError where the processor has none) or int8; an int8
+            file says itself what is rounded, and the rest is float32.
         num_threads: of one prediction.
         settings: further properties by OpenVINO's names.
     """
@@ -129,7 +135,9 @@ def _open(family: str, precision: str, artifact: Path, num_threads: int) -> Pred
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = num_threads
         options.inter_op_num_threads = 1
-        session = onnxruntime.InferenceSession(str(artifact), options, providers=["CPUExecutionProvider"])
+        session = onnxruntime.InferenceSession(
+            str(artifact), options, providers=["CPUExecutionProvider"]
+        )
         name = session.get_inputs()[0].name
         return lambda images: session.run(None, {name: images})[0]
     request = compile_openvino(artifact, precision, num_threads).create_infer_request()

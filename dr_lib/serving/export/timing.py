@@ -14,7 +14,9 @@ from dr_lib.serving.export.runtimes import Predict, open_runtime
 CPUINFO = Path("/proc/cpuinfo")
 
 
-def time_runtime(predict: Predict, image: np.ndarray, *, num_calls: int = 100, warmup: int = 10) -> np.ndarray:
+def time_runtime(
+    predict: Predict, image: np.ndarray, *, num_calls: int = 100, warmup: int = 10
+) -> np.ndarray:
     """Time single predictions of an image, (side, side, 3) uint8: (num_calls,) milliseconds.
 
     The calls of the warm-up are not timed: the first one compiles, allocates and fills the caches.
@@ -41,10 +43,12 @@ def compare_latency(
         num_threads: of one prediction.
 
     Returns:
-        One row per runtime and round: runtime, round, ms (median of five calls, after one that brings the weights back
-        into the caches). Errors are those of `open_runtime`.
+        One row per runtime and round: runtime, round, ms (median of five calls, after one that
+        brings the weights back into the caches). Errors are those of `open_runtime`.
     """
-    runtimes = {name: open_runtime(name, path, num_threads=num_threads) for name, path in paths.items()}
+    runtimes = {
+        name: open_runtime(name, path, num_threads=num_threads) for name, path in paths.items()
+    }
     for predict in runtimes.values():
         time_runtime(predict, image, num_calls=1, warmup=3)
     rng = np.random.default_rng(0)
@@ -60,8 +64,9 @@ def pair_latency(times: pd.DataFrame, runtime: str, reference: str) -> dict[str,
     """Compare a runtime with a reference, both by name, round by round of `compare_latency`.
 
     Returns:
-        runtime, n (rounds), ms (median), the median of reference's time / runtime's time as speedup with its quartiles
-        speedup_low and speedup_high, and the median of runtime's - reference's as difference_ms.
+        runtime, n (rounds), ms (median), the median of reference's time / runtime's time as speedup
+        with its quartiles speedup_low and speedup_high, and the median of runtime's - reference's
+        as difference_ms.
     """
     rounds = times.pivot(index="round", columns="runtime", values="ms")
     low, speedup, high = (rounds[reference] / rounds[runtime]).quantile([0.25, 0.5, 0.75])
@@ -71,6 +76,12 @@ def pair_latency(times: pd.DataFrame, runtime: str, reference: str) -> dict[str,
 
 
 def read_cpu_flags() -> set[str]:
-    """The instructions that this processor has, as Linux names them; none where there is no Linux to say so."""
+    """The instructions that this processor has, as Linux names them; none where there is no
+    Linux to say so.
+    """
     text = CPUINFO.read_text(encoding="utf-8") if CPUINFO.is_file() else ""
-    return {flag for line in re.findall(r"(?m)^(?:flags|Features)\s*:(.*)", text) for flag in line.split()}
+    return {
+        flag
+        for line in re.findall(r"(?m)^(?:flags|Features)\s*:(.*)", text)
+        for flag in line.split()
+    }

@@ -19,14 +19,19 @@ if TYPE_CHECKING:
 
 MANIFEST = "manifest.json"
 CARD = "README.md"
-PREPROCESSING = "crop_fundus; JPEG q95; shrunk by area to image_size; uint8 RGB, scaled in the model"
-FACTS = {  # what a manifest says, beside threshold_from and anything else that whoever wrote it knew
+PREPROCESSING = (
+    "crop_fundus; JPEG q95; shrunk by area to image_size; uint8 RGB, scaled in the model"
+)
+# what a manifest says, beside threshold_from and anything else that whoever wrote it knew
+FACTS = {
     "format": str,  # keras, savedmodel, or litert_ and its precision
     "model": str,
     "num_parameters": int,
     "image_size": int,
-    "grades": list,  # names of those that it tells apart; empty where it answers whether an eye is referable alone
-    "threshold": float,  # an eye is referable where the probability of grade 2 or worse is at least that
+    # names of those that it tells apart; empty where it answers whether an eye is referable alone
+    "grades": list,
+    # an eye is referable where the probability of grade 2 or worse is at least that
+    "threshold": float,
     "preprocessing": str,
     "crop_size": int,  # px, before it is shrunk to image_size
     "crop_method": str,
@@ -65,23 +70,34 @@ class ModelFolder(NamedTuple):
 
 
 def write_folder(folder: Path, artifact: str, facts: Mapping[str, Any]) -> ModelFolder:
-    """Write the manifest, all of FACTS and whatever else is known, and the card of an artifact in the folder.
+    """Write the manifest, all of FACTS and whatever else is known, and the card of an artifact in
+    the folder.
 
     Where the facts do not name them, they were made now, for the preprocessing of this version.
 
     Raises:
         ModelFolderError: the artifact is not there, or a fact is missing or of the wrong kind.
     """
-    made = {"preprocessing": PREPROCESSING, "created_at": datetime.now(UTC).isoformat(timespec="seconds")}
-    measured = {"artifact": artifact, "bytes": count_bytes(folder / artifact), "sha256": _digest(folder / artifact)}
+    made = {
+        "preprocessing": PREPROCESSING,
+        "created_at": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+    measured = {
+        "artifact": artifact,
+        "bytes": count_bytes(folder / artifact),
+        "sha256": _digest(folder / artifact),
+    }
     known = json.dumps({**made, **facts, **measured})
-    written = _check(json.loads(known, parse_constant=lambda _: None), folder)  # JSON has no word for NaN
+    # JSON has no word for NaN
+    written = _check(json.loads(known, parse_constant=lambda _: None), folder)
     files.write_json(folder / MANIFEST, written)
     files.write_text(folder / CARD, describe(written))
     return ModelFolder(folder, written)
 
 
-def write_trained(network: Path, config: "TrainingConfig", trained: "Trained", commit: str) -> ModelFolder:
+def write_trained(
+    network: Path, config: "TrainingConfig", trained: "Trained", commit: str
+) -> ModelFolder:
     """Move the .keras file that `train_once` left into a model folder beside it, `model`."""
     folder = network.parent / "model"
     row = trained.row
@@ -94,7 +110,11 @@ def write_trained(network: Path, config: "TrainingConfig", trained: "Trained", c
         "image_size": config.image_size,
         "grades": list(GRADES) if config.task == "grades" else [],
         "threshold": trained.scores["threshold"],
-        "threshold_from": chosen if "validation" in trained.splits else "not chosen, for lack of a validation split",
+        "threshold_from": (
+            chosen
+            if "validation" in trained.splits
+            else "not chosen, for lack of a validation split"
+        ),
         "test_time_augmentation": config.test_time_augmentation,
         "weights": Path(config.weights).name,
         "metrics": trained.scores,
@@ -109,16 +129,24 @@ def read_folder(folder: Path) -> ModelFolder:
     """Read a model folder, and check that the artifact is the one that was written.
 
     Raises:
-        ModelFolderError: no manifest, a fact is missing, or the artifact is not there, cut short or another one.
+        ModelFolderError: no manifest, a fact is missing, or the artifact is not there, cut short or
+            another one.
     """
     try:
         facts = json.loads((folder / MANIFEST).read_bytes())
     except FileNotFoundError as error:
-        advice = "give one that export leaves, such as exported/litert_int8; export takes model/ of notebook 20's runs"
-        raise ModelFolderError(f"{folder} holds no model, for it has no {MANIFEST}: {advice}") from error
+        advice = (
+            "give one that export leaves, such as exported/litert_int8; export takes model/ of"
+            " notebook 20's runs"
+        )
+        raise ModelFolderError(
+            f"{folder} holds no model, for it has no {MANIFEST}: {advice}"
+        ) from error
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise ModelFolderError(f"{folder} holds no model: its {MANIFEST} cannot be read ({reason})") from error
+        raise ModelFolderError(
+            f"{folder} holds no model: its {MANIFEST} cannot be read ({reason})"
+        ) from error
     found = ModelFolder(folder, _check(facts, folder))
     name = found.facts["artifact"]
     if Path(name).name != name or found.artifact.is_symlink():
@@ -129,43 +157,70 @@ def read_folder(folder: Path) -> ModelFolder:
     except OSError as error:
         raise ModelFolderError(f"{folder}: {name} cannot be read: {error.strerror}") from error
     if (size, sha256) != (found.facts["bytes"], found.facts["sha256"]):
-        raise ModelFolderError(f"{folder}: {name} is not what {MANIFEST} says: copy or export the model again")
+        raise ModelFolderError(
+            f"{folder}: {name} is not what {MANIFEST} says: copy or export the model again"
+        )
     return found
 
 
 def describe(facts: Mapping[str, Any]) -> str:
-    """The model card, as Markdown: what the model is, what it was made from, and what it must not be used for."""
+    """The model card, as Markdown: what the model is, what it was made from, and what it must
+    not be used for.
+    """
     is_synthetic = facts["data_kind"] == "synthetic"
     grades = facts["grades"]
     answer = "Says how probable it is that a fundus photograph shows referable retinopathy"
     if grades:
-        answer = f"Grades a fundus photograph: {', '.join(f'{k} {name}' for k, name in enumerate(grades))}"
+        answer = (
+            "Grades a fundus photograph:"
+            f" {', '.join(f'{k} {name}' for k, name in enumerate(grades))}"
+        )
     before = "" if facts["format"] == "keras" else "of the network before export"
     metrics = _tabulate(facts["metrics"])
     gate = _tabulate(facts.get("gate", {}))
     lines = [
-        f"# {facts['model']}, {facts['image_size']} px, {'five grades' if grades else 'referral'} ({facts['format']})",
+        (
+            f"# {facts['model']}, {facts['image_size']} px,"
+            f" {'five grades' if grades else 'referral'} ({facts['format']})"
+        ),
         "> **Made from a SYNTHETIC SAMPLE, not from photographs.**" if is_synthetic else "",
-        f"{answer}. An eye is called referable where the probability of grade {REFERABLE_FROM} or worse is at least "
-        f"{facts['threshold']:.4g} ({facts.get('threshold_from', 'how it was chosen is not known')}"
-        f"{before and f'; {before}'}).",
-        f"- parameters: {facts['num_parameters']:,}; artifact: {facts['artifact']}, {facts['bytes']:,} bytes, sha256 "
-        f"{facts['sha256']}\n- initial weights: {facts['weights']}\n- preprocessing: {facts['preprocessing']}; "
-        f"crops of {facts['crop_size']} px, {facts['crop_method']}\n"
-        f"- data: {facts['data_kind']}, crops {facts['data_sha256']}, labels {facts['labels_sha256']}, split "
-        f"{facts['split_sha256']}\n- commit: {facts['commit']}; "
-        f"{', '.join(f'{name} {version}' for name, version in facts['versions'].items())}; {facts['created_at']}",
-        f"## Test split{before and f', {before}'}\n\n| metric | value |\n| --- | --- |\n" + metrics if metrics else "",
+        (
+            f"{answer}. An eye is called referable where the probability of grade {REFERABLE_FROM}"
+            " or worse is at least "
+            f"{facts['threshold']:.4g}"
+            f" ({facts.get('threshold_from', 'how it was chosen is not known')}"
+            f"{before and f'; {before}'})."
+        ),
+        (
+            f"- parameters: {facts['num_parameters']:,}; artifact: {facts['artifact']},"
+            f" {facts['bytes']:,} bytes, sha256 {facts['sha256']}\n- initial weights:"
+            f" {facts['weights']}\n- preprocessing: {facts['preprocessing']}; crops of"
+            f" {facts['crop_size']} px, {facts['crop_method']}\n- data: {facts['data_kind']}, crops"
+            f" {facts['data_sha256']}, labels {facts['labels_sha256']}, split"
+            f" {facts['split_sha256']}\n- commit: {facts['commit']};"
+            f" {', '.join(f'{name} {version}' for name, version in facts['versions'].items())};"
+            f" {facts['created_at']}"
+        ),
+        (
+            f"## Test split{before and f', {before}'}\n\n| metric | value |\n| --- | --- |\n"
+            + metrics
+            if metrics
+            else ""
+        ),
         "## What the export changed\n\n| | |\n| --- | --- |\n" + gate if gate else "",
         "## Limits",
-        "No medical device: not for deciding about a patient. Its figures hold for the data above; other cameras and "
-        "other populations need a test of their own.",
+        (
+            "No medical device: not for deciding about a patient. Its figures hold for the data"
+            " above; other cameras and other populations need a test of their own."
+        ),
     ]
     return "\n\n".join(line for line in lines if line) + "\n"
 
 
 def list_files(artifact: Path) -> list[Path]:
-    """An artifact's files, in order: itself, or all in a SavedModel's folder; ModelFolderError where there is none."""
+    """An artifact's files, in order: itself, or all in a SavedModel's folder; ModelFolderError
+    where there is none.
+    """
     inside = artifact.rglob("*") if artifact.is_dir() else [artifact]
     listed = sorted(path for path in inside if path.is_file())
     if not listed:
@@ -179,7 +234,10 @@ def count_bytes(artifact: Path) -> int:
 
 
 def _tabulate(values: Mapping[str, Any]) -> str:
-    shown = {name: f"{value:.4g}" if isinstance(value, float) else value for name, value in values.items()}
+    shown = {
+        name: f"{value:.4g}" if isinstance(value, float) else value
+        for name, value in values.items()
+    }
     return "\n".join(f"| {name} | {value} |" for name, value in shown.items())
 
 
@@ -188,19 +246,26 @@ def _check(facts: Any, folder: Path) -> dict[str, Any]:
         raise ModelFolderError(f"{folder}: {MANIFEST} is no table of facts")
     for name, kind in {**FACTS, **ARTIFACT}.items():
         value = facts.get(name)
-        if not isinstance(value, (int, float) if kind is float else kind) or isinstance(value, bool):
+        if not isinstance(value, (int, float) if kind is float else kind) or isinstance(
+            value, bool
+        ):
             raise ModelFolderError(f"{folder}: {name} is {value!r}, it has to be a {kind.__name__}")
     threshold = facts["threshold"]
     image_size = facts["image_size"]
     if not 0 <= threshold <= 1 or image_size < 1:
-        raise ModelFolderError(f"{folder}: threshold {threshold}, image_size {image_size}: out of range")
+        raise ModelFolderError(
+            f"{folder}: threshold {threshold}, image_size {image_size}: out of range"
+        )
     return facts
 
 
 def _digest(artifact: Path) -> str:
     """Of a file its sha256; of a folder that of its files' names and sha256."""
     if artifact.is_dir():
-        listed = "".join(f"{path.relative_to(artifact).as_posix()} {_digest(path)}\n" for path in list_files(artifact))
+        listed = "".join(
+            f"{path.relative_to(artifact).as_posix()} {_digest(path)}\n"
+            for path in list_files(artifact)
+        )
         return hashlib.sha256(listed.encode()).hexdigest()
     with artifact.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

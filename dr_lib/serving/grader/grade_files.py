@@ -1,4 +1,6 @@
-"""Grade photographs in files: what the endpoint would answer, as a table that grows while they are graded."""
+"""Grade photographs in files: what the endpoint would answer, as a table that grows while they
+are graded.
+"""
 
 import csv
 import errno
@@ -58,31 +60,44 @@ def grade_files(
 ) -> Graded:
     """Grade photographs and write a CSV that names the files: it belongs in a private folder.
 
-    Each row is on the disk as soon as its photograph is graded. Where the table is there already, its rows are kept and
-    the other photographs are graded.
+    Each row is on the disk as soon as its photograph is graded. Where the table is there already,
+    its rows are kept and the other photographs are graded.
 
     Args:
         folder: an exported LiteRT model or SavedModel.
         paths: files, and folders whose photographs are meant, as `prepare` finds them.
-        out: the CSV, in UTF-8: file, most_probable_grade, probability_0 to probability_4, probability_referable,
-            threshold, referable_at_threshold, in_training (whether the model learned from this picture or a copy of
-            it), fundus (status of the crop), model_version, error (empty where there is a grade). Files stand with
-            their whole path, which no spreadsheet takes for a formula; bytes that are no UTF-8 stand as \\udc80 to
-            \\udcff.
-        data_dir: the prepared folder that the model learned from, which tells what is in_training; else it is unknown.
+        out: the CSV, in UTF-8: file, most_probable_grade, probability_0 to probability_4,
+            probability_referable, threshold, referable_at_threshold, in_training (whether the model
+            learned from this picture or a copy of it), fundus (status of the crop), model_version,
+            error (empty where there is a grade). Files stand with their whole path, which no
+            spreadsheet takes for a formula; bytes that are no UTF-8 stand as \\udc80 to \\udcff.
+        data_dir: the prepared folder that the model learned from, which tells what is in_training;
+            else it is unknown.
         split: file name of the split table by which it learned.
         workers: processes; by default one per core where there are many photographs.
         progress: called with the numbers done and in all.
 
     Raises:
         ModelFolderError: the folder holds no model that can be served.
-        GradesError: out is not the beginning of such a table, or of another model's; the model learned from other data.
+        GradesError: out is not the beginning of such a table, or of another model's; the model
+            learned from other data.
         FileNotFoundError: a path is not there.
         LabelTableError: a folder holds no photographs.
         WorkerError: a worker died, or has too little memory.
     """
-    names = ["file", "most_probable_grade", *(f"probability_{grade}" for grade in range(len(folder.facts["grades"])))]
-    names += ["probability_referable", "threshold", "referable_at_threshold", "in_training", "fundus", "model_version"]
+    names = [
+        "file",
+        "most_probable_grade",
+        *(f"probability_{grade}" for grade in range(len(folder.facts["grades"]))),
+    ]
+    names += [
+        "probability_referable",
+        "threshold",
+        "referable_at_threshold",
+        "in_training",
+        "fundus",
+        "model_version",
+    ]
     names += ["error"]
     learned = _read_learned(folder, data_dir, split)
     files = {_write_name(file): file for path in paths for file in _list_files(Path(path))}
@@ -92,7 +107,10 @@ def grade_files(
         raise GradesError(f"another predict writes {out}: wait for its end, or name another file")
     kept = _read_kept(out, names, folder.version)
     if learned is not None and any(row["in_training"] == UNKNOWN for row in kept.values()):
-        raise GradesError(f"{out} has rows of which it is not known whether they are in_training: name another file")
+        raise GradesError(
+            f"{out} has rows of which it is not known whether they are in_training: name another"
+            " file"
+        )
     todo = [file for name, file in files.items() if name not in kept]
     num_kept = len(files) - len(todo)
     reasons = Counter(row["error"] for row in kept.values())
@@ -102,30 +120,42 @@ def grade_files(
         writer = csv.DictWriter(table, names)
         if not table.tell():
             writer.writeheader()
-        for done, row in enumerate(map_files(partial(_grade, folder.path, folder.version), todo), num_kept + 1):
+        for done, row in enumerate(
+            map_files(partial(_grade, folder.path, folder.version), todo), num_kept + 1
+        ):
             found = row.pop("perceptual_hash", None)
             if found:
-                row["in_training"] = UNKNOWN if learned is None else ("yes" if is_copy(found, learned) else "no")
+                row["in_training"] = (
+                    UNKNOWN if learned is None else ("yes" if is_copy(found, learned) else "no")
+                )
             writer.writerow(row)
             table.flush()
             reasons[row["error"]] += 1
             in_training[row.get("in_training", "")] += 1
             progress(done, len(files))
     del reasons[""], in_training[""]
-    return Graded(Counter(re.sub(r"\d+", "...", reason) for reason in reasons.elements()), in_training)
+    return Graded(
+        Counter(re.sub(r"\d+", "...", reason) for reason in reasons.elements()), in_training
+    )
 
 
 def _read_learned(folder: ModelFolder, data_dir: Path | None, split: str) -> np.ndarray | None:
-    """The perceptual hashes, (n, 32) uint8, of what a model learned from; None where they are not known."""
+    """The perceptual hashes, (n, 32) uint8, of what a model learned from; None where they are
+    not known.
+    """
     by = folder.facts["split_sha256"]
     if data_dir is None:
         return None if by else np.empty((0, 32), np.uint8)  # never trained
     if describe_data(data_dir, split)["split_sha256"] != by:
         what = f"the model did not learn by {split} of {data_dir} as it is now"
-        raise GradesError(f"{what}: give what it learned from, or leave --data out, and in_training is unknown")
+        raise GradesError(
+            f"{what}: give what it learned from, or leave --data out, and in_training is unknown"
+        )
     photographs = read_photographs(data_dir, split)
     learned = photographs[photographs["split"].isin(["train", "validation"])]
-    return np.frombuffer(bytes.fromhex("".join(learned["perceptual_hash"])), np.uint8).reshape(-1, 32)
+    return np.frombuffer(bytes.fromhex("".join(learned["perceptual_hash"])), np.uint8).reshape(
+        -1, 32
+    )
 
 
 def grade_prepared(
@@ -139,10 +169,11 @@ def grade_prepared(
 ) -> None:
     """Grade the crops of a prepared folder and write predictions.csv, to be evaluated.
 
-    Of the folder that the model learned from, the validation and the test side by the same split; of any other folder,
-    where the caller says that it is external, every photograph, all of them test: an external validation, which takes
-    the thresholds from the model's predictions of its own folder. Where these lie beside the model, where a training
-    leaves them, photographs and patients that it learned from are found; else the caller alone knows.
+    Of the folder that the model learned from, the validation and the test side by the same split;
+    of any other folder, where the caller says that it is external, every photograph, all of them
+    test: an external validation, which takes the thresholds from the model's predictions of its own
+    folder. Where these lie beside the model, where a training leaves them, photographs and patients
+    that it learned from are found; else the caller alone knows.
 
     Args:
         folder: a trained or an exported model, which knows what it learned from.
@@ -153,27 +184,38 @@ def grade_prepared(
         progress: called with (done, total).
 
     Raises:
-        GradesError: the folder is not the model's and is_external is not said, or the other way round; the model
-            learned from these crops by another split, was made for other crops, or does not say what it learned from.
+        GradesError: the folder is not the model's and is_external is not said, or the other way
+            round; the model learned from these crops by another split, was made for other crops, or
+            does not say what it learned from.
         ModelFolderError, ShardError: as `grade_files` and `read_photographs` raise them.
     """
     data = describe_data(data_dir, split)
     facts = folder.facts
     for name in ("crop_size", "crop_method"):
         if data[name] != facts[name]:
-            raise GradesError(f"{data_dir}: its {name} is {data[name]}, the model's {facts[name]}: prepare it likewise")
+            raise GradesError(
+                f"{data_dir}: its {name} is {data[name]}, the model's {facts[name]}: prepare it"
+                " likewise"
+            )
     if not facts["data_sha256"]:
-        raise GradesError("the model's manifest does not say what it learned from (data_sha256): nothing can be a test")
+        raise GradesError(
+            "the model's manifest does not say what it learned from (data_sha256): nothing can be a"
+            " test"
+        )
     is_own = data["data_sha256"] == facts["data_sha256"]
     if is_own and is_external:
         raise GradesError(f"the model learned from {data_dir}: leave out --external")
     if not is_own and not is_external:
         raise GradesError(
-            f"{data_dir} is not as it was when the model learned: give the folder as it was, or, if the model learned "
-            "from none of its photographs, say --external, and all of them become test photographs"
+            f"{data_dir} is not as it was when the model learned: give the folder as it was, or, if"
+            " the model learned from none of its photographs, say --external, and all of them"
+            " become test photographs"
         )
     if not is_external and data["split_sha256"] != facts.get("split_sha256"):
-        raise GradesError(f"the model learned from {data_dir} by another split table than {split}: give it as --split")
+        raise GradesError(
+            f"the model learned from {data_dir} by another split table than {split}: give it as"
+            " --split"
+        )
     photographs = read_photographs(data_dir, split)
     sides = ("train", "validation", "test") if is_external else ("validation", "test")
     photographs = photographs[photographs["split"].isin(sides)].reset_index(drop=True)
@@ -188,23 +230,31 @@ def grade_prepared(
         predicted.append(predict(crops if is_keras else crops[start : start + step]))
         progress(min(start + step, len(crops)), len(crops))
     found = [(photographs["image_id"].to_numpy(), np.concatenate(predicted))]
-    name = f"{facts['model']}_{facts['image_size'] if is_keras else facts['format']}"  # of Keras the network's own
+    # of Keras the network's own
+    name = f"{facts['model']}_{facts['image_size'] if is_keras else facts['format']}"
     write_predictions(out, data_dir, split, found, name, folder.version, is_external=is_external)
 
 
 def _check_unseen(learned: Path, photographs: pd.DataFrame) -> None:
-    """See that a model learned from none of these photographs and patients, where its training says from which."""
+    """See that a model learned from none of these photographs and patients, where its training
+    says from which.
+    """
     if not learned.is_file():
         return
     known = pd.read_csv(learned, dtype=str, keep_default_na=False)
     known = known[known["split"].isin(["train", "validation"])]
     for name in ("image_id", "patient_id"):
         if both := set(known[name]) & set(photographs[name].astype(str)):
-            raise GradesError(f"the model learned from {len(both)} {name} of these: that is no external validation")
+            raise GradesError(
+                f"the model learned from {len(both)} {name} of these: that is no external"
+                " validation"
+            )
 
 
 def _open(folder: ModelFolder) -> Callable[[np.ndarray], np.ndarray]:
-    """What makes probabilities of (n, side, side, 3) uint8 crops: Keras of a trained model, as its training did."""
+    """What makes probabilities of (n, side, side, 3) uint8 crops: Keras of a trained model, as
+    its training did.
+    """
     if folder.facts["format"] != "keras":
         return Predictor(folder, count_cpus(), max_pixels=MAX_PIXELS).predict
     activate(choose(probe(), batch_size=BATCH))
@@ -237,14 +287,21 @@ def _read_kept(out: Path, names: list[str], version: str) -> dict[str, dict[str,
     content = out.read_bytes()
     header = ",".join(names).encode() + LINE_END
     whole = content[: content.rfind(LINE_END) + len(LINE_END)] if LINE_END in content else b""
-    if not whole.startswith(header) and not header.startswith(content):  # a kill may come while the header is written
-        raise GradesError(f"{out} is there and has other columns: name another file, it is not overwritten")
+    # a kill may come while the header is written
+    if not whole.startswith(header) and not header.startswith(content):
+        raise GradesError(
+            f"{out} is there and has other columns: name another file, it is not overwritten"
+        )
     try:
         rows = list(csv.DictReader(io.StringIO(whole.decode(), newline="")))
     except UnicodeDecodeError as error:
-        raise GradesError(f"{out} was saved anew, not in UTF-8: name another file, it is not overwritten") from error
+        raise GradesError(
+            f"{out} was saved anew, not in UTF-8: name another file, it is not overwritten"
+        ) from error
     if any(row["model_version"] != version for row in rows):
-        raise GradesError(f"{out} holds another model's grades: name another file, it is not overwritten")
+        raise GradesError(
+            f"{out} holds another model's grades: name another file, it is not overwritten"
+        )
     os.truncate(out, len(whole))
     return {row["file"]: row for row in rows}
 
@@ -264,14 +321,19 @@ def _grade(folder: Path, version: str, file: Path) -> dict[str, Any]:
         stored = predictor.store(file)
         answer = predictor.grade_stored(stored)
     except (ValueError, OSError) as error:  # every refusal is a ValueError
-        if getattr(error.__cause__ or error, "errno", 0) in (errno.ENOENT, errno.ESTALE):  # no fault of the photograph
+        # no fault of the photograph
+        if getattr(error.__cause__ or error, "errno", 0) in (errno.ENOENT, errno.ESTALE):
             raise WorkerError(
                 f"{file} is not there any more: bring the folder back, and start again, to go on"
             ) from error
         return row | {"error": str(error)}
     except MemoryError as error:
-        raise WorkerError("too little memory for a photograph: pass --workers 1, to go on") from error
+        raise WorkerError(
+            "too little memory for a photograph: pass --workers 1, to go on"
+        ) from error
     names = ("most_probable_grade", "probability_referable", "threshold", "referable_at_threshold")
-    row.update({name: answer[name] for name in names}, perceptual_hash=perceptual_hash(stored.encoded))
+    row.update(
+        {name: answer[name] for name in names}, perceptual_hash=perceptual_hash(stored.encoded)
+    )
     row |= {f"probability_{grade}": value for grade, value in enumerate(answer["probabilities"])}
     return row | {"fundus": answer["fundus"]["status"], "error": ""}

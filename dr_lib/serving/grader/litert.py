@@ -12,17 +12,28 @@ class LiteRT:
     """A model and its buffers; one thread at a time may use it."""
 
     def __init__(self, path: Path, *, num_threads: int = 1):
-        """Load a .tflite file; ModelFolderError where it cannot be loaded, or takes or gives something else."""
+        """Load a .tflite file; ModelFolderError where it cannot be loaded, or takes or gives
+        something else.
+        """
         try:
-            content = path.read_bytes()  # a file would stay mapped, and what is written into it be read
+            # a file would stay mapped, and what is written into it be read
+            content = path.read_bytes()
             self._interpreter = Interpreter(model_content=content, num_threads=num_threads)
             self._interpreter.allocate_tensors()
         except (OSError, ValueError, RuntimeError) as error:
-            raise ModelFolderError(f"{path}: not a LiteRT model that this runtime can run: {error}") from error
-        inputs, = self._interpreter.get_input_details()
-        outputs, = self._interpreter.get_output_details()
-        if inputs["dtype"] is not np.uint8 or len(inputs["shape"]) != 4 or outputs["dtype"] is not np.float32:
-            raise ModelFolderError(f"{path}: the model has to take (1, side, side, 3) uint8 and give float32")
+            raise ModelFolderError(
+                f"{path}: not a LiteRT model that this runtime can run: {error}"
+            ) from error
+        (inputs,) = self._interpreter.get_input_details()
+        (outputs,) = self._interpreter.get_output_details()
+        if (
+            inputs["dtype"] is not np.uint8
+            or len(inputs["shape"]) != 4
+            or outputs["dtype"] is not np.float32
+        ):
+            raise ModelFolderError(
+                f"{path}: the model has to take (1, side, side, 3) uint8 and give float32"
+            )
         self._input = inputs["index"]
         self._output = outputs["index"]
         self.image_size = int(inputs["shape"][1])

@@ -34,9 +34,12 @@ MAX_BODY_BYTES = 6_291_456  # of SageMaker's endpoints, packed and unpacked
 MEDIA_TYPES = ("image/jpeg", "image/jpg", "image/png", "application/json")
 URL_SAFE = bytes.maketrans(b"-_", b"+/")  # base64 of RFC 4648, 5 -> that of 4
 CONTENT_ENCODINGS = ("", "identity", "gzip")
-SCAN = re.compile(rb"\xff\xda")  # the marker; the expression finds it three times as fast as bytes.count
+# the marker; the expression finds it three times as fast as bytes.count
+SCAN = re.compile(rb"\xff\xda")
 PACKED_BYTES = 12 * 2**20  # of artifacts that interpreters may pack, each its own copy
-MAX_SCANS = 100  # of a progressive JPEG; encoders write 10, and each costs the decoder 4 ms at the most pixels allowed
+# of a progressive JPEG; encoders write 10, and each costs the decoder 4 ms at the most pixels
+# allowed
+MAX_SCANS = 100
 
 
 class RefusedError(ValueError):
@@ -49,12 +52,19 @@ class RefusedError(ValueError):
 
 
 def check_media_type(media_type: str, content_encoding: str) -> None:
-    """Raise RefusedError unless a body of this Content-Type and Content-Encoding can be unpacked."""
+    """Raise RefusedError unless a body of this Content-Type and Content-Encoding can be
+    unpacked.
+    """
     if media_type.startswith("multipart/"):
-        raise RefusedError(415, "send the file itself as the body and not a form: curl --data-binary @eye.jpg, not -F")
+        raise RefusedError(
+            415,
+            "send the file itself as the body and not a form: curl --data-binary @eye.jpg, not -F",
+        )
     if media_type not in MEDIA_TYPES:
         raise RefusedError(
-            415, "send a photograph with Content-Type image/jpeg or image/png, or in base64 in application/json"
+            415,
+            "send a photograph with Content-Type image/jpeg or image/png, or in base64 in"
+            " application/json",
         )
     if content_encoding not in CONTENT_ENCODINGS:
         raise RefusedError(415, "send the body as it is, or with Content-Encoding: gzip")
@@ -71,45 +81,64 @@ class Stored(NamedTuple):
 class Predictor:
     """A served model; as many threads as it was made for may call it at once."""
 
-    keep: Callable[[bytes, dict[str, Any]], None] | None = None  # called with each photograph that got an answer
+    # called with each photograph that got an answer
+    keep: Callable[[bytes, dict[str, Any]], None] | None = None
 
     def __init__(self, folder: ModelFolder, num_threads: int, *, max_pixels: int):
         """Load the model.
 
-        A small model gets an interpreter for each thread. Of a larger one fewer interpreters share the threads, and
-        photographs wait for each other: each interpreter packs the weights anew, which takes as many times the memory.
-        A SavedModel is there once, for all threads.
+        A small model gets an interpreter for each thread. Of a larger one fewer interpreters share
+        the threads, and photographs wait for each other: each interpreter packs the weights anew,
+        which takes as many times the memory. A SavedModel is there once, for all threads.
 
         Photographs of more than `max_pixels` are refused before a pixel is decoded.
 
         Raises:
-            ModelFolderError: the folder holds another kind of model than LiteRT and SavedModel, or one that does not
-                fit its manifest, or it was replaced meanwhile.
+            ModelFolderError: the folder holds another kind of model than LiteRT and SavedModel, or
+                one that does not fit its manifest, or it was replaced meanwhile.
         """
         self.facts = folder.facts
         self.version = folder.version
         self.max_pixels = max_pixels
-        self.machine = {"instance_type": find_instance_type(), "cpu": find_cpu_model(), "num_cpus": count_cpus()}
+        self.machine = {
+            "instance_type": find_instance_type(),
+            "cpu": find_cpu_model(),
+            "num_cpus": count_cpus(),
+        }
         runtime = "tensorflow" if folder.facts["format"] == "savedmodel" else "ai-edge-litert"
-        versions = {"python": platform.python_version(), runtime.replace("-", "_"): read_version(runtime)}
-        # a client that asks this server in several runs sees by the name that they are of one deployment
+        versions = {
+            "python": platform.python_version(),
+            runtime.replace("-", "_"): read_version(runtime),
+        }
+        # a client that asks this server in several runs sees by the name that they are of one
+        # deployment
         self.machine |= {"threads": num_threads, "deployment": uuid.uuid4().hex[:12], **versions}
         self._idle: SimpleQueue[LiteRT | SavedModel] = SimpleQueue()
         for model in _open(folder, num_threads):
             if model.image_size != folder.facts["image_size"]:
-                raise ModelFolderError(f"{folder.path}: the model takes {model.image_size} px, its manifest differs")
+                raise ModelFolderError(
+                    f"{folder.path}: the model takes {model.image_size} px, its manifest differs"
+                )
             self._idle.put(model)
-        if read_folder(folder.path).facts != folder.facts:  # from here on the artifact is not read again
-            raise ModelFolderError(f"{folder.path}: the model was replaced while it was loaded: start again")
+        # from here on the artifact is not read again
+        if read_folder(folder.path).facts != folder.facts:
+            raise ModelFolderError(
+                f"{folder.path}: the model was replaced while it was loaded: start again"
+            )
 
     def warm_up(self) -> None:
-        """Take a drawn photograph through every interpreter; ModelFolderError where no five probabilities come out."""
+        """Take a drawn photograph through every interpreter; ModelFolderError where no five
+        probabilities come out.
+        """
         photograph = np.zeros((480, 640, 3), np.uint8)
         cv2.circle(photograph, (320, 240), 200, (190, 100, 50), -1)
         body = encode_jpeg(photograph)
         for _ in range(self._idle.qsize()):  # the queue gives each in turn
             probabilities = self.grade(body)["probabilities"]
-            if len(probabilities) != len(self.facts["grades"]) or not abs(sum(probabilities) - 1) < 0.02:
+            if (
+                len(probabilities) != len(self.facts["grades"])
+                or not abs(sum(probabilities) - 1) < 0.02
+            ):
                 raise ModelFolderError(f"the model gives {probabilities} instead of probabilities")
 
     def predict(self, images: np.ndarray) -> np.ndarray:
@@ -120,16 +149,20 @@ class Predictor:
         finally:
             self._idle.put(interpreter)
 
-    def __call__(self, body: bytes, media_type: str = "image/jpeg", content_encoding: str = "") -> dict[str, Any]:
+    def __call__(
+        self, body: bytes, media_type: str = "image/jpeg", content_encoding: str = ""
+    ) -> dict[str, Any]:
         """Answer a request as the endpoint does, its JSON as a table.
 
         Args:
             body: as it was sent.
-            media_type: one of MEDIA_TYPES; JSON is an object whose `image` holds the file in base64.
+            media_type: one of MEDIA_TYPES; JSON is an object whose `image` holds the file in
+                base64.
             content_encoding: one of CONTENT_ENCODINGS.
 
         Raises:
-            RefusedError: what came is no JPEG or PNG that fits, is damaged, or shows no field of view.
+            RefusedError: what came is no JPEG or PNG that fits, is damaged, or shows no field of
+                view.
             MemoryError: there is too little memory to decode it.
         """
         body = _gunzip(body) if content_encoding == "gzip" else body
@@ -146,7 +179,9 @@ class Predictor:
         return answer
 
     def grade(self, source: Path | bytes) -> dict[str, Any]:
-        """Answer for a picture of any kind and size that `crop_fundus` takes, a file or its bytes; see `store`."""
+        """Answer for a picture of any kind and size that `crop_fundus` takes, a file or its
+        bytes; see `store`.
+        """
         return self.grade_stored(self.store(source))
 
     def store(self, source: Path | bytes) -> Stored:
@@ -167,7 +202,9 @@ class Predictor:
         return Stored(crop, encode_jpeg(crop.image), perf_counter() - start)
 
     def grade_stored(self, stored: Stored) -> dict[str, Any]:
-        """Answer for a photograph that was cropped; `referable_at_threshold` alone follows the threshold."""
+        """Answer for a photograph that was cropped; `referable_at_threshold` alone follows the
+        threshold.
+        """
         start = perf_counter()
         image = decode_jpeg(stored.encoded, self.facts["image_size"])  # as training reads it
         decoded = perf_counter()
@@ -202,24 +239,35 @@ def _open(folder: ModelFolder, num_threads: int) -> list[LiteRT | SavedModel]:
     if not folder.facts["format"].startswith("litert_"):
         kind = folder.facts["format"]
         command = write_command("export", "FOLDER", "--data", "DATA", "--out", "exported")
-        raise ModelFolderError(f"{folder.path}: {kind} is not served, export the trained model first: {command}")
+        raise ModelFolderError(
+            f"{folder.path}: {kind} is not served, export the trained model first: {command}"
+        )
     count = max(1, min(num_threads, PACKED_BYTES // max(1, folder.facts["bytes"])))
     return [LiteRT(folder.artifact, num_threads=num_threads // count) for _ in range(count)]
 
 
 def _check_photograph(encoded: bytes, max_pixels: int) -> None:
-    """Let nothing reach a decoder but a JPEG or PNG whose header promises a decent size and few scans."""
+    """Let nothing reach a decoder but a JPEG or PNG whose header promises a decent size and few
+    scans.
+    """
     if not encoded.startswith((JPEG_SIGNATURE, PNG_SIGNATURE)):
         raise RefusedError(415, "the body is neither a JPEG nor a PNG")
-    width, height = read_header(encoded)[:2]  # a thousandth of the time that the crop takes, which reads it again
+    # a thousandth of the time that the crop takes, which reads it again
+    width, height = read_header(encoded)[:2]
     if width * height > max_pixels or max(width, height) > MAX_SIDE:
-        raise RefusedError(413, f"{width} x {height} px are too many: send at most {max_pixels // 10**6} million")
-    if encoded.startswith(JPEG_SIGNATURE) and next(islice(SCAN.finditer(encoded), MAX_SCANS, None), None):
+        raise RefusedError(
+            413, f"{width} x {height} px are too many: send at most {max_pixels // 10**6} million"
+        )
+    if encoded.startswith(JPEG_SIGNATURE) and next(
+        islice(SCAN.finditer(encoded), MAX_SCANS, None), None
+    ):
         raise RefusedError(400, "a JPEG of too many scans")
 
 
 def _check_memory(source: Path | bytes) -> None:
-    """Raise MemoryError where the bytes that decoding takes cannot be had: to OpenCV the picture is damaged then."""
+    """Raise MemoryError where the bytes that decoding takes cannot be had: to OpenCV the picture
+    is damaged then.
+    """
     encoded, header, _ = open_picture(source)
     np.empty(count_bytes(encoded, header, 1), np.uint8)
 
@@ -238,7 +286,8 @@ def _gunzip(body: bytes) -> bytes:
 
 
 def _read_json(body: bytes) -> bytes:
-    if sum(map(body.count, b"[{,")) > 100:  # base64 has none of them; 6 MB of them would become 200 MB of objects
+    # base64 has none of them; 6 MB of them would become 200 MB of objects
+    if sum(map(body.count, b"[{,")) > 100:
         raise RefusedError(400, "the JSON has to hold little else than the image")
     try:
         text = json.loads(body)["image"]

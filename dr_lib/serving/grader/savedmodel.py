@@ -1,4 +1,6 @@
-"""Run a SavedModel: what the serving paper ran. It needs TensorFlow, which the container does not have by itself."""
+"""Run a SavedModel: what the serving paper ran. It needs TensorFlow, which the container does
+not have by itself.
+"""
 
 import os
 from pathlib import Path
@@ -13,7 +15,9 @@ class SavedModel:
     """A model; any number of threads may use it at once, and share TensorFlow's own threads."""
 
     def __init__(self, path: Path):
-        """Load a SavedModel's folder; ModelFolderError where it cannot be loaded, or takes or gives something else."""
+        """Load a SavedModel's folder; ModelFolderError where it cannot be loaded, or takes or
+        gives something else.
+        """
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
         try:
             import tensorflow as tf
@@ -21,7 +25,8 @@ class SavedModel:
             install = write_install("tensorflow")
             raise ModelFolderError(f"{path}: a SavedModel needs TensorFlow: {install}") from error
         try:
-            self._loaded = tf.saved_model.load(str(path))  # it holds the weights, which the signature does not
+            # it holds the weights, which the signature does not
+            self._loaded = tf.saved_model.load(str(path))
             self._grade = self._loaded.signatures["serving_default"]
             (images,) = self._grade.structured_input_signature[1].values()
             self._to_tensor = tf.constant
@@ -29,7 +34,9 @@ class SavedModel:
             if images.dtype != tf.uint8 or "probabilities" not in self._grade.structured_outputs:
                 raise ValueError("it has to take (n, side, side, 3) uint8 and give probabilities")
         except (OSError, ValueError, KeyError, AttributeError, tf.errors.OpError) as error:
-            raise ModelFolderError(f"{path}: not a SavedModel that TensorFlow can run: {error}") from error
+            raise ModelFolderError(
+                f"{path}: not a SavedModel that TensorFlow can run: {error}"
+            ) from error
 
     def __call__(self, images: np.ndarray) -> np.ndarray:
         """(n, side, side, 3) uint8 -> (n, grades) float32."""

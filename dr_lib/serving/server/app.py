@@ -20,7 +20,8 @@ from dr_lib.serving.grader.predict import MAX_BODY_BYTES, Predictor, RefusedErro
 ATTRIBUTES = "X-Amzn-SageMaker-Custom-Attributes"
 VISIBLE_ASCII = re.compile(r"[\x20-\x7e]{0,1024}")
 MAX_PENDING_BYTES = 32 * MAX_BODY_BYTES  # of bodies that are being received or wait
-ORIGIN = re.compile(r"^https?://[^/]*", re.I)  # of a request target in absolute form, RFC 9112, 3.2.2
+# of a request target in absolute form, RFC 9112, 3.2.2
+ORIGIN = re.compile(r"^https?://[^/]*", re.I)
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT")
 HEADERS = {408: {"Connection": "close"}, 503: {"Retry-After": "1"}}
 
@@ -28,7 +29,9 @@ logger = logging.getLogger(__name__)
 
 
 class Service:
-    """A predictor, its threads, and how much may wait for them; all but the predictor lives in the event loop."""
+    """A predictor, its threads, and how much may wait for them; all but the predictor lives in
+    the event loop.
+    """
 
     def __init__(self, predictor: Predictor, *, threads: int, queue: int, request_s: float):
         """Take the options of `serve`; the predictor is made for as many threads."""
@@ -65,7 +68,9 @@ class Service:
             raise RefusedError(503, "too many requests wait already")
 
     async def _receive(self, request: Request, body: bytearray) -> None:
-        """Append the request's body to `body` as it arrives, and stop at the first byte too many."""
+        """Append the request's body to `body` as it arrives, and stop at the first byte too
+        many.
+        """
         too_large = RefusedError(413, f"the body has over {MAX_BODY_BYTES} bytes")
         if int(request.headers.get("Content-Length", 0)) > MAX_BODY_BYTES:
             raise too_large
@@ -79,13 +84,17 @@ class Service:
                     if self.pending_bytes > MAX_PENDING_BYTES:
                         raise RefusedError(503, "too many requests are on their way already")
         except TimeoutError as error:
-            raise RefusedError(408, f"the body did not arrive within {self.request_s:g} s") from error
+            raise RefusedError(
+                408, f"the body did not arrive within {self.request_s:g} s"
+            ) from error
         except ClientDisconnect as error:
             raise RefusedError(400, "the body was cut short") from error
 
 
 def build_app(service: Service) -> Starlette:
-    """Build the ASGI application around a service; whoever runs it warms the predictor up and says so."""
+    """Build the ASGI application around a service; whoever runs it warms the predictor up and
+    says so.
+    """
 
     async def ping(request: Request) -> Response:
         return Response(status_code=200 if service.is_warm and not service.is_stopping else 503)
@@ -100,7 +109,9 @@ def build_app(service: Service) -> Starlette:
         except RefusedError as error:
             response = JSONResponse({"error": str(error)}, error.status, HEADERS.get(error.status))
         except MemoryError:
-            response = JSONResponse({"error": "too little memory now: ask again later"}, 503, HEADERS[503])
+            response = JSONResponse(
+                {"error": "too little memory now: ask again later"}, 503, HEADERS[503]
+            )
         except Exception as error:  # its message may hold what was sent, so it is not logged
             place = traceback.extract_tb(error.__traceback__)[-1]
             logger.error("%s in %s:%d", type(error).__name__, place.filename, place.lineno)
@@ -110,17 +121,23 @@ def build_app(service: Service) -> Starlette:
         return response
 
     async def refuse(request: Request, error: HTTPException) -> Response:
-        return JSONResponse({"error": f"{error.detail}: there are GET /ping and POST /invocations"}, error.status_code)
+        return JSONResponse(
+            {"error": f"{error.detail}: there are GET /ping and POST /invocations"},
+            error.status_code,
+        )
 
     routes = [Route("/ping", ping), Route("/invocations", invoke, methods=["POST"])]
     log = Middleware(_Log, service)
     app = Starlette(routes=routes, middleware=[log], exception_handlers={HTTPException: refuse})
-    app.router.redirect_slashes = False  # a redirect would repeat the path and the host that were sent
+    # a redirect would repeat the path and the host that were sent
+    app.router.redirect_slashes = False
     return app
 
 
 class _Log:
-    """Log method, route, status and milliseconds, nothing else; while stopping, have connections closed."""
+    """Log method, route, status and milliseconds, nothing else; while stopping, have connections
+    closed.
+    """
 
     def __init__(self, app, service: Service):
         self.app = app

@@ -1,11 +1,14 @@
-"""Ask a served model in a closed loop, one request after another, and in an open loop, at a rate that does not wait.
+"""Ask a served model in a closed loop, one request after another, and in an open loop, at a rate
+that does not wait.
 
-A client that waits for each answer before it asks again stops asking while the server stalls, and so measures the stall
-once where its users would have met it many times (coordinated omission: Tene, How NOT to Measure Latency, 2015). In the
-open loop, therefore, requests are due at times drawn beforehand. The response time counts from when a request was due,
-the service time (`round_trip_ms`) from when it was sent.
+A client that waits for each answer before it asks again stops asking while the server stalls, and
+so measures the stall once where its users would have met it many times (coordinated omission: Tene,
+How NOT to Measure Latency, 2015). In the open loop, therefore, requests are due at times drawn
+beforehand. The response time counts from when a request was due, the service time (`round_trip_ms`)
+from when it was sent.
 
-Any http or https address will do, or sagemaker:NAME for an endpoint of SageMaker, whose requests are signed.
+Any http or https address will do, or sagemaker:NAME for an endpoint of SageMaker, whose requests
+are signed.
 """
 
 import contextlib
@@ -26,9 +29,11 @@ from dr_lib.serving.server import sagemaker
 
 QUANTILES = {"p50_ms": 0.5, "p90_ms": 0.9, "p95_ms": 0.95, "p99_ms": 0.99, "max_ms": 1.0}
 SCHEMES = {"http": http.client.HTTPConnection, "https": http.client.HTTPSConnection}
-CLOSED = (ConnectionResetError, BrokenPipeError)  # how a connection says that the other side ended it
+# how a connection says that the other side ended it
+CLOSED = (ConnectionResetError, BrokenPipeError)
 NOT_HERE = (http.client.NOT_FOUND, http.client.METHOD_NOT_ALLOWED)  # what no later request changes
-OVERLOADED = (http.client.REQUEST_TIMEOUT, http.client.TOO_MANY_REQUESTS)  # what a busy server may answer
+# what a busy server may answer
+OVERLOADED = (http.client.REQUEST_TIMEOUT, http.client.TOO_MANY_REQUESTS)
 START_PER_S = 8.0
 PRECISION = 0.1
 MAX_STEPS = 40  # of a search for the largest rate
@@ -43,7 +48,8 @@ class MaxRate(NamedTuple):
 
     rate_per_s: float  # 0 where none was held
     tried: pd.DataFrame  # a row of `summarise_load` for each, in the order tried, with `held`
-    requests: pd.DataFrame  # every request of every try, from `run_open_loop`; `rate_per_s` tells the tries apart
+    # every request of every try, from `run_open_loop`; `rate_per_s` tells the tries apart
+    requests: pd.DataFrame
 
 
 def ask(url: str, body: bytes, *, content_type: str = "image/jpeg") -> dict[str, Any]:
@@ -66,7 +72,8 @@ def run_closed_loop(
     gap_s: float = 5.0,
     timeout_s: float = 60.0,
 ) -> pd.DataFrame:
-    """Send requests one at a time, as the paper did: the next one `gap_s` after the answer to the last.
+    """Send requests one at a time, as the paper did: the next one `gap_s` after the answer to the
+    last.
 
     Args:
         url: where predictions are asked for, http://127.0.0.1:8080/invocations say.
@@ -77,13 +84,15 @@ def run_closed_loop(
         timeout_s: a server that says nothing for so long has failed.
 
     Returns:
-        A row per request, failed ones too: `load` (closed), `request` (from 0), `sent_s` since the first,
-        `round_trip_ms` (to the answer's last byte), `decode_ms` and `predict_ms` as the server says, `status` (0
-        without an answer), `error` (empty where there is a prediction), `attempts` (2 where the server had closed the
-        idle connection, both inside `round_trip_ms`), `model` and `model_version`.
+        A row per request, failed ones too: `load` (closed), `request` (from 0), `sent_s` since the
+        first, `round_trip_ms` (to the answer's last byte), `decode_ms` and `predict_ms` as the
+        server says, `status` (0 without an answer), `error` (empty where there is a prediction),
+        `attempts` (2 where the server had closed the idle connection, both inside `round_trip_ms`),
+        `model` and `model_version`.
 
     Raises:
-        LoadError: the address is none, nobody listens or nothing is predicted there, or a number is none.
+        LoadError: the address is none, nobody listens or nothing is predicted there, or a number is
+            none.
     """
     _check(bodies, num_requests=num_requests, timeout_s=timeout_s)
     if not 0 <= gap_s < math.inf:
@@ -118,8 +127,9 @@ def run_open_loop(
 ) -> pd.DataFrame:
     """Send requests at a rate, whether or not the earlier ones are answered.
 
-    Arrivals are those of many users who know nothing of each other: a Poisson process, given its number of requests,
-    which is a uniform draw of each one's time. What finds no free connection waits here, and its response time runs.
+    Arrivals are those of many users who know nothing of each other: a Poisson process, given its
+    number of requests, which is a uniform draw of each one's time. What finds no free connection
+    waits here, and its response time runs.
 
     Args:
         url, bodies, content_type: as in `run_closed_loop`.
@@ -127,17 +137,23 @@ def run_open_loop(
         seconds: time over which requests are due; rate times seconds, rounded, is their number.
         seed: of the arrivals.
         num_connections: requests that may be under way at once.
-        timeout_s: a server that says nothing for so long has failed, and a request that could not be sent for so long
-            after it was due is given up.
+        timeout_s: a server that says nothing for so long has failed, and a request that could not
+            be sent for so long after it was due is given up.
 
     Returns:
-        The columns of `run_closed_loop` (`load` is open) and `rate_per_s`, `due_s`, and `response_ms` from when the
-        request was due; `round_trip_ms` counts from when it was sent.
+        The columns of `run_closed_loop` (`load` is open) and `rate_per_s`, `due_s`, and
+        `response_ms` from when the request was due; `round_trip_ms` counts from when it was sent.
 
     Raises:
         LoadError: as there.
     """
-    _check(bodies, rate_per_s=rate_per_s, seconds=seconds, num_connections=num_connections, timeout_s=timeout_s)
+    _check(
+        bodies,
+        rate_per_s=rate_per_s,
+        seconds=seconds,
+        num_connections=num_connections,
+        timeout_s=timeout_s,
+    )
     num_requests = max(1, round(rate_per_s * seconds))
     due = np.sort(np.random.default_rng(seed).uniform(0, seconds, num_requests)).tolist()
     idle = queue.LifoQueue()  # the last used first: the server does not close what is in use
@@ -155,8 +171,16 @@ def run_open_loop(
         else:
             answer = client.call(bodies[request % len(bodies)])
         idle.put(client)
-        row = {"load": "open", "rate_per_s": rate_per_s, "request": request, "due_s": due[request], "sent_s": sent_s}
-        return row | answer | {"response_ms": 1e3 * (sent_s - due[request]) + answer["round_trip_ms"]}
+        row = {
+            "load": "open",
+            "rate_per_s": rate_per_s,
+            "request": request,
+            "due_s": due[request],
+            "sent_s": sent_s,
+        }
+        return (
+            row | answer | {"response_ms": 1e3 * (sent_s - due[request]) + answer["round_trip_ms"]}
+        )
 
     with ThreadPoolExecutor(num_connections) as threads:
         rows = list(threads.map(send, range(num_requests)))
@@ -172,10 +196,11 @@ def summarise_load(requests: pd.DataFrame) -> dict[str, float]:
         requests: of one `run_closed_loop` or one `run_open_loop`.
 
     Returns:
-        `n`; `rate_per_s` offered (in a closed loop what was answered) and `answered_per_s`; `share_503` and
-        `share_failed` (any other way of not being answered) of all requests; of the answered ones p50_ms to max_ms of
-        the response time, and service_p50_ms to service_max_ms of the service time, which hides stalls. A percentile is
-        the smallest time that so many do not exceed; NaN where nothing was answered.
+        `n`; `rate_per_s` offered (in a closed loop what was answered) and `answered_per_s`;
+        `share_503` and `share_failed` (any other way of not being answered) of all requests; of the
+        answered ones p50_ms to max_ms of the response time, and service_p50_ms to service_max_ms of
+        the service time, which hides stalls. A percentile is the smallest time that so many do not
+        exceed; NaN where nothing was answered.
     """
     answered = requests["error"] == ""
     busy = requests["status"] == http.client.SERVICE_UNAVAILABLE
@@ -183,7 +208,9 @@ def summarise_load(requests: pd.DataFrame) -> dict[str, float]:
     answered_per_s = float(answered.sum() / (requests["sent_s"] + service / 1e3).max())
     summary = {
         "n": len(requests),
-        "rate_per_s": float(requests["rate_per_s"].iloc[0]) if "rate_per_s" in requests else answered_per_s,
+        "rate_per_s": (
+            float(requests["rate_per_s"].iloc[0]) if "rate_per_s" in requests else answered_per_s
+        ),
         "answered_per_s": answered_per_s,
         "share_503": float(busy.mean()),
         "share_failed": float((~answered & ~busy).mean()),
@@ -204,11 +231,13 @@ def find_max_rate(
     seed: int = 0,
     content_type: str = "image/jpeg",
 ) -> MaxRate:
-    """Find the largest rate at which 99 of 100 response times stay within a bound and all requests are answered.
+    """Find the largest rate at which 99 of 100 response times stay within a bound and all requests
+    are answered.
 
-    The rate is doubled or halved until the answer turns, then the interval is bisected on a logarithmic scale, until
-    the smallest rate missed is at most a tenth above the largest one held. One request that is not counted goes before
-    each try, so that what the last one left behind is worked off. Of fewer than 100 requests all must meet the bound.
+    The rate is doubled or halved until the answer turns, then the interval is bisected on a
+    logarithmic scale, until the smallest rate missed is at most a tenth above the largest one held.
+    One request that is not counted goes before each try, so that what the last one left behind is
+    worked off. Of fewer than 100 requests all must meet the bound.
 
     Args:
         url, bodies, content_type: as in `run_closed_loop`.
@@ -220,7 +249,11 @@ def find_max_rate(
         LoadError: as there, or the server refuses a body (4xx) at any rate.
     """
     _check(bodies, bound_ms=bound_ms, seconds=seconds)
-    load = {"seconds": seconds, "timeout_s": max(1.0, 4e-3 * bound_ms), "content_type": content_type}
+    load = {
+        "seconds": seconds,
+        "timeout_s": max(1.0, 4e-3 * bound_ms),
+        "content_type": content_type,
+    }
     held = 0.0
     missed = math.inf
     rate = START_PER_S
@@ -229,16 +262,25 @@ def find_max_rate(
     while missed > (1 + PRECISION) * held and rate * seconds >= 1 and len(tried) < MAX_STEPS:
         run_closed_loop(url, bodies[:1], content_type=content_type, num_requests=1)
         requests = run_open_loop(url, bodies, rate_per_s=rate, seed=seed + len(tried), **load)
-        refused = requests[requests["status"].between(400, 499) & ~requests["status"].isin(OVERLOADED)]
+        refused = requests[
+            requests["status"].between(400, 499) & ~requests["status"].isin(OVERLOADED)
+        ]
         if len(refused):
-            raise LoadError(f"{refused['error'].iloc[0]}: a refused request says nothing of a rate, leave its body out")
+            raise LoadError(
+                f"{refused['error'].iloc[0]}: a refused request says nothing of a rate, leave its"
+                " body out"
+            )
         summary = summarise_load(requests)
         is_held = (requests["error"] == "").all() and summary["p99_ms"] <= bound_ms
         tried.append(summary | {"held": bool(is_held)})
         sent.append(requests)
         held, missed = (rate, missed) if is_held else (held, rate)
-        rate = 2 * held if missed == math.inf else missed / 2 if not held else math.sqrt(held * missed)
-    return MaxRate(held, pd.DataFrame(tried), pd.concat(sent, ignore_index=True) if sent else pd.DataFrame())
+        rate = (
+            2 * held if missed == math.inf else missed / 2 if not held else math.sqrt(held * missed)
+        )
+    return MaxRate(
+        held, pd.DataFrame(tried), pd.concat(sent, ignore_index=True) if sent else pd.DataFrame()
+    )
 
 
 class _Client:
@@ -252,9 +294,13 @@ class _Client:
             address = urlsplit(url)
             if not address.hostname:
                 raise ValueError("it names no machine")
-            self.connection = SCHEMES[address.scheme](address.hostname, address.port, timeout=timeout_s)
+            self.connection = SCHEMES[address.scheme](
+                address.hostname, address.port, timeout=timeout_s
+            )
         except (ValueError, KeyError, http.client.HTTPException) as error:
-            raise LoadError(f"{url!r} is no address: give one like http://127.0.0.1:8080/invocations") from error
+            raise LoadError(
+                f"{url!r} is no address: give one like http://127.0.0.1:8080/invocations"
+            ) from error
         self._url = url
         self._path = (address.path or "/") + (f"?{address.query}" if address.query else "")
         self._headers = {"Content-Type": content_type, "Accept": "application/json"}
@@ -265,10 +311,14 @@ class _Client:
             self.connection.connect()
         except (OSError, UnicodeError) as error:
             reason = getattr(error, "strerror", None) or error
-            raise LoadError(f"nobody listens at {self._url}: {reason}: start the server first") from error
+            raise LoadError(
+                f"nobody listens at {self._url}: {reason}: start the server first"
+            ) from error
 
     def call(self, body: bytes) -> dict[str, Any]:
-        """Send one request and describe its answer; a connection that was closed while idle is opened anew."""
+        """Send one request and describe its answer; a connection that was closed while idle is
+        opened anew.
+        """
         start = time.perf_counter()
         attempts = 1
         try:
@@ -289,7 +339,8 @@ class _Client:
     def _exchange(self, body: bytes) -> int:
         """Send one request, keep the content of its answer and return its status."""
         headers = self._sign(body, self._headers) if self._sign else self._headers
-        with contextlib.suppress(BrokenPipeError):  # who refuses early answers before the body is read
+        # who refuses early answers before the body is read
+        with contextlib.suppress(BrokenPipeError):
             self.connection.request("POST", self._path, body, headers)
         response = self.connection.getresponse()
         self.content = response.read()
@@ -305,18 +356,34 @@ def _read_answer(status: int, content: bytes) -> dict[str, Any]:
         return _describe(f"the answer of {len(content)} bytes is no JSON object", status)
     if status != http.client.OK:
         return _describe(str(answer.get("error") or f"status {status}"), status)
-    return _describe("", status) | row | {name: answer.get(name) for name in ("model", "model_version")}
+    return (
+        _describe("", status)
+        | row
+        | {name: answer.get(name) for name in ("model", "model_version")}
+    )
 
 
 def _describe(error: str, status: int = 0) -> dict[str, Any]:
     """The columns of a request that has no prediction."""
     nothing = {"round_trip_ms": 0.0, "decode_ms": math.nan, "predict_ms": math.nan}
-    return nothing | {"status": status, "error": error, "attempts": 0, "model": None, "model_version": None}
+    return nothing | {
+        "status": status,
+        "error": error,
+        "attempts": 0,
+        "model": None,
+        "model_version": None,
+    }
 
 
 def _check(bodies: Sequence[bytes], **numbers: float) -> None:
-    if isinstance(bodies, bytes) or not len(bodies) or not all(isinstance(body, bytes) for body in bodies):
-        raise LoadError("there is nothing to send: give a list of pictures, each as the bytes of its file")
+    if (
+        isinstance(bodies, bytes)
+        or not len(bodies)
+        or not all(isinstance(body, bytes) for body in bodies)
+    ):
+        raise LoadError(
+            "there is nothing to send: give a list of pictures, each as the bytes of its file"
+        )
     for name, value in numbers.items():
         if not 0 < value < math.inf:
             raise LoadError(f"{name} = {value}: give a number above 0")

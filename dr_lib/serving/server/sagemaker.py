@@ -1,6 +1,7 @@
 """A real-time endpoint of SageMaker, by its name: its address, its signature and its instance type.
 
-boto3 knows the user's credentials and region, and signs; the requests themselves go over the load's own connections.
+boto3 knows the user's credentials and region, and signs; the requests themselves go over the load's
+own connections.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,8 +22,10 @@ class Endpoint(NamedTuple):
     """What asking an endpoint needs."""
 
     url: str  # where predictions are asked for
-    sign: Callable[[bytes, Mapping[str, str]], dict[str, str]]  # body and headers -> headers with the signature
-    instance_type: str  # of its first variant, such as ml.m5.xlarge; empty where the user may not see it
+    # body and headers -> headers with the signature
+    sign: Callable[[bytes, Mapping[str, str]], dict[str, str]]
+    # of its first variant, such as ml.m5.xlarge; empty where the user may not see it
+    instance_type: str
 
 
 @cache
@@ -49,7 +52,9 @@ def find_endpoint(address: str) -> Endpoint:
         runtime = session.client("sagemaker-runtime")
         service = session.client("sagemaker")
     except (BotoCoreError, ValueError) as error:
-        raise EndpointError(f"{address}: {error}: set AWS_DEFAULT_REGION, or run aws configure") from error
+        raise EndpointError(
+            f"{address}: {error}: set AWS_DEFAULT_REGION, or run aws configure"
+        ) from error
     credentials = session.get_credentials()
     if credentials is None:
         raise EndpointError(f"{address}: no credentials of AWS are here: run aws configure")
@@ -57,11 +62,14 @@ def find_endpoint(address: str) -> Endpoint:
 
     def sign(body: bytes, headers: Mapping[str, str]) -> dict[str, str]:
         request = AWSRequest("POST", url, data=body, headers=dict(headers))
-        SigV4Auth(credentials.get_frozen_credentials(), "sagemaker", session.region_name).add_auth(request)
+        SigV4Auth(credentials.get_frozen_credentials(), "sagemaker", session.region_name).add_auth(
+            request
+        )
         return dict(request.headers)
 
     instance_type = ""
-    with suppress(BotoCoreError, ClientError, KeyError, IndexError):  # who may ask it may not always describe it
+    # who may ask it may not always describe it
+    with suppress(BotoCoreError, ClientError, KeyError, IndexError):
         config = service.describe_endpoint(EndpointName=name)["EndpointConfigName"]
         variants = service.describe_endpoint_config(EndpointConfigName=config)["ProductionVariants"]
         instance_type = variants[0]["InstanceType"]

@@ -22,11 +22,12 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from dr_lib.serving.grader.folder import MANIFEST, ModelFolder, ModelFolderError, read_folder
 
-MAX_PIXELS = 40_000_000  # of a photograph: a 6,300 px square, which takes 240 MB while a PNG of it is decoded
+# of a photograph: a 6,300 px square, which takes 240 MB while a PNG of it is decoded
+MAX_PIXELS = 40_000_000
 MAX_UNPACKED_BYTES = 2**30
 MAX_MEMBERS = 1_000  # of a model archive
-# Read at a time. A body of known length is one piece; what may be chunks of a byte, 20 microseconds each, is read in
-# small portions, so that others have their turn every 50 ms.
+# Read at a time. A body of known length is one piece; what may be chunks of a byte, 20 microseconds
+# each, is read in small portions, so that others have their turn every 50 ms.
 READ_BYTES = 2**18
 READ_WARILY_BYTES = 2**14
 KEEP_ALIVE_S = 75
@@ -40,7 +41,8 @@ class PortError(ValueError):
 
 @contextlib.contextmanager
 def open_model(path: Path) -> Iterator[ModelFolder]:
-    """Open a model folder, or a .tar.gz of one, which is unpacked into a private folder for as long.
+    """Open a model folder, or a .tar.gz of one, which is unpacked into a private folder for as
+    long.
 
     Raises:
         ModelFolderError: it is neither, or its artifact is not the one that its manifest names.
@@ -52,7 +54,8 @@ def open_model(path: Path) -> Iterator[ModelFolder]:
         _unpack(path, Path(folder))
         if not (Path(folder) / MANIFEST).is_file():
             raise ModelFolderError(
-                f"{path} holds no model: {MANIFEST} has to lie at its top, as `export --pack` packs it"
+                f"{path} holds no model: {MANIFEST} has to lie at its top, as `export --pack`"
+                " packs it"
             )
         yield read_folder(Path(folder))
 
@@ -65,10 +68,16 @@ def _unpack(archive: Path, folder: Path) -> None:
             for number, member in enumerate(tar, 1):
                 unpacked_bytes += member.size
                 path = folder / member.name
-                if not (member.isreg() or member.isdir()) or not path.resolve().is_relative_to(folder.resolve()):
-                    raise ModelFolderError(f"{archive}: {member.name!r} is no plain file of a model folder")
+                if not (member.isreg() or member.isdir()) or not path.resolve().is_relative_to(
+                    folder.resolve()
+                ):
+                    raise ModelFolderError(
+                        f"{archive}: {member.name!r} is no plain file of a model folder"
+                    )
                 if number > MAX_MEMBERS or unpacked_bytes > MAX_UNPACKED_BYTES:
-                    raise ModelFolderError(f"{archive}: over {MAX_MEMBERS} files or {MAX_UNPACKED_BYTES >> 20} MiB")
+                    raise ModelFolderError(
+                        f"{archive}: over {MAX_MEMBERS} files or {MAX_UNPACKED_BYTES >> 20} MiB"
+                    )
                 (path if member.isdir() else path.parent).mkdir(parents=True, exist_ok=True)
                 if member.isreg():
                     with path.open("wb") as file:  # tar.extract(filter=) came with Python 3.11.4
@@ -78,7 +87,9 @@ def _unpack(archive: Path, folder: Path) -> None:
 
 
 class Protocol(H11Protocol):
-    """uvicorn's HTTP/1.1, with a limit for slow clients, answers for half-closed ones, and a patient end."""
+    """uvicorn's HTTP/1.1, with a limit for slow clients, answers for half-closed ones, and a
+    patient end.
+    """
 
     def __init__(self, *args, request_s: float, **kwargs):
         """Give the client `request_s` seconds for a request; the rest is uvicorn's."""
@@ -100,7 +111,9 @@ class Protocol(H11Protocol):
             if not data:
                 return
         super().data_received(data)
-        is_whole = self.conn.their_state is h11.SEND_BODY and b"transfer-encoding" not in dict(self.headers)
+        is_whole = self.conn.their_state is h11.SEND_BODY and b"transfer-encoding" not in dict(
+            self.headers
+        )
         self.transport.max_size = READ_BYTES if is_whole else READ_WARILY_BYTES
         self._watch()
 
@@ -112,11 +125,15 @@ class Protocol(H11Protocol):
         self._watch()
 
     def eof_received(self) -> bool:
-        """Keep the connection where an answer is due: asyncio would close it, and the answer be lost."""
+        """Keep the connection where an answer is due: asyncio would close it, and the answer be
+        lost.
+        """
         self._is_half_closed = True
         if self.cycle is not None and self.cycle.more_body and not self.cycle.response_complete:
             self.send_400_response("The body was cut short.")
-        return self.cycle is not None and not self.cycle.more_body and not self.cycle.response_complete
+        return (
+            self.cycle is not None and not self.cycle.more_body and not self.cycle.response_complete
+        )
 
     def pause_writing(self) -> None:
         """Give a client that does not read its answers as long as one that does not send."""
@@ -139,7 +156,9 @@ class Protocol(H11Protocol):
         self.loop.call_later(GRACE_S, self._close_unless_busy)
 
     def send_400_response(self, msg: str) -> None:
-        """Say that the request is malformed, unless it has its answer already; whatever follows goes nowhere."""
+        """Say that the request is malformed, unless it has its answer already; whatever follows
+        goes nowhere.
+        """
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
             super().send_400_response(msg)
         if self.cycle:
@@ -148,12 +167,18 @@ class Protocol(H11Protocol):
         self.transport.close()
 
     def _close_unless_busy(self) -> None:
-        if not self.conn.trailing_data[0]:  # else half a request is there, and its answer will close the connection
+        # else half a request is there, and its answer will close the connection
+        if not self.conn.trailing_data[0]:
             super().shutdown()
 
     def _watch(self) -> None:
-        """Have a clock run while the client is to send or read something, and uvicorn's for keep-alive does not run."""
-        is_sending = self.conn.their_state in (h11.IDLE, h11.SEND_BODY) and self.timeout_keep_alive_task is None
+        """Have a clock run while the client is to send or read something, and uvicorn's for
+        keep-alive does not run.
+        """
+        is_sending = (
+            self.conn.their_state in (h11.IDLE, h11.SEND_BODY)
+            and self.timeout_keep_alive_task is None
+        )
         is_due = is_sending or self.flow.write_paused
         if is_due and self._clock is None:
             self._clock = self.loop.call_later(self._request_s, self._give_up)
@@ -162,7 +187,9 @@ class Protocol(H11Protocol):
             self._clock = None
 
     def _give_up(self) -> None:
-        """Close a connection whose request does not come; for a body that does not, the application says 408."""
+        """Close a connection whose request does not come; for a body that does not, the
+        application says 408.
+        """
         self._clock = None
         if self.flow.write_paused:
             self.transport.abort()
@@ -171,7 +198,9 @@ class Protocol(H11Protocol):
 
 
 class Server(uvicorn.Server):
-    """uvicorn's server, which warms its model up while it listens, and ends with status 0 when told to."""
+    """uvicorn's server, which warms its model up while it listens, and ends with status 0 when
+    told to.
+    """
 
     def __init__(self, service, app, host: str, port: int):
         """Set uvicorn for this contract, in front of a service's application."""
@@ -199,20 +228,29 @@ class Server(uvicorn.Server):
         """Listen, then warm up."""
         try:  # bind before uvicorn does, which would log the error's number and exit
             listen = asyncio.get_running_loop().create_server
-            (await listen(asyncio.Protocol, self.config.host, self.config.port, start_serving=False)).close()
+            (
+                await listen(
+                    asyncio.Protocol, self.config.host, self.config.port, start_serving=False
+                )
+            ).close()
         except OSError as error:
             reason = str(error.strerror or error).rpartition(": ")[2]
             where = f"port {self.config.port} of {self.config.host}"
-            raise PortError(f"cannot listen on {where} ({reason}): choose another --port, or --host") from error
+            raise PortError(
+                f"cannot listen on {where} ({reason}): choose another --port, or --host"
+            ) from error
         await super().startup(sockets)
         self._warming = asyncio.create_task(self._warm_up())
 
     async def shutdown(self, sockets=None) -> None:
-        """Accept whoever waits at the socket, for closing it would reset them; then end as uvicorn does."""
+        """Accept whoever waits at the socket, for closing it would reset them; then end as
+        uvicorn does.
+        """
         listeners = [listener for server in self.servers for listener in server.sockets]
         end = time.monotonic() + GRACE_S
         num_quiet = 0
-        while num_quiet < 3 and time.monotonic() < end:  # turns of the loop: accepted, a transport, a protocol
+        # turns of the loop: accepted, a transport, a protocol
+        while num_quiet < 3 and time.monotonic() < end:
             await asyncio.sleep(0)
             num_quiet = 0 if select.select(listeners, [], [], 0)[0] else num_quiet + 1
         await super().shutdown(sockets)
@@ -220,7 +258,9 @@ class Server(uvicorn.Server):
     async def _warm_up(self) -> None:
         service = self._service
         try:
-            await asyncio.get_running_loop().run_in_executor(service.pool, service.predictor.warm_up)
+            await asyncio.get_running_loop().run_in_executor(
+                service.pool, service.predictor.warm_up
+            )
             service.is_warm = True
         except Exception as error:  # whatever it is, this model will never answer
             self.failure = error
@@ -256,10 +296,13 @@ def serve(
         AnswersError: another table is there.
         PortError: the port is taken or not allowed, or the host is not this machine.
     """
-    os.environ["OPENCV_IO_MAX_IMAGE_PIXELS"] = str(MAX_PIXELS)  # OpenCV reads it when it is imported
-    os.environ.setdefault("OPENCV_LOG_LEVEL", "SILENT")  # what is wrong with a picture is said to who sent it
+    # OpenCV reads it when it is imported
+    os.environ["OPENCV_IO_MAX_IMAGE_PIXELS"] = str(MAX_PIXELS)
+    # what is wrong with a picture is said to who sent it
+    os.environ.setdefault("OPENCV_LOG_LEVEL", "SILENT")
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # each thread's buffers count as resident
-    os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # predictions are made by the processor, a SavedModel's too
+    # predictions are made by the processor, a SavedModel's too
+    os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
     import cv2
 
     from dr_lib.serving.grader.predict import Predictor
@@ -281,11 +324,14 @@ def serve(
 
 
 def _limit_heap() -> None:
-    """Have the memory of large photographs go back to the system at once, and not stay with every thread.
+    """Have the memory of large photographs go back to the system at once, and not stay with every
+    thread.
 
-    It costs no time that can be measured for a JPEG. Where the C library is not glibc, nothing is done.
+    It costs no time that can be measured for a JPEG. Where the C library is not glibc, nothing is
+    done.
     """
     set_option = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
-    for option, value in ((-8, 2), (-3, 2**22), (-1, 2**22)):  # M_ARENA_MAX, M_MMAP_THRESHOLD, M_TRIM_THRESHOLD
+    # M_ARENA_MAX, M_MMAP_THRESHOLD, M_TRIM_THRESHOLD
+    for option, value in ((-8, 2), (-3, 2**22), (-1, 2**22)):
         if set_option:
             set_option(option, value)

@@ -1,6 +1,8 @@
-"""The same small networks in three frameworks, for timing them: the same weights, batches, loss and updates.
+"""The same small networks in three frameworks, for timing them: the same weights, batches, loss and
+updates.
 
-These modules run in Jupyter kernels of their own: Python 3.9 to 3.13, the standard library, NumPy and one framework.
+These modules run in Jupyter kernels of their own: Python 3.9 to 3.13, the standard library, NumPy
+and one framework.
 
 architecture     the two VGG-like networks as data, their weights and what an image costs
 batches          full batches in an order of their own in each epoch

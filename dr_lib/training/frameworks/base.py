@@ -29,10 +29,12 @@ class TrainingError(RuntimeError):
 
 
 class Network(ABC):
-    """A network of one framework, on one device; `open_network` explains and checks what it is built from.
+    """A network of one framework, on one device; `open_network` explains and checks what it is
+    built from.
 
-    Every framework takes the same step: the mean softmax cross-entropy of a batch's logits, then for each weight w
-    with gradient g and velocity v, which begins at 0: v <- momentum * v - learning_rate * g, w <- w + v.
+    Every framework takes the same step: the mean softmax cross-entropy of a batch's logits, then
+    for each weight w with gradient g and velocity v, which begins at 0: v <- momentum * v -
+    learning_rate * g, w <- w + v.
     """
 
     layers: tuple[Layer, ...]
@@ -44,9 +46,10 @@ class Network(ABC):
         Args:
             batches: the same in every epoch but for their order.
             epochs: passes over them.
-            on_epoch_end: called with (epoch from 0, mean loss of its batches, seconds). The seconds are those of the
-                epoch alone, from before its first batch, or the call of `fit`, to the end of its work on the device;
-                what the function takes itself is in no epoch. The first epoch includes what the framework compiles.
+            on_epoch_end: called with (epoch from 0, mean loss of its batches, seconds). The seconds
+                are those of the epoch alone, from before its first batch, or the call of `fit`, to
+                the end of its work on the device; what the function takes itself is in no epoch.
+                The first epoch includes what the framework compiles.
 
         Raises:
             TrainingError: the loss is not finite.
@@ -59,8 +62,12 @@ class Network(ABC):
             on_epoch_end(epoch, loss, seconds)
 
     def forward(self, images: np.ndarray) -> np.ndarray:
-        """Compute logits of (n, height, width, channels) uint8, a few images at a time: (n, 10) float32."""
-        chunks = (to_floats(images[start : start + CHUNK]) for start in range(0, len(images), CHUNK))
+        """Compute logits of (n, height, width, channels) uint8, a few images at a time: (n, 10)
+        float32.
+        """
+        chunks = (
+            to_floats(images[start : start + CHUNK]) for start in range(0, len(images), CHUNK)
+        )
         return np.concatenate([self._forward(chunk) for chunk in chunks])
 
     def versions(self) -> dict[str, str]:
@@ -79,11 +86,15 @@ class Network(ABC):
 def check_loss(loss: float, epoch: int, epochs: int) -> None:
     """Raise a TrainingError where the loss is not finite."""
     if not math.isfinite(loss):
-        raise TrainingError(f"the loss is {loss} after epoch {epoch + 1} of {epochs}: lower the learning rate")
+        raise TrainingError(
+            f"the loss is {loss} after epoch {epoch + 1} of {epochs}: lower the learning rate"
+        )
 
 
 def read_versions(*packages: str) -> dict[str, str]:
-    """Versions of Python, NumPy, imported packages and the CUDA they were built for; `backend`, the last of them."""
+    """Versions of Python, NumPy, imported packages and the CUDA they were built for; `backend`,
+    the last of them.
+    """
     versions = {name: sys.modules[name].__version__ for name in ("numpy", *packages)}
     cuda = ""
     if "torch" in packages:

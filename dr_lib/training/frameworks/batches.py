@@ -1,4 +1,6 @@
-"""Cut images into batches that are the same in every framework, in an order of its own in each epoch."""
+"""Cut images into batches that are the same in every framework, in an order of its own in each
+epoch.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +10,21 @@ import numpy as np
 
 
 class FixedBatches:
-    """Full batches only, so that every step costs the same; the order depends on (seed, epoch) alone."""
+    """Full batches only, so that every step costs the same; the order depends on (seed, epoch)
+    alone.
+    """
 
     def __init__(self, images: np.ndarray, labels: np.ndarray, batch_size: int, seed: int):
-        """Take (n, height, width, channels) uint8 images and (n,) labels from 0 to 9, which are not copied.
+        """Take (n, height, width, channels) uint8 images and (n,) labels from 0 to 9, which are not
+        copied.
 
         Raises:
             ValueError: there is no full batch.
         """
         if not 1 <= batch_size <= len(images):
-            raise ValueError(f"batch_size {batch_size} of {len(images)} images: choose from 1 to {len(images)}")
+            raise ValueError(
+                f"batch_size {batch_size} of {len(images)} images: choose from 1 to {len(images)}"
+            )
         self.images = images
         self.labels = labels
         self.batch_size = batch_size

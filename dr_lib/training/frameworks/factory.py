@@ -16,7 +16,8 @@ from dr_lib.hardware.machines import Place, join
 from dr_lib.training.frameworks.architecture import Layer, NetworkError
 from dr_lib.training.frameworks.base import FrameworkError, Network
 
-PACKAGES = {  # that each framework needs; the first one names the module and the class of its network
+# that each framework needs; the first one names the module and the class of its network
+PACKAGES = {
     "tensorflow": ("keras", "tensorflow"),
     "keras_jax": ("keras", "jax"),
     "keras_torch": ("keras", "torch"),
@@ -47,7 +48,8 @@ def open_network(
     Raises:
         FrameworkError: the framework is not installed here, sees no GPU, or runs otherwise already.
         HardwareError: the machines do not meet, see `machines.join`.
-        NetworkError: there is no such framework or accelerator, or the learning rate is not positive.
+        NetworkError: there is no such framework or accelerator, or the learning rate is not
+            positive.
     """
     if framework not in PACKAGES or accelerator not in ("cpu", "gpu"):
         choices = f"choose from {', '.join(PACKAGES)} and from cpu, gpu"
@@ -56,10 +58,20 @@ def open_network(
         raise NetworkError(f"learning_rate {learning_rate}: must be positive")
     if num_machines > 1 and framework != "keras_jax":
         raise NetworkError(f"framework {framework!r}: on several machines keras_jax alone trains")
-    place = join(num_machines, accelerator, num_gpus=int(accelerator == "gpu")) if num_machines > 1 else Place()
+    place = (
+        join(num_machines, accelerator, num_gpus=int(accelerator == "gpu"))
+        if num_machines > 1
+        else Place()
+    )
     packages = PACKAGES[framework]
     network = getattr(import_network(packages, accelerator), f"{packages[0].title()}Network")
-    return network(layers, weights, learning_rate, accelerator, **({"place": place} if num_machines > 1 else {}))
+    return network(
+        layers,
+        weights,
+        learning_rate,
+        accelerator,
+        **({"place": place} if num_machines > 1 else {}),
+    )
 
 
 def import_network(packages: tuple[str, ...], accelerator: str) -> ModuleType:
@@ -68,7 +80,8 @@ def import_network(packages: tuple[str, ...], accelerator: str) -> ModuleType:
     Keras reads its backend once, when it is imported, and the backend its device.
 
     Raises:
-        FrameworkError: a package is missing or does not go with another, or Keras runs on another backend already.
+        FrameworkError: a package is missing or does not go with another, or Keras runs on another
+            backend already.
     """
     # a kernel of its own has none of what the command needs
     advice = "`python -m dr_lib kernels` sets up the kernels of PyTorch and MXNet"
@@ -79,7 +92,9 @@ def import_network(packages: tuple[str, ...], accelerator: str) -> ModuleType:
     if "keras" in packages:
         running = sys.modules["keras"].config.backend() if "keras" in sys.modules else packages[1]
         if running != packages[1]:
-            raise FrameworkError(f"Keras runs on {running} already: restart the kernel to train on {packages[1]}")
+            raise FrameworkError(
+                f"Keras runs on {running} already: restart the kernel to train on {packages[1]}"
+            )
         os.environ["KERAS_BACKEND"] = packages[1]
     try:
         if packages == ("keras", "torch"):
@@ -88,6 +103,10 @@ def import_network(packages: tuple[str, ...], accelerator: str) -> ModuleType:
         if "tensorflow" in packages:
             import_tensorflow()
         return importlib.import_module(f"dr_lib.training.frameworks.{packages[0]}_network")
-    except (ImportError, AttributeError, OSError) as error:  # MXNet with NumPy 1.24 or later is an AttributeError
+    except (
+        ImportError,
+        AttributeError,
+        OSError,
+    ) as error:  # MXNet with NumPy 1.24 or later is an AttributeError
         told = f"{packages[0]} cannot be imported ({error}): its versions may not go together"
         raise FrameworkError(f"{told}; {advice}") from error

@@ -1,4 +1,6 @@
-"""A network in Keras on TensorFlow, JAX or PyTorch: one call of `fit`, fed with the very same batches."""
+"""A network in Keras on TensorFlow, JAX or PyTorch: one call of `fit`, fed with the very same
+batches.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,13 @@ from keras import layers as keras_layers
 
 from dr_lib.hardware import machines
 from dr_lib.training.frameworks.architecture import Layer
-from dr_lib.training.frameworks.base import MOMENTUM, FrameworkError, Network, OnEpochEnd, check_loss
+from dr_lib.training.frameworks.base import (
+    MOMENTUM,
+    FrameworkError,
+    Network,
+    OnEpochEnd,
+    check_loss,
+)
 from dr_lib.training.frameworks.batches import FixedBatches
 
 
@@ -27,7 +35,9 @@ class KerasNetwork(Network):
         accelerator: str,
         place: machines.Place = machines.Place(),  # noqa: B008
     ):
-        """Build the network on the CPU or the first GPU, of each of several machines; see `choose_device`."""
+        """Build the network on the CPU or the first GPU, of each of several machines; see
+        `choose_device`.
+        """
         backend = keras.config.backend()
         choose_device(backend, accelerator)
         self.layers = layers
@@ -36,25 +46,38 @@ class KerasNetwork(Network):
         if place.count > 1:
             import jax
 
-            keras.distribution.set_distribution(machines.distribute(machines.take_evenly(jax.devices(), 1)))
+            keras.distribution.set_distribution(
+                machines.distribute(machines.take_evenly(jax.devices(), 1))
+            )
         self.learning_rate = learning_rate
         self._compile(weights)
 
     def _compile(self, weights: list[np.ndarray]) -> None:
-        self.model = keras.Sequential([keras.Input(self.layers[0].input_shape), *map(_build, self.layers)])
+        self.model = keras.Sequential(
+            [keras.Input(self.layers[0].input_shape), *map(_build, self.layers)]
+        )
         self.model.set_weights(weights)
         self.model.compile(
             optimizer=keras.optimizers.SGD(self.learning_rate, momentum=MOMENTUM),
             loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
-            jit_compile=keras.config.backend() == "jax",  # XLA makes TensorFlow's steps 4 times as long on a CPU
+            # XLA makes TensorFlow's steps 4 times as long on a CPU
+            jit_compile=keras.config.backend() == "jax",
             run_eagerly=False,
         )
 
     def fit(self, batches: FixedBatches, epochs: int, on_epoch_end: OnEpochEnd) -> None:
-        """Train, and time each epoch, as `Network.fit` says, in Keras's own loop; several machines then part."""
+        """Train, and time each epoch, as `Network.fit` says, in Keras's own loop; several
+        machines then part.
+        """
         feed = _Feed(batches, self.place)
         with machines.losing_one(self.place.count):
-            fit_timed(self.model, feed, epochs=epochs, on_epoch_begin=feed.start_epoch, on_epoch_end=on_epoch_end)
+            fit_timed(
+                self.model,
+                feed,
+                epochs=epochs,
+                on_epoch_begin=feed.start_epoch,
+                on_epoch_end=on_epoch_end,
+            )
         if self.place.count > 1:
             weights = self.model.get_weights()
             machines.leave(self.place.count)
@@ -93,7 +116,9 @@ def fit_timed(
 
 
 def wait_for(model: keras.Model) -> None:
-    """Return when the device has finished the steps given to it: fetch a number that they all change."""
+    """Return when the device has finished the steps given to it: fetch a number that they all
+    change.
+    """
     keras.ops.convert_to_numpy(model.optimizer.iterations)
     keras.ops.convert_to_numpy(model.trainable_variables[-1])
 
@@ -122,7 +147,9 @@ class _Feed(keras.utils.PyDataset):
         self.start_epoch(0)
 
     def start_epoch(self, epoch: int) -> None:
-        """Take the order of that epoch; Keras's own hook `on_epoch_end` is called once more before the first."""
+        """Take the order of that epoch; Keras's own hook `on_epoch_end` is called once more
+        before the first.
+        """
         self.order = self.batches.draw_order(epoch)
 
     def __len__(self) -> int:
@@ -133,7 +160,9 @@ class _Feed(keras.utils.PyDataset):
 
 
 def _build(layer: Layer) -> keras.Layer:
-    """The Keras layer of a layer; zeros until its weights are set, for JAX would compile a draw for each shape."""
+    """The Keras layer of a layer; zeros until its weights are set, for JAX would compile a draw
+    for each shape.
+    """
     how = {"activation": "relu" if layer.relu else None, "kernel_initializer": "zeros"}
     if layer.kind == "conv":
         return keras_layers.Conv2D(layer.output_shape[-1], 3, padding="same", **how)
@@ -157,7 +186,9 @@ def choose_device(backend: str, accelerator: str) -> None:
         try:
             tf.config.set_visible_devices(gpus, "GPU")
         except RuntimeError as error:
-            raise FrameworkError("TensorFlow runs on other devices already: restart the kernel") from error
+            raise FrameworkError(
+                "TensorFlow runs on other devices already: restart the kernel"
+            ) from error
         found = "gpu" if gpus else "cpu"
     elif backend == "jax":
         import jax
@@ -168,5 +199,11 @@ def choose_device(backend: str, accelerator: str) -> None:
     else:
         found = keras.ops.zeros(1).device.type.replace("cuda", "gpu")
     if found != accelerator:
-        advice = "restart the kernel" if accelerator == "cpu" else "install its build for CUDA, or restart the kernel"
-        raise FrameworkError(f"Keras on {backend} computes on the {found}, not on the {accelerator}: {advice}")
+        advice = (
+            "restart the kernel"
+            if accelerator == "cpu"
+            else "install its build for CUDA, or restart the kernel"
+        )
+        raise FrameworkError(
+            f"Keras on {backend} computes on the {found}, not on the {accelerator}: {advice}"
+        )

@@ -1,13 +1,17 @@
-"""The MNIST network of the CUDA C study in Keras on TensorFlow or JAX, on the CPU: what CUDA C is held against.
+"""The MNIST network of the CUDA C study in Keras on TensorFlow or JAX, on the CPU: what CUDA C is
+held against.
 
-    conv 6 filters 5x5, sigmoid -> 6 maps 24x24 -> ONE filter 4x4, stride 4, shared by the maps, sigmoid
+    conv 6 filters 5x5, sigmoid -> 6 maps 24x24 -> ONE filter 4x4, stride 4, shared by the maps,
+    sigmoid
     -> 6 maps 6x6 -> flatten 216 -> dense 10: 156 + 17 + 2,170 = 2,343 parameters
 
-The filter's patches do not overlap, so it is a dense layer on 216 patches of 16 values each: of three ways to write it
-in Keras the fastest, twice as fast as `Conv3D` and `TimeDistributed(Conv2D)` at batch 32 on TensorFlow.
+The filter's patches do not overlap, so it is a dense layer on 216 patches of 16 values each: of
+three ways to write it in Keras the fastest, twice as fast as `Conv3D` and `TimeDistributed(Conv2D)`
+at batch 32 on TensorFlow.
 
-At batch 1 the reference learns as the original: sigmoid outputs, binary cross-entropy summed over the ten, plain SGD.
-In larger batches that learns slowly, and the reference trains as one would today: softmax cross-entropy and Adam.
+At batch 1 the reference learns as the original: sigmoid outputs, binary cross-entropy summed over
+the ten, plain SGD. In larger batches that learns slowly, and the reference trains as one would
+today: softmax cross-entropy and Adam.
 """
 
 from __future__ import annotations
@@ -32,7 +36,14 @@ CHUNK = 1000  # images of a forward pass at a time
 class MnistReference:
     """The network in Keras, at one batch size."""
 
-    def __init__(self, backend: str, weights: Mapping[str, np.ndarray], *, batch_size: int, learning_rate: float):
+    def __init__(
+        self,
+        backend: str,
+        weights: Mapping[str, np.ndarray],
+        *,
+        batch_size: int,
+        learning_rate: float,
+    ):
         """Build the network on the CPU.
 
         Args:
@@ -51,14 +62,21 @@ class MnistReference:
         self.network.choose_device(backend, "cpu")  # CUDA C may have the GPU of the same process
         import keras
 
-        self.keras, self.backend, self.batch_size, self.is_original = keras, backend, batch_size, batch_size == 1
+        self.keras, self.backend, self.batch_size, self.is_original = (
+            keras,
+            backend,
+            batch_size,
+            batch_size == 1,
+        )
         self.shapes = {name: np.shape(array) for name, array in weights.items()}
-        zeros = {"kernel_initializer": "zeros"}  # until the weights are set: JAX would compile a draw for each shape
+        # until the weights are set: JAX would compile a draw for each shape
+        zeros = {"kernel_initializer": "zeros"}
         self.model = keras.Sequential(
             [
                 keras.Input((28, 28, 1)),
                 keras.layers.Conv2D(6, 5, activation="sigmoid", **zeros),
-                keras.layers.Reshape((6, 4, 6, 4, 6)),  # row, row in the patch, column, column in the patch, map
+                # row, row in the patch, column, column in the patch, map
+                keras.layers.Reshape((6, 4, 6, 4, 6)),
                 keras.layers.Permute((1, 3, 5, 2, 4)),
                 keras.layers.Reshape((216, 16)),
                 keras.layers.Dense(1, activation="sigmoid", **zeros),
@@ -66,7 +84,9 @@ class MnistReference:
                 keras.layers.Dense(10, **zeros),  # logits
             ]
         )
-        self.model.set_weights([np.reshape(array, v.shape) for array, v in zip(weights.values(), self.model.weights)])
+        self.model.set_weights(
+            [np.reshape(array, v.shape) for array, v in zip(weights.values(), self.model.weights)]
+        )
         if self.is_original:
             optimizer = keras.optimizers.SGD(learning_rate)
             loss = self._sum_cross_entropy
@@ -107,7 +127,9 @@ class MnistReference:
         import pandas as pd
 
         if not 0 < self.batch_size <= len(x_train):
-            raise NetworkError(f"{len(x_train)} images in batches of {self.batch_size}: nothing to train")
+            raise NetworkError(
+                f"{len(x_train)} images in batches of {self.batch_size}: nothing to train"
+            )
         rows = []
 
         def note(epoch: int, loss: float, seconds: float) -> None:
@@ -117,8 +139,14 @@ class MnistReference:
 
         settings = {"batch_size": self.batch_size, "epochs": epochs, "on_epoch_end": note}
         self.network.fit_timed(self.model, *_prepare(x_train, y_train), **settings)
-        about = {"implementation": f"keras_{self.backend}", "device": "cpu", "batch_size": self.batch_size}
-        return pd.DataFrame(rows).assign(train_s=lambda t: t["train_s"].cumsum(), **about, replica=0, seed=seed)
+        about = {
+            "implementation": f"keras_{self.backend}",
+            "device": "cpu",
+            "batch_size": self.batch_size,
+        }
+        return pd.DataFrame(rows).assign(
+            train_s=lambda t: t["train_s"].cumsum(), **about, replica=0, seed=seed
+        )
 
     def forward(self, x: np.ndarray) -> np.ndarray:
         """Outputs of images (n, 28, 28): (n, 10) sigmoids at batch 1, else probabilities."""
@@ -128,7 +156,9 @@ class MnistReference:
         return np.concatenate([np.asarray(activation(chunk)) for chunk in logits])
 
     def gradients(self, x: np.ndarray, y: np.ndarray) -> dict[str, np.ndarray]:
-        """What automatic differentiation finds: gradients of the loss of one batch, its mean over the images."""
+        """What automatic differentiation finds: gradients of the loss of one batch, its mean
+        over the images.
+        """
         pixels, targets = _prepare(x, y)
 
         def find_loss(weights: list) -> Any:
@@ -140,15 +170,22 @@ class MnistReference:
         return {name: np.reshape(gradient, shape) for (name, shape), gradient in found}
 
     def versions(self) -> dict[str, str]:
-        """`backend`, what computes, and the versions of Keras, of the backend, of NumPy and of Python."""
+        """`backend`, what computes, and the versions of Keras, of the backend, of NumPy and of
+        Python.
+        """
         return read_versions("keras", self.backend)
 
     def _sum_cross_entropy(self, targets: Any, logits: Any) -> Any:
-        """Binary cross-entropy summed over the outputs: its gradient is output - target, as the original's."""
+        """Binary cross-entropy summed over the outputs: its gradient is output - target, as the
+        original's.
+        """
         ops = self.keras.ops
         return ops.sum(ops.binary_crossentropy(targets, logits, from_logits=True), axis=-1)
 
 
 def _prepare(images: np.ndarray, digits: Any = ()) -> tuple[np.ndarray, np.ndarray]:
     """Bytes as (n, 28, 28, 1) float32 in [0, 1], and (n,) digits as (n, 10) targets."""
-    return to_floats(images).reshape(-1, 28, 28, 1), np.eye(10, dtype=np.float32)[np.asarray(digits, int)]
+    return (
+        to_floats(images).reshape(-1, 28, 28, 1),
+        np.eye(10, dtype=np.float32)[np.asarray(digits, int)],
+    )

@@ -18,7 +18,13 @@ class MxnetNetwork(Network):
 
     packages = ("mxnet",)
 
-    def __init__(self, layers: tuple[Layer, ...], weights: list[np.ndarray], learning_rate: float, accelerator: str):
+    def __init__(
+        self,
+        layers: tuple[Layer, ...],
+        weights: list[np.ndarray],
+        learning_rate: float,
+        accelerator: str,
+    ):
         """Build the network on the CPU or the first GPU.
 
         Raises:
@@ -27,7 +33,10 @@ class MxnetNetwork(Network):
         self.layers = layers
         on_gpu = accelerator == "gpu"
         if on_gpu and not mx.context.num_gpus():
-            raise FrameworkError("MXNet sees no GPU: install mxnet-cu117 instead of mxnet, or ask for accelerator cpu")
+            raise FrameworkError(
+                "MXNet sees no GPU: install mxnet-cu117 instead of mxnet, or ask for"
+                " accelerator cpu"
+            )
         self.device = mx.gpu(0) if on_gpu else mx.cpu()
         self.model = nn.HybridSequential()
         for layer in self.layers:
@@ -50,7 +59,8 @@ class MxnetNetwork(Network):
                 loss = self.loss(self.model(self._load(images)), target)
             loss.backward()
             self.trainer.step(len(images))  # divides the sum of the images' gradients
-            losses.append(loss.mean())  # stays on the device: reading it would stop the loop at every step
+            # stays on the device: reading it would stop the loop at every step
+            losses.append(loss.mean())
         mean = float(mx.nd.stack(*losses).mean().asscalar())
         mx.nd.waitall()
         return mean

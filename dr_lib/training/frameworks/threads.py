@@ -1,4 +1,6 @@
-"""Give every framework the same number of threads: unpinned, MXNet takes half the CPUs and the others all."""
+"""Give every framework the same number of threads: unpinned, MXNet takes half the CPUs and the
+others all.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +21,11 @@ VARIABLES = (
 
 
 def pin(threads: int, rank: int = 0) -> int:
-    """Pin this process to a number of CPUs and tell the frameworks, before any of them is imported, to use as many.
+    """Pin this process to a number of CPUs and tell the frameworks, before any of them is imported,
+    to use as many.
 
-    A framework sizes its pools once, when it starts, from these variables or from the CPUs it may use. Where the
-    system has no affinity (macOS, Windows) the variables alone have to do.
+    A framework sizes its pools once, when it starts, from these variables or from the CPUs it may
+    use. Where the system has no affinity (macOS, Windows) the variables alone have to do.
 
     Args:
         threads: number of CPUs, or 0 for all that the process may use.
@@ -36,15 +39,24 @@ def pin(threads: int, rank: int = 0) -> int:
     """
     imported = [name for name in FRAMEWORKS if name in sys.modules]
     if imported:
-        raise RuntimeError(f"{', '.join(imported)} was imported first: restart the kernel and pin the threads before")
+        raise RuntimeError(
+            f"{', '.join(imported)} was imported first: restart the kernel and pin the threads"
+            " before"
+        )
     has_affinity = hasattr(os, "sched_getaffinity")
-    cpus = (sorted(os.sched_getaffinity(0)) if has_affinity else list(range(count_cpus())))[: count_cpus()]
+    cpus = (sorted(os.sched_getaffinity(0)) if has_affinity else list(range(count_cpus())))[
+        : count_cpus()
+    ]
     if not 0 <= threads <= len(cpus):
-        raise RuntimeError(f"threads {threads}: this process may use {len(cpus)} CPUs, ask for 1 to {len(cpus)}, or 0")
+        raise RuntimeError(
+            f"threads {threads}: this process may use {len(cpus)} CPUs, ask for 1 to {len(cpus)},"
+            " or 0"
+        )
     threads = threads or len(cpus)
     if has_affinity:
         # the calling thread's, which the frameworks' threads inherit
         os.sched_setaffinity(0, [cpus[(rank * threads + k) % len(cpus)] for k in range(threads)])
     os.environ.update({name: str(threads) for name in VARIABLES})
-    os.environ["MXNET_CPU_WORKER_NTHREADS"] = "1"  # operators at a time, each of which has all the threads
+    # operators at a time, each of which has all the threads
+    os.environ["MXNET_CPU_WORKER_NTHREADS"] = "1"
     return threads

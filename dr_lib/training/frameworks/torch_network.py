@@ -17,7 +17,13 @@ class TorchNetwork(Network):
 
     packages = ("torch",)
 
-    def __init__(self, layers: tuple[Layer, ...], weights: list[np.ndarray], learning_rate: float, accelerator: str):
+    def __init__(
+        self,
+        layers: tuple[Layer, ...],
+        weights: list[np.ndarray],
+        learning_rate: float,
+        accelerator: str,
+    ):
         """Build the network on the CPU or the first GPU.
 
         Raises:
@@ -26,7 +32,9 @@ class TorchNetwork(Network):
         self.layers = layers
         on_gpu = accelerator == "gpu"
         if on_gpu and not torch.cuda.is_available():
-            raise FrameworkError("PyTorch sees no GPU: install its build for CUDA, or ask for accelerator cpu")
+            raise FrameworkError(
+                "PyTorch sees no GPU: install its build for CUDA, or ask for accelerator cpu"
+            )
         self.device = torch.device("cuda:0" if on_gpu else "cpu")
         self.model = nn.Sequential(*(module for layer in self.layers for module in _build(layer)))
         with torch.no_grad():
@@ -34,17 +42,22 @@ class TorchNetwork(Network):
             for parameter, array in zip(self.model.parameters(), converted):
                 parameter.copy_(torch.from_numpy(array))
         self.model.to(self.device)
-        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=learning_rate, momentum=MOMENTUM)
+        self.optimizer = torch.optim.SGD(
+            self.model.parameters(), lr=learning_rate, momentum=MOMENTUM
+        )
 
     def _train_epoch(self, epoch: Iterator[tuple[np.ndarray, np.ndarray]]) -> float:
         self.model.train()
         losses = []
         for images, labels in epoch:
             self.optimizer.zero_grad()
-            loss = nn.functional.cross_entropy(self.model(self._load(images)), torch.from_numpy(labels).to(self.device))
+            loss = nn.functional.cross_entropy(
+                self.model(self._load(images)), torch.from_numpy(labels).to(self.device)
+            )
             loss.backward()
             self.optimizer.step()
-            losses.append(loss.detach())  # stays on the device: reading it would stop the loop at every step
+            # stays on the device: reading it would stop the loop at every step
+            losses.append(loss.detach())
         mean = float(torch.stack(losses).mean())
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
@@ -66,5 +79,9 @@ def _build(layer: Layer) -> list[nn.Module]:
     if layer.kind == "flatten":
         return [nn.Flatten()]
     num_in, num_out = layer.kernel_shape[-2:]
-    learnt = nn.Conv2d(num_in, num_out, 3, padding=1) if layer.kind == "conv" else nn.Linear(num_in, num_out)
+    learnt = (
+        nn.Conv2d(num_in, num_out, 3, padding=1)
+        if layer.kind == "conv"
+        else nn.Linear(num_in, num_out)
+    )
     return [learnt, nn.ReLU()] if layer.relu else [learnt]

@@ -1,4 +1,6 @@
-"""Promises of dr_lib.data.labels.datasets: each known data set is recognised and read as its authors mean it."""
+"""Promises of dr_lib.data.labels.datasets: each known data set is recognised and read as its
+authors mean it.
+"""
 
 from pathlib import Path
 
@@ -7,9 +9,17 @@ import pytest
 from dr_lib.data.labels.datasets import grade_keywords
 from dr_lib.data.labels.tables import LabelTableError, read_labels
 
-HEAD_ODIR = "ID,Left-Fundus,Right-Fundus,Left-Diagnostic Keywords,Right-Diagnostic Keywords,N,D,filename\n"
-ZERO = "0,0_left.jpg,0_right.jpg,lens dust\uff0cmoderate non proliferative retinopathy,normal fundus,0,1"
-HEAD_DEEPDRID = "patient_id,image_id,image_path,Overall quality,left_eye_DR_Level,right_eye_DR_Level,patient_DR_Level\n"
+HEAD_ODIR = (
+    "ID,Left-Fundus,Right-Fundus,Left-Diagnostic Keywords,Right-Diagnostic Keywords,N,D,filename\n"
+)
+ZERO = (
+    "0,0_left.jpg,0_right.jpg,lens dust\uff0cmoderate non proliferative retinopathy,normal"
+    " fundus,0,1"
+)
+HEAD_DEEPDRID = (
+    "patient_id,image_id,image_path,Overall"
+    " quality,left_eye_DR_Level,right_eye_DR_Level,patient_DR_Level\n"
+)
 DEEPDRID = "1,1_{0},\\regular-fundus-training\\1\\1_{0}.jpg,{1}\n"
 BRSET = "image_id,patient_id,exam_eye,DR_SDRG,DR_ICDR\nimg00001,7,1,3,2\n"
 
@@ -24,9 +34,13 @@ def lay_out(root: Path, tables: dict[str, str], photographs: str | list[str]) ->
 
 
 def describe(root: Path, **options) -> dict:
-    """What is read of a data set, in lists: of each photograph, and of each row that cannot be used."""
+    """What is read of a data set, in lists: of each photograph, and of each row that cannot be
+    used.
+    """
     labels = read_labels(root, **options)
-    found = {name: labels.table[name].tolist() for name in ("row", "patient", "eye", "grade", "official")}
+    found = {
+        name: labels.table[name].tolist() for name in ("row", "patient", "eye", "grade", "official")
+    }
     found |= {"file": [Path(image).relative_to(root).as_posix() for image in labels.table["image"]]}
     unusable = labels.unusable[["row", "reason"]].values.tolist()
     return (
@@ -46,32 +60,61 @@ def describe(root: Path, **options) -> dict:
                 "a/sample_submission.csv": "id_code,diagnosis\n77e,0\n",
             },
             "a/train_images/0c1.png a/train_images/9f2.png a/test_images/77e.png",
-            {"layout": "aptos2019", "patients": "unknown", "row": [2, 3], "grade": [4, 0], "official": ["", ""]}
+            {
+                "layout": "aptos2019",
+                "patients": "unknown",
+                "row": [2, 3],
+                "grade": [4, 0],
+                "official": ["", ""],
+            }
             | {"file": ["a/train_images/9f2.png", "a/train_images/0c1.png"], "unusable": []},
         ),
         (  # a mirror with doubled folders and a split; row numbers count within each file
-            {f"{name}.csv": f"id_code,diagnosis\n{name},3\n" for name in ("train_1", "valid", "test")},
-            "train_images/train_images/train_1.png val_images/val_images/valid.png test_images/test_images/test.png",
-            {"layout": "aptos2019_split", "row": [2, 2, 2], "official": ["train", "validation", "test"]}
+            {
+                f"{name}.csv": f"id_code,diagnosis\n{name},3\n"
+                for name in ("train_1", "valid", "test")
+            },
+            (
+                "train_images/train_images/train_1.png val_images/val_images/valid.png"
+                " test_images/test_images/test.png"
+            ),
+            {
+                "layout": "aptos2019_split",
+                "row": [2, 2, 2],
+                "official": ["train", "validation", "test"],
+            }
             | {"grade": [3, 3, 3]},
         ),
         (  # a small mirror has a folder for each grade
             {"train.csv": "id_code,diagnosis\na1,0\nb2,4\n"},
             "colored_images/No_DR/a1.png colored_images/Proliferate_DR/b2.png",
-            {"file": ["colored_images/No_DR/a1.png", "colored_images/Proliferate_DR/b2.png"], "grade": [0, 4]},
+            {
+                "file": ["colored_images/No_DR/a1.png", "colored_images/Proliferate_DR/b2.png"],
+                "grade": [0, 4],
+            },
         ),
         (
             {"train.csv": "id_code,diagnosis\na1,0\nb2,4\n"},
-            "gaussian_filtered_images/x/No_DR/a1.png gaussian_filtered_images/x/Proliferate_DR/b2.png",
+            (
+                "gaussian_filtered_images/x/No_DR/a1.png"
+                " gaussian_filtered_images/x/Proliferate_DR/b2.png"
+            ),
             {"grade": [0, 4]},
         ),
-        (  # patients are in the names; sampleSubmission.csv is no label file; one part alone is no split
+        # patients are in the names; sampleSubmission.csv is no label file; one part alone is no
+        # split
+        (
             {
                 "trainLabels.csv": "image,level\n10_left,0\n10_right,2\n",
                 "sampleSubmission.csv": "image,level\n1_left,0\n",
             },
             "train/10_left.jpeg train/10_right.jpeg test/1_left.jpeg",
-            {"layout": "eyepacs", "patient": ["10", "10"], "eye": ["left", "right"], "official": ["", ""]},
+            {
+                "layout": "eyepacs",
+                "patient": ["10", "10"],
+                "eye": ["left", "right"],
+                "official": ["", ""],
+            },
         ),
         (
             {
@@ -79,67 +122,120 @@ def describe(root: Path, **options) -> dict:
                 "retinopathy_solution.csv": "image,level,Usage\n1_left,4,Private\n",
             },
             "train/10_left.jpeg train/10_right.jpeg test/1_left.jpeg",
-            {"layout": "eyepacs", "patients": "from file names", "patient": ["10", "10", "1"], "grade": [0, 2, 4]}
+            {
+                "layout": "eyepacs",
+                "patients": "from file names",
+                "patient": ["10", "10", "1"],
+                "grade": [0, 2, 4],
+            }
             | {"official": ["train", "train", "test"]},
         ),
         (  # suffix and case differ from the files; what is not gradable has no grade
             {
-                "messidor_data.csv": "image_id,adjudicated_dr_grade,adjudicated_dme,adjudicated_gradable\n"
-                "20051020_0100_PP.png,2.0,0,1\nIM000001.jpg,0,0,1\nIM000002.jpg,,,0\nIM000003.jpg,1,0,1\n"
+                "messidor_data.csv": (
+                    "image_id,adjudicated_dr_grade,adjudicated_dme,adjudicated_gradable\n"
+                    "20051020_0100_PP.png,2.0,0,1\nIM000001.jpg,0,0,1\nIM000002.jpg,,,0\nIM000003.jpg,1,0,1\n"
+                )
             },
             "IMAGES/20051020_0100_PP.PNG IMAGES/im000001.JPG IMAGES/IM000002.JPG",
             {"layout": "messidor2", "row": [2, 3], "grade": [2, 0]}
             | {"unusable": [[4, "ungradable"], [5, "no such file"]]},
         ),
         (  # the mirror of Messidor-2: the same name for the label file, other columns
-            {"messidor_data.csv": "id_code,diagnosis,adjudicated_dme,adjudicated_gradable\nIM000001.png,3,0,1\n"},
+            {
+                "messidor_data.csv": (
+                    "id_code,diagnosis,adjudicated_dme,adjudicated_gradable\nIM000001.png,3,0,1\n"
+                )
+            },
             "messidor-2/preprocess/IM000001.png",
             {"layout": "messidor2_preprocess", "grade": [3]},
         ),
-        (  # each eye has its own keywords, the columns N to O speak of the patient; an eye without a stage is left out
+        # each eye has its own keywords, the columns N to O speak of the patient; an eye without a
+        # stage is left out
+        (
             {
-                "full_df.csv": f"{HEAD_ODIR}{ZERO},0_right.jpg\n{ZERO},0_left.jpg\n"
-                "1,1_left.jpg,1_right.jpg,cataract,normal fundus,0,0,1_left.jpg\n"
+                "full_df.csv": (
+                    f"{HEAD_ODIR}{ZERO},0_right.jpg\n{ZERO},0_left.jpg\n"
+                    "1,1_left.jpg,1_right.jpg,cataract,normal fundus,0,0,1_left.jpg\n"
+                )
             },
-            [f"ODIR-5K/ODIR-5K/Training Images/{name}.jpg" for name in ("0_left", "0_right", "1_left")]
+            [
+                f"ODIR-5K/ODIR-5K/Training Images/{name}.jpg"
+                for name in ("0_left", "0_right", "1_left")
+            ]
             + [f"preprocessed_images/{name}.jpg" for name in ("0_left", "0_right", "1_left")],
-            {"layout": "odir5k", "patients": "known", "patient": ["0", "0"], "eye": ["right", "left"], "grade": [0, 2]}
-            | {"file": [f"ODIR-5K/ODIR-5K/Training Images/0_{eye}.jpg" for eye in ("right", "left")]}
+            {
+                "layout": "odir5k",
+                "patients": "known",
+                "patient": ["0", "0"],
+                "eye": ["right", "left"],
+                "grade": [0, 2],
+            }
+            | {
+                "file": [
+                    f"ODIR-5K/ODIR-5K/Training Images/0_{eye}.jpg" for eye in ("right", "left")
+                ]
+            }
             | {"unusable": [[4, "no grade: another disease alone"]]},
         ),
-        (  # text files without a header, names and grades parted by a blank; 5 means ungradable; lines count from 1
+        # text files without a header, names and grades parted by a blank; 5 means ungradable; lines
+        # count from 1
+        (
             {
                 "DR_grading/train.txt": "007-1.jpg 0\n007-2.jpg 5\n",
                 "DR_grading/valid.txt": "a.jpg 2\n",
                 "DR_grading/test.txt": "b.jpg 4\n",
             },
-            "DR_grading/train/007-1.jpg DR_grading/train/007-2.jpg DR_grading/valid/a.jpg DR_grading/test/b.jpg",
+            (
+                "DR_grading/train/007-1.jpg DR_grading/train/007-2.jpg DR_grading/valid/a.jpg"
+                " DR_grading/test/b.jpg"
+            ),
             {"row": [1, 1, 1], "grade": [0, 2, 4], "official": ["train", "validation", "test"]}
             | {"unusable": [[2, "ungradable"]]},
         ),
-        (  # the level of the eye, not the patient's, which is the worse eye's; paths have backslashes and lack a folder
+        # the level of the eye, not the patient's, which is the worse eye's; paths have backslashes
+        # and lack a folder
+        (
             {
-                "regular-fundus-training/regular-fundus-training.csv": HEAD_DEEPDRID
-                + DEEPDRID.format("l1", "1,1.0,,4")
-                + DEEPDRID.format("l2", "0,5.0,,4")
-                + DEEPDRID.format("r1", "1,,4.0,4")
+                "regular-fundus-training/regular-fundus-training.csv": (
+                    HEAD_DEEPDRID
+                    + DEEPDRID.format("l1", "1,1.0,,4")
+                    + DEEPDRID.format("l2", "0,5.0,,4")
+                    + DEEPDRID.format("r1", "1,,4.0,4")
+                )
             },
             [f"regular-fundus-training/Images/1/1_{eye}.jpg" for eye in ("l1", "l2", "r1")],
-            {"patient": ["1", "1"], "eye": ["left", "right"], "grade": [1, 4], "unusable": [[3, "ungradable"]]},
+            {
+                "patient": ["1", "1"],
+                "eye": ["left", "right"],
+                "grade": [1, 4],
+                "unusable": [[3, "ungradable"]],
+            },
         ),
         (  # exam_eye was remapped between versions
             {"brset/labels.csv": BRSET},
             "brset/images/img00001.jpg",
             {"layout": "brset", "patients": "known", "patient": ["7"], "eye": [""], "grade": [2]},
         ),
-        ({"brset/labels_brset.csv": BRSET}, "brset/fundus_photos/img00001.jpg", {"layout": "brset", "grade": [2]}),
+        (
+            {"brset/labels_brset.csv": BRSET},
+            "brset/fundus_photos/img00001.jpg",
+            {"layout": "brset", "grade": [2]},
+        ),
         (  # 1.2.jpg is no picture of name 1; an empty final_icdr is no grade 0
             {
-                "labels_mbrset.csv": "patient,file,laterality,final_icdr\n"
-                "1,1.1.jpg,right,0.0\n1,1.2,left,3.0\n1,1.3.jpg,left,\n"
+                "labels_mbrset.csv": (
+                    "patient,file,laterality,final_icdr\n"
+                    "1,1.1.jpg,right,0.0\n1,1.2,left,3.0\n1,1.3.jpg,left,\n"
+                )
             },
             "images/1.1.jpg images/1.2.jpg images/1.3.jpg",
-            {"patient": ["1", "1"], "eye": ["right", "left"], "grade": [0, 3], "unusable": [[4, "no grade"]]},
+            {
+                "patient": ["1", "1"],
+                "eye": ["right", "left"],
+                "grade": [0, 3],
+                "unusable": [[4, "no grade"]],
+            },
         ),
     ],
 )
@@ -147,59 +243,95 @@ def test_a_data_set_is_read_as_its_authors_mean_it(tmp_path, tables, photographs
     """Its layout, patients, eyes, grades and split, and what cannot be used with the reason."""
     found = describe(lay_out(tmp_path, tables, photographs))
     assert {name: found[name] for name in expected} == expected
-    assert ("fellow eyes" in found["notices"]) == (found["patients"] in ("unknown", "partly unknown"))
+    assert ("fellow eyes" in found["notices"]) == (
+        found["patients"] in ("unknown", "partly unknown")
+    )
     assert ("public notebook" in found["notices"]) == (found["layout"] in ("brset", "mbrset"))
 
 
 def test_resized_eyepacs_is_chosen_by_its_folder(tmp_path):
-    """The download holds every photograph twice: whole or cropped must be said when both are there."""
+    """The download holds every photograph twice: whole or cropped must be said when both are
+    there.
+    """
     cropped = "Unnamed: 0.1,,image,level\n0,0,10_left,1\n"
     tables = {"trainLabels.csv": "image,level\n10_left,1\n", "trainLabels_cropped.csv": cropped}
     root = lay_out(tmp_path, tables, "resized_train_cropped/resized_train_cropped/10_left.jpeg")
     assert describe(root)["layout"] == "eyepacs_resized_cropped"
     lay_out(root, {}, "resized_train/resized_train/10_left.jpeg")
-    with pytest.raises(LabelTableError, match="eyepacs_resized and eyepacs_resized_cropped.*layout="):
+    with pytest.raises(
+        LabelTableError, match="eyepacs_resized and eyepacs_resized_cropped.*layout="
+    ):
         read_labels(root)
-    assert describe(root, layout="eyepacs_resized")["file"] == ["resized_train/resized_train/10_left.jpeg"]
+    assert describe(root, layout="eyepacs_resized")["file"] == [
+        "resized_train/resized_train/10_left.jpeg"
+    ]
 
 
 def test_resized_2015_2019_keeps_eyes_together_where_names_tell(tmp_path):
-    """Of the two sources one names patients; folders with blanks; a missing folder is said, not counted."""
+    """Of the two sources one names patients; folders with blanks; a missing folder is said, not
+    counted.
+    """
     tables = {
         "k/labels/trainLabels15.csv": "image,level\n10_left,0\n",
         "k/labels/testLabels15.csv": "image,level,Usage\n2_right,2,Public\n",
         "k/labels/trainLabels19.csv": "id_code,diagnosis\nab,3\n",
         "k/labels/testImages19.csv": "id_code,diagnosis\ncd,\n",
     }
-    photographs = ["k/resized train 15/10_left.jpg", "k/resized test 15/2_right.jpg", "k/resized train 19/ab.jpg"]
+    photographs = [
+        "k/resized train 15/10_left.jpg",
+        "k/resized test 15/2_right.jpg",
+        "k/resized train 19/ab.jpg",
+    ]
     found = describe(lay_out(tmp_path, tables, photographs))
     assert (found["layout"], found["patients"]) == ("resized_2015_2019", "partly unknown")
-    assert found["patient"] == ["10", "2", "k/resized train 19/ab.jpg"] and found["grade"] == [0, 2, 3]
-    assert found["official"] == ["train", "test", "train"] and "testImages19.csv is not used" in found["notices"]
+    assert found["patient"] == ["10", "2", "k/resized train 19/ab.jpg"] and found["grade"] == [
+        0,
+        2,
+        3,
+    ]
+    assert (
+        found["official"] == ["train", "test", "train"]
+        and "testImages19.csv is not used" in found["notices"]
+    )
 
 
 def test_messidor_1_is_refused_with_the_reason(tmp_path):
     """Its scale ends at 3 and means something else."""
-    names = "Base11/20051019_38557_0100_PP.tif Base11/Annotation_Base11.xls Base12/Annotation_Base12.xls"
+    names = (
+        "Base11/20051019_38557_0100_PP.tif Base11/Annotation_Base11.xls"
+        " Base12/Annotation_Base12.xls"
+    )
     with pytest.raises(LabelTableError, match="0 to 3.*Messidor-2"):
         read_labels(lay_out(tmp_path, {}, names))
 
 
 def test_idrid_numbers_overlap_between_its_folders(tmp_path):
-    """The folder is part of the name; BOM, trailing blanks, empty columns and rows do no harm, other tasks neither."""
+    """The folder is part of the name; BOM, trailing blanks, empty columns and rows do no harm,
+    other tasks neither.
+    """
     grading = "B. Disease Grading"
     original = "1. Original Images/a. Training Set/IDRiD_001.jpg"
     testing = f"{grading}/1. Original Images/b. Testing Set/IDRiD_001.jpg"
     truths = f"{grading}/2. Groundtruths"
     header = "\ufeffImage name,Retinopathy grade,Risk of macular edema ,,\n"
     tables = {
-        f"{truths}/a. IDRiD_Disease Grading_Training Labels.csv": f"{header}\nIDRiD_001 ,3,2,,\n,,,,\n",
+        f"{truths}/a. IDRiD_Disease Grading_Training Labels.csv": (
+            f"{header}\nIDRiD_001 ,3,2,,\n,,,,\n"
+        ),
         f"{truths}/b. IDRiD_Disease Grading_Testing Labels.csv": f"{header}IDRiD_001,0,0,,,,\n",
     }
-    photographs = [f"{grading}/{original}", testing, f"C. Localization/{original}", f"A. Segmentation/{original}"]
+    photographs = [
+        f"{grading}/{original}",
+        testing,
+        f"C. Localization/{original}",
+        f"A. Segmentation/{original}",
+    ]
     found = describe(lay_out(tmp_path, tables, photographs))
     assert (found["layout"], found["row"], found["grade"]) == ("idrid", [3, 2], [3, 0])
-    assert found["official"] == ["train", "test"] and found["file"] == [f"{grading}/{original}", testing]
+    assert found["official"] == ["train", "test"] and found["file"] == [
+        f"{grading}/{original}",
+        testing,
+    ]
     assert len(set(found["patient"])) == 2
 
 
@@ -212,11 +344,17 @@ def test_idrid_numbers_overlap_between_its_folders(tmp_path):
         ("mild nonproliferative retinopathy，severe nonproliferative retinopathy", "3"),
         ("severe proliferative diabetic retinopathy，laser spot", "4"),
         ("proliferative diabetic retinopathy，hypertensive retinopathy", "4"),
-        ("suspected moderate non proliferative retinopathy", "no grade: retinopathy only suspected"),
+        (
+            "suspected moderate non proliferative retinopathy",
+            "no grade: retinopathy only suspected",
+        ),
         ("suspicious diabetic retinopathy", "no grade: retinopathy only suspected"),
         ("hypertensive retinopathy,diabetic retinopathy", "no grade: retinopathy without a stage"),
         ("low image quality", "ungradable"),
-        ("chorioretinal atrophy with pigmentation proliferation", "no grade: another disease alone"),
+        (
+            "chorioretinal atrophy with pigmentation proliferation",
+            "no grade: another disease alone",
+        ),
     ],
 )
 def test_keywords_give_a_grade_or_the_reason_for_none(keywords, expected):
@@ -226,6 +364,12 @@ def test_keywords_give_a_grade_or_the_reason_for_none(keywords, expected):
 
 def test_the_drawn_sample_is_known_by_what_stands_beside_its_labels(tmp_path):
     """The sample's salt is public, so no other folder may pass for it."""
-    tables = {"labels.csv": "image,patient,eye,grade\nimages/1_left.jpg,1,left,0\n", "sample.json": ""}
+    tables = {
+        "labels.csv": "image,patient,eye,grade\nimages/1_left.jpg,1,left,0\n",
+        "sample.json": "",
+    }
     root = lay_out(tmp_path, tables, "images/1_left.jpg")
-    assert describe(root)["layout"] == "folder" and describe(lay_out(root, {}, "circles.csv"))["layout"] == "sample"
+    assert (
+        describe(root)["layout"] == "folder"
+        and describe(lay_out(root, {}, "circles.csv"))["layout"] == "sample"
+    )

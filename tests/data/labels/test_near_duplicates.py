@@ -4,7 +4,12 @@ import cv2
 import numpy as np
 import pytest
 
-from dr_lib.data.labels.near_duplicates import PAIRS_AT_ONCE, THRESHOLD, find_near_duplicates, perceptual_hash
+from dr_lib.data.labels.near_duplicates import (
+    PAIRS_AT_ONCE,
+    THRESHOLD,
+    find_near_duplicates,
+    perceptual_hash,
+)
 from dr_lib.data.photograph.crop import crop_fundus
 from dr_lib.data.photograph.pixels import encode_jpeg
 from dr_lib.data.shards.folder import read_photographs
@@ -44,8 +49,12 @@ COPIES = {
     "brighter": lambda image: save(recolour(image, 1.3)),
     "much darker": lambda image: save(recolour(image, 0.4)),
     "other contrast": lambda image: save(recolour(image, gamma=1.6)),
-    "text": lambda image: save(cv2.putText(image.copy(), "2019-03-01 OD", (10, 40), 0, 1, (255, 255, 255), 2)),
-    "cut": lambda image: save(image[len(image) // 50 : -len(image) // 50, len(image) // 50 : -len(image) // 50]),
+    "text": lambda image: save(
+        cv2.putText(image.copy(), "2019-03-01 OD", (10, 40), 0, 1, (255, 255, 255), 2)
+    ),
+    "cut": lambda image: save(
+        image[len(image) // 50 : -len(image) // 50, len(image) // 50 : -len(image) // 50]
+    ),
     "turned by 1 degree": lambda image: save(turn(image, 1)),
     "grey": lambda image: save(np.repeat(image.mean(2, keepdims=True).astype(np.uint8), 3, 2)),
 }
@@ -65,7 +74,9 @@ def find_between(left: np.ndarray, right: np.ndarray) -> list[tuple[int, int]]:
 
 @pytest.fixture(scope="module")
 def eyes() -> list[np.ndarray]:
-    """Eight drawn photographs: both eyes of four patients, each patient with a camera of its own."""
+    """Eight drawn photographs: both eyes of four patients, each patient with a camera of its
+    own.
+    """
     images = []
     for number in range(4):
         rng = np.random.default_rng([3, number])
@@ -82,7 +93,9 @@ def hashes(eyes) -> np.ndarray:
 
 @pytest.mark.parametrize("kind", COPIES)
 def test_a_copy_is_found_and_no_other_eye(eyes, hashes, kind):
-    """Saved otherwise, shrunk, brightened, written on: each copy is found with its original and with nothing else."""
+    """Saved otherwise, shrunk, brightened, written on: each copy is found with its original and
+    with nothing else.
+    """
     copies = hash_crops([COPIES[kind](image) for image in eyes])
     assert find_between(hashes, copies) == [(i, i) for i in range(len(eyes))]
 
@@ -102,29 +115,46 @@ def test_a_mirrored_picture_is_another_picture(eyes, hashes):
     ids=["dark", "blurred", "plain white"],
 )
 def test_bad_photographs_are_no_copies_of_each_other(eyes, spoil):
-    """Where little or nothing can be seen, little is alike; the same file still is the same picture."""
+    """Where little or nothing can be seen, little is alike; the same file still is the same
+    picture.
+    """
     spoilt = hash_crops([save(spoil(image)) for image in eyes])
     assert find_between(spoilt, spoilt) == [(i, i) for i in range(len(eyes))]
 
 
 def test_the_drawn_sample_has_no_copies(small_sample):
     """No two photographs of the sample pass for one."""
-    hashes = {image_id: perceptual_hash(jpeg) for image_id, jpeg in read_jpegs(small_sample).items()}
-    listed = read_photographs(small_sample).set_index("image_id")["perceptual_hash"].map(bytes.fromhex)
+    hashes = {
+        image_id: perceptual_hash(jpeg) for image_id, jpeg in read_jpegs(small_sample).items()
+    }
+    listed = (
+        read_photographs(small_sample).set_index("image_id")["perceptual_hash"].map(bytes.fromhex)
+    )
     assert hashes == listed.to_dict() and len(hashes) == 32
-    assert len(find_near_duplicates(np.frombuffer(b"".join(hashes.values()), np.uint8).reshape(-1, 32))) == 0
+    assert (
+        len(
+            find_near_duplicates(np.frombuffer(b"".join(hashes.values()), np.uint8).reshape(-1, 32))
+        )
+        == 0
+    )
 
 
 @pytest.mark.slow
 def test_real_photographs_and_their_copies_are_told_apart(real_data):
-    """Of 20,706 pairs of different photographs none comes near the threshold; of real copies at most 1 % is missed."""
-    files = [path.read_bytes() for path in sorted((real_data / "odir512" / "images").iterdir())[::3]]
+    """Of 20,706 pairs of different photographs none comes near the threshold; of real copies at
+    most 1 % is missed.
+    """
+    files = [
+        path.read_bytes() for path in sorted((real_data / "odir512" / "images").iterdir())[::3]
+    ]
     hashes = hash_crops(files)
     signs = np.unpackbits(hashes, axis=1) * 2.0 - 1
     distances = (256 - signs @ signs.T) / 2  # of +-1 vectors: bits alike less bits that differ
     assert distances[np.triu_indices(len(files), 1)].min() >= THRESHOLD + 16
     few = range(0, len(files), 10)
-    images = [cv2.imdecode(np.frombuffer(files[i], np.uint8), cv2.IMREAD_COLOR)[..., ::-1] for i in few]
+    images = [
+        cv2.imdecode(np.frombuffer(files[i], np.uint8), cv2.IMREAD_COLOR)[..., ::-1] for i in few
+    ]
     copies = hash_crops([copy(image) for copy in COPIES.values() for image in images])
     bits = np.unpackbits(np.tile(hashes[few], (len(COPIES), 1)) ^ copies, axis=1)
     assert (bits.sum(1) <= THRESHOLD).mean() >= 0.99
@@ -139,13 +169,23 @@ def test_pairs_are_at_most_the_threshold_apart():
     """At the threshold is a pair, one bit more is none; sorted, the smaller row first."""
     base = np.random.default_rng(0).integers(0, 256, 32, np.uint8)
     rows = [flip(base, THRESHOLD), ~base, base, base, flip(~base, THRESHOLD + 1), flip(base, 1)]
-    expected = [(0, 2, THRESHOLD), (0, 3, THRESHOLD), (0, 5, THRESHOLD - 1), (2, 3, 0), (2, 5, 1), (3, 5, 1)]
+    expected = [
+        (0, 2, THRESHOLD),
+        (0, 3, THRESHOLD),
+        (0, 5, THRESHOLD - 1),
+        (2, 3, 0),
+        (2, 5, 1),
+        (3, 5, 1),
+    ]
     assert find_near_duplicates(np.array(rows)).tolist() == [list(pair) for pair in expected]
 
 
 def test_blocks_lose_and_double_nothing(monkeypatch):
-    """However few pairs are compared at a time, the result is that of counting bits one pair after another."""
-    hashes = np.random.default_rng(1).integers(0, 2, (90, 32), np.uint8)  # one bit in eight at random
+    """However few pairs are compared at a time, the result is that of counting bits one pair
+    after another.
+    """
+    # one bit in eight at random
+    hashes = np.random.default_rng(1).integers(0, 2, (90, 32), np.uint8)
     numbers = [int.from_bytes(row.tobytes(), "big") for row in hashes]
     distances = {(i, j): (numbers[i] ^ numbers[j]).bit_count() for j in range(90) for i in range(j)}
     near = [[i, j, d] for (i, j), d in sorted(distances.items()) if d <= 14]

@@ -23,10 +23,19 @@ NAME = "Zulmira Quaresma"
 NUMBER = "123.456.789-09"
 PLACE = "Rua Quaresma 7"
 SECRETS = ("Zulmira", "Quaresma", NUMBER, "12345678909")
-TAGS = {0x010E: NAME, 0x013B: NAME, 0x8298: f"(c) {NAME}", 0x9C9D: NAME.encode("utf-16-le")}  # description, artist, ...
-OWN_TAGS = {0x9286: b"ASCII\0\0\0" + f"{NAME} {NUMBER}".encode(), 0xA430: NAME}  # user comment, camera owner's name
-GPS = {1: "S", 2: (23.0, 33.0, 1.0), 3: "W", 4: (46.0, 38.0, 2.0), 28: b"ASCII\0\0\0" + PLACE.encode()}
-XMP = f'<x:xmpmeta xmlns:x="adobe:ns:meta/"><dc:creator>{NAME}</dc:creator>{NUMBER}</x:xmpmeta>'.encode()
+# description, artist, ...
+TAGS = {0x010E: NAME, 0x013B: NAME, 0x8298: f"(c) {NAME}", 0x9C9D: NAME.encode("utf-16-le")}
+# user comment, camera owner's name
+OWN_TAGS = {0x9286: b"ASCII\0\0\0" + f"{NAME} {NUMBER}".encode(), 0xA430: NAME}
+GPS = {
+    1: "S",
+    2: (23.0, 33.0, 1.0),
+    3: "W",
+    4: (46.0, 38.0, 2.0),
+    28: b"ASCII\0\0\0" + PLACE.encode(),
+}
+XMP = f'<x:xmpmeta xmlns:x="adobe:ns:meta/"><dc:creator>{NAME}</dc:creator>{NUMBER}'.encode()
+XMP += b"</x:xmpmeta>"
 PROFILE = bytes(36) + b"acsp" + bytes(88) + b"desc" + bytes(8) + NAME.encode() + bytes(64)
 
 
@@ -63,15 +72,26 @@ def write_photograph(source: Path, path: Path, thumbnail: bytes) -> None:
         notes.add_itxt("XML:com.adobe.xmp", XMP.decode())
         picture.save(path, pnginfo=notes, exif=exif, icc_profile=PROFILE)
     elif path.suffix == ".tif":
-        picture.save(path, tiffinfo={270: NAME, 315: NAME, 700: XMP, 33432: PLACE}, icc_profile=PROFILE)
+        picture.save(
+            path, tiffinfo={270: NAME, 315: NAME, 700: XMP, 33432: PLACE}, icc_profile=PROFILE
+        )
     else:
-        picture.save(path, exif=exif, xmp=XMP, comment=f"{NAME} {NUMBER}".encode(), icc_profile=PROFILE, quality=90)
+        picture.save(
+            path,
+            exif=exif,
+            xmp=XMP,
+            comment=f"{NAME} {NUMBER}".encode(),
+            icc_profile=PROFILE,
+            quality=90,
+        )
         path.write_bytes(add_thumbnail(path.read_bytes(), thumbnail))
 
 
 @pytest.fixture(scope="module")
 def clinic(tmp_path_factory, small_sample) -> tuple[Path, bytes]:
-    """A clinic's folder, in which everything names its patient, some of it unusable; and a thumbnail's bytes."""
+    """A clinic's folder, in which everything names its patient, some of it unusable; and a
+    thumbnail's bytes.
+    """
     folder = tmp_path_factory.mktemp("clinic")
     drawn = small_sample.parent / "photographs"
     table = pd.read_csv(drawn / "labels.csv", dtype=str)
@@ -82,11 +102,17 @@ def clinic(tmp_path_factory, small_sample) -> tuple[Path, bytes]:
     (folder / "thumbnail.jpg").unlink()
     rows = []
     for index, row in enumerate(table.itertuples()):
-        inside = Path(f"{NAME} {row.patient}") / f"{NAME}, {NUMBER}, {index}{('.jpg', '.png', '.tif')[index % 3]}"
+        inside = (
+            Path(f"{NAME} {row.patient}")
+            / f"{NAME}, {NUMBER}, {index}{('.jpg', '.png', '.tif')[index % 3]}"
+        )
         (folder / inside).parent.mkdir(exist_ok=True)
         write_photograph(drawn / "images" / Path(row.image).name, folder / inside, thumbnail)
         rows.append((str(inside), f"{NAME} {row.patient}", row.eye, row.grade))
-    unusable = {"cut.jpg": (folder / rows[0][0]).read_bytes()[:8_000], "note.jpg": f"{NAME} {NUMBER}".encode()}
+    unusable = {
+        "cut.jpg": (folder / rows[0][0]).read_bytes()[:8_000],
+        "note.jpg": f"{NAME} {NUMBER}".encode(),
+    }
     unusable |= {"scan.png": bytes(128) + b"DICM" + NAME.encode(), "empty.jpg": b""}
     for name, content in unusable.items():
         (folder / f"{NAME} {name}").write_bytes(content)
@@ -94,7 +120,9 @@ def clinic(tmp_path_factory, small_sample) -> tuple[Path, bytes]:
     (folder / f"{NAME} black.jpg").write_bytes(b"")
     Image.new("RGB", (300, 200)).save(folder / f"{NAME} black.jpg", comment=NAME.encode())
     rows.append((f"{NAME} black.jpg", f"{NAME} alone", "right", "1"))
-    pd.DataFrame(rows, columns=["image", "patient", "eye", "grade"]).to_csv(folder / "labels.csv", index=False)
+    pd.DataFrame(rows, columns=["image", "patient", "eye", "grade"]).to_csv(
+        folder / "labels.csv", index=False
+    )
     return folder, thumbnail
 
 
@@ -102,7 +130,11 @@ def find_secrets(content: bytes, thumbnail: bytes) -> list[str]:
     """Which secrets the bytes hold: in UTF-8, Latin-1 or UTF-16, upper or lower case."""
     lower = content.lower()
     encodings = ("utf-8", "latin-1", "utf-16-le", "utf-16-be")
-    found = [secret for secret in SECRETS if any(secret.lower().encode(code) in lower for code in encodings)]
+    found = [
+        secret
+        for secret in SECRETS
+        if any(secret.lower().encode(code) in lower for code in encodings)
+    ]
     return found + ["thumbnail"] * (thumbnail[-200:-100] in content)
 
 
@@ -125,27 +157,46 @@ def list_contents(folder: Path) -> Iterator[tuple[str, bytes]]:
             yield path.name, path.read_bytes()
         if path.suffix == ".ipynb":
             cells = json.loads(path.read_text())["cells"]
-            pictures = [o.get("data", {}).get("image/png", "") for c in cells for o in c.get("outputs", [])]
-            yield from ((f"a picture in {path.name}", base64.b64decode(picture)) for picture in pictures)
+            pictures = [
+                o.get("data", {}).get("image/png", "") for c in cells for o in c.get("outputs", [])
+            ]
+            yield from (
+                (f"a picture in {path.name}", base64.b64decode(picture)) for picture in pictures
+            )
 
 
 @pytest.mark.slow
 def test_the_search_finds_what_there_is(clinic):
-    """In the clinic's own files the name is found everywhere, in every format: the search is not blind."""
+    """In the clinic's own files the name is found everywhere, in every format: the search is not
+    blind.
+    """
     folder, thumbnail = clinic
     for path in folder.glob("*/*"):
         assert "Zulmira" in find_secrets(path.read_bytes(), thumbnail)
-        assert ("thumbnail" in find_secrets(path.read_bytes(), thumbnail)) == (path.suffix == ".jpg")
+        assert ("thumbnail" in find_secrets(path.read_bytes(), thumbnail)) == (
+            path.suffix == ".jpg"
+        )
     assert find_secrets("ZULMIRA".encode("utf-16-le"), thumbnail) == ["Zulmira"]
 
 
 @pytest.mark.slow
 def test_preparing_tells_no_name(clinic, tmp_path):
-    """Shards, tables, manifest and all that the command says: no secret; the private folder alone names the files."""
+    """Shards, tables, manifest and all that the command says: no secret; the private folder
+    alone names the files.
+    """
     folder, thumbnail = clinic
     out = tmp_path / "out"
     private = tmp_path / "kept"
-    command = [sys.executable, "-m", "dr_lib", "prepare", "--images", folder, "--labels", folder / "labels.csv"]
+    command = [
+        sys.executable,
+        "-m",
+        "dr_lib",
+        "prepare",
+        "--images",
+        folder,
+        "--labels",
+        folder / "labels.csv",
+    ]
     command += ["--out", out, "--private", private, "--shard-size", "40", "--workers", "2"]
     done = subprocess.run(list(map(str, command)), cwd=ROOT, capture_output=True, check=True)
     assert json.loads((out / "manifest.json").read_text())["num_rejected"] >= 4
@@ -161,7 +212,12 @@ def test_notebook_01_tells_no_name(clinic, tmp_path):
     for name in ("dr_lib", "notebooks"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copytree(folder, tmp_path / "mine")
-    parameters = {"images": "mine", "labels": "mine/labels.csv", "out": "prepared", "private": "kept"}
+    parameters = {
+        "images": "mine",
+        "labels": "mine/labels.csv",
+        "out": "prepared",
+        "private": "kept",
+    }
     (tmp_path / "executed").mkdir()
     papermill.execute_notebook(
         tmp_path / "notebooks" / "01_prepare_fundus.ipynb",

@@ -21,7 +21,9 @@ def draw_table(num_patients: int, seed: int) -> pd.DataFrame:
     ]
     table = pd.DataFrame(rows, columns=["patient_id", "grade"])
     number = table.index.astype(str)
-    return table.assign(row=table.index + 2, image_id="i" + number, content_id="c" + number, official="")
+    return table.assign(
+        row=table.index + 2, image_id="i" + number, content_id="c" + number, official=""
+    )
 
 
 def divide(table: pd.DataFrame, **how) -> pd.Series:
@@ -33,30 +35,43 @@ def divide(table: pd.DataFrame, **how) -> pd.Series:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_splits_keep_patients_together_and_grades_in_proportion(seed):
-    """30 % of the photographs for test, 20 % of the other patients for validation, shares within two points."""
+    """30 % of the photographs for test, 20 % of the other patients for validation, shares within
+    two points.
+    """
     table = draw_table(170, seed)
     split = divide(table, seed=seed)
     assert (split.groupby(table["patient_id"]).nunique() == 1).all()
     assert (split == "test").mean() == pytest.approx(0.30, abs=0.015)
     patients = split.groupby(table["patient_id"]).first().value_counts()
-    assert patients["validation"] / (patients["train"] + patients["validation"]) == pytest.approx(0.20, abs=0.015)
+    assert patients["validation"] / (patients["train"] + patients["validation"]) == pytest.approx(
+        0.20, abs=0.015
+    )
     shares = pd.crosstab(split, table["grade"], normalize="index")
     assert shares.sub(table["grade"].value_counts(normalize=True)).abs().max(axis=None) <= 0.02
 
 
 def test_a_split_depends_on_the_seed_and_not_on_the_pseudonyms():
-    """Whoever prepares the same table with a salt of their own gets the same sides; another seed gives others."""
+    """Whoever prepares the same table with a salt of their own gets the same sides; another seed
+    gives others.
+    """
     table = draw_table(120, 0)
     split = divide(table, seed=3)
-    salted = table.assign(**{name: table[name].map(hash).astype(str) for name in ("image_id", "patient_id")})
+    salted = table.assign(
+        **{name: table[name].map(hash).astype(str) for name in ("image_id", "patient_id")}
+    )
     assert (divide(salted, seed=3) == split).all()
     assert (divide(table, seed=4) != split).any()
-    assert set(split) == {"train", "validation", "test"} and set(divide(table, scheme="paper")) == {"train", "test"}
+    assert set(split) == {"train", "validation", "test"} and set(divide(table, scheme="paper")) == {
+        "train",
+        "test",
+    }
 
 
 @pytest.mark.slow
 def test_every_patient_has_about_the_same_chance_of_being_tested():
-    """Over 150 seeds no group, by photographs or by grade, is in test much more often than 30 % of the time."""
+    """Over 150 seeds no group, by photographs or by grade, is in test much more often than 30 %
+    of the time.
+    """
     table = draw_table(100, 5)
     tested = sum(divide(table, seed=seed, scheme="paper") == "test" for seed in range(150)) / 150
     assert tested.min() > 0.15 and tested.max() < 0.50
@@ -75,7 +90,9 @@ def test_the_official_split_is_kept_and_completed():
 
 
 def test_what_stands_on_two_official_sides_is_left_out_of_the_lesser():
-    """A patient's photographs in train are excluded where others of theirs, or copies, are in test; test stays."""
+    """A patient's photographs in train are excluded where others of theirs, or copies, are in
+    test; test stays.
+    """
     table = draw_table(200, 1)
     table["official"] = np.where(table["patient_id"].str[1:].astype(int) < 60, "test", "train")
     crossing = table.index[table["patient_id"] == "p70"][0]
@@ -90,7 +107,9 @@ def test_what_stands_on_two_official_sides_is_left_out_of_the_lesser():
 
 
 def test_copies_bring_their_patients_to_one_side_and_equal_files_count_once():
-    """Ten patients have a near-copy of another's photograph, ten the same file: together, and the later one is out."""
+    """Ten patients have a near-copy of another's photograph, ten the same file: together, and
+    the later one is out.
+    """
     table = draw_table(150, 2)
     firsts = table.drop_duplicates("patient_id").index
     pairs = np.column_stack([firsts[:20], firsts[20:40]])
@@ -104,11 +123,15 @@ def test_copies_bring_their_patients_to_one_side_and_equal_files_count_once():
         patients = table.loc[[one, other], "patient_id"]
         assert used["split"][table["patient_id"].isin(patients)].nunique() == 1
     assert set(parts.index[parts["split"] == "excluded"]) == set(equal[:, 1])
-    assert parts["reason"][equal[:, 1]].tolist() == [f"same file as row {row}" for row in table["row"][equal[:, 0]]]
+    assert parts["reason"][equal[:, 1]].tolist() == [
+        f"same file as row {row}" for row in table["row"][equal[:, 0]]
+    ]
 
 
 def test_folds_test_each_group_once():
-    """Five folds: every photograph is in test once, with its group, and each has grades and size in proportion."""
+    """Five folds: every photograph is in test once, with its group, and each has grades and size
+    in proportion.
+    """
     table = draw_table(150, 4)
     folds = split_photographs(table, NO_COPIES, scheme="folds", folds=5, seed=1)
     tested = pd.concat([fold["split"] == "test" for fold in folds], axis=1)
@@ -126,40 +149,58 @@ def test_folds_test_each_group_once():
 
 @pytest.mark.parametrize("scheme", ["random", "paper", "official", "folds"])
 def test_groups_stay_where_an_earlier_split_has_them(scheme):
-    """Corrected grades and patients who leave move nobody; new ones keep shares and grades in proportion."""
+    """Corrected grades and patients who leave move nobody; new ones keep shares and grades in
+    proportion.
+    """
     table = draw_table(300, 1)
     table["official"] = np.where(table["patient_id"].str[1:].astype(int) % 3, "train", "test")
     is_old = table["patient_id"].str[1:].astype(int) < 200
     how = {"scheme": scheme, "folds": 3}
     before = split_photographs(table[is_old], NO_COPIES, **how)
     kept = [dict(zip(part["image_id"], part["split"], strict=True)) for part in before]
-    regraded = table.assign(grade=table["grade"].where(table.index % 7 > 0, (table["grade"] + 1) % 5))
+    regraded = table.assign(
+        grade=table["grade"].where(table.index % 7 > 0, (table["grade"] + 1) % 5)
+    )
     regraded = regraded[regraded["patient_id"] != "p5"]
     after = split_photographs(regraded, NO_COPIES, **how, kept=kept)
     for parts, sides in zip(after, kept, strict=True):
         was = parts["image_id"].map(sides)
         assert (parts["split"] == was)[was.notna()].all()
         assert (parts["split"].groupby(regraded["patient_id"].to_numpy()).nunique() == 1).all()
-        assert (parts["split"] == "test").mean() == pytest.approx((was.dropna() == "test").mean(), abs=0.04)
-        shares = pd.crosstab(parts["split"].to_numpy(), regraded["grade"].to_numpy(), normalize="index")
-        assert shares.sub(regraded["grade"].value_counts(normalize=True)).abs().max(axis=None) <= 0.08
+        assert (parts["split"] == "test").mean() == pytest.approx(
+            (was.dropna() == "test").mean(), abs=0.04
+        )
+        shares = pd.crosstab(
+            parts["split"].to_numpy(), regraded["grade"].to_numpy(), normalize="index"
+        )
+        assert (
+            shares.sub(regraded["grade"].value_counts(normalize=True)).abs().max(axis=None) <= 0.08
+        )
     if scheme == "folds":
-        assert (pd.concat([parts["split"] == "test" for parts in after], axis=1).sum(axis=1) == 1).all()
+        assert (
+            pd.concat([parts["split"] == "test" for parts in after], axis=1).sum(axis=1) == 1
+        ).all()
 
 
 def test_what_is_one_group_now_goes_to_one_side():
-    """Test before validation before train: no photograph that was tested is learned from; nobody else moves."""
+    """Test before validation before train: no photograph that was tested is learned from; nobody
+    else moves.
+    """
     table = draw_table(170, 0)
     (before,) = split_photographs(table, NO_COPIES)
     kept = dict(zip(before["image_id"], before["split"], strict=True))
     one, other = (before.index[before["split"] == side][0] for side in ("train", "test"))
     (after,) = split_photographs(table, np.array([[one, other]]), kept=[kept])
     moved = after["split"] != before["split"]
-    assert set(table["patient_id"][moved]) == {table["patient_id"][one]} and set(after["split"][moved]) == {"test"}
+    assert set(table["patient_id"][moved]) == {table["patient_id"][one]} and set(
+        after["split"][moved]
+    ) == {"test"}
 
 
 def test_unusable_splits_are_errors_that_say_so():
-    """No official split, one class, too few photographs, more folds than groups, a misspelt scheme."""
+    """No official split, one class, too few photographs, more folds than groups, a misspelt
+    scheme.
+    """
     table = draw_table(60, 2)
     with pytest.raises(LabelTableError, match="ships no split"):
         divide(table, scheme="official")
@@ -173,13 +214,21 @@ def test_unusable_splits_are_errors_that_say_so():
         divide(table, scheme="by eye")
 
 
-@pytest.mark.parametrize(("name", "layout", "num_images"), [("odir512", "folder", 610), ("eyepacs64", "eyepacs", 2400)])
+@pytest.mark.parametrize(
+    ("name", "layout", "num_images"), [("odir512", "folder", 610), ("eyepacs64", "eyepacs", 2400)]
+)
 def test_real_data_sets_are_read_and_split(real_data, name, layout, num_images):
     """Every photograph has its label, its patient and a place in a proportionate split."""
     found = read_labels(real_data / name)
-    assert (found.layout, found.patients, len(found.table)) == (layout, "from file names", num_images)
+    assert (found.layout, found.patients, len(found.table)) == (
+        layout,
+        "from file names",
+        num_images,
+    )
     assert found.unusable.empty
     table = found.table.rename(columns={"patient": "patient_id", "image": "image_id"})
     split = divide(table.assign(content_id=table["image_id"]), seed=20)
     shares = pd.crosstab(split, found.table["grade"], normalize="index")
-    assert shares.sub(found.table["grade"].value_counts(normalize=True)).abs().max(axis=None) <= 0.02
+    assert (
+        shares.sub(found.table["grade"].value_counts(normalize=True)).abs().max(axis=None) <= 0.02
+    )

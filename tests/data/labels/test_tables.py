@@ -10,7 +10,9 @@ from dr_lib.data.labels.tables import LabelTableError, read_labels
 
 @pytest.fixture
 def folder(tmp_path):
-    """Return a function that makes photographs (never opened) and labels.csv; it returns both paths."""
+    """Return a function that makes photographs (never opened) and labels.csv; it returns both
+    paths.
+    """
 
     def make(csv: str, *names: str) -> tuple[Path, Path]:
         images = tmp_path / "images"
@@ -26,8 +28,11 @@ def folder(tmp_path):
 
 
 def test_reads_a_folder_and_a_csv(folder):
-    """Suffix, case and folder may be missing or differ; row numbers are lines, the header being line 1."""
-    csv = "image,grade,patient,eye,split\na1.JPG,0,p,L,train\n\nB2.png,3.0,q,OD,valid\nsub/c3.jpg,4,q,,test\n"
+    """Suffix, case and folder may be missing or differ; row numbers are lines, the header being
+    line 1.
+    """
+    csv = "image,grade,patient,eye,split\na1.JPG,0,p,L,train\n\nB2.png,3.0,q,OD,valid\n"
+    csv += "sub/c3.jpg,4,q,,test\n"
     images, labels = folder(csv, "a1.jpg", "a1.png", "b2.JPG", "sub/c3.jpg", "other/c3.jpg")
     found = read_labels(images, labels)
     expected = pd.DataFrame(
@@ -39,7 +44,9 @@ def test_reads_a_folder_and_a_csv(folder):
         columns=["row", "image", "patient", "eye", "grade", "official"],
     )
     pd.testing.assert_frame_equal(found.table, expected)
-    assert found.unusable.values.tolist() == [[0, str(images / n), "no label"] for n in ("a1.png", "other/c3.jpg")]
+    assert found.unusable.values.tolist() == [
+        [0, str(images / n), "no label"] for n in ("a1.png", "other/c3.jpg")
+    ]
     assert (found.layout, found.patients, found.notices) == ("folder", "known", [])
 
 
@@ -50,8 +57,15 @@ def test_a_brazilian_spreadsheet_is_read(folder):
 
 
 def test_a_patient_written_in_other_ways_is_one_patient(folder):
-    """Case, blanks, an invisible character, a composed letter and a full-width one part nobody from himself."""
-    names = ["Jos\u00e9  Alves", "Jose\u0301 Alves ", "JOS\u00c9\u00a0ALVES", "Jos\u00e9\u200b \uff21lves"]
+    """Case, blanks, an invisible character, a composed letter and a full-width one part nobody
+    from himself.
+    """
+    names = [
+        "Jos\u00e9  Alves",
+        "Jose\u0301 Alves ",
+        "JOS\u00c9\u00a0ALVES",
+        "Jos\u00e9\u200b \uff21lves",
+    ]
     rows = "".join(f"{i}.jpg,{i},{name}\n" for i, name in enumerate(names))
     found = read_labels(*folder("image,grade,patient\n" + rows, *(f"{i}.jpg" for i in range(4))))
     assert found.table["patient"].nunique() == 1
@@ -65,7 +79,9 @@ def test_a_column_of_patients_under_another_name_is_not_passed_over(folder, colu
 
 
 def test_finds_the_csv_below_the_root(folder):
-    """Without labels= a CSV with image and grade under the folder is enough; two of them are a question."""
+    """Without labels= a CSV with image and grade under the folder is enough; two of them are a
+    question.
+    """
     images, labels = folder("image,grade\na.jpg,1\nb.jpg,2\n", "a.jpg", "b.jpg", "._a.jpg")
     found = read_labels(images.parent)
     assert found.table["grade"].tolist() == [1, 2] and found.unusable.empty
@@ -75,14 +91,25 @@ def test_finds_the_csv_below_the_root(folder):
 
 
 def test_patients_come_from_the_names_that_have_the_form(folder):
-    """A name of another form is a patient of its own, which a notice counts; it does not dissolve the others."""
+    """A name of another form is a patient of its own, which a notice counts; it does not
+    dissolve the others.
+    """
     names = ["10_left.jpg", "10_RIGHT.jpg", "7_left.jpg"]
     csv = "image,grade\n" + "".join(f"{name},1\n" for name in names)
     found = read_labels(*folder(csv, *names))
     assert found.patients == "from file names"
-    assert found.table[["patient", "eye"]].values.tolist() == [["10", "left"], ["10", "right"], ["7", "left"]]
+    assert found.table[["patient", "eye"]].values.tolist() == [
+        ["10", "left"],
+        ["10", "right"],
+        ["7", "left"],
+    ]
     found = read_labels(*folder(csv + "11_x.jpg,0\n", *names, "11_x.jpg"))
-    assert found.patients == "partly unknown" and found.table["patient"].tolist() == ["10", "10", "7", "11_x.jpg"]
+    assert found.patients == "partly unknown" and found.table["patient"].tolist() == [
+        "10",
+        "10",
+        "7",
+        "11_x.jpg",
+    ]
     assert "patients of 1 of 4 photographs are not known" in found.notices[0]
     assert "A column patient in the label table says whose they are" in found.notices[0]
     assert found.table["eye"].iloc[3] == ""
@@ -103,16 +130,24 @@ def test_what_cannot_be_used_is_listed_with_the_reason(folder):
 
 
 def test_files_of_other_kinds_are_counted(folder):
-    """What a camera or a phone writes is no missing file: labelled it stays in the table, unlabelled it is listed."""
+    """What a camera or a phone writes is no missing file: labelled it stays in the table,
+    unlabelled it is listed.
+    """
     names = ["c.DICOM", "d.heic", "e.HEIF", "f.gif", "g.jp2", "h.jfif"]
-    images, labels = folder("image,grade\na,1\nscan.dcm,2\nb,0\n", "a.jpg", "scan.dcm", "b.DCM", *names, "notes.doc")
+    images, labels = folder(
+        "image,grade\na,1\nscan.dcm,2\nb,0\n", "a.jpg", "scan.dcm", "b.DCM", *names, "notes.doc"
+    )
     found = read_labels(images, labels)
-    assert found.table["image"].tolist() == [str(images / name) for name in ("a.jpg", "scan.dcm", "b.DCM")]
+    assert found.table["image"].tolist() == [
+        str(images / name) for name in ("a.jpg", "scan.dcm", "b.DCM")
+    ]
     assert found.unusable.values.tolist() == [[0, str(images / name), "no label"] for name in names]
 
 
 def test_an_exported_photograph_comes_before_what_it_was_exported_from(folder):
-    """A name without suffix means the JPEG, a name with it the file of that name; the other file has no label."""
+    """A name without suffix means the JPEG, a name with it the file of that name; the other file
+    has no label.
+    """
     images, labels = folder("image,grade\na,1\nb.dcm,2\n", "a.dcm", "a.jpg", "b.dcm", "b.jpg")
     found = read_labels(images, labels)
     assert found.table["image"].tolist() == [str(images / "a.jpg"), str(images / "b.dcm")]
@@ -120,11 +155,15 @@ def test_an_exported_photograph_comes_before_what_it_was_exported_from(folder):
 
 
 def test_files_that_are_no_label_table_are_counted_and_not_named(folder):
-    """A report is called after its patient, and a text file begins with anything: columns are told, names are not."""
+    """A report is called after its patient, and a text file begins with anything: columns are
+    told, names are not.
+    """
     images, _ = folder("", "a.jpg")
     (images / "Maria Silva report.txt").write_text("Maria 54\nSilva 2\n")
     (images / "Maria Silva.csv").write_text("visit,level\n1,2\n")
-    with pytest.raises(LabelTableError, match=r"found: 2 \(no header; columns visit, level\)") as error:
+    with pytest.raises(
+        LabelTableError, match=r"found: 2 \(no header; columns visit, level\)"
+    ) as error:
         read_labels(images)
     assert "Maria" not in str(error.value) and "Silva" not in str(error.value)
 
@@ -135,16 +174,25 @@ def test_files_that_are_no_label_table_are_counted_and_not_named(folder):
         ("image,grade\n", "labels.csv is empty"),
         ("file,class\nsecret,1\n", "found: 1 .columns file, class.*image and grade"),
         ("secret.jpg,1\nother.jpg,2\n", "no header"),
-        ("image,grade\n" + "secret,7\n" * 8, "rows 2, 3, 4, 5, 6 and 3 more.*0 no retinopathy, 1 mild"),
+        (
+            "image,grade\n" + "secret,7\n" * 8,
+            "rows 2, 3, 4, 5, 6 and 3 more.*0 no retinopathy, 1 mild",
+        ),
         ("image,grade\nsecret,1.5\n", "labels.csv, row 2.*grade"),
-        ("image,severity\nsecret,1\n", "labels.csv: missing: grade; it has the columns image, severity"),
+        (
+            "image,severity\nsecret,1\n",
+            "labels.csv: missing: grade; it has the columns image, severity",
+        ),
         ("image,grade\n,1\n", "row 2.*name the photograph"),
         ("image,grade\ngone,1\n", "no row of labels.csv can be used.*no such file"),
         ("image,grade\nsecret,1\nsecret.jpg,2\n", "rows 2, 3.*two grades or patients"),
         ("image,grade,patient\nsecret,1,p\nsecret,1,q\n", "rows 2, 3.*two grades or patients"),
         ("image,grade\nsecret,1\ntwin,2\n", "row 3.*several photographs"),
         ("image,grade,eye\nsecret,1,middle\n", "row 2: eye must be left, right or empty"),
-        ("image,grade,split\nsecret,1,holdout\n", "row 2: split must be train, validation, test or empty"),
+        (
+            "image,grade,split\nsecret,1,holdout\n",
+            "row 2: split must be train, validation, test or empty",
+        ),
     ],
 )
 def test_errors_name_file_and_rows_and_never_a_photograph(folder, csv, message):

@@ -9,15 +9,35 @@ from PIL import Image
 from dr_lib.data.photograph.crop import Circle
 
 
-def draw_fov(width=640, height=480, x=320.0, y=240.0, radius=200.0, *, background=0, brightness=1.0, squash=1.0):
-    """A mottled reddish field of view with a hard, antialiased edge (16 samples a pixel), (height, width, 3) uint8."""
+def draw_fov(
+    width=640,
+    height=480,
+    x=320.0,
+    y=240.0,
+    radius=200.0,
+    *,
+    background=0,
+    brightness=1.0,
+    squash=1.0,
+):
+    """A mottled reddish field of view with a hard, antialiased edge (16 samples a pixel),
+    (height, width, 3) uint8.
+    """
     rng = np.random.default_rng(int(x * 7 + y))
-    mottle = sum(cv2.resize(rng.normal(0, 18, (n, n)).astype(np.float32), (width, height)) for n in (6, 24))
-    retina = (np.float32([190, 100, 50]) + mottle[..., None] * np.float32([1.0, 0.6, 0.3])) * np.float32(brightness)
+    mottle = sum(
+        cv2.resize(rng.normal(0, 18, (n, n)).astype(np.float32), (width, height)) for n in (6, 24)
+    )
+    retina = (
+        np.float32([190, 100, 50]) + mottle[..., None] * np.float32([1.0, 0.6, 0.3])
+    ) * np.float32(brightness)
     # sample i lies at (i + 0.5) / 4 - 0.5 of the pixels, whose centres are whole numbers
-    at_x, at_y = (((np.arange(4 * n) + 0.5) / 4 - 0.5 - at) ** 2 for n, at in ((width, x), (height, y)))
+    at_x, at_y = (
+        ((np.arange(4 * n) + 0.5) / 4 - 0.5 - at) ** 2 for n, at in ((width, x), (height, y))
+    )
     inside = 255 * (at_x < radius**2 - (at_y / squash**2)[:, None]).astype(np.uint8)
-    inside = cv2.resize(inside, (width, height), interpolation=cv2.INTER_AREA)[..., None] / np.float32(255)
+    inside = cv2.resize(inside, (width, height), interpolation=cv2.INTER_AREA)[
+        ..., None
+    ] / np.float32(255)
     return (np.clip(retina, 0, 255) * inside + background * (1 - inside)).astype(np.uint8)
 
 

@@ -1,4 +1,6 @@
-"""Contact sheets: every status and grade is shown, circles lie on the retina, no name appears; methods compared."""
+"""Contact sheets: every status and grade is shown, circles lie on the retina, no name appears;
+methods compared.
+"""
 
 import cv2
 import numpy as np
@@ -15,8 +17,14 @@ from tests.data.photograph.pictures import draw_fov, to_file
 
 @pytest.fixture
 def images(tmp_path) -> list[str]:
-    """A field of view on black, the same on grey, one too small for Voets et al., and a black picture."""
-    pictures = [draw_fov(radius=150.0), draw_fov(radius=150.0, background=60), draw_fov(radius=70.0)]
+    """A field of view on black, the same on grey, one too small for Voets et al., and a black
+    picture.
+    """
+    pictures = [
+        draw_fov(radius=150.0),
+        draw_fov(radius=150.0, background=60),
+        draw_fov(radius=70.0),
+    ]
     for name, picture in zip("abcd", [*pictures, np.zeros((480, 640, 3), np.uint8)], strict=True):
         (tmp_path / f"maria_{name}.png").write_bytes(to_file(picture))
     return [str(path) for path in sorted(tmp_path.iterdir())]
@@ -28,12 +36,19 @@ def read_words(figure) -> list[str]:
 
 
 def test_each_record_gets_its_own_photograph(small_sample):
-    """The salt leads from a record to its row: the radius is the one that row was drawn with, the grade the table's."""
+    """The salt leads from a record to its row: the radius is the one that row was drawn with,
+    the grade the table's.
+    """
     folder = small_sample.with_name("photographs")
     table = read_labels(folder, folder / "labels.csv").table
-    matched = sheet.match_crops(table, folder, small_sample, small_sample.with_name("records.private"))
+    matched = sheet.match_crops(
+        table, folder, small_sample, small_sample.with_name("records.private")
+    )
     truth = pd.read_csv(folder / "circles.csv")
-    assert matched[["row", "image", "grade"]].values.tolist() == table[["row", "image", "grade"]].values.tolist()
+    assert (
+        matched[["row", "image", "grade"]].values.tolist()
+        == table[["row", "image", "grade"]].values.tolist()
+    )
     assert np.allclose(matched["radius"], truth["radius"], rtol=0.01)
 
 
@@ -46,22 +61,34 @@ def test_refuses_photographs_that_are_not_the_records(wrong, small_sample, tmp_p
     if wrong == "salt":
         (private := tmp_path).joinpath("salt").write_bytes(bytes(32))
     with pytest.raises(ValueError, match="not prepared from these photographs"):
-        sheet.match_crops(table[: -1 if wrong == "photographs" else None], folder, small_sample, private)
+        sheet.match_crops(
+            table[: -1 if wrong == "photographs" else None], folder, small_sample, private
+        )
 
 
 def test_what_is_rare_is_shown():
-    """Of 60 photographs three are chosen: among them the only clipped one and the only grade 4; the seed chooses."""
+    """Of 60 photographs three are chosen: among them the only clipped one and the only grade 4;
+    the seed chooses.
+    """
     table = pd.DataFrame({"row": range(2, 62), "grade": 0, "status": "ok"})
     table.loc[7, "status"], table.loc[19, "grade"] = "clipped+truncated", 4
     chosen = sheet.choose_photographs(table, 3)
-    assert len(chosen) == 3 and {9, 21} < set(chosen["row"]) and chosen["grade"].is_monotonic_increasing
-    first, again, other = (set(sheet.choose_photographs(table, 12, seed)["row"]) for seed in (0, 0, 1))
+    assert (
+        len(chosen) == 3
+        and {9, 21} < set(chosen["row"])
+        and chosen["grade"].is_monotonic_increasing
+    )
+    first, again, other = (
+        set(sheet.choose_photographs(table, 12, seed)["row"]) for seed in (0, 0, 1)
+    )
     assert first == again != other and len(first) == 12
     assert sheet.choose_photographs(table[:5], 12)["row"].tolist() == [2, 3, 4, 5, 6]
 
 
 def test_circles_lie_on_the_photographs_and_no_name_is_written(images):
-    """Photograph on top, both crops beneath; circles in its pixels; captions and reasons are all the words."""
+    """Photograph on top, both crops beneath; circles in its pixels; captions and reasons are all
+    the words.
+    """
     panels = [sheet.Panel(f"row {row}", image) for row, image in enumerate(images, 2)]
     figure = sheet.plot_contact_sheet(panels, "synthetic", num_columns=2)
     rings = [ring for ax in figure.axes for ring in ax.patches]
@@ -85,15 +112,29 @@ def test_photographs_are_shown_upright(orientation, tmp_path):
     shown = figure.axes[0].images[0]
     upright = ImageOps.exif_transpose(Image.open(tmp_path / "eye.jpg"))
     assert tuple(shown.get_extent()) == (-0.5, upright.width - 0.5, upright.height - 0.5, -0.5)
-    expected = cv2.resize(np.asarray(upright), shown.get_array().shape[1::-1], interpolation=cv2.INTER_AREA)
+    expected = cv2.resize(
+        np.asarray(upright), shown.get_array().shape[1::-1], interpolation=cv2.INTER_AREA
+    )
     assert np.abs(shown.get_array() - expected.astype(float)).mean() < 3
 
 
 def test_a_reason_stands_for_the_crops(images):
-    """A rejected photograph is shown with its reason and is not cropped; what is no picture says so."""
-    panels = [sheet.Panel("row 2", images[0], "same photograph as row 4"), sheet.Panel("row 3", "joana.png", "gone")]
+    """A rejected photograph is shown with its reason and is not cropped; what is no picture says
+    so.
+    """
+    panels = [
+        sheet.Panel("row 2", images[0], "same photograph as row 4"),
+        sheet.Panel("row 3", "joana.png", "gone"),
+    ]
     figure = sheet.plot_contact_sheet(panels, "real")
-    assert sorted(read_words(figure)) == ["gone", "no picture", "real", "row 2", "row 3", "same photograph as row 4"]
+    assert sorted(read_words(figure)) == [
+        "gone",
+        "no picture",
+        "real",
+        "row 2",
+        "row 3",
+        "same photograph as row 4",
+    ]
     assert not any(ax.patches for ax in figure.axes)
 
 
@@ -104,18 +145,32 @@ def test_a_dollar_begins_no_formula(images):
 
 
 def test_methods_are_compared_with_the_truth_or_with_robust(images):
-    """On black both find it; on grey voets takes all for retina; it refuses the small one, and both the black one."""
-    compared = sheet.compare_methods(images, np.array([(320.0, 240.0, radius) for radius in (150, 150, 70, 70)]))
-    assert compared.loc["robust"].tolist()[:2] == [4, 1] and compared.loc["voets"].tolist()[:2] == [4, 2]
+    """On black both find it; on grey voets takes all for retina; it refuses the small one, and
+    both the black one.
+    """
+    compared = sheet.compare_methods(
+        images, np.array([(320.0, 240.0, radius) for radius in (150, 150, 70, 70)])
+    )
+    assert compared.loc["robust"].tolist()[:2] == [4, 1] and compared.loc["voets"].tolist()[:2] == [
+        4,
+        2,
+    ]
     assert compared.loc["robust"].iloc[3] < 1 and compared.loc["voets"].iloc[3] > 50
     beside_robust = sheet.compare_methods(images[:1])
     assert beside_robust.loc["robust"].iloc[2] == 0 and 0 < beside_robust.loc["voets"].iloc[2] < 2
 
 
 def test_odd_files_show_what_can_become_of_one():
-    """Half of them are used, each with the status that its name says; half are refused with a reason."""
+    """Half of them are used, each with the status that its name says; half are refused with a
+    reason.
+    """
     statuses = {name: sheet.crop_or_explain(encoded) for name, encoded in draw_odd_files().items()}
     used = {name: crop.status for name, crop in statuses.items() if not isinstance(crop, str)}
     expected = {"white around it": "ok", "squashed": "ellipse", "a part, enlarged": "full_frame"}
     assert used == expected | {"cut short late": "clipped+truncated"}
-    assert set(statuses) - set(used) == {"a closed shutter", "a page", "cut short early", "a text file"}
+    assert set(statuses) - set(used) == {
+        "a closed shutter",
+        "a page",
+        "cut short early",
+        "a text file",
+    }

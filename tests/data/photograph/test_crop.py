@@ -23,23 +23,33 @@ from tests.data.photograph.pictures import draw_fov, error, to_file
     ids=lambda truth: ",".join(f"{k}={v}" for k, v in truth.items()) or "plain",
 )
 def test_finds_a_fov_at_a_known_place(truth):
-    """Centre and radius within 0.5 % of the radius, whatever the background, the darkness or the frame's cuts."""
+    """Centre and radius within 0.5 % of the radius, whatever the background, the darkness or the
+    frame's cuts.
+    """
     crop = crop_fundus(to_file(draw_fov(**truth)))
-    place = {"x": 320.0, "y": 240.0, "radius": 200.0} | {k: v for k, v in truth.items() if k in "x y radius".split()}
+    place = {"x": 320.0, "y": 240.0, "radius": 200.0} | {
+        k: v for k, v in truth.items() if k in "x y radius".split()
+    }
     assert error(crop.circle, **place) < 0.005
     assert crop.status == ("clipped" if truth.get("radius", 0) >= 220 else "ok")
 
 
 def test_a_small_fov_in_a_nearly_square_jpeg_loses_no_pixels():
-    """Its crop is that of a PNG of the same pixels, which is never decoded at a fraction of its size."""
+    """Its crop is that of a PNG of the same pixels, which is never decoded at a fraction of its
+    size.
+    """
     encoded = to_file(draw_fov(1000, 850, 480.0, 430.0, 210.0), ".jpg", quality=92)
     whole = cv2.imdecode(np.frombuffer(encoded, np.uint8), cv2.IMREAD_COLOR)[..., ::-1]
-    assert (crop_fundus(encoded).image == crop_fundus(to_file(np.ascontiguousarray(whole))).image).all()
+    assert (
+        crop_fundus(encoded).image == crop_fundus(to_file(np.ascontiguousarray(whole))).image
+    ).all()
 
 
 @pytest.mark.parametrize("orientation", [3, 6])
 def test_a_reduced_jpeg_of_odd_size_keeps_its_place(orientation):
-    """1/4 of 2,403 px are 601 that show 2,404: the circle does not drift with that, however the picture is turned."""
+    """1/4 of 2,403 px are 601 that show 2,404: the circle does not drift with that, however the
+    picture is turned.
+    """
     exif = Image.Exif()
     exif[0x0112] = orientation
     image = draw_fov(2403, 1999, 1252.0, 1003.0, 950.0)
@@ -51,15 +61,19 @@ def test_a_reduced_jpeg_of_odd_size_keeps_its_place(orientation):
 
 @pytest.mark.parametrize("width", [pytest.param(3888, marks=pytest.mark.slow), 1024])
 def test_the_crop_does_not_alias(width):
-    """At least 42 dB against the mean of 8 x 8 samples of the whole photograph for each pixel of the crop.
+    """At least 42 dB against the mean of 8 x 8 samples of the whole photograph for each pixel of
+    the crop.
 
-    The retina has grains of three pixels; one bilinear step out of the whole photograph comes out 5 dB lower or worse.
+    The retina has grains of three pixels; one bilinear step out of the whole photograph comes out 5
+    dB lower or worse.
     """
     height = width * 2 // 3
     image = draw_fov(width, height, width * 0.5, width * 0.33, width * 0.3)
     grain = np.random.default_rng(0).normal(0, 10, (height // 3, width // 3, 1)).astype(np.float32)
     grain = cv2.resize(grain, (width, height), interpolation=cv2.INTER_CUBIC)[..., None]
-    image = np.where(image.max(axis=-1, keepdims=True) > 30, np.clip(image + grain, 0, 255), 0).astype(np.uint8)
+    image = np.where(
+        image.max(axis=-1, keepdims=True) > 30, np.clip(image + grain, 0, 255), 0
+    ).astype(np.uint8)
     encoded = to_file(image, ".jpg", quality=92)
     crop = crop_fundus(encoded)
     whole = np.asarray(Image.open(io.BytesIO(encoded)))
@@ -70,22 +84,30 @@ def test_the_crop_does_not_alias(width):
     expected = samples.reshape(299, 8, 299, 8, 3).mean(axis=(1, 3))
     step = 2 * radius / 299
     one_step = np.array([[step, 0, x - 149 * step], [0, step, y - 149 * step]])
-    aliased = cv2.warpAffine(whole, one_step, (299, 299), flags=cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP)
+    aliased = cv2.warpAffine(
+        whole, one_step, (299, 299), flags=cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
+    )
     row, column = np.mgrid[:299, :299] - 149
     inside = np.hypot(row, column) < 147
-    ours, theirs = (10 * np.log10(255**2 / ((c - expected)[inside] ** 2).mean()) for c in (crop.image, aliased))
+    ours, theirs = (
+        10 * np.log10(255**2 / ((c - expected)[inside] ** 2).mean()) for c in (crop.image, aliased)
+    )
     assert ours > max(42, theirs + 5)
 
 
 def test_the_crop_is_black_outside_the_fov():
-    """Text in a corner and a bright tab do not survive; the field of view touches the sides of the crop."""
+    """Text in a corner and a bright tab do not survive; the field of view touches the sides of
+    the crop.
+    """
     image = draw_fov()
     cv2.putText(image, "NAME 1970", (5, 30), cv2.FONT_HERSHEY_SIMPLEX, 1, (255, 255, 255), 2)
     crop = crop_fundus(to_file(image), 299)
     assert crop.image.shape == (299, 299, 3) and crop.image.dtype == np.uint8
     row, column = np.mgrid[:299, :299] - 149
     distance = np.hypot(row, column)
-    assert (crop.image[distance > 150] == 0).all() and (crop.image[distance < 147].max(axis=-1) > 60).all()
+    assert (crop.image[distance > 150] == 0).all() and (
+        crop.image[distance < 147].max(axis=-1) > 60
+    ).all()
     assert error(crop.circle, 320, 240, 200) < 0.005
 
 
@@ -99,7 +121,9 @@ def test_a_squashed_fov_is_straightened(squash):
 
 
 def test_a_retina_without_border_is_kept_whole():
-    """A frame filled by the retina gets the circle around it: nothing is lost, the corners touch the field of view."""
+    """A frame filled by the retina gets the circle around it: nothing is lost, the corners touch
+    the field of view.
+    """
     crop = crop_fundus(to_file(draw_fov(400, 300, 200.0, 150.0, 900.0)))
     assert crop.status == "full_frame" and crop.circle.radius == pytest.approx(250, abs=1)
 
@@ -112,24 +136,35 @@ def test_an_unknown_method_is_refused():
 
 @pytest.mark.slow
 def test_every_photograph_of_odir_has_its_fov(real_data):
-    """All 610 are accepted, and the crop's rim is retina where the frame does not cut it: looked at one by one."""
+    """All 610 are accepted, and the crop's rim is retina where the frame does not cut it: looked
+    at one by one.
+    """
     rims = []
     for path in sorted((real_data / "odir512" / "images").iterdir()):
         crop = crop_fundus(path)
-        assert 200 < crop.circle.radius < 300 and max(abs(crop.circle.x - 255.5), abs(crop.circle.y - 255.5)) < 35
+        assert (
+            200 < crop.circle.radius < 300
+            and max(abs(crop.circle.x - 255.5), abs(crop.circle.y - 255.5)) < 35
+        )
         rims.append(min(crop.image[149, 3:8].max(), crop.image[149, -8:-3].max()))
     assert len(rims) == 610 and np.mean(np.array(rims) > 8) > 0.95
 
 
 def test_tiny_squashed_photographs_are_ellipses(real_data):
-    """Pictures squashed to 64 x 64 px, many of them cut above and below, are accepted; few pass for circles."""
-    crops = [crop_fundus(path) for path in sorted((real_data / "eyepacs64" / "images").iterdir())[::48]]
+    """Pictures squashed to 64 x 64 px, many of them cut above and below, are accepted; few pass
+    for circles.
+    """
+    crops = [
+        crop_fundus(path) for path in sorted((real_data / "eyepacs64" / "images").iterdir())[::48]
+    ]
     assert len(crops) == 50 and sum("ellipse" in crop.status for crop in crops) >= 48
 
 
 @pytest.mark.slow
 def test_drive_masks_overlap(real_data):
-    """The field of view covers DRIVE's field-of-view masks, IoU at least 0.985 in each and 0.99 in the median."""
+    """The field of view covers DRIVE's field-of-view masks, IoU at least 0.985 in each and 0.99
+    in the median.
+    """
     overlaps = []
     for path in sorted((real_data / "geometry" / "drive").glob("*_test.tif")):
         mask = np.asarray(Image.open(str(path).replace(".tif", "_mask.gif"))) > 0

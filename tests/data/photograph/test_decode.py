@@ -1,4 +1,6 @@
-"""Files that were cut short or otherwise damaged, files that are none, and files made to do harm."""
+"""Files that were cut short or otherwise damaged, files that are none, and files made to do
+harm.
+"""
 
 import os
 import struct
@@ -19,22 +21,40 @@ JPEGS = {kind: FILES[kind] for kind in ("jpeg", "jpeg, restart markers", "jpeg, 
 
 
 def make_tiff() -> bytes:
-    """A packed TIFF with its directory in front of the pixels, as cameras write it; to be cut behind the directory."""
+    """A packed TIFF with its directory in front of the pixels, as cameras write it; to be cut
+    behind the directory.
+    """
     pixels = zlib.compress(IMAGE[..., 0].tobytes())
-    values = {256: 640, 257: 480, 258: 8, 259: 8, 262: 1, 273: 8 + 2 + 9 * 12 + 4, 277: 1, 278: 480, 279: len(pixels)}
+    values = {
+        256: 640,
+        257: 480,
+        258: 8,
+        259: 8,
+        262: 1,
+        273: 8 + 2 + 9 * 12 + 4,
+        277: 1,
+        278: 480,
+        279: len(pixels),
+    }
     entries = b"".join(struct.pack("<2H2I", tag, 4, 1, value) for tag, value in values.items())
     return b"II*\0" + struct.pack("<IH", 8, len(values)) + entries + bytes(4) + pixels
 
 
 # without a second page the first is whole
-OTHERS = {kind: encoded for kind, encoded in FILES.items() if "jpeg" not in kind[:4] and "pages" not in kind}
+OTHERS = {
+    kind: encoded
+    for kind, encoded in FILES.items()
+    if "jpeg" not in kind[:4] and "pages" not in kind
+}
 OTHERS["tiff, packed"] = make_tiff()
 
 
 @pytest.mark.parametrize("share", [0.3, 0.5, 0.7, 0.85, 0.999])
 @pytest.mark.parametrize("kind", JPEGS)
 def test_a_cut_jpeg_gives_the_right_circle_or_an_error(kind, share):
-    """Wherever it is cut: the true circle, marked as truncated, or an error; of most of a file always the circle."""
+    """Wherever it is cut: the true circle, marked as truncated, or an error; of most of a file
+    always the circle.
+    """
     encoded = JPEGS[kind][: int(len(JPEGS[kind]) * share)]
     try:
         crop = crop_fundus(encoded)
@@ -50,7 +70,9 @@ def test_a_cut_jpeg_gives_the_right_circle_or_an_error(kind, share):
 @pytest.mark.parametrize("kind", OTHERS)
 @pytest.mark.filterwarnings("ignore")  # Pillow's, about a TIFF that is cut short
 def test_other_cut_files_are_unreadable(kind):
-    """Wherever it is cut, and where zeros follow, as after an interrupted copy: an error, never a wrong crop."""
+    """Wherever it is cut, and where zeros follow, as after an interrupted copy: an error, never
+    a wrong crop.
+    """
     whole = OTHERS[kind]
     for num_lost in (20, len(whole) // 20, len(whole) // 3, len(whole) * 2 // 3):
         with pytest.raises(UnreadableImageError):
@@ -62,7 +84,9 @@ def test_other_cut_files_are_unreadable(kind):
 
 @pytest.mark.parametrize("end", [bytes(5000), b"\xff\xd9"], ids=["zeros", "end marker"])
 def test_a_cut_jpeg_with_something_behind_it_is_cut_all_the_same(end):
-    """An interrupted copy ends in zeros, a rescued file in an end marker: neither makes it whole, or worthless."""
+    """An interrupted copy ends in zeros, a rescued file in an end marker: neither makes it
+    whole, or worthless.
+    """
     encoded = JPEGS["jpeg"][: int(len(JPEGS["jpeg"]) * 0.7)] + end
     crop = crop_fundus(encoded)
     assert "truncated" in crop.status and error(crop.circle, *PLACE) < 0.02
@@ -75,14 +99,18 @@ def test_a_tiff_that_begins_with_a_thumbnail_is_refused():
 
 
 def test_a_png_of_many_parts_is_refused_at_once():
-    """Millions of empty chunks would keep a reader busy for seconds: refused after the first 10,000."""
+    """Millions of empty chunks would keep a reader busy for seconds: refused after the first
+    10,000.
+    """
     empty = struct.pack(">I", 0) + b"tEXt" + struct.pack(">I", zlib.crc32(b"tEXt"))
     with pytest.raises(UnreadableImageError, match="too many parts"):
         crop_fundus(OTHERS["png"][:33] + empty * 20_000 + OTHERS["png"][33:])
 
 
 def test_a_progressive_jpeg_cut_early_is_whole_and_coarse():
-    """Its first scan shows all of the field of view without details: used, and marked, for something is missing."""
+    """Its first scan shows all of the field of view without details: used, and marked, for
+    something is missing.
+    """
     encoded = JPEGS["jpeg, progressive"]
     crop = crop_fundus(encoded[: int(len(encoded) * 0.3)])
     whole = crop_fundus(encoded)
@@ -105,15 +133,21 @@ def test_the_published_steps_are_not_done_on_a_part():
 
 
 def test_the_end_of_a_thumbnail_is_not_the_end():
-    """A JPEG cut in its pixels holds an end marker all the same where its EXIF holds a thumbnail."""
+    """A JPEG cut in its pixels holds an end marker all the same where its EXIF holds a
+    thumbnail.
+    """
     thumbnail = to_file(np.zeros((60, 80, 3), np.uint8), ".jpg")
     segment = b"\xff\xe1" + struct.pack(">H", len(thumbnail) + 8) + b"Exif\0\0" + thumbnail
     encoded = JPEGS["jpeg"][:2] + segment + JPEGS["jpeg"][2:]
-    assert not is_cut_short(encoded) and is_cut_short(encoded[:-2]) and is_cut_short(encoded[:-9000])
+    assert (
+        not is_cut_short(encoded) and is_cut_short(encoded[:-2]) and is_cut_short(encoded[:-9000])
+    )
 
 
 def test_the_rows_of_a_jpeg_end_where_its_flat_filling_begins():
-    """By hand: 30 rows of noise, of which the last block of 16 may be grey in part, then 20 of grey; half the size."""
+    """By hand: 30 rows of noise, of which the last block of 16 may be grey in part, then 20 of
+    grey; half the size.
+    """
     image = np.full((50, 40, 3), (128, 127, 129), np.uint8)
     image[:30] = np.random.default_rng(0).integers(0, 255, (30, 40, 3))
     assert count_rows_decoded(image, 1) == 14 and count_rows_decoded(image, 2) == 22
@@ -138,7 +172,10 @@ def test_the_rows_of_a_jpeg_end_where_its_flat_filling_begins():
         (make_png(5_000, 5_000, zlib.compress(b""), bits=16), "too many"),
         (make_png(MAX_SIDE + 1, 10, zlib.compress(b"")), "too many"),
         (make_png(100, 100, zlib.compress(b"")), "cut short|damaged"),
-        (JPEGS["jpeg, progressive"][:-2] + b"\xff\xda\0\x08\1\1\0\0\x3f\0" * 9_000 + b"\xff\xd9", "too many scans"),
+        (
+            JPEGS["jpeg, progressive"][:-2] + b"\xff\xda\0\x08\1\1\0\0\x3f\0" * 9_000 + b"\xff\xd9",
+            "too many scans",
+        ),
     ],
     ids=lambda value: value if isinstance(value, str) else f"{len(value)} bytes",
 )
@@ -151,10 +188,18 @@ def test_unreadable_files_say_why(content, message, tmp_path):
 
 
 def test_missing_files_and_folders_are_unreadable(tmp_path):
-    """A path that is no file, may not be read or cannot be one is an error of the same kind, and is not waited for."""
+    """A path that is no file, may not be read or cannot be one is an error of the same kind, and
+    is not waited for.
+    """
     (tmp_path / "x.jpg").mkdir()
     os.mkfifo(tmp_path / "pipe.jpg")
-    paths = [tmp_path / "x.jpg", tmp_path / "none.jpg", tmp_path / "pipe.jpg", "/dev/zero", "no\0name.jpg"]
+    paths = [
+        tmp_path / "x.jpg",
+        tmp_path / "none.jpg",
+        tmp_path / "pipe.jpg",
+        "/dev/zero",
+        "no\0name.jpg",
+    ]
     if os.geteuid():  # root may read everything
         (tmp_path / "locked.jpg").write_bytes(JPEGS["jpeg"])
         (tmp_path / "locked.jpg").chmod(0)
@@ -168,7 +213,9 @@ CROP = """
 import re, sys
 from pathlib import Path
 from dr_lib.data.photograph.crop import crop_fundus
-peak = lambda: int(re.search(r"VmHWM:[^0-9]+([0-9]+)", Path("/proc/self/status").read_text())[1]) * 1024 / 1e6
+def peak():
+    status = Path("/proc/self/status").read_text()
+    return int(re.search(r"VmHWM:[^0-9]+([0-9]+)", status)[1]) * 1024 / 1e6
 before = peak()
 try:
     crop_fundus(sys.argv[1])
@@ -180,12 +227,15 @@ print(peak() - before, peak())
 
 
 def crop_alone(path) -> tuple[str, float, float]:
-    """Crop in a process of its own, by Linux' own account of it, for ru_maxrss knows the parent's memory too.
+    """Crop in a process of its own, by Linux' own account of it, for ru_maxrss knows the parent's
+    memory too.
 
     Returns:
         What came out, by how much its memory grew beyond the imports [MB], and its peak [MB].
     """
-    done = subprocess.run([sys.executable, "-c", CROP, str(path)], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", CROP, str(path)], capture_output=True, text=True, check=True
+    )
     outcome, *figures = done.stdout.split()
     return outcome, *map(float, figures)
 
@@ -194,8 +244,11 @@ def crop_alone(path) -> tuple[str, float, float]:
 def test_a_bomb_is_refused_at_once(tmp_path):
     """20,000 x 20,000 px in a PNG of 1.2 MB, all there: refused by its header, in under 50 MB."""
     pack = zlib.compressobj(9, zlib.DEFLATED, -15)
-    rows = pack.compress(bytes(100 * (1 + 20_000 * 3))) + pack.flush(zlib.Z_FULL_FLUSH)  # may be repeated
-    (tmp_path / "bomb.png").write_bytes(make_png(20_000, 20_000, b"\x78\xda" + 200 * rows + pack.flush()))
+    # may be repeated
+    rows = pack.compress(bytes(100 * (1 + 20_000 * 3))) + pack.flush(zlib.Z_FULL_FLUSH)
+    (tmp_path / "bomb.png").write_bytes(
+        make_png(20_000, 20_000, b"\x78\xda" + 200 * rows + pack.flush())
+    )
     assert 1e6 < (tmp_path / "bomb.png").stat().st_size < 1.5e6
     outcome, grown_mb, _ = crop_alone(tmp_path / "bomb.png")
     assert outcome == "refused" and grown_mb < 50
@@ -228,10 +281,14 @@ def test_a_small_png_takes_no_memory(kind, tmp_path):
     ],
 )
 def test_large_photographs_fit_into_300_mb(suffix, width, height, options, tmp_path):
-    """The largest of each kind that a camera makes are used; with Python and all imports it stays under 300 MB."""
+    """The largest of each kind that a camera makes are used; with Python and all imports it
+    stays under 300 MB.
+    """
     small = Image.fromarray(draw_fov(950, 700, 470.0, 350.0, 310.0))
     if options.pop("transparent", False):
         small.putalpha(small.convert("L").point(lambda v: 255 * (v > 30)))
-    small.resize((width, height), Image.Resampling.NEAREST).save(tmp_path / f"eye{suffix}", **options)
+    small.resize((width, height), Image.Resampling.NEAREST).save(
+        tmp_path / f"eye{suffix}", **options
+    )
     outcome, _, peak_mb = crop_alone(tmp_path / f"eye{suffix}")
     assert outcome == "used" and peak_mb < 300

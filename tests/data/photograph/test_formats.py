@@ -20,9 +20,13 @@ TURNED = draw_fov(640, 480, 260.0, 230.0, 150.0)
 PICTURE = Image.fromarray(IMAGE)
 GREY = PICTURE.convert("L")
 PALETTE = PICTURE.quantize(200)
-INSIDE = np.hypot(*(np.indices(IMAGE.shape[:2])[::-1] - np.array(PLACE[:2])[:, None, None])) < PLACE[2]
+INSIDE = (
+    np.hypot(*(np.indices(IMAGE.shape[:2])[::-1] - np.array(PLACE[:2])[:, None, None])) < PLACE[2]
+)
 # what is transparent is white underneath
-RGBA = Image.fromarray(np.dstack([np.where(INSIDE[..., None], IMAGE, 255), 255 * INSIDE]).astype(np.uint8))
+RGBA = Image.fromarray(
+    np.dstack([np.where(INSIDE[..., None], IMAGE, 255), 255 * INSIDE]).astype(np.uint8)
+)
 
 
 def to_deep(suffix: str, image: np.ndarray, bits: int) -> bytes:
@@ -36,13 +40,21 @@ def to_jpegs() -> dict[str, bytes]:
     return {
         "jpeg": to_file(PICTURE, ".jpg", quality=95),
         "jpeg, progressive": to_file(PICTURE, ".jpg", quality=95, progressive=True),
-        "jpeg, progressive, 4:4:4": to_file(PICTURE, ".jpg", quality=95, progressive=True, subsampling=0),
+        "jpeg, progressive, 4:4:4": to_file(
+            PICTURE, ".jpg", quality=95, progressive=True, subsampling=0
+        ),
         "jpeg, grey": to_file(GREY, ".jpg", quality=95),
         "jpeg, restart markers": to_file(PICTURE, ".jpg", quality=95, restart_marker_blocks=7),
         "jpeg, cmyk, Adobe's": to_file(PICTURE.convert("CMYK"), ".jpg", quality=95),
-        "jpeg, colour profile": to_file(PICTURE, ".jpg", quality=95, icc_profile=bytes(150_000), comment=b"\xff\xc0"),
-        "jpeg, cmyk, progressive": to_file(PICTURE.convert("CMYK"), ".jpg", quality=95, progressive=True),
-        "jpeg, bytes behind its end": to_file(PICTURE, ".jpg", quality=95) + b"\xff\xd8\xff\xda" + bytes(500),
+        "jpeg, colour profile": to_file(
+            PICTURE, ".jpg", quality=95, icc_profile=bytes(150_000), comment=b"\xff\xc0"
+        ),
+        "jpeg, cmyk, progressive": to_file(
+            PICTURE.convert("CMYK"), ".jpg", quality=95, progressive=True
+        ),
+        "jpeg, bytes behind its end": (
+            to_file(PICTURE, ".jpg", quality=95) + b"\xff\xd8\xff\xda" + bytes(500)
+        ),
     }
 
 
@@ -54,7 +66,9 @@ def to_pngs() -> dict[str, bytes]:
         "png, grey and alpha": to_file(GREY.convert("LA"), ".png"),
         "png, transparent": to_file(RGBA, ".png"),
         "png, palette": to_file(PALETTE, ".png"),
-        "png, transparent palette": to_file(PALETTE, ".png", transparency=bytes([0, 128] + [255] * 198)),
+        "png, transparent palette": to_file(
+            PALETTE, ".png", transparency=bytes([0, 128] + [255] * 198)
+        ),
         "png, 4 bit": to_file(PICTURE.quantize(16), ".png", bits=4),
         "png, 1 bit": to_file(GREY.point(lambda v: 255 * (v > 25)).convert("1"), ".png"),
         "png, 16 bit": to_deep(".png", IMAGE, 16),
@@ -97,14 +111,22 @@ def decode_with_pillow(encoded: bytes) -> np.ndarray:
     """Upright, on black where it is transparent, (height, width, 3) uint8 RGB."""
     with Image.open(io.BytesIO(encoded)) as picture:
         upright = ImageOps.exif_transpose(picture)
-        visible = upright.getchannel("A") if "A" in upright.getbands() else Image.new("L", upright.size, 255)
-        return np.asarray(Image.composite(upright.convert("RGB"), Image.new("RGB", upright.size), visible))
+        visible = (
+            upright.getchannel("A")
+            if "A" in upright.getbands()
+            else Image.new("L", upright.size, 255)
+        )
+        return np.asarray(
+            Image.composite(upright.convert("RGB"), Image.new("RGB", upright.size), visible)
+        )
 
 
 @pytest.mark.parametrize("kind", FILES)
 @pytest.mark.filterwarnings("ignore:Palette images")
 def test_circle_and_colours_are_those_of_pillow(kind):
-    """Every kind of file gives the field of view that was drawn, in the colours that Pillow sees."""
+    """Every kind of file gives the field of view that was drawn, in the colours that Pillow
+    sees.
+    """
     crop = crop_fundus(FILES[kind])
     expected = crop_fundus(to_file(decode_with_pillow(FILES[kind])))
     assert error(crop.circle, *PLACE) < 0.006 and error(crop.circle, *expected.circle) < 0.002
@@ -115,7 +137,9 @@ def test_circle_and_colours_are_those_of_pillow(kind):
 @pytest.mark.parametrize("orientation", range(1, 9))
 @pytest.mark.parametrize("suffix", [".jpg", ".png", ".tif", ".webp"])
 def test_exif_orientation_is_applied(orientation, suffix):
-    """Whatever the orientation tag, circle and crop are those of the picture that Pillow turned upright."""
+    """Whatever the orientation tag, circle and crop are those of the picture that Pillow turned
+    upright.
+    """
     exif = Image.Exif()
     exif[0x0112] = orientation
     stored = to_file(TURNED, suffix, exif=exif, quality=95)
@@ -128,7 +152,9 @@ def test_exif_orientation_is_applied(orientation, suffix):
 @pytest.mark.parametrize("suffix", [".png", ".tif"])
 @pytest.mark.parametrize("bits", [10, 12, 14, 16])
 def test_deep_samples_are_scaled_from_their_own_depth(bits, suffix):
-    """10, 12 and 14 bits in samples of 16 show what 8 bits show; divided by 256 they would be nearly black."""
+    """10, 12 and 14 bits in samples of 16 show what 8 bits show; divided by 256 they would be
+    nearly black.
+    """
     for picture in (PICTURE, GREY):
         crop = crop_fundus(to_deep(suffix, np.asarray(picture), bits))
         expected = crop_fundus(to_file(picture))
@@ -147,7 +173,9 @@ def test_a_large_deep_picture_is_shrunk_before_it_is_scaled():
 
 @pytest.mark.parametrize("kind", [np.float32, np.int32])
 def test_other_samples_are_refused(kind):
-    """Samples that are no whole numbers of 8 or 16 bits have no scale: an error, never a black picture."""
+    """Samples that are no whole numbers of 8 or 16 bits have no scale: an error, never a black
+    picture.
+    """
     with pytest.raises(UnreadableImageError, match="OpenCV does not read|samples of type"):
         crop_fundus(to_file(Image.fromarray(np.asarray(GREY).astype(kind)), ".tif"))
     with pytest.raises(UnreadableImageError):
@@ -162,4 +190,7 @@ def test_reduced_decoding_keeps_colours():
         for reduction in (1, 2, 4, 8):
             image = decode(encoded, read_header(encoded), reduction)
             assert image.shape == (512 // reduction, 512 // reduction, 3)
-            assert np.abs(image[256 // reduction, 256 // reduction].astype(int) - (200, 110, 60)).max() <= 3
+            assert (
+                np.abs(image[256 // reduction, 256 // reduction].astype(int) - (200, 110, 60)).max()
+                <= 3
+            )

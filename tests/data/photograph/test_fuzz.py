@@ -1,4 +1,6 @@
-"""Damaged and hostile files, and arrays of any shape: a crop, one of two errors, or no fundus; and that at once."""
+"""Damaged and hostile files, and arrays of any shape: a crop, one of two errors, or no fundus;
+and that at once.
+"""
 
 import re
 import struct
@@ -13,13 +15,14 @@ import numpy as np
 import pytest
 from PIL import Image
 
-hypothesis = pytest.importorskip("hypothesis")
-from hypothesis import HealthCheck, given, settings  # noqa: E402
-from hypothesis import strategies as st  # noqa: E402
+pytest.importorskip("hypothesis")
 
-from dr_lib.data.photograph.crop import NoFundusError, UnreadableImageError, crop_fundus  # noqa: E402
-from dr_lib.data.photograph.fov import find_fov  # noqa: E402
-from tests.data.photograph.pictures import draw_fov, to_file  # noqa: E402
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from dr_lib.data.photograph.crop import NoFundusError, UnreadableImageError, crop_fundus
+from dr_lib.data.photograph.fov import find_fov
+from tests.data.photograph.pictures import draw_fov, to_file
 
 WORDS = {"clipped", "doubtful", "ellipse", "full_frame", "truncated"}
 MAX_S = 2.0  # of the processor, for others may keep it busy
@@ -72,17 +75,23 @@ def correct_sums(encoded: bytes) -> bytes:
 
 @st.composite
 def damaged_files(draw) -> bytes:
-    """A file with up to six changes: bytes, cuts, insertions, numbers in the header, the rest of another file."""
+    """A file with up to six changes: bytes, cuts, insertions, numbers in the header, the rest of
+    another file.
+    """
     content = bytearray(draw(st.sampled_from(SEEDS)))
     for _ in range(draw(st.integers(1, 6))):
         # half of all changes near the start, where the header is
-        at = min(draw(st.one_of(st.integers(0, 200), st.integers(0, 40_000))), max(0, len(content) - 1))
+        at = min(
+            draw(st.one_of(st.integers(0, 200), st.integers(0, 40_000))), max(0, len(content) - 1)
+        )
         change = draw(st.sampled_from(("flip", "number", "delete", "insert", "splice")))
         if change == "flip" and content:
             content[at] ^= 1 << draw(st.integers(0, 7))
         elif change == "number":
             kind = draw(st.sampled_from((">H", "<H", ">I", "<I")))
-            number = struct.pack(kind, draw(st.sampled_from(NUMBERS)) & (0xFFFF if kind[1] == "H" else 0xFFFFFFFF))
+            number = struct.pack(
+                kind, draw(st.sampled_from(NUMBERS)) & (0xFFFF if kind[1] == "H" else 0xFFFFFFFF)
+            )
             content[at : at + len(number)] = number
         elif change == "delete":
             del content[at : at + draw(st.integers(1, 40_000))]
@@ -115,13 +124,19 @@ def arrays(draw) -> np.ndarray:
     height = min(height, 2_000_000 // width)
     rng = np.random.default_rng(draw(st.integers(0, 99)))
     low, high = sorted(draw(st.tuples(st.integers(0, 255), st.integers(0, 255))))
-    blots = rng.integers(low, high + 1, (draw(st.integers(1, 40)), draw(st.integers(1, 40)), 3), np.uint8)
+    blots = rng.integers(
+        low, high + 1, (draw(st.integers(1, 40)), draw(st.integers(1, 40)), 3), np.uint8
+    )
     image = cv2.resize(
-        blots, (width, height), interpolation=draw(st.sampled_from((cv2.INTER_NEAREST, cv2.INTER_CUBIC)))
+        blots,
+        (width, height),
+        interpolation=draw(st.sampled_from((cv2.INTER_NEAREST, cv2.INTER_CUBIC))),
     )
     if draw(st.booleans()):
         place = int(rng.integers(-9, width + 9)), int(rng.integers(-9, height + 9))
-        cv2.circle(image, place, int(rng.integers(1, max(width, height) + 1)), (high, low, high // 2), -1)
+        cv2.circle(
+            image, place, int(rng.integers(1, max(width, height) + 1)), (high, low, high // 2), -1
+        )
     return image
 
 
@@ -157,9 +172,15 @@ print(re.search(r"VmHWM:[^0-9]+([0-9]+)", Path("/proc/self/status").read_text())
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="Linux tells the peak of a process")
+@pytest.mark.skipif(
+    not Path("/proc/self/status").exists(), reason="Linux tells the peak of a process"
+)
 def test_damaged_files_give_a_crop_or_one_of_two_errors():
-    """Whatever was done to the bytes: within two seconds, and 300 MB with Python, OpenCV and hypothesis included."""
-    done = subprocess.run([sys.executable, "-c", ALONE, "700"], capture_output=True, text=True, check=False)
+    """Whatever was done to the bytes: within two seconds, and 300 MB with Python, OpenCV and
+    hypothesis included.
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", ALONE, "700"], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr[-4000:]
     assert int(re.findall(r"\d+", done.stdout)[-1]) * 1024 / 1e6 < PEAK_MB

@@ -30,7 +30,9 @@ def make_exif(orientation: int, order="<", *, thumbnail=b"") -> bytes:
     first += struct.pack(order + "2HI2H", 0x0112, 3, 1, orientation, 0)
     next_at = 8 + len(first) + 4
     second = struct.pack(order + "H", 2) + struct.pack(order + "2H2I", 0x0201, 4, 1, next_at + 30)
-    second += struct.pack(order + "2H2I", 0x0202, 4, 1, len(thumbnail)) + struct.pack(order + "I", 0)
+    second += struct.pack(order + "2H2I", 0x0202, 4, 1, len(thumbnail)) + struct.pack(
+        order + "I", 0
+    )
     head = {"<": b"II*\0", ">": b"MM\0*"}[order] + struct.pack(order + "I", 8)
     return b"Exif\0\0" + head + first + struct.pack(order + "I", next_at) + second + thumbnail
 
@@ -43,17 +45,27 @@ def read_with_pillow(encoded: bytes) -> tuple[int, int, str, int]:
 
 @pytest.mark.parametrize(
     ("kind", "coefficients"),
-    [("", 0), (", grey", 0), (", progressive", 1.5), (", progressive, 4:4:4", 3), (", cmyk, progressive", 4)],
+    [
+        ("", 0),
+        (", grey", 0),
+        (", progressive", 1.5),
+        (", progressive, 4:4:4", 3),
+        (", cmyk, progressive", 4),
+    ],
 )
 def test_knows_what_the_decoder_of_a_jpeg_keeps(kind, coefficients):
-    """One sample per pixel of each component, of a colour at half the resolution a quarter; nothing in one scan."""
+    """One sample per pixel of each component, of a colour at half the resolution a quarter;
+    nothing in one scan.
+    """
     assert read_header(FILES[f"jpeg{kind}"]).coefficients == coefficients
 
 
 @pytest.mark.parametrize("order", ["<", ">"], ids=["little-endian", "big-endian"])
 @pytest.mark.parametrize("orientation", range(1, 9))
 def test_finds_the_orientation(orientation, order):
-    """In both byte orders, past a thumbnail that is a JPEG of another size with another orientation."""
+    """In both byte orders, past a thumbnail that is a JPEG of another size with another
+    orientation.
+    """
     inner = to_file(picture=PICTURE.resize((16, 12)), exif=make_exif(9 - orientation, order))
     exif = make_exif(orientation, order, thumbnail=inner)
     for suffix, kind in ((".jpg", "jpeg"), (".png", "png"), (".webp", "webp")):
@@ -74,7 +86,9 @@ def test_finds_the_orientation_behind_the_pixels_of_a_png():
     [
         make_exif(9),
         make_exif(6)[:-40],  # cut in the first directory
-        make_exif(6).replace(b"II*\0" + struct.pack("<I", 8), b"II*\0" + struct.pack("<I", 2**32 - 1)),
+        make_exif(6).replace(
+            b"II*\0" + struct.pack("<I", 8), b"II*\0" + struct.pack("<I", 2**32 - 1)
+        ),
         make_exif(6).replace(struct.pack("<2H", 0x0112, 3), struct.pack("<2H", 0x0112, 99)),
         b"Exif\0\0",
     ],
@@ -106,5 +120,7 @@ def test_jpeg_and_png_need_no_pillow():
         "print([read_header(encoded)[:3] for encoded in eval(sys.stdin.read())])"
     )
     files = repr([to_file(), to_file(".png")])
-    found = subprocess.run([sys.executable, "-c", code], input=files, capture_output=True, text=True, check=True)
+    found = subprocess.run(
+        [sys.executable, "-c", code], input=files, capture_output=True, text=True, check=True
+    )
     assert found.stdout.strip() == "[(61, 37, 'jpeg'), (61, 37, 'png')]"

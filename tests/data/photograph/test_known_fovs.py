@@ -1,4 +1,6 @@
-"""The circle that is found, against fields of view at known places of every kind that cameras and people make."""
+"""The circle that is found, against fields of view at known places of every kind that cameras
+and people make.
+"""
 
 import cv2
 import numpy as np
@@ -9,8 +11,12 @@ from dr_lib.data.photograph.fov import find_fov
 from tests.data.photograph.known_fovs import draw_cases, draw_known_fov, draw_texture
 
 
-def measure_errors(widths: tuple[int, ...], seeds: range, textures: list[np.ndarray]) -> dict[str, float]:
-    """The larger of the errors of centre and radius as a share of the radius by case; infinity where it fails."""
+def measure_errors(
+    widths: tuple[int, ...], seeds: range, textures: list[np.ndarray]
+) -> dict[str, float]:
+    """The larger of the errors of centre and radius as a share of the radius by case; infinity
+    where it fails.
+    """
     errors = {}
     for name, encoded, truth in draw_cases(widths, seeds, textures):
         try:
@@ -27,7 +33,10 @@ def check(errors: dict[str, float]) -> None:
     """The promise: 0.15 % in the median, 0.6 % at the 95th percentile, no failure."""
     failures = {name: error for name, error in errors.items() if error > 0.05}
     assert not failures
-    assert np.median(list(errors.values())) < 0.0015 and np.quantile(list(errors.values()), 0.95) < 0.006
+    assert (
+        np.median(list(errors.values())) < 0.0015
+        and np.quantile(list(errors.values()), 0.95) < 0.006
+    )
 
 
 def test_fovs_of_every_kind_are_found():
@@ -37,10 +46,15 @@ def test_fovs_of_every_kind_are_found():
 
 @pytest.mark.slow
 def test_many_fovs_of_every_kind_are_found():
-    """Every kind at four sizes, three seeds (of the largest one) and six textures, from JPEG and PNG files."""
+    """Every kind at four sizes, three seeds (of the largest one) and six textures, from JPEG and
+    PNG files.
+    """
     rng = np.random.default_rng(2)
     textures = [draw_texture(rng) for _ in range(6)]
-    check(measure_errors((300, 512, 1024), range(1, 4), textures) | measure_errors((2048,), range(1, 2), textures))
+    check(
+        measure_errors((300, 512, 1024), range(1, 4), textures)
+        | measure_errors((2048,), range(1, 2), textures)
+    )
 
 
 @pytest.mark.slow
@@ -52,11 +66,14 @@ def test_fovs_of_real_retina_are_found(real_data):
         half = min(image.shape[:2]) // 4
         y, x = np.array(image.shape[:2]) // 2
         piece = image[y - half : y + half, x - half : x + half]
-        textures.append(cv2.convertScaleAbs(piece, alpha=90 / piece.mean()))  # a halo would outshine the darkest
+        # a halo would outshine the darkest
+        textures.append(cv2.convertScaleAbs(piece, alpha=90 / piece.mean()))
     check(measure_errors((512, 1024), range(4, 7), textures))
 
 
-@pytest.mark.parametrize(("kind", "squash"), [("plain", 0.75), ("top cut by the mask", 0.9), ("at 25 %", 1.2)])
+@pytest.mark.parametrize(
+    ("kind", "squash"), [("plain", 0.75), ("top cut by the mask", 0.9), ("at 25 %", 1.2)]
+)
 def test_squashed_fovs_are_ellipses(kind, squash):
     """A picture squashed to another height has an ellipse of that shape, within half a percent."""
     truth = draw_known_fov(kind, 800, 5, [draw_texture(np.random.default_rng(3))])

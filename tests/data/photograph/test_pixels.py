@@ -30,7 +30,9 @@ def test_pillow_encodes_and_decodes_the_same(monkeypatch):
 
 @pytest.mark.parametrize("size", [32, 48, 96, 150, 224, 298, 299])
 def test_shrinking_averages_areas(size):
-    """Each pixel is the mean of what it covers, as OpenCV's area interpolation has it, within one level."""
+    """Each pixel is the mean of what it covers, as OpenCV's area interpolation has it, within
+    one level.
+    """
     image = draw_crop(size)
     wanted = cv2.resize(image, (size, size), interpolation=cv2.INTER_AREA)
     assert np.abs(pixels.shrink(image, size).astype(int) - wanted).max() <= 1

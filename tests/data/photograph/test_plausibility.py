@@ -1,4 +1,6 @@
-"""What is no fundus photograph is refused or doubtful: drawn pictures of many kinds, and real ones of other things."""
+"""What is no fundus photograph is refused or doubtful: drawn pictures of many kinds, and real
+ones of other things.
+"""
 
 import gzip
 
@@ -29,7 +31,9 @@ def add_noise(image: np.ndarray, seed: int, sigma: float) -> np.ndarray:
 
 
 def draw_oct(seed: int) -> np.ndarray:
-    """A slice of optical coherence tomography: bright curved layers with a pit, speckle, black above and grey below."""
+    """A slice of optical coherence tomography: bright curved layers with a pit, speckle, black
+    above and grey below.
+    """
     rng = np.random.default_rng(seed)
     row, column = np.mgrid[:HEIGHT, :WIDTH].astype(float)
     bend = rng.uniform(-60, 90)
@@ -40,10 +44,19 @@ def draw_oct(seed: int) -> np.ndarray:
     pit = rng.uniform(20, 60) * np.exp(-((across / rng.uniform(0.06, 0.12)) ** 2))
     depth = row - top
     signal = np.zeros((HEIGHT, WIDTH))
-    for start, end, level in ((0, 18, 150), (18, 45, 70), (45, 60, 120), (60, 90, 55), (90, 102, 190), (102, 112, 230)):
+    for start, end, level in (
+        (0, 18, 150),
+        (18, 45, 70),
+        (45, 60, 120),
+        (60, 90, 55),
+        (90, 102, 190),
+        (102, 112, 230),
+    ):
         signal += level * ((depth >= start + pit * max(0, 1 - start / 90)) & (depth < end))
     signal += (depth >= 112) * 110 * np.exp(-np.maximum(depth - 112, 0) / rng.uniform(40, 120))
-    grey = np.clip(signal * rng.gamma(4, 0.25, signal.shape) + rng.gamma(2, 6, signal.shape), 0, 255)
+    grey = np.clip(
+        signal * rng.gamma(4, 0.25, signal.shape) + rng.gamma(2, 6, signal.shape), 0, 255
+    )
     return cv2.GaussianBlur(grey, (0, 0), 0.8).astype(np.uint8)[..., None].repeat(3, axis=2)
 
 
@@ -53,11 +66,15 @@ def to_grey(image: np.ndarray) -> np.ndarray:
 
 
 def draw_others() -> dict[str, np.ndarray]:
-    """Closed shutters, blank pages, noise, text, chessboards, rectangles and other pictures that clinics make."""
+    """Closed shutters, blank pages, noise, text, chessboards, rectangles and other pictures that
+    clinics make.
+    """
     rng = np.random.default_rng(0)
     row, column = np.mgrid[:HEIGHT, :WIDTH]
     pictures = {f"flat {level}": blank(level) for level in (0, 1, 60, 128, 255)}
-    pictures |= {f"nearly flat {level}": add_noise(blank(level), level, 3) for level in (2, 128, 250)}
+    pictures |= {
+        f"nearly flat {level}": add_noise(blank(level), level, 3) for level in (2, 128, 250)
+    }
     for most in (25, 255):
         pictures[f"noise up to {most}"] = rng.integers(0, most, (HEIGHT, WIDTH, 3), np.uint8)
     pictures["blotches"] = cv2.resize(rng.integers(0, 255, (6, 8, 3), np.uint8), (WIDTH, HEIGHT))
@@ -67,7 +84,15 @@ def draw_others() -> dict[str, np.ndarray]:
     for ink, paper, size in ((255, 0, 0.6), (200, 10, 1.6), (0, 255, 1), (40, 230, 1.6)):
         pictures[f"text {size}, {ink} on {paper}"] = page = blank(paper)
         for line in range(40, HEIGHT, 44):
-            cv2.putText(page, f"{line}. patient, left eye", (20, line), 0, size, (ink, ink, ink), round(3 * size))
+            cv2.putText(
+                page,
+                f"{line}. patient, left eye",
+                (20, line),
+                0,
+                size,
+                (ink, ink, ink),
+                round(3 * size),
+            )
     for paper in (0, 128, 255):
         pictures[f"rectangle on {paper}"] = image = blank(paper)
         image[100:380, 120:400] = (200, 120, 70)  # the colour of a retina
@@ -79,7 +104,9 @@ def vary(name: str, image: np.ndarray) -> dict[str, np.ndarray]:
     """A photograph turned to four sides, and ten pieces of it."""
     rng = np.random.default_rng(0)
     height, width = image.shape[:2]
-    pictures = {f"{name}, {90 * k} degrees": np.ascontiguousarray(np.rot90(image, k)) for k in range(4)}
+    pictures = {
+        f"{name}, {90 * k} degrees": np.ascontiguousarray(np.rot90(image, k)) for k in range(4)
+    }
     for k in range(10):
         share = rng.uniform(0.4, 0.9)
         at_y = rng.integers(0, height * (1 - share))
@@ -96,7 +123,9 @@ def find_accepted(pictures: dict[str, np.ndarray], *, or_doubtful: bool = False)
         try:
             fov = find_fov(image)
             if or_doubtful or "doubtful" not in fov.flags:
-                accepted.append(f"{name}: {[round(value) for value in fov[:4]]} {sorted(fov.flags)}")
+                accepted.append(
+                    f"{name}: {[round(value) for value in fov[:4]]} {sorted(fov.flags)}"
+                )
         except NoFundusError as error:
             assert str(error)
     return accepted
@@ -111,7 +140,9 @@ def test_drawings_without_a_field_of_view_are_refused(is_grey):
 
 @pytest.mark.parametrize("place", [(0, 0), (-0.3, 0.2), (0.4, -0.1)])
 def test_an_eye_with_a_dark_shadow_is_kept(place):
-    """A haemorrhage into the vitreous is dark in red light too: doubtful, with the circle that it has without it."""
+    """A haemorrhage into the vitreous is dark in red light too: doubtful, with the circle that
+    it has without it.
+    """
     rng = np.random.default_rng(1)
     image, circle, _ = draw_eye(2, "right", draw_look(rng), rng)
     shadow = np.zeros(image.shape[:2], np.float32)
@@ -130,13 +161,17 @@ def test_a_hole_in_a_full_frame_and_bright_surroundings_are_doubtful():
     assert find_fov(full).flags == {"full_frame"} and find_fov(round_one).flags == set()
     cv2.circle(full, (200, 150), 30, (20, 10, 5), -1)
     round_one[100:380, :90] = round_one[100:380, -90:] = 250
-    assert find_fov(full).flags == {"full_frame", "doubtful"} and find_fov(round_one).flags == {"doubtful"}
+    assert find_fov(full).flags == {"full_frame", "doubtful"} and find_fov(round_one).flags == {
+        "doubtful"
+    }
 
 
 @pytest.mark.parametrize("is_grey", [False, True])
 def test_a_portrait_is_doubtful_or_refused(is_grey):
     """Rear Admiral Grace Hopper, as matplotlib has her: upright, turned, and pieces."""
-    portrait = cv2.cvtColor(cv2.imread(str(get_sample_data("grace_hopper.jpg", asfileobj=False))), cv2.COLOR_BGR2RGB)
+    portrait = cv2.cvtColor(
+        cv2.imread(str(get_sample_data("grace_hopper.jpg", asfileobj=False))), cv2.COLOR_BGR2RGB
+    )
     assert find_accepted(vary("portrait", to_grey(portrait) if is_grey else portrait)) == []
 
 
@@ -146,12 +181,17 @@ def test_a_landscape_is_refused():
 
 
 def test_a_slice_of_a_head_is_refused():
-    """Magnetic resonance, 256 x 256 px of 16 bits, as matplotlib has it: as it is, brighter, and turned."""
+    """Magnetic resonance, 256 x 256 px of 16 bits, as matplotlib has it: as it is, brighter, and
+    turned.
+    """
     with gzip.open(get_sample_data("s1045.ima.gz", asfileobj=False)) as file:
         values = np.frombuffer(file.read(), np.uint16).reshape(256, 256).astype(float)
     for gain in (255, 600, 1000):
         grey = np.clip(values * gain / values.max(), 0, 255).astype(np.uint8)
-        turned = {f"slice {gain}, {k}": cv2.cvtColor(np.rot90(grey, k).copy(), cv2.COLOR_GRAY2RGB) for k in range(4)}
+        turned = {
+            f"slice {gain}, {k}": cv2.cvtColor(np.rot90(grey, k).copy(), cv2.COLOR_GRAY2RGB)
+            for k in range(4)
+        }
         assert find_accepted(turned) == []
 
 

@@ -1,4 +1,6 @@
-"""The steps of Voets et al. 2019, to the pixel, against the same steps stated a second time in another way."""
+"""The steps of Voets et al. 2019, to the pixel, against the same steps stated a second time in
+another way.
+"""
 
 import cv2
 import numpy as np
@@ -10,7 +12,9 @@ from tests.data.photograph.pictures import draw_fov, error, to_file
 
 
 def find_again(image: np.ndarray) -> Circle:
-    """The reference's circle: contrast and grey in floats, the centroid by the shoelace formula in whole numbers."""
+    """The reference's circle: contrast and grey in floats, the centroid by the shoelace formula
+    in whole numbers.
+    """
     contrast = np.floor(255 / 1.3 * (image / (255 / 1.5)) ** 2) % 256
     mask = (contrast @ [0.299, 0.587, 0.114] >= 0.5).astype(np.uint8)
     contours = cv2.findContours(mask, cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_SIMPLE)[0]
@@ -64,7 +68,9 @@ def check_same(encoded: bytes, size: int = 299) -> None:
     ids=lambda truth: ",".join(f"{k}={v}" for k, v in truth.items()) or "whole",
 )
 def test_voets_is_the_reference_to_the_pixel(truth):
-    """Whole, cut on any side, bright, dark or squashed: window, resampling and odd pixel are the published ones."""
+    """Whole, cut on any side, bright, dark or squashed: window, resampling and odd pixel are the
+    published ones.
+    """
     for size in (299, 128):
         check_same(to_file(draw_fov(**{"x": 320.4, "y": 240.6, **truth})), size)
 
@@ -80,9 +86,11 @@ def test_voets_is_the_reference_on_photographs(real_data):
 
 
 def test_a_fov_cut_on_the_left_is_moved_not_centred():
-    """By hand: a square of 301 px at (0, 90) has the corners 300 sqrt(2) apart, the centre (150, 240), r = 212.13.
+    """By hand: a square of 301 px at (0, 90) has the corners 300 sqrt(2) apart, the centre (150,
+    240), r = 212.13.
 
-    The window starts at (0, 27) and has 424 px: more black on the right than on the left, where there is none.
+    The window starts at (0, 27) and has 424 px: more black on the right than on the left, where
+    there is none.
     """
     image = np.zeros((480, 640, 3), np.uint8)
     image[90:391, :301] = 150
@@ -94,7 +102,9 @@ def test_a_fov_cut_on_the_left_is_moved_not_centred():
 
 
 def test_the_largest_area_is_the_fov():
-    """A scribble across the picture has more points and a larger circle around it than the retina, but less area."""
+    """A scribble across the picture has more points and a larger circle around it than the
+    retina, but less area.
+    """
     image = draw_fov(640, 480, 450.4, 300.6, 130.0)
     zigzag = np.array([(x, 20 + 7 * (x % 20)) for x in range(10, 630, 10)])
     cv2.polylines(image, [zigzag], isClosed=False, color=(200, 200, 200), thickness=2)
@@ -103,7 +113,9 @@ def test_the_largest_area_is_the_fov():
 
 
 def test_voets_ignores_the_orientation():
-    """Where all is equally bright, radius and centre are those of the mask, in the photograph as it is stored."""
+    """Where all is equally bright, radius and centre are those of the mask, in the photograph as
+    it is stored.
+    """
     image = draw_fov(640, 480, 260.0, 230.0, 150.0)
     exif = Image.Exif()
     exif[0x0112] = 6
@@ -115,13 +127,18 @@ def test_voets_ignores_the_orientation():
     ("image", "message"),
     [
         (draw_fov(radius=90.0), "100 px or less"),
-        (np.full((480, 640, 3), 12, np.uint8), "nothing is bright enough"),  # 196.15 (12 / 170)^2 = 0.98 is cut to 0
-        (np.full((480, 640, 3), (0, 0, 196), np.uint8), "nothing is bright"),  # 260 starts again at 4, x 0.114 = 0.46
-        (np.full((2, 3000, 3), 100, np.uint8), "line"),  # where the reference stopped with an error of OpenCV
+        # 196.15 (12 / 170)^2 = 0.98 is cut to 0
+        (np.full((480, 640, 3), 12, np.uint8), "nothing is bright enough"),
+        # 260 starts again at 4, x 0.114 = 0.46
+        (np.full((480, 640, 3), (0, 0, 196), np.uint8), "nothing is bright"),
+        # where the reference stopped with an error of OpenCV
+        (np.full((2, 3000, 3), 100, np.uint8), "line"),
         (np.full((3000, 2, 3), 100, np.uint8), "line"),
     ],
 )
 def test_voets_refuses_what_shows_no_field_of_view_to_it(image, message):
-    """Small ones, what the contrast step brings to 0, by hand, and strips that shrink to nothing."""
+    """Small ones, what the contrast step brings to 0, by hand, and strips that shrink to
+    nothing.
+    """
     with pytest.raises(NoFundusError, match=message):
         crop_fundus(to_file(image), method="voets")

@@ -36,7 +36,9 @@ def list_epochs(epochs: list[int], seed: int = 5) -> list[list[int]]:
 
 
 def test_full_batches_of_a_new_order_each_epoch():
-    """Eight different numbers of ten an epoch, others in each; the order depends on seed and epoch alone."""
+    """Eight different numbers of ten an epoch, others in each; the order depends on seed and
+    epoch alone.
+    """
     epochs = list_epochs([0, 1, 2, 3])
     assert all(len(set(epoch)) == 8 and set(epoch) <= set(range(10)) for epoch in epochs)
     assert len({frozenset(epoch) for epoch in epochs}) > 1 and epochs[0] != epochs[1] != epochs[2]
@@ -49,7 +51,9 @@ def test_keras_sees_each_batch_once():
     model = Eyes()
     model.compile("sgd", "mse", run_eagerly=True)
     model.predict(batches, verbose=0)
-    start = keras.callbacks.LambdaCallback(on_epoch_begin=lambda epoch, logs: batches.start_epoch(epoch))
+    start = keras.callbacks.LambdaCallback(
+        on_epoch_begin=lambda epoch, logs: batches.start_epoch(epoch)
+    )
     model.fit(batches, epochs=2, shuffle=False, callbacks=[start], verbose=0)
     assert int(model.optimizer.iterations) == 4 and batches.num_dropped == 2
     assert np.reshape(model.seen[-4:], (2, 8)).tolist() == list_epochs([0, 1])
@@ -57,7 +61,9 @@ def test_keras_sees_each_batch_once():
 
 @pytest.mark.parametrize(("number", "batch_size"), [(10, 4), (3, 8)])
 def test_evaluation_counts_every_photograph_once(number, batch_size):
-    """Whatever fills the last batch up, loss and AUC are those of the photographs, by NumPy and scikit-learn."""
+    """Whatever fills the last batch up, loss and AUC are those of the photographs, by NumPy and
+    scikit-learn.
+    """
     rng = np.random.default_rng(number)
     scores = rng.uniform(0.1, 0.9, number).astype(np.float32)
     targets = (np.arange(number) % 2).astype(np.float32)
@@ -72,23 +78,32 @@ def test_evaluation_counts_every_photograph_once(number, batch_size):
 
 
 def test_without_a_seed_the_order_stays():
-    """Predictions line up with their photographs, and what fills the last batch up weighs nothing."""
+    """Predictions line up with their photographs, and what fills the last batch up weighs
+    nothing.
+    """
     numbers = np.arange(5)
     batches = Batches(numbers, numbers, 2)
     assert [inputs.tolist() for inputs, *_ in batches] == [[0, 1], [2, 3], [4, 4]]
-    assert np.allclose([weights for *_, weights in batches], [[1.2, 1.2], [1.2, 1.2], [1.2, 0]])  # 6 places, 5 numbers
+    # 6 places, 5 numbers
+    assert np.allclose([weights for *_, weights in batches], [[1.2, 1.2], [1.2, 1.2], [1.2, 0]])
     assert batches.num_dropped == 0
 
 
-@pytest.mark.parametrize(("inputs", "targets", "batch_size"), [(0, 0, 4), (3, 2, 4), (3, 3, 0), (7, 7, 8)])
+@pytest.mark.parametrize(
+    ("inputs", "targets", "batch_size"), [(0, 0, 4), (3, 2, 4), (3, 3, 0), (7, 7, 8)]
+)
 def test_refuses_what_makes_no_batches(inputs, targets, batch_size):
-    """No photographs, a label too few, a batch of none or one larger than the set is an error before training."""
+    """No photographs, a label too few, a batch of none or one larger than the set is an error
+    before training.
+    """
     with pytest.raises(ValueError, match="make no batch"):
         Batches(np.zeros(inputs), np.zeros(targets), batch_size, shuffle_seed=0)
 
 
 def test_loads_uint8_photographs_with_their_labels(small_sample):
-    """Pixels stay uint8, are the records' own, and lie in the order of the image ids beside their labels."""
+    """Pixels stay uint8, are the records' own, and lie in the order of the image ids beside
+    their labels.
+    """
     sides = {side: load_photographs(small_sample, side) for side in ("train", "validation", "test")}
     table = read_photographs(small_sample)
     stored = read_jpegs(small_sample)

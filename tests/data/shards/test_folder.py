@@ -1,4 +1,6 @@
-"""A prepared folder: no damage to shards, labels or split passes, and what is read is what was prepared."""
+"""A prepared folder: no damage to shards, labels or split passes, and what is read is what was
+prepared.
+"""
 
 import shutil
 import sys
@@ -32,7 +34,11 @@ def test_every_damage_is_named(whole, tmp_path, damage):
     files = read_manifest(folder)["files"]
     for name in files:
         content = (folder / name).read_bytes()
-        spoilt = {"a bit": bytes([content[0] ^ 1]) + content[1:], "cut": content[:-1], "longer": content + b"\n"}
+        spoilt = {
+            "a bit": bytes([content[0] ^ 1]) + content[1:],
+            "cut": content[:-1],
+            "longer": content + b"\n",
+        }
         (folder / name).unlink()
         if damage in spoilt:
             (folder / name).write_bytes(spoilt[damage])
@@ -69,7 +75,9 @@ def test_photographs_are_read_without_crc(whole, monkeypatch):
     """All come back, with the labels they were given, on a machine without google-crc32c too."""
     monkeypatch.setitem(sys.modules, "google_crc32c", None)
     verify(whole)
-    grades = np.concatenate([load_photographs(whole, side, 32).grade for side in ("train", "validation", "test")])
+    grades = np.concatenate(
+        [load_photographs(whole, side, 32).grade for side in ("train", "validation", "test")]
+    )
     assert sorted(grades) == sorted(pd.read_csv(whole.parent / "labels.csv")["grade"])
 
 
@@ -95,7 +103,9 @@ def test_the_private_folder_is_not_taken_for_the_prepared_one(whole):
     assert sorted(whole.parent.rglob("*")) == before
 
 
-@pytest.mark.parametrize("content", [None, "{", "[]", '{"files": {}}', '{"files": {"a": 1}, "data_kind": ""}'])
+@pytest.mark.parametrize(
+    "content", [None, "{", "[]", '{"files": {}}', '{"files": {"a": 1}, "data_kind": ""}']
+)
 def test_a_missing_or_damaged_manifest_says_to_prepare(tmp_path, content):
     """A folder that was not prepared to its end is refused with what to do."""
     if content is not None:
@@ -105,16 +115,24 @@ def test_a_missing_or_damaged_manifest_says_to_prepare(tmp_path, content):
 
 
 def test_a_split_of_ones_own(whole, tmp_path):
-    """A table beside or elsewhere is taken as it is; one that puts a group or a patient on both sides is refused."""
+    """A table beside or elsewhere is taken as it is; one that puts a group or a patient on both
+    sides is refused.
+    """
     folder = shutil.copytree(whole, tmp_path / "copy")
     own = pd.read_csv(folder / "split.csv", keep_default_na=False)
     own["split"] = own["split"].replace({"test": "validation", "validation": "test"})
     own.to_csv(folder / "mine.csv", index=False)
     sides = read_photographs(folder, "mine.csv").set_index("image_id")["split"]
     assert (sides == own.set_index("image_id")["split"][sides.index]).all()
-    assert describe_data(folder, "mine.csv")["split_sha256"] != describe_data(folder)["split_sha256"]
+    assert (
+        describe_data(folder, "mine.csv")["split_sha256"] != describe_data(folder)["split_sha256"]
+    )
     moved = own.assign(
-        split=["train", *own["split"][1:]] if own["split"][0] != "train" else ["test", *own["split"][1:]]
+        split=(
+            ["train", *own["split"][1:]]
+            if own["split"][0] != "train"
+            else ["test", *own["split"][1:]]
+        )
     )
     regrouped = moved.assign(group=["another", *own["group"][1:]])
     for table, complaint in [

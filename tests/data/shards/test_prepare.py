@@ -1,4 +1,6 @@
-"""Preparing a data set: nothing lost, nothing private let out, the same bytes each time, and clear errors first."""
+"""Preparing a data set: nothing lost, nothing private let out, the same bytes each time, and
+clear errors first.
+"""
 
 import hashlib
 import json
@@ -35,14 +37,18 @@ def draw_eye(number: int) -> np.ndarray:
     """A disc on black with lighter and darker blots that no other number has."""
     image = np.zeros((200, 240, 3), np.uint8)
     cv2.circle(image, (120, 100), 80, (60, 110, 190), -1, cv2.LINE_AA)
-    for x, y, size, share in np.random.default_rng(number).integers((70, 50, 4, 65), (170, 150, 20, 125), (12, 4)):
+    for x, y, size, share in np.random.default_rng(number).integers(
+        (70, 50, 4, 65), (170, 150, 20, 125), (12, 4)
+    ):
         colour = tuple(int(share) * value // 100 for value in (60, 110, 190))
         cv2.circle(image, (int(x), int(y)), int(size), colour, -1, cv2.LINE_AA)
     return image
 
 
 def write_photographs(folder: Path, num: int = 40) -> Path:
-    """Draw photographs of patients, two each, named like people, with a label table beside their folder."""
+    """Draw photographs of patients, two each, named like people, with a label table beside their
+    folder.
+    """
     folder.mkdir(parents=True)
     rows = []
     for number in range(num):
@@ -62,7 +68,9 @@ def photographs(tmp_path) -> Path:
 
 
 def run(photographs: Path, out: str = "out", **options) -> dict:
-    """Prepare into a folder beside the photographs, by one worker into shards of 16 unless told otherwise."""
+    """Prepare into a folder beside the photographs, by one worker into shards of 16 unless told
+    otherwise.
+    """
     options = {"shard_size": 16, "workers": 1} | options
     labels = options.pop("labels", photographs.parent / "labels.csv")
     return prepare(photographs, labels, photographs.parent / out, **options)
@@ -76,11 +84,16 @@ def digests(folder: Path) -> dict[str, str]:
 def read_jpegs(folder: Path) -> dict[str, bytes]:
     """The stored crops by image id, each cut out of its shard where the listing says."""
     table = read_photographs(folder)
-    return {row.image_id: (folder / row.shard).read_bytes()[row.offset :][: row.length] for row in table.itertuples()}
+    return {
+        row.image_id: (folder / row.shard).read_bytes()[row.offset :][: row.length]
+        for row in table.itertuples()
+    }
 
 
 def test_photographs_in_are_records_plus_rejected(photographs):
-    """What has no label, no file, no disc or no picture in it is a row of rejected.csv; all the rest is a record."""
+    """What has no label, no file, no disc or no picture in it is a row of rejected.csv; all the
+    rest is a record.
+    """
     cv2.imwrite(str(photographs / "maria_98_left.png"), draw_eye(98))  # no label
     (photographs / "maria_00_left.png").write_bytes(b"damaged")
     cv2.imwrite(str(photographs / "maria_01_left.png"), np.zeros((200, 240, 3), np.uint8))
@@ -88,14 +101,26 @@ def test_photographs_in_are_records_plus_rejected(photographs):
     manifest = run(photographs)
     rejected = pd.read_csv(photographs.parent / "out.private" / "rejected.csv")
     out = photographs.parent / "out"
-    assert manifest["num_photographs"] == 41 == len(read_jpegs(out)) + len(rejected) and len(rejected) == 4
-    reasons = dict(zip(rejected["image"].map(lambda path: Path(path).name), rejected["reason"], strict=True))
-    assert "no label" in reasons["maria_98_left.png"] and "no such file" in reasons["maria_02_left.png"]
-    assert "not a picture" in reasons["maria_00_left.png"] and "no field of view" in reasons["maria_01_left.png"]
+    assert (
+        manifest["num_photographs"] == 41 == len(read_jpegs(out)) + len(rejected)
+        and len(rejected) == 4
+    )
+    reasons = dict(
+        zip(rejected["image"].map(lambda path: Path(path).name), rejected["reason"], strict=True)
+    )
+    assert (
+        "no label" in reasons["maria_98_left.png"]
+        and "no such file" in reasons["maria_02_left.png"]
+    )
+    assert (
+        "not a picture" in reasons["maria_00_left.png"]
+        and "no field of view" in reasons["maria_01_left.png"]
+    )
 
 
 def test_what_is_published_names_nobody(photographs):
-    """A row per photograph in both tables, patients on one side, the shares promised, scores; names in private alone.
+    """A row per photograph in both tables, patients on one side, the shares promised, scores; names
+    in private alone.
 
     A folder of before, without scores, is still read.
     """
@@ -104,13 +129,20 @@ def test_what_is_published_names_nobody(photographs):
     private = photographs.parent / "out.private"
     labels = pd.read_csv(out / "labels.csv")
     split = pd.read_csv(out / "split.csv")
-    assert list(split) == ["image_id", "group", "split", "reason"] and len(labels) == len(split) == 40
+    assert (
+        list(split) == ["image_id", "group", "split", "reason"] and len(labels) == len(split) == 40
+    )
     table = labels.merge(split, on="image_id", validate="1:1")
-    assert table.groupby("patient_id")["split"].nunique().max() == 1 and table["patient_id"].nunique() == 20
+    assert (
+        table.groupby("patient_id")["split"].nunique().max() == 1
+        and table["patient_id"].nunique() == 20
+    )
     assert 10 <= (table["split"] == "test").sum() <= 14  # 30 % of 40, give or take a patient
     assert (table["referable"] == (table["grade"] >= 2)).all()
     assert not any(b"maria" in path.read_bytes().lower() for path in out.iterdir())
-    assert stat.S_IMODE(private.stat().st_mode) == 0o700 and len((private / "salt").read_bytes()) == 32
+    assert (
+        stat.S_IMODE(private.stat().st_mode) == 0o700 and len((private / "salt").read_bytes()) == 32
+    )
     assert b"gradability" in share_folder(out)["labels.csv"]
     scores = table.set_index("image_id")["gradability"]
     for image_id, jpeg in read_jpegs(out).items():
@@ -125,7 +157,9 @@ def test_what_is_published_names_nobody(photographs):
 
 
 def test_the_same_input_and_salt_give_the_same_bytes(photographs):
-    """One worker or three, files in another order, any hash seed: the same bytes. Another salt: others."""
+    """One worker or three, files in another order, any hash seed: the same bytes. Another salt:
+    others.
+    """
     folder = photographs.parent
     other = photographs.parent / "other"
     private = photographs.parent / "private"
@@ -133,9 +167,20 @@ def test_the_same_input_and_salt_give_the_same_bytes(photographs):
     other.mkdir()
     for path in sorted(photographs.iterdir(), reverse=True):
         (other / path.name).write_bytes(path.read_bytes())
-    options = {"images": other, "labels": folder / "labels.csv", "out": folder / "two", "private": private}
+    options = {
+        "images": other,
+        "labels": folder / "labels.csv",
+        "out": folder / "two",
+        "private": private,
+    }
     options |= {"workers": 3, "shard-size": 16}
-    command = [sys.executable, "-m", "dr_lib", "prepare", *(f"--{name}={value}" for name, value in options.items())]
+    command = [
+        sys.executable,
+        "-m",
+        "dr_lib",
+        "prepare",
+        *(f"--{name}={value}" for name, value in options.items()),
+    ]
     subprocess.run(command, cwd=ROOT, env=os.environ | {"PYTHONHASHSEED": "12345"}, check=True)
     assert digests(folder / "one") == digests(folder / "two") and len(digests(folder / "one")) == 11
     run(photographs, "salted")
@@ -143,10 +188,14 @@ def test_the_same_input_and_salt_give_the_same_bytes(photographs):
 
 
 def add_copies(photographs: Path, suffix: str, **changes) -> None:
-    """Name the first ten photographs once more, as files of another kind, by that patient and those grades."""
+    """Name the first ten photographs once more, as files of another kind, by that patient and
+    those grades.
+    """
     labels = photographs.parent / "labels.csv"
     table = pd.read_csv(labels)
-    copies = table[:10].assign(image=[f"maria_copy_{number}{suffix}" for number in range(10)], **changes)
+    copies = table[:10].assign(
+        image=[f"maria_copy_{number}{suffix}" for number in range(10)], **changes
+    )
     for name, copy in zip(table["image"], copies["image"], strict=False):
         if suffix == ".png":
             (photographs / copy).write_bytes((photographs / name).read_bytes())
@@ -156,7 +205,9 @@ def add_copies(photographs: Path, suffix: str, **changes) -> None:
 
 
 def test_nearly_the_same_picture_unites_its_patients(photographs):
-    """Copies saved otherwise, under other patients' names: both patients are one group, and the private table says."""
+    """Copies saved otherwise, under other patients' names: both patients are one group, and the
+    private table says.
+    """
     add_copies(photographs, ".jpg", patient=[f"Ana {number // 2}" for number in range(10)])
     manifest = run(photographs)
     table = read_photographs(photographs.parent / "out")
@@ -165,7 +216,9 @@ def test_nearly_the_same_picture_unites_its_patients(photographs):
     assert manifest["splits"]["split.csv"]["largest_group"] == {"images": 4, "patients": 2}
     pairs = pd.read_csv(photographs.parent / "out.private" / "near_duplicates.csv")
     assert len(pairs) == 10 and (abs(pairs["row"] - pairs["row_2"]) == 40).all()
-    assert pairs["image"].str.contains("maria").all() and pairs["image_2"].str.contains("maria").all()
+    assert (
+        pairs["image"].str.contains("maria").all() and pairs["image_2"].str.contains("maria").all()
+    )
     is_first = table["patient_id"] == table.groupby("group")["patient_id"].transform("min")
     sides = is_first.map({True: "train", False: "test"})  # a split of one's own
     own = table[["image_id"]].assign(group=table["patient_id"], split=sides)
@@ -175,7 +228,9 @@ def test_nearly_the_same_picture_unites_its_patients(photographs):
 
 
 def test_the_same_file_twice_counts_once(photographs):
-    """The later one is excluded from the split with the reason; nothing is lost and nothing stops, patients or not."""
+    """The later one is excluded from the split with the reason; nothing is lost and nothing
+    stops, patients or not.
+    """
     add_copies(photographs, ".png", patient="")
     table = pd.read_csv(photographs.parent / "labels.csv").drop(columns=["patient", "eye"])
     table.to_csv(photographs.parent / "labels.csv", index=False)
@@ -183,12 +238,16 @@ def test_the_same_file_twice_counts_once(photographs):
     table = read_photographs(photographs.parent / "out")
     excluded = table[table["split"] == "excluded"]
     assert manifest["num_rejected"] == 0 and len(table) == 50 and len(excluded) == 10
-    assert sorted(excluded["reason"]) == sorted(f"same file as row {row - 40}" for row in excluded["row"])
+    assert sorted(excluded["reason"]) == sorted(
+        f"same file as row {row - 40}" for row in excluded["row"]
+    )
     assert manifest["splits"]["split.csv"]["num_excluded"] == 10
 
 
 def test_the_same_file_with_two_grades_is_named_and_costs_no_crop(photographs):
-    """All pairs of rows stand in the message; with the labels corrected nothing is cropped again."""
+    """All pairs of rows stand in the message; with the labels corrected nothing is cropped
+    again.
+    """
     add_copies(photographs, ".png", grade=[(number // 2 + 1) % 5 for number in range(10)])
     with pytest.raises(LabelTableError, match="10 photographs .* 2 and 42, 3 and 43, .* 11 and 51"):
         run(photographs)
@@ -234,12 +293,15 @@ def test_a_longer_table_adds_shards(photographs):
     table[:30].to_csv(labels, index=False)
     assert run(photographs)["splits"]["split.csv"]["seed"] == 4  # as it was divided before
     assert len(read_photographs(out)) == 30 and len(list_written(out)) == 3
-    assert read_photographs(out).set_index("row")["grade"].sort_index().tolist() == table["grade"][:30].tolist()
+    assert (
+        read_photographs(out).set_index("row")["grade"].sort_index().tolist()
+        == table["grade"][:30].tolist()
+    )
 
 
 def test_patients_stay_on_their_side_when_the_table_changes(photographs):
-    """Corrected grades and more patients move nobody; who must move, or is gone, is said, with the number. The command
-    that named the seed once may name it again."""
+    """Corrected grades and more patients move nobody; who must move, or is gone, is said, with the
+    number. The command that named the seed once may name it again."""
     labels = photographs.parent / "labels.csv"
     out = photographs.parent / "out"
     table = pd.read_csv(labels)
@@ -248,13 +310,27 @@ def test_patients_stay_on_their_side_when_the_table_changes(photographs):
     before = read_photographs(out).set_index("image_id")["split"]
     changed = table.assign(grade=(table["grade"] + 1) % 5).drop([0, 1])
     changed.to_csv(labels, index=False)
-    asked = ["prepare", "--images", str(photographs), "--labels", str(labels), "--out", str(out), "--workers", "1"]
+    asked = [
+        "prepare",
+        "--images",
+        str(photographs),
+        "--labels",
+        str(labels),
+        "--out",
+        str(out),
+        "--workers",
+        "1",
+    ]
     said = CliRunner().invoke(main, [*asked, "--shard-size", "16", "--seed", "2"])
     assert said.exit_code == 0 and "patients who are gone: 1\n" in said.output, said.output
     after = read_photographs(out).set_index("image_id")["split"]
-    assert len(after) == 38 and (after[after.index.isin(before.index)] == before[before.index.isin(after.index)]).all()
+    assert (
+        len(after) == 38
+        and (after[after.index.isin(before.index)] == before[before.index.isin(after.index)]).all()
+    )
     assert "changed sides" not in said.output
-    named = read_photographs(out).set_index("row")  # row 2 is the first of the table, as in a spreadsheet
+    # row 2 is the first of the table, as in a spreadsheet
+    named = read_photographs(out).set_index("row")
     one, other = (named.index[named["split"] == side][0] - 2 for side in ("train", "test"))
     changed.loc[changed.index[one], "patient"] = changed["patient"].iloc[other]
     changed.to_csv(labels, index=False)
@@ -264,7 +340,9 @@ def test_patients_stay_on_their_side_when_the_table_changes(photographs):
 
 
 def test_a_longer_table_is_not_cropped_by_other_code(photographs, monkeypatch):
-    """Crops of two versions of the code are not mixed; without more to crop, the version does not matter."""
+    """Crops of two versions of the code are not mixed; without more to crop, the version does
+    not matter.
+    """
     labels = photographs.parent / "labels.csv"
     out = photographs.parent / "out"
     table = pd.read_csv(labels)
@@ -279,7 +357,9 @@ def test_a_longer_table_is_not_cropped_by_other_code(photographs, monkeypatch):
 
 
 def test_other_crops_do_not_overwrite_a_folder(photographs):
-    """Other parameters, photographs or somebody else's files in the folder are an error; nothing is lost, or left."""
+    """Other parameters, photographs or somebody else's files in the folder are an error; nothing
+    is lost, or left.
+    """
     run(photographs, size=64)
     before = digests(photographs.parent / "out")
     for jpeg in read_jpegs(photographs.parent / "out").values():
@@ -288,8 +368,12 @@ def test_other_crops_do_not_overwrite_a_folder(photographs):
         run(photographs)
     with pytest.raises(PrepareError, match="other salt_id"):
         run(photographs, size=64, private=photographs.parent / "another")
-    cv2.imwrite(str(photographs / "maria_00_left.png"), np.pad(draw_eye(1), ((2, 2), (0, 0), (0, 0))))
-    with pytest.raises(PrepareError, match="1 photographs were changed after they were cropped \\(rows 3\\)"):
+    cv2.imwrite(
+        str(photographs / "maria_00_left.png"), np.pad(draw_eye(1), ((2, 2), (0, 0), (0, 0)))
+    )
+    with pytest.raises(
+        PrepareError, match="1 photographs were changed after they were cropped \\(rows 3\\)"
+    ):
         run(photographs, size=64)
     assert digests(photographs.parent / "out") == before
     (photographs.parent / "mine").mkdir()
@@ -301,7 +385,9 @@ def test_other_crops_do_not_overwrite_a_folder(photographs):
 
 
 def test_a_shared_private_folder_loses_nothing(photographs):
-    """Two data sets with one salt: the rejected photographs of both stand in it, each with its prepared folder."""
+    """Two data sets with one salt: the rejected photographs of both stand in it, each with its
+    prepared folder.
+    """
     second = write_photographs(photographs.parent / "second" / "photographs", 20)
     for folder in (photographs, second):
         (folder / "maria_00_left.png").write_bytes(b"damaged")
@@ -310,11 +396,16 @@ def test_a_shared_private_folder_loses_nothing(photographs):
         run(folder, out, private=private)
     rejected = pd.read_csv(private / "rejected.csv")
     assert [Path(folder).name for folder in rejected["data_dir"]] == ["two", "one"]
-    assert [Path(image).parents[1].name for image in rejected["image"]] == ["second", photographs.parent.name]
+    assert [Path(image).parents[1].name for image in rejected["image"]] == [
+        "second",
+        photographs.parent.name,
+    ]
 
 
 def test_a_link_to_nothing_is_named_by_its_row(photographs):
-    """A photograph that is not to be seen stops the preparation with its row, and no name is printed."""
+    """A photograph that is not to be seen stops the preparation with its row, and no name is
+    printed.
+    """
     (photographs / "maria_03_left.png").unlink()
     (photographs / "maria_03_left.png").symlink_to("nowhere.png")
     with pytest.raises(WorkerError, match=r"row \d+ cannot be read") as caught:
@@ -341,16 +432,24 @@ def test_nothing_usable_is_an_error(photographs):
 
 
 def test_what_was_rejected_is_said_where_the_rest_cannot_be_divided(photographs):
-    """All referable eyes are HEIC, as an iPhone saves them: the label table has them, the folder has not."""
+    """All referable eyes are HEIC, as an iPhone saves them: the label table has them, the folder
+    has not.
+    """
     labels = photographs.parent / "labels.csv"
     table = pd.read_csv(labels)
     for name in table.loc[table["grade"] >= 2, "image"]:
-        (photographs / name).rename(photographs / f"{name[:-4]}.HEIC").write_bytes(b"\0\0\0\x18ftypheic")
+        (photographs / name).rename(photographs / f"{name[:-4]}.HEIC").write_bytes(
+            b"\0\0\0\x18ftypheic"
+        )
     table["image"] = table["image"].where(table["grade"] < 2, table["image"].str[:-4] + ".HEIC")
     table.to_csv(labels, index=False)
-    with pytest.raises(LabelTableError, match="0 referable photographs .* of 16: .*; 24 labelled .* rejected") as error:
+    with pytest.raises(
+        LabelTableError, match="0 referable photographs .* of 16: .*; 24 labelled .* rejected"
+    ) as error:
         run(photographs)
-    assert str(error.value).endswith(f"{photographs.parent / 'out.private' / 'rejected.csv'} says why")
+    assert str(error.value).endswith(
+        f"{photographs.parent / 'out.private' / 'rejected.csv'} says why"
+    )
 
 
 def test_a_full_disk_stops_it_before_time_is_spent(photographs, monkeypatch):
@@ -362,15 +461,27 @@ def test_a_full_disk_stops_it_before_time_is_spent(photographs, monkeypatch):
 
 
 def test_a_disk_that_fills_up_loses_nothing(photographs, tmp_path):
-    """A write that fails ends in an error that says what to do; started again with room, it completes."""
-    code = "import resource, sys; from pathlib import Path; from dr_lib.data.shards.prepare import prepare; "
+    """A write that fails ends in an error that says what to do; started again with room, it
+    completes.
+    """
+    code = (
+        "import resource, sys; from pathlib import Path; from dr_lib.data.shards.prepare import"
+        " prepare; "
+    )
     code += "resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000)); import signal; "
     code += "signal.signal(signal.SIGXFSZ, signal.SIG_IGN); "
-    code += "prepare(Path(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3]), shard_size=40, workers=1)"
+    code += (
+        "prepare(Path(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3]), shard_size=40, workers=1)"
+    )
     arguments = [str(photographs), str(tmp_path / "labels.csv"), str(tmp_path / "out")]
-    result = subprocess.run([sys.executable, "-c", code, *arguments], cwd=ROOT, capture_output=True, text=True)
+    result = subprocess.run(
+        [sys.executable, "-c", code, *arguments], cwd=ROOT, capture_output=True, text=True
+    )
     assert "Choose another --out, or make room" in result.stderr
-    assert not list((tmp_path / "out").glob("*.tmp")) and not (tmp_path / "out" / "manifest.json").exists()
+    assert (
+        not list((tmp_path / "out").glob("*.tmp"))
+        and not (tmp_path / "out" / "manifest.json").exists()
+    )
     run(photographs, shard_size=40)
     assert verify(tmp_path / "out")
 
@@ -381,7 +492,13 @@ def test_a_folder_that_cannot_be_written_is_named(photographs, tmp_path, what):
     (tmp_path / "file").write_text("")
     places = {"out": tmp_path / "out", "private": tmp_path / "p"} | {what: tmp_path / "file" / "x"}
     with pytest.raises((PrepareError, PrivateFolderError), match=f"Choose another --{what}"):
-        prepare(photographs, tmp_path / "labels.csv", places["out"], private=places["private"], workers=1)
+        prepare(
+            photographs,
+            tmp_path / "labels.csv",
+            places["out"],
+            private=places["private"],
+            workers=1,
+        )
 
 
 def test_a_damaged_salt_is_named(photographs, tmp_path):
@@ -394,15 +511,31 @@ def test_a_damaged_salt_is_named(photographs, tmp_path):
 
 @pytest.mark.slow
 def test_the_command_line_shows_photographs_a_second(photographs, tmp_path):
-    """A bar with the rate, then what was used of what came in; stopped from the keyboard it ends without an error."""
-    command = [sys.executable, "-m", "dr_lib", "prepare", "--images", str(photographs), "--workers", "1"]
+    """A bar with the rate, then what was used of what came in; stopped from the keyboard it ends
+    without an error.
+    """
+    command = [
+        sys.executable,
+        "-m",
+        "dr_lib",
+        "prepare",
+        "--images",
+        str(photographs),
+        "--workers",
+        "1",
+    ]
     command += ["--labels", str(tmp_path / "labels.csv"), "--out"]
-    result = subprocess.run([*command, str(tmp_path / "o")], cwd=ROOT, capture_output=True, text=True)
+    result = subprocess.run(
+        [*command, str(tmp_path / "o")], cwd=ROOT, capture_output=True, text=True
+    )
     assert result.returncode == 0 and "photographs/s" in result.stderr and "40/40" in result.stderr
     assert "40 photographs in, 0 rejected" in result.stdout
-    heed = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # what is started in the background ignores it
+    # what is started in the background ignores it
+    heed = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
     stopped = [*command, str(tmp_path / "p")]
-    process = subprocess.Popen(stopped, cwd=ROOT, stderr=subprocess.PIPE, text=True, preexec_fn=heed)
+    process = subprocess.Popen(
+        stopped, cwd=ROOT, stderr=subprocess.PIPE, text=True, preexec_fn=heed
+    )
     while not (tmp_path / "p" / "crops.json").exists():
         assert process.poll() is None
         time.sleep(0.002)
@@ -424,7 +557,9 @@ def test_files_of_one_length_that_swap_names_are_noticed(photographs):
     one = photographs / "maria_00_right.bmp"
     other = photographs / "maria_02_left.bmp"
     one.rename(photographs / "aside"), other.rename(one), (photographs / "aside").rename(other)
-    with pytest.raises(PrepareError, match=r"2 photographs were changed after they were cropped \(rows 2, 7\)"):
+    with pytest.raises(
+        PrepareError, match=r"2 photographs were changed after they were cropped \(rows 2, 7\)"
+    ):
         run(photographs)
 
 
@@ -438,4 +573,6 @@ def test_a_rejected_photograph_that_was_mended_is_cropped(photographs):
     assert run(photographs)["num_rejected"] == 0
     after = list_written(photographs.parent / "out")
     assert len(after) == len(before) + 1 and before.items() <= after.items()
-    assert len(read_photographs(photographs.parent / "out")) == 40 and verify(photographs.parent / "out")
+    assert len(read_photographs(photographs.parent / "out")) == 40 and verify(
+        photographs.parent / "out"
+    )

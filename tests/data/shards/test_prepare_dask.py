@@ -1,4 +1,6 @@
-"""Preparing on a Dask cluster: the same bytes, whatever becomes of its workers, or a sentence on what to do."""
+"""Preparing on a Dask cluster: the same bytes, whatever becomes of its workers, or a sentence on
+what to do.
+"""
 
 import os
 import signal
@@ -28,7 +30,9 @@ def start_cluster(num_workers: int):
 
 
 def kill_at_work(cluster) -> None:
-    """Kill a worker when it has tasks, none of which it can have finished, for it was stopped before it got them."""
+    """Kill a worker when it has tasks, none of which it can have finished, for it was stopped
+    before it got them.
+    """
     worker = cluster.workers[0]
     os.kill(worker.pid, signal.SIGSTOP)
     while not cluster.scheduler.workers[worker.worker_address].processing:
@@ -37,7 +41,9 @@ def kill_at_work(cluster) -> None:
 
 
 def test_a_worker_is_killed(photographs):
-    """Four workers write the shards, tables and manifest of this process, also when one is killed at its work."""
+    """Four workers write the shards, tables and manifest of this process, also when one is
+    killed at its work.
+    """
     private = photographs.parent / "private"
     run(photographs, "here", private=private)
     with start_cluster(4) as cluster, ThreadPoolExecutor() as pool:
@@ -50,7 +56,9 @@ def test_a_worker_is_killed(photographs):
 
 
 def test_all_workers_are_lost(photographs, monkeypatch):
-    """That is an error which says what to do, not a wait for ever; started again elsewhere, the rest is done."""
+    """That is an error which says what to do, not a wait for ever; started again elsewhere, the
+    rest is done.
+    """
     monkeypatch.setattr(workers, "PATIENCE_S", 3.0)
     private = photographs.parent / "private"
     run(photographs, "here", private=private)
@@ -68,5 +76,7 @@ def test_all_workers_are_lost(photographs, monkeypatch):
 def test_nobody_answers(photographs, monkeypatch):
     """An address without a scheduler is said to be one."""
     monkeypatch.setattr(workers, "PATIENCE_S", 1.0)
-    with pytest.raises(WorkerError, match="no Dask scheduler with workers answers at tcp://127.0.0.1:9"):
+    with pytest.raises(
+        WorkerError, match="no Dask scheduler with workers answers at tcp://127.0.0.1:9"
+    ):
         run(photographs, dask="tcp://127.0.0.1:9")

@@ -1,4 +1,6 @@
-"""Preparing under fire: killed at any moment and started again, it ends as if nothing had happened."""
+"""Preparing under fire: killed at any moment and started again, it ends as if nothing had
+happened.
+"""
 
 import json
 import multiprocessing
@@ -27,7 +29,8 @@ from dr_lib.data.shards.workers import WorkerError
 from tests.data.shards.test_prepare import digests, list_written, write_photographs
 
 ROOT = Path(__file__).resolve().parents[3]
-CHANGES = {"os.chmod", "os.mkdir", "os.remove", "os.rename", "os.rmdir"}  # audit events; files opened to write, too
+# audit events; files opened to write, too
+CHANGES = {"os.chmod", "os.mkdir", "os.remove", "os.rename", "os.rmdir"}
 
 
 @pytest.fixture
@@ -40,7 +43,9 @@ def folder(tmp_path) -> Path:
 
 
 def salt(folder: Path, name: str) -> Path:
-    """The private folder of a run, with a salt that is always the same; a kill here leaves none, or all of it."""
+    """The private folder of a run, with a salt that is always the same; a kill here leaves none,
+    or all of it.
+    """
     private = folder / name / "private"
     making = folder / name / "making"
     if not private.exists():
@@ -53,13 +58,25 @@ def salt(folder: Path, name: str) -> Path:
 def start(folder: Path, name: str, **options) -> None:
     """Prepare the photographs into folder / name / out."""
     private = salt(folder, name)
-    prepare(folder / "photographs", folder / "labels.csv", folder / name / "out", private=private, **options)
+    prepare(
+        folder / "photographs",
+        folder / "labels.csv",
+        folder / name / "out",
+        private=private,
+        **options,
+    )
 
 
 def look(folder: Path, name: str) -> list[dict[str, str]]:
-    """All that a run has left behind, by file: digests, and the private tables, which name the folder, without it."""
-    private = {path.name: path.read_bytes() for path in sorted((folder / name / "private").iterdir())}
-    unnamed = {file: content.replace(f"/{name}/".encode(), b"/run/") for file, content in private.items()}
+    """All that a run has left behind, by file: digests, and the private tables, which name the
+    folder, without it.
+    """
+    private = {
+        path.name: path.read_bytes() for path in sorted((folder / name / "private").iterdir())
+    }
+    unnamed = {
+        file: content.replace(f"/{name}/".encode(), b"/run/") for file, content in private.items()
+    }
     return [digests(folder / name / "out"), unnamed]
 
 
@@ -86,7 +103,9 @@ def die_at(share: float, pids: Path) -> Callable[[int, int], None]:
 
     def progress(done: int, total: int) -> None:
         if done >= share * total:
-            pids.write_text(json.dumps([child.pid for child in psutil.Process().children(recursive=True)]))
+            pids.write_text(
+                json.dumps([child.pid for child in psutil.Process().children(recursive=True)])
+            )
             os.kill(os.getpid(), signal.SIGKILL)
 
     return progress
@@ -99,13 +118,20 @@ def wait_for_end(pids: list[int], seconds: float) -> list[int]:
     while alive and time.monotonic() < deadline:
         time.sleep(0.02)
         running = [process for process in psutil.process_iter(["status"]) if process.pid in pids]
-        alive = [process.pid for process in running if process.info["status"] != psutil.STATUS_ZOMBIE]
+        alive = [
+            process.pid for process in running if process.info["status"] != psutil.STATUS_ZOMBIE
+        ]
     return alive
 
 
 def call(name: str, *arguments) -> list:
-    """Call a function of this file in a process of its own, without threads, and return what it printed."""
-    code = f"import sys; from tests.data.shards import test_prepare_kills as kills; kills.{name}(*sys.argv[1:])"
+    """Call a function of this file in a process of its own, without threads, and return what it
+    printed.
+    """
+    code = (
+        "import sys; from tests.data.shards import test_prepare_kills as kills;"
+        f" kills.{name}(*sys.argv[1:])"
+    )
     command = [sys.executable, "-c", code, *map(str, arguments)]
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     return [result.returncode, *map(json.loads, result.stdout.splitlines()), result.stderr]
@@ -117,9 +143,13 @@ def prepare_and_die(folder: str, share: str, workers: str) -> None:
     start(Path(folder), "killed", shard_size=2, workers=int(workers), progress=progress)
 
 
-@pytest.mark.parametrize(("workers", "altered"), [(1, 0), (1, 2), pytest.param(2, 0, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("workers", "altered"), [(1, 0), (1, 2), pytest.param(2, 0, marks=pytest.mark.slow)]
+)
 def test_after_a_kill_finished_shards_are_kept(folder, workers, altered):
-    """Killed at 80 %: the workers end by themselves; no whole shard is redone, but for those from an altered one on."""
+    """Killed at 80 %: the workers end by themselves; no whole shard is redone, but for those
+    from an altered one on.
+    """
     start(folder, "whole", shard_size=2, workers=1)
     assert call("prepare_and_die", folder, 0.8, workers)[0] == -signal.SIGKILL
     assert wait_for_end(json.loads((folder / "workers.json").read_text()), seconds=5) == []
@@ -127,20 +157,32 @@ def test_after_a_kill_finished_shards_are_kept(folder, workers, altered):
     progress = []
     assert len(before) >= 8  # of 12
     for name in sorted(before)[len(before) - altered :]:
-        path = folder / "killed" / "out" / name  # of a listing the hashes, as a spreadsheet saves them
+        # of a listing the hashes, as a spreadsheet saves them
+        path = folder / "killed" / "out" / name
         path.write_bytes(
-            re.sub(rb"[0-9a-f]{64}", b"1.23E+45", path.read_bytes()) if path.suffix == ".csv" else b"altered"
+            re.sub(rb"[0-9a-f]{64}", b"1.23E+45", path.read_bytes())
+            if path.suffix == ".csv"
+            else b"altered"
         )
-    start(folder, "killed", shard_size=2, workers=workers, progress=lambda *state: progress.append(state))
+    start(
+        folder,
+        "killed",
+        shard_size=2,
+        workers=workers,
+        progress=lambda *state: progress.append(state),
+    )
     after = list_written(folder / "killed" / "out")
     assert altered <= sum(after[name] != before[name] for name in before) <= workers + altered
-    assert progress[0][0] >= 14 - 2 * altered and progress[-1] == (24, 24)  # the kept ones count at once
+    # the kept ones count at once
+    assert progress[0][0] >= 14 - 2 * altered and progress[-1] == (24, 24)
     assert [done for done, _ in progress] == list(range(progress[0][0], 25))
     assert look(folder, "killed") == look(folder, "whole")
 
 
 def die_at_change(number: int, folder: Path) -> None:
-    """Count from now on what this process changes in the folder; at that number leave it half done and die."""
+    """Count from now on what this process changes in the folder; at that number leave it half
+    done and die.
+    """
     left = number
     dying = False
 
@@ -149,7 +191,8 @@ def die_at_change(number: int, folder: Path) -> None:
         is_writing = event == "open" and arguments[2] & (os.O_WRONLY | os.O_RDWR)
         if dying or not (is_writing or event in CHANGES):
             return
-        path = os.path.join(folder, os.fsdecode(arguments[0]))  # rmtree names files without their folder
+        # rmtree names files without their folder
+        path = os.path.join(folder, os.fsdecode(arguments[0]))
         if not path.startswith(str(folder)):
             return
         left -= 1
@@ -164,11 +207,13 @@ def die_at_change(number: int, folder: Path) -> None:
 
 def test_a_worker_that_dies_is_an_error_and_no_loss(folder, monkeypatch):
     """As when memory runs out: the message says what to do; started again, it completes."""
-    monkeypatch.setattr("dr_lib.data.shards.workers.TASKS_PER_WORKER", 1)  # most is handed out later
+    # most is handed out later
+    monkeypatch.setattr("dr_lib.data.shards.workers.TASKS_PER_WORKER", 1)
     start(folder, "whole", shard_size=2, workers=1)
 
     def kill_workers(done: int, total: int) -> None:
-        for worker in multiprocessing.active_children() if done == 1 else ():  # one that is idle would not be missed
+        # one that is idle would not be missed
+        for worker in multiprocessing.active_children() if done == 1 else ():
             worker.kill()
 
     with pytest.raises(WorkerError, match="--workers 1"):
@@ -178,16 +223,26 @@ def test_a_worker_that_dies_is_an_error_and_no_loss(folder, monkeypatch):
 
 
 def test_two_at_once_are_kept_apart(folder):
-    """While one prepare is at work, another one of the same folder is refused with a sentence, and the first ends."""
+    """While one prepare is at work, another one of the same folder is refused with a sentence,
+    and the first ends.
+    """
     with pytest.raises(ValueError, match="another prepare is at work"):
-        start(folder, "whole", shard_size=2, workers=1, progress=lambda *_: start(folder, "whole", shard_size=2))
+        start(
+            folder,
+            "whole",
+            shard_size=2,
+            workers=1,
+            progress=lambda *_: start(folder, "whole", shard_size=2),
+        )
     start(folder, "whole", shard_size=2, workers=1)
 
 
 def kill_at_every_change(what: str, folder: str) -> None:
-    """Do something, be killed at the first change of a file or folder and do it again; then at the second, and so on.
+    """Do something, be killed at the first change of a file or folder and do it again; then at the
+    second, and so on.
 
-    Prints after each how both ended, and whether what is left is what one run leaves that nobody killed.
+    Prints after each how both ended, and whether what is left is what one run leaves that nobody
+    killed.
     """
     folder = Path(folder)
     number = 0
@@ -222,7 +277,11 @@ def draw_salt(folder: Path, name: str) -> None:
 
 KILLED = {  # what is done -> how it begins, what does it, and what it leaves
     "prepare": (salt, partial(start, scheme="paper", shard_size=5, workers=1), look),
-    "divide": (lambda at, name: shutil.copytree(at / "out", at / name), divide, lambda at, name: digests(at / name)),
+    "divide": (
+        lambda at, name: shutil.copytree(at / "out", at / name),
+        divide,
+        lambda at, name: digests(at / name),
+    ),
     "salt": (lambda at, name: None, draw_salt, lambda at, name: sorted(os.listdir(at / name))),
 }
 
@@ -236,10 +295,18 @@ KILLED = {  # what is done -> how it begins, what does it, and what it leaves
     ],
 )
 def test_every_kill_point(tmp_path, what, least):
-    """Killed at each change of a file in turn, with half of it written, and started again: as if nothing had been."""
+    """Killed at each change of a file in turn, with half of it written, and started again: as if
+    nothing had been.
+    """
     photographs = write_photographs(tmp_path / "photographs", 24 if what == "divide" else 10)
     if what == "divide":
-        prepare(photographs, tmp_path / "labels.csv", tmp_path / "out", private=salt(tmp_path, "private"), workers=1)
+        prepare(
+            photographs,
+            tmp_path / "labels.csv",
+            tmp_path / "out",
+            private=salt(tmp_path, "private"),
+            workers=1,
+        )
         known = read_photographs(tmp_path / "out")
         grades = known["grade"].replace({0: 1, 3: 4})
         known[["image_id"]].assign(grade=grades).to_csv(tmp_path / "corrected.csv", index=False)

@@ -1,4 +1,6 @@
-"""Crops streamed from disk: the batches of memory, from the shards that the manifest names and no others."""
+"""Crops streamed from disk: the batches of memory, from the shards that the manifest names and
+no others.
+"""
 
 import os
 import shutil
@@ -14,12 +16,16 @@ from dr_lib.data.shards.stream import StoredCrops
 
 @pytest.mark.parametrize(("num_threads", "seed"), [(1, 4), (3, None), (7, 4)])
 def test_streams_the_batches_of_memory(small_sample, num_threads, seed):
-    """Pixels, targets, weights and order are those of the split decoded as a whole, in each epoch."""
+    """Pixels, targets, weights and order are those of the split decoded as a whole, in each
+    epoch.
+    """
     train = load_photographs(small_sample, "train", 64)
     table = read_photographs(small_sample).query("split == 'train'")
     crops = StoredCrops(small_sample, table, 64, num_threads)
     assert (table["image_id"] == train.image_id).all() and crops.shape == train.images.shape
-    memory, stream = (Batches(images, train.grade, 5, shuffle_seed=seed) for images in (train.images, crops))
+    memory, stream = (
+        Batches(images, train.grade, 5, shuffle_seed=seed) for images in (train.images, crops)
+    )
     for epoch in (0, 3):
         memory.start_epoch(epoch)
         stream.start_epoch(epoch)
@@ -29,7 +35,9 @@ def test_streams_the_batches_of_memory(small_sample, num_threads, seed):
 
 
 def test_a_changed_shard_is_an_error(small_sample, tmp_path):
-    """One bit before the training begins, a newer file while it runs, a shard that is gone: none is trained on."""
+    """One bit before the training begins, a newer file while it runs, a shard that is gone: none
+    is trained on.
+    """
     folder = shutil.copytree(small_sample, tmp_path / "records")
     images = load_photographs(folder, "train", 64, stream=True).images
     shard = next(folder.glob("*.tfrecord"))

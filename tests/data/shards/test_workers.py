@@ -1,4 +1,6 @@
-"""Work handed out to processes comes back in order, in small portions, and the processes do not outlive it."""
+"""Work handed out to processes comes back in order, in small portions, and the processes do not
+outlive it.
+"""
 
 import multiprocessing
 import os
@@ -11,7 +13,9 @@ from dr_lib.data.shards.workers import PHOTOGRAPHS_PER_TASK, TASKS_PER_WORKER, W
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_items_are_drawn_as_results_are_taken(workers):
-    """Results come in the order of the items, and only a few items are under way, however many there are."""
+    """Results come in the order of the items, and only a few items are under way, however many
+    there are.
+    """
     drawn = []
 
     def draw():
@@ -27,9 +31,13 @@ def test_items_are_drawn_as_results_are_taken(workers):
 
 
 def test_the_work_is_done_elsewhere_and_by_one_thread_each():
-    """Each worker is a process of its own in which OpenCV starts no threads: there is one for every core already."""
+    """Each worker is a process of its own in which OpenCV starts no threads: there is one for
+    every core already.
+    """
     with map_over(2) as map_items:
-        results = list(map_items(eval, ["__import__('os').getpid()", "__import__('cv2').getNumThreads()"] * 20))
+        results = list(
+            map_items(eval, ["__import__('os').getpid()", "__import__('cv2').getNumThreads()"] * 20)
+        )
     assert os.getpid() not in results[::2] and set(results[1::2]) == {1}
 
 

@@ -1,4 +1,6 @@
-"""Asked in an environment with the real clients: does their code take these calls, devices and files? No network."""
+"""Asked in an environment with the real clients: does their code take these calls, devices and
+files? No network.
+"""
 
 import argparse
 import importlib
@@ -63,8 +65,17 @@ datasets = SimpleNamespace(dataset_api_client=SimpleNamespace(create_dataset=tak
 kernels = SimpleNamespace(kernels_api_client=SimpleNamespace(save_kernel=take))
 api.build_kaggle_client = lambda: nullcontext(SimpleNamespace(kernels=kernels, datasets=datasets))
 request = catch(api.kernels_push, about["folder"], "3600", "TpuV5E8")
-assert request.is_private and request.enable_tpu and not request.enable_gpu and request.machine_shape == "TpuV5E8"
-assert not request.docker_image and not request.docker_image_pinning_type and request.session_timeout_seconds == 3600
+assert (
+    request.is_private
+    and request.enable_tpu
+    and not request.enable_gpu
+    and request.machine_shape == "TpuV5E8"
+)
+assert (
+    not request.docker_image
+    and not request.docker_image_pinning_type
+    and request.session_timeout_seconds == 3600
+)
 assert slugify(request.new_title) == request.slug.partition("/")[2]
 assert request.dataset_data_sources == [f"{request.slug}-data"]
 
@@ -80,7 +91,11 @@ assert catch(api.dataset_create_new, about["folder"]).is_private
 
 line = _format_session_line("dr-colab-t4", "m-s-1", "T4", "GPU")
 assert re.search(r"^\[dr-colab-t4\].*?Hardware: (\w+)", line)[1] == "T4"
-user = ConsumptionUserInfo(paid_compute_units_balance=9.5, consumption_rate_hourly=1.76, assignments_count=1)
-assert format_consumption_status(user).startswith("Current balance: 9.50 compute units\nUsage rate: 1.76/hr\n")
+user = ConsumptionUserInfo(
+    paid_compute_units_balance=9.5, consumption_rate_hourly=1.76, assignments_count=1
+)
+assert format_consumption_status(user).startswith(
+    "Current balance: 9.50 compute units\nUsage rate: 1.76/hr\n"
+)
 for module, sentence in about["sentences"]:  # that ours read
     assert sentence in inspect.getsource(importlib.import_module(module)), sentence

@@ -1,4 +1,5 @@
-"""Colab's own client, for which the account is a file and a machine is a Jupyter server: JUPYTER names its address.
+"""Colab's own client, for which the account is a file and a machine is a Jupyter server: JUPYTER
+names its address.
 
 STAND_IN names the folder of the machines; in it, an empty file `fault` fails the next upload, once.
 """
@@ -25,8 +26,12 @@ def read() -> dict[str, str]:
 
 def describe(kind: type, machine: str, device: str):
     """A machine as the service does."""
-    proxy = client.RuntimeProxyInfo(token="token", tokenExpiresInSeconds=3600, url=os.environ["JUPYTER"])
-    return kind(accelerator=device, endpoint=machine, variant=0, machineShape=0, runtimeProxyInfo=proxy)
+    proxy = client.RuntimeProxyInfo(
+        token="token", tokenExpiresInSeconds=3600, url=os.environ["JUPYTER"]
+    )
+    return kind(
+        accelerator=device, endpoint=machine, variant=0, machineShape=0, runtimeProxyInfo=proxy
+    )
 
 
 def assign(notebook_hash, variant=None, accelerator=None, shape=None):
@@ -37,7 +42,9 @@ def assign(notebook_hash, variant=None, accelerator=None, shape=None):
 
 def unassign(machine: str) -> None:
     """Take a machine back."""
-    MACHINES.write_text(json.dumps({name: device for name, device in read().items() if name != machine}))
+    MACHINES.write_text(
+        json.dumps({name: device for name, device in read().items() if name != machine})
+    )
 
 
 def count_units() -> ConsumptionUserInfo:
@@ -61,7 +68,9 @@ send = contents.ContentsClient.upload
 contents.ContentsClient.upload = upload
 common.State.client = SimpleNamespace(
     get_consumption_user_info=count_units,
-    list_assignments=lambda: [describe(client.ListedAssignment, *machine) for machine in read().items()],
+    list_assignments=lambda: [
+        describe(client.ListedAssignment, *machine) for machine in read().items()
+    ],
     assign=assign,
     unassign=unassign,
 )

@@ -17,7 +17,10 @@ from tests.runtimes import HOMES, find_python, put_stand_ins
 
 ROOT = Path(__file__).resolve().parents[3]
 PINNED = ("google-colab-cli==0.7.5", "kaggle==2.2.5", "kagglesdk>=0.1.38")
-NEEDED = "six bleach jupytext protobuf python-dateutil python-dotenv python-slugify requests tqdm jupyter_server"
+NEEDED = (
+    "six bleach jupytext protobuf python-dateutil python-dotenv python-slugify requests tqdm"
+    " jupyter_server"
+)
 
 
 class Cloud:
@@ -35,12 +38,28 @@ class Cloud:
     def start(self, path: Path, on: str) -> subprocess.Popen:
         """The same in a process of its own."""
         code = "import sys; from pathlib import Path; import dr_lib.__main__ as command; "
-        code += "command.ROOT = Path(sys.argv.pop(1)); sys.executable = sys.argv.pop(1); command.main()"
-        command = [sys.executable, "-c", code, str(self.house), sys.executable, "run", str(path), "--on", on, "--yes"]
+        code += (
+            "command.ROOT = Path(sys.argv.pop(1)); sys.executable = sys.argv.pop(1); command.main()"
+        )
+        command = [
+            sys.executable,
+            "-c",
+            code,
+            str(self.house),
+            sys.executable,
+            "run",
+            str(path),
+            "--on",
+            on,
+            "--yes",
+        ]
         pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        heed = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # what is started in the background ignores it
+        # what is started in the background ignores it
+        heed = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
         # a session is what Ctrl-C reaches
-        return subprocess.Popen(command, **pipes, text=True, start_new_session=True, preexec_fn=heed)
+        return subprocess.Popen(
+            command, **pipes, text=True, start_new_session=True, preexec_fn=heed
+        )
 
     @property
     def calls(self) -> list[list[str]]:
@@ -54,7 +73,9 @@ class Cloud:
 
     def list_left(self) -> list[str]:
         """Machines, scripts and data sets that are still there."""
-        return [path.name for service in ("colab", "kaggle") for path in (self.home / service).glob("*")]
+        return [
+            path.name for service in ("colab", "kaggle") for path in (self.home / service).glob("*")
+        ]
 
 
 @pytest.fixture
@@ -72,15 +93,26 @@ def cloud(house, tmp_path, monkeypatch) -> Cloud:
 
 @pytest.fixture(scope="session")
 def clients() -> Path:
-    """A Python 3.12 with both clients, in a folder that is kept; one process of the tests makes it."""
+    """A Python 3.12 with both clients, in a folder that is kept; one process of the tests makes
+    it.
+    """
     home = HOMES / "clients"
     ready = home / f"ready-{zlib.crc32(' '.join((*PINNED, NEEDED)).encode())}"
     if not (found := find_python("3.12")):
-        pytest.skip("no Python 3.12 here, which google-colab-cli needs: the real clients were not asked")
+        pytest.skip(
+            "no Python 3.12 here, which google-colab-cli needs: the real clients were not asked"
+        )
     HOMES.mkdir(exist_ok=True)
     with lock(HOMES / "clients.lock", wait_s=600):
         if not ready.exists():
-            install = [home / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+            install = [
+                home / "bin" / "python",
+                "-m",
+                "pip",
+                "install",
+                "--quiet",
+                "--disable-pip-version-check",
+            ]
             subprocess.run([found, "-m", "venv", "--clear", home], check=True)
             made = subprocess.run([*install, PINNED[0], *NEEDED.split()])
             # these ask for a certifi of their own day, which a mirror may not have yet

@@ -1,4 +1,6 @@
-"""A service on this machine that answers Kaggle's own client: it keeps what is uploaded and runs what is pushed."""
+"""A service on this machine that answers Kaggle's own client: it keeps what is uploaded and runs
+what is pushed.
+"""
 
 import json
 import os
@@ -51,7 +53,9 @@ class Script:
 
 
 class KaggleService(ThreadingHTTPServer):
-    """The requests that a session makes; `faults` holds by request the statuses that it answers first."""
+    """The requests that a session makes; `faults` holds by request the statuses that it answers
+    first.
+    """
 
     daemon_threads = True
 
@@ -69,19 +73,26 @@ class KaggleService(ThreadingHTTPServer):
 
     def answer(self, name: str, request: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         """The status and the content of an answer."""
-        is_asked_before = name == "GetDatasetStatus" and not self.data_sets  # whether its name is free
+        # whether its name is free
+        is_asked_before = name == "GetDatasetStatus" and not self.data_sets
         waiting = None if is_asked_before else self.faults.get(name)
         if waiting and (status := waiting.pop(0)):
             return status, {"code": status, "message": MESSAGES.get(status, "Server Error")}
         content = self._answer(name, request)
-        return (200, content) if content is not None else (404, {"code": 404, "message": "Not Found"})
+        return (
+            (200, content) if content is not None else (404, {"code": 404, "message": "Not Found"})
+        )
 
     def _answer(self, name: str, request: dict[str, Any]) -> dict[str, Any] | None:
         script = self.scripts.get(request.get("kernelSlug", ""))
         match name:
             case "GetAcceleratorQuotaStatistics":
                 quota = {"timeUsed": "3600s", "totalTimeAllowed": "108000s"}
-                return {"quotaRefreshTime": "2026-11-28T00:00:00Z", "gpuQuota": quota, "tpuQuota": quota}
+                return {
+                    "quotaRefreshTime": "2026-11-28T00:00:00Z",
+                    "gpuQuota": quota,
+                    "tpuQuota": quota,
+                }
             case "StartBlobUpload":
                 token = str(len(self.blobs))
                 self.blobs[token] = {"name": request["name"]}
@@ -89,13 +100,21 @@ class KaggleService(ThreadingHTTPServer):
             case "CreateDataset":
                 self.data_sets[request["slug"]] = request
                 self.uploaded.append(request)
-                return {"status": "ok", "ref": request["slug"], "url": f"{self.address}/{request['slug']}"}
+                return {
+                    "status": "ok",
+                    "ref": request["slug"],
+                    "url": f"{self.address}/{request['slug']}",
+                }
             case "GetDatasetStatus":
                 return {"status": "READY"} if request["datasetSlug"] in self.data_sets else None
             case "SaveKernel":
                 return self._start_script(request)
             case "GetKernelSessionStatus" if script:
-                failed = {"failureMessage": "Your notebook was stopped"} if script.state == "ERROR" else {}
+                failed = (
+                    {"failureMessage": "Your notebook was stopped"}
+                    if script.state == "ERROR"
+                    else {}
+                )
                 return {"status": script.state, **failed}
             case "ListKernelSessionOutput" if script:
                 names = [path.name for path in (script.folder / "working").iterdir()]
@@ -119,7 +138,11 @@ class KaggleService(ThreadingHTTPServer):
             blob = self.blobs[file["token"]]
             (inputs / blob["name"]).write_bytes(blob["content"])
         self.scripts[slug] = Script(folder, self.script or request["text"])
-        return {"ref": f"/code/somebody/{slug}", "url": f"{self.address}/{slug}", "versionNumber": 1}
+        return {
+            "ref": f"/code/somebody/{slug}",
+            "url": f"{self.address}/{slug}",
+            "versionNumber": 1,
+        }
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -129,7 +152,9 @@ class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_POST(self) -> None:  # noqa: D102
-        status, content = self.server.answer(self.path.rpartition("/")[2], json.loads(self._read() or "{}"))
+        status, content = self.server.answer(
+            self.path.rpartition("/")[2], json.loads(self._read() or "{}")
+        )
         self._send(status, json.dumps(content).encode())
 
     def do_PUT(self) -> None:  # noqa: D102

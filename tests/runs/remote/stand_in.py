@@ -1,10 +1,12 @@
-"""Stand-ins for the clients `colab` (google-colab-cli 0.7.5) and `kaggle` (2.2.5): this file, under either name.
+"""Stand-ins for the clients `colab` (google-colab-cli 0.7.5) and `kaggle` (2.2.5): this file, under
+either name.
 
-They take what the real ones take, word for word, and say what these say; test_drift.py holds the two together. The
-work is really done, in a folder: a machine of Colab is a folder with a Jupyter kernel, one of Kaggle a folder with a
-process. `STAND_IN` names the folder of it all, in which `calls` lists each call; `STAND_IN_FAULT` what goes wrong,
-`STAND_IN_DEVICE` what the service gives in place of what was asked for, `STAND_IN_PYTHON` the machine's Python.
-A fault such as `upload 503` or `status 401 404` is each of these answers once, with a right one behind it.
+They take what the real ones take, word for word, and say what these say; test_drift.py holds the
+two together. The work is really done, in a folder: a machine of Colab is a folder with a Jupyter
+kernel, one of Kaggle a folder with a process. `STAND_IN` names the folder of it all, in which
+`calls` lists each call; `STAND_IN_FAULT` what goes wrong, `STAND_IN_DEVICE` what the service gives
+in place of what was asked for, `STAND_IN_PYTHON` the machine's Python. A fault such as `upload 503`
+or `status 401 404` is each of these answers once, with a right one behind it.
 """
 
 import argparse
@@ -27,12 +29,22 @@ PYTHON = os.environ.get("STAND_IN_PYTHON", sys.executable)
 GPUS = {"t4": "T4", "l4": "L4", "g4": "G4", "a100": "A100", "h100": "H100"}
 HOUR = {"CPU": 0.08, "T4": 1.76}  # units
 DENIED = (
-    "403 Client Error: Forbidden for url: https://api.kaggle.com/v1/{}\n\nYou don't have access to this resource.\n"
+    "403 Client Error: Forbidden for url: https://api.kaggle.com/v1/{}\n\nYou don't have access to"
+    " this resource.\n"
 )
-DENIED += "If this is a competition, you may need to accept its rules first at\n  https://www.kaggle.com/competitions"
-MISSING = "404 Client Error: Not Found for url: https://api.kaggle.com/v1/{}\n\nThe resource was not found. Check the "
+DENIED += (
+    "If this is a competition, you may need to accept its rules first at\n "
+    " https://www.kaggle.com/competitions"
+)
+MISSING = (
+    "404 Client Error: Not Found for url: https://api.kaggle.com/v1/{}\n\nThe resource was not"
+    " found. Check the "
+)
 MISSING += "spelling of the reference you passed.\nTo search for one, try 'kaggle search <query>'."
-BROKEN = "503 Server Error: Service Unavailable for url: https://api.kaggle.com/v1/{}\n\nThis is a problem on Kaggle's "
+BROKEN = (
+    "503 Server Error: Service Unavailable for url: https://api.kaggle.com/v1/{}\n\nThis is a"
+    " problem on Kaggle's "
+)
 BROKEN += "side, not with your command. Please try again later."
 # the real client makes one sentence of both, for the status of a script
 DENIED_STATUS = "Cannot access kernel '{}' (Permission 'kernels.get' was denied). The most likely"
@@ -44,7 +56,17 @@ def build_colab() -> argparse.ArgumentParser:
     """The options of google-colab-cli that these stand-ins know."""
     parser = argparse.ArgumentParser(prog="colab", allow_abbrev=False)
     commands = parser.add_subparsers(dest="command", required=True)
-    for name in ("new", "sessions", "status", "stop", "usage", "version", "exec", "upload", "download"):
+    for name in (
+        "new",
+        "sessions",
+        "status",
+        "stop",
+        "usage",
+        "version",
+        "exec",
+        "upload",
+        "download",
+    ):
         command = commands.add_parser(name, allow_abbrev=False)
         if name not in ("sessions", "usage", "version"):
             command.add_argument("-s", "--session", required=True)
@@ -64,13 +86,16 @@ def build_kaggle() -> argparse.ArgumentParser:
     """The options of kaggle that these stand-ins know."""
     parser = argparse.ArgumentParser(prog="kaggle", allow_abbrev=False)
     parser.add_argument("--version", action="version", version=f"Kaggle CLI {VERSION or '2.2.5'}")
-    parser.add_argument("-W", dest="no_warn", action="store_true", required=True)  # else: an old version, on stdout
+    # else: an old version, on stdout
+    parser.add_argument("-W", dest="no_warn", action="store_true", required=True)
     groups = parser.add_subparsers(dest="group", required=True)
     groups.add_parser("quota").add_argument("--csv", action="store_true", required=True)
     groups.add_parser("config").add_subparsers(dest="command", required=True).add_parser("view")
     datasets = groups.add_parser("datasets").add_subparsers(dest="command", required=True)
     kernels = groups.add_parser("kernels").add_subparsers(dest="command", required=True)
-    datasets.add_parser("create", allow_abbrev=False).add_argument("-p", dest="folder", required=True)
+    datasets.add_parser("create", allow_abbrev=False).add_argument(
+        "-p", dest="folder", required=True
+    )
     push = kernels.add_parser("push", allow_abbrev=False)
     output = kernels.add_parser("output", allow_abbrev=False)
     push.add_argument("-p", dest="folder", required=True)
@@ -93,7 +118,9 @@ def refuse(sentence: str) -> None:
 
 
 def fail_once(question: str, name: str) -> None:
-    """Give the next answer of the fault that is about this question, unless the last one was one of them."""
+    """Give the next answer of the fault that is about this question, unless the last one was one
+    of them.
+    """
     about, *codes = FAULT.split() or [""]
     given = HOME / f"{question}-answers"
     count = len(given.read_text()) if given.exists() else 0
@@ -104,13 +131,24 @@ def fail_once(question: str, name: str) -> None:
         refuse(ANSWERS[codes[count // 2]].format(name))
 
 
-def start_machine(folder: Path, hints: dict[str, str], command: list[str], log: Path, before: str = "") -> None:
-    """Start a process of a machine, which outlives this one; it ends with the tests' process group at the latest."""
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | hints
+def start_machine(
+    folder: Path, hints: dict[str, str], command: list[str], log: Path, before: str = ""
+) -> None:
+    """Start a process of a machine, which outlives this one; it ends with the tests' process
+    group at the latest.
+    """
+    environment = {
+        name: value for name, value in os.environ.items() if name != "PYTHONPATH"
+    } | hints
     process = subprocess.Popen(
-        command, cwd=folder, env=environment, start_new_session=True, stdin=subprocess.DEVNULL,
-        stdout=log.open("wb"), stderr=subprocess.STDOUT,
-    )  # fmt: skip
+        command,
+        cwd=folder,
+        env=environment,
+        start_new_session=True,
+        stdin=subprocess.DEVNULL,
+        stdout=log.open("wb"),
+        stderr=subprocess.STDOUT,
+    )
     (folder / "pid").write_text(str(process.pid))
 
 
@@ -131,35 +169,51 @@ def colab(options: argparse.Namespace) -> None:
             print(f"Version: {VERSION or '0.7.5'}")
         case "usage":
             rates = [HOUR.get((path / "device").read_text(), 1.0) for path in machines.glob("*")]
-            print(f"Current balance: {100 - len((HOME / 'calls').read_text().splitlines()) / 100:.2f} compute units")
+            print(
+                f"Current balance: {100 - len((HOME / 'calls').read_text().splitlines()) / 100:.2f}"
+                " compute units"
+            )
             print(f"Usage rate: {sum(rates):.2f}/hr\nActive assignments: {len(rates)}")
         case "sessions":
             for path in machines.glob("*"):
                 name = path.name if (path / "noted").exists() else "?"
                 device = (path / "device").read_text()
-                print(f"[{name}] m-s-{path.name} | Hardware: {device} | Shape: Standard | Variant: X")
+                print(
+                    f"[{name}] m-s-{path.name} | Hardware: {device} | Shape: Standard | Variant: X"
+                )
         case "status" | "stop" | "exec" | "upload" | "download" if not (machine / "noted").exists():
             print(f"[colab] Session '{options.session}' not found.")
-            sys.exit(options.command not in ("status", "stop"))  # the client's own status: 0 for these two
+            # the client's own status: 0 for these two
+            sys.exit(options.command not in ("status", "stop"))
         case "new":
             print(f"[colab] Creating session '{options.session}'...")
             if FAULT == "refused":
-                refuse("[colab] Allocation refused (precondition failed). This can mean too many active sessions.")
+                refuse(
+                    "[colab] Allocation refused (precondition failed). This can mean too many"
+                    " active sessions."
+                )
             device = GPUS.get((options.gpu or "").lower(), "A100") if options.gpu else "CPU"
             device = options.tpu.upper() if options.tpu else device
             content = machine / "content"
             content.mkdir(parents=True)
             (machine / "device").write_text(os.environ.get("STAND_IN_DEVICE", device))
-            hints = {"COLAB_RELEASE_TAG": "stand-in", "IPYTHONDIR": str(machine), "TMPDIR": str(machine)}
+            hints = {
+                "COLAB_RELEASE_TAG": "stand-in",
+                "IPYTHONDIR": str(machine),
+                "TMPDIR": str(machine),
+            }
             command = [PYTHON, "-m", "ipykernel_launcher", "-f", str(machine / "kernel.json")]
             start_machine(machine, hints, command, machine / "log")
             time.sleep(60 if FAULT == "slow to note" else 0.5)
-            (machine / "noted").touch()  # the client writes the name down after the machine is there
+            # the client writes the name down after the machine is there
+            (machine / "noted").touch()
             print("[colab] Session READY.")
         case "stop":
             if FAULT == "unstoppable":
                 url = "https://colab.research.google.com/tun/m/x?authuser=0&colab-runtime-proxy-token=SECRET"
-                sentence = f"ColabRequestError: Failed to issue request POST {url} (Service Unavailable)"
+                sentence = (
+                    f"ColabRequestError: Failed to issue request POST {url} (Service Unavailable)"
+                )
                 refuse(textwrap.fill(sentence, int(os.environ.get("COLUMNS", 80))))
             stop_machine(machine)
             print("[colab] Session terminated.")
@@ -175,18 +229,28 @@ def colab(options: argparse.Namespace) -> None:
             shutil.copyfile(machine / options.source, options.target)
         case "exec":
             if FAULT == "no disk" and ".set_up(" in Path(options.file).read_text():
-                (machine / "content" / "dr-lib").touch()  # so that the cell fails, and the client ends with 0
+                # so that the cell fails, and the client ends with 0
+                (machine / "content" / "dr-lib").touch()
             code = Path(options.file).read_text().replace("'/content", f"'{machine}/content")
             if FAULT == "lost" and ".make(" in code:
                 stop_machine(machine)
-                print(f"[colab] Session '{options.session}' appears to be lost (404/401). Cleaning up.")
+                print(
+                    f"[colab] Session '{options.session}' appears to be lost (404/401)."
+                    " Cleaning up."
+                )
                 sys.exit(1)
-            code = code.replace("far_side.make(", "far_side.lost(") if FAULT == "failing cell" else code
+            code = (
+                code.replace("far_side.make(", "far_side.lost(")
+                if FAULT == "failing cell"
+                else code
+            )
             execute(machine / "kernel.json", code, 0.01 if FAULT == "slow" else options.timeout)
 
 
 def execute(connection: Path, code: str, timeout_s: float) -> None:
-    """Run code in a kernel and print what it prints; an error of the code is no error of the client."""
+    """Run code in a kernel and print what it prints; an error of the code is no error of the
+    client.
+    """
     from jupyter_client import BlockingKernelClient
 
     while not connection.exists() or not connection.read_text().strip():
@@ -198,7 +262,11 @@ def execute(connection: Path, code: str, timeout_s: float) -> None:
 
     def show(message: dict) -> None:
         content = message["content"]
-        text = "\n".join(content["traceback"]) + "\n" if "traceback" in content else content.get("text", "")
+        text = (
+            "\n".join(content["traceback"]) + "\n"
+            if "traceback" in content
+            else content.get("text", "")
+        )
         print(text, end="", flush=True)
 
     client.execute_interactive(code, output_hook=show, timeout=timeout_s)
@@ -211,11 +279,16 @@ def kaggle(options: argparse.Namespace) -> None:
     state = machine / "status"
     match what:
         case ("config", _):
-            print("Configuration values from ~/.kaggle\n- username: somebody\n- auth_method: LEGACY_API_KEY")
+            print(
+                "Configuration values from ~/.kaggle\n- username: somebody\n- auth_method:"
+                " LEGACY_API_KEY"
+            )
         case ("quota", _):
             left = FAULT.removeprefix("quota ") if FAULT.startswith("quota ") else "29.50h"
             print("resource,used,remaining,total,refreshAt")
-            print(f"GPU,0.50h,{left},30.00h,2026-11-28T00:00:00+00:00\nTPU,0.00h,20.00h,20.00h,2026-11-28")
+            print(
+                f"GPU,0.50h,{left},30.00h,2026-11-28T00:00:00+00:00\nTPU,0.00h,20.00h,20.00h,2026-11-28"
+            )
         case ("datasets", "create"):
             about = json.loads(Path(options.folder, "dataset-metadata.json").read_text())
             if FAULT == "no dataset":
@@ -223,8 +296,13 @@ def kaggle(options: argparse.Namespace) -> None:
                 return
             machine = HOME / "kaggle" / about["id"].rpartition("/")[2]
             shutil.copy(Path(options.folder, "dataset-metadata.json"), HOME)
-            shutil.copytree(options.folder, machine, ignore=shutil.ignore_patterns("dataset-metadata.json"))
-            print("Your private Dataset is being created. Please check progress at https://www.kaggle.com/x")
+            shutil.copytree(
+                options.folder, machine, ignore=shutil.ignore_patterns("dataset-metadata.json")
+            )
+            print(
+                "Your private Dataset is being created. Please check progress at"
+                " https://www.kaggle.com/x"
+            )
         case ("datasets", "status"):
             fail_once("dataset", options.id)
             print("ready", end="")
@@ -241,7 +319,9 @@ def kaggle(options: argparse.Namespace) -> None:
             for path in (machine / "working").iterdir() if FAULT != "no rows" else ():
                 if re.search(options.file_pattern, path.name):
                     content = path.read_bytes()
-                    (Path(options.path) / path.name).write_bytes(content[:-100] if FAULT == "cut rows" else content)
+                    (Path(options.path) / path.name).write_bytes(
+                        content[:-100] if FAULT == "cut rows" else content
+                    )
             Path(options.path, f"{machine.name}.log").write_text(write_log(machine))
         case ("kernels", "delete"):
             if FAULT == "unstoppable":
@@ -258,7 +338,9 @@ def kaggle(options: argparse.Namespace) -> None:
 def write_log(machine: Path) -> str:
     """A session's log as Kaggle gives it: an array, an object a line."""
     written = [("stdout", machine / "log"), ("stderr", machine / "errors")]
-    lines = [(name, f"{line}\n") for name, path in written for line in path.read_text().splitlines()]
+    lines = [
+        (name, f"{line}\n") for name, path in written for line in path.read_text().splitlines()
+    ]
     entries = [json.dumps({"stream_name": name, "time": 1.5, "data": line}) for name, line in lines]
     return "[" + "\n,".join(entries) + "\n]"
 
@@ -268,7 +350,8 @@ def push(options: argparse.Namespace) -> None:
     about = json.loads(Path(options.folder, "kernel-metadata.json").read_text())
     machine = HOME / "kaggle" / about["id"].rpartition("/")[2]
     if FAULT == "refused":
-        print("Kernel push error: Maximum weekly GPU quota of 30.00 hours has been reached.")  # and ends with 0
+        # and ends with 0
+        print("Kernel push error: Maximum weekly GPU quota of 30.00 hours has been reached.")
         return
     if machine.exists():
         print("Kernel push error: 409 Client Error: Conflict, the name is taken")
@@ -278,11 +361,15 @@ def push(options: argparse.Namespace) -> None:
     (machine / "input").symlink_to(HOME / "kaggle" / about["dataset_sources"][0].rpartition("/")[2])
     (machine / "script.py").write_text("raise MemoryError('no room')" if FAULT == "dies" else code)
     (machine / "status").write_text("RUNNING")
-    run = f'timeout --foreground {options.timeout} "$0" script.py 2> errors'  # else in a process group of its own
+    # else in a process group of its own
+    run = f'timeout --foreground {options.timeout} "$0" script.py 2> errors'
     ended = f"{run} && s=COMPLETE || s=ERROR; echo $s > status.tmp; mv status.tmp status"
     hints = {"KAGGLE_KERNEL_RUN_TYPE": "Batch", "TMPDIR": str(machine)}
     start_machine(machine, hints, ["bash", "-c", ended, PYTHON], machine / "log")
-    print("Kernel version 1 successfully pushed.  Please check progress at https://www.kaggle.com/code/x")
+    print(
+        "Kernel version 1 successfully pushed.  Please check progress at"
+        " https://www.kaggle.com/code/x"
+    )
 
 
 def main() -> None:
@@ -296,9 +383,14 @@ def main() -> None:
         print("To authorize colab-cli, visit this URL in any browser:", file=sys.stderr)
         input("Enter the authorization code: ")
     if is_refused:
-        print("Authentication required to call the Kaggle API.\n\nFirst, you will need a Kaggle account.")
+        print(
+            "Authentication required to call the Kaggle API.\n\nFirst, you will need a Kaggle"
+            " account."
+        )
         sys.exit(1)
-    {"colab": colab, "kaggle": kaggle}[name]({"colab": build_colab, "kaggle": build_kaggle}[name]().parse_args())
+    {"colab": colab, "kaggle": kaggle}[name](
+        {"colab": build_colab, "kaggle": build_kaggle}[name]().parse_args()
+    )
 
 
 if __name__ == "__main__":

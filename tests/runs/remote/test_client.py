@@ -1,4 +1,6 @@
-"""The client beside this Python is called, if it is new enough, and nothing that was not asked for is waited for."""
+"""The client beside this Python is called, if it is new enough, and nothing that was not asked
+for is waited for.
+"""
 
 import re
 import sys
@@ -12,7 +14,9 @@ from tests.conftest import ROOT
 
 
 def test_a_ctrl_c_at_any_moment_leaves_nothing_to_wait_for(cloud, monkeypatch):
-    """The worst one: the clock of the call runs, and nothing is there yet that stops it. The process has to end."""
+    """The worst one: the clock of the call runs, and nothing is there yet that stops it. The
+    process has to end.
+    """
     start = threading.Thread.start
 
     def start_and_be_interrupted(thread: threading.Thread) -> None:
@@ -37,8 +41,12 @@ def put_client(folder, said: str):
 
 
 def test_the_client_beside_this_python_goes_before_the_path(tmp_path, monkeypatch):
-    """What `.venv/bin/pip install` brought is used although the reader's PATH holds another one; without it, that."""
-    beside, elsewhere = (put_client(tmp_path / name / "bin", "Kaggle CLI 2.2.5") for name in (".venv", "usr"))
+    """What `.venv/bin/pip install` brought is used although the reader's PATH holds another one;
+    without it, that.
+    """
+    beside, elsewhere = (
+        put_client(tmp_path / name / "bin", "Kaggle CLI 2.2.5") for name in (".venv", "usr")
+    )
     monkeypatch.setenv("PATH", str(elsewhere))
     monkeypatch.setattr(sys, "executable", str(beside / "python"))
     assert find_client("kaggle") == str(beside / "kaggle")
@@ -54,7 +62,9 @@ def test_the_client_beside_this_python_goes_before_the_path(tmp_path, monkeypatc
         ("", "does not start (it does not say why)"),
     ],
 )
-def test_a_client_that_cannot_be_used_is_named_with_what_mends_it(tmp_path, monkeypatch, said, fault):
+def test_a_client_that_cannot_be_used_is_named_with_what_mends_it(
+    tmp_path, monkeypatch, said, fault
+):
     """The command is the one to paste in the repository, and names no package that is not there."""
     beside = put_client(tmp_path / ".venv" / "bin", said)
     monkeypatch.chdir(tmp_path)
@@ -71,6 +81,8 @@ def test_a_client_that_cannot_be_used_is_named_with_what_mends_it(tmp_path, monk
 
 def test_the_oldest_clients_are_those_of_the_extra():
     """What pip brings is what is asked for."""
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
+        "optional-dependencies"
+    ]
     oldest = dict(re.findall(r"(kaggle|colab)\S*>=([\d.]+)", " ".join(extras["remote"])))
     assert {name: ".".join(map(str, version)) for name, (_, version) in VERSIONS.items()} == oldest

@@ -45,7 +45,15 @@ def machine(cloud: Cloud, clients: Path, tmp_path: Path, monkeypatch) -> Path:
     (tmp_path / "bin" / "colab").write_text(f"#!{clients}\n{PROGRAM.read_text()}")
     options = [f"--ServerApp.port={port}", "--ServerApp.root_dir=/", "--IdentityProvider.token="]
     server = subprocess.Popen(  # Colab's proxy, not Jupyter, asks for the token
-        [clients, "-m", "jupyter", "server", "--allow-root", "--ServerApp.disable_check_xsrf=True", *options],
+        [
+            clients,
+            "-m",
+            "jupyter",
+            "server",
+            "--allow-root",
+            "--ServerApp.disable_check_xsrf=True",
+            *options,
+        ],
         stdout=(tmp_path / "server").open("wb"),
         stderr=subprocess.STDOUT,
     )
@@ -64,4 +72,6 @@ def test_a_session_of_the_real_client_brings_the_row(cloud, machine):
     (row,) = read_rows(cloud.house / "papermill_runs" / "trial")
     assert row["status"] == "ok" and "-colab-" in row["run_id"]
     assert not (cloud.home / "fault").exists()
-    assert json.loads((cloud.home / "machines.json").read_text()) == {} and cloud.sessions[0]["ended"]
+    assert (
+        json.loads((cloud.home / "machines.json").read_text()) == {} and cloud.sessions[0]["ended"]
+    )

@@ -1,4 +1,6 @@
-"""The clients as they are: what we call is parsed by their own parsers, and what we upload passes their own checks."""
+"""The clients as they are: what we call is parsed by their own parsers, and what we upload
+passes their own checks.
+"""
 
 import json
 import subprocess
@@ -34,8 +36,8 @@ CHECK = Path(__file__).with_name("check_clients.py")
 
 @pytest.mark.slow
 def test_the_real_clients_take_what_we_call(cloud, clients, tmp_path, monkeypatch):
-    """Every call of a session, every device and both metadata files: the real parsers and checks know them all, name
-    each device as we do, and no data set or script is public."""
+    """Every call of a session, every device and both metadata files: the real parsers and checks
+    know them all, name each device as we do, and no data set or script is public."""
     path = write_study(cloud.house)
     for on, fault in (("colab:cpu", "failing cell"), ("kaggle:t4x2", "dies")):
         monkeypatch.setenv("STAND_IN_FAULT", fault)
@@ -43,11 +45,19 @@ def test_the_real_clients_take_what_we_call(cloud, clients, tmp_path, monkeypatc
     words = {(call[0], *(word for word in call[1:4] if word.isalpha())) for call in cloud.calls}
     assert {("colab", "download"), ("colab", "status"), ("kaggle", "kernels", "output")} <= words
     (tmp_path / "job").mkdir()
-    files = describe_kernel("somebody/dr-kaggle-v5e8-20261122-070106", KAGGLE["v5e8"][0], {}, ["C1-r00"], 8.5)
+    files = describe_kernel(
+        "somebody/dr-kaggle-v5e8-20261122-070106", KAGGLE["v5e8"][0], {}, ["C1-r00"], 8.5
+    )
     files["dataset-metadata.json"] = (cloud.home / "dataset-metadata.json").read_text()
     for name, content in files.items():
         (tmp_path / "job" / name).write_text(content)
-    about = {"calls": cloud.calls, "colab": [options for options, _ in COLAB.values()], "folder": str(tmp_path / "job")}
+    about = {
+        "calls": cloud.calls,
+        "colab": [options for options, _ in COLAB.values()],
+        "folder": str(tmp_path / "job"),
+    }
     about |= {"kaggle": [name for name, _ in KAGGLE.values()], "sentences": SENTENCES}
-    asked = subprocess.run([clients, CHECK], input=json.dumps(about), capture_output=True, text=True, cwd=tmp_path)
+    asked = subprocess.run(
+        [clients, CHECK], input=json.dumps(about), capture_output=True, text=True, cwd=tmp_path
+    )
     assert asked.returncode == 0, asked.stderr

@@ -1,4 +1,6 @@
-"""Sessions by Kaggle's own client, against a service on this machine with faults that have been seen of Kaggle."""
+"""Sessions by Kaggle's own client, against a service on this machine with faults that have been
+seen of Kaggle.
+"""
 
 import threading
 from pathlib import Path
@@ -42,7 +44,9 @@ def service(cloud: Cloud, clients: Path, tmp_path: Path) -> KaggleService:
 
 
 def test_a_session_loses_nothing_by_single_faults(cloud, service):
-    """Whatever a poll is answered, rows and log come; then script and data set, both private, are deleted."""
+    """Whatever a poll is answered, rows and log come; then script and data set, both private,
+    are deleted.
+    """
     service.faults["GetDatasetStatus"] = [503, 403]
     service.faults["GetKernelSessionStatus"] = [0, 401, 403, 404, 500]
     study = cloud.house / "papermill_runs" / "trial"

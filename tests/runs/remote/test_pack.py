@@ -1,4 +1,6 @@
-"""What is uploaded: all that a machine needs to train alike, and nothing that names a photograph or a person."""
+"""What is uploaded: all that a machine needs to train alike, and nothing that names a photograph
+or a person.
+"""
 
 import shutil
 import subprocess
@@ -21,11 +23,16 @@ CUT = ["image_id", "row", "patient_id", "grade", "referable", "gradability"]
 
 @pytest.fixture
 def packed(house, small_sample, monkeypatch) -> Path:
-    """What the far side unpacks of a study on a prepared folder that has secrets in it and beside it."""
+    """What the far side unpacks of a study on a prepared folder that has secrets in it and
+    beside it.
+    """
     (house / "dr_lib").mkdir()
     (house / "dr_lib" / "module.py").touch()
     (house / "dr_lib" / ".ipynb_checkpoints").mkdir()
-    for file in (house / "dr_lib" / ".ipynb_checkpoints" / "module.py", house / "notebooks" / "other.ipynb"):
+    for file in (
+        house / "dr_lib" / ".ipynb_checkpoints" / "module.py",
+        house / "notebooks" / "other.ipynb",
+    ):
         file.write_text("shows Ana")
     (house / "COMMIT").write_text("0123abcd-dirty")  # in place of git
     data = house / "data" / "prepared"
@@ -44,13 +51,18 @@ def packed(house, small_sample, monkeypatch) -> Path:
     monkeypatch.setattr(far_side, "INSTALL", "")
     made = pack.pack_up(path, load_study(path, house), house, upload, share_folder, describe_shared)
     assert len(made.parts) > 1 and sorted(upload.iterdir()) == made.parts
-    assert "32 synthetic crops, with patient (a pseudonym), grade and split; no name of a file" in made.describe()
+    assert (
+        "32 synthetic crops, with patient (a pseudonym), grade and split; no name of a file"
+        in made.describe()
+    )
     far_side.set_up(str(house / "there"), str(upload), pack.NAME)
     return house / "there"
 
 
 def test_the_prepared_folder_is_cut_and_still_whole(packed, small_sample):
-    """It is verified there, divides the same crops alike, and its rows name the same data, labels and split."""
+    """It is verified there, divides the same crops alike, and its rows name the same data,
+    labels and split.
+    """
     data = packed / "data" / "prepared"
     verify(data)
     assert pd.read_csv(data / "labels.csv").columns.tolist() == CUT
@@ -59,13 +71,22 @@ def test_the_prepared_folder_is_cut_and_still_whole(packed, small_sample):
     pd.testing.assert_frame_equal(there, known.drop(columns=["eye", "official"]))
     assert describe_data(data) == describe_data(small_sample)
     here = packed.parent / "data" / "prepared"
-    assert describe_data(data, "own.csv") == describe_data(here, "own.csv")  # of which a column stayed here
-    assert "name" not in pd.read_csv(data / "own.csv") and len(read_photographs(data, "own.csv")) == len(known)
+    # of which a column stayed here
+    assert describe_data(data, "own.csv") == describe_data(here, "own.csv")
+    assert "name" not in pd.read_csv(data / "own.csv") and len(
+        read_photographs(data, "own.csv")
+    ) == len(known)
 
 
 def test_nothing_else_leaves(packed):
-    """The code, the study file, the prepared folder without what is not its own, and the weights that were named."""
-    others = [path for path in packed.rglob("*") if path.is_file() and path.parent != packed / "data" / "prepared"]
+    """The code, the study file, the prepared folder without what is not its own, and the weights
+    that were named.
+    """
+    others = [
+        path
+        for path in packed.rglob("*")
+        if path.is_file() and path.parent != packed / "data" / "prepared"
+    ]
     names = {str(path.relative_to(packed)) for path in others}
     study = {"papermill_runs/trial.yaml", "COMMIT", "data/weights.h5"}
     assert read_commit(packed) == "0123abcd-dirty"
@@ -74,7 +95,9 @@ def test_nothing_else_leaves(packed):
 
 
 def test_no_file_that_git_ignores_leaves(house):
-    """Of the library goes what git knows, and what is new; a notebook with outputs, which may be photographs, stops."""
+    """Of the library goes what git knows, and what is new; a notebook with outputs, which may be
+    photographs, stops.
+    """
     (house / "dr_lib").mkdir()
     for name in ("known.py", "new.py", "ignored.py"):
         (house / "dr_lib" / name).touch()
@@ -83,7 +106,9 @@ def test_no_file_that_git_ignores_leaves(house):
         subprocess.run(["git", "-C", house, *command], check=True)
     path = write_study(house)
     (house / "upload").mkdir()
-    pack.pack_up(path, load_study(path, house), house, house / "upload", share_folder, describe_shared)
+    pack.pack_up(
+        path, load_study(path, house), house, house / "upload", share_folder, describe_shared
+    )
     with tarfile.open(house / "upload" / f"{pack.NAME}000") as archive:
         names = archive.getnames()
     assert {"dr_lib/known.py", "dr_lib/new.py"} <= set(names) and "dr_lib/ignored.py" not in names
@@ -91,7 +116,9 @@ def test_no_file_that_git_ignores_leaves(house):
     notebook.cells[1].outputs = [nbformat.v4.new_output("display_data", {"image/png": "aGVsbG8="})]
     nbformat.write(notebook, house / "notebooks" / "quick.ipynb")
     with pytest.raises(StudyError, match="holds outputs, which may show photographs"):
-        pack.pack_up(path, load_study(path, house), house, house / "upload", share_folder, describe_shared)
+        pack.pack_up(
+            path, load_study(path, house), house, house / "upload", share_folder, describe_shared
+        )
 
 
 @pytest.mark.parametrize("split", ["/etc/own.csv", "../../own.csv"])
@@ -100,7 +127,9 @@ def test_a_split_table_from_elsewhere_is_refused(house, small_sample, split):
     (house / "upload").mkdir()
     path = write_study(house, parameters={"split": split})
     with pytest.raises(StudyError, match="split '.*own.csv' is outside the repository"):
-        pack.pack_up(path, load_study(path, house), house, house / "upload", share_folder, describe_shared)
+        pack.pack_up(
+            path, load_study(path, house), house, house / "upload", share_folder, describe_shared
+        )
     assert not list((house / "upload").iterdir())
 
 
@@ -122,35 +151,88 @@ def test_only_prepared_folders_of_the_repository_are_packed(house, make, said):
 
 
 def test_the_study_says_which_runs_use_the_processor():
-    """Of the paper's comparison on MNIST those of Keras do, beside CUDA C on a GPU; a study of scenarios may ask."""
+    """Of the paper's comparison on MNIST those of Keras do, beside CUDA C on a GPU; a study of
+    scenarios may ask.
+    """
     runs = {}
     for name in ("mnist_cuda", "scenarios_cpu", "scenarios_gpu"):
         planned = plan_runs(load_study(ROOT / "papermill_runs" / f"{name}.yaml", ROOT), "any")
         runs[name] = [run.parameters for run in planned if session._is_to_use_cpu(run.parameters)]
-    assert {row["implementation"].partition("@")[0] for row in runs["mnist_cuda"]} == {"keras_tensorflow", "keras_jax"}
+    assert {row["implementation"].partition("@")[0] for row in runs["mnist_cuda"]} == {
+        "keras_tensorflow",
+        "keras_jax",
+    }
     assert len(runs["scenarios_cpu"]) == 120 and not runs["scenarios_gpu"]
 
 
 @pytest.mark.parametrize(
     ("device", "row", "is_on"),
     [
-        ("T4", {"accelerator": "Tesla T4", "run_id": "C1-r00-colab-1x-tesla-t4-2-cpus-13-gib"}, True),
-        ("T4", {"accelerator": "cpu", "run_id": "C1-r00-colab-1x-tesla-t4-2-cpus-13-gib"}, False),  # fell back
-        ("T4", {"accelerator": "cpu", "run_id": "C9-r00-colab-1x-tesla-t4-2-cpus-13-gib"}, True),  # CUDA's reference
-        ("T4", {"accelerator": "Tesla T4", "run_id": "C1-r00-kaggle-2x-tesla-t4-4-cpus-31-gib"}, False),
-        ("t4x2", {"accelerator": "Tesla T4", "run_id": "C1-r00-kaggle-2x-tesla-t4-4-cpus-31-gib"}, True),
-        ("t4x2", {"accelerator": "Tesla T4", "run_id": "C1-r00-kaggle-1x-tesla-t4-4-cpus-31-gib"}, False),
-        ("T4", {"accelerator": "gpu", "run_id": "C1-r00-colab-1x-tesla-t4-2-cpus-13-gib", "status": "failed"}, True),
-        ("L4", {"accelerator": "Tesla T4", "run_id": "C1-r00-colab-1x-tesla-t4-2-cpus-13-gib"}, False),
-        ("v5e1", {"accelerator": "TPU v5 lite", "run_id": "C1-r00-colab-1x-tpu-24-cpus-47-gib"}, True),
-        ("v5e1", {"accelerator": "TPU v6 lite", "run_id": "C1-r00-colab-1x-tpu-44-cpus-173-gib"}, False),
-        ("v6e1", {"accelerator": "cpu", "run_id": "C1-r00-colab-intel-r-xeon-r-2-cpus-13-gib"}, False),
-        ("cpu", {"accelerator": "cpu", "run_id": "C1-r00-colab-intel-r-xeon-r-2-cpus-13-gib"}, True),
+        (
+            "T4",
+            {"accelerator": "Tesla T4", "run_id": "C1-r00-colab-1x-tesla-t4-2-cpus-13-gib"},
+            True,
+        ),
+        # fell back
+        ("T4", {"accelerator": "cpu", "run_id": "C1-r00-colab-1x-tesla-t4-2-cpus-13-gib"}, False),
+        # CUDA's reference
+        ("T4", {"accelerator": "cpu", "run_id": "C9-r00-colab-1x-tesla-t4-2-cpus-13-gib"}, True),
+        (
+            "T4",
+            {"accelerator": "Tesla T4", "run_id": "C1-r00-kaggle-2x-tesla-t4-4-cpus-31-gib"},
+            False,
+        ),
+        (
+            "t4x2",
+            {"accelerator": "Tesla T4", "run_id": "C1-r00-kaggle-2x-tesla-t4-4-cpus-31-gib"},
+            True,
+        ),
+        (
+            "t4x2",
+            {"accelerator": "Tesla T4", "run_id": "C1-r00-kaggle-1x-tesla-t4-4-cpus-31-gib"},
+            False,
+        ),
+        (
+            "T4",
+            {
+                "accelerator": "gpu",
+                "run_id": "C1-r00-colab-1x-tesla-t4-2-cpus-13-gib",
+                "status": "failed",
+            },
+            True,
+        ),
+        (
+            "L4",
+            {"accelerator": "Tesla T4", "run_id": "C1-r00-colab-1x-tesla-t4-2-cpus-13-gib"},
+            False,
+        ),
+        (
+            "v5e1",
+            {"accelerator": "TPU v5 lite", "run_id": "C1-r00-colab-1x-tpu-24-cpus-47-gib"},
+            True,
+        ),
+        (
+            "v5e1",
+            {"accelerator": "TPU v6 lite", "run_id": "C1-r00-colab-1x-tpu-44-cpus-173-gib"},
+            False,
+        ),
+        (
+            "v6e1",
+            {"accelerator": "cpu", "run_id": "C1-r00-colab-intel-r-xeon-r-2-cpus-13-gib"},
+            False,
+        ),
+        (
+            "cpu",
+            {"accelerator": "cpu", "run_id": "C1-r00-colab-intel-r-xeon-r-2-cpus-13-gib"},
+            True,
+        ),
         ("cpu", {"accelerator": "cpu", "run_id": "C1-r00-colab-1x-tesla-t4-2-cpus-13-gib"}, False),
     ],
 )
 def test_a_row_is_known_by_its_device(device, row, is_on):
-    """By the accelerator's own name and their number, or by the machine's name where a run failed, which has what was
-    asked for in its place, or was to use the processor, as C9; names as the drivers and JAX give them."""
+    """By the accelerator's own name and their number, or by the machine's name where a run failed,
+    which has what was asked for in its place, or was to use the processor, as C9; names as the
+    drivers and JAX give them.
+    """
     platform, devices = ("kaggle", kaggle.DEVICES) if device == "t4x2" else ("colab", colab.DEVICES)
     assert far_side.is_on({"status": "ok"} | row, platform, devices[device][1], ["C9-r00"]) == is_on

@@ -1,4 +1,6 @@
-"""Sessions against stand-ins of the two clients: rows come back, and whatever happens nothing is left running."""
+"""Sessions against stand-ins of the two clients: rows come back, and whatever happens nothing is
+left running.
+"""
 
 import itertools
 import json
@@ -21,7 +23,10 @@ from dr_lib.runs.remote.client import RemoteError
 from dr_lib.runs.row import read_rows
 from tests.runs.conftest import complete, write_study
 
-PRICE = "provider,instance,region,currency,usd_per_hour,date,source\nGoogle,colab unit,,USD,0.1,2026-01-01,a receipt\n"
+PRICE = (
+    "provider,instance,region,currency,usd_per_hour,date,source\nGoogle,colab"
+    " unit,,USD,0.1,2026-01-01,a receipt\n"
+)
 
 
 @pytest.mark.parametrize(
@@ -30,10 +35,18 @@ PRICE = "provider,instance,region,currency,usd_per_hour,date,source\nGoogle,cola
         ("colab:cpu", "no credentials", "bin/colab usage in a terminal"),
         ("kaggle:cpu", "no credentials", "bin/kaggle auth login in a terminal"),
         ("colab:A100", "refused", "colab new failed: Allocation refused (precondition failed)."),
-        ("kaggle:t4x2", "refused", "Kaggle refused the session: Kernel push error: Maximum weekly GPU quota"),
+        (
+            "kaggle:t4x2",
+            "refused",
+            "Kaggle refused the session: Kernel push error: Maximum weekly GPU quota",
+        ),
         ("kaggle:t4x2", "quota 0.00h", "0.00 GPU hours are left on Kaggle until 2026-11-28"),
         ("kaggle:t4x2", "quota 0.30h", "0.30 GPU hours are left on Kaggle until 2026-11-28"),
-        ("kaggle:v5e8", "no dataset", "Kaggle made no data set: Dataset creation error: You have used up"),
+        (
+            "kaggle:v5e8",
+            "no dataset",
+            "Kaggle made no data set: Dataset creation error: You have used up",
+        ),
         ("kaggle:t4x2", "dies", "left no row: Your notebook was stopped; MemoryError: no room"),
         ("colab:cpu", "slow", "colab exec failed: TimeoutError"),
         ("colab:cpu", "no disk", "Colab's machine could not be set up: FileExistsError"),
@@ -42,15 +55,21 @@ PRICE = "provider,instance,region,currency,usd_per_hour,date,source\nGoogle,cola
     ],
 )
 def test_each_failure_is_one_sentence_and_leaves_nothing(cloud, monkeypatch, on, fault, said):
-    """Without credentials or units nothing is begun; what was begun is stopped, and its record closed; a cell that
-    failed is found, though the client ends with 0, and so is a refusal."""
+    """Without credentials or units nothing is begun; what was begun is stopped, and its record
+    closed; a cell that failed is found, though the client ends with 0, and so is a refusal."""
     monkeypatch.setenv("STAND_IN_FAULT", fault)
     result = cloud.run(write_study(cloud.house), on)
-    assert result.exit_code == 1 and said in (error := result.output.splitlines()[-1]) and error.startswith("Error: ")
+    assert (
+        result.exit_code == 1
+        and said in (error := result.output.splitlines()[-1])
+        and error.startswith("Error: ")
+    )
     assert not cloud.list_left() and not list(cloud.house.glob("papermill_runs/trial/rows/*"))
     if fault == "dies":
         (log,) = cloud.house.glob("papermill_runs/trial/logs/*.log")
-        assert log.stem == cloud.sessions[0]["session"] and log.read_text().endswith("\nMemoryError: no room\n")
+        assert log.stem == cloud.sessions[0]["session"] and log.read_text().endswith(
+            "\nMemoryError: no room\n"
+        )
     if "begins" in result.output:
         assert cloud.sessions[0]["ended"] and "is stopped" in result.output
     else:
@@ -60,11 +79,15 @@ def test_each_failure_is_one_sentence_and_leaves_nothing(cloud, monkeypatch, on,
 
 
 def test_only_known_devices_are_asked_for_and_only_the_one_given_is_used(cloud, monkeypatch):
-    """The clients take unknown names for other devices; a service may give another one, which is stopped unused."""
+    """The clients take unknown names for other devices; a service may give another one, which is
+    stopped unused.
+    """
     path = write_study(cloud.house)
     for on in ("colab:P100", "colab:t4", "kaggle:NvidiaTeslaP100", "kaggle:tpuv38", "azure:T4"):
         result = cloud.run(path, on)
-        assert result.exit_code == 1 and f"there is no {on!r}: choose from colab:T4, " in result.output
+        assert (
+            result.exit_code == 1 and f"there is no {on!r}: choose from colab:T4, " in result.output
+        )
     assert not (cloud.home / "calls").exists()
     monkeypatch.setenv("STAND_IN_DEVICE", "L4")
     result = cloud.run(path, "colab:T4")
@@ -73,58 +96,85 @@ def test_only_known_devices_are_asked_for_and_only_the_one_given_is_used(cloud, 
 
 
 def test_nothing_is_uploaded_unasked(cloud, monkeypatch):
-    """Where nobody can be asked --yes is needed; a client that is not there is named with what installs it."""
+    """Where nobody can be asked --yes is needed; a client that is not there is named with what
+    installs it.
+    """
     path = write_study(cloud.house)
     asked = CliRunner().invoke(main, ["run", str(path), "--on", "kaggle:t4x2"])
-    assert asked.exit_code == 1 and asked.output.endswith("Error: nobody can be asked here: --yes uploads\n")
+    assert asked.exit_code == 1 and asked.output.endswith(
+        "Error: nobody can be asked here: --yes uploads\n"
+    )
     assert " MiB in 1 file: the code of commit " in asked.output
     assert "to Kaggle, for 2 runs on t4x2" in asked.output
     assert [call[2:] for call in cloud.calls] == [[], ["config", "view"], ["quota", "--csv"]]
 
 
 def test_runs_of_labels_that_are_gone_are_left_to_do(cloud, small_sample):
-    """They count as made until the labels are corrected; nothing is moved until the upload is agreed."""
+    """They count as made until the labels are corrected; nothing is moved until the upload is
+    agreed.
+    """
     data_dir = shutil.copytree(small_sample, cloud.house / "data" / "prepared")
     path = write_study(cloud.house, repetitions=1, parameters={"data_dir": "data/prepared"})
-    about = {"run_id": "C1-r00-kaggle-some-2-cpus-4-gib", "accelerator": "cpu", "data_dir": "prepared"}
+    about = {
+        "run_id": "C1-r00-kaggle-some-2-cpus-4-gib",
+        "accelerator": "cpu",
+        "data_dir": "prepared",
+    }
     complete(cloud.house, path, {"C1": 1.0}, **about, **describe_data(data_dir))
     assert "all 1 runs have been made on kaggle:cpu" in cloud.run(path, "kaggle:cpu").output
     split(data_dir, seed=3)
     said = CliRunner().invoke(main, ["run", str(path), "--on", "kaggle:cpu"])
-    assert said.output.endswith("Error: nobody can be asked here: --yes uploads\n") and "for 1 runs" in said.output
+    assert (
+        said.output.endswith("Error: nobody can be asked here: --yes uploads\n")
+        and "for 1 runs" in said.output
+    )
     assert len(read_rows(path.with_suffix(""))) == 1
 
 
 def test_a_session_that_cannot_be_stopped_is_stopped_by_the_next_call(cloud, monkeypatch):
-    """Three tries, a sentence and an open record; the next call stops it first, and no session that is not its own."""
+    """Three tries, a sentence and an open record; the next call stops it first, and no session
+    that is not its own.
+    """
     (cloud.home / "colab" / "somebody-elses").mkdir(parents=True)
     (cloud.home / "colab" / "somebody-elses" / "device").write_text("T4")
     path = write_study(cloud.house)
     monkeypatch.setenv("STAND_IN_FAULT", "unstoppable")
     monkeypatch.setenv("STAND_IN_DEVICE", "L4")
     result = cloud.run(path, "colab:T4")
-    assert result.exit_code == 1 and "is not stopped (colab stop failed: ColabRequestError: Failed" in result.output
+    assert (
+        result.exit_code == 1
+        and "is not stopped (colab stop failed: ColabRequestError: Failed" in result.output
+    )
     assert "token=*** (Service Unavailable))" in result.output and "SECRET" not in result.output
     assert len(cloud.list_left()) == 2 and not cloud.sessions[0]["ended"]
     monkeypatch.setenv("STAND_IN_FAULT", "refused")
     result = cloud.run(path, "colab:T4")
     assert f"{cloud.sessions[0]['session']} was left by a client that ended early" in result.output
-    assert cloud.list_left() == ["somebody-elses"] and all(record["ended"] for record in cloud.sessions)
+    assert cloud.list_left() == ["somebody-elses"] and all(
+        record["ended"] for record in cloud.sessions
+    )
 
 
 @pytest.mark.slow
 def test_the_crops_are_deleted_where_the_script_cannot_be(cloud, monkeypatch):
-    """What is uploaded does not stay at Kaggle because something else there fails, which is said without its hint."""
+    """What is uploaded does not stay at Kaggle because something else there fails, which is said
+    without its hint.
+    """
     monkeypatch.setenv("STAND_IN_FAULT", "unstoppable")
     result = cloud.run(write_study(cloud.house), "kaggle:t4x2")
-    assert "kaggle kernels delete failed: 503 Server Error: Service Unavailable for url" in result.output
+    assert (
+        "kaggle kernels delete failed: 503 Server Error: Service Unavailable for url"
+        in result.output
+    )
     assert cloud.list_left() == [cloud.sessions[0]["session"]]
     assert not cloud.sessions[0]["ended"]
 
 
 @pytest.mark.slow
 def test_rows_stay_at_kaggle_until_they_are_here(cloud, monkeypatch):
-    """What came cut, or not at all, of a session that is complete, deletes nothing: a later call fetches it."""
+    """What came cut, or not at all, of a session that is complete, deletes nothing: a later call
+    fetches it.
+    """
     path = write_study(cloud.house, repetitions=1)
     for fault, said in (
         ("cut rows", "what came back cannot be taken in: BadZipFile"),
@@ -136,14 +186,21 @@ def test_rows_stay_at_kaggle_until_they_are_here(cloud, monkeypatch):
         assert len(cloud.list_left()) == 2 and not cloud.sessions[0]["ended"]
     monkeypatch.delenv("STAND_IN_FAULT")
     result = cloud.run(path, "kaggle:cpu")
-    assert "1 rows of it are here now" in result.output and "all 1 runs have been made on kaggle:cpu" in result.output
+    assert (
+        "1 rows of it are here now" in result.output
+        and "all 1 runs have been made on kaggle:cpu" in result.output
+    )
     assert result.exit_code == 0 and not cloud.list_left() and len(cloud.sessions) == 1
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("on", "fault"),
-    [("kaggle:cpu", "status 401 403 404 503"), ("kaggle:cpu", "dataset 503 404"), ("colab:cpu", "upload 503 503")],
+    [
+        ("kaggle:cpu", "status 401 403 404 503"),
+        ("kaggle:cpu", "dataset 503 404"),
+        ("colab:cpu", "upload 503 503"),
+    ],
 )
 def test_single_faults_of_a_service_lose_nothing(cloud, monkeypatch, on, fault):
     """Whatever one poll or one upload is answered, the session goes on and its rows come."""
@@ -155,7 +212,9 @@ def test_single_faults_of_a_service_lose_nothing(cloud, monkeypatch, on, fault):
 
 @pytest.mark.slow
 def test_a_session_outlives_a_service_that_does_not_answer(cloud, monkeypatch):
-    """Kaggle's errors last longer than the client asks: nothing is deleted, and the same command fetches the rows."""
+    """Kaggle's errors last longer than the client asks: nothing is deleted, and the same command
+    fetches the rows.
+    """
     path = write_study(cloud.house, repetitions=1)
     monkeypatch.setattr("dr_lib.runs.remote.kaggle.FAILED_POLLS", 3)
     monkeypatch.setenv("STAND_IN_FAULT", "status always")
@@ -200,7 +259,9 @@ class Answers:
     ],
 )
 def test_a_session_is_gone_only_where_all_else_is_answered(monkeypatch, status, quota, is_gone):
-    """A token that has run out is told as a session of somebody else's; a script is never deleted for being gone."""
+    """A token that has run out is told as a session of somebody else's; a script is never
+    deleted for being gone.
+    """
     client = Answers(kernels_status=status, **{"quota_--csv": quota})
     monkeypatch.setattr(kaggle, "call", client)
     monkeypatch.setattr(kaggle, "POLL_S", 0.0)
@@ -210,7 +271,9 @@ def test_a_session_is_gone_only_where_all_else_is_answered(monkeypatch, status, 
         assert not list(service.resume("dr-x", None)) and service.stop("dr-x", [], False)
         assert client.deleted == [("datasets", "somebody/dr-x-data")]
         return
-    with pytest.raises(RemoteError, match="no answer from Kaggle for 0 min .*: the same command goes on"):
+    with pytest.raises(
+        RemoteError, match="no answer from Kaggle for 0 min .*: the same command goes on"
+    ):
         list(service.resume("dr-x", None))
     assert not service.stop("dr-x", [], False) and not client.deleted
 
@@ -220,7 +283,9 @@ FORBIDDEN = "403 Client Error: Forbidden"
 
 @pytest.mark.parametrize("quota", ["resource,remaining", "401 Client Error: Unauthorized"])
 def test_one_refused_deletion_leaves_no_photographs_at_kaggle(monkeypatch, quota):
-    """It is tried again; what is refused each time is gone only where the account is still known."""
+    """It is tried again; what is refused each time is gone only where the account is still
+    known.
+    """
     client = Answers(**{"quota_--csv": quota})
     monkeypatch.setattr(kaggle, "call", client)
     monkeypatch.setattr(kaggle, "RETRY_S", 0.0)
@@ -240,7 +305,9 @@ def test_one_refused_deletion_leaves_no_photographs_at_kaggle(monkeypatch, quota
 
 @pytest.mark.parametrize("status", ["running", "complete"])
 def test_ctrl_c_deletes_what_runs_and_never_finished_rows(monkeypatch, status):
-    """The reader asked for the end of a session; one that is complete has its rows at Kaggle still."""
+    """The reader asked for the end of a session; one that is complete has its rows at Kaggle
+    still.
+    """
     client = Answers(kernels_status=f'x has status "KernelWorkerStatus.{status.upper()}"')
     monkeypatch.setattr(kaggle, "call", client)
     service = kaggle.Kaggle("cpu", print)
@@ -258,7 +325,9 @@ def test_ctrl_c_deletes_what_runs_and_never_finished_rows(monkeypatch, status):
     ],
 )
 def test_the_reason_is_found_in_kaggles_log(log, error):
-    """An array of what was printed; the exception counts, not what Kaggle's own tools say behind it."""
+    """An array of what was printed; the exception counts, not what Kaggle's own tools say behind
+    it.
+    """
     entries = [{"stream_name": "stderr", "time": 1.0, "data": f"{line}\n"} for line in log]
     entries.append({"stream_name": "stdout", "time": 2.0, "data": "done\n"})
     text, found = kaggle.read_log("[" + "\n,".join(map(json.dumps, entries)) + "\n]")
@@ -281,7 +350,9 @@ def test_a_machine_that_cannot_be_set_up_says_why(tmp_path, monkeypatch):
 
 
 def test_a_session_is_no_longer_than_the_quota(cloud, monkeypatch):
-    """Rows come at the end: what is left of the week, less the set-up, is all that a session is given."""
+    """Rows come at the end: what is left of the week, less the set-up, is all that a session is
+    given.
+    """
     monkeypatch.setenv("STAND_IN_FAULT", "quota 0.50h")
     cloud.run(write_study(cloud.house, repetitions=1), "kaggle:t4x2")
     (push,) = [call for call in cloud.calls if "push" in call]
@@ -315,7 +386,9 @@ def test_no_session_begins_that_holds_no_run(cloud):
 
 
 def test_only_rows_of_the_runs_are_taken_in_and_large_files_are_named(cloud, tmp_path):
-    """A row of another study or run, or in a file of another name, is none; nor does one leave the study's folder."""
+    """A row of another study or run, or in a file of another name, is none; nor does one leave
+    the study's folder.
+    """
     path = write_study(cloud.house)
     folder = path.with_suffix("")
     run = "C1-r00-colab-cpus"
@@ -341,13 +414,17 @@ def test_only_rows_of_the_runs_are_taken_in_and_large_files_are_named(cloud, tmp
             archive.writestr(name, json.dumps(row | changes))
     told = []
     taken, _ = session._take_in(folder, ["C1-r00"], told.append, tmp_path / "rows.zip")
-    assert [row["run_id"] for row in taken] == [run] and [path.stem for path in folder.glob("rows/*")] == [run]
+    assert [row["run_id"] for row in taken] == [run] and [
+        path.stem for path in folder.glob("rows/*")
+    ] == [run]
     assert told == [f"runs/{run}/model.h5 is left out: it has more than 64 MiB"]
     assert not list(tmp_path.rglob("*out.json"))
 
 
 def test_max_usd_is_of_all_sessions(cloud, monkeypatch):
-    """By the price of the study's machine and the time of its rows: the session gets what is left, or is none."""
+    """By the price of the study's machine and the time of its rows: the session gets what is
+    left, or is none.
+    """
     (cloud.house / "own.csv").write_text(PRICE)
     monkeypatch.setenv("DR_LIB_PRICES", str(cloud.house / "own.csv"))
     monkeypatch.setenv("STAND_IN_FAULT", "refused")
@@ -355,7 +432,8 @@ def test_max_usd_is_of_all_sessions(cloud, monkeypatch):
     complete(cloud.house, path, {"C1": 3600.0})
     cloud.run(path, "kaggle:t4x2")
     (push,) = [call for call in cloud.calls if "push" in call]
-    assert int(push[push.index("-t") + 1]) == 1800 + 1200  # 0.05 USD at 0.1 USD an hour, and the set-up
+    # 0.05 USD at 0.1 USD an hour, and the set-up
+    assert int(push[push.index("-t") + 1]) == 1800 + 1200
     complete(cloud.house, path, {"C1": 7200.0})
     result = cloud.run(path, "kaggle:t4x2")
     assert "max_usd: 0.20 of 0.15 USD are spent" in result.output and result.exit_code == 1
@@ -363,7 +441,9 @@ def test_max_usd_is_of_all_sessions(cloud, monkeypatch):
 
 
 def start(cloud, path, on: str, called: str) -> subprocess.Popen:
-    """Start a session in a process of its own, and wait until its client has been called with this word."""
+    """Start a session in a process of its own, and wait until its client has been called with
+    this word.
+    """
     process = cloud.start(path, on)
     while not ((cloud.home / "calls").exists() and called in str(cloud.calls)):
         assert process.poll() is None
@@ -380,7 +460,9 @@ def start(cloud, path, on: str, called: str) -> subprocess.Popen:
     ],
 )
 def test_an_end_from_outside_stops_the_machine(cloud, on, called, end):
-    """Ctrl-C reaches the process group: it ends as the runner does, with the machine given back, the record closed."""
+    """Ctrl-C reaches the process group: it ends as the runner does, with the machine given back,
+    the record closed.
+    """
     process = start(cloud, write_study(cloud.house, parameters={"trouble": "hangs"}), on, called)
     os.killpg(process.pid, end)
     out, err = process.communicate(timeout=60)
@@ -389,8 +471,8 @@ def test_an_end_from_outside_stops_the_machine(cloud, on, called, end):
 
 
 def test_a_machine_without_a_name_is_not_taken_for_stopped(cloud, monkeypatch):
-    """Killed while Colab's client has not noted its machine: the study goes no further until that has been ended, even
-    if its file is no longer valid; the account's other machines are let be."""
+    """Killed while Colab's client has not noted its machine: the study goes no further until that
+    has been ended, even if its file is no longer valid; the account's other machines are let be."""
     (cloud.home / "colab" / "somebody-elses").mkdir(parents=True)
     (cloud.home / "colab" / "somebody-elses" / "device").write_text("T4")
     path = write_study(cloud.house)
@@ -404,13 +486,21 @@ def test_a_machine_without_a_name_is_not_taken_for_stopped(cloud, monkeypatch):
     path.write_text("no study")
     result = cloud.run(path, "colab:cpu")
     name = cloud.sessions[0]["session"]
-    assert result.exit_code == 1 and f"m-s-{name} runs on Colab still: end it at https://colab.re" in result.output
-    assert not cloud.sessions[0]["ended"] and len([call for call in cloud.calls if call[1] == "new"]) == 1
+    assert (
+        result.exit_code == 1
+        and f"m-s-{name} runs on Colab still: end it at https://colab.re" in result.output
+    )
+    assert (
+        not cloud.sessions[0]["ended"]
+        and len([call for call in cloud.calls if call[1] == "new"]) == 1
+    )
     os.killpg(int((cloud.home / "colab" / name / "pid").read_text()), signal.SIGKILL)
     shutil.rmtree(cloud.home / "colab" / name)
     assert "is not a valid study file" in cloud.run(path, "colab:cpu").output
     assert cloud.sessions[0]["ended"] and cloud.list_left() == ["somebody-elses"]
-    (path.with_suffix("") / "sessions.json").write_text(json.dumps([cloud.sessions[0] | {"ended": "", "host": "far"}]))
+    (path.with_suffix("") / "sessions.json").write_text(
+        json.dumps([cloud.sessions[0] | {"ended": "", "host": "far"}])
+    )
     assert f"{name} was opened on far and not closed" in cloud.run(path, "colab:cpu").output
 
 
@@ -425,8 +515,10 @@ def test_a_run_that_the_device_cannot_make_is_made(cloud):
 
 @pytest.mark.slow
 def test_colab_brings_each_row_back_and_goes_on_after_a_kill(cloud, monkeypatch):
-    """A run that fails has a row, though the client ends with 0. Killed with SIGKILL, the client leaves a machine: the
-    next call stops it and makes what is not completed, priced by the units that the machine takes an hour."""
+    """A run that fails has a row, though the client ends with 0. Killed with SIGKILL, the client
+    leaves a machine: the next call stops it and makes what is not completed, priced by the units
+    that the machine takes an hour.
+    """
     path = write_study(cloud.house, parameters={"fail_at": 0})
     folder = cloud.house / "papermill_runs" / "trial"
     (cloud.house / "own.csv").write_text(PRICE)
@@ -439,22 +531,37 @@ def test_colab_brings_each_row_back_and_goes_on_after_a_kill(cloud, monkeypatch)
     (left,) = cloud.list_left()
     assert cloud.sessions[0]["session"] == left and not cloud.sessions[0]["ended"]
     result = cloud.run(path, "colab:cpu")
-    assert f"{left} was left by a client that ended early" in result.output and not cloud.list_left()
+    assert (
+        f"{left} was left by a client that ended early" in result.output and not cloud.list_left()
+    )
     assert result.exit_code == 1 and "1 run failed:\nC1-r00-colab-" in result.output
     failed, completed = sorted(read_rows(folder), key=lambda row: row["repetition"])
     assert (failed["status"], failed["error"]) == ("failed", "ValueError: this one fails")
-    assert completed["status"] == "ok" and completed["commit"] == failed["commit"] and completed["cost_usd"] is not None
+    assert (
+        completed["status"] == "ok"
+        and completed["commit"] == failed["commit"]
+        and completed["cost_usd"] is not None
+    )
     assert completed["session"] == failed["session"] == cloud.sessions[1]["session"] != left
-    assert completed["priced_as"] == "colab:cpu" and completed["usd_per_hour"] == pytest.approx(0.08 * 0.1)
-    assert len(list(folder.glob("notebooks/*.ipynb"))) == len(list(folder.glob("logs/C1-r0?.log"))) == 2
+    assert completed["priced_as"] == "colab:cpu" and completed["usd_per_hour"] == pytest.approx(
+        0.08 * 0.1
+    )
+    assert (
+        len(list(folder.glob("notebooks/*.ipynb")))
+        == len(list(folder.glob("logs/C1-r0?.log")))
+        == 2
+    )
     record = cloud.sessions[1]
-    assert record["usd"] == pytest.approx(0.1 * (record["units_before"] - record["units_after"]), abs=1e-4)
+    assert record["usd"] == pytest.approx(
+        0.1 * (record["units_before"] - record["units_after"]), abs=1e-4
+    )
 
 
 @pytest.mark.slow
 def test_kaggle_goes_on_alone_and_another_device_ends_its_session(cloud):
-    """The client is killed, the session goes on: the next call waits for its rows. They are of a CPU, not of two T4:
-    each session ends at its first one, which is kept as what it is and counts for the CPU."""
+    """The client is killed, the session goes on: the next call waits for its rows. They are of a
+    CPU, not of two T4: each session ends at its first one, which is kept as what it is and counts
+    for the CPU."""
     path = write_study(cloud.house)
     folder = cloud.house / "papermill_runs" / "trial"
     process = start(cloud, path, "kaggle:t4x2", "push")
@@ -463,12 +570,22 @@ def test_kaggle_goes_on_alone_and_another_device_ends_its_session(cloud):
     process.kill()
     process.communicate()
     result = cloud.run(path, "kaggle:t4x2")
-    assert "was left by a client that ended early" in result.output and "1 rows of it are here now" in result.output
-    assert "where t4x2 was asked for: C1-r00 is kept" in result.output.splitlines()[-1] and result.exit_code == 1
+    assert (
+        "was left by a client that ended early" in result.output
+        and "1 rows of it are here now" in result.output
+    )
+    assert (
+        "where t4x2 was asked for: C1-r00 is kept" in result.output.splitlines()[-1]
+        and result.exit_code == 1
+    )
     assert not cloud.list_left() and [row["repetition"] for row in read_rows(folder)] == [0]
     assert cloud.run(path, "kaggle:cpu").exit_code == 0 and not cloud.list_left()
-    sessions = [row["session"] for row in sorted(read_rows(folder), key=lambda row: row["repetition"])]
+    sessions = [
+        row["session"] for row in sorted(read_rows(folder), key=lambda row: row["repetition"])
+    ]
     assert sessions == [cloud.sessions[1]["session"], cloud.sessions[2]["session"]]
     assert "all 2 runs have been made on kaggle:cpu" in cloud.run(path, "kaggle:cpu").output
     (created,) = {tuple(call[2:5]) for call in cloud.calls if "create" in call}
-    assert created == ("datasets", "create", "-p") and not any({"-u", "--public"} & set(call) for call in cloud.calls)
+    assert created == ("datasets", "create", "-p") and not any(
+        {"-u", "--public"} & set(call) for call in cloud.calls
+    )

@@ -1,4 +1,6 @@
-"""Fixtures for exports: a network, its model folder, crops to judge by, and every format of it; all read only."""
+"""Fixtures for exports: a network, its model folder, crops to judge by, and every format of it;
+all read only.
+"""
 
 import numpy as np
 import pytest
@@ -24,14 +26,20 @@ def source(network, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def labelled(network):
-    """Crops, two of each patient, with the grades that the network calls: whatever changes is a loss."""
+    """Crops, two of each patient, with the grades that the network calls: whatever changes is a
+    loss.
+    """
     crops = draw_crops(80, seed=2)
     grade = network.predict(crops, verbose=0).argmax(1)
-    return Labelled(crops, grade, np.arange(80) // 2, FACTS["split_sha256"], np.arange(80).astype(str))
+    return Labelled(
+        crops, grade, np.arange(80) // 2, FACTS["split_sha256"], np.arange(80).astype(str)
+    )
 
 
 @pytest.fixture(scope="session")
 def exported(source, labelled, tmp_path_factory):
     """The folder with a model folder of every format, and the table of the export."""
     out = tmp_path_factory.mktemp("exported")
-    return out, export_model(source, out, formats=FORMATS, calibration=draw_crops(50), labelled=labelled, margin=0.3)
+    return out, export_model(
+        source, out, formats=FORMATS, calibration=draw_crops(50), labelled=labelled, margin=0.3
+    )

@@ -1,4 +1,6 @@
-"""Converting a Keras network: sizes on the disk, the same probabilities, silence, and errors that say what to do."""
+"""Converting a Keras network: sizes on the disk, the same probabilities, silence, and errors
+that say what to do.
+"""
 
 import os
 import re
@@ -16,8 +18,8 @@ from dr_lib.serving.export.runtimes import open_runtime
 from dr_lib.training.graders import build_grader
 from tests.serving.stand_in import ROOT, build_network, draw_crops
 
-# measured 4e-6, 3e-3, 0.06 (dynamic), 0.08 and 0.14 (ONNX) on the stand-in, whose logits are steep; in the mean 0.015
-# of LiteRT's int8 and 0.026 of ONNX's
+# measured 4e-6, 3e-3, 0.06 (dynamic), 0.08 and 0.14 (ONNX) on the stand-in, whose logits are steep;
+# in the mean 0.015 of LiteRT's int8 and 0.026 of ONNX's
 CLOSE = {"savedmodel": 1e-5, "litert_float32": 1e-4, "litert_float16": 0.02, "onnx_float32": 1e-4}
 BYTES = {"float32": 4, "float16": 2, "int8": 1, "dynamic_int8": 1}
 
@@ -28,10 +30,13 @@ def count_on_disk(path) -> int:
 
 
 @pytest.mark.parametrize(
-    "format_name", [pytest.param(name, marks=pytest.mark.slow) if "onnx" in name else name for name in FORMATS]
+    "format_name",
+    [pytest.param(name, marks=pytest.mark.slow) if "onnx" in name else name for name in FORMATS],
 )
 def test_an_artifact_is_small_silent_and_right(network, tmp_path, capfd, caplog, format_name):
-    """At most 1.15 x parameters x bytes + 64 KiB, nothing said, and the Keras network's probabilities."""
+    """At most 1.15 x parameters x bytes + 64 KiB, nothing said, and the Keras network's
+    probabilities.
+    """
     artifact = tmp_path / "artifact"
     size = convert(network, format_name, artifact, calibration=draw_crops(50, seed=2))
     assert capfd.readouterr() == ("", "") and not caplog.records
@@ -39,9 +44,13 @@ def test_an_artifact_is_small_silent_and_right(network, tmp_path, capfd, caplog,
     assert size == count_on_disk(artifact) and 0.95 * ideal < size <= 1.15 * ideal + 64 * 1024
     assert os.listdir(tmp_path) == ["artifact"]
     crops = draw_crops(40, seed=3)
-    difference = open_runtime(format_name, artifact, num_threads=0)(crops) - network.predict(crops, verbose=0)
+    difference = open_runtime(format_name, artifact, num_threads=0)(crops) - network.predict(
+        crops, verbose=0
+    )
     assert np.abs(difference).max() < CLOSE.get(format_name, 0.3)
-    assert np.abs(difference).mean() < CLOSE.get(format_name, 0.035 if format_name == "onnx_int8" else 0.02)
+    assert np.abs(difference).mean() < CLOSE.get(
+        format_name, 0.035 if format_name == "onnx_int8" else 0.02
+    )
     if format_name == "litert_int8":  # weights and activations of every convolution and dense layer
         tensors = Interpreter(str(artifact)).get_tensor_details()
         kinds = [tensor["dtype"] for tensor in tensors if re.search("conv2d|dense", tensor["name"])]
@@ -54,7 +63,9 @@ def test_an_artifact_is_small_silent_and_right(network, tmp_path, capfd, caplog,
 
 
 def test_a_network_of_mixed_precision_serves_in_float32(tmp_path):
-    """Its float32 weights are all there; the probabilities are those of the training up to float16's rounding."""
+    """Its float32 weights are all there; the probabilities are those of the training up to
+    float16's rounding.
+    """
     before = keras.mixed_precision.dtype_policy()
     try:
         keras.mixed_precision.set_global_policy("mixed_float16")
@@ -80,7 +91,9 @@ def test_refuses_an_artifact_that_is_too_large(tmp_path):
 
 
 def test_a_converter_that_fails_is_heard(tmp_path, capfd):
-    """LiteRT has no inverse error function: its words stand in the error, and streams work again."""
+    """LiteRT has no inverse error function: its words stand in the error, and streams work
+    again.
+    """
     inputs = keras.Input((4, 4, 3), dtype="uint8")
     x = keras.ops.erfinv(keras.ops.cast(keras.layers.Flatten()(inputs), "float32") / 300)
     network = keras.Model(inputs, keras.layers.Dense(5, activation="softmax")(x))
@@ -93,14 +106,20 @@ def test_a_converter_that_fails_is_heard(tmp_path, capfd):
 
 
 def test_a_module_that_is_missing_is_not_taken_for_a_package(network, tmp_path, monkeypatch):
-    """The module google.protobuf is no package of that name: the extra is named, which brings what is needed."""
+    """The module google.protobuf is no package of that name: the extra is named, which brings
+    what is needed.
+    """
     monkeypatch.setitem(sys.modules, "onnx", None)
     monkeypatch.setitem(sys.modules, "tf2onnx", None)
-    with pytest.raises(ExportError, match="onnx.*: " + re.escape(write_install("-e", ".[runtimes]"))):
+    with pytest.raises(
+        ExportError, match="onnx.*: " + re.escape(write_install("-e", ".[runtimes]"))
+    ):
         convert(network, "onnx_float32", tmp_path / "model.onnx")
 
 
-@pytest.mark.parametrize("calibration", [None, draw_crops(1)[:0], draw_crops(1) * 0], ids=["none", "empty", "flat"])
+@pytest.mark.parametrize(
+    "calibration", [None, draw_crops(1)[:0], draw_crops(1) * 0], ids=["none", "empty", "flat"]
+)
 def test_int8_needs_crops_that_show_something(network, tmp_path, calibration):
     """Flat ones would end the process, from inside LiteRT."""
     with pytest.raises(ExportError, match="litert_int8 needs calibration"):
@@ -111,7 +130,9 @@ def test_what_is_no_archive_is_no_model(tmp_path):
     """The file is named."""
     (tmp_path / "model.keras").write_bytes(b"PK\x03\x04 no archive")
     for name in ("model.keras", "missing.keras"):
-        with pytest.raises(ExportError, match=f"{name} is no Keras model that this library can read"):
+        with pytest.raises(
+            ExportError, match=f"{name} is no Keras model that this library can read"
+        ):
             load_network(tmp_path / name)
 
 
@@ -119,9 +140,14 @@ def test_what_is_no_archive_is_no_model(tmp_path):
 def test_another_backend_is_told_what_to_set(tmp_path):
     """Keras on JAX trains, but nothing converts from it."""
     pytest.importorskip("jax")
-    code = "import sys, pathlib, dr_lib.serving.export.convert as c; c.convert(None, 'savedmodel', pathlib.Path('a'))"
+    code = (
+        "import sys, pathlib, dr_lib.serving.export.convert as c; c.convert(None, 'savedmodel',"
+        " pathlib.Path('a'))"
+    )
     environment = os.environ | {"KERAS_BACKEND": "jax", "JAX_PLATFORMS": "cpu"}
-    ended = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True)
+    ended = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True
+    )
     assert "ExportError" in ended.stderr and "set KERAS_BACKEND=tensorflow" in ended.stderr
 
 

@@ -1,4 +1,6 @@
-"""From a model folder to folders that can be served: the gate decides, and the disk shows whole folders only."""
+"""From a model folder to folders that can be served: the gate decides, and the disk shows whole
+folders only.
+"""
 
 import json
 import os
@@ -21,42 +23,72 @@ from tests.serving.stand_in import build_network, draw_crops, write_model_folder
 
 @pytest.mark.slow
 def test_every_format_becomes_a_folder_that_serves(network, source, labelled, exported):
-    """One row and one folder per format, with the source's facts, its own artifact and the gate's row."""
+    """One row and one folder per format, with the source's facts, its own artifact and the
+    gate's row.
+    """
     out, table = exported
-    assert table["format"].tolist() == list(FORMATS) and table["passes"].all() and not table["forced"].any()
+    assert (
+        table["format"].tolist() == list(FORMATS)
+        and table["passes"].all()
+        and not table["forced"].any()
+    )
     assert sorted(os.listdir(out)) == sorted(FORMATS)
     wanted = network.predict(labelled.images, verbose=0)
     before = read_folder(source).facts
     for row in table.itertuples():
         assert row.folder == str(out / row.format)
         model = read_folder(out / row.format)
-        for name in ("model", "threshold", "grades", "metrics", "split_sha256", "commit", "weights"):
+        for name in (
+            "model",
+            "threshold",
+            "grades",
+            "metrics",
+            "split_sha256",
+            "commit",
+            "weights",
+        ):
             assert model.facts[name] == before[name]
-        assert (model.facts["format"], model.facts["source_sha256"]) == (row.format, before["sha256"])
-        assert model.facts["gate"]["agreement"] == row.agreement and not model.facts["gate"]["forced"]
+        assert (model.facts["format"], model.facts["source_sha256"]) == (
+            row.format,
+            before["sha256"],
+        )
+        assert (
+            model.facts["gate"]["agreement"] == row.agreement and not model.facts["gate"]["forced"]
+        )
         assert row.artifact_mib == pytest.approx(model.facts["bytes"] / 2**20)
         assert row.size_ratio == pytest.approx(row.artifact_mib / row.ideal_mib)
         given = open_runtime(row.format, out / row.format, num_threads=0)(labelled.images)
         assert np.abs(given - wanted).max() == pytest.approx(row.max_abs_difference, abs=1e-5)
-    assert (table.set_index("format").loc[["savedmodel", "litert_float32", "onnx_float32"], "agreement"] == 1).all()
+    assert (
+        table.set_index("format").loc[["savedmodel", "litert_float32", "onnx_float32"], "agreement"]
+        == 1
+    ).all()
 
 
 def test_a_refused_format_leaves_what_was_there(source, labelled, tmp_path):
-    """Calibrated on nearly black crops int8 loses much: nothing is written, and the folder of yesterday stays."""
+    """Calibrated on nearly black crops int8 loses much: nothing is written, and the folder of
+    yesterday stays.
+    """
     (tmp_path / "litert_int8").mkdir()
     (tmp_path / "litert_int8" / "yesterday").write_text("")
     asked = {"formats": ["litert_int8"], "calibration": draw_crops(20) // 32, "labelled": labelled}
     (row,) = export_model(source, tmp_path, **asked).itertuples()
     assert not row.passes and "margin 0.02" in row.reason and row.folder == ""
     assert row.kappa_after < row.kappa_before == 1
-    assert os.listdir(tmp_path) == ["litert_int8"] and os.listdir(tmp_path / "litert_int8") == ["yesterday"]
+    assert os.listdir(tmp_path) == ["litert_int8"] and os.listdir(tmp_path / "litert_int8") == [
+        "yesterday"
+    ]
 
 
 def test_a_forced_format_replaces_the_folder_and_says_so(source, labelled, tmp_path):
-    """Ten crops of one kind have no AUC and cannot decide; the manifest stays JSON that any reader takes, no NaN."""
+    """Ten crops of one kind have no AUC and cannot decide; the manifest stays JSON that any
+    reader takes, no NaN.
+    """
     (tmp_path / "litert_float32").mkdir()
     (tmp_path / "litert_float32" / "yesterday").write_text("")
-    few = Labelled(labelled.images[:10], np.zeros(10, int), labelled.patient_id[:10], labelled.split_sha256)
+    few = Labelled(
+        labelled.images[:10], np.zeros(10, int), labelled.patient_id[:10], labelled.split_sha256
+    )
     asked = {"formats": ["litert_float32"], "calibration": draw_crops(1), "labelled": few}
     (row,) = export_model(source, tmp_path, **asked, force=True).itertuples()
     model = read_folder(tmp_path / "litert_float32")
@@ -71,16 +103,27 @@ def test_a_forced_format_replaces_the_folder_and_says_so(source, labelled, tmp_p
     assert gate["auc_difference"] is None and gate["forced"] and not gate["passes"]
 
 
-def test_too_few_photographs_are_told_before_a_conversion(source, small_sample, tmp_path, monkeypatch):
+def test_too_few_photographs_are_told_before_a_conversion(
+    source, small_sample, tmp_path, monkeypatch
+):
     """How many there are, how many it takes in all by this split, and the command that goes on.
 
     By hand: 10 of 32 for testing; 30 are those of 32 * 30 / 10 = 96.
     """
     monkeypatch.setenv("KERAS_BACKEND", "tensorflow")
-    asked = ["export", str(source), "--data", str(small_sample), "--out", str(tmp_path / "exported")]
+    asked = [
+        "export",
+        str(source),
+        "--data",
+        str(small_sample),
+        "--out",
+        str(tmp_path / "exported"),
+    ]
     monkeypatch.setattr("sys.argv", ["dr_lib", *asked])
     said = CliRunner().invoke(main, asked).output
-    assert said.startswith("Error: 10 of 32 photographs are in the test split, 30 or more can decide")
+    assert said.startswith(
+        "Error: 10 of 32 photographs are in the test split, 30 or more can decide"
+    )
     assert "about 96 photographs in all; to write the formats in spite of it: " in said
     assert said.endswith(f" -m dr_lib {shlex.join(asked)} --force\n")
     assert not (tmp_path / "exported").exists()
@@ -89,17 +132,38 @@ def test_too_few_photographs_are_told_before_a_conversion(source, small_sample, 
 @pytest.mark.parametrize(
     ("split", "patient_id", "why"),
     [
-        ("train", "other", "the model learned from 3 of these 80 test photographs, or their patients"),
-        ("validation", "other", "the model learned from 3 of these 80 test photographs, or their patients"),
+        (
+            "train",
+            "other",
+            "the model learned from 3 of these 80 test photographs, or their patients",
+        ),
+        (
+            "validation",
+            "other",
+            "the model learned from 3 of these 80 test photographs, or their patients",
+        ),
         ("train", "2", "the model learned from 5 of these 80 test photographs, or their patients"),
-        (None, "", "the model was trained by another split, and may have learned from these test photographs"),
+        (
+            None,
+            "",
+            (
+                "the model was trained by another split, and may have learned from these test"
+                " photographs"
+            ),
+        ),
     ],
 )
-def test_photographs_that_the_model_learned_from_do_not_judge_it(network, labelled, tmp_path, split, patient_id, why):
-    """By another split than the model's the export is refused; forced, the manifest says that nothing was judged."""
+def test_photographs_that_the_model_learned_from_do_not_judge_it(
+    network, labelled, tmp_path, split, patient_id, why
+):
+    """By another split than the model's the export is refused; forced, the manifest says that
+    nothing was judged.
+    """
     source = write_model_folder(tmp_path / "run" / "model", network)
     if split:  # three of the photographs, of patients 0 and 1, and perhaps a whole patient
-        offered = pd.DataFrame({"image_id": ["0", "1", "2", "elsewhere"], "patient_id": "other", "split": split})
+        offered = pd.DataFrame(
+            {"image_id": ["0", "1", "2", "elsewhere"], "patient_id": "other", "split": split}
+        )
         offered.loc[3, "patient_id"] = patient_id
         offered.to_csv(tmp_path / "run" / "predictions.csv", index=False)
     other = labelled._replace(split_sha256="0" * 64)
@@ -110,33 +174,54 @@ def test_photographs_that_the_model_learned_from_do_not_judge_it(network, labell
     (row,) = export_model(source, tmp_path / "out", **asked, force=True).itertuples()
     gate = read_folder(tmp_path / "out" / "litert_float32").facts["gate"]
     assert row.forced and not gate["passes"] and gate["reason"] == f"not judged: {why}"
-    assert {gate[f"{score}_{what}"] for score in ("auc", "kappa") for what in ("before", "difference_low")} == {None}
+    assert {
+        gate[f"{score}_{what}"]
+        for score in ("auc", "kappa")
+        for what in ("before", "difference_low")
+    } == {None}
 
 
 def test_a_larger_test_side_without_learned_photographs_judges(network, labelled, tmp_path):
-    """Photographs were added, nobody moved: the split is another one, and what the model learned from is not in it."""
+    """Photographs were added, nobody moved: the split is another one, and what the model learned
+    from is not in it.
+    """
     source = write_model_folder(tmp_path / "run" / "model", network)
-    offered = pd.DataFrame({"image_id": ["0", "a"], "patient_id": ["0", "b"], "split": ["test", "train"]})
+    offered = pd.DataFrame(
+        {"image_id": ["0", "a"], "patient_id": ["0", "b"], "split": ["test", "train"]}
+    )
     offered.to_csv(tmp_path / "run" / "predictions.csv", index=False)
     larger = labelled._replace(split_sha256="0" * 64)
-    asked = {"formats": ["litert_float32"], "calibration": draw_crops(1), "labelled": larger, "margin": 0.3}
+    asked = {
+        "formats": ["litert_float32"],
+        "calibration": draw_crops(1),
+        "labelled": larger,
+        "margin": 0.3,
+    }
     (row,) = export_model(source, tmp_path / "out", **asked).itertuples()
     assert row.passes and not row.forced
 
 
-def test_another_model_in_the_folder_is_no_rounding(source, labelled, network, tmp_path, monkeypatch):
-    """An artifact of full precision that gives other probabilities is an error, whatever is forced."""
+def test_another_model_in_the_folder_is_no_rounding(
+    source, labelled, network, tmp_path, monkeypatch
+):
+    """An artifact of full precision that gives other probabilities is an error, whatever is
+    forced.
+    """
     monkeypatch.setattr("dr_lib.serving.export.export.load_network", lambda path: network)
     other = build_network(seed=1)
     monkeypatch.setattr(network, "predict", other.predict)
     asked = {"formats": ["litert_float32"], "calibration": draw_crops(1), "labelled": labelled}
-    with pytest.raises(ExportError, match="litert_float32 gives probabilities .* off, 0.0001 is rounding"):
+    with pytest.raises(
+        ExportError, match="litert_float32 gives probabilities .* off, 0.0001 is rounding"
+    ):
         export_model(source, tmp_path, **asked, force=True)
     assert not os.listdir(tmp_path)
 
 
 def test_refuses_what_cannot_be_exported(labelled, network, tmp_path):
-    """An exported folder, one of a model that gives no grades, an empty one; a format that is none, no photographs."""
+    """An exported folder, one of a model that gives no grades, an empty one; a format that is
+    none, no photographs.
+    """
     exported = write_model_folder(tmp_path / "exported", network, format="savedmodel")
     referral = write_model_folder(tmp_path / "referral", network, grades=[])
     trained = write_model_folder(tmp_path / "trained", network)
@@ -149,12 +234,22 @@ def test_refuses_what_cannot_be_exported(labelled, network, tmp_path):
         (trained, ["savedmodel"], none, "the test split is empty"),
     ):
         with pytest.raises(ValueError, match=message):
-            export_model(folder, tmp_path / "out", formats=formats, calibration=draw_crops(1), labelled=judged)
+            export_model(
+                folder,
+                tmp_path / "out",
+                formats=formats,
+                calibration=draw_crops(1),
+                labelled=judged,
+            )
 
 
 def test_a_package_is_the_folder_and_the_same_for_the_same_model(source, labelled, tmp_path):
-    """What SageMaker unpacks is the folder, nothing else that lies there; to the bit, whoever packs it and when."""
-    export_model(source, tmp_path, formats=["savedmodel"], calibration=draw_crops(1), labelled=labelled)
+    """What SageMaker unpacks is the folder, nothing else that lies there; to the bit, whoever
+    packs it and when.
+    """
+    export_model(
+        source, tmp_path, formats=["savedmodel"], calibration=draw_crops(1), labelled=labelled
+    )
     folder = tmp_path / "savedmodel"
     packed = []
     for time in (1, 10**9):
@@ -167,6 +262,11 @@ def test_a_package_is_the_folder_and_the_same_for_the_same_model(source, labelle
     with tarfile.open(tmp_path / "model.tar.gz") as archive:
         entries = archive.getmembers()
         archive.extractall(tmp_path / "unpacked", filter="data")
-    assert {(entry.uid, entry.gid, entry.uname, entry.gname, entry.mtime) for entry in entries} == {(0, 0, "", "", 0)}
-    assert {entry.name for entry in entries if "/" not in entry.name} == {"README.md", "manifest.json"}
+    assert {(entry.uid, entry.gid, entry.uname, entry.gname, entry.mtime) for entry in entries} == {
+        (0, 0, "", "", 0)
+    }
+    assert {entry.name for entry in entries if "/" not in entry.name} == {
+        "README.md",
+        "manifest.json",
+    }
     assert read_folder(tmp_path / "unpacked").facts == read_folder(folder).facts

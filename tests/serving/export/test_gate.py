@@ -25,8 +25,9 @@ def draw(number: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 def test_a_table_by_hand():
     """20 eyes of grade 2 and 20 of 0, all right before; after, half of the healthy ones look ill.
 
-    AUC: 1 against the healthy ones still called so, 1/2 (a tie) against the others. Kappa: 1 - 40 / 80, a disagreement
-    by two grades weighing 4 and by chance 4 x (20 x 30 + 20 x 10) / 40 = 80. 30 of 40 agree.
+    AUC: 1 against the healthy ones still called so, 1/2 (a tie) against the others. Kappa: 1 - 40 /
+    80, a disagreement by two grades weighing 4 and by chance 4 x (20 x 30 + 20 x 10) / 40 = 80. 30
+    of 40 agree.
     """
     grade = np.repeat([0, 2], 20)
     before = np.array([call(k) for k in grade])
@@ -37,13 +38,18 @@ def test_a_table_by_hand():
     assert row["kappa_after"] == pytest.approx(0.5)
     assert row["agreement"] == row["agreement_referable"] == 0.75
     assert row["max_abs_difference"] == pytest.approx(0.9 - 0.025)
-    assert not row["passes"] and "auc changes by -0.250" in row["reason"] and "kappa changes by -0.500" in row["reason"]
+    assert (
+        not row["passes"]
+        and "auc changes by -0.250" in row["reason"]
+        and "kappa changes by -0.500" in row["reason"]
+    )
     assert row["auc_difference_low"] < -0.25 < row["auc_difference_high"] < 0
 
 
 @pytest.mark.parametrize("copies", [1, 25])
 def test_a_format_passes_where_the_photographs_show_it(copies):
-    """One eye in forty flips to a neighbouring grade: that costs little, and 60 patients cannot show it, 1,500 can.
+    """One eye in forty flips to a neighbouring grade: that costs little, and 60 patients cannot
+    show it, 1,500 can.
 
     The lower bound of the interval decides, and the reason says how many patients would tell.
     """
@@ -61,11 +67,15 @@ def test_a_format_passes_where_the_photographs_show_it(copies):
 
 
 def test_how_many_patients_a_margin_takes_is_known_before():
-    """Half the margin takes four times as many, and twice as many eyes of the same patients take no more of them."""
+    """Half the margin takes four times as many, and twice as many eyes of the same patients take
+    no more of them.
+    """
     grade, before = draw(200, 4)
     patients = np.arange(200)
     needed = find_needed_patients(grade, patients, before)
-    assert find_needed_patients(grade, patients, before, margin=0.01) == pytest.approx(4 * needed, rel=0.01)
+    assert find_needed_patients(grade, patients, before, margin=0.01) == pytest.approx(
+        4 * needed, rel=0.01
+    )
     assert 500 < needed < 50_000
 
 
@@ -74,7 +84,9 @@ def test_the_interval_counts_patients_and_pairs():
     grade, before = draw(60, 2)
     _, noise = draw(60, 3)
     after = 0.7 * before + 0.3 * noise
-    bounds = [f"{score}_difference_{side}" for score in ("auc", "kappa") for side in ("low", "high")]
+    bounds = [
+        f"{score}_difference_{side}" for score in ("auc", "kappa") for side in ("low", "high")
+    ]
     once = compare(grade, np.arange(60), before, after)
     four = [np.repeat(values, 4, axis=0) for values in (grade, np.arange(60), before, after)]
     grouped = compare(*four)
@@ -88,15 +100,20 @@ def test_the_threshold_decides_who_is_referred():
     grade = np.repeat([0, 2], 20)
     before = np.tile([0.65, 0, 0.35, 0, 0], (40, 1))
     after = np.tile([0.55, 0, 0.45, 0, 0], (40, 1))
-    shares = [compare(grade, np.arange(40), before, after, threshold=t, resamples=1) for t in (0.3, 0.4)]
+    shares = [
+        compare(grade, np.arange(40), before, after, threshold=t, resamples=1) for t in (0.3, 0.4)
+    ]
     assert [row["agreement_referable"] for row in shares] == [1, 0]
 
 
 @pytest.mark.parametrize(
-    ("grade", "message"), [([0, 2] * 14, "28 labelled"), ([0, 1] * 20, "one kind"), ([3] * 40, "one kind")]
+    ("grade", "message"),
+    [([0, 2] * 14, "28 labelled"), ([0, 1] * 20, "one kind"), ([3] * 40, "one kind")],
 )
 def test_too_few_photographs_or_one_kind_decide_nothing(grade, message):
-    """Even with no change at all the artifact does not pass; nothing is called right that nobody could see."""
+    """Even with no change at all the artifact does not pass; nothing is called right that nobody
+    could see.
+    """
     before = np.array([call(k) for k in grade])
     row = compare(np.array(grade), np.arange(len(grade)), before, before, resamples=10)
     assert not row["passes"] and message in row["reason"]
@@ -111,7 +128,9 @@ def test_refuses_what_are_no_probabilities(row):
 
 
 def test_few_of_a_kind_do_not_pass():
-    """What none of ten referable patients showed may still happen to one in four: the margin of 0.1 asks for 30."""
+    """What none of ten referable patients showed may still happen to one in four: the margin of
+    0.1 asks for 30.
+    """
     grade = np.repeat([0, 2], [50, 10])
     before = np.array([call(k) for k in grade])
     after = before.copy()
@@ -123,9 +142,14 @@ def test_few_of_a_kind_do_not_pass():
 
 
 def test_a_network_that_guesses_loses_nothing_and_is_named():
-    """One answer for everybody passes the comparison with itself; one that knows something needs no such word."""
+    """One answer for everybody passes the comparison with itself; one that knows something needs
+    no such word.
+    """
     grade, knows = draw(400, 4)
     guesses = np.tile(call(1), (400, 1))
     row = compare(grade, np.arange(400), guesses, guesses, resamples=200)
-    assert row["passes"] and "has not been shown to grade: AUC 0.50 [0.50, 0.50], kappa 0.00" in row["warning"]
+    assert (
+        row["passes"]
+        and "has not been shown to grade: AUC 0.50 [0.50, 0.50], kappa 0.00" in row["warning"]
+    )
     assert compare(grade, np.arange(400), knows, knows, resamples=200)["warning"] == ""

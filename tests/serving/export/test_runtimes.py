@@ -1,4 +1,6 @@
-"""One way to call every artifact: the same probabilities, the threads asked for, and errors that say what to do."""
+"""One way to call every artifact: the same probabilities, the threads asked for, and errors that
+say what to do.
+"""
 
 import re
 import subprocess
@@ -11,7 +13,12 @@ import pytest
 from dr_lib.command import write_install
 from dr_lib.serving.export import runtimes
 from dr_lib.serving.export.convert import FORMATS, convert
-from dr_lib.serving.export.runtimes import RUNTIMES, RuntimeOpeningError, open_runtime, pin_tensorflow
+from dr_lib.serving.export.runtimes import (
+    RUNTIMES,
+    RuntimeOpeningError,
+    open_runtime,
+    pin_tensorflow,
+)
 from dr_lib.serving.grader.folder import read_folder
 from tests.serving.stand_in import ROOT, draw_crops, write_model_folder
 
@@ -65,19 +72,27 @@ def test_opens_a_model_folder_of_its_format_alone(network, tmp_path):
     """What the manifest names; a folder of another format is refused."""
     folder = write_model_folder(tmp_path / "model", network)
     crops = draw_crops(3)
-    assert (open_runtime("keras_predict", folder, num_threads=0)(crops) == network.predict(crops, verbose=0)).all()
+    assert (
+        open_runtime("keras_predict", folder, num_threads=0)(crops)
+        == network.predict(crops, verbose=0)
+    ).all()
     with pytest.raises(RuntimeOpeningError, match="holds keras; litert_int8 reads litert_int8"):
         open_runtime("litert_int8", folder)
 
 
 @pytest.mark.parametrize(
     ("name", "package"),
-    [("litert_int8", "ai-edge-litert"), ("onnx_float32", "onnxruntime"), ("openvino_int8", "openvino")],
+    [
+        ("litert_int8", "ai-edge-litert"),
+        ("onnx_float32", "onnxruntime"),
+        ("openvino_int8", "openvino"),
+    ],
 )
 def test_a_missing_runtime_is_named(artifacts, monkeypatch, name, package):
     """The message is the command that installs it, whatever a module's own name is."""
     for module in (package.replace("-", "_"), "ai_edge_litert.interpreter"):
-        monkeypatch.setitem(sys.modules, module, None)  # what Python does for a package that is not there
+        # what Python does for a package that is not there
+        monkeypatch.setitem(sys.modules, module, None)
     monkeypatch.delitem(sys.modules, "dr_lib.serving.grader.litert", raising=False)
     with pytest.raises(RuntimeOpeningError, match=re.escape(write_install("-e", ".[runtimes]"))):
         open_runtime(name, artifacts[RUNTIMES[name]])
@@ -102,31 +117,34 @@ def test_tensorflow_that_has_computed_keeps_its_threads(network):
 
 
 def test_one_thread_is_one_thread(tmp_path):
-    """One of the process's threads does most of the work of 40 predictions, whatever else the machine does: two that
-    shared it would do half each, and Keras's own Python, in a thread of its own, takes up to a quarter."""
+    """One of the process's threads does most of the work of 40 predictions, whatever else the
+    machine does: two that shared it would do half each, and Keras's own Python, in a thread of its
+    own, takes up to a quarter.
+    """
     crops = draw_crops(2, side=128)
     inputs = keras.Input((128, 128, 3), dtype="uint8")
-    x = keras.layers.Conv2D(64, 3)(keras.layers.Rescaling(1 / 255)(inputs))  # work enough for many threads
+    # work enough for many threads
+    x = keras.layers.Conv2D(64, 3)(keras.layers.Rescaling(1 / 255)(inputs))
     x = keras.layers.GlobalAveragePooling2D()(keras.layers.Conv2D(64, 3)(x))
     network = keras.Model(inputs, keras.layers.Dense(5, activation="softmax")(x))
     network.save(tmp_path / "keras.keras")
     for name in ("savedmodel", "litert_int8", "onnx_float32"):
         convert(network, name, tmp_path / name, calibration=crops)
     code = (
-        "import pathlib, sys, numpy as np, psutil\n"
-        "from dr_lib.serving.export.runtimes import RUNTIMES, open_runtime\n"
-        "image = np.zeros((1, 128, 128, 3), np.uint8)\n"
-        "for name in sys.argv[2:]:\n"
-        "    format_name = RUNTIMES[name].replace('keras', 'keras.keras')\n"
-        "    predict = open_runtime(name, pathlib.Path(sys.argv[1]) / format_name)\n"
-        "    for _ in range(3): predict(image)\n"
-        "    before = {thread.id: thread.user_time + thread.system_time for thread in psutil.Process().threads()}\n"
-        "    for _ in range(40): predict(image)\n"
-        "    used = [t.user_time + t.system_time - before.get(t.id, 0) for t in psutil.Process().threads()]\n"
-        "    print(name, max(used) / sum(used))\n"
+        "import pathlib, sys, numpy as np, psutil\nfrom dr_lib.serving.export.runtimes import"
+        " RUNTIMES, open_runtime\nimage = np.zeros((1, 128, 128, 3), np.uint8)\nfor name in"
+        " sys.argv[2:]:\n    format_name = RUNTIMES[name].replace('keras', 'keras.keras')\n   "
+        " predict = open_runtime(name, pathlib.Path(sys.argv[1]) / format_name)\n    for _ in"
+        " range(3): predict(image)\n    before = {thread.id: thread.user_time + thread.system_time"
+        " for thread in psutil.Process().threads()}\n    for _ in range(40): predict(image)\n   "
+        " used = [t.user_time + t.system_time - before.get(t.id, 0) for t in"
+        " psutil.Process().threads()]\n    print(name, max(used) / sum(used))\n"
     )
     names = ["keras_predict", "savedmodel", "litert_int8", "onnx_float32", "openvino_float32"]
     command = [sys.executable, "-c", code, str(tmp_path), *names]
     output = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    used = {name: float(share) for name, share in (line.split() for line in output.splitlines()[-len(names) :])}
+    used = {
+        name: float(share)
+        for name, share in (line.split() for line in output.splitlines()[-len(names) :])
+    }
     assert list(used) == names and min(used.values()) >= 0.65, used

@@ -9,14 +9,26 @@ import pytest
 from dr_lib.serving.grader.folder import ModelFolderError, describe, read_folder, write_folder
 
 FACTS = {
-    "format": "litert_int8", "model": "mobilenet", "num_parameters": 3377221, "image_size": 224,
-    "grades": ["no retinopathy", "mild", "moderate", "severe", "proliferative"], "threshold": 0.4,
+    "format": "litert_int8",
+    "model": "mobilenet",
+    "num_parameters": 3377221,
+    "image_size": 224,
+    "grades": ["no retinopathy", "mild", "moderate", "severe", "proliferative"],
+    "threshold": 0.4,
     "threshold_from": "for a sensitivity of 0.9",
-    "preprocessing": "crop", "weights": "imagenet", "data_kind": "photographs", "crop_size": 299,
-    "crop_method": "robust", "data_sha256": "ab" * 32, "labels_sha256": "cd" * 32, "split_sha256": "ef" * 32,
-    "metrics": {"auc": 0.8125, "kappa": 0.5}, "commit": "c" * 40, "versions": {"keras": "3.15.1"},
+    "preprocessing": "crop",
+    "weights": "imagenet",
+    "data_kind": "photographs",
+    "crop_size": 299,
+    "crop_method": "robust",
+    "data_sha256": "ab" * 32,
+    "labels_sha256": "cd" * 32,
+    "split_sha256": "ef" * 32,
+    "metrics": {"auc": 0.8125, "kappa": 0.5},
+    "commit": "c" * 40,
+    "versions": {"keras": "3.15.1"},
     "created_at": "2026-11-21T12:00:00+00:00",
-}  # fmt: skip
+}
 
 
 @pytest.fixture
@@ -28,7 +40,9 @@ def folder(tmp_path):
 
 
 def test_reads_back_what_was_written(folder):
-    """All facts, with the size and the sha256 of the artifact; the version is the beginning of that."""
+    """All facts, with the size and the sha256 of the artifact; the version is the beginning of
+    that.
+    """
     found = read_folder(folder)
     sha256 = hashlib.sha256(b"sixbyt").hexdigest()
     assert found.facts == FACTS | {"artifact": "model.tflite", "bytes": 6, "sha256": sha256}
@@ -49,7 +63,9 @@ def test_an_artifact_may_be_a_folder(tmp_path):
 
 @pytest.mark.parametrize("damage", [b"sixbyT", b"sixby"])
 def test_refuses_another_artifact(folder, damage):
-    """A bit, a cut, more bytes: only the artifact whose sha256 stands in the manifest is a model."""
+    """A bit, a cut, more bytes: only the artifact whose sha256 stands in the manifest is a
+    model.
+    """
     (folder / "model.tflite").write_bytes(damage)
     with pytest.raises(ModelFolderError, match="copy or export the model again"):
         read_folder(folder)
@@ -98,9 +114,15 @@ def test_the_card_says_what_the_model_is(folder):
     card = (folder / "README.md").read_text()
     own = describe(read_folder(folder).facts | {"format": "keras"})
     assert "## Test split\n" in own and "0.9)." in own and "before export" not in own
-    assert "## Test split, of the network before export\n" in card and "0.9; of the network before export)." in card
+    assert (
+        "## Test split, of the network before export\n" in card
+        and "0.9; of the network before export)." in card
+    )
     for words in ("| auc | 0.8125 |", "at least 0.4 (for a sens", "3,377,221", "No medical device"):
         assert words in card
     synthetic = describe(read_folder(folder).facts | {"data_kind": "synthetic"})
-    assert ", referral (" in describe(read_folder(folder).facts | {"grades": []}) and ", five grades (" in card
+    assert (
+        ", referral (" in describe(read_folder(folder).facts | {"grades": []})
+        and ", five grades (" in card
+    )
     assert "SYNTHETIC" not in card and "SYNTHETIC SAMPLE" in synthetic

@@ -40,24 +40,37 @@ def read_rows(out):
 
 
 def test_every_file_has_its_row(served_folder, photographs, tmp_path):
-    """Grades are those of the endpoint, of a TIFF too; what cannot be graded is counted by its reason."""
+    """Grades are those of the endpoint, of a TIFF too; what cannot be graded is counted by its
+    reason.
+    """
     out = tmp_path / "new" / "grades.csv"
-    result = CliRunner().invoke(main, ["predict", str(served_folder), str(photographs), "--out", str(out)])
-    assert result.exit_code == 0 and "1 photographs could not be graded\n  1 not a picture" in result.output
+    result = CliRunner().invoke(
+        main, ["predict", str(served_folder), str(photographs), "--out", str(out)]
+    )
+    assert (
+        result.exit_code == 0
+        and "1 photographs could not be graded\n  1 not a picture" in result.output
+    )
     rows = read_rows(out)
     assert [row["file"].rsplit("/")[-1] for row in rows] == ["a.jpg", "b.PNG", "c.jpeg", "d.tif"]
-    answer = Predictor(read_folder(served_folder), 1, max_pixels=MAX_PIXELS)((photographs / "a.jpg").read_bytes())
+    answer = Predictor(read_folder(served_folder), 1, max_pixels=MAX_PIXELS)(
+        (photographs / "a.jpg").read_bytes()
+    )
     assert (
         int(rows[0]["most_probable_grade"]) == answer["most_probable_grade"]
         and rows[0]["fundus"] == answer["fundus"]["status"]
     )
-    assert [float(rows[0][f"probability_{k}"]) for k in range(5)] == pytest.approx(answer["probabilities"])
+    assert [float(rows[0][f"probability_{k}"]) for k in range(5)] == pytest.approx(
+        answer["probabilities"]
+    )
     assert rows[2]["most_probable_grade"] == "" and "not a picture" in rows[2]["error"]
     assert rows[3] | {"file": ""} == rows[1] | {"file": ""}
 
 
 def test_grade_and_threshold_cannot_be_mistaken(served_folder, photographs, tmp_path):
-    """Table and answer name the most probable grade, and what the threshold makes of all probabilities, and show it."""
+    """Table and answer name the most probable grade, and what the threshold makes of all
+    probabilities, and show it.
+    """
     model = read_folder(served_folder)
     answer = Predictor(model, 1, max_pixels=MAX_PIXELS).grade(photographs / "a.jpg")
     suspected = answer["probability_referable"]
@@ -66,34 +79,53 @@ def test_grade_and_threshold_cannot_be_mistaken(served_folder, photographs, tmp_
         folder = write_folder(copy, model.artifact.name, model.facts | {"threshold": threshold})
         grade_files(folder, [photographs / "a.jpg"], tmp_path / f"{is_referable}.csv")
         (row,) = read_rows(tmp_path / f"{is_referable}.csv")
-        assert row["most_probable_grade"] == str(answer["most_probable_grade"]) and float(row["threshold"]) == threshold
+        assert (
+            row["most_probable_grade"] == str(answer["most_probable_grade"])
+            and float(row["threshold"]) == threshold
+        )
         assert row["referable_at_threshold"] == str(is_referable)
         assert not {"grade", "referable"} & (set(row) | set(answer))
 
 
 def test_what_the_model_learned_from_is_marked(served_folder, small_sample, tmp_path):
-    """By what the picture shows, whatever it is called and however it was saved; where nobody knows, it says so."""
+    """By what the picture shows, whatever it is called and however it was saved; where nobody
+    knows, it says so.
+    """
     photographs = shutil.copytree(small_sample.parent / "photographs", tmp_path / "photographs")
     names = pd.read_csv(photographs / "labels.csv")["image"]
-    labels = read_photographs(small_sample).assign(file=lambda table: names[table["row"] - 2].to_numpy())
+    labels = read_photographs(small_sample).assign(
+        file=lambda table: names[table["row"] - 2].to_numpy()
+    )
     first = photographs / labels.loc[labels["split"] == "train", "file"].iloc[0]
-    cv2.imwrite(str(photographs / "renamed.jpg"), cv2.imread(str(first)), [cv2.IMWRITE_JPEG_QUALITY, 60])
+    cv2.imwrite(
+        str(photographs / "renamed.jpg"), cv2.imread(str(first)), [cv2.IMWRITE_JPEG_QUALITY, 60]
+    )
     shutil.copytree(served_folder, tmp_path / "model")
     facts = read_folder(served_folder).facts | describe_data(small_sample)
     model = write_folder(tmp_path / "model", "model.tflite", facts).path
     asked = ["predict", str(model), str(photographs), "--out"]
     said = CliRunner().invoke(main, [*asked, str(tmp_path / "unknown.csv")])
     number = len(labels) + 1
-    assert said.exit_code == 0 and f"whether the model learned from {number} of them is not known" in said.output
+    assert (
+        said.exit_code == 0
+        and f"whether the model learned from {number} of them is not known" in said.output
+    )
     assert {row["in_training"] for row in read_rows(tmp_path / "unknown.csv")} == {"unknown"}
     known = [str(tmp_path / "known.csv"), "--data", str(small_sample)]
     said = CliRunner().invoke(main, [*asked, *known])
     learned = labels.loc[labels["split"].isin(["train", "validation"]), "file"]
-    assert f"the model learned from {len(learned) + 1} of them (in_training)" in said.output, said.output
-    marked = {row["file"] for row in read_rows(tmp_path / "known.csv") if row["in_training"] == "yes"}
+    assert f"the model learned from {len(learned) + 1} of them (in_training)" in said.output, (
+        said.output
+    )
+    marked = {
+        row["file"] for row in read_rows(tmp_path / "known.csv") if row["in_training"] == "yes"
+    }
     assert marked == {str(photographs / name) for name in [*learned, "renamed.jpg"]}
     for wrong, message in (
-        ([str(tmp_path / "unknown.csv"), "--data", str(small_sample)], "it is not known whether they are in_training"),
+        (
+            [str(tmp_path / "unknown.csv"), "--data", str(small_sample)],
+            "it is not known whether they are in_training",
+        ),
         ([*known, "--split", "labels.csv"], "the model did not learn by labels.csv of"),
     ):
         said = CliRunner().invoke(main, [*asked, *wrong])
@@ -101,11 +133,15 @@ def test_what_the_model_learned_from_is_marked(served_folder, small_sample, tmp_
 
 
 def test_a_disk_that_went_away_leaves_no_row(served_folder, photographs, tmp_path):
-    """Its photographs are no pictures without a grade: the same command, the disk back, grades them."""
+    """Its photographs are no pictures without a grade: the same command, the disk back, grades
+    them.
+    """
     folder = read_folder(served_folder)
     out = tmp_path / "grades.csv"
     with pytest.raises(WorkerError, match="not there any more"):
-        grade_files(folder, [photographs], out, progress=lambda *_: photographs.rename(tmp_path / "away"))
+        grade_files(
+            folder, [photographs], out, progress=lambda *_: photographs.rename(tmp_path / "away")
+        )
     (tmp_path / "away").rename(photographs)
     assert len(read_rows(out)) == 1
     grade_files(folder, [photographs], out)
@@ -113,7 +149,9 @@ def test_a_disk_that_went_away_leaves_no_row(served_folder, photographs, tmp_pat
 
 
 def test_it_goes_on_where_it_was_stopped(served_folder, photographs, tmp_path):
-    """Each row is on the disk before the next; of a table cut in a row the whole rows are kept, the rest is graded."""
+    """Each row is on the disk before the next; of a table cut in a row the whole rows are kept,
+    the rest is graded.
+    """
     folder = read_folder(served_folder)
     out = tmp_path / "grades.csv"
     on_disk = []
@@ -147,7 +185,9 @@ def test_no_file_is_overwritten(served_folder, photographs, tmp_path):
 
 
 def test_any_name_and_any_kind_of_file_has_its_row(served_folder, tmp_path, monkeypatch):
-    """A name of bytes, a formula as a name, a pipe, an endless device and 5 GiB of nothing: UTF-8, and no formula."""
+    """A name of bytes, a formula as a name, a pipe, an endless device and 5 GiB of nothing:
+    UTF-8, and no formula.
+    """
     monkeypatch.chdir(tmp_path)
     for name in (b"caf\xe9.jpg", b"=1+1.jpg"):
         with open(name, "wb") as file:
@@ -162,21 +202,36 @@ def test_any_name_and_any_kind_of_file_has_its_row(served_folder, tmp_path, monk
     listed = ["=1+1.jpg", "caf\\udce9.jpg", "pipe.jpg", "sparse.jpg", "zero.jpg"]
     assert list(rows) == [f"{tmp_path}/{name}" for name in listed]  # begins with no =, + or -
     assert [bool(error) for error in rows.values()] == [False, False, True, True, True]
-    assert grade_files(read_folder(served_folder), names, tmp_path / "grades.csv").reasons.total() == 3
+    assert (
+        grade_files(read_folder(served_folder), names, tmp_path / "grades.csv").reasons.total() == 3
+    )
     assert len(read_rows(tmp_path / "grades.csv")) == 5
 
 
 def test_a_path_that_is_not_there_grades_nothing(served_folder, tmp_path):
     """It is named, and no table is left."""
-    result = CliRunner().invoke(main, ["predict", str(served_folder), "nowhere.jpg", "--out", str(tmp_path / "x.csv")])
+    result = CliRunner().invoke(
+        main, ["predict", str(served_folder), "nowhere.jpg", "--out", str(tmp_path / "x.csv")]
+    )
     assert result.exit_code == 1 and "nowhere.jpg is not there" in result.output
     assert not (tmp_path / "x.csv").exists()
 
 
 def test_load_says_what_an_endpoint_answered(port, photographs, tmp_path):
-    """A row per request; where nothing is answered, or there is nothing to send, the command fails and says why."""
+    """A row per request; where nothing is answered, or there is nothing to send, the command
+    fails and says why.
+    """
     (photographs / "c.jpeg").unlink()
-    options = ["--images", str(photographs), "--requests", "3", "--gap", "0", "--out", str(tmp_path / "requests.csv")]
+    options = [
+        "--images",
+        str(photographs),
+        "--requests",
+        "3",
+        "--gap",
+        "0",
+        "--out",
+        str(tmp_path / "requests.csv"),
+    ]
     result = CliRunner().invoke(main, ["load", f"http://127.0.0.1:{port}/invocations", *options])
     assert result.exit_code == 0 and "3 requests, p50" in result.output
     assert len((tmp_path / "requests.csv").read_text().splitlines()) == 4
@@ -185,19 +240,30 @@ def test_load_says_what_an_endpoint_answered(port, photographs, tmp_path):
     assert result.exit_code == 1 and "no request was answered: the body is neither" in result.output
     (photographs / "a.jpg").unlink()
     result = CliRunner().invoke(main, ["load", f"http://127.0.0.1:{port}/invocations", *options])
-    assert result.exit_code == 1 and f"no JPEG is below {photographs}: give --images" in result.output
+    assert (
+        result.exit_code == 1 and f"no JPEG is below {photographs}: give --images" in result.output
+    )
 
 
 def test_a_prepared_folder_becomes_predictions_to_evaluate(served_folder, small_sample, tmp_path):
-    """Another's folder, said to be so, is all test, graded as its photographs are; one's own keeps its sides."""
+    """Another's folder, said to be so, is all test, graded as its photographs are; one's own
+    keeps its sides.
+    """
     untrained = read_folder(served_folder)
     out = tmp_path / "predictions.csv"
     shutil.copytree(served_folder, tmp_path / "own")
-    folder = write_folder(tmp_path / "own", untrained.artifact.name, untrained.facts | {"data_sha256": "0" * 64})
-    for model, message in ((untrained, "does not say what it learned from"), (folder, "say --external")):
-        with pytest.raises(GradesError, match=message):  # it may have grown since the model learned from it
+    folder = write_folder(
+        tmp_path / "own", untrained.artifact.name, untrained.facts | {"data_sha256": "0" * 64}
+    )
+    for model, message in (
+        (untrained, "does not say what it learned from"),
+        (folder, "say --external"),
+    ):
+        # it may have grown since the model learned from it
+        with pytest.raises(GradesError, match=message):
             grade_prepared(model, small_sample, out)
-    learned = read_photographs(small_sample).assign(split="test")  # as a training leaves its predictions
+    # as a training leaves its predictions
+    learned = read_photographs(small_sample).assign(split="test")
     for side in ("train", "test"):
         learned.loc[0, "split"] = side
         learned.to_csv(folder.path.parent / "predictions.csv", index=False)
@@ -213,7 +279,9 @@ def test_a_prepared_folder_becomes_predictions_to_evaluate(served_folder, small_
     names = pd.read_csv(photographs / "labels.csv")["image"]
     file = photographs / names[labels.loc[rows[0]["image_id"], "row"] - 2]  # the header is row 1
     answer = Predictor(folder, 1, max_pixels=MAX_PIXELS).grade(file)
-    assert [float(rows[0][f"probability_{k}"]) for k in range(5)] == pytest.approx(answer["probabilities"], abs=1e-5)
+    assert [float(rows[0][f"probability_{k}"]) for k in range(5)] == pytest.approx(
+        answer["probabilities"], abs=1e-5
+    )
     assert not any(name in out.read_text() for name in names)
     data = describe_data(small_sample)  # as if the model had learned from it
     own = write_folder(tmp_path / "own", folder.artifact.name, folder.facts | data)
@@ -221,7 +289,10 @@ def test_a_prepared_folder_becomes_predictions_to_evaluate(served_folder, small_
     with pytest.raises(GradesError, match="leave out --external"):
         grade_prepared(own, small_sample, out, is_external=True)
     graded = {row["split"] for row in read_rows(out) if row["probability_0"]}
-    assert graded == {"validation", "test"} and {row["split"] for row in read_rows(out)} == {"train", *graded}
+    assert graded == {"validation", "test"} and {row["split"] for row in read_rows(out)} == {
+        "train",
+        *graded,
+    }
     own = write_folder(own.path, folder.artifact.name, own.facts | {"split_sha256": "0" * 64})
     with pytest.raises(GradesError, match="another split table than split.csv"):
         grade_prepared(own, small_sample, out)

@@ -12,8 +12,8 @@ from dr_lib.serving.untrained import export_untrained
 def test_it_answers_as_litert_does_and_goes_on_when_its_files_are_overwritten(tmp_path, jpeg):
     """One network in two formats: the same keys and, but for rounding, the same probabilities.
 
-    A copy of another model overwrites the files in place, or cuts them short: no answer changes. What is no model any
-    more is told.
+    A copy of another model overwrites the files in place, or cuts them short: no answer changes.
+    What is no model any more is told.
     """
     answers = []
     for name in ("savedmodel", "litert_float32"):
@@ -30,8 +30,15 @@ def test_it_answers_as_litert_does_and_goes_on_when_its_files_are_overwritten(tm
         assert predictor(jpeg)["probabilities"] == answers[-1]["probabilities"]
         with pytest.raises(ModelFolderError, match="is not what manifest.json says"):
             read_folder(folder.path)
-        kind = {"savedmodel": "SavedModel that TensorFlow", "litert_float32": "LiteRT model that this runtime"}[name]
+        kind = {
+            "savedmodel": "SavedModel that TensorFlow",
+            "litert_float32": "LiteRT model that this runtime",
+        }[name]
         with pytest.raises(ModelFolderError, match=f"not a {kind} can run"):
-            Predictor(write_folder(folder.path, folder.facts["artifact"], folder.facts), 1, max_pixels=10**7)
+            Predictor(
+                write_folder(folder.path, folder.facts["artifact"], folder.facts),
+                1,
+                max_pixels=10**7,
+            )
     assert answers[0].keys() == answers[1].keys() and answers[0]["machine"]["threads"] == 2
     assert answers[0]["probabilities"] == pytest.approx(answers[1]["probabilities"], abs=1e-5)

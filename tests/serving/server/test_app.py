@@ -1,4 +1,6 @@
-"""The endpoint, over real sockets, against predictions made in this process and the wording of SageMaker's contract."""
+"""The endpoint, over real sockets, against predictions made in this process and the wording of
+SageMaker's contract.
+"""
 
 import base64
 import gzip
@@ -39,7 +41,9 @@ LIMIT = 6_291_456  # bytes of a body, from SageMaker's contract
 
 
 class GatedPredictor(Predictor):
-    """A real one that lets nothing through until its gate is open, to see what the endpoint does meanwhile."""
+    """A real one that lets nothing through until its gate is open, to see what the endpoint does
+    meanwhile.
+    """
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
@@ -74,7 +78,9 @@ def chunk(body, size=65536):
 
 
 def test_the_answer_says_what_the_contract_promises(port, served_folder, jpeg):
-    """Grade, probabilities, threshold, model, fundus and timings, computed here step by step from the library."""
+    """Grade, probabilities, threshold, model, fundus and timings, computed here step by step
+    from the library.
+    """
     answer = post(port, jpeg)
     crop = crop_fundus(jpeg)
     image = decode_jpeg(encode_jpeg(crop.image), 32)
@@ -82,7 +88,11 @@ def test_the_answer_says_what_the_contract_promises(port, served_folder, jpeg):
     body = json.loads(answer.body)
     timings_ms = body.pop("timings_ms")
     machine = body.pop("machine")
-    assert machine["cpu"] == probe().cpu and 1 <= machine["threads"] and machine["num_cpus"] == probe().num_cpus
+    assert (
+        machine["cpu"] == probe().cpu
+        and 1 <= machine["threads"]
+        and machine["num_cpus"] == probe().num_cpus
+    )
     assert answer.status == 200 and answer.headers["Content-Type"] == "application/json"
     assert body == {
         "most_probable_grade": int(np.argmax(probabilities)),
@@ -92,13 +102,18 @@ def test_the_answer_says_what_the_contract_promises(port, served_folder, jpeg):
         "threshold": 0.5,
         "model": "small_cnn",
         "model_version": json.loads((served_folder / "manifest.json").read_text())["sha256"][:12],
-        "fundus": {"status": crop.status} | {k: pytest.approx(v, abs=0.01) for k, v in crop.circle._asdict().items()},
+        "fundus": (
+            {"status": crop.status}
+            | {k: pytest.approx(v, abs=0.01) for k, v in crop.circle._asdict().items()}
+        ),
     }
     assert timings_ms["decode"] > 0 and timings_ms["predict"] > 0 and len(timings_ms) == 2
 
 
 def test_photographs_come_as_jpeg_png_json_gzip_and_in_chunks(port, predictor, jpeg):
-    """However the same file is packed, the answer is the same; so it is for a PNG as for its pixels."""
+    """However the same file is packed, the answer is the same; so it is for a PNG as for its
+    pixels.
+    """
     wanted = predictor(jpeg)
     del wanted["timings_ms"], wanted["machine"]
     png = encode(cv2.imdecode(np.frombuffer(jpeg, np.uint8), 1), ".png")
@@ -112,7 +127,10 @@ def test_photographs_come_as_jpeg_png_json_gzip_and_in_chunks(port, predictor, j
         post(port, gzip.compress(pack_json(jpeg)), "application/json", Content_Encoding="gzip"),
         post(port, chunk(jpeg, 1000)),
         post(port, jpeg, "image/jpg"),
-        *(post(port, json.dumps({"image": text}), "application/json") for text in write_base64(jpeg)),
+        *(
+            post(port, json.dumps({"image": text}), "application/json")
+            for text in write_base64(jpeg)
+        ),
     ]
     assert [answer.status for answer in answers] == [200] * len(answers)
     assert all(answer.facts == wanted for answer in (*answers[:3], *answers[4:]))
@@ -120,15 +138,23 @@ def test_photographs_come_as_jpeg_png_json_gzip_and_in_chunks(port, predictor, j
 
 
 def test_an_eye_that_looks_doubtful_is_graded_and_called_so(port):
-    """A dark shadow over a drawn eye, as a haemorrhage into the vitreous throws: its answer says doubtful."""
+    """A dark shadow over a drawn eye, as a haemorrhage into the vitreous throws: its answer says
+    doubtful.
+    """
     rng = np.random.default_rng(1)
     eye, circle, _ = draw_eye(2, "right", draw_look(rng), rng)
     shadow = np.zeros(eye.shape[:2], np.float32)
     cv2.circle(shadow, (int(circle.x), int(circle.y)), int(0.22 * circle.radius), 0.9, -1)
     shadow = cv2.GaussianBlur(shadow, (0, 0), 0.03 * circle.radius)[..., None]
-    plain, shaded = (post(port, encode(picture[..., ::-1])) for picture in (eye, (eye * (1 - shadow)).astype(np.uint8)))
+    plain, shaded = (
+        post(port, encode(picture[..., ::-1]))
+        for picture in (eye, (eye * (1 - shadow)).astype(np.uint8))
+    )
     assert plain.status == shaded.status == 200 and "most_probable_grade" in shaded.facts
-    assert "doubtful" in shaded.facts["fundus"]["status"] and "doubtful" not in plain.facts["fundus"]["status"]
+    assert (
+        "doubtful" in shaded.facts["fundus"]["status"]
+        and "doubtful" not in plain.facts["fundus"]["status"]
+    )
 
 
 def draw_black():
@@ -173,12 +199,17 @@ def test_gzip_must_be_gzip(port, jpeg):
     """Another coding is not served; a damaged, cut or lengthened stream is malformed."""
     packed = gzip.compress(jpeg)
     assert post(port, jpeg, Content_Encoding="br").status == 415
-    assert [post(port, bad, Content_Encoding="gzip").status for bad in (jpeg, packed[:-9], packed + b"x")] == [400] * 3
+    assert [
+        post(port, bad, Content_Encoding="gzip").status
+        for bad in (jpeg, packed[:-9], packed + b"x")
+    ] == [400] * 3
 
 
 def test_a_jpeg_made_of_scans_is_refused(port, jpeg):
     """Ten bytes a scan would keep a decoder busy for half an hour."""
-    progressive = cv2.imencode(".jpg", draw_photograph(), [cv2.IMWRITE_JPEG_PROGRESSIVE, 1])[1].tobytes()
+    progressive = cv2.imencode(".jpg", draw_photograph(), [cv2.IMWRITE_JPEG_PROGRESSIVE, 1])[
+        1
+    ].tobytes()
     assert post(port, progressive).status == 200
     last = progressive.rfind(b"\xff\xda")
     scan = progressive[last : last + 10]
@@ -186,18 +217,24 @@ def test_a_jpeg_made_of_scans_is_refused(port, jpeg):
 
 
 def test_the_largest_body_is_the_contracts(port, jpeg):
-    """Exactly 6,291,456 bytes are served and one more is not: with a length, in chunks, and unpacked from gzip."""
+    """Exactly 6,291,456 bytes are served and one more is not: with a length, in chunks, and
+    unpacked from gzip.
+    """
     fits = jpeg.ljust(LIMIT, b"\0")
     over = jpeg.ljust(LIMIT + 1, b"\0")
     assert [post(port, body).status for body in (fits, over)] == [200, 413]
     assert [post(port, chunk(body)).status for body in (fits, over)] == [200, 413]
-    assert [post(port, gzip.compress(body, 1), Content_Encoding="gzip").status for body in (fits, over)] == [200, 413]
+    assert [
+        post(port, gzip.compress(body, 1), Content_Encoding="gzip").status for body in (fits, over)
+    ] == [200, 413]
     bomb = gzip.compress(bytes(2**28), 9)
     assert len(bomb) < LIMIT / 20 and post(port, bomb, Content_Encoding="gzip").status == 413
 
 
 def test_custom_attributes_come_back(port, jpeg):
-    """As they were sent, with answers and with refusals; only up to 1024 visible ASCII characters."""
+    """As they were sent, with answers and with refusals; only up to 1024 visible ASCII
+    characters.
+    """
     name = "X-Amzn-SageMaker-Custom-Attributes"
     longest = "trace=7; " + "~" * 1015
     sent = {"X_Amzn_SageMaker_Custom_Attributes": longest}
@@ -217,7 +254,9 @@ def test_other_paths_and_methods_are_refused(port, jpeg):
 
 
 def test_ping_waits_for_the_warm_up_and_busy_is_503(served_folder, predictor, jpeg):
-    """503 before the warm-up; then one predicts, one waits, and the third is sent away at once, to come again."""
+    """503 before the warm-up; then one predicts, one waits, and the third is sent away at once,
+    to come again.
+    """
     service = open_service(served_folder, kind=GatedPredictor, threads=1, queue=1)
     with run_in_thread(service) as port, ThreadPoolExecutor(2) as clients:
         assert get(port).status == 503
@@ -282,7 +321,9 @@ class HungryPredictor(Predictor):
     """A real one that may take 10 MB more than the process has."""
 
     def __call__(self, *args):
-        resource.setrlimit(resource.RLIMIT_AS, (psutil.Process().memory_info().vms + 10**7, resource.RLIM_INFINITY))
+        resource.setrlimit(
+            resource.RLIMIT_AS, (psutil.Process().memory_info().vms + 10**7, resource.RLIM_INFINITY)
+        )
         try:
             return super().__call__(*args)
         finally:
@@ -295,5 +336,9 @@ def test_too_little_memory_is_503(served_folder):
     with run_in_thread(open_service(served_folder, kind=HungryPredictor)) as port:
         wait_until(lambda: get(port).status == 200)
         answer = post(port, body)
-        assert answer.status == 503 and answer.headers["Retry-After"] == "1" and b"memory" in answer.body
+        assert (
+            answer.status == 503
+            and answer.headers["Retry-After"] == "1"
+            and b"memory" in answer.body
+        )
         assert post(port, body[: len(body) // 2]).status == 400

@@ -1,4 +1,6 @@
-"""The container: what its Dockerfile says, and that what it copies and installs is enough to serve."""
+"""The container: what its Dockerfile says, and that what it copies and installs is enough to
+serve.
+"""
 
 import json
 import re
@@ -10,7 +12,14 @@ import venv
 
 import pytest
 
-from tests.serving.driver import ROOT, is_listening, list_wheel_options, post, read_image_environment, run_process
+from tests.serving.driver import (
+    ROOT,
+    is_listening,
+    list_wheel_options,
+    post,
+    read_image_environment,
+    run_process,
+)
 
 DOCKERFILE = ROOT / "dr_lib" / "serving" / "Dockerfile"
 REQUIREMENTS = ROOT / "dr_lib" / "serving" / "requirements.txt"
@@ -30,11 +39,17 @@ def copy_files(instructions, target):
         (folder := target / place).mkdir(parents=True, exist_ok=True)
         for source in sources:  # of a folder Docker copies what is in it
             copy = shutil.copytree if (ROOT / source).is_dir() else shutil.copy
-            copy(ROOT / source, folder, **({"dirs_exist_ok": True} if copy is shutil.copytree else {}))
+            copy(
+                ROOT / source,
+                folder,
+                **({"dirs_exist_ok": True} if copy is shutil.copytree else {}),
+            )
 
 
 def test_it_obeys_the_contract(instructions):
-    """SIGTERM reaches Python, for the forms are those without a shell; port 8080; root is not needed."""
+    """SIGTERM reaches Python, for the forms are those without a shell; port 8080; root is not
+    needed.
+    """
     said = dict(instructions)
     assert json.loads(said["ENTRYPOINT"])[:3] == ["python", "-m", "dr_lib.serving"]
     assert json.loads(said["CMD"]) == ["serve"] and said["EXPOSE"] == "8080"
@@ -45,8 +60,11 @@ def test_it_obeys_the_contract(instructions):
     assert re.fullmatch(r"python:3\.\d+(\.\d+)?-slim\S*", said["FROM"])
 
 
-def test_it_copies_every_module_that_the_server_imports(instructions, served_folder, jpeg, tmp_path):
-    """From the copied files alone it serves, at all addresses of the container, and at its own alone elsewhere.
+def test_it_copies_every_module_that_the_server_imports(
+    instructions, served_folder, jpeg, tmp_path
+):
+    """From the copied files alone it serves, at all addresses of the container, and at its own
+    alone elsewhere.
 
     The health check has status 0 where /ping says 200, another where nobody listens.
     """
@@ -63,13 +81,27 @@ def test_it_copies_every_module_that_the_server_imports(instructions, served_fol
 
 @pytest.mark.slow
 def test_it_serves_from_a_clean_environment(instructions, served_folder, jpeg, tmp_path):
-    """A virtual environment with requirements.txt and nothing else gives the answers of this one."""
+    """A virtual environment with requirements.txt and nothing else gives the answers of this
+    one.
+    """
     venv.create(tmp_path / "venv")
     python = tmp_path / "venv" / "bin" / "python"
-    install = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "-r", REQUIREMENTS]
+    install = [
+        sys.executable,
+        "-m",
+        "pip",
+        "--python",
+        python,
+        "install",
+        "--quiet",
+        "-r",
+        REQUIREMENTS,
+    ]
     subprocess.run(install, check=True)
     copy_files(instructions, tmp_path / "srv")
-    with run_process(served_folder, tmp_path / "log", python=(str(python),), cwd=tmp_path / "srv") as server:
+    with run_process(
+        served_folder, tmp_path / "log", python=(str(python),), cwd=tmp_path / "srv"
+    ) as server:
         clean = post(server.port, jpeg)
     with run_process(served_folder, tmp_path / "log") as server:
         assert clean.status == 200 and clean.facts == post(server.port, jpeg).facts
@@ -78,16 +110,35 @@ def test_it_serves_from_a_clean_environment(instructions, served_folder, jpeg, t
 @pytest.mark.slow
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
 def test_its_wheels_exist_and_are_small(instructions, machine, tmp_path):
-    """For the Python of the image, on both processors, nothing is compiled and all wheels have at most 120 MB."""
+    """For the Python of the image, on both processors, nothing is compiled and all wheels have
+    at most 120 MB.
+    """
     version = re.search(r"3\.\d+", dict(instructions)["FROM"])[0]
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--dest", tmp_path]
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "download",
+        "--quiet",
+        "--disable-pip-version-check",
+        "--dest",
+        tmp_path,
+    ]
     subprocess.run(command + list_wheel_options(version, machine), check=True)
     wheels = {path.name.split("-")[0]: path.stat().st_size for path in tmp_path.glob("*.whl")}
-    assert {"ai_edge_litert", "numpy", "opencv_python_headless", "starlette", "uvicorn"} <= set(wheels)
+    assert {"ai_edge_litert", "numpy", "opencv_python_headless", "starlette", "uvicorn"} <= set(
+        wheels
+    )
     assert not set(wheels) & {"tensorflow", "keras", "pillow", "pydantic"}
     assert sum(wheels.values()) <= MAX_WHEELS_MB * 1e6
 
 
 def test_the_build_sends_little():
-    """The build's context holds the library alone: no photograph, virtual environment or result gets into an image."""
-    assert (ROOT / ".dockerignore").read_text().splitlines()[1:] == ["*", "!dr_lib", "**/__pycache__"]
+    """The build's context holds the library alone: no photograph, virtual environment or result
+    gets into an image.
+    """
+    assert (ROOT / ".dockerignore").read_text().splitlines()[1:] == [
+        "*",
+        "!dr_lib",
+        "**/__pycache__",
+    ]

@@ -1,4 +1,6 @@
-"""A storm of broken requests, with whole ones among them: no 500, no growth, no thread lost, every answer right."""
+"""A storm of broken requests, with whole ones among them: no 500, no growth, no thread lost,
+every answer right.
+"""
 
 import base64
 import collections
@@ -26,11 +28,15 @@ EXPECTED = {200, 400, 404, 405, 408, 411, 413, 415, 422, 431, 503}
 
 
 def damage(data, rng):
-    """Change stretches of a file, up to its end perhaps: a bit flipped, overwritten, cut out, doubled."""
+    """Change stretches of a file, up to its end perhaps: a bit flipped, overwritten, cut out,
+    doubled.
+    """
     for _ in range(rng.integers(1, 6)):
         # headers are short, so that half of all changes go there
         at = int(rng.integers(0, 1 + (len(data) if rng.random() < 0.5 else min(len(data), 64))))
-        piece = data[at : at + int(rng.choice([2 ** rng.integers(0, 12), 4, len(data)], p=[0.7, 0.2, 0.1]))]
+        piece = data[
+            at : at + int(rng.choice([2 ** rng.integers(0, 12), 4, len(data)], p=[0.7, 0.2, 0.1]))
+        ]
         flipped = bytes(byte ^ 1 << int(rng.integers(0, 8)) for byte in piece[:1]) + piece[1:]
         extreme = struct.pack(">I", int(rng.choice([0, 1, 0xFFFF, 0x7FFFFFFF, 0xFFFFFFFF])))
         changes = [flipped, rng.bytes(len(piece)), b"", 2 * piece, extreme]
@@ -39,7 +45,9 @@ def damage(data, rng):
 
 
 def draw_request(files, rng):
-    """The bytes of a request that is wrong somewhere: its file, its packing, its head or its chunks."""
+    """The bytes of a request that is wrong somewhere: its file, its packing, its head or its
+    chunks.
+    """
     kind = str(rng.choice(list(TYPES)))
     body = files[kind]
     media_type = TYPES[kind]
@@ -65,7 +73,9 @@ def draw_request(files, rng):
 
 
 def send_damaged(port, request):
-    """Send a request and hang up behind it; return the statuses that came back, of which there may be none."""
+    """Send a request and hang up behind it; return the statuses that came back, of which there
+    may be none.
+    """
     with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
         try:
             connection.sendall(request)
@@ -77,7 +87,9 @@ def send_damaged(port, request):
 
 
 def storm(port, files, wanted, num_requests, seed):
-    """Send damaged requests over connections of their own and whole ones over a kept one; return the statuses."""
+    """Send damaged requests over connections of their own and whole ones over a kept one; return
+    the statuses.
+    """
     rng = np.random.default_rng(seed)
     statuses = collections.Counter()
     kept = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
@@ -85,7 +97,9 @@ def storm(port, files, wanted, num_requests, seed):
         if number % 4 == 0:
             kind = list(TYPES)[number // 4 % len(TYPES)]
             encoding = {"Content-Encoding": "gzip"} if kind == "gzip" else {}
-            kept.request("POST", "/invocations", files[kind], {"Content-Type": TYPES[kind], **encoding})
+            kept.request(
+                "POST", "/invocations", files[kind], {"Content-Type": TYPES[kind], **encoding}
+            )
             response = kept.getresponse()
             answer = json.loads(response.read())
             statuses[response.status] += 1
@@ -105,9 +119,14 @@ def files():
 
 
 def test_a_storm_leaves_nothing_behind(served_folder, files, tmp_path):
-    """Only 2xx, 4xx and 503; memory grows by 5 % at most, threads stay, whole requests get their answers."""
+    """Only 2xx, 4xx and 503; memory grows by 5 % at most, threads stay, whole requests get their
+    answers.
+    """
     predictor = Predictor(read_folder(served_folder), 2, max_pixels=MAX_PIXELS)
-    wanted = {kind: predictor(body, TYPES[kind], "gzip" * (kind == "gzip")) for kind, body in files.items()}
+    wanted = {
+        kind: predictor(body, TYPES[kind], "gzip" * (kind == "gzip"))
+        for kind, body in files.items()
+    }
     for answer in wanted.values():
         del answer["timings_ms"], answer["machine"]
     options = ("--threads", "2", "--request-seconds", "5")
@@ -125,14 +144,19 @@ def test_a_storm_leaves_nothing_behind(served_folder, files, tmp_path):
         statuses = rage(NUM_REQUESTS, seed=0)
         assert set(statuses) <= EXPECTED | {"closed"} and {200, 400, 415} <= set(statuses), statuses
         assert statuses["closed"] < NUM_REQUESTS / 5
-        assert server.measure_resident_mb() <= 1.05 * before_mb and process.num_threads() == before_threads
+        assert (
+            server.measure_resident_mb() <= 1.05 * before_mb
+            and process.num_threads() == before_threads
+        )
         assert server.process.poll() is None
     log = server.log.read_text()
     assert " 500 " not in log and "Traceback" not in log and "Error in" not in log, log[-3000:]
 
 
 def test_a_png_of_400_million_pixels_costs_nothing(served_folder, tmp_path):
-    """A file that decodes to 1.2 GB is refused from its header, before a tenth of its rows is read: within 50 MB."""
+    """A file that decodes to 1.2 GB is refused from its header, before a tenth of its rows is
+    read: within 50 MB.
+    """
     bomb = pack_png(20_000, 20_000, 2_000)
     with run_process(served_folder, tmp_path / "log") as server:
         assert post(server.port, encode(draw_photograph())).status == 200
@@ -142,7 +166,9 @@ def test_a_png_of_400_million_pixels_costs_nothing(served_folder, tmp_path):
 
 
 def test_many_slow_clients_do_not_keep_others_waiting(served_folder, jpeg, tmp_path):
-    """300 connections that have not finished their request hold no thread: whole requests have their answers."""
+    """300 connections that have not finished their request hold no thread: whole requests have
+    their answers.
+    """
     with run_process(served_folder, tmp_path / "log", "--threads", "2", "--queue", "4") as server:
         slow = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(300)]
         for number, connection in enumerate(slow):

@@ -10,13 +10,25 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dr_lib.serving.server.load import LoadError, find_max_rate, run_closed_loop, run_open_loop, summarise_load
+from dr_lib.serving.server.load import (
+    LoadError,
+    find_max_rate,
+    run_closed_loop,
+    run_open_loop,
+    summarise_load,
+)
 
-GOOD = {"model": "mobilenet", "model_version": "0123456789ab", "timings_ms": {"decode": 2.5, "predict": 7.5}}
+GOOD = {
+    "model": "mobilenet",
+    "model_version": "0123456789ab",
+    "timings_ms": {"decode": 2.5, "predict": 7.5},
+}
 
 
 class Server(ThreadingHTTPServer):
-    """Answers request k as `answer(k, body)` says: status and content; one at a time where there is a lock."""
+    """Answers request k as `answer(k, body)` says: status and content; one at a time where there
+    is a lock.
+    """
 
     daemon_threads = True
     request_queue_size = 128
@@ -43,7 +55,9 @@ class Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers["Content-Length"]))
         with self.server.lock:
             status, content = self.server.answer(next(self.server.count), body)
-        self.server.seen.append((begun, time.perf_counter(), body, self.headers["Content-Type"], self.path))
+        self.server.seen.append(
+            (begun, time.perf_counter(), body, self.headers["Content-Type"], self.path)
+        )
         content = content if isinstance(content, bytes) else json.dumps(content).encode()
         self.close_connection = self.server.closes or status is None
         if status is None:  # it dies
@@ -86,7 +100,9 @@ def test_the_closed_loop_is_the_papers(serve):
     requests = run_closed_loop(server.url, [b"a", b"b"], num_requests=5, gap_s=0.05)
     assert len(requests) == 5 and (requests["load"] == "closed").all()
     assert (requests[["status", "decode_ms", "predict_ms"]] == [200, 2.5, 7.5]).all(axis=None)
-    assert (requests[["model", "model_version", "error"]] == ["mobilenet", "0123456789ab", ""]).all(axis=None)
+    assert (requests[["model", "model_version", "error"]] == ["mobilenet", "0123456789ab", ""]).all(
+        axis=None
+    )
     assert (requests["round_trip_ms"] >= 20).all()
     assert min(later[0] - earlier[1] for earlier, later in itertools.pairwise(server.seen)) >= 0.05
     assert [seen[2] for seen in server.seen] == [b"a", b"b", b"a", b"b", b"a"]
@@ -97,9 +113,13 @@ def test_the_closed_loop_is_the_papers(serve):
 
 
 def test_a_stall_is_seen_by_those_who_were_due_in_it(serve):
-    """All who are due while the server stalls wait for its end; counted from the sending only one request does."""
+    """All who are due while the server stalls wait for its end; counted from the sending only
+    one request does.
+    """
     server = serve(lambda k, body: wait(1.0 if k == 25 else 0.0))
-    requests = run_open_loop(server.url, [b"x"], rate_per_s=50, seconds=2, seed=0, num_connections=1)
+    requests = run_open_loop(
+        server.url, [b"x"], rate_per_s=50, seconds=2, seed=0, num_connections=1
+    )
     stalled_s = requests["sent_s"][25]
     due_in_it = requests[requests["due_s"].between(stalled_s, stalled_s + 1)]
     assert len(due_in_it) > 30 and (requests["round_trip_ms"] > 1000).sum() == 1
@@ -110,42 +130,74 @@ def test_a_stall_is_seen_by_those_who_were_due_in_it(serve):
 
 
 def test_a_slow_answer_does_not_slow_the_questions(serve):
-    """A server that answers nobody before 20 have asked is asked by 20: none of them waits for another's answer."""
+    """A server that answers nobody before 20 have asked is asked by 20: none of them waits for
+    another's answer.
+    """
     all_are_here = threading.Barrier(20)
 
     def answer(k, body):
         all_are_here.wait(20)
         return 200, GOOD
 
-    requests = run_open_loop(serve(answer).url, [b"x"], rate_per_s=100, seconds=0.2, seed=1, timeout_s=30)
+    requests = run_open_loop(
+        serve(answer).url, [b"x"], rate_per_s=100, seconds=0.2, seed=1, timeout_s=30
+    )
     assert len(requests) == 20 and (requests["error"] == "").all()
 
 
 def test_arrivals_are_poisson_and_those_of_the_seed(serve):
-    """Gaps of an exponential distribution: their mean 1 / rate, their deviation as large, the same again."""
+    """Gaps of an exponential distribution: their mean 1 / rate, their deviation as large, the
+    same again.
+    """
     url = serve().url
     load = {"rate_per_s": 800, "seconds": 0.5, "num_connections": 8}
-    first, again, other = (run_open_loop(url, [b"x"], seed=seed, **load)["due_s"] for seed in (3, 3, 4))
+    first, again, other = (
+        run_open_loop(url, [b"x"], seed=seed, **load)["due_s"] for seed in (3, 3, 4)
+    )
     gaps = np.diff(first)
     assert len(first) == 400 and first.is_monotonic_increasing and first.between(0, 0.5).all()
-    assert 1 / gaps.mean() == pytest.approx(800, rel=0.05) and gaps.std() == pytest.approx(gaps.mean(), rel=0.2)
+    assert 1 / gaps.mean() == pytest.approx(800, rel=0.05) and gaps.std() == pytest.approx(
+        gaps.mean(), rel=0.2
+    )
     assert first.equals(again) and not first.equals(other)
 
 
 def test_percentiles_are_those_of_a_table_done_by_hand():
-    """Of 1 to 200 ms the 99th is 198, which 198 of the 200 do not exceed; failed requests are counted apart."""
-    good = pd.DataFrame({"round_trip_ms": np.arange(1.0, 201), "response_ms": np.arange(1.0, 201)[::-1] + 10})
-    good = good.assign(status=200, error="", sent_s=0.0, rate_per_s=20.0).sample(frac=1, random_state=0)
-    bad = pd.DataFrame({"round_trip_ms": [1e4] * 50, "response_ms": 1e4, "status": [503] * 30 + [0] * 20})
+    """Of 1 to 200 ms the 99th is 198, which 198 of the 200 do not exceed; failed requests are
+    counted apart.
+    """
+    good = pd.DataFrame(
+        {"round_trip_ms": np.arange(1.0, 201), "response_ms": np.arange(1.0, 201)[::-1] + 10}
+    )
+    good = good.assign(status=200, error="", sent_s=0.0, rate_per_s=20.0).sample(
+        frac=1, random_state=0
+    )
+    bad = pd.DataFrame(
+        {"round_trip_ms": [1e4] * 50, "response_ms": 1e4, "status": [503] * 30 + [0] * 20}
+    )
     summary = summarise_load(pd.concat([good, bad.assign(error="no", sent_s=0.0, rate_per_s=20.0)]))
-    assert [summary[name] for name in ("p50_ms", "p90_ms", "p95_ms", "p99_ms", "max_ms")] == [110, 190, 200, 208, 210]
-    assert [summary[f"service_{name}_ms"] for name in ("p50", "p90", "p95", "p99", "max")] == [100, 180, 190, 198, 200]
+    assert [summary[name] for name in ("p50_ms", "p90_ms", "p95_ms", "p99_ms", "max_ms")] == [
+        110,
+        190,
+        200,
+        208,
+        210,
+    ]
+    assert [summary[f"service_{name}_ms"] for name in ("p50", "p90", "p95", "p99", "max")] == [
+        100,
+        180,
+        190,
+        198,
+        200,
+    ]
     assert (summary["n"], summary["share_503"], summary["share_failed"]) == (250, 0.12, 0.08)
     assert (summary["rate_per_s"], summary["answered_per_s"]) == (20, 20)  # 200 answered in 10 s
 
 
 def test_what_is_not_answered_has_its_row(serve):
-    """Refusals, nonsense and a connection cut in the middle are rows with a reason; the rest is right."""
+    """Refusals, nonsense and a connection cut in the middle are rows with a reason; the rest is
+    right.
+    """
     answers = {
         0: (503, {"error": "the queue is full"}),
         1: (200, b"<html>"),
@@ -154,26 +206,41 @@ def test_what_is_not_answered_has_its_row(serve):
         4: (200, {"most_probable_grade": 1}),
         5: (200, b"[" * 100_000),
     }
-    requests = run_closed_loop(serve(lambda k, body: answers.get(k, (200, GOOD))).url, [b"x"], num_requests=7, gap_s=0)
+    requests = run_closed_loop(
+        serve(lambda k, body: answers.get(k, (200, GOOD))).url, [b"x"], num_requests=7, gap_s=0
+    )
     assert requests["status"].tolist() == [503, 200, 200, 500, 200, 200, 200]
     no_json = [f"the answer of {size} bytes is no JSON object" for size in (6, 3, 100_000)]
-    assert requests["error"].tolist() == ["the queue is full", *no_json[:2], "status 500", "", no_json[2], ""]
+    assert requests["error"].tolist() == [
+        "the queue is full",
+        *no_json[:2],
+        "status 500",
+        "",
+        no_json[2],
+        "",
+    ]
     assert requests["predict_ms"].notna().tolist() == [False] * 6 + [True]
 
 
 def test_a_server_that_dies_under_load_leaves_rows(serve):
     """Each request is tried once more, and then has failed; none is missing."""
-    requests = run_closed_loop(serve(lambda k, body: (None, b"")).url, [b"x"], num_requests=3, gap_s=0)
+    requests = run_closed_loop(
+        serve(lambda k, body: (None, b"")).url, [b"x"], num_requests=3, gap_s=0
+    )
     assert (requests["status"] == 0).all() and (requests["attempts"] == 2).all()
     assert requests["error"].str.contains("closed connection without response|reset").all()
     summary = summarise_load(
-        run_open_loop(serve(lambda k, body: (None, b"")).url, [b"x"], rate_per_s=100, seconds=0.5, seed=0)
+        run_open_loop(
+            serve(lambda k, body: (None, b"")).url, [b"x"], rate_per_s=100, seconds=0.5, seed=0
+        )
     )
     assert (summary["n"], summary["share_failed"]) == (50, 1) and np.isnan(summary["p99_ms"])
 
 
 def test_a_connection_closed_while_idle_is_opened_anew(serve):
-    """Servers close idle connections after some seconds, just when the next request comes: no failure."""
+    """Servers close idle connections after some seconds, just when the next request comes: no
+    failure.
+    """
     server = serve()
     server.closes = True
     requests = run_closed_loop(server.url, [b"x"], num_requests=3, gap_s=0.05)
@@ -181,36 +248,55 @@ def test_a_connection_closed_while_idle_is_opened_anew(serve):
 
 
 def test_a_server_that_says_nothing_has_failed(serve):
-    """After `timeout_s`; and in an open loop what could not be sent by then is given up, so that the test ends."""
+    """After `timeout_s`; and in an open loop what could not be sent by then is given up, so that
+    the test ends.
+    """
     server = serve(lambda k, body: wait(0.5))
     (request,) = run_closed_loop(server.url, [b"x"], num_requests=1, timeout_s=0.1).itertuples()
-    assert (request.status, request.error) == (0, "TimeoutError: timed out") and request.round_trip_ms >= 100
+    assert (request.status, request.error) == (
+        0,
+        "TimeoutError: timed out",
+    ) and request.round_trip_ms >= 100
     load = {"rate_per_s": 50, "seconds": 0.5, "seed": 0, "num_connections": 1, "timeout_s": 0.2}
     requests = run_open_loop(server.url, [b"x"], **load)
     assert len(requests) == 25 and (requests["status"] == 0).all()
-    assert set(requests["error"]) == {"TimeoutError: timed out", "not sent: no connection was free in time"}
+    assert set(requests["error"]) == {
+        "TimeoutError: timed out",
+        "not sent: no connection was free in time",
+    }
     assert (requests["response_ms"] >= 200).all()
 
 
 @pytest.mark.slow
 def test_finds_the_rate_that_one_worker_can_hold(serve):
-    """20 ms a request, one at a time: 50/s at most, and less where a random arrival may wait 100 ms at most."""
+    """20 ms a request, one at a time: 50/s at most, and less where a random arrival may wait 100
+    ms at most.
+    """
     url = serve(lambda k, body: wait(0.02), threading.Lock()).url
     found = find_max_rate(url, [b"x"], bound_ms=150, seconds=1)
     tried = found.tried
     sent = found.requests.groupby("rate_per_s").size()  # every one is kept, with its rate
-    assert (found.requests["load"] == "open").all() and sent.to_dict() == tried.set_index("rate_per_s")["n"].to_dict()
-    assert found.rate_per_s < 60 and tried["rate_per_s"].tolist()[:2] == [8, 16 if tried["held"][0] else 4]
+    assert (found.requests["load"] == "open").all() and sent.to_dict() == tried.set_index(
+        "rate_per_s"
+    )["n"].to_dict()
+    assert found.rate_per_s < 60 and tried["rate_per_s"].tolist()[:2] == [
+        8,
+        16 if tried["held"][0] else 4,
+    ]
     assert found.rate_per_s == tried.loc[tried["held"], "rate_per_s"].max()
     assert tried.loc[~tried["held"], "rate_per_s"].min() <= 1.1 * found.rate_per_s
-    assert (tried.loc[tried["held"], "p99_ms"] <= 150).all() and (tried.loc[~tried["held"], "p99_ms"] > 150).all()
+    assert (tried.loc[tried["held"], "p99_ms"] <= 150).all() and (
+        tried.loc[~tried["held"], "p99_ms"] > 150
+    ).all()
 
 
 def test_refusals_hold_no_rate(serve):
     """A server that refuses every other request at once is fast, and holds nothing."""
     url = serve(lambda k, body: (503, {}) if k % 2 else (200, GOOD)).url
     found = find_max_rate(url, [b"x"], bound_ms=1000, seconds=0.5)
-    assert found.rate_per_s < 8 and not found.tried["held"][0] and found.tried["share_503"][0] == 0.5
+    assert (
+        found.rate_per_s < 8 and not found.tried["held"][0] and found.tried["share_503"][0] == 0.5
+    )
 
 
 @pytest.mark.parametrize(
@@ -235,14 +321,21 @@ def test_an_address_where_nobody_is_stops_at_once(url, message):
 def test_an_address_where_nothing_is_predicted_stops_at_once(serve, status):
     """No later request is answered otherwise: one is sent, and the path that is meant is named."""
     server = serve(lambda k, body: (status, {"error": "Not Found"}))
-    with pytest.raises(LoadError, match=f"status {status}.* like http://127.0.0.1:8080/invocations"):
+    with pytest.raises(
+        LoadError, match=f"status {status}.* like http://127.0.0.1:8080/invocations"
+    ):
         run_closed_loop(server.url, [b"x"], gap_s=0)
     assert len(server.seen) == 1
 
 
 def test_refuses_numbers_that_are_no_load():
     """The number is named."""
-    for name, wrong in (("rate_per_s", 0), ("rate_per_s", float("nan")), ("seconds", -1), ("timeout_s", 0)):
+    for name, wrong in (
+        ("rate_per_s", 0),
+        ("rate_per_s", float("nan")),
+        ("seconds", -1),
+        ("timeout_s", 0),
+    ):
         load = {"rate_per_s": 1, "seconds": 1, "seed": 0} | {name: wrong}
         with pytest.raises(LoadError, match=name):
             run_open_loop("http://127.0.0.1:1/", [b"x"], **load)

@@ -10,7 +10,9 @@ LIMIT = 6_291_456  # bytes of a body, from SageMaker's contract
 
 
 def test_too_large_is_said_before_the_end_of_the_body(port):
-    """A promise of too much is refused before a byte of it; an endless body at the first byte too many."""
+    """A promise of too much is refused before a byte of it; an endless body at the first byte
+    too many.
+    """
     with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
         connection.sendall(head(LIMIT + 1))
         assert connection.recv(12) == b"HTTP/1.1 413"
@@ -21,7 +23,9 @@ def test_too_large_is_said_before_the_end_of_the_body(port):
 
 
 def test_a_false_length_harms_only_its_own_connection(port, jpeg):
-    """Too short, and the rest is no request; too long, and the client is told so or closed; never another's body."""
+    """Too short, and the rest is no request; too long, and the client is told so or closed;
+    never another's body.
+    """
     assert send_raw(port, head(10) + jpeg).startswith(b"HTTP/1.1 400")
     assert b"HTTP/1.1 408" in send_raw(port, head(len(jpeg) + 10) + jpeg)
     assert send_raw(port, head(len(jpeg) + 10) + jpeg, half_close=True).startswith(b"HTTP/1.1 400")
@@ -35,7 +39,9 @@ def test_a_client_that_does_not_finish_its_head_is_closed(port):
     start = time.monotonic()
     heads = (b"", b"POST /invo", b"GET /ping HTTP/1.1\r\nHost: x\r\nX-Slow: ")
     with ThreadPoolExecutor(len(heads)) as clients:
-        for answer in clients.map(lambda sent: (send_raw(port, sent), time.monotonic() - start), heads):
+        for answer in clients.map(
+            lambda sent: (send_raw(port, sent), time.monotonic() - start), heads
+        ):
             assert answer[0] == b"" and 0.9 < answer[1] < 5
 
 
@@ -52,19 +58,27 @@ def test_a_slow_body_is_408_and_its_connection_closed(port):
 
 
 def test_a_half_closed_connection_gets_its_answers(port, jpeg):
-    """A client may say that it has sent everything, and still wants its answers: one, or two in a row."""
+    """A client may say that it has sent everything, and still wants its answers: one, or two in
+    a row.
+    """
     request = head(len(jpeg)) + jpeg
     assert send_raw(port, request, half_close=True).count(b"HTTP/1.1 200") == 1
     assert send_raw(port, request * 2, half_close=True).count(b"HTTP/1.1 200") == 2
-    assert send_raw(port, b"GET /ping HTTP/1.1\r\nHost: x\r\n\r\n", half_close=True).startswith(b"HTTP/1.1 200")
+    assert send_raw(port, b"GET /ping HTTP/1.1\r\nHost: x\r\n\r\n", half_close=True).startswith(
+        b"HTTP/1.1 200"
+    )
 
 
 def test_requests_are_read_as_rfc_9112_has_them(port, jpeg):
-    """An empty line before a request is passed over (2.2); its target may be a whole address (3.2.2)."""
+    """An empty line before a request is passed over (2.2); its target may be a whole address
+    (3.2.2).
+    """
     request = head(len(jpeg)) + jpeg
     proxied = request.replace(b"/invocations", b"http://x/invocations", 1)
     assert send_raw(port, b"\r\n" + request + proxied, half_close=True).count(b"HTTP/1.1 200") == 2
-    assert b"HTTP/1.1 404" in send_raw(port, request.replace(b"/invocations", b"http://x", 1), half_close=True)
+    assert b"HTTP/1.1 404" in send_raw(
+        port, request.replace(b"/invocations", b"http://x", 1), half_close=True
+    )
 
 
 def test_a_connection_is_used_again_also_after_a_refusal(port, jpeg):
@@ -75,10 +89,14 @@ def test_a_connection_is_used_again_also_after_a_refusal(port, jpeg):
 
 
 def test_a_client_that_does_not_read_is_cut_off(port, jpeg):
-    """Pipelined requests whose answers nobody takes end with the connection, after the seconds that a client has."""
-    request = head(0, "X-Amzn-SageMaker-Custom-Attributes: " + "x" * 1024, media_type="text/plain")  # come back: a kB
+    """Pipelined requests whose answers nobody takes end with the connection, after the seconds
+    that a client has.
+    """
+    # come back: a kB
+    request = head(0, "X-Amzn-SageMaker-Custom-Attributes: " + "x" * 1024, media_type="text/plain")
     with socket.socket() as connection:
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)  # before it connects: that bounds its window
+        # before it connects: that bounds its window
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         connection.connect(("127.0.0.1", port))
         connection.settimeout(0.2)
         start = time.monotonic()

@@ -1,4 +1,6 @@
-"""An endpoint of SageMaker, played by a server on loopback that checks the signature as AWS documents it."""
+"""An endpoint of SageMaker, played by a server on loopback that checks the signature as AWS
+documents it.
+"""
 
 import hashlib
 import hmac
@@ -16,7 +18,12 @@ pytestmark = pytest.mark.slow
 KEY = "AKIDEXAMPLE"
 SECRET = "a secret"
 REGION = "sa-east-1"
-GOOD = {"most_probable_grade": 1, "timings_ms": {"decode": 1.0, "predict": 2.0}, "model": "m", "model_version": "v"}
+GOOD = {
+    "most_probable_grade": 1,
+    "timings_ms": {"decode": 1.0, "predict": 2.0},
+    "model": "m",
+    "model_version": "v",
+}
 DESCRIPTIONS = {
     "SageMaker.DescribeEndpoint": {"EndpointConfigName": "eyes-config"},
     "SageMaker.DescribeEndpointConfig": {"ProductionVariants": [{"InstanceType": "ml.m5.xlarge"}]},
@@ -52,7 +59,10 @@ def account(monkeypatch):
             asked.append(self.path)
             answer = DESCRIPTIONS.get(self.headers.get("X-Amz-Target"), GOOD)
             status = 200
-            if self.path != "/" and sign("POST", self.path, self.headers, body) not in self.headers["Authorization"]:
+            if (
+                self.path != "/"
+                and sign("POST", self.path, self.headers, body) not in self.headers["Authorization"]
+            ):
                 answer = {"message": "the signature does not match"}
                 status = 403
             content = json.dumps(answer).encode()
@@ -67,9 +77,16 @@ def account(monkeypatch):
     asked = []
     server = ThreadingHTTPServer(("127.0.0.1", 0), Service)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    variables = {"AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_DEFAULT_REGION": REGION}
+    variables = {
+        "AWS_ACCESS_KEY_ID": KEY,
+        "AWS_SECRET_ACCESS_KEY": SECRET,
+        "AWS_DEFAULT_REGION": REGION,
+    }
     address = f"http://127.0.0.1:{server.server_port}"
-    variables |= {"AWS_ENDPOINT_URL_SAGEMAKER": address, "AWS_ENDPOINT_URL_SAGEMAKER_RUNTIME": address}
+    variables |= {
+        "AWS_ENDPOINT_URL_SAGEMAKER": address,
+        "AWS_ENDPOINT_URL_SAGEMAKER_RUNTIME": address,
+    }
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     find_endpoint.cache_clear()
@@ -78,7 +95,9 @@ def account(monkeypatch):
 
 
 def test_requests_are_signed_and_nothing_else_is_asked(account):
-    """No /ping, which SageMaker shows to no client; the instance type is the one that the endpoint was made with."""
+    """No /ping, which SageMaker shows to no client; the instance type is the one that the
+    endpoint was made with.
+    """
     assert find_endpoint("sagemaker:eyes").instance_type == "ml.m5.xlarge"
     assert ask("sagemaker:eyes", b"a picture") == GOOD
     requests = run_closed_loop("sagemaker:eyes", [b"one", b"two"], num_requests=3, gap_s=0)

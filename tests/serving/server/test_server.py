@@ -57,21 +57,37 @@ def server(served_folder, tmp_path_factory):
     """A server in a process of its own, started with a list of what it imports."""
     python = (sys.executable, "-X", "importtime")
     options = ("--threads", "2", "--request-seconds", "2")
-    with run_process(served_folder, tmp_path_factory.mktemp("server") / "log", *options, python=python) as server:
+    with run_process(
+        served_folder, tmp_path_factory.mktemp("server") / "log", *options, python=python
+    ) as server:
         yield server
 
 
 def test_it_imports_little_and_nothing_that_could_load_another_model(server, jpeg):
     """No Pillow, no Keras, no TensorFlow, none of the other wings, also not while it predicts."""
     assert post(server.port, jpeg).status == 200
-    imported = {line.split("|")[2].strip() for line in server.log.read_text().splitlines() if line.count("|") == 2}
-    assert {"cv2", "numpy", "uvicorn", "starlette.applications", "dr_lib.serving.grader.predict"} <= imported
+    imported = {
+        line.split("|")[2].strip()
+        for line in server.log.read_text().splitlines()
+        if line.count("|") == 2
+    }
+    assert {
+        "cv2",
+        "numpy",
+        "uvicorn",
+        "starlette.applications",
+        "dr_lib.serving.grader.predict",
+    } <= imported
     packages = {name.split(".")[0] for name in imported}
-    assert not packages & {*"PIL keras tensorflow h5py joblib torch jax pandas scipy pydantic".split()}
+    assert not packages & {
+        *"PIL keras tensorflow h5py joblib torch jax pandas scipy pydantic".split()
+    }
 
 
 def test_the_log_holds_no_word_of_a_client(server, jpeg):
-    """Method, route, status and milliseconds: no address, path, name, header, or word about the picture."""
+    """Method, route, status and milliseconds: no address, path, name, header, or word about the
+    picture.
+    """
     post(server.port, jpeg, X_Amzn_SageMaker_Custom_Attributes="SECRET")
     get(server.port, "/SECRET?SECRET")
     call(server.port, "SECRET", "/ping", headers={"X-SECRET": "SECRET"})
@@ -80,7 +96,11 @@ def test_the_log_holds_no_word_of_a_client(server, jpeg):
     send_raw(server.port, head(7) + b"SECRET", half_close=True)
     send_raw(server.port, b"SECRET\r\n\r\n")
     wait_until(lambda: "Invalid HTTP" in server.log.read_text())
-    log = "".join(line for line in server.log.read_text().splitlines(True) if not line.startswith("import time"))
+    log = "".join(
+        line
+        for line in server.log.read_text().splitlines(True)
+        if not line.startswith("import time")
+    )
     assert "SECRET" not in log
     assert "127.0.0.1" not in log.partition("/ping 200")[2]  # where it listens, it may say
     assert re.sub(r"\d+\.\d ms", "ms", log).splitlines()[-7:] == [
@@ -95,10 +115,15 @@ def test_the_log_holds_no_word_of_a_client(server, jpeg):
 
 
 def test_a_body_of_tiny_chunks_does_not_stop_the_loop(served_folder):
-    """While 200,000 chunks of a byte arrive, a /ping has its turn 16 times; read as other bodies are, 3 times."""
+    """While 200,000 chunks of a byte arrive, a /ping has its turn 16 times; read as other bodies
+    are, 3 times.
+    """
     chunks = head(0).replace(b"Content-Length: 0", b"Transfer-Encoding: chunked")
     chunks += b"1\r\nx\r\n" * 200_000 + b"0\r\n\r\n"
-    with run_in_thread(open_service(served_folder, request_s=60)) as port, ThreadPoolExecutor(1) as hostile:
+    with (
+        run_in_thread(open_service(served_folder, request_s=60)) as port,
+        ThreadPoolExecutor(1) as hostile,
+    ):
         wait_until(lambda: is_ready(port))
         answer = hostile.submit(send_raw, port, chunks, half_close=True, timeout_s=60)
         num_pings = 0
@@ -114,20 +139,31 @@ def test_an_archive_is_served_and_leaves_nothing(served_folder, jpeg, tmp_path):
     with run_process(archive, tmp_path / "log", TMPDIR=str(scratch)) as server:
         answer = post(server.port, jpeg)
         assert answer.status == 200 and list(scratch.iterdir()) == []
-    assert answer.facts["model_version"] == json.loads((served_folder / "manifest.json").read_text())["sha256"][:12]
+    assert (
+        answer.facts["model_version"]
+        == json.loads((served_folder / "manifest.json").read_text())["sha256"][:12]
+    )
 
 
 def test_an_endpoint_without_its_model_ends_at_once(tmp_path):
     """One line, status 1."""
-    environment = {"PATH": os.environ["PATH"], "MODEL": str(tmp_path / "nothing"), "PORT": str(find_port())}
-    ended = subprocess.run(SERVE, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60)
+    environment = {
+        "PATH": os.environ["PATH"],
+        "MODEL": str(tmp_path / "nothing"),
+        "PORT": str(find_port()),
+    }
+    ended = subprocess.run(
+        SERVE, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60
+    )
     (line,) = ended.stderr.splitlines()
     assert ended.returncode == 1 and ended.stdout == ""
     assert line.startswith("no model to serve") and "such as exported/litert_int8" in line
 
 
 def test_only_litert_that_fits_its_manifest_is_loaded(served_folder, tmp_path):
-    """A Keras file, even with its right sha256, is not opened; nor is anything else under the name of LiteRT."""
+    """A Keras file, even with its right sha256, is not opened; nor is anything else under the
+    name of LiteRT.
+    """
     copy = shutil.copytree(served_folder, tmp_path / "model")
     (copy / "model.keras").write_bytes(b"PK\x03\x04")
     facts = json.loads((copy / "manifest.json").read_text())
@@ -173,15 +209,25 @@ def test_an_archive_of_anything_but_plain_files_is_refused(served_folder, tmp_pa
     assert [path.name for path in tmp_path.rglob("*")] == ["a", "model.tar.gz"]
 
 
-def test_an_archive_is_opened_by_python_3_11_2_and_names_itself(served_folder, tmp_path, monkeypatch):
-    """Debian 12 has a tarfile without filters; a folder in the archive is no model, said without a temporary name."""
+def test_an_archive_is_opened_by_python_3_11_2_and_names_itself(
+    served_folder, tmp_path, monkeypatch
+):
+    """Debian 12 has a tarfile without filters; a folder in the archive is no model, said without
+    a temporary name.
+    """
     monkeypatch.delattr(tarfile, "data_filter")
-    monkeypatch.setattr(tarfile.TarFile, "extract", lambda self, member, path="", set_attrs=True: None)  # no filter
+    # no filter
+    monkeypatch.setattr(
+        tarfile.TarFile, "extract", lambda self, member, path="", set_attrs=True: None
+    )
     with open_model(pack(served_folder, tmp_path / "model.tar.gz")) as folder:
         assert folder.facts["format"] == "litert_float32"
     with tarfile.open(nested := tmp_path / "nested.tar.gz", "w:gz") as tar:
         tar.add(served_folder, "model")
-    with pytest.raises(ModelFolderError, match="nested.tar.gz holds no model: .* at its top"), open_model(nested):
+    with (
+        pytest.raises(ModelFolderError, match="nested.tar.gz holds no model: .* at its top"),
+        open_model(nested),
+    ):
         pass
 
 
@@ -189,7 +235,11 @@ def test_a_damaged_archive_is_refused_in_a_line(served_folder, tmp_path):
     """Cut short, changed, or something else: never a traceback."""
     whole = pack(served_folder, tmp_path / "model.tar.gz").read_bytes()
     (archive := tmp_path / "bad.tar.gz").write_bytes(b"")
-    for bad in (b"", b"x" * 999, *(whole[:at] for at in range(1, int(0.9 * len(whole)), len(whole) // 40))):
+    for bad in (
+        b"",
+        b"x" * 999,
+        *(whole[:at] for at in range(1, int(0.9 * len(whole)), len(whole) // 40)),
+    ):
         archive.write_bytes(bad)
         with pytest.raises(ModelFolderError), open_model(archive):
             pass
@@ -226,20 +276,45 @@ def test_a_wrong_port_ends_the_process(served_folder):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        environment = {"PATH": os.environ["PATH"], "PORT": str(taken.getsockname()[1]), "MODEL": str(served_folder)}
-        ended = subprocess.run(SERVE, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60)
-    told = f"cannot listen on port {environment['PORT']} of 127.0.0.1 (address already in use): choose another --port"
+        environment = {
+            "PATH": os.environ["PATH"],
+            "PORT": str(taken.getsockname()[1]),
+            "MODEL": str(served_folder),
+        }
+        ended = subprocess.run(
+            SERVE, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60
+        )
+    told = (
+        f"cannot listen on port {environment['PORT']} of 127.0.0.1 (address already in use): choose"
+        " another --port"
+    )
     assert ended.returncode != 0 and "Errno" not in ended.stderr and "Traceback" not in ended.stderr
     assert ended.stderr.splitlines()[-1].startswith(told)
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="Linux alone tells a process that its parent has died")
+@pytest.mark.skipif(
+    sys.platform != "linux", reason="Linux alone tells a process that its parent has died"
+)
 @pytest.mark.parametrize("is_up", [True, False])
 def test_it_ends_with_the_process_that_started_it(served_folder, is_up):
-    """A kill -9, which nobody can catch, leaves no server behind; neither does one while the server is starting."""
+    """A kill -9, which nobody can catch, leaves no server behind; neither does one while the
+    server is starting.
+    """
     port = find_port()
-    code = "import os, subprocess, sys; subprocess.run([*sys.argv[1:], '--end-with', str(os.getpid())])"
-    command = [sys.executable, "-c", code, *SERVE, "--model", str(served_folder), "--port", str(port)]
+    code = (
+        "import os, subprocess, sys; subprocess.run([*sys.argv[1:], '--end-with',"
+        " str(os.getpid())])"
+    )
+    command = [
+        sys.executable,
+        "-c",
+        code,
+        *SERVE,
+        "--model",
+        str(served_folder),
+        "--port",
+        str(port),
+    ]
     parent = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL)
     try:
         wait_until(lambda: is_ready(port) if is_up else psutil.Process(parent.pid).children())
@@ -251,10 +326,11 @@ def test_it_ends_with_the_process_that_started_it(served_folder, is_up):
 
 
 def test_sigterm_answers_everything_that_was_accepted(served_folder, tmp_path):
-    """Under load from kept connections, fresh ones and slow uploads: no answer is lost, and the status is 0.
+    """Under load from kept connections, fresh ones and slow uploads: no answer is lost, and the
+    status is 0.
 
-    A request counts as accepted once its bytes were sent over a connection that the server had not said it would
-    close; a refused connection is no loss.
+    A request counts as accepted once its bytes were sent over a connection that the server had not
+    said it would close; a refused connection is no loss.
     """
     body = encode(draw_photograph(1, 1600, 1200))
     outcomes = []
@@ -287,7 +363,8 @@ def test_sigterm_answers_everything_that_was_accepted(served_folder, tmp_path):
             time.sleep(0.2)
             start = time.monotonic()
             server.process.send_signal(signal.SIGTERM)
-            for connection in fresh:  # connected before, sent after: their bytes arrive while the server is stopping
+            # connected before, sent after: their bytes arrive while the server is stopping
+            for connection in fresh:
                 connection.sendall(head(len(body)) + body)
             answered = [clients.submit(lambda c: c.recv(12), connection) for connection in fresh]
             for client in running:
@@ -299,8 +376,12 @@ def test_sigterm_answers_everything_that_was_accepted(served_folder, tmp_path):
         assert set(outcomes) == {200} and time.monotonic() - start < 25
 
 
-def test_who_connects_while_the_server_turns_to_its_end_is_answered(served_folder, jpeg, monkeypatch):
-    """The system has taken the connections, the process has not accepted them yet: none is reset."""
+def test_who_connects_while_the_server_turns_to_its_end_is_answered(
+    served_folder, jpeg, monkeypatch
+):
+    """The system has taken the connections, the process has not accepted them yet: none is
+    reset.
+    """
     main_loop = Server.main_loop
     waiting = []
 
@@ -319,9 +400,15 @@ def test_who_connects_while_the_server_turns_to_its_end_is_answered(served_folde
 
 
 def test_it_starts_and_ends_as_sagemaker_has_it(served_folder):
-    """Serve alone, all else in the environment; connections that are merely open do not hold its end up."""
+    """Serve alone, all else in the environment; connections that are merely open do not hold its
+    end up.
+    """
     port = find_port()
-    environment = {"PATH": os.environ["PATH"], "MODEL": str(served_folder), "SAGEMAKER_BIND_TO_PORT": str(port)}
+    environment = {
+        "PATH": os.environ["PATH"],
+        "MODEL": str(served_folder),
+        "SAGEMAKER_BIND_TO_PORT": str(port),
+    }
     process = subprocess.Popen(SERVE, cwd=ROOT, env=environment, stderr=subprocess.DEVNULL)
     try:
         wait_until(lambda: is_ready(port))
@@ -337,7 +424,9 @@ def test_it_starts_and_ends_as_sagemaker_has_it(served_folder):
 
 
 def test_answers_are_kept_to_be_evaluated(served_folder, jpeg, tmp_path):
-    """By the photograph's hash, private, also after a restart; with patients and grades added, evaluate reads them."""
+    """By the photograph's hash, private, also after a restart; with patients and grades added,
+    evaluate reads them.
+    """
     other = encode(draw_photograph(5))
     out = tmp_path / "private" / "predictions.csv"
     for bodies in ([jpeg, b"none"], [other]):
@@ -351,13 +440,21 @@ def test_answers_are_kept_to_be_evaluated(served_folder, jpeg, tmp_path):
             process.terminate()
             process.wait()
     table = pd.read_csv(out, dtype=str, keep_default_na=False)
-    assert table["image_id"].tolist() == [hashlib.sha256(body).hexdigest() for body in (jpeg, other)]
+    assert table["image_id"].tolist() == [
+        hashlib.sha256(body).hexdigest() for body in (jpeg, other)
+    ]
     probabilities = json.loads(answers[0].body)["probabilities"]
     assert [float(table[f"probability_{k}"][1]) for k in range(5)] == pytest.approx(probabilities)
     assert out.stat().st_mode & 0o777 == 0o600
-    table.assign(patient_id=["a", "b"], grade=["0", "3"]).to_csv(tmp_path / "graded.csv", index=False)
+    table.assign(patient_id=["a", "b"], grade=["0", "3"]).to_csv(
+        tmp_path / "graded.csv", index=False
+    )
     (found,) = read_predictions(tmp_path / "graded.csv")
     assert found.test["referable"].tolist() == [False, True]
     out.write_text("another,table\n")
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert ended.returncode == 1 and "name another file" in ended.stderr and out.read_text() == "another,table\n"
+    assert (
+        ended.returncode == 1
+        and "name another file" in ended.stderr
+        and out.read_text() == "another,table\n"
+    )

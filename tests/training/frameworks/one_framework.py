@@ -1,6 +1,7 @@
 """Train the networks of the comparison in one framework: python one_framework.py FRAMEWORK OUT.npz.
 
-Runs in the framework's own environment, so it needs no pytest; `test_frameworks.py` compares what the frameworks leave.
+Runs in the framework's own environment, so it needs no pytest; `test_frameworks.py` compares what
+the frameworks leave.
 """
 
 import json
@@ -20,13 +21,20 @@ EPOCHS = 2
 LEARNING_RATE = 0.001
 
 
-def train_case(framework: str, network: int, dataset: str, image_size: int) -> dict[str, np.ndarray]:
-    """Logits before and after, losses, seconds, weights and the order of the images of one network."""
+def train_case(
+    framework: str, network: int, dataset: str, image_size: int
+) -> dict[str, np.ndarray]:
+    """Logits before and after, losses, seconds, weights and the order of the images of one
+    network.
+    """
     images = load_images(dataset, image_size, "synthetic", share=0.0032, seed=5)
     layers = build_layers(network, image_size, images.x_train.shape[3])
     first = draw_weights(layers, seed=7)
     batches = FixedBatches(
-        images.x_train[: BATCH_SIZE * STEPS], images.y_train[: BATCH_SIZE * STEPS], BATCH_SIZE, seed=3
+        images.x_train[: BATCH_SIZE * STEPS],
+        images.y_train[: BATCH_SIZE * STEPS],
+        BATCH_SIZE,
+        seed=3,
     )
     model = open_network(framework, layers, first, learning_rate=LEARNING_RATE)
     losses = []
@@ -47,7 +55,9 @@ def train_case(framework: str, network: int, dataset: str, image_size: int) -> d
         "seconds": np.array(seconds),
         "after": model.forward(images.x_test),
         "first": np.concatenate([w.ravel() for w in first]),
-        "order": np.concatenate([labels for epoch in range(EPOCHS) for _, labels in batches.epoch(epoch)]),
+        "order": np.concatenate(
+            [labels for epoch in range(EPOCHS) for _, labels in batches.epoch(epoch)]
+        ),
         "versions": np.array(json.dumps(model.versions())),
     }
 

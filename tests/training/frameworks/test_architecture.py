@@ -19,15 +19,19 @@ def test_layers_are_the_documented_ones():
     assert kinds[1] == "conv conv pool conv conv pool flatten dense dense"
     assert kinds[2] == "conv conv pool conv conv pool conv conv pool flatten dense dense"
     assert build_layers(1, 32, 1)[6] == Layer("flatten", (8, 8, 64), (4096,))
-    assert [layer.relu for layer in build_layers(1, 32, 1) if layer.kernel_shape] == [True] * 5 + [False]
+    assert [layer.relu for layer in build_layers(1, 32, 1) if layer.kernel_shape] == [True] * 5 + [
+        False
+    ]
 
 
 @pytest.mark.parametrize(
     ("network", "image_size", "parameters", "multiplications"),
     [
-        # 3x3 kernels at 32 px: 3->32, 32->32 on 32x32; 32->64, 64->64 on 16x16; then 4096->128, 128->10
+        # 3x3 kernels at 32 px: 3->32, 32->32 on 32x32; 32->64, 64->64 on 16x16; then 4096->128,
+        # 128->10
         (1, 32, 591_274, 884_736 + 9_437_184 + 4_718_592 + 9_437_184 + 524_288 + 1_280),
-        # four times as many places of each kernel; and 64->128, 128->128 on 16x16; then 8192->128, 128->10
+        # four times as many places of each kernel; and 64->128, 128->128 on 16x16; then 8192->128,
+        # 128->10
         (2, 64, 1_337_002, 4 * 38_633_472 + 1_048_576 + 1_280),
     ],
 )
@@ -41,7 +45,9 @@ def test_counts_are_those_by_hand(network, image_size, parameters, multiplicatio
 
 
 def test_weights_have_the_deviation_of_he():
-    """Kernels spread by the square root of 2 / inputs, biases are 0, and a seed gives the same weights again."""
+    """Kernels spread by the square root of 2 / inputs, biases are 0, and a seed gives the same
+    weights again.
+    """
     layers = build_layers(1, 32, 3)
     weights = draw_weights(layers, 4)
     assert all(w.dtype == np.float32 for w in weights)
@@ -55,7 +61,12 @@ def test_weights_have_the_deviation_of_he():
 
 @pytest.mark.parametrize(
     ("arguments", "told"),
-    [((3, 32, 3), "1 .* and 2"), ((1, 30, 3), "multiples of 4"), ((2, 36, 3), "multiples of 8"), ((1, 0, 1), "of 4")],
+    [
+        ((3, 32, 3), "1 .* and 2"),
+        ((1, 30, 3), "multiples of 4"),
+        ((2, 36, 3), "multiples of 8"),
+        ((1, 0, 1), "of 4"),
+    ],
 )
 def test_there_are_no_other_networks(arguments, told):
     """A network or size that there is not says what there is."""
@@ -64,11 +75,15 @@ def test_there_are_no_other_networks(arguments, told):
 
 
 def test_channels_first_computes_the_same():
-    """A map flattened with its channels first times the converted kernel is what it was with its channels last."""
+    """A map flattened with its channels first times the converted kernel is what it was with its
+    channels last.
+    """
     layers = build_layers(2, 32, 3)
     weights = draw_weights(layers, 1)
     converted = to_channels_first(layers, weights)
     image = np.random.default_rng(0).random((4, 4, 128), np.float32)
     wanted = image.ravel() @ weights[12]
     assert converted[12] @ image.transpose(2, 0, 1).ravel() == pytest.approx(wanted, abs=1e-4)
-    assert converted[0].shape == (32, 3, 3, 3) and converted[0][5, 2, 0, 1] == weights[0][0, 1, 2, 5]
+    assert (
+        converted[0].shape == (32, 3, 3, 3) and converted[0][5, 2, 0, 1] == weights[0][0, 1, 2, 5]
+    )

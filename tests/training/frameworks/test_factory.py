@@ -20,7 +20,9 @@ WEIGHTS = draw_weights(LAYERS, 3)
 def batches() -> FixedBatches:
     """Five batches of 8 small images."""
     rng = np.random.default_rng(0)
-    return FixedBatches(rng.integers(0, 256, (40, 8, 8, 1), dtype=np.uint8), np.arange(40) % 10, 8, seed=1)
+    return FixedBatches(
+        rng.integers(0, 256, (40, 8, 8, 1), dtype=np.uint8), np.arange(40) % 10, 8, seed=1
+    )
 
 
 def convolve(image: np.ndarray, kernel: np.ndarray, bias: np.ndarray) -> np.ndarray:
@@ -48,7 +50,9 @@ def compute_logits(image: np.ndarray, weights: list[np.ndarray], num_blocks: int
 
 @pytest.mark.parametrize(("network", "num_channels"), [(1, 3), (2, 1)])
 def test_tensorflow_computes_what_numpy_does(network, num_channels):
-    """Logits of two images, with biases that are not zero, to 1e-5 of the largest; 300 images work too."""
+    """Logits of two images, with biases that are not zero, to 1e-5 of the largest; 300 images
+    work too.
+    """
     layers = build_layers(network, 32, num_channels)
     rng = np.random.default_rng(2)
     weights = [w + rng.normal(0, 0.05, w.shape).astype(np.float32) for w in draw_weights(layers, 1)]
@@ -56,13 +60,20 @@ def test_tensorflow_computes_what_numpy_does(network, num_channels):
     wanted = np.array([compute_logits(image, weights, network + 1) for image in images])
     model = open_network("tensorflow", layers, weights)
     logits = model.forward(images)
-    assert logits.dtype == np.float32 and np.abs(logits - wanted).max() <= 1e-5 * np.abs(wanted).max()
+    assert (
+        logits.dtype == np.float32 and np.abs(logits - wanted).max() <= 1e-5 * np.abs(wanted).max()
+    )
     many = model.forward(np.repeat(images, 150, axis=0))
-    assert many.shape == (300, 10) and np.abs(many[[0, -1]] - wanted).max() <= 1e-5 * np.abs(wanted).max()
+    assert (
+        many.shape == (300, 10)
+        and np.abs(many[[0, -1]] - wanted).max() <= 1e-5 * np.abs(wanted).max()
+    )
 
 
 def test_a_step_follows_the_rule(batches):
-    """The bias of the last layer after two steps, by the documented rule and the gradient of the softmax."""
+    """The bias of the last layer after two steps, by the documented rule and the gradient of the
+    softmax.
+    """
     two = FixedBatches(batches.images[:16], batches.labels[:16], 8, seed=1)
     model = open_network("tensorflow", LAYERS, WEIGHTS, learning_rate=1e-4)
     losses = []
@@ -97,7 +108,9 @@ class Loop(Network):
 
 @pytest.mark.parametrize("loop", [None, Loop(1.0)], ids=["keras", "ours"])
 def test_an_epoch_has_the_time_of_its_steps_alone(batches, loop):
-    """What the function called at an epoch's end takes itself, an evaluation maybe, is in no epoch."""
+    """What the function called at an epoch's end takes itself, an evaluation maybe, is in no
+    epoch.
+    """
     told = []
 
     def note(epoch: int, loss: float, seconds: float) -> None:
@@ -107,7 +120,9 @@ def test_an_epoch_has_the_time_of_its_steps_alone(batches, loop):
     start = time.perf_counter()
     (loop or open_network("tensorflow", LAYERS, WEIGHTS)).fit(batches, 3, note)
     whole_s = time.perf_counter() - start
-    assert [epoch for epoch, _ in told] == [0, 1, 2] and all(seconds > 0.05 * bool(loop) for _, seconds in told)
+    assert [epoch for epoch, _ in told] == [0, 1, 2] and all(
+        seconds > 0.05 * bool(loop) for _, seconds in told
+    )
     assert sum(seconds for _, seconds in told) <= whole_s - 0.6
 
 
@@ -129,7 +144,9 @@ def test_says_what_computes():
 
 
 def test_a_framework_that_is_not_there_or_too_old_says_what_to_do(monkeypatch):
-    """Without MXNet in this kernel, or with a NumPy too new for it, the message names the command that sets one up."""
+    """Without MXNet in this kernel, or with a NumPy too new for it, the message names the
+    command that sets one up.
+    """
 
     def fail(name: str) -> None:
         raise AttributeError("module 'numpy' has no attribute 'bool'")

@@ -1,4 +1,6 @@
-"""FixedBatches for the frameworks: full, in an order of their own, each image at most once an epoch."""
+"""FixedBatches for the frameworks: full, in an order of their own, each image at most once an
+epoch.
+"""
 
 import numpy as np
 import pytest
@@ -15,7 +17,9 @@ def batches() -> FixedBatches:
 
 def read_numbers(batches: FixedBatches, epoch: int) -> list[int]:
     """The images of an epoch, by number."""
-    return [round(255 * float(pixel)) for images, _ in batches.epoch(epoch) for pixel in images.ravel()]
+    return [
+        round(255 * float(pixel)) for images, _ in batches.epoch(epoch) for pixel in images.ravel()
+    ]
 
 
 def test_an_epoch_has_full_batches_of_different_images(batches):
@@ -38,7 +42,9 @@ def test_the_order_depends_on_seed_and_epoch_alone(batches):
 
 def test_pixels_are_scaled_to_one():
     """0, 51 and 255 are 0, 0.2 and 1."""
-    assert to_floats(np.array([0, 51, 255], np.uint8)).tolist() == pytest.approx([0, 0.2, 1], abs=1e-7)
+    assert to_floats(np.array([0, 51, 255], np.uint8)).tolist() == pytest.approx(
+        [0, 0.2, 1], abs=1e-7
+    )
 
 
 @pytest.mark.parametrize("batch_size", [0, 24])

@@ -1,4 +1,6 @@
-"""All five frameworks do the same: each trains in a process of its own environment, and the results are compared."""
+"""All five frameworks do the same: each trains in a process of its own environment, and the
+results are compared.
+"""
 
 import functools
 import importlib.util
@@ -40,12 +42,16 @@ def find_python(framework: str) -> str:
 def train_in(framework: str) -> dict[str, np.ndarray]:
     """What the framework left of all cases."""
     python = find_python(framework)
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("KERAS_")}
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith("KERAS_")
+    }
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder, "results.npz")
         command = [python, str(SCRIPT), framework, str(out)]
         environment |= {"PYTHONPATH": str(ROOT)}
-        ran = subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environment, timeout=300)
+        ran = subprocess.run(
+            command, capture_output=True, text=True, cwd=folder, env=environment, timeout=300
+        )
         assert ran.returncode == 0, ran.stderr[-2000:]
         with np.load(out, allow_pickle=False) as file:
             return dict(file)
@@ -53,17 +59,31 @@ def train_in(framework: str) -> dict[str, np.ndarray]:
 
 @pytest.mark.parametrize("framework", NAMES)
 def test_frameworks_do_the_same(framework):
-    """As TensorFlow, which is held against NumPy: weights and orders to the bit, logits to 1e-4 of the largest before
-    two epochs of five steps, whose losses are alike to 1e-3 and fall."""
+    """As TensorFlow, which is held against NumPy: weights and orders to the bit, logits to 1e-4 of
+    the largest before two epochs of five steps, whose losses are alike to 1e-3 and fall."""
     for case in CASES:
-        wanted, found = ({name: train_in(f)[f"{case}-{name}"] for name in LEFT} for f in ("tensorflow", framework))
+        wanted, found = (
+            {name: train_in(f)[f"{case}-{name}"] for name in LEFT}
+            for f in ("tensorflow", framework)
+        )
         for name in ("first", "order"):  # every kernel's NumPy draws them
             assert (found[name] == wanted[name]).all(), case
-        assert np.abs(found["before"] - wanted["before"]).max() <= 1e-4 * np.abs(wanted["before"]).max(), case
+        assert (
+            np.abs(found["before"] - wanted["before"]).max()
+            <= 1e-4 * np.abs(wanted["before"]).max()
+        ), case
         losses = found["losses"][:, 1]
-        assert losses == pytest.approx(wanted["losses"][:, 1], rel=1e-3) and losses[1] < losses[0], case
+        assert (
+            losses == pytest.approx(wanted["losses"][:, 1], rel=1e-3) and losses[1] < losses[0]
+        ), case
         # an evaluation at the end of an epoch sees that epoch's weights, and leaves them alone
         first, last = found["evaluated"]
-        assert np.abs(first - found["before"]).max() > 1e-3 and np.abs(last - found["after"]).max() <= 1e-5, case
+        assert (
+            np.abs(first - found["before"]).max() > 1e-3
+            and np.abs(last - found["after"]).max() <= 1e-5
+        ), case
     versions = json.loads(str(train_in(framework)[f"{CASES[0]}-versions"]))
-    assert versions["backend"] == BACKENDS.get(framework, "tensorflow") and versions[versions["backend"]]
+    assert (
+        versions["backend"] == BACKENDS.get(framework, "tensorflow")
+        and versions[versions["backend"]]
+    )

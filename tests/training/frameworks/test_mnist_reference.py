@@ -1,4 +1,6 @@
-"""The Keras reference of CUDA C: what notebook 40, which holds the two against each other, does not show."""
+"""The Keras reference of CUDA C: what notebook 40, which holds the two against each other, does
+not show.
+"""
 
 import json
 import subprocess
@@ -20,7 +22,9 @@ ROOT = Path(__file__).resolve().parents[3]
 def draw_digits(n, seed=0):
     """Images of ten classes: a coarse pattern each, under noise."""
     rng = np.random.default_rng(seed)
-    patterns = np.random.default_rng(99).integers(0, 2, (10, 7, 7)).repeat(4, axis=1).repeat(4, axis=2)
+    patterns = (
+        np.random.default_rng(99).integers(0, 2, (10, 7, 7)).repeat(4, axis=1).repeat(4, axis=2)
+    )
     digits = rng.integers(0, 10, n, dtype=np.uint8)
     return (150 * patterns[digits] + rng.integers(0, 100, (n, 28, 28))).astype(np.uint8), digits
 
@@ -28,7 +32,10 @@ def draw_digits(n, seed=0):
 def open_reference(batch_size=1, backend="tensorflow", weights=None, learning_rate=0.1):
     """A reference from drawn weights."""
     return MnistReference(
-        backend, weights or mnist.initial_weights(0), batch_size=batch_size, learning_rate=learning_rate
+        backend,
+        weights or mnist.initial_weights(0),
+        batch_size=batch_size,
+        learning_rate=learning_rate,
     )
 
 
@@ -36,7 +43,9 @@ def test_more_images_than_a_chunk_holds_keep_their_order():
     """Outputs of one call are those of two; notebook 40 holds them against CUDA C."""
     images = draw_digits(1030)[0]
     reference = open_reference(32)
-    assert reference.forward(images)[990:] == pytest.approx(reference.forward(images[990:]), abs=1e-6)
+    assert reference.forward(images)[990:] == pytest.approx(
+        reference.forward(images[990:]), abs=1e-6
+    )
 
 
 def test_a_step_at_batch_1_is_plain_gradient_descent():
@@ -47,18 +56,29 @@ def test_a_step_at_batch_1_is_plain_gradient_descent():
     gradients = reference.gradients(images, digits)
     reference.train(images, digits, images, digits, epochs=1)
     for (name, shape), moved in zip(SHAPES.items(), reference.model.get_weights(), strict=True):
-        assert moved.reshape(shape) == pytest.approx(weights[name] - 0.1 * gradients[name], abs=1e-6)
+        assert moved.reshape(shape) == pytest.approx(
+            weights[name] - 0.1 * gradients[name], abs=1e-6
+        )
 
 
 def test_training_tells_of_every_epoch():
-    """Time adds up, the last accuracy is that of the network as it is, and it learns; epochs are told as they end."""
+    """Time adds up, the last accuracy is that of the network as it is, and it learns; epochs are
+    told as they end.
+    """
     x, y = draw_digits(640)
     x_test, y_test = draw_digits(200, seed=1)
     told = []
     reference = open_reference(32, learning_rate=0.01)
     table = reference.train(x, y, x_test, y_test, epochs=3, seed=7, on_epoch_end=told.append)
-    assert list(table["epoch"]) == told == [1, 2, 3] and (np.diff(table["train_s"], prepend=0) > 0).all()
-    assert table["test_accuracy"].iloc[-1] == (reference.forward(x_test).argmax(axis=1) == y_test).mean() > 0.5
+    assert (
+        list(table["epoch"]) == told == [1, 2, 3]
+        and (np.diff(table["train_s"], prepend=0) > 0).all()
+    )
+    assert (
+        table["test_accuracy"].iloc[-1]
+        == (reference.forward(x_test).argmax(axis=1) == y_test).mean()
+        > 0.5
+    )
     about = table[["implementation", "device", "batch_size", "replica", "seed"]].drop_duplicates()
     assert about.to_numpy().tolist() == [["keras_tensorflow", "cpu", 32, 0, 7]]
 
@@ -79,7 +99,9 @@ for batch_size in (1, 32):
 def test_jax_gives_what_tensorflow_gives():
     """At batch 1 and 32 the same gradients, and the same accuracies after two epochs."""
     pytest.importorskip("jax")
-    out = subprocess.run([sys.executable, "-c", ON_JAX], cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    out = subprocess.run(
+        [sys.executable, "-c", ON_JAX], cwd=ROOT, check=True, capture_output=True, text=True
+    ).stdout
     x, y = draw_digits(64)
     x_test, y_test = draw_digits(100, seed=1)
     for batch_size, line in zip((1, 32), out.splitlines()[-2:], strict=True):
@@ -92,7 +114,9 @@ def test_jax_gives_what_tensorflow_gives():
 
 
 def test_says_what_it_cannot_do():
-    """An unknown backend, a second one in the process, no batch; a training that runs away says in which epoch."""
+    """An unknown backend, a second one in the process, no batch; a training that runs away says
+    in which epoch.
+    """
     x, y = draw_digits(8)
     with pytest.raises(NetworkError, match="choose from tensorflow, jax"):
         open_reference(backend="torch")
@@ -102,6 +126,8 @@ def test_says_what_it_cannot_do():
     for batch_size in (0, 32):
         with pytest.raises(NetworkError, match=f"8 images in batches of {batch_size}"):
             open_reference(batch_size).train(x, y, x, y, epochs=1)
-    weights = {name: np.full_like(array, np.nan) for name, array in mnist.initial_weights(0).items()}
+    weights = {
+        name: np.full_like(array, np.nan) for name, array in mnist.initial_weights(0).items()
+    }
     with pytest.raises(TrainingError, match="after epoch 1 of 2"):
         open_reference(weights=weights).train(x, y, x, y, epochs=2)

@@ -12,7 +12,9 @@ from dr_lib.training.frameworks import threads
 
 @pytest.fixture
 def process(monkeypatch) -> SimpleNamespace:
-    """A process that may use the CPUs 1, 3, 4 and 6, has imported no framework, and has an environment of its own."""
+    """A process that may use the CPUs 1, 3, 4 and 6, has imported no framework, and has an
+    environment of its own.
+    """
     process = SimpleNamespace(cpus={1, 3, 4, 6}, environ={}, modules={}, quota=8)
     process.sched_getaffinity = lambda pid: process.cpus
     process.sched_setaffinity = lambda pid, cpus: setattr(process, "cpus", set(cpus))
@@ -26,7 +28,11 @@ def process(monkeypatch) -> SimpleNamespace:
 def test_pins_as_many_cpus_as_asked_for(process, asked, cpus):
     """The first that the process may use, and every framework is told the number; 0 is all."""
     assert threads.pin(asked) == len(cpus) and process.cpus == cpus
-    told = {name: value for name, value in process.environ.items() if name != "MXNET_CPU_WORKER_NTHREADS"}
+    told = {
+        name: value
+        for name, value in process.environ.items()
+        if name != "MXNET_CPU_WORKER_NTHREADS"
+    }
     assert set(told.values()) == {str(len(cpus))}
     assert {"OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"} <= set(told)
 
@@ -59,9 +65,13 @@ def test_a_framework_was_first(process):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="this system binds no process to CPUs")
+@pytest.mark.skipif(
+    not hasattr(os, "sched_getaffinity"), reason="this system binds no process to CPUs"
+)
 def test_tensorflow_stays_on_one_cpu():
-    """Multiplying matrices on every thread it has, TensorFlow takes no more CPU seconds than seconds."""
+    """Multiplying matrices on every thread it has, TensorFlow takes no more CPU seconds than
+    seconds.
+    """
     code = (
         "from dr_lib.training.frameworks.threads import pin\n"
         "import os, time\n"
