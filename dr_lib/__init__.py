@@ -1,18 +1,17 @@
 """Train, time, price and serve a fundus model: the library behind the notebooks.
 
-bootstrap    sets a notebook up: adds what a cloud runtime lacks, checks parameters, says where it
-is publish      writes the repository's address, badges, set-up cells and metadata into the
-notebooks command      how a command of this library is typed where it runs
+notebook     sets a notebook up, writes it from its source, renders a report, packs a deposit
+command      how a command of this library is typed where it runs
 parameters   checks what a notebook is given for its parameters
+errors       the base of what this library raises
 files        writes a file whole or not at all, reads the CSV of a spreadsheet; locks
 hardware     facts, plans, devices: what this machine is, how to train on it, and making that so
 statistics   intervals, effects: how sure a number is, and what the factors of an experiment do
-data         photograph, labels, shards: from photographs and a label table to batches
+data         photograph, labels, prepared: from photographs and a label table to batches
 training     models, graders, fit, metrics: one timed training
 cuda         mnist: a small network trained in CUDA C, on a GPU or a CPU
 serving      grader, export, server: from a trained model to an endpoint, and what it holds
 runs         makes rows: studies, their runner, what a run writes
 evidence     reads rows: what they say about a paper
 figures      draws tables
-report       runs an analysis notebook on rows and renders it
 """

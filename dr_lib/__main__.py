@@ -13,6 +13,7 @@ import click
 from tqdm import tqdm
 
 from dr_lib.command import write_command
+from dr_lib.errors import DrError
 from dr_lib.parameters import ParameterError, check_digits
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -79,7 +80,7 @@ class Commands(click.Group):
         except Exception as error:
             if context.params["debug"] or isinstance(error, click.ClickException):
                 raise
-            is_ours = isinstance(error, (ValueError, RuntimeError, OSError))  # ours say what to do
+            is_ours = isinstance(error, (DrError, ValueError, RuntimeError, OSError))
             where = f"{write_command('--debug', context.invoked_subcommand, '...')} shows where"
             reason = str(error) if is_ours else f"{type(error).__name__}: {error}; {where}"
             if isinstance(error, OSError) and error.filename and error.strerror:
@@ -102,7 +103,7 @@ def main(debug: bool) -> None:
 )
 def sample(out: Path, patients: int) -> None:
     """Draw the sample and prepare it."""
-    from dr_lib.data.shards.sample import open_sample
+    from dr_lib.data.prepared.sample import open_sample
 
     click.echo(f"sample: {open_sample(out, num_patients=patients, progress=_bar)}")
 
@@ -153,7 +154,7 @@ def prepare(**options) -> None:
     """Turn photographs and a label table into a folder to train from; again, to add photographs
     or correct labels.
     """
-    from dr_lib.data.shards.prepare import prepare
+    from dr_lib.data.prepared.prepare import prepare
 
     manifest = prepare(**options, progress=_bar("cropping"))
     for notice in manifest["notices"]:
@@ -194,8 +195,8 @@ def split(data_dir: Path, records: Path | None, out: str, **options) -> None:
     """Divide a prepared folder anew: another seed, corrected labels, folds. No photograph is
     cropped again.
     """
-    from dr_lib.data.shards.folder import read_manifest
-    from dr_lib.data.shards.split import export_records, split
+    from dr_lib.data.prepared.folder import read_manifest
+    from dr_lib.data.prepared.split import export_records, split
 
     if records and (
         options["labels"] or any(options[name] is not None for name in ("scheme", "seed"))
@@ -216,7 +217,7 @@ def _describe_split(name: str, facts: dict) -> None:
     """Print the sides of a split, who changed them, and what copies of photographs did to its
     groups.
     """
-    from dr_lib.data.shards.split import describe_moves
+    from dr_lib.data.prepared.split import describe_moves
 
     click.echo(f"{name}:")
     for side, counts in facts.get("counts", {}).items():
@@ -240,7 +241,7 @@ def _describe_split(name: str, facts: dict) -> None:
 @click.argument("data_dir", type=PATH)
 def verify(data_dir: Path) -> None:
     """Compare every file of a prepared folder with its manifest."""
-    from dr_lib.data.shards.folder import verify
+    from dr_lib.data.prepared.folder import verify
 
     click.echo(f"{data_dir}: {len(verify(data_dir)['files'])} files, all as the manifest says")
 
@@ -303,7 +304,7 @@ def run(study: Path, address: str, on: str, yes: bool, machines: int, **options)
     if bool(on) + bool(address) + (machines > 1) > 1:
         raise click.UsageError("--on, --dask and --machines: choose one of them")
     if on:
-        from dr_lib.data.shards.share import describe_shared, share_folder
+        from dr_lib.data.prepared.share import describe_shared, share_folder
         from dr_lib.runs.remote.session import run_on_service
 
         how = {
@@ -429,13 +430,13 @@ def report(
     """Run the analysis notebook on the rows below the folders, and leave report.html with its
     figures and tables.
     """
-    from dr_lib.report import write_report
+    from dr_lib.notebook.report import write_report
 
     choice = {name: ",".join(values) for name, values in choice.items()}
     notebook = notebook or PAPERS.get(paper, "")
     choice |= {"lang": lang, "published": paper != "none"} | dict(parameters)
     if deposit:
-        from dr_lib.deposit import write_deposit
+        from dr_lib.notebook.deposit import write_deposit
 
         readme = write_deposit(folders, deposit, ROOT, notebook=notebook, **choice)
         return click.echo(f"wrote {readme} and what it lists")
@@ -480,7 +481,7 @@ def evaluate(
     external validation.
     """
     from dr_lib.evidence.predictions import join_paths, pool_folds, read_predictions
-    from dr_lib.report import run_analysis
+    from dr_lib.notebook.report import run_analysis
 
     pooled = out / "predictions.csv"
     if folds and pooled.resolve() in [path.resolve() for path in predictions]:
@@ -695,8 +696,8 @@ def export(
 
     os.environ["KERAS_BACKEND"] = "tensorflow"
     import_tensorflow()
-    from dr_lib.data.shards.batches import load_photographs
-    from dr_lib.data.shards.folder import describe_data, read_photographs
+    from dr_lib.data.prepared.batches import load_photographs
+    from dr_lib.data.prepared.folder import describe_data, read_photographs
     from dr_lib.serving.export.convert import FORMATS
     from dr_lib.serving.export.export import export_model, pack_folder
     from dr_lib.serving.export.gate import MIN_IMAGES, Labelled

@@ -24,9 +24,9 @@ from pathlib import Path
 
 root = next(folder for folder in [Path.cwd(), *Path.cwd().parents] if (folder / "dr_lib").is_dir())
 sys.path.insert(0, str(root))
-from dr_lib import bootstrap
+from dr_lib.notebook import setup
 
-print(bootstrap.describe_machine(root, *bootstrap.install_missing("cv2")))
+setup.set_up(root, "cv2")
 
 # %% [markdown]
 # What this machine is, and how a training would run on it. Nothing is imported to find that out.
@@ -99,7 +99,7 @@ for axis in (left, right):
 # %%
 from dr_lib.data.labels.near_duplicates import perceptual_hash
 from dr_lib.data.photograph import pixels
-from dr_lib.data.shards import records
+from dr_lib.data.prepared import records
 
 stored = pixels.encode_jpeg(crop.image)
 record = records.Record(

@@ -38,9 +38,9 @@ from pathlib import Path
 
 root = next(folder for folder in [Path.cwd(), *Path.cwd().parents] if (folder / "dr_lib").is_dir())
 sys.path.insert(0, str(root))
-from dr_lib import bootstrap
+from dr_lib.notebook import setup
 
-print(bootstrap.describe_machine(root, *bootstrap.install_missing("cv2")))
+setup.set_up(root, "cv2")
 
 # %% [markdown]
 # ## Data
@@ -49,10 +49,10 @@ print(bootstrap.describe_machine(root, *bootstrap.install_missing("cv2")))
 # stops here, before time is spent.
 
 # %%
-from dr_lib.data.shards.folder import read_manifest, read_photographs
-from dr_lib.data.shards.prepare import prepare
-from dr_lib.data.shards.sample import open_sample
-from dr_lib.data.shards.split import describe_moves
+from dr_lib.data.prepared.folder import read_manifest, read_photographs
+from dr_lib.data.prepared.prepare import prepare
+from dr_lib.data.prepared.sample import open_sample
+from dr_lib.data.prepared.split import describe_moves
 
 if images == "sample":
     data_dir = open_sample(root / "papermill_runs" / "sample", num_patients=num_patients)
@@ -144,7 +144,7 @@ print(f"{division['num_excluded']} photographs excluded")
 import tempfile
 from importlib.util import find_spec
 
-from dr_lib.data.shards.split import export_records
+from dr_lib.data.prepared.split import export_records
 from dr_lib.hardware import import_tensorflow
 
 with tempfile.TemporaryDirectory() as labelled:

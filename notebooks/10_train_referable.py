@@ -61,13 +61,9 @@ from pathlib import Path
 
 root = next(folder for folder in [Path.cwd(), *Path.cwd().parents] if (folder / "dr_lib").is_dir())
 sys.path.insert(0, str(root))
-from dr_lib import bootstrap
+from dr_lib.notebook import setup
 
-print(
-    bootstrap.describe_machine(
-        root, *bootstrap.install_missing(*["cv2"] if data_dir == "sample" else [])
-    )
-)
+setup.set_up(root, *["cv2"] if data_dir == "sample" else [])
 
 # %% [markdown]
 # The run begins here: what is to be trained, and the clock of `wall_s` and `setup_s`. Started again
@@ -98,10 +94,10 @@ print(
 # The manifest says what was prepared; the shards are checked against it when they are read.
 
 # %%
-from dr_lib.data.shards.folder import describe_data, read_photographs
+from dr_lib.data.prepared.folder import describe_data, read_photographs
 
 if data_dir == "sample":
-    from dr_lib.data.shards.sample import open_sample
+    from dr_lib.data.prepared.sample import open_sample
 
     config = replace(config, data_dir=open_sample(root / "papermill_runs" / "sample"))
 prepared = describe_data(config.data_dir, split)
@@ -205,7 +201,7 @@ if prepared["data_kind"] == "synthetic":
 # ## Result
 
 # %%
-from dr_lib.figures.training import plot_history
+from dr_lib.figures.training_time import plot_history
 
 plot_history(trained.history, kind)
 

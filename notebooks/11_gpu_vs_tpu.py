@@ -32,9 +32,9 @@ from pathlib import Path
 
 root = next(folder for folder in [Path.cwd(), *Path.cwd().parents] if (folder / "dr_lib").is_dir())
 sys.path.insert(0, str(root))
-from dr_lib import bootstrap
+from dr_lib.notebook import setup
 
-print(bootstrap.describe_machine(root, *bootstrap.install_missing("statsmodels")))
+setup.set_up(root, "statsmodels")
 
 # %% [markdown]
 # ## Data
@@ -98,7 +98,7 @@ if outdated:
 # ## Result
 
 # %% tags=["report"]
-from dr_lib.figures.training import plot_training_time
+from dr_lib.figures.training_time import plot_training_time
 
 if published or selection.finished["timed"].any():
     figure = plot_training_time(selection.timed, lang, published=published)
@@ -109,7 +109,7 @@ if published or selection.finished["timed"].any():
     )
 
 # %% tags=["report"]
-from dr_lib.evidence.comparison import compare_environments
+from dr_lib.evidence.training_time import compare_environments
 
 environments = compare_environments(selection.finished)
 page.table(
@@ -122,7 +122,7 @@ page.table(
 page.energy(selection.timed, ["environment"], grid)
 
 # %% tags=["report"]
-from dr_lib.evidence.comparison import compare_sessions
+from dr_lib.evidence.training_time import compare_sessions
 
 if len(sessions := compare_sessions(selection.timed)):
     page.table(
@@ -136,7 +136,7 @@ if len(sessions := compare_sessions(selection.timed)):
 # each, margin 0.02.
 
 # %% tags=["report"]
-from dr_lib.evidence.comparison import compare_modes
+from dr_lib.evidence.training_time import compare_modes
 
 if len(modes := compare_modes(selection)):
     page.table(

@@ -37,9 +37,9 @@ from pathlib import Path
 
 root = next(folder for folder in [Path.cwd(), *Path.cwd().parents] if (folder / "dr_lib").is_dir())
 sys.path.insert(0, str(root))
-from dr_lib import bootstrap
+from dr_lib.notebook import setup
 
-print(bootstrap.describe_machine(root, *bootstrap.install_missing("statsmodels")))
+setup.set_up(root, "statsmodels")
 
 # %% [markdown]
 # ## Data
@@ -64,7 +64,7 @@ if not paths:  # the latest of this clone
     paths = written[-1:]
 if not paths:  # a clone without runs: a network learns the sample
     from dr_lib import hardware
-    from dr_lib.data.shards.sample import open_sample
+    from dr_lib.data.prepared.sample import open_sample
     from dr_lib.training.config import TrainingConfig
     from dr_lib.training.train_once import PREDICTIONS, train_once
 
@@ -356,8 +356,8 @@ if len(own):
 if private and len(own):
     from IPython.display import Markdown, display
 
-    from dr_lib.data.shards.folder import read_manifest, read_photographs
-    from dr_lib.data.shards.stream import StoredCrops
+    from dr_lib.data.prepared.folder import read_manifest, read_photographs
+    from dr_lib.data.prepared.stream import StoredCrops
 
     notice = say("This report shows photographs of patients: keep it private.")
     display(Markdown(f"> **{notice}**"), metadata={"shows_photographs": True})

@@ -42,9 +42,9 @@ from pathlib import Path
 
 root = next(folder for folder in [Path.cwd(), *Path.cwd().parents] if (folder / "dr_lib").is_dir())
 sys.path.insert(0, str(root))
-from dr_lib import bootstrap
+from dr_lib.notebook import setup
 
-print(bootstrap.describe_machine(root, *bootstrap.install_missing("cv2", "ai_edge_litert")))
+setup.set_up(root, "cv2", "ai_edge_litert")
 
 # %%
 from dr_lib.runs.run import Run
@@ -98,12 +98,12 @@ print(f"{model}, {image_size} px, {parameters:,} parameters; weights: {source.fa
 # Scales of int8 come from crops of the training split; the gate judges by the test split.
 
 # %%
-from dr_lib.data.shards import batches
-from dr_lib.data.shards.folder import describe_data
+from dr_lib.data.prepared import batches
+from dr_lib.data.prepared.folder import describe_data
 from dr_lib.serving.export.gate import Labelled
 
 if data_dir == "sample":
-    from dr_lib.data.shards.sample import open_sample
+    from dr_lib.data.prepared.sample import open_sample
 
     data_dir = open_sample(root / "papermill_runs" / "sample")
 prepared = describe_data(data_dir, split)

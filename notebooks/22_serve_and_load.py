@@ -44,13 +44,9 @@ from pathlib import Path
 
 root = next(folder for folder in [Path.cwd(), *Path.cwd().parents] if (folder / "dr_lib").is_dir())
 sys.path.insert(0, str(root))
-from dr_lib import bootstrap
+from dr_lib.notebook import setup
 
-print(
-    bootstrap.describe_machine(
-        root, *bootstrap.install_missing("cv2", "ai_edge_litert", "starlette", "uvicorn")
-    )
-)
+setup.set_up(root, "cv2", "ai_edge_litert", "starlette", "uvicorn")
 
 # %%
 from dr_lib.runs.run import Run
@@ -82,7 +78,7 @@ run = Run(root, "22_serve_and_load", asked, results=results, instance=instance)
 # %%
 from dr_lib.data.photograph import pixels
 from dr_lib.data.photograph.crop import crop_fundus
-from dr_lib.data.shards.sample import open_sample
+from dr_lib.data.prepared.sample import open_sample
 
 is_synthetic = photographs == "sample"
 source = Path(photographs)

@@ -40,9 +40,9 @@ from pathlib import Path
 
 root = next(folder for folder in [Path.cwd(), *Path.cwd().parents] if (folder / "dr_lib").is_dir())
 sys.path.insert(0, str(root))
-from dr_lib import bootstrap
+from dr_lib.notebook import setup
 
-print(bootstrap.describe_machine(root, *bootstrap.install_missing()))
+setup.set_up(root)
 
 # %% [markdown]
 # ## Data

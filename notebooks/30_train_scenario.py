@@ -50,10 +50,9 @@ from pathlib import Path
 
 root = next(folder for folder in [Path.cwd(), *Path.cwd().parents] if (folder / "dr_lib").is_dir())
 sys.path.insert(0, str(root))
-from dr_lib import bootstrap
+from dr_lib.notebook import setup
 
-# adds nothing: the kernels of `dr_lib kernels` hold one framework each
-print(bootstrap.describe_machine(root))
+print(setup.describe_machine(root))
 
 # %% [markdown]
 # ## 1. Understand the environment / Entender o ambiente

@@ -39,9 +39,9 @@ from pathlib import Path
 
 root = next(folder for folder in [Path.cwd(), *Path.cwd().parents] if (folder / "dr_lib").is_dir())
 sys.path.insert(0, str(root))
-from dr_lib import bootstrap
+from dr_lib.notebook import setup
 
-print(bootstrap.describe_machine(root, *bootstrap.install_missing("statsmodels")))
+setup.set_up(root, "statsmodels")
 
 # %%
 import pandas as pd
@@ -123,7 +123,7 @@ page.table(environments, "environments", "Runs by environment and framework.")
 # diferença com poder de 80 %.
 
 # %% tags=["report"]
-from dr_lib.evidence.comparison import find_needed_repetitions
+from dr_lib.evidence.training_time import find_needed_repetitions
 
 timed = selection.timed
 FACTORS = ["environment", *WORK_FACTORS, *(["scaling"] if "scaling" in timed else [])]

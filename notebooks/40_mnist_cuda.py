@@ -37,9 +37,9 @@ from pathlib import Path
 
 root = next(folder for folder in [Path.cwd(), *Path.cwd().parents] if (folder / "dr_lib").is_dir())
 sys.path.insert(0, str(root))
-from dr_lib import bootstrap
+from dr_lib.notebook import setup
 
-print(bootstrap.describe_machine(root, *bootstrap.install_missing()))
+setup.set_up(root)
 
 # %% [markdown]
 # What to train. A batch is part of each name: an epoch of larger batches has fewer steps, each with
@@ -222,7 +222,7 @@ def train_keras(name, batch, run):
 # two lists of lists hold the time and the accuracy after each epoch of each replica.
 
 # %%
-from dr_lib.evidence.epochs import summarise_trainings
+from dr_lib.evidence.mnist import summarise_trainings
 
 machine = facts.describe()
 machine |= {
@@ -270,7 +270,7 @@ for name, batch in wanted:
 # claims.
 
 # %%
-from dr_lib.evidence.epochs import compare_like_for_like, tabulate_accuracies
+from dr_lib.evidence.mnist import compare_like_for_like, tabulate_accuracies
 from dr_lib.evidence.select import select_runs
 from dr_lib.runs.row import read_row
 

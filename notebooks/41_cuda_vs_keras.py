@@ -31,9 +31,9 @@ from pathlib import Path
 
 root = next(folder for folder in [Path.cwd(), *Path.cwd().parents] if (folder / "dr_lib").is_dir())
 sys.path.insert(0, str(root))
-from dr_lib import bootstrap
+from dr_lib.notebook import setup
 
-print(bootstrap.describe_machine(root, *bootstrap.install_missing()))
+setup.set_up(root)
 
 # %% [markdown]
 # ## Data
@@ -79,26 +79,26 @@ page.title("CUDA C against Keras: how much is the language?", "D" if published e
 
 # %% tags=["report"]
 from dr_lib.evidence.select import NoRunsError
-from dr_lib.figures import cuda
+from dr_lib.figures import mnist
 
-figure = cuda.plot_cumulative_time(timed, lang, published=published)
+figure = mnist.plot_cumulative_time(timed, lang, published=published)
 page.figure(
     figure,
     "figure_1a",
     "Training time after each epoch. Solid: batch 1; dashed: 32; dash-dotted: larger.",
 )
 try:
-    figure = cuda.plot_time_to_accuracy(timed, lang, published=published)
+    figure = mnist.plot_time_to_accuracy(timed, lang, published=published)
     page.figure(
         figure, "figure_1b", "Time to reach each accuracy: what unlike batches can be compared by."
     )
-    figure = cuda.plot_speed_up(timed, lang, published=published)
+    figure = mnist.plot_speed_up(timed, lang, published=published)
     page.figure(figure, "figure_2", "Speed-up over Keras after each epoch. Dotted: unlike batches.")
 except NoRunsError as error:
     print(error)
 
 # %% tags=["report"]
-from dr_lib.evidence.epochs import compare_like_for_like, tabulate_accuracies
+from dr_lib.evidence.mnist import compare_like_for_like, tabulate_accuracies
 
 accuracies = tabulate_accuracies(timed)
 compared = compare_like_for_like(timed)

@@ -21,7 +21,7 @@ import tensorflow as tf
 
 from dr_lib.data.photograph import pixels
 from dr_lib.data.photograph.crop import crop_fundus
-from dr_lib.data.shards import records
+from dr_lib.data.prepared import records
 from dr_lib.data.synthetic import draw_eye, draw_look
 from tests.in_turn import time_in_turn
 
@@ -42,7 +42,7 @@ ROUNDS = 3  # of preparing, in turn with one core and with several
 DECODE_MS = 47  # of the machine for which the rate of preparing is promised
 PREPARE = """import sys, time
 from pathlib import Path
-from dr_lib.data.shards.prepare import prepare
+from dr_lib.data.prepared.prepare import prepare
 images, labels, out, workers = sys.argv[1:]
 start = time.perf_counter()
 prepare(Path(images), Path(labels), Path(out), shard_size=48, scheme="paper", workers=int(workers))

@@ -27,9 +27,9 @@ import yaml
 
 from dr_lib import hardware
 from dr_lib.data.labels.near_duplicates import find_near_duplicates
-from dr_lib.data.shards.prepare import prepare
-from dr_lib.data.shards.sample import open_sample
-from dr_lib.data.shards.workers import map_over
+from dr_lib.data.prepared.prepare import prepare
+from dr_lib.data.prepared.sample import open_sample
+from dr_lib.data.prepared.workers import map_over
 from dr_lib.runs.prices import find_price
 from dr_lib.runs.row import read_rows
 from dr_lib.runs.run import measure_others, read_commit

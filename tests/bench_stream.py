@@ -24,9 +24,9 @@ sys.path.insert(0, str(ROOT))
 import numpy as np
 import psutil
 
-from dr_lib.data.shards.folder import read_photographs
-from dr_lib.data.shards.sample import open_sample
-from dr_lib.data.shards.stream import StoredCrops
+from dr_lib.data.prepared.folder import read_photographs
+from dr_lib.data.prepared.sample import open_sample
+from dr_lib.data.prepared.stream import StoredCrops
 
 SIZE = 299
 BATCH = 16
@@ -163,7 +163,7 @@ def measure_peak(data_dir: Path, number: int) -> None:
 
     import keras
 
-    from dr_lib.data.shards.batches import Batches
+    from dr_lib.data.prepared.batches import Batches
 
     crops = open_crops(data_dir, number)
     inputs = keras.Input((SIZE, SIZE, 3), dtype="uint8")
@@ -209,7 +209,7 @@ def measure_steps(data_dir: Path) -> None:
     """
     import keras
 
-    from dr_lib.data.shards.batches import Batches
+    from dr_lib.data.prepared.batches import Batches
     from dr_lib.training import fit, models
 
     crops = open_crops(data_dir, STEPS * STEP_BATCH)

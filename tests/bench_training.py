@@ -26,8 +26,8 @@ import numpy as np
 import pandas as pd
 
 from dr_lib import hardware
-from dr_lib.data.shards.sample import open_sample
-from dr_lib.data.shards.split import export_records
+from dr_lib.data.prepared.sample import open_sample
+from dr_lib.data.prepared.split import export_records
 from dr_lib.runs.run import read_commit
 from dr_lib.statistics.intervals import mean_interval, ratio_interval
 from dr_lib.training.config import TrainingConfig
@@ -218,7 +218,7 @@ def compare(setting: dict, folder: Path) -> list[Variant]:
     facts = hardware.probe()
     # a plan activates Keras, which decides the backend; loading needs Keras
     hardware.activate(hardware.choose(facts, num_devices=1, batch_size=BATCH))
-    from dr_lib.data.shards.batches import Photographs, load_photographs
+    from dr_lib.data.prepared.batches import Photographs, load_photographs
 
     split = load_photographs(data, "train", setting["image_size"])
 

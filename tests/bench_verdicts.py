@@ -18,7 +18,7 @@ from scipy.stats import norm
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from dr_lib.evidence.comparison import AUC_MARGIN
+from dr_lib.evidence.training_time import AUC_MARGIN
 from dr_lib.evidence.verdicts import EVERY, decide, measure
 from dr_lib.serving.export import gate
 from dr_lib.statistics.intervals import difference_interval

@@ -42,7 +42,7 @@ def real_data() -> Path:
 @pytest.fixture(scope="session")
 def small_sample(tmp_path_factory) -> Path:
     """The sample in small: the records of 16 drawn patients; read only."""
-    from dr_lib.data.shards.sample import open_sample
+    from dr_lib.data.prepared.sample import open_sample
 
     return open_sample(tmp_path_factory.mktemp("sample"), num_patients=16, workers=1)
 

@@ -20,10 +20,10 @@ NOTEBOOKS = sorted(ROOT.glob("notebooks/*.py"))
 MODULES = sorted(ROOT.glob("dr_lib/**/*.py"))
 STUDIES = sorted(ROOT.glob("papermill_runs/*.yaml"))
 # may be known by all
-FREE = {"command", "files", "hardware", "markdown", "parameters", "statistics"}
+FREE = {"command", "errors", "files", "hardware", "markdown", "parameters", "statistics"}
 MAY_KNOW = {  # who may know whom
-    "bootstrap": set(),
     "command": set(),
+    "errors": set(),
     "files": set(),
     "hardware": set(),
     "markdown": set(),
@@ -36,23 +36,22 @@ MAY_KNOW = {  # who may know whom
     "runs": set(),
     "evidence": {"runs"},  # of it row and prices alone, see below
     "figures": {"evidence"},
-    "publish": set(),
-    "report": {"runs"},
-    "deposit": {"runs", "figures", "report"},
-    "__main__": {"data", "training", "serving", "runs", "evidence", "figures", "report", "deposit"},
+    "notebook": {"runs", "figures"},
+    "__main__": {"data", "training", "serving", "runs", "evidence", "figures", "notebook"},
     "__init__": set(),
 }
 HEAVY = {"tensorflow", "jax", "torch", "keras", "mxnet"}
 # of no use without their framework
 TRAINING = ("models", "explain", "graders", "resident", "checkpoint", "recorder", "fit", "frozen")
-MAY_IMPORT = {"data/shards/batches.py": {"keras"}} | {
+MAY_IMPORT = {"data/prepared/batches.py": {"keras"}} | {
     f"training/{name}.py": {"keras"} for name in TRAINING
 }
 MAY_IMPORT |= {
     f"training/frameworks/{name}_network.py": {name} for name in ("keras", "torch", "mxnet")
 }
 # run in kernels of their own too: Python 3.9, the standard library, NumPy, psutil and one framework
-FOREIGN = ["files.py", "command.py", "parameters.py", "bootstrap.py"]
+FOREIGN = ["errors.py", "files.py", "command.py", "parameters.py"]
+FOREIGN += ["notebook/__init__.py", "notebook/setup.py"]
 FOREIGN += [f"runs/{name}.py" for name in ("__init__", "row", "run", "prices", "monitor")]
 FOREIGN += ["runs/remote/far_side.py"]  # before anything else is there
 FOREIGN += [f"hardware/{path.name}" for path in ROOT.glob("dr_lib/hardware/*.py")]
@@ -75,7 +74,7 @@ def imports(tree: ast.AST) -> set[str]:
 
 
 def wing(module: str) -> str:
-    """dr_lib.data.shards.records.Record -> data."""
+    """dr_lib.data.prepared.records.Record -> data."""
     return module.split(".")[1] if "." in module else "__init__"
 
 

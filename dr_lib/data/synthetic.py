@@ -19,7 +19,7 @@ import cv2
 import numpy as np
 
 from dr_lib.data.photograph.crop import Circle
-from dr_lib.data.shards.workers import map_over
+from dr_lib.data.prepared.workers import map_over
 from dr_lib.files import write_text
 from dr_lib.hardware.cpus import count_cpus
 

@@ -2,8 +2,8 @@
 
 select       what is timed, what is excluded and why, what may differ: once per analysis
 claims       published claims held against rows
-comparison   environments and modes: how fast, how well, and how many repetitions an answer needs
-epochs       epochs of the CUDA study: time to accuracy, like held against like
+training_time  environments and modes: how fast, how well, and how many repetitions an answer needs
+mnist        epochs of the CUDA study: time to accuracy, like held against like
 predictions  anybody's predictions, read and checked for leaks
 evaluation   how well they refer, by patient
 gradability  a threshold of the quality score, fitted on marks

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from dr_lib.evidence.epochs import add_accuracy_columns
+from dr_lib.evidence.mnist import add_accuracy_columns
 from dr_lib.evidence.select import Selection, list_runs
 from dr_lib.evidence.verdicts import FACTORS, NEVER, VERDICTS, judge
 

@@ -2,12 +2,12 @@
 
 style      colours, words in two languages, number formats, panels
 page       what an analysis notebook shows: figures, tables, claims, and their files
-training   training time by hardware
+training_time  training time by hardware
 scenarios  the factorial study, scenario by scenario
 effects    what its factors do
 scaling    speed-up by the number of machines
 serving    time of a prediction, cost by rate, response time under load
 evaluation the evaluation of predictions
 explanations  where a network looks, beside its control
-cuda       the CUDA study's figures 1a, 1b and 2
+mnist      the CUDA study's figures 1a, 1b and 2
 """

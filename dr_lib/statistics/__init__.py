@@ -1,8 +1,8 @@
 """How sure a number is, and what the factors of an experiment do.
 
 bootstrap    resamples patients: bounds of AUC, kappa and paired differences
-clustered    AUC, proportions, likelihood ratios of photographs of which a patient has several;
-thresholds calibration  whether probabilities are what they say
+clustered    AUC, proportions, likelihood ratios where a patient has several photographs; thresholds
+calibration  whether probabilities are what they say
 intervals    intervals of means, their ratios and differences
 effects      allocation of variation, effects with intervals, repetitions needed
 scaling      Amdahl's law, fitted to the times of several machines

@@ -29,6 +29,10 @@ class Interval(NamedTuple):
     high: float
     n: int
 
+    def columns(self, name: str) -> dict[str, float]:
+        """Value and bounds as columns of a table: `name`, `name`_low and `name`_high."""
+        return {name: self.value, f"{name}_low": self.low, f"{name}_high": self.high}
+
 
 def mean_interval(times: ArrayLike) -> Interval:
     """Estimate the arithmetic mean, which the papers print, with bounds from the log times.

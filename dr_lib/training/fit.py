@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import keras
 import numpy as np
 
-from dr_lib.data.shards.batches import Batches, Mirrored
-from dr_lib.data.shards.stream import StoredCrops
+from dr_lib.data.prepared.batches import Batches, Mirrored
+from dr_lib.data.prepared.stream import StoredCrops
 from dr_lib.training.checkpoint import assign_variables
 from dr_lib.training.recorder import Recorder
 

@@ -19,7 +19,7 @@ from sklearn.model_selection import (
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 
-from dr_lib.data.shards.batches import Mirrored, Photographs
+from dr_lib.data.prepared.batches import Mirrored, Photographs
 from dr_lib.training.fit import predict
 from dr_lib.training.models import ModelError, find_layer
 

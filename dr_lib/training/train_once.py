@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from dr_lib.data.labels.grades import sum_referable
-from dr_lib.data.shards.folder import SPLITS, describe_data, hash_file
-from dr_lib.data.shards.predictions import write_predictions
+from dr_lib.data.prepared.folder import SPLITS, describe_data, hash_file
+from dr_lib.data.prepared.predictions import write_predictions
 from dr_lib.hardware import Device, Plan, activate, machines, probe
 from dr_lib.statistics.bootstrap import bootstrap_patients, score_auc
 from dr_lib.statistics.intervals import Interval
@@ -23,8 +23,8 @@ from dr_lib.training.config import TrainingConfig
 if TYPE_CHECKING:  # Keras takes its backend from the plan, so it is imported after that
     import keras
 
-    from dr_lib.data.shards.batches import Batches, Photographs
-    from dr_lib.data.shards.stream import StoredCrops
+    from dr_lib.data.prepared.batches import Batches, Photographs
+    from dr_lib.data.prepared.stream import StoredCrops
     from dr_lib.training.fit import Timing
 
 BEST = "best.keras"
@@ -172,7 +172,7 @@ def set_up(
     device = activate(plan)
     import keras
 
-    from dr_lib.data.shards.batches import Batches, load_photographs
+    from dr_lib.data.prepared.batches import Batches, load_photographs
     from dr_lib.training import fit, frozen, graders, models, resident
 
     how = {"image_size": config.image_size, "split": config.split, "stream": plan.input == "stream"}
@@ -234,7 +234,7 @@ def predict(
     """Predict photographs, averaged over their mirror images where the configuration says so:
     (n, outputs).
     """
-    from dr_lib.data.shards.batches import Mirrored
+    from dr_lib.data.prepared.batches import Mirrored
     from dr_lib.training import fit
 
     views = [images, Mirrored(images)] if config.test_time_augmentation else [images]

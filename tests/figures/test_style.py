@@ -12,7 +12,7 @@ from IPython.core.formatters import DisplayFormatter
 
 from dr_lib.evidence import evaluation
 from dr_lib.evidence.claims import count_claims, read_published
-from dr_lib.evidence.epochs import IMPLEMENTATIONS
+from dr_lib.evidence.mnist import IMPLEMENTATIONS
 from dr_lib.evidence.verdicts import NEVER
 from dr_lib.figures import page, scenarios, style
 

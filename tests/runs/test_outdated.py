@@ -9,8 +9,8 @@ import pytest
 from click.testing import CliRunner
 
 from dr_lib.__main__ import main
-from dr_lib.data.shards.folder import describe_data, read_photographs
-from dr_lib.data.shards.split import split
+from dr_lib.data.prepared.folder import describe_data, read_photographs
+from dr_lib.data.prepared.split import split
 from dr_lib.runs.outdated import find_outdated, set_aside
 from dr_lib.runs.row import read_rows, read_spent_s, write_row
 from tests.runs.conftest import complete, run_quietly, write_study

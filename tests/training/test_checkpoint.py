@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from dr_lib.data.shards.batches import Batches
+from dr_lib.data.prepared.batches import Batches
 from dr_lib.training.checkpoint import (
     CheckpointError,
     assign_variables,

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dr_lib.data.shards.batches import Batches
+from dr_lib.data.prepared.batches import Batches
 from dr_lib.training.checkpoint import read_checkpoint
 from dr_lib.training.fit import OutOfTimeError, Timing, compile_model, predict, train
 from dr_lib.training.models import build_model, save_model
@@ -128,7 +128,7 @@ COUNT = """
 import sys, tempfile, threading
 from pathlib import Path
 from keras.src import backend
-from dr_lib.data.shards.batches import Batches
+from dr_lib.data.prepared.batches import Batches
 from dr_lib.training.fit import train
 from dr_lib.training.recorder import Recorder
 from tests.training.simulation import ROOT, draw

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from dr_lib.data.shards.batches import Batches
+from dr_lib.data.prepared.batches import Batches
 from dr_lib.training.checkpoint import read_variables
 from dr_lib.training.fit import compile_model, train
 from dr_lib.training.models import build_model

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dr_lib import hardware
-from dr_lib.data.shards.records import ShardError
+from dr_lib.data.prepared.records import ShardError
 from dr_lib.training.config import TrainingConfig
 from dr_lib.training.fit import OutOfTimeError
 from dr_lib.training.train_once import BEST, train_once

@@ -19,7 +19,7 @@ from dr_lib.data.labels.privacy import name_image, pseudonym
 from dr_lib.data.photograph.crop import METHODS, Crop, crop_fundus, turn_upright
 from dr_lib.data.photograph.decode import decode, open_picture
 from dr_lib.data.photograph.errors import NoFundusError, UnreadableImageError
-from dr_lib.data.shards.folder import read_photographs
+from dr_lib.data.prepared.folder import read_photographs
 from dr_lib.hardware import without_stderr
 
 SHOWN_SIDE = 320  # px; a photograph is decoded no smaller than that

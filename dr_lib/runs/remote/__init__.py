@@ -1,5 +1,4 @@
-"""Makes the runs of a study on a machine of Colab or Kaggle, through the services' own command
-lines.
+"""Makes the runs of a study on a machine of Colab or Kaggle, by the services' own command lines.
 
 session   one session: what is uploaded, allocated, run, fetched, and stopped whatever happens
 colab     Colab: one run after another, its row fetched after each

@@ -26,7 +26,7 @@ LEAST_HOURS = 1 / 60  # in less no run is begun
 # in what is brought back: the exit status of each run's runner, and the files left out
 ENDED = "ended.json"
 READY = "the far side is ready"
-INSTALL = "from dr_lib import bootstrap; print(*bootstrap.install_missing(*bootstrap.RUNNER))"
+INSTALL = "from dr_lib.notebook import setup; print(*setup.install_missing(*setup.RUNNER))"
 _runners: dict[str, subprocess.Popen] = {}  # of this process, by run
 
 

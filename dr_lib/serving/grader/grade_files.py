@@ -19,10 +19,10 @@ import pandas as pd
 from dr_lib.data.labels.label_files import PICTURES, find_files
 from dr_lib.data.labels.near_duplicates import is_copy, perceptual_hash
 from dr_lib.data.photograph.decode import MAX_PIXELS
-from dr_lib.data.shards.folder import describe_data, read_photographs
-from dr_lib.data.shards.predictions import write_predictions
-from dr_lib.data.shards.stream import StoredCrops
-from dr_lib.data.shards.workers import WorkerError, map_over
+from dr_lib.data.prepared.folder import describe_data, read_photographs
+from dr_lib.data.prepared.predictions import write_predictions
+from dr_lib.data.prepared.stream import StoredCrops
+from dr_lib.data.prepared.workers import WorkerError, map_over
 from dr_lib.files import lock
 from dr_lib.hardware import activate, choose, probe
 from dr_lib.hardware.cpus import count_cpus

@@ -1,5 +1,4 @@
-"""The same small networks in three frameworks, for timing them: the same weights, batches, loss and
-updates.
+"""The same small networks in three frameworks: the same weights, batches, loss and updates.
 
 These modules run in Jupyter kernels of their own: Python 3.9 to 3.13, the standard library, NumPy
 and one framework.

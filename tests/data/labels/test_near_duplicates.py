@@ -12,9 +12,9 @@ from dr_lib.data.labels.near_duplicates import (
 )
 from dr_lib.data.photograph.crop import crop_fundus
 from dr_lib.data.photograph.pixels import encode_jpeg
-from dr_lib.data.shards.folder import read_photographs
+from dr_lib.data.prepared.folder import read_photographs
 from dr_lib.data.synthetic import draw_eye, draw_look
-from tests.data.shards.test_prepare import read_jpegs
+from tests.data.prepared.test_prepare import read_jpegs
 
 
 def save(image: np.ndarray, suffix: str = ".jpg", quality: int = 90) -> bytes:

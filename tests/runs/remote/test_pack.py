@@ -11,8 +11,8 @@ import nbformat
 import pandas as pd
 import pytest
 
-from dr_lib.data.shards.folder import describe_data, read_photographs, verify
-from dr_lib.data.shards.share import describe_shared, share_folder
+from dr_lib.data.prepared.folder import describe_data, read_photographs, verify
+from dr_lib.data.prepared.share import describe_shared, share_folder
 from dr_lib.runs.remote import colab, far_side, kaggle, pack, session
 from dr_lib.runs.run import read_commit
 from dr_lib.runs.study import StudyError, load_study, plan_runs

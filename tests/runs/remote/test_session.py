@@ -16,8 +16,8 @@ import pytest
 from click.testing import CliRunner
 
 from dr_lib.__main__ import main
-from dr_lib.data.shards.folder import describe_data
-from dr_lib.data.shards.split import split
+from dr_lib.data.prepared.folder import describe_data
+from dr_lib.data.prepared.split import split
 from dr_lib.runs.remote import far_side, kaggle, session
 from dr_lib.runs.remote.client import RemoteError
 from dr_lib.runs.row import read_rows

@@ -11,8 +11,8 @@ from click.testing import CliRunner
 
 from dr_lib.__main__ import main
 from dr_lib.data.photograph.decode import MAX_PIXELS
-from dr_lib.data.shards.folder import describe_data, read_photographs
-from dr_lib.data.shards.workers import WorkerError
+from dr_lib.data.prepared.folder import describe_data, read_photographs
+from dr_lib.data.prepared.workers import WorkerError
 from dr_lib.serving.grader.folder import read_folder, write_folder
 from dr_lib.serving.grader.grade_files import GradesError, grade_files, grade_prepared
 from dr_lib.serving.grader.predict import Predictor

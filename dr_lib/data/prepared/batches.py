@@ -1,0 +1,173 @@
+"""Batches for Keras, its feed: uint8 photographs, in memory or streamed, shuffled by (seed,
+epoch).
+"""
+
+from pathlib import Path
+from typing import NamedTuple
+
+import keras
+import numpy as np
+
+from dr_lib.data.photograph.pixels import IMAGE_SIZE
+from dr_lib.data.prepared.folder import read_manifest, read_photographs
+from dr_lib.data.prepared.records import ShardError
+from dr_lib.data.prepared.stream import StoredCrops
+
+
+class Photographs(NamedTuple):
+    """One side of a split: in memory 268 MB for 1,000 crops of 299 px."""
+
+    images: np.ndarray | StoredCrops  # (n, size, size, 3) uint8 RGB
+    grade: np.ndarray  # (n,) int64, 0-4
+    referable: np.ndarray  # (n,) float32, 0 or 1
+    patient_id: np.ndarray  # (n,) str
+    image_id: np.ndarray  # (n,) str
+
+
+def load_photographs(
+    data_dir: Path,
+    side: str,
+    image_size: int = IMAGE_SIZE,
+    split: str | Path = "split.csv",
+    *,
+    stream: bool = False,
+) -> Photographs:
+    """Read one side of a split, in the order of the image ids; an empty side has no photographs.
+
+    Args:
+        data_dir: a folder that `prepare` wrote.
+        side: train, validation or test.
+        image_size: side to shrink the crops to [px].
+        split: see `folder.read_photographs`.
+        stream: leave the crops on disk, to be decoded when they are asked for.
+
+    Raises:
+        ValueError: the crops are smaller than `image_size`.
+        ShardError: the folder does not match its manifest, or the split does not fit it.
+    """
+    size = read_manifest(data_dir)["parameters"]["size"]
+    if not 1 <= image_size <= size:
+        raise ValueError(
+            f"image_size {image_size}: the crops have {size} px; ask for less, or prepare with"
+            f" --size {image_size}"
+        )
+    rows = read_photographs(data_dir, split)
+    rows = rows[rows["split"] == side].reset_index(drop=True)
+    crops = StoredCrops(data_dir, rows, image_size)
+    return Photographs(
+        images=crops if stream else crops[:],
+        grade=rows["grade"].to_numpy(np.int64),
+        referable=rows["referable"].to_numpy(np.float32),
+        patient_id=rows["patient_id"].to_numpy(str),
+        image_id=rows["image_id"].to_numpy(str),
+    )
+
+
+class Mirrored:
+    """Photographs mirrored left to right, batch by batch."""
+
+    def __init__(self, images: np.ndarray | StoredCrops):
+        """Hold (n, height, width, 3) photographs."""
+        self.images = images
+
+    def __len__(self) -> int:
+        """Number of photographs."""
+        return len(self.images)
+
+    def __getitem__(self, rows: np.ndarray) -> np.ndarray:
+        """The mirror images of these rows."""
+        return self.images[rows][:, :, ::-1]
+
+
+class Batches(keras.utils.PyDataset):
+    """Full batches for `fit` and `evaluate`, of any number of photographs.
+
+    Every batch has the same shape, so a device compiles once and any number of replicas that
+    divides the batch can share it. Training, which has a shuffle seed, drops the remainder of each
+    epoch's order. Evaluation fills the last batch up with copies that weigh nothing, so that every
+    photograph counts exactly once.
+
+    Keras knows the number of batches, so `optimizer.iterations` grows by exactly that an epoch; the
+    order of an epoch depends on (seed, epoch) alone, so it is the same on every backend and after a
+    restart. Keras's own hook `on_epoch_end` does not serve here: it is called once more before the
+    first epoch.
+    """
+
+    def __init__(
+        self,
+        inputs: np.ndarray | StoredCrops | Mirrored,
+        targets: np.ndarray,
+        batch_size: int,
+        *,
+        shuffle_seed: int | None = None,
+        part: tuple[int, int] = (0, 1),
+    ):
+        """Hold the arrays, which stay on the host, or on disk, and are not copied.
+
+        Args:
+            inputs: (n, ...) photographs as uint8, features, or row numbers of photographs kept on
+                the device; whatever has a length and gives an array for row numbers.
+            targets: (n,) float32, 1 for referable; or (n,) int64 grades.
+            batch_size: over all replicas.
+            shuffle_seed: None keeps the order, for evaluation.
+            part: of every batch, which one of how many even ones; what other machines feed is not
+                read.
+        """
+        super().__init__()
+        self.inputs = inputs
+        self.targets = targets
+        self.batch_size = batch_size
+        self.shuffle_seed = shuffle_seed
+        self.error = None
+        self._part = slice(*(batch_size * k // part[1] for k in (part[0], part[0] + 1)))
+        if batch_size < 1 or len(inputs) != len(targets) or not len(self):
+            counts = f"{len(inputs)} photographs and {len(targets)} targets"
+            raise ValueError(
+                f"{counts} make no batch of {batch_size}: give as many of each, and a smaller"
+                " batch_size"
+            )
+        self.start_epoch(0)
+
+    @property
+    def num_dropped(self) -> int:
+        """Photographs that an epoch of training drops, others in each: the remainder."""
+        return len(self.inputs) % self.batch_size if self.shuffle_seed is not None else 0
+
+    def start_epoch(self, epoch: int) -> None:
+        """Take the order of that epoch; `fit` with `shuffle=False` then leaves it as it is."""
+        self._order = np.arange(len(self.inputs))
+        if self.shuffle_seed is not None:
+            np.random.default_rng((self.shuffle_seed, epoch)).shuffle(self._order)
+
+    def __len__(self) -> int:
+        """Number of batches an epoch."""
+        n = len(self.inputs)
+        return n // self.batch_size if self.shuffle_seed is not None else -(-n // self.batch_size)
+
+    def __getitem__(self, index: int) -> tuple[np.ndarray, ...]:
+        """The batch at that place of the epoch: inputs, targets and, in evaluation, weights.
+
+        The weights of a whole evaluation sum to the number of its places, so that Keras, which
+        divides the loss of a batch by its places and not by its weights, ends at the mean over the
+        photographs.
+        """
+        rows = self._order[index * self.batch_size : (index + 1) * self.batch_size]
+        if self.shuffle_seed is not None:
+            rows = rows[self._part]
+            return self._take(rows), self.targets[rows]
+        num_places = len(self) * self.batch_size
+        num_empty = self.batch_size - len(rows)
+        weights = np.full(self.batch_size, num_places / len(self.inputs), np.float32)
+        weights[len(rows) :] = 0
+        rows = np.pad(rows, (0, num_empty), mode="edge")[self._part]
+        return self._take(rows), self.targets[rows], weights[self._part]
+
+    def _take(self, rows: np.ndarray) -> np.ndarray:
+        """The inputs of these rows; an error is kept, for TensorFlow puts one of its own in its
+        place.
+        """
+        try:
+            return self.inputs[rows]
+        except ShardError as error:
+            self.error = error
+            raise

@@ -1,0 +1,69 @@
+"""The embedded default: draw and prepare the synthetic sample once, then find it."""
+
+import hashlib
+import math
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import cv2
+
+from dr_lib.data.prepared.folder import verify
+from dr_lib.data.prepared.prepare import prepare
+from dr_lib.data.synthetic import draw_sample
+from dr_lib.files import lock, write_text
+
+
+def open_sample(
+    folder: Path,
+    *,
+    num_patients: int = 200,
+    workers: int | None = None,
+    progress: Callable[[str], Callable[[int, int], None]] | None = None,
+) -> Path:
+    """Find the prepared sample, `folder/records`, drawing `folder/photographs` and preparing them
+    if it is not there.
+
+    What another version of this library drew is drawn anew. Of several processes one draws, the
+    others wait.
+
+    Args:
+        folder: of the sample alone.
+        num_patients: two photographs each.
+        workers: processes; default one per core.
+        progress: makes of a title what is called with (done, total).
+    """
+    folder = Path(folder)
+    records = folder / "records"
+    photographs = folder / "photographs"
+    drawn_by = folder / "drawn_by"
+    code = _hash_code()
+    folder.mkdir(parents=True, exist_ok=True)
+    with lock(folder / "lock", wait_s=math.inf):
+        if (photographs / "sample.json").exists() and not (
+            drawn_by.exists() and drawn_by.read_text() == code
+        ):
+            # the note, which goes last, says: drawn
+            for path in (records, folder / "records.private", photographs):
+                shutil.rmtree(path, ignore_errors=True)
+        write_text(drawn_by, code)
+        if (records / "manifest.json").exists():
+            verify(records)
+            return records
+        draw_sample(
+            photographs,
+            num_patients=num_patients,
+            workers=workers,
+            progress=progress and progress("drawing"),
+        )
+        bar = progress and progress("preparing")
+        prepare(photographs, photographs / "labels.csv", records, workers=workers, progress=bar)
+    return records
+
+
+def _hash_code() -> str:
+    """SHA-256 of the code that draws and prepares, and OpenCV's version."""
+    files = sorted(Path(__file__).resolve().parents[1].rglob("*.py"))
+    return hashlib.sha256(
+        b"".join(file.read_bytes() for file in files) + cv2.__version__.encode()
+    ).hexdigest()

@@ -1,0 +1,60 @@
+"""What of a prepared folder may leave this machine: pseudonymous crops, their grades, and how
+they are divided.
+"""
+
+import hashlib
+import json
+from collections.abc import Collection
+from pathlib import Path
+
+from dr_lib.data.prepared.folder import format_table, hash_file, parse_table, read_manifest, verify
+
+LABELS = ["image_id", "row", "patient_id", "grade", "referable", "gradability"]
+SPLIT = ["image_id", "group", "split", "reason"]
+
+
+def share_folder(data_dir: Path, splits: Collection[str] = ()) -> dict[str, Path | bytes]:
+    """List the files of a prepared folder to train from elsewhere: the path of each, or its content
+    where it is cut.
+
+    Of labels.csv the pseudonyms, grades and row numbers stay, of a split table what divides. What
+    the data set knows beside that (age, sex, camera), the private folder and files that the
+    manifest does not name are left behind.
+
+    Args:
+        data_dir: a folder that `prepare` wrote.
+        splits: names of split tables of one's own that lie in it.
+
+    Returns:
+        Files by their name. They make a prepared folder again, whose rows name the labels as this
+        one's do.
+
+    Raises:
+        ShardError: the folder is not prepared, or was altered.
+    """
+    data_dir, manifest = Path(data_dir), verify(Path(data_dir))
+    files: dict[str, Path | bytes] = {name: data_dir / name for name in manifest["files"]}
+    cut = {name: SPLIT for name in splits if name not in files} | {"labels.csv": LABELS}
+    for name, columns in cut.items():
+        table = parse_table(data_dir / name)
+        files[name] = format_table(
+            table[[column for column in columns if column in table]]
+        ).encode()
+    manifest.setdefault("labels_sha256", manifest["files"]["labels.csv"])
+    manifest["split_sha256"] = {
+        name: hash_file(data_dir / name) for name in splits if name not in manifest["files"]
+    }
+    manifest["files"]["labels.csv"] = hashlib.sha256(files["labels.csv"]).hexdigest()
+    return files | {"manifest.json": json.dumps(manifest, indent=1).encode()}
+
+
+def describe_shared(data_dir: Path) -> str:
+    """Say in a few words what `share_folder` lists: how many crops, of what."""
+    manifest = read_manifest(data_dir)
+    kind = (
+        "synthetic crops"
+        if manifest["data_kind"] == "synthetic"
+        else "crops of photographs, by pseudonym"
+    )
+    number = manifest["num_photographs"] - manifest["num_rejected"]
+    return f"{number:,} {kind}, with patient (a pseudonym), grade and split; no name of a file"

@@ -1,0 +1,171 @@
+"""Write what the repository repeats: its address, badges, the set-up cell and metadata of every
+notebook.
+
+`python -m dr_lib.notebook.publish` brings them in step with pyproject.toml, where address, ref and
+kinds of notebooks stand once. `--url` and `--ref` change the address first.
+"""
+
+import argparse
+import re
+import tomllib
+from pathlib import Path
+
+from dr_lib.files import write_text
+
+ROOT = Path(__file__).resolve().parents[2]
+PROJECT = ROOT / "pyproject.toml"
+READMES = (ROOT / "README.md", ROOT / "README.pt-BR.md")
+# Colab and Kaggle open GitHub's
+ADDRESS = r"https://github\.com/(?!OWNER/)[\w-]+/[\w.-]+#\w[\w./-]*"
+# how the source of a notebook, which lies in a clone, finds the library, and how the notebook does
+# wherever it is
+FINDS = r"(?m)^import (?:os\nimport subprocess\nimport )?sys\n(?:.*\n)*?(?=sys\.path\.insert)"
+IN_A_CLONE = """\
+import sys
+from pathlib import Path
+
+root = next(folder for folder in [Path.cwd(), *Path.cwd().parents] if (folder / "dr_lib").is_dir())
+"""
+ANYWHERE = r'''import os
+import subprocess
+import sys
+from pathlib import Path
+
+address, ref = "ADDRESS", "REF"
+cwd = Path.cwd()
+repo = os.getenv("DR_LIB_REPO", address)
+places = [cwd / repo, cwd, *cwd.parents, *sorted(cwd.glob("*"))]
+root = next((d for d in places if os.path.isdir(d / "dr_lib")), cwd / "dr_repo")
+if not os.path.isdir(root / "dr_lib"):  # copy a data set, unpack an archive, or clone
+    unpack = """for m in zipfile tarfile; do
+        timeout 60 python3 -m $m -l "$0" 2>/dev/null | grep -q dr_lib/notebook && d=$(mktemp -d) &&
+        python3 -m $m -e "$0" $d && exec mv -T "$(find $d -name dr_lib -printf %h)" "$1"; done"""
+    data = Path("/kaggle/input")
+    files = [*Path("/content").glob("*"), *data.rglob("*")]
+    ways = [('cp -rT --no-preserve=mode "$0" "$1"', path.parent) for path in data.rglob("dr_lib")]
+    ways += [(unpack, path) for path in files if path.suffix in (".zip", ".gz")]
+    ways += [('git clone -q "$0" "$1" && git -C "$1" checkout -q "$2"', repo)] if repo else []
+    version = ref if repo == address else "HEAD"
+    if all(subprocess.call(["bash", "-c", way, path, root, version]) for way, path in ways):
+        sys.exit("no dr_lib here: open or upload its repository, or set DR_LIB_REPO to its address")
+'''
+
+
+def main() -> None:
+    """Change the address where asked to, and bring everything in step with it."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--url",
+        help="https://github.com/ and owner and name of the repository, empty to take it back",
+    )
+    parser.add_argument(
+        "--ref", default="main", help="tag, branch or commit that the notebooks open at (main)"
+    )
+    options = parser.parse_args()
+    if options.url is not None:
+        set_address(options.url.removesuffix("/").removesuffix(".git"), options.ref)
+    project = tomllib.loads(PROJECT.read_text(encoding="utf-8"))
+    address = project["project"]["urls"].get("Repository", "")
+    table = project["tool"]["dr_lib"]
+    code = f"repository-code: {address}\n"
+    clone = f"git clone {address} && cd {Path(address).name}\n"
+    change(ROOT / "CITATION.cff", r"(?m)^(?:repository-code: .*\n)?(?=license: )", address and code)
+    for readme in READMES:
+        change(readme, r"(?<=```sh\n)(?:git clone .*\n)?(?=make demo)", address and clone)
+    set_up = ANYWHERE.replace('"ADDRESS", "REF"', f'"{address}", "{table["ref"]}"')
+    for source in sorted(ROOT.glob("notebooks/*.py")):
+        has_gpu, shows_photographs = (
+            source.name[:2] in table[kind] for kind in ("gpu", "photographs")
+        )
+        blob = f"{address}/blob/{table['ref']}/notebooks/{source.stem}.ipynb"
+        write_badges(source, make_badges(blob, has_gpu) if address else [])
+        write_notebook(source, set_up, has_gpu, shows_photographs)
+
+
+def set_address(url: str, ref: str) -> None:
+    """Write the address into pyproject.toml, or take it out; SystemExit where it is none."""
+    if url and not re.fullmatch(ADDRESS, f"{url}#{ref}"):
+        raise SystemExit(
+            f"{url} at {ref!r} is no repository of GitHub: give URL=https://github.com/WHOSE/NAME"
+            " REF=v1"
+        )
+    change(
+        PROJECT,
+        r"(?<=\[project\.urls\]\n)(?:Repository = .*\n)?",
+        url and f'Repository = "{url}"\n',
+    )
+    change(PROJECT, r'(?m)^ref = ".*?"', f'ref = "{url and ref}"')
+
+
+def make_badges(blob: str, has_gpu: bool) -> list[str]:
+    """The links, in Markdown, that open a notebook of GitHub on Colab and on Kaggle."""
+    colab = blob.replace("https://github.com", "https://colab.research.google.com/github")
+    kaggle = (
+        f"https://www.kaggle.com/notebooks/welcome?src={blob}"
+        + "&accelerator=nvidiaTeslaT4" * has_gpu
+    )
+    return [
+        f"[![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)]({colab})",
+        f"[![Open in Kaggle](https://kaggle.com/static/images/open-in-kaggle.svg)]({kaggle})",
+    ]
+
+
+def write_badges(source: Path, badges: list[str]) -> None:
+    """Write badges into the source of a notebook and into the READMEs."""
+    lines = "".join(f"# {badge}\n" for badge in badges)
+    # below the title
+    change(source, r"\n#\n(?:(?:# \[!\[.*\n)+#\n)?", f"\n#\n{lines}#\n" if lines else "\n#\n")
+    for readme in READMES:
+        shown = " ".join([f"[{source.stem}](notebooks/{source.stem}.ipynb)", *badges])
+        change(readme, rf"(?m)^\| \[{source.stem}\].*? \|", f"| {shown} |")
+
+
+def write_notebook(source: Path, set_up: str, has_gpu: bool, shows_photographs: bool) -> None:
+    """Generate a notebook from its source, with what Jupyter, Colab and Kaggle read of it before
+    it runs.
+    """
+    import jupytext
+    import nbformat
+    from jupytext.combine import combine_inputs_with_outputs
+
+    path = source.with_suffix(".ipynb")
+    change(source, FINDS, IN_A_CLONE)  # Jupyter may have saved the notebook's own
+    text = source.read_text(encoding="utf-8").replace(IN_A_CLONE, set_up)
+    notebook = jupytext.reads(text, "py:percent")
+    if path.exists():  # cells that did not change keep their names
+        notebook = combine_inputs_with_outputs(notebook, nbformat.read(path, as_version=4))
+    colab = {"name": path.name, "provenance": [], "toc_visible": True} | (
+        {"gpuType": "T4"} if has_gpu else {}
+    )
+    colab |= {"private_outputs": True} if shows_photographs else {}  # Colab then saves none
+    kaggle = {
+        "accelerator": "nvidiaTeslaT4" if has_gpu else "none",
+        "isGpuEnabled": has_gpu,
+        "isInternetEnabled": True,
+    }
+    kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
+    notebook.metadata = {"kernelspec": kernel, "language_info": {"name": "python"}}
+    notebook.metadata |= {
+        "colab": colab,
+        "kaggle": kaggle | {"language": "python", "sourceType": "notebook"},
+    }
+    notebook.metadata |= {"accelerator": "GPU"} if has_gpu else {}
+    write_text(path, nbformat.writes(notebook) + "\n")
+
+
+def change(path: Path, pattern: str, replacement: str) -> None:
+    """Replace the first match of a pattern in a file; SystemExit where there is none."""
+    changed, count = re.subn(
+        pattern, lambda _: replacement, path.read_text(encoding="utf-8"), count=1
+    )
+    if not count:
+        raise SystemExit(
+            f"{path.relative_to(ROOT)}: no place was found for {replacement.strip()!r}"
+        )
+    write_text(path, changed)
+
+
+if __name__ == "__main__":
+    main()

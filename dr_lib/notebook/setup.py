@@ -1,0 +1,166 @@
+"""Add what a cloud runtime lacks for the notebooks, check their parameters, say where they run."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from importlib.metadata import distributions
+from pathlib import Path
+
+from dr_lib.command import write_install
+from dr_lib.hardware.facts import HardwareError, find_platform, probe
+from dr_lib.parameters import ParameterError, check_parameters
+
+PACKAGES = {  # module: what pip calls it
+    "cv2": "opencv-python-headless",
+    "google_crc32c": "google-crc32c",
+    "PIL": "pillow",
+    "sklearn": "scikit-learn",
+    "uvicorn": "uvicorn<0.55",  # the server is tried with no later one
+    "yaml": "pyyaml",
+}
+# needed by all notebooks
+ALWAYS = (
+    "google_crc32c",
+    "matplotlib",
+    "pandas",
+    "PIL",
+    "psutil",
+    "pydantic",
+    "scipy",
+    "seaborn",
+    "sklearn",
+)
+# needed to run a study
+RUNNER = ("click", "ipykernel", "jupyter_client", "nbformat", "papermill", "tqdm", "yaml")
+
+
+class MissingPackageError(RuntimeError):
+    """A package is missing; the message says how to get it."""
+
+
+def install_missing(*modules: str) -> list[str]:
+    """Install what is missing on Colab or Kaggle, where a notebook may; elsewhere say what to
+    install.
+
+    What the runtime ships is held at its version, so that its TensorFlow, JAX and NumPy still fit
+    each other. No framework is installed.
+
+    Args:
+        modules: needed besides those that every notebook needs, such as cv2.
+
+    Returns:
+        The packages installed.
+
+    Raises:
+        MissingPackageError: this is no cloud runtime, or the installation failed.
+    """
+    missing = [
+        PACKAGES.get(name, name)
+        for name in (*ALWAYS, *modules)
+        if importlib.util.find_spec(name) is None
+    ]
+    if missing and find_platform() == "local":
+        install = write_install("-r", "requirements.txt")
+        raise MissingPackageError(f"{', '.join(missing)} missing: {install}")
+    if missing:
+        _install(missing)
+        importlib.invalidate_caches()
+    return missing
+
+
+def set_up(root: Path, *modules: str) -> None:
+    """Add what the runtime lacks, check the notebook's parameters, and print where it runs.
+
+    Args:
+        root: folder that holds dr_lib.
+        modules: to install besides those of every notebook, by the names that are imported.
+
+    Raises:
+        MissingPackageError, SystemExit: see `install_missing` and `describe_machine`.
+    """
+    print(describe_machine(root, *install_missing(*modules)))
+
+
+def describe_machine(root: Path, *added: str) -> str:
+    """Check the notebook's parameters, and say in one line where it runs.
+
+    Returns:
+        Platform, device, Keras backend, commit of the folder, packages added.
+
+    Raises:
+        SystemExit: a parameter is none, or cannot have its value; Jupyter shows it as one sentence.
+    """
+    from IPython import get_ipython
+
+    shell = get_ipython()
+    try:
+        if shell:
+            check_parameters(shell.history_manager.input_hist_raw, shell.user_ns)
+    except ParameterError as error:
+        raise SystemExit(str(error)) from None
+    try:
+        facts = probe()
+    except HardwareError as error:  # raised again where a training needs the device
+        return f"{find_platform()}, {error}"
+    cpu = f"{facts.cpu} ({facts.num_cpus} cores)"
+    backends = ("jax",) if facts.num_tpu_chips else facts.backends
+    device = (
+        f"TPU ({facts.num_tpu_chips} chips)"
+        if facts.num_tpu_chips
+        else " + ".join(facts.gpus) or cpu
+    )
+    backend = os.environ.get("KERAS_BACKEND") or next(iter(backends), "no backend")
+    more = f", added {' '.join(added)}" if added else ""
+    return (
+        f"{facts.platform}, {device}, Keras on {backend}, commit"
+        f" {_read_commit(root) or 'unknown'}{more}"
+    )
+
+
+def _read_commit(root: Path) -> str:
+    """The first digits of the commit, with -dirty if files differ from it; empty where the
+    folder is no clone.
+    """
+    command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--exclude=*"]
+    # an unpacked archive may lie inside another clone
+    is_clone = (root / ".git").exists() and shutil.which("git")
+    return (
+        subprocess.run(command, capture_output=True, text=True).stdout.strip() if is_clone else ""
+    )
+
+
+def _install(packages: list[str]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        constraints = Path(folder) / "constraints.txt"
+        shipped: dict[str, str] = {}
+        # in the order of sys.path: the first of a name is the one that is imported
+        for found in distributions():
+            if found.metadata["Name"]:
+                shipped.setdefault(
+                    re.sub(r"[-_.]+", "-", found.metadata["Name"]).lower(), found.version
+                )
+        constraints.write_text(
+            "\n".join(f"{name}=={number}" for name, number in shipped.items()), encoding="utf-8"
+        )
+        command = [
+            sys.executable,
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--constraint",
+            str(constraints),
+            *packages,
+        ]
+        ran = subprocess.run(command, capture_output=True, text=True)
+    if ran.returncode:
+        why = ran.stderr.strip().splitlines()[-1:] or ["pip failed"]
+        hint = "a Kaggle notebook has its internet switched on under Settings"
+        raise MissingPackageError(f"could not install {', '.join(packages)} ({why[0]}); {hint}")

@@ -1,0 +1,149 @@
+"""A prepared folder: no damage to shards, labels or split passes, and what is read is what was
+prepared.
+"""
+
+import shutil
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from dr_lib.data.labels.privacy import PrivateFolderError
+from dr_lib.data.prepared.batches import load_photographs
+from dr_lib.data.prepared.folder import describe_data, read_manifest, read_photographs, verify
+from dr_lib.data.prepared.prepare import prepare
+from dr_lib.data.prepared.records import ShardError
+from tests.data.prepared.test_prepare import write_photographs
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory) -> Path:
+    """A folder of 40 photographs in three shards."""
+    folder = tmp_path_factory.mktemp("whole")
+    photographs = write_photographs(folder / "photographs")
+    prepare(photographs, folder / "labels.csv", folder / "out", shard_size=16, workers=1)
+    return folder / "out"
+
+
+@pytest.mark.parametrize("damage", ["a bit", "cut", "longer", "missing"])
+def test_every_damage_is_named(whole, tmp_path, damage):
+    """Of any file: verifying names it and no other, and nothing is read to train from."""
+    folder = shutil.copytree(whole, tmp_path / "copy")
+    files = read_manifest(folder)["files"]
+    for name in files:
+        content = (folder / name).read_bytes()
+        spoilt = {
+            "a bit": bytes([content[0] ^ 1]) + content[1:],
+            "cut": content[:-1],
+            "longer": content + b"\n",
+        }
+        (folder / name).unlink()
+        if damage in spoilt:
+            (folder / name).write_bytes(spoilt[damage])
+        with pytest.raises(ShardError) as caught:
+            verify(folder)
+        assert [file for file in files if file in str(caught.value)] == [name]
+        if name != "crops.json":  # which says how further photographs are to be cropped
+            with pytest.raises(ShardError):
+                for side in ("train", "validation", "test"):
+                    load_photographs(folder, side, 32)
+        (folder / name).write_bytes(content)
+    assert len(files) == 10 and verify(folder)
+
+
+def test_a_shard_too_many_is_named(whole, tmp_path):
+    """One that no manifest knows was copied from elsewhere."""
+    folder = shutil.copytree(whole, tmp_path / "copy")
+    (folder / "crops-00007.tfrecord").write_bytes((folder / "crops-00000.tfrecord").read_bytes())
+    for read in (verify, read_photographs):
+        with pytest.raises(ShardError, match="crops-00007.tfrecord: not in the manifest"):
+            read(folder)
+
+
+def test_verify_names_every_damaged_file(whole, tmp_path):
+    """Two shards and a table at once."""
+    folder = shutil.copytree(whole, tmp_path / "copy")
+    for name in ("crops-00000.tfrecord", "crops-00002.tfrecord", "labels.csv"):
+        (folder / name).write_bytes((folder / name).read_bytes()[:-1])
+    with pytest.raises(ShardError, match="crops-00000.*crops-00002.*labels.csv"):
+        verify(folder)
+
+
+def test_photographs_are_read_without_crc(whole, monkeypatch):
+    """All come back, with the labels they were given, on a machine without google-crc32c too."""
+    monkeypatch.setitem(sys.modules, "google_crc32c", None)
+    verify(whole)
+    grades = np.concatenate(
+        [load_photographs(whole, side, 32).grade for side in ("train", "validation", "test")]
+    )
+    assert sorted(grades) == sorted(pd.read_csv(whole.parent / "labels.csv")["grade"])
+
+
+def test_the_private_folder_is_not_taken_for_the_prepared_one(whole):
+    """The sentence names the prepared one; neither is written into the other."""
+    private = whole.with_name("out.private")
+    with pytest.raises(ShardError, match=f"give the prepared folder beside it, {whole}$"):
+        read_manifest(private)
+    photographs = whole.parent / "photographs"
+    labels = whole.parent / "labels.csv"
+    before = sorted(whole.parent.rglob("*"))
+    places = {
+        private: None,
+        private / "new": None,
+        whole: whole,
+        whole.with_name("new"): whole.with_name("new"),
+    }
+    for out, names in places.items():
+        with pytest.raises(PrivateFolderError, match="is private, what is prepared is not"):
+            prepare(photographs, labels, out, private=names)
+    with pytest.raises(PrivateFolderError, match="which is shared: choose another --private"):
+        prepare(photographs, labels, whole, private=whole / "names")
+    assert sorted(whole.parent.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    "content", [None, "{", "[]", '{"files": {}}', '{"files": {"a": 1}, "data_kind": ""}']
+)
+def test_a_missing_or_damaged_manifest_says_to_prepare(tmp_path, content):
+    """A folder that was not prepared to its end is refused with what to do."""
+    if content is not None:
+        (tmp_path / "manifest.json").write_text(content)
+    with pytest.raises(ShardError, match="repare"):
+        read_photographs(tmp_path)
+
+
+def test_a_split_of_ones_own(whole, tmp_path):
+    """A table beside or elsewhere is taken as it is; one that puts a group or a patient on both
+    sides is refused.
+    """
+    folder = shutil.copytree(whole, tmp_path / "copy")
+    own = pd.read_csv(folder / "split.csv", keep_default_na=False)
+    own["split"] = own["split"].replace({"test": "validation", "validation": "test"})
+    own.to_csv(folder / "mine.csv", index=False)
+    sides = read_photographs(folder, "mine.csv").set_index("image_id")["split"]
+    assert (sides == own.set_index("image_id")["split"][sides.index]).all()
+    assert (
+        describe_data(folder, "mine.csv")["split_sha256"] != describe_data(folder)["split_sha256"]
+    )
+    moved = own.assign(
+        split=(
+            ["train", *own["split"][1:]]
+            if own["split"][0] != "train"
+            else ["test", *own["split"][1:]]
+        )
+    )
+    regrouped = moved.assign(group=["another", *own["group"][1:]])
+    for table, complaint in [
+        (moved, "a patient stands on two sides"),
+        (regrouped, "a patient stands on two sides"),
+        (own.assign(split="both"), "split must be"),
+        (own.drop(columns="group"), "no column group"),
+        (own[1:], r"not of the photographs in labels.csv \(1 stand"),
+    ]:
+        table.to_csv(folder / "mine.csv", index=False)
+        with pytest.raises(ShardError, match=complaint):
+            read_photographs(folder, "mine.csv")
+    with pytest.raises(ShardError, match="there is no split table .*other.csv"):
+        read_photographs(folder, "other.csv")

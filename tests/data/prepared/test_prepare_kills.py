@@ -1,0 +1,317 @@
+"""Preparing under fire: killed at any moment and started again, it ends as if nothing had
+happened.
+"""
+
+import json
+import multiprocessing
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import cv2
+import numpy as np
+import psutil
+import pytest
+
+from dr_lib.data.labels.privacy import open_private
+from dr_lib.data.prepared.folder import read_photographs
+from dr_lib.data.prepared.prepare import prepare
+from dr_lib.data.prepared.split import split
+from dr_lib.data.prepared.workers import WorkerError
+from tests.data.prepared.test_prepare import digests, list_written, write_photographs
+
+ROOT = Path(__file__).resolve().parents[3]
+# audit events; files opened to write, too
+CHANGES = {"os.chmod", "os.mkdir", "os.remove", "os.rename", "os.rmdir"}
+
+
+@pytest.fixture
+def folder(tmp_path) -> Path:
+    """24 photographs, two of which cannot be used, and their label table."""
+    photographs = write_photographs(tmp_path / "photographs", 24)
+    cv2.imwrite(str(photographs / "maria_01_left.png"), np.zeros((200, 240, 3), np.uint8))
+    (photographs / "maria_07_right.png").write_bytes(b"damaged")
+    return tmp_path
+
+
+def salt(folder: Path, name: str) -> Path:
+    """The private folder of a run, with a salt that is always the same; a kill here leaves none,
+    or all of it.
+    """
+    private = folder / name / "private"
+    making = folder / name / "making"
+    if not private.exists():
+        making.mkdir(parents=True, exist_ok=True)
+        (making / "salt").write_bytes(b"s" * 32)
+        making.rename(private)
+    return private
+
+
+def start(folder: Path, name: str, **options) -> None:
+    """Prepare the photographs into folder / name / out."""
+    private = salt(folder, name)
+    prepare(
+        folder / "photographs",
+        folder / "labels.csv",
+        folder / name / "out",
+        private=private,
+        **options,
+    )
+
+
+def look(folder: Path, name: str) -> list[dict[str, str]]:
+    """All that a run has left behind, by file: digests, and the private tables, which name the
+    folder, without it.
+    """
+    private = {
+        path.name: path.read_bytes() for path in sorted((folder / name / "private").iterdir())
+    }
+    unnamed = {
+        file: content.replace(f"/{name}/".encode(), b"/run/") for file, content in private.items()
+    }
+    return [digests(folder / name / "out"), unnamed]
+
+
+def fork(function: Callable[[], None]) -> int:
+    """Call a function in a child of this process; return the child's id."""
+    child = os.fork()
+    if not child:
+        try:
+            function()
+            os._exit(0)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+    return child
+
+
+def wait(child: int) -> int:
+    """Wait for a child: its exit status, or less the number of the signal that killed it."""
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def die_at(share: float, pids: Path) -> Callable[[int, int], None]:
+    """A progress that kills its process at that share, having told which processes work for it."""
+
+    def progress(done: int, total: int) -> None:
+        if done >= share * total:
+            pids.write_text(
+                json.dumps([child.pid for child in psutil.Process().children(recursive=True)])
+            )
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    return progress
+
+
+def wait_for_end(pids: list[int], seconds: float) -> list[int]:
+    """Those of the processes that are still alive after that time."""
+    deadline = time.monotonic() + seconds
+    alive = pids
+    while alive and time.monotonic() < deadline:
+        time.sleep(0.02)
+        running = [process for process in psutil.process_iter(["status"]) if process.pid in pids]
+        alive = [
+            process.pid for process in running if process.info["status"] != psutil.STATUS_ZOMBIE
+        ]
+    return alive
+
+
+def call(name: str, *arguments) -> list:
+    """Call a function of this file in a process of its own, without threads, and return what it
+    printed.
+    """
+    code = (
+        "import sys; from tests.data.prepared import test_prepare_kills as kills;"
+        f" kills.{name}(*sys.argv[1:])"
+    )
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    return [result.returncode, *map(json.loads, result.stdout.splitlines()), result.stderr]
+
+
+def prepare_and_die(folder: str, share: str, workers: str) -> None:
+    """Prepare into `killed`, and be killed at that share of the photographs."""
+    progress = die_at(float(share), Path(folder) / "workers.json")
+    start(Path(folder), "killed", shard_size=2, workers=int(workers), progress=progress)
+
+
+@pytest.mark.parametrize(
+    ("workers", "altered"), [(1, 0), (1, 2), pytest.param(2, 0, marks=pytest.mark.slow)]
+)
+def test_after_a_kill_finished_shards_are_kept(folder, workers, altered):
+    """Killed at 80 %: the workers end by themselves; no whole shard is redone, but for those
+    from an altered one on.
+    """
+    start(folder, "whole", shard_size=2, workers=1)
+    assert call("prepare_and_die", folder, 0.8, workers)[0] == -signal.SIGKILL
+    assert wait_for_end(json.loads((folder / "workers.json").read_text()), seconds=5) == []
+    before = list_written(folder / "killed" / "out")
+    progress = []
+    assert len(before) >= 8  # of 12
+    for name in sorted(before)[len(before) - altered :]:
+        # of a listing the hashes, as a spreadsheet saves them
+        path = folder / "killed" / "out" / name
+        path.write_bytes(
+            re.sub(rb"[0-9a-f]{64}", b"1.23E+45", path.read_bytes())
+            if path.suffix == ".csv"
+            else b"altered"
+        )
+    start(
+        folder,
+        "killed",
+        shard_size=2,
+        workers=workers,
+        progress=lambda *state: progress.append(state),
+    )
+    after = list_written(folder / "killed" / "out")
+    assert altered <= sum(after[name] != before[name] for name in before) <= workers + altered
+    # the kept ones count at once
+    assert progress[0][0] >= 14 - 2 * altered and progress[-1] == (24, 24)
+    assert [done for done, _ in progress] == list(range(progress[0][0], 25))
+    assert look(folder, "killed") == look(folder, "whole")
+
+
+def die_at_change(number: int, folder: Path) -> None:
+    """Count from now on what this process changes in the folder; at that number leave it half
+    done and die.
+    """
+    left = number
+    dying = False
+
+    def hook(event: str, arguments: tuple) -> None:
+        nonlocal left, dying
+        is_writing = event == "open" and arguments[2] & (os.O_WRONLY | os.O_RDWR)
+        if dying or not (is_writing or event in CHANGES):
+            return
+        # rmtree names files without their folder
+        path = os.path.join(folder, os.fsdecode(arguments[0]))
+        if not path.startswith(str(folder)):
+            return
+        left -= 1
+        if not left:
+            dying = True
+            if is_writing and not arguments[2] & os.O_APPEND:  # a lock, to which nobody writes
+                Path(path).write_bytes(b'{"half')
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.addaudithook(hook)
+
+
+def test_a_worker_that_dies_is_an_error_and_no_loss(folder, monkeypatch):
+    """As when memory runs out: the message says what to do; started again, it completes."""
+    # most is handed out later
+    monkeypatch.setattr("dr_lib.data.prepared.workers.TASKS_PER_WORKER", 1)
+    start(folder, "whole", shard_size=2, workers=1)
+
+    def kill_workers(done: int, total: int) -> None:
+        # one that is idle would not be missed
+        for worker in multiprocessing.active_children() if done == 1 else ():
+            worker.kill()
+
+    with pytest.raises(WorkerError, match="--workers 1"):
+        start(folder, "killed", shard_size=2, workers=2, progress=kill_workers)
+    start(folder, "killed", shard_size=2, workers=1)
+    assert look(folder, "killed") == look(folder, "whole")
+
+
+def test_two_at_once_are_kept_apart(folder):
+    """While one prepare is at work, another one of the same folder is refused with a sentence,
+    and the first ends.
+    """
+    with pytest.raises(ValueError, match="another prepare is at work"):
+        start(
+            folder,
+            "whole",
+            shard_size=2,
+            workers=1,
+            progress=lambda *_: start(folder, "whole", shard_size=2),
+        )
+    start(folder, "whole", shard_size=2, workers=1)
+
+
+def kill_at_every_change(what: str, folder: str) -> None:
+    """Do something, be killed at the first change of a file or folder and do it again; then at the
+    second, and so on.
+
+    Prints after each how both ended, and whether what is left is what one run leaves that nobody
+    killed.
+    """
+    folder = Path(folder)
+    number = 0
+    code = -signal.SIGKILL
+    begin, act, find = KILLED[what]
+
+    def act_and_die(name: str) -> None:
+        die_at_change(number, folder / name)
+        act(folder, name)
+
+    begin(folder, "done")
+    wait(fork(partial(act, folder, "done")))
+    while code == -signal.SIGKILL:
+        number += 1
+        begin(folder, str(number))
+        code = wait(fork(partial(act_and_die, str(number))))
+        again = wait(fork(partial(act, folder, str(number))))
+        same = find(folder, str(number)) == find(folder, "done")
+        print(json.dumps({"killed": code, "code": again, "same": same}))
+
+
+def divide(folder: Path, name: str) -> None:
+    """Correct the labels of a prepared folder, and divide it."""
+    split(folder / name, seed=5, labels=folder / "corrected.csv")
+
+
+def draw_salt(folder: Path, name: str) -> None:
+    """Draw a salt, or find the one that is there."""
+    with open_private(folder / name) as drawn:
+        assert len(drawn) == 32
+
+
+KILLED = {  # what is done -> how it begins, what does it, and what it leaves
+    "prepare": (salt, partial(start, scheme="paper", shard_size=5, workers=1), look),
+    "divide": (
+        lambda at, name: shutil.copytree(at / "out", at / name),
+        divide,
+        lambda at, name: digests(at / name),
+    ),
+    "salt": (lambda at, name: None, draw_salt, lambda at, name: sorted(os.listdir(at / name))),
+}
+
+
+@pytest.mark.parametrize(
+    ("what", "least"),
+    [
+        pytest.param("prepare", 25, marks=pytest.mark.slow),
+        pytest.param("divide", 5, marks=pytest.mark.slow),
+        ("salt", 4),
+    ],
+)
+def test_every_kill_point(tmp_path, what, least):
+    """Killed at each change of a file in turn, with half of it written, and started again: as if
+    nothing had been.
+    """
+    photographs = write_photographs(tmp_path / "photographs", 24 if what == "divide" else 10)
+    if what == "divide":
+        prepare(
+            photographs,
+            tmp_path / "labels.csv",
+            tmp_path / "out",
+            private=salt(tmp_path, "private"),
+            workers=1,
+        )
+        known = read_photographs(tmp_path / "out")
+        grades = known["grade"].replace({0: 1, 3: 4})
+        known[["image_id"]].assign(grade=grades).to_csv(tmp_path / "corrected.csv", index=False)
+    code, *found, errors = call("kill_at_every_change", what, tmp_path)
+    assert code == 0 and len(found) >= least and found[-1]["killed"] == 0, (
+        errors
+    )  # the last had no such change any more
+    assert [row for row in found if row["code"] or not row["same"]] == [], errors

@@ -1,0 +1,240 @@
+"""Splits of a prepared folder: drawn anew without its shards, corrected labels, folds, labelled
+records for others.
+"""
+
+import shutil
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+
+from dr_lib.__main__ import main
+from dr_lib.data.labels.tables import LabelTableError
+from dr_lib.data.prepared.folder import (
+    ShardError,
+    describe_data,
+    read_manifest,
+    read_photographs,
+    verify,
+)
+from dr_lib.data.prepared.split import export_records, split
+from tests.data.prepared.test_prepare import read_jpegs
+
+
+@pytest.fixture
+def folder(small_sample, tmp_path) -> Path:
+    """A copy of the small sample's prepared folder."""
+    return shutil.copytree(small_sample, tmp_path / "prepared")
+
+
+def test_another_seed_opens_no_shard(folder):
+    """Other sides, the same groups, the same crops and labels; the folder verifies, and the seed
+    is remembered.
+    """
+    before = read_photographs(folder)
+    described = describe_data(folder)
+    shards = list(folder.glob("*.tfrecord"))
+    hidden = [shard.rename(folder.parent / shard.name) for shard in shards]
+    split(folder, seed=3)
+    for shard, place in zip(shards, hidden, strict=True):
+        place.rename(shard)
+    after = read_photographs(folder)
+    assert (after["split"] != before["split"]).any() and (after["group"] == before["group"]).all()
+    changed = {name for name, value in describe_data(folder).items() if value != described[name]}
+    assert changed == {"split_sha256"} and verify(folder)["splits"]["split.csv"]["seed"] == 3
+    bytes_of = (folder / "split.csv").read_bytes()
+    split(folder)
+    assert (folder / "split.csv").read_bytes() == bytes_of
+
+
+def test_splits_lie_beside_each_other(folder):
+    """A second split and folds do not touch the first; each verifies, and each fold is read by
+    its name.
+    """
+    before = (folder / "split.csv").read_bytes()
+    split(folder, seed=8, out="split-8.csv")
+    folds = split(folder, scheme="folds", folds=3)
+    assert [path.name for path in folds] == [f"split-{number}-of-3.csv" for number in (1, 2, 3)]
+    tested = pd.concat(
+        [read_photographs(folder, path.name)["split"] == "test" for path in folds], axis=1
+    )
+    assert (tested.sum(axis=1) == 1).all() and verify(folder)
+    assert (folder / "split.csv").read_bytes() == before
+    (folder / "split-8.csv").write_bytes(before)
+    with pytest.raises(ShardError, match="split-8.csv: altered"):
+        verify(folder)
+    with pytest.raises(ShardError, match="split-8.csv: altered"):
+        read_photographs(folder, "split-8.csv")
+
+
+def test_corrected_labels_take_the_place_of_the_old(folder, tmp_path):
+    """Grades change, whom the table does not name is in no split, and the row of a training can
+    tell.
+    """
+    known = read_photographs(folder)
+    described = describe_data(folder)
+    corrected = known[["image_id"]].assign(grade=known["grade"].replace({0: 1, 1: 2, 2: 3}))[:-1]
+    corrected.to_csv(tmp_path / "corrected.csv", index=False)
+    split(folder, labels=tmp_path / "corrected.csv")
+    now = read_photographs(folder).set_index("image_id")
+    assert now["grade"].to_dict() == corrected.set_index("image_id")["grade"].to_dict()
+    assert (now["referable"] == (now["grade"] >= 2)).all()
+    assert now["patient_id"].to_dict() == known[:-1].set_index("image_id")["patient_id"].to_dict()
+    changed = {name for name, value in describe_data(folder).items() if value != described[name]}
+    assert changed == {"labels_sha256", "split_sha256"} and verify(folder)
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        (
+            lambda t: t.assign(image_id=["unknown", *t["image_id"][1:]]),
+            "row.* such as 2: labels.csv has no such image_id",
+        ),
+        (lambda t: pd.concat([t, t[:1]]), "such as 34: the image_id stands there twice"),
+        (lambda t: t.assign(grade=[5, *t["grade"][1:]]), "such as 2: the grade must be"),
+        (
+            lambda t: t.rename(columns={"image_id": "image"}),
+            "-m dr_lib prepare, which crops nothing twice",
+        ),
+        (lambda t: t.assign(grade=0), "0 referable"),
+    ],
+)
+def test_a_label_table_that_does_not_fit_changes_nothing(folder, tmp_path, change, complaint):
+    """One sentence with its lines, and the folder is as it was."""
+    before = {path.name: path.read_bytes() for path in folder.glob("[!.]*")}
+    change(read_photographs(folder)[["image_id", "grade"]]).to_csv(
+        tmp_path / "labels.csv", index=False
+    )
+    with pytest.raises(LabelTableError, match=complaint):
+        split(folder, labels=tmp_path / "labels.csv")
+    assert {path.name: path.read_bytes() for path in folder.glob("[!.]*")} == before
+
+
+@pytest.mark.parametrize(
+    "out", ["labels.csv", "near_duplicates.csv", "crops-00000.csv", "split.txt"]
+)
+def test_a_split_overwrites_no_other_table(folder, out):
+    """Names that the folder needs are refused."""
+    with pytest.raises(LabelTableError, match="no name for a split table"):
+        split(folder, out=out)
+    assert verify(folder)
+
+
+def test_tensorflow_reads_labelled_records(folder, tmp_path):
+    """Every photograph of the split, under its side, with grade, referable, patient, eye and the
+    crop's own bytes.
+    """
+    import tensorflow as tf
+
+    paths = export_records(folder, tmp_path / "records", shard_size=20)
+    table = read_photographs(folder).set_index("image_id")
+    crops = read_jpegs(folder)
+    texts = ("image/id", "image/encoded", "patient/id", "eye")
+    numbers = ("image/class/label", "image/referable")
+    features = {key: tf.io.FixedLenFeature([], tf.string) for key in texts}
+    features |= {key: tf.io.FixedLenFeature([], tf.int64) for key in numbers}
+    found = 0
+    for side in ("train", "validation", "test"):
+        files = sorted(str(path) for path in paths if path.name.startswith(side))
+        count = (table["split"] == side).sum()
+        assert len(files) == -(-count // 20) and files[0].endswith(
+            f"{side}-00000-of-{len(files):05d}.tfrecord"
+        )
+        for example in tf.data.TFRecordDataset(files).as_numpy_iterator():
+            read = {
+                key: value.numpy()
+                for key, value in tf.io.parse_single_example(example, features).items()
+            }
+            row = table.loc[read["image/id"].decode()]
+            assert (row["split"], row["grade"], row["referable"]) == (
+                side,
+                *(read[key] for key in numbers),
+            )
+            assert (row["patient_id"], row["eye"]) == (
+                read["patient/id"].decode(),
+                read["eye"].decode(),
+            )
+            assert crops[row.name] == read["image/encoded"]
+            found += 1
+    assert found == len(table)
+    with pytest.raises(LabelTableError, match="not empty"):
+        export_records(folder, tmp_path / "records")
+
+
+@pytest.mark.parametrize("scheme", ["random", "folds"])
+def test_patients_stay_on_their_side_when_grades_are_corrected(folder, tmp_path, scheme):
+    """By another table of labels, without a word; with a seed, or another scheme, the folder is
+    divided anew.
+    """
+    names = [path.name for path in split(folder, scheme=scheme, folds=2)]
+    known = read_photographs(folder)
+    corrected = known[["image_id"]].assign(
+        grade=known["grade"].sample(frac=1, random_state=1).to_numpy()
+    )
+    corrected.to_csv(tmp_path / "corrected.csv", index=False)
+    before = [(folder / name).read_bytes() for name in names]
+    split(folder, scheme=scheme, folds=2, labels=tmp_path / "corrected.csv")
+    assert [(folder / name).read_bytes() for name in names] == before and verify(folder)
+    split(folder, scheme=scheme, folds=2, seed=4)
+    assert [(folder / name).read_bytes() for name in names] != before
+    assert all(read_manifest(folder)["splits"][name]["seed"] == 4 for name in names)
+    split(folder, scheme="paper")
+    assert set(read_photographs(folder)["split"]) == {"train", "test"}
+
+
+def test_the_command_line(folder, tmp_path):
+    """Folds, then records of one of them; a mistake is one sentence; no records of a split that
+    is not there yet.
+    """
+
+    def run(*arguments):
+        return CliRunner().invoke(main, ["split", str(folder), *map(str, arguments)])
+
+    assert (
+        "split-2-of-2.csv:\n  test " in run("--scheme", "folds", "--folds", 2, "--seed", 5).output
+    )
+    assert "shards in" in run("--records", tmp_path / "records", "--out", "split-2-of-2.csv").output
+    failed = run("--scheme", "folds", "--folds", 99)
+    assert failed.exit_code == 1 and failed.output.startswith("Error: 16 groups make no 99 folds")
+    refused = run("--seed", "7", "--records", tmp_path / "others")
+    assert (
+        refused.exit_code == 2
+        and "divide first" in refused.output
+        and not (tmp_path / "others").exists()
+    )
+
+
+def test_corrections_keep_what_they_do_not_name(folder, tmp_path):
+    """An empty cell changes nothing, eyes are read in all their forms, a camera is added; no
+    name gets in.
+    """
+    known = read_photographs(folder)
+    given = known[["image_id", "grade"]].assign(
+        patient_id="", eye=["OS", *[""] * (len(known) - 1)], camera="X1"
+    )
+    given.to_csv(tmp_path / "labels.csv", index=False)
+    split(folder, labels=tmp_path / "labels.csv")
+    now = read_photographs(folder)
+    assert (now["patient_id"] == known["patient_id"]).all() and (
+        now["eye"][1:] == known["eye"][1:]
+    ).all()
+    assert now["eye"][0] == "left" and set(now["camera"]) == {"X1"}
+    for column, value, complaint in (
+        ("patient_id", "Maria Silva", "patient_id must be"),
+        ("eye", "third", "eye must"),
+    ):
+        given.assign(**{column: value}).to_csv(tmp_path / "labels.csv", index=False)
+        with pytest.raises(LabelTableError, match=complaint):
+            split(folder, labels=tmp_path / "labels.csv")
+
+
+def test_a_deleted_split_is_forgotten_at_the_next(folder):
+    """Its absence is named, and drawing any split mends the folder."""
+    split(folder, seed=8, out="split-8.csv")
+    (folder / "split-8.csv").unlink()
+    with pytest.raises(ShardError, match="split-8.csv: missing"):
+        read_photographs(folder)
+    split(folder)
+    assert len(read_photographs(folder)) == 32 and verify(folder)

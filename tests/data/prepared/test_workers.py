@@ -1,0 +1,64 @@
+"""Work handed out to processes comes back in order, in small portions, and the processes do not
+outlive it.
+"""
+
+import multiprocessing
+import os
+import time
+
+import pytest
+
+from dr_lib.data.prepared.workers import (
+    PHOTOGRAPHS_PER_TASK,
+    TASKS_PER_WORKER,
+    WorkerError,
+    map_over,
+)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_items_are_drawn_as_results_are_taken(workers):
+    """Results come in the order of the items, and only a few items are under way, however many
+    there are.
+    """
+    drawn = []
+
+    def draw():
+        for number in range(-2000, 0):
+            drawn.append(number)
+            yield number
+
+    with map_over(workers) as map_items:
+        results = map_items(abs, draw())
+        assert next(results) == 2000
+        assert len(drawn) <= workers * TASKS_PER_WORKER * PHOTOGRAPHS_PER_TASK
+        assert list(results) == list(range(1999, 0, -1))
+
+
+def test_the_work_is_done_elsewhere_and_by_one_thread_each():
+    """Each worker is a process of its own in which OpenCV starts no threads: there is one for
+    every core already.
+    """
+    with map_over(2) as map_items:
+        results = list(
+            map_items(eval, ["__import__('os').getpid()", "__import__('cv2').getNumThreads()"] * 20)
+        )
+    assert os.getpid() not in results[::2] and set(results[1::2]) == {1}
+
+
+def test_an_error_in_a_worker_is_raised_here():
+    """A mistake in the work is no dead worker."""
+    with pytest.raises(ZeroDivisionError), map_over(2) as map_items:
+        list(map_items(eval, ["1", "1 / 0"]))
+
+
+@pytest.mark.parametrize("after_s", [0, 0.003])
+def test_workers_killed_while_they_hand_over_a_result_are_an_error(after_s):
+    """Half of a result, more than a pipe holds, arrives; nobody waits for the other half."""
+    with pytest.raises(WorkerError, match="a worker died"), map_over(2) as map_items:
+        results = map_items(bytes, [5_000_000] * 100)
+        next(results)
+        time.sleep(after_s)
+        for worker in multiprocessing.active_children():
+            worker.kill()
+        list(results)

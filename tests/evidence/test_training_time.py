@@ -1,0 +1,276 @@
+"""Environments compared, and modes with the paper's: on rows made by hand, the AUC says whether
+a speed counts.
+"""
+
+import numpy as np
+import pandas as pd
+import pytest
+import statsmodels.formula.api as smf
+from scipy import stats
+
+from dr_lib.evidence import training_time
+from dr_lib.evidence.select import select_runs
+from dr_lib.evidence.training_time import (
+    compare_environments,
+    compare_sessions,
+    find_needed_repetitions,
+)
+
+CPU = {
+    "status": "ok",
+    "error": "",
+    "platform": "local",
+    "accelerator": "cpu",
+    "num_accelerators": 1,
+}
+TIMES = {"paper": [100.0, 110, 105], "fast": [50.0, 52, 49], "scaled": [20.0, 21, 19]}
+AUCS = {"paper": [0.90, 0.91, 0.92], "fast": [0.91, 0.905, 0.92], "scaled": [0.80, 0.81, 0.79]}
+
+
+def make_runs(times=TIMES, aucs=AUCS, **columns):
+    """Rows of one machine, by mode."""
+    rows = [
+        CPU
+        | {
+            "run_id": f"{mode}-{k}",
+            "mode": mode,
+            "train_s": s,
+            "steady_epoch_s": s / 10,
+            "metric_auc_test": auc,
+        }
+        for mode in times
+        for k, (s, auc) in enumerate(zip(times[mode], aucs[mode], strict=True))
+    ]
+    return pd.DataFrame(rows).assign(**columns)
+
+
+def compare_modes(runs, **options):
+    """The table of these rows."""
+    return training_time.compare_modes(select_runs(runs, may_differ=["mode"], **options))
+
+
+def test_a_ratio_says_how_many_times_as_fast():
+    """Paper over mode: SciPy's Welch interval of the log times, exponentiated; the paper's own
+    is one.
+    """
+    table = compare_modes(make_runs()).set_index("mode")
+    assert list(table.index) == ["paper", "fast", "scaled"]
+    for mode in ("fast", "scaled"):
+        paper = np.log(TIMES["paper"])
+        ours = np.log(TIMES[mode])
+        welch = stats.ttest_ind(paper, ours, equal_var=False).confidence_interval()
+        expected = np.exp([paper.mean() - ours.mean(), welch.low, welch.high])
+        for time in ("train_s", "steady_epoch_s"):
+            columns = [f"{time}_ratio", f"{time}_ratio_low", f"{time}_ratio_high"]
+            assert table.loc[mode, columns].tolist() == pytest.approx(list(expected))
+    assert table.loc["paper", "train_s_ratio"] == 1 and np.isnan(
+        table.loc["paper", "train_s_ratio_low"]
+    )
+
+
+def test_sessions_differ_by_more_than_their_runs():
+    """statsmodels' random effects (REML, which is the analysis of variance where sessions are of
+    one size) finds the same deviation; single runs leave that of their means; rows of no session,
+    and one session alone, no table.
+    """
+    times = {"a": [100.0, 104, 102], "b": [110.0, 109, 113], "c": [95.0, 99, 96]}
+    rows = [
+        CPU | {"run_id": f"{s}-{k}", "train_s": t, "session": s}
+        for s in times
+        for k, t in enumerate(times[s])
+    ]
+    timed = select_runs(pd.DataFrame(rows)).timed
+    table = compare_sessions(timed)
+    mixed = smf.mixedlm("train_s ~ 1", timed, groups=timed["session"]).fit(reml=True)
+    assert table["train_s_between_sd"].unique() == pytest.approx(
+        [mixed.cov_re.iloc[0, 0] ** 0.5], rel=1e-3
+    )
+    assert table["train_s"].tolist() == [102, pytest.approx(332 / 3), pytest.approx(290 / 3)]
+    assert table["n"].tolist() == [3, 3, 3] and set(table["environment"]) == {"local, CPU"}
+    single = compare_sessions(timed.drop_duplicates("session"))
+    assert single["train_s_between_sd"].iloc[0] == pytest.approx(np.std([100, 110, 95], ddof=1))
+    assert (
+        compare_sessions(timed[timed["session"] == "a"]).empty
+        and compare_sessions(timed.assign(session="")).empty
+    )
+    assert compare_sessions(timed.drop(columns="session")).empty
+
+
+EVEN = np.linspace(-0.004, 0.004, 5)
+
+
+@pytest.mark.parametrize(
+    ("auc", "verdict"),
+    [
+        (0.91, "counts"),
+        (0.95, "does not count: higher AUC"),
+        (0.87, "does not count: lower AUC"),
+        (0.893, "undecided"),
+    ],
+)
+def test_a_speed_counts_where_the_auc_is_shown_to_be_the_papers(auc, verdict):
+    """The 90 % interval of SciPy's Welch test within 0.02 of no difference; a better AUC is
+    another model, too.
+    """
+    aucs = {"paper": 0.91 + EVEN, "fast": auc + EVEN}
+    table = compare_modes(make_runs({"paper": [100.0] * 5, "fast": [50.0] * 5}, aucs)).set_index(
+        "mode"
+    )
+    assert table["verdict"].tolist() == ["reference", verdict]
+    low, high = stats.ttest_ind(aucs["fast"], aucs["paper"], equal_var=False).confidence_interval(
+        0.9
+    )
+    found = table.loc["fast", ["auc_difference_low", "auc_difference_high"]]
+    assert found.tolist() == pytest.approx([low, high], abs=1e-9)
+
+
+def test_wide_intervals_show_no_equality_and_say_what_would():
+    """The same mean AUC of five runs a side that spread by 0.05: undecided, and some 110 runs a
+    side would tell.
+
+    2 x (0.05 / 0.02)^2 x (1.645 + 1.282)^2 = 107 (two one-sided tests, power 80 %, after Chow, Shao
+    and Wang 2008).
+    """
+    aucs = dict.fromkeys(("paper", "fast"), 0.9 + EVEN * 0.05 / EVEN.std(ddof=1))
+    fast = (
+        compare_modes(make_runs({"paper": [100.0] * 5, "fast": [50.0] * 5}, aucs))
+        .set_index("mode")
+        .loc["fast"]
+    )
+    assert fast["verdict"] == "undecided" and fast["runs_needed"] == pytest.approx(107, abs=3)
+
+
+def test_the_same_auc_without_spread_counts():
+    """A difference of nothing lies within any margin."""
+    aucs = dict.fromkeys(AUCS, [0.9137] * 3)
+    assert compare_modes(make_runs(aucs=aucs))["verdict"].tolist() == [
+        "reference",
+        "counts",
+        "counts",
+    ]
+
+
+@pytest.mark.parametrize("few", ["paper", "fast"])
+def test_two_runs_on_either_side_decide_nothing(few):
+    """Two paper runs decide on no mode, two fast ones not on fast."""
+    times, aucs = (values | {few: values[few][:2]} for values in (TIMES, AUCS))
+    table = compare_modes(make_runs(times, aucs)).set_index("mode")
+    assert (
+        table.loc["fast", ["verdict", "runs_needed"]].tolist() == ["undecided", 3]
+        and table.loc[few, "n"] == 2
+    )
+    assert (table.loc["scaled", "verdict"] == "undecided") == (few == "paper")
+
+
+def test_a_mark_touches_the_time_not_the_auc():
+    """A resumed and an excluded run keep their AUCs; their times do not count. A failed run has
+    neither.
+    """
+    runs = make_runs(resumed=[2] + [0] * 8, disturbed=[False] * 3 + [True] + [False] * 5)
+    runs = pd.concat([runs, make_runs(status="failed")], ignore_index=True)
+    table = compare_modes(runs, exclude=["disturbed"]).set_index("mode")
+    assert table["n"].tolist() == [3, 3, 3] and table["n_timed"].tolist() == [2, 2, 3]
+    assert table.loc["fast", "train_s_ratio"] == pytest.approx(((110 * 105) / (52 * 49)) ** 0.5)
+    assert compare_modes(runs).set_index("mode")["n_timed"].tolist() == [2, 3, 3]
+
+
+def test_each_machine_is_compared_with_itself():
+    """A machine that ran one mode only, or not the paper's, is left out."""
+    other = {"platform": "kaggle", "accelerator": "Tesla T4", "num_accelerators": 2}
+    slower = make_runs({k: [3 * s for s in v] for k, v in TIMES.items()}, **other)
+    alone = make_runs(**other | {"platform": "colab"})
+    table = compare_modes(
+        pd.concat([make_runs(), slower, alone[alone["mode"] != "paper"]], ignore_index=True)
+    )
+    assert table["machine"].tolist() == ["kaggle, 2 x Tesla T4"] * 3 + ["local, CPU"] * 3
+    assert table["train_s_ratio"][:3].tolist() == pytest.approx(table["train_s_ratio"][3:].tolist())
+
+
+@pytest.mark.parametrize(
+    "runs", [pd.DataFrame(), make_runs(mode="paper"), make_runs().drop(columns="mode")]
+)
+def test_one_mode_is_compared_with_nothing(runs):
+    """No rows, rows of the paper's mode, and rows that name none."""
+    assert compare_modes(runs).empty
+
+
+def test_rows_without_an_auc_or_a_time_have_none():
+    """One epoch has no steady time, and a run without a test split no AUC: no number is made up."""
+    runs = make_runs().drop(columns="metric_auc_test").assign(steady_epoch_s=None)
+    fast = compare_modes(runs).set_index("mode").loc["fast"]
+    assert (fast["n"], fast["verdict"]) == (0, "undecided")
+    assert (
+        np.isnan(fast["metric_auc_test"])
+        and np.isnan(fast["steady_epoch_s_ratio"])
+        and fast["train_s_ratio"] > 2
+    )
+
+
+def test_environments_are_compared_with_the_fastest():
+    """Three runs of 105 s and three of 50.3 s on average: SciPy's Welch interval of the log
+    times, exponentiated.
+    """
+    table = compare_environments(select_runs(make_runs(), may_differ=["mode"]).finished).set_index(
+        "environment"
+    )
+    assert list(table.index) == ["local, CPU", "local, CPU, fast", "local, CPU, scaled"] and list(
+        table["n"]
+    ) == [
+        3,
+        3,
+        3,
+    ]
+    slow = np.log(TIMES["paper"])
+    fast = np.log(TIMES["scaled"])
+    welch = stats.ttest_ind(slow, fast, equal_var=False).confidence_interval()
+    found = table.loc["local, CPU", ["train_s_ratio", "train_s_ratio_low", "train_s_ratio_high"]]
+    assert list(found) == pytest.approx(
+        [np.exp(slow.mean() - fast.mean()), np.exp(welch.low), np.exp(welch.high)]
+    )
+    assert (
+        table.loc["local, CPU", "train_s"] == pytest.approx(105)
+        and table.loc["local, CPU", "train_s_sd"] == 5
+    )
+    assert compare_environments(pd.DataFrame()).empty
+
+
+def test_a_single_run_has_the_interval_of_its_patients():
+    """One run repeats nothing: the bootstrap over patients that its row holds is all there is."""
+    runs = make_runs(
+        {"paper": [100.0]}, {"paper": [0.9]}, metric_auc_test_low=0.8, metric_auc_test_high=0.95
+    )
+    (row,) = compare_environments(select_runs(runs).finished).itertuples()
+    assert (row.metric_auc_test, row.metric_auc_test_low, row.metric_auc_test_high) == (
+        0.9,
+        0.8,
+        0.95,
+    )
+    assert np.isnan(row.train_s_low)
+
+
+def test_the_scores_of_a_resumed_run_count_and_its_time_does_not():
+    """Of three runs two are timed; one alone that was resumed has scores and no time."""
+    runs = make_runs({"paper": TIMES["paper"]}, {"paper": AUCS["paper"]}).assign(resumed=[0, 1, 0])
+    (row,) = compare_environments(select_runs(runs).finished).itertuples()
+    assert (row.n, row.timed, row.train_s, row.metric_auc_test) == (
+        3,
+        2,
+        102.5,
+        pytest.approx(0.91),
+    )
+    (row,) = compare_environments(select_runs(runs[1:2]).finished).itertuples()
+    assert (row.n, row.timed, row.metric_auc_test) == (1, 0, 0.91) and np.isnan(row.train_s)
+
+
+def test_repetitions_that_find_a_difference():
+    """Cohen 1988, table 2.4.1: 17 a side at d = 1 and 80 % power, as for 10 % where repetitions
+    vary by 10 %.
+    """
+    runs = pd.DataFrame({"scenario": [1, 1, 2, 2], "steady_epoch_s": np.exp([0.1, -0.1, 1.1, 0.9])})
+    runs["steady_epoch_s"] **= 0.1 / np.sqrt(0.02)
+    table = find_needed_repetitions(runs, ["scenario"], 0.05).set_index(["answer", "percent"])
+    assert table["variation_percent"].tolist() == pytest.approx([10] * 4)
+    assert table.loc[("difference of two means", 10), "repetitions"] == 17
+    # t(0.975, 17) x 0.1 / sqrt(18) = 0.0497
+    assert table.loc[("precision of a mean", 5), "repetitions"] == 18
+    assert find_needed_repetitions(runs.iloc[::2], ["scenario"], 0.05).empty

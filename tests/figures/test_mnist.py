@@ -1,0 +1,170 @@
+"""The figures of paper D, and its claims, read back from what was drawn."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from tests.evidence.test_epochs import ACCURACIES, T4, make_run, make_timed
+
+from dr_lib.evidence.claims import judge_claims, read_published
+from dr_lib.evidence.select import NoRunsError, UnlikeRunsError, select_runs
+from dr_lib.figures.mnist import plot_cumulative_time, plot_speed_up, plot_time_to_accuracy
+from tests.figures.reading import is_whole, timed_runs, words
+
+FORTY = [0.9 + 0.001 * k for k in range(40)]
+SPREAD = (0.98, 1.0, 1.02)
+
+
+def make_paper(**columns):
+    """Three runs each of what the paper most likely ran, with its times, and of ours; 40 epochs."""
+    rows = []
+    for s in SPREAD:
+        rows += [
+            make_run("paper", 1, 219 / 40 * s, (FORTY,), **T4),
+            make_run("fused", 1, 0.2 * s, (FORTY,) * 2, **T4),
+        ]
+        rows += [
+            make_run("keras_tensorflow", batch, epoch_s * s, (FORTY,))
+            for batch, epoch_s in ((1, 60), (32, 621 / 40))
+        ]
+    return pd.DataFrame(rows).assign(epochs=40, **columns)
+
+
+def judge_all(runs):
+    """The verdict on each claim of the paper."""
+    trained = ["framework", "implementation", "batch_size"]
+    return (
+        judge_claims("D", select_runs(runs, may_differ=trained))
+        .set_index("id")["verdict"]
+        .to_dict()
+    )
+
+
+def take_lines(ax):
+    """Lines of the panel with a name."""
+    return {line.get_label(): line for line in ax.lines if not line.get_label().startswith("_")}
+
+
+def value(claim_id):
+    """A number of the paper."""
+    return float(read_published("D").set_index("id").loc[claim_id, "value"])
+
+
+def test_figure_1a_has_a_line_per_implementation_and_the_papers_end_points():
+    """Medians of the runs after each epoch; 219 and 621 s at epoch 40 come from published.csv."""
+    lines = take_lines(plot_cumulative_time(timed_runs(make_paper())).axes[0])
+    assert list(lines) == [
+        "Keras / TensorFlow, batch 1, CPU",
+        "Keras / TensorFlow, batch 32, CPU",
+        "CUDA C small kernels, batch 1, Tesla T4",
+        "CUDA C fused, batch 1, Tesla T4",
+        "CUDA C, Tesla T4, De Felice Lima and Zola: 219 s",
+        "Keras, CPU, De Felice Lima and Zola: 621 s",
+    ]
+    ours = lines["CUDA C small kernels, batch 1, Tesla T4"]
+    assert list(ours.get_xdata()) == list(range(1, 41)) and ours.get_ydata()[-1] == pytest.approx(
+        219
+    )
+    points = [lines[name] for name in list(lines)[-2:]]
+    assert [(p.get_xdata()[0], p.get_ydata()[0]) for p in points] == [
+        (40, value("D1")),
+        (40, value("D2")),
+    ]
+    one, many = (lines[f"Keras / TensorFlow, batch {batch}, CPU"] for batch in (1, 32))
+    assert (one.get_linestyle(), many.get_linestyle()) == (
+        "-",
+        "--",
+    ) and one.get_color() == many.get_color()
+    # three runs of two replicas, the second of which needs twice the time: a band from 0.98 to 2.04
+    # times a run's
+    rows = [make_run("fused", 1, s, (ACCURACIES, ACCURACIES)) for s in SPREAD]
+    (band,) = plot_cumulative_time(make_timed(*rows)).axes[0].collections
+    edges = band.get_paths()[0].vertices
+    assert edges[:, 1].min() == pytest.approx(0.98) and edges[:, 1].max() == pytest.approx(3 * 2.04)
+
+
+def test_before_any_run_the_paper_stands_alone():
+    """Its two points, and no figure for which it has none."""
+    assert len(take_lines(plot_cumulative_time(timed_runs(pd.DataFrame())).axes[0])) == 2
+    with pytest.raises(NoRunsError, match="notebook 40"):
+        plot_time_to_accuracy(timed_runs(pd.DataFrame()))
+    with pytest.raises(NoRunsError, match="Keras on its host"):
+        plot_speed_up(make_timed(make_run(), make_run("keras_jax", cpu="EPYC")))
+
+
+def test_figure_1b_ends_where_half_have_not_arrived():
+    """80 % after one epoch, 95 % after two; a replica that stops at 85 % ends the median above
+    it.
+    """
+    line, _, _ = plot_time_to_accuracy(make_timed(make_run())).axes[0].lines
+    levels, seconds = line.get_data()
+    assert seconds[levels <= 0.8].tolist() == [1] and set(
+        seconds[(levels > 0.8) & (levels <= 0.95)]
+    ) == {2}
+    two = make_run(accuracies=(ACCURACIES, [0.8, 0.85, 0.85]))
+    levels, seconds = plot_time_to_accuracy(make_timed(two)).axes[0].lines[0].get_data()
+    assert np.isfinite(seconds[levels <= 0.85]).all() and np.isnan(seconds[levels > 0.85]).all()
+
+
+def test_figure_1b_numbers_accuracies_that_have_room_and_takes_perfect_ones():
+    """No two numbers touch, from a network that guesses to one that never errs."""
+    figure = plot_time_to_accuracy(make_timed(make_run(accuracies=([0.05, 0.5, 1.0],))), "pt")
+    figure.draw_without_rendering()
+    (ax,) = figure.axes
+    boxes = [label.get_window_extent() for label in ax.get_xticklabels() if label.get_text()]
+    assert len(boxes) >= 5 and all(a.x1 < b.x0 for a, b in zip(boxes, boxes[1:], strict=False))
+
+
+def test_figure_2_compares_with_each_keras_and_dots_unlike_batches():
+    """At batch 1 solid, 60 / 0.2; against batch 32 dotted, and there the paper's ratio stands."""
+    figure = plot_speed_up(timed_runs(make_paper()))
+    like, unlike = figure.axes
+    titles = [ax.get_title(loc="left") for ax in (like, unlike)]
+    assert titles == [f"against Keras / TensorFlow, batch {batch}, CPU" for batch in (1, 32)]
+    assert {line.get_linestyle() for line in like.lines[:2]} == {"-"}
+    assert {line.get_linestyle() for line in unlike.lines[:2]} == {":"}
+    # the median of three runs of two replicas, of which the second is twice as slow, lies at 1.5
+    # times the first's
+    assert like.lines[1].get_ydata()[-1] == pytest.approx(60 / 0.2 / 1.5, rel=0.02)
+    assert unlike.lines[0].get_ydata()[-1] == pytest.approx(value("D2") / value("D1"))
+    (point,) = [line for line in unlike.lines if line.get_marker() == "D"]
+    assert (point.get_xdata()[0], point.get_ydata()[0]) == (
+        40,
+        pytest.approx(value("D4"), abs=0.005),
+    )
+    assert not [line for line in like.lines if line.get_marker() == "D"]
+    assert "De Felice Lima and Zola: 2.84 x" in [
+        text.get_text() for text in figure.legends[0].get_texts()
+    ]
+
+
+def test_the_figures_speak_portuguese_and_nothing_is_clipped():
+    """With decimal commas; all text lies inside the picture."""
+    timed = timed_runs(make_paper(platform="some cloud"))
+    figures = [
+        plot(timed, "pt") for plot in (plot_cumulative_time, plot_time_to_accuracy, plot_speed_up)
+    ]
+    found = "\n".join(map(words, figures))
+    assert "Tempo após cada época" in found and "tempo de treinamento acumulado [s]" in found
+    assert "CUDA C fundido, lote 1" in found and "2,84 x" in found and all(map(is_whole, figures))
+
+
+def test_on_the_papers_hardware_with_its_times_its_claims_hold():
+    """Three runs each; fused alone on the T4 measures neither 219 s nor the speed-up; fewer images
+    are other work.
+
+    The accuracy rises until the last epoch, which shows no peak.
+    """
+    found = judge_all(make_paper())
+    holds = {name for name, verdict in found.items() if verdict == "holds"}
+    assert holds == {"D1", "D2", "D3", "D5", "D6"} and found["D7"] == "undecided"
+    fused = judge_all(make_paper().query("implementation != 'paper'"))
+    assert [fused[f"D{k}"] for k in range(1, 5)] == [
+        "not measured",
+        "holds",
+        "not measured",
+        "withdrawn",
+    ]
+    fewer = judge_all(make_paper(data_share=0.1))
+    assert {fewer[f"D{k}"] for k in range(1, 4)} == {"not comparable"}
+    with pytest.raises(UnlikeRunsError, match="data_share"):
+        judge_all(pd.concat([make_paper(), make_paper(data_share=0.1)]))

@@ -1,0 +1,375 @@
+"""Which notebook reports on a study, and what is said where none can; the notebooks' own tests
+make whole reports.
+"""
+
+import subprocess
+from html.parser import HTMLParser
+from pathlib import Path
+
+import nbformat
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+from nbconvert.filters import markdown2html
+
+from dr_lib.__main__ import main
+from dr_lib.notebook.report import ANALYSES, ReportError, render, run_analysis, write_report
+from dr_lib.runs.row import RowError, read_runs, write_row
+from tests.evidence.predictions import draw_abroad, draw_predictions, write
+from tests.evidence.real_rows import copy_row
+from tests.evidence.test_request_log import RUN
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.parametrize(
+    ("notebooks", "options", "message"),
+    [
+        (
+            ["10_train_referable", "40_mnist_cuda"],
+            {},
+            "11_gpu_vs_tpu and 41_cuda_vs_keras read some each",
+        ),
+        (["my_own"], {}, "none reads those of my_own: give --notebook"),
+        (
+            ["10_train_referable"],
+            {"notebook": "99"},
+            "99 is no notebook: choose from 11_gpu_vs_tpu, 23",
+        ),
+        (
+            ["10_train_referable"],
+            {"epoch": 1},
+            "11_gpu_vs_tpu has no parameter epoch: it has runs, ",
+        ),
+        (
+            ["10_train_referable"],
+            {"exclude": "noise"},
+            "ValueError: exclude 'noise': choose from resumed",
+        ),
+        (["10_train_referable"], {"allow": "modes"}, "allow modes: no row has that column, choose"),
+        (["30_train_scenario"], {"allow": "modes"}, "allow modes: no row has that column, choose"),
+    ],
+)
+def test_what_cannot_be_reported_is_one_sentence(tmp_path, notebooks, options, message):
+    """Rows of two analyses, rows that none reads, an unknown notebook or parameter, a notebook
+    that stops.
+    """
+    for number, notebook in enumerate(notebooks):
+        write_row(
+            tmp_path / "mine", RUN | {"notebook": notebook, "run_id": str(number), "study": "mine"}
+        )
+    with pytest.raises(ReportError, match=message) as error:
+        write_report([tmp_path / "mine"], tmp_path / "out", ROOT, **options)
+    assert "\n" not in str(error.value) and not (tmp_path / "out").exists()
+
+
+def test_a_notebook_that_stops_gets_its_texts_and_leaves_nothing(tmp_path, monkeypatch):
+    """A text that looks like a number stays one, a truth value becomes one; the report of
+    yesterday is left alone.
+    """
+    names = {
+        "runs": "",
+        "out": "",
+        "lang": "",
+        "allow": "",
+        "exclude": "",
+        "thresholds": "",
+        "published": True,
+        "own": True,
+    }
+    parameters = nbformat.v4.new_code_cell(
+        "\n".join(
+            f"{name}: {type(value).__name__} = {value!r}  # meaning"
+            for name, value in names.items()
+        ),
+        metadata={"tags": ["parameters"]},
+    )
+    stop = nbformat.v4.new_code_cell(
+        "open(f'{out}/figure.png', 'w').close()\nraise ValueError(thresholds, own)"
+    )
+    kernel = {"kernelspec": {"name": "python3", "display_name": "", "language": "python"}}
+    (tmp_path / "notebooks").mkdir()
+    nbformat.write(
+        nbformat.v4.new_notebook(cells=[parameters, stop], metadata=kernel),
+        tmp_path / "notebooks/mine.ipynb",
+    )
+    monkeypatch.setattr("dr_lib.__main__.ROOT", tmp_path)
+    write_row(tmp_path / "mine", RUN | {"notebook": "my_own", "run_id": "a", "study": "mine"})
+    (tmp_path / "mine" / "report.html").write_text("yesterday")
+    asked = [
+        "report",
+        str(tmp_path / "mine"),
+        "--notebook",
+        "mine",
+        "-p",
+        "thresholds",
+        "0.21",
+        "-p",
+        "own",
+        "no",
+    ]
+    said = CliRunner().invoke(main, asked)
+    assert said.output == "Error: ValueError: ('0.21', False)\n"
+    assert sorted(path.name for path in (tmp_path / "mine").iterdir()) == ["report.html", "rows"]
+    assert (tmp_path / "mine" / "report.html").read_text() == "yesterday"
+
+
+def test_a_report_takes_away_what_the_one_before_wrote(tmp_path):
+    """Not what somebody put there or changed since, nor what the new report is of."""
+    parameters = "names: str = ''  # to write\nsource: str = ''  # file\nout: str = ''  # folder"
+    cells = [parameters, "for name in names.split():\n    open(f'{out}/{name}', 'w').write(name)"]
+    cells = [nbformat.v4.new_code_cell(cell) for cell in cells]
+    cells[0].metadata["tags"] = ["parameters"]
+    kernel = {"kernelspec": {"name": "python3", "display_name": "", "language": "python"}}
+    path = tmp_path / "mine.ipynb"
+    out = tmp_path / "out"
+    nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata=kernel), path)
+    out.mkdir()
+    (out / "mine.csv").write_text("mine")
+    (tmp_path / "pooled.csv").write_text("pooled")
+    names = "card.md old.csv one.csv"
+    run_analysis(path, out, tmp_path, beside=[tmp_path / "pooled.csv"], names=names)
+    assert len(list(out.iterdir())) == 7
+    (out / "card.md").write_text("filled in")
+    run_analysis(path, out, tmp_path, names="one.csv", source=str(out / "pooled.csv"))
+    left = {"mine.csv", "card.md", "pooled.csv", "one.csv", "report.html", ".report.json"}
+    assert {file.name for file in out.iterdir()} == left
+
+
+def test_a_study_without_rows_has_no_report(tmp_path):
+    """The message says how to make some."""
+    with pytest.raises(RowError, match="run a study"):
+        write_report([tmp_path], tmp_path, ROOT)
+
+
+def test_a_path_that_is_no_folder_of_rows_is_called_what_it_is(tmp_path):
+    """The study's file in place of its folder, and a misspelt folder, also beside one that holds
+    rows.
+    """
+    row = RUN | {"notebook": "10_train_referable", "run_id": "a", "study": "mine"}
+    write_row(tmp_path / "mine", row)
+    (tmp_path / "mine.yaml").write_text("")
+    reasons = {
+        "mine.yaml": f"is a file: give the folder of its results, {tmp_path / 'mine'}",
+        "mnie": "there is no such folder",
+    }
+    for name, reason in reasons.items():
+        with pytest.raises(RowError, match=reason):
+            read_runs(tmp_path / "mine", tmp_path / name)
+
+
+def test_the_study_file_names_its_analysis(tmp_path, clone):
+    """Rows that 11 would read are read by the notebook that the study asks for."""
+    write_row(
+        tmp_path / "mine", RUN | {"notebook": "10_train_referable", "run_id": "a", "study": "mine"}
+    )
+    (tmp_path / "mine.yaml").write_text("notebook: 10_train_referable\nreport: 99_mine\n")
+    with pytest.raises(ReportError, match="99_mine is no notebook"):
+        write_report([tmp_path / "mine"], tmp_path / "out", clone)
+
+
+@pytest.mark.parametrize(
+    ("paper", "analysis"), [("B", "23_serving_cost"), ("de-felice-lima", "41_cuda_vs_keras")]
+)
+def test_a_paper_is_named_by_letter_or_author(tmp_path, paper, analysis):
+    """The analysis that holds rows against it; it says which parameters it has."""
+    write_row(
+        tmp_path / "mine", RUN | {"notebook": "10_train_referable", "run_id": "a", "study": "mine"}
+    )
+    said = CliRunner().invoke(
+        main, ["report", str(tmp_path / "mine"), "--paper", paper, "-p", "epoch", "1"]
+    )
+    assert said.exit_code == 1 and said.output.startswith(
+        f"Error: {analysis} has no parameter epoch: it has runs, "
+    )
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["claims"], ["price", "--requests-per-day", "1", "--p99-ms", "1"]],
+)
+def test_commands_refuse_a_column_that_no_row_has(tmp_path, command):
+    """As the notebooks do, in one sentence."""
+    write_row(tmp_path, copy_row("22", "litert_int8", study="mine"))
+    said = CliRunner().invoke(main, [*command, str(tmp_path), "--allow", "modes"])
+    assert said.exit_code == 1
+    assert said.output.startswith("Error: allow modes: no row has that column, choose from ")
+
+
+@pytest.mark.slow
+def test_a_deposit_is_checked_and_reported_again_by_what_it_holds(tmp_path):
+    """Coreutils check the sums, the study file names no folder of this machine, and the rows in the
+    deposit give the same report again."""
+    row = copy_row("10", study="mine", run_id="a", scenario="C1")
+    for number in range(3):
+        write_row(tmp_path / "mine", row | {"run_id": f"r{number}", "train_s": 40.0 + number})
+    write_row(
+        tmp_path / "mine",
+        row | {"run_id": "r3", "status": "failed", "error": "ValueError: /srv/Silva_left.jpg"},
+    )
+    study = (
+        "# for Silva\nnotebook: 10_train_referable\nparameters: {data_dir: /srv/silva/prepared}\n"
+    )
+    (tmp_path / "mine.yaml").write_text(study)
+    asked = [
+        "report",
+        str(tmp_path / "mine"),
+        "--paper",
+        "none",
+        "--deposit",
+        str(out := tmp_path / "deposit"),
+    ]
+    said = CliRunner().invoke(main, asked)
+    assert said.exit_code == 0, said.output
+    subprocess.run(["sha256sum", "--check", "--quiet", "SHA256SUMS"], cwd=out, check=True)
+    listed = {line.split("  ")[1] for line in (out / "SHA256SUMS").read_text().splitlines()}
+    assert listed == {p.relative_to(out).as_posix() for p in out.rglob("*") if p.is_file()} - {
+        "SHA256SUMS"
+    }
+    assert {
+        "report.html",
+        "figure_1.pdf",
+        "README.md",
+        "CITATION.cff",
+        "rows/mine/rows/r2.json",
+    } <= listed
+    texts = [
+        path for path in out.rglob("*") if path.suffix in (".csv", ".json", ".md", ".tex", ".yaml")
+    ]
+    assert not [path for path in texts if "silva" in path.read_text().lower()]
+    assert "data_dir: prepared" in (out / "rows/mine.yaml").read_text()
+    assert "report DEPOSIT/rows/mine --out again --paper none" in (out / "README.md").read_text()
+    for lang, words in {
+        "en": "3 completed runs of notebook 10_train_referable",
+        "pt": "3 execuções concluídas",
+    }.items():
+        methods = (out / f"methods.{lang}.md").read_text()
+        assert (
+            words in methods
+            and f"batch_size = {row['batch_size']}" in methods
+            and row["commit"] in methods
+        )
+    again = write_report([out / "rows" / "mine"], tmp_path / "again", ROOT, published=False)
+    assert (text := again.read_text()) == (out / "report.html").read_text()
+    assert "<title>How long does training take?</title>" in text
+    assert not any(words in text for words in ("Araújo", "he paper", "hatched"))
+    assert "holds files already" in CliRunner().invoke(main, asked).output
+
+
+class Shown(HTMLParser):
+    """The pictures of a page, and its text."""
+
+    def __init__(self, page: str):
+        super().__init__()
+        self.tags = set()
+        self.pictures = []
+        self.text = ""
+        self.feed(page)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.add(tag)
+        self.pictures += [dict(attrs)] if tag == "img" else []
+
+    def handle_data(self, data):
+        self.text += data
+
+
+HOSTILE = "<img src=x onerror=alert(1)><b>my_*model* $5 $\\no{"
+
+
+def check_hostile(page: str, times: int) -> None:
+    """All of it is text, so many times at least, and no picture is from elsewhere."""
+    shown = Shown(page)
+    assert shown.text.count(HOSTILE) >= times and not {"b", "script"} & shown.tags
+    assert all(picture["src"].startswith("data:") for picture in shown.pictures)
+    assert not any("onerror" in picture for picture in shown.pictures)
+
+
+@pytest.mark.slow
+def test_a_report_of_rows_shows_what_they_hold_as_it_is(tmp_path):
+    """Study, machine, network and commit: in heading, figures, tables, claims and appendix."""
+    named = dict.fromkeys(("platform", "cpu", "model", "commit", "keras", "precision"), HOSTILE)
+    for number in range(3):
+        row = copy_row("10", run_id=f"r{number}", train_s=40.0 + number, study=HOSTILE, **named)
+        write_row(tmp_path / "mine", row)
+    page = write_report([tmp_path / "mine"], tmp_path / "out", ROOT)
+    check_hostile(page.read_text(encoding="utf-8"), 9)
+
+
+@pytest.mark.slow
+def test_an_evaluation_shows_what_files_hold_as_it_is(tmp_path):
+    """Two models at home and one abroad, by names of theirs, in a file with a comma in its name."""
+    home = draw_predictions().assign(reason=HOSTILE, quality=HOSTILE)
+    home["camera"] = home["camera"].where(home["camera"] == "A", HOSTILE)
+    abroad = draw_abroad().assign(dataset=HOSTILE + "abroad", model=HOSTILE)
+    tables = {
+        "one, two": home.assign(model=HOSTILE, model_version="v1", dataset=HOSTILE),
+        "three": draw_predictions(noise=2.0).assign(model=HOSTILE + "2"),
+        "four": abroad,
+    }
+    paths = [str(write(tmp_path, table, name)) for name, table in tables.items()]
+    said = CliRunner().invoke(main, ["evaluate", *paths, "--out", str(out := tmp_path / "out")])
+    assert said.exit_code == 0, said.output
+    check_hostile((out / "report.html").read_text(encoding="utf-8"), 20)
+    check_hostile(markdown2html((out / "MODEL_CARD.md").read_text(encoding="utf-8")), 4)
+
+
+@pytest.mark.slow
+def test_a_perfect_model_is_not_praised(tmp_path):
+    """The first sentence says of how many patients its AUC is, without an interval, as all tables.
+
+    The clip is said, and a second file of the same photographs is no other data set.
+    """
+    perfect = draw_predictions(30)
+    perfect = perfect.drop(columns=[f"probability_{grade}" for grade in range(5)])
+    is_referable = perfect["grade"].ge(2).where(perfect["split"] != "train")
+    perfect["probability_referable"] = is_referable.astype(float)
+    paths = [str(write(tmp_path, perfect, name)) for name in ("one", "two")]
+    said = CliRunner().invoke(main, ["evaluate", *paths, "--out", str(out := tmp_path / "out")])
+    assert said.exit_code == 0, said.output
+    shown = Shown((out / "report.html").read_text(encoding="utf-8")).text
+    patients = perfect.loc[perfect["split"] == "test", "patient_id"].nunique()
+    assert f"an AUC of 1 ({patients} patients; no interval: drawn again, they" in shown
+    assert "On the data set" not in shown and "∞ [" in shown
+    assert "nearer to 0 or 1 than 0.000001 and count as it" in shown
+    assert "The interval of an AUC near 1, or of few patients, is too narrow: it holds" in shown
+    summary = pd.read_csv(out / "summary.csv").iloc[0]
+    names = ["auc_low", "auc_delong_high", "average_precision_low", "brier_low"]
+    assert summary[names].isna().all()
+    assert pd.read_csv(out / "comparison.csv").filter(like="_low").isna().all(axis=None)
+
+
+@pytest.mark.parametrize("name", sorted(set(ANALYSES.values())))
+@pytest.mark.parametrize(("lang", "words"), [("en", "paper"), ("pt", "artigo")])
+def test_a_report_without_the_paper_does_not_speak_of_it(name, lang, words):
+    """Neither the heading of its claims nor what limits a comparison with it is shown."""
+    notebook = nbformat.read(ROOT / "notebooks" / f"{name}.ipynb", as_version=4)
+    assert words in render(notebook, lang) and words not in render(notebook, lang, published=False)
+
+
+def test_a_page_holds_what_was_tagged_in_one_language_summaries_first():
+    """No code, no printed lines, no untagged cell."""
+    code = nbformat.v4.new_code_cell
+    output = [
+        nbformat.v4.new_output("display_data", {"text/html": f"<p>{text}</p>"})
+        for text in ("shown", "summary")
+    ]
+    printed = nbformat.v4.new_output("stream", text="printed")
+    cells = [
+        code(
+            "secret = 1",
+            metadata={"tags": ["report"]},
+            outputs=[output[0], printed],
+            execution_count=1,
+        ),
+        nbformat.v4.new_markdown_cell("in English", metadata={"tags": ["en"]}),
+        nbformat.v4.new_markdown_cell("em português", metadata={"tags": ["pt"]}),
+        code("other = 2", outputs=[output[0]], execution_count=2),
+        code("third = 3", metadata={"tags": ["summary"]}, outputs=[output[1]], execution_count=3),
+    ]
+    page = render(nbformat.v4.new_notebook(cells=cells), "pt")
+    assert page.index("summary</p>") < page.index("shown") < page.index("em português")
+    assert (
+        not any(word in page for word in ("secret", "printed", "in English", "other = 2"))
+        and page.count("shown") == 1
+    )

@@ -1,0 +1,139 @@
+"""The bootstrap adds what a cloud runtime lacks, moves nothing, and asks nobody's laptop to
+change.
+"""
+
+import os
+import re
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from dr_lib.hardware.facts import Facts, HardwareError
+from dr_lib.notebook import setup
+
+ROOT = Path(__file__).resolve().parents[2]
+CALL = "from dr_lib.notebook.setup import install_missing; print(*install_missing('cv2'))"
+
+
+def run(python: Path | str, code: str, **variables: str) -> subprocess.CompletedProcess:
+    """Run code with this interpreter in the repository."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), **variables}
+    return subprocess.run(
+        [python, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True
+    )
+
+
+def make_environment(folder: Path) -> None:
+    """A virtual environment with nothing but this one's pip, linked, for installing it takes
+    long.
+    """
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
+    (site,) = folder.glob("lib/python*/site-packages")
+    (site / "pip").symlink_to(Path(find_spec("pip").origin).parent)
+
+
+def test_nothing_is_installed_where_nothing_is_missing():
+    """With the requirements there, the call is silent, on Colab too."""
+    done = run(sys.executable, CALL, COLAB_RELEASE_TAG="r")
+    assert done.returncode == 0 and done.stdout.strip() == ""
+
+
+def test_a_laptop_is_told_and_not_changed():
+    """Outside a cloud runtime a missing package is an error that says how to get it."""
+    done = run(sys.executable, f"import sys; sys.modules['seaborn'] = None; {CALL}")
+    assert done.returncode and "seaborn missing: " in done.stderr
+    assert "-m pip install -r requirements.txt" in done.stderr
+
+
+def test_an_installation_that_fails_says_what_to_do(tmp_path):
+    """Without a network, Kaggle's switch is named."""
+    make_environment(tmp_path)
+    nowhere = {
+        "PIP_INDEX_URL": "http://127.0.0.1:9/",
+        "PIP_RETRIES": "0",
+        "PIP_CONFIG_FILE": os.devnull,
+    }
+    done = run(tmp_path / "bin" / "python", CALL, KAGGLE_KERNEL_RUN_TYPE="Batch", **nowhere)
+    assert done.returncode and "could not install google-crc32c, matplotlib, pandas" in done.stderr
+    assert "internet switched on" in done.stderr
+
+
+def test_what_notebooks_ask_for_is_required():
+    """Each module that a notebook may add is a package of requirements.txt, so that a typo
+    installs nothing.
+    """
+    required = set(re.findall(r"(?m)^[\w-]+", (ROOT / "requirements.txt").read_text()))
+    calls = [
+        re.search(r"setup.set_up\((.*)\)", path.read_text()) for path in ROOT.glob("notebooks/*.py")
+    ]
+    modules = {name for call in calls if call for name in re.findall(r'"(\w+)"', call[1])} - {
+        "sample"
+    }
+    assert {"cv2", "statsmodels"} < modules
+    packages = {
+        setup.PACKAGES.get(name, name).replace("_", "-").split("<")[0]
+        for name in (*setup.ALWAYS, *modules)
+    }
+    assert packages - {"matplotlib"} <= required  # seaborn brings it
+
+
+@pytest.mark.parametrize(
+    ("found", "variables", "expected"),
+    [
+        (
+            {"gpus": ("Tesla T4", "Tesla T4")},
+            {},
+            "colab, Tesla T4 + Tesla T4, Keras on tensorflow, commit unknown",
+        ),
+        ({"num_tpu_chips": 8}, {}, "colab, TPU (8 chips), Keras on jax, commit unknown"),
+        ({"backends": ()}, {}, "colab, Xeon (2 cores), Keras on no backend, commit unknown"),
+        ({}, {"KERAS_BACKEND": "jax"}, "colab, Xeon (2 cores), Keras on jax, commit unknown"),
+    ],
+)
+def test_one_line_says_where_a_notebook_runs(monkeypatch, tmp_path, found, variables, expected):
+    """Platform, device, the backend that Keras will take, and no commit of a repository around
+    an unpacked archive.
+    """
+    facts = Facts("colab", "Xeon", 2, 12.7, (), 0.0, 0.0, "", 0, ("tensorflow", "jax"), False)
+    monkeypatch.setattr(setup, "probe", lambda: facts._replace(**found))
+    monkeypatch.delenv("KERAS_BACKEND", raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    subprocess.run(["git", "init", "-q", tmp_path], check=True)
+    (tmp_path / "unpacked").mkdir()
+    assert setup.describe_machine(tmp_path / "unpacked") == expected
+    assert setup.describe_machine(tmp_path / "unpacked", "a", "b") == f"{expected}, added a b"
+
+
+def test_a_driver_that_does_not_answer_stops_no_analysis(monkeypatch):
+    """Notebooks that only read rows run where a GPU is broken; the line says so."""
+
+    def fail() -> Facts:
+        raise HardwareError("repair its driver")
+
+    monkeypatch.setattr(setup, "probe", fail)
+    assert setup.describe_machine(ROOT).endswith("repair its driver")
+
+
+@pytest.mark.slow
+def test_a_runtime_gets_what_it_lacks_and_keeps_what_it_has(tmp_path):
+    """A real environment with an older NumPy: the packages come, NumPy stays, and a second call
+    finds all there.
+    """
+    make_environment(tmp_path)
+    python = tmp_path / "bin" / "python"
+    subprocess.run(
+        [python, "-m", "pip", "install", "--quiet", "numpy==2.1.3", "psutil"], check=True
+    )
+    done = run(python, CALL, COLAB_RELEASE_TAG="r")
+    assert done.returncode == 0, done.stderr
+    assert "opencv-python-headless" in done.stdout and "psutil" not in done.stdout
+    imports = (
+        "import cv2, numpy, pandas, PIL, pydantic, scipy, seaborn, sklearn;"
+        " print(numpy.__version__)"
+    )
+    assert run(python, imports).stdout.strip() == "2.1.3"
+    assert run(python, CALL, COLAB_RELEASE_TAG="r").stdout.strip() == ""
