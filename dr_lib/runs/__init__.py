@@ -2,7 +2,8 @@
 
 A study file lists factors and repetitions (`study`). The runner makes its runs (`runner`, the
 command `run`), each by executing a notebook (`papermill`). Inside the notebook a `Run` (`run`) says
-which run this is and ends in a row (`row`). The rows of all runs together are the table that analyses call `runs`.
+which run this is and ends in a row (`row`). The rows of all runs together are the table that
+analyses call `runs`.
 
 study      a study file, checked, and its runs in their order
 runner     makes the runs of a study, resumed where it stopped

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from tests.evidence.test_epochs import ACCURACIES, T4, make_run, make_timed
+from tests.evidence.test_mnist import ACCURACIES, T4, make_run, make_timed
 
 from dr_lib.evidence.claims import judge_claims, read_published
 from dr_lib.evidence.select import NoRunsError, UnlikeRunsError, select_runs
