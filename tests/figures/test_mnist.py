@@ -3,11 +3,11 @@
 import numpy as np
 import pandas as pd
 import pytest
-from tests.evidence.test_mnist import ACCURACIES, T4, make_run, make_timed
 
 from dr_lib.evidence.claims import judge_claims, read_published
 from dr_lib.evidence.select import NoRunsError, UnlikeRunsError, select_runs
 from dr_lib.figures.mnist import plot_cumulative_time, plot_speed_up, plot_time_to_accuracy
+from tests.evidence.test_mnist import ACCURACIES, T4, make_run, make_timed
 from tests.figures.reading import is_whole, timed_runs, words
 
 FORTY = [0.9 + 0.001 * k for k in range(40)]
