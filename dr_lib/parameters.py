@@ -34,6 +34,15 @@ LEAST = {  # of the numbers that make no sense below it, in whatever notebook
     "repetition": 0,
     "seed": 0,
 }
+GONE = {  # parameters that notebooks had, for older studies and commands: what to do instead
+    "weigh_classes": "leave it out; weigh_grades weighs the grades of a model of five",
+    "ema_momentum": "leave it out: the weights are no longer averaged",
+    "last_layer": "give recipe: few, and leave last_layer out",
+    "last_frozen": "give recipe: upper, and leave last_frozen out",
+    "probe_grades": "give recipe: few, and leave probe_grades out",
+    "scaling": "leave it out: several machines share the batch, as strong scaling had it",
+    "sweep": "leave it out: the instruction sets are no longer compared",
+}
 THOUSANDS = re.compile(r"[1-9]\d{0,2}([.,]\d{3})+")  # twenty thousand in Brazil, twenty elsewhere
 
 
@@ -97,8 +106,8 @@ def check_parameters(cells: Sequence[str], values: Mapping[str, Any]) -> None:
             given = [ast.unparse(line.targets[0]) for line in assigned]
     unknown = [name for name in given if name not in declared]
     if unknown:
-        names = ", ".join(declared)
-        raise ParameterError(f"{', '.join(unknown)}: no parameter of this notebook, it has {names}")
+        advice = GONE.get(unknown[0]) or f"it has {', '.join(declared)}"
+        raise ParameterError(f"{', '.join(unknown)}: no parameter of this notebook, {advice}")
     for name, kind in declared.items():
         if name in values:
             check_value(name, kind, values[name])

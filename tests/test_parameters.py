@@ -16,6 +16,11 @@ VALUES = {"epochs": 20, "learning_rate": 1, "keep": False}
     ("given", "message"),
     [
         ({"epoch": 2}, "epoch: no parameter of this notebook, it has epochs, learning_rate, keep"),
+        (
+            {"ema_momentum": 0.9},
+            "ema_momentum: no parameter of this notebook, leave it out: the weights are no longer"
+            " averaged",
+        ),
         ({"epochs": 2.5}, "epochs is 2.5: give a whole number"),
         ({"epochs": True}, "epochs is True: give a whole number"),
         ({"epochs": "many"}, "epochs is 'many': give a whole number"),

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from dr_lib.command import write_command
 from dr_lib.hardware import Facts
-from dr_lib.parameters import ParameterError, check_value
+from dr_lib.parameters import GONE, ParameterError, check_value
 from dr_lib.runs.prices import find_price
 
 SET_BY_THE_STUDY = ("repetition", "seed")
@@ -165,9 +165,8 @@ def _check_parameters(study: Study, path: Path, known: dict[str, dict[str, str]]
                 f"{path}: {name} is set by the study itself or twice: take it out of the parameters"
             )
         if name not in known:
-            raise StudyError(
-                f"{path}: {study.notebook} has no parameter {name!r}, it has {', '.join(known)}"
-            )
+            advice = GONE.get(name) or f"it has {', '.join(known)}"
+            raise StudyError(f"{path}: {study.notebook} has no parameter {name!r}, {advice}")
         choices = _list_choices(known[name]["help"])
         try:
             check_value(name, known[name]["inferred_type_name"], value)

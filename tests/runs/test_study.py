@@ -26,6 +26,7 @@ from tests.runs.conftest import complete, write_study
         ({"report": "11_nothing"}, "notebook '11_nothing' is not in"),
         ({"repetitions": 0}, "greater than or equal to 1"),
         ({"parameters": {"levle": "b"}}, "no parameter 'levle', it has level"),
+        ({"parameters": {"sweep": True}}, "no parameter 'sweep', leave it out: the instruction"),
         ({"factors": {"level": []}}, "at least 1 item"),
         ({"factors": {"level": ["a", "b", "a"]}}, "one level twice"),
         ({"parameters": {"pause_s": "long"}}, "pause_s is 'long': give a number"),
