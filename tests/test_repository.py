@@ -103,6 +103,73 @@ def test_evidence_knows_rows_and_prices_alone():
     assert not any(name.startswith(("matplotlib", "seaborn")) for name in known)
 
 
+@pytest.fixture(scope="module")
+def trees() -> dict[Path, ast.Module]:
+    """The syntax trees of the library and of the notebooks."""
+    return {path: ast.parse(path.read_text()) for path in [*MODULES, *NOTEBOOKS]}
+
+
+def test_a_line_says_one_thing(trees):
+    """Lines have 45 characters of code on average, and a parallel assignment only swaps."""
+    widths = []
+    parallel = []
+    for path, tree in trees.items():
+        nodes = list(ast.walk(tree))
+        texts = [node for node in nodes if isinstance(node, ast.Expr)]
+        texts = [node for node in texts if isinstance(node.value, ast.Constant)]
+        prose = {n for node in texts for n in range(node.lineno, node.end_lineno + 1)}
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            if line.strip() and number not in prose and not line.lstrip().startswith("#"):
+                widths.append(len(line))
+        for node in nodes:
+            is_tuple = isinstance(node, ast.Assign) and isinstance(node.value, ast.Tuple)
+            if is_tuple and isinstance(node.targets[0], ast.Tuple):
+                targets = {ast.unparse(target) for target in node.targets[0].elts}
+                values = {ast.unparse(value) for value in node.value.elts}
+                parallel += [f"{path.name}:{node.lineno}"] if targets != values else []
+    assert sum(widths) / len(widths) <= 45
+    assert len(parallel) <= 40, parallel
+
+
+def test_arguments_stand_in_the_call(trees):
+    """Few dictionaries are grown piece by piece, and few calls are given a dictionary's items."""
+    grown = []
+    spread = []
+    for path, tree in trees.items():
+        for node in ast.walk(tree):
+            where = f"{path.name}:{getattr(node, 'lineno', 0)}"
+            is_union = isinstance(node, ast.AugAssign) and isinstance(node.op, ast.BitOr)
+            if is_union and not isinstance(node.value, ast.Name | ast.Set | ast.SetComp):
+                grown.append(where)
+            if isinstance(node, ast.Call):
+                names = [word for word in node.keywords if word.arg is None]
+                spread += [where for word in names if isinstance(word.value, ast.Name)]
+    assert len(grown) <= 10, grown
+    assert len(spread) <= 30, spread
+
+
+def test_exceptions_are_a_tree(trees):
+    """Each exception is a child of DrError, and a caller catches it by name."""
+    children = {}
+    caught = ""
+    for tree in trees.values():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                bases = [ast.unparse(base) for base in node.bases]
+                if node.name.endswith("Error") or any(base.endswith("Error") for base in bases):
+                    children[node.name] = bases
+            if isinstance(node, ast.ExceptHandler) and node.type:
+                caught += f" {ast.unparse(node.type)}"
+            elif isinstance(node, ast.Call) and ast.unparse(node.func) in (
+                "isinstance",
+                "suppress",
+            ):
+                caught += f" {ast.unparse(node)}"
+    assert len(children) <= 20, sorted(children)
+    assert {name for name, bases in children.items() if bases != ["DrError"]} == {"DrError"}
+    assert [name for name in children if not re.search(rf"\b{name}\b", caught)] == []
+
+
 @pytest.mark.parametrize("path", MODULES, ids=lambda p: p.relative_to(ROOT).as_posix())
 def test_no_module_imports_a_framework_at_its_top(path):
     """Only what is of no use without a framework imports it; nothing imports a backend."""
