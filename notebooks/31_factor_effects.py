@@ -243,7 +243,7 @@ page.energy(timed, varied or FACTORS, grid)
 # o resto é das repetições.
 
 # %% tags=["report"]
-from dr_lib.figures.effects import plot_cost_front, plot_effects, plot_variation
+from dr_lib.figures.scenarios import plot_cost_front, plot_effects, plot_variation
 from dr_lib.figures.style import name_term
 from dr_lib.statistics.effects import allocate_variation, estimate_effects
 from dr_lib.statistics.intervals import BadSampleError
@@ -319,7 +319,7 @@ if len(scaling_table):
         )
 
 # %% tags=["report"]
-from dr_lib.evidence.bill import BRL_PER_USD, cost_to_reach, fit_overhead
+from dr_lib.evidence.scenarios import BRL_PER_USD, cost_to_reach, fit_overhead
 
 sums = []
 if (timed["cost_usd"] > 0).any():

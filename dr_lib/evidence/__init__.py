@@ -10,5 +10,5 @@ checklist    items of the reporting guidelines and of the model card, and who fi
 request_log  requests to a served model, written and read
 serving      what predictions cost, and where the cheaper machine changes
 scaling      what more machines bring, and what a law predicts of more
-bill         what runs cost by the formula against a bill; the cost of an accuracy
+scenarios    what runs cost by the formula against a bill; the cost of an accuracy
 """

@@ -3,8 +3,7 @@
 style      colours, words in two languages, number formats, panels
 page       what an analysis notebook shows: figures, tables, claims, and their files
 training_time  training time by hardware
-scenarios  the factorial study, scenario by scenario
-effects    what its factors do
+scenarios  the factorial study, scenario by scenario, and what its factors do
 scaling    speed-up by the number of machines
 serving    time of a prediction, cost by rate, response time under load
 evaluation the evaluation of predictions
