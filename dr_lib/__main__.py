@@ -414,9 +414,7 @@ def plan(
     multiple=True,
     help="a further parameter of the notebook and its value",
 )
-@click.option(
-    "--deposit", type=PATH, help="new folder for report, rows, methods and checksums, to publish"
-)
+@click.option("--deposit", type=PATH, help="new folder for report, rows and checksums, to publish")
 def report(
     folders: tuple[Path, ...],
     out: Path | None,
