@@ -304,16 +304,11 @@ def run(study: Path, address: str, on: str, yes: bool, machines: int, **options)
     if bool(on) + bool(address) + (machines > 1) > 1:
         raise click.UsageError("--on, --dask and --machines: choose one of them")
     if on:
-        from dr_lib.data.prepared.share import describe_shared, share_folder
         from dr_lib.runs.remote.session import run_on_service
 
-        how = {
-            "share": share_folder,
-            "describe": describe_shared,
-            "confirm": partial(_confirm, yes),
-            "say": click.echo,
-        }
-        failures = run_on_service(study, ROOT, on, **how, **options)
+        failures = run_on_service(
+            study, ROOT, on, confirm=partial(_confirm, yes), say=click.echo, **options
+        )
     elif address:
         failures = run_on_cluster(study, ROOT, address, **options)
     else:

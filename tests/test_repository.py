@@ -33,7 +33,7 @@ MAY_KNOW = {  # who may know whom
     "training": {"data"},
     "cuda": set(),  # its tests and notebook take MNIST from data
     "serving": {"data", "training"},
-    "runs": set(),
+    "runs": {"data"},  # opens prepared folders
     "evidence": {"runs"},  # of it row and prices alone, see below
     "figures": {"evidence"},
     "notebook": {"runs", "figures"},

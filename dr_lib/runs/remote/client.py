@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from typing import NamedTuple, TypeVar
 
 from dr_lib.command import shorten_program, write_install
+from dr_lib.errors import DrError
 from dr_lib.runs.run import bind_to_parent
 
 COLOURS = re.compile(r"\x1b\[[\d;]*m")
@@ -34,7 +35,7 @@ Answer = TypeVar("Answer")
 ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-class RemoteError(RuntimeError):
+class RemoteError(DrError):
     """A service, or its client, did not do what was asked; the message says what, in one sentence.
 
     `output` is all that the client printed.
@@ -74,14 +75,19 @@ def call(
         RemoteError: it is not installed, has no credentials, failed, or took too long.
     """
     lines: list[str] = []
-    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-    how = {"text": True, "errors": "replace", "start_new_session": True}
-    how["env"] = {**os.environ, "COLUMNS": "10000"}  # so that a sentence stays one line
-    command = bind_to_parent([find_client(name), *OPTIONS[name], *arguments])
-    with subprocess.Popen(command, **pipes, **how) as process:
+    process = subprocess.Popen(
+        bind_to_parent([find_client(name), *OPTIONS[name], *arguments]),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+        env={**os.environ, "COLUMNS": "10000"},  # so that a sentence stays one line
+    )
+    with process:
         timer = threading.Timer(limit_s, process.kill)
-        # a Ctrl-C may come at any moment, and this process does not wait for it then
-        timer.daemon = True
+        timer.daemon = True  # Ctrl-C may come at any moment, and nobody waits for the timer then
         try:
             timer.start()
             for line in process.stdout:
@@ -101,9 +107,9 @@ def call(
     if not in_time:
         raise RemoteError(f"{what} did not end within {limit_s:.0f} s", text)
     if process.returncode:
-        # what follows is a hint
-        said = text.strip().partition("\n\n")[0] if name == "kaggle" else text
-        raise RemoteError(f"{what} failed: {find_sentence(said)}", text)
+        # behind the first paragraph of kaggle's comes a hint
+        sentence = text.strip().partition("\n\n")[0] if name == "kaggle" else text
+        raise RemoteError(f"{what} failed: {find_sentence(sentence)}", text)
     return text
 
 
@@ -131,13 +137,13 @@ def check_client(name: str) -> None:
         errors="replace",
     )
     version = re.search(r"(\d+)\.(\d+)\.(\d+)", started.stdout)
+    fault = ""
     if started.returncode or not version:
         fault = f"does not start ({find_sentence(started.stdout)})"
     elif tuple(map(int, version.groups())) < oldest:
         fault = f"is {version[0]}, older than {'.'.join(map(str, oldest))}"
-    else:
-        return
-    raise RemoteError(f"{shorten_program(path)} {fault}: {write_install(*EXTRA)}")
+    if fault:
+        raise RemoteError(f"{shorten_program(path)} {fault}: {write_install(*EXTRA)}")
 
 
 def find_client(name: str) -> str:
@@ -156,19 +162,17 @@ def write_login(name: str) -> str:
 
 def find_sentence(text: str) -> str:
     """The last line of what a client prints, which says what went wrong."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()] or ["it does not say why"]
-    return lines[-1].removeprefix("[colab] ")
+    lines = text.strip().splitlines() or ["it does not say why"]
+    return lines[-1].strip().removeprefix("[colab] ")
 
 
 @contextmanager
 def handle_ends(handler: Callable[..., object]) -> Iterator[None]:
-    """Have Ctrl-C and what else ends this process handled, but for what is ignored, as under
-    nohup.
-    """
-    before = {number: signal.getsignal(number) for number in ENDS}
-    before = {number: old for number, old in before.items() if old != signal.SIG_IGN}
-    for number in before:
-        signal.signal(number, handler)
+    """Have the signals that end this process handled; those that are ignored (nohup) stay so."""
+    before = {}
+    for number in ENDS:
+        if signal.getsignal(number) != signal.SIG_IGN:
+            before[number] = signal.signal(number, handler)
     try:
         yield
     finally:

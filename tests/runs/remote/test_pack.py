@@ -12,10 +12,10 @@ import pandas as pd
 import pytest
 
 from dr_lib.data.prepared.folder import describe_data, read_photographs, verify
-from dr_lib.data.prepared.share import describe_shared, share_folder
+from dr_lib.errors import DrError
 from dr_lib.runs.remote import colab, far_side, kaggle, pack, session
 from dr_lib.runs.run import read_commit
-from dr_lib.runs.study import StudyError, load_study, plan_runs
+from dr_lib.runs.study import load_study, plan_runs
 from tests.runs.conftest import ROOT, write_study
 
 CUT = ["image_id", "row", "patient_id", "grade", "referable"]
@@ -49,7 +49,7 @@ def packed(house, small_sample, monkeypatch) -> Path:
     upload.mkdir()
     monkeypatch.setattr(pack, "PART_BYTES", 200_000)
     monkeypatch.setattr(far_side, "INSTALL", "")
-    made = pack.pack_up(path, load_study(path, house), house, upload, share_folder, describe_shared)
+    made = pack.pack_up(path, load_study(path, house), house, upload)
     assert len(made.parts) > 1 and sorted(upload.iterdir()) == made.parts
     assert (
         "32 synthetic crops, with patient (a pseudonym), grade and split; no name of a file"
@@ -106,19 +106,15 @@ def test_no_file_that_git_ignores_leaves(house):
         subprocess.run(["git", "-C", house, *command], check=True)
     path = write_study(house)
     (house / "upload").mkdir()
-    pack.pack_up(
-        path, load_study(path, house), house, house / "upload", share_folder, describe_shared
-    )
+    pack.pack_up(path, load_study(path, house), house, house / "upload")
     with tarfile.open(house / "upload" / f"{pack.NAME}000") as archive:
         names = archive.getnames()
     assert {"dr_lib/known.py", "dr_lib/new.py"} <= set(names) and "dr_lib/ignored.py" not in names
     notebook = nbformat.read(house / "notebooks" / "quick.ipynb", as_version=4)
     notebook.cells[1].outputs = [nbformat.v4.new_output("display_data", {"image/png": "aGVsbG8="})]
     nbformat.write(notebook, house / "notebooks" / "quick.ipynb")
-    with pytest.raises(StudyError, match="holds outputs, which may show photographs"):
-        pack.pack_up(
-            path, load_study(path, house), house, house / "upload", share_folder, describe_shared
-        )
+    with pytest.raises(DrError, match="holds outputs, which may show photographs"):
+        pack.pack_up(path, load_study(path, house), house, house / "upload")
 
 
 @pytest.mark.parametrize("split", ["/etc/own.csv", "../../own.csv"])
@@ -126,10 +122,8 @@ def test_a_split_table_from_elsewhere_is_refused(house, small_sample, split):
     """Not even its name is packed, whether it is there or not."""
     (house / "upload").mkdir()
     path = write_study(house, parameters={"split": split})
-    with pytest.raises(StudyError, match="split '.*own.csv' is outside the repository"):
-        pack.pack_up(
-            path, load_study(path, house), house, house / "upload", share_folder, describe_shared
-        )
+    with pytest.raises(DrError, match="split '.*own.csv' is outside the repository"):
+        pack.pack_up(path, load_study(path, house), house, house / "upload")
     assert not list((house / "upload").iterdir())
 
 
@@ -146,8 +140,8 @@ def test_only_prepared_folders_of_the_repository_are_packed(house, make, said):
         (house / folder).mkdir()
     (house / "prepared" / "manifest.json").touch()
     path = write_study(house, parameters={"data_dir": str(make(house))})
-    with pytest.raises(StudyError, match=said):
-        pack.pack_up(path, load_study(path, house), house, house, share_folder, describe_shared)
+    with pytest.raises(DrError, match=said):
+        pack.pack_up(path, load_study(path, house), house, house)
 
 
 def test_the_study_says_which_runs_use_the_processor():

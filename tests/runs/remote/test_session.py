@@ -413,7 +413,8 @@ def test_only_rows_of_the_runs_are_taken_in_and_large_files_are_named(cloud, tmp
         for name, changes in rows.items():
             archive.writestr(name, json.dumps(row | changes))
     told = []
-    taken, _ = session._take_in(folder, ["C1-r00"], told.append, tmp_path / "rows.zip")
+    record = {"session": "one", "runs": ["C1-r00"]}
+    taken, _ = session.Session(None, folder, record, told.append).take_in(tmp_path / "rows.zip")
     assert [row["run_id"] for row in taken] == [run] and [
         path.stem for path in folder.glob("rows/*")
     ] == [run]
