@@ -292,26 +292,6 @@ else:
         ]
     )
 
-# %% tags=["report"]
-from dr_lib.evidence.gradability import fit_gradability
-
-fitted = fit_gradability(model)
-if len(fitted):
-    page.table(
-        fitted,
-        "gradability",
-        "The gradability score against the marks; sensitivity is for ungradable ones.",
-    )
-elif "gradability" in model.test:
-    page.findings(
-        [
-            say(
-                "No photograph is called ungradable by its score: both splits need marks of both"
-                " kinds."
-            )
-        ]
-    )
-
 # %% [markdown] tags=["en"]
 # ## When the model abstains
 #

@@ -6,7 +6,6 @@ training_time  environments and modes: how fast, how well, and how many repetiti
 mnist        epochs of the CUDA study: time to accuracy, like held against like
 predictions  anybody's predictions, read and checked for leaks
 evaluation   how well they refer, by patient
-gradability  a threshold of the quality score, fitted on marks
 checklist    items of the reporting guidelines and of the model card, and who fills them
 request_log  requests to a served model, written and read
 serving      what predictions cost, and where the cheaper machine changes

@@ -386,7 +386,7 @@ def count_grades(predictions: Predictions) -> pd.DataFrame:
 
 
 def split_subgroups(predictions: Predictions, points: pd.DataFrame) -> pd.DataFrame:
-    """Score subgroups by camera, eye, quality, thirds of gradability, sex and age.
+    """Score subgroups by camera, eye, quality, sex and age.
 
     Returns:
         A row per `factor` and `level`: `num_images`, `num_patients`, `num_referable`, and with
@@ -397,8 +397,7 @@ def split_subgroups(predictions: Predictions, points: pd.DataFrame) -> pd.DataFr
     rows = []
     for factor in [name for name in SUBGROUPS if name in predictions.test]:
         levels = predictions.test[factor]
-        bands = {"age": band_ages, "gradability": band_thirds}
-        levels = bands[factor](levels) if factor in bands else levels.astype(str).str.strip()
+        levels = band_ages(levels) if factor == "age" else levels.astype(str).str.strip()
         for level, part in predictions.test[levels != ""].groupby(levels, observed=True):
             y, p, patient = _unpack(part)
             row = {
@@ -543,15 +542,6 @@ def band_ages(levels: pd.Series) -> pd.Series:
         .cat.add_categories("")
         .fillna("")
     )
-
-
-def band_thirds(scores: pd.Series) -> pd.Series:
-    """The third of the scores in which each lies, by its bounds, empty where there is none;
-    equal ones share one.
-    """
-    thirds = scores.groupby(np.ceil(3 * scores.rank(pct=True)))
-    low, high = (thirds.transform(bound).map("{:.3f}".format) for bound in ("min", "max"))
-    return (low + "-" + high).where(scores.notna(), "")
 
 
 def _unpack(table: pd.DataFrame) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

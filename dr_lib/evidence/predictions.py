@@ -17,8 +17,8 @@ GRADES = [f"probability_{grade}" for grade in range(5)]
 REFERABLE_FROM = 2
 SIDES = ("train", "validation", "test")
 SPLITS = (*SIDES, "excluded", "rejected")
-SUBGROUPS = ("camera", "eye", "quality", "gradability", "sex", "age")
-NUMBERS = ("grade", "referable", "gradable", "gradability", "probability_referable", *GRADES)
+SUBGROUPS = ("camera", "eye", "quality", "sex", "age")
+NUMBERS = ("grade", "referable", "gradable", "probability_referable", *GRADES)
 ABOUT = ("reason", "visit", "data_kind", "dataset", "model", "model_version")  # are read, too
 ROUNDING = 0.02  # of five probabilities that add up to 1: int8 networks round each to 1/256
 MAX_ROWS = 5  # named in a sentence
@@ -62,7 +62,7 @@ def read_predictions(*paths: Path) -> list[Predictions]:
     `gradable` (0 or 1), `group` (patients who share a picture), `eye`, `visit` (at each an eye has
     one label), `data_kind` (synthetic or photographs), `model` (its name), `model_version` (by
     which a model is known in several files), `dataset`, and camera, age, sex, quality for
-    subgroups, and `gradability` (a score, larger where a photograph shows more).
+    subgroups.
 
     Args:
         paths: CSV files, each of one model on one data set.

@@ -7,7 +7,6 @@ fov            finds the field of view in a decoded photograph
 edge           locates its edge along rays from its centre, fits circles and ellipses to it
 plausibility   tells a retina from other things that are round
 crop           reads a photograph and crops it to its field of view
-gradability    scores how well a crop can be graded
 pixels         encodes and decodes stored crops, and shrinks them for a network
 contact_sheet  shows photographs, circles and crops; compares the methods
 """

@@ -172,10 +172,7 @@ def _write_shard(
                 framed = frame(to_example(record))
                 row |= {"offset": end + framed.index(record.encoded), "length": len(record.encoded)}
                 row |= {name: getattr(record, name) for name in ("status", "x", "y", "radius")}
-                row |= {
-                    "perceptual_hash": record.perceptual_hash.hex(),
-                    "gradability": result.gradability,
-                }
+                row["perceptual_hash"] = record.perceptual_hash.hex()
                 row["content_id"] = pseudonym(salt, "content", result.sha256)
                 end += file.write(framed)
             rows.append(row)

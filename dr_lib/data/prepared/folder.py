@@ -28,9 +28,9 @@ from dr_lib.files import write_text
 SPLITS = ("train", "validation", "test")
 PLACE = ["image_id", "offset", "length", "status", "x", "y", "radius", "perceptual_hash"]
 # ids: pseudonyms of the file and of its length
-LISTED = [*PLACE, "reason", "content_id", "size_id", "gradability"]
+LISTED = [*PLACE, "reason", "content_id", "size_id"]
 TYPES = {"offset": "Int64", "length": "Int64", "x": float, "y": float, "radius": float, "row": int}
-TYPES |= {"grade": int, "referable": int, "gradability": float}
+TYPES |= {"grade": int, "referable": int}
 ADVICE = ". Prepare the folder again, or copy it again."
 
 

@@ -34,7 +34,7 @@ def write_predictions(
             rejected), reason (of the last two), eye, grade, referable, probability_referable or
             probability_0 to probability_4, data_kind, dataset (the public data set that `prepare`
             recognised, otherwise the folder's name/), model, model_version, and what labels.csv
-            knows of camera, age, sex, quality and gradability. Pseudonyms, no name.
+            knows of camera, age, sex, and quality. Pseudonyms, no name.
         data_dir: a prepared folder.
         split: see `read_photographs`.
         predicted: image ids (n,), and (n, 1) probabilities of referable disease or (n, 5) of the
@@ -49,7 +49,7 @@ def write_predictions(
         known["split"].replace(["train", "validation"], "test") if is_external else known["split"]
     )
     names = ["image_id", "patient_id", "group", "split", "reason", "eye", "grade", "referable"]
-    names += [name for name in (*FACTS, "gradability") if name in known]
+    names += [name for name in FACTS if name in known]
     listings = pd.concat([parse_table(file) for file in sorted(Path(data_dir).glob("crops-*.csv"))])
     rejected = listings.loc[listings["reason"] != "", ["image_id", "reason"]].assign(
         split="rejected"

@@ -141,9 +141,7 @@ def prepare(
                 patient_id=patients,
                 referable=(found.table["grade"] >= REFERABLE_FROM).astype(int),
             )
-            # an earlier version had no score
-            listed = crops.reindex(columns=["image_id", "reason", "gradability"])
-            table = table.merge(listed, on="image_id", validate="1:1")
+            table = table.merge(crops[["image_id", "reason"]], on="image_id", validate="1:1")
             unread = table[table["reason"] != ""][["row", "image", "reason"]]
             rejected = pd.concat([found.unusable, unread])
             _keep_private(private / "rejected.csv", out, rejected)
@@ -176,7 +174,7 @@ def prepare(
                 ),
                 "splits": earlier["splits"],
             }
-            labels = table[LABELS + [name for name in FACTS if name in table] + ["gradability"]]
+            labels = table[LABELS + [name for name in FACTS if name in table]]
             # asked for once, by the same command
             if seed == earlier["splits"].get("split.csv", {}).get("seed"):
                 seed = None

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from dr_lib.data.prepared.folder import format_table, hash_file, parse_table, read_manifest, verify
 
-LABELS = ["image_id", "row", "patient_id", "grade", "referable", "gradability"]
+LABELS = ["image_id", "row", "patient_id", "grade", "referable"]
 SPLIT = ["image_id", "group", "split", "reason"]
 
 

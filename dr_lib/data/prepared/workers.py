@@ -23,7 +23,6 @@ import cv2
 from dr_lib.command import write_install
 from dr_lib.data.labels.near_duplicates import perceptual_hash
 from dr_lib.data.photograph.crop import NoFundusError, UnreadableImageError, crop_fundus
-from dr_lib.data.photograph.gradability import score_gradability
 from dr_lib.data.photograph.pixels import encode_jpeg
 from dr_lib.data.prepared.records import Record
 
@@ -57,7 +56,6 @@ class Cropped(NamedTuple):
     record: Record | None  # of its crop
     sha256: str  # of its file, where there is a crop
     reason: str  # why there is none
-    gradability: float | None = None  # of its crop, 0 to 1
 
 
 def crop_photograph(photograph: Photograph, method: str, size: int) -> Cropped:
@@ -90,7 +88,7 @@ def crop_photograph(photograph: Photograph, method: str, size: int) -> Cropped:
     record = Record(
         encoded, photograph.image_id, size, *crop.circle, crop.status, perceptual_hash(encoded)
     )
-    return Cropped(record, sha256, "", round(score_gradability(crop.image), 4))
+    return Cropped(record, sha256, "")
 
 
 @contextmanager

@@ -22,12 +22,9 @@ from click.testing import CliRunner
 from dr_lib.__main__ import main
 from dr_lib.data.labels.privacy import PrivateFolderError
 from dr_lib.data.labels.tables import LabelTableError
-from dr_lib.data.photograph.gradability import score_gradability
-from dr_lib.data.photograph.pixels import decode_jpeg
 from dr_lib.data.prepared.folder import read_photographs, verify
 from dr_lib.data.prepared.prepare import PrepareError, prepare
 from dr_lib.data.prepared.records import ShardError
-from dr_lib.data.prepared.share import share_folder
 from dr_lib.data.prepared.workers import WorkerError
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -119,10 +116,10 @@ def test_photographs_in_are_records_plus_rejected(photographs):
 
 
 def test_what_is_published_names_nobody(photographs):
-    """A row per photograph in both tables, patients on one side, the shares promised, scores; names
-    in private alone.
+    """A row per photograph in both tables, patients on one side, the shares promised; names in
+    private alone.
 
-    A folder of before, without scores, is still read.
+    A folder of before, with scores of the crops, is still read.
     """
     run(photographs)
     out = photographs.parent / "out"
@@ -143,17 +140,13 @@ def test_what_is_published_names_nobody(photographs):
     assert (
         stat.S_IMODE(private.stat().st_mode) == 0o700 and len((private / "salt").read_bytes()) == 32
     )
-    assert b"gradability" in share_folder(out)["labels.csv"]
-    scores = table.set_index("image_id")["gradability"]
-    for image_id, jpeg in read_jpegs(out).items():
-        assert scores[image_id] == pytest.approx(score_gradability(decode_jpeg(jpeg)), abs=0.03)
     manifest = json.loads((out / "manifest.json").read_text())
-    for listing in out.glob("crops-*.csv"):  # as the version before wrote them
-        pd.read_csv(listing, dtype=str).drop(columns="gradability").to_csv(listing, index=False)
+    for listing in out.glob("crops-*.csv"):  # as an earlier version wrote them
+        pd.read_csv(listing, dtype=str).assign(gradability="0.5").to_csv(listing, index=False)
         manifest["files"][listing.name] = hashlib.sha256(listing.read_bytes()).hexdigest()
     (out / "manifest.json").write_text(json.dumps(manifest))
     run(photographs)
-    assert read_photographs(out)["gradability"].isna().all()
+    assert "gradability" not in read_photographs(out)
 
 
 def test_the_same_input_and_salt_give_the_same_bytes(photographs):

@@ -18,7 +18,7 @@ from dr_lib.runs.run import read_commit
 from dr_lib.runs.study import StudyError, load_study, plan_runs
 from tests.runs.conftest import ROOT, write_study
 
-CUT = ["image_id", "row", "patient_id", "grade", "referable", "gradability"]
+CUT = ["image_id", "row", "patient_id", "grade", "referable"]
 
 
 @pytest.fixture
