@@ -689,27 +689,26 @@ def export(
 
     os.environ["KERAS_BACKEND"] = "tensorflow"
     import_tensorflow()
-    from dr_lib.data.prepared.batches import load_photographs
-    from dr_lib.data.prepared.folder import describe_data, read_photographs
+    from dr_lib.data.prepared.folder import Prepared
     from dr_lib.serving.export.convert import FORMATS
     from dr_lib.serving.export.export import export_model, pack_folder
     from dr_lib.serving.export.gate import MIN_IMAGES, Labelled
     from dr_lib.serving.grader.folder import read_folder
 
     size = read_folder(model).facts["image_size"]
+    prepared = Prepared(data_dir, split)
     # decodes the few that are taken
-    calibration = load_photographs(data_dir, "train", size, split, stream=True)
-    test = load_photographs(data_dir, "test", size, split)
+    calibration = prepared.load("train", size, stream=True)
+    test = prepared.load("test", size)
     again = write_command(*sys.argv[1:], "--force")
     forced = f"to write the formats in spite of it: {again}"
     if len(test.grade) < MIN_IMAGES and not choice["force"]:
-        sides = read_photographs(data_dir, split)["split"]
-        num_used = int((sides != "excluded").sum())
+        num_used = int((prepared.photographs["split"] != "excluded").sum())
         num_needed = math.ceil(num_used * MIN_IMAGES / max(1, len(test.grade)))
         few = f"{len(test.grade)} of {num_used} photographs are in the test split"
         enough = f"{MIN_IMAGES} or more can decide, about {num_needed} photographs in all"
         raise click.ClickException(f"{few}, {enough}; {forced}")
-    split_sha256 = describe_data(data_dir, split)["split_sha256"]
+    split_sha256 = prepared.describe()["split_sha256"]
     exported = export_model(
         model,
         out,

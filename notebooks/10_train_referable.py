@@ -94,19 +94,15 @@ print(
 # The manifest says what was prepared; the shards are checked against it when they are read.
 
 # %%
-from dr_lib.data.prepared.folder import describe_data, read_photographs
+from dr_lib.data.prepared.folder import Prepared
 
 if data_dir == "sample":
     from dr_lib.data.prepared.sample import open_sample
 
     config = replace(config, data_dir=open_sample(root / "papermill_runs" / "sample"))
-prepared = describe_data(config.data_dir, split)
-kind = (
-    "the synthetic sample (not photographs)"
-    if prepared["data_kind"] == "synthetic"
-    else "photographs"
-)
-counts = read_photographs(config.data_dir, split)["split"].value_counts().to_dict()
+prepared = Prepared(config.data_dir, split)
+kind = "the synthetic sample (not photographs)" if prepared.is_synthetic else "photographs"
+counts = prepared.photographs["split"].value_counts().to_dict()
 num_images = sum(counts.values()) - counts.get("excluded", 0)
 print(", ".join(f"{name} {count}" for name, count in counts.items()), end=f": {kind}; ")
 print(f"{num_images * 3 * image_size**2 / 2**30:.2g} GiB, decoded")
@@ -157,6 +153,7 @@ trained = train_once(
     config,
     plan,
     run.folder,
+    prepared=prepared,
     commit=run.identity["commit"],
     elapsed_s=run.seconds,
     report=run.show_progress,
@@ -185,7 +182,7 @@ print(f"{timing.steady_epoch_s:.3f} s an epoch from the second on; resumed {timi
 import matplotlib.pyplot as plt
 import numpy as np
 
-if prepared["data_kind"] == "synthetic":
+if prepared.is_synthetic:
     first = trained.splits["train"].images[:6]
     grades = trained.splits["train"].grade
     changed = np.asarray(trained.network.get_layer("augment")(first, training=True), np.float32)

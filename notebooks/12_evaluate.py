@@ -336,15 +336,13 @@ if len(own):
 if private and len(own):
     from IPython.display import Markdown, display
 
-    from dr_lib.data.prepared.folder import read_manifest, read_photographs
-    from dr_lib.data.prepared.stream import StoredCrops
+    from dr_lib.data.prepared.folder import Prepared
 
     notice = say("This report shows photographs of patients: keep it private.")
     display(Markdown(f"> **{notice}**"), metadata={"shows_photographs": True})
-    folder = Path(root, private)
-    known = read_photographs(folder).query("image_id in @errors.image_id")
-    stored = StoredCrops(folder, known, read_manifest(folder)["parameters"]["size"])
-    crops = dict(zip(known["image_id"], stored[:], strict=True))
+    prepared = Prepared(Path(root, private))
+    known = prepared.photographs.query("image_id in @errors.image_id")
+    crops = dict(zip(known["image_id"], prepared.open_crops(known)[:], strict=True))
     page.figure(
         figures.plot_photographs(errors, crops, lang),
         "errors",

@@ -66,19 +66,15 @@ run = Run(root, "20_train_grades", config.describe(), results=results, max_hours
 # ## Data
 
 # %%
-from dr_lib.data.prepared.folder import describe_data, read_photographs
+from dr_lib.data.prepared.folder import Prepared
 
 if data_dir == "sample":
     from dr_lib.data.prepared.sample import open_sample
 
     config = replace(config, data_dir=open_sample(root / "papermill_runs" / "sample"))
-prepared = describe_data(config.data_dir, split)
-kind = (
-    "the synthetic sample (not photographs)"
-    if prepared["data_kind"] == "synthetic"
-    else "photographs"
-)
-counts = read_photographs(config.data_dir, split)["split"].value_counts().to_dict()
+prepared = Prepared(config.data_dir, split)
+kind = "the synthetic sample (not photographs)" if prepared.is_synthetic else "photographs"
+counts = prepared.photographs["split"].value_counts().to_dict()
 num_images = sum(counts.values()) - counts.get("excluded", 0)
 print(", ".join(f"{name} {count}" for name, count in counts.items()), end=f": {kind}; ")
 print(f"{num_images * 3 * image_size**2 / 2**30:.2g} GiB, decoded")
@@ -108,6 +104,7 @@ trained = train_once(
     config,
     plan,
     run.folder,
+    prepared=prepared,
     commit=run.identity["commit"],
     elapsed_s=run.seconds,
     report=run.show_progress,
@@ -208,7 +205,7 @@ masks = None
 patients = test.patient_id
 unit = "patients"
 sample = Path(config.data_dir).parent / "photographs"
-is_synthetic = prepared["data_kind"] == "synthetic"
+is_synthetic = prepared.is_synthetic
 if explain not in ("", "test"):
     from dr_lib.data.lesions import load_masked
 
@@ -225,11 +222,7 @@ elif explain or is_synthetic:
         from dr_lib.data.photograph.crop import Circle
         from dr_lib.data.synthetic import draw_masks
 
-        known = (
-            read_photographs(config.data_dir, split)
-            .set_index("image_id")
-            .loc[test.image_id[referable]]
-        )
+        known = prepared.photographs.set_index("image_id").loc[test.image_id[referable]]
         circles = known[["x", "y", "radius"]].itertuples(index=False)
         pairs = zip(draw_masks(sample, known["row"].tolist()), circles, strict=True)
         masks = np.stack([crop_mask(mask, Circle(*circle), image_size) for mask, circle in pairs])

@@ -98,22 +98,20 @@ print(f"{model}, {image_size} px, {parameters:,} parameters; weights: {source.fa
 # Scales of int8 come from crops of the training split; the gate judges by the test split.
 
 # %%
-from dr_lib.data.prepared import batches
-from dr_lib.data.prepared.folder import describe_data
+from dr_lib.data.prepared.folder import Prepared
 from dr_lib.serving.export.gate import Labelled
 
 if data_dir == "sample":
     from dr_lib.data.prepared.sample import open_sample
 
     data_dir = open_sample(root / "papermill_runs" / "sample")
-prepared = describe_data(data_dir, split)
-data_kind = prepared["data_kind"]
-calibration = batches.load_photographs(data_dir, "train", image_size, split, stream=True).images[
-    :num_calibrated
-]
-test = batches.load_photographs(data_dir, "test", image_size, split)
+prepared = Prepared(data_dir, split)
+described = prepared.describe()
+data_kind = described["data_kind"]
+calibration = prepared.load("train", image_size, stream=True).images[:num_calibrated]
+test = prepared.load("test", image_size)
 labelled = Labelled(
-    test.images, test.grade, test.patient_id, prepared["split_sha256"], test.image_id
+    test.images, test.grade, test.patient_id, described["split_sha256"], test.image_id
 )
 print(f"{len(calibration)} crops to calibrate with, {len(test.grade)} to judge by: {data_kind}")
 

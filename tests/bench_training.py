@@ -218,9 +218,9 @@ def compare(setting: dict, folder: Path) -> list[Variant]:
     facts = hardware.probe()
     # a plan activates Keras, which decides the backend; loading needs Keras
     hardware.activate(hardware.choose(facts, num_devices=1, batch_size=BATCH))
-    from dr_lib.data.prepared.batches import Photographs, load_photographs
+    from dr_lib.data.prepared.folder import Photographs, Prepared
 
-    split = load_photographs(data, "train", setting["image_size"])
+    split = Prepared(data).load("train", setting["image_size"])
 
     def take(num_images: int) -> Photographs:
         rows = np.arange(num_images) % len(split.images)

@@ -18,7 +18,7 @@ import pytest
 from jupyter_client import KernelManager
 from sklearn.metrics import roc_auc_score
 
-from dr_lib.data.prepared.folder import describe_data
+from dr_lib.data.prepared.folder import Prepared
 from dr_lib.evidence.endpoint import find_rates
 from dr_lib.evidence.predictions import read_predictions
 from dr_lib.notebook.report import run_analysis, write_report
@@ -308,7 +308,11 @@ def test_11_says_which_rows_are_of_labels_that_are_gone(clone, small_sample):
     study.parent.mkdir()
     study.with_suffix(".yaml").write_text("parameters: {data_dir: data/prepared}\n")
     row = copy_row(
-        "10", data_dir="prepared", split="split.csv", study="mine", **describe_data(small_sample)
+        "10",
+        data_dir="prepared",
+        split="split.csv",
+        study="mine",
+        **Prepared(small_sample).describe(),
     )
     write_row(study, row)
     assert "Outdated runs" not in report(clone, "mine", published=False)

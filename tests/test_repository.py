@@ -34,7 +34,7 @@ MAY_KNOW = {  # who may know whom
     "cuda": set(),  # its tests and notebook take MNIST from data
     "serving": {"data", "training"},
     "runs": {"data"},  # opens prepared folders
-    "evidence": {"runs"},  # of it row and prices alone, see below
+    "evidence": {"runs", "data"},  # of them schemas alone, see below
     "figures": {"evidence"},
     "notebook": {"runs", "figures"},
     "__main__": {"data", "training", "serving", "runs", "evidence", "figures", "notebook"},
@@ -91,15 +91,17 @@ def test_wings_know_only_whom_they_may(path):
     assert known - {own} <= MAY_KNOW[own] | FREE
 
 
-def test_evidence_knows_rows_and_prices_alone():
-    """What reads rows knows nothing of how they are made, and draws nothing."""
+def test_evidence_knows_schemas_alone():
+    """What reads rows and predictions knows nothing of how they are made, and draws nothing."""
     known = {
         name
         for path in ROOT.glob("dr_lib/evidence/*.py")
         for name in imports(ast.parse(path.read_text()))
     }
-    runs = {name.rsplit(".", 1)[0] for name in known if name.startswith("dr_lib.runs.")}
-    assert runs <= {"dr_lib.runs.row", "dr_lib.runs.prices"}
+    others = ("dr_lib.runs.", "dr_lib.data.")
+    modules = {name.rsplit(".", 1)[0] for name in known if name.startswith(others)}
+    schemas = {"runs.row", "runs.prices", "data.labels.schema", "data.labels.grades"}
+    assert modules <= {f"dr_lib.{name}" for name in schemas}
     assert not any(name.startswith(("matplotlib", "seaborn")) for name in known)
 
 

@@ -19,7 +19,8 @@ from sklearn.model_selection import (
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 
-from dr_lib.data.prepared.batches import Mirrored, Photographs
+from dr_lib.data.prepared.batches import Mirrored
+from dr_lib.data.prepared.folder import Photographs
 from dr_lib.training.fit import predict
 from dr_lib.training.models import ModelError, find_layer
 

@@ -8,7 +8,8 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
-from dr_lib.data.prepared.batches import Batches, Photographs
+from dr_lib.data.prepared.batches import Batches
+from dr_lib.data.prepared.folder import Photographs
 from dr_lib.training.fit import compile_model, train
 from dr_lib.training.frozen import fit_grades, freeze, split_network
 from dr_lib.training.models import ModelError, build_model

@@ -19,9 +19,7 @@ import pandas as pd
 from dr_lib.data.labels.label_files import PICTURES, find_files
 from dr_lib.data.labels.near_duplicates import is_copy, perceptual_hash
 from dr_lib.data.photograph.decode import MAX_PIXELS
-from dr_lib.data.prepared.folder import describe_data, read_photographs
-from dr_lib.data.prepared.predictions import write_predictions
-from dr_lib.data.prepared.stream import StoredCrops
+from dr_lib.data.prepared.folder import Prepared
 from dr_lib.data.prepared.workers import WorkerError, map_over
 from dr_lib.files import lock
 from dr_lib.hardware import activate, choose, probe
@@ -146,12 +144,13 @@ def _read_learned(folder: ModelFolder, data_dir: Path | None, split: str) -> np.
     by = folder.facts["split_sha256"]
     if data_dir is None:
         return None if by else np.empty((0, 32), np.uint8)  # never trained
-    if describe_data(data_dir, split)["split_sha256"] != by:
+    prepared = Prepared(data_dir, split)
+    if prepared.describe()["split_sha256"] != by:
         what = f"the model did not learn by {split} of {data_dir} as it is now"
         raise GradesError(
             f"{what}: give what it learned from, or leave --data out, and in_training is unknown"
         )
-    photographs = read_photographs(data_dir, split)
+    photographs = prepared.photographs
     learned = photographs[photographs["split"].isin(["train", "validation"])]
     return np.frombuffer(bytes.fromhex("".join(learned["perceptual_hash"])), np.uint8).reshape(
         -1, 32
@@ -178,7 +177,7 @@ def grade_prepared(
     Args:
         folder: a trained or an exported model, which knows what it learned from.
         data_dir: a prepared folder.
-        out: the CSV; see `write_predictions`.
+        out: the CSV; see `Prepared.write_predictions`.
         split: file name of the split table.
         is_external: the model learned from none of these photographs.
         progress: called with (done, total).
@@ -187,9 +186,10 @@ def grade_prepared(
         GradesError: the folder is not the model's and is_external is not said, or the other way
             round; the model learned from these crops by another split, was made for other crops, or
             does not say what it learned from.
-        ModelFolderError, ShardError: as `grade_files` and `read_photographs` raise them.
+        ModelFolderError, ShardError: as `grade_files` and `Prepared` raise them.
     """
-    data = describe_data(data_dir, split)
+    prepared = Prepared(data_dir, split)
+    data = prepared.describe()
     facts = folder.facts
     for name in ("crop_size", "crop_method"):
         if data[name] != facts[name]:
@@ -216,14 +216,14 @@ def grade_prepared(
             f"the model learned from {data_dir} by another split table than {split}: give it as"
             " --split"
         )
-    photographs = read_photographs(data_dir, split)
+    photographs = prepared.photographs
     sides = ("train", "validation", "test") if is_external else ("validation", "test")
     photographs = photographs[photographs["split"].isin(sides)].reset_index(drop=True)
     if is_external:
         _check_unseen(folder.path.parent / PREDICTIONS, photographs)
     is_keras = facts["format"] == "keras"
     predict = _open(folder)
-    crops = StoredCrops(data_dir, photographs, facts["image_size"])
+    crops = prepared.open_crops(photographs, facts["image_size"])
     predicted = []
     step = len(crops) if is_keras else BATCH  # Keras makes batches of its own
     for start in range(0, len(crops), step):
@@ -232,7 +232,7 @@ def grade_prepared(
     found = [(photographs["image_id"].to_numpy(), np.concatenate(predicted))]
     # of Keras the network's own
     name = f"{facts['model']}_{facts['image_size'] if is_keras else facts['format']}"
-    write_predictions(out, data_dir, split, found, name, folder.version, is_external=is_external)
+    prepared.write_predictions(out, found, name, folder.version, is_external=is_external)
 
 
 def _check_unseen(learned: Path, photographs: pd.DataFrame) -> None:

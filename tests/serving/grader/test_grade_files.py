@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from dr_lib.__main__ import main
 from dr_lib.data.photograph.decode import MAX_PIXELS
-from dr_lib.data.prepared.folder import describe_data, read_photographs
+from dr_lib.data.prepared.folder import Prepared
 from dr_lib.data.prepared.workers import WorkerError
 from dr_lib.serving.grader.folder import read_folder, write_folder
 from dr_lib.serving.grader.grade_files import GradesError, grade_files, grade_prepared
@@ -93,7 +93,7 @@ def test_what_the_model_learned_from_is_marked(served_folder, small_sample, tmp_
     """
     photographs = shutil.copytree(small_sample.parent / "photographs", tmp_path / "photographs")
     names = pd.read_csv(photographs / "labels.csv")["image"]
-    labels = read_photographs(small_sample).assign(
+    labels = Prepared(small_sample).photographs.assign(
         file=lambda table: names[table["row"] - 2].to_numpy()
     )
     first = photographs / labels.loc[labels["split"] == "train", "file"].iloc[0]
@@ -101,7 +101,7 @@ def test_what_the_model_learned_from_is_marked(served_folder, small_sample, tmp_
         str(photographs / "renamed.jpg"), cv2.imread(str(first)), [cv2.IMWRITE_JPEG_QUALITY, 60]
     )
     shutil.copytree(served_folder, tmp_path / "model")
-    facts = read_folder(served_folder).facts | describe_data(small_sample)
+    facts = read_folder(served_folder).facts | Prepared(small_sample).describe()
     model = write_folder(tmp_path / "model", "model.tflite", facts).path
     asked = ["predict", str(model), str(photographs), "--out"]
     said = CliRunner().invoke(main, [*asked, str(tmp_path / "unknown.csv")])
@@ -263,7 +263,7 @@ def test_a_prepared_folder_becomes_predictions_to_evaluate(served_folder, small_
         with pytest.raises(GradesError, match=message):
             grade_prepared(model, small_sample, out)
     # as a training leaves its predictions
-    learned = read_photographs(small_sample).assign(split="test")
+    learned = Prepared(small_sample).photographs.assign(split="test")
     for side in ("train", "test"):
         learned.loc[0, "split"] = side
         learned.to_csv(folder.path.parent / "predictions.csv", index=False)
@@ -273,7 +273,7 @@ def test_a_prepared_folder_becomes_predictions_to_evaluate(served_folder, small_
     (folder.path.parent / "predictions.csv").unlink()
     grade_prepared(folder, small_sample, out, is_external=True)
     rows = read_rows(out)
-    labels = read_photographs(small_sample).set_index("image_id")
+    labels = Prepared(small_sample).photographs.set_index("image_id")
     assert {row["split"] for row in rows} == {"test"} and len(rows) == len(labels)
     photographs = small_sample.parent / "photographs"
     names = pd.read_csv(photographs / "labels.csv")["image"]
@@ -283,7 +283,7 @@ def test_a_prepared_folder_becomes_predictions_to_evaluate(served_folder, small_
         answer["probabilities"], abs=1e-5
     )
     assert not any(name in out.read_text() for name in names)
-    data = describe_data(small_sample)  # as if the model had learned from it
+    data = Prepared(small_sample).describe()  # as if the model had learned from it
     own = write_folder(tmp_path / "own", folder.artifact.name, folder.facts | data)
     grade_prepared(own, small_sample, out)
     with pytest.raises(GradesError, match="leave out --external"):
