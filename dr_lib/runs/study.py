@@ -121,7 +121,7 @@ def _read(path: Path) -> Study:
         if not isinstance(content, dict):
             raise StudyError(
                 f"{path} is not a valid study file: it needs lines such as notebook:"
-                " 10_train_referable"
+                " 10_train"
             )
         return Study.model_validate(content)
     except FileNotFoundError as error:
