@@ -43,7 +43,7 @@ RECORD = 20_000  # bytes that a worker sends back for a photograph
 HANDED_OUT = 4000
 HASHES = 20_000
 STUDY = {
-    "notebook": "10_train_referable",
+    "notebook": "10_train",
     "repetitions": TURNS + 1,
     "repeat_disturbed": 0,
     "parameters": {"model": "small_cnn", "image_size": 64, "epochs": 1},

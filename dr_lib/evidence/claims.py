@@ -10,7 +10,7 @@ from dr_lib.evidence.verdicts import FACTORS, NEVER, VERDICTS, judge
 
 PUBLISHED = Path(__file__).with_name("published.csv")
 NOTEBOOKS = {  # whose rows judge a paper's claims
-    "A": ("10_train_referable",),
+    "A": ("10_train",),
     "B": ("21_export_quantize", "22_serve_and_load"),
     "C": ("30_train_scenario",),
     "D": ("40_mnist_cuda",),

@@ -19,8 +19,7 @@ from dr_lib.parameters import check_digits
 from dr_lib.runs.row import read_runs
 
 ANALYSES = {  # a notebook whose rows are read: the notebook that analyses them
-    "10_train_referable": "11_gpu_vs_tpu",
-    "20_train_grades": "11_gpu_vs_tpu",
+    "10_train": "11_gpu_vs_tpu",
     "21_export_quantize": "23_serving_cost",
     "22_serve_and_load": "23_serving_cost",
     "30_train_scenario": "31_factor_effects",

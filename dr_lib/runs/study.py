@@ -120,8 +120,7 @@ def _read(path: Path) -> Study:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
         if not isinstance(content, dict):
             raise StudyError(
-                f"{path} is not a valid study file: it needs lines such as notebook:"
-                " 10_train_referable"
+                f"{path} is not a valid study file: it needs lines such as notebook: 10_train"
             )
         return Study.model_validate(content)
     except FileNotFoundError as error:

@@ -15,7 +15,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 STEMS = [path.stem for path in sorted(ROOT.glob("notebooks/*.py"))]
-GPU = {"10_train_referable", "20_train_grades", "30_train_scenario", "40_mnist_cuda"}
+GPU = {"10_train", "30_train_scenario", "40_mnist_cuda"}
 LINE = r"local, .+, Keras on \w+, commit (unknown|[0-9a-f]{7,}(-dirty)?)"
 COLAB = "https://colab.research.google.com/github/"
 KAGGLE = "https://www.kaggle.com/notebooks/welcome?src=https://github.com/"

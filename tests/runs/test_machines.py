@@ -182,5 +182,5 @@ def test_a_notebook_run_by_hand_keeps_one_row(tmp_path, monkeypatch):
             ("MACHINE", str(rank)),
         ):
             monkeypatch.setenv(f"DR_LIB_{name}", value)
-        Run(tmp_path, "10_train_referable", asked).finish(train_s=1.0)
+        Run(tmp_path, "10_train", asked).finish(train_s=1.0)
         assert len(list(tmp_path.rglob("rows/*.json"))) == 1 - rank

@@ -20,7 +20,7 @@ PARAMETERS = {"model": "small_cnn", "repetition": 4, "seed": 20}
 
 def test_a_row_says_what_ran_where_and_when(tmp_path):
     """Identity, seed, load and whatever was measured stand in one flat row."""
-    run = Run(tmp_path, "10_train_referable", PARAMETERS)
+    run = Run(tmp_path, "10_train", PARAMETERS)
     time.sleep(0.2)
     path = run.finish(train_s=12.5, metric_auc_test=0.9, epoch_s=[2.0, 1.0])
     row = json.loads(path.read_text())
