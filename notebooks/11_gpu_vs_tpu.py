@@ -39,7 +39,7 @@ setup.set_up(root, "statsmodels")
 # %% [markdown]
 # ## Data
 #
-# All rows of notebooks 10 and 20 below the folders, one per run. Rows from another machine are
+# All rows of notebook 10 below the folders, one per run. Rows from another machine are
 # copied beside them; none at all leaves the paper alone in the figure.
 
 # %%
@@ -61,11 +61,12 @@ table = read_runs(*folders) if read_rows(*folders) else pd.DataFrame()
 allowed = list_columns(allow, table)
 excluded = [name.strip() for name in exclude.split(",") if name.strip()]
 # the paper's, else grades: a mean over both would be the mean of nothing
-tasks = [*NOTEBOOKS["A"], "20_train_grades"]
-found = [name for name in tasks if len(table) and (table["notebook"] == name).any()]
-selection = select_runs(table, notebooks=found[:1] or tasks, exclude=excluded, may_differ=allowed)
-if found[1:]:
-    print(f"rows of {found[1]} are left out: give a folder that holds them alone")
+tasks = set(table["task"].dropna()) if "task" in table else set()
+task = "grades" if tasks == {"grades"} else "referable"
+if len(tasks) > 1:
+    print("rows of task grades are left out: give a folder that holds them alone")
+    table = table[table["task"] != "grades"]
+selection = select_runs(table, notebooks=NOTEBOOKS["A"], exclude=excluded, may_differ=allowed)
 page = Page(out, lang)
 paper = "A" if published else ""
 print(
@@ -74,7 +75,7 @@ print(
 )
 
 # %% tags=["summary"]
-is_grades = found[:1] == ["20_train_grades"]
+is_grades = task == "grades"
 words = "How long does training take?"
 if is_grades:
     words = "How well does the model grade, and how long does its training take?"

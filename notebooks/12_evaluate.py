@@ -3,13 +3,13 @@
 #
 # **Question.** Which patients does a model refer, whom does it miss, are its probabilities true,
 # and is it of use?
-# **Input.** One `predictions.csv` or several, of notebooks 10 and 20, of `predict`, or anybody's.
+# **Input.** One `predictions.csv` or several, of notebook 10, of `predict`, or anybody's.
 # **Output.** An evaluation by patient as the field asks for it, and the items of STARD-AI and
 # TRIPOD+AI that it fills. Without any predictions a small network first learns the synthetic
 # sample.
 #
 # **Resumo.** Quais pacientes um modelo encaminha, quem ele deixa passar, suas probabilidades são
-# verdadeiras, e ele é útil? Entrada: um ou mais `predictions.csv`, dos notebooks 10 e 20, de
+# verdadeiras, e ele é útil? Entrada: um ou mais `predictions.csv`, do notebook 10, de
 # `predict` ou de qualquer um. Saída: uma avaliação por paciente e os itens de STARD-AI e TRIPOD+AI
 # que ela preenche.
 
@@ -69,7 +69,7 @@ if not paths:  # a clone without runs: a network learns the sample
     from dr_lib.training.train_once import PREDICTIONS, train_once
 
     sample = open_sample(root / "papermill_runs" / "sample")
-    config = TrainingConfig(sample, task="grades")  # the defaults of notebook 20
+    config = TrainingConfig(sample, task="grades")  # as notebook 10 with that task
     here = root / "papermill_runs" / "sample" / "evaluated"
     here.mkdir(exist_ok=True)
     train_once(config, config.plan(hardware.probe(), 400), here)

@@ -3,18 +3,18 @@
 #
 # **Question.** What do size and time of a prediction become in each format, and what does that cost
 # in accuracy?
-# **Input.** A model folder of notebook 20 (or an untrained network), and the data it was trained
+# **Input.** A model folder of notebook 10 (or an untrained network), and the data it was trained
 # on. **Output.** A folder per format that the server can load, where the accuracy gate lets it
 # through; one row. **Time.** One to two minutes on two cores; less without ONNX Runtime and
 # OpenVINO.
 #
 # **Resumo.** Que tamanho e que tempo de predição o modelo tem em cada formato, e quanto de acurácia
-# isso custa? Entrada: uma pasta de modelo do notebook 20 (ou uma rede não treinada) e seus dados.
+# isso custa? Entrada: uma pasta de modelo do notebook 10 (ou uma rede não treinada) e seus dados.
 # Saída: uma pasta por formato para o servidor, se a verificação de acurácia a aprova; uma linha.
 
 # %% tags=["parameters"]
 # model
-model_dir: str = ""  # model folder that notebook 20 wrote, empty makes an untrained network
+model_dir: str = ""  # model folder that notebook 10 wrote, empty makes an untrained network
 model: str = "mobilenet"  # mobilenet, vgg19 or small_cnn; of an untrained network
 image_size: int = 96  # of an untrained network, 224 in the paper [px]
 # data

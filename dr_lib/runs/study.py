@@ -17,6 +17,7 @@ from dr_lib.command import write_command
 from dr_lib.hardware import Facts
 from dr_lib.parameters import GONE, ParameterError, check_value
 from dr_lib.runs.prices import find_price
+from dr_lib.runs.row import RENAMED
 
 SET_BY_THE_STUDY = ("repetition", "seed")
 DEFAULT_KERNEL = "python3"
@@ -91,6 +92,8 @@ def load_study(path: Path, root: Path, *, instance: str = "") -> Study:
     if study.instance:
         find_price(study.instance)
     for name in filter(None, (study.notebook, study.report)):
+        if name in RENAMED:
+            raise StudyError(f"{path}: {name} is 10_train now, with task: {RENAMED[name]}")
         if not (root / "notebooks" / f"{name}.ipynb").is_file():
             raise StudyError(f"{path}: notebook {name!r} is not in {root / 'notebooks'}")
     known = papermill.inspect_notebook(str(root / "notebooks" / f"{study.notebook}.ipynb"))

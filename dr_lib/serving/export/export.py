@@ -84,7 +84,7 @@ def export_model(
         )
     if not source.facts["grades"]:
         raise ExportError(
-            f"{folder} holds a model of referral: models that grade, of notebook 20, are exported"
+            f"{folder} holds a model of referral: models that grade, of task grades, are exported"
         )
     artifacts = {name: find_format(name).artifact for name in formats}
     network = load_network(source.artifact)

@@ -137,7 +137,7 @@ def read_folder(folder: Path) -> ModelFolder:
     except FileNotFoundError as error:
         advice = (
             "give one that export leaves, such as exported/litert_int8; export takes model/ of"
-            " notebook 20's runs"
+            " notebook 10's runs"
         )
         raise ModelFolderError(
             f"{folder} holds no model, for it has no {MANIFEST}: {advice}"
