@@ -121,12 +121,14 @@ def test_what_the_model_learned_from_is_marked(served_folder, small_sample, tmp_
         row["file"] for row in read_rows(tmp_path / "known.csv") if row["in_training"] == "yes"
     }
     assert marked == {str(photographs / name) for name in [*learned, "renamed.jpg"]}
+    other = tmp_path / "other.csv"
+    labels.assign(split="test").to_csv(other, index=False)
     for wrong, message in (
         (
             [str(tmp_path / "unknown.csv"), "--data", str(small_sample)],
             "it is not known whether they are in_training",
         ),
-        ([*known, "--split", "labels.csv"], "the model did not learn by labels.csv of"),
+        ([*known, "--split", str(other)], f"the model did not learn by {other} of"),
     ):
         said = CliRunner().invoke(main, [*asked, *wrong])
         assert said.exit_code == 1 and message in said.output and "\n" not in said.output.strip()
