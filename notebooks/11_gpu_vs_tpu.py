@@ -39,7 +39,7 @@ setup.set_up(root, "statsmodels")
 # %% [markdown]
 # ## Data
 #
-# All rows of notebooks 10 and 20 below the folders, one per run. Rows from another machine are
+# All rows of notebook 10 below the folders, one per run. Rows from another machine are
 # copied beside them; none at all leaves the paper alone in the figure.
 
 # %%
