@@ -14,21 +14,18 @@ from tqdm import tqdm
 
 from dr_lib.command import write_command
 from dr_lib.errors import DrError
+from dr_lib.evidence.papers import PAPERS
 from dr_lib.parameters import ParameterError, check_digits
 
 ROOT = Path(__file__).resolve().parents[1]
 PATH = click.Path(path_type=Path)
-PAPERS = {  # what --paper takes: the notebook that holds rows against it
-    "A": "11_gpu_vs_tpu",
-    "Araujo": "11_gpu_vs_tpu",
-    "B": "23_serving_cost",
-    "Camargo": "23_serving_cost",
-    "C": "31_factor_effects",
-    "Moura-Filho": "31_factor_effects",
-    "D": "41_cuda_vs_keras",
-    "De-Felice-Lima": "41_cuda_vs_keras",
-    "none": "",
-}
+# what --paper takes: the notebook that compares rows with it
+COMPARED_BY = {
+    name: paper.analysis
+    for letter, paper in PAPERS.items()
+    for name in (letter, paper.option)
+    if paper.analysis
+} | {"none": ""}
 
 
 class Amount(click.FloatRange):
@@ -399,7 +396,7 @@ def plan(
 @click.option("--exclude", multiple=True, help="a mark of runs whose times do not count: disturbed")
 @click.option(
     "--paper",
-    type=click.Choice(PAPERS, case_sensitive=False),
+    type=click.Choice(COMPARED_BY, case_sensitive=False),
     help="to hold the rows against, or none",
 )
 @click.option(
@@ -426,7 +423,7 @@ def report(
     from dr_lib.notebook.report import write_report
 
     choice = {name: ",".join(values) for name, values in choice.items()}
-    notebook = notebook or PAPERS.get(paper, "")
+    notebook = notebook or COMPARED_BY.get(paper, "")
     choice |= {"lang": lang, "published": paper != "none"} | dict(parameters)
     if deposit:
         from dr_lib.notebook.deposit import write_deposit
@@ -513,15 +510,13 @@ def claims(
     import pandas as pd
 
     from dr_lib.evidence.claims import (
-        MAY_DIFFER,
-        NOTEBOOKS,
         count_by_chance,
         count_claims,
         judge_claims,
         list_claims,
     )
-    from dr_lib.evidence.request_log import select_requests
-    from dr_lib.evidence.select import UnlikeRunsError, list_columns, select_runs
+    from dr_lib.evidence.rows import list_paper_rows, select_paper
+    from dr_lib.evidence.select import UnlikeRunsError, list_columns
     from dr_lib.runs.row import read_runs
 
     if not folders:
@@ -532,22 +527,15 @@ def claims(
     tables = []
     unlike = []
     allowed = list_columns(",".join(allow), runs)
-    for paper, notebooks in NOTEBOOKS.items():
-        rows = runs[runs["notebook"].isin(notebooks)]
-        if paper == "A" and "task" in rows:
-            rows = rows[rows["task"] != "grades"]
-        rows = rows.reset_index(drop=True)
-        choice = {"exclude": exclude, "may_differ": [*MAY_DIFFER[paper], *allowed]}
+    for name, paper in PAPERS.items():
+        rows = list_paper_rows(name, runs)
+        may_differ = [*paper.may_differ, *allowed]
         try:
-            selection = (
-                select_requests(rows, *folders, **choice)
-                if paper == "B"
-                else select_runs(rows, **choice)
-            )
+            selection = select_paper(name, rows, folders, exclude=exclude, may_differ=may_differ)
         except UnlikeRunsError as error:  # the other papers' rows are none the worse for it
-            unlike.append(f"paper {paper}: {error}")
+            unlike.append(f"paper {name}: {error}")
             continue
-        tables.append(list_claims(judge_claims(paper, selection)))
+        tables.append(list_claims(judge_claims(name, selection)))
     table = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
     for row in table.itertuples():
         ours = (

@@ -43,49 +43,32 @@ setup.set_up(root, "statsmodels")
 # copied beside them; none at all leaves the paper alone in the figure.
 
 # %%
-import pandas as pd
-
-from dr_lib.evidence.claims import NOTEBOOKS
-from dr_lib.evidence.select import list_columns, select_runs
+from dr_lib.evidence.rows import open_rows
 from dr_lib.figures.page import Page
-from dr_lib.runs.outdated import find_outdated
-from dr_lib.runs.row import read_rows, read_runs
 
-folders = [root / name.strip() for name in runs.split(",")]
-absent = [str(folder) for folder in folders if not folder.is_dir()]
-if absent and runs != "papermill_runs/demo":
-    raise SystemExit(f"{', '.join(absent)}: no such folder; runs has to name folders with rows")
-table = read_runs(*folders) if read_rows(*folders) else pd.DataFrame()
-
-# %%
-allowed = list_columns(allow, table)
-excluded = [name.strip() for name in exclude.split(",") if name.strip()]
-# the paper's, else grades: a mean over both would be the mean of nothing
-tasks = set(table["task"].dropna()) if "task" in table else set()
-task = "grades" if tasks == {"grades"} else "referable"
-if len(tasks) > 1:
-    print("rows of task grades are left out: give a folder that holds them alone")
-    table = table[table["task"] != "grades"]
-selection = select_runs(table, notebooks=NOTEBOOKS["A"], exclude=excluded, may_differ=allowed)
+# rows of the paper's task, else of grades: a mean over both would be the mean of nothing
+rows = open_rows("A", runs, root, default="papermill_runs/demo", allow=allow, exclude=exclude)
+selection = rows.selection
+finished = selection.finished
 page = Page(out, lang)
-paper = "A" if published else ""
-print(
-    f"{len(table)} rows, {len(selection.finished)} of them finished trainings,"
-    f" {len(selection.timed)} timed"
-)
+print(f"{len(rows.table)} rows, {len(finished)} finished, {len(selection.timed)} timed")
 
 # %% tags=["summary"]
-is_grades = task == "grades"
+from dr_lib.runs.outdated import find_outdated
+from dr_lib.runs.row import read_rows
+
+is_grades = "task" in finished and (finished["task"] == "grades").any()
 words = "How long does training take?"
 if is_grades:
     words = "How well does the model grade, and how long does its training take?"
 elif published:
     words = "GPU or TPU: how long does training take?"
-page.title(words, paper, selection)
-outdated = [name for folder in folders for name in find_outdated(folder, read_rows(folder), root)]
-if outdated:
+page.title(words, "A" if published else "", selection)
+outdated = [find_outdated(folder, read_rows(folder), root) for folder in rows.folders]
+num_outdated = sum(map(len, outdated))
+if num_outdated:
     words = "Outdated runs, of photographs, labels or a split that their folder no longer has: {}."
-    page.findings([page.say(words).format(len(outdated))])
+    page.findings([page.say(words).format(num_outdated)])
 
 # %% [markdown]
 # ## Method
@@ -101,7 +84,7 @@ if outdated:
 # %% tags=["report"]
 from dr_lib.figures.training_time import plot_training_time
 
-if published or selection.finished["timed"].any():
+if published or finished["timed"].any():
     figure = plot_training_time(selection.timed, lang, published=published)
     page.figure(
         figure,
@@ -112,7 +95,7 @@ if published or selection.finished["timed"].any():
 # %% tags=["report"]
 from dr_lib.evidence.training_time import compare_environments
 
-environments = compare_environments(selection.finished)
+environments = compare_environments(finished)
 page.table(
     environments,
     "environments",
@@ -158,7 +141,6 @@ if published:
 
 # %% tags=["summary"]
 say = page.say
-finished = selection.finished
 times = [say("No training has been timed yet.")]
 if len(environments):
     fastest = environments.iloc[-1]

@@ -52,25 +52,13 @@ setup.set_up(root)
 # %%
 import pandas as pd
 
-from dr_lib.evidence.claims import NOTEBOOKS
-from dr_lib.evidence.request_log import select_requests
-from dr_lib.evidence.select import list_columns
+from dr_lib.evidence.papers import PAPERS
+from dr_lib.evidence.rows import open_rows
 from dr_lib.figures.page import Page
-from dr_lib.figures.style import PAPERS
-from dr_lib.runs.row import read_rows, read_runs
 
-folders = [root / name.strip() for name in runs.split(",")]
-absent = [str(folder) for folder in folders if not folder.is_dir()]
-if absent and runs != "papermill_runs/adhoc,papermill_runs/exports,papermill_runs/serving":
-    raise SystemExit(f"{', '.join(absent)}: no such folder; runs has to name folders with rows")
-folders = [folder for folder in folders if folder.is_dir()]
-table = read_runs(*folders) if read_rows(*folders) else pd.DataFrame(columns=["notebook", "status"])
-table = table[table["notebook"].isin(NOTEBOOKS["B"])]
-
-# %%
-allowed = list_columns(allow, table)
-excluded = [name.strip() for name in exclude.split(",") if name.strip()]
-selection = select_requests(table, *folders, exclude=excluded, may_differ=allowed)
+default = "papermill_runs/adhoc,papermill_runs/exports,papermill_runs/serving"
+rows = open_rows("B", runs, root, default=default, allow=allow, exclude=exclude)
+selection = rows.selection
 timed = (
     selection.timed.dropna(subset=["predict_ms"])
     if "predict_ms" in selection.timed
@@ -78,7 +66,7 @@ timed = (
 )
 page = Page(out, lang)
 say = Page(lang=lang).say
-print(f"{len(table)} runs, {len(timed)} requests whose times count")
+print(f"{len(rows.table)} runs, {len(timed)} requests whose times count")
 
 # %% tags=["summary"]
 page.title("What does a prediction cost?", "B" if published else "", selection)
@@ -218,9 +206,10 @@ ENDPOINTS = ["n", "rate_per_s", "num_machines", "idle_percent"]
 ENDPOINTS += ["usd_per_month", "brl_per_month", "usd_per_million_rented", "brl_per_million_rented"]
 ENDPOINTS += ["gate_auc_difference", "gate_kappa_difference", "joules_per_prediction", "reason"]
 asked = {"requests_per_day": requests_per_day, "busiest_hour": busiest_hour}
-how = {"p99_ms": p99_ms, "instance": instance, "exclude": excluded, "may_differ": allowed}
+how = {"p99_ms": p99_ms, "instance": instance}
+how |= {"exclude": rows.exclude, "may_differ": rows.may_differ}
 try:
-    endpoints = list_endpoints(table, *folders, **how)
+    endpoints = list_endpoints(rows.table, *rows.folders, **how)
     endpoints = price_endpoints(endpoints, **asked, accuracy_within=accuracy_within or None)
 except EndpointError as error:
     print(error)
@@ -278,7 +267,7 @@ for row in correct_saving(read_paper_latencies(), cheap, dear).itertuples() if p
     )
     word = say("cheaper" if row.saving_per_prediction > 0 else "dearer")
     numbers = (
-        say(PAPERS["B"]),
+        say(PAPERS["B"].authors),
         cheap,
         page.number(row.saving_per_hour),
         dear,

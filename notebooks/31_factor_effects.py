@@ -47,15 +47,13 @@ setup.set_up(root, "statsmodels")
 import pandas as pd
 
 from dr_lib.command import write_lasting_command
-from dr_lib.evidence.claims import MAY_DIFFER, NOTEBOOKS
-from dr_lib.evidence.select import list_columns, select_runs
-from dr_lib.evidence.verdicts import FACTORS as WORK_FACTORS
+from dr_lib.evidence.papers import FACTORS as WORK_FACTORS
+from dr_lib.evidence.rows import open_rows
 from dr_lib.figures.page import Page
 from dr_lib.runs.prices import find_price, price_runs
-from dr_lib.runs.row import read_rows, read_runs
+from dr_lib.runs.row import read_rows
 
-folders = [root / name.strip() for name in runs.split(",")]
-if runs == "papermill_runs/scenarios_small" and not read_rows(*folders):  # for a first look
+if runs == "papermill_runs/scenarios_small" and not read_rows(root / runs):  # for a first look
     from dr_lib.runs.runner import run_study
 
     print(
@@ -63,15 +61,13 @@ if runs == "papermill_runs/scenarios_small" and not read_rows(*folders):  # for 
         " minute and a half"
     )
     run_study(root / "papermill_runs" / "scenarios_demo.yaml", root, show_progress=False)
-    folders = [root / "papermill_runs" / "scenarios_demo"]
-if not read_rows(*folders):
+    runs = "papermill_runs/scenarios_demo"
+rows = open_rows("C", runs, root, default=runs, allow=allow, exclude=exclude)
+folders = rows.folders
+if rows.table.empty:
     command = write_lasting_command("run", "papermill_runs/scenarios_small.yaml")
     raise SystemExit(f"no rows below the folders: {command} makes them")
-table = read_runs(*folders)
-allowed = list_columns(allow, table)
-excluded = [name.strip() for name in exclude.split(",") if name.strip()]
-may_differ = [*MAY_DIFFER["C"], *allowed]
-selection = select_runs(table, notebooks=NOTEBOOKS["C"], exclude=excluded, may_differ=may_differ)
+selection = rows.selection
 if selection.finished.empty:
     raise SystemExit("no run has finished: their errors stand in the rows")
 if selection.timed.empty:

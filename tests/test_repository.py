@@ -36,7 +36,7 @@ MAY_KNOW = {  # who may know whom
     "runs": {"data"},  # opens prepared folders
     "evidence": {"runs", "data"},  # of them schemas alone, see below
     "figures": {"evidence"},
-    "notebook": {"runs", "figures"},
+    "notebook": {"runs", "evidence", "figures"},
     "__main__": {"data", "training", "serving", "runs", "evidence", "figures", "notebook"},
     "__init__": set(),
 }

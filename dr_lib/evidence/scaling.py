@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pandas as pd
 
-from dr_lib.evidence.verdicts import FACTORS
+from dr_lib.evidence.papers import FACTORS
 from dr_lib.statistics.intervals import BadSampleError, Interval, mean_interval, ratio_interval
 from dr_lib.statistics.scaling import fit_amdahl
 

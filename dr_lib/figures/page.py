@@ -27,13 +27,13 @@ from dr_lib.evidence.evaluation import (
     STAGES,
     SUBGROUPS,
 )
+from dr_lib.evidence.papers import PAPERS
 from dr_lib.evidence.scaling import MEASURED, PREDICTED, SCALINGS
 from dr_lib.evidence.select import EXCLUSIONS, PLAN, WORK, Selection, list_runs
 from dr_lib.evidence.training_time import MODE_VERDICTS
 from dr_lib.evidence.verdicts import NEVER, VERDICTS
 from dr_lib.figures.style import (
     IMAGES,
-    PAPERS,
     SAMPLE,
     choose_words,
     name_line,
@@ -125,7 +125,7 @@ class Page:
             if column in IDENTITY
         }
         about = [say("Study {}").format(", ".join(listed["study"]))] if "study" in listed else []
-        about += [say("beside {}").format(say(PAPERS[paper]))] if paper else []
+        about += [say("beside {}").format(say(PAPERS[paper].authors))] if paper else []
         if "environment" in listed:
             processors = f" ({', '.join(listed['cpu'])})" if "cpu" in listed else ""
             about.append(
@@ -168,7 +168,7 @@ class Page:
     def count_verdicts(self, paper: str, judged: pd.DataFrame) -> str:
         """How many claims of a paper hold, do not, and cannot be judged, as a sentence."""
         return self.say("Of {} claims of {}: {}.").format(
-            len(judged), self.say(PAPERS[paper]), self._count(judged)
+            len(judged), self.say(PAPERS[paper].authors), self._count(judged)
         )
 
     def figure(self, figure: Figure, name: str, caption: str, *, is_ours: bool = True) -> None:

@@ -14,8 +14,8 @@ import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from dr_lib.evidence.papers import FACTORS
 from dr_lib.evidence.scenarios import BRL_PER_USD
-from dr_lib.evidence.verdicts import FACTORS
 from dr_lib.figures.style import (
     FRAMEWORK_COLOURS,
     OTHER_COLOUR,

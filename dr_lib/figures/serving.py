@@ -14,6 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from dr_lib.evidence.endpoint import NETWORK, compare_fleets, find_varied
+from dr_lib.evidence.papers import PAPERS
 from dr_lib.evidence.request_log import KINDS, summarise_requests
 from dr_lib.evidence.serving import (
     PAPER_RATE_PER_S,
@@ -27,7 +28,6 @@ from dr_lib.evidence.serving import (
 from dr_lib.figures.style import (
     LINES,
     OURS,
-    PAPERS,
     THEIRS,
     choose_words,
     name,
@@ -69,7 +69,7 @@ def plot_predict_time(
     ours = summarise_requests(timed)
     panels = [
         (title, rows)
-        for title, rows in ((say("our requests"), ours), (say(PAPERS["B"]), paper))
+        for title, rows in ((say("our requests"), ours), (say(PAPERS["B"].authors), paper))
         if len(rows)
     ]
     heights = [0.3 + 0.55 * len(rows) for _, rows in panels]
@@ -388,7 +388,7 @@ def _draw_costs(
     }
     if published:
         ax.axvline(PAPER_RATE_PER_S, color=THEIRS, lw=1)
-        ax.annotate(say(PAPERS["B"]), (PAPER_RATE_PER_S, 1), (3, 0), color="#606060", **top)
+        ax.annotate(say(PAPERS["B"].authors), (PAPER_RATE_PER_S, 1), (3, 0), color="#606060", **top)
     space_ticks(ax, lang)
     ax.legend(loc="lower left", fontsize="small", framealpha=1, edgecolor="white")
     offers = [Offer(row.instance, row.usd_per_hour, row.busy_ms) for row in rows.itertuples()]

@@ -27,13 +27,6 @@ OTHER_COLOUR = "#404040"
 OURS = "#0173b2"
 THEIRS = "#949494"
 LINES = ("#0173b2", "#d55e00", "#cc78bc", "#ca9161", "#56b4e9", "#404040")
-PAPERS = {
-    "A": "Araújo et al.",
-    "B": "Camargo et al.",
-    "C": "Moura Filho and Sousa",
-    "D": "De Felice Lima and Zola",
-    "E": "Voets et al.",
-}
 NAMES = {
     "mxnet": "MXNet",
     "pytorch": "PyTorch",

@@ -10,10 +10,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from dr_lib.evidence.claims import read_published
+from dr_lib.evidence.papers import PAPERS
 from dr_lib.figures.style import (
     ACCELERATOR_COLOURS,
     LINES,
-    PAPERS,
     choose_words,
     draw_runs,
     open_panels,
@@ -41,7 +41,7 @@ def plot_training_time(timed: pd.DataFrame, lang: str = "en", *, published: bool
     ours, paper = _sort_by_machine(ours), _read_paper() if published else ours[:0]
     panels = [
         (title, rows)
-        for title, rows in ((say("our runs"), ours), (say(PAPERS["A"]), paper))
+        for title, rows in ((say("our runs"), ours), (say(PAPERS["A"].authors), paper))
         if len(rows)
     ]
     longest = ours.groupby("environment")["train_s"].mean().max() if len(ours) else 0.0

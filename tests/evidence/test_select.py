@@ -170,14 +170,6 @@ def test_a_column_that_no_row_has_is_refused():
     assert list_columns("modes", runs[:0]) == ["modes"]  # a report on the paper alone
 
 
-def test_rows_of_other_notebooks_are_not_mixed_in():
-    """A folder where everything was tried by hand holds rows of many kinds."""
-    runs = pd.concat(
-        [make_runs([1.0], CPU, notebook="10"), make_runs([2.0], CPU, notebook="40", model="other")]
-    )
-    assert select_runs(runs, notebooks=["10"]).timed["train_s"].tolist() == [1.0]
-
-
 def test_nothing_is_selected_from_nothing():
     """Before the first run there are empty tables, not an error."""
     assert all(len(table) == 0 for table in select_runs(pd.DataFrame()))

@@ -13,6 +13,7 @@ from IPython.core.formatters import DisplayFormatter
 from dr_lib.evidence import evaluation
 from dr_lib.evidence.claims import count_claims, read_published
 from dr_lib.evidence.mnist import IMPLEMENTATIONS
+from dr_lib.evidence.papers import PAPERS
 from dr_lib.evidence.verdicts import NEVER
 from dr_lib.figures import page, scenarios, style
 
@@ -27,7 +28,7 @@ def find_sentences() -> set[str]:
     """
     sentences = {
         *style.read_headers().values(),
-        *style.PAPERS.values(),
+        *(paper.authors for paper in PAPERS.values()),
         *scenarios.MEANS.values(),
     }
     sentences |= {
@@ -62,7 +63,7 @@ def find_sentences() -> set[str]:
                     if isinstance(leaf, ast.Constant) and isinstance(leaf.value, str)
                 ]
                 sentences |= set(texts[-1:] if function in ("figure", "table") else texts)
-    return {sentence for sentence in sentences if sentence and sentence not in style.PAPERS}
+    return {sentence for sentence in sentences if sentence and sentence not in PAPERS}
 
 
 def test_every_sentence_has_its_portuguese_and_none_is_left_over():

@@ -13,7 +13,8 @@ from click.testing import CliRunner
 from nbconvert.filters import markdown2html
 
 from dr_lib.__main__ import main
-from dr_lib.notebook.report import ANALYSES, ReportError, render, run_analysis, write_report
+from dr_lib.evidence.papers import ANALYSES
+from dr_lib.notebook.report import ReportError, render, run_analysis, write_report
 from dr_lib.runs.row import RowError, read_runs, write_row
 from tests.evidence.predictions import draw_abroad, draw_predictions, write
 from tests.evidence.real_rows import copy_row
