@@ -211,7 +211,6 @@ def train_keras(name, batch, run):
     )
     how = {
         "epochs": epochs,
-        "seed": run.seed,
         "on_epoch_end": lambda epoch: run.show_progress(epoch, epochs),
     }
     return reference.train(x_train, y_train, x_test, y_test, **how)
