@@ -49,6 +49,7 @@ MAY_IMPORT = {"data/prepared/batches.py": {"keras"}} | {
 MAY_IMPORT |= {
     f"training/frameworks/{name}_network.py": {name} for name in ("keras", "torch", "mxnet")
 }
+MAY_IMPORT["training/frameworks/keras_backend.py"] = {"keras"}
 # run in kernels of their own too: Python 3.9, the standard library, NumPy, psutil and one framework
 FOREIGN = ["errors.py", "files.py", "command.py", "parameters.py"]
 FOREIGN += ["notebook/__init__.py", "notebook/setup.py"]

@@ -7,7 +7,7 @@ import numpy as np
 from keras import layers, ops
 
 from dr_lib.data.labels.grades import REFERABLE_FROM
-from dr_lib.training.frameworks.keras_network import differentiate
+from dr_lib.training.frameworks.keras_backend import differentiate
 from dr_lib.training.models import ModelError, split_network
 
 CONVOLUTIONS = (layers.Conv2D, layers.DepthwiseConv2D, layers.SeparableConv2D)
