@@ -487,7 +487,7 @@ def evaluate(
         notebook = ROOT / "notebooks" / "12_evaluate.ipynb"
         page = run_analysis(notebook, out, ROOT, beside=beside, **choice)
     click.echo(
-        f"wrote {page}, its figures (PNG, PDF) and tables (CSV, LaTeX), checklist.json and"
+        f"wrote {page}, its figures (PNG, PDF) and tables (CSV, LaTeX), checklist.csv and"
         " MODEL_CARD.md beside it"
     )
 

@@ -384,35 +384,34 @@ if judged["verdict"].isin(["holds", "does not hold", "undecided", "not comparabl
 # ## Reporting guidelines
 #
 # Aligned with STARD-AI and TRIPOD+AI, in our own words; the guidelines say more. What no run can
-# know, its author fills in.
+# know, its author fills in: `checklist.csv` and `MODEL_CARD.md`, both in English, list it.
 
 # %% [markdown] tags=["pt"]
 # ## Diretrizes de relato
 #
 # Alinhado a STARD-AI e TRIPOD+AI, em palavras nossas; as diretrizes dizem mais. O que nenhuma
-# execução pode saber, o autor preenche.
+# execução pode saber, o autor preenche: `checklist.csv` e `MODEL_CARD.md`, ambos em inglês, o
+# listam.
 
 # %% tags=["report"]
-from dr_lib.evidence.checklist import SOURCES, STATUSES, fill_checklist, write_card
-from dr_lib.files import write_json, write_text
+from dr_lib.evidence import checklist
+from dr_lib.files import write_text
 
-facts = figures.state_facts(
-    model, flow, summary, own, measured, calibrated, subgroups, data_sets, lang
-)
-checklist = fill_checklist(facts, lang)
-checklist["status"] = checklist["status"].map(say)
-page.table(checklist, "checklist", "Items of the guidelines, and who fills them.")
+tables = (flow, summary, own, measured, calibrated, subgroups, data_sets)
+facts = checklist.state_facts(checklist.Evaluated(model, *tables))
+items = checklist.fill_checklist(facts)
+filled = items[items["status"] == checklist.FILLED].drop(columns="status")
+page.table(filled, "checklist_filled", "Items of the guidelines that this run fills.")
 if out:
-    described = {"aligned_with": list(SOURCES.values()), "items": checklist.to_dict("records")}
-    write_json(Path(out) / "checklist.json", described)
-    card = write_card(facts, say("Model card: {}").format(model.name), say(STATUSES[1]), lang)
-    write_text(Path(out) / "MODEL_CARD.md", card)
+    items.to_csv(Path(out) / "checklist.csv", index=False)
+    write_text(Path(out) / "MODEL_CARD.md", checklist.write_card(facts))
 
 # %% [markdown]
 # ## What this shows
 
 # %% tags=["summary"]
-auc = figures.describe_auc(summary.iloc[0], lang)
+no_interval = say(checklist.NO_INTERVAL)
+auc = checklist.write_auc(summary.iloc[0], lang, no_interval)
 sentences = [say("{} finds referable photographs with an AUC of {}.").format(model.name, auc)]
 for _, row in measured.iterrows():
     if row["ungradable"] == "excluded":
@@ -433,7 +432,8 @@ elsewhere = data_sets[data_sets["tested_on"] != model.dataset].drop_duplicates(
 )
 for _, row in elsewhere.iterrows():
     words = say("On the data set {}, {} has an AUC of {}.")
-    sentences.append(words.format(row["tested_on"], row["model"], figures.describe_auc(row, lang)))
+    auc = checklist.write_auc(row, lang, no_interval)
+    sentences.append(words.format(row["tested_on"], row["model"], auc))
 sentences.append(say("The intervals (95 %) are over patients."))
 page.findings(sentences)
 

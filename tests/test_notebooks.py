@@ -536,12 +536,12 @@ def test_12_reports_on_anybodys_predictions(clone, kernel, tmp_path):
     assert (difference["model"][0], difference["reference"][0]) == ("two", "one") and difference[
         "delta_auc_high"
     ][0] < 0
-    items = json.loads((tmp_path / "out" / "checklist.json").read_text())["items"]
-    (flow,) = [item for item in items if (item["guideline"], item["item"]) == ("STARD", "19")]
-    assert flow["status"] == "preenchido por esta execução"
-    assert flow["text"] == "240 retinografias disponíveis, 96 avaliadas"
+    items = pd.read_csv(tmp_path / "out" / "checklist.csv").query("guideline == 'STARD'")
+    flow = items.set_index("item").loc["19"]
+    assert flow["status"] == "filled by this run"
+    assert flow["text"] == "240 photographs offered, 96 evaluated"
     card = (tmp_path / "out" / "MODEL_CARD.md").read_text(encoding="utf-8")
-    assert card.startswith("# Ficha do modelo: one") and "*o autor deve preencher*" in card
+    assert card.startswith("# Model card: one") and "*author must fill*" in card
     tables = draw_abroad(), draw_predictions().assign(model_version="v1", dataset="home")
     paths = [
         write(tmp_path, table, name) for table, name in zip(tables, ("abroad", "home"), strict=True)

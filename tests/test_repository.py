@@ -20,13 +20,14 @@ NOTEBOOKS = sorted(ROOT.glob("notebooks/*.py"))
 MODULES = sorted(ROOT.glob("dr_lib/**/*.py"))
 STUDIES = sorted(ROOT.glob("papermill_runs/*.yaml"))
 # may be known by all
-FREE = {"command", "errors", "files", "hardware", "markdown", "parameters", "statistics"}
+FREE = {"command", "errors", "files", "hardware", "markdown", "numbers", "parameters", "statistics"}
 MAY_KNOW = {  # who may know whom
     "command": set(),
     "errors": set(),
     "files": set(),
     "hardware": set(),
     "markdown": set(),
+    "numbers": set(),
     "parameters": set(),
     "statistics": set(),
     "data": set(),

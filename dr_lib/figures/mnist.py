@@ -27,8 +27,8 @@ from dr_lib.figures.style import (
     name_line,
     open_panels,
     space_ticks,
-    write_number,
 )
+from dr_lib.numbers import write_number
 
 COLOURS = {  # Keras has those of its backends elsewhere
     "keras_tensorflow": FRAMEWORK_COLOURS["tensorflow"],

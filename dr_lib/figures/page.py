@@ -13,7 +13,6 @@ import pandas as pd
 from IPython.display import HTML, Markdown, display
 from matplotlib.figure import Figure
 
-from dr_lib.evidence.checklist import STATUSES
 from dr_lib.evidence.claims import count_by_chance, count_claims, judge_claims
 from dr_lib.evidence.endpoint import REASONS
 from dr_lib.evidence.energy import WAYS, summarise_energy
@@ -39,12 +38,9 @@ from dr_lib.figures.style import (
     name_line,
     name_term,
     read_headers,
-    write_decimals,
-    write_interval,
-    write_number,
-    write_span,
 )
 from dr_lib.markdown import escape
+from dr_lib.numbers import write_decimals, write_interval, write_number, write_span
 
 ANSWERS = ("precision of a mean", "difference of two means")
 ALL_VERDICTS = (*VERDICTS, *NEVER.values())
@@ -57,7 +53,6 @@ EVALUATION = {
     *LEVELS,
     *CALIBRATED,
     *ERRORS,
-    *STATUSES,
 }
 # values of cells in words.csv
 SAID = {

@@ -26,9 +26,8 @@ from dr_lib.figures.style import (
     open_panels,
     space_ticks,
     use_commas,
-    write_interval,
-    write_number,
 )
+from dr_lib.numbers import write_interval, write_number
 
 MEANS = {"cpu_percent_mean": "CPU", "memory_percent_mean": "memory", "gpu_percent_mean": "GPU"}
 MEANS |= {"gpu_memory_percent_mean": "GPU memory"}

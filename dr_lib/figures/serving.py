@@ -33,10 +33,8 @@ from dr_lib.figures.style import (
     name,
     open_panels,
     space_ticks,
-    write_interval,
-    write_number,
-    write_span,
 )
+from dr_lib.numbers import write_interval, write_number, write_span
 
 # so many times the bound has a rate to be tried before a queue that grows shows in the response
 # times

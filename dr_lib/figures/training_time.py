@@ -18,8 +18,8 @@ from dr_lib.figures.style import (
     draw_runs,
     open_panels,
     use_commas,
-    write_interval,
 )
+from dr_lib.numbers import write_interval
 from dr_lib.statistics.intervals import mean_interval
 
 
