@@ -27,7 +27,6 @@ force: bool = False  # write what the gate refuses, or cannot judge, too
 # timing
 num_rounds: int = 10  # in which the runtimes are timed in turns
 num_threads: int = 1  # of one prediction
-sweep: int = 0  # rounds to time runtimes by instruction set; 0: none
 # where, which
 results: str = ""  # folder for rows and exported models
 seed: int = 20  # of untrained weights, the run adds its repetition
@@ -59,7 +58,6 @@ asked = {
     "force": force,
     "num_rounds": num_rounds,
     "num_threads": num_threads,
-    "sweep": sweep,
     "seed": seed,
     "repetition": repetition,
 }
@@ -131,7 +129,7 @@ print(f"{len(calibration)} crops to calibrate with, {len(test.grade)} to judge b
 # %%
 from importlib.util import find_spec
 
-from IPython.display import HTML, Markdown, display
+from IPython.display import HTML, Markdown
 
 from dr_lib.serving.export.convert import FORMATS
 from dr_lib.serving.export.export import export_model
@@ -253,57 +251,6 @@ if "openvino_float32" in paths:
     ax.set(title=f"{model}: the 12 largest of {calls.mean():.2f} ms", xlabel="time [ms]")
 
 # %% [markdown]
-# With `sweep`, one processor as older ones: TensorFlow and OpenVINO, told not to use newer
-# instructions than a level. oneDNN, inside both, reads its limit once, so every measurement is a
-# process of its own.
-
-# %%
-import os
-import subprocess
-
-code = """import sys, numpy as np
-from dr_lib.serving.export import runtimes, timing
-predict, side = runtimes.open_runtime(sys.argv[1], sys.argv[2]), int(sys.argv[3])
-print(np.median(timing.time_runtime(predict, np.zeros((side, side, 3), np.uint8), num_calls=20)))"""
-
-
-def time_in_process(runtime: str, level: str) -> float:
-    command = [
-        sys.executable,
-        "-c",
-        code,
-        runtime,
-        str(Path(paths[runtime]).resolve()),
-        str(image_size),
-    ]
-    environment = os.environ | {"ONEDNN_MAX_CPU_ISA": level}
-    ran = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True)
-    if ran.returncode:
-        raise RuntimeError(f"{runtime} at {level}: {ran.stderr[-1000:]}")
-    return float(ran.stdout.split()[-1])
-
-
-flags = {
-    "AVX2": "avx2",
-    "AVX512_CORE": "avx512bw",
-    "AVX512_CORE_VNNI": "avx512_vnni",
-    "AVX512_CORE_AMX": "amx_int8",
-}
-known = [level for level, flag in flags.items() if flag in timing.read_cpu_flags()]
-swept = [name for name in ("savedmodel", "openvino_float32", "openvino_int8") if name in paths]
-plan = [(turn, level, name) for turn in range(sweep) for level in known for name in swept]
-levels = pd.DataFrame(plan, columns=["round", "level", "runtime"])
-levels["ms"] = [time_in_process(name, level) for _, level, name in plan]
-if len(levels):
-    display(levels.groupby(["level", "runtime"], sort=False)["ms"].median().unstack().round(2))
-    plt.figure()
-    ax = sns.pointplot(
-        levels, x="ms", y="level", hue="runtime", estimator="median", linestyle="none", dodge=0.3
-    )
-    ax.set(xscale="log", xlabel="time [ms]")
-    space_ticks(ax, "en", "x")
-
-# %% [markdown]
 # The row, and the tables beside it.
 
 # %%
@@ -311,7 +258,6 @@ for name, table in {
     "exported": exported,
     "times": times,
     "profile": profile,
-    "levels": levels,
 }.items():
     if len(table):
         table.drop(columns="folder", errors="ignore").to_csv(

@@ -574,7 +574,7 @@ def test_from_a_trained_model_to_what_a_prediction_costs(clone, kernel, small_sa
     execute(clone, "10_train", kernel, task="grades", image_size=48, epochs=2, **data)
     adhoc = clone / "papermill_runs" / "adhoc"
     (trained,) = adhoc.glob("runs/*/model")
-    how = {"model_dir": str(trained), "num_rounds": 3, "force": True, "sweep": 1}
+    how = {"model_dir": str(trained), "num_rounds": 3, "force": True}
     # its threads are pinned in a new kernel
     exported = execute(clone, "21_export_quantize", **how, **data)
     assert num_pictures(exported) >= 2 and "litert_int8" in texts(exported)

@@ -34,12 +34,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if os.getppid() != parent:  # it has ended already
             sys.exit(0)
     _end_at_signals()
-    from dr_lib.serving.server.answers import AnswersError
     from dr_lib.serving.server.server import PortError, serve
 
     try:
         serve(**options)
-    except (AnswersError, PortError) as error:
+    except PortError as error:
         sys.exit(str(error))
     except (ModelFolderError, OSError) as error:
         sys.exit(f"no model to serve: {error}")
@@ -69,8 +68,6 @@ def _read_options(arguments: Sequence[str] | None) -> dict[str, Any]:
     command.add_argument(
         "--request-seconds", **patience, help="for a client to send head, and body (10 each)"
     )
-    kept = "predictions.csv to keep the answers in, for you to add patients and grades"
-    command.add_argument("--predictions", metavar="FILE", type=Path, help=kept)
     command.add_argument(
         "--end-with", metavar="PID", type=int, help="of the parent: end when it does (Linux)"
     )

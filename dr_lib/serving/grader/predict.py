@@ -6,7 +6,6 @@ import platform
 import re
 import uuid
 import zlib
-from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 from queue import SimpleQueue
@@ -80,9 +79,6 @@ class Stored(NamedTuple):
 
 class Predictor:
     """A served model; as many threads as it was made for may call it at once."""
-
-    # called with each photograph that got an answer
-    keep: Callable[[bytes, dict[str, Any]], None] | None = None
 
     def __init__(self, folder: ModelFolder, num_threads: int, *, max_pixels: int):
         """Load the model.
@@ -169,14 +165,11 @@ class Predictor:
         encoded = _read_json(body) if media_type == "application/json" else body
         try:
             _check_photograph(encoded, self.max_pixels)
-            answer = self.grade(encoded)
+            return self.grade(encoded)
         except NoFundusError as error:
             raise RefusedError(422, str(error)) from error
         except UnreadableImageError as error:
             raise RefusedError(400, str(error)) from error
-        if self.keep:
-            self.keep(encoded, answer)
-        return answer
 
     def grade(self, source: Path | bytes) -> dict[str, Any]:
         """Answer for a picture of any kind and size that `crop_fundus` takes, a file or its

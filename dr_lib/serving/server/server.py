@@ -279,7 +279,6 @@ def serve(
     threads: int,
     queue: int,
     request_s: float,
-    predictions: Path | None = None,
 ) -> None:
     """Serve a model until SIGTERM or SIGINT, then finish what was accepted.
 
@@ -289,11 +288,9 @@ def serve(
         threads: predictions at a time.
         queue: how many requests may wait for a thread; the next gets 503.
         request_s: a client has that long to send the head of a request, and again for its body.
-        predictions: keep the answers there, see `Answers`.
 
     Raises:
         ModelFolderError: there is no such model, or it cannot be served.
-        AnswersError: another table is there.
         PortError: the port is taken or not allowed, or the host is not this machine.
     """
     # OpenCV reads it when it is imported
@@ -306,7 +303,6 @@ def serve(
     import cv2
 
     from dr_lib.serving.grader.predict import Predictor
-    from dr_lib.serving.server.answers import Answers
     from dr_lib.serving.server.app import Service, build_app
 
     _limit_heap()
@@ -314,7 +310,6 @@ def serve(
     logging.basicConfig(format="%(message)s", level=logging.INFO)
     with open_model(model) as folder:
         predictor = Predictor(folder, threads, max_pixels=MAX_PIXELS)
-        predictor.keep = Answers(predictions, folder) if predictions else None
     service = Service(predictor, threads=threads, queue=queue, request_s=request_s)
     server = Server(service, build_app(service), host, port)
     server.run()

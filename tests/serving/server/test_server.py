@@ -1,6 +1,5 @@
 """The process: how it starts, what it refuses to serve, what it logs, and how it ends."""
 
-import hashlib
 import http.client
 import json
 import os
@@ -15,11 +14,9 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-import pandas as pd
 import psutil
 import pytest
 
-from dr_lib.evidence.predictions import read_predictions
 from dr_lib.serving.__main__ import main
 from dr_lib.serving.grader.folder import ModelFolderError, write_folder
 from dr_lib.serving.grader.predict import Predictor
@@ -421,40 +418,3 @@ def test_it_starts_and_ends_as_sagemaker_has_it(served_folder):
     assert process.wait(timeout=5) == 0
     for connection in (kept, *fresh):
         connection.close()
-
-
-def test_answers_are_kept_to_be_evaluated(served_folder, jpeg, tmp_path):
-    """By the photograph's hash, private, also after a restart; with patients and grades added,
-    evaluate reads them.
-    """
-    other = encode(draw_photograph(5))
-    out = tmp_path / "private" / "predictions.csv"
-    for bodies in ([jpeg, b"none"], [other]):
-        port = find_port()
-        command = [*SERVE, "--model", served_folder, "--port", str(port), "--predictions", out]
-        process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL)
-        try:
-            wait_until(lambda port=port: is_ready(port))
-            answers = [post(port, body) for body in bodies]
-        finally:
-            process.terminate()
-            process.wait()
-    table = pd.read_csv(out, dtype=str, keep_default_na=False)
-    assert table["image_id"].tolist() == [
-        hashlib.sha256(body).hexdigest() for body in (jpeg, other)
-    ]
-    probabilities = json.loads(answers[0].body)["probabilities"]
-    assert [float(table[f"probability_{k}"][1]) for k in range(5)] == pytest.approx(probabilities)
-    assert out.stat().st_mode & 0o777 == 0o600
-    table.assign(patient_id=["a", "b"], grade=["0", "3"]).to_csv(
-        tmp_path / "graded.csv", index=False
-    )
-    (found,) = read_predictions(tmp_path / "graded.csv")
-    assert found.test["referable"].tolist() == [False, True]
-    out.write_text("another,table\n")
-    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert (
-        ended.returncode == 1
-        and "name another file" in ended.stderr
-        and out.read_text() == "another,table\n"
-    )
