@@ -46,7 +46,7 @@ root = next(folder for folder in [Path.cwd(), *Path.cwd().parents] if (folder / 
 sys.path.insert(0, str(root))
 from dr_lib.notebook import setup
 
-setup.set_up(root, "cv2", "ai_edge_litert", "starlette", "uvicorn")
+setup.set_up(root, "cv2", "ai_edge_litert", "starlette", "granian")
 
 # %%
 from dr_lib.runs.run import Run

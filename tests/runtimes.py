@@ -38,11 +38,11 @@ HINTS = {
 NEEDED = frozenset(PACKAGES.get(module, module) for module in ALWAYS)  # by every notebook
 OPENCV = frozenset({"opencv-python-headless"})
 LITERT = frozenset({"ai-edge-litert"})
-SERVER = frozenset({"starlette", "uvicorn"})
+SERVER = frozenset({"starlette", "granian"})
 STATSMODELS = frozenset({"statsmodels"})
 # what these bring along
 BROUGHT = frozenset(
-    "annotated-types pydantic-core typing-inspection backports.strenum anyio h11".split()
+    "annotated-types pydantic-core typing-inspection backports.strenum anyio".split()
 )
 BROUGHT |= frozenset("patsy formulaic interface-meta narwhals wrapt".split())  # of statsmodels
 COLUMNS = "{:11} {:7} {:10} {:7} {:6} {:10} {:>7}  {:20} {}"

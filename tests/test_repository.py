@@ -322,7 +322,7 @@ def test_the_container_installs_what_the_notebooks_do():
         for path in (ROOT / "dr_lib/serving/requirements.txt", ROOT / "requirements.txt")
     )
     assert all(pin.version in known[name] for name, (pin,) in pinned.items() if name in known)
-    assert set(pinned) - set(known) == {"anyio", "h11"}
+    assert set(pinned) - set(known) == {"anyio"}
 
 
 def test_commands_in_texts_exist():

@@ -22,7 +22,6 @@ PACKAGES = {  # module: what pip calls it
     "google_crc32c": "google-crc32c",
     "PIL": "pillow",
     "sklearn": "scikit-learn",
-    "uvicorn": "uvicorn<0.55",  # the server is tried with no later one
     "yaml": "pyyaml",
 }
 # needed by all notebooks
