@@ -13,8 +13,9 @@ from dr_lib.__main__ import main
 from dr_lib.data.photograph.decode import MAX_PIXELS
 from dr_lib.data.prepared.folder import Prepared
 from dr_lib.data.prepared.workers import WorkerError
+from dr_lib.errors import DrError
 from dr_lib.serving.grader.folder import read_folder, write_folder
-from dr_lib.serving.grader.grade_files import GradesError, grade_files, grade_prepared
+from dr_lib.serving.grader.grade_files import grade_files, grade_prepared
 from dr_lib.serving.grader.predict import Predictor
 from dr_lib.serving.untrained import export_untrained
 from tests.serving.driver import draw_photograph, encode
@@ -181,7 +182,7 @@ def test_no_file_is_overwritten(served_folder, photographs, tmp_path):
         (folder, photographs / "empty.jpg", "no table"),
     ):
         before = path.read_bytes()
-        with pytest.raises(GradesError, match=message):
+        with pytest.raises(DrError, match=message):
             grade_files(model, [photographs], path)
         assert path.read_bytes() == before
 
@@ -262,7 +263,7 @@ def test_a_prepared_folder_becomes_predictions_to_evaluate(served_folder, small_
         (folder, "say --external"),
     ):
         # it may have grown since the model learned from it
-        with pytest.raises(GradesError, match=message):
+        with pytest.raises(DrError, match=message):
             grade_prepared(model, small_sample, out)
     # as a training leaves its predictions
     learned = Prepared(small_sample).photographs.assign(split="test")
@@ -270,7 +271,7 @@ def test_a_prepared_folder_becomes_predictions_to_evaluate(served_folder, small_
         learned.loc[0, "split"] = side
         learned.to_csv(folder.path.parent / "predictions.csv", index=False)
         if side == "train":
-            with pytest.raises(GradesError, match="learned from 1 image_id of these"):
+            with pytest.raises(DrError, match="learned from 1 image_id of these"):
                 grade_prepared(folder, small_sample, tmp_path / "seen.csv", is_external=True)
     (folder.path.parent / "predictions.csv").unlink()
     grade_prepared(folder, small_sample, out, is_external=True)
@@ -288,7 +289,7 @@ def test_a_prepared_folder_becomes_predictions_to_evaluate(served_folder, small_
     data = Prepared(small_sample).describe()  # as if the model had learned from it
     own = write_folder(tmp_path / "own", folder.artifact.name, folder.facts | data)
     grade_prepared(own, small_sample, out)
-    with pytest.raises(GradesError, match="leave out --external"):
+    with pytest.raises(DrError, match="leave out --external"):
         grade_prepared(own, small_sample, out, is_external=True)
     graded = {row["split"] for row in read_rows(out) if row["probability_0"]}
     assert graded == {"validation", "test"} and {row["split"] for row in read_rows(out)} == {
@@ -296,5 +297,5 @@ def test_a_prepared_folder_becomes_predictions_to_evaluate(served_folder, small_
         *graded,
     }
     own = write_folder(own.path, folder.artifact.name, own.facts | {"split_sha256": "0" * 64})
-    with pytest.raises(GradesError, match="another split table than split.csv"):
+    with pytest.raises(DrError, match="another split table than split.csv"):
         grade_prepared(own, small_sample, out)
