@@ -601,8 +601,13 @@ def price(
     """Find the cheapest endpoint in the load tests below the folders, and what would change the
     choice.
     """
-    from dr_lib.evidence.endpoint import BUSIEST_HOUR, find_varied, list_endpoints, price_endpoints
     from dr_lib.evidence.select import list_columns
+    from dr_lib.evidence.serving.endpoint import (
+        BUSIEST_HOUR,
+        find_varied,
+        list_endpoints,
+        price_endpoints,
+    )
     from dr_lib.figures.serving import describe_choice
     from dr_lib.runs.row import read_runs
 

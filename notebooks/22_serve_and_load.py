@@ -270,8 +270,8 @@ if server:  # SIGTERM: it finishes what it has accepted
 import pandas as pd
 
 from dr_lib import hardware
-from dr_lib.evidence.endpoint import GATED
-from dr_lib.evidence.request_log import write_requests
+from dr_lib.evidence.serving.endpoint import GATED
+from dr_lib.evidence.serving.request_log import write_requests
 from dr_lib.serving.server.sagemaker import find_endpoint
 
 facts = hardware.probe()

@@ -95,7 +95,7 @@ for number, model in enumerate(models, start=1):
     )
 
 # %% tags=["report"]
-from dr_lib.evidence.request_log import summarise_requests
+from dr_lib.evidence.serving.request_log import summarise_requests
 
 ours = summarise_requests(timed)
 shown = ["environment", "model", "format", "image_size", "threads", "n", "requests"]
@@ -111,14 +111,14 @@ page.table(
 )
 
 # %% tags=["report"]
-from dr_lib.evidence.request_log import KINDS
 from dr_lib.evidence.select import list_runs
+from dr_lib.evidence.serving.request_log import KINDS
 
 keys = [name for name in KINDS if name in timed and name != "machine"]  # which `environment` names
 page.energy(list_runs(timed), keys, grid)
 
 # %% tags=["report"]
-from dr_lib.evidence.serving import compare_sizes
+from dr_lib.evidence.serving.costs import compare_sizes
 
 sizes = compare_sizes(selection.finished, published=published)
 page.table(sizes, "table_1", "Parameters and SavedModel of each network.")
@@ -138,7 +138,7 @@ page.table(sizes, "table_1", "Parameters and SavedModel of each network.")
 # barata.
 
 # %% tags=["report"]
-from dr_lib.evidence.serving import (
+from dr_lib.evidence.serving.costs import (
     correct_saving,
     cost_table,
     find_break_evens,
@@ -199,7 +199,12 @@ if len(ours):  # at the price of the rows, or of the instance above, as if it we
 # uma mesma rede; o que um formato custa em acurácia é a resposta da verificação (notebook 21).
 
 # %% tags=["report"]
-from dr_lib.evidence.endpoint import EndpointError, find_varied, list_endpoints, price_endpoints
+from dr_lib.evidence.serving.endpoint import (
+    EndpointError,
+    find_varied,
+    list_endpoints,
+    price_endpoints,
+)
 from dr_lib.figures.serving import describe_choice
 
 ENDPOINTS = ["n", "rate_per_s", "num_machines", "idle_percent"]

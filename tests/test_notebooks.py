@@ -19,8 +19,8 @@ from jupyter_client import KernelManager
 from sklearn.metrics import roc_auc_score
 
 from dr_lib.data.prepared.folder import Prepared
-from dr_lib.evidence.endpoint import find_rates
 from dr_lib.evidence.predictions import read_predictions
+from dr_lib.evidence.serving.endpoint import find_rates
 from dr_lib.notebook.report import run_analysis, write_report
 from dr_lib.runs.kernels import find_kernel
 from dr_lib.runs.row import read_runs, write_row

@@ -7,8 +7,7 @@ mnist        epochs of the CUDA study: time to accuracy, like held against like
 predictions  anybody's predictions, read and checked for leaks
 evaluation   how well they refer, by patient
 checklist    items of the reporting guidelines and of the model card, and who fills them
-request_log  requests to a served model, written and read
-serving      what predictions cost, and where the cheaper machine changes
+serving      requests to a served model, what predictions cost, the cheapest endpoint
 scaling      what more machines bring, and what a law predicts of more
 scenarios    what runs cost by the formula against a bill; the cost of an accuracy
 """

@@ -8,8 +8,8 @@ import pandas as pd
 
 from dr_lib.errors import DrError
 from dr_lib.evidence.papers import PAPERS
-from dr_lib.evidence.request_log import select_requests
 from dr_lib.evidence.select import Selection, list_columns, select_runs
+from dr_lib.evidence.serving.request_log import select_requests
 from dr_lib.runs.row import read_rows, read_runs
 
 

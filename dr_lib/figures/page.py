@@ -14,7 +14,6 @@ from IPython.display import HTML, Markdown, display
 from matplotlib.figure import Figure
 
 from dr_lib.evidence.claims import count_by_chance, count_claims, judge_claims
-from dr_lib.evidence.endpoint import REASONS
 from dr_lib.evidence.energy import WAYS, summarise_energy
 from dr_lib.evidence.evaluation import (
     CALIBRATED,
@@ -29,6 +28,7 @@ from dr_lib.evidence.evaluation import (
 from dr_lib.evidence.papers import PAPERS
 from dr_lib.evidence.scaling import MEASURED, PREDICTED, SCALINGS
 from dr_lib.evidence.select import EXCLUSIONS, PLAN, WORK, Selection, list_runs
+from dr_lib.evidence.serving.endpoint import REASONS
 from dr_lib.evidence.training_time import MODE_VERDICTS
 from dr_lib.evidence.verdicts import NEVER, VERDICTS
 from dr_lib.figures.style import (

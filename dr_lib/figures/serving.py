@@ -13,10 +13,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from dr_lib.evidence.endpoint import NETWORK, compare_fleets, find_varied
 from dr_lib.evidence.papers import PAPERS
-from dr_lib.evidence.request_log import KINDS, summarise_requests
-from dr_lib.evidence.serving import (
+from dr_lib.evidence.serving.costs import (
     PAPER_RATE_PER_S,
     Offer,
     break_even,
@@ -25,6 +23,8 @@ from dr_lib.evidence.serving import (
     usd_per_million,
     usd_per_million_at_rate,
 )
+from dr_lib.evidence.serving.endpoint import NETWORK, compare_fleets, find_varied
+from dr_lib.evidence.serving.request_log import KINDS, summarise_requests
 from dr_lib.figures.style import (
     LINES,
     OURS,

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from dr_lib.evidence.claims import judge_claims
 from dr_lib.evidence.papers import PAPERS
 from dr_lib.evidence.select import PLAN, WORK, select_runs
-from dr_lib.evidence.serving import cost_table, read_paper_latencies
+from dr_lib.evidence.serving.costs import cost_table, read_paper_latencies
 from dr_lib.figures import page
 from dr_lib.figures.serving import plot_cost_by_utilisation
 from dr_lib.figures.style import read_headers

@@ -13,10 +13,10 @@ import numpy as np
 import pandas as pd
 
 from dr_lib.evidence.energy import measure_energy
-from dr_lib.evidence.request_log import KINDS, OPEN_LOOP, read_requests
 from dr_lib.evidence.scenarios import BRL_PER_USD
 from dr_lib.evidence.select import name_deployments, select_runs
-from dr_lib.evidence.serving import BreakEven, Offer, break_even, find_num_machines
+from dr_lib.evidence.serving.costs import BreakEven, Offer, break_even, find_num_machines
+from dr_lib.evidence.serving.request_log import KINDS, OPEN_LOOP, read_requests
 from dr_lib.hardware.cloud import AZURE
 from dr_lib.runs.prices import Price, PriceError, find_price, read_prices
 from dr_lib.statistics.intervals import mean_interval
