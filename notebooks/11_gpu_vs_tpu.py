@@ -17,7 +17,7 @@ runs: str = "papermill_runs/demo"  # folders with rows, separated by commas
 allow: str = ""  # columns in which pooled rows may differ, such as mode,commit
 exclude: str = ""  # marks of runs whose times do not count, such as disturbed
 # energy
-grid: str = "World"  # whose electricity, where a price names no region; e.g. Brazil or World
+g_per_kwh: float = 0.0  # CO2 of your electricity [g/kWh], such as Brazil's 38.5; 0 if unknown
 # report
 published: bool = True  # hold the rows against the paper, false for a study of your own
 lang: str = "en"  # of the report, en or pt
@@ -103,7 +103,7 @@ page.table(
 )
 
 # %% tags=["report"]
-page.energy(selection.timed, ["environment"], grid)
+page.energy(selection.timed, ["environment"], g_per_kwh)
 
 # %% tags=["report"]
 from dr_lib.evidence.training_time import compare_sessions

@@ -20,7 +20,7 @@ exclude: str = ""  # marks of runs whose times do not count, such as disturbed
 instance: str = "ml.m5.xlarge"  # price all rows as this one, empty to keep the price in each row
 cheap: str = "ml.c7g.xlarge"  # the paper's instance with the cheaper hour
 dear: str = "ml.m5.xlarge"  # the one that it is held against
-grid: str = "World"  # whose electricity, where a price names no region; e.g. Brazil or World
+g_per_kwh: float = 0.0  # CO2 of your electricity [g/kWh], such as Brazil's 38.5; 0 if unknown
 # endpoint
 requests_per_day: float = 20000.0  # that it answers, mean of a month
 p99_ms: float = 300.0  # 99 of 100 answers come within that [ms]
@@ -115,7 +115,7 @@ from dr_lib.evidence.select import list_runs
 from dr_lib.evidence.serving.request_log import KINDS
 
 keys = [name for name in KINDS if name in timed and name != "machine"]  # which `environment` names
-page.energy(list_runs(timed), keys, grid)
+page.energy(list_runs(timed), keys, g_per_kwh)
 
 # %% tags=["report"]
 from dr_lib.evidence.serving.costs import compare_sizes

@@ -261,9 +261,8 @@ price = (
     else ""
 )
 print("Money:", price or "no price: instance names this machine in the table of prices.")
-energy = {"GPU": used["gpu_energy_j"], "processors": used["cpu_energy_j"]}
-joules = ", ".join(f"{name} {joules:.3g} J" for name, joules in energy.items() if joules == joules)
-print("Energy:", joules or f"not measurable here ({used['cpu_energy_from']}).")
+joules = used["gpu_energy_j"]
+print("Energy of the GPU:", f"{joules:.3g} J" if joules == joules else "not measured")
 shares = {name.replace("_", " "): used[f"{name}_percent_mean"] for name in devices}
 print(
     "Utilisation, mean:",

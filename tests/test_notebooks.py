@@ -617,7 +617,7 @@ def test_from_a_trained_model_to_what_a_prediction_costs(clone, kernel, small_sa
         gate["passes"],
         gate["auc_difference"],
     )
-    assert row["num_predictions"] <= (sent["load"] == "open").sum() and row["cpu_energy_j"] != 0
+    assert row["num_predictions"] <= (sent["load"] == "open").sum()
     text = report(clone, "adhoc", notebook="23_serving_cost")
     assert ">None<" not in text
     assert "(measured on local, CPU, at the price of ml.m5.xlarge) is the cheapest" in text

@@ -14,7 +14,7 @@ from IPython.display import HTML, Markdown, display
 from matplotlib.figure import Figure
 
 from dr_lib.evidence.claims import count_by_chance, count_claims, judge_claims
-from dr_lib.evidence.energy import WAYS, summarise_energy
+from dr_lib.evidence.energy import COUNTER, UNMEASURED, summarise_energy
 from dr_lib.evidence.evaluation import (
     CALIBRATED,
     ERRORS,
@@ -26,7 +26,6 @@ from dr_lib.evidence.evaluation import (
     SUBGROUPS,
 )
 from dr_lib.evidence.papers import PAPERS
-from dr_lib.evidence.scaling import MEASURED, PREDICTED, SCALINGS
 from dr_lib.evidence.select import EXCLUSIONS, PLAN, WORK, Selection, list_runs
 from dr_lib.evidence.serving.endpoint import REASONS
 from dr_lib.evidence.training_time import MODE_VERDICTS
@@ -60,11 +59,9 @@ SAID = {
     *MODE_VERDICTS,
     *ANSWERS,
     *EVALUATION,
-    *WAYS,
+    COUNTER,
+    UNMEASURED,
     *REASONS,
-    *SCALINGS,
-    MEASURED,
-    PREDICTED,
 }
 SAID |= {*EXCLUSIONS.values()}
 WORDINGS = {
@@ -209,13 +206,12 @@ class Page:
         display(HTML(self._keep(table, name).to_html(index=False, border=0)))
         self._caption("Table", caption)
 
-    def energy(self, runs: pd.DataFrame, keys: Sequence[str], grid: str) -> None:
+    def energy(self, runs: pd.DataFrame, keys: Sequence[str], g_per_kwh: float) -> None:
         """Show what runs used, by `summarise_energy`."""
         self.table(
-            summarise_energy(runs, keys, grid=grid),
+            summarise_energy(runs, keys, g_per_kwh=g_per_kwh),
             "energy",
-            "Energy of a run, mean [95 % interval], and how it was measured, or why not; bound:"
-            " rated power x time.",
+            "Energy that the GPUs of a run counted, mean [95 % interval].",
         )
 
     def judge(self, paper: str, selection: Selection) -> pd.DataFrame:

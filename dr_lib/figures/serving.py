@@ -205,9 +205,7 @@ def describe_choice(priced: pd.DataFrame, lang: str = "en") -> list[str]:
             ]
             state("It changes the AUC by {} and kappa by {}.", *gate)
         joules = first["joules_per_prediction"]
-        energy = (
-            say(first["cpu_measured"]) if np.isnan(joules) else f"{write_number(joules, lang)} J"
-        )
+        energy = say(first["measured"]) if np.isnan(joules) else f"{write_number(joules, lang)} J"
         state("Energy of a prediction: {}.", energy)
         if first["held_requests"] < 100:
             words = "Its rate rests on {} requests; fewer than 100 show no 99th percentile."
