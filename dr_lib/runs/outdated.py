@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from dr_lib.files import write_json
-from dr_lib.runs.row import read_spent_s, row_path, spent_path
+from dr_lib.runs.row import read_seconds, row_path, spent_path
 
 CHANGES = {  # columns of a row: what the prepared folder has now where it differs
     "data_sha256": "other photographs",
@@ -78,7 +78,7 @@ def set_aside(folder: Path, rows: Iterable[Mapping[str, Any]], root: Path) -> st
     for run_id in outdated:
         candidates = (folder / FOLDER / f"{run_id}-{number}" for number in itertools.count())
         kept = next(path for path in candidates if not path.exists())
-        spent_s = read_spent_s(folder, run_id, rows[run_id])
+        paid_s = read_seconds(folder, run_id, rows[run_id]).paid_s
         kept.parent.mkdir(exist_ok=True)
         left = spent_path(folder, run_id).parent
         if left.exists():
@@ -88,7 +88,7 @@ def set_aside(folder: Path, rows: Iterable[Mapping[str, Any]], root: Path) -> st
         for file in (folder / "notebooks" / f"{run_id}.ipynb", folder / "logs" / f"{run_id}.log"):
             if file.exists():
                 file.rename(kept / file.name)
-        write_json(spent_path(folder, run_id), spent_s)
+        write_json(spent_path(folder, run_id), paid_s)
     return f"{describe_outdated(outdated)}: made again, what was there is kept in {folder / FOLDER}"
 
 
