@@ -348,33 +348,32 @@ def plan(
 ) -> None:
     """List the runs of a study file, and what the rest takes in time, money and repetitions."""
     from dr_lib import hardware
+    from dr_lib.runs.backlog import Backlog
     from dr_lib.runs.cluster import list_commands
-    from dr_lib.runs.estimate import describe_rest
-    from dr_lib.runs.machines import count_machines
     from dr_lib.runs.outdated import describe_outdated, find_outdated
-    from dr_lib.runs.runner import check_folder, read_finished
+    from dr_lib.runs.runner import check_folder
     from dr_lib.runs.study import check_paths, load_study, name_machine, plan_runs
 
     design = load_study(study, ROOT, instance=instance)
-    check_folder(study.with_suffix(""), design)
+    folder = study.with_suffix("")
+    check_folder(folder, design)
     runs = plan_runs(design, name_machine(hardware.probe()))
-    rows = read_finished(study.with_suffix(""), runs)
-    outdated = find_outdated(study.with_suffix(""), rows.values(), ROOT)
-    rows = {run_id: row for run_id, row in rows.items() if run_id not in outdated}
-    status = {run.run_id: rows.get(run.run_id, {}).get("status", "to do") for run in runs}
+    backlog = Backlog(design, folder, runs, runs)
+    backlog.read()
+    outdated = find_outdated(folder, backlog.list_rows(), ROOT)
+    for run_id in outdated:
+        del backlog.rows[run_id]
     if commands:
-        left = [
-            run
-            for run in runs
-            if status[run.run_id] != "ok" and count_machines(run) <= (machines or math.inf)
-        ]
-        return click.echo("\n".join(list_commands(study, left)))
+        left = [run for run in runs if backlog.row(run)["status"] != "ok"]
+        fitting = [run for run in left if run.num_machines <= (machines or math.inf)]
+        return click.echo("\n".join(list_commands(study, fitting)))
     for run in runs:
         levels = ", ".join(f"{name}={run.parameters[name]}" for name in design.factors)
-        click.echo(f"{run.order:4d}  {run.run_id}  {status[run.run_id]:8}  {levels}")
+        status = backlog.row(run)["status"] or "to do"
+        click.echo(f"{run.order:4d}  {run.run_id}  {status:8}  {levels}")
     if outdated:
         click.echo(f"{describe_outdated(outdated)}: to be made again")
-    click.echo(describe_rest(design, study, runs, rows, precision))
+    click.echo(backlog.describe(study, precision))
     # behind --commands, which may be for machines with other files
     check_paths(design, study, ROOT)
 

@@ -28,7 +28,7 @@ import pandas as pd
 from dr_lib import hardware
 from dr_lib.data.prepared.sample import open_sample
 from dr_lib.data.prepared.split import export_records
-from dr_lib.runs.run import read_commit
+from dr_lib.processes import read_commit
 from dr_lib.statistics.intervals import mean_interval, ratio_interval
 from dr_lib.training.config import TrainingConfig
 from dr_lib.training.train_once import set_up

@@ -20,7 +20,17 @@ NOTEBOOKS = sorted(ROOT.glob("notebooks/*.py"))
 MODULES = sorted(ROOT.glob("dr_lib/**/*.py"))
 STUDIES = sorted(ROOT.glob("papermill_runs/*.yaml"))
 # may be known by all
-FREE = {"command", "errors", "files", "hardware", "markdown", "numbers", "parameters", "statistics"}
+FREE = {
+    "command",
+    "errors",
+    "files",
+    "hardware",
+    "markdown",
+    "numbers",
+    "parameters",
+    "processes",
+    "statistics",
+}
 MAY_KNOW = {  # who may know whom
     "command": set(),
     "errors": set(),
@@ -29,6 +39,7 @@ MAY_KNOW = {  # who may know whom
     "markdown": set(),
     "numbers": set(),
     "parameters": set(),
+    "processes": set(),
     "statistics": set(),
     "data": set(),
     "training": {"data"},
@@ -52,7 +63,7 @@ MAY_IMPORT |= {
 }
 MAY_IMPORT["training/frameworks/keras_backend.py"] = {"keras"}
 # run in kernels of their own too: Python 3.9, the standard library, NumPy, psutil and one framework
-FOREIGN = ["errors.py", "files.py", "command.py", "parameters.py"]
+FOREIGN = ["errors.py", "files.py", "command.py", "parameters.py", "processes.py"]
 FOREIGN += ["notebook/__init__.py", "notebook/setup.py"]
 FOREIGN += [f"runs/{name}.py" for name in ("__init__", "row", "run", "prices", "monitor")]
 FOREIGN += ["runs/remote/far_side.py"]  # before anything else is there

@@ -12,7 +12,7 @@ from dr_lib.__main__ import main
 from dr_lib.data.prepared.folder import Prepared
 from dr_lib.data.prepared.split import split
 from dr_lib.runs.outdated import find_outdated, set_aside
-from dr_lib.runs.row import read_rows, read_spent_s, write_row
+from dr_lib.runs.row import read_rows, read_seconds, write_row
 from tests.runs.conftest import complete, run_quietly, write_study
 
 
@@ -108,7 +108,7 @@ def test_nothing_is_said_of_a_folder_that_is_away(study, house):
     (house / "data").rename(house / "elsewhere")
     assert find_outdated(study.with_suffix(""), rows, house) == {}
     assert set_aside(study.with_suffix(""), rows, house) == ""
-    assert read_spent_s(study.with_suffix(""), rows[0]["run_id"], rows[0]) == 100.0
+    assert read_seconds(study.with_suffix(""), rows[0]["run_id"], rows[0]).paid_s == 100.0
 
 
 def test_folds_are_compared_each_with_its_own_table(study, house):

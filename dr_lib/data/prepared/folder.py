@@ -77,6 +77,24 @@ def hash_file(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def describe_data(data_dir: Path, split: str = "split.csv") -> dict[str, str | int]:
+    """What a prepared folder and a split are, in the columns of a row; no table is opened."""
+    manifest = read_manifest(data_dir)
+    files = manifest["files"]
+    shards = sorted(item for item in files.items() if item[0].endswith(".tfrecord"))
+    # those of a folder that was shared without some columns are the whole tables'
+    shared_split = manifest.get("split_sha256", {}).get(split)
+    return {
+        "data_kind": manifest["data_kind"],
+        "crop_size": manifest["parameters"]["size"],
+        "crop_method": manifest["parameters"]["method"],
+        # whatever the labels and the split
+        "data_sha256": hashlib.sha256(json.dumps(shards).encode()).hexdigest(),
+        "labels_sha256": manifest.get("labels_sha256") or files["labels.csv"],
+        "split_sha256": shared_split or hash_file(Path(data_dir) / split),
+    }
+
+
 class Photographs(NamedTuple):
     """One side of a split: in memory 268 MB for 1,000 crops of 299 px."""
 
@@ -134,19 +152,7 @@ class Prepared:
 
     def describe(self) -> dict[str, str | int]:
         """What the folder and the split are, in the columns of a row."""
-        files = self.manifest["files"]
-        shards = sorted(item for item in files.items() if item[0].endswith(".tfrecord"))
-        # those of a folder that was shared without some columns are the whole tables'
-        shared_split = self.manifest.get("split_sha256", {}).get(self.split)
-        return {
-            "data_kind": self.manifest["data_kind"],
-            "crop_size": self.size,
-            "crop_method": self.manifest["parameters"]["method"],
-            # whatever the labels and the split
-            "data_sha256": hashlib.sha256(json.dumps(shards).encode()).hexdigest(),
-            "labels_sha256": self.manifest.get("labels_sha256") or files["labels.csv"],
-            "split_sha256": shared_split or hash_file(self.path / self.split),
-        }
+        return describe_data(self.path, self.split)
 
     def load(self, side: str, image_size: int = IMAGE_SIZE, *, stream: bool = False) -> Photographs:
         """Read one side of the split, in the order of the image ids; it may be empty.
