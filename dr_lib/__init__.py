@@ -5,6 +5,7 @@ command      how a command of this library is typed where it runs
 parameters   checks what a notebook is given for its parameters
 errors       the base of what this library raises
 files        writes a file whole or not at all, reads the CSV of a spreadsheet; locks
+numbers      writes numbers and intervals, in two languages
 hardware     facts, plans, devices: what this machine is, how to train on it, and making that so
 statistics   intervals, effects: how sure a number is, and what the factors of an experiment do
 data         photograph, labels, prepared: from photographs and a label table to batches

@@ -14,21 +14,18 @@ from tqdm import tqdm
 
 from dr_lib.command import write_command
 from dr_lib.errors import DrError
+from dr_lib.evidence.papers import PAPERS
 from dr_lib.parameters import ParameterError, check_digits
 
 ROOT = Path(__file__).resolve().parents[1]
 PATH = click.Path(path_type=Path)
-PAPERS = {  # what --paper takes: the notebook that holds rows against it
-    "A": "11_gpu_vs_tpu",
-    "Araujo": "11_gpu_vs_tpu",
-    "B": "23_serving_cost",
-    "Camargo": "23_serving_cost",
-    "C": "31_factor_effects",
-    "Moura-Filho": "31_factor_effects",
-    "D": "41_cuda_vs_keras",
-    "De-Felice-Lima": "41_cuda_vs_keras",
-    "none": "",
-}
+# what --paper takes: the notebook that compares rows with it
+COMPARED_BY = {
+    name: paper.analysis
+    for letter, paper in PAPERS.items()
+    for name in (letter, paper.option)
+    if paper.analysis
+} | {"none": ""}
 
 
 class Amount(click.FloatRange):
@@ -351,33 +348,32 @@ def plan(
 ) -> None:
     """List the runs of a study file, and what the rest takes in time, money and repetitions."""
     from dr_lib import hardware
+    from dr_lib.runs.backlog import Backlog
     from dr_lib.runs.cluster import list_commands
-    from dr_lib.runs.estimate import describe_rest
-    from dr_lib.runs.machines import count_machines
     from dr_lib.runs.outdated import describe_outdated, find_outdated
-    from dr_lib.runs.runner import check_folder, read_finished
+    from dr_lib.runs.runner import check_folder
     from dr_lib.runs.study import check_paths, load_study, name_machine, plan_runs
 
     design = load_study(study, ROOT, instance=instance)
-    check_folder(study.with_suffix(""), design)
+    folder = study.with_suffix("")
+    check_folder(folder, design)
     runs = plan_runs(design, name_machine(hardware.probe()))
-    rows = read_finished(study.with_suffix(""), runs)
-    outdated = find_outdated(study.with_suffix(""), rows.values(), ROOT)
-    rows = {run_id: row for run_id, row in rows.items() if run_id not in outdated}
-    status = {run.run_id: rows.get(run.run_id, {}).get("status", "to do") for run in runs}
+    backlog = Backlog(design, folder, runs, runs)
+    backlog.read()
+    outdated = find_outdated(folder, backlog.list_rows(), ROOT)
+    for run_id in outdated:
+        del backlog.rows[run_id]
     if commands:
-        left = [
-            run
-            for run in runs
-            if status[run.run_id] != "ok" and count_machines(run) <= (machines or math.inf)
-        ]
-        return click.echo("\n".join(list_commands(study, left)))
+        left = [run for run in runs if backlog.row(run)["status"] != "ok"]
+        fitting = [run for run in left if run.num_machines <= (machines or math.inf)]
+        return click.echo("\n".join(list_commands(study, fitting)))
     for run in runs:
         levels = ", ".join(f"{name}={run.parameters[name]}" for name in design.factors)
-        click.echo(f"{run.order:4d}  {run.run_id}  {status[run.run_id]:8}  {levels}")
+        status = backlog.row(run)["status"] or "to do"
+        click.echo(f"{run.order:4d}  {run.run_id}  {status:8}  {levels}")
     if outdated:
         click.echo(f"{describe_outdated(outdated)}: to be made again")
-    click.echo(describe_rest(design, study, runs, rows, precision))
+    click.echo(backlog.describe(study, precision))
     # behind --commands, which may be for machines with other files
     check_paths(design, study, ROOT)
 
@@ -399,7 +395,7 @@ def plan(
 @click.option("--exclude", multiple=True, help="a mark of runs whose times do not count: disturbed")
 @click.option(
     "--paper",
-    type=click.Choice(PAPERS, case_sensitive=False),
+    type=click.Choice(COMPARED_BY, case_sensitive=False),
     help="to hold the rows against, or none",
 )
 @click.option(
@@ -409,9 +405,7 @@ def plan(
     multiple=True,
     help="a further parameter of the notebook and its value",
 )
-@click.option(
-    "--deposit", type=PATH, help="new folder for report, rows, methods and checksums, to publish"
-)
+@click.option("--deposit", type=PATH, help="new folder for report, rows and checksums, to publish")
 def report(
     folders: tuple[Path, ...],
     out: Path | None,
@@ -428,7 +422,7 @@ def report(
     from dr_lib.notebook.report import write_report
 
     choice = {name: ",".join(values) for name, values in choice.items()}
-    notebook = notebook or PAPERS.get(paper, "")
+    notebook = notebook or COMPARED_BY.get(paper, "")
     choice |= {"lang": lang, "published": paper != "none"} | dict(parameters)
     if deposit:
         from dr_lib.notebook.deposit import write_deposit
@@ -492,7 +486,7 @@ def evaluate(
         notebook = ROOT / "notebooks" / "12_evaluate.ipynb"
         page = run_analysis(notebook, out, ROOT, beside=beside, **choice)
     click.echo(
-        f"wrote {page}, its figures (PNG, PDF) and tables (CSV, LaTeX), checklist.json and"
+        f"wrote {page}, its figures (PNG, PDF) and tables (CSV, LaTeX), checklist.csv and"
         " MODEL_CARD.md beside it"
     )
 
@@ -515,15 +509,13 @@ def claims(
     import pandas as pd
 
     from dr_lib.evidence.claims import (
-        MAY_DIFFER,
-        NOTEBOOKS,
         count_by_chance,
         count_claims,
         judge_claims,
         list_claims,
     )
-    from dr_lib.evidence.request_log import select_requests
-    from dr_lib.evidence.select import UnlikeRunsError, list_columns, select_runs
+    from dr_lib.evidence.rows import list_paper_rows, select_paper
+    from dr_lib.evidence.select import UnlikeRunsError, list_columns
     from dr_lib.runs.row import read_runs
 
     if not folders:
@@ -534,19 +526,15 @@ def claims(
     tables = []
     unlike = []
     allowed = list_columns(",".join(allow), runs)
-    for paper, notebooks in NOTEBOOKS.items():
-        rows = runs[runs["notebook"].isin(notebooks)].reset_index(drop=True)
-        choice = {"exclude": exclude, "may_differ": [*MAY_DIFFER[paper], *allowed]}
+    for name, paper in PAPERS.items():
+        rows = list_paper_rows(name, runs)
+        may_differ = [*paper.may_differ, *allowed]
         try:
-            selection = (
-                select_requests(rows, *folders, **choice)
-                if paper == "B"
-                else select_runs(rows, **choice)
-            )
+            selection = select_paper(name, rows, folders, exclude=exclude, may_differ=may_differ)
         except UnlikeRunsError as error:  # the other papers' rows are none the worse for it
-            unlike.append(f"paper {paper}: {error}")
+            unlike.append(f"paper {name}: {error}")
             continue
-        tables.append(list_claims(judge_claims(paper, selection)))
+        tables.append(list_claims(judge_claims(name, selection)))
     table = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
     for row in table.itertuples():
         ours = (
@@ -612,8 +600,13 @@ def price(
     """Find the cheapest endpoint in the load tests below the folders, and what would change the
     choice.
     """
-    from dr_lib.evidence.endpoint import BUSIEST_HOUR, find_varied, list_endpoints, price_endpoints
     from dr_lib.evidence.select import list_columns
+    from dr_lib.evidence.serving.endpoint import (
+        BUSIEST_HOUR,
+        find_varied,
+        list_endpoints,
+        price_endpoints,
+    )
     from dr_lib.figures.serving import describe_choice
     from dr_lib.runs.row import read_runs
 
@@ -686,32 +679,31 @@ def export(
     pack: bool,
     **choice,
 ) -> None:
-    """Convert a model folder of notebook 20, and keep what passes the accuracy gate."""
+    """Convert a model folder of notebook 10, and keep what passes the accuracy gate."""
     from dr_lib.hardware import import_tensorflow
 
     os.environ["KERAS_BACKEND"] = "tensorflow"
     import_tensorflow()
-    from dr_lib.data.prepared.batches import load_photographs
-    from dr_lib.data.prepared.folder import describe_data, read_photographs
+    from dr_lib.data.prepared.folder import Prepared
     from dr_lib.serving.export.convert import FORMATS
     from dr_lib.serving.export.export import export_model, pack_folder
     from dr_lib.serving.export.gate import MIN_IMAGES, Labelled
     from dr_lib.serving.grader.folder import read_folder
 
     size = read_folder(model).facts["image_size"]
+    prepared = Prepared(data_dir, split)
     # decodes the few that are taken
-    calibration = load_photographs(data_dir, "train", size, split, stream=True)
-    test = load_photographs(data_dir, "test", size, split)
+    calibration = prepared.load("train", size, stream=True)
+    test = prepared.load("test", size)
     again = write_command(*sys.argv[1:], "--force")
     forced = f"to write the formats in spite of it: {again}"
     if len(test.grade) < MIN_IMAGES and not choice["force"]:
-        sides = read_photographs(data_dir, split)["split"]
-        num_used = int((sides != "excluded").sum())
+        num_used = int((prepared.photographs["split"] != "excluded").sum())
         num_needed = math.ceil(num_used * MIN_IMAGES / max(1, len(test.grade)))
         few = f"{len(test.grade)} of {num_used} photographs are in the test split"
         enough = f"{MIN_IMAGES} or more can decide, about {num_needed} photographs in all"
         raise click.ClickException(f"{few}, {enough}; {forced}")
-    split_sha256 = describe_data(data_dir, split)["split_sha256"]
+    split_sha256 = prepared.describe()["split_sha256"]
     exported = export_model(
         model,
         out,

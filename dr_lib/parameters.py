@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
+
+from dr_lib.errors import DrError
 
 KINDS = {  # of parameters, by their annotation: types of the values, and in words
     "int": ((int,), "a whole number"),
@@ -34,6 +36,37 @@ LEAST = {  # of the numbers that make no sense below it, in whatever notebook
     "repetition": 0,
     "seed": 0,
 }
+CHOICES = {  # of the texts that are one of a few, in whatever notebook
+    "task": ("referable", "grades"),
+    "mode": ("paper", "fast", "scaled"),
+    "optimizer": ("rmsprop", "adam"),
+    "augmentation": ("none", "flip", "colour"),
+    "accelerator": ("auto", "cpu", "gpu", "tpu"),
+    "backend": ("auto", "tensorflow", "jax"),
+    "strategy": ("auto", "none", "MirroredStrategy", "DataParallel", "TPUStrategy"),
+    "precision": ("auto", "float32", "mixed_float16", "mixed_bfloat16"),
+    "input": ("memory", "stream", "auto"),
+    "scheme": ("random", "paper", "official"),
+    "method": ("robust", "voets"),
+    "format": ("litert_float32", "litert_float16", "litert_int8", "savedmodel"),
+    "framework": ("tensorflow", "pytorch", "mxnet", "keras_jax", "keras_torch"),
+    "dataset": ("mnist", "cifar10"),
+    "device": ("auto", "gpu", "cpu"),
+    "lang": ("en", "pt"),
+}
+CHOICES_BESIDE = {  # other ones, in a notebook that has this parameter too
+    "framework": {"accelerator": ("auto", "cpu", "gpu")},
+    "num_calibrated": {"model": ("mobilenet", "vgg19", "small_cnn")},
+    "served_dir": {"model": ("mobilenet", "vgg19", "small_cnn")},
+}
+INPUTS = {  # parameters that name a folder or a file to read: their values that are words
+    "data_dir": ("sample",),
+    "model_dir": ("",),
+    "served_dir": ("",),
+    "weights": ("none", "imagenet"),
+    "data_source": ("keras", "synthetic"),
+    "mnist": ("keras", "synthetic"),
+}
 GONE = {  # parameters that notebooks had, for older studies and commands: what to do instead
     "weigh_classes": "leave it out; weigh_grades weighs the grades of a model of five",
     "ema_momentum": "leave it out: the weights are no longer averaged",
@@ -46,24 +79,40 @@ GONE = {  # parameters that notebooks had, for older studies and commands: what 
 THOUSANDS = re.compile(r"[1-9]\d{0,2}([.,]\d{3})+")  # twenty thousand in Brazil, twenty elsewhere
 
 
-class ParameterError(ValueError):
+class ParameterError(DrError):
     """A parameter is none, or cannot have the value; the message names it and says what to give."""
 
 
-def check_value(name: str, kind: str, value: Any) -> None:
-    """Refuse a value of another kind, and a number below the least that makes sense.
+def list_choices(name: str, declared: Collection[str]) -> tuple[str, ...]:
+    """The values that a parameter may have beside those declared; none if it is free."""
+    for other, choices in CHOICES_BESIDE.items():
+        if other in declared and name in choices:
+            return choices[name]
+    return CHOICES.get(name, ())
+
+
+def check_value(name: str, kind: str, value: Any, declared: Collection[str] = ()) -> None:
+    """Refuse a value of another kind, one that is no choice, and a number below the least.
+
+    Args:
+        name: of the parameter.
+        kind: its annotation; of others than KINDS nothing is checked.
+        value: what was given.
+        declared: the names of all parameters of its notebook.
 
     Raises:
         ParameterError: the parameter, its value, and what to give, in one sentence.
     """
     if kind not in KINDS:
         return
-    types, wanted = KINDS[kind]
+    types, words = KINDS[kind]
     if not isinstance(value, types) or isinstance(value, bool) != (kind == "bool"):
-        raise ParameterError(f"{name} is {value!r}: give {wanted}")
-    is_number = kind in ("int", "float")
-    if is_number and name in LEAST and not value >= LEAST[name]:
+        raise ParameterError(f"{name} is {value!r}: give {words}")
+    if kind in ("int", "float") and name in LEAST and not value >= LEAST[name]:
         raise ParameterError(f"{name} is {value!r}: give {LEAST[name]} or more")
+    choices = list_choices(name, declared)
+    if kind == "str" and choices and value not in choices:
+        raise ParameterError(f"{name} {value!r}: choose from {', '.join(choices)}")
 
 
 def check_digits(text: str) -> None:
@@ -110,4 +159,4 @@ def check_parameters(cells: Sequence[str], values: Mapping[str, Any]) -> None:
         raise ParameterError(f"{', '.join(unknown)}: no parameter of this notebook, {advice}")
     for name, kind in declared.items():
         if name in values:
-            check_value(name, kind, values[name])
+            check_value(name, kind, values[name], declared)

@@ -49,7 +49,7 @@ setup.set_up(root, "cv2")
 # stops here, before time is spent.
 
 # %%
-from dr_lib.data.prepared.folder import read_manifest, read_photographs
+from dr_lib.data.prepared.folder import Prepared
 from dr_lib.data.prepared.prepare import prepare
 from dr_lib.data.prepared.sample import open_sample
 from dr_lib.data.prepared.split import describe_moves
@@ -68,7 +68,8 @@ if images != "sample":
     prepare(folder, label_file, data_dir, private=private_dir, **settings)
 
 # %%
-manifest = read_manifest(data_dir)
+prepared = Prepared(data_dir)
+manifest = prepared.manifest
 print(f"{manifest['num_photographs']} photographs in, {manifest['num_rejected']} rejected")
 print(*manifest["notices"], *describe_moves(manifest["splits"]["split.csv"]), sep="\n")
 
@@ -120,7 +121,7 @@ sheet.plot_contact_sheet(odd, "Odd files (synthetic, not photographs)")
 # %%
 import pandas as pd
 
-parts = read_photographs(data_dir)
+parts = prepared.photographs
 counts = parts.pivot_table(
     index="split", columns="grade", values="image_id", aggfunc="count", fill_value=0
 )
@@ -245,13 +246,13 @@ medians = (
 )
 errors = ", ".join(f"`{name}` {error:.1f} %" for name, error in medians.items())
 refused = ", ".join(f"`{name}` {count}" for name, count in compared["refused"].items())
-prepared = os.path.relpath(data_dir)
+shown_dir = os.path.relpath(data_dir)
 beside = "the true circles" if truth is not None else "the circles of `robust`"
 Markdown(
     f"**{manifest['num_photographs'] - manifest['num_rejected']}** of {manifest['num_photographs']}"
     f" photographs can be trained on: {shares}. Patients: {manifest['patients']}. Refused of"
     f" {len(chosen)} photographs: {refused}. The median error beside {beside} is {errors} of the"
-    f" radius. Give `data_dir={prepared}` to notebook 10 or 20."
+    f" radius. Give `data_dir={shown_dir}` to notebook 10 or 20."
 )
 
 # %% [markdown]

@@ -17,7 +17,7 @@ runs: str = "papermill_runs/demo"  # folders with rows, separated by commas
 allow: str = ""  # columns in which pooled rows may differ, such as mode,commit
 exclude: str = ""  # marks of runs whose times do not count, such as disturbed
 # energy
-grid: str = "World"  # whose electricity, where a price names no region; e.g. Brazil or World
+g_per_kwh: float = 0.0  # CO2 of your electricity [g/kWh], such as Brazil's 38.5; 0 if unknown
 # report
 published: bool = True  # hold the rows against the paper, false for a study of your own
 lang: str = "en"  # of the report, en or pt
@@ -39,52 +39,36 @@ setup.set_up(root, "statsmodels")
 # %% [markdown]
 # ## Data
 #
-# All rows of notebooks 10 and 20 below the folders, one per run. Rows from another machine are
+# All rows of notebook 10 below the folders, one per run. Rows from another machine are
 # copied beside them; none at all leaves the paper alone in the figure.
 
 # %%
-import pandas as pd
-
-from dr_lib.evidence.claims import NOTEBOOKS
-from dr_lib.evidence.select import list_columns, select_runs
+from dr_lib.evidence.rows import open_rows
 from dr_lib.figures.page import Page
-from dr_lib.runs.outdated import find_outdated
-from dr_lib.runs.row import read_rows, read_runs
 
-folders = [root / name.strip() for name in runs.split(",")]
-absent = [str(folder) for folder in folders if not folder.is_dir()]
-if absent and runs != "papermill_runs/demo":
-    raise SystemExit(f"{', '.join(absent)}: no such folder; runs has to name folders with rows")
-table = read_runs(*folders) if read_rows(*folders) else pd.DataFrame()
-
-# %%
-allowed = list_columns(allow, table)
-excluded = [name.strip() for name in exclude.split(",") if name.strip()]
-# the paper's, else grades: a mean over both would be the mean of nothing
-tasks = [*NOTEBOOKS["A"], "20_train_grades"]
-found = [name for name in tasks if len(table) and (table["notebook"] == name).any()]
-selection = select_runs(table, notebooks=found[:1] or tasks, exclude=excluded, may_differ=allowed)
-if found[1:]:
-    print(f"rows of {found[1]} are left out: give a folder that holds them alone")
+# rows of the paper's task, else of grades: a mean over both would be the mean of nothing
+rows = open_rows("A", runs, root, default="papermill_runs/demo", allow=allow, exclude=exclude)
+selection = rows.selection
+finished = selection.finished
 page = Page(out, lang)
-paper = "A" if published else ""
-print(
-    f"{len(table)} rows, {len(selection.finished)} of them finished trainings,"
-    f" {len(selection.timed)} timed"
-)
+print(f"{len(rows.table)} rows, {len(finished)} finished, {len(selection.timed)} timed")
 
 # %% tags=["summary"]
-is_grades = found[:1] == ["20_train_grades"]
+from dr_lib.runs.outdated import find_outdated
+from dr_lib.runs.row import read_rows
+
+is_grades = "task" in finished and (finished["task"] == "grades").any()
 words = "How long does training take?"
 if is_grades:
     words = "How well does the model grade, and how long does its training take?"
 elif published:
     words = "GPU or TPU: how long does training take?"
-page.title(words, paper, selection)
-outdated = [name for folder in folders for name in find_outdated(folder, read_rows(folder), root)]
-if outdated:
+page.title(words, "A" if published else "", selection)
+outdated = [find_outdated(folder, read_rows(folder), root) for folder in rows.folders]
+num_outdated = sum(map(len, outdated))
+if num_outdated:
     words = "Outdated runs, of photographs, labels or a split that their folder no longer has: {}."
-    page.findings([page.say(words).format(len(outdated))])
+    page.findings([page.say(words).format(num_outdated)])
 
 # %% [markdown]
 # ## Method
@@ -100,7 +84,7 @@ if outdated:
 # %% tags=["report"]
 from dr_lib.figures.training_time import plot_training_time
 
-if published or selection.finished["timed"].any():
+if published or finished["timed"].any():
     figure = plot_training_time(selection.timed, lang, published=published)
     page.figure(
         figure,
@@ -111,7 +95,7 @@ if published or selection.finished["timed"].any():
 # %% tags=["report"]
 from dr_lib.evidence.training_time import compare_environments
 
-environments = compare_environments(selection.finished)
+environments = compare_environments(finished)
 page.table(
     environments,
     "environments",
@@ -119,7 +103,7 @@ page.table(
 )
 
 # %% tags=["report"]
-page.energy(selection.timed, ["environment"], grid)
+page.energy(selection.timed, ["environment"], g_per_kwh)
 
 # %% tags=["report"]
 from dr_lib.evidence.training_time import compare_sessions
@@ -157,7 +141,6 @@ if published:
 
 # %% tags=["summary"]
 say = page.say
-finished = selection.finished
 times = [say("No training has been timed yet.")]
 if len(environments):
     fastest = environments.iloc[-1]

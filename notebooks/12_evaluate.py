@@ -3,13 +3,13 @@
 #
 # **Question.** Which patients does a model refer, whom does it miss, are its probabilities true,
 # and is it of use?
-# **Input.** One `predictions.csv` or several, of notebooks 10 and 20, of `predict`, or anybody's.
+# **Input.** One `predictions.csv` or several, of notebook 10, of `predict`, or anybody's.
 # **Output.** An evaluation by patient as the field asks for it, and the items of STARD-AI and
 # TRIPOD+AI that it fills. Without any predictions a small network first learns the synthetic
 # sample.
 #
 # **Resumo.** Quais pacientes um modelo encaminha, quem ele deixa passar, suas probabilidades são
-# verdadeiras, e ele é útil? Entrada: um ou mais `predictions.csv`, dos notebooks 10 e 20, de
+# verdadeiras, e ele é útil? Entrada: um ou mais `predictions.csv`, do notebook 10, de
 # `predict` ou de qualquer um. Saída: uma avaliação por paciente e os itens de STARD-AI e TRIPOD+AI
 # que ela preenche.
 
@@ -69,7 +69,7 @@ if not paths:  # a clone without runs: a network learns the sample
     from dr_lib.training.train_once import PREDICTIONS, train_once
 
     sample = open_sample(root / "papermill_runs" / "sample")
-    config = TrainingConfig(sample, task="grades")  # the defaults of notebook 20
+    config = TrainingConfig(sample, task="grades")  # as notebook 10 with that task
     here = root / "papermill_runs" / "sample" / "evaluated"
     here.mkdir(exist_ok=True)
     train_once(config, config.plan(hardware.probe(), 400), here)
@@ -336,15 +336,13 @@ if len(own):
 if private and len(own):
     from IPython.display import Markdown, display
 
-    from dr_lib.data.prepared.folder import read_manifest, read_photographs
-    from dr_lib.data.prepared.stream import StoredCrops
+    from dr_lib.data.prepared.folder import Prepared
 
     notice = say("This report shows photographs of patients: keep it private.")
     display(Markdown(f"> **{notice}**"), metadata={"shows_photographs": True})
-    folder = Path(root, private)
-    known = read_photographs(folder).query("image_id in @errors.image_id")
-    stored = StoredCrops(folder, known, read_manifest(folder)["parameters"]["size"])
-    crops = dict(zip(known["image_id"], stored[:], strict=True))
+    prepared = Prepared(Path(root, private))
+    known = prepared.photographs.query("image_id in @errors.image_id")
+    crops = dict(zip(known["image_id"], prepared.open_crops(known)[:], strict=True))
     page.figure(
         figures.plot_photographs(errors, crops, lang),
         "errors",
@@ -386,35 +384,34 @@ if judged["verdict"].isin(["holds", "does not hold", "undecided", "not comparabl
 # ## Reporting guidelines
 #
 # Aligned with STARD-AI and TRIPOD+AI, in our own words; the guidelines say more. What no run can
-# know, its author fills in.
+# know, its author fills in: `checklist.csv` and `MODEL_CARD.md`, both in English, list it.
 
 # %% [markdown] tags=["pt"]
 # ## Diretrizes de relato
 #
 # Alinhado a STARD-AI e TRIPOD+AI, em palavras nossas; as diretrizes dizem mais. O que nenhuma
-# execução pode saber, o autor preenche.
+# execução pode saber, o autor preenche: `checklist.csv` e `MODEL_CARD.md`, ambos em inglês, o
+# listam.
 
 # %% tags=["report"]
-from dr_lib.evidence.checklist import SOURCES, STATUSES, fill_checklist, write_card
-from dr_lib.files import write_json, write_text
+from dr_lib.evidence import checklist
+from dr_lib.files import write_text
 
-facts = figures.state_facts(
-    model, flow, summary, own, measured, calibrated, subgroups, data_sets, lang
-)
-checklist = fill_checklist(facts, lang)
-checklist["status"] = checklist["status"].map(say)
-page.table(checklist, "checklist", "Items of the guidelines, and who fills them.")
+tables = (flow, summary, own, measured, calibrated, subgroups, data_sets)
+facts = checklist.state_facts(checklist.Evaluated(model, *tables))
+items = checklist.fill_checklist(facts)
+filled = items[items["status"] == checklist.FILLED].drop(columns="status")
+page.table(filled, "checklist_filled", "Items of the guidelines that this run fills.")
 if out:
-    described = {"aligned_with": list(SOURCES.values()), "items": checklist.to_dict("records")}
-    write_json(Path(out) / "checklist.json", described)
-    card = write_card(facts, say("Model card: {}").format(model.name), say(STATUSES[1]), lang)
-    write_text(Path(out) / "MODEL_CARD.md", card)
+    items.to_csv(Path(out) / "checklist.csv", index=False)
+    write_text(Path(out) / "MODEL_CARD.md", checklist.write_card(facts))
 
 # %% [markdown]
 # ## What this shows
 
 # %% tags=["summary"]
-auc = figures.describe_auc(summary.iloc[0], lang)
+no_interval = say(checklist.NO_INTERVAL)
+auc = checklist.write_auc(summary.iloc[0], lang, no_interval)
 sentences = [say("{} finds referable photographs with an AUC of {}.").format(model.name, auc)]
 for _, row in measured.iterrows():
     if row["ungradable"] == "excluded":
@@ -435,7 +432,8 @@ elsewhere = data_sets[data_sets["tested_on"] != model.dataset].drop_duplicates(
 )
 for _, row in elsewhere.iterrows():
     words = say("On the data set {}, {} has an AUC of {}.")
-    sentences.append(words.format(row["tested_on"], row["model"], figures.describe_auc(row, lang)))
+    auc = checklist.write_auc(row, lang, no_interval)
+    sentences.append(words.format(row["tested_on"], row["model"], auc))
 sentences.append(say("The intervals (95 %) are over patients."))
 page.findings(sentences)
 

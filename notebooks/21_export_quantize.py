@@ -3,18 +3,18 @@
 #
 # **Question.** What do size and time of a prediction become in each format, and what does that cost
 # in accuracy?
-# **Input.** A model folder of notebook 20 (or an untrained network), and the data it was trained
+# **Input.** A model folder of notebook 10 (or an untrained network), and the data it was trained
 # on. **Output.** A folder per format that the server can load, where the accuracy gate lets it
 # through; one row. **Time.** One to two minutes on two cores; less without ONNX Runtime and
 # OpenVINO.
 #
 # **Resumo.** Que tamanho e que tempo de predição o modelo tem em cada formato, e quanto de acurácia
-# isso custa? Entrada: uma pasta de modelo do notebook 20 (ou uma rede não treinada) e seus dados.
+# isso custa? Entrada: uma pasta de modelo do notebook 10 (ou uma rede não treinada) e seus dados.
 # Saída: uma pasta por formato para o servidor, se a verificação de acurácia a aprova; uma linha.
 
 # %% tags=["parameters"]
 # model
-model_dir: str = ""  # model folder that notebook 20 wrote, empty makes an untrained network
+model_dir: str = ""  # model folder that notebook 10 wrote, empty makes an untrained network
 model: str = "mobilenet"  # mobilenet, vgg19 or small_cnn; of an untrained network
 image_size: int = 96  # of an untrained network, 224 in the paper [px]
 # data
@@ -27,7 +27,6 @@ force: bool = False  # write what the gate refuses, or cannot judge, too
 # timing
 num_rounds: int = 10  # in which the runtimes are timed in turns
 num_threads: int = 1  # of one prediction
-sweep: int = 0  # rounds to time runtimes by instruction set; 0: none
 # where, which
 results: str = ""  # folder for rows and exported models
 seed: int = 20  # of untrained weights, the run adds its repetition
@@ -59,7 +58,6 @@ asked = {
     "force": force,
     "num_rounds": num_rounds,
     "num_threads": num_threads,
-    "sweep": sweep,
     "seed": seed,
     "repetition": repetition,
 }
@@ -98,22 +96,20 @@ print(f"{model}, {image_size} px, {parameters:,} parameters; weights: {source.fa
 # Scales of int8 come from crops of the training split; the gate judges by the test split.
 
 # %%
-from dr_lib.data.prepared import batches
-from dr_lib.data.prepared.folder import describe_data
+from dr_lib.data.prepared.folder import Prepared
 from dr_lib.serving.export.gate import Labelled
 
 if data_dir == "sample":
     from dr_lib.data.prepared.sample import open_sample
 
     data_dir = open_sample(root / "papermill_runs" / "sample")
-prepared = describe_data(data_dir, split)
-data_kind = prepared["data_kind"]
-calibration = batches.load_photographs(data_dir, "train", image_size, split, stream=True).images[
-    :num_calibrated
-]
-test = batches.load_photographs(data_dir, "test", image_size, split)
+prepared = Prepared(data_dir, split)
+described = prepared.describe()
+data_kind = described["data_kind"]
+calibration = prepared.load("train", image_size, stream=True).images[:num_calibrated]
+test = prepared.load("test", image_size)
 labelled = Labelled(
-    test.images, test.grade, test.patient_id, prepared["split_sha256"], test.image_id
+    test.images, test.grade, test.patient_id, described["split_sha256"], test.image_id
 )
 print(f"{len(calibration)} crops to calibrate with, {len(test.grade)} to judge by: {data_kind}")
 
@@ -122,8 +118,8 @@ print(f"{len(calibration)} crops to calibrate with, {len(test.grade)} to judge b
 #
 # Every format is compared with the Keras network on the test split. The gate is a test of
 # non-inferiority: it lets a format through where the photographs show that it loses less than the
-# margin of AUC and of kappa, by the lower bounds of 95 % intervals over patients. How many patients
-# that takes is said first. An untrained network has nothing to lose, so its exports are forced.
+# margin of AUC and of kappa, by the lower bounds of 95 % intervals over patients. An untrained
+# network has nothing to lose, so its exports are forced.
 # ONNX Runtime and OpenVINO are compared where they are installed (`pip install onnx onnxruntime
 # openvino tf2onnx`); the server needs neither.
 #
@@ -133,7 +129,7 @@ print(f"{len(calibration)} crops to calibrate with, {len(test.grade)} to judge b
 # %%
 from importlib.util import find_spec
 
-from IPython.display import HTML, Markdown, display
+from IPython.display import HTML, Markdown
 
 from dr_lib.serving.export.convert import FORMATS
 from dr_lib.serving.export.export import export_model
@@ -255,57 +251,6 @@ if "openvino_float32" in paths:
     ax.set(title=f"{model}: the 12 largest of {calls.mean():.2f} ms", xlabel="time [ms]")
 
 # %% [markdown]
-# With `sweep`, one processor as older ones: TensorFlow and OpenVINO, told not to use newer
-# instructions than a level. oneDNN, inside both, reads its limit once, so every measurement is a
-# process of its own.
-
-# %%
-import os
-import subprocess
-
-code = """import sys, numpy as np
-from dr_lib.serving.export import runtimes, timing
-predict, side = runtimes.open_runtime(sys.argv[1], sys.argv[2]), int(sys.argv[3])
-print(np.median(timing.time_runtime(predict, np.zeros((side, side, 3), np.uint8), num_calls=20)))"""
-
-
-def time_in_process(runtime: str, level: str) -> float:
-    command = [
-        sys.executable,
-        "-c",
-        code,
-        runtime,
-        str(Path(paths[runtime]).resolve()),
-        str(image_size),
-    ]
-    environment = os.environ | {"ONEDNN_MAX_CPU_ISA": level}
-    ran = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True)
-    if ran.returncode:
-        raise RuntimeError(f"{runtime} at {level}: {ran.stderr[-1000:]}")
-    return float(ran.stdout.split()[-1])
-
-
-flags = {
-    "AVX2": "avx2",
-    "AVX512_CORE": "avx512bw",
-    "AVX512_CORE_VNNI": "avx512_vnni",
-    "AVX512_CORE_AMX": "amx_int8",
-}
-known = [level for level, flag in flags.items() if flag in timing.read_cpu_flags()]
-swept = [name for name in ("savedmodel", "openvino_float32", "openvino_int8") if name in paths]
-plan = [(turn, level, name) for turn in range(sweep) for level in known for name in swept]
-levels = pd.DataFrame(plan, columns=["round", "level", "runtime"])
-levels["ms"] = [time_in_process(name, level) for _, level, name in plan]
-if len(levels):
-    display(levels.groupby(["level", "runtime"], sort=False)["ms"].median().unstack().round(2))
-    plt.figure()
-    ax = sns.pointplot(
-        levels, x="ms", y="level", hue="runtime", estimator="median", linestyle="none", dodge=0.3
-    )
-    ax.set(xscale="log", xlabel="time [ms]")
-    space_ticks(ax, "en", "x")
-
-# %% [markdown]
 # The row, and the tables beside it.
 
 # %%
@@ -313,7 +258,6 @@ for name, table in {
     "exported": exported,
     "times": times,
     "profile": profile,
-    "levels": levels,
 }.items():
     if len(table):
         table.drop(columns="folder", errors="ignore").to_csv(

@@ -20,7 +20,7 @@ exclude: str = ""  # marks of runs whose times do not count, such as disturbed
 instance: str = "ml.m5.xlarge"  # price all rows as this one, empty to keep the price in each row
 cheap: str = "ml.c7g.xlarge"  # the paper's instance with the cheaper hour
 dear: str = "ml.m5.xlarge"  # the one that it is held against
-grid: str = "World"  # whose electricity, where a price names no region; e.g. Brazil or World
+g_per_kwh: float = 0.0  # CO2 of your electricity [g/kWh], such as Brazil's 38.5; 0 if unknown
 # endpoint
 requests_per_day: float = 20000.0  # that it answers, mean of a month
 p99_ms: float = 300.0  # 99 of 100 answers come within that [ms]
@@ -52,25 +52,13 @@ setup.set_up(root)
 # %%
 import pandas as pd
 
-from dr_lib.evidence.claims import NOTEBOOKS
-from dr_lib.evidence.request_log import select_requests
-from dr_lib.evidence.select import list_columns
+from dr_lib.evidence.papers import PAPERS
+from dr_lib.evidence.rows import open_rows
 from dr_lib.figures.page import Page
-from dr_lib.figures.style import PAPERS
-from dr_lib.runs.row import read_rows, read_runs
 
-folders = [root / name.strip() for name in runs.split(",")]
-absent = [str(folder) for folder in folders if not folder.is_dir()]
-if absent and runs != "papermill_runs/adhoc,papermill_runs/exports,papermill_runs/serving":
-    raise SystemExit(f"{', '.join(absent)}: no such folder; runs has to name folders with rows")
-folders = [folder for folder in folders if folder.is_dir()]
-table = read_runs(*folders) if read_rows(*folders) else pd.DataFrame(columns=["notebook", "status"])
-table = table[table["notebook"].isin(NOTEBOOKS["B"])]
-
-# %%
-allowed = list_columns(allow, table)
-excluded = [name.strip() for name in exclude.split(",") if name.strip()]
-selection = select_requests(table, *folders, exclude=excluded, may_differ=allowed)
+default = "papermill_runs/adhoc,papermill_runs/exports,papermill_runs/serving"
+rows = open_rows("B", runs, root, default=default, allow=allow, exclude=exclude)
+selection = rows.selection
 timed = (
     selection.timed.dropna(subset=["predict_ms"])
     if "predict_ms" in selection.timed
@@ -78,7 +66,7 @@ timed = (
 )
 page = Page(out, lang)
 say = Page(lang=lang).say
-print(f"{len(table)} runs, {len(timed)} requests whose times count")
+print(f"{len(rows.table)} runs, {len(timed)} requests whose times count")
 
 # %% tags=["summary"]
 page.title("What does a prediction cost?", "B" if published else "", selection)
@@ -107,7 +95,7 @@ for number, model in enumerate(models, start=1):
     )
 
 # %% tags=["report"]
-from dr_lib.evidence.request_log import summarise_requests
+from dr_lib.evidence.serving.request_log import summarise_requests
 
 ours = summarise_requests(timed)
 shown = ["environment", "model", "format", "image_size", "threads", "n", "requests"]
@@ -123,14 +111,14 @@ page.table(
 )
 
 # %% tags=["report"]
-from dr_lib.evidence.request_log import KINDS
 from dr_lib.evidence.select import list_runs
+from dr_lib.evidence.serving.request_log import KINDS
 
 keys = [name for name in KINDS if name in timed and name != "machine"]  # which `environment` names
-page.energy(list_runs(timed), keys, grid)
+page.energy(list_runs(timed), keys, g_per_kwh)
 
 # %% tags=["report"]
-from dr_lib.evidence.serving import compare_sizes
+from dr_lib.evidence.serving.costs import compare_sizes
 
 sizes = compare_sizes(selection.finished, published=published)
 page.table(sizes, "table_1", "Parameters and SavedModel of each network.")
@@ -150,7 +138,7 @@ page.table(sizes, "table_1", "Parameters and SavedModel of each network.")
 # barata.
 
 # %% tags=["report"]
-from dr_lib.evidence.serving import (
+from dr_lib.evidence.serving.costs import (
     correct_saving,
     cost_table,
     find_break_evens,
@@ -211,16 +199,22 @@ if len(ours):  # at the price of the rows, or of the instance above, as if it we
 # uma mesma rede; o que um formato custa em acurácia é a resposta da verificação (notebook 21).
 
 # %% tags=["report"]
-from dr_lib.evidence.endpoint import EndpointError, find_varied, list_endpoints, price_endpoints
+from dr_lib.evidence.serving.endpoint import (
+    EndpointError,
+    find_varied,
+    list_endpoints,
+    price_endpoints,
+)
 from dr_lib.figures.serving import describe_choice
 
 ENDPOINTS = ["n", "rate_per_s", "num_machines", "idle_percent"]
 ENDPOINTS += ["usd_per_month", "brl_per_month", "usd_per_million_rented", "brl_per_million_rented"]
 ENDPOINTS += ["gate_auc_difference", "gate_kappa_difference", "joules_per_prediction", "reason"]
 asked = {"requests_per_day": requests_per_day, "busiest_hour": busiest_hour}
-how = {"p99_ms": p99_ms, "instance": instance, "exclude": excluded, "may_differ": allowed}
+how = {"p99_ms": p99_ms, "instance": instance}
+how |= {"exclude": rows.exclude, "may_differ": rows.may_differ}
 try:
-    endpoints = list_endpoints(table, *folders, **how)
+    endpoints = list_endpoints(rows.table, *rows.folders, **how)
     endpoints = price_endpoints(endpoints, **asked, accuracy_within=accuracy_within or None)
 except EndpointError as error:
     print(error)
@@ -278,7 +272,7 @@ for row in correct_saving(read_paper_latencies(), cheap, dear).itertuples() if p
     )
     word = say("cheaper" if row.saving_per_prediction > 0 else "dearer")
     numbers = (
-        say(PAPERS["B"]),
+        say(PAPERS["B"].authors),
         cheap,
         page.number(row.saving_per_hour),
         dear,

@@ -31,7 +31,6 @@ learning_rate: float = 0.01  # of stochastic gradient descent with momentum 0.9
 evaluate_every: int = 0  # epochs between looks at the test accuracy, 0 for one at the end [epochs]
 # several machines
 num_machines: int = 1  # machines that train as one; run --machines 2 rehearses two on this one
-scaling: str = "strong"  # machines share each batch (strong), or each has as many (weak)
 # machine
 threads: int = 0  # CPUs that the process is pinned to, 0 for all that it may use
 sample_s: float = 1.0  # period of the monitor, 10 in the paper [s]
@@ -103,17 +102,14 @@ request = {
     "evaluate_every": evaluate_every,
     "threads_asked": threads_asked,
     "num_machines": num_machines,
-    "scaling": scaling,
+    "scaling": "strong",  # machines share each batch
     "sample_s": sample_s,
     "seed": seed,
     "repetition": repetition,
 }
 run = Run(root, "30_train_scenario", request, results=results, instance=instance)
-if scaling not in ("strong", "weak") or evaluate_every and num_machines > 1:
-    raise ValueError(
-        "scaling is strong or weak, and several machines look at the accuracy once:"
-        " evaluate_every 0"
-    )
+if evaluate_every and num_machines > 1:
+    raise ValueError("several machines look at the accuracy once: evaluate_every 0")
 print(
     f"{framework}, {dataset}, {image_size} px, Rede {network}, on the {accelerator.upper()} x"
     f" {num_machines}"
@@ -129,10 +125,8 @@ print(
 from dr_lib.data.small_images import load_images
 from dr_lib.training.frameworks import architecture, batches
 
-# each machine keeps its part of a batch, and of the images
-grows = num_machines if scaling == "weak" else 1
-images = load_images(dataset, image_size, data_source, share=data_share * grows, seed=seed)
-fed = batches.FixedBatches(images.x_train, images.y_train, batch_size * grows, seed=run.seed)
+images = load_images(dataset, image_size, data_source, share=data_share, seed=seed)
+fed = batches.FixedBatches(images.x_train, images.y_train, batch_size, seed=run.seed)
 print(
     f"{images.kind}: {len(images.x_train)} images, {len(fed)} steps an epoch, {fed.num_dropped}"
     " dropped in each"
@@ -267,9 +261,8 @@ price = (
     else ""
 )
 print("Money:", price or "no price: instance names this machine in the table of prices.")
-energy = {"GPU": used["gpu_energy_j"], "processors": used["cpu_energy_j"]}
-joules = ", ".join(f"{name} {joules:.3g} J" for name, joules in energy.items() if joules == joules)
-print("Energy:", joules or f"not measurable here ({used['cpu_energy_from']}).")
+joules = used["gpu_energy_j"]
+print("Energy of the GPU:", f"{joules:.3g} J" if joules == joules else "not measured")
 shares = {name.replace("_", " "): used[f"{name}_percent_mean"] for name in devices}
 print(
     "Utilisation, mean:",

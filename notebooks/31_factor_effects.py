@@ -21,7 +21,7 @@ exclude: str = ""  # marks of runs whose times do not count, such as disturbed
 # prices
 instance: str = ""  # price all rows as this one, empty to keep the price in each row
 bill_usd: float = 0.0  # what was really paid for all runs, to find the overhead; 0 if unknown [USD]
-grid: str = "World"  # whose electricity, where a price names no region; e.g. Brazil or World
+g_per_kwh: float = 0.0  # CO2 of your electricity [g/kWh], such as Brazil's 38.5; 0 if unknown
 # questions
 accuracy: float = 0.9  # the test accuracy whose price is asked
 precision: float = 0.05  # wanted half width of a 95 % interval, relative to the mean
@@ -47,15 +47,13 @@ setup.set_up(root, "statsmodels")
 import pandas as pd
 
 from dr_lib.command import write_lasting_command
-from dr_lib.evidence.claims import MAY_DIFFER, NOTEBOOKS
-from dr_lib.evidence.select import list_columns, select_runs
-from dr_lib.evidence.verdicts import FACTORS as WORK_FACTORS
+from dr_lib.evidence.papers import FACTORS as WORK_FACTORS
+from dr_lib.evidence.rows import open_rows
 from dr_lib.figures.page import Page
 from dr_lib.runs.prices import find_price, price_runs
-from dr_lib.runs.row import read_rows, read_runs
+from dr_lib.runs.row import read_rows
 
-folders = [root / name.strip() for name in runs.split(",")]
-if runs == "papermill_runs/scenarios_small" and not read_rows(*folders):  # for a first look
+if runs == "papermill_runs/scenarios_small" and not read_rows(root / runs):  # for a first look
     from dr_lib.runs.runner import run_study
 
     print(
@@ -63,15 +61,13 @@ if runs == "papermill_runs/scenarios_small" and not read_rows(*folders):  # for 
         " minute and a half"
     )
     run_study(root / "papermill_runs" / "scenarios_demo.yaml", root, show_progress=False)
-    folders = [root / "papermill_runs" / "scenarios_demo"]
-if not read_rows(*folders):
+    runs = "papermill_runs/scenarios_demo"
+rows = open_rows("C", runs, root, default=runs, allow=allow, exclude=exclude)
+folders = rows.folders
+if rows.table.empty:
     command = write_lasting_command("run", "papermill_runs/scenarios_small.yaml")
     raise SystemExit(f"no rows below the folders: {command} makes them")
-table = read_runs(*folders)
-allowed = list_columns(allow, table)
-excluded = [name.strip() for name in exclude.split(",") if name.strip()]
-may_differ = [*MAY_DIFFER["C"], *allowed]
-selection = select_runs(table, notebooks=NOTEBOOKS["C"], exclude=excluded, may_differ=may_differ)
+selection = rows.selection
 if selection.finished.empty:
     raise SystemExit("no run has finished: their errors stand in the rows")
 if selection.timed.empty:
@@ -126,7 +122,9 @@ page.table(environments, "environments", "Runs by environment and framework.")
 from dr_lib.evidence.training_time import find_needed_repetitions
 
 timed = selection.timed
-FACTORS = ["environment", *WORK_FACTORS, *(["scaling"] if "scaling" in timed else [])]
+if "scaling" in timed:  # of older rows: each machine had as much work in weak scaling
+    timed = timed[timed["scaling"] != "weak"]
+FACTORS = ["environment", *WORK_FACTORS]
 varied = [name for name in FACTORS if timed[name].nunique() > 1]
 design = pd.DataFrame(
     [(name, ", ".join(map(str, sorted(timed[name].unique())))) for name in FACTORS],
@@ -179,18 +177,14 @@ if timed["usd_per_hour"].notna().any():
 # %% tags=["report"]
 from dr_lib.figures import scenarios
 
-drawn = timed  # strong and weak scaling are unlike work
-if "scaling" in varied:
-    kind = timed["scaling"].map({"strong": say("strong scaling"), "weak": say("weak scaling")})
-    drawn = timed.assign(environment=timed["environment"] + ", " + kind)
 page.figure(
-    scenarios.plot_time_and_cost(drawn, lang),
+    scenarios.plot_time_and_cost(timed, lang),
     "figure_2_3",
     "Mean training time of each scenario, and what a run costs.",
 )
-busy = scenarios.plot_utilisation(drawn, ["cpu_percent_mean", "gpu_percent_mean"], lang)
+busy = scenarios.plot_utilisation(timed, ["cpu_percent_mean", "gpu_percent_mean"], lang)
 page.figure(busy, "figure_4", "Use of CPU and GPU, mean over a run.")
-memory = scenarios.plot_utilisation(drawn, ["memory_percent_mean", "gpu_memory_percent_mean"], lang)
+memory = scenarios.plot_utilisation(timed, ["memory_percent_mean", "gpu_memory_percent_mean"], lang)
 page.figure(memory, "figure_5", "Use of memory and GPU memory, mean over a run.")
 
 # %% tags=["report"]
@@ -226,7 +220,7 @@ medians = (
 page.table(medians, "overhead", "What a headless run takes beyond its training, medians.")
 
 # %% tags=["report"]
-page.energy(timed, varied or FACTORS, grid)
+page.energy(timed, varied or FACTORS, g_per_kwh)
 
 # %% [markdown] tags=["en"]
 # ## 5. Analyse
@@ -243,7 +237,7 @@ page.energy(timed, varied or FACTORS, grid)
 # o resto é das repetições.
 
 # %% tags=["report"]
-from dr_lib.figures.effects import plot_cost_front, plot_effects, plot_variation
+from dr_lib.figures.scenarios import plot_cost_front, plot_effects, plot_variation
 from dr_lib.figures.style import name_term
 from dr_lib.statistics.effects import allocate_variation, estimate_effects
 from dr_lib.statistics.intervals import BadSampleError
@@ -274,40 +268,22 @@ else:
     )
 
 # %% [markdown] tags=["en"]
-# Where runs trained on several machines: strong scaling divides one work among them, weak scaling
-# gives each as much. Amdahl's law, the share of the time that more machines do not shorten, is
-# fitted to the strong one.
+# Where runs trained on several machines that shared each batch: how many times as fast as the
+# fewest of them, and at what price.
 
 # %% [markdown] tags=["pt"]
-# Onde execuções treinaram em várias máquinas: a escalabilidade forte divide um trabalho entre elas,
-# a fraca dá a cada uma o mesmo tanto. A lei de Amdahl, a parte do tempo que mais máquinas não
-# encurtam, é ajustada à forte.
+# Onde execuções treinaram em várias máquinas que dividiram cada lote: quantas vezes mais rápido que
+# o menor número delas, e a que preço.
 
 # %% tags=["report"]
-from dr_lib.evidence.scaling import ALPHA, fit_laws, summarise_scaling
-from dr_lib.figures.scaling import plot_scaling
+from dr_lib.evidence.training_time import compare_machines
+from dr_lib.figures.training_time import plot_speed_up
 
-scaling_table = summarise_scaling(timed)
-laws = fit_laws(timed)
-if len(scaling_table):
-    faster = plot_scaling(scaling_table, lang)
-    page.figure(
-        faster,
-        "scaling",
-        "Speed-up by the number of machines; hollow points are predictions of Amdahl's law.",
-    )
-    page.table(
-        scaling_table,
-        "scaling",
-        "An epoch by the number of machines [95 % interval]; n = 0: predicted.",
-    )
-    page.table(
-        laws,
-        "amdahl",
-        "Amdahl's law: share of an epoch that more machines do not shorten [95 % interval].",
-    )
-    if len(laws) and (laws["p"] < ALPHA).any():
-        page.findings([say("Where p is below 0.05 the law does not fit, and predicts nothing.")])
+machines = compare_machines(timed)
+if len(machines):
+    figure = plot_speed_up(machines, lang)
+    page.figure(figure, "machines", "Speed-up by the number of machines.")
+    page.table(machines, "machines", "An epoch by the number of machines [95 % interval].")
     if timed.reindex(columns=["rehearsed"])["rehearsed"].eq(True).any():
         page.findings(
             [
@@ -319,7 +295,7 @@ if len(scaling_table):
         )
 
 # %% tags=["report"]
-from dr_lib.evidence.bill import BRL_PER_USD, cost_to_reach, fit_overhead
+from dr_lib.evidence.scenarios import BRL_PER_USD, cost_to_reach, fit_overhead
 
 sums = []
 if (timed["cost_usd"] > 0).any():
@@ -384,14 +360,11 @@ if len(variation):
             "Of the variation of an epoch's time the factors explain: {}; repetitions {} %."
         ).format(shares, rest)
     )
-for row in scaling_table.itertuples():
-    if row.scaling == "strong" and row.num_machines > 1 and row.n and len(laws) == 1:
-        faster = page.interval(pd.Series(row._asdict()), "speedup")
-        sentences.append(
-            say("{} machines make an epoch {} times as fast as one.").format(
-                row.num_machines, faster
-            )
-        )
+if len(machines) and machines["num_machines"].is_unique and machines["num_machines"].min() == 1:
+    for _, row in machines.iloc[1:].iterrows():
+        faster = page.interval(row, "speedup")
+        words = say("{} machines make an epoch {} times as fast as one.")
+        sentences.append(words.format(row["num_machines"], faster))
 sentences += sums[:1]
 if published:
     sentences.append(page.count_verdicts("C", judged))

@@ -103,12 +103,12 @@ if mnist == "synthetic":
 
 # %%
 from dr_lib import hardware
-from dr_lib.cuda.build import NoCompilerError, NoDeviceError, build
+from dr_lib.cuda.build import build
 
 facts = hardware.probe()
 try:
     library = build(device)
-except (NoDeviceError, NoCompilerError) as error:
+except hardware.HardwareError as error:
     raise UnavailableError(str(error)) from error  # a study then skips what needs it
 print(
     f"built for the {library.kind.upper()}: {library.device}, {library.num_multiprocessors}"
@@ -211,7 +211,6 @@ def train_keras(name, batch, run):
     )
     how = {
         "epochs": epochs,
-        "seed": run.seed,
         "on_epoch_end": lambda epoch: run.show_progress(epoch, epochs),
     }
     return reference.train(x_train, y_train, x_test, y_test, **how)

@@ -42,26 +42,15 @@ setup.set_up(root)
 # figure 1a.
 
 # %%
-import pandas as pd
-
-from dr_lib.evidence.claims import MAY_DIFFER, NOTEBOOKS
-from dr_lib.evidence.select import list_columns, select_runs
+from dr_lib.evidence.rows import open_rows
 from dr_lib.figures.page import Page
-from dr_lib.runs.row import read_rows, read_runs
 
-folders = [root / name.strip() for name in runs.split(",")]
-absent = [str(folder) for folder in folders if not folder.is_dir()]
-if absent and runs != "papermill_runs/mnist_cuda":
-    raise SystemExit(f"{', '.join(absent)}: no such folder; runs has to name folders with rows")
-table = read_runs(*folders) if read_rows(*folders) else pd.DataFrame()
-allowed = list_columns(allow, table)
-excluded = [name.strip() for name in exclude.split(",") if name.strip()]
-may_differ = [*MAY_DIFFER["D"], *allowed]
-selection = select_runs(table, notebooks=NOTEBOOKS["D"], exclude=excluded, may_differ=may_differ)
+rows = open_rows("D", runs, root, default="papermill_runs/mnist_cuda", allow=allow, exclude=exclude)
+selection = rows.selection
 timed = selection.timed
 page = Page(out, lang)
 say = Page(lang=lang).say
-print(f"{len(table)} rows, {len(timed)} of them timed")
+print(f"{len(rows.table)} rows, {len(timed)} of them timed")
 
 # %% tags=["summary"]
 page.title("CUDA C against Keras: how much is the language?", "D" if published else "", selection)

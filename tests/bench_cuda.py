@@ -19,8 +19,10 @@ import keras
 import numpy as np
 
 from dr_lib.cuda import mnist
-from dr_lib.cuda.build import CudaError, build
+from dr_lib.cuda.build import build
 from dr_lib.data.small_images import load_mnist
+from dr_lib.errors import DrError
+from dr_lib.hardware import HardwareError
 from dr_lib.training.frameworks.mnist_reference import MnistReference
 from tests.in_turn import time_in_turn
 
@@ -79,7 +81,7 @@ def measure_gpu(data: tuple[np.ndarray, ...]) -> None:
     """The goals of one GPU."""
     try:
         library = build("gpu")
-    except CudaError as error:
+    except (DrError, HardwareError) as error:
         print(f"GPU: not measured ({error})")
         return
     print(f"{library.device}, {library.num_multiprocessors} multiprocessors")

@@ -21,8 +21,10 @@ import numpy as np
 import psutil
 
 from dr_lib.cuda import mnist
-from dr_lib.cuda.build import CudaError, Library, build
+from dr_lib.cuda.build import Library, build
 from dr_lib.data.small_images import load_mnist
+from dr_lib.errors import DrError
+from dr_lib.hardware import HardwareError
 from dr_lib.runs.monitor import Monitor, summarise
 
 PERIOD_S = 0.1
@@ -67,7 +69,7 @@ def compare_energy(folder: Path) -> None:
     try:
         library = build("gpu")
         from zeus.monitor import ZeusMonitor
-    except (CudaError, ImportError) as error:
+    except (DrError, HardwareError, ImportError) as error:
         return print(f"energy of a GPU: not measured ({error})")
     zeus = ZeusMonitor(gpu_indices=[0])
     measured = [

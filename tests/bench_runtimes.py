@@ -71,8 +71,8 @@ def main() -> None:
                 pair = pair_latency(times, name, REFERENCE)
                 goal = GOALS.get((model, name))
                 print(
-                    f"{model} {name}: {pair['ms']:.2f} ms, {pair['speedup']:.2f} x as fast as"
-                    f" {REFERENCE} [{pair['speedup_low']:.2f}, {pair['speedup_high']:.2f}]"
+                    f"{model} {name}: {pair.ms:.2f} ms, {pair.speedup:.2f} x as fast as"
+                    f" {REFERENCE} [{pair.speedup_low:.2f}, {pair.speedup_high:.2f}]"
                     + (f", goal {goal:g}" if goal else "")
                 )
 

@@ -30,9 +30,10 @@ from dr_lib.data.labels.near_duplicates import find_near_duplicates
 from dr_lib.data.prepared.prepare import prepare
 from dr_lib.data.prepared.sample import open_sample
 from dr_lib.data.prepared.workers import map_over
+from dr_lib.processes import read_commit
 from dr_lib.runs.prices import find_price
 from dr_lib.runs.row import read_rows
-from dr_lib.runs.run import measure_others, read_commit
+from dr_lib.runs.run import measure_others
 from dr_lib.runs.runner import run_study
 from tests.bench_data import lay_out
 from tests.bench_stream import open_crops
@@ -43,7 +44,7 @@ RECORD = 20_000  # bytes that a worker sends back for a photograph
 HANDED_OUT = 4000
 HASHES = 20_000
 STUDY = {
-    "notebook": "10_train_referable",
+    "notebook": "10_train",
     "repetitions": TURNS + 1,
     "repeat_disturbed": 0,
     "parameters": {"model": "small_cnn", "image_size": 64, "epochs": 1},

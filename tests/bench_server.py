@@ -30,9 +30,7 @@ STARTS = 7
 
 
 def export_mobilenet(folder: Path, format_name: str = "litert_int8") -> Path:
-    """MobileNet at 224 px with random weights, spread and calibrated on crops of drawn
-    photographs.
-    """
+    """MobileNet at 224 px with random weights, calibrated on crops of drawn photographs."""
     from dr_lib.data.photograph.crop import crop_fundus
     from dr_lib.data.photograph.pixels import shrink
     from dr_lib.serving.untrained import export_untrained

@@ -24,7 +24,7 @@ sys.path.insert(0, str(ROOT))
 import numpy as np
 import psutil
 
-from dr_lib.data.prepared.folder import read_photographs
+from dr_lib.data.prepared.folder import Prepared
 from dr_lib.data.prepared.sample import open_sample
 from dr_lib.data.prepared.stream import StoredCrops
 
@@ -40,8 +40,9 @@ TURNS = 7  # of MobileNet, in a turn
 
 def open_crops(data_dir: Path, number: int, num_threads: int = 0) -> StoredCrops:
     """So many crops of a prepared folder, which begins anew where it ends."""
-    table = read_photographs(data_dir)
-    return StoredCrops(data_dir, table.iloc[np.arange(number) % len(table)], SIZE, num_threads)
+    prepared = Prepared(data_dir)
+    rows = np.arange(number) % len(prepared.photographs)
+    return prepared.open_crops(prepared.photographs.iloc[rows], SIZE, num_threads)
 
 
 def compare(what: str, number: int, ours: Callable[[], object], peer: Callable[[], object]) -> None:
@@ -131,7 +132,7 @@ def compare_tensorflow(data_dir: Path) -> None:
     options = tf.data.Options()
     options.threading.private_threadpool_size = 1
     shards = sorted(map(str, data_dir.glob("*.tfrecord")))
-    number = len(read_photographs(data_dir))
+    number = len(Prepared(data_dir).photographs)
     crops = open_crops(data_dir, number, 1)
     order = np.random.default_rng(0).permutation(number)
 

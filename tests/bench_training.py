@@ -28,7 +28,7 @@ import pandas as pd
 from dr_lib import hardware
 from dr_lib.data.prepared.sample import open_sample
 from dr_lib.data.prepared.split import export_records
-from dr_lib.runs.run import read_commit
+from dr_lib.processes import read_commit
 from dr_lib.statistics.intervals import mean_interval, ratio_interval
 from dr_lib.training.config import TrainingConfig
 from dr_lib.training.train_once import set_up
@@ -218,9 +218,9 @@ def compare(setting: dict, folder: Path) -> list[Variant]:
     facts = hardware.probe()
     # a plan activates Keras, which decides the backend; loading needs Keras
     hardware.activate(hardware.choose(facts, num_devices=1, batch_size=BATCH))
-    from dr_lib.data.prepared.batches import Photographs, load_photographs
+    from dr_lib.data.prepared.folder import Photographs, Prepared
 
-    split = load_photographs(data, "train", setting["image_size"])
+    split = Prepared(data).load("train", setting["image_size"])
 
     def take(num_images: int) -> Photographs:
         rows = np.arange(num_images) % len(split.images)

@@ -22,7 +22,7 @@ from tests.runtimes import HOMES, RECORDS, ROOT, Runtime, execute, read_packages
 
 JOBS = {
     "00_start_here": {},
-    "10_train_referable": {"epochs": 3, "image_size": 48},
+    "10_train": {"epochs": 3, "image_size": 48},
     "11_gpu_vs_tpu": {"runs": "papermill_runs/adhoc"},
 }
 

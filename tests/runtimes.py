@@ -38,11 +38,11 @@ HINTS = {
 NEEDED = frozenset(PACKAGES.get(module, module) for module in ALWAYS)  # by every notebook
 OPENCV = frozenset({"opencv-python-headless"})
 LITERT = frozenset({"ai-edge-litert"})
-SERVER = frozenset({"starlette", "uvicorn"})
+SERVER = frozenset({"starlette", "granian"})
 STATSMODELS = frozenset({"statsmodels"})
 # what these bring along
 BROUGHT = frozenset(
-    "annotated-types pydantic-core typing-inspection backports.strenum anyio h11".split()
+    "annotated-types pydantic-core typing-inspection backports.strenum anyio".split()
 )
 BROUGHT |= frozenset("patsy formulaic interface-meta narwhals wrapt".split())  # of statsmodels
 COLUMNS = "{:11} {:7} {:10} {:7} {:6} {:10} {:>7}  {:20} {}"
@@ -102,9 +102,7 @@ REPORTS = (
 def list_trainings(runtime: Runtime) -> list[Job]:
     """What trains, serves and prepares in a runtime; the one on shards does without OpenCV."""
     training = {"epochs": 3, "image_size": 48} | runtime.parameters
-    grades = {"epochs": 2, "image_size": 48, "model": "small_cnn"}
-    # num_devices is notebook 10's alone
-    grades["backend"] = runtime.parameters.get("backend", "auto")
+    grades = {"epochs": 2, "image_size": 48, "task": "grades"} | runtime.parameters
     serving = {
         "model": "small_cnn",
         "image_size": 48,
@@ -116,19 +114,17 @@ def list_trainings(runtime: Runtime) -> list[Job]:
     scenario = {"framework": framework, "data_share": 0.005, "epochs": 2}
     mnist = {"implementation": "fused@1", "epochs": 1, "replicas": 2}
     return [
-        Job("10 paper", "10_train_referable", training | {"mode": "paper"}, NEEDED | OPENCV),
-        Job("10 fast", "10_train_referable", training | {"mode": "fast"}, NEEDED | OPENCV),
+        Job("10 paper", "10_train", training | {"mode": "paper"}, NEEDED | OPENCV),
+        Job("10 fast", "10_train", training | {"mode": "fast"}, NEEDED | OPENCV),
         Job(
             "11",
             "11_gpu_vs_tpu",
             {"runs": "papermill_runs/adhoc", "allow": "mode"},
             NEEDED | STATSMODELS,
         ),
-        Job(
-            "10 shards", "10_train_referable", training | {"mode": "fast", "data_dir": str(RECORDS)}
-        ),
+        Job("10 shards", "10_train", training | {"mode": "fast", "data_dir": str(RECORDS)}),
         Job("01", "01_prepare_fundus", {}, NEEDED | OPENCV),
-        Job("20", "20_train_grades", grades, NEEDED | OPENCV),
+        Job("10 grades", "10_train", grades, NEEDED | OPENCV),
         Job("22", "22_serve_and_load", serving, NEEDED | OPENCV | LITERT | SERVER),
         Job("30", "30_train_scenario", scenario, frozenset()),
         Job("40", "40_mnist_cuda", mnist),
@@ -220,7 +216,7 @@ def try_service(runtime: Runtime, python: Path, clone: Path) -> list[str]:
     shutil.copytree(ROOT / RECORDS, clone / RECORDS, dirs_exist_ok=True)
     parameters = {"epochs": 3, "image_size": 48, "data_dir": str(RECORDS)} | runtime.parameters
     study.write_text(
-        json.dumps({"notebook": "10_train_referable", "repetitions": 1, "parameters": parameters})
+        json.dumps({"notebook": "10_train", "repetitions": 1, "parameters": parameters})
     )
     environment = {"STAND_IN": str(clone / "cloud"), "STAND_IN_PYTHON": str(python)}
     environment |= {"PYTHONPATH": str(clone)}
@@ -294,7 +290,7 @@ def try_job(runtime: Runtime, job: Job, source: str, clone: Path) -> list[str]:
     added = read_packages(python)
     if not wrong:
         wrong = find_added(job, shipped, added)
-        if job.notebook == "10_train_referable":
+        if job.notebook == "10_train":
             row = read_newest_row(clone)
             used = f"{row['strategy']} x {row['num_replicas']}"
             expected = {

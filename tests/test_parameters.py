@@ -1,21 +1,39 @@
 """A parameter that a notebook does not have, or a value that it cannot have, is one sentence."""
 
+import ast
+import re
+from pathlib import Path
+
+import papermill
 import pytest
 from click.testing import CliRunner
 
 from dr_lib.__main__ import main
-from dr_lib.parameters import ParameterError, check_digits, check_parameters
+from dr_lib.parameters import (
+    INPUTS,
+    ParameterError,
+    check_digits,
+    check_parameters,
+    list_choices,
+)
 from dr_lib.runs.row import write_row
 from tests.evidence.real_rows import copy_row
 
-CELL = "epochs: int = 20  # passes\nlearning_rate: float = 0.1  # rate\nkeep: bool = False  # it"
-VALUES = {"epochs": 20, "learning_rate": 1, "keep": False}
+ROOT = Path(__file__).resolve().parents[1]
+CELL = """epochs: int = 20  # passes
+learning_rate: float = 0.1  # rate
+keep: bool = False  # it
+optimizer: str = "adam"  # how"""
+VALUES = {"epochs": 20, "learning_rate": 1, "keep": False, "optimizer": "adam"}
 
 
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"epoch": 2}, "epoch: no parameter of this notebook, it has epochs, learning_rate, keep"),
+        (
+            {"epoch": 2},
+            "epoch: no parameter of this notebook, it has epochs, learning_rate, keep, optimizer",
+        ),
         (
             {"ema_momentum": 0.9},
             "ema_momentum: no parameter of this notebook, leave it out: the weights are no longer"
@@ -27,6 +45,7 @@ VALUES = {"epochs": 20, "learning_rate": 1, "keep": False}
         ({"epochs": 0}, "epochs is 0: give 1 or more"),
         ({"learning_rate": -0.1}, "learning_rate is -0.1: give 0 or more"),
         ({"learning_rate": float("nan")}, "learning_rate is nan: give 0 or more"),
+        ({"optimizer": "adma"}, "optimizer 'adma': choose from rmsprop, adam"),
         ({"keep": "perhaps"}, "keep is 'perhaps': give true or false"),
     ],
 )
@@ -56,6 +75,29 @@ def test_a_cell_of_ones_own_with_a_type_declares_no_parameter():
     ):
         check_parameters(["", CELL, "# Parameters\nepoch = 2\n", *own], VALUES)
     check_parameters(["", "gone: int = 1"], {})
+
+
+def list_words(comment: str) -> set[str]:
+    """The values in a comment that only lists them: none, flip (left-right) or colour; ..."""
+    items = re.split(r",? or |, ", re.sub(r" \([^)]*\)", "", comment).split(";")[0])
+    is_list = len(items) > 1 and all(re.fullmatch(r"\w+", item) for item in items)
+    return set(items) if is_list else set()
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.glob("notebooks/*.ipynb")), ids=lambda path: path.stem)
+def test_the_tables_of_parameters_and_the_notebooks_say_the_same(path):
+    """What a comment lists can be chosen and nothing else; a path is known as one."""
+    declared = papermill.inspect_notebook(str(path))
+    for name, parameter in declared.items():
+        words = list_words(parameter["help"])
+        choices = set(list_choices(name, declared))
+        if parameter["inferred_type_name"] == "str":
+            named = set(re.findall(r"\w+", parameter["help"]))
+            assert words == choices or (not words and choices <= named), name
+        is_input = name.endswith("_dir") or ("path of" in parameter["help"] and name != "split")
+        assert is_input == (name in INPUTS), name
+        if is_input:
+            assert ast.literal_eval(parameter["default"]) in INPUTS[name]
 
 
 @pytest.mark.parametrize(

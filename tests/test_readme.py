@@ -129,7 +129,7 @@ def test_each_command_can_be_pasted_behind_the_one_before(photographs):
                 command += " --force --format litert_int8"
             if " load http" in command:  # as many requests, without the pauses of two minutes
                 command += " --gap 0"
-            if "10_train_referable" in command:
+            if "10_train" in command:
                 command += " -p epochs 1"
             if "40_mnist_cuda" in command:
                 command += " -p epochs 1 -p replicas 1"

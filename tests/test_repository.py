@@ -20,23 +20,35 @@ NOTEBOOKS = sorted(ROOT.glob("notebooks/*.py"))
 MODULES = sorted(ROOT.glob("dr_lib/**/*.py"))
 STUDIES = sorted(ROOT.glob("papermill_runs/*.yaml"))
 # may be known by all
-FREE = {"command", "errors", "files", "hardware", "markdown", "parameters", "statistics"}
+FREE = {
+    "command",
+    "errors",
+    "files",
+    "hardware",
+    "markdown",
+    "numbers",
+    "parameters",
+    "processes",
+    "statistics",
+}
 MAY_KNOW = {  # who may know whom
     "command": set(),
     "errors": set(),
     "files": set(),
     "hardware": set(),
     "markdown": set(),
+    "numbers": set(),
     "parameters": set(),
+    "processes": set(),
     "statistics": set(),
     "data": set(),
     "training": {"data"},
     "cuda": set(),  # its tests and notebook take MNIST from data
     "serving": {"data", "training"},
     "runs": {"data"},  # opens prepared folders
-    "evidence": {"runs"},  # of it row and prices alone, see below
+    "evidence": {"runs", "data"},  # of them schemas alone, see below
     "figures": {"evidence"},
-    "notebook": {"runs", "figures"},
+    "notebook": {"runs", "evidence", "figures"},
     "__main__": {"data", "training", "serving", "runs", "evidence", "figures", "notebook"},
     "__init__": set(),
 }
@@ -49,8 +61,9 @@ MAY_IMPORT = {"data/prepared/batches.py": {"keras"}} | {
 MAY_IMPORT |= {
     f"training/frameworks/{name}_network.py": {name} for name in ("keras", "torch", "mxnet")
 }
+MAY_IMPORT["training/frameworks/keras_backend.py"] = {"keras"}
 # run in kernels of their own too: Python 3.9, the standard library, NumPy, psutil and one framework
-FOREIGN = ["errors.py", "files.py", "command.py", "parameters.py"]
+FOREIGN = ["errors.py", "files.py", "command.py", "parameters.py", "processes.py"]
 FOREIGN += ["notebook/__init__.py", "notebook/setup.py"]
 FOREIGN += [f"runs/{name}.py" for name in ("__init__", "row", "run", "prices", "monitor")]
 FOREIGN += ["runs/remote/far_side.py"]  # before anything else is there
@@ -91,15 +104,17 @@ def test_wings_know_only_whom_they_may(path):
     assert known - {own} <= MAY_KNOW[own] | FREE
 
 
-def test_evidence_knows_rows_and_prices_alone():
-    """What reads rows knows nothing of how they are made, and draws nothing."""
+def test_evidence_knows_schemas_alone():
+    """What reads rows and predictions knows nothing of how they are made, and draws nothing."""
     known = {
         name
         for path in ROOT.glob("dr_lib/evidence/*.py")
         for name in imports(ast.parse(path.read_text()))
     }
-    runs = {name.rsplit(".", 1)[0] for name in known if name.startswith("dr_lib.runs.")}
-    assert runs <= {"dr_lib.runs.row", "dr_lib.runs.prices"}
+    others = ("dr_lib.runs.", "dr_lib.data.")
+    modules = {name.rsplit(".", 1)[0] for name in known if name.startswith(others)}
+    schemas = {"runs.row", "runs.prices", "data.labels.schema", "data.labels.grades"}
+    assert modules <= {f"dr_lib.{name}" for name in schemas}
     assert not any(name.startswith(("matplotlib", "seaborn")) for name in known)
 
 
@@ -385,7 +400,7 @@ def test_the_container_installs_what_the_notebooks_do():
         for path in (ROOT / "dr_lib/serving/requirements.txt", ROOT / "requirements.txt")
     )
     assert all(pin.version in known[name] for name, (pin,) in pinned.items() if name in known)
-    assert set(pinned) - set(known) == {"anyio", "h11"}
+    assert set(pinned) - set(known) == {"anyio"}
 
 
 def test_commands_in_texts_exist():

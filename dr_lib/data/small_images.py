@@ -13,6 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dr_lib.processes import read_last_words
+
 NUM_CLASSES = 10
 CHUNK = 100  # images resized at a time: 5 MB of floats at 64 px in colour, which a cache holds
 ARRAYS = ("x_train", "y_train", "x_test", "y_test")
@@ -214,9 +216,9 @@ def _fetch(dataset: str) -> Path:
         errors="replace",
     )
     if fetched.returncode:
-        reason = fetched.stderr.strip().splitlines()[-1:] or ["it was killed"]
+        reason = read_last_words(fetched.stderr, "it was killed")
         raise ImageSetError(
-            f"Keras cannot load {dataset} ({reason[0]}): give the path of a file, or synthetic"
+            f"Keras cannot load {dataset} ({reason}): give the path of a file, or synthetic"
         )
     return path
 

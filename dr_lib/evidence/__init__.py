@@ -1,14 +1,15 @@
 """Reads rows: tables in, tables out, nothing drawn.
 
+papers       the papers: which notebooks make and read the rows of each
 select       what is timed, what is excluded and why, what may differ: once per analysis
-claims       published claims held against rows
-training_time  environments and modes: how fast, how well, and how many repetitions an answer needs
+rows         the rows of a paper's study, opened: what an analysis begins with
+claims       the papers' claims, judged by rows
+training_time  environments, sessions, modes, machines: how fast, how well, how many repetitions
+energy       what the GPUs of a run counted, and what that emits
 mnist        epochs of the CUDA study: time to accuracy, like held against like
 predictions  anybody's predictions, read and checked for leaks
 evaluation   how well they refer, by patient
 checklist    items of the reporting guidelines and of the model card, and who fills them
-request_log  requests to a served model, written and read
-serving      what predictions cost, and where the cheaper machine changes
-scaling      what more machines bring, and what a law predicts of more
-bill         what runs cost by the formula against a bill; the cost of an accuracy
+serving      requests to a served model, what predictions cost, the cheapest endpoint
+scenarios    what runs cost by the formula against a bill; the cost of an accuracy
 """

@@ -5,25 +5,12 @@ from pathlib import Path
 import pandas as pd
 
 from dr_lib.evidence.mnist import add_accuracy_columns
+from dr_lib.evidence.papers import PAPERS
 from dr_lib.evidence.select import Selection, list_runs
-from dr_lib.evidence.verdicts import FACTORS, NEVER, VERDICTS, judge
+from dr_lib.evidence.verdicts import NEVER, VERDICTS, judge
 
 PUBLISHED = Path(__file__).with_name("published.csv")
-NOTEBOOKS = {  # whose rows judge a paper's claims
-    "A": ("10_train_referable",),
-    "B": ("21_export_quantize", "22_serve_and_load"),
-    "C": ("30_train_scenario",),
-    "D": ("40_mnist_cuda",),
-    "E": ("12_evaluate",),
-}
 DEFAULTS = {"threads_asked": 0, "last_frozen": "", "last_layer": ""}  # of rows older than these
-MAY_DIFFER = {  # in which rows of a paper's study differ on purpose
-    "A": (),
-    "B": (),
-    "C": (*FACTORS, "backend"),
-    "D": ("framework", "implementation", "batch_size", "learning_rate", "backend"),
-    "E": (),
-}
 
 
 def read_published(paper: str | None = None) -> pd.DataFrame:
@@ -54,7 +41,11 @@ def count_claims(paper: str | None = None) -> pd.DataFrame:
     """
     claims = read_published(paper)
     is_never = claims["judged"].isin(NEVER)
-    by = claims["paper"].map(lambda name: ", ".join(notebook[:2] for notebook in NOTEBOOKS[name]))
+    numbers = {
+        name: ", ".join(notebook[:2] for notebook in paper.notebooks)
+        for name, paper in PAPERS.items()
+    }
+    by = claims["paper"].map(numbers)
     why = (
         claims["environments"]
         .eq("any")

@@ -52,7 +52,6 @@ class Selection(NamedTuple):
 def select_runs(
     runs: pd.DataFrame,
     *,
-    notebooks: Collection[str] = (),
     exclude: Collection[str] = (),
     may_differ: Collection[str] = (),
     within: Sequence[str] = (),
@@ -67,7 +66,6 @@ def select_runs(
     Args:
         runs: one row per run, failed ones too, from `read_runs`; or per request, from
             `read_requests`.
-        notebooks: whose rows to take, without suffix; by default all.
         exclude: further exclusion criteria; `disturbed` is one.
         may_differ: columns of the work in which the rows may differ: the factors of the study, and
             what follows them.
@@ -82,8 +80,6 @@ def select_runs(
         raise ValueError(
             f"exclude {', '.join(sorted(unknown))!r}: choose from {', '.join(EXCLUSIONS)}"
         )
-    if notebooks and "notebook" in runs:
-        runs = runs[runs["notebook"].isin(notebooks)].reset_index(drop=True)
     is_finished = runs["status"] == "ok" if len(runs) else pd.Series(dtype=bool)
     finished = _name_environments(runs[is_finished])
     groups = (

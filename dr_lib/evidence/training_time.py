@@ -1,5 +1,5 @@
-"""Compare environments, and modes beside the paper's: how fast they train, how well, and whether
-a speed counts.
+"""Compare environments, sessions, modes and numbers of machines: how fast they train, how well,
+and whether a speed counts.
 """
 
 import math
@@ -8,10 +8,18 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
+from dr_lib.evidence.papers import FACTORS
 from dr_lib.evidence.select import MIN_RUNS, Selection
 from dr_lib.statistics.effects import pool_spread, repetitions_for_precision
 from dr_lib.statistics.equivalence import repetitions_for_difference, repetitions_for_equivalence
-from dr_lib.statistics.intervals import Interval, difference_interval, mean_interval, ratio_interval
+from dr_lib.statistics.intervals import (
+    NOTHING,
+    Interval,
+    difference_interval,
+    mean_interval,
+    ratio_interval,
+    tabulate,
+)
 
 AUC = "metric_auc_test"
 AUC_MARGIN = 0.02  # a mode is as good as the paper's if its mean AUC is within the margin
@@ -23,14 +31,13 @@ MODE_VERDICTS = (
     "undecided",
 )
 TIMES = ("train_s", "steady_epoch_s")
-METRICS = (
-    "metric_auc_test",
-    "metric_kappa_test",
-    "metric_sensitivity_test",
-    "metric_specificity_test",
+METRICS = tuple(
+    f"metric_{name}_test" for name in ("auc", "kappa", "sensitivity", "specificity", "accuracy")
 )
-METRICS += ("metric_accuracy_test",)
 DIFFERENCES = (0.02, 0.05, 0.1)
+# columns that tell apart what more machines are compared in; a table has those that differ
+MACHINE = ("platform", "instance_type", "cpu", "accelerator", "threads", "batch_size")
+SCALED = (*FACTORS, *MACHINE, "rehearsed")
 
 
 def compare_environments(finished: pd.DataFrame) -> pd.DataFrame:
@@ -49,33 +56,31 @@ def compare_environments(finished: pd.DataFrame) -> pd.DataFrame:
     """
     if "train_s" not in finished:
         return pd.DataFrame()
-    counted = {time: finished[time].where(finished["timed"]) for time in TIMES if time in finished}
-    groups = dict(list(finished.assign(**counted).groupby("environment")))
+    groups = dict(list(finished.groupby("environment")))
+    trained = {name: _read(rows[rows["timed"]], "train_s") for name, rows in groups.items()}
+    means = {name: times.mean() for name, times in trained.items() if len(times)}
+    fastest = min(means, key=means.get, default="")
+
     lines = []
-    measured = [
-        rows["train_s"].dropna() for rows in groups.values() if rows["train_s"].notna().any()
-    ]
-    fastest = min(measured, key=pd.Series.mean, default=pd.Series(dtype=float))
     for environment, rows in groups.items():
-        line = {
-            "environment": environment,
-            "n": len(rows),
-            "disturbed": int(rows["disturbed"].sum()),
-        }
-        line |= {} if finished["timed"].all() else {"timed": int(rows["timed"].sum())}
-        for time in TIMES:
-            times = _read(rows, time)
-            line |= _name(time, mean_interval(times)) | {f"{time}_sd": times.std()}
+        timed = rows[rows["timed"]]
+        line = {"environment": environment, "n": len(rows)}
+        line["disturbed"] = int(rows["disturbed"].sum())
+        if not finished["timed"].all():
+            line["timed"] = len(timed)
+        for name in TIMES:
+            times = _read(timed, name)
+            line[name] = mean_interval(times)
+            line[f"{name}_sd"] = times.std()
         if len(groups) > 1:
-            is_fastest = rows["train_s"].dropna().equals(fastest)
-            ratio = ratio_interval(_read(rows, "train_s"), fastest)
-            line |= _name(
-                "train_s_ratio", Interval(1.0, np.nan, np.nan, ratio.n) if is_fastest else ratio
-            )
+            ratio = ratio_interval(trained[environment], trained.get(fastest, []))
+            is_fastest = environment == fastest
+            line["train_s_ratio"] = Interval(1.0, np.nan, np.nan, ratio.n) if is_fastest else ratio
         for metric in METRICS:
-            line |= _name(metric, _measure(rows, metric)) if len(_read(rows, metric)) else {}
+            if len(_read(rows, metric)):
+                line[metric] = _score(rows, metric)
         lines.append(line)
-    return pd.DataFrame(lines).sort_values(
+    return tabulate(lines).sort_values(
         "train_s", ascending=False, ignore_index=True, na_position="first"
     )
 
@@ -90,29 +95,26 @@ def compare_sessions(timed: pd.DataFrame) -> pd.DataFrame:
         between the sessions of the environment, by a one-way analysis of variance with random
         effects (0 where it falls below). Empty where no environment had two.
     """
-    lines = []
-    rows = (
-        timed[timed["session"].fillna("") != ""]
-        if {"session", "train_s"} <= set(timed)
-        else timed[:0]
+    if not {"session", "train_s"} <= set(timed):
+        return pd.DataFrame()
+    rows = timed[timed["session"].fillna("") != ""]
+    table = (
+        rows.groupby(["environment", "session"])["train_s"]
+        .agg(n="count", train_s="mean", train_s_sd="std")
+        .reset_index()
     )
-    for environment, runs in rows.groupby("environment") if len(rows) else []:
-        times = runs.groupby("session")["train_s"].agg(["count", "mean", "std"])
-        if len(times) > 1:
-            between = {"train_s_between_sd": _deviate_between(*times.to_numpy().T)}
-            named = times.rename(
-                columns={"count": "n", "mean": "train_s", "std": "train_s_sd"}
-            ).reset_index()
-            lines += [
-                {"environment": environment, **line, **between} for line in named.to_dict("records")
-            ]
-    return pd.DataFrame(lines)
+    groups = [group for _, group in table.groupby("environment") if len(group) > 1]
+    if not groups:
+        return pd.DataFrame()
+    return pd.concat(
+        [group.assign(train_s_between_sd=_deviate_between(group)) for group in groups],
+        ignore_index=True,
+    )
 
 
-def _deviate_between(n: np.ndarray, mean: np.ndarray, sd: np.ndarray) -> float:
-    """The deviation between groups, given the size, mean and deviation of each; of means alone
-    where all are single.
-    """
+def _deviate_between(sessions: pd.DataFrame) -> float:
+    """The deviation between sessions; of their means alone where all are of a single run."""
+    n, mean, sd = sessions[["n", "train_s", "train_s_sd"]].to_numpy().T
     if n.max() == 1:
         return float(mean.std(ddof=1))
     total = n.sum()
@@ -123,15 +125,17 @@ def _deviate_between(n: np.ndarray, mean: np.ndarray, sd: np.ndarray) -> float:
     return math.sqrt(max(0.0, (between - within) / size))
 
 
-def _measure(rows: pd.DataFrame, metric: str) -> Interval:
+def _score(rows: pd.DataFrame, metric: str) -> Interval:
     values = _read(rows, metric)
-    bounds = [_read(rows, f"{metric}_{bound}") for bound in ("low", "high")]
-    if len(values) == 1 and all(map(len, bounds)):
-        return Interval(values.iloc[0], bounds[0].iloc[0], bounds[1].iloc[0], 1)
+    low = _read(rows, f"{metric}_low")
+    high = _read(rows, f"{metric}_high")
+    if len(values) == 1 and len(low) and len(high):
+        return Interval(values.iloc[0], low.iloc[0], high.iloc[0], 1)
     # a kappa below chance: the plain mean, without the bounds of logarithms
     if (values <= 0).any():
         return Interval(values.mean(), np.nan, np.nan, len(values))
-    return _bound(mean_interval(values))
+    mean = mean_interval(values)
+    return mean._replace(high=min(mean.high, 1.0))
 
 
 def find_needed_repetitions(
@@ -149,9 +153,8 @@ def find_needed_repetitions(
         A row per answer: `answer` and its size in `percent`, the `repetitions` that it needs, and
         `variation_percent`, by how much repetitions vary. Empty where no scenario was repeated.
     """
-    variation, num_repeated = pool_spread(
-        timed.groupby(list(factors))["steady_epoch_s"].apply(list)
-    )
+    scenarios = timed.groupby(list(factors))["steady_epoch_s"].apply(list)
+    variation, num_repeated = pool_spread(scenarios)
     if not num_repeated or not variation:
         return pd.DataFrame()
     lines = [
@@ -165,7 +168,7 @@ def find_needed_repetitions(
 
 
 def compare_modes(selection: Selection) -> pd.DataFrame:
-    """Hold each mode against the paper's on the same machine: a speed counts only where the AUC is
+    """Compare each mode with the paper's on the same machine: a speed counts only where the AUC is
     the paper's.
 
     Shown by two one-sided tests at 5 % each: the 90 % interval of the difference of the mean AUCs
@@ -184,65 +187,104 @@ def compare_modes(selection: Selection) -> pd.DataFrame:
         bound 95 % intervals, 90 % for the difference; NaN stands where there is none. Empty if no
         machine ran two modes.
     """
-    tables = (selection.finished, selection.timed)
-    finished, timed = (dict(list(table.groupby(["machine", "mode"]))) for table in tables)
     lines = []
-    for machine, mode in sorted(finished, key=lambda key: (key[0], key[1] != "paper", key[1])):
-        paper = (machine, "paper")
-        num_modes = sum(place == machine for place, _ in finished)
-        if paper not in finished or num_modes == 1:
+    for machine, rows in selection.finished.groupby("machine"):
+        modes = sorted(rows["mode"].unique(), key=lambda mode: (mode != "paper", mode))
+        if modes[0] != "paper" or len(modes) == 1:
             continue
-        auc = _bound(mean_interval(_read(finished[machine, mode], AUC)))
-        rows, paper_rows = (timed.get(key, selection.timed[:0]) for key in ((machine, mode), paper))
-        line = {
-            "machine": machine,
-            "mode": mode,
-            "n": auc.n,
-            **_name(AUC, auc),
-            "n_timed": len(rows),
-        }
-        for time in TIMES:
-            ratio = ratio_interval(_read(paper_rows, time), _read(rows, time))
-            if mode == "paper":  # one, whatever its spread
-                ratio = ratio._replace(low=np.nan, high=np.nan)
-            line |= _name(f"{time}_ratio", ratio)
-        lines.append(
-            line
-            | _judge(
-                _read(finished[machine, mode], AUC), _read(finished[paper], AUC), mode == "paper"
-            )
-        )
-    return pd.DataFrame(lines)
+        timed = selection.timed[selection.timed["machine"] == machine]
+        paper_auc = _read(rows[rows["mode"] == "paper"], AUC)
+        for mode in modes:
+            of_mode = timed[timed["mode"] == mode]
+            auc = _read(rows[rows["mode"] == mode], AUC)
+            mean = mean_interval(auc)
+            line = {
+                "machine": machine,
+                "mode": mode,
+                "n": mean.n,
+                AUC: mean._replace(high=min(mean.high, 1.0)),
+                "n_timed": len(of_mode),
+            }
+            for time in TIMES:
+                ratio = ratio_interval(
+                    _read(timed[timed["mode"] == "paper"], time), _read(of_mode, time)
+                )
+                if mode == "paper":  # one, whatever its spread
+                    ratio = ratio._replace(low=np.nan, high=np.nan)
+                line[f"{time}_ratio"] = ratio
+            difference, verdict, needed = NOTHING, MODE_VERDICTS[0], np.nan
+            if mode != "paper":
+                difference, verdict, needed = _judge_mode(auc, paper_auc)
+            line["auc_difference"] = difference
+            line["verdict"] = verdict
+            line["runs_needed"] = needed
+            lines.append(line)
+    return tabulate(lines)
 
 
-def _bound(auc: Interval) -> Interval:
-    """No AUC lies above 1."""
-    return auc._replace(high=min(auc.high, 1.0))
-
-
-def _judge(auc: pd.Series, paper: pd.Series, is_paper: bool) -> dict[str, object]:
+def _judge_mode(auc: pd.Series, paper: pd.Series) -> tuple[Interval, str, int]:
     """Two one-sided tests of the difference against the margin."""
-    reference, counts, lower, higher, undecided = MODE_VERDICTS
-    nothing = Interval(np.nan, np.nan, np.nan, 0)
-    if is_paper:
-        return _name("auc_difference", nothing) | {"verdict": reference, "runs_needed": np.nan}
+    _, counts, lower, higher, undecided = MODE_VERDICTS
     difference = difference_interval(auc, paper, level=0.9)
     if difference.n < MIN_RUNS:
-        return _name("auc_difference", difference) | {"verdict": undecided, "runs_needed": MIN_RUNS}
+        return difference, undecided, MIN_RUNS
     deviation = math.sqrt((auc.var() + paper.var()) / 2)
     needed = max(MIN_RUNS, repetitions_for_equivalence(deviation, AUC_MARGIN))
     if -AUC_MARGIN < difference.low and difference.high < AUC_MARGIN:
-        verdict = counts
-    elif difference.high < -AUC_MARGIN or difference.low > AUC_MARGIN:
-        verdict = lower if difference.value < 0 else higher
-    else:
-        verdict = undecided
-    return _name("auc_difference", difference) | {"verdict": verdict, "runs_needed": needed}
+        return difference, counts, needed
+    if difference.high < -AUC_MARGIN or difference.low > AUC_MARGIN:
+        return difference, lower if difference.value < 0 else higher, needed
+    return difference, undecided, needed
+
+
+def compare_machines(runs: pd.DataFrame) -> pd.DataFrame:
+    """Say how much faster more machines train one work together, and what that costs.
+
+    The speed-up is the time of the fewest machines over theirs, the efficiency the speed-up over
+    how many times as many they are.
+
+    Args:
+        runs: timed rows of a `Selection`, priced by `price_runs`. Those of weak scaling, where each
+            machine had as much work, are left out.
+
+    Returns:
+        A row per kind of work (the columns of SCALED in which they differ) and `num_machines`: `n`
+        runs, `steady_epoch_s` [s], `speedup`, `efficiency` and `cost_per_epoch_usd` (machines x
+        hour), each with bounds. Empty where all runs trained on as many machines.
+    """
+    if not {"num_machines", "steady_epoch_s"} <= set(runs):
+        return pd.DataFrame()
+    known = runs.dropna(subset=["num_machines", "steady_epoch_s"]).reset_index(drop=True)
+    known = known.reindex(columns=[*dict.fromkeys([*known, *SCALED, "scaling"])])
+    known = known[known["scaling"] != "weak"].assign(rehearsed=known["rehearsed"].eq(True))
+    # one machine is what both rehearsed and real machines are compared with
+    alone = known[known["num_machines"] == 1]
+    known = pd.concat([known, alone.assign(rehearsed=True)], ignore_index=True)
+    lines = []
+    for kind, rows in known.groupby(list(SCALED), dropna=False):
+        fewest = rows["num_machines"].min()
+        if rows["num_machines"].max() == fewest:
+            continue
+        first = rows.loc[rows["num_machines"] == fewest, "steady_epoch_s"]
+        for number, some in rows.groupby("num_machines"):
+            ratio = ratio_interval(first, some["steady_epoch_s"])
+            if number == fewest:
+                ratio = Interval(1.0, 1.0, 1.0, ratio.n)
+            share = fewest / number
+            line = dict(zip(SCALED, kind, strict=True))
+            line["num_machines"] = int(number)
+            line["n"] = len(some)
+            line["steady_epoch_s"] = mean_interval(some["steady_epoch_s"])
+            line["speedup"] = ratio
+            line["efficiency"] = Interval(*(share * bound for bound in ratio[:3]), ratio.n)
+            costs = _read(some, "cost_per_epoch_usd")
+            if (costs > 0).any():
+                line["cost_per_epoch_usd"] = mean_interval(costs)
+            lines.append(line)
+    table = tabulate(lines)
+    agreed = [name for name in SCALED[:-1] if lines and table[name].nunique(dropna=False) == 1]
+    return table.drop(columns=agreed)
 
 
 def _read(rows: pd.DataFrame, column: str) -> pd.Series:
     return rows[column].dropna() if column in rows else pd.Series(dtype=float)
-
-
-def _name(column: str, interval: Interval) -> dict[str, float]:
-    return {column: interval.value, f"{column}_low": interval.low, f"{column}_high": interval.high}

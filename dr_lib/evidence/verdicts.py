@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from dr_lib.evidence.papers import FACTORS
 from dr_lib.evidence.select import MIN_RUNS
 from dr_lib.hardware.cloud import AZURE
 from dr_lib.statistics import cells as over
@@ -39,8 +40,6 @@ STATISTICS: dict[str, Callable[..., np.ndarray]] = {
 # interval is over patients
 ONE_SIDED = ("mean", "sum", "share", "score")
 WHOLE_DESIGN = ("sum", "ratio_of_sums", "share")  # mean nothing where cells are missing
-# of paper C; one cell has one level of each
-FACTORS = "framework dataset image_size network".split()
 OTHER_WORK = "model format data_kind mode batch_size epochs data_share threads_asked".split()
 IMAGES = ("num_images_train", "num_images_test")  # other work, too, where no data set has its own
 HARDWARE = "accelerator num_accelerators instance_type platform cpu num_cpus".split()  # as detected

@@ -13,26 +13,21 @@ import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from dr_lib.evidence.evaluation import LEVELS, POINTS, band_ages
+from dr_lib.evidence.evaluation import POINTS
 from dr_lib.evidence.predictions import Predictions
 from dr_lib.figures.style import (
     LINES,
     OURS,
-    SAMPLE,
     THEIRS,
     choose_words,
     find_reach,
     open_panels,
-    read_headers,
     use_commas,
-    write_decimals,
-    write_number,
-    write_span,
 )
+from dr_lib.numbers import write_number
 
 MARKERS = ("o", "s")  # of the operating points
 BOX = {"boxstyle": "round,pad=0.5", "facecolor": "white", "edgecolor": "#404040"}
-MEASURES = ("sensitivity", "specificity", "ppv", "npv")  # of an operating point
 TRUNK = ("offered", "test", "evaluated")  # the others leave it to the right
 
 
@@ -306,137 +301,6 @@ def plot_photographs(
             fontsize="x-small",
         )
     return figure
-
-
-def describe_auc(row: pd.Series, lang: str = "en") -> str:
-    """An AUC with its interval, or of how many patients it is and why there is none."""
-    text = write_span(row, "auc", lang)
-    if np.isfinite(row["auc_low"]):
-        return text
-    words = "{} ({} patients; no interval: drawn again, they always give the same AUC)"
-    return choose_words(lang)(words).format(text, row["num_patients"])
-
-
-def state_facts(
-    predictions: Predictions,
-    flow: pd.DataFrame,
-    summary: pd.DataFrame,
-    points: pd.DataFrame,
-    measured: pd.DataFrame,
-    calibrated: pd.DataFrame,
-    subgroups: pd.DataFrame,
-    data_sets: pd.DataFrame,
-    lang: str = "en",
-) -> dict[str, str]:
-    """What this run can say of the items of checklist and model card, in the words of a
-    language.
-    """
-    say = choose_words(lang)
-    test = predictions.test
-    headers = read_headers()
-    counts = flow.groupby("stage")[["num_images", "num_patients"]].sum()
-
-    def tell(row, name: str) -> str:
-        return describe_auc(row, lang) if name == "auc" else write_span(row, name, lang)
-
-    def count(name: str, levels: pd.Series) -> str:
-        counted = levels[levels != ""].value_counts().sort_index()
-        listed = [f"{name_level(level)}: {n}" for level, n in counted.items() if n]
-        return f"{say(name)} {', '.join(listed)}" if listed else ""
-
-    def name_level(level: object) -> str:
-        return say(level) if level in LEVELS else write_decimals(str(level), lang)
-
-    def describe(row, names: tuple[str, ...]) -> str:
-        return ", ".join(f"{say(headers[name])} {tell(row, name)}" for name in names)
-
-    images = counts["num_images"]
-    patients = counts["num_patients"]
-    whole = summary.iloc[0]
-    ungradable = [f"{say('excluded')} {images.get('ungradable', 0)}"]
-    if len(points):
-        ungradable.append(
-            f"{say('in a second row counted as referred')} {len(predictions.ungradable)}"
-        )
-    ungradable.append(f"{say('not usable')} {images.get('not usable', 0)}")
-    facts = {
-        "model": predictions.name,
-        "methods": say(
-            "bootstrap over patients, DeLong for clustered data, Wilson with a design effect, net"
-            " benefit"
-        ),
-        "ungradable": "; ".join(ungradable),
-        "missing": say("{} photographs without a usable answer").format(images["test"] - len(test)),
-        "flow": (
-            say("{} photographs offered, {} evaluated").format(
-                images["offered"], images["evaluated"]
-            )
-        ),
-        "events": (
-            say("{} photographs, {} of them referable").format(len(test), whole["num_referable"])
-        ),
-        "accuracy": f"AUC {tell(whole, 'auc')}",
-        "points": f"AUC {tell(whole, 'auc')}",
-        "version": predictions.version,
-        "synthetic": say(SAMPLE if predictions.is_synthetic else "none: photographs"),
-        "tested_on": predictions.dataset if "dataset" in predictions.table else "",
-        "trained_on": data_sets["trained_on"].iloc[0] if "dataset" in predictions.table else "",
-    }
-    if "learned from" in patients and "validation" in patients:
-        sides = [patients[stage] for stage in ("learned from", "validation", "test")]
-        facts["partition"] = say(
-            "{} patients learned from, {} of validation, {} of test; none on two sides"
-        ).format(*sides)
-    if len(points):
-        where = (
-            f", {say(headers['chosen_on'])} {points['chosen_on'].iloc[0]}"
-            if "chosen_on" in points
-            else ""
-        )
-        pairs = [
-            f"{say(p.point)} {write_number(p.threshold, lang)} ({say(p.source)})"
-            for p in points.itertuples()
-        ]
-        facts["thresholds"] = "; ".join(pairs) + where
-        first = measured.iloc[0]
-        facts["accuracy"] += f"; {say(first['point'])}: {describe(first, MEASURES[:2])}"
-        crossed = ", ".join(
-            f"{say(name.upper())} {first[name]}" for name in ("tp", "fn", "fp", "tn")
-        )
-        facts["crossed"] = f"{say(first['point'])}: {crossed}"
-        usual = measured[measured["ungradable"] == "excluded"]
-        said = [f"{say(row['point'])}: {describe(row, MEASURES)}" for _, row in usual.iterrows()]
-        facts["points"] += "".join(f"; {words}" for words in said)
-    others = data_sets[
-        data_sets["model"].eq(predictions.name) & data_sets["tested_on"].ne(predictions.dataset)
-    ]
-    told = []
-    for _, row in others.iterrows():
-        at = f", {say(row['point'])}" if isinstance(row["point"], str) else ""
-        told.append(
-            f"{row['trained_on']} → {row['tested_on']}{at}: {describe(row, ('auc', *MEASURES[:2]))}"
-        )
-    facts["external"] = "; ".join(told)
-    scored = subgroups.dropna(subset="auc") if "auc" in subgroups else subgroups[:0]
-    named = [
-        f"{say(row['factor'])} {name_level(row['level'])}: AUC {tell(row, 'auc')}"
-        for _, row in scored.iterrows()
-    ]
-    facts["subgroups"] = "; ".join(named)
-    people = test.drop_duplicates("patient_id")
-    listed = [count("sex", people["sex"])] if "sex" in people else []
-    listed += [count("age", band_ages(people["age"]))] if "age" in people else []
-    facts["characteristics"] = "; ".join(filter(None, listed))
-    if "grade" in test and test["grade"].notna().all():
-        facts["outcome"] = say("referable: grade 2 or worse")
-        facts["severity"] = count(
-            "true grade", test.loc[test["referable"] == 1, "grade"].astype(int)
-        )
-    if len(calibrated) > 1:
-        facts["recalibration"] = " → ".join(
-            f"{say('slope')} {tell(row, 'slope')}" for _, row in calibrated.iterrows()
-        )
-    return facts
 
 
 def _tell(stage: str, row, lang: str) -> str:

@@ -17,18 +17,18 @@ from matplotlib.ticker import FixedLocator, NullLocator
 
 from dr_lib.evidence.claims import read_published
 from dr_lib.evidence.mnist import IMPLEMENTATIONS, find_times_to_accuracy, list_epochs
+from dr_lib.evidence.papers import PAPERS
 from dr_lib.evidence.select import NoRunsError
 from dr_lib.figures.style import (
     FRAMEWORK_COLOURS,
     OTHER_COLOUR,
-    PAPERS,
     THEIRS,
     choose_words,
     name_line,
     open_panels,
     space_ticks,
-    write_number,
 )
+from dr_lib.numbers import write_number
 
 COLOURS = {  # Keras has those of its backends elsewhere
     "keras_tensorflow": FRAMEWORK_COLOURS["tensorflow"],
@@ -80,7 +80,7 @@ def plot_cumulative_time(
     for framework, point in _read_paper().iterrows() if published else ():
         seconds = write_number(point["seconds"], lang, "{:g} s")
         machine = {"cuda": "CUDA C, Tesla T4", "keras": "Keras, CPU"}[framework]
-        label = f"{machine}, {say(PAPERS['D'])}: {seconds}"
+        label = f"{machine}, {say(PAPERS['D'].authors)}: {seconds}"
         ax.plot(point["epochs"], point["seconds"], label=label, **PAPER_LOOK[framework])
     ax.set(
         xlabel=say("epoch"), ylabel=say("cumulative training time [s]"), xscale="log", yscale="log"
@@ -120,7 +120,7 @@ def plot_time_to_accuracy(
         _draw_line(ax, middle, low, high, colour, look, label)
     for seconds in _read_paper()["seconds"] if published else ():
         ax.axhline(seconds, color=THEIRS, lw=1, ls=":")
-        words = f"{say(PAPERS['D'])}: {write_number(seconds, lang, '{:g} s')}"
+        words = f"{say(PAPERS['D'].authors)}: {write_number(seconds, lang, '{:g} s')}"
         ax.annotate(
             words,
             (0, seconds),
@@ -281,7 +281,7 @@ def _draw_paper_ratio(
         return {}
     ratio = keras["seconds"] / paper.loc["cuda", "seconds"]
     (point,) = ax.plot(keras["epochs"], ratio, **PAPER_LOOK["cuda"])
-    return {f"{say(PAPERS['D'])}: {write_number(ratio, lang)} x": point}
+    return {f"{say(PAPERS['D'].authors)}: {write_number(ratio, lang)} x": point}
 
 
 def _number_accuracies(ax: Axes, lang: str) -> None:

@@ -13,10 +13,8 @@ import pandas as pd
 from IPython.display import HTML, Markdown, display
 from matplotlib.figure import Figure
 
-from dr_lib.evidence.checklist import STATUSES
 from dr_lib.evidence.claims import count_by_chance, count_claims, judge_claims
-from dr_lib.evidence.endpoint import REASONS
-from dr_lib.evidence.energy import WAYS, summarise_energy
+from dr_lib.evidence.energy import COUNTER, UNMEASURED, summarise_energy
 from dr_lib.evidence.evaluation import (
     CALIBRATED,
     ERRORS,
@@ -27,24 +25,21 @@ from dr_lib.evidence.evaluation import (
     STAGES,
     SUBGROUPS,
 )
-from dr_lib.evidence.scaling import MEASURED, PREDICTED, SCALINGS
+from dr_lib.evidence.papers import PAPERS
 from dr_lib.evidence.select import EXCLUSIONS, PLAN, WORK, Selection, list_runs
+from dr_lib.evidence.serving.endpoint import REASONS
 from dr_lib.evidence.training_time import MODE_VERDICTS
 from dr_lib.evidence.verdicts import NEVER, VERDICTS
 from dr_lib.figures.style import (
     IMAGES,
-    PAPERS,
     SAMPLE,
     choose_words,
     name_line,
     name_term,
     read_headers,
-    write_decimals,
-    write_interval,
-    write_number,
-    write_span,
 )
 from dr_lib.markdown import escape
+from dr_lib.numbers import write_decimals, write_interval, write_number, write_span
 
 ANSWERS = ("precision of a mean", "difference of two means")
 ALL_VERDICTS = (*VERDICTS, *NEVER.values())
@@ -57,7 +52,6 @@ EVALUATION = {
     *LEVELS,
     *CALIBRATED,
     *ERRORS,
-    *STATUSES,
 }
 # values of cells in words.csv
 SAID = {
@@ -65,11 +59,9 @@ SAID = {
     *MODE_VERDICTS,
     *ANSWERS,
     *EVALUATION,
-    *WAYS,
+    COUNTER,
+    UNMEASURED,
     *REASONS,
-    *SCALINGS,
-    MEASURED,
-    PREDICTED,
 }
 SAID |= {*EXCLUSIONS.values()}
 WORDINGS = {
@@ -125,7 +117,7 @@ class Page:
             if column in IDENTITY
         }
         about = [say("Study {}").format(", ".join(listed["study"]))] if "study" in listed else []
-        about += [say("beside {}").format(say(PAPERS[paper]))] if paper else []
+        about += [say("beside {}").format(say(PAPERS[paper].authors))] if paper else []
         if "environment" in listed:
             processors = f" ({', '.join(listed['cpu'])})" if "cpu" in listed else ""
             about.append(
@@ -168,7 +160,7 @@ class Page:
     def count_verdicts(self, paper: str, judged: pd.DataFrame) -> str:
         """How many claims of a paper hold, do not, and cannot be judged, as a sentence."""
         return self.say("Of {} claims of {}: {}.").format(
-            len(judged), self.say(PAPERS[paper]), self._count(judged)
+            len(judged), self.say(PAPERS[paper].authors), self._count(judged)
         )
 
     def figure(self, figure: Figure, name: str, caption: str, *, is_ours: bool = True) -> None:
@@ -214,13 +206,12 @@ class Page:
         display(HTML(self._keep(table, name).to_html(index=False, border=0)))
         self._caption("Table", caption)
 
-    def energy(self, runs: pd.DataFrame, keys: Sequence[str], grid: str) -> None:
+    def energy(self, runs: pd.DataFrame, keys: Sequence[str], g_per_kwh: float) -> None:
         """Show what runs used, by `summarise_energy`."""
         self.table(
-            summarise_energy(runs, keys, grid=grid),
+            summarise_energy(runs, keys, g_per_kwh=g_per_kwh),
             "energy",
-            "Energy of a run, mean [95 % interval], and how it was measured, or why not; bound:"
-            " rated power x time.",
+            "Energy that the GPUs of a run counted, mean [95 % interval].",
         )
 
     def judge(self, paper: str, selection: Selection) -> pd.DataFrame:

@@ -13,9 +13,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from dr_lib.evidence.endpoint import NETWORK, compare_fleets, find_varied
-from dr_lib.evidence.request_log import KINDS, summarise_requests
-from dr_lib.evidence.serving import (
+from dr_lib.evidence.papers import PAPERS
+from dr_lib.evidence.serving.costs import (
     PAPER_RATE_PER_S,
     Offer,
     break_even,
@@ -24,19 +23,18 @@ from dr_lib.evidence.serving import (
     usd_per_million,
     usd_per_million_at_rate,
 )
+from dr_lib.evidence.serving.endpoint import NETWORK, compare_fleets, find_varied
+from dr_lib.evidence.serving.request_log import KINDS, summarise_requests
 from dr_lib.figures.style import (
     LINES,
     OURS,
-    PAPERS,
     THEIRS,
     choose_words,
     name,
     open_panels,
     space_ticks,
-    write_interval,
-    write_number,
-    write_span,
 )
+from dr_lib.numbers import write_interval, write_number, write_span
 
 # so many times the bound has a rate to be tried before a queue that grows shows in the response
 # times
@@ -69,7 +67,7 @@ def plot_predict_time(
     ours = summarise_requests(timed)
     panels = [
         (title, rows)
-        for title, rows in ((say("our requests"), ours), (say(PAPERS["B"]), paper))
+        for title, rows in ((say("our requests"), ours), (say(PAPERS["B"].authors), paper))
         if len(rows)
     ]
     heights = [0.3 + 0.55 * len(rows) for _, rows in panels]
@@ -207,9 +205,7 @@ def describe_choice(priced: pd.DataFrame, lang: str = "en") -> list[str]:
             ]
             state("It changes the AUC by {} and kappa by {}.", *gate)
         joules = first["joules_per_prediction"]
-        energy = (
-            say(first["cpu_measured"]) if np.isnan(joules) else f"{write_number(joules, lang)} J"
-        )
+        energy = say(first["measured"]) if np.isnan(joules) else f"{write_number(joules, lang)} J"
         state("Energy of a prediction: {}.", energy)
         if first["held_requests"] < 100:
             words = "Its rate rests on {} requests; fewer than 100 show no 99th percentile."
@@ -388,7 +384,7 @@ def _draw_costs(
     }
     if published:
         ax.axvline(PAPER_RATE_PER_S, color=THEIRS, lw=1)
-        ax.annotate(say(PAPERS["B"]), (PAPER_RATE_PER_S, 1), (3, 0), color="#606060", **top)
+        ax.annotate(say(PAPERS["B"].authors), (PAPER_RATE_PER_S, 1), (3, 0), color="#606060", **top)
     space_ticks(ax, lang)
     ax.legend(loc="lower left", fontsize="small", framealpha=1, edgecolor="white")
     offers = [Offer(row.instance, row.usd_per_hour, row.busy_ms) for row in rows.itertuples()]

@@ -2,7 +2,7 @@
 panels.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from io import BytesIO
 from pathlib import Path
 
@@ -14,6 +14,8 @@ from matplotlib.backend_bases import RendererBase
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
+
+from dr_lib.numbers import write_number
 
 ACCELERATOR_COLOURS = {"cpu": "#949494", "gpu": "#029e73", "tpu": "#de8f05"}
 FRAMEWORK_COLOURS = {  # none is an accelerator's
@@ -27,13 +29,6 @@ OTHER_COLOUR = "#404040"
 OURS = "#0173b2"
 THEIRS = "#949494"
 LINES = ("#0173b2", "#d55e00", "#cc78bc", "#ca9161", "#56b4e9", "#404040")
-PAPERS = {
-    "A": "Araújo et al.",
-    "B": "Camargo et al.",
-    "C": "Moura Filho and Sousa",
-    "D": "De Felice Lima and Zola",
-    "E": "Voets et al.",
-}
 NAMES = {
     "mxnet": "MXNet",
     "pytorch": "PyTorch",
@@ -44,7 +39,6 @@ NAMES |= {"keras_torch": "Keras / PyTorch", "mnist": "MNIST", "cifar10": "CIFAR-
 NAMES |= {"vgg19": "VGG19", "mobilenet": "MobileNet"}
 # others as their column
 FACTOR_NAMES = {"dataset": "data set", "image_size": "image side", "residual": "repetitions"}
-ROUNDING = 1e-9  # of a sum of floats: what is nearer to 1 is 1
 SAMPLE = "synthetic sample, not photographs"
 IMAGES = "synthetic images, for timing only"
 
@@ -86,58 +80,6 @@ def name_line(line: str, say: Callable[[str], str]) -> str:
     """The words of a line of paper D's figures: CUDA C fused, batch 1, CPU."""
     implementation, batch, rest = line.partition(", batch ")
     return f"{say(implementation)}, {say('batch')} {rest}" if batch else line
-
-
-def write_number(value: float, lang: str, form: str = "") -> str:
-    """A number with the decimal sign of the language; a dash where there is none.
-
-    By default three digits without an exponent, 0.0000645, and whole and large numbers to the unit,
-    3,377,221. What is below 1 is not rounded to 1: 0.9996.
-    """
-    if not np.isfinite(value):
-        return "–"
-    if not form:
-        is_whole = float(value).is_integer() or abs(value) >= 1000
-        form = (
-            "{:,.0f}"
-            if is_whole
-            else np.format_float_positional(value, precision=3, fractional=False, trim="-")
-        )
-    if form == "1" and abs(1 - value) > ROUNDING:
-        digits = int(np.ceil(-np.log10(abs(1 - value)))) + 1
-        form = np.format_float_positional(value, precision=digits, trim="-")
-    return form.format(value).translate(str.maketrans(".,", ",." if lang == "pt" else ".,"))
-
-
-def write_decimals(text: str, lang: str) -> str:
-    """A text with the decimal sign of the language where it holds numbers alone, 0.01-0.48;
-    names stay as they are.
-    """
-    return text.replace(".", ",") if lang == "pt" and not any(map(str.isalpha, text)) else text
-
-
-def write_interval(value: float, low: float, high: float, lang: str, form: str = "") -> str:
-    """A value and its bounds, 0.74 [0.61, 0.84]; without bounds the value alone.
-
-    A bound that bounds nothing, as two runs have them, is infinity or 0: a million times the
-    value, or a thousandth. A likelihood ratio without a false alarm is infinite: ∞ [3.42, ∞].
-    """
-    text = "∞" if value == np.inf and np.isfinite(low) else write_number(value, lang, form)
-    if not (np.isfinite(low) or np.isfinite(high)) or low == high:
-        return text
-    bounds = [write_number(bound, lang, form) for bound in (low, high)]
-    if 0 < low < value / 1000 and np.isfinite(value):
-        bounds[0] = write_number(0, lang)
-    if high == np.inf or high > 1e6 * max(abs(value), 1):
-        bounds[1] = "∞"
-    return f"{text} [{('; ' if lang == 'pt' else ', ').join(bounds)}]"
-
-
-def write_span(row: Mapping | pd.Series, column: str, lang: str) -> str:
-    """A value of a row and its bounds, which stand in it as `column`_low and `column`_high."""
-    return write_interval(
-        row[column], row.get(f"{column}_low", np.nan), row.get(f"{column}_high", np.nan), lang
-    )
 
 
 def find_reach(rows: pd.DataFrame, column: str) -> np.ndarray:

@@ -10,16 +10,19 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from dr_lib.evidence.claims import read_published
+from dr_lib.evidence.papers import PAPERS
+from dr_lib.evidence.training_time import SCALED
 from dr_lib.figures.style import (
     ACCELERATOR_COLOURS,
     LINES,
-    PAPERS,
     choose_words,
     draw_runs,
+    find_reach,
+    name,
     open_panels,
     use_commas,
-    write_interval,
 )
+from dr_lib.numbers import write_interval
 from dr_lib.statistics.intervals import mean_interval
 
 
@@ -41,7 +44,7 @@ def plot_training_time(timed: pd.DataFrame, lang: str = "en", *, published: bool
     ours, paper = _sort_by_machine(ours), _read_paper() if published else ours[:0]
     panels = [
         (title, rows)
-        for title, rows in ((say("our runs"), ours), (say(PAPERS["A"]), paper))
+        for title, rows in ((say("our runs"), ours), (say(PAPERS["A"].authors), paper))
         if len(rows)
     ]
     longest = ours.groupby("environment")["train_s"].mean().max() if len(ours) else 0.0
@@ -101,6 +104,37 @@ def plot_history(history: Sequence[Mapping[str, float]], data: str) -> Figure:
         ax.legend(frameon=False)
     axes[1].set_ylim(0, 1.02)
     figure.suptitle(f"Training history: {data}")
+    return figure
+
+
+def plot_speed_up(machines: pd.DataFrame, lang: str = "en") -> Figure:
+    """Draw the speed-up over the number of machines, a panel for each kind of work, both axes
+    logarithmic.
+
+    Args:
+        machines: from `compare_machines`.
+        lang: en, or pt with decimal commas.
+    """
+    say = choose_words(lang)
+    kinds = [kind for kind in SCALED if kind in machines]
+    groups = list(machines.groupby(kinds, sort=False, dropna=False))
+    figure, axes = open_panels(len(groups), width=6.2, heights=3.4)
+    for ax, (key, rows) in zip(axes, groups, strict=True):
+        numbers = rows["num_machines"]
+        ax.plot(numbers, numbers / numbers.min(), ":", color="0.6", lw=1, label=say("ideal"))
+        reach = find_reach(rows, "speedup")
+        ax.errorbar(numbers, rows["speedup"], reach, fmt="o-", ms=5, capsize=3, color=LINES[0])
+        if len(groups) > 1:
+            ax.set_title(", ".join(map(name, key)), loc="left", fontweight="bold")
+        ax.set(xlabel=say("machines"), ylabel=say("speed-up"))
+        ax.set_xscale("log", base=2)
+        ax.set_yscale("log", base=2)
+        ax.set_xticks(numbers)
+        use_commas(ax, lang)
+        ax.legend(loc="upper left", frameon=False, fontsize="small")
+    figure.suptitle(say("Speed-up by the number of machines"))
+    words = say("point: ratio of geometric means [95 % interval]")
+    figure.supxlabel(words, fontsize="small")
     return figure
 
 

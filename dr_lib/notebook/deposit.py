@@ -39,9 +39,6 @@ pictures and words before you publish them.
 """
 CONTENTS = {
     "report.html": "the report: figures, tables, verdicts, every run; needs no other file",
-    "methods.en.md, methods.pt.md": (
-        "a methods paragraph, written from the rows, in English and Portuguese"
-    ),
     "*.png, *.pdf": "the figures",
     "*.csv, *.tex": "the tables, and all rows as runs.csv",
     "rows/": "the rows, a JSON file each, the tables that they name, the study files",
@@ -66,8 +63,6 @@ def write_deposit(folders: Sequence[Path], out: Path, root: Path, **choice: Any)
         ReportError: the folder holds something, or as `write_report`.
         RowError: there are no rows.
     """
-    from dr_lib.figures.methods import describe_methods  # Matplotlib: a second to import
-
     if out.exists() and any(out.iterdir()):
         raise ReportError(f"{out} holds files already: give --deposit a new folder")
     try:
@@ -78,11 +73,6 @@ def write_deposit(folders: Sequence[Path], out: Path, root: Path, **choice: Any)
         page = write_report(copies, out, root, **choice)
         (out / LISTING).unlink()  # SHA256SUMS says it
         rows = read_rows(out / "rows")
-        for lang in ("en", "pt"):
-            write_text(
-                out / f"methods.{lang}.md",
-                describe_methods(rows, lang, exclude=choice.get("exclude", "")),
-            )
         shutil.copy(root / "CITATION.cff", out)
         title = re.search(r"<title>(.*?)</title>", page.read_text(encoding="utf-8"))
         commits = sorted({row["commit"] for row in rows} - {""})

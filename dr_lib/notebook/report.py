@@ -14,18 +14,11 @@ from typing import Any
 import nbformat
 import yaml
 
+from dr_lib.evidence.papers import ANALYSES
 from dr_lib.files import write_json, write_text
 from dr_lib.parameters import check_digits
 from dr_lib.runs.row import read_runs
 
-ANALYSES = {  # a notebook whose rows are read: the notebook that analyses them
-    "10_train_referable": "11_gpu_vs_tpu",
-    "20_train_grades": "11_gpu_vs_tpu",
-    "21_export_quantize": "23_serving_cost",
-    "22_serve_and_load": "23_serving_cost",
-    "30_train_scenario": "31_factor_effects",
-    "40_mnist_cuda": "41_cuda_vs_keras",
-}
 STYLE = """body { font: 16px/1.5 Georgia, serif; color: #1a1a1a }
 body { max-width: 60em; margin: 2em auto; padding: 0 1em }
 h1, h2, summary { font-family: Helvetica, Arial, sans-serif } h2 { margin-top: 2em }

@@ -6,7 +6,6 @@ import importlib
 import importlib.util
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -16,13 +15,13 @@ from pathlib import Path
 from dr_lib.command import write_install
 from dr_lib.hardware.facts import HardwareError, find_platform, probe
 from dr_lib.parameters import ParameterError, check_parameters
+from dr_lib.processes import read_commit, read_last_words, shorten_commit
 
 PACKAGES = {  # module: what pip calls it
     "cv2": "opencv-python-headless",
     "google_crc32c": "google-crc32c",
     "PIL": "pillow",
     "sklearn": "scikit-learn",
-    "uvicorn": "uvicorn<0.55",  # the server is tried with no later one
     "yaml": "pyyaml",
 }
 # needed by all notebooks
@@ -118,22 +117,8 @@ def describe_machine(root: Path, *added: str) -> str:
     )
     backend = os.environ.get("KERAS_BACKEND") or next(iter(backends), "no backend")
     more = f", added {' '.join(added)}" if added else ""
-    return (
-        f"{facts.platform}, {device}, Keras on {backend}, commit"
-        f" {_read_commit(root) or 'unknown'}{more}"
-    )
-
-
-def _read_commit(root: Path) -> str:
-    """The first digits of the commit, with -dirty if files differ from it; empty where the
-    folder is no clone.
-    """
-    command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--exclude=*"]
-    # an unpacked archive may lie inside another clone
-    is_clone = (root / ".git").exists() and shutil.which("git")
-    return (
-        subprocess.run(command, capture_output=True, text=True).stdout.strip() if is_clone else ""
-    )
+    commit = shorten_commit(read_commit(root))
+    return f"{facts.platform}, {device}, Keras on {backend}, commit {commit}{more}"
 
 
 def _install(packages: list[str]) -> None:
@@ -161,6 +146,6 @@ def _install(packages: list[str]) -> None:
         ]
         ran = subprocess.run(command, capture_output=True, text=True)
     if ran.returncode:
-        why = ran.stderr.strip().splitlines()[-1:] or ["pip failed"]
+        why = read_last_words(ran.stderr, "pip failed")
         hint = "a Kaggle notebook has its internet switched on under Settings"
-        raise MissingPackageError(f"could not install {', '.join(packages)} ({why[0]}); {hint}")
+        raise MissingPackageError(f"could not install {', '.join(packages)} ({why}); {hint}")

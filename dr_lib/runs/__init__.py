@@ -6,6 +6,7 @@ which run this is and ends in a row (`row`). The rows of all runs together are t
 analyses call `runs`.
 
 study      a study file, checked, and its runs in their order
+backlog    the runs still to be made, what they take, and whether time and money hold them
 runner     makes the runs of a study, resumed where it stopped
 remote     makes them in sessions of Colab and Kaggle
 cluster    makes them on many machines
@@ -16,5 +17,4 @@ run        one run, locked by one process
 row        the schema of a row, written and read
 monitor    the machine sampled beside a training, by a process of its own
 prices     prices, and what runs cost
-estimate   what the rest of a study takes
 """

@@ -4,9 +4,8 @@ scheduler.
 
 import math
 import time
-from collections import deque
-from collections.abc import Collection, Sequence
-from concurrent.futures import FIRST_COMPLETED, CancelledError, wait
+from collections.abc import Collection, Iterable, Sequence
+from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -15,41 +14,30 @@ import yaml
 from tqdm import tqdm
 
 from dr_lib.command import write_lasting_command
+from dr_lib.errors import DrError
 from dr_lib.files import lock, write_text
 from dr_lib.hardware.machines import COORDINATOR, COUNT, RANK
-from dr_lib.runs.estimate import afford_s, find_limit, predict_run_s
-from dr_lib.runs.machines import count_machines
+from dr_lib.runs.backlog import Backlog
 from dr_lib.runs.outdated import find_outdated, set_aside
-from dr_lib.runs.row import count_paid, read_rows, read_spent_s, write_row
+from dr_lib.runs.row import read_rows, write_row
 from dr_lib.runs.runner import check_notebook, run_study
-from dr_lib.runs.study import (
-    PlannedRun,
-    Study,
-    StudyError,
-    find_runs,
-    load_study,
-    name_run,
-    plan_runs,
-)
+from dr_lib.runs.study import PlannedRun, Study, find_runs, load_study, name_run, plan_runs
 
 ANY = "any"  # in place of a machine's name
 PATIENCE_S = 20.0  # with a cluster that does not answer or has no workers
 
 
 def list_commands(path: Path, runs: Sequence[PlannedRun]) -> list[str]:
-    """One shell command per run and machine, to be given to any scheduler from the root of the
-    repository.
-    """
+    """One shell command per run and machine, for any scheduler, from the repository's root."""
     lines = []
     for run in runs:
-        only = name_run(run.scenario, run.repetition)
-        command = write_lasting_command("run", path, "--only", only)
-        number = count_machines(run)
-        if number == 1:
+        command = write_lasting_command("run", path, "--only", run.name)
+        if run.num_machines == 1:
             lines.append(command)
             continue
-        meet = f'{COORDINATOR}="${{{COORDINATOR}:?HOST:PORT of machine 0}}" {COUNT}={number}'
-        lines += [f"{meet} {RANK}={rank} {command}" for rank in range(number)]
+        coordinator = f'{COORDINATOR}="${{{COORDINATOR}:?HOST:PORT of machine 0}}"'
+        for rank in range(run.num_machines):
+            lines.append(f"{coordinator} {COUNT}={run.num_machines} {RANK}={rank} {command}")
     return lines
 
 
@@ -77,99 +65,71 @@ def run_on_cluster(
         worker_root: the repository there, by default where the worker imports dr_lib from.
 
     Raises:
-        StudyError: the study is not valid, its runs are of another version of the notebook, nobody
+        DrError: the study is not valid, its runs are of another version of the notebook, nobody
             answers at the address, or the cluster has no workers (any more).
     """
-    from distributed import Client, KilledWorker
+    from distributed import Client
 
     study = load_study(path, root, instance=instance)
     folder = Path(path).with_suffix("")
-    stop_at = time.monotonic() + 3600 * (max_hours or study.max_hours or math.inf)
+    hours = max_hours or study.max_hours or math.inf
+    stop_at = time.monotonic() + 3600 * hours
     planned = plan_runs(study, ANY)
-    wanted = find_runs(planned, only, path)
+    runs = find_runs(planned, only, path)
     check_notebook(study, root, read_rows(folder), allow)
     try:
         client = Client(address, timeout=PATIENCE_S)
     except (OSError, ValueError) as error:
-        raise StudyError(f"no Dask scheduler answers at {address}: {error}") from error
-    names = {run.run_id for run in wanted}
-    if what := set_aside(folder, [row for row in read_rows(folder) if _name(row) in names], root):
-        tqdm.write(what)
-    rows = {row["run_id"]: row for row in read_rows(folder)}
-    completed = {_name(row) for row in rows.values() if row["status"] == "ok"}
-    waiting = deque(run for run in wanted if run.run_id not in completed)
+        raise DrError(f"no Dask scheduler answers at {address}: {error}") from error
+    names = {run.run_id for run in runs}
+    rows = [row for row in read_rows(folder) if _name(row) in names]
+    if sentence := set_aside(folder, rows, root):
+        tqdm.write(sentence)
+
+    # a worker makes what is disturbed again by itself
+    once = study.model_copy(update={"repeat_disturbed": 0})
+    backlog = Backlog(once, folder, runs, planned, stop_at=stop_at)
+    _take_in(backlog, read_rows(folder))
     failures = []
-    under_way = {}
+    under_way: dict[Future, PlannedRun] = {}
+    is_over = False
     # not as a context, which would wait for runs that nobody makes
     executor = client.get_executor(pure=False)
-    with client, tqdm(total=len(waiting), desc="runs") as bar:
-        while waiting or under_way:
-            known = {
-                _name(row): row
-                for row in sorted(rows.values(), key=lambda row: row["status"] == "ok")
-            }
-            while waiting:
-                *busy_s, next_s = predict_run_s(
-                    study, planned, known, [*under_way.values(), waiting[0]]
-                )
+    with client, tqdm(total=len(backlog.list_left()), desc="runs") as bar:
+        while True:
+            while not is_over and (offer := backlog.find_next(under_way.values())):
                 # what a first run costs has to be known before others are handed out on a budget
-                free = 1 if study.max_usd and math.isnan(next_s) else max(1, _count_workers(client))
-                if len(under_way) >= free:
+                is_first = study.max_usd and math.isnan(offer.seconds[0])
+                if len(under_way) >= (1 if is_first else max(1, _count_workers(client))):
                     break
-                done_s = [
-                    count_paid(row) * read_spent_s(folder, name, row) for name, row in rows.items()
-                ]
-                spent_s = sum(done_s) + sum(busy_s)
-                if reason := find_limit(study, spent_s, next_s, stop_at):
-                    bar.write(f"{reason}; start again to go on")
-                    waiting.clear()
+                if offer.refusal:
+                    bar.write(f"{offer.refusal}; start again to go on")
+                    is_over = True
                     break
-                run = waiting.popleft()
-                left_hours = min(stop_at - time.monotonic(), afford_s(study, spent_s)) / 3600
-                asked = (
-                    path.stem,
-                    study,
-                    name_run(run.scenario, run.repetition),
-                    worker_root,
-                    left_hours,
-                    tuple(allow),
-                )
-                under_way[executor.submit(make_run, *asked)] = run
+                backlog.closed.add(offer.run.run_id)
+                left_hours = (offer.stop_at - time.monotonic()) / 3600
+                name = offer.run.name
+                request = (path.stem, study, name, worker_root, left_hours, tuple(allow))
+                under_way[executor.submit(make_run, *request)] = offer.run
+            if not under_way:
+                return failures
             finished = wait(under_way, PATIENCE_S, FIRST_COMPLETED).done
             if not finished and not _count_workers(client):
-                raise StudyError(
-                    f"the Dask cluster at {address} has no workers: start some, and start again"
-                )
+                fault = f"the Dask cluster at {address} has no workers"
+                raise DrError(f"{fault}: start some, and start again")
             for future in finished:
-                run = under_way.pop(future)
-                name = name_run(run.scenario, run.repetition)
+                name = under_way.pop(future).name
                 bar.update()
-                try:
-                    errors, made = future.result()
-                except CancelledError as error:
-                    raise StudyError(
-                        f"the Dask scheduler at {address} is gone: start it, and start again"
-                    ) from error
-                except KilledWorker:
-                    errors = [
-                        f"{name}: every worker that began it was lost, most likely for want of"
-                        " memory"
-                    ]
-                    made = []
-                except Exception as error:  # noqa: BLE001  a worker that is set up badly does not end the others
-                    errors = [f"{name}: {error}"]
-                    made = []
+                errors, made = _read_result(future, name, address)
                 failures += errors
                 outdated = find_outdated(folder, made, root)
                 if outdated:
-                    failures.append(
-                        f"{name}: the worker has another prepared folder: bring it there"
-                    )
-                for row in made:
-                    if row["run_id"] not in outdated:
-                        rows[row["run_id"]] = row
-                        write_row(folder, row)
-    return failures
+                    fault = "the worker has another prepared folder"
+                    failures.append(f"{name}: {fault}: bring it there")
+                kept = [row for row in made if row["run_id"] not in outdated]
+                for row in kept:
+                    write_row(folder, row)
+                _take_in(backlog, kept)
 
 
 def make_run(
@@ -190,11 +150,42 @@ def make_run(
                 path, yaml.safe_dump(study.model_dump(exclude_defaults=True), sort_keys=False)
             )
     if load_study(path, root, instance=study.instance).model_dump_json() != study.model_dump_json():
-        raise StudyError(f"a worker has another {path.name}: bring the repositories to one commit")
-    asked = {"only": only, "instance": study.instance, "max_hours": max_hours, "allow": allow}
-    errors = run_study(path, root, **asked, wait=True, show_progress=False)
+        raise DrError(f"a worker has another {path.name}: bring the repositories to one commit")
+    errors = run_study(
+        path,
+        root,
+        max_hours=max_hours,
+        instance=study.instance,
+        only=only,
+        allow=allow,
+        wait=True,
+        show_progress=False,
+    )
     rows = read_rows(path.with_suffix(""))
     return errors, [row for row in rows if name_run(row["scenario"], row["repetition"]) == only]
+
+
+def _read_result(future: Future, name: str, address: str) -> tuple[list[str], list[dict]]:
+    """What `make_run` returned on the worker; what ended it there is an error of this run alone."""
+    from distributed import KilledWorker
+
+    try:
+        return future.result()
+    except CancelledError as error:
+        fault = f"the Dask scheduler at {address} is gone"
+        raise DrError(f"{fault}: start it, and start again") from error
+    except KilledWorker:
+        reason = "every worker that began it was lost, most likely for want of memory"
+    except Exception as error:  # noqa: BLE001  a worker that is set up badly does not end the others
+        reason = str(error)
+    return [f"{name}: {reason}"], []
+
+
+def _take_in(backlog: Backlog, rows: Iterable[dict[str, Any]]) -> None:
+    """Add rows of whatever machine; a completed one comes before others of its run."""
+    for row in rows:
+        if backlog.rows.get(_name(row), row)["status"] != "ok" or row["status"] == "ok":
+            backlog.rows[_name(row)] = row
 
 
 def _name(row: dict[str, Any]) -> str:

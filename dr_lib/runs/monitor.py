@@ -24,8 +24,9 @@ import psutil
 PERCENTS = ("cpu_percent", "steal_percent", "memory_percent", "gpu_percent", "gpu_memory_percent")
 # means of shares, sums of the others; energy counts from when the driver was loaded
 GPU = ("gpu_percent", "gpu_memory_percent", "gpu_memory_mib", "gpu_power_w", "gpu_energy_j")
-MACHINE = (*PERCENTS[:3], "memory_mib", "cpu_energy_j")  # energy counts from the first row
+MACHINE = (*PERCENTS[:3], "memory_mib")
 COLUMNS = ("seconds", "monotonic_s", "event", *MACHINE, "process_cpu_s", "process_mib", *GPU)
+OLD_COLUMNS = ("cpu_energy_j",)  # of older files; not read
 START = "start"
 END = "end"
 ERROR = "error"
@@ -36,7 +37,6 @@ RESCAN_S = 10.0  # to find new children all processes are read: 5 ms where there
 START_TIMEOUT_S = 30.0
 END_TIMEOUT_S = 5.0  # of the sampler, on a machine that is busy
 NAN = math.nan
-POWERCAP = Path("/sys/class/powercap")
 
 
 class MonitorError(RuntimeError):
@@ -131,7 +131,7 @@ def read_samples(path: Path) -> list[dict[str, Any]]:
         lines = text[: text.rfind("\n") + 1].splitlines()
         rows = csv.DictReader(lines, restval="missing")
         # an older file has fewer
-        if lines and not {*COLUMNS[:3]} <= {*rows.fieldnames} <= {*COLUMNS}:
+        if lines and not {*COLUMNS[:3]} <= {*rows.fieldnames} <= {*COLUMNS, *OLD_COLUMNS}:
             raise ValueError("its header is another")
         numbers = dict.fromkeys(COLUMNS, NAN)
         return [
@@ -140,58 +140,6 @@ def read_samples(path: Path) -> list[dict[str, Any]]:
         ]
     except (OSError, ValueError, TypeError, csv.Error) as error:
         raise MonitorError(f"{path} holds no samples of a monitor: {error}") from error
-
-
-class Rapl:
-    """Energy of the processors' packages as they count it (RAPL, of Intel and AMD), where Linux
-    lets us read it.
-
-    All that runs on the machine is in it. Since 2020 (CVE-2020-8694) root alone may read it; guests
-    have no such files.
-    """
-
-    def __init__(self, powercap: Path = POWERCAP):
-        """Find the packages and begin to count; where there is nothing to read, `reason` says
-        why.
-        """
-        self.reason = "no RAPL counter"
-        self._joules = 0.0
-        self._ranges = {}
-        self._last = {}
-        try:
-            names = [
-                path
-                for path in powercap.glob("intel-rapl:*/name")
-                if path.read_text().startswith("package")
-            ]
-            self._ranges = {
-                path.parent: int((path.parent / "max_energy_range_uj").read_text())
-                for path in names
-            }
-            self._last = self._read_uj()
-            self.reason = "" if names else self.reason
-        except PermissionError:
-            self.reason = "RAPL is for root alone"
-        except (OSError, ValueError):
-            pass
-
-    def read_j(self) -> float:
-        """Joules since the first reading, NaN where there is no counter; it may wrap around once
-        between readings.
-        """
-        try:
-            now = self._read_uj()
-        except OSError:
-            return NAN
-        for package, uj in now.items():
-            self._joules += (
-                uj - self._last[package] + self._ranges[package] * (uj < self._last[package])
-            ) / 1e6
-        self._last = now
-        return NAN if self.reason else self._joules
-
-    def _read_uj(self) -> dict[Path, int]:
-        return {package: int((package / "energy_uj").read_text()) for package in self._ranges}
 
 
 def summarise(path: Path) -> dict[str, Any]:
@@ -205,10 +153,8 @@ def summarise(path: Path) -> dict[str, Any]:
         and gpu_memory_percent; `process_cpu_s` of the process and its children; `process_peak_mib`;
         `num_samples`, rows of events among them; `monitored_s`; `gpu_energy_j` of the GPUs by their
         own counter (NVML, Volta and later), else by their sampled power, `gpu_energy_sampled_j` by
-        that alone, `gpu_energy_from` which of the two (empty: none); `cpu_energy_j` of the
-        processors' packages, `cpu_energy_from` RAPL, why there is none, or empty. Energy counts if
-        its readings reach from the first sample to the last. NaN where nothing is to be summed up,
-        never 0.
+        that alone, `gpu_energy_from` which of the two (empty: none). Energy counts if its readings
+        reach from the first sample to the last. NaN where nothing is to be summed up, never 0.
 
     Raises:
         MonitorError: the file holds no samples.
@@ -223,8 +169,7 @@ def summarise(path: Path) -> dict[str, Any]:
     }
     # not of a training's own event
     own = [row["seconds"] for row in rows if row["event"] in ("", START, END, ERROR)]
-    was_read = bool(series["cpu_energy_j"])
-    for name in ("gpu_power_w", "gpu_energy_j", "cpu_energy_j"):  # of a part of the time: none
+    for name in ("gpu_power_w", "gpu_energy_j"):  # of a part of the time: none
         if [seconds for seconds, _ in series[name][:1] + series[name][-1:]] != [own[0], own[-1]]:
             series[name] = []
     peaks = {
@@ -237,11 +182,6 @@ def summarise(path: Path) -> dict[str, Any]:
     sampled_j = sum(joules) if joules else NAN
     counted_j = _count(series["gpu_energy_j"])
     gpu_j = sampled_j if math.isnan(counted_j) else counted_j
-    cpu_j = _count(series["cpu_energy_j"])
-    cpu_from = "RAPL"
-    if math.isnan(cpu_j):
-        is_cut = was_read and not series["cpu_energy_j"]
-        cpu_from = "" if is_cut else Rapl().reason or "no RAPL counter"
     return {
         **{f"{name}_mean": _weigh(series[name], start_s) for name in PERCENTS},
         **{f"{name}_peak": peaks[name] for name in PERCENTS},
@@ -256,8 +196,6 @@ def summarise(path: Path) -> dict[str, Any]:
             if math.isnan(counted_j)
             else "NVML counter"
         ),
-        "cpu_energy_j": cpu_j,
-        "cpu_energy_from": cpu_from,
         "num_samples": len(rows),
         "monitored_s": rows[-1]["seconds"] - start_s,
     }
@@ -291,7 +229,6 @@ def sample(path: str, period_s: float, num_gpus: int) -> None:
     training = psutil.Process(os.getppid())
     gpus = _find_gpus(num_gpus)
     cpu_times = (NAN, NAN, NAN)
-    rapl = Rapl()
     now_s = start_s = rescan_s = time.monotonic()
     event = START
     children = []
@@ -324,7 +261,6 @@ def sample(path: str, period_s: float, num_gpus: int) -> None:
                         **_read_gpus(*gpus),
                     }
                 )
-                row["cpu_energy_j"] = rapl.read_j()
             numbers = {
                 name: round(value, 3) for name, value in row.items() if not math.isnan(value)
             }

@@ -2,9 +2,7 @@
 has.
 """
 
-import hashlib
 import itertools
-import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,7 +10,7 @@ from typing import Any
 import yaml
 
 from dr_lib.files import write_json
-from dr_lib.runs.row import read_spent_s, row_path, spent_path
+from dr_lib.runs.row import read_seconds, row_path, spent_path
 
 CHANGES = {  # columns of a row: what the prepared folder has now where it differs
     "data_sha256": "other photographs",
@@ -41,18 +39,23 @@ def find_outdated(
     path = folder.absolute()
     path = path.with_name(f"{path.name}.yaml")
     study = yaml.safe_load(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    folders = {name: root / value for name, value in _name_levels(study, "data_dir").items()}
+    data_dirs = _name_levels(study, "data_dir")
     splits = _name_levels(study, "split")
     outdated = {}
     for row in rows:
-        data_dir = folders.get(row.get("data_dir"))
-        if row["status"] != "ok" or data_dir is None:
+        if row["status"] != "ok" or row.get("data_dir") not in data_dirs:
             continue
+        data_dir = root / data_dirs[row["data_dir"]]
         split = row.get("split") or "split.csv"
-        now = _read_hashes(data_dir, splits.get(split, split))
-        differing = [name for name in now if row.get(name) not in (None, now[name])]
-        if differing:
-            outdated[row["run_id"]] = [CHANGES[name] for name in differing]
+        split = splits.get(split, split)
+        if not (data_dir / "manifest.json").is_file() or not (data_dir / split).is_file():
+            continue
+        from dr_lib.data.prepared.folder import describe_data  # pandas: half a second
+
+        now = describe_data(data_dir, split)
+        changes = [CHANGES[name] for name in CHANGES if row.get(name) not in (None, now[name])]
+        if changes:
+            outdated[row["run_id"]] = changes
     return outdated
 
 
@@ -71,14 +74,14 @@ def set_aside(folder: Path, rows: Iterable[Mapping[str, Any]], root: Path) -> st
     Returns:
         A sentence on them, empty where there are none.
     """
-    rows = {row["run_id"]: row for row in rows if row_path(folder, row["run_id"]).exists()}
-    outdated = find_outdated(folder, rows.values(), root)
+    present = {row["run_id"]: row for row in rows if row_path(folder, row["run_id"]).exists()}
+    outdated = find_outdated(folder, present.values(), root)
     if not outdated:
         return ""
     for run_id in outdated:
-        candidates = (folder / FOLDER / f"{run_id}-{number}" for number in itertools.count())
-        kept = next(path for path in candidates if not path.exists())
-        spent_s = read_spent_s(folder, run_id, rows[run_id])
+        paid_s = read_seconds(folder, run_id, present[run_id]).paid_s
+        numbered = (folder / FOLDER / f"{run_id}-{number}" for number in itertools.count())
+        kept = next(path for path in numbered if not path.exists())
         kept.parent.mkdir(exist_ok=True)
         left = spent_path(folder, run_id).parent
         if left.exists():
@@ -88,7 +91,7 @@ def set_aside(folder: Path, rows: Iterable[Mapping[str, Any]], root: Path) -> st
         for file in (folder / "notebooks" / f"{run_id}.ipynb", folder / "logs" / f"{run_id}.log"):
             if file.exists():
                 file.rename(kept / file.name)
-        write_json(spent_path(folder, run_id), spent_s)
+        write_json(spent_path(folder, run_id), paid_s)
     return f"{describe_outdated(outdated)}: made again, what was there is kept in {folder / FOLDER}"
 
 
@@ -102,24 +105,3 @@ def _name_levels(study: Mapping[str, Any], parameter: str) -> dict[str, str]:
     values = [value for value in [*levels, (study.get("parameters") or {}).get(parameter)] if value]
     named = {Path(value).name: value for value in values}
     return named if len(named) == len(values) else {}
-
-
-def _read_hashes(data_dir: Path, split: str) -> dict[str, str]:
-    """What a prepared folder has in these columns of a row; nothing where it, or the split
-    table, is not here.
-    """
-    manifest = data_dir / "manifest.json"
-    table = data_dir / split
-    if not manifest.is_file() or not table.is_file():
-        return {}
-    prepared = json.loads(manifest.read_bytes())
-    files = prepared["files"]
-    shards = sorted(item for item in files.items() if item[0].endswith(".tfrecord"))
-    return {
-        "data_sha256": hashlib.sha256(json.dumps(shards).encode()).hexdigest(),
-        "labels_sha256": prepared.get("labels_sha256") or files["labels.csv"],
-        "split_sha256": (
-            prepared.get("split_sha256", {}).get(split)
-            or hashlib.sha256(table.read_bytes()).hexdigest()
-        ),
-    }

@@ -1,6 +1,5 @@
 """One papermill process: started, watched, ended with all that it started, and its error read."""
 
-import json
 import os
 import re
 import subprocess
@@ -8,13 +7,14 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePath
-from typing import Any
+from typing import Any, NamedTuple
 
 import nbformat
 import psutil
 import yaml
 
-from dr_lib.runs.run import RUN_VARIABLE, bind_to_parent
+from dr_lib.processes import bind_to_parent, read_last_words
+from dr_lib.runs.run import RunIdentity
 from dr_lib.runs.study import PlannedRun
 
 OUT_OF_TIME = "OutOfTimeError"  # how a notebook says that it has saved and stopped in time
@@ -24,42 +24,54 @@ PATH = re.compile(  # the folders of an absolute path, or a whole URL
 )
 
 
+class Execution(NamedTuple):
+    """One execution of a notebook under papermill."""
+
+    run: PlannedRun
+    root: Path  # of the repository, where it runs
+    notebook: Path
+    output: Path  # the executed notebook
+    log: Path  # what papermill prints
+
+
+def prepare_execution(
+    run: PlannedRun, root: Path, notebook: str, folder: Path, rank: int = 0
+) -> Execution:
+    """Name what one machine of a run leaves in a study's folder; what an earlier try left goes."""
+    name = f"{run.run_id}-machine-{rank}" if rank else run.run_id
+    source = root / "notebooks" / f"{notebook}.ipynb"
+    output = folder / "notebooks" / f"{name}.ipynb"
+    log = folder / "logs" / f"{name}.log"
+    for path in (output, log):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)
+    return Execution(run, root, source, output, log)
+
+
 @contextmanager
 def start_papermill(
-    run: PlannedRun,
-    notebook: Path,
-    output: Path,
-    log: Path,
-    context: dict[str, Any],
+    execution: Execution,
+    identity: RunIdentity,
     *,
-    root: Path,
     lock: int | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Iterator[subprocess.Popen]:
-    """Start a notebook under papermill in the repository's root; at the end, end all of it that
-    still runs.
+    """Start a notebook in the repository's root; at the end, end all of it that still runs.
 
-    `context` is what the run has to know of itself. The study stays locked while it lives, if the
-    runner is killed too, by the file descriptor `lock`. `environment` is added to that of this
-    process.
+    Args:
+        execution: what runs where.
+        identity: of the run.
+        lock: file descriptor of the study's lock, which the notebook keeps if the runner is killed.
+        environment: added to that of this process.
     """
-    parameters = yaml.safe_dump(run.parameters)
-    command = [
-        sys.executable,
-        "-m",
-        "papermill",
-        str(notebook),
-        str(output),
-        "-y",
-        parameters,
-        "-k",
-        run.kernel,
-    ]
-    with log.open("wb") as file:
+    command = [sys.executable, "-m", "papermill", str(execution.notebook), str(execution.output)]
+    command += ["-y", yaml.safe_dump(execution.run.parameters)]
+    command += ["-k", execution.run.kernel, "--no-progress-bar"]
+    with execution.log.open("wb") as file:
         process = subprocess.Popen(
-            bind_to_parent([*command, "--no-progress-bar"]),
-            cwd=root,
-            env={**os.environ, **(environment or {}), RUN_VARIABLE: json.dumps(context)},
+            bind_to_parent(command),
+            cwd=execution.root,
+            env={**os.environ, **(environment or {}), **identity.environment()},
             stdout=file,
             stderr=subprocess.STDOUT,
             pass_fds=[] if lock is None else [lock],
@@ -74,9 +86,8 @@ def end_tree(process: subprocess.Popen) -> None:
     """End a process, and what it started."""
     children = []
     with suppress(psutil.Error):
-        children = (
-            psutil.Process(process.pid).children(recursive=True) if process.poll() is None else []
-        )
+        if process.poll() is None:
+            children = psutil.Process(process.pid).children(recursive=True)
     process.kill()
     for child in children:
         with suppress(psutil.Error):
@@ -85,30 +96,18 @@ def end_tree(process: subprocess.Popen) -> None:
 
 
 def find_error(notebook: Path, log: Path, returncode: int) -> str:
-    """What stopped an executed notebook, in one line: its own error, else the last words of
-    papermill.
-    """
+    """What stopped a notebook, in one line: its own error, else the last words of papermill."""
     try:
         cells = nbformat.read(notebook, as_version=4).cells
     except (OSError, ValueError):  # never written, or cut off while it was
         cells = []
-    outputs = [
-        output
-        for cell in cells
-        for output in cell.get("outputs", [])
-        if output.output_type == "error"
-    ]
-    if outputs:
-        return f"{outputs[-1].ename}: {outputs[-1].evalue}".split("\n")[0]
-    said = read_last_words(log) or "no message"
-    hint = " (killed, or out of memory?)" if "DeadKernelError" in said else ""
-    return f"papermill ended with {returncode}: {said}{hint}"
-
-
-def read_last_words(log: Path) -> str:
-    """The last line of a log that is not blank; empty where there is none."""
-    lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
-    return lines[-1] if lines else ""
+    outputs = [output for cell in cells for output in cell.get("outputs", [])]
+    errors = [output for output in outputs if output.output_type == "error"]
+    if errors:
+        return f"{errors[-1].ename}: {errors[-1].evalue}".split("\n")[0]
+    reason = read_last_words(log.read_text(errors="replace"))
+    hint = " (killed, or out of memory?)" if "DeadKernelError" in reason else ""
+    return f"papermill ended with {returncode}: {reason}{hint}"
 
 
 def redact_paths(value: Any, known: Sequence[str] = ()) -> Any:

@@ -8,99 +8,112 @@ from __future__ import annotations
 
 import json
 import math
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from dr_lib.errors import DrError
 from dr_lib.files import write_json
 
 if TYPE_CHECKING:
     import pandas as pd
 
 STATUSES = ("ok", "failed", "skipped")
-# the schema: what rows have in common; the notebook's parameters, metrics (metric_*), utilisation
-# (of `monitor.summarise`) and versions stand beside it
+# notebooks that are 10_train today, and its task in them
+RENAMED = {"10_train_referable": "referable", "20_train_grades": "grades"}
+# the schema, each with its meaning [unit]: what rows have in common; a notebook's parameters, its
+# metrics (metric_*) and versions stand beside it
 COLUMNS = {  # of every row
     "run_id": str,  # unique in its study
     "study": str,  # the study file's name, or adhoc
-    "notebook": str,
+    "notebook": str,  # that made it
     "notebook_sha256": str,  # empty where the notebook did not begin
     "scenario": str,  # C1, C2, ... in the order of the factors
-    "repetition": int,
+    "repetition": int,  # index of the timed run
     "order": int,  # the place among the planned runs
     "seed": int,  # the study's plus the repetition
     "session_id": str,  # one call of the runner
     "started_at": str,  # UTC, ISO 8601
-    "status": str,  # one of STATUSES
+    "status": str,  # ok, failed or skipped
     "retries": int,  # times that it failed before
     "resumed": int,  # times that it went on from a checkpoint
     "error": str,  # empty, or why it failed or was skipped
-    "commit": str,  # with -dirty if files differ from it
-    "wall_s": float,  # from the beginning of the run to its row
+    "commit": str,  # of the repository, with -dirty if files differ from it
+    "wall_s": float,  # from the beginning of the run to its row [s]
 }
 MEASURED = {  # null where a run has none; seconds are on a monotonic clock
-    "setup_s": float,  # what came before the training
-    # from the call of the training to the end of the device's work and of the last epoch's
-    # callbacks
-    "train_s": float,
-    "first_step_s": float,  # inside train_s, as the epochs are
-    "epoch_s": list,  # seconds of each epoch
-    # seconds of each epoch's training steps alone, without validation and checkpoint
-    "training_s": list,
-    "steady_epoch_s": float,  # median of the epochs from the second on
-    "cpu_s": float,  # CPU seconds of the training's process
-    # usd_per_hour x train_s / 3600, Moura Filho and Sousa's formula; null without a training
-    "formula_usd": float,
-    "cost_usd": float,  # usd_per_hour x (train_s + setup_s) / 3600; null without a training
+    "setup_s": float,  # what came before the training [s]
+    "train_s": float,  # from the call of fit to the end of the device's work and callbacks [s]
+    "first_step_s": float,  # inside train_s, as the epochs are [s]
+    "epoch_s": list,  # of each epoch [s]
+    "training_s": list,  # of each epoch's steps, without validation and checkpoint [s]
+    "steady_epoch_s": float,  # median of the epochs from the second on [s]
+    "cpu_s": float,  # CPU time of the training's process [s]
+    "formula_usd": float,  # usd_per_hour x train_s / 3600; null without a training [USD]
+    "cost_usd": float,  # usd_per_hour x (train_s + setup_s) / 3600; null without one [USD]
 }
 DETAILS = {  # in the rows that have them
-    "images_per_s": float,  # training images over the time of training alone, in a steady epoch
-    # of a cloud service's machine, in which the run was made: colab-t4-20261122-070106
-    "session": str,
+    "images_per_s": float,  # training images over the time of training in a steady epoch [1/s]
+    "session": str,  # of the cloud service's machine that made it
     "data_kind": str,  # synthetic or photographs, or what the notebook calls its data
-    "data_sha256": str,  # of the crops; then of what is known of them, and of the split table
-    "labels_sha256": str,
-    "split_sha256": str,
+    "data_sha256": str,  # of the crops
+    "labels_sha256": str,  # of the label table
+    "split_sha256": str,  # of the split table
     "input": str,  # memory or stream: where the photographs were while training
-    "num_images_train": int,
-    "num_images_test": int,
-    "num_patients_train": int,
-    "num_patients_test": int,
-    "num_parameters": int,
+    "num_images_train": int,  # photographs trained on
+    "num_images_test": int,  # photographs tested on
+    "num_patients_train": int,  # whose photographs they are
+    "num_patients_test": int,  # whose photographs they are
+    "num_parameters": int,  # of the network
     "platform": str,  # colab, kaggle or local; this and what follows as detected
     "instance_type": str,  # the cloud's name of the machine; empty where none tells it
     "accelerator": str,  # the device's own name, or cpu
-    "num_accelerators": int,
+    "num_accelerators": int,  # that trained
     "num_machines": int,  # that trained as one
-    # these were processes of one machine: their times show the overhead, not a speed-up
-    "rehearsed": bool,
+    "rehearsed": bool,  # the machines were processes of one: times show overhead, no speed-up
     "cpu": str,  # the model's name
     "num_cpus": int,  # that the process may use
-    "memory_gib": float,  # of the machine
+    "memory_gib": float,  # of the machine [GiB]
     "driver": str,  # of the GPU
     "python": str,  # version
     "kernel": str,  # Jupyter's name of it
     "priced_as": str,  # a label: the machine's name in the table of prices, as asked for
-    "usd_per_hour": float,  # of that label
+    "usd_per_hour": float,  # of that label [USD/h]
     "price_as_of": str,  # day of the price
-    # of the GPUs while the monitor ran, see `monitor.summarise`; null where none was measured
-    "gpu_energy_j": float,
-    "gpu_energy_sampled_j": float,  # the same by their sampled power
-    "gpu_energy_from": str,  # NVML counter, sampled power, or empty
-    "cpu_energy_j": float,  # of the processors' packages, the whole machine's
-    "cpu_energy_from": str,  # RAPL, why there is none, or empty: not measured
-    "load_s": float,  # of a server's load test, all rates together
+    "load_s": float,  # of a server's load test, all rates together [s]
     "num_predictions": int,  # that a server gave while its energy was measured
-    "peak_memory_mib": int,  # of the run's process, when it ended
-    # 0 to 1 of the machine's CPU time, the larger of just before the run and during it
-    "others_cpu_share": float,
-    "disturbed": bool,  # others took more than a tenth
+    "peak_memory_mib": int,  # most that the run's process had, without its children [MiB]
+    "others_cpu_share": float,  # of the CPU time, before or during the run, the larger [0 to 1]
+    "disturbed": bool,  # others took more than a tenth of the CPU time
     "repeats": int,  # times that it was made before, disturbed
-    "process_s": float,  # of the whole process, papermill and the kernel's start included
-    "spent_s": float,  # seconds that earlier tries took, of processes that were saved in time, too
+    "process_s": float,  # of the whole process, papermill and the kernel's start included [s]
+    "spent_s": float,  # that earlier tries took, also those that left no row [s]
 }
+MONITORED = {  # while the monitor ran, see `monitor.summarise`; null where nothing was measured
+    "num_samples": int,  # rows of the monitor, those of events among them
+    "monitored_s": float,  # from its first row to its last [s]
+    "process_cpu_s": float,  # CPU time of the process and its children [s]
+    "process_peak_mib": float,  # most that they had together in a sample [MiB]
+    "gpu_energy_j": float,  # of the GPUs [J]
+    "gpu_energy_sampled_j": float,  # the same by their sampled power [J]
+    "gpu_energy_from": str,  # NVML counter, sampled power, or empty
+    "cpu_energy_j": float,  # of the processors' packages, the whole machine's [J]
+    "cpu_energy_from": str,  # RAPL, why there is none, or empty: not measured
+    "cpu_percent_mean": float,  # of all CPUs [%]
+    "cpu_percent_peak": float,  # of all CPUs [%]
+    "steal_percent_mean": float,  # CPU time that other guests of the host took [%]
+    "steal_percent_peak": float,  # CPU time that other guests of the host took [%]
+    "memory_percent_mean": float,  # of the machine's memory [%]
+    "memory_percent_peak": float,  # of the machine's memory [%]
+    "gpu_percent_mean": float,  # time that the GPUs were at work, their mean [%]
+    "gpu_percent_peak": float,  # time that the GPUs were at work, their mean [%]
+    "gpu_memory_percent_mean": float,  # of the GPUs' memory [%]
+    "gpu_memory_percent_peak": float,  # of the GPUs' memory [%]
+}
+SCHEMA = {**COLUMNS, **MEASURED, **DETAILS, **MONITORED}
 
 
-class RowError(ValueError):
+class RowError(DrError):
     """A row is not what a row has to be."""
 
 
@@ -114,15 +127,16 @@ def check_row(row: Any) -> dict[str, Any]:
         raise RowError("it is no table of columns")
     checked = {**dict.fromkeys(MEASURED), **row}
     for name, value in row.items():
-        kind = {**COLUMNS, **MEASURED, **DETAILS}.get(name)
         if isinstance(value, float) and math.isnan(value):
-            checked[name] = None
-        elif isinstance(value, float) and math.isinf(value):
+            checked[name] = value = None
+        if isinstance(value, float) and math.isinf(value):
             raise RowError(f"{name} is infinite")
-        elif kind and value is not None:
-            allowed = (int, float) if kind is float else kind
-            if not isinstance(value, allowed) or isinstance(value, bool) != (kind is bool):
-                raise RowError(f"{name} has to be {kind.__name__}, {value!r} is none")
+        if value is None or name not in SCHEMA:
+            continue
+        kind = SCHEMA[name]
+        allowed = (int, float) if kind is float else kind
+        if not isinstance(value, allowed) or isinstance(value, bool) != (kind is bool):
+            raise RowError(f"{name} has to be {kind.__name__}, {value!r} is none")
     missing = [name for name in COLUMNS if checked.get(name) is None]
     if missing:
         raise RowError(f"{', '.join(missing)} missing")
@@ -140,27 +154,35 @@ def write_row(study_dir: Path, row: dict[str, Any]) -> Path:
 
 
 def read_row(path: Path) -> dict[str, Any]:
-    """Read one row.
+    """Read one row; of a notebook that became another it is a row of that one.
 
     Raises:
         RowError: the file is no row, or was cut short; it is named.
     """
     try:
-        return check_row(json.loads(path.read_bytes()))
-    except ValueError as error:
-        raise RowError(
-            f"{path} is no row of a run ({error}): take it out, or make the run again"
-        ) from error
+        row = check_row(json.loads(path.read_bytes()))
+    except (RowError, ValueError) as error:
+        fault = f"{path} is no row of a run ({error})"
+        raise RowError(f"{fault}: take it out, or make the run again") from error
+    if row["notebook"] in RENAMED:
+        row.setdefault("task", RENAMED[row["notebook"]])
+        row["notebook"] = "10_train"
+    return row
 
 
 def read_rows(*folders: Path) -> list[dict[str, Any]]:
-    """Read all rows below the folders, of any number of machines; a file that is no row is a
-    RowError.
-    """
-    return [
-        read_row(path)
-        for path in sorted(path for folder in folders for path in Path(folder).rglob("rows/*.json"))
-    ]
+    """Read all rows below the folders; a file that is no row is a RowError."""
+    paths = sorted(path for folder in folders for path in Path(folder).rglob("rows/*.json"))
+    return [read_row(path) for path in paths]
+
+
+def read_left(study_dir: Path, run_id: str = "*") -> dict[str, dict[str, Any]]:
+    """The rows that a study's runs have left so far, by run; one that was cut short is none."""
+    rows = {}
+    for path in study_dir.glob(f"rows/{run_id}.json"):
+        with suppress(RowError, FileNotFoundError):
+            rows[path.stem] = read_row(path)
+    return rows
 
 
 def read_runs(*folders: Path) -> pd.DataFrame:
@@ -177,41 +199,35 @@ def read_runs(*folders: Path) -> pd.DataFrame:
             raise RowError(f"{folder} is a file: give the folder of its results, {results}")
         if not folder.is_dir():
             raise RowError(f"{folder}: there is no such folder")
+    names = ", ".join(map(str, folders))
     rows = {}
     for row in read_rows(*folders):
         if rows.setdefault((row["study"], row["run_id"]), row) != row:
-            raise RowError(
-                f"run {row['run_id']} stands twice in {', '.join(map(str, folders))}, with other"
-                " content"
-            )
+            raise RowError(f"run {row['run_id']} stands twice in {names}, with other content")
     if not rows:
-        raise RowError(
-            f"no rows of runs below {', '.join(map(str, folders))}: run a study, or notebook 10,"
-            " first"
-        )
+        raise RowError(f"no rows of runs below {names}: run a study, or notebook 10, first")
     return pd.DataFrame(rows.values()).sort_values(["started_at", "run_id"], ignore_index=True)
 
 
-def read_process_s(row: dict[str, Any]) -> float:
-    """Seconds that a run took in all, papermill and the kernel's start included, as far as is
-    known.
-    """
-    return row.get("process_s") or row["wall_s"]
+class Seconds(NamedTuple):
+    """How long a run took, papermill and the kernel's start included, as far as is known."""
+
+    run_s: float  # of the try that left its row, in all processes that went on from each other
+    paid_s: float  # of all tries, those that left no row too
 
 
-def read_spent_s(study_dir: Path, run_id: str, row: dict[str, Any]) -> float:
-    """Seconds that a run and its earlier tries took together, those that left no row too; {}
-    where it has no row.
-    """
+def read_seconds(study_dir: Path, run_id: str, row: dict[str, Any]) -> Seconds:
+    """Read how long a run took from its row, {} where it has none, and from what was noted."""
     path = spent_path(study_dir, run_id)
-    saved_s = json.loads(path.read_bytes()) if path.exists() else 0.0
-    return max(saved_s, read_process_s(row) + (row.get("spent_s") or 0.0) if row else 0.0)
+    noted_s = json.loads(path.read_bytes()) if path.exists() else 0.0
+    process_s = row.get("process_s") or row.get("wall_s") or 0.0
+    earlier_s = row.get("spent_s") or 0.0
+    run_s = process_s + (earlier_s if row.get("resumed") else 0.0)
+    return Seconds(run_s, max(noted_s, process_s + earlier_s))
 
 
 def count_paid(row: dict[str, Any]) -> int:
-    """Machines that the time of a row's run, or of a failed one, is paid for; a rehearsal is one
-    machine's.
-    """
+    """Machines that a run's time is paid for; a rehearsal is one machine's."""
     return 1 if row.get("rehearsed") else row.get("num_machines") or 1
 
 

@@ -5,45 +5,84 @@ Notebooks of foreign kernels begin runs too: this file needs Python 3.9 and psut
 
 from __future__ import annotations
 
-import ctypes
 import hashlib
 import json
 import math
 import os
-import signal
-import subprocess
 import sys
 import tempfile
 import time
 import uuid
 from contextlib import suppress
+from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, TextIO
 
 import psutil
 
+from dr_lib.errors import DrError
 from dr_lib.files import lock, write_json
 from dr_lib.hardware.machines import find_place
+from dr_lib.processes import end_with_parent, read_commit
 from dr_lib.runs.monitor import read_cpu_times, read_process_cpu_s
 from dr_lib.runs.prices import find_price, price_seconds
 from dr_lib.runs.row import RowError, count_paid, progress_path, row_path, write_row
 
 RUN_VARIABLE = "DR_LIB_RUN"  # how a study tells the notebook which run it is
+# names the session of a cloud service's machine, for the rows made there
+SESSION_VARIABLE = "DR_LIB_SESSION"
 REQUEST = "request.json"  # in a run's folder: notebook and parameters
 LOCK = "lock"  # in a run's folder: locked by the process that is at work on it
 LOCK_TIMEOUT_S = 10.0
-# in an archive of the repository, which git cannot ask: the commit it was made of
-COMMIT = "COMMIT"
 DISTURBED_SHARE = 0.1  # of the machine's CPU time, taken by others before or during the run
 # of this process's runs, by folder; a file that is closed is no lock
 _locks: dict[Path, TextIO] = {}
 
 
-class UnavailableError(RuntimeError):
-    """This machine cannot make such a run, however often it is tried: a study skips it and says
-    why.
+class UnavailableError(DrError):
+    """This machine cannot make such a run: a study skips it and says why."""
+
+
+@dataclass
+class RunIdentity:
+    """Which run this is: what a study tells the notebook, and what the row says of it.
+
+    Where a default is None, the row of a run outside a study has no such column.
     """
+
+    run_id: str
+    study_dir: str  # folder of the study, for rows and what the runs leave
+    scenario: str = "C1"
+    order: int = 0
+    kernel: str | None = None
+    session_id: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
+    retries: int = 0
+    repeats: int | None = None
+    spent_s: float | None = None  # by earlier tries
+    rehearsed: bool | None = None
+    priced_as: str = ""
+    session: str | None = field(default_factory=lambda: os.environ.get(SESSION_VARIABLE))
+    # of this try alone, in no row
+    stop_at: float = math.inf  # when it has to have stopped, on the monotonic clock
+    others_before: float = 0.0  # share of the CPU time that others took just before
+
+    @classmethod
+    def read(cls) -> RunIdentity | None:
+        """What the study that started this process says; None outside a study."""
+        written = os.environ.get(RUN_VARIABLE)
+        return cls(**json.loads(written)) if written else None
+
+    def environment(self) -> dict[str, str]:
+        """How a process that makes this run is told, for `read`."""
+        return {RUN_VARIABLE: json.dumps(asdict(self))}
+
+    def columns(self) -> dict[str, Any]:
+        """What the row says of it."""
+        hidden = ("study_dir", "stop_at", "others_before")
+        stated = {name: value for name, value in asdict(self).items() if value is not None}
+        row = {name: value for name, value in stated.items() if name not in hidden}
+        return {**row, "study": Path(self.study_dir).name}
 
 
 class Run:
@@ -81,32 +120,27 @@ class Run:
             PriceError: the instance has no price.
         """
         self._root = root
-        identity = json.loads(os.environ.get(RUN_VARIABLE, "{}"))
-        adhoc = Path(results) if results else root / "papermill_runs" / "adhoc"
-        # machine 0 alone keeps what the run leaves
-        if parameters.get("num_machines", 1) > 1 and find_place().rank:
-            self._scratch = tempfile.TemporaryDirectory(prefix="dr-machine-")
-            adhoc = Path(self._scratch.name)
-        self.study_dir = Path(identity.pop("study_dir", adhoc))
-        self._stop_at = identity.pop("stop_at", math.inf)
-        if max_hours:
-            self._stop_at = min(self._stop_at, time.monotonic() + 3600 * max_hours)
-        self._others_before = identity.pop("others_before", 0.0)
         request = json.loads(json.dumps({"notebook": notebook, "parameters": parameters}))
+        run = RunIdentity.read()
+        if run:
+            end_with_parent()
+        else:
+            study_dir = Path(results) if results else root / "papermill_runs" / "adhoc"
+            # machine 0 alone keeps what the run leaves
+            if parameters.get("num_machines", 1) > 1 and find_place().rank:
+                self._scratch = tempfile.TemporaryDirectory(prefix="dr-machine-")
+                study_dir = Path(self._scratch.name)
+            run_id = _find_cut_off(study_dir, request) or uuid.uuid4().hex[:12]
+            run = RunIdentity(run_id, str(study_dir))
+        run.priced_as = run.priced_as or instance
+        if max_hours:
+            run.stop_at = min(run.stop_at, time.monotonic() + 3600 * max_hours)
+
+        self._run = run
+        self.study_dir = Path(run.study_dir)
         self.identity = {
-            "run_id": (
-                identity.pop("run_id", "")
-                or _find_cut_off(self.study_dir, request)
-                or uuid.uuid4().hex[:12]
-            ),
-            "study": self.study_dir.name,
-            "scenario": "C1",
-            "order": 0,
-            "session_id": uuid.uuid4().hex[:12],
-            "retries": 0,
+            **run.columns(),
             "resumed": 0,
-            "priced_as": instance,
-            **identity,
             "notebook": notebook,
             "notebook_sha256": hash_notebook(root, notebook),
             "commit": read_commit(root),
@@ -114,14 +148,11 @@ class Run:
             **parameters,
             "seed": parameters["seed"] + parameters["repetition"],
         }
-        if RUN_VARIABLE in os.environ:
-            die_with_parent()
-        self._price = find_price(self.identity["priced_as"]) if self.identity["priced_as"] else None
+        self._price = find_price(run.priced_as) if run.priced_as else None
         # a kernel whose study was killed needs a moment to end
         if not _lock(self.folder, LOCK_TIMEOUT_S):
             raise RowError(
-                f"another process is at work on run {self.identity['run_id']}: wait for it, or"
-                " end it"
+                f"another process is at work on run {run.run_id}: wait for it, or end it"
             )
         write_json(self.folder / REQUEST, request)
         self._start = time.monotonic()
@@ -135,7 +166,7 @@ class Run:
     @property
     def folder(self) -> Path:
         """Where this run leaves what is not a row: its history, its model."""
-        path = self.study_dir / "runs" / self.identity["run_id"]
+        path = self.study_dir / "runs" / self._run.run_id
         path.mkdir(parents=True, exist_ok=True)
         return path
 
@@ -151,13 +182,12 @@ class Run:
 
     def seconds_left(self) -> float:
         """Seconds until the run has to have stopped; infinite without a limit."""
-        return self._stop_at - time.monotonic()
+        return self._run.stop_at - time.monotonic()
 
     def show_progress(self, done: int, total: int) -> None:
         """Tell whoever started the run how far it is."""
-        write_json(
-            progress_path(self.study_dir, self.identity["run_id"]), {"done": done, "total": total}
-        )
+        path = progress_path(self.study_dir, self._run.run_id)
+        write_json(path, {"done": done, "total": total})
 
     def finish(self, **measured: Any) -> Path:
         """Write the row of a run that came to its end, with the columns measured, and return its
@@ -167,13 +197,10 @@ class Run:
             RowError: a column has the wrong type, or a number that is infinite.
         """
         wall_s = self.seconds()
-        during = _share(_read_others_cpu_s() - self._others_cpu_s, wall_s)
-        # where machines are rehearsed, the others' processes are part of the run
-        others = (
-            self._others_before
-            if self.identity.get("rehearsed")
-            else max(during, self._others_before)
-        )
+        others = self._run.others_before
+        if not self._run.rehearsed:  # the other machines' processes are part of the run
+            during = _share(_read_others_cpu_s() - self._others_cpu_s, wall_s)
+            others = max(others, during)
         row = {
             **self.identity,
             "status": "ok",
@@ -181,68 +208,40 @@ class Run:
             "wall_s": wall_s,
             "others_cpu_share": others,
             "disturbed": others > DISTURBED_SHARE,
-            "peak_memory_mib": round(psutil.Process().memory_info().rss / 2**20),
+            "peak_memory_mib": measure_peak_mib(),
         }
         if self._price:
-            row.update(usd_per_hour=self._price.usd_per_hour, price_as_of=self._price.date)
-            # what trains nothing, a server say, costs no training
-            train_s = measured.get("train_s") or math.nan
-            # that of the last process alone
-            train_s = math.nan if measured.get("resumed") else train_s
+            # of a training alone, and of the last process of one that went on
+            is_whole = measured.get("train_s") and not measured.get("resumed")
+            train_s = measured["train_s"] if is_whole else math.nan
+            setup_s = measured.get("setup_s") or 0.0
             usd_per_hour = self._price.usd_per_hour * count_paid(self.identity)
-            row["formula_usd"] = price_seconds(usd_per_hour, train_s)
-            row["cost_usd"] = price_seconds(usd_per_hour, train_s, measured.get("setup_s") or 0.0)
+            row.update(
+                usd_per_hour=self._price.usd_per_hour,
+                price_as_of=self._price.date,
+                formula_usd=price_seconds(usd_per_hour, train_s),
+                cost_usd=price_seconds(usd_per_hour, train_s, setup_s),
+            )
         return write_row(self.study_dir, {**row, **measured})
+
+
+def measure_peak_mib() -> int | None:
+    """The most memory that this process has had so far, without its children's; None on Windows."""
+    with suppress(OSError, IndexError):
+        status = Path("/proc/self/status").read_text(encoding="utf-8")
+        return int(status.split("VmHWM:")[1].split()[0]) // 2**10
+    with suppress(ImportError):
+        import resource  # on Linux its value may be that of the process that started this one
+
+        unit = 2**20 if sys.platform == "darwin" else 2**10
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // unit
+    return None
 
 
 def hash_notebook(root: Path, notebook: str) -> str:
     """The sha256 of a notebook as it lies in the repository; empty where it is not there."""
     source = root / "notebooks" / f"{notebook}.ipynb"
     return hashlib.sha256(source.read_bytes()).hexdigest() if source.exists() else ""
-
-
-def read_commit(root: Path) -> str:
-    """The commit of the repository, with -dirty if files differ from it; empty outside a
-    repository.
-    """
-    if (root / COMMIT).is_file():
-        return (root / COMMIT).read_text(encoding="utf-8").strip()
-    if not (root / ".git").exists():  # an unpacked archive may lie inside another clone
-        return ""
-    command = [
-        "git",
-        "-C",
-        str(root),
-        "describe",
-        "--always",
-        "--abbrev=40",
-        "--dirty",
-        "--exclude=*",
-    ]
-    with suppress(OSError):
-        return subprocess.run(command, capture_output=True, text=True).stdout.strip()
-    return ""
-
-
-def die_with_parent() -> None:
-    """Ask Linux to end this process when its parent ends; elsewhere locks keep a second one
-    waiting.
-    """
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # 1 = PR_SET_PDEATHSIG
-
-
-def bind_to_parent(command: list[str]) -> list[str]:
-    """The command that runs this one and ends with this process, on Linux; elsewhere the same.
-
-    A preexec_fn would run Python between fork and exec, where a Ctrl-C is lost and threads may lock
-    each other out.
-    """
-    if sys.platform != "linux":
-        return command
-    bound = "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 9); "  # PR_SET_PDEATHSIG, SIGKILL
-    bound += "os.getppid() == int(sys.argv[1]) and os.execvp(sys.argv[2], sys.argv[2:])"
-    return [sys.executable, "-ISc", bound, str(os.getpid()), *command]
 
 
 def measure_others(seconds: float) -> float:
@@ -281,16 +280,12 @@ def _find_cut_off(study_dir: Path, request: dict[str, Any]) -> str:
     """The youngest run with the same request that left no row and that no process holds; empty
     if there is none.
     """
-    paths = sorted(
-        study_dir.glob(f"runs/*/{REQUEST}"), key=lambda path: path.stat().st_mtime, reverse=True
-    )
-    for path in paths:
+    requests = study_dir.glob(f"runs/*/{REQUEST}")
+    for path in sorted(requests, key=lambda path: path.stat().st_mtime, reverse=True):
+        folder = path.parent
         with suppress(ValueError):  # broken by hand, or by another program
             is_same = json.loads(path.read_bytes()) == request
-            if (
-                is_same
-                and not row_path(study_dir, path.parent.name).exists()
-                and _lock(path.parent)
-            ):
-                return path.parent.name
+            is_open = is_same and not row_path(study_dir, folder.name).exists()
+            if is_open and _lock(folder):
+                return folder.name
     return ""

@@ -7,7 +7,6 @@ import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 
 def _end_at_signals() -> None:
@@ -19,73 +18,65 @@ def _end_at_signals() -> None:
 if __name__ == "__main__":
     _end_at_signals()  # importing takes half a second, too
 
+from dr_lib.errors import DrError  # noqa: E402
 from dr_lib.hardware.cpus import count_cpus  # noqa: E402
 from dr_lib.serving.grader.folder import ModelFolderError  # noqa: E402
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Read the command line and serve; a model that cannot be served ends the process with
-    status 1 and one line.
-    """
+    """Read the command line and serve; what cannot be served ends with status 1 and one line."""
     options = _read_options(arguments)
-    parent = options.pop("end_with")
-    if parent and sys.platform == "linux":
+    if options.end_with and sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # 1 = PR_SET_PDEATHSIG
-        if os.getppid() != parent:  # it has ended already
+        if os.getppid() != options.end_with:  # it has ended already
             sys.exit(0)
     _end_at_signals()
-    from dr_lib.serving.server.answers import AnswersError
-    from dr_lib.serving.server.server import PortError, serve
+    from dr_lib.serving.server.server import serve
 
     try:
-        serve(**options)
-    except (AnswersError, PortError) as error:
-        sys.exit(str(error))
+        serve(
+            options.model,
+            host=options.host,
+            port=options.port,
+            threads=options.threads,
+            queue=options.queue,
+            request_s=options.request_seconds,
+        )
     except (ModelFolderError, OSError) as error:
         sys.exit(f"no model to serve: {error}")
+    except DrError as error:
+        sys.exit(str(error))
 
 
-def _read_options(arguments: Sequence[str] | None) -> dict[str, Any]:
+def _read_options(arguments: Sequence[str] | None) -> argparse.Namespace:
     # of SageMaker's contract
     port = os.environ.get("SAGEMAKER_BIND_TO_PORT") or os.environ.get("PORT") or 8080
-    model = os.environ.get("MODEL") or "/opt/ml/model"  # of the same
-    command = argparse.ArgumentParser(
-        prog="python -m dr_lib.serving", description="Serve a model over HTTP."
-    )
-    command.add_argument("command", choices=["serve"], help="what SageMaker has a container do")
-    command.add_argument(
-        "--model", type=Path, default=model, help=f"model folder or .tar.gz of one ({model})"
-    )
+    model = os.environ.get("MODEL") or "/opt/ml/model"
     host = os.environ.get("LISTEN_HOST") or "127.0.0.1"
-    command.add_argument(
-        "--host", default=host, help=f"address to listen at ({host}; 0.0.0.0 for all)"
+
+    command = argparse.ArgumentParser(
+        prog="python -m dr_lib.serving",
+        description="Serve a model over HTTP.",
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
-    command.add_argument("--port", type=int, default=port, help=f"port to listen at ({port})")
-    command.add_argument(
-        "--threads", type=int, default=count_cpus(), help="predictions at a time (one per core)"
-    )
-    command.add_argument("--queue", type=int, default=64, help="requests that may wait (64)")
-    patience = {"dest": "request_s", "metavar": "SECONDS", "type": float, "default": 10}
-    command.add_argument(
-        "--request-seconds", **patience, help="for a client to send head, and body (10 each)"
-    )
-    kept = "predictions.csv to keep the answers in, for you to add patients and grades"
-    command.add_argument("--predictions", metavar="FILE", type=Path, help=kept)
-    command.add_argument(
-        "--end-with", metavar="PID", type=int, help="of the parent: end when it does (Linux)"
-    )
+    add = command.add_argument
+    add("command", choices=["serve"], help="what SageMaker has a container do")
+    add("--model", type=Path, default=model, help="model folder or .tar.gz of one")
+    add("--host", default=host, help="address to listen at, 0.0.0.0 for all")
+    add("--port", type=int, default=port, help="port to listen at")
+    add("--threads", type=int, default=count_cpus(), help="predictions at a time")
+    add("--queue", type=int, default=64, help="requests that may wait")
+    add("--request-seconds", type=float, default=10, help="for a client to send its body")
+    add("--end-with", metavar="PID", type=int, help="of the parent: end when it does (Linux)")
     options = command.parse_args(arguments)
-    if (
-        options.threads < 1
-        or options.queue < 0
-        or not options.request_s > 0
-        or not 0 <= options.port < 2**16
-    ):
-        command.error(
-            "--threads and --request-seconds have to be above 0, --queue not below, --port at most"
-            " 65535"
-        )
-    return {name: value for name, value in vars(options).items() if name != "command"}
+
+    if options.threads < 1 or not options.request_seconds > 0:
+        command.error("--threads and --request-seconds have to be above 0")
+    if options.queue < 0:
+        command.error("--queue has to be 0 or more")
+    if not 0 <= options.port < 2**16:
+        command.error("--port has to be at most 65535")
+    return options
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@ clustered    AUC, proportions, likelihood ratios where a patient has several pho
 calibration  whether probabilities are what they say
 intervals    intervals of means, their ratios and differences
 effects      allocation of variation, effects with intervals, repetitions needed
-scaling      Amdahl's law, fitted to the times of several machines
 cells        bounds of whatever is computed from the cells of a design
 equivalence  equal within a margin, not inferior by it, and how many observations that takes
 """

@@ -4,9 +4,11 @@ What disturbs a run multiplies its time (a slower clock, a busy neighbour), so t
 their logarithms (Jain 1991, chapters 13 and 21); the bounds come back in the unit of the times.
 """
 
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike
 from scipy import stats
 
@@ -32,6 +34,20 @@ class Interval(NamedTuple):
     def columns(self, name: str) -> dict[str, float]:
         """Value and bounds as columns of a table: `name`, `name`_low and `name`_high."""
         return {name: self.value, f"{name}_low": self.low, f"{name}_high": self.high}
+
+
+NOTHING = Interval(np.nan, np.nan, np.nan, 0)
+
+
+def tabulate(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
+    """Make a table of rows: an interval under a name becomes the columns of that name."""
+    lines = []
+    for row in rows:
+        line = {}
+        for name, value in row.items():
+            line.update(value.columns(name) if isinstance(value, Interval) else {name: value})
+        lines.append(line)
+    return pd.DataFrame(lines)
 
 
 def mean_interval(times: ArrayLike) -> Interval:

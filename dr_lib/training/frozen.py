@@ -19,9 +19,10 @@ from sklearn.model_selection import (
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 
-from dr_lib.data.prepared.batches import Mirrored, Photographs
+from dr_lib.data.prepared.batches import Mirrored
+from dr_lib.data.prepared.folder import Photographs
 from dr_lib.training.fit import predict
-from dr_lib.training.models import ModelError, find_layer
+from dr_lib.training.models import ModelError, split_network
 
 
 class Frozen(NamedTuple):
@@ -62,7 +63,14 @@ def freeze(
         ModelError: the base has no such layer, goes round it, or its outputs do not fit into
             memory.
     """
-    lower, extract, upper = split_network(network, last_frozen)
+    base = network.get_layer("base")
+    lower, outputs, extract = split_network(network, last_frozen, "float16")
+    # of what follows too: few photographs would spoil its statistics
+    for layer in base.layers:
+        if isinstance(layer, keras.layers.BatchNormalization):
+            layer.trainable = False
+    lower.trainable = False
+    upper = keras.Model(outputs, network.layers[-1](extract.output), name="upper")
     number = 2 * sum(len(photographs.referable) for photographs in splits.values())
     needed = number * 2 * np.prod(lower.output_shape[1:]) / 2**30
     free = psutil.virtual_memory().available / 2**30
@@ -108,48 +116,6 @@ def freeze(
     )
     scores = probe.decision_function(features["test"][: len(test.referable)])
     return Frozen(upper, inputs, targets, float(roc_auc_score(test.referable, scores)))
-
-
-def split_network(
-    network: keras.Model, last_frozen: str
-) -> tuple[keras.Model, keras.Model, keras.Model]:
-    """Split a network of `build_model` behind a layer of its base, and freeze what lies before it.
-
-    Batch normalisation is frozen everywhere: few photographs would spoil its statistics.
-
-    Returns:
-        uint8 photographs -> outputs of the frozen part; these as float16 (0.66 MB a photograph for
-        mobilenet at 299 px)
-        -> pooled features; these -> probability of referable disease. They share the network's
-        layers.
-    """
-    base = network.get_layer("base")
-    last = find_layer(base, last_frozen)
-    for position, layer in enumerate(base.layers):
-        if position <= base.layers.index(last) or isinstance(
-            layer, keras.layers.BatchNormalization
-        ):
-            layer.trainable = False
-    cut = last.output
-    # the photographs as the base takes them
-    x = network.operations[network.operations.index(base) - 1].output
-    outputs = keras.Input(cut.shape[1:], dtype="float16", name="cached")
-    try:
-        above = outputs if last is base.layers[-1] else keras.Model(cut, base.output)(outputs)
-    except ValueError:  # what follows is not computed from this output alone
-        hint = (
-            "the network goes round this layer: name one that everything passes, such as the end of"
-            " a block"
-        )
-        raise ModelError(f"last_frozen {last_frozen!r}: {hint}") from None
-    pooled = network.get_layer("pool")(above)
-    probability = network.get_layer("referable")(network.get_layer("dropout")(pooled))
-    lower = keras.Model(network.input, keras.Model(base.input, cut)(x), name="lower")
-    return (
-        lower,
-        keras.Model(outputs, pooled, name="features"),
-        keras.Model(outputs, probability, name="upper"),
-    )
 
 
 def fit_grades(features, grade, referable, patient_id) -> tuple[np.ndarray, float]:

@@ -211,6 +211,36 @@ def find_layer(base: keras.Model, name: str) -> layers.Layer:
     return base.get_layer(name)
 
 
+def split_network(
+    network: keras.Model, last: str, dtype: str = "float32"
+) -> tuple[keras.Model, keras.KerasTensor, keras.Model]:
+    """Split a network of `build_model` or `build_grader` behind a layer of its base.
+
+    Returns:
+        A model from photographs to that layer's outputs; an input that takes these, of `dtype`; and
+        a model from it to what enters the head. They share the network's layers.
+
+    Raises:
+        ModelError: the base has no such layer, or goes round it.
+    """
+    base = network.get_layer("base")
+    cut = find_layer(base, last).output
+    # the photographs as the base takes them
+    inputs = network.operations[network.operations.index(base) - 1].output
+    lower = keras.Model(network.input, keras.Model(base.input, cut)(inputs), name="lower")
+    outputs = keras.Input(cut.shape[1:], dtype=dtype, name="cached")
+    try:
+        x = outputs if cut is base.output else keras.Model(cut, base.output)(outputs)
+    except ValueError:  # what follows is not computed from this output alone
+        raise ModelError(
+            f"layer {last!r}: the network goes round it; name one that everything passes, such as"
+            " the end of a block"
+        ) from None
+    for layer in network.layers[network.layers.index(base) + 1 : -1]:
+        x = layer(x)
+    return lower, outputs, keras.Model(outputs, x, name="above")
+
+
 def find_network(model: str) -> Callable:
     """The function of keras.applications that builds a network; case and underscores of its name
     do not count.

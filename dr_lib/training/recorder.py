@@ -21,7 +21,7 @@ from dr_lib.training.checkpoint import (
     read_variables,
     read_weights,
 )
-from dr_lib.training.frameworks.keras_network import wait_for
+from dr_lib.training.frameworks.keras_backend import wait_for
 
 # of the time, at most, goes into checkpoints between the first epoch's and the last
 CHECKPOINT_SHARE = 0.05

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from dr_lib.data.labels.grades import sum_referable
-from dr_lib.data.prepared.folder import SPLITS, describe_data, hash_file
-from dr_lib.data.prepared.predictions import write_predictions
+from dr_lib.data.labels.schema import SIDES
+from dr_lib.data.prepared.folder import Photographs, Prepared, hash_file
 from dr_lib.hardware import Device, Plan, activate, machines, probe
 from dr_lib.statistics.bootstrap import bootstrap_patients, score_auc
 from dr_lib.statistics.intervals import Interval
@@ -23,7 +23,7 @@ from dr_lib.training.config import TrainingConfig
 if TYPE_CHECKING:  # Keras takes its backend from the plan, so it is imported after that
     import keras
 
-    from dr_lib.data.prepared.batches import Batches, Photographs
+    from dr_lib.data.prepared.batches import Batches
     from dr_lib.data.prepared.stream import StoredCrops
     from dr_lib.training.fit import Timing
 
@@ -66,6 +66,7 @@ def train_once(
     plan: Plan,
     out_dir: Path,
     *,
+    prepared: Prepared | None = None,
     splits: Mapping[str, Photographs] | None = None,
     commit: str = "",
     elapsed_s: Callable[[], float] | None = None,
@@ -82,7 +83,8 @@ def train_once(
     Args:
         out_dir: for the history, the checkpoint, the best model and, of a prepared folder, its
             predictions.
-        splits: photographs in place of those in `config.data_dir`.
+        prepared: the folder and split of `config`, where it is open already.
+        splits: photographs in place of a prepared folder's.
         commit: of the code, for the row of a training that is resumed by other code.
         elapsed_s: seconds since the run began, for the row's setup_s.
         report: this and seconds_left as in `Recorder`.
@@ -95,10 +97,12 @@ def train_once(
         OutOfTimeError: the time was up before the last epoch.
         CheckpointError: the checkpoint in the folder is damaged, or of another training.
     """
-    data = {} if splits else describe_data(config.data_dir, config.split)
+    if not splits:
+        prepared = prepared or Prepared(config.data_dir, config.split)
+    data = prepared.describe() if prepared else {}
     if plan.num_machines > 1:
         activate(plan).check_alike(config.describe() | data | {"commit": commit})
-    setup = set_up(config, plan, splits)
+    setup = set_up(config, plan, splits or load_splits(config, plan, prepared))
     from dr_lib.training import fit, models
     from dr_lib.training.recorder import Recorder
 
@@ -134,12 +138,10 @@ def train_once(
             for name, s in setup.splits.items()
             if name != "train"
         }
-    if data:  # a prepared folder, whose tables know the photographs
+    if prepared:  # its tables know the photographs
         found = {name: (setup.splits[name].image_id, values) for name, values in predicted.items()}
         model = network.name, hash_file(out_dir / BEST)[:12]
-        write_predictions(
-            out_dir / PREDICTIONS, config.data_dir, config.split, found.values(), *model
-        )
+        prepared.write_predictions(out_dir / PREDICTIONS, found.values(), *model)
     scores, auc = _evaluate(config, setup.splits, predicted)
     times = timing._asdict() | {"setup_s": setup_s, "steady_epoch_s": timing.steady_epoch_s}
     times["images_per_s"] = (
@@ -148,7 +150,7 @@ def train_once(
     done_by = times.pop("done_by")
     data |= {
         f"num_images_{name}": len(setup.splits[name].grade) if name in setup.splits else 0
-        for name in SPLITS
+        for name in SIDES
     }
     for name, photographs in setup.splits.items():
         data[f"num_patients_{name}"] = len(set(photographs.patient_id))
@@ -165,18 +167,20 @@ def train_once(
     )
 
 
-def set_up(
-    config: TrainingConfig, plan: Plan, splits: Mapping[str, Photographs] | None = None
-) -> Setup:
-    """Activate the plan, read the photographs, build and compile the network; see `train_once`."""
+def load_splits(config: TrainingConfig, plan: Plan, prepared: Prepared) -> dict[str, Photographs]:
+    """Read the sides of a split, into memory or to be streamed, as the plan says."""
+    stream = plan.input == "stream"
+    return {name: prepared.load(name, config.image_size, stream=stream) for name in SIDES}
+
+
+def set_up(config: TrainingConfig, plan: Plan, splits: Mapping[str, Photographs]) -> Setup:
+    """Activate the plan, build and compile the network; see `train_once`."""
     device = activate(plan)
     import keras
 
-    from dr_lib.data.prepared.batches import Batches, load_photographs
+    from dr_lib.data.prepared.batches import Batches
     from dr_lib.training import fit, frozen, graders, models, resident
 
-    how = {"image_size": config.image_size, "split": config.split, "stream": plan.input == "stream"}
-    splits = splits or {name: load_photographs(config.data_dir, name, **how) for name in SPLITS}
     splits = {name: photographs for name, photographs in splits.items() if len(photographs.grade)}
     batch_size = config.schedule.batch_size
     linear_probe_auc = float("nan")

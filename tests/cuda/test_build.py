@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from dr_lib.cuda import build
-from dr_lib.hardware import facts
+from dr_lib.errors import DrError
+from dr_lib.hardware import HardwareError, facts
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -62,7 +63,7 @@ def test_another_source_is_another_library(library, cache, monkeypatch, tmp_path
         shutil.copy(path, tmp_path)
     (tmp_path / "lanes.cuh").write_text("#error changed on purpose\n")
     monkeypatch.setattr(build, "SOURCE", tmp_path / build.SOURCE.name)
-    with pytest.raises(build.BuildError, match="changed on purpose"):
+    with pytest.raises(DrError, match="changed on purpose"):
         build.build("cpu")
 
 
@@ -77,16 +78,16 @@ def test_without_a_compiler_or_a_gpu(programs):
     """It says which compilers were looked for, shows a failing one's words; a missing GPU is an
     error by name alone.
     """
-    with pytest.raises(build.NoCompilerError, match=r"c\+\+, g\+\+, clang\+\+"):
+    with pytest.raises(HardwareError, match=r"c\+\+, g\+\+, clang\+\+"):
         build.build("cpu")
     programs(**{"c++": None})
-    with pytest.raises(build.BuildError, match="broken"):
+    with pytest.raises(DrError, match="broken"):
         build.build("cpu")
-    with pytest.raises(build.NoDeviceError, match="no NVIDIA GPU"):
+    with pytest.raises(HardwareError, match="no NVIDIA GPU"):
         build.build("gpu")
     for printed in ("No devices were found", "GRID V100D-8C, 8192, [N/A], 550, GPU-1"):
         programs(nvidia_smi=printed, nvcc="sm_75")
-        with pytest.raises(build.NoDeviceError, match="no NVIDIA GPU"):
+        with pytest.raises(HardwareError, match="no NVIDIA GPU"):
             build.build("gpu")
 
 
@@ -95,7 +96,7 @@ def test_a_driver_that_does_not_answer(programs, monkeypatch, tmp_path):
     programs(nvidia_smi=None)
     monkeypatch.setattr(facts, "GPU_DEVICE", tmp_path / "nvidia0")
     facts.GPU_DEVICE.touch()
-    with pytest.raises(build.NoDeviceError, match=r", or build\('cpu'\)"):
+    with pytest.raises(HardwareError, match=r", or build\('cpu'\)"):
         build.build()
 
 
@@ -104,17 +105,14 @@ def test_a_gpu_without_nvcc(programs, monkeypatch):
     programs(nvidia_smi="T4, 15360, 7.5, 550, GPU-1")
     # a toolkit may be installed where it is looked for
     monkeypatch.setattr(build, "find_nvcc", lambda: None)
-    with pytest.raises(build.NoCompilerError, match="nvidia-cuda-nvcc"):
+    with pytest.raises(HardwareError, match="nvidia-cuda-nvcc"):
         build.build("gpu")
 
 
-@pytest.mark.parametrize(("capability", "age"), [("7.0", "older"), ("12.1", "newer")])
-def test_a_gpu_that_the_toolkit_does_not_know(programs, capability, age):
-    """Older or newer, it says which toolkits there have to be; nothing is left to the driver."""
-    programs(nvidia_smi=f"T4, 15360, {capability}, 550, GPU-1", nvcc="sm_75\nsm_90\nsm_90a\nsm_120")
-    with pytest.raises(
-        build.BuildError, match=f"sm_{capability.replace('.', '')} is {age} .*sm_75"
-    ):
+def test_a_gpu_that_the_toolkit_does_not_know(programs):
+    """The compiler's own words name the architecture; nothing is left to the driver."""
+    programs(nvidia_smi="T4, 15360, 7.0, 550, GPU-1", nvcc=None)
+    with pytest.raises(DrError, match="broken"):
         build.build()
 
 
@@ -123,10 +121,10 @@ def test_refuses_what_it_cannot_use(monkeypatch, tmp_path):
     do.
     """
     (tmp_path / "file").write_bytes(b"no library")
-    with pytest.raises(build.BuildError, match="delete it"):
+    with pytest.raises(DrError, match="delete it"):
         build.Library(tmp_path / "file", "cpu")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    with pytest.raises(build.BuildError, match="XDG_CACHE_HOME"):
+    with pytest.raises(DrError, match="XDG_CACHE_HOME"):
         build.build("cpu")
     with pytest.raises(ValueError, match="auto, gpu and cpu"):
         build.build("tpu")

@@ -89,7 +89,7 @@ def test_the_papers_way_trains_as_fused_does(threads, library, digits):
     # 20 s each, all threads of a GPU on a CPU
     x, y, x_test, y_test = (array[:1] for array in digits)
     table = mnist.train(threads, x, y, x_test, y_test, implementation="paper", epochs=1)
-    assert table.implementation.tolist() == ["paper"]
+    assert len(table) == 1
     asked = ((x, y), 1, 1, 0.1, 0, 1)
     found = mnist.train_weights(threads, "paper", *asked)[0]
     assert np.abs(found - mnist.train_weights(library, "fused", *asked)[0]).max() <= 1e-6

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from dr_lib.cuda import mnist
-from dr_lib.cuda.build import CudaError, NoDeviceError
 from dr_lib.data.small_images import load_mnist
+from dr_lib.errors import DrError
+from dr_lib.hardware import HardwareError
 
 
 def weights_after(library, data, **asked) -> np.ndarray:
@@ -34,31 +35,16 @@ def test_it_learns_drawn_digits(library, digits):
 
 
 def test_the_table_has_a_row_per_replica_and_epoch(library, digits):
-    """Epochs count from 1, seconds add up, seeds follow each other, and what ran stands in every
-    row.
-    """
+    """Epochs count from 1, seconds add up."""
     table = mnist.train(
         library, *digits, epochs=3, replicas=2, seed=7, implementation="minibatch", batch_size=32
     )
-    assert [*table.columns] == [
-        *(
-            "epoch",
-            "train_s",
-            "test_accuracy",
-            "implementation",
-            "device",
-            "batch_size",
-            "replica",
-            "seed",
-        )
-    ]
+    assert [*table.columns] == ["replica", "epoch", "train_s", "test_accuracy"]
     assert table.epoch.tolist() == [1, 2, 3] * 2 and table.replica.tolist() == [0] * 3 + [1] * 3
-    assert table.seed.tolist() == [7] * 3 + [8] * 3
     assert (table.groupby("replica").train_s.diff().dropna() > 0).all() and (
         table.train_s > 0
     ).all()
-    assert {*table.implementation} == {"minibatch"} and {*table.batch_size} == {32}
-    assert {*table.device} == {library.device} and library.device
+    assert library.device
 
 
 @pytest.mark.parametrize("implementation", ["fused", "minibatch"])
@@ -92,13 +78,13 @@ def test_a_training_that_diverges_names_its_epoch(library, digits, implementatio
     """Weights that are no numbers stop the training: the error says in which epoch and what to
     change.
     """
-    with pytest.raises(CudaError, match="epoch 1 .*smaller learning rate"):
+    with pytest.raises(DrError, match="epoch 1 .*smaller learning rate"):
         weights_after(library, digits, implementation=implementation, rate=3e38)
 
 
 def test_the_papers_way_needs_a_gpu(library, digits):
     """Many small kernels on a CPU would measure nothing."""
-    with pytest.raises(NoDeviceError, match="needs a GPU"):
+    with pytest.raises(HardwareError, match="needs a GPU"):
         mnist.train(library, *digits, implementation="paper")
 
 

@@ -1,5 +1,7 @@
 """An evaluation against counts by hand, scikit-learn, and dcurves."""
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -10,12 +12,12 @@ from sklearn.metrics import (
     roc_auc_score,
 )
 
-from dr_lib.evidence import evaluation
-from dr_lib.evidence.checklist import STATUSES, fill_checklist, write_card
+from dr_lib.evidence import checklist, evaluation
 from dr_lib.evidence.claims import judge_data_sets
 from dr_lib.evidence.predictions import Predictions, read_predictions
 from tests.evidence.predictions import draw_abroad, draw_predictions, write
 
+ROOT = Path(__file__).resolve().parents[2]
 ASKED = {"sensitivity": 0.9, "specificity": 0.9}
 
 
@@ -348,23 +350,85 @@ def test_the_flow_counts_photographs_and_patients(tmp_path):
     ) in flow.index
 
 
+@pytest.fixture
+def evaluated(tmp_path) -> checklist.Evaluated:
+    """All tables of a model that could not answer for one test photograph."""
+    table = draw_predictions().assign(reason="")
+    dark = table.index[table["split"] == "test"][0]
+    table.loc[dark, [f"probability_{g}" for g in range(5)]] = np.nan
+    table.loc[dark, "reason"] = "too dark"
+    table["sex"] = np.where(table["patient_id"] < "p060", "F", "")
+    return evaluate(read_predictions(write(tmp_path, table))[0])
+
+
+def evaluate(model: Predictions) -> checklist.Evaluated:
+    """The tables of an evaluation."""
+    points = evaluation.choose_points(model, **ASKED)
+    return checklist.Evaluated(
+        model,
+        evaluation.count_flow(model),
+        evaluation.summarise(model),
+        points,
+        evaluation.measure_points(model, points),
+        evaluation.calibrate(model)[0],
+        evaluation.split_subgroups(model, points),
+        evaluation.compare_data_sets([model], [points]),
+    )
+
+
+def test_the_facts_of_the_checklist_are_those_of_this_run(evaluated):
+    """Patients by known sex and band of age, whole grades of the referable, subgroups with a
+    score.
+    """
+    model = evaluated.predictions
+    subgroups = evaluated.subgroups
+    measured = evaluated.measured
+    facts = checklist.state_facts(evaluated)
+    assert facts["ungradable"] == "excluded 1; in a second row counted as referred 1; not usable 0"
+    people = model.test.groupby("patient_id")[["sex", "age"]].first()
+    assert f"sex F: {(people['sex'] == 'F').sum()}; age < 40: " in facts["characteristics"]
+    grades = model.test["grade"].value_counts()
+    assert facts["severity"] == f"true grade 2: {grades[2]}, 3: {grades[3]}, 4: {grades[4]}"
+    assert facts["subgroups"].count("AUC") == subgroups["auc"].notna().sum()
+    bare = model._replace(test=model.test.drop(columns="grade"))
+    assert not checklist.state_facts(evaluated._replace(predictions=bare))["outcome"]
+    assert facts["thresholds"].endswith("(validation), chosen on mine.csv")
+    assert "; high sensitivity: sensitivity " in facts["points"]
+    assert facts["crossed"].startswith("high sensitivity: TP ")
+    for name in ("sensitivity", "specificity", "ppv", "npv"):  # at both points
+        assert all(f"{value:.3g} [" in facts["points"] for value in measured[name][:2])
+    items = pd.read_csv(ROOT / "dr_lib/evidence/checklist.csv")["fact"].dropna()
+    assert set(items) - {"-"} <= set(facts)
+
+
+def test_an_auc_without_an_interval_says_why(evaluated):
+    """In the facts, of which model card and checklist are made: of how many patients it is."""
+    test = evaluated.predictions.test
+    sure = evaluate(
+        evaluated.predictions._replace(test=test.assign(probability_referable=test["referable"]))
+    )
+    facts = checklist.state_facts(sure)
+    said = "AUC 1 (48 patients; no interval: drawn again, they always give the same AUC)"
+    assert facts["points"].startswith(said)
+    assert "(24 patients; no interval" in facts["subgroups"]
+
+
 def test_the_checklist_fills_what_a_run_knows_and_no_more():
-    """With nothing known all is the author's, but for what cannot apply; a fact fills its items,
-    in Portuguese.
-    """
-    empty = fill_checklist({})
-    filled = fill_checklist({"flow": "610 oferecidas"}, "pt")
-    assert set(empty["status"]) == set(STATUSES[1:]) and not (empty["text"] != "").any()
-    rows = filled[filled["status"] == STATUSES[0]]
-    assert rows["item"].tolist() == ["19", "20a"] and set(rows["text"]) == {"610 oferecidas"}
-    assert set(rows["topic"]) == {"Fluxo dos participantes"}
+    """With nothing known all is the author's, but for what cannot apply; a fact fills its items."""
+    empty = checklist.fill_checklist({})
+    filled = checklist.fill_checklist({"flow": "610 offered"})
+    assert set(empty["status"]) == {checklist.OPEN, checklist.NOT_APPLICABLE}
+    assert not (empty["text"] != "").any()
+    rows = filled[filled["status"] == checklist.FILLED]
+    assert rows["item"].tolist() == ["19", "20a"] and set(rows["text"]) == {"610 offered"}
 
 
-def test_the_model_card_says_what_is_known_and_names_what_is_not():
+def test_the_model_card_says_what_is_known_and_names_what_is_not(evaluated):
     """The nine sections of Mitchell et al. 2019 in their order; a fact stands once, the rest is
-    the author's.
+    the author's. What a file says is no markup.
     """
-    card = write_card({"points": "AUC 0.9"}, "Model card: m", "author must fill")
+    facts = dict.fromkeys(checklist.state_facts(evaluated), "") | {"model": "m"}
+    card = checklist.write_card(facts | {"points": "AUC 0.9"})
     sections = [line[3:] for line in card.splitlines() if line.startswith("## ")]
     assert sections == [
         "Model details",
@@ -377,14 +441,8 @@ def test_the_model_card_says_what_is_known_and_names_what_is_not():
         "Ethical considerations",
         "Caveats and recommendations",
     ]
-    assert (
-        card.count("AUC 0.9") == 1 and card.count("*author must fill*") == card.count("\n- **") - 1
-    )
-    assert "## Dados de treinamento" in write_card({}, "", "", "pt")
-
-
-def test_the_model_card_is_no_markup():
-    """The name of a model and what the file says are shown as they are."""
-    card = write_card({"points": "<b>", "version": "*1*"}, "Model card: <i>m", "author must fill")
+    assert card.count("AUC 0.9") == 1
+    assert card.count("*author must fill*") == card.count("\n- **") - 2
+    card = checklist.write_card(facts | {"points": "<b>", "version": "*1*", "model": "<i>m"})
     assert card.startswith("# Model card: &lt;i&gt;m\n")
     assert "**: &lt;b&gt;\n" in card and "**: \\*1\\*\n" in card

@@ -170,14 +170,6 @@ def test_a_column_that_no_row_has_is_refused():
     assert list_columns("modes", runs[:0]) == ["modes"]  # a report on the paper alone
 
 
-def test_rows_of_other_notebooks_are_not_mixed_in():
-    """A folder where everything was tried by hand holds rows of many kinds."""
-    runs = pd.concat(
-        [make_runs([1.0], CPU, notebook="10"), make_runs([2.0], CPU, notebook="40", model="other")]
-    )
-    assert select_runs(runs, notebooks=["10"]).timed["train_s"].tolist() == [1.0]
-
-
 def test_nothing_is_selected_from_nothing():
     """Before the first run there are empty tables, not an error."""
     assert all(len(table) == 0 for table in select_runs(pd.DataFrame()))
@@ -194,3 +186,26 @@ def test_runs_against_one_deployment_are_one_measurement():
     assert found["run_id"].tolist() == ["a", "c"] and found["predict_ms"].tolist() == [3.0, 10.0]
     unnamed = list_runs(rows.drop(columns="deployment").assign(predict_ms=1.0))
     assert unnamed["run_id"].tolist() == ["a", "b", "c"]
+
+
+def test_machines_are_in_the_name_of_an_environment():
+    """Runs of two machines are another environment than of one, and rehearsed ones than real
+    ones.
+    """
+    common = {
+        "run_id": "r",
+        "notebook": "10",
+        "status": "ok",
+        "platform": "local",
+        "accelerator": "cpu",
+    }
+    common |= {"num_accelerators": 1, "resumed": 0, "disturbed": False, "train_s": 1.0}
+    rows = [{"num_machines": 1}, {"num_machines": 2}, {"num_machines": 2, "rehearsed": True}, {}]
+    selection = select_runs(pd.DataFrame([common | row for row in rows]))
+    names = [
+        "local, CPU",
+        "local, CPU, 2 machines",
+        "local, CPU, 2 machines (rehearsed)",
+        "local, CPU",
+    ]
+    assert selection.timed["environment"].tolist() == names

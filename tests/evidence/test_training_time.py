@@ -12,6 +12,7 @@ from dr_lib.evidence import training_time
 from dr_lib.evidence.select import select_runs
 from dr_lib.evidence.training_time import (
     compare_environments,
+    compare_machines,
     compare_sessions,
     find_needed_repetitions,
 )
@@ -274,3 +275,53 @@ def test_repetitions_that_find_a_difference():
     # t(0.975, 17) x 0.1 / sqrt(18) = 0.0497
     assert table.loc[("precision of a mean", 5), "repetitions"] == 18
     assert find_needed_repetitions(runs.iloc[::2], ["scenario"], 0.05).empty
+
+
+# seconds of an epoch by the number of machines; geometric means 10, 6.25, 4.5
+EPOCHS = {1: (8.0, 12.5), 2: (5.0, 7.8125), 4: (4.05, 5.0)}
+
+
+@pytest.fixture
+def scaled() -> pd.DataFrame:
+    """Runs on one, two and four machines of 3.6 USD an hour each."""
+    work = {"framework": "keras_jax", "dataset": "mnist", "image_size": 32, "network": 1}
+    lines = [
+        work
+        | {"accelerator": "cpu", "num_machines": machines, "steady_epoch_s": seconds}
+        | {"cost_per_epoch_usd": machines * seconds * 0.001}
+        for machines, times in EPOCHS.items()
+        for seconds in times
+    ]
+    return pd.DataFrame(lines)
+
+
+def test_speedup_and_efficiency_are_those_of_the_geometric_means(scaled):
+    """By hand: 10 s over 6.25 s, over two machines. Prices are of all machines; the weak scaling of
+    older rows is other work.
+    """
+    weak = scaled.assign(scaling="weak", steady_epoch_s=1.0)
+    both = pd.concat([scaled.assign(scaling="strong"), weak])
+    for runs in (scaled, both):
+        table = compare_machines(runs).query("not rehearsed").set_index("num_machines")
+        assert table["speedup"].round(4).to_dict() == {1: 1.0, 2: 1.6, 4: 2.2222}
+        assert table["efficiency"].round(4).tolist() == [1.0, 0.8, 0.5556]
+        assert (table["n"] == 2).all()
+        two = table.loc[2]
+        assert two["speedup_low"] < 1.6 < two["speedup_high"]
+        assert two["cost_per_epoch_usd"] == pytest.approx(2 * 6.4 * 0.001, rel=0.1)
+        assert table.loc[1, "speedup_low"] == table.loc[1, "speedup_high"] == 1.0
+
+
+def test_unlike_machines_are_not_compared(scaled):
+    """Another processor is no speed-up; rehearsed and real machines are both compared with one."""
+    runs = scaled.assign(cpu=["Xeon" if k == 1 else "EPYC" for k in scaled["num_machines"]])
+    assert set(compare_machines(runs)["num_machines"]) == {2, 4}  # of the EPYC, among themselves
+    many = scaled[scaled["num_machines"] > 1].assign(rehearsed=True)
+    table = compare_machines(pd.concat([scaled, many]))
+    assert table.groupby("rehearsed").size().to_dict() == {False: 3, True: 3}
+
+
+def test_where_all_trained_on_as_many_machines_there_is_no_table(scaled):
+    """Rows of one number of machines, or of other notebooks, which have none."""
+    assert compare_machines(scaled[scaled["num_machines"] == 2]).empty
+    assert compare_machines(scaled.drop(columns="num_machines")).empty

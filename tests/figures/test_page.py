@@ -10,9 +10,10 @@ import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
-from dr_lib.evidence.claims import MAY_DIFFER, judge_claims
+from dr_lib.evidence.claims import judge_claims
+from dr_lib.evidence.papers import PAPERS
 from dr_lib.evidence.select import PLAN, WORK, select_runs
-from dr_lib.evidence.serving import cost_table, read_paper_latencies
+from dr_lib.evidence.serving.costs import cost_table, read_paper_latencies
 from dr_lib.figures import page
 from dr_lib.figures.serving import plot_cost_by_utilisation
 from dr_lib.figures.style import read_headers
@@ -119,7 +120,7 @@ def test_claims_are_sentences_judged_ones_first(shown):
     chance; what never is.
     """
     runs = run_scenarios(disturbed=True)
-    page.Page().claims(judge_claims("C", select_runs(runs, may_differ=MAY_DIFFER["C"])))
+    page.Page().claims(judge_claims("C", select_runs(runs, may_differ=PAPERS["C"].may_differ)))
     lines = shown[0].splitlines()
     (mean,) = [line for line in lines if line.startswith("- C34")]
     assert mean.startswith(

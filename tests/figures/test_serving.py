@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dr_lib.evidence.request_log import summarise_requests
-from dr_lib.evidence.serving import cost_table, read_paper_latencies
+from dr_lib.evidence.serving.costs import cost_table, read_paper_latencies
+from dr_lib.evidence.serving.request_log import summarise_requests
 from dr_lib.figures.serving import (
     plot_cost_by_utilisation,
     plot_latency_percentiles,

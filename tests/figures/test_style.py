@@ -10,11 +10,13 @@ import numpy as np
 import pytest
 from IPython.core.formatters import DisplayFormatter
 
-from dr_lib.evidence import evaluation
+from dr_lib.evidence import checklist, evaluation
 from dr_lib.evidence.claims import count_claims, read_published
 from dr_lib.evidence.mnist import IMPLEMENTATIONS
+from dr_lib.evidence.papers import PAPERS
 from dr_lib.evidence.verdicts import NEVER
 from dr_lib.figures import page, scenarios, style
+from dr_lib.numbers import write_interval
 
 ROOT = Path(__file__).resolve().parents[2]
 # called with an English sentence
@@ -27,7 +29,7 @@ def find_sentences() -> set[str]:
     """
     sentences = {
         *style.read_headers().values(),
-        *style.PAPERS.values(),
+        *(paper.authors for paper in PAPERS.values()),
         *scenarios.MEANS.values(),
     }
     sentences |= {
@@ -44,7 +46,7 @@ def find_sentences() -> set[str]:
         *count_claims()["why"],
         *NEVER.values(),
     }
-    sentences |= {*page.WORDINGS.values(), *page.SAID, *evaluation.SOURCES}
+    sentences |= {*page.WORDINGS.values(), *page.SAID, *evaluation.SOURCES, checklist.NO_INTERVAL}
     for path in [*ROOT.glob("dr_lib/figures/*.py"), *ROOT.glob("notebooks/*.py")]:
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) in ("words", "legend"):
@@ -62,7 +64,7 @@ def find_sentences() -> set[str]:
                     if isinstance(leaf, ast.Constant) and isinstance(leaf.value, str)
                 ]
                 sentences |= set(texts[-1:] if function in ("figure", "table") else texts)
-    return {sentence for sentence in sentences if sentence and sentence not in style.PAPERS}
+    return {sentence for sentence in sentences if sentence and sentence not in PAPERS}
 
 
 def test_every_sentence_has_its_portuguese_and_none_is_left_over():
@@ -97,7 +99,7 @@ def test_a_language_without_words_is_refused():
 )
 def test_a_bound_says_what_it_is(numbers, text):
     """A ratio without a false alarm is infinite above its lower bound; what is below 1 is not 1."""
-    assert style.write_interval(*numbers, "en") == text
+    assert write_interval(*numbers, "en") == text
 
 
 def test_a_dollar_in_a_name_begins_no_formula():

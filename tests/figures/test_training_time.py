@@ -6,7 +6,7 @@ from matplotlib.colors import to_hex
 
 from dr_lib.evidence.select import select_runs
 from dr_lib.figures.style import ACCELERATOR_COLOURS
-from dr_lib.figures.training_time import plot_history, plot_training_time
+from dr_lib.figures.training_time import plot_history, plot_speed_up, plot_training_time
 from tests.figures.reading import is_whole, words
 
 CPU = {"platform": "local", "accelerator": "cpu", "num_accelerators": 1}
@@ -143,3 +143,15 @@ def test_a_history_is_drawn_epoch_by_epoch():
     ]
     assert all(tick == int(tick) for tick in auc.get_xticks()) and len(auc.lines) == 2
     assert len(plot_history([{"loss": 0.7, "auc": 0.5}], "photographs").axes[0].lines) == 1
+
+
+@pytest.mark.parametrize(
+    ("lang", "words"), [("en", "Speed-up by the number"), ("pt", "Aceleração pelo número")]
+)
+def test_the_speed_up_has_the_ideal_beside_it(lang, words):
+    """Two machines that are 1.6 times as fast as one, below the line of twice."""
+    speedups = {"speedup": [1.0, 1.6], "speedup_low": [1.0, 1.5], "speedup_high": [1.0, 1.7]}
+    table = pd.DataFrame({"rehearsed": False, "num_machines": [1, 2], **speedups})
+    figure = plot_speed_up(table, lang)
+    ideal, ours = (line.get_ydata().tolist() for line in figure.axes[0].lines[:2])
+    assert (ideal, ours) == ([1, 2], [1.0, 1.6]) and words in figure.get_suptitle()

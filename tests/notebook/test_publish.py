@@ -15,7 +15,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 STEMS = [path.stem for path in sorted(ROOT.glob("notebooks/*.py"))]
-GPU = {"10_train_referable", "20_train_grades", "30_train_scenario", "40_mnist_cuda"}
+GPU = {"10_train", "30_train_scenario", "40_mnist_cuda"}
 LINE = r"local, .+, Keras on \w+, commit (unknown|[0-9a-f]{7,}(-dirty)?)"
 COLAB = "https://colab.research.google.com/github/"
 KAGGLE = "https://www.kaggle.com/notebooks/welcome?src=https://github.com/"
@@ -198,7 +198,7 @@ def test_metadata_suit_colab_and_kaggle(stem):
     ]
     colab = {"name": f"{stem}.ipynb", "provenance": [], "toc_visible": True}
     colab |= {"gpuType": "T4"} if stem in GPU else {}
-    colab |= {"private_outputs": True} if stem[:2] in ("01", "12", "20", "22") else {}
+    colab |= {"private_outputs": True} if stem[:2] in ("01", "10", "12", "22") else {}
     kaggle = {"accelerator": "none", "isGpuEnabled": False} if stem not in GPU else {}
     kaggle = {"accelerator": "nvidiaTeslaT4", "isGpuEnabled": True} | kaggle
     kaggle |= {"isInternetEnabled": True, "language": "python", "sourceType": "notebook"}

@@ -11,13 +11,14 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner
 from nbconvert.filters import markdown2html
+from tests.evidence.test_request_log import RUN
 
 from dr_lib.__main__ import main
-from dr_lib.notebook.report import ANALYSES, ReportError, render, run_analysis, write_report
+from dr_lib.evidence.papers import ANALYSES
+from dr_lib.notebook.report import ReportError, render, run_analysis, write_report
 from dr_lib.runs.row import RowError, read_runs, write_row
 from tests.evidence.predictions import draw_abroad, draw_predictions, write
 from tests.evidence.real_rows import copy_row
-from tests.evidence.test_request_log import RUN
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -26,27 +27,27 @@ ROOT = Path(__file__).resolve().parents[2]
     ("notebooks", "options", "message"),
     [
         (
-            ["10_train_referable", "40_mnist_cuda"],
+            ["10_train", "40_mnist_cuda"],
             {},
             "11_gpu_vs_tpu and 41_cuda_vs_keras read some each",
         ),
         (["my_own"], {}, "none reads those of my_own: give --notebook"),
         (
-            ["10_train_referable"],
+            ["10_train"],
             {"notebook": "99"},
             "99 is no notebook: choose from 11_gpu_vs_tpu, 23",
         ),
         (
-            ["10_train_referable"],
+            ["10_train"],
             {"epoch": 1},
             "11_gpu_vs_tpu has no parameter epoch: it has runs, ",
         ),
         (
-            ["10_train_referable"],
+            ["10_train"],
             {"exclude": "noise"},
             "ValueError: exclude 'noise': choose from resumed",
         ),
-        (["10_train_referable"], {"allow": "modes"}, "allow modes: no row has that column, choose"),
+        (["10_train"], {"allow": "modes"}, "allow modes: no row has that column, choose"),
         (["30_train_scenario"], {"allow": "modes"}, "allow modes: no row has that column, choose"),
     ],
 )
@@ -146,7 +147,7 @@ def test_a_path_that_is_no_folder_of_rows_is_called_what_it_is(tmp_path):
     """The study's file in place of its folder, and a misspelt folder, also beside one that holds
     rows.
     """
-    row = RUN | {"notebook": "10_train_referable", "run_id": "a", "study": "mine"}
+    row = RUN | {"notebook": "10_train", "run_id": "a", "study": "mine"}
     write_row(tmp_path / "mine", row)
     (tmp_path / "mine.yaml").write_text("")
     reasons = {
@@ -160,10 +161,8 @@ def test_a_path_that_is_no_folder_of_rows_is_called_what_it_is(tmp_path):
 
 def test_the_study_file_names_its_analysis(tmp_path, clone):
     """Rows that 11 would read are read by the notebook that the study asks for."""
-    write_row(
-        tmp_path / "mine", RUN | {"notebook": "10_train_referable", "run_id": "a", "study": "mine"}
-    )
-    (tmp_path / "mine.yaml").write_text("notebook: 10_train_referable\nreport: 99_mine\n")
+    write_row(tmp_path / "mine", RUN | {"notebook": "10_train", "run_id": "a", "study": "mine"})
+    (tmp_path / "mine.yaml").write_text("notebook: 10_train\nreport: 99_mine\n")
     with pytest.raises(ReportError, match="99_mine is no notebook"):
         write_report([tmp_path / "mine"], tmp_path / "out", clone)
 
@@ -173,9 +172,7 @@ def test_the_study_file_names_its_analysis(tmp_path, clone):
 )
 def test_a_paper_is_named_by_letter_or_author(tmp_path, paper, analysis):
     """The analysis that holds rows against it; it says which parameters it has."""
-    write_row(
-        tmp_path / "mine", RUN | {"notebook": "10_train_referable", "run_id": "a", "study": "mine"}
-    )
+    write_row(tmp_path / "mine", RUN | {"notebook": "10_train", "run_id": "a", "study": "mine"})
     said = CliRunner().invoke(
         main, ["report", str(tmp_path / "mine"), "--paper", paper, "-p", "epoch", "1"]
     )
@@ -207,9 +204,7 @@ def test_a_deposit_is_checked_and_reported_again_by_what_it_holds(tmp_path):
         tmp_path / "mine",
         row | {"run_id": "r3", "status": "failed", "error": "ValueError: /srv/Silva_left.jpg"},
     )
-    study = (
-        "# for Silva\nnotebook: 10_train_referable\nparameters: {data_dir: /srv/silva/prepared}\n"
-    )
+    study = "# for Silva\nnotebook: 10_train\nparameters: {data_dir: /srv/silva/prepared}\n"
     (tmp_path / "mine.yaml").write_text(study)
     asked = [
         "report",
@@ -239,16 +234,6 @@ def test_a_deposit_is_checked_and_reported_again_by_what_it_holds(tmp_path):
     assert not [path for path in texts if "silva" in path.read_text().lower()]
     assert "data_dir: prepared" in (out / "rows/mine.yaml").read_text()
     assert "report DEPOSIT/rows/mine --out again --paper none" in (out / "README.md").read_text()
-    for lang, words in {
-        "en": "3 completed runs of notebook 10_train_referable",
-        "pt": "3 execuções concluídas",
-    }.items():
-        methods = (out / f"methods.{lang}.md").read_text()
-        assert (
-            words in methods
-            and f"batch_size = {row['batch_size']}" in methods
-            and row["commit"] in methods
-        )
     again = write_report([out / "rows" / "mine"], tmp_path / "again", ROOT, published=False)
     assert (text := again.read_text()) == (out / "report.html").read_text()
     assert "<title>How long does training take?</title>" in text

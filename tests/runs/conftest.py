@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 from dr_lib import hardware
+from dr_lib.parameters import CHOICES
 from dr_lib.runs.row import write_row
 from dr_lib.runs.runner import run_study
 from dr_lib.runs.study import load_study, name_machine, plan_runs
@@ -96,6 +97,7 @@ def house(tmp_path, monkeypatch) -> Path:
     """A root with `notebooks/quick.ipynb` and an empty `papermill_runs/`."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.setattr("dr_lib.runs.runner.WATCHED_S", 0.05)
+    monkeypatch.setitem(CHOICES, "pace", ("even", "fast", "slow"))
     cells = [
         nbformat.v4.new_code_cell(PARAMETERS, metadata={"tags": ["parameters"]}),
         nbformat.v4.new_code_cell(BODY),

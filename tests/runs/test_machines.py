@@ -14,11 +14,12 @@ from click.testing import CliRunner
 from dr_lib import hardware
 from dr_lib.__main__ import main
 from dr_lib.command import write_lasting_command
+from dr_lib.errors import DrError
 from dr_lib.files import write_json
 from dr_lib.runs.prices import price_runs
 from dr_lib.runs.row import read_rows, read_runs, spent_path
 from dr_lib.runs.run import Run
-from dr_lib.runs.study import StudyError, load_study, name_machine, plan_runs
+from dr_lib.runs.study import load_study, name_machine, plan_runs
 from tests.runs.conftest import complete, run_quietly, write_study
 
 TWO = {"repetitions": 1, "parameters": {"num_machines": 2, "level": "b"}}
@@ -129,11 +130,11 @@ def test_one_of_several_machines_makes_a_named_run_of_as_many(house, monkeypatch
     """Without a name each machine would make another run of the study."""
     for name, value in (("COORDINATOR", "127.0.0.1:1"), ("NUM_MACHINES", "2"), ("MACHINE", "1")):
         monkeypatch.setenv(f"DR_LIB_{name}", value)
-    with pytest.raises(StudyError, match="2 machines make one run of as many: name it by --only"):
+    with pytest.raises(DrError, match="2 machines make one run of as many: name it by --only"):
         run_quietly(write_study(house, **TWO), house)
     alone = write_study(house, repetitions=1, factors={"num_machines": [1, 2]})
     # else each would make it
-    with pytest.raises(StudyError, match="2 machines make one run of as many"):
+    with pytest.raises(DrError, match="2 machines make one run of as many"):
         run_quietly(alone, house, only="C1-r00")
     complete(house, alone, {"C2": 5.0})
     assert run_quietly(alone, house, only="C2-r00") == [] and not list(house.rglob("begun"))
@@ -182,5 +183,5 @@ def test_a_notebook_run_by_hand_keeps_one_row(tmp_path, monkeypatch):
             ("MACHINE", str(rank)),
         ):
             monkeypatch.setenv(f"DR_LIB_{name}", value)
-        Run(tmp_path, "10_train_referable", asked).finish(train_s=1.0)
+        Run(tmp_path, "10_train", asked).finish(train_s=1.0)
         assert len(list(tmp_path.rglob("rows/*.json"))) == 1 - rank

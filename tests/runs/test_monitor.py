@@ -20,7 +20,6 @@ from dr_lib.runs.monitor import (
     GPU,
     Monitor,
     MonitorError,
-    Rapl,
     read_cpu_times,
     read_samples,
     summarise,
@@ -276,13 +275,12 @@ def test_a_summary_computed_by_hand(tmp_path):
     A counter that stands still measures nothing, nor does one that fails before the end.
     """
     end = {"cpu_percent": 40, "gpu_power_w": 300, "memory_percent": 40, "process_cpu_s": 16}
-    end |= {"gpu_energy_j": 7100, "cpu_energy_j": 640}
+    end |= {"gpu_energy_j": 7100}
     start = {
         "gpu_power_w": 100,
         "memory_percent": 10,
         "process_cpu_s": 5,
         "gpu_energy_j": 4000,
-        "cpu_energy_j": 0,
     }
     rows = [
         {"seconds": 10, "event": "start"} | start,
@@ -297,12 +295,8 @@ def test_a_summary_computed_by_hand(tmp_path):
         {"seconds": 30, "event": "end", **end},
     ]
     summary = summarise(write_samples(tmp_path / "samples.csv", rows))
-    energy = [
-        summary[f"{name}_energy_{kind}"]
-        for name, kind in [("gpu", "j"), ("gpu", "sampled_j"), ("cpu", "j")]
-    ]
-    assert energy == [3100, 3000, 640]
-    assert (summary["gpu_energy_from"], summary["cpu_energy_from"]) == ("NVML counter", "RAPL")
+    assert (summary["gpu_energy_j"], summary["gpu_energy_sampled_j"]) == (3100, 3000)
+    assert summary["gpu_energy_from"] == "NVML counter"
     assert (summary["cpu_percent_mean"], summary["cpu_percent_peak"]) == (60, 80)
     assert (summary["memory_percent_mean"], summary["memory_percent_peak"]) == (30, 40)
     assert (summary["process_cpu_s"], summary["process_peak_mib"]) == (11, 700)
@@ -313,60 +307,15 @@ def test_a_summary_computed_by_hand(tmp_path):
             tmp_path / "samples.csv", [rows[0], rows[0] | {"seconds": 20, "event": "end"}]
         )
     )
-    assert math.isnan(still["cpu_energy_j"]) and still["cpu_energy_from"] in (
-        "no RAPL counter",
-        "RAPL is for root alone",
-    )
     assert (still["gpu_energy_j"], still["gpu_energy_from"]) == (1000, "sampled power")
     cut = [
         rows[0],
-        rows[1] | {"gpu_energy_j": 5000, "cpu_energy_j": 300},
+        rows[1] | {"gpu_energy_j": 5000},
         rows[2],
         {"seconds": 30, "event": "end"},
     ]
     part = summarise(write_samples(tmp_path / "samples.csv", cut))  # read in the first half alone
-    assert (part["gpu_energy_from"], part["cpu_energy_from"]) == ("", "")
-    assert math.isnan(part["gpu_energy_j"]) and math.isnan(part["cpu_energy_j"])
-
-
-def write_counters(powercap: Path, **energy_uj: int) -> None:
-    """Files as the kernel has them: two packages, the first with its cores as a part of it, and
-    the board's psys.
-    """
-    for zone, name in {"0": "package-0", "0:0": "core", "1": "package-1", "2": "psys"}.items():
-        (folder := powercap / f"intel-rapl:{zone}").mkdir(parents=True, exist_ok=True)
-        (folder / "name").write_text(f"{name}\n")
-        (folder / "max_energy_range_uj").write_text("262143328850\n")
-        (folder / "energy_uj").write_text(f"{energy_uj.get(name.replace('-', ''), 77)}\n")
-
-
-def test_the_processors_energy_counts_packages_and_wraps_around(tmp_path):
-    """Package 0 goes on by 5 J; package 1 from 3 J below its range to 1 J above zero: 9 J, and 2
-    J more 11 J.
-    """
-    write_counters(tmp_path, package0=1_000_000, package1=262_140_328_850)
-    rapl = Rapl(tmp_path)
-    assert (rapl.reason, rapl.read_j()) == ("", 0)
-    write_counters(tmp_path, package0=6_000_000, package1=1_000_000, core=4_000_000, psys=9_000_000)
-    assert rapl.read_j() == pytest.approx(9)
-    write_counters(tmp_path, package0=8_000_000, package1=1_000_000)
-    assert rapl.read_j() == pytest.approx(11)
-
-
-def test_a_counter_that_cannot_be_read_is_no_energy_of_zero(tmp_path, monkeypatch):
-    """A virtual machine has none; a kernel since 2020 keeps it for root, which is said."""
-    assert Rapl(tmp_path).reason == "no RAPL counter" and math.isnan(Rapl(tmp_path).read_j())
-    write_counters(tmp_path)
-    read_text = Path.read_text
-
-    def refuse(path, *how):  # whoever runs the tests may be root
-        if path.name == "energy_uj":
-            raise PermissionError(13, "Permission denied")
-        return read_text(path, *how)
-
-    monkeypatch.setattr(Path, "read_text", refuse)
-    rapl = Rapl(tmp_path)
-    assert rapl.reason == "RAPL is for root alone" and math.isnan(rapl.read_j())
+    assert part["gpu_energy_from"] == "" and math.isnan(part["gpu_energy_j"])
 
 
 def test_events_close_together_do_not_weigh_more(tmp_path):

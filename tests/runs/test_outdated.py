@@ -9,10 +9,10 @@ import pytest
 from click.testing import CliRunner
 
 from dr_lib.__main__ import main
-from dr_lib.data.prepared.folder import describe_data, read_photographs
+from dr_lib.data.prepared.folder import Prepared
 from dr_lib.data.prepared.split import split
 from dr_lib.runs.outdated import find_outdated, set_aside
-from dr_lib.runs.row import read_rows, read_spent_s, write_row
+from dr_lib.runs.row import read_rows, read_seconds, write_row
 from tests.runs.conftest import complete, run_quietly, write_study
 
 
@@ -24,7 +24,7 @@ def study(house, small_sample) -> Path:
     data_dir = house / "data" / "prepared"
     shutil.copytree(small_sample, data_dir)
     path = write_study(house, parameters={"data_dir": "data/prepared"}, order="sequential")
-    row = {"data_dir": "prepared", "split": "split.csv"} | describe_data(data_dir)
+    row = {"data_dir": "prepared", "split": "split.csv"} | Prepared(data_dir).describe()
     complete(house, path, {"C1": 100.0}, **row)
     (run,) = read_rows(path.with_suffix(""))
     model = path.with_suffix("") / "runs" / run["run_id"] / "model"
@@ -35,7 +35,7 @@ def study(house, small_sample) -> Path:
 
 def correct_a_grade(data_dir: Path) -> None:
     """Give one photograph another grade, as a reader who looked again does."""
-    known = read_photographs(data_dir)[["image_id", "grade"]]
+    known = Prepared(data_dir).photographs[["image_id", "grade"]]
     known.loc[known["grade"].idxmin(), "grade"] = 1
     known.to_csv(data_dir.with_name("corrected.csv"), index=False)
     split(data_dir, labels=data_dir.with_name("corrected.csv"))
@@ -108,7 +108,7 @@ def test_nothing_is_said_of_a_folder_that_is_away(study, house):
     (house / "data").rename(house / "elsewhere")
     assert find_outdated(study.with_suffix(""), rows, house) == {}
     assert set_aside(study.with_suffix(""), rows, house) == ""
-    assert read_spent_s(study.with_suffix(""), rows[0]["run_id"], rows[0]) == 100.0
+    assert read_seconds(study.with_suffix(""), rows[0]["run_id"], rows[0]).paid_s == 100.0
 
 
 def test_folds_are_compared_each_with_its_own_table(study, house):
@@ -120,7 +120,7 @@ def test_folds_are_compared_each_with_its_own_table(study, house):
     )
     rows = [
         {"run_id": name, "status": "ok", "data_dir": "prepared", "split": name}
-        | describe_data(data_dir, name)
+        | Prepared(data_dir, name).describe()
         for name in names
     ]
     table = pd.read_csv(data_dir / names[0], dtype=str)

@@ -6,13 +6,15 @@ import shutil
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import psutil
 import pytest
 
+from dr_lib.processes import read_commit
 from dr_lib.runs import run as run_module
 from dr_lib.runs.row import RowError, read_runs
-from dr_lib.runs.run import RUN_VARIABLE, Run, read_commit
+from dr_lib.runs.run import Run, RunIdentity
 from tests.runs.conftest import ROOT
 
 PARAMETERS = {"model": "small_cnn", "repetition": 4, "seed": 20}
@@ -20,7 +22,7 @@ PARAMETERS = {"model": "small_cnn", "repetition": 4, "seed": 20}
 
 def test_a_row_says_what_ran_where_and_when(tmp_path):
     """Identity, seed, load and whatever was measured stand in one flat row."""
-    run = Run(tmp_path, "10_train_referable", PARAMETERS)
+    run = Run(tmp_path, "10_train", PARAMETERS)
     time.sleep(0.2)
     path = run.finish(train_s=12.5, metric_auc_test=0.9, epoch_s=[2.0, 1.0])
     row = json.loads(path.read_text())
@@ -67,7 +69,7 @@ def test_a_run_that_was_cut_off_goes_on_in_its_folder(tmp_path):
 @pytest.mark.skipif(sys.platform != "linux", reason="prctl is Linux's")
 def test_a_bound_command_ends_with_its_parent(tmp_path):
     """Also when that is killed; no handler of fork runs, in which Python drops a Ctrl-C."""
-    code = "import os, subprocess, time; from dr_lib.runs.run import bind_to_parent; "
+    code = "import os, subprocess, time; from dr_lib.processes import bind_to_parent; "
     code += "os.register_at_fork(after_in_parent=lambda: print('forked')); "
     code += (
         "print(subprocess.Popen(bind_to_parent(['sleep', '60'])).pid, flush=True); time.sleep(60)"
@@ -131,27 +133,26 @@ def test_the_youngest_of_those_cut_off_goes_on(tmp_path):
     assert Run(tmp_path, "n", PARAMETERS).folder.name == "younger"
 
 
+def tell(monkeypatch, run_id: str, folder: Path, **identity) -> None:
+    """Have the next run be one of a study."""
+    for name, value in RunIdentity(run_id, str(folder), **identity).environment().items():
+        monkeypatch.setenv(name, value)
+
+
 def test_a_studys_identity_wins(tmp_path, monkeypatch):
     """Inside a study the run has the study's name and folder, whatever `results` says and was
     cut off there.
     """
-    identity = {
-        "run_id": "C2-r04-here",
-        "study_dir": str(tmp_path / "trial"),
-        "scenario": "C2",
-        "retries": 1,
-    }
     Run(tmp_path, "n", PARAMETERS, results=str(tmp_path / "trial"))
-    monkeypatch.setenv(RUN_VARIABLE, json.dumps(identity | {"stop_at": time.monotonic() + 60}))
+    end = time.monotonic() + 60
+    told = {"scenario": "C2", "retries": 1, "spent_s": 7.5, "stop_at": end}
+    tell(monkeypatch, "C2-r04-here", tmp_path / "trial", **told)
     run = Run(tmp_path, "n", PARAMETERS, results=str(tmp_path / "drive"))
     row = json.loads(run.finish().read_text())
-    assert (row["run_id"], row["study"], row["scenario"], row["retries"]) == (
-        "C2-r04-here",
-        "trial",
-        "C2",
-        1,
-    )
-    assert not {"stop_at", "study_dir"} & set(row) and not (tmp_path / "drive").exists()
+    names = ("run_id", "study", "scenario", "retries", "spent_s")
+    assert [row[name] for name in names] == ["C2-r04-here", "trial", "C2", 1, 7.5]
+    unknown = {"stop_at", "study_dir", "others_before", "rehearsed", "session", "kernel"}
+    assert not unknown & set(row) and not (tmp_path / "drive").exists()
 
 
 def test_a_run_knows_how_long_it_may_go_on(tmp_path, monkeypatch):
@@ -160,7 +161,7 @@ def test_a_run_knows_how_long_it_may_go_on(tmp_path, monkeypatch):
     assert Run(tmp_path, "n", PARAMETERS, max_hours=0.5).seconds_left() == pytest.approx(
         1800, abs=5
     )
-    monkeypatch.setenv(RUN_VARIABLE, json.dumps({"stop_at": time.monotonic() + 60}))
+    tell(monkeypatch, "C1-r00-here", tmp_path, stop_at=time.monotonic() + 60)
     assert Run(tmp_path, "n", PARAMETERS, max_hours=0.5).seconds_left() == pytest.approx(60, abs=5)
     assert Run(tmp_path, "n", PARAMETERS, max_hours=0.01).seconds_left() == pytest.approx(36, abs=5)
 
@@ -187,7 +188,7 @@ def test_others_work_marks_a_run_as_disturbed(tmp_path, monkeypatch):
     assert not json.loads(calm.finish().read_text())["disturbed"]
     cpu_s["others"] = 100.0
     assert json.loads(busy.finish().read_text())["disturbed"]
-    monkeypatch.setenv(RUN_VARIABLE, json.dumps({"others_before": 0.11}))
+    tell(monkeypatch, "C1-r00-here", tmp_path, others_before=0.11)
     row = json.loads(Run(tmp_path, "n", PARAMETERS | {"repetition": 6}).finish().read_text())
     assert (row["others_cpu_share"], row["disturbed"]) == (
         0.11,
@@ -212,6 +213,17 @@ def test_a_run_is_priced_by_its_training(tmp_path):
             pytest.approx(formula_usd),
             pytest.approx(cost_usd),
         )
+
+
+def test_the_peak_of_memory_is_a_peak(tmp_path):
+    """What was held for a moment counts, though it is gone when the run ends."""
+    run = Run(tmp_path, "n", PARAMETERS)
+    before = psutil.Process().memory_info().rss // 2**20
+    held = b"x" * (400 * 2**20)
+    del held
+    row = json.loads(run.finish().read_text())
+    after = psutil.Process().memory_info().rss // 2**20
+    assert row["peak_memory_mib"] >= before + 390 > after
 
 
 def test_rows_of_several_machines_are_one_table(tmp_path):

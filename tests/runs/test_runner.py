@@ -22,11 +22,11 @@ from click.testing import CliRunner
 
 from dr_lib.__main__ import main
 from dr_lib.command import write_lasting_command
+from dr_lib.errors import DrError
 from dr_lib.runs.cluster import run_on_cluster
 from dr_lib.runs.papermill import find_error, redact_paths
 from dr_lib.runs.row import RowError, read_rows, read_runs
 from dr_lib.runs.runner import run_study
-from dr_lib.runs.study import StudyError
 from tests.runs.conftest import complete, run_quietly, write_study
 
 
@@ -85,7 +85,7 @@ def test_two_runners_do_not_share_a_study(house):
         while not (trial(house) / "logs").exists():
             time.sleep(0.05)
         with pytest.raises(
-            StudyError, match=r"being run by another process \(process \d+ on .*since 2"
+            DrError, match=r"being run by another process \(process \d+ on .*since 2"
         ):
             run_quietly(path, house)
     finally:
@@ -238,7 +238,7 @@ def test_a_disturbed_run_is_made_again_at_the_end_once(house, capsys):
         "C1-r01",
     ]
     assert run_quietly(path, house) == [] and len(list_begun(house)) == 3
-    with pytest.raises(StudyError, match="no run can be made: no Jupyter kernel pyhton3"):
+    with pytest.raises(DrError, match="no run can be made: no Jupyter kernel pyhton3"):
         run_study(write_study(house, **levels | {"kernel": "pyhton3"}), house)
 
 
@@ -300,7 +300,7 @@ def test_two_studies_do_not_share_a_folder(house):
     path = write_study(house, repetitions=1, factors=factors)
     complete(house, path, dict.fromkeys(("C1", "C2", "C3", "C4"), 1.0))
     assert run_quietly(path, house) == []
-    with pytest.raises(StudyError, match="a study with other factors: give one another name"):
+    with pytest.raises(DrError, match="a study with other factors: give one another name"):
         run_study(write_study(house, repetitions=1, factors=factors | {"level": ["b", "a"]}), house)
     assert (
         run_quietly(write_study(house, repetitions=2, factors=factors), house, max_hours=1e-9) == []
@@ -325,7 +325,7 @@ def test_one_run_alone_and_the_commands_for_all(house, monkeypatch):
     assert result.exit_code == 0, result.output
     (row,) = read_rows(trial(house))
     assert (row["scenario"], row["repetition"], row["status"]) == ("C1", 0, "ok")
-    with pytest.raises(StudyError, match="no run 'C9-r00'"):
+    with pytest.raises(DrError, match="no run 'C9-r00'"):
         run_study(path, house, only="C9-r00")
 
 
@@ -335,7 +335,7 @@ def test_a_changed_notebook_is_refused_unless_it_is_allowed(house, monkeypatch):
     """
     path = write_study(house)
     complete(house, path, {"C1": 1.0}, notebook_sha256="of before it changed")
-    with pytest.raises(StudyError, match="quick has changed .*--allow notebook_sha256"):
+    with pytest.raises(DrError, match="quick has changed .*--allow notebook_sha256"):
         run_quietly(path, house)
     monkeypatch.setattr("dr_lib.__main__.ROOT", house)
     result = CliRunner().invoke(main, ["run", str(path), "--allow", "notebook_sha256"])
@@ -349,7 +349,7 @@ def test_a_changed_notebook_is_refused_unless_it_is_allowed(house, monkeypatch):
 def test_a_full_disk_stops_the_study_and_loses_nothing(house, monkeypatch):
     """The study says so before a run begins."""
     monkeypatch.setattr("dr_lib.runs.runner.MIN_FREE_MIB", 2**40)
-    with pytest.raises(StudyError, match="MiB are free"):
+    with pytest.raises(DrError, match="MiB are free"):
         run_quietly(write_study(house), house)
     assert not list(trial(house).glob("rows/*"))
 
@@ -460,7 +460,7 @@ def test_a_dask_cluster_makes_the_runs_though_workers_are_killed(house, dear, mo
             assert [error.split(": ")[0] for error in errors] == failed.split()
             return list_begun(there)
 
-        with pytest.raises(StudyError, match="has no workers: start some"):
+        with pytest.raises(DrError, match="has no workers: start some"):
             run()
         cluster.scale(4)
         cluster.wait_for_workers(4)
@@ -484,7 +484,7 @@ def test_a_dask_cluster_makes_the_runs_though_workers_are_killed(house, dear, mo
     )
     assert rows == [(f"C{number}", "a" if number < 4 else "b", 0, "ok") for number in range(1, 7)]
     wait_for_silence(there)
-    with pytest.raises(StudyError, match="no run 'C9-r00'"):
+    with pytest.raises(DrError, match="no run 'C9-r00'"):
         run_on_cluster(path, house, "tcp://127.0.0.1:9", only="C9-r00")
-    with pytest.raises(StudyError, match="no Dask scheduler answers"):
+    with pytest.raises(DrError, match="no Dask scheduler answers"):
         run_on_cluster(path, house, "tcp://127.0.0.1:9", max_hours=1)

@@ -4,10 +4,11 @@ import pytest
 from click.testing import CliRunner
 
 from dr_lib.__main__ import main
+from dr_lib.errors import DrError
 from dr_lib.hardware import Facts
 from dr_lib.runs.prices import PriceError
 from dr_lib.runs.runner import run_study
-from dr_lib.runs.study import Study, StudyError, check_paths, load_study, name_machine, plan_runs
+from dr_lib.runs.study import Study, check_paths, load_study, name_machine, plan_runs
 from tests.runs.conftest import complete, write_study
 
 
@@ -43,7 +44,7 @@ from tests.runs.conftest import complete, write_study
 )
 def test_a_mistake_is_found_before_anything_runs(house, changes, message):
     """A misspelt key, parameter or notebook, or a value of the wrong type names itself."""
-    with pytest.raises((StudyError, PriceError), match=message) as error:
+    with pytest.raises((DrError, PriceError), match=message) as error:
         run_study(write_study(house, **changes), house)
     assert "\n" not in str(error.value) and "pydantic" not in str(error.value)
     assert not (house / "papermill_runs" / "trial").exists()
@@ -63,7 +64,7 @@ def test_a_missing_or_broken_file_is_named_in_one_sentence(house, content, messa
     path = house / "papermill_runs" / "none.yaml"
     if content:
         path.write_bytes(content)
-    with pytest.raises(StudyError, match=message) as error:
+    with pytest.raises(DrError, match=message) as error:
         load_study(path, house)
     assert "none.yaml" in str(error.value) and "\n" not in str(error.value)
 
@@ -82,14 +83,14 @@ def test_what_is_there_can_be_asked_for(house):
             if missing == "manifest.json"
             else f"no split table '{missing}'"
         )
-        with pytest.raises(StudyError, match=message):
+        with pytest.raises(DrError, match=message):
             check_paths(load_study(path, house), path, house)
         (house / "data" / missing).touch()
     check_paths(load_study(path, house), path, house)
     path = write_study(
         house, parameters={"data_dir": "data"}, factors={"split": ["split-2-of-5.csv"]}
     )
-    with pytest.raises(StudyError, match="split data --scheme folds --folds 5$"):
+    with pytest.raises(DrError, match="split data --scheme folds --folds 5$"):
         check_paths(load_study(path, house), path, house)
     path = write_study(house, parameters={"data_dir": "sample", "weights": "none"})
     check_paths(load_study(path, house), path, house)
@@ -109,9 +110,7 @@ def test_the_command_line_says_what_is_wrong_in_one_sentence(house, monkeypatch)
         said.output
         == f"Error: {path.with_suffix('')} is a folder, not a study file: did you mean {path}?\n"
     )
-    assert isinstance(
-        CliRunner().invoke(main, ["--debug", "run", str(house)]).exception, StudyError
-    )
+    assert isinstance(CliRunner().invoke(main, ["--debug", "run", str(house)]).exception, DrError)
 
 
 def test_plan_refuses_factors_in_another_order_than_the_runs_made(house, monkeypatch):

@@ -108,14 +108,12 @@ def call(
         return Answer(response.status, response.headers, response.read())
 
 
-def send_raw(port: int, data: bytes, *, half_close: bool = False, timeout_s: float = 20) -> bytes:
+def send_raw(port: int, data: bytes, *, timeout_s: float = 20) -> bytes:
     """Send bytes over a connection of their own; return all that comes until the server closes
     it.
     """
     with socket.create_connection(("127.0.0.1", port), timeout=timeout_s) as connection:
         connection.sendall(data)
-        if half_close:
-            connection.shutdown(socket.SHUT_WR)
         received = b""
         with contextlib.suppress(ConnectionResetError):  # it closed before it had read everything
             while more := connection.recv(65536):
@@ -195,10 +193,10 @@ def run_in_thread(service: Any) -> Iterator[int]:
     thread = threading.Thread(target=server.run)
     thread.start()
     try:
-        wait_until(lambda: server.started)
+        wait_until(lambda: is_listening(port))
         yield port
     finally:
-        server.should_exit = True
+        server.stop()
         thread.join()
         service.pool.shutdown()
 

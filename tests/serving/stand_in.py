@@ -42,7 +42,7 @@ def build_network(seed: int = 0) -> keras.Model:
 
 
 def write_model_folder(folder: Path, network: keras.Model, **facts: object) -> Path:
-    """Write the network as notebook 20 would."""
+    """Write the network as notebook 10 would."""
     folder.mkdir(parents=True)
     network.save(folder / "model.keras")
     known = {

@@ -8,10 +8,11 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
-from dr_lib.data.prepared.batches import Batches, Photographs
+from dr_lib.data.prepared.batches import Batches
+from dr_lib.data.prepared.folder import Photographs
 from dr_lib.training.fit import compile_model, train
-from dr_lib.training.frozen import fit_grades, freeze, split_network
-from dr_lib.training.models import ModelError, build_model
+from dr_lib.training.frozen import fit_grades, freeze
+from dr_lib.training.models import ModelError, build_model, split_network
 from dr_lib.training.recorder import Recorder
 
 
@@ -128,9 +129,7 @@ def test_a_layer_that_cannot_be_the_last_is_refused():
     with pytest.raises(ModelError, match="conv_pw_11_relu"):
         split_network(build_model("mobilenet", 64), "conv_11")
     network = build_model("EfficientNetV2B0", 32)
-    with pytest.raises(
-        ModelError, match="'block2b_expand_conv': the network goes round this layer"
-    ):
+    with pytest.raises(ModelError, match="'block2b_expand_conv': the network goes round it"):
         split_network(network, "block2b_expand_conv")
     split_network(network, "block2b_add")
 

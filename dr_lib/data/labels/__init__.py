@@ -1,6 +1,7 @@
 """What is known of the photographs: their grades, patients and splits.
 
 grades           the scale
+schema           the columns that tables of photographs share
 datasets         knows how public data sets are laid out (datasets.csv)
 label_files      recognises a data set in a folder and reads its label files
 tables           reads, matches and checks the label table

@@ -12,13 +12,13 @@ import pandas as pd
 
 from dr_lib.data.labels.datasets import EYES, SPLITS, Part, grade_keywords, read_names, read_parts
 from dr_lib.data.labels.grades import GRADES
+from dr_lib.data.labels.schema import FACTS
 from dr_lib.files import read_csv
 
 PICTURES = {".jpg", ".jpeg", ".jfif", ".png", ".tif", ".tiff", ".bmp", ".ppm", ".webp"}
 # opening one tells if it is read
 RARE_PICTURES = {".dcm", ".dicom", ".heic", ".heif", ".gif", ".jp2"}
 LABEL_FILES = {".csv", ".txt", ".xls"}
-FACTS = ("camera", "age", "sex", "quality")  # kept as the label file has them, for subgroups
 # as DeepDRiD and mBRSET call them
 FACTS_ELSEWHERE = {"quality": ("Overall quality", "final_quality")}
 # its marks in the words of BRSET: elsewhere 0 is the best of quality

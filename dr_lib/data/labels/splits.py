@@ -10,9 +10,9 @@ from sklearn.model_selection import StratifiedGroupKFold
 from dr_lib.data.labels.grades import REFERABLE_FROM
 from dr_lib.data.labels.groups import unite
 from dr_lib.data.labels.label_files import LabelTableError
+from dr_lib.data.labels.schema import SIDES
 
 SCHEMES = ("random", "paper", "official", "folds")
-SIDES = ("train", "validation", "test")
 TEST = 0.30
 VALIDATION = 0.20  # of the photographs; of the groups that are not in test
 NUM_DRAWS = 50

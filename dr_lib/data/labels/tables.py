@@ -7,7 +7,6 @@ from typing import NamedTuple
 import pandas as pd
 
 from dr_lib.data.labels.label_files import (
-    FACTS,
     PICTURES,
     LabelTableError,
     cut_suffix,
@@ -16,6 +15,7 @@ from dr_lib.data.labels.label_files import (
     name_rows,
     read_rows,
 )
+from dr_lib.data.labels.schema import FACTS
 
 UNKNOWN = (
     "The patients of {} of {} photographs are not known; each of these counts as a patient of its"

@@ -19,7 +19,7 @@ from dr_lib.data.labels.privacy import name_image, pseudonym
 from dr_lib.data.photograph.crop import METHODS, Crop, crop_fundus, turn_upright
 from dr_lib.data.photograph.decode import decode, open_picture
 from dr_lib.data.photograph.errors import NoFundusError, UnreadableImageError
-from dr_lib.data.prepared.folder import read_photographs
+from dr_lib.data.prepared.folder import Prepared
 from dr_lib.hardware import without_stderr
 
 SHOWN_SIDE = 320  # px; a photograph is decoded no smaller than that
@@ -42,7 +42,7 @@ def match_crops(table: pd.DataFrame, images: Path, data_dir: Path, private: Path
         table: of `tables.read_labels`, from the folder `images` that the crops were prepared from.
 
     Returns:
-        The rows of `folder.read_photographs` with the image (its path), in the order of the label
+        The rows of `Prepared.photographs` with the image (its path), in the order of the label
         table.
 
     Raises:
@@ -51,7 +51,7 @@ def match_crops(table: pd.DataFrame, images: Path, data_dir: Path, private: Path
     """
     salt = (Path(private) / "salt").read_bytes()
     image_ids = [pseudonym(salt, "image", name_image(path, images)) for path in table["image"]]
-    crops = read_photographs(data_dir)
+    crops = Prepared(data_dir).photographs
     if not set(crops["image_id"]) <= set(image_ids):
         raise ValueError(
             f"{data_dir} was not prepared from these photographs with the salt of {private}"

@@ -2,65 +2,11 @@
 epoch).
 """
 
-from pathlib import Path
-from typing import NamedTuple
-
 import keras
 import numpy as np
 
-from dr_lib.data.photograph.pixels import IMAGE_SIZE
-from dr_lib.data.prepared.folder import read_manifest, read_photographs
 from dr_lib.data.prepared.records import ShardError
 from dr_lib.data.prepared.stream import StoredCrops
-
-
-class Photographs(NamedTuple):
-    """One side of a split: in memory 268 MB for 1,000 crops of 299 px."""
-
-    images: np.ndarray | StoredCrops  # (n, size, size, 3) uint8 RGB
-    grade: np.ndarray  # (n,) int64, 0-4
-    referable: np.ndarray  # (n,) float32, 0 or 1
-    patient_id: np.ndarray  # (n,) str
-    image_id: np.ndarray  # (n,) str
-
-
-def load_photographs(
-    data_dir: Path,
-    side: str,
-    image_size: int = IMAGE_SIZE,
-    split: str | Path = "split.csv",
-    *,
-    stream: bool = False,
-) -> Photographs:
-    """Read one side of a split, in the order of the image ids; an empty side has no photographs.
-
-    Args:
-        data_dir: a folder that `prepare` wrote.
-        side: train, validation or test.
-        image_size: side to shrink the crops to [px].
-        split: see `folder.read_photographs`.
-        stream: leave the crops on disk, to be decoded when they are asked for.
-
-    Raises:
-        ValueError: the crops are smaller than `image_size`.
-        ShardError: the folder does not match its manifest, or the split does not fit it.
-    """
-    size = read_manifest(data_dir)["parameters"]["size"]
-    if not 1 <= image_size <= size:
-        raise ValueError(
-            f"image_size {image_size}: the crops have {size} px; ask for less, or prepare with"
-            f" --size {image_size}"
-        )
-    rows = read_photographs(data_dir, split)
-    rows = rows[rows["split"] == side].reset_index(drop=True)
-    crops = StoredCrops(data_dir, rows, image_size)
-    return Photographs(
-        images=crops if stream else crops[:],
-        grade=rows["grade"].to_numpy(np.int64),
-        referable=rows["referable"].to_numpy(np.float32),
-        patient_id=rows["patient_id"].to_numpy(str),
-        image_id=rows["image_id"].to_numpy(str),
-    )
 
 
 class Mirrored:

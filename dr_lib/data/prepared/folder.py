@@ -13,8 +13,9 @@ beside it manifest.json         how it was prepared, counts, and the SHA-256 of 
 import hashlib
 import io
 import json
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -22,15 +23,26 @@ import pandas as pd
 from dr_lib.command import write_command
 from dr_lib.data.labels.groups import unite
 from dr_lib.data.labels.privacy import is_private
+from dr_lib.data.labels.schema import (
+    EXCLUDED,
+    FACTS,
+    KNOWN,
+    OF_GRADES,
+    OF_REFERABLE,
+    REJECTED,
+    SIDES,
+)
+from dr_lib.data.photograph.pixels import IMAGE_SIZE
 from dr_lib.data.prepared.records import Record, ShardError
+from dr_lib.data.prepared.stream import StoredCrops
 from dr_lib.files import write_text
 
-SPLITS = ("train", "validation", "test")
 PLACE = ["image_id", "offset", "length", "status", "x", "y", "radius", "perceptual_hash"]
 # ids: pseudonyms of the file and of its length
 LISTED = [*PLACE, "reason", "content_id", "size_id"]
 TYPES = {"offset": "Int64", "length": "Int64", "x": float, "y": float, "radius": float, "row": int}
 TYPES |= {"grade": int, "referable": int}
+OWN = "folder"  # the layout of a data set that is nobody else's
 ADVICE = ". Prepare the folder again, or copy it again."
 
 
@@ -59,70 +71,185 @@ def read_manifest(data_dir: Path) -> dict:
     return manifest
 
 
-def describe_data(data_dir: Path, split: str | Path = "split.csv") -> dict[str, str | int]:
-    """What a prepared folder and a split of it are, in the columns of a row; see
-    `read_photographs`.
-    """
-    manifest = read_manifest(data_dir)
-    shards = sorted(item for item in manifest["files"].items() if item[0].endswith(".tfrecord"))
-    return {
-        "data_kind": manifest["data_kind"],
-        "crop_size": manifest["parameters"]["size"],
-        "crop_method": manifest["parameters"]["method"],
-        # whatever the labels and the split
-        "data_sha256": hashlib.sha256(json.dumps(shards).encode()).hexdigest(),
-        # of the whole table
-        "labels_sha256": manifest.get("labels_sha256") or manifest["files"]["labels.csv"],
-        "split_sha256": (
-            manifest.get("split_sha256", {}).get(str(split)) or hash_file(Path(data_dir) / split)
-        ),
-    }
-
-
 def hash_file(path: Path) -> str:
     """SHA-256 of a file."""
     with Path(path).open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def read_photographs(data_dir: Path, split: str | Path = "split.csv") -> pd.DataFrame:
-    """Join what is known of each photograph; no shard is opened.
+def describe_data(data_dir: Path, split: str = "split.csv") -> dict[str, str | int]:
+    """What a prepared folder and a split are, in the columns of a row; no table is opened."""
+    manifest = read_manifest(data_dir)
+    files = manifest["files"]
+    shards = sorted(item for item in files.items() if item[0].endswith(".tfrecord"))
+    # those of a folder that was shared without some columns are the whole tables'
+    shared_split = manifest.get("split_sha256", {}).get(split)
+    return {
+        "data_kind": manifest["data_kind"],
+        "crop_size": manifest["parameters"]["size"],
+        "crop_method": manifest["parameters"]["method"],
+        # whatever the labels and the split
+        "data_sha256": hashlib.sha256(json.dumps(shards).encode()).hexdigest(),
+        "labels_sha256": manifest.get("labels_sha256") or files["labels.csv"],
+        "split_sha256": shared_split or hash_file(Path(data_dir) / split),
+    }
+
+
+class Photographs(NamedTuple):
+    """One side of a split: in memory 268 MB for 1,000 crops of 299 px."""
+
+    images: np.ndarray | StoredCrops  # (n, size, size, 3) uint8 RGB
+    grade: np.ndarray  # (n,) int64, 0-4
+    referable: np.ndarray  # (n,) float32, 0 or 1
+    patient_id: np.ndarray  # (n,) str
+    image_id: np.ndarray  # (n,) str
+
+
+class Prepared:
+    """A prepared folder and one split of it, opened once: tables are read and checked here, the
+    shards when their first crop is wanted.
 
     Args:
         data_dir: a prepared folder.
         split: a split table in it, by name, or one elsewhere, by its path.
 
-    Returns:
-        A row per photograph, by image id: the columns of labels.csv, those of the split table
-        (group, split, reason), where the crop is: shard (the file's name), offset and length of the
-        JPEG in it [bytes]; and its status, x, y and radius [px].
-
     Raises:
         ShardError: a table or the names of the shards do not match the manifest, or the split does
             not fit the labels.
     """
-    data_dir = Path(data_dir)
-    files = read_manifest(data_dir)["files"]
-    if faults := _compare_names(data_dir, files):
-        raise ShardError("; ".join(faults) + ADVICE)
-    labels = read_table(data_dir, "labels.csv", files)
-    shards = [name for name in sorted(files) if name.endswith(".tfrecord")]
-    listings = {
-        name: read_table(data_dir, name.replace(".tfrecord", ".csv"), files) for name in shards
-    }
-    crops = pd.concat([listing[PLACE].assign(shard=name) for name, listing in listings.items()])
-    crops = crops[crops["status"] != ""]
-    table = labels.merge(read_split(data_dir, split, labels, files), on="image_id", validate="1:1")
-    table = table.merge(crops, on="image_id", validate="1:1").sort_values(
-        "image_id", ignore_index=True
-    )
-    return table.astype({"offset": int, "length": int})
+
+    path: Path
+    split: str
+    manifest: dict
+    size: int  # side of the crops [px]
+    is_synthetic: bool  # no photographs
+    photographs: pd.DataFrame
+    """A row per photograph, by image id: the columns of labels.csv, those of the split table
+    (group, split, reason), where the crop is: shard (the file's name), offset and length of the
+    JPEG in it [bytes]; and its status, x, y, radius [px] and perceptual_hash."""
+    rejected: pd.DataFrame  # image_id and reason of what could not be cropped
+
+    def __init__(self, data_dir: Path, split: str | Path = "split.csv"):
+        """Read and check all tables."""
+        self.path = Path(data_dir)
+        self.split = str(split)
+        self.manifest = read_manifest(self.path)
+        self.size = self.manifest["parameters"]["size"]
+        self.is_synthetic = self.manifest["data_kind"] == "synthetic"
+        self._checked: set[str] = set()  # shards
+        files = self.manifest["files"]
+        if faults := _compare_names(self.path, files):
+            raise ShardError("; ".join(faults) + ADVICE)
+        labels = read_table(self.path, "labels.csv", files)
+        sides = read_split(self.path, split, labels, files)
+        listing = read_listings(self.path, files)
+        self.rejected = listing.loc[listing["reason"] != "", ["image_id", "reason"]]
+        crops = listing.loc[listing["status"] != "", [*PLACE, "shard"]]
+        table = labels.merge(sides, on="image_id", validate="1:1")
+        table = table.merge(crops, on="image_id", validate="1:1")
+        table = table.sort_values("image_id", ignore_index=True)
+        self.photographs = table.astype({"offset": int, "length": int})
+
+    def describe(self) -> dict[str, str | int]:
+        """What the folder and the split are, in the columns of a row."""
+        return describe_data(self.path, self.split)
+
+    def load(self, side: str, image_size: int = IMAGE_SIZE, *, stream: bool = False) -> Photographs:
+        """Read one side of the split, in the order of the image ids; it may be empty.
+
+        Args:
+            side: train, validation or test.
+            image_size: side to shrink the crops to [px].
+            stream: leave the crops on disk, to be decoded batch by batch.
+
+        Raises:
+            ShardError: the crops are smaller than `image_size`, or a shard does not match.
+        """
+        if not 1 <= image_size <= self.size:
+            raise ShardError(
+                f"image_size {image_size}: the crops have {self.size} px; ask for less, or prepare"
+                f" with --size {image_size}"
+            )
+        rows = self.photographs[self.photographs["split"] == side]
+        crops = self.open_crops(rows, image_size)
+        return Photographs(
+            images=crops if stream else crops[:],
+            grade=rows["grade"].to_numpy(np.int64),
+            referable=rows["referable"].to_numpy(np.float32),
+            patient_id=rows["patient_id"].to_numpy(str),
+            image_id=rows["image_id"].to_numpy(str),
+        )
+
+    def open_crops(
+        self, rows: pd.DataFrame, image_size: int = 0, num_threads: int = 0
+    ) -> StoredCrops:
+        """Check the shards of these rows of `photographs`; their crops are read when indexed.
+
+        Args:
+            rows: any number of them, in any order.
+            image_size: side to shrink the crops to [px]; 0 leaves it.
+            num_threads: 0 takes one per core.
+
+        Raises:
+            ShardError: a shard is missing or does not match the manifest.
+        """
+        for name in sorted(set(rows["shard"]) - self._checked):
+            check_file(self.path, name, self.manifest["files"])
+            self._checked.add(name)
+        return StoredCrops(self.path, rows, image_size or self.size, num_threads)
+
+    def write_predictions(
+        self,
+        path: Path,
+        predicted: Iterable[tuple[np.ndarray, np.ndarray]],
+        model: str,
+        version: str,
+        *,
+        is_external: bool = False,
+    ) -> None:
+        """Write predictions.csv: a row per photograph that was offered, with probabilities where
+        there are any.
+
+        Photographs that a model learned from stand there too, without probabilities, and so do
+        those that could not be used: who evaluates can then count them, and see that no patient is
+        on two sides.
+
+        Args:
+            path: of the CSV, see `labels.schema`: pseudonyms, no name.
+            predicted: image ids (n,), and (n, 1) probabilities of referable disease or (n, 5) of
+                the grades.
+            model: its name.
+            version: the first 12 digits of its file's sha256, by which one model is known on
+                several data sets.
+            is_external: the model learned from none of these photographs: all are of the test side.
+        """
+        known = self.photographs
+        if is_external:
+            known = known.assign(split=known["split"].replace(SIDES, "test"))
+        names = [name for name in (*KNOWN, *FACTS) if name in known]
+        rejected = self.rejected.assign(split=REJECTED)
+        table = pd.concat([known[names], rejected], ignore_index=True)
+        tables = []
+        for image_ids, probabilities in predicted:
+            columns = OF_GRADES if probabilities.shape[1] > 1 else [OF_REFERABLE]
+            tables.append(pd.DataFrame(probabilities, columns=columns).assign(image_id=image_ids))
+        table = table.merge(pd.concat(tables), on="image_id", how="left", validate="1:1")
+        layout = self.manifest["parameters"].get("layout", OWN)
+        # no public data set has a slash
+        dataset = f"{self.path.resolve().name}/" if layout == OWN else layout
+        table = table.assign(
+            data_kind=self.manifest["data_kind"],
+            dataset=dataset,
+            model=model,
+            model_version=version,
+        )
+        write_table(path, table.astype({"grade": "Int64", "referable": "Int64"}))
 
 
 def read_split(
     data_dir: Path, split: str | Path, labels: pd.DataFrame, files: dict[str, str]
 ) -> pd.DataFrame:
-    """Read a split table and see that it fits the labels; see `read_photographs`."""
+    """Read a split table and see that it fits the labels; see `Prepared`."""
     path = Path(data_dir) / split
     if not path.is_file():
         command = write_command("split", data_dir)
@@ -137,11 +264,11 @@ def read_split(
             f"{path.name} is not of the photographs in labels.csv ({len(unlike)} stand in one of"
             f" the two alone): write it anew with {write_command('split', data_dir)}"
         )
-    if not table["split"].isin([*SPLITS, "excluded"]).all():
-        raise ShardError(f"{path.name}: split must be {', '.join(SPLITS)} or excluded")
+    if not table["split"].isin([*SIDES, EXCLUDED]).all():
+        raise ShardError(f"{path.name}: split must be {', '.join(SIDES)} or {EXCLUDED}")
     true_group = unite(labels["patient_id"], read_pairs(data_dir, labels, files))
     known = labels[["image_id", "row", "patient_id"]].assign(true_group=true_group)
-    used = table[table["split"] != "excluded"].merge(known, on="image_id")
+    used = table[table["split"] != EXCLUDED].merge(known, on="image_id")
     for key, name in {
         "patient_id": "patient",
         "group": "group",
@@ -201,7 +328,7 @@ def verify(data_dir: Path) -> dict:
     faults = _compare_names(data_dir, manifest["files"])
     for name in sorted(files):
         try:
-            read_file(data_dir, name, files)
+            check_file(data_dir, name, files)
         except ShardError as error:
             faults.append(str(error))
     if faults:
@@ -241,17 +368,29 @@ def read_table(data_dir: Path, name: str, files: dict[str, str]) -> pd.DataFrame
     return parse_table(Path(data_dir) / name, read_file(data_dir, name, files))
 
 
+def read_listings(data_dir: Path, files: dict[str, str]) -> pd.DataFrame:
+    """Read the listings of all shards, with the name of each row's shard."""
+    shards = sorted(name for name in files if name.endswith(".tfrecord"))
+    return pd.concat(
+        read_table(data_dir, name.replace(".tfrecord", ".csv"), files).assign(shard=name)
+        for name in shards
+    )
+
+
 def read_file(data_dir: Path, name: str, files: dict[str, str]) -> bytes:
-    """Read a file that the manifest names; a ShardError if it is missing, or not what was
-    written.
-    """
+    """Read a small file that the manifest names; a ShardError if it is not what was written."""
+    check_file(data_dir, name, files)
+    return (Path(data_dir) / name).read_bytes()
+
+
+def check_file(data_dir: Path, name: str, files: dict[str, str]) -> None:
+    """Compare a file with the manifest, in chunks; a ShardError if it is not what was written."""
     try:
-        content = (Path(data_dir) / name).read_bytes()
+        sha256 = hash_file(Path(data_dir) / name)
     except OSError as error:
         raise ShardError(f"{name}: missing in {data_dir}") from error
-    if hashlib.sha256(content).hexdigest() != files.get(name):
+    if sha256 != files.get(name):
         raise ShardError(f"{name}: altered or cut short, it does not match manifest.json")
-    return content
 
 
 def _compare_names(data_dir: Path, files: dict[str, str]) -> list[str]:

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from dr_lib.data.labels.grades import REFERABLE_FROM
-from dr_lib.data.labels.label_files import FACTS, LabelTableError
+from dr_lib.data.labels.label_files import LabelTableError
 from dr_lib.data.labels.near_duplicates import find_near_duplicates
 from dr_lib.data.labels.privacy import (
     PrivateFolderError,
@@ -20,6 +20,7 @@ from dr_lib.data.labels.privacy import (
     open_private,
     pseudonym,
 )
+from dr_lib.data.labels.schema import FACTS
 from dr_lib.data.labels.tables import read_labels
 from dr_lib.data.photograph.pixels import IMAGE_SIZE
 from dr_lib.data.prepared.crops import SHARD_SIZE, PrepareError, claim, crop_photographs

@@ -13,21 +13,21 @@ import pandas as pd
 from dr_lib.command import write_command
 from dr_lib.data.labels.datasets import EYES, SPLITS
 from dr_lib.data.labels.grades import REFERABLE_FROM
-from dr_lib.data.labels.label_files import FACTS, LabelTableError, read_label_file
+from dr_lib.data.labels.label_files import LabelTableError, read_label_file
+from dr_lib.data.labels.schema import FACTS
 from dr_lib.data.labels.splits import split_photographs
 from dr_lib.data.prepared.folder import (
+    Prepared,
     format_table,
     hash_file,
     parse_table,
     read_manifest,
     read_pairs,
-    read_photographs,
     read_table,
     restore_record,
     write_table,
 )
 from dr_lib.data.prepared.records import frame, to_example
-from dr_lib.data.prepared.stream import StoredCrops
 from dr_lib.files import lock, replace, write_json
 
 DEFAULT = {"scheme": "random", "seed": 0}
@@ -182,7 +182,7 @@ def export_records(
     Args:
         data_dir: a prepared folder.
         out: folder to write, new or empty.
-        split: see `folder.read_photographs`.
+        split: see `Prepared`.
         shard_size: photographs in a shard, at most.
 
     Returns:
@@ -198,9 +198,10 @@ def export_records(
         raise LabelTableError(f"{out} is not empty: choose another folder for the records")
     writing = out.with_name(f"{out.name}.tmp")
     shutil.rmtree(writing, ignore_errors=True)  # left by a kill
-    photographs = read_photographs(data_dir, split)
-    size = read_manifest(data_dir)["parameters"]["size"]
-    crops = StoredCrops(data_dir, photographs, size)
+    prepared = Prepared(data_dir, split)
+    photographs = prepared.photographs
+    size = prepared.size
+    crops = prepared.open_crops(photographs)
     for side, rows in photographs[photographs["split"] != "excluded"].groupby("split"):
         number = -(-len(rows) // shard_size)
         for index, places in enumerate(np.array_split(np.arange(len(rows)), number)):

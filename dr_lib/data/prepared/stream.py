@@ -1,15 +1,12 @@
 """Crops that stay on disk: read, decoded and shrunk by threads whenever a batch asks for them."""
 
-import os
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 from dr_lib.data.photograph.pixels import decode_jpeg
-from dr_lib.data.prepared.folder import hash_file, read_manifest
 from dr_lib.data.prepared.records import ShardError
 from dr_lib.hardware.cpus import count_cpus
 
@@ -26,26 +23,12 @@ class StoredCrops:
     def __init__(
         self, data_dir: Path, photographs: pd.DataFrame, image_size: int, num_threads: int = 0
     ):
-        """Compare the shards with the manifest, in chunks; no pixel is decoded.
-
-        Args:
-            data_dir: a prepared folder.
-            photographs: rows of `folder.read_photographs`.
-            image_size: side to shrink the crops to [px].
-            num_threads: 0 takes one per core.
-
-        Raises:
-            ShardError: a shard is not what the manifest says; also, when it is read, if it was
-                changed since.
-        """
-        files = read_manifest(data_dir)["files"]
+        """Hold the places of the crops; see `Prepared.open_crops`."""
         numbers, names = pd.factorize(photographs["shard"])
         self._paths = [Path(data_dir) / name for name in names]
-        self._states = [_compare(path, files[path.name]) for path in self._paths]
         self._shards = numbers.astype(np.int32)
-        self._offsets, self._lengths = (
-            photographs[name].to_numpy(np.int64) for name in ("offset", "length")
-        )
+        self._offsets = photographs["offset"].to_numpy(np.int64)
+        self._lengths = photographs["length"].to_numpy(np.int64)
         self._num_threads = num_threads or count_cpus()
         # starts a thread when there is work for it; none of one
         self._pool = ThreadPoolExecutor(self._num_threads)
@@ -78,39 +61,9 @@ class StoredCrops:
         no file stays open.
         """
         path = self._paths[self._shards[row]]
-        state = self._states[self._shards[row]]
         try:
             with path.open("rb", buffering=0) as file:
-                if _find_state(file.fileno()) != state:
-                    raise ShardError(
-                        f"{path.name}: changed since it was compared with manifest.json, start"
-                        " again"
-                    )
                 file.seek(self._offsets[row])
                 return file.read(self._lengths[row])
         except OSError as error:
             raise ShardError(f"{path.name}: cannot be read any more ({error.strerror})") from error
-
-
-def _compare(path: Path, sha256: str) -> tuple[int, int]:
-    """See that a shard is what the manifest says, and return the state in which it is."""
-    try:
-        with path.open("rb") as file:
-            state = _find_state(file.fileno())
-    except OSError as error:
-        raise ShardError(f"{path.name}: missing in {path.parent}") from error
-    if _hash(path, state) != sha256:
-        raise ShardError(f"{path.name}: altered or cut short, it does not match manifest.json")
-    return state
-
-
-@cache
-def _hash(path: Path, state: tuple[int, int]) -> str:
-    """SHA-256 of a file in a state; the sides of a split share the shards."""
-    return hash_file(path)
-
-
-def _find_state(file: int) -> tuple[int, int]:
-    """Size, and time of the last change, of an open file."""
-    found = os.fstat(file)
-    return found.st_size, found.st_mtime_ns

@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeVar
 
 from dr_lib.command import shorten_program, write_install
 from dr_lib.errors import DrError
-from dr_lib.runs.run import bind_to_parent
+from dr_lib.processes import bind_to_parent, read_last_words
 
 COLOURS = re.compile(r"\x1b\[[\d;]*m")
 TOKEN = re.compile(r"((?:token|signature)=)[^\s&'\"]+", re.IGNORECASE)
@@ -162,8 +162,7 @@ def write_login(name: str) -> str:
 
 def find_sentence(text: str) -> str:
     """The last line of what a client prints, which says what went wrong."""
-    lines = text.strip().splitlines() or ["it does not say why"]
-    return lines[-1].strip().removeprefix("[colab] ")
+    return read_last_words(text, "it does not say why").removeprefix("[colab] ")
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from dr_lib.data.prepared.share import describe_shared, share_folder
 from dr_lib.errors import DrError
-from dr_lib.runs.run import COMMIT, read_commit
+from dr_lib.processes import COMMIT, read_commit, shorten_commit
 from dr_lib.runs.study import Study, check_paths
 
 PART_BYTES = 32 * 2**20  # Colab takes a file in one request, a third larger than it is
@@ -56,8 +56,7 @@ def pack_up(path: Path, study: Study, root: Path, folder: Path) -> Pack:
         files[f"notebooks/{notebook}.ipynb"] = _check_outputs(root, notebook)
     files[study_file] = path
     files[COMMIT] = commit.encode()
-    dirty = "-dirty" if commit.endswith("-dirty") else ""
-    contents = [f"the code of commit {commit[:12] or 'unknown'}{dirty}"]
+    contents = [f"the code of commit {shorten_commit(commit)}"]
 
     tables = _list_split_tables(study)
     inputs = dict.fromkeys(check_paths(study, path, root))

@@ -25,13 +25,13 @@ from typing import Any
 
 from dr_lib.errors import DrError
 from dr_lib.files import write_bytes, write_json
-from dr_lib.runs.estimate import afford_s, find_limit, predict_run_s
+from dr_lib.runs.backlog import Backlog
 from dr_lib.runs.outdated import find_outdated, set_aside
 from dr_lib.runs.prices import PRICES_VARIABLE, Price, PriceError, find_price, read_prices
 from dr_lib.runs.remote import colab, far_side, kaggle
 from dr_lib.runs.remote.client import RemoteError, check_client, handle_ends, insist, undisturbed
 from dr_lib.runs.remote.pack import pack_up
-from dr_lib.runs.row import RowError, check_row, read_rows, read_spent_s, write_row
+from dr_lib.runs.row import RowError, check_row, read_rows, write_row
 from dr_lib.runs.runner import FIXED, check_folder, check_notebook, lock_study
 from dr_lib.runs.study import Study, find_runs, load_study, name_run, plan_runs
 
@@ -84,10 +84,7 @@ def run_on_service(
         check_notebook(study, root, read_rows(folder), allow)
         quota = service.read_quota()  # with which missing credentials are found
 
-        planned = {
-            name_run(run.scenario, run.repetition): run
-            for run in find_runs(plan_runs(study, "any"), only, path)
-        }
+        planned = {run.name: run for run in find_runs(plan_runs(study, "any"), only, path)}
         on_cpu = [run for run, plan in planned.items() if _is_to_use_cpu(plan.parameters)]
         made = _find_made(folder, service, on_cpu)
         made = {run: row for run, row in made.items() if run in planned}
@@ -99,14 +96,15 @@ def run_on_service(
 
         if quota.refusal:
             raise RemoteError(quota.refusal)
-        spent_s = sum(read_spent_s(folder, row["run_id"], row) for row in read_rows(folder))
-        if refusal := find_limit(study, spent_s, math.nan, math.inf):
+        rows = {planned[run].run_id: row for run, row in made.items()}
+        runs = list(planned.values())
+        backlog = Backlog(study, folder, runs, plan_runs(study, "any"), rows)
+        paid_s = backlog.measure_paid_s()
+        if refusal := backlog.refuse(paid_s, math.nan):
             raise DrError(f"{path}: {refusal}")
         wanted_hours = max_hours or study.max_hours or math.inf
-        hours = min(wanted_hours, afford_s(study, spent_s) / 3600, quota.session_hours)
-        rows = {planned[run].run_id: row for run, row in made.items()}
-        waiting = [planned[run] for run in left]
-        shortest_s = min(predict_run_s(study, list(planned.values()), rows, waiting))
+        hours = min(wanted_hours, backlog.afford_s(paid_s) / 3600, quota.session_hours)
+        shortest_s = min(backlog.predict_s([planned[run] for run in left]))
         if shortest_s > 3600 * hours:
             fault = f"a run takes {shortest_s / 60:.0f} min by those that were made"
             raise DrError(f"{path}: {fault}, and a session on {on} has {60 * hours:.0f} min now")

@@ -4,5 +4,5 @@ convert   Keras -> SavedModel, LiteRT, ONNX
 runtimes  runs every artifact in the same way
 gate      accuracy before and after
 export    model folder -> folders that can be served
-timing    latency of runtimes, by instruction set and by layer
+timing    latency of runtimes, in turns
 """

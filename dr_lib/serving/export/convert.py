@@ -1,6 +1,4 @@
-"""Convert a Keras network to what serves it: SavedModel, LiteRT and ONNX, in full precision and
-in less.
-"""
+"""Convert a Keras network to what serves it: SavedModel, LiteRT and ONNX, in several precisions."""
 
 import contextlib
 import io
@@ -17,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from dr_lib.command import write_install
+from dr_lib.errors import DrError
 from dr_lib.serving.grader.folder import count_bytes
 
 if TYPE_CHECKING:
@@ -28,12 +27,6 @@ MAX_RATIO = 1.15
 # operations take 7-40 kB.
 GRAPH_BYTES = 64 * 1024
 MIB = 2**20
-
-
-class ExportError(ValueError):
-    """The model cannot be exported as asked; the message says what to change, and what the
-    converter said.
-    """
 
 
 class Format(NamedTuple):
@@ -57,9 +50,9 @@ CALIBRATED = ("litert_int8", "onnx_int8")
 
 
 def find_format(name: str) -> Format:
-    """The format of a name; ExportError where there is none."""
+    """The format of a name; DrError where there is none."""
     if name not in FORMATS:
-        raise ExportError(f"format {name!r}: choose from {', '.join(FORMATS)}")
+        raise DrError(f"format {name!r}: choose from {', '.join(FORMATS)}")
     return FORMATS[name]
 
 
@@ -84,20 +77,19 @@ def convert(
         The artifact's size in bytes, at most MAX_RATIO x its ideal size + GRAPH_BYTES.
 
     Raises:
-        ExportError: Keras runs on another backend, int8 without crops, a missing package, a
+        DrError: Keras runs on another backend, int8 without crops, a missing package, a
             converter that fails, too large an artifact.
     """
     import keras
 
     if keras.backend.backend() != "tensorflow":
-        raise ExportError(
+        raise DrError(
             "converters need TensorFlow: set KERAS_BACKEND=tensorflow before keras is imported"
         )
-    if format_name in CALIBRATED and (
-        calibration is None or not np.ptp(calibration, axis=(1, 2)).any()
-    ):
-        # scales of 0 end the process, from inside LiteRT
-        raise ExportError(
+    # scales of 0 end the process, from inside LiteRT
+    is_calibrated = calibration is not None and np.ptp(calibration, axis=(1, 2)).any()
+    if format_name in CALIBRATED and not is_calibrated:
+        raise DrError(
             f"{format_name} needs calibration: crops of the training split that show something"
         )
     family, _, precision = format_name.partition("_")
@@ -113,7 +105,7 @@ def convert(
         size = count_bytes(temporary)
         ideal = count_ideal_bytes(network, format_name)
         if size > MAX_RATIO * ideal + GRAPH_BYTES:
-            raise ExportError(
+            raise DrError(
                 f"{format_name}: {size / MIB:.2f} MiB for {ideal / MIB:.2f} MiB of weights:"
                 " something is stored twice or in another precision"
             )
@@ -134,7 +126,7 @@ def load_network(path: Path) -> "keras.Model":
     only some converters and few processors know float16.
 
     Raises:
-        ExportError: there is no such file, or Keras cannot read it.
+        DrError: there is no such file, or Keras cannot read it.
     """
     import keras
 
@@ -143,9 +135,7 @@ def load_network(path: Path) -> "keras.Model":
     try:
         network = keras.saving.load_model(path, compile=False)
     except Exception as error:  # Keras raises whatever its archive and its layers meet
-        raise ExportError(
-            f"{path} is no Keras model that this library can read: {error}"
-        ) from error
+        raise DrError(f"{path} is no Keras model that this library can read: {error}") from error
     config = network.to_json()
     if "mixed_" not in config:
         return network
@@ -156,9 +146,7 @@ def load_network(path: Path) -> "keras.Model":
 
 @contextlib.contextmanager
 def _keep_quiet(format_name: str) -> Iterator[None]:
-    """Keep what Python prints and C++ writes for the error's text; converters say hundreds of
-    lines.
-    """
+    """Keep what Python prints and C++ writes for the error's text: hundreds of lines."""
     disabled = logging.root.manager.disable
     printed = io.StringIO()
     with tempfile.TemporaryFile() as log, warnings.catch_warnings():
@@ -174,14 +162,12 @@ def _keep_quiet(format_name: str) -> Iterator[None]:
                 yield
         except ImportError as error:
             install = write_install("-e", ".[runtimes]")
-            raise ExportError(f"{format_name} needs a package ({error}): {install}") from error
-        except (
-            Exception
-        ) as error:  # each converter has its own, and TensorFlow's derive from Exception alone
+            raise DrError(f"{format_name} needs a package ({error}): {install}") from error
+        except Exception as error:  # TensorFlow's derive from nothing else
             log.seek(0)
             lines = (printed.getvalue() + log.read().decode(errors="replace")).splitlines()
             last = "\n".join(lines[-10:])
-            raise ExportError(f"{format_name}: {error}\nThe converter said:\n{last}") from error
+            raise DrError(f"{format_name}: {error}\nThe converter said:\n{last}") from error
         finally:
             for number, copy in kept.items():
                 os.dup2(copy, number)
@@ -244,5 +230,11 @@ def _write_onnx(network: "keras.Model", path: Path, calibration: np.ndarray | No
 
     # batch normalisation goes into the convolutions
     quant_pre_process(full, folded, skip_symbolic_shape=True)
-    how = {"quant_format": quantization.QuantFormat.QDQ, "per_channel": True, "reduce_range": True}
-    quantization.quantize_static(folded, path, Crops(), **how)
+    quantization.quantize_static(
+        folded,
+        path,
+        Crops(),
+        quant_format=quantization.QuantFormat.QDQ,
+        per_channel=True,
+        reduce_range=True,
+    )

@@ -1,6 +1,4 @@
-"""From a trained model's folder to folders that can be served, one for each format that passes
-the gate.
-"""
+"""From a trained model's folder to folders that can be served, one for each passing format."""
 
 import gzip
 import tarfile
@@ -13,18 +11,18 @@ import numpy as np
 import pandas as pd
 
 from dr_lib import files
+from dr_lib.errors import DrError
 from dr_lib.hardware.facts import read_version
 from dr_lib.serving.export import gate
 from dr_lib.serving.export.convert import (
     MIB,
-    ExportError,
     convert,
     count_ideal_bytes,
     find_format,
     load_network,
 )
 from dr_lib.serving.export.runtimes import open_runtime
-from dr_lib.serving.grader.folder import CARD, MANIFEST, list_files, read_folder, write_folder
+from dr_lib.serving.grader.folder import MANIFEST, list_files, read_folder, write_folder
 
 # of a probability: rounding is no mistake, another result in the same precision is one; a MobileNet
 # trained on photographs came out 1.1e-5 off in float32, 0.02 in float16
@@ -64,102 +62,110 @@ def export_model(
         labelled: of a split that nothing was chosen on.
         margin: non-inferiority margin of AUC and kappa.
         force: write what the gate refuses too, or cannot judge; its manifest says so.
-        say: is told how many patients the margin takes, and of each format before it is converted.
+        say: is told of each format before it is converted.
 
     Returns:
         One row per format: format, artifact_mib, ideal_mib, size_ratio, what `gate.compare` gives,
         split_sha256, forced, and folder (empty where nothing was written).
 
     Raises:
-        ExportError: an unknown format, the folder holds no Keras model that grades, there are no
+        DrError: an unknown format, the folder holds no Keras model that grades, there are no
             photographs, or the model may have learned from them, a conversion failed or came out
             too large, or an artifact of a precision that loses nothing gives other probabilities.
-        ModelFolderError: the folder's artifact is not the one in its manifest.
-        RuntimeOpeningError: the runtime that reads a format is not installed.
     """
     source = read_folder(Path(folder))
     if source.facts["format"] != "keras":
-        raise ExportError(
+        raise DrError(
             f"{folder} holds {source.facts['format']}: give the folder of the trained Keras model"
         )
     if not source.facts["grades"]:
-        raise ExportError(
-            f"{folder} holds a model of referral: models that grade, of notebook 20, are exported"
+        raise DrError(
+            f"{folder} holds a model of referral: models that grade, of task grades, are exported"
         )
     artifacts = {name: find_format(name).artifact for name in formats}
-    network = load_network(source.artifact)
     images = labelled.images
     if not len(images):
-        raise ExportError("no photograph is labelled: the test split is empty")
+        raise DrError("no photograph is labelled: the test split is empty")
     unjudged = gate.find_why_unjudged(source, labelled)
     if unjudged and not force:
-        advice = "judge it by the split that it was trained by, or train it again"
-        raise ExportError(f"{unjudged}: {advice} (force writes the formats, as not judged)")
+        raise DrError(
+            f"{unjudged}: judge it by the split that it was trained by, or train it again (force"
+            " writes the formats, as not judged)"
+        )
+
+    network = load_network(source.artifact)
     before = network.predict(images, batch_size=BATCH_SIZE, verbose=0)
-    needed = gate.find_needed_patients(labelled.grade, labelled.patient_id, before, margin=margin)
-    num_patients = len(np.unique(labelled.patient_id))
-    say(
-        f"a margin of {margin:g} takes about {needed} patients where a conversion changes one grade"
-        f" in ten: these are {num_patients}"
-    )
-    converters = {name: read_version(name) for name in CONVERTERS if find_spec(name)}
-    known = source.facts | {"source_sha256": source.facts["sha256"], "converters": converters}
-    judged = {"threshold": source.facts["threshold"], "margin": margin}
+    facts = {
+        **source.facts,
+        "source_sha256": source.facts["sha256"],
+        "converters": {name: read_version(name) for name in CONVERTERS if find_spec(name)},
+    }
     out = Path(out)
-    rows = []
     out.mkdir(parents=True, exist_ok=True)
+    rows = []
     for format_name, artifact in artifacts.items():
         say(f"converting to {format_name}, and comparing")
         with tempfile.TemporaryDirectory(dir=out, prefix=".exporting-") as temporary:
             new = Path(temporary) / format_name
-            target = out / format_name
             new.mkdir()
-            path = new / artifact
-            size = convert(network, format_name, path, calibration=calibration)
+            size = convert(network, format_name, new / artifact, calibration=calibration)
             ideal = count_ideal_bytes(network, format_name)
-            predict = open_runtime(format_name, path, num_threads=0)
-            after = [predict(images[k : k + BATCH_SIZE]) for k in range(0, len(images), BATCH_SIZE)]
+            verdict = gate.compare(
+                labelled.grade,
+                labelled.patient_id,
+                before,
+                _predict(format_name, new / artifact, images),
+                threshold=source.facts["threshold"],
+                margin=margin,
+            )
+            _check_difference(format_name, verdict["max_abs_difference"])
+            if unjudged:
+                verdict = gate.mark_unjudged(verdict, unjudged)
+            if verdict["warning"] and not rows:
+                say(verdict["warning"])
+            is_written = verdict["passes"] or force
             row = {
                 "format": format_name,
                 "artifact_mib": size / MIB,
                 "ideal_mib": ideal / MIB,
                 "size_ratio": size / ideal,
-                **gate.compare(
-                    labelled.grade, labelled.patient_id, before, np.concatenate(after), **judged
-                ),
+                **verdict,
                 "split_sha256": labelled.split_sha256,
+                "forced": bool(force and not verdict["passes"]),
             }
-            difference = row["max_abs_difference"]
-            tolerance = TOLERANCE.get(format_name, 1.0)
-            if difference > tolerance:
-                raise ExportError(
-                    f"{format_name} gives probabilities {difference:.2g} off, {tolerance:g} is"
-                    " rounding: the conversion went wrong, or an operation of the network is"
-                    " computed in another way"
-                )
-            if unjudged:
-                row = gate.mark_unjudged(row, unjudged)
-            if row["warning"] and not rows:
-                say(row["warning"])
-            row["forced"] = bool(force and not row["passes"])
-            if row["passes"] or force:
-                write_folder(new, path.name, known | {"format": format_name, "gate": row})
+            target = out / format_name
+            if is_written:
+                write_folder(new, artifact, {**facts, "format": format_name, "gate": row})
                 if target.exists():
                     target.rename(new.parent / "old")
                 new.rename(target)
-            rows.append(row | {"folder": str(target) if row["passes"] or force else ""})
+            rows.append({**row, "folder": str(target) if is_written else ""})
     return pd.DataFrame(rows)
+
+
+def _predict(format_name: str, artifact: Path, images: np.ndarray) -> np.ndarray:
+    predict = open_runtime(format_name, artifact, num_threads=0)
+    starts = range(0, len(images), BATCH_SIZE)
+    return np.concatenate([predict(images[start : start + BATCH_SIZE]) for start in starts])
+
+
+def _check_difference(format_name: str, difference: float) -> None:
+    tolerance = TOLERANCE.get(format_name, 1.0)
+    if difference > tolerance:
+        raise DrError(
+            f"{format_name} gives probabilities {difference:.2g} off, {tolerance:g} is rounding:"
+            " the conversion went wrong, or an operation of the network is computed in another way"
+        )
 
 
 def pack_folder(folder: Path, path: Path) -> None:
     """Pack a model folder into model.tar.gz as SageMaker wants it: the files at the archive's root.
 
     The same model gives the same bytes: no names of users, no times, files in order. Nothing is
-    packed but artifact, manifest and card. A ModelFolderError says that the artifact is not the one
-    in the manifest.
+    packed but artifact and manifest.
     """
     model = read_folder(Path(folder))
-    members = sorted([model.path / MANIFEST, model.path / CARD, *list_files(model.artifact)])
+    members = sorted([model.path / MANIFEST, *list_files(model.artifact)])
     with (
         files.replace(path) as temporary,
         temporary.open("wb") as raw,

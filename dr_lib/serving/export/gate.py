@@ -1,17 +1,18 @@
 """Decide whether an artifact may be served: what conversion cost in AUC, kappa and agreement."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from dr_lib.data.labels.grades import GRADES, REFERABLE_FROM, sum_referable
-from dr_lib.serving.export.convert import ExportError
+from dr_lib.errors import DrError
 from dr_lib.serving.grader.folder import ModelFolder
 from dr_lib.statistics.bootstrap import Score, bootstrap_patients, score_auc, score_kappa
 from dr_lib.statistics.equivalence import observations_for_non_inferiority
+from dr_lib.statistics.intervals import Interval
 from dr_lib.training.train_once import PREDICTIONS
 
 MIN_IMAGES = 30  # fewer show nothing, not even where no prediction changed
@@ -20,8 +21,11 @@ MIN_IMAGES = 30  # fewer show nothing, not even where no prediction changed
 NONE_OF_N = 3
 ROUNDING = 0.01  # of a probability: an artifact that changes less has lost nothing
 HALF_WIDTH = 1.96  # standard errors on each side of a 95 % interval
-# of the most probable grade after full int8; MobileNet kept 0.85 to 0.93 of 60 photographs
-TYPICAL_AGREEMENT = 0.9
+SHOWN = [  # of the gate's row in the row of a run, with gate_ before the name
+    "passes",
+    *(f"auc_difference{bound}" for bound in ("", "_low", "_high")),
+    *(f"kappa_difference{bound}" for bound in ("", "_low", "_high")),
+]
 
 
 class Labelled(NamedTuple):
@@ -35,8 +39,7 @@ class Labelled(NamedTuple):
 
 
 def find_why_unjudged(model: ModelFolder, labelled: Labelled) -> str:
-    """Say why photographs cannot judge a trained model: it learned from some of them, or nobody
-    knows.
+    """Say why photographs cannot judge a trained model: it learned from some, or nobody knows.
 
     They can where they are the test side of the split that it was trained by. For another split,
     the predictions that a training leaves beside its model name the photographs that it learned
@@ -69,8 +72,14 @@ def find_why_unjudged(model: ModelFolder, labelled: Labelled) -> str:
 def mark_unjudged(row: dict[str, Any], why: str) -> dict[str, Any]:
     """The gate's row of photographs that cannot judge the model: its scores are no scores."""
     scores = [name for name in row if name.startswith(("auc_", "kappa_"))]
-    said = {"needed_patients": 0, "passes": False, "reason": f"not judged: {why}", "warning": ""}
-    return {**row, **dict.fromkeys(scores, math.nan), **said}
+    return {
+        **row,
+        **dict.fromkeys(scores, math.nan),
+        "needed_patients": 0,
+        "passes": False,
+        "reason": f"not judged: {why}",
+        "warning": "",
+    }
 
 
 def compare(
@@ -89,145 +98,140 @@ def compare(
     referable disease and the quadratic weighted kappa drop by less than the margin, that is, where
     the lower bounds of the 95 % intervals of both differences lie above -margin. Both predictions
     are scored on the same draws of patients, for they err on the same photographs. Photographs too
-    few to show it refuse what may be good: `find_needed_patients` says how many it takes.
+    few to show it refuse what may be good.
 
     Args:
         grade: (n,) 0-4, as graded by people.
-        patient_id: (n,) whose photograph it is.
-        before: (n, 5) probabilities of the Keras network.
-        after: (n, 5) probabilities of the artifact, of the same photographs.
-        threshold: of the probability of referable disease, from which on an eye is referred.
-        margin: non-inferiority margin of AUC and kappa.
-        resamples: number of draws.
+        patient_id: (n,) whose photograph it is, for the bootstrap.
+        before, after: (n, 5) probabilities of the network and of the artifact.
+        threshold: of the probability of referable disease.
+        margin: non-inferiority margin of AUC and kappa, above 0.
+        resamples: of the bootstrap.
 
     Returns:
-        num_images, num_patients, rarer_patients (with referable or with other eyes, the fewer);
-        auc_before, auc_after, auc_difference (after - before), with the 95 % intervals
-        auc_before_low, auc_before_high, auc_difference_low and auc_difference_high; the same for
-        kappa; agreement (share with the same most probable grade), agreement_referable,
-        max_abs_difference (of a probability), margin, needed_patients (that would show it with a
-        power of 80 % where nothing was lost, by the spread found here), passes, reason; warning,
-        where the network itself may be guessing: what guesses loses nothing. NaN where the
-        photographs do not define a value; then, and with fewer than 30 photographs, it does not
-        pass; nor with so few patients of a kind that a loss in a few per cent of them may not have
-        shown.
+        num_images, num_patients, rarer_patients (of the rarer of referable and other eyes); for auc
+        and kappa _before with _before_low and _high, _after, and _difference with _low and _high;
+        agreement of the most probable grade and agreement_referable at the threshold;
+        max_abs_difference of a probability; needed_patients for the margin at this spread (0: not
+        known); margin, passes, reason (empty where it passes) and warning, where the network itself
+        may be guessing: what guesses loses nothing.
 
     Raises:
-        ExportError: a row is no five probabilities.
+        DrError: a row is no probabilities.
     """
-    for name, rows in (("before", before), ("after", after)):
+    for name, rows in {"before": before, "after": after}.items():
+        is_sound = rows.shape[1] == len(GRADES) and np.min(rows) >= 0
         # the softmax of an int8 network is rounded to 1/256 in each of five grades
-        if (
-            rows.shape[1] != len(GRADES)
-            or not np.min(rows) >= 0
-            or not np.abs(np.sum(rows, axis=1) - 1).max() <= 0.02
-        ):
-            raise ExportError(
+        if not is_sound or not np.abs(np.sum(rows, axis=1) - 1).max() <= 0.02:
+            raise DrError(
                 f"{name}: a row is no probabilities (finite, from 0 on, sum 1): the artifact is"
                 " broken"
             )
-    row = {"num_images": len(grade), "num_patients": len(np.unique(patient_id))}
     is_referable = grade >= REFERABLE_FROM
-    row["rarer_patients"] = min(
-        len(np.unique(patient_id[kind])) for kind in (is_referable, ~is_referable)
+    auc = _compare_scores(
+        [score_auc(is_referable, sum_referable(rows)) for rows in (before, after)],
+        patient_id,
+        resamples,
     )
-    aucs = [score_auc(grade >= REFERABLE_FROM, sum_referable(rows)) for rows in (before, after)]
-    kappas = [score_kappa(grade, rows.argmax(axis=1)) for rows in (before, after)]
-    for name, scores in {"auc": aucs, "kappa": kappas}.items():
-
-        def score(weights: np.ndarray, scores: list[Score] = scores) -> np.ndarray:
-            was, now = (each(weights) for each in scores)
-            return np.stack([was, now, now - was], axis=-1)
-
-        value, low, high, _ = bootstrap_patients(score, patient_id, resamples=resamples)
-        columns = dict(zip(("before", "after", "difference"), value, strict=True))
-        columns |= {
-            "before_low": low[0],
-            "before_high": high[0],
-            "difference_low": low[2],
-            "difference_high": high[2],
-        }
-        row |= {f"{name}_{column}": float(value) for column, value in columns.items()}
-    referred = [sum_referable(rows) >= threshold for rows in (before, after)]
-    row |= {
+    kappa = _compare_scores(
+        [score_kappa(grade, rows.argmax(axis=1)) for rows in (before, after)],
+        patient_id,
+        resamples,
+    )
+    num_patients = len(np.unique(patient_id))
+    width = max(changed.difference.high - changed.difference.low for changed in (auc, kappa))
+    needed = 0
+    if np.isfinite([*auc.difference[1:3], *kappa.difference[1:3]]).all():
+        spread = width / (2 * HALF_WIDTH) * num_patients**0.5
+        needed = observations_for_non_inferiority(spread, margin)
+    is_referred = [sum_referable(rows) >= threshold for rows in (before, after)]
+    row = {
+        "num_images": len(grade),
+        "num_patients": num_patients,
+        "rarer_patients": min(
+            len(np.unique(patient_id[kind])) for kind in (is_referable, ~is_referable)
+        ),
+        **auc.columns("auc"),
+        **kappa.columns("kappa"),
         "agreement": float((before.argmax(axis=1) == after.argmax(axis=1)).mean()),
-        "agreement_referable": float((referred[0] == referred[1]).mean()),
+        "agreement_referable": float((is_referred[0] == is_referred[1]).mean()),
         "max_abs_difference": float(np.abs(before - after).max()),
+        "needed_patients": needed,
+        "margin": margin,
     }
-    widths = [
-        row[f"{name}_difference_high"] - row[f"{name}_difference_low"] for name in ("auc", "kappa")
-    ]
-    spread = max(widths) / (2 * HALF_WIDTH) * row["num_patients"] ** 0.5
-    row["needed_patients"] = (
-        observations_for_non_inferiority(spread, margin) if np.isfinite(widths).all() else 0
-    )
     reason = _find_reason(row, margin)
-    is_shown = row["auc_before_low"] > 0.5 and row["kappa_before_low"] > 0
-    kept = (
-        "AUC {auc_before:.2f} [{auc_before_low:.2f}, {auc_before_high:.2f}], kappa"
-        " {kappa_before:.2f} "
+    return {**row, "passes": not reason, "reason": reason, "warning": _find_warning(auc, kappa)}
+
+
+def describe_gate(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """What the gate said of an exported model, in the columns of a run's row."""
+    gate = facts.get("gate") or {}
+    return {f"gate_{name}": gate.get(name) for name in SHOWN}
+
+
+class _Change(NamedTuple):
+    """A score of the network, and of the artifact on the same draws of patients."""
+
+    before: Interval
+    after: float
+    difference: Interval
+
+    def columns(self, name: str) -> dict[str, float]:
+        return {
+            **self.before.columns(f"{name}_before"),
+            f"{name}_after": self.after,
+            **self.difference.columns(f"{name}_difference"),
+        }
+
+
+def _compare_scores(scores: Sequence[Score], patient_id: np.ndarray, resamples: int) -> _Change:
+    def score(weights: np.ndarray) -> np.ndarray:
+        was, now = (each(weights) for each in scores)
+        return np.stack([was, now, now - was], axis=-1)
+
+    value, low, high, n = bootstrap_patients(score, patient_id, resamples=resamples)
+    before, _, difference = (
+        Interval(float(value[k]), float(low[k]), float(high[k]), n) for k in range(3)
     )
-    kept += "[{kappa_before_low:.2f}, {kappa_before_high:.2f}]"
-    warning = (
-        "" if is_shown else f"the network itself has not been shown to grade: {kept.format(**row)}"
-    )
-    return row | {"margin": margin, "passes": not reason, "reason": reason, "warning": warning}
+    return _Change(before, float(value[1]), difference)
 
 
-def find_needed_patients(
-    grade: np.ndarray, patient_id: np.ndarray, before: np.ndarray, *, margin: float = 0.02
-) -> int:
-    """Say before a conversion how many patients show that it loses less than the margin, with a
-    power of 80 %.
-
-    What a conversion will change is not known yet. It is played: noise on the logits of the
-    network's own predictions, as much as leaves TYPICAL_AGREEMENT of the most probable grades, and
-    the spread of the paired difference with it. A float32 artifact changes nothing and needs fewer.
-
-    Arguments and errors are those of `compare`.
-    """
-    logits = np.log(np.clip(before, 1e-7, 1))
-    rng = np.random.default_rng(0)
-    noise = rng.normal(size=logits.shape)
-    for scale in np.geomspace(0.01, 10, 60):  # to the first that is enough
-        after = np.exp(logits + scale * noise)
-        if (after.argmax(axis=1) == before.argmax(axis=1)).mean() <= TYPICAL_AGREEMENT:
-            break
-    after /= after.sum(axis=1, keepdims=True)
-    return compare(grade, patient_id, before, after, margin=margin, resamples=300)[
-        "needed_patients"
-    ]
-
-
-def _find_reason(row: dict[str, Any], margin: float) -> str:
+def _find_reason(row: Mapping[str, Any], margin: float) -> str:
     """Why the artifact does not pass; empty where it does."""
     if row["num_images"] < MIN_IMAGES:
         return f"{row['num_images']} labelled photographs cannot decide: give {MIN_IMAGES} or more"
-    lows = {name: row[f"{name}_difference_low"] for name in ("auc", "kappa")}
-    if not np.isfinite([*lows.values(), *(row[f"{name}_difference"] for name in lows)]).all():
+    changes = {name: row[f"{name}_difference"] for name in ("auc", "kappa")}
+    lows = {name: row[f"{name}_difference_low"] for name in changes}
+    if not np.isfinite([*changes.values(), *lows.values()]).all():
         return "the labelled photographs are all of one kind: give referable and other eyes"
-    large = [name for name, low in lows.items() if low <= -margin]
-    if (
-        not large
-        and row["max_abs_difference"] > ROUNDING
-        and row["rarer_patients"] * margin < NONE_OF_N
-    ):
+    large = [name for name in changes if lows[name] <= -margin]
+    is_rounded = row["max_abs_difference"] <= ROUNDING
+    if not large and not is_rounded and row["rarer_patients"] * margin < NONE_OF_N:
         return (
             f"{row['rarer_patients']} patients with referable or with other eyes: a loss of"
             f" {margin:g} may not show; give {math.ceil(NONE_OF_N / margin)} of either kind"
         )
     if not large:
         return ""
-    told = [
-        f"{name} changes by {row[f'{name}_difference']:+.3f} and may drop by {-lows[name]:.3f}"
+    losses = " and ".join(
+        f"{name} changes by {changes[name]:+.3f} and may drop by {-lows[name]:.3f}"
         for name in large
-    ]
-    is_lost = any(row[f"{name}_difference"] <= -margin for name in large)
-    advice = (
-        ""
-        if is_lost
-        else (
-            f"; about {row['needed_patients']} patients would tell, these are {row['num_patients']}"
-        )
     )
-    return f"{' and '.join(told)}, margin {margin:g}{advice}"
+    reason = f"{losses}, margin {margin:g}"
+    if any(changes[name] <= -margin for name in large):
+        return reason
+    return (
+        f"{reason}; about {row['needed_patients']} patients would tell, these are"
+        f" {row['num_patients']}"
+    )
+
+
+def _find_warning(auc: _Change, kappa: _Change) -> str:
+    """That the network itself may be guessing; empty where it was shown to grade."""
+    if auc.before.low > 0.5 and kappa.before.low > 0:
+        return ""
+    return (
+        "the network itself has not been shown to grade:"
+        f" AUC {auc.before.value:.2f} [{auc.before.low:.2f}, {auc.before.high:.2f}],"
+        f" kappa {kappa.before.value:.2f} [{kappa.before.low:.2f}, {kappa.before.high:.2f}]"
+    )

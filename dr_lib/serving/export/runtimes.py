@@ -1,4 +1,4 @@
-"""Open an artifact with the runtime that is asked for, and call every one of them in the same way.
+"""Open an artifact with a runtime, and call every one of them in the same way.
 
 A runtime is a function from (n, side, side, 3) uint8 photographs to (n, grades) float32
 probabilities.
@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from dr_lib.command import write_install
+from dr_lib.errors import DrError
 from dr_lib.hardware import import_tensorflow, without_stderr
 from dr_lib.hardware.cpus import count_cpus
 from dr_lib.serving.export.convert import FORMATS, load_network
@@ -26,7 +27,7 @@ RUNTIMES = {  # runtime: the format that it reads
 }
 
 
-class RuntimeOpeningError(RuntimeError):
+class RuntimeOpeningError(DrError):
     """The artifact cannot be run so; the message says what to install or to give."""
 
 
@@ -109,9 +110,13 @@ def compile_openvino(artifact: Path, precision: str, num_threads: int, **setting
     core = openvino.Core()
     if precision == "bf16" and "BF16" not in core.get_property("CPU", "OPTIMIZATION_CAPABILITIES"):
         raise RuntimeOpeningError("this processor has no bfloat16: take openvino_float32")
-    settings |= {"INFERENCE_NUM_THREADS": num_threads, "NUM_STREAMS": 1}
-    settings |= {"INFERENCE_PRECISION_HINT": "bf16" if precision == "bf16" else "f32"}
-    return core.compile_model(core.read_model(artifact), "CPU", settings)
+    properties = {
+        **settings,
+        "INFERENCE_NUM_THREADS": num_threads,
+        "NUM_STREAMS": 1,
+        "INFERENCE_PRECISION_HINT": "bf16" if precision == "bf16" else "f32",
+    }
+    return core.compile_model(core.read_model(artifact), "CPU", properties)
 
 
 def _open(family: str, precision: str, artifact: Path, num_threads: int) -> Predict:

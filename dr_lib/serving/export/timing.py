@@ -4,7 +4,7 @@ import re
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -12,6 +12,19 @@ import pandas as pd
 from dr_lib.serving.export.runtimes import Predict, open_runtime
 
 CPUINFO = Path("/proc/cpuinfo")
+
+
+class Pair(NamedTuple):
+    """A runtime beside a reference."""
+
+    runtime: str
+    n: int  # rounds
+    ms: float  # median
+    # the median of the reference's time / the runtime's, and its quartiles
+    speedup: float
+    speedup_low: float
+    speedup_high: float
+    difference_ms: float  # median of the runtime's - the reference's
 
 
 def time_runtime(
@@ -60,25 +73,23 @@ def compare_latency(
     return pd.DataFrame(rows)
 
 
-def pair_latency(times: pd.DataFrame, runtime: str, reference: str) -> dict[str, Any]:
-    """Compare a runtime with a reference, both by name, round by round of `compare_latency`.
-
-    Returns:
-        runtime, n (rounds), ms (median), the median of reference's time / runtime's time as speedup
-        with its quartiles speedup_low and speedup_high, and the median of runtime's - reference's
-        as difference_ms.
-    """
+def pair_latency(times: pd.DataFrame, runtime: str, reference: str) -> Pair:
+    """Compare a runtime with a reference, both by name, round by round of `compare_latency`."""
     rounds = times.pivot(index="round", columns="runtime", values="ms")
     low, speedup, high = (rounds[reference] / rounds[runtime]).quantile([0.25, 0.5, 0.75])
-    pair = {"runtime": runtime, "n": len(rounds), "ms": rounds[runtime].median()}
-    pair |= {"speedup": speedup, "speedup_low": low, "speedup_high": high}
-    return pair | {"difference_ms": (rounds[runtime] - rounds[reference]).median()}
+    return Pair(
+        runtime,
+        n=len(rounds),
+        ms=rounds[runtime].median(),
+        speedup=speedup,
+        speedup_low=low,
+        speedup_high=high,
+        difference_ms=(rounds[runtime] - rounds[reference]).median(),
+    )
 
 
 def read_cpu_flags() -> set[str]:
-    """The instructions that this processor has, as Linux names them; none where there is no
-    Linux to say so.
-    """
+    """The instructions that this processor has, as Linux names them; none elsewhere."""
     text = CPUINFO.read_text(encoding="utf-8") if CPUINFO.is_file() else ""
     return {
         flag

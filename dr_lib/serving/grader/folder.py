@@ -1,4 +1,4 @@
-"""A model folder: one artifact, a manifest that says what serving it needs, and a model card.
+"""A model folder: one artifact, and a manifest that says what serving it needs.
 
 Whoever serves reads it: this file needs the standard library alone.
 """
@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dr_lib import files
-from dr_lib.data.labels.grades import GRADES, REFERABLE_FROM
+from dr_lib.data.labels.grades import GRADES
+from dr_lib.errors import DrError
 
 if TYPE_CHECKING:
     from dr_lib.training.config import TrainingConfig
     from dr_lib.training.train_once import Trained
 
 MANIFEST = "manifest.json"
-CARD = "README.md"
 PREPROCESSING = (
     "crop_fundus; JPEG q95; shrunk by area to image_size; uint8 RGB, scaled in the model"
 )
@@ -48,7 +48,7 @@ FACTS = {
 ARTIFACT = {"artifact": str, "bytes": int, "sha256": str}
 
 
-class ModelFolderError(ValueError):
+class ModelFolderError(DrError):
     """A folder holds no model that can be used; the message says what is wrong with it."""
 
 
@@ -70,29 +70,26 @@ class ModelFolder(NamedTuple):
 
 
 def write_folder(folder: Path, artifact: str, facts: Mapping[str, Any]) -> ModelFolder:
-    """Write the manifest, all of FACTS and whatever else is known, and the card of an artifact in
-    the folder.
+    """Write the manifest of an artifact in the folder: all of FACTS and whatever else is known.
 
     Where the facts do not name them, they were made now, for the preprocessing of this version.
 
     Raises:
         ModelFolderError: the artifact is not there, or a fact is missing or of the wrong kind.
     """
-    made = {
+    manifest = {
         "preprocessing": PREPROCESSING,
         "created_at": datetime.now(UTC).isoformat(timespec="seconds"),
-    }
-    measured = {
+        **facts,
         "artifact": artifact,
         "bytes": count_bytes(folder / artifact),
         "sha256": _digest(folder / artifact),
     }
-    known = json.dumps({**made, **facts, **measured})
     # JSON has no word for NaN
-    written = _check(json.loads(known, parse_constant=lambda _: None), folder)
-    files.write_json(folder / MANIFEST, written)
-    files.write_text(folder / CARD, describe(written))
-    return ModelFolder(folder, written)
+    manifest = json.loads(json.dumps(manifest), parse_constant=lambda _: None)
+    _check(manifest, folder)
+    files.write_json(folder / MANIFEST, manifest)
+    return ModelFolder(folder, manifest)
 
 
 def write_trained(
@@ -100,28 +97,27 @@ def write_trained(
 ) -> ModelFolder:
     """Move the .keras file that `train_once` left into a model folder beside it, `model`."""
     folder = network.parent / "model"
-    row = trained.row
     folder.mkdir(exist_ok=True)
     network.replace(folder / "model.keras")
-    chosen = "for a sensitivity of 0.9 on the validation split"
+    is_chosen = "validation" in trained.splits
     facts = {
+        **{name: trained.row[name] for name in FACTS if name in trained.row},
         "format": "keras",
         "model": config.model,
         "image_size": config.image_size,
         "grades": list(GRADES) if config.task == "grades" else [],
         "threshold": trained.scores["threshold"],
         "threshold_from": (
-            chosen
-            if "validation" in trained.splits
+            "for a sensitivity of 0.9 on the validation split"
+            if is_chosen
             else "not chosen, for lack of a validation split"
         ),
         "test_time_augmentation": config.test_time_augmentation,
         "weights": Path(config.weights).name,
         "metrics": trained.scores,
         "commit": commit,
-        "versions": {name: row[name] for name in ("keras", "numpy")},
+        "versions": {name: trained.row[name] for name in ("keras", "numpy")},
     }
-    facts = {name: row[name] for name in FACTS if name in row} | facts
     return write_folder(folder, "model.keras", facts)
 
 
@@ -135,91 +131,37 @@ def read_folder(folder: Path) -> ModelFolder:
     try:
         facts = json.loads((folder / MANIFEST).read_bytes())
     except FileNotFoundError as error:
-        advice = (
-            "give one that export leaves, such as exported/litert_int8; export takes model/ of"
-            " notebook 20's runs"
-        )
         raise ModelFolderError(
-            f"{folder} holds no model, for it has no {MANIFEST}: {advice}"
+            f"{folder} holds no model, for it has no {MANIFEST}: give one that export leaves, such"
+            " as exported/litert_int8; export takes model/ of notebook 10's runs"
         ) from error
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise ModelFolderError(
             f"{folder} holds no model: its {MANIFEST} cannot be read ({reason})"
         ) from error
-    found = ModelFolder(folder, _check(facts, folder))
-    name = found.facts["artifact"]
-    if Path(name).name != name or found.artifact.is_symlink():
+    _check(facts, folder)
+    model = ModelFolder(folder, facts)
+    name = facts["artifact"]
+    if Path(name).name != name or model.artifact.is_symlink():
         raise ModelFolderError(f"{folder}: the artifact {name!r} has to lie in the folder itself")
     try:
-        size = count_bytes(found.artifact)
-        sha256 = _digest(found.artifact)
+        is_same = count_bytes(model.artifact) == facts["bytes"]
+        is_same = is_same and _digest(model.artifact) == facts["sha256"]
     except OSError as error:
         raise ModelFolderError(f"{folder}: {name} cannot be read: {error.strerror}") from error
-    if (size, sha256) != (found.facts["bytes"], found.facts["sha256"]):
+    if not is_same:
         raise ModelFolderError(
             f"{folder}: {name} is not what {MANIFEST} says: copy or export the model again"
         )
-    return found
-
-
-def describe(facts: Mapping[str, Any]) -> str:
-    """The model card, as Markdown: what the model is, what it was made from, and what it must
-    not be used for.
-    """
-    is_synthetic = facts["data_kind"] == "synthetic"
-    grades = facts["grades"]
-    answer = "Says how probable it is that a fundus photograph shows referable retinopathy"
-    if grades:
-        answer = (
-            "Grades a fundus photograph:"
-            f" {', '.join(f'{k} {name}' for k, name in enumerate(grades))}"
-        )
-    before = "" if facts["format"] == "keras" else "of the network before export"
-    metrics = _tabulate(facts["metrics"])
-    gate = _tabulate(facts.get("gate", {}))
-    lines = [
-        (
-            f"# {facts['model']}, {facts['image_size']} px,"
-            f" {'five grades' if grades else 'referral'} ({facts['format']})"
-        ),
-        "> **Made from a SYNTHETIC SAMPLE, not from photographs.**" if is_synthetic else "",
-        (
-            f"{answer}. An eye is called referable where the probability of grade {REFERABLE_FROM}"
-            " or worse is at least "
-            f"{facts['threshold']:.4g}"
-            f" ({facts.get('threshold_from', 'how it was chosen is not known')}"
-            f"{before and f'; {before}'})."
-        ),
-        (
-            f"- parameters: {facts['num_parameters']:,}; artifact: {facts['artifact']},"
-            f" {facts['bytes']:,} bytes, sha256 {facts['sha256']}\n- initial weights:"
-            f" {facts['weights']}\n- preprocessing: {facts['preprocessing']}; crops of"
-            f" {facts['crop_size']} px, {facts['crop_method']}\n- data: {facts['data_kind']}, crops"
-            f" {facts['data_sha256']}, labels {facts['labels_sha256']}, split"
-            f" {facts['split_sha256']}\n- commit: {facts['commit']};"
-            f" {', '.join(f'{name} {version}' for name, version in facts['versions'].items())};"
-            f" {facts['created_at']}"
-        ),
-        (
-            f"## Test split{before and f', {before}'}\n\n| metric | value |\n| --- | --- |\n"
-            + metrics
-            if metrics
-            else ""
-        ),
-        "## What the export changed\n\n| | |\n| --- | --- |\n" + gate if gate else "",
-        "## Limits",
-        (
-            "No medical device: not for deciding about a patient. Its figures hold for the data"
-            " above; other cameras and other populations need a test of their own."
-        ),
-    ]
-    return "\n\n".join(line for line in lines if line) + "\n"
+    return model
 
 
 def list_files(artifact: Path) -> list[Path]:
-    """An artifact's files, in order: itself, or all in a SavedModel's folder; ModelFolderError
-    where there is none.
+    """An artifact's files, in order: itself, or all in a SavedModel's folder.
+
+    Raises:
+        ModelFolderError: there is none.
     """
     inside = artifact.rglob("*") if artifact.is_dir() else [artifact]
     listed = sorted(path for path in inside if path.is_file())
@@ -233,30 +175,18 @@ def count_bytes(artifact: Path) -> int:
     return sum(path.stat().st_size for path in list_files(artifact))
 
 
-def _tabulate(values: Mapping[str, Any]) -> str:
-    shown = {
-        name: f"{value:.4g}" if isinstance(value, float) else value
-        for name, value in values.items()
-    }
-    return "\n".join(f"| {name} | {value} |" for name, value in shown.items())
-
-
-def _check(facts: Any, folder: Path) -> dict[str, Any]:
+def _check(facts: Any, folder: Path) -> None:
     if not isinstance(facts, dict):
         raise ModelFolderError(f"{folder}: {MANIFEST} is no table of facts")
     for name, kind in {**FACTS, **ARTIFACT}.items():
         value = facts.get(name)
-        if not isinstance(value, (int, float) if kind is float else kind) or isinstance(
-            value, bool
-        ):
+        is_kind = isinstance(value, (int, float) if kind is float else kind)
+        if not is_kind or isinstance(value, bool):
             raise ModelFolderError(f"{folder}: {name} is {value!r}, it has to be a {kind.__name__}")
-    threshold = facts["threshold"]
-    image_size = facts["image_size"]
-    if not 0 <= threshold <= 1 or image_size < 1:
-        raise ModelFolderError(
-            f"{folder}: threshold {threshold}, image_size {image_size}: out of range"
-        )
-    return facts
+    if not 0 <= facts["threshold"] <= 1:
+        raise ModelFolderError(f"{folder}: threshold {facts['threshold']}: out of range")
+    if facts["image_size"] < 1:
+        raise ModelFolderError(f"{folder}: image_size {facts['image_size']}: out of range")
 
 
 def _digest(artifact: Path) -> str:

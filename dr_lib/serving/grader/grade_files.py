@@ -1,6 +1,4 @@
-"""Grade photographs in files: what the endpoint would answer, as a table that grows while they
-are graded.
-"""
+"""Grade photographs in files: the endpoint's answers as a table that grows while they are made."""
 
 import csv
 import errno
@@ -19,10 +17,9 @@ import pandas as pd
 from dr_lib.data.labels.label_files import PICTURES, find_files
 from dr_lib.data.labels.near_duplicates import is_copy, perceptual_hash
 from dr_lib.data.photograph.decode import MAX_PIXELS
-from dr_lib.data.prepared.folder import describe_data, read_photographs
-from dr_lib.data.prepared.predictions import write_predictions
-from dr_lib.data.prepared.stream import StoredCrops
+from dr_lib.data.prepared.folder import Prepared
 from dr_lib.data.prepared.workers import WorkerError, map_over
+from dr_lib.errors import DrError
 from dr_lib.files import lock
 from dr_lib.hardware import activate, choose, probe
 from dr_lib.hardware.cpus import count_cpus
@@ -35,10 +32,7 @@ BATCH = 32  # crops decoded at once
 MANY = 100  # photographs; fewer are graded sooner than other processes have started
 LINE_END = b"\r\n"  # of CSV, RFC 4180
 UNKNOWN = "unknown"  # whether a photograph is in the training; else yes or no
-
-
-class GradesError(ValueError):
-    """The table cannot be written or continued; the message says what to change."""
+LEARNED = ("train", "validation")  # sides that a model learns from
 
 
 class Graded(NamedTuple):
@@ -76,85 +70,50 @@ def grade_files(
         split: file name of the split table by which it learned.
         workers: processes; by default one per core where there are many photographs.
         progress: called with the numbers done and in all.
-
-    Raises:
-        ModelFolderError: the folder holds no model that can be served.
-        GradesError: out is not the beginning of such a table, or of another model's; the model
-            learned from other data.
-        FileNotFoundError: a path is not there.
-        LabelTableError: a folder holds no photographs.
-        WorkerError: a worker died, or has too little memory.
     """
-    names = [
+    learned = _read_learned(folder, data_dir, split)
+    columns = [
         "file",
         "most_probable_grade",
         *(f"probability_{grade}" for grade in range(len(folder.facts["grades"]))),
-    ]
-    names += [
         "probability_referable",
         "threshold",
         "referable_at_threshold",
         "in_training",
         "fundus",
         "model_version",
+        "error",
     ]
-    names += ["error"]
-    learned = _read_learned(folder, data_dir, split)
     files = {_write_name(file): file for path in paths for file in _list_files(Path(path))}
     out.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    held = lock(out.with_name(f".{out.name}.lock"))
-    if held is None:
-        raise GradesError(f"another predict writes {out}: wait for its end, or name another file")
-    kept = _read_kept(out, names, folder.version)
+    writing = lock(out.with_name(f".{out.name}.lock"))
+    if writing is None:
+        raise DrError(f"another predict writes {out}: wait for its end, or name another file")
+    kept = _read_kept(out, columns, folder.version)
     if learned is not None and any(row["in_training"] == UNKNOWN for row in kept.values()):
-        raise GradesError(
+        raise DrError(
             f"{out} has rows of which it is not known whether they are in_training: name another"
             " file"
         )
+
     todo = [file for name, file in files.items() if name not in kept]
-    num_kept = len(files) - len(todo)
-    reasons = Counter(row["error"] for row in kept.values())
-    in_training = Counter(row["in_training"] for row in kept.values())
+    rows = list(kept.values())
     workers = workers or (count_cpus() if len(todo) >= MANY else 1)
-    with held, out.open("a", newline="", encoding="utf-8") as table, map_over(workers) as map_files:
-        writer = csv.DictWriter(table, names)
+    grade = partial(_grade, folder.path, folder.version)
+    with writing, out.open("a", newline="", encoding="utf-8") as table, map_over(workers) as pool:
+        writer = csv.DictWriter(table, columns)
         if not table.tell():
             writer.writeheader()
-        for done, row in enumerate(
-            map_files(partial(_grade, folder.path, folder.version), todo), num_kept + 1
-        ):
-            found = row.pop("perceptual_hash", None)
-            if found:
-                row["in_training"] = (
-                    UNKNOWN if learned is None else ("yes" if is_copy(found, learned) else "no")
-                )
+        for done, (row, shown) in enumerate(pool(grade, todo), len(files) - len(todo) + 1):
+            if shown and learned is not None:
+                row["in_training"] = "yes" if is_copy(shown, learned) else "no"
             writer.writerow(row)
             table.flush()
-            reasons[row["error"]] += 1
-            in_training[row.get("in_training", "")] += 1
+            rows.append(row)
             progress(done, len(files))
-    del reasons[""], in_training[""]
     return Graded(
-        Counter(re.sub(r"\d+", "...", reason) for reason in reasons.elements()), in_training
-    )
-
-
-def _read_learned(folder: ModelFolder, data_dir: Path | None, split: str) -> np.ndarray | None:
-    """The perceptual hashes, (n, 32) uint8, of what a model learned from; None where they are
-    not known.
-    """
-    by = folder.facts["split_sha256"]
-    if data_dir is None:
-        return None if by else np.empty((0, 32), np.uint8)  # never trained
-    if describe_data(data_dir, split)["split_sha256"] != by:
-        what = f"the model did not learn by {split} of {data_dir} as it is now"
-        raise GradesError(
-            f"{what}: give what it learned from, or leave --data out, and in_training is unknown"
-        )
-    photographs = read_photographs(data_dir, split)
-    learned = photographs[photographs["split"].isin(["train", "validation"])]
-    return np.frombuffer(bytes.fromhex("".join(learned["perceptual_hash"])), np.uint8).reshape(
-        -1, 32
+        Counter(re.sub(r"\d+", "...", row["error"]) for row in rows if row["error"]),
+        Counter(row["in_training"] for row in rows if row["in_training"]),
     )
 
 
@@ -184,85 +143,111 @@ def grade_prepared(
         progress: called with (done, total).
 
     Raises:
-        GradesError: the folder is not the model's and is_external is not said, or the other way
-            round; the model learned from these crops by another split, was made for other crops, or
-            does not say what it learned from.
-        ModelFolderError, ShardError: as `grade_files` and `read_photographs` raise them.
+        DrError: the folder is not the model's and is_external is not said, or the other way round;
+            the model learned from these crops by another split, was made for other crops, or does
+            not say what it learned from.
     """
-    data = describe_data(data_dir, split)
-    facts = folder.facts
+    prepared = Prepared(data_dir, split)
+    _check_origin(folder.facts, prepared, is_external)
+    photographs = prepared.photographs
+    sides = (*LEARNED, "test") if is_external else ("validation", "test")
+    photographs = photographs[photographs["split"].isin(sides)].reset_index(drop=True)
+    if is_external:
+        _check_unseen(folder.path.parent / PREDICTIONS, photographs)
+
+    image_size = folder.facts["image_size"]
+    is_keras = folder.facts["format"] == "keras"
+    predict = _open(folder)
+    crops = prepared.open_crops(photographs, image_size)
+    step = len(crops) if is_keras else BATCH  # Keras makes batches of its own
+    predicted = []
+    for start in range(0, len(crops), step):
+        predicted.append(predict(crops if is_keras else crops[start : start + step]))
+        progress(min(start + step, len(crops)), len(crops))
+    prepared.write_predictions(
+        out,
+        [(photographs["image_id"].to_numpy(), np.concatenate(predicted))],
+        # of Keras the network's own name
+        f"{folder.facts['model']}_{image_size if is_keras else folder.facts['format']}",
+        folder.version,
+        is_external=is_external,
+    )
+
+
+def _check_origin(facts: dict[str, Any], prepared: Prepared, is_external: bool) -> None:
+    """See that these crops are the model's own, or are said not to be."""
+    data = prepared.describe()
+    data_dir = prepared.path
     for name in ("crop_size", "crop_method"):
         if data[name] != facts[name]:
-            raise GradesError(
+            raise DrError(
                 f"{data_dir}: its {name} is {data[name]}, the model's {facts[name]}: prepare it"
                 " likewise"
             )
     if not facts["data_sha256"]:
-        raise GradesError(
+        raise DrError(
             "the model's manifest does not say what it learned from (data_sha256): nothing can be a"
             " test"
         )
     is_own = data["data_sha256"] == facts["data_sha256"]
     if is_own and is_external:
-        raise GradesError(f"the model learned from {data_dir}: leave out --external")
+        raise DrError(f"the model learned from {data_dir}: leave out --external")
     if not is_own and not is_external:
-        raise GradesError(
+        raise DrError(
             f"{data_dir} is not as it was when the model learned: give the folder as it was, or, if"
             " the model learned from none of its photographs, say --external, and all of them"
             " become test photographs"
         )
-    if not is_external and data["split_sha256"] != facts.get("split_sha256"):
-        raise GradesError(
-            f"the model learned from {data_dir} by another split table than {split}: give it as"
-            " --split"
+    if not is_external and data["split_sha256"] != facts["split_sha256"]:
+        raise DrError(
+            f"the model learned from {data_dir} by another split table than {prepared.split}: give"
+            " it as --split"
         )
-    photographs = read_photographs(data_dir, split)
-    sides = ("train", "validation", "test") if is_external else ("validation", "test")
-    photographs = photographs[photographs["split"].isin(sides)].reset_index(drop=True)
-    if is_external:
-        _check_unseen(folder.path.parent / PREDICTIONS, photographs)
-    is_keras = facts["format"] == "keras"
-    predict = _open(folder)
-    crops = StoredCrops(data_dir, photographs, facts["image_size"])
-    predicted = []
-    step = len(crops) if is_keras else BATCH  # Keras makes batches of its own
-    for start in range(0, len(crops), step):
-        predicted.append(predict(crops if is_keras else crops[start : start + step]))
-        progress(min(start + step, len(crops)), len(crops))
-    found = [(photographs["image_id"].to_numpy(), np.concatenate(predicted))]
-    # of Keras the network's own
-    name = f"{facts['model']}_{facts['image_size'] if is_keras else facts['format']}"
-    write_predictions(out, data_dir, split, found, name, folder.version, is_external=is_external)
 
 
 def _check_unseen(learned: Path, photographs: pd.DataFrame) -> None:
-    """See that a model learned from none of these photographs and patients, where its training
-    says from which.
-    """
+    """See that a model learned from none of these, where its training says from which."""
     if not learned.is_file():
         return
-    known = pd.read_csv(learned, dtype=str, keep_default_na=False)
-    known = known[known["split"].isin(["train", "validation"])]
+    table = pd.read_csv(learned, dtype=str, keep_default_na=False)
+    table = table[table["split"].isin(LEARNED)]
     for name in ("image_id", "patient_id"):
-        if both := set(known[name]) & set(photographs[name].astype(str)):
-            raise GradesError(
+        if both := set(table[name]) & set(photographs[name].astype(str)):
+            raise DrError(
                 f"the model learned from {len(both)} {name} of these: that is no external"
                 " validation"
             )
 
 
+def _read_learned(folder: ModelFolder, data_dir: Path | None, split: str) -> np.ndarray | None:
+    """The perceptual hashes, (n, 32) uint8, of what a model learned from; None if not known."""
+    learned_by = folder.facts["split_sha256"]
+    if data_dir is None:
+        return None if learned_by else np.empty((0, 32), np.uint8)  # never trained
+    prepared = Prepared(data_dir, split)
+    if prepared.describe()["split_sha256"] != learned_by:
+        raise DrError(
+            f"the model did not learn by {split} of {data_dir} as it is now: give what it learned"
+            " from, or leave --data out, and in_training is unknown"
+        )
+    table = prepared.photographs
+    digits = "".join(table.loc[table["split"].isin(LEARNED), "perceptual_hash"])
+    return np.frombuffer(bytes.fromhex(digits), np.uint8).reshape(-1, 32)
+
+
 def _open(folder: ModelFolder) -> Callable[[np.ndarray], np.ndarray]:
-    """What makes probabilities of (n, side, side, 3) uint8 crops: Keras of a trained model, as
-    its training did.
-    """
+    """What makes probabilities of crops; Keras of a trained model, as its training did."""
     if folder.facts["format"] != "keras":
         return Predictor(folder, count_cpus(), max_pixels=MAX_PIXELS).predict
     activate(choose(probe(), batch_size=BATCH))
     from dr_lib.serving.export.convert import load_network
     from dr_lib.training.train_once import predict
 
-    averaged = folder.facts.get("test_time_augmentation", False)
-    config = TrainingConfig("", batch_size=BATCH, test_time_augmentation=averaged)
+    config = TrainingConfig(
+        "",
+        batch_size=BATCH,
+        test_time_augmentation=folder.facts.get("test_time_augmentation", False),
+    )
     return partial(predict, config, load_network(folder.artifact))
 
 
@@ -278,28 +263,28 @@ def _write_name(file: Path) -> str:
     return str(file).encode("utf-8", "backslashreplace").decode()
 
 
-def _read_kept(out: Path, names: list[str], version: str) -> dict[str, dict[str, str]]:
+def _read_kept(out: Path, columns: list[str], version: str) -> dict[str, dict[str, str]]:
     """The rows of the table by file; one that was not finished is cut off."""
     if out.suffix.lower() in PICTURES or (out.exists() and not out.is_file()):
-        raise GradesError(f"{out} is no table: name a CSV file for the grades")
+        raise DrError(f"{out} is no table: name a CSV file for the grades")
     if not out.exists():
         return {}
     content = out.read_bytes()
-    header = ",".join(names).encode() + LINE_END
+    header = ",".join(columns).encode() + LINE_END
     whole = content[: content.rfind(LINE_END) + len(LINE_END)] if LINE_END in content else b""
     # a kill may come while the header is written
     if not whole.startswith(header) and not header.startswith(content):
-        raise GradesError(
+        raise DrError(
             f"{out} is there and has other columns: name another file, it is not overwritten"
         )
     try:
         rows = list(csv.DictReader(io.StringIO(whole.decode(), newline="")))
     except UnicodeDecodeError as error:
-        raise GradesError(
+        raise DrError(
             f"{out} was saved anew, not in UTF-8: name another file, it is not overwritten"
         ) from error
     if any(row["model_version"] != version for row in rows):
-        raise GradesError(
+        raise DrError(
             f"{out} holds another model's grades: name another file, it is not overwritten"
         )
     os.truncate(out, len(whole))
@@ -308,32 +293,39 @@ def _read_kept(out: Path, names: list[str], version: str) -> dict[str, dict[str,
 
 @lru_cache(maxsize=1)
 def _load(folder: Path, version: str) -> Predictor:
-    found = read_folder(folder)
-    if found.version != version:
+    """The model, once for each process."""
+    model = read_folder(folder)
+    if model.version != version:
         raise ModelFolderError(f"{folder}: the model was replaced while it was used: start again")
-    return Predictor(found, 1, max_pixels=MAX_PIXELS)
+    return Predictor(model, 1, max_pixels=MAX_PIXELS)
 
 
-def _grade(folder: Path, version: str, file: Path) -> dict[str, Any]:
-    row = {"file": _write_name(file), "model_version": version}
+def _grade(folder: Path, version: str, file: Path) -> tuple[dict[str, Any], str]:
+    """A photograph's row, and the perceptual hash of its crop; empty where there is none."""
+    row = {"file": _write_name(file), "in_training": "", "model_version": version, "error": ""}
     predictor = _load(folder, version)
     try:
         stored = predictor.store(file)
         answer = predictor.grade_stored(stored)
-    except (ValueError, OSError) as error:  # every refusal is a ValueError
+    except (DrError, ValueError, OSError) as error:
         # no fault of the photograph
         if getattr(error.__cause__ or error, "errno", 0) in (errno.ENOENT, errno.ESTALE):
             raise WorkerError(
                 f"{file} is not there any more: bring the folder back, and start again, to go on"
             ) from error
-        return row | {"error": str(error)}
+        return {**row, "error": str(error)}, ""
     except MemoryError as error:
         raise WorkerError(
             "too little memory for a photograph: pass --workers 1, to go on"
         ) from error
-    names = ("most_probable_grade", "probability_referable", "threshold", "referable_at_threshold")
-    row.update(
-        {name: answer[name] for name in names}, perceptual_hash=perceptual_hash(stored.encoded)
-    )
-    row |= {f"probability_{grade}": value for grade, value in enumerate(answer["probabilities"])}
-    return row | {"fundus": answer["fundus"]["status"], "error": ""}
+    graded = {
+        **row,
+        "most_probable_grade": answer["most_probable_grade"],
+        **{f"probability_{grade}": value for grade, value in enumerate(answer["probabilities"])},
+        "probability_referable": answer["probability_referable"],
+        "threshold": answer["threshold"],
+        "referable_at_threshold": answer["referable_at_threshold"],
+        "in_training": UNKNOWN,
+        "fundus": answer["fundus"]["status"],
+    }
+    return graded, perceptual_hash(stored.encoded)

@@ -6,7 +6,6 @@ import platform
 import re
 import uuid
 import zlib
-from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 from queue import SimpleQueue
@@ -23,10 +22,11 @@ from dr_lib.data.photograph.decode import MAX_SIDE, count_bytes, open_picture
 from dr_lib.data.photograph.errors import NoFundusError, UnreadableImageError
 from dr_lib.data.photograph.headers import JPEG_SIGNATURE, PNG_SIGNATURE, read_header
 from dr_lib.data.photograph.pixels import decode_jpeg, encode_jpeg
+from dr_lib.errors import DrError
 from dr_lib.hardware.cloud import find_instance_type
 from dr_lib.hardware.cpus import count_cpus, find_cpu_model
 from dr_lib.hardware.facts import read_version
-from dr_lib.serving.grader.folder import ModelFolder, ModelFolderError, read_folder
+from dr_lib.serving.grader.folder import ModelFolder, ModelFolderError
 from dr_lib.serving.grader.litert import LiteRT
 from dr_lib.serving.grader.savedmodel import SavedModel
 
@@ -42,7 +42,7 @@ PACKED_BYTES = 12 * 2**20  # of artifacts that interpreters may pack, each its o
 MAX_SCANS = 100
 
 
-class RefusedError(ValueError):
+class RefusedError(DrError):
     """A request cannot be answered; `status` is HTTP's, the message says what to change."""
 
     def __init__(self, status: int, message: str):
@@ -52,9 +52,7 @@ class RefusedError(ValueError):
 
 
 def check_media_type(media_type: str, content_encoding: str) -> None:
-    """Raise RefusedError unless a body of this Content-Type and Content-Encoding can be
-    unpacked.
-    """
+    """Refuse a Content-Type or Content-Encoding that cannot be unpacked."""
     if media_type.startswith("multipart/"):
         raise RefusedError(
             415,
@@ -81,9 +79,6 @@ class Stored(NamedTuple):
 class Predictor:
     """A served model; as many threads as it was made for may call it at once."""
 
-    # called with each photograph that got an answer
-    keep: Callable[[bytes, dict[str, Any]], None] | None = None
-
     def __init__(self, folder: ModelFolder, num_threads: int, *, max_pixels: int):
         """Load the model.
 
@@ -95,24 +90,23 @@ class Predictor:
 
         Raises:
             ModelFolderError: the folder holds another kind of model than LiteRT and SavedModel, or
-                one that does not fit its manifest, or it was replaced meanwhile.
+                one that does not fit its manifest.
         """
         self.facts = folder.facts
         self.version = folder.version
         self.max_pixels = max_pixels
+        is_litert = folder.facts["format"] != "savedmodel"
+        runtime = "ai-edge-litert" if is_litert else "tensorflow"
         self.machine = {
             "instance_type": find_instance_type(),
             "cpu": find_cpu_model(),
             "num_cpus": count_cpus(),
-        }
-        runtime = "tensorflow" if folder.facts["format"] == "savedmodel" else "ai-edge-litert"
-        versions = {
+            "threads": num_threads,
+            # by it a client that asks in several runs sees that they are of one deployment
+            "deployment": uuid.uuid4().hex[:12],
             "python": platform.python_version(),
             runtime.replace("-", "_"): read_version(runtime),
         }
-        # a client that asks this server in several runs sees by the name that they are of one
-        # deployment
-        self.machine |= {"threads": num_threads, "deployment": uuid.uuid4().hex[:12], **versions}
         self._idle: SimpleQueue[LiteRT | SavedModel] = SimpleQueue()
         for model in _open(folder, num_threads):
             if model.image_size != folder.facts["image_size"]:
@@ -120,25 +114,20 @@ class Predictor:
                     f"{folder.path}: the model takes {model.image_size} px, its manifest differs"
                 )
             self._idle.put(model)
-        # from here on the artifact is not read again
-        if read_folder(folder.path).facts != folder.facts:
-            raise ModelFolderError(
-                f"{folder.path}: the model was replaced while it was loaded: start again"
-            )
 
     def warm_up(self) -> None:
-        """Take a drawn photograph through every interpreter; ModelFolderError where no five
-        probabilities come out.
+        """Take a synthetic photograph through every interpreter.
+
+        Raises:
+            ModelFolderError: no probabilities come out, one for each grade.
         """
         photograph = np.zeros((480, 640, 3), np.uint8)
         cv2.circle(photograph, (320, 240), 200, (190, 100, 50), -1)
         body = encode_jpeg(photograph)
         for _ in range(self._idle.qsize()):  # the queue gives each in turn
             probabilities = self.grade(body)["probabilities"]
-            if (
-                len(probabilities) != len(self.facts["grades"])
-                or not abs(sum(probabilities) - 1) < 0.02
-            ):
+            is_whole = len(probabilities) == len(self.facts["grades"])
+            if not is_whole or not abs(sum(probabilities) - 1) < 0.02:
                 raise ModelFolderError(f"the model gives {probabilities} instead of probabilities")
 
     def predict(self, images: np.ndarray) -> np.ndarray:
@@ -165,23 +154,19 @@ class Predictor:
                 view.
             MemoryError: there is too little memory to decode it.
         """
-        body = _gunzip(body) if content_encoding == "gzip" else body
+        if content_encoding == "gzip":
+            body = _gunzip(body)
         encoded = _read_json(body) if media_type == "application/json" else body
         try:
             _check_photograph(encoded, self.max_pixels)
-            answer = self.grade(encoded)
+            return self.grade(encoded)
         except NoFundusError as error:
             raise RefusedError(422, str(error)) from error
         except UnreadableImageError as error:
             raise RefusedError(400, str(error)) from error
-        if self.keep:
-            self.keep(encoded, answer)
-        return answer
 
     def grade(self, source: Path | bytes) -> dict[str, Any]:
-        """Answer for a picture of any kind and size that `crop_fundus` takes, a file or its
-        bytes; see `store`.
-        """
+        """Answer for a picture that `crop_fundus` takes, a file or its bytes; see `store`."""
         return self.grade_stored(self.store(source))
 
     def store(self, source: Path | bytes) -> Stored:
@@ -202,15 +187,14 @@ class Predictor:
         return Stored(crop, encode_jpeg(crop.image), perf_counter() - start)
 
     def grade_stored(self, stored: Stored) -> dict[str, Any]:
-        """Answer for a photograph that was cropped; `referable_at_threshold` alone follows the
-        threshold.
-        """
+        """Answer for a cropped photograph; `referable_at_threshold` alone follows the threshold."""
         start = perf_counter()
         image = decode_jpeg(stored.encoded, self.facts["image_size"])  # as training reads it
         decoded = perf_counter()
         probabilities = self.predict(image[None])[0]
         predicted = perf_counter()
         referable = float(sum_referable(probabilities))
+        circle = {name: round(px, 2) for name, px in stored.crop.circle._asdict().items()}
         threshold = self.facts["threshold"]
         return {
             "most_probable_grade": int(probabilities.argmax()),
@@ -221,10 +205,7 @@ class Predictor:
             "model": self.facts["model"],
             "model_version": self.version,
             "machine": self.machine,
-            "fundus": {
-                "status": stored.crop.status,
-                **{name: round(px, 2) for name, px in stored.crop.circle._asdict().items()},
-            },
+            "fundus": {"status": stored.crop.status, **circle},
             "timings_ms": {
                 "decode": round(1000 * (stored.seconds + decoded - start), 3),
                 "predict": round(1000 * (predicted - decoded), 3),
@@ -234,10 +215,10 @@ class Predictor:
 
 def _open(folder: ModelFolder, num_threads: int) -> list[LiteRT | SavedModel]:
     """The models that so many threads take in turn."""
-    if folder.facts["format"] == "savedmodel":
+    kind = folder.facts["format"]
+    if kind == "savedmodel":
         return [SavedModel(folder.artifact)] * num_threads
-    if not folder.facts["format"].startswith("litert_"):
-        kind = folder.facts["format"]
+    if not kind.startswith("litert_"):
         command = write_command("export", "FOLDER", "--data", "DATA", "--out", "exported")
         raise ModelFolderError(
             f"{folder.path}: {kind} is not served, export the trained model first: {command}"

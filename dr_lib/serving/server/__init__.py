@@ -2,7 +2,6 @@
 
 app        HTTP, in SageMaker's contract
 server     the process: model, sockets, signals
-answers    what was answered, kept as predictions.csv
 load       requests in a closed loop and in an open loop
 sagemaker  an endpoint of SageMaker, by its name
 """

@@ -1,6 +1,7 @@
 """The endpoint: GET /ping and POST /invocations, in front of a bounded queue and worker threads."""
 
 import asyncio
+import contextlib
 import logging
 import re
 import time
@@ -9,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from starlette.applications import Starlette
+from starlette.background import BackgroundTask
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
@@ -29,8 +31,9 @@ logger = logging.getLogger(__name__)
 
 
 class Service:
-    """A predictor, its threads, and how much may wait for them; all but the predictor lives in
-    the event loop.
+    """A predictor, its threads, and how much may wait for them.
+
+    All but the predictor lives in the event loop.
     """
 
     def __init__(self, predictor: Predictor, *, threads: int, queue: int, request_s: float):
@@ -38,8 +41,10 @@ class Service:
         self.predictor = predictor
         self.request_s = request_s
         self.max_accepted = threads + queue
-        self.is_warm = self.is_stopping = False
-        self.num_accepted = self.pending_bytes = 0
+        self.is_warm = False
+        self.is_stopping = False
+        self.num_accepted = 0
+        self.pending_bytes = 0
         self.pool = ThreadPoolExecutor(threads, "predict")
 
     async def answer(self, request: Request) -> dict[str, Any]:
@@ -52,14 +57,25 @@ class Service:
         try:
             await self._receive(request, body)
             self._check_room()
-            work = (self.pool, self.predictor, bytes(body), media_type, content_encoding)
             self.num_accepted += 1
             try:
-                return await asyncio.get_running_loop().run_in_executor(*work)
+                return await asyncio.get_running_loop().run_in_executor(
+                    self.pool, self.predictor, bytes(body), media_type, content_encoding
+                )
             finally:
                 self.num_accepted -= 1
         finally:
             self.pending_bytes -= len(body)
+
+    async def discard_body(self, request: Request) -> None:
+        """Read what a refused client still sends; closing on it would reset its connection."""
+        num_bytes = 0
+        with contextlib.suppress(TimeoutError, ClientDisconnect, RuntimeError):
+            async with asyncio.timeout(self.request_s):
+                async for chunk in request.stream():
+                    num_bytes += len(chunk)
+                    if num_bytes > 2 * MAX_BODY_BYTES:
+                        return
 
     def _check_room(self) -> None:
         if not self.is_warm:
@@ -68,9 +84,7 @@ class Service:
             raise RefusedError(503, "too many requests wait already")
 
     async def _receive(self, request: Request, body: bytearray) -> None:
-        """Append the request's body to `body` as it arrives, and stop at the first byte too
-        many.
-        """
+        """Append the request's body to `body`, and stop at the first byte too many."""
         too_large = RefusedError(413, f"the body has over {MAX_BODY_BYTES} bytes")
         if int(request.headers.get("Content-Length", 0)) > MAX_BODY_BYTES:
             raise too_large
@@ -92,12 +106,11 @@ class Service:
 
 
 def build_app(service: Service) -> Starlette:
-    """Build the ASGI application around a service; whoever runs it warms the predictor up and
-    says so.
-    """
+    """Build the application of a service; whoever runs it warms the predictor up and says so."""
 
     async def ping(request: Request) -> Response:
-        return Response(status_code=200 if service.is_warm and not service.is_stopping else 503)
+        is_ready = service.is_warm and not service.is_stopping
+        return Response(status_code=200 if is_ready else 503)
 
     async def invoke(request: Request) -> Response:
         attributes = request.headers.get(ATTRIBUTES)
@@ -108,6 +121,8 @@ def build_app(service: Service) -> Starlette:
             response = JSONResponse(await service.answer(request))
         except RefusedError as error:
             response = JSONResponse({"error": str(error)}, error.status, HEADERS.get(error.status))
+            if error.status != 408:
+                response.background = BackgroundTask(service.discard_body, request)
         except MemoryError:
             response = JSONResponse(
                 {"error": "too little memory now: ask again later"}, 503, HEADERS[503]
@@ -121,23 +136,21 @@ def build_app(service: Service) -> Starlette:
         return response
 
     async def refuse(request: Request, error: HTTPException) -> Response:
-        return JSONResponse(
-            {"error": f"{error.detail}: there are GET /ping and POST /invocations"},
-            error.status_code,
-        )
+        words = f"{error.detail}: there are GET /ping and POST /invocations"
+        return JSONResponse({"error": words}, error.status_code)
 
-    routes = [Route("/ping", ping), Route("/invocations", invoke, methods=["POST"])]
-    log = Middleware(_Log, service)
-    app = Starlette(routes=routes, middleware=[log], exception_handlers={HTTPException: refuse})
+    app = Starlette(
+        routes=[Route("/ping", ping), Route("/invocations", invoke, methods=["POST"])],
+        middleware=[Middleware(_Log, service)],
+        exception_handlers={HTTPException: refuse},
+    )
     # a redirect would repeat the path and the host that were sent
     app.router.redirect_slashes = False
     return app
 
 
 class _Log:
-    """Log method, route, status and milliseconds, nothing else; while stopping, have connections
-    closed.
-    """
+    """Log method, route, status and milliseconds; while stopping, have connections closed."""
 
     def __init__(self, app, service: Service):
         self.app = app
@@ -146,20 +159,17 @@ class _Log:
     async def __call__(self, scope, receive, send):
         """Pass a request on and log its answer."""
         start = time.perf_counter()
-        status = "-"
-
-        async def send_noting(message):
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-                if self.service.is_stopping:
-                    message["headers"] = [*message.get("headers", []), (b"connection", b"close")]
-            await send(message)
-
-        if scope["type"] != "http":
-            return await self.app(scope, receive, send)
-        scope["path"] = ORIGIN.sub("", scope["path"])
-        await self.app(scope, receive, send_noting)
         method = scope["method"] if scope["method"] in METHODS else "-"
+        scope["path"] = ORIGIN.sub("", scope["path"])
         route = scope["path"] if scope["path"] in ("/ping", "/invocations") else "-"
-        logger.info("%s %s %s %.1f ms", method, route, status, 1000 * (time.perf_counter() - start))
+
+        async def send_and_log(message):
+            is_start = message["type"] == "http.response.start"
+            if is_start and self.service.is_stopping:
+                message["headers"] = [*message["headers"], (b"connection", b"close")]
+            await send(message)
+            if is_start:
+                ms = 1000 * (time.perf_counter() - start)
+                logger.info("%s %s %s %.1f ms", method, route, message["status"], ms)
+
+        await self.app(scope, receive, send_and_log)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from dr_lib.errors import DrError
 from dr_lib.training.frameworks.architecture import Layer
 from dr_lib.training.frameworks.batches import FixedBatches, to_floats
 
@@ -20,17 +21,12 @@ MOMENTUM = 0.9
 OnEpochEnd = Callable[[int, float, float], None]
 
 
-class FrameworkError(RuntimeError):
+class FrameworkError(DrError):
     """The framework cannot be used as asked; the message says what to do."""
 
 
-class TrainingError(RuntimeError):
-    """The training went wrong; the message names the epoch."""
-
-
 class Network(ABC):
-    """A network of one framework, on one device; `open_network` explains and checks what it is
-    built from.
+    """A network of one framework, on one device; `open_network` builds it.
 
     Every framework takes the same step: the mean softmax cross-entropy of a batch's logits, then
     for each weight w with gradient g and velocity v, which begins at 0: v <- momentum * v -
@@ -41,7 +37,7 @@ class Network(ABC):
     packages: tuple[str, ...]  # the last is what computes
 
     def fit(self, batches: FixedBatches, epochs: int, on_epoch_end: OnEpochEnd) -> None:
-        """Train, and time each epoch.
+        """Train, and time each epoch; a loss that is not finite ends the training.
 
         Args:
             batches: the same in every epoch but for their order.
@@ -50,9 +46,6 @@ class Network(ABC):
                 are those of the epoch alone, from before its first batch, or the call of `fit`, to
                 the end of its work on the device; what the function takes itself is in no epoch.
                 The first epoch includes what the framework compiles.
-
-        Raises:
-            TrainingError: the loss is not finite.
         """
         for epoch in range(epochs):
             start = time.perf_counter()
@@ -62,13 +55,11 @@ class Network(ABC):
             on_epoch_end(epoch, loss, seconds)
 
     def forward(self, images: np.ndarray) -> np.ndarray:
-        """Compute logits of (n, height, width, channels) uint8, a few images at a time: (n, 10)
-        float32.
-        """
-        chunks = (
-            to_floats(images[start : start + CHUNK]) for start in range(0, len(images), CHUNK)
+        """Compute logits, (n, 10) float32, of (n, height, width, channels) uint8, in chunks."""
+        starts = range(0, len(images), CHUNK)
+        return np.concatenate(
+            [self._forward(to_floats(images[start : start + CHUNK])) for start in starts]
         )
-        return np.concatenate([self._forward(chunk) for chunk in chunks])
 
     def versions(self) -> dict[str, str]:
         """Versions of Python, NumPy and the framework, and `backend`, what computes."""
@@ -84,21 +75,23 @@ class Network(ABC):
 
 
 def check_loss(loss: float, epoch: int, epochs: int) -> None:
-    """Raise a TrainingError where the loss is not finite."""
+    """Refuse a loss that is not finite."""
     if not math.isfinite(loss):
-        raise TrainingError(
+        raise DrError(
             f"the loss is {loss} after epoch {epoch + 1} of {epochs}: lower the learning rate"
         )
 
 
 def read_versions(*packages: str) -> dict[str, str]:
-    """Versions of Python, NumPy, imported packages and the CUDA they were built for; `backend`,
-    the last of them.
-    """
-    versions = {name: sys.modules[name].__version__ for name in ("numpy", *packages)}
+    """Versions of Python, NumPy, imported packages and their CUDA; `backend`, the last of them."""
     cuda = ""
     if "torch" in packages:
         cuda = sys.modules["torch"].version.cuda or ""
     elif "tensorflow" in packages:
         cuda = sys.modules["tensorflow"].sysconfig.get_build_info().get("cuda_version", "")
-    return {"python": platform.python_version(), "backend": packages[-1], "cuda": cuda, **versions}
+    return {
+        "python": platform.python_version(),
+        "backend": packages[-1],
+        "cuda": cuda,
+        **{name: sys.modules[name].__version__ for name in ("numpy", *packages)},
+    }

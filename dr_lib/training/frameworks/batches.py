@@ -1,6 +1,4 @@
-"""Cut images into batches that are the same in every framework, in an order of its own in each
-epoch.
-"""
+"""Cut images into batches that are the same in every framework, each epoch in its own order."""
 
 from __future__ import annotations
 
@@ -10,21 +8,13 @@ import numpy as np
 
 
 class FixedBatches:
-    """Full batches only, so that every step costs the same; the order depends on (seed, epoch)
-    alone.
-    """
+    """Full batches only, so every step costs the same; the order depends on (seed, epoch) alone."""
 
     def __init__(self, images: np.ndarray, labels: np.ndarray, batch_size: int, seed: int):
-        """Take (n, height, width, channels) uint8 images and (n,) labels from 0 to 9, which are not
-        copied.
-
-        Raises:
-            ValueError: there is no full batch.
-        """
-        if not 1 <= batch_size <= len(images):
-            raise ValueError(
-                f"batch_size {batch_size} of {len(images)} images: choose from 1 to {len(images)}"
-            )
+        """Hold (n, height, width, channels) uint8 images and (n,) labels from 0 to 9, uncopied."""
+        n = len(images)
+        if not 1 <= batch_size <= n:
+            raise ValueError(f"batch_size {batch_size} of {n} images: choose from 1 to {n}")
         self.images = images
         self.labels = labels
         self.batch_size = batch_size
@@ -42,7 +32,7 @@ class FixedBatches:
     def draw_order(self, epoch: int) -> np.ndarray:
         """Row numbers of an epoch's images, (batches, batch_size)."""
         order = np.random.default_rng((self.seed, epoch)).permutation(len(self.images))
-        return order[: len(self) * self.batch_size].reshape(len(self), self.batch_size)
+        return order[: len(self) * self.batch_size].reshape(-1, self.batch_size)
 
     def take(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The images of these rows, float32 in [0, 1], and their labels, int64."""
@@ -50,8 +40,7 @@ class FixedBatches:
 
     def epoch(self, number: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """The batches of an epoch, counted from 0."""
-        for rows in self.draw_order(number):
-            yield self.take(rows)
+        return map(self.take, self.draw_order(number))
 
 
 def to_floats(images: np.ndarray) -> np.ndarray:

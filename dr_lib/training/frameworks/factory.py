@@ -11,12 +11,13 @@ from types import ModuleType
 import numpy as np
 
 from dr_lib.command import write_install
+from dr_lib.errors import DrError
 from dr_lib.hardware import import_tensorflow
 from dr_lib.hardware.machines import Place, join
-from dr_lib.training.frameworks.architecture import Layer, NetworkError
+from dr_lib.training.frameworks.architecture import Layer
 from dr_lib.training.frameworks.base import FrameworkError, Network
 
-# that each framework needs; the first one names the module and the class of its network
+# that each framework needs; the first one names the module of its network
 PACKAGES = {
     "tensorflow": ("keras", "tensorflow"),
     "keras_jax": ("keras", "jax"),
@@ -24,6 +25,8 @@ PACKAGES = {
     "pytorch": ("torch",),
     "mxnet": ("mxnet",),
 }
+# a kernel of its own has none of what the command needs
+ADVICE = "`python -m dr_lib kernels` sets up the kernels of PyTorch and MXNet"
 
 
 def open_network(
@@ -47,31 +50,24 @@ def open_network(
 
     Raises:
         FrameworkError: the framework is not installed here, sees no GPU, or runs otherwise already.
-        HardwareError: the machines do not meet, see `machines.join`.
-        NetworkError: there is no such framework or accelerator, or the learning rate is not
-            positive.
     """
     if framework not in PACKAGES or accelerator not in ("cpu", "gpu"):
         choices = f"choose from {', '.join(PACKAGES)} and from cpu, gpu"
-        raise NetworkError(f"framework {framework!r}, accelerator {accelerator!r}: {choices}")
+        raise DrError(f"framework {framework!r}, accelerator {accelerator!r}: {choices}")
     if not learning_rate > 0:
-        raise NetworkError(f"learning_rate {learning_rate}: must be positive")
-    if num_machines > 1 and framework != "keras_jax":
-        raise NetworkError(f"framework {framework!r}: on several machines keras_jax alone trains")
-    place = (
-        join(num_machines, accelerator, num_gpus=int(accelerator == "gpu"))
-        if num_machines > 1
-        else Place()
-    )
+        raise DrError(f"learning_rate {learning_rate}: must be positive")
+    place = Place()
+    if num_machines > 1:
+        if framework != "keras_jax":
+            raise DrError(f"framework {framework!r}: on several machines keras_jax alone trains")
+        place = join(num_machines, accelerator, num_gpus=int(accelerator == "gpu"))
+
     packages = PACKAGES[framework]
-    network = getattr(import_network(packages, accelerator), f"{packages[0].title()}Network")
-    return network(
-        layers,
-        weights,
-        learning_rate,
-        accelerator,
-        **({"place": place} if num_machines > 1 else {}),
-    )
+    module = import_network(packages, accelerator)
+    if packages[0] == "keras":
+        return module.KerasNetwork(layers, weights, learning_rate, accelerator, place)
+    network = getattr(module, f"{packages[0].title()}Network")
+    return network(layers, weights, learning_rate, accelerator)
 
 
 def import_network(packages: tuple[str, ...], accelerator: str) -> ModuleType:
@@ -83,30 +79,26 @@ def import_network(packages: tuple[str, ...], accelerator: str) -> ModuleType:
         FrameworkError: a package is missing or does not go with another, or Keras runs on another
             backend already.
     """
-    # a kernel of its own has none of what the command needs
-    advice = "`python -m dr_lib kernels` sets up the kernels of PyTorch and MXNet"
     missing = [name for name in packages if name not in sys.modules and find_spec(name) is None]
     if missing:
         install = write_install(*missing)
-        raise FrameworkError(f"this kernel has no {' and no '.join(missing)}: {install}; {advice}")
-    if "keras" in packages:
-        running = sys.modules["keras"].config.backend() if "keras" in sys.modules else packages[1]
-        if running != packages[1]:
+        raise FrameworkError(f"this kernel has no {' and no '.join(missing)}: {install}; {ADVICE}")
+    framework, backend = packages[0], packages[-1]
+    if framework == "keras":
+        running = sys.modules["keras"].config.backend() if "keras" in sys.modules else backend
+        if running != backend:
             raise FrameworkError(
-                f"Keras runs on {running} already: restart the kernel to train on {packages[1]}"
+                f"Keras runs on {running} already: restart the kernel to train on {backend}"
             )
-        os.environ["KERAS_BACKEND"] = packages[1]
+        os.environ["KERAS_BACKEND"] = backend
     try:
         if packages == ("keras", "torch"):
             on_gpu = accelerator == "gpu" and importlib.import_module("torch").cuda.is_available()
             os.environ["KERAS_TORCH_DEVICE"] = "cuda:0" if on_gpu else "cpu"
-        if "tensorflow" in packages:
+        if backend == "tensorflow":
             import_tensorflow()
-        return importlib.import_module(f"dr_lib.training.frameworks.{packages[0]}_network")
-    except (
-        ImportError,
-        AttributeError,
-        OSError,
-    ) as error:  # MXNet with NumPy 1.24 or later is an AttributeError
-        told = f"{packages[0]} cannot be imported ({error}): its versions may not go together"
-        raise FrameworkError(f"{told}; {advice}") from error
+        return importlib.import_module(f"dr_lib.training.frameworks.{framework}_network")
+    # MXNet with NumPy 1.24 or later is an AttributeError
+    except (ImportError, AttributeError, OSError) as error:
+        reason = f"{framework} cannot be imported ({error}): its versions may not go together"
+        raise FrameworkError(f"{reason}; {ADVICE}") from error

@@ -1,9 +1,8 @@
-"""The MNIST network of the CUDA C study in Keras on TensorFlow or JAX, on the CPU: what CUDA C is
-held against.
+"""Paper D's network in Keras on TensorFlow or JAX, on the CPU: what CUDA C is compared with.
 
-    conv 6 filters 5x5, sigmoid -> 6 maps 24x24 -> ONE filter 4x4, stride 4, shared by the maps,
-    sigmoid
-    -> 6 maps 6x6 -> flatten 216 -> dense 10: 156 + 17 + 2,170 = 2,343 parameters
+    conv 6 filters 5x5, sigmoid -> 6 maps 24x24
+    -> ONE filter 4x4, stride 4, shared by the maps, sigmoid -> 6 maps 6x6
+    -> flatten 216 -> dense 10: 156 + 17 + 2,170 = 2,343 parameters
 
 The filter's patches do not overlap, so it is a dense layer on 216 patches of 16 values each: of
 three ways to write it in Keras the fastest, twice as fast as `Conv3D` and `TimeDistributed(Conv2D)`
@@ -21,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dr_lib.training.frameworks.architecture import NetworkError
+from dr_lib.errors import DrError
 from dr_lib.training.frameworks.base import read_versions
 from dr_lib.training.frameworks.batches import to_floats
 from dr_lib.training.frameworks.factory import import_network
@@ -44,49 +43,46 @@ class MnistReference:
         batch_size: int,
         learning_rate: float,
     ):
-        """Build the network on the CPU.
+        """Build the network on the CPU; a FrameworkError where the backend is not to be had.
 
         Args:
             backend: tensorflow or jax; a process can have one of them.
             weights: to begin with, from `cuda.mnist.initial_weights`, in the order of the layers.
             batch_size: images a step; 1 chooses the original's loss and SGD, more softmax and Adam.
             learning_rate: of SGD, 0.1 in the original, or of Adam.
-
-        Raises:
-            FrameworkError: the backend is not installed, or Keras runs on another already.
-            NetworkError: there is no such backend.
         """
         if backend not in BACKENDS:
-            raise NetworkError(f"backend {backend!r}: choose from {', '.join(BACKENDS)}")
-        self.network = import_network(("keras", backend), "cpu")
-        self.network.choose_device(backend, "cpu")  # CUDA C may have the GPU of the same process
+            raise DrError(f"backend {backend!r}: choose from {', '.join(BACKENDS)}")
+        import_network(("keras", backend), "cpu")
         import keras
 
-        self.keras, self.backend, self.batch_size, self.is_original = (
-            keras,
-            backend,
-            batch_size,
-            batch_size == 1,
-        )
+        from dr_lib.training.frameworks import keras_backend
+
+        keras_backend.choose_device(backend, "cpu")  # CUDA C may have the GPU of this process
+        self.keras = keras
+        self.keras_backend = keras_backend
+        self.backend = backend
+        self.batch_size = batch_size
+        self.is_original = batch_size == 1
         self.shapes = {name: np.shape(array) for name, array in weights.items()}
-        # until the weights are set: JAX would compile a draw for each shape
-        zeros = {"kernel_initializer": "zeros"}
+
+        layers = keras.layers
+        zeros = "zeros"  # until the weights are set: JAX would compile a draw for each shape
         self.model = keras.Sequential(
             [
                 keras.Input((28, 28, 1)),
-                keras.layers.Conv2D(6, 5, activation="sigmoid", **zeros),
+                layers.Conv2D(6, 5, activation="sigmoid", kernel_initializer=zeros),
                 # row, row in the patch, column, column in the patch, map
-                keras.layers.Reshape((6, 4, 6, 4, 6)),
-                keras.layers.Permute((1, 3, 5, 2, 4)),
-                keras.layers.Reshape((216, 16)),
-                keras.layers.Dense(1, activation="sigmoid", **zeros),
-                keras.layers.Flatten(),
-                keras.layers.Dense(10, **zeros),  # logits
+                layers.Reshape((6, 4, 6, 4, 6)),
+                layers.Permute((1, 3, 5, 2, 4)),
+                layers.Reshape((216, 16)),
+                layers.Dense(1, activation="sigmoid", kernel_initializer=zeros),
+                layers.Flatten(),
+                layers.Dense(10, kernel_initializer=zeros),  # logits
             ]
         )
-        self.model.set_weights(
-            [np.reshape(array, v.shape) for array, v in zip(weights.values(), self.model.weights)]
-        )
+        arrays = zip(weights.values(), self.model.weights)
+        self.model.set_weights([np.reshape(array, weight.shape) for array, weight in arrays])
         if self.is_original:
             optimizer = keras.optimizers.SGD(learning_rate)
             loss = self._sum_cross_entropy
@@ -104,7 +100,6 @@ class MnistReference:
         y_test: np.ndarray,
         *,
         epochs: int,
-        seed: int = 0,
         on_epoch_end: Callable[[int], None] = lambda epoch: None,
     ) -> pd.DataFrame:
         """Train in one call of `fit`, without shuffling, as the original does.
@@ -114,78 +109,76 @@ class MnistReference:
             y_train: (n,) 0 to 9.
             x_test: as x_train, to look at after each epoch, while the clock stands still.
             y_test: as y_train.
-            seed: of the weights, for the table.
+            epochs: passes over the training images.
             on_epoch_end: called with the epochs done.
 
         Returns:
             A row per epoch with the columns of `cuda.mnist.train`; train_s counts the compilation.
-
-        Raises:
-            TrainingError: the loss is not finite.
-            NetworkError: there are fewer images than a batch holds.
         """
         import pandas as pd
 
-        if not 0 < self.batch_size <= len(x_train):
-            raise NetworkError(
-                f"{len(x_train)} images in batches of {self.batch_size}: nothing to train"
-            )
-        rows = []
+        n = len(x_train)
+        if not 0 < self.batch_size <= n:
+            raise DrError(f"{n} images in batches of {self.batch_size}: nothing to train")
+        epoch_s = []
+        accuracies = []
 
         def note(epoch: int, loss: float, seconds: float) -> None:
-            accuracy = float((self.forward(x_test).argmax(axis=1) == y_test).mean())
-            rows.append({"epoch": epoch + 1, "train_s": seconds, "test_accuracy": accuracy})
+            epoch_s.append(seconds)
+            accuracies.append(float((self.forward(x_test).argmax(axis=1) == y_test).mean()))
             on_epoch_end(epoch + 1)
 
-        settings = {"batch_size": self.batch_size, "epochs": epochs, "on_epoch_end": note}
-        self.network.fit_timed(self.model, *_prepare(x_train, y_train), **settings)
-        about = {
-            "implementation": f"keras_{self.backend}",
-            "device": "cpu",
-            "batch_size": self.batch_size,
-        }
-        return pd.DataFrame(rows).assign(
-            train_s=lambda t: t["train_s"].cumsum(), **about, replica=0, seed=seed
+        self.keras_backend.fit_timed(
+            self.model,
+            _to_pixels(x_train),
+            _to_targets(y_train),
+            batch_size=self.batch_size,
+            epochs=epochs,
+            on_epoch_end=note,
+        )
+        return pd.DataFrame(
+            {
+                "epoch": np.arange(1, epochs + 1),
+                "train_s": np.cumsum(epoch_s),
+                "test_accuracy": accuracies,
+                "replica": 0,
+            }
         )
 
     def forward(self, x: np.ndarray) -> np.ndarray:
         """Outputs of images (n, 28, 28): (n, 10) sigmoids at batch 1, else probabilities."""
         activation = self.keras.ops.sigmoid if self.is_original else self.keras.ops.softmax
         chunks = [x[start : start + CHUNK] for start in range(0, len(x), CHUNK)]
-        logits = [self.model.predict_on_batch(_prepare(chunk)[0]) for chunk in chunks]
+        logits = [self.model.predict_on_batch(_to_pixels(chunk)) for chunk in chunks]
         return np.concatenate([np.asarray(activation(chunk)) for chunk in logits])
 
     def gradients(self, x: np.ndarray, y: np.ndarray) -> dict[str, np.ndarray]:
-        """What automatic differentiation finds: gradients of the loss of one batch, its mean
-        over the images.
-        """
-        pixels, targets = _prepare(x, y)
+        """Gradients of one batch's mean loss, by automatic differentiation."""
+        pixels = _to_pixels(x)
+        targets = _to_targets(y)
 
         def find_loss(weights: list) -> Any:
             logits, _ = self.model.stateless_call(weights, [], pixels)
             return self.keras.ops.mean(self.model.loss(targets, logits))
 
         weights = [self.keras.ops.convert_to_tensor(array) for array in self.model.get_weights()]
-        found = zip(self.shapes.items(), self.network.differentiate(find_loss, weights))
-        return {name: np.reshape(gradient, shape) for (name, shape), gradient in found}
+        gradients = self.keras_backend.differentiate(find_loss, weights)
+        named = zip(self.shapes.items(), gradients)
+        return {name: np.reshape(gradient, shape) for (name, shape), gradient in named}
 
     def versions(self) -> dict[str, str]:
-        """`backend`, what computes, and the versions of Keras, of the backend, of NumPy and of
-        Python.
-        """
+        """Versions of Keras, its backend, NumPy and Python; `backend`, what computes."""
         return read_versions("keras", self.backend)
 
     def _sum_cross_entropy(self, targets: Any, logits: Any) -> Any:
-        """Binary cross-entropy summed over the outputs: its gradient is output - target, as the
-        original's.
-        """
+        """Binary cross-entropy summed over the outputs: its gradient is output - target."""
         ops = self.keras.ops
         return ops.sum(ops.binary_crossentropy(targets, logits, from_logits=True), axis=-1)
 
 
-def _prepare(images: np.ndarray, digits: Any = ()) -> tuple[np.ndarray, np.ndarray]:
-    """Bytes as (n, 28, 28, 1) float32 in [0, 1], and (n,) digits as (n, 10) targets."""
-    return (
-        to_floats(images).reshape(-1, 28, 28, 1),
-        np.eye(10, dtype=np.float32)[np.asarray(digits, int)],
-    )
+def _to_pixels(images: np.ndarray) -> np.ndarray:
+    return to_floats(images).reshape(-1, 28, 28, 1)
+
+
+def _to_targets(digits: np.ndarray) -> np.ndarray:
+    return np.eye(10, dtype=np.float32)[digits]

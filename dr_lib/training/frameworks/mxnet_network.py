@@ -25,11 +25,7 @@ class MxnetNetwork(Network):
         learning_rate: float,
         accelerator: str,
     ):
-        """Build the network on the CPU or the first GPU.
-
-        Raises:
-            FrameworkError: MXNet sees no GPU.
-        """
+        """Build the network on the CPU or the first GPU."""
         self.layers = layers
         on_gpu = accelerator == "gpu"
         if on_gpu and not mx.context.num_gpus():
@@ -39,17 +35,17 @@ class MxnetNetwork(Network):
             )
         self.device = mx.gpu(0) if on_gpu else mx.cpu()
         self.model = nn.HybridSequential()
-        for layer in self.layers:
+        for layer in layers:
             self.model.add(_build(layer))
         self.model.initialize(ctx=self.device)
-        self.parameters = list(self.model.collect_params().values())
-        for parameter, array in zip(self.parameters, to_channels_first(self.layers, weights)):
+        parameters = self.model.collect_params()
+        for parameter, array in zip(parameters.values(), to_channels_first(layers, weights)):
             parameter.set_data(mx.nd.array(array))
         self.model.hybridize(static_alloc=True)
         self.loss = gluon.loss.SoftmaxCrossEntropyLoss()
         self.loss.hybridize(static_alloc=True)
         settings = {"learning_rate": learning_rate, "momentum": MOMENTUM, "wd": 0.0}
-        self.trainer = gluon.Trainer(self.model.collect_params(), "sgd", settings, kvstore=None)
+        self.trainer = gluon.Trainer(parameters, "sgd", settings, kvstore=None)
 
     def _train_epoch(self, epoch: Iterator[tuple[np.ndarray, np.ndarray]]) -> float:
         losses = []

@@ -1,6 +1,4 @@
-"""Give every framework the same number of threads: unpinned, MXNet takes half the CPUs and the
-others all.
-"""
+"""Give every framework the same number of threads: unpinned, each takes a number of its own."""
 
 from __future__ import annotations
 
@@ -21,8 +19,7 @@ VARIABLES = (
 
 
 def pin(threads: int, rank: int = 0) -> int:
-    """Pin this process to a number of CPUs and tell the frameworks, before any of them is imported,
-    to use as many.
+    """Pin this process to a number of CPUs and tell the frameworks, before any of them is imported.
 
     A framework sizes its pools once, when it starts, from these variables or from the CPUs it may
     use. Where the system has no affinity (macOS, Windows) the variables alone have to do.
@@ -33,20 +30,15 @@ def pin(threads: int, rank: int = 0) -> int:
 
     Returns:
         The number pinned.
-
-    Raises:
-        RuntimeError: a framework is imported already, or there are not as many CPUs.
     """
-    imported = [name for name in FRAMEWORKS if name in sys.modules]
+    imported = ", ".join(name for name in FRAMEWORKS if name in sys.modules)
     if imported:
         raise RuntimeError(
-            f"{', '.join(imported)} was imported first: restart the kernel and pin the threads"
-            " before"
+            f"{imported} was imported first: restart the kernel and pin the threads before"
         )
     has_affinity = hasattr(os, "sched_getaffinity")
-    cpus = (sorted(os.sched_getaffinity(0)) if has_affinity else list(range(count_cpus())))[
-        : count_cpus()
-    ]
+    allowed = sorted(os.sched_getaffinity(0)) if has_affinity else range(count_cpus())
+    cpus = allowed[: count_cpus()]
     if not 0 <= threads <= len(cpus):
         raise RuntimeError(
             f"threads {threads}: this process may use {len(cpus)} CPUs, ask for 1 to {len(cpus)},"

@@ -24,11 +24,7 @@ class TorchNetwork(Network):
         learning_rate: float,
         accelerator: str,
     ):
-        """Build the network on the CPU or the first GPU.
-
-        Raises:
-            FrameworkError: PyTorch sees no GPU.
-        """
+        """Build the network on the CPU or the first GPU."""
         self.layers = layers
         on_gpu = accelerator == "gpu"
         if on_gpu and not torch.cuda.is_available():
@@ -36,10 +32,10 @@ class TorchNetwork(Network):
                 "PyTorch sees no GPU: install its build for CUDA, or ask for accelerator cpu"
             )
         self.device = torch.device("cuda:0" if on_gpu else "cpu")
-        self.model = nn.Sequential(*(module for layer in self.layers for module in _build(layer)))
+        self.model = nn.Sequential(*(module for layer in layers for module in _build(layer)))
         with torch.no_grad():
-            converted = to_channels_first(self.layers, weights)
-            for parameter, array in zip(self.model.parameters(), converted):
+            arrays = to_channels_first(layers, weights)
+            for parameter, array in zip(self.model.parameters(), arrays):
                 parameter.copy_(torch.from_numpy(array))
         self.model.to(self.device)
         self.optimizer = torch.optim.SGD(
@@ -51,9 +47,8 @@ class TorchNetwork(Network):
         losses = []
         for images, labels in epoch:
             self.optimizer.zero_grad()
-            loss = nn.functional.cross_entropy(
-                self.model(self._load(images)), torch.from_numpy(labels).to(self.device)
-            )
+            targets = torch.from_numpy(labels).to(self.device)
+            loss = nn.functional.cross_entropy(self.model(self._load(images)), targets)
             loss.backward()
             self.optimizer.step()
             # stays on the device: reading it would stop the loop at every step
@@ -79,9 +74,8 @@ def _build(layer: Layer) -> list[nn.Module]:
     if layer.kind == "flatten":
         return [nn.Flatten()]
     num_in, num_out = layer.kernel_shape[-2:]
-    learnt = (
-        nn.Conv2d(num_in, num_out, 3, padding=1)
-        if layer.kind == "conv"
-        else nn.Linear(num_in, num_out)
-    )
-    return [learnt, nn.ReLU()] if layer.relu else [learnt]
+    if layer.kind == "dense":
+        weighted = nn.Linear(num_in, num_out)
+    else:
+        weighted = nn.Conv2d(num_in, num_out, 3, padding=1)
+    return [weighted, nn.ReLU()] if layer.relu else [weighted]

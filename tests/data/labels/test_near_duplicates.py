@@ -12,7 +12,7 @@ from dr_lib.data.labels.near_duplicates import (
 )
 from dr_lib.data.photograph.crop import crop_fundus
 from dr_lib.data.photograph.pixels import encode_jpeg
-from dr_lib.data.prepared.folder import read_photographs
+from dr_lib.data.prepared.folder import Prepared
 from dr_lib.data.synthetic import draw_eye, draw_look
 from tests.data.prepared.test_prepare import read_jpegs
 
@@ -128,7 +128,9 @@ def test_the_drawn_sample_has_no_copies(small_sample):
         image_id: perceptual_hash(jpeg) for image_id, jpeg in read_jpegs(small_sample).items()
     }
     listed = (
-        read_photographs(small_sample).set_index("image_id")["perceptual_hash"].map(bytes.fromhex)
+        Prepared(small_sample)
+        .photographs.set_index("image_id")["perceptual_hash"]
+        .map(bytes.fromhex)
     )
     assert hashes == listed.to_dict() and len(hashes) == 32
     assert (

@@ -6,8 +6,9 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from dr_lib.data.photograph.pixels import decode_jpeg
-from dr_lib.data.prepared.batches import Batches, load_photographs
-from dr_lib.data.prepared.folder import read_photographs
+from dr_lib.data.prepared.batches import Batches
+from dr_lib.data.prepared.folder import Prepared
+from dr_lib.data.prepared.records import ShardError
 from tests.data.prepared.test_prepare import read_jpegs
 
 
@@ -104,8 +105,9 @@ def test_loads_uint8_photographs_with_their_labels(small_sample):
     """Pixels stay uint8, are the records' own, and lie in the order of the image ids beside
     their labels.
     """
-    sides = {side: load_photographs(small_sample, side) for side in ("train", "validation", "test")}
-    table = read_photographs(small_sample)
+    prepared = Prepared(small_sample)
+    sides = {side: prepared.load(side) for side in ("train", "validation", "test")}
+    table = prepared.photographs
     stored = read_jpegs(small_sample)
     assert sum(len(photographs.image_id) for photographs in sides.values()) == len(table) == 32
     for side, photographs in sides.items():
@@ -115,10 +117,10 @@ def test_loads_uint8_photographs_with_their_labels(small_sample):
         assert (photographs.referable == (photographs.grade >= 2)).all()
         for image, image_id in zip(photographs.images, photographs.image_id, strict=True):
             assert image.dtype == np.uint8 and (image == decode_jpeg(stored[image_id])).all()
-    assert load_photographs(small_sample, "train", 64).images.shape[1:] == (64, 64, 3)
+    assert Prepared(small_sample).load("train", 64).images.shape[1:] == (64, 64, 3)
 
 
 def test_refuses_a_size_above_the_stored_one(small_sample):
     """The shards hold 299 px; enlarging would invent pixels."""
-    with pytest.raises(ValueError, match="crops have 299 px; .* prepare with --size 512"):
-        load_photographs(small_sample, "train", 512)
+    with pytest.raises(ShardError, match="crops have 299 px; .* prepare with --size 512"):
+        Prepared(small_sample).load("train", 512)

@@ -11,8 +11,7 @@ import pandas as pd
 import pytest
 
 from dr_lib.data.labels.privacy import PrivateFolderError
-from dr_lib.data.prepared.batches import load_photographs
-from dr_lib.data.prepared.folder import describe_data, read_manifest, read_photographs, verify
+from dr_lib.data.prepared.folder import Prepared, read_manifest, verify
 from dr_lib.data.prepared.prepare import prepare
 from dr_lib.data.prepared.records import ShardError
 from tests.data.prepared.test_prepare import write_photographs
@@ -48,7 +47,7 @@ def test_every_damage_is_named(whole, tmp_path, damage):
         if name != "crops.json":  # which says how further photographs are to be cropped
             with pytest.raises(ShardError):
                 for side in ("train", "validation", "test"):
-                    load_photographs(folder, side, 32)
+                    Prepared(folder).load(side, 32)
         (folder / name).write_bytes(content)
     assert len(files) == 10 and verify(folder)
 
@@ -57,7 +56,7 @@ def test_a_shard_too_many_is_named(whole, tmp_path):
     """One that no manifest knows was copied from elsewhere."""
     folder = shutil.copytree(whole, tmp_path / "copy")
     (folder / "crops-00007.tfrecord").write_bytes((folder / "crops-00000.tfrecord").read_bytes())
-    for read in (verify, read_photographs):
+    for read in (verify, Prepared):
         with pytest.raises(ShardError, match="crops-00007.tfrecord: not in the manifest"):
             read(folder)
 
@@ -76,7 +75,7 @@ def test_photographs_are_read_without_crc(whole, monkeypatch):
     monkeypatch.setitem(sys.modules, "google_crc32c", None)
     verify(whole)
     grades = np.concatenate(
-        [load_photographs(whole, side, 32).grade for side in ("train", "validation", "test")]
+        [Prepared(whole).load(side, 32).grade for side in ("train", "validation", "test")]
     )
     assert sorted(grades) == sorted(pd.read_csv(whole.parent / "labels.csv")["grade"])
 
@@ -111,7 +110,7 @@ def test_a_missing_or_damaged_manifest_says_to_prepare(tmp_path, content):
     if content is not None:
         (tmp_path / "manifest.json").write_text(content)
     with pytest.raises(ShardError, match="repare"):
-        read_photographs(tmp_path)
+        Prepared(tmp_path)
 
 
 def test_a_split_of_ones_own(whole, tmp_path):
@@ -122,10 +121,11 @@ def test_a_split_of_ones_own(whole, tmp_path):
     own = pd.read_csv(folder / "split.csv", keep_default_na=False)
     own["split"] = own["split"].replace({"test": "validation", "validation": "test"})
     own.to_csv(folder / "mine.csv", index=False)
-    sides = read_photographs(folder, "mine.csv").set_index("image_id")["split"]
+    sides = Prepared(folder, "mine.csv").photographs.set_index("image_id")["split"]
     assert (sides == own.set_index("image_id")["split"][sides.index]).all()
     assert (
-        describe_data(folder, "mine.csv")["split_sha256"] != describe_data(folder)["split_sha256"]
+        Prepared(folder, "mine.csv").describe()["split_sha256"]
+        != Prepared(folder).describe()["split_sha256"]
     )
     moved = own.assign(
         split=(
@@ -144,6 +144,6 @@ def test_a_split_of_ones_own(whole, tmp_path):
     ]:
         table.to_csv(folder / "mine.csv", index=False)
         with pytest.raises(ShardError, match=complaint):
-            read_photographs(folder, "mine.csv")
+            Prepared(folder, "mine.csv")
     with pytest.raises(ShardError, match="there is no split table .*other.csv"):
-        read_photographs(folder, "other.csv")
+        Prepared(folder, "other.csv")

@@ -7,8 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dr_lib.data.prepared.folder import read_photographs
-from dr_lib.data.prepared.predictions import write_predictions
+from dr_lib.data.prepared.folder import Prepared
 
 
 @pytest.mark.parametrize(
@@ -25,8 +24,9 @@ def test_a_folder_s_name_makes_no_public_data_set(small_sample, tmp_path, layout
     manifest["parameters"]["layout"] = layout
     (folder / "manifest.json").write_text(json.dumps(manifest))
 
-    ids = read_photographs(folder).query("split == 'test'")["image_id"].to_numpy()
+    prepared = Prepared(folder)
+    ids = prepared.photographs.query("split == 'test'")["image_id"].to_numpy()
     predicted = [(ids, np.full((len(ids), 1), 0.5))]
-    write_predictions(tmp_path / "out.csv", folder, "split.csv", predicted, "a model", "v1")
+    prepared.write_predictions(tmp_path / "out.csv", predicted, "a model", "v1")
 
     assert set(pd.read_csv(tmp_path / "out.csv")["dataset"]) == {dataset}

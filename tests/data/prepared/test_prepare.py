@@ -22,7 +22,7 @@ from click.testing import CliRunner
 from dr_lib.__main__ import main
 from dr_lib.data.labels.privacy import PrivateFolderError
 from dr_lib.data.labels.tables import LabelTableError
-from dr_lib.data.prepared.folder import read_photographs, verify
+from dr_lib.data.prepared.folder import Prepared, verify
 from dr_lib.data.prepared.prepare import PrepareError, prepare
 from dr_lib.data.prepared.records import ShardError
 from dr_lib.data.prepared.workers import WorkerError
@@ -80,7 +80,7 @@ def digests(folder: Path) -> dict[str, str]:
 
 def read_jpegs(folder: Path) -> dict[str, bytes]:
     """The stored crops by image id, each cut out of its shard where the listing says."""
-    table = read_photographs(folder)
+    table = Prepared(folder).photographs
     return {
         row.image_id: (folder / row.shard).read_bytes()[row.offset :][: row.length]
         for row in table.itertuples()
@@ -146,7 +146,7 @@ def test_what_is_published_names_nobody(photographs):
         manifest["files"][listing.name] = hashlib.sha256(listing.read_bytes()).hexdigest()
     (out / "manifest.json").write_text(json.dumps(manifest))
     run(photographs)
-    assert "gradability" not in read_photographs(out)
+    assert "gradability" not in Prepared(out).photographs
 
 
 def test_the_same_input_and_salt_give_the_same_bytes(photographs):
@@ -203,7 +203,7 @@ def test_nearly_the_same_picture_unites_its_patients(photographs):
     """
     add_copies(photographs, ".jpg", patient=[f"Ana {number // 2}" for number in range(10)])
     manifest = run(photographs)
-    table = read_photographs(photographs.parent / "out")
+    table = Prepared(photographs.parent / "out").photographs
     assert len(table) == 50 and table.groupby("group")["split"].nunique().max() == 1
     assert manifest["splits"]["split.csv"]["num_groups"] == 20 == table["patient_id"].nunique() - 5
     assert manifest["splits"]["split.csv"]["largest_group"] == {"images": 4, "patients": 2}
@@ -217,7 +217,7 @@ def test_nearly_the_same_picture_unites_its_patients(photographs):
     own = table[["image_id"]].assign(group=table["patient_id"], split=sides)
     own.to_csv(photographs.parent / "out" / "mine.csv", index=False)
     with pytest.raises(ShardError, match="a group with copies stands on two sides"):
-        read_photographs(photographs.parent / "out", "mine.csv")
+        Prepared(photographs.parent / "out", "mine.csv")
 
 
 def test_the_same_file_twice_counts_once(photographs):
@@ -228,7 +228,7 @@ def test_the_same_file_twice_counts_once(photographs):
     table = pd.read_csv(photographs.parent / "labels.csv").drop(columns=["patient", "eye"])
     table.to_csv(photographs.parent / "labels.csv", index=False)
     manifest = run(photographs)
-    table = read_photographs(photographs.parent / "out")
+    table = Prepared(photographs.parent / "out").photographs
     excluded = table[table["split"] == "excluded"]
     assert manifest["num_rejected"] == 0 and len(table) == 50 and len(excluded) == 10
     assert sorted(excluded["reason"]) == sorted(
@@ -281,13 +281,13 @@ def test_a_longer_table_adds_shards(photographs):
     table.assign(grade=(table["grade"] + 1) % 5).to_csv(labels, index=False)
     assert run(photographs, seed=4)["num_rejected"] == 0 and len(before) == 2
     assert {name: time for name, time in list_written(out).items() if name in before} == before
-    assert len(list_written(out)) == 3 and len(read_photographs(out)) == 40
+    assert len(list_written(out)) == 3 and len(Prepared(out).photographs) == 40
     assert verify(out)["splits"]["split.csv"]["seed"] == 4
     table[:30].to_csv(labels, index=False)
     assert run(photographs)["splits"]["split.csv"]["seed"] == 4  # as it was divided before
-    assert len(read_photographs(out)) == 30 and len(list_written(out)) == 3
+    assert len(Prepared(out).photographs) == 30 and len(list_written(out)) == 3
     assert (
-        read_photographs(out).set_index("row")["grade"].sort_index().tolist()
+        Prepared(out).photographs.set_index("row")["grade"].sort_index().tolist()
         == table["grade"][:30].tolist()
     )
 
@@ -300,7 +300,7 @@ def test_patients_stay_on_their_side_when_the_table_changes(photographs):
     table = pd.read_csv(labels)
     table[:32].to_csv(labels, index=False)
     run(photographs, seed=2)
-    before = read_photographs(out).set_index("image_id")["split"]
+    before = Prepared(out).photographs.set_index("image_id")["split"]
     changed = table.assign(grade=(table["grade"] + 1) % 5).drop([0, 1])
     changed.to_csv(labels, index=False)
     asked = [
@@ -316,20 +316,20 @@ def test_patients_stay_on_their_side_when_the_table_changes(photographs):
     ]
     said = CliRunner().invoke(main, [*asked, "--shard-size", "16", "--seed", "2"])
     assert said.exit_code == 0 and "patients who are gone: 1\n" in said.output, said.output
-    after = read_photographs(out).set_index("image_id")["split"]
+    after = Prepared(out).photographs.set_index("image_id")["split"]
     assert (
         len(after) == 38
         and (after[after.index.isin(before.index)] == before[before.index.isin(after.index)]).all()
     )
     assert "changed sides" not in said.output
     # row 2 is the first of the table, as in a spreadsheet
-    named = read_photographs(out).set_index("row")
+    named = Prepared(out).photographs.set_index("row")
     one, other = (named.index[named["split"] == side][0] - 2 for side in ("train", "test"))
     changed.loc[changed.index[one], "patient"] = changed["patient"].iloc[other]
     changed.to_csv(labels, index=False)
     said = CliRunner().invoke(main, [*asked, "--shard-size", "16"])
     assert "names or official sides changed: 1\n" in said.output and verify(out), said.output
-    assert (read_photographs(out).set_index("image_id")["split"] != after).sum() == 1
+    assert (Prepared(out).photographs.set_index("image_id")["split"] != after).sum() == 1
 
 
 def test_a_longer_table_is_not_cropped_by_other_code(photographs, monkeypatch):
@@ -346,7 +346,7 @@ def test_a_longer_table_is_not_cropped_by_other_code(photographs, monkeypatch):
     table.to_csv(labels, index=False)
     with pytest.raises(PrepareError, match="cropped by another version of the code"):
         run(photographs)
-    assert len(read_photographs(out)) == 24 and verify(out)
+    assert len(Prepared(out).photographs) == 24 and verify(out)
 
 
 def test_other_crops_do_not_overwrite_a_folder(photographs):
@@ -566,6 +566,6 @@ def test_a_rejected_photograph_that_was_mended_is_cropped(photographs):
     assert run(photographs)["num_rejected"] == 0
     after = list_written(photographs.parent / "out")
     assert len(after) == len(before) + 1 and before.items() <= after.items()
-    assert len(read_photographs(photographs.parent / "out")) == 40 and verify(
+    assert len(Prepared(photographs.parent / "out").photographs) == 40 and verify(
         photographs.parent / "out"
     )

@@ -22,7 +22,7 @@ import psutil
 import pytest
 
 from dr_lib.data.labels.privacy import open_private
-from dr_lib.data.prepared.folder import read_photographs
+from dr_lib.data.prepared.folder import Prepared
 from dr_lib.data.prepared.prepare import prepare
 from dr_lib.data.prepared.split import split
 from dr_lib.data.prepared.workers import WorkerError
@@ -307,7 +307,7 @@ def test_every_kill_point(tmp_path, what, least):
             private=salt(tmp_path, "private"),
             workers=1,
         )
-        known = read_photographs(tmp_path / "out")
+        known = Prepared(tmp_path / "out").photographs
         grades = known["grade"].replace({0: 1, 3: 4})
         known[["image_id"]].assign(grade=grades).to_csv(tmp_path / "corrected.csv", index=False)
     code, *found, errors = call("kill_at_every_change", what, tmp_path)

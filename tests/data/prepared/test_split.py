@@ -11,13 +11,7 @@ from click.testing import CliRunner
 
 from dr_lib.__main__ import main
 from dr_lib.data.labels.tables import LabelTableError
-from dr_lib.data.prepared.folder import (
-    ShardError,
-    describe_data,
-    read_manifest,
-    read_photographs,
-    verify,
-)
+from dr_lib.data.prepared.folder import Prepared, ShardError, read_manifest, verify
 from dr_lib.data.prepared.split import export_records, split
 from tests.data.prepared.test_prepare import read_jpegs
 
@@ -32,16 +26,18 @@ def test_another_seed_opens_no_shard(folder):
     """Other sides, the same groups, the same crops and labels; the folder verifies, and the seed
     is remembered.
     """
-    before = read_photographs(folder)
-    described = describe_data(folder)
+    before = Prepared(folder).photographs
+    described = Prepared(folder).describe()
     shards = list(folder.glob("*.tfrecord"))
     hidden = [shard.rename(folder.parent / shard.name) for shard in shards]
     split(folder, seed=3)
     for shard, place in zip(shards, hidden, strict=True):
         place.rename(shard)
-    after = read_photographs(folder)
+    after = Prepared(folder).photographs
     assert (after["split"] != before["split"]).any() and (after["group"] == before["group"]).all()
-    changed = {name for name, value in describe_data(folder).items() if value != described[name]}
+    changed = {
+        name for name, value in Prepared(folder).describe().items() if value != described[name]
+    }
     assert changed == {"split_sha256"} and verify(folder)["splits"]["split.csv"]["seed"] == 3
     bytes_of = (folder / "split.csv").read_bytes()
     split(folder)
@@ -57,7 +53,7 @@ def test_splits_lie_beside_each_other(folder):
     folds = split(folder, scheme="folds", folds=3)
     assert [path.name for path in folds] == [f"split-{number}-of-3.csv" for number in (1, 2, 3)]
     tested = pd.concat(
-        [read_photographs(folder, path.name)["split"] == "test" for path in folds], axis=1
+        [Prepared(folder, path.name).photographs["split"] == "test" for path in folds], axis=1
     )
     assert (tested.sum(axis=1) == 1).all() and verify(folder)
     assert (folder / "split.csv").read_bytes() == before
@@ -65,23 +61,25 @@ def test_splits_lie_beside_each_other(folder):
     with pytest.raises(ShardError, match="split-8.csv: altered"):
         verify(folder)
     with pytest.raises(ShardError, match="split-8.csv: altered"):
-        read_photographs(folder, "split-8.csv")
+        Prepared(folder, "split-8.csv")
 
 
 def test_corrected_labels_take_the_place_of_the_old(folder, tmp_path):
     """Grades change, whom the table does not name is in no split, and the row of a training can
     tell.
     """
-    known = read_photographs(folder)
-    described = describe_data(folder)
+    known = Prepared(folder).photographs
+    described = Prepared(folder).describe()
     corrected = known[["image_id"]].assign(grade=known["grade"].replace({0: 1, 1: 2, 2: 3}))[:-1]
     corrected.to_csv(tmp_path / "corrected.csv", index=False)
     split(folder, labels=tmp_path / "corrected.csv")
-    now = read_photographs(folder).set_index("image_id")
+    now = Prepared(folder).photographs.set_index("image_id")
     assert now["grade"].to_dict() == corrected.set_index("image_id")["grade"].to_dict()
     assert (now["referable"] == (now["grade"] >= 2)).all()
     assert now["patient_id"].to_dict() == known[:-1].set_index("image_id")["patient_id"].to_dict()
-    changed = {name for name, value in describe_data(folder).items() if value != described[name]}
+    changed = {
+        name for name, value in Prepared(folder).describe().items() if value != described[name]
+    }
     assert changed == {"labels_sha256", "split_sha256"} and verify(folder)
 
 
@@ -104,7 +102,7 @@ def test_corrected_labels_take_the_place_of_the_old(folder, tmp_path):
 def test_a_label_table_that_does_not_fit_changes_nothing(folder, tmp_path, change, complaint):
     """One sentence with its lines, and the folder is as it was."""
     before = {path.name: path.read_bytes() for path in folder.glob("[!.]*")}
-    change(read_photographs(folder)[["image_id", "grade"]]).to_csv(
+    change(Prepared(folder).photographs[["image_id", "grade"]]).to_csv(
         tmp_path / "labels.csv", index=False
     )
     with pytest.raises(LabelTableError, match=complaint):
@@ -129,7 +127,7 @@ def test_tensorflow_reads_labelled_records(folder, tmp_path):
     import tensorflow as tf
 
     paths = export_records(folder, tmp_path / "records", shard_size=20)
-    table = read_photographs(folder).set_index("image_id")
+    table = Prepared(folder).photographs.set_index("image_id")
     crops = read_jpegs(folder)
     texts = ("image/id", "image/encoded", "patient/id", "eye")
     numbers = ("image/class/label", "image/referable")
@@ -169,7 +167,7 @@ def test_patients_stay_on_their_side_when_grades_are_corrected(folder, tmp_path,
     divided anew.
     """
     names = [path.name for path in split(folder, scheme=scheme, folds=2)]
-    known = read_photographs(folder)
+    known = Prepared(folder).photographs
     corrected = known[["image_id"]].assign(
         grade=known["grade"].sample(frac=1, random_state=1).to_numpy()
     )
@@ -181,7 +179,7 @@ def test_patients_stay_on_their_side_when_grades_are_corrected(folder, tmp_path,
     assert [(folder / name).read_bytes() for name in names] != before
     assert all(read_manifest(folder)["splits"][name]["seed"] == 4 for name in names)
     split(folder, scheme="paper")
-    assert set(read_photographs(folder)["split"]) == {"train", "test"}
+    assert set(Prepared(folder).photographs["split"]) == {"train", "test"}
 
 
 def test_the_command_line(folder, tmp_path):
@@ -210,13 +208,13 @@ def test_corrections_keep_what_they_do_not_name(folder, tmp_path):
     """An empty cell changes nothing, eyes are read in all their forms, a camera is added; no
     name gets in.
     """
-    known = read_photographs(folder)
+    known = Prepared(folder).photographs
     given = known[["image_id", "grade"]].assign(
         patient_id="", eye=["OS", *[""] * (len(known) - 1)], camera="X1"
     )
     given.to_csv(tmp_path / "labels.csv", index=False)
     split(folder, labels=tmp_path / "labels.csv")
-    now = read_photographs(folder)
+    now = Prepared(folder).photographs
     assert (now["patient_id"] == known["patient_id"]).all() and (
         now["eye"][1:] == known["eye"][1:]
     ).all()
@@ -235,6 +233,6 @@ def test_a_deleted_split_is_forgotten_at_the_next(folder):
     split(folder, seed=8, out="split-8.csv")
     (folder / "split-8.csv").unlink()
     with pytest.raises(ShardError, match="split-8.csv: missing"):
-        read_photographs(folder)
+        Prepared(folder)
     split(folder)
-    assert len(read_photographs(folder)) == 32 and verify(folder)
+    assert len(Prepared(folder).photographs) == 32 and verify(folder)

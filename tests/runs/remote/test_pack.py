@@ -11,10 +11,10 @@ import nbformat
 import pandas as pd
 import pytest
 
-from dr_lib.data.prepared.folder import describe_data, read_photographs, verify
+from dr_lib.data.prepared.folder import Prepared, verify
 from dr_lib.errors import DrError
+from dr_lib.processes import read_commit
 from dr_lib.runs.remote import colab, far_side, kaggle, pack, session
-from dr_lib.runs.run import read_commit
 from dr_lib.runs.study import load_study, plan_runs
 from tests.runs.conftest import ROOT, write_study
 
@@ -66,15 +66,15 @@ def test_the_prepared_folder_is_cut_and_still_whole(packed, small_sample):
     data = packed / "data" / "prepared"
     verify(data)
     assert pd.read_csv(data / "labels.csv").columns.tolist() == CUT
-    known = read_photographs(small_sample)
-    there = read_photographs(data)
+    known = Prepared(small_sample).photographs
+    there = Prepared(data).photographs
     pd.testing.assert_frame_equal(there, known.drop(columns=["eye", "official"]))
-    assert describe_data(data) == describe_data(small_sample)
+    assert Prepared(data).describe() == Prepared(small_sample).describe()
     here = packed.parent / "data" / "prepared"
     # of which a column stayed here
-    assert describe_data(data, "own.csv") == describe_data(here, "own.csv")
+    assert Prepared(data, "own.csv").describe() == Prepared(here, "own.csv").describe()
     assert "name" not in pd.read_csv(data / "own.csv") and len(
-        read_photographs(data, "own.csv")
+        Prepared(data, "own.csv").photographs
     ) == len(known)
 
 

@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 from dr_lib.__main__ import main
-from dr_lib.data.prepared.folder import describe_data
+from dr_lib.data.prepared.folder import Prepared
 from dr_lib.data.prepared.split import split
 from dr_lib.runs.remote import far_side, kaggle, session
 from dr_lib.runs.remote.client import RemoteError
@@ -120,7 +120,7 @@ def test_runs_of_labels_that_are_gone_are_left_to_do(cloud, small_sample):
         "accelerator": "cpu",
         "data_dir": "prepared",
     }
-    complete(cloud.house, path, {"C1": 1.0}, **about, **describe_data(data_dir))
+    complete(cloud.house, path, {"C1": 1.0}, **about, **Prepared(data_dir).describe())
     assert "all 1 runs have been made on kaggle:cpu" in cloud.run(path, "kaggle:cpu").output
     split(data_dir, seed=3)
     said = CliRunner().invoke(main, ["run", str(path), "--on", "kaggle:cpu"])

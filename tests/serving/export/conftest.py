@@ -20,7 +20,7 @@ def network():
 
 @pytest.fixture(scope="session")
 def source(network, tmp_path_factory):
-    """Its model folder, as notebook 20 writes it."""
+    """Its model folder, as notebook 10 writes it."""
     return write_model_folder(tmp_path_factory.mktemp("model") / "trained", network)
 
 

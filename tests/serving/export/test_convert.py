@@ -13,7 +13,8 @@ import pytest
 from ai_edge_litert.interpreter import Interpreter
 
 from dr_lib.command import write_install
-from dr_lib.serving.export.convert import FORMATS, ExportError, convert, load_network
+from dr_lib.errors import DrError
+from dr_lib.serving.export.convert import FORMATS, convert, load_network
 from dr_lib.serving.export.runtimes import open_runtime
 from dr_lib.training.graders import build_grader
 from tests.serving.stand_in import ROOT, build_network, draw_crops
@@ -85,7 +86,7 @@ def test_refuses_an_artifact_that_is_too_large(tmp_path):
     inputs = keras.Input((8, 8, 3), dtype="uint8")
     wide = keras.layers.Dense(500, dtype="float64")(keras.layers.Flatten()(inputs))
     wide = keras.layers.Dense(5, activation="softmax", dtype="float32")(wide)
-    with pytest.raises(ExportError, match="stored twice or in another precision"):
+    with pytest.raises(DrError, match="stored twice or in another precision"):
         convert(keras.Model(inputs, wide), "savedmodel", tmp_path / "artifact")
     assert not os.listdir(tmp_path)
 
@@ -97,7 +98,7 @@ def test_a_converter_that_fails_is_heard(tmp_path, capfd):
     inputs = keras.Input((4, 4, 3), dtype="uint8")
     x = keras.ops.erfinv(keras.ops.cast(keras.layers.Flatten()(inputs), "float32") / 300)
     network = keras.Model(inputs, keras.layers.Dense(5, activation="softmax")(x))
-    with pytest.raises(ExportError, match="(?i)litert_float32: .*erfinv"):
+    with pytest.raises(DrError, match="(?i)litert_float32: .*erfinv"):
         convert(network, "litert_float32", tmp_path / "model.tflite")
     assert not os.listdir(tmp_path) and capfd.readouterr() == ("", "")
     print("heard")
@@ -111,9 +112,7 @@ def test_a_module_that_is_missing_is_not_taken_for_a_package(network, tmp_path, 
     """
     monkeypatch.setitem(sys.modules, "onnx", None)
     monkeypatch.setitem(sys.modules, "tf2onnx", None)
-    with pytest.raises(
-        ExportError, match="onnx.*: " + re.escape(write_install("-e", ".[runtimes]"))
-    ):
+    with pytest.raises(DrError, match="onnx.*: " + re.escape(write_install("-e", ".[runtimes]"))):
         convert(network, "onnx_float32", tmp_path / "model.onnx")
 
 
@@ -122,7 +121,7 @@ def test_a_module_that_is_missing_is_not_taken_for_a_package(network, tmp_path, 
 )
 def test_int8_needs_crops_that_show_something(network, tmp_path, calibration):
     """Flat ones would end the process, from inside LiteRT."""
-    with pytest.raises(ExportError, match="litert_int8 needs calibration"):
+    with pytest.raises(DrError, match="litert_int8 needs calibration"):
         convert(network, "litert_int8", tmp_path / "model.tflite", calibration=calibration)
 
 
@@ -130,9 +129,7 @@ def test_what_is_no_archive_is_no_model(tmp_path):
     """The file is named."""
     (tmp_path / "model.keras").write_bytes(b"PK\x03\x04 no archive")
     for name in ("model.keras", "missing.keras"):
-        with pytest.raises(
-            ExportError, match=f"{name} is no Keras model that this library can read"
-        ):
+        with pytest.raises(DrError, match=f"{name} is no Keras model that this library can read"):
             load_network(tmp_path / name)
 
 
@@ -148,7 +145,7 @@ def test_another_backend_is_told_what_to_set(tmp_path):
     ended = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True
     )
-    assert "ExportError" in ended.stderr and "set KERAS_BACKEND=tensorflow" in ended.stderr
+    assert "DrError" in ended.stderr and "set KERAS_BACKEND=tensorflow" in ended.stderr
 
 
 @pytest.mark.slow

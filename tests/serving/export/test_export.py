@@ -13,7 +13,8 @@ import pytest
 from click.testing import CliRunner
 
 from dr_lib.__main__ import main
-from dr_lib.serving.export.convert import FORMATS, ExportError
+from dr_lib.errors import DrError
+from dr_lib.serving.export.convert import FORMATS
 from dr_lib.serving.export.export import export_model, pack_folder
 from dr_lib.serving.export.gate import Labelled
 from dr_lib.serving.export.runtimes import open_runtime
@@ -93,8 +94,7 @@ def test_a_forced_format_replaces_the_folder_and_says_so(source, labelled, tmp_p
     (row,) = export_model(source, tmp_path, **asked, force=True).itertuples()
     model = read_folder(tmp_path / "litert_float32")
     assert row.forced and not row.passes and "cannot decide" in row.reason
-    assert sorted(os.listdir(model.path)) == ["README.md", "manifest.json", "model.tflite"]
-    assert "| forced | True |" in (model.path / "README.md").read_text()
+    assert sorted(os.listdir(model.path)) == ["manifest.json", "model.tflite"]
 
     def refuse(constant):
         raise AssertionError(constant)
@@ -168,7 +168,7 @@ def test_photographs_that_the_model_learned_from_do_not_judge_it(
         offered.to_csv(tmp_path / "run" / "predictions.csv", index=False)
     other = labelled._replace(split_sha256="0" * 64)
     asked = {"formats": ["litert_float32"], "calibration": draw_crops(1), "labelled": other}
-    with pytest.raises(ExportError, match=why):
+    with pytest.raises(DrError, match=why):
         export_model(source, tmp_path / "out", **asked)
     assert not (tmp_path / "out").exists()
     (row,) = export_model(source, tmp_path / "out", **asked, force=True).itertuples()
@@ -212,7 +212,7 @@ def test_another_model_in_the_folder_is_no_rounding(
     monkeypatch.setattr(network, "predict", other.predict)
     asked = {"formats": ["litert_float32"], "calibration": draw_crops(1), "labelled": labelled}
     with pytest.raises(
-        ExportError, match="litert_float32 gives probabilities .* off, 0.0001 is rounding"
+        DrError, match="litert_float32 gives probabilities .* off, 0.0001 is rounding"
     ):
         export_model(source, tmp_path, **asked, force=True)
     assert not os.listdir(tmp_path)
@@ -233,7 +233,7 @@ def test_refuses_what_cannot_be_exported(labelled, network, tmp_path):
         (trained, ["litert"], labelled, "format 'litert': choose from savedmodel, litert_float32"),
         (trained, ["savedmodel"], none, "the test split is empty"),
     ):
-        with pytest.raises(ValueError, match=message):
+        with pytest.raises(DrError, match=message):
             export_model(
                 folder,
                 tmp_path / "out",
@@ -265,8 +265,5 @@ def test_a_package_is_the_folder_and_the_same_for_the_same_model(source, labelle
     assert {(entry.uid, entry.gid, entry.uname, entry.gname, entry.mtime) for entry in entries} == {
         (0, 0, "", "", 0)
     }
-    assert {entry.name for entry in entries if "/" not in entry.name} == {
-        "README.md",
-        "manifest.json",
-    }
+    assert {entry.name for entry in entries if "/" not in entry.name} == {"manifest.json"}
     assert read_folder(tmp_path / "unpacked").facts == read_folder(folder).facts

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from dr_lib.serving.grader.folder import ModelFolderError, describe, read_folder, write_folder
+from dr_lib.serving.grader.folder import ModelFolderError, read_folder, write_folder
 
 FACTS = {
     "format": "litert_int8",
@@ -107,22 +107,3 @@ def test_an_empty_folder_is_no_model(tmp_path):
     (tmp_path / "manifest.json").write_text("[1]")
     with pytest.raises(ModelFolderError, match="no table of facts"):
         read_folder(tmp_path)
-
-
-def test_the_card_says_what_the_model_is(folder):
-    """Threshold, metrics, whose they are, the data's kind, and what it is not for."""
-    card = (folder / "README.md").read_text()
-    own = describe(read_folder(folder).facts | {"format": "keras"})
-    assert "## Test split\n" in own and "0.9)." in own and "before export" not in own
-    assert (
-        "## Test split, of the network before export\n" in card
-        and "0.9; of the network before export)." in card
-    )
-    for words in ("| auc | 0.8125 |", "at least 0.4 (for a sens", "3,377,221", "No medical device"):
-        assert words in card
-    synthetic = describe(read_folder(folder).facts | {"data_kind": "synthetic"})
-    assert (
-        ", referral (" in describe(read_folder(folder).facts | {"grades": []})
-        and ", five grades (" in card
-    )
-    assert "SYNTHETIC" not in card and "SYNTHETIC SAMPLE" in synthetic

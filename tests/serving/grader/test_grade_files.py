@@ -11,10 +11,11 @@ from click.testing import CliRunner
 
 from dr_lib.__main__ import main
 from dr_lib.data.photograph.decode import MAX_PIXELS
-from dr_lib.data.prepared.folder import describe_data, read_photographs
+from dr_lib.data.prepared.folder import Prepared
 from dr_lib.data.prepared.workers import WorkerError
+from dr_lib.errors import DrError
 from dr_lib.serving.grader.folder import read_folder, write_folder
-from dr_lib.serving.grader.grade_files import GradesError, grade_files, grade_prepared
+from dr_lib.serving.grader.grade_files import grade_files, grade_prepared
 from dr_lib.serving.grader.predict import Predictor
 from dr_lib.serving.untrained import export_untrained
 from tests.serving.driver import draw_photograph, encode
@@ -93,7 +94,7 @@ def test_what_the_model_learned_from_is_marked(served_folder, small_sample, tmp_
     """
     photographs = shutil.copytree(small_sample.parent / "photographs", tmp_path / "photographs")
     names = pd.read_csv(photographs / "labels.csv")["image"]
-    labels = read_photographs(small_sample).assign(
+    labels = Prepared(small_sample).photographs.assign(
         file=lambda table: names[table["row"] - 2].to_numpy()
     )
     first = photographs / labels.loc[labels["split"] == "train", "file"].iloc[0]
@@ -101,7 +102,7 @@ def test_what_the_model_learned_from_is_marked(served_folder, small_sample, tmp_
         str(photographs / "renamed.jpg"), cv2.imread(str(first)), [cv2.IMWRITE_JPEG_QUALITY, 60]
     )
     shutil.copytree(served_folder, tmp_path / "model")
-    facts = read_folder(served_folder).facts | describe_data(small_sample)
+    facts = read_folder(served_folder).facts | Prepared(small_sample).describe()
     model = write_folder(tmp_path / "model", "model.tflite", facts).path
     asked = ["predict", str(model), str(photographs), "--out"]
     said = CliRunner().invoke(main, [*asked, str(tmp_path / "unknown.csv")])
@@ -121,12 +122,14 @@ def test_what_the_model_learned_from_is_marked(served_folder, small_sample, tmp_
         row["file"] for row in read_rows(tmp_path / "known.csv") if row["in_training"] == "yes"
     }
     assert marked == {str(photographs / name) for name in [*learned, "renamed.jpg"]}
+    other = tmp_path / "other.csv"
+    labels.assign(split="test").to_csv(other, index=False)
     for wrong, message in (
         (
             [str(tmp_path / "unknown.csv"), "--data", str(small_sample)],
             "it is not known whether they are in_training",
         ),
-        ([*known, "--split", "labels.csv"], "the model did not learn by labels.csv of"),
+        ([*known, "--split", str(other)], f"the model did not learn by {other} of"),
     ):
         said = CliRunner().invoke(main, [*asked, *wrong])
         assert said.exit_code == 1 and message in said.output and "\n" not in said.output.strip()
@@ -179,7 +182,7 @@ def test_no_file_is_overwritten(served_folder, photographs, tmp_path):
         (folder, photographs / "empty.jpg", "no table"),
     ):
         before = path.read_bytes()
-        with pytest.raises(GradesError, match=message):
+        with pytest.raises(DrError, match=message):
             grade_files(model, [photographs], path)
         assert path.read_bytes() == before
 
@@ -260,20 +263,20 @@ def test_a_prepared_folder_becomes_predictions_to_evaluate(served_folder, small_
         (folder, "say --external"),
     ):
         # it may have grown since the model learned from it
-        with pytest.raises(GradesError, match=message):
+        with pytest.raises(DrError, match=message):
             grade_prepared(model, small_sample, out)
     # as a training leaves its predictions
-    learned = read_photographs(small_sample).assign(split="test")
+    learned = Prepared(small_sample).photographs.assign(split="test")
     for side in ("train", "test"):
         learned.loc[0, "split"] = side
         learned.to_csv(folder.path.parent / "predictions.csv", index=False)
         if side == "train":
-            with pytest.raises(GradesError, match="learned from 1 image_id of these"):
+            with pytest.raises(DrError, match="learned from 1 image_id of these"):
                 grade_prepared(folder, small_sample, tmp_path / "seen.csv", is_external=True)
     (folder.path.parent / "predictions.csv").unlink()
     grade_prepared(folder, small_sample, out, is_external=True)
     rows = read_rows(out)
-    labels = read_photographs(small_sample).set_index("image_id")
+    labels = Prepared(small_sample).photographs.set_index("image_id")
     assert {row["split"] for row in rows} == {"test"} and len(rows) == len(labels)
     photographs = small_sample.parent / "photographs"
     names = pd.read_csv(photographs / "labels.csv")["image"]
@@ -283,10 +286,10 @@ def test_a_prepared_folder_becomes_predictions_to_evaluate(served_folder, small_
         answer["probabilities"], abs=1e-5
     )
     assert not any(name in out.read_text() for name in names)
-    data = describe_data(small_sample)  # as if the model had learned from it
+    data = Prepared(small_sample).describe()  # as if the model had learned from it
     own = write_folder(tmp_path / "own", folder.artifact.name, folder.facts | data)
     grade_prepared(own, small_sample, out)
-    with pytest.raises(GradesError, match="leave out --external"):
+    with pytest.raises(DrError, match="leave out --external"):
         grade_prepared(own, small_sample, out, is_external=True)
     graded = {row["split"] for row in read_rows(out) if row["probability_0"]}
     assert graded == {"validation", "test"} and {row["split"] for row in read_rows(out)} == {
@@ -294,5 +297,5 @@ def test_a_prepared_folder_becomes_predictions_to_evaluate(served_folder, small_
         *graded,
     }
     own = write_folder(own.path, folder.artifact.name, own.facts | {"split_sha256": "0" * 64})
-    with pytest.raises(GradesError, match="another split table than split.csv"):
+    with pytest.raises(DrError, match="another split table than split.csv"):
         grade_prepared(own, small_sample, out)

@@ -126,7 +126,7 @@ def test_its_wheels_exist_and_are_small(instructions, machine, tmp_path):
     ]
     subprocess.run(command + list_wheel_options(version, machine), check=True)
     wheels = {path.name.split("-")[0]: path.stat().st_size for path in tmp_path.glob("*.whl")}
-    assert {"ai_edge_litert", "numpy", "opencv_python_headless", "starlette", "uvicorn"} <= set(
+    assert {"ai_edge_litert", "numpy", "opencv_python_headless", "starlette", "granian"} <= set(
         wheels
     )
     assert not set(wheels) & {"tensorflow", "keras", "pillow", "pydantic"}

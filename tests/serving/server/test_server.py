@@ -1,6 +1,5 @@
 """The process: how it starts, what it refuses to serve, what it logs, and how it ends."""
 
-import hashlib
 import http.client
 import json
 import os
@@ -15,15 +14,13 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-import pandas as pd
 import psutil
 import pytest
 
-from dr_lib.evidence.predictions import read_predictions
 from dr_lib.serving.__main__ import main
 from dr_lib.serving.grader.folder import ModelFolderError, write_folder
 from dr_lib.serving.grader.predict import Predictor
-from dr_lib.serving.server.server import Server, open_model
+from dr_lib.serving.server.server import open_model
 from tests.serving.driver import (
     ROOT,
     call,
@@ -74,7 +71,7 @@ def test_it_imports_little_and_nothing_that_could_load_another_model(server, jpe
     assert {
         "cv2",
         "numpy",
-        "uvicorn",
+        "granian",
         "starlette.applications",
         "dr_lib.serving.grader.predict",
     } <= imported
@@ -93,9 +90,8 @@ def test_the_log_holds_no_word_of_a_client(server, jpeg):
     call(server.port, "SECRET", "/ping", headers={"X-SECRET": "SECRET"})
     post(server.port, b"SECRET")
     post(server.port, b'{"image": "SECRET!"}', "application/json")
-    send_raw(server.port, head(7) + b"SECRET", half_close=True)
+    send_raw(server.port, head(7) + b"SECRET")
     send_raw(server.port, b"SECRET\r\n\r\n")
-    wait_until(lambda: "Invalid HTTP" in server.log.read_text())
     log = "".join(
         line
         for line in server.log.read_text().splitlines(True)
@@ -103,33 +99,30 @@ def test_the_log_holds_no_word_of_a_client(server, jpeg):
     )
     assert "SECRET" not in log
     assert "127.0.0.1" not in log.partition("/ping 200")[2]  # where it listens, it may say
-    assert re.sub(r"\d+\.\d ms", "ms", log).splitlines()[-7:] == [
+    assert re.sub(r"\d+\.\d ms", "ms", log).splitlines()[-6:] == [
         "POST /invocations 200 ms",
         "GET - 404 ms",
         "- /ping 405 ms",
         "POST /invocations 415 ms",
         "POST /invocations 400 ms",
-        "POST /invocations 400 ms",
-        "Invalid HTTP request received.",
+        "POST /invocations 408 ms",
     ]
 
 
 def test_a_body_of_tiny_chunks_does_not_stop_the_loop(served_folder):
-    """While 200,000 chunks of a byte arrive, a /ping has its turn 16 times; read as other bodies
-    are, 3 times.
-    """
+    """While 200,000 chunks of a byte arrive, every /ping has its turn, and they have their time."""
     chunks = head(0).replace(b"Content-Length: 0", b"Transfer-Encoding: chunked")
     chunks += b"1\r\nx\r\n" * 200_000 + b"0\r\n\r\n"
     with (
-        run_in_thread(open_service(served_folder, request_s=60)) as port,
+        run_in_thread(open_service(served_folder, request_s=2)) as port,
         ThreadPoolExecutor(1) as hostile,
     ):
         wait_until(lambda: is_ready(port))
-        answer = hostile.submit(send_raw, port, chunks, half_close=True, timeout_s=60)
+        answer = hostile.submit(send_raw, port, chunks, timeout_s=60)
         num_pings = 0
         while not answer.done():
             num_pings += get(port).status == 200
-    assert answer.result().startswith(b"HTTP/1.1 415") and num_pings >= 8
+    assert answer.result().startswith(b"HTTP/1.1 408") and num_pings >= 8
 
 
 def test_an_archive_is_served_and_leaves_nothing(served_folder, jpeg, tmp_path):
@@ -250,7 +243,7 @@ def test_a_damaged_archive_is_refused_in_a_line(served_folder, tmp_path):
     [
         (["serve", "--threads", "0"], "--threads and --request-seconds have to be above 0"),
         (["serve", "--request-seconds", "nan"], "--request-seconds have to be above 0"),
-        (["serve", "--port", "70000"], "--port at most 65535"),
+        (["serve", "--port", "70000"], "--port has to be at most 65535"),
         (["train"], "invalid choice: 'train'"),
     ],
 )
@@ -267,8 +260,8 @@ def test_the_contracts_port_and_folder_are_the_defaults(capsys, monkeypatch):
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(SystemExit):
         main(["serve", "--help"])
-    text = capsys.readouterr().out
-    assert "(8080)" in text and "(/opt/ml/model)" in text
+    text = " ".join(capsys.readouterr().out.split())
+    assert "default: 8080" in text and "default: /opt/ml/model" in text
 
 
 def test_a_wrong_port_ends_the_process(served_folder):
@@ -376,29 +369,6 @@ def test_sigterm_answers_everything_that_was_accepted(served_folder, tmp_path):
         assert set(outcomes) == {200} and time.monotonic() - start < 25
 
 
-def test_who_connects_while_the_server_turns_to_its_end_is_answered(
-    served_folder, jpeg, monkeypatch
-):
-    """The system has taken the connections, the process has not accepted them yet: none is
-    reset.
-    """
-    main_loop = Server.main_loop
-    waiting = []
-
-    async def connect_last(self):
-        await main_loop(self)
-        waiting.extend(socket.create_connection(("127.0.0.1", self.config.port)) for _ in range(5))
-        for connection in waiting:
-            connection.sendall(head(len(jpeg)) + jpeg)
-
-    monkeypatch.setattr(Server, "main_loop", connect_last)
-    with run_in_thread(open_service(served_folder)) as port:
-        wait_until(lambda: is_ready(port))
-    assert [connection.recv(12) for connection in waiting] == [b"HTTP/1.1 200"] * 5
-    for connection in waiting:
-        connection.close()
-
-
 def test_it_starts_and_ends_as_sagemaker_has_it(served_folder):
     """Serve alone, all else in the environment; connections that are merely open do not hold its
     end up.
@@ -421,40 +391,3 @@ def test_it_starts_and_ends_as_sagemaker_has_it(served_folder):
     assert process.wait(timeout=5) == 0
     for connection in (kept, *fresh):
         connection.close()
-
-
-def test_answers_are_kept_to_be_evaluated(served_folder, jpeg, tmp_path):
-    """By the photograph's hash, private, also after a restart; with patients and grades added,
-    evaluate reads them.
-    """
-    other = encode(draw_photograph(5))
-    out = tmp_path / "private" / "predictions.csv"
-    for bodies in ([jpeg, b"none"], [other]):
-        port = find_port()
-        command = [*SERVE, "--model", served_folder, "--port", str(port), "--predictions", out]
-        process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL)
-        try:
-            wait_until(lambda port=port: is_ready(port))
-            answers = [post(port, body) for body in bodies]
-        finally:
-            process.terminate()
-            process.wait()
-    table = pd.read_csv(out, dtype=str, keep_default_na=False)
-    assert table["image_id"].tolist() == [
-        hashlib.sha256(body).hexdigest() for body in (jpeg, other)
-    ]
-    probabilities = json.loads(answers[0].body)["probabilities"]
-    assert [float(table[f"probability_{k}"][1]) for k in range(5)] == pytest.approx(probabilities)
-    assert out.stat().st_mode & 0o777 == 0o600
-    table.assign(patient_id=["a", "b"], grade=["0", "3"]).to_csv(
-        tmp_path / "graded.csv", index=False
-    )
-    (found,) = read_predictions(tmp_path / "graded.csv")
-    assert found.test["referable"].tolist() == [False, True]
-    out.write_text("another,table\n")
-    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert (
-        ended.returncode == 1
-        and "name another file" in ended.stderr
-        and out.read_text() == "another,table\n"
-    )

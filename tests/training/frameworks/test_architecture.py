@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from dr_lib.errors import DrError
 from dr_lib.training.frameworks.architecture import (
     Layer,
-    NetworkError,
     build_layers,
     count_multiplications,
     draw_weights,
@@ -70,7 +70,7 @@ def test_weights_have_the_deviation_of_he():
 )
 def test_there_are_no_other_networks(arguments, told):
     """A network or size that there is not says what there is."""
-    with pytest.raises(NetworkError, match=told):
+    with pytest.raises(DrError, match=told):
         build_layers(*arguments)
 
 

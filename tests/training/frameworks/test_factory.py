@@ -6,9 +6,10 @@ import keras
 import numpy as np
 import pytest
 
+from dr_lib.errors import DrError
 from dr_lib.training.frameworks import factory
-from dr_lib.training.frameworks.architecture import NetworkError, build_layers, draw_weights
-from dr_lib.training.frameworks.base import FrameworkError, Network, TrainingError
+from dr_lib.training.frameworks.architecture import build_layers, draw_weights
+from dr_lib.training.frameworks.base import FrameworkError, Network
 from dr_lib.training.frameworks.batches import FixedBatches
 from dr_lib.training.frameworks.factory import open_network
 
@@ -131,7 +132,7 @@ def test_a_loss_that_is_not_finite_stops_the_training(batches, loop):
     """The message names the epoch; the function is not called for it."""
     told = []
     model = loop or open_network("tensorflow", LAYERS, WEIGHTS, learning_rate=1e20)
-    with pytest.raises(TrainingError, match="after epoch 1 of 3"):
+    with pytest.raises(DrError, match="after epoch 1 of 3"):
         model.fit(batches, 3, lambda *epoch: told.append(epoch))
     assert told == []
 
@@ -183,5 +184,5 @@ def test_there_is_no_gpu(monkeypatch):
 )
 def test_what_is_asked_for_wrongly_is_refused(change, told):
     """Before any framework is imported, with what there is."""
-    with pytest.raises(NetworkError, match=told):
+    with pytest.raises(DrError, match=told):
         open_network(**{"framework": "tensorflow", "layers": LAYERS, "weights": WEIGHTS} | change)

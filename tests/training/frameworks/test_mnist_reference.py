@@ -12,8 +12,8 @@ import pytest
 
 from dr_lib.cuda import mnist
 from dr_lib.cuda.mnist import SHAPES
-from dr_lib.training.frameworks.architecture import NetworkError
-from dr_lib.training.frameworks.base import FrameworkError, TrainingError
+from dr_lib.errors import DrError
+from dr_lib.training.frameworks.base import FrameworkError
 from dr_lib.training.frameworks.mnist_reference import MnistReference
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -69,7 +69,7 @@ def test_training_tells_of_every_epoch():
     x_test, y_test = draw_digits(200, seed=1)
     told = []
     reference = open_reference(32, learning_rate=0.01)
-    table = reference.train(x, y, x_test, y_test, epochs=3, seed=7, on_epoch_end=told.append)
+    table = reference.train(x, y, x_test, y_test, epochs=3, on_epoch_end=told.append)
     assert (
         list(table["epoch"]) == told == [1, 2, 3]
         and (np.diff(table["train_s"], prepend=0) > 0).all()
@@ -79,8 +79,6 @@ def test_training_tells_of_every_epoch():
         == (reference.forward(x_test).argmax(axis=1) == y_test).mean()
         > 0.5
     )
-    about = table[["implementation", "device", "batch_size", "replica", "seed"]].drop_duplicates()
-    assert about.to_numpy().tolist() == [["keras_tensorflow", "cpu", 32, 0, 7]]
 
 
 ON_JAX = """
@@ -118,16 +116,16 @@ def test_says_what_it_cannot_do():
     in which epoch.
     """
     x, y = draw_digits(8)
-    with pytest.raises(NetworkError, match="choose from tensorflow, jax"):
+    with pytest.raises(DrError, match="choose from tensorflow, jax"):
         open_reference(backend="torch")
     open_reference()
     with pytest.raises(FrameworkError, match="restart the kernel|pip install"):
         open_reference(backend="jax")
     for batch_size in (0, 32):
-        with pytest.raises(NetworkError, match=f"8 images in batches of {batch_size}"):
+        with pytest.raises(DrError, match=f"8 images in batches of {batch_size}"):
             open_reference(batch_size).train(x, y, x, y, epochs=1)
     weights = {
         name: np.full_like(array, np.nan) for name, array in mnist.initial_weights(0).items()
     }
-    with pytest.raises(TrainingError, match="after epoch 1 of 2"):
+    with pytest.raises(DrError, match="after epoch 1 of 2"):
         open_reference(weights=weights).train(x, y, x, y, epochs=2)

@@ -9,7 +9,7 @@ import pandas as pd
 
 from dr_lib import files
 from dr_lib.evidence.select import Selection, list_runs, select_runs
-from dr_lib.evidence.serving import usd_per_million
+from dr_lib.evidence.serving.costs import usd_per_million
 from dr_lib.runs.row import read_row
 from dr_lib.statistics.intervals import mean_interval
 

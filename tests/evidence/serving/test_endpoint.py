@@ -8,8 +8,13 @@ import pytest
 from click.testing import CliRunner
 
 from dr_lib.__main__ import main
-from dr_lib.evidence.endpoint import EndpointError, find_rates, list_endpoints, price_endpoints
-from dr_lib.evidence.request_log import write_requests
+from dr_lib.evidence.serving.endpoint import (
+    EndpointError,
+    find_rates,
+    list_endpoints,
+    price_endpoints,
+)
+from dr_lib.evidence.serving.request_log import write_requests
 from dr_lib.figures.serving import describe_choice
 from dr_lib.runs.prices import PriceError
 from dr_lib.runs.row import read_runs, write_row

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dr_lib.evidence.bill import BRL_PER_USD
 from dr_lib.evidence.energy import measure_energy
-from dr_lib.evidence.request_log import KINDS, OPEN_LOOP, read_requests
+from dr_lib.evidence.scenarios import BRL_PER_USD
 from dr_lib.evidence.select import name_deployments, select_runs
-from dr_lib.evidence.serving import BreakEven, Offer, break_even, find_num_machines
+from dr_lib.evidence.serving.costs import BreakEven, Offer, break_even, find_num_machines
+from dr_lib.evidence.serving.request_log import KINDS, OPEN_LOOP, read_requests
 from dr_lib.hardware.cloud import AZURE
 from dr_lib.runs.prices import Price, PriceError, find_price, read_prices
 from dr_lib.statistics.intervals import mean_interval
@@ -105,7 +105,7 @@ def list_endpoints(
         deployments, `rate_per_s` as their mean with its 95 % interval (0 where one of them held
         none), `missed_per_s`, `held_requests` and `load_seconds` of the one that had least,
         `is_limited`, `p99_ms`, `least_p99_ms` of those that held least, GATED of the worst model
-        where all were exported through the gate, `joules_per_prediction`, and `cpu_measured`, how
+        where all were exported through the gate, `joules_per_prediction`, and `measured`, how
         or why not.
 
     Raises:
@@ -147,7 +147,7 @@ def list_endpoints(
         line |= {"usd_per_hour": price.usd_per_hour, "price_is_old": price.is_old()}
         line |= {"price_is_assumed": bool(rows["price_is_assumed"].any())} | _find_worst_gate(rows)
         line |= {"joules_per_prediction": rows["joules_per_prediction"].mean()}
-        lines.append(line | {"cpu_measured": rows["cpu_measured"].iloc[0]})
+        lines.append(line | {"measured": rows["measured"].iloc[0]})
     endpoints = pd.DataFrame(lines).assign(p99_ms=p99_ms)
     if not endpoints["rate_per_s"].any():
         why = "requests went unanswered"

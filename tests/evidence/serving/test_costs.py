@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dr_lib.evidence.serving import (
+from dr_lib.evidence.serving.costs import (
     BreakEven,
     Offer,
     break_even,

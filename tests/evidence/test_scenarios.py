@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from dr_lib.evidence.bill import BRL_PER_USD, cost_to_reach, fit_overhead
+from dr_lib.evidence.scenarios import BRL_PER_USD, cost_to_reach, fit_overhead
 from dr_lib.runs.prices import PriceError
 
 RUN = {

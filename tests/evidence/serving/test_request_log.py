@@ -4,14 +4,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dr_lib.evidence.request_log import (
+from dr_lib.evidence.select import select_runs
+from dr_lib.evidence.serving.request_log import (
     KINDS,
     RequestsError,
     read_requests,
     summarise_requests,
     write_requests,
 )
-from dr_lib.evidence.select import select_runs
 from dr_lib.runs.row import read_runs, write_row
 from tests.evidence.test_claims import claim, judge
 

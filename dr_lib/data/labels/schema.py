@@ -1,0 +1,15 @@
+"""The columns that labels.csv, split tables and predictions.csv share, and what stands in them."""
+
+from dr_lib.data.labels.grades import GRADES
+
+SIDES = ("train", "validation", "test")
+EXCLUDED = "excluded"  # from the split, for the reason beside it
+REJECTED = "rejected"  # could not be cropped, for the reason beside it
+FACTS = ("camera", "age", "sex", "quality")  # as the label file has them, for subgroups
+
+# predictions.csv: what is known of a photograph, and FACTS; one of the two kinds of probability;
+# and where both come from
+KNOWN = ("image_id", "patient_id", "group", "split", "reason", "eye", "grade", "referable")
+OF_GRADES = [f"probability_{grade}" for grade in range(len(GRADES))]
+OF_REFERABLE = "probability_referable"
+ORIGIN = ("data_kind", "dataset", "model", "model_version")

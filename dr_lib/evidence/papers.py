@@ -1,0 +1,57 @@
+"""The papers: which notebooks make and analyse the rows of each, and what its study varies."""
+
+from typing import NamedTuple
+
+
+class Paper(NamedTuple):
+    """A paper that rows are compared with."""
+
+    authors: str
+    notebooks: tuple[str, ...]  # that make the rows of its study
+    analysis: str = ""  # the notebook that reads these rows; none where the same one makes them
+    option: str = ""  # what --paper takes beside the letter
+    task: str = ""  # of its rows, where its notebooks have several
+    old_notebooks: tuple[str, ...] = ()  # whose rows count as those of its notebooks
+    may_differ: tuple[str, ...] = ()  # columns in which rows of its study differ on purpose
+
+
+# of paper C; one cell has one level of each
+FACTORS = ("framework", "dataset", "image_size", "network")
+
+PAPERS = {
+    "A": Paper(
+        "Araújo et al.",
+        ("10_train",),
+        "11_gpu_vs_tpu",
+        "Araujo",
+        task="referable",
+        old_notebooks=("10_train_referable", "20_train_grades"),
+    ),
+    "B": Paper(
+        "Camargo et al.",
+        ("21_export_quantize", "22_serve_and_load"),
+        "23_serving_cost",
+        "Camargo",
+    ),
+    "C": Paper(
+        "Moura Filho and Sousa",
+        ("30_train_scenario",),
+        "31_factor_effects",
+        "Moura-Filho",
+        may_differ=(*FACTORS, "backend"),
+    ),
+    "D": Paper(
+        "De Felice Lima and Zola",
+        ("40_mnist_cuda",),
+        "41_cuda_vs_keras",
+        "De-Felice-Lima",
+        may_differ=("framework", "implementation", "batch_size", "learning_rate", "backend"),
+    ),
+    "E": Paper("Voets et al.", ("12_evaluate",)),
+}
+ANALYSES = {  # a notebook that makes rows: the notebook that reads them
+    notebook: paper.analysis
+    for paper in PAPERS.values()
+    for notebook in (*paper.notebooks, *paper.old_notebooks)
+    if paper.analysis
+}

@@ -1,0 +1,84 @@
+"""Open the rows of a paper's study: what each notebook of an analysis begins with."""
+
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import pandas as pd
+
+from dr_lib.errors import DrError
+from dr_lib.evidence.papers import PAPERS
+from dr_lib.evidence.select import Selection, list_columns, select_runs
+from dr_lib.evidence.serving.request_log import select_requests
+from dr_lib.runs.row import read_rows, read_runs
+
+
+class Rows(NamedTuple):
+    """The rows of a paper's notebooks below some folders, and those that an analysis rests on."""
+
+    folders: list[Path]
+    table: pd.DataFrame
+    exclude: list[str]
+    may_differ: list[str]
+    selection: Selection
+
+
+def open_rows(
+    paper: str,
+    runs: str,
+    root: Path,
+    *,
+    default: str = "",
+    allow: str = "",
+    exclude: str = "",
+) -> Rows:
+    """Read the rows below the folders, and select those of a paper's study.
+
+    Args:
+        paper: a key of PAPERS.
+        runs: folders with rows, separated by commas.
+        root: of the repository, from which folders are named.
+        default: these folders may be missing: without rows an analysis shows the paper alone.
+        allow: columns in which rows may differ beside the paper's factors, separated by commas.
+        exclude: marks of runs whose times do not count, separated by commas.
+    """
+    folders = [root / name.strip() for name in runs.split(",")]
+    absent = [str(folder) for folder in folders if not folder.is_dir()]
+    if absent and runs != default:
+        raise DrError(f"{', '.join(absent)}: no such folder; runs has to name folders with rows")
+    folders = [folder for folder in folders if folder.is_dir()]
+    table = pd.DataFrame(columns=["notebook", "status"])
+    if read_rows(*folders):
+        table = read_runs(*folders)
+    rows = list_paper_rows(paper, table)
+    if rows.empty:  # the paper's, else its notebooks' other task
+        rows = list_paper_rows(paper, table, task="")
+    excluded = [name.strip() for name in exclude.split(",") if name.strip()]
+    may_differ = [*PAPERS[paper].may_differ, *list_columns(allow, table)]
+    selection = select_paper(paper, rows, folders, exclude=excluded, may_differ=may_differ)
+    return Rows(folders, rows, excluded, may_differ, selection)
+
+
+def list_paper_rows(paper: str, table: pd.DataFrame, task: str | None = None) -> pd.DataFrame:
+    """The rows of a paper's notebooks; of one task, the paper's unless another is named."""
+    if task is None:
+        task = PAPERS[paper].task
+    notebooks = (*PAPERS[paper].notebooks, *PAPERS[paper].old_notebooks)
+    rows = table[table["notebook"].isin(notebooks)]
+    if task and "task" in rows:
+        rows = rows[rows["task"].fillna(task) == task]
+    return rows.reset_index(drop=True)
+
+
+def select_paper(
+    paper: str,
+    rows: pd.DataFrame,
+    folders: Sequence[Path],
+    *,
+    exclude: Collection[str] = (),
+    may_differ: Collection[str] = (),
+) -> Selection:
+    """Select runs; for paper B, whose runs are load tests, requests. See `select_runs`."""
+    if paper == "B":
+        return select_requests(rows, *folders, exclude=exclude, may_differ=may_differ)
+    return select_runs(rows, exclude=exclude, may_differ=may_differ)

@@ -1,0 +1,59 @@
+"""How numbers are written: few digits, bounds in brackets, decimal commas in Portuguese."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import pandas as pd
+
+ROUNDING = 1e-9  # of a sum of floats: what is nearer to 1 is 1
+COMMAS = str.maketrans(".,", ",.")
+
+
+def write_number(value: float, lang: str = "en", form: str = "") -> str:
+    """A number with the decimal sign of the language; a dash where there is none.
+
+    By default three digits without an exponent, 0.0000645, and whole and large numbers to the unit,
+    3,377,221. What is below 1 is not rounded to 1: 0.9996.
+    """
+    if not np.isfinite(value):
+        return "–"
+    if form:
+        text = form.format(value)
+    elif float(value).is_integer() or abs(value) >= 1000:
+        text = f"{value:,.0f}"
+    else:
+        text = np.format_float_positional(value, precision=3, fractional=False, trim="-")
+        if text == "1" and abs(1 - value) > ROUNDING:
+            digits = int(np.ceil(-np.log10(abs(1 - value)))) + 1
+            text = np.format_float_positional(value, precision=digits, trim="-")
+    return text.translate(COMMAS) if lang == "pt" else text
+
+
+def write_decimals(text: str, lang: str) -> str:
+    """A text with the language's decimal sign where it holds numbers alone, 0.01-0.48."""
+    return text.replace(".", ",") if lang == "pt" and not any(map(str.isalpha, text)) else text
+
+
+def write_interval(value: float, low: float, high: float, lang: str = "en", form: str = "") -> str:
+    """A value and its bounds, 0.74 [0.61, 0.84]; without bounds the value alone.
+
+    A bound that bounds nothing, as two runs have them, is infinity or 0: a million times the
+    value, or a thousandth. A likelihood ratio without a false alarm is infinite: ∞ [3.42, ∞].
+    """
+    text = "∞" if value == np.inf and np.isfinite(low) else write_number(value, lang, form)
+    if not (np.isfinite(low) or np.isfinite(high)) or low == high:
+        return text
+    lower = write_number(low, lang, form)
+    upper = write_number(high, lang, form)
+    if 0 < low < value / 1000 and np.isfinite(value):
+        lower = "0"
+    if high == np.inf or high > 1e6 * max(abs(value), 1):
+        upper = "∞"
+    comma = "; " if lang == "pt" else ", "
+    return f"{text} [{lower}{comma}{upper}]"
+
+
+def write_span(row: Mapping | pd.Series, column: str, lang: str = "en") -> str:
+    """A value of a row and its bounds, which stand in it as `column`_low and `column`_high."""
+    bounds = [row.get(f"{column}_{end}", np.nan) for end in ("low", "high")]
+    return write_interval(row[column], *bounds, lang)

@@ -1,0 +1,67 @@
+"""Other processes: end with the one that started them, read their last words, ask git for a commit.
+
+Run as a script, this file becomes the command that it is given, and ends with its parent. Foreign
+kernels use it too: it needs Python 3.9, nothing else.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+
+# in an archive of the repository, which git cannot ask: the commit it was made of
+COMMIT = "COMMIT"
+SIGKILL = 9  # `signal` takes longer to import than all else here
+
+
+def end_with_parent(number: int = SIGKILL) -> None:
+    """Have Linux send this process a signal when its parent ends; elsewhere nothing happens."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, number)  # 1 = PR_SET_PDEATHSIG
+
+
+def bind_to_parent(command: list[str]) -> list[str]:
+    """The command that runs this one and ends with this process, on Linux; elsewhere the same.
+
+    A preexec_fn would run Python between fork and exec, where a Ctrl-C is lost and threads may lock
+    each other out.
+    """
+    if sys.platform != "linux":
+        return command
+    return [sys.executable, "-IS", __file__, str(os.getpid()), *command]
+
+
+def read_last_words(text: str, default: str = "no message") -> str:
+    """The last line that a process printed, which says what went wrong; of none the default."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1] if lines else default
+
+
+def read_commit(root: str | os.PathLike) -> str:
+    """The commit of a repository, with -dirty if files differ from it; empty outside of one."""
+    from pathlib import Path
+    from subprocess import run
+
+    archived = Path(root, COMMIT)
+    if archived.is_file():
+        return archived.read_text(encoding="utf-8").strip()
+    if not Path(root, ".git").exists():  # an unpacked archive may lie inside another clone
+        return ""
+    git = ["git", "-C", str(root), "describe", "--always", "--abbrev=40", "--dirty", "--exclude=*"]
+    try:
+        return run(git, capture_output=True, text=True).stdout.strip()
+    except OSError:
+        return ""
+
+
+def shorten_commit(commit: str) -> str:
+    """The first digits of a commit, with its -dirty; unknown where there is none."""
+    digits, _, dirty = commit.partition("-")
+    return "-".join(filter(None, [digits[:12], dirty])) or "unknown"
+
+
+if __name__ == "__main__":
+    end_with_parent()
+    if os.getppid() == int(sys.argv[1]):
+        os.execvp(sys.argv[2], sys.argv[2:])

@@ -1,0 +1,195 @@
+"""Which runs of a study are still to be made, what they take, and whether time and money hold them.
+
+The runner of this machine, a Dask cluster and a session of a cloud service all ask here.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+
+from dr_lib.command import write_command
+from dr_lib.runs.prices import find_price, price_seconds
+from dr_lib.runs.row import count_paid, read_left, read_seconds
+from dr_lib.runs.study import PlannedRun, Study
+
+NO_ROW: dict[str, Any] = {"status": ""}
+
+
+class Offer(NamedTuple):
+    """The run that comes next."""
+
+    run: PlannedRun
+    seconds: list[float]  # predicted, of it and of those after it; NaN where nothing has run
+    stop_at: float  # when it has to have stopped, on the monotonic clock
+    refusal: str  # why it may not begin; empty if it may
+    is_repeat: bool  # it is complete, but was disturbed
+
+
+@dataclass
+class Backlog:
+    """The runs of a study that are still to be made, beside the rows of the others."""
+
+    study: Study
+    folder: Path  # of the study
+    runs: list[PlannedRun]  # that are asked for
+    planned: list[PlannedRun]  # all runs of the study
+    rows: dict[str, dict[str, Any]] = field(default_factory=dict)  # by planned run
+    stop_at: float = math.inf  # of the session, on the monotonic clock
+    closed: set[str] = field(default_factory=set)  # runs that this session does not begin any more
+
+    def read(self) -> None:
+        """Read the rows that the planned runs have left on this machine."""
+        rows = read_left(self.folder)
+        ids = [run.run_id for run in self.planned]
+        self.rows = {run_id: rows[run_id] for run_id in ids if run_id in rows}
+
+    def list_rows(self) -> list[dict[str, Any]]:
+        """The rows of the runs that are asked for."""
+        return [self.rows[run.run_id] for run in self.runs if run.run_id in self.rows]
+
+    def row(self, run: PlannedRun) -> dict[str, Any]:
+        """The row that a run has left, or one without a status."""
+        return self.rows.get(run.run_id, NO_ROW)
+
+    def list_left(self) -> list[PlannedRun]:
+        """The runs to be made: the incomplete in their order, then the disturbed once more."""
+        left = [run for run in self.runs if self.row(run)["status"] != "ok"]
+        return [run for run in left + self._list_repeats() if run.run_id not in self.closed]
+
+    def list_disturbed(self) -> list[PlannedRun]:
+        """The completed runs that shared the machine with other work."""
+        rows = [(run, self.row(run)) for run in self.runs]
+        return [run for run, row in rows if row["status"] == "ok" and row.get("disturbed")]
+
+    def _list_repeats(self) -> list[PlannedRun]:
+        """The disturbed runs to be made again: a third of the study, first come, first served."""
+        num_repeats = {run_id: row.get("repeats") or 0 for run_id, row in self.rows.items()}
+        limit = self.study.repeat_disturbed
+        left = [run for run in self.list_disturbed() if num_repeats[run.run_id] < limit]
+        left.sort(key=lambda run: self.row(run)["started_at"])
+        return left[: max(0, self.study.max_repeats - sum(num_repeats.values()))]
+
+    def predict_s(self, runs: Sequence[PlannedRun]) -> list[float]:
+        """Predict how many seconds each of these runs takes.
+
+        It is the median of its scenario's completed runs, else of all completed runs of the study;
+        NaN without one.
+        """
+        seconds: dict[str, list[float]] = {}
+        for run in self.planned:
+            row = self.row(run)
+            if row["status"] == "ok":
+                run_s = read_seconds(self.folder, run.run_id, row).run_s
+                seconds.setdefault(run.scenario, []).append(run_s)
+        of_all = median([run_s for times in seconds.values() for run_s in times] or [math.nan])
+        return [median(seconds.get(run.scenario, [of_all])) for run in runs]
+
+    def measure_paid_s(self) -> float:
+        """Machine seconds that all runs of the study took so far, on whatever machine.
+
+        Runs that were set aside count, and tries that left no row.
+        """
+        rows = read_left(self.folder)
+        noted = {path.parent.name for path in self.folder.glob("runs/*/spent.json")}
+        planned = {run.name: run for run in self.planned}
+        paid_s = 0.0
+        for run_id in rows.keys() | noted:
+            row = rows.get(run_id, {})
+            run = planned.get("-".join(run_id.split("-")[:2]))
+            machines = count_paid(row) if row or not run else run.num_paid
+            paid_s += machines * read_seconds(self.folder, run_id, row).paid_s
+        return paid_s
+
+    def afford_s(self, paid_s: float) -> float:
+        """How many more machine seconds `max_usd` buys after so many; infinite without it."""
+        if not self.study.max_usd:
+            return math.inf
+        usd_per_hour = find_price(self.study.instance).usd_per_hour
+        return 3600 * self.study.max_usd / usd_per_hour - paid_s if usd_per_hour else math.inf
+
+    def refuse(self, paid_s: float, next_s: float, num_machines: int = 1) -> str:
+        """Why no further run may begin; empty if one may.
+
+        Args:
+            paid_s: machine seconds that are spent.
+            next_s: that the next run takes; NaN, where nothing is known yet, holds nobody back.
+            num_machines: that the next one is paid for.
+        """
+        next_s = 0.0 if math.isnan(next_s) else next_s
+        if time.monotonic() + next_s > self.stop_at:
+            return "max_hours hold no further run"
+        if self.afford_s(paid_s) <= num_machines * next_s:
+            spent_usd = price_seconds(find_price(self.study.instance).usd_per_hour, paid_s)
+            return f"max_usd: {spent_usd:.2f} of {self.study.max_usd:.2f} USD are spent"
+        return ""
+
+    def find_next(self, under_way: Collection[PlannedRun] = ()) -> Offer | None:
+        """Find the run that comes next, and whether time and money hold it; None after the last.
+
+        Args:
+            under_way: runs that others are making: what they will take is as good as spent.
+        """
+        left = self.list_left()
+        if not left:
+            return None
+        run = left[0]
+        seconds = self.predict_s(left)
+        paid_s = 0.0
+        if self.study.max_usd:
+            paid_s = self.measure_paid_s() + sum(self.predict_s([*under_way]))
+        return Offer(
+            run=run,
+            seconds=seconds,
+            stop_at=min(self.stop_at, time.monotonic() + self.afford_s(paid_s) / run.num_paid),
+            refusal=self.refuse(paid_s, seconds[0], run.num_paid),
+            is_repeat=self.row(run)["status"] == "ok",
+        )
+
+    def describe(self, path: Path, precision: float) -> str:
+        """Say what the runs left take, and how many repetitions a precision needs.
+
+        Args:
+            path: the study's file, named in the command that makes a first run.
+            precision: half width of a 95 % interval, relative to the mean.
+        """
+        # SciPy: a second to import
+        from dr_lib.statistics.effects import pool_spread, repetitions_for_precision
+
+        unavailable = {run.scenario for run in self.runs if self.row(run)["status"] == "skipped"}
+        completed = [run for run in self.runs if self.row(run)["status"] == "ok"]
+        left = [run for run in self.list_left() if run.scenario not in unavailable]
+        lines = [f"{len(self.runs)} runs: {len(completed)} completed, {len(left)} to do"]
+        if unavailable:
+            others = [run for run in self.list_left() if run.scenario in unavailable]
+            lines.append(f"{len(others)} that this machine cannot make")
+
+        seconds = self.predict_s(left)
+        if left and math.isnan(seconds[0]):
+            command = write_command("run", path, "--only", left[0].name)
+            lines.append(f"time and money are estimated from runs; to make one: {command}")
+        elif left:
+            cost = ""
+            if self.study.instance:
+                times = zip(left, seconds, strict=True)
+                paid_s = sum(run.num_machines * run_s for run, run_s in times)
+                usd = price_seconds(find_price(self.study.instance).usd_per_hour, paid_s)
+                cost = f", {usd:.2f} USD"
+            lines.append(f"about {sum(seconds) / 60:.0f} min{cost} for the rest")
+
+        repeated: dict[str, list[float]] = {}
+        for run in completed:
+            row = self.row(run)
+            epoch_s = row.get("steady_epoch_s") or row.get("train_s") or row["wall_s"]
+            repeated.setdefault(run.scenario, []).append(epoch_s)
+        cv, num_scenarios = pool_spread(repeated.values())
+        if cv > 0:
+            needed = repetitions_for_precision(cv, precision)
+            varied = f"repetitions vary by {cv:.1%} ({num_scenarios} scenarios)"
+            lines.append(f"{varied}: a mean within {precision:.0%} needs {needed} of each")
+        return "\n".join(lines)

@@ -1,0 +1,95 @@
+"""Keras on each of its backends: choose the device, time `fit`, wait, differentiate."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import keras
+
+from dr_lib.training.frameworks.base import FrameworkError, OnEpochEnd, check_loss
+
+
+def choose_device(backend: str, accelerator: str) -> None:
+    """Let Keras compute on the CPU or on the first GPU; `import_network` has chosen the backend.
+
+    Raises:
+        FrameworkError: the backend sees no GPU, or runs on another device already.
+    """
+    if backend == "tensorflow":
+        import tensorflow as tf
+
+        gpus = tf.config.list_physical_devices("GPU")[:1] if accelerator == "gpu" else []
+        try:
+            tf.config.set_visible_devices(gpus, "GPU")
+        except RuntimeError as error:
+            message = "TensorFlow runs on other devices already: restart the kernel"
+            raise FrameworkError(message) from error
+        device = "gpu" if gpus else "cpu"
+    elif backend == "jax":
+        import jax
+
+        if accelerator == "cpu":
+            jax.config.update("jax_platforms", "cpu")
+        device = jax.default_backend()
+    else:
+        device = keras.ops.zeros(1).device.type.replace("cuda", "gpu")
+
+    if device != accelerator:
+        advice = "restart the kernel"
+        if accelerator == "gpu":
+            advice = "install its build for CUDA, or restart the kernel"
+        raise FrameworkError(
+            f"Keras on {backend} computes on the {device}, not on the {accelerator}: {advice}"
+        )
+
+
+def fit_timed(
+    model: keras.Model,
+    *data: Any,
+    epochs: int,
+    on_epoch_end: OnEpochEnd,
+    on_epoch_begin: Callable[[int], None] = lambda epoch: None,
+    batch_size: int | None = None,
+) -> None:
+    """Call `model.fit` once, without shuffling, and time each epoch as `Network.fit` says."""
+
+    def begin(epoch: int, logs: dict | None) -> None:
+        nonlocal start
+        if epoch:  # the first epoch began when fit was called
+            start = time.perf_counter()
+        on_epoch_begin(epoch)
+
+    def end(epoch: int, logs: dict | None) -> None:
+        wait_for(model)
+        seconds = time.perf_counter() - start
+        loss = float(logs["loss"])
+        check_loss(loss, epoch, epochs)
+        on_epoch_end(epoch, loss, seconds)
+
+    timer = keras.callbacks.LambdaCallback(on_epoch_begin=begin, on_epoch_end=end)
+    start = time.perf_counter()
+    model.fit(
+        *data, batch_size=batch_size, epochs=epochs, shuffle=False, callbacks=[timer], verbose=0
+    )
+
+
+def wait_for(model: keras.Model) -> None:
+    """Return when the device has finished its steps: fetch a number that they all change."""
+    keras.ops.convert_to_numpy(model.optimizer.iterations)
+    keras.ops.convert_to_numpy(model.trainable_variables[-1])
+
+
+def differentiate(function: Callable[[Any], Any], at: Any) -> Any:
+    """The gradient of a number at a tensor, or at each of a list, on TensorFlow or JAX."""
+    if keras.config.backend() == "jax":
+        import jax
+
+        return jax.grad(function)(at)
+    import tensorflow as tf
+
+    with tf.GradientTape() as tape:
+        tape.watch(at)
+        value = function(at)
+    return tape.gradient(value, at)

@@ -1,0 +1,358 @@
+# %% [markdown]
+# # Train a network once, and time it
+#
+# **Question.** How long does one training take on this machine, and how well does the network find
+# eyes that a specialist should see (task *referable*: grade 2 or worse), or grade retinopathy from
+# 0 to 4 (task *grades*)? **Input.** A folder that notebook 01 prepared, or the synthetic sample.
+# **Output.** One row in `papermill_runs/<study>/rows/`, the history, a model folder. Ten such runs
+# per machine make figure 1 of notebook 11; notebook 21 exports networks that grade. **Time.** Under
+# 90 seconds on two cores with the defaults.
+#
+# **Resumo.** Quanto tempo leva um treinamento nesta máquina, e quão bem a rede encontra os olhos
+# que um especialista deve ver (`task` referable: grau 2 ou mais) ou dá o grau da retinopatia, de 0
+# a 4 (`task` grades)? Entrada: uma pasta preparada pelo notebook 01, ou a amostra sintética. Saída:
+# uma linha com tempos e métricas, e uma pasta de modelo. O notebook 11 compara as execuções.
+
+# %% tags=["parameters"]
+# data
+data_dir: str = "sample"  # folder that notebook 01 prepared, or the word sample
+split: str = "split.csv"  # split table of that folder, or the path of one elsewhere
+# model and training
+task: str = "referable"  # referable or grades
+mode: str = "paper"  # paper (our reading of it), fast (same schedule) or scaled (larger batch)
+model: str = "small_cnn"  # small_cnn, or a network of keras.applications, e.g. EfficientNetV2B0
+weights: str = "none"  # none, imagenet (downloaded) or the path of a weights file without the top
+image_size: int = 96  # side of the square input, from the 299 px crop [px]
+batch_size: int = 8  # images per step, over all replicas; mode scaled multiplies it
+batch_scale: int = 8  # mode scaled, times the batch, and by its square root times the learning rate
+warmup_epochs: int = 5  # mode scaled, epochs in which the learning rate rises to its value
+epochs: int = 20  # passes over the training set
+optimizer: str = "adam"  # rmsprop (Voets et al.) or adam
+learning_rate: float = 0.001  # at the start, halved on plateaus
+augmentation: str = "flip"  # none, flip or colour
+dropout: float = 0.0  # share of the pooled features dropped in training
+last_layer: str = ""  # layer of the base that is pooled, e.g. conv_pw_7_relu of mobilenet
+last_frozen: str = ""  # last layer of the base to freeze, its outputs are cached
+probe_grades: bool = False  # with last_frozen, start the head from a regression of the grade
+weigh_classes: bool = False  # let referable and other photographs count the same in the loss
+weigh_grades: bool = False  # let each grade count the same in the loss, however rare it is
+ema_momentum: float = 0.0  # keep the moving average of the weights with this momentum, 0 for none
+keep_best: bool = False  # without a validation split, keep the epoch of the best AUC in training
+test_time_augmentation: bool = False  # average predictions with those of the mirror images
+# machine
+accelerator: str = "auto"  # auto, cpu, gpu or tpu
+backend: str = "auto"  # auto, tensorflow or jax
+strategy: str = "auto"  # auto, none, MirroredStrategy, DataParallel or TPUStrategy (untried)
+num_devices: int = 0  # GPUs or TPU chips to train on, 0 for all; several of a CPU are virtual
+num_machines: int = 1  # machines that train as one; run --machines 2 rehearses two on this one
+precision: str = "auto"  # auto (follows the mode), float32, mixed_float16 or mixed_bfloat16
+steps_per_execution: int = 0  # training steps per call of the device, 0 follows the mode
+input: str = "auto"  # memory (decoded once), stream (decoded for each batch), or auto (what fits)
+tensorboard: bool = False  # write logs for TensorBoard
+# what is explained
+explain: str = ""  # folder of lesion masks, or test for the test split
+# where, when, which
+results: str = ""  # folder for rows, models and checkpoints; on Colab one on Drive stays
+max_hours: float = 0.0  # save and stop in time, 0 for no limit [h]
+seed: int = 20  # of the study, the run adds its repetition
+repetition: int = 0  # index of this timed run
+
+# %% [markdown]
+# ## Setup
+
+# %%
+import sys
+from pathlib import Path
+
+root = next(folder for folder in [Path.cwd(), *Path.cwd().parents] if (folder / "dr_lib").is_dir())
+sys.path.insert(0, str(root))
+from dr_lib.notebook import setup
+
+setup.set_up(root, *["cv2"] if data_dir == "sample" or explain else [])
+
+# %% [markdown]
+# The run begins here: what is to be trained, and the clock of `wall_s` and `setup_s`. Started again
+# after a kill, with the same parameters, it is the same run and goes on from its last checkpoint.
+#
+# Mode *paper* trains as we read the paper: float32, one step per call. *fast* keeps that schedule
+# and uses what the device can do. *scaled* also takes a larger batch: the learning rate grows with
+# its square root, the rule for optimisers that divide by a running mean of squared gradients
+# (Malladi et al. 2022), and rises to that over the first epochs (Goyal et al. 2017).
+
+# %%
+from dataclasses import replace
+
+from dr_lib.runs.run import Run
+from dr_lib.training.config import TrainingConfig
+
+config = TrainingConfig.from_parameters(globals())
+run = Run(root, "10_train", config.describe(), results=results, max_hours=max_hours)
+print(f"mode {mode}:")
+for name, value in config.schedule._asdict().items():
+    print(f"- {name} {value:.3g}")
+
+# %% [markdown]
+# ## Data
+#
+# The manifest says what was prepared; the shards are checked against it when they are read.
+
+# %%
+from dr_lib.data.prepared.folder import Prepared
+
+if data_dir == "sample":
+    from dr_lib.data.prepared.sample import open_sample
+
+    config = replace(config, data_dir=open_sample(root / "papermill_runs" / "sample"))
+prepared = Prepared(config.data_dir, split)
+is_synthetic = prepared.is_synthetic
+kind = "the synthetic sample (not photographs)" if is_synthetic else "photographs"
+counts = prepared.photographs["split"].value_counts().to_dict()
+num_images = sum(counts.values()) - counts.get("excluded", 0)
+print(", ".join(f"{name} {count}" for name, count in counts.items()), end=f": {kind}; ")
+print(f"{num_images * 3 * image_size**2 / 2**30:.2g} GiB, decoded")
+
+# %% [markdown]
+# What this machine is, how it will train, and why. An accelerator that was asked for and is not
+# there stops the notebook.
+
+# %%
+from dr_lib import hardware
+
+plan = config.plan(hardware.probe(), num_images)
+for name, value in plan._asdict().items():
+    if name != "reasons":
+        print(f"{name}: {value}")
+print("because", *plan.reasons, sep="\n- ")
+
+# %% [markdown]
+# ## Method
+#
+# Uint8 pixels enter the network, which casts, augments and scales them on the device, with the
+# preprocessing that its ImageNet weights were trained with. They are decoded once and lie in
+# memory, the device's where the plan says so; or, where more is there than fits, they are read from
+# the shards and decoded again for each batch, in the same order and to the same bits. Every batch
+# is full, so that replicas can share it: the shuffled remainder of an epoch is dropped.
+#
+# Task *grades* has the layers of the serving study (Camargo, Künas, Navaux): global pooling, two
+# layers of 128 and one of 5.
+#
+# With `last_frozen` only the layers behind it are trained. Each photograph and its mirror image
+# pass the frozen ones once, and the head starts as a linear probe (logistic regression) on their
+# features; that is set-up. A linear probe (ridge regression) on the same features is what the
+# training then has to beat. With `last_layer` the network ends early: lesions are small, and the
+# last blocks see large things. With `probe_grades` the head starts from a regression of the grade,
+# which tells severe from mild. With `ema_momentum` the moving average of the weights is validated
+# and kept, in place of the weights.
+#
+# The timed part goes from the call of `fit` to the end of the last epoch. The epoch with the best
+# AUC of referable disease on the validation split is kept; without one (the paper's 70/30) the
+# last, or with `keep_best` the one with the best AUC in training.
+
+# %%
+from dr_lib.runs.monitor import Monitor, summarise
+from dr_lib.training.train_once import train_once
+
+samples = run.folder / "samples.csv"  # of the machine beside the timed part, its energy among them
+trained = train_once(
+    config,
+    plan,
+    run.folder,
+    prepared=prepared,
+    commit=run.identity["commit"],
+    elapsed_s=run.seconds,
+    report=run.show_progress,
+    seconds_left=run.seconds_left,
+    monitor=Monitor(samples, num_gpus=plan.num_gpus),
+)
+timing = trained.timing
+row = trained.row
+scores = trained.scores
+auc = trained.auc
+dropped = row["num_images_dropped"]
+print(
+    f"{trained.network.name}: {row['num_parameters']:,} parameters, {dropped} photographs dropped"
+)
+print(f"training: {timing.train_s:.2f} s, of which {timing.first_step_s:.2f} s for the first call")
+print(f"{timing.steady_epoch_s:.3f} s an epoch from the second on; resumed {timing.resumed} times")
+
+# %% [markdown]
+# What the network saw: photographs, and below them the same as the augmentation changes them. Real
+# ones are not shown, so this notebook can be kept.
+
+# %%
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+
+train = trained.splits["train"]
+test = trained.splits["test"]
+if is_synthetic:
+    augment = trained.network.get_layer("augment")
+    changed = np.asarray(augment(train.images[:6], training=True), np.float32)
+    figure, axes = plt.subplots(2, 6, figsize=(12, 4.2))
+    for axis, image in zip(axes.ravel(), [*train.images[:6], *changed], strict=True):
+        axis.imshow(image)
+        axis.axis("off")
+    for axis, grade in zip(axes[0], train.grade, strict=False):
+        axis.set_title(f"grade {grade}")
+    _ = figure.suptitle("synthetic, not photographs")
+
+# %% [markdown]
+# The grades are far from equally frequent: without weights a network does well by calling every eye
+# healthy.
+
+# %%
+from dr_lib.data.labels.grades import GRADES
+from dr_lib.training import graders
+
+table = pd.DataFrame(
+    {name: pd.Series(side.grade).value_counts() for name, side in trained.splits.items()},
+    index=range(len(GRADES)),
+)
+table = table.fillna(0).astype(int)
+if weigh_grades:
+    table["weight in the loss"] = graders.weigh_grades(train.grade).round(2)
+table.set_axis(GRADES).rename_axis(kind)
+
+# %% [markdown]
+# ## Result
+
+# %%
+from dr_lib.figures.training_time import plot_history
+
+plot_history(trained.history, kind)
+
+# %% [markdown]
+# The threshold of referral is chosen on the validation split, for a sensitivity of 90 %; the test
+# split is only looked at. The interval is a bootstrap over patients, for fellow eyes are not
+# independent.
+
+# %%
+bounds = {
+    "auc, lower bound": auc.low,
+    "auc, upper bound": auc.high,
+    "auc of the linear probe": row["metric_linear_probe_auc_test"],
+}
+pd.Series({**scores, **bounds}).dropna().round(3).to_frame(f"test split of {kind}")
+
+# %%
+if task == "grades":
+    import seaborn as sns
+
+    graded = trained.probabilities["test"].argmax(axis=1)
+    categories = [pd.Categorical(grade, range(len(GRADES))) for grade in (test.grade, graded)]
+    table = pd.crosstab(*categories, dropna=False)
+    _, axis = plt.subplots()
+    sns.heatmap(table, annot=True, fmt="d", cmap="Blues", cbar=False, square=True, ax=axis)
+    axis.tick_params(axis="y", rotation=0)
+    _ = axis.set(xlabel="grade by the network", ylabel="true grade", title=f"Test split: {kind}")
+
+# %% [markdown]
+# The row: everything the report and notebook 11 will read. Of a training that was resumed it names
+# all devices, precisions and commits that took part. The model folder: the network, the manifest
+# that serving reads, the model card. With both there, nothing is left to go on with.
+
+# %%
+from dr_lib.command import write_lasting_command
+from dr_lib.serving.grader.folder import write_trained
+from dr_lib.training.recorder import CHECKPOINT
+from dr_lib.training.train_once import BEST, PREDICTIONS
+
+saved = write_trained(run.folder / BEST, config, trained, run.identity["commit"])
+path = run.finish(**row, **summarise(samples), model_version=saved.version)
+(run.folder / CHECKPOINT).unlink(missing_ok=True)  # one of several machines wrote it
+folder = run.shown(saved.path)
+print(f"wrote {run.shown(path)}; model version {saved.version} in {folder}")
+if task == "grades":
+    print("to export the model for serving:")
+    data = run.shown(config.data_dir)
+    print(write_lasting_command("export", folder, "--data", data, "--out", "exported"))
+print("to try the model on another prepared folder, and to evaluate it on both:")
+print(write_lasting_command("predict", folder, "OTHER", "--external", "--out", "other.csv"))
+predictions = run.shown(run.folder / PREDICTIONS)
+print(write_lasting_command("evaluate", predictions, "other.csv", "--out", "evaluation"))
+
+# %% [markdown]
+# Where does a network that grades look? Grad-CAM (Selvaraju et al. 2017) maps what raises the
+# probability of referable disease. Beside each map stands its control, the same network with random
+# weights (Adebayo et al. 2018): a map that is like its control explains nothing. Where lesions are
+# known, the table says how many times as much of the top 5 % of a map lies in them as of the field
+# of view: 1 is chance. Photographs are shown only where `explain` asks for it, which serves the
+# other task too.
+
+# %%
+images = []
+masks = None
+if explain not in ("", "test"):
+    from dr_lib.data.lesions import load_masked
+
+    images, masks = load_masked(Path(explain), image_size)
+elif explain or (is_synthetic and task == "grades"):
+    referable = np.flatnonzero(test.referable)[:100]
+    images = test.images[referable]
+    sample = Path(config.data_dir).parent / "photographs"
+    if (sample / "sample.json").exists():  # where the drawn lesions are is drawn again
+        from dr_lib.data.lesions import crop_mask
+        from dr_lib.data.photograph.crop import Circle
+        from dr_lib.data.synthetic import draw_masks
+
+        listing = prepared.photographs.set_index("image_id")
+        shown = listing.loc[test.image_id[referable]]
+        circles = shown[["x", "y", "radius"]].itertuples(index=False)
+        drawn = draw_masks(sample, shown["row"].tolist())
+        masks = np.stack(
+            [
+                crop_mask(mask, Circle(*circle), image_size)
+                for mask, circle in zip(drawn, circles, strict=True)
+            ]
+        )
+print(f"{len(images)} photographs to explain")
+
+# %%
+from IPython.display import Markdown, display
+
+from dr_lib.figures.explanations import plot_explanations
+from dr_lib.training.explain import grad_cam, measure_overlap, randomise
+
+if len(images):
+    is_drawn = is_synthetic and explain in ("", "test")
+    maps = grad_cam(trained.network, images)
+    control = grad_cam(randomise(trained.network, run.seed), images)
+    if masks is not None:
+        overlap = {
+            "network": measure_overlap(maps, masks, images),
+            "control": measure_overlap(control, masks, images),
+        }
+        column = "top 5 % of a map in lesions, ratio to chance"
+        display(pd.Series(overlap).round(2).to_frame(column))
+    if not is_drawn:
+        notice = "> **This notebook shows photographs of patients: keep it private.**"
+        display(Markdown(notice), metadata={"shows_photographs": True})
+    some = [None if values is None else values[:4] for values in (images, maps, control, masks)]
+    display(plot_explanations(*some, is_synthetic=is_drawn))
+
+# %% [markdown]
+# ## What this shows
+
+# %%
+from dr_lib.markdown import escape
+
+finds = f"finds referable eyes of the test split with an AUC of **{scores['auc']:.3f}**"
+if task == "grades":
+    finds = f"agrees with the true grades with a kappa of **{scores['kappa']:.3f}**, and {finds}"
+doubt = " That interval holds 0.5, a coin's AUC: **the network has not been shown to learn.**"
+Markdown(
+    f"One training of **{model}** at {image_size} px on {counts['train']} images of {kind} took"
+    f" **{timing.train_s:.1f} s** on {escape(trained.device.name)} ({escape(row['cpu'])}). It"
+    f" {finds} (95 % interval {auc.low:.3f} to {auc.high:.3f}, {counts['test']} images)."
+    + (doubt if auc.low <= 0.5 else "")
+)
+
+# %% [markdown]
+# ## Limits
+#
+# One run says nothing about the spread: repeat it (`-p repetition 1`, 2, ...) or run a study file,
+# and compare in notebook 11. The interval of the AUC is that of this test split and this training
+# alone; kappa depends on how the grades are distributed. The defaults train a small network from
+# random weights, to show the way: `papermill_runs/grades.yaml` trains a model worth serving. A
+# synthetic sample says how the software works and what it costs, nothing about disease.
