@@ -79,6 +79,7 @@ run = Run(root, "22_serve_and_load", asked, results=results, instance=instance)
 from dr_lib.data.photograph import pixels
 from dr_lib.data.photograph.crop import crop_fundus
 from dr_lib.data.prepared.sample import open_sample
+from dr_lib.errors import DrError
 
 is_synthetic = photographs == "sample"
 source = Path(photographs)
@@ -96,7 +97,7 @@ for path in files:
     try:
         stored.append(pixels.encode_jpeg(crop_fundus(path).image))
         bodies.append(path.read_bytes())
-    except ValueError:  # no field of view, or no picture
+    except DrError:  # no field of view, or no picture
         continue
 if not bodies:
     raise ValueError(f"photographs: none of {len(files)} JPEG or PNG files there shows a retina")
