@@ -18,7 +18,7 @@ from dr_lib.data.labels.label_files import PICTURES, find_files
 from dr_lib.data.labels.near_duplicates import is_copy, perceptual_hash
 from dr_lib.data.photograph.decode import MAX_PIXELS
 from dr_lib.data.prepared.folder import Prepared
-from dr_lib.data.prepared.workers import WorkerError, map_over
+from dr_lib.data.prepared.workers import map_over
 from dr_lib.errors import DrError
 from dr_lib.files import lock
 from dr_lib.hardware import activate, choose, probe
@@ -310,14 +310,12 @@ def _grade(folder: Path, version: str, file: Path) -> tuple[dict[str, Any], str]
     except (DrError, ValueError, OSError) as error:
         # no fault of the photograph
         if getattr(error.__cause__ or error, "errno", 0) in (errno.ENOENT, errno.ESTALE):
-            raise WorkerError(
+            raise DrError(
                 f"{file} is not there any more: bring the folder back, and start again, to go on"
             ) from error
         return {**row, "error": str(error)}, ""
     except MemoryError as error:
-        raise WorkerError(
-            "too little memory for a photograph: pass --workers 1, to go on"
-        ) from error
+        raise DrError("too little memory for a photograph: pass --workers 1, to go on") from error
     graded = {
         **row,
         "most_probable_grade": answer["most_probable_grade"],
