@@ -19,20 +19,26 @@ KINDS = {  # of parameters, by their annotation: types of the values, and in wor
 LEAST = {  # of the numbers that make no sense below it, in whatever notebook
     "epochs": 1,
     "batch_size": 1,
-    "batch_scale": 1,
     "image_size": 1,
     "num_machines": 1,
     "num_requests": 1,
     "num_devices": 0,
-    "warmup_epochs": 0,
-    "steps_per_execution": 0,
     "learning_rate": 0,
-    "dropout": 0,
     "max_hours": 0,
     "gap_s": 0,
     "load_seconds": 0,
     "repetition": 0,
     "seed": 0,
+}
+CHOICES = {  # of the parameters that take one of a few values, in whatever notebook
+    "task": ("referable", "grades"),
+    "mode": ("paper", "fast", "scaled"),
+    "recipe": ("full", "few", "upper"),
+    "optimizer": ("rmsprop", "adam"),
+    "augmentation": ("none", "flip", "colour"),
+    "accelerator": ("auto", "cpu", "gpu", "tpu"),
+    "backend": ("auto", "tensorflow", "jax"),
+    "input": ("auto", "memory", "stream"),
 }
 GONE = {  # parameters that notebooks had, for older studies and commands: what to do instead
     "weigh_classes": "leave it out; weigh_grades weighs the grades of a model of five",
@@ -40,6 +46,15 @@ GONE = {  # parameters that notebooks had, for older studies and commands: what 
     "last_layer": "give recipe: few, and leave last_layer out",
     "last_frozen": "give recipe: upper, and leave last_frozen out",
     "probe_grades": "give recipe: few, and leave probe_grades out",
+    "dropout": "leave it out: recipe upper drops 0.3 of the features, the others none",
+    "test_time_augmentation": "leave it out: recipes few and upper average mirror images",
+    "batch_scale": "leave it out: mode scaled takes four times the batch",
+    "warmup_epochs": "leave it out: mode scaled warms up for five epochs",
+    "precision": "leave it out: it follows from the mode",
+    "steps_per_execution": "leave it out: they follow from the mode",
+    "strategy": "leave it out: it follows from backend and num_devices",
+    "input": "leave it out: photographs are streamed where they do not fit into memory",
+    "tensorboard": "leave it out: history.csv has what its logs had",
     "scaling": "leave it out: several machines share the batch, as strong scaling had it",
     "sweep": "leave it out: the instruction sets are no longer compared",
 }
@@ -51,7 +66,8 @@ class ParameterError(ValueError):
 
 
 def check_value(name: str, kind: str, value: Any) -> None:
-    """Refuse a value of another kind, and a number below the least that makes sense.
+    """Refuse a value of another kind, one that is no choice, and a number below the least that
+    makes sense.
 
     Raises:
         ParameterError: the parameter, its value, and what to give, in one sentence.
@@ -61,6 +77,8 @@ def check_value(name: str, kind: str, value: Any) -> None:
     types, wanted = KINDS[kind]
     if not isinstance(value, types) or isinstance(value, bool) != (kind == "bool"):
         raise ParameterError(f"{name} is {value!r}: give {wanted}")
+    if value not in CHOICES.get(name, (value,)):
+        raise ParameterError(f"{name} {value!r}: choose from {', '.join(CHOICES[name])}")
     is_number = kind in ("int", "float")
     if is_number and name in LEAST and not value >= LEAST[name]:
         raise ParameterError(f"{name} is {value!r}: give {LEAST[name]} or more")
