@@ -75,7 +75,9 @@ from dr_lib.serving.export.runtimes import pin_tensorflow
 
 facts = hardware.probe()
 pin_tensorflow(num_threads)
-device = hardware.activate(hardware.choose(facts, accelerator="cpu", backend="tensorflow"))
+device = hardware.activate(
+    hardware.choose(facts, hardware.Request(accelerator="cpu", backend="tensorflow"))
+)
 print(f"{facts.cpu}, {num_threads} of {facts.num_cpus} cores for a prediction")
 
 # %%

@@ -17,8 +17,12 @@ WORK += (
     "image_size optimizer learning_rate warmup_epochs augmentation dropout last_layer last_frozen"
     " commit".split()
 )
-WORK += "probe_grades weigh_classes weigh_grades ema_momentum test_time_augmentation".split()
+WORK += (
+    "probe_grades weigh_classes weigh_grades keep_best ema_momentum test_time_augmentation".split()
+)
 WORK += "data_share threads_asked evaluate_every".split()
+# of rows that lack a column: parameters that went, and one that came
+ABSENT = {"weigh_classes": False, "ema_momentum": 0.0, "keep_best": False}
 # part of the work that a mode may set anew
 SET_BY_MODE = ("batch_size", "learning_rate", "warmup_epochs")
 # follows the hardware
@@ -205,7 +209,8 @@ def _check_alike(finished: pd.DataFrame, may_differ: Collection[str]) -> None:
     groups += [(rows, {"split_sha256"}) for _, rows in tables]
     for rows, columns in groups:
         for column in set(columns) & set(rows) - set(may_differ):
-            if rows[column].nunique(dropna=False) > 1:
+            values = rows[column].where(rows[column].notna(), ABSENT.get(column, rows[column]))
+            if values.nunique(dropna=False) > 1:
                 digits = 12 if column.endswith("_sha256") else None
                 unlike[column] = ", ".join(sorted({str(value)[:digits] for value in rows[column]}))
     if unlike:

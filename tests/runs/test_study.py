@@ -162,7 +162,7 @@ def test_plan_holds_every_cell_in_every_block():
 
 def test_machines_that_differ_have_other_names():
     """Kaggle's two T4 and a laptop's CPU do not overwrite each other's rows."""
-    cpu = Facts("local", "AMD EPYC 7B13", 2, 24.0, (), 0.0, 0.0, "", 0, ("tensorflow",), False)
+    cpu = Facts("local", "AMD EPYC 7B13", 2, 24.0, (), 0.0, 0.0, "", 0, ("tensorflow",))
     t4s = cpu._replace(platform="kaggle", gpus=("Tesla T4", "Tesla T4"))
     others = [
         t4s._replace(gpus=("Tesla T4", "NVIDIA L4")),

@@ -21,11 +21,10 @@ from dr_lib.data.prepared.folder import Prepared
 from dr_lib.data.prepared.workers import map_over
 from dr_lib.errors import DrError
 from dr_lib.files import lock
-from dr_lib.hardware import activate, choose, probe
+from dr_lib.hardware import Request, activate, choose, probe
 from dr_lib.hardware.cpus import count_cpus
 from dr_lib.serving.grader.folder import ModelFolder, ModelFolderError, read_folder
 from dr_lib.serving.grader.predict import Predictor
-from dr_lib.training.config import TrainingConfig
 from dr_lib.training.train_once import PREDICTIONS
 
 BATCH = 32  # crops decoded at once
@@ -239,16 +238,13 @@ def _open(folder: ModelFolder) -> Callable[[np.ndarray], np.ndarray]:
     """What makes probabilities of crops; Keras of a trained model, as its training did."""
     if folder.facts["format"] != "keras":
         return Predictor(folder, count_cpus(), max_pixels=MAX_PIXELS).predict
-    activate(choose(probe(), batch_size=BATCH))
+    activate(choose(probe(), Request(batch_size=BATCH)))
     from dr_lib.serving.export.convert import load_network
-    from dr_lib.training.train_once import predict
+    from dr_lib.training.fit import predict
 
-    config = TrainingConfig(
-        "",
-        batch_size=BATCH,
-        test_time_augmentation=folder.facts.get("test_time_augmentation", False),
-    )
-    return partial(predict, config, load_network(folder.artifact))
+    averaged = folder.facts.get("test_time_augmentation", False)
+    network = load_network(folder.artifact)
+    return partial(predict, network, batch_size=BATCH, average_mirrored=averaged)
 
 
 def _list_files(path: Path) -> list[Path]:
