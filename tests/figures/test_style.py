@@ -30,7 +30,7 @@ def find_sentences() -> set[str]:
     sentences = {
         *style.read_headers().values(),
         *(paper.authors for paper in PAPERS.values()),
-        *scenarios.MEANS.values(),
+        *(words for words, _ in scenarios.METERS.values()),
     }
     sentences |= {
         *style.FACTOR_NAMES.values(),
