@@ -74,6 +74,8 @@ GONE = {  # parameters that notebooks had, for older studies and commands: what 
     "last_frozen": "give recipe: upper, and leave last_frozen out",
     "probe_grades": "give recipe: few, and leave probe_grades out",
     "scaling": "leave it out: several machines share the batch, as strong scaling had it",
+    "cheap": "leave it out: the paper's two instances are compared",
+    "dear": "leave it out: the paper's two instances are compared",
     "sweep": "leave it out: the instruction sets are no longer compared",
 }
 THOUSANDS = re.compile(r"[1-9]\d{0,2}([.,]\d{3})+")  # twenty thousand in Brazil, twenty elsewhere
