@@ -300,7 +300,7 @@ row = run.finish(
         **{f"{name}_mean": float(requests[name].mean()) for name in parts},
         # energy of this machine while it was loaded, the client's share among it
         **(summarise(samples) if server else {}),
-        "num_predictions": int((found.requests["error"] == "").sum()),
+        "num_predictions": int((found.requests["error"] == "").sum()) if server else None,
         **describe_gate(served.facts),
         "requests": table.relative_to(run.study_dir).as_posix(),
     }
