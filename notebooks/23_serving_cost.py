@@ -2,14 +2,13 @@
 # # What does a prediction cost?
 #
 # **Question.** How long does a prediction take, what does it cost by the hour and by the million,
-# and which endpoint is the cheapest? **Input.** Rows of notebooks 21 and 22 from
-# any number of machines; none leaves the paper alone (Camargo, Künas, Navaux). **Output.** Its
-# figures 1 and 2 and table 1, costs, and its claims judged.
-# **Time.** Seconds.
+# and which endpoint is the cheapest? **Input.** Rows of notebooks 21 and 22 from any number of
+# machines; none leaves the paper alone (Camargo, Künas, Navaux). **Output.** Its figures 1 and 2
+# and table 1, costs, and its claims judged. **Time.** Seconds.
 #
-# **Resumo.** Quanto tempo leva uma predição, quanto custa por hora e por milhão, e qual máquina é
-# mais barata em cada taxa de requisições? Entrada: linhas dos notebooks 21 e 22; sem elas, só o
-# artigo. Saída: figuras 1 e 2 e tabela 1 do artigo, custos e o veredito sobre cada afirmação.
+# **Resumo.** Quanto tempo leva uma predição, quanto custa por hora e por milhão, e qual endpoint é
+# o mais barato? Entrada: linhas dos notebooks 21 e 22; sem elas, só o artigo. Saída: figuras 1 e 2
+# e tabela 1 do artigo, custos e o veredito sobre cada afirmação.
 
 # %% tags=["parameters"]
 # rows
@@ -18,13 +17,7 @@ allow: str = ""  # columns in which pooled requests may differ, such as commit, 
 exclude: str = ""  # marks of runs whose times do not count, such as disturbed
 # prices
 instance: str = "ml.m5.xlarge"  # price all rows as this one, empty to keep the price in each row
-<<<<<<< HEAD
-cheap: str = "ml.c7g.xlarge"  # the paper's instance with the cheaper hour
-dear: str = "ml.m5.xlarge"  # the one that it is held against
 g_per_kwh: float = 0.0  # CO2 of your electricity [g/kWh], such as Brazil's 38.5; 0 if unknown
-=======
-grid: str = "World"  # whose electricity, where a price names no region; e.g. Brazil or World
->>>>>>> 76221ca (One table and one sentence for the cheapest endpoint; break-evens and their prose go)
 # endpoint
 requests_per_day: float = 20000.0  # that it answers, mean of a month
 p99_ms: float = 300.0  # 99 of 100 answers come within that [ms]
@@ -63,11 +56,8 @@ from dr_lib.figures.page import Page
 default = "papermill_runs/adhoc,papermill_runs/exports,papermill_runs/serving"
 rows = open_rows("B", runs, root, default=default, allow=allow, exclude=exclude)
 selection = rows.selection
-timed = (
-    selection.timed.dropna(subset=["predict_ms"])
-    if "predict_ms" in selection.timed
-    else selection.timed[:0]
-)
+timed = selection.timed
+timed = timed.dropna(subset=["predict_ms"]) if "predict_ms" in timed else timed[:0]
 page = Page(out, lang)
 say = Page(lang=lang).say
 print(f"{len(rows.table)} runs, {len(timed)} requests whose times count")
@@ -87,31 +77,27 @@ page.title("What does a prediction cost?", "B" if published else "", selection)
 # %% tags=["report"]
 from dr_lib.figures.serving import plot_predict_time
 
-models = dict.fromkeys(
-    [*(["vgg19", "mobilenet"] if published else []), *(timed["model"] if len(timed) else [])]
-)
-for number, model in enumerate(models, start=1):
-    figure = plot_predict_time(timed, model, lang, published=published)
-    name = f"figure_{number}_{model}"
-    is_ours = model in set(timed.get("model", []))
+ours = set(timed["model"]) if len(timed) else set()
+theirs = {"vgg19", "mobilenet"} if published else set()
+for number, model in enumerate(sorted(ours | theirs, reverse=True), start=1):
     page.figure(
-        figure, name, "Time of a prediction on each machine, in each format.", is_ours=is_ours
+        plot_predict_time(timed, model, lang, published=published),
+        f"figure_{number}_{model}",
+        "Time of a prediction on each machine, in each format.",
+        is_ours=model in ours,
     )
 
 # %% tags=["report"]
 from dr_lib.evidence.serving.request_log import summarise_requests
 
-ours = summarise_requests(timed)
-shown = ["environment", "model", "format", "image_size", "threads", "n", "requests"]
-shown += ["predict_ms", "decode_ms", "round_trip_ms"]
-shown = [
-    f"{name}{bound}"
-    for name in shown
-    for bound in ("", "_low", "_high")
-    if f"{name}{bound}" in ours
-]
+summary = summarise_requests(timed)
+names = ["environment", "model", "format", "image_size", "threads", "n", "requests"]
+names += ["predict_ms", "decode_ms", "round_trip_ms"]
+names = [f"{name}{bound}" for name in names for bound in ("", "_low", "_high")]
 page.table(
-    ours[shown], "response_times", "Times of a request, mean [95 % interval] over n deployments."
+    summary[[name for name in names if name in summary]],
+    "response_times",
+    "Times of a request, mean [95 % interval] over n deployments.",
 )
 
 # %% tags=["report"]
@@ -149,9 +135,11 @@ if published:
 
 # %% tags=["report"]
 priced = pd.DataFrame()
-if len(ours):  # at the price of the rows, or of the instance above, as if it were this machine
-    label = ours["priced_as"].replace("", instance) if "priced_as" in ours else instance
-    priced = cost_table(ours.assign(instance=label))
+if len(summary):  # at the price of the rows, or of the instance above, as if it were this machine
+    label = instance
+    if "priced_as" in summary:
+        label = summary["priced_as"].replace("", instance)
+    priced = cost_table(summary.assign(instance=label))
     columns = [name for name in COSTS if name in priced]
     page.table(priced[columns], "costs_ours", "Costs from our times, by the hour's price.")
 
