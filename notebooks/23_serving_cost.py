@@ -78,8 +78,8 @@ page.title("What does a prediction cost?", "B" if published else "", selection)
 from dr_lib.figures.serving import plot_predict_time
 
 ours = set(timed["model"]) if len(timed) else set()
-theirs = {"vgg19", "mobilenet"} if published else set()
-for number, model in enumerate(sorted(ours | theirs, reverse=True), start=1):
+theirs = ["vgg19", "mobilenet"] if published else []
+for number, model in enumerate(dict.fromkeys([*theirs, *sorted(ours)]), start=1):
     page.figure(
         plot_predict_time(timed, model, lang, published=published),
         f"figure_{number}_{model}",
