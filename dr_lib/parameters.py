@@ -51,7 +51,7 @@ CHOICES = {  # of the texts that are one of a few, in whatever notebook
 }
 CHOICES_BESIDE = {  # other ones, in a notebook that has this parameter too
     "framework": {"accelerator": ("auto", "cpu", "gpu")},
-    "num_calibrated": {"model": ("mobilenet", "vgg19", "small_cnn")},
+    "model_dir": {"model": ("mobilenet", "vgg19", "small_cnn")},
     "served_dir": {"model": ("mobilenet", "vgg19", "small_cnn")},
 }
 INPUTS = {  # parameters that name a folder or a file to read: their values that are words
@@ -78,6 +78,9 @@ GONE = {  # parameters that notebooks had, for older studies and commands: what 
     "input": "leave it out: photographs are streamed where they do not fit into memory",
     "tensorboard": "leave it out: history.csv has what its logs had",
     "scaling": "leave it out: several machines share the batch, as strong scaling had it",
+    "cheap": "leave it out: the paper's two instances are compared",
+    "dear": "leave it out: the paper's two instances are compared",
+    "num_calibrated": "leave it out: 100 crops set the scales of int8",
     "sweep": "leave it out: the instruction sets are no longer compared",
 }
 THOUSANDS = re.compile(r"[1-9]\d{0,2}([.,]\d{3})+")  # twenty thousand in Brazil, twenty elsewhere

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner
 from nbconvert.filters import markdown2html
-from tests.evidence.test_request_log import RUN
+from tests.evidence.serving.test_request_log import RUN
 
 from dr_lib.__main__ import main
 from dr_lib.evidence.papers import ANALYSES
