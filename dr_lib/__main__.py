@@ -248,7 +248,7 @@ def verify(data_dir: Path) -> None:
 def kernels(names: tuple[str, ...]) -> None:
     """Set up the Jupyter kernels of MXNet, PyTorch and JAX, an environment each, in .kernels/."""
     from dr_lib import hardware
-    from dr_lib.runs.kernels import KERNELS, KernelError, NoPythonError, set_up
+    from dr_lib.runs.kernels import KERNELS, KernelError, set_up
 
     has_gpu = bool(hardware.probe().gpus)
     failures = []
@@ -260,8 +260,6 @@ def kernels(names: tuple[str, ...]) -> None:
         for name, outcome in ready.items():
             try:
                 click.echo(f"{name}: {outcome.result()}")
-            except NoPythonError as error:  # nothing to be done here: its scenarios are skipped
-                click.echo(f"{name}: not here: {error}")
             except KernelError as error:
                 failures.append(f"{name}: {error}")
     if failures:
