@@ -348,8 +348,8 @@ def plan(
     from dr_lib import hardware
     from dr_lib.runs.backlog import Backlog
     from dr_lib.runs.cluster import list_commands
+    from dr_lib.runs.folder import check_folder
     from dr_lib.runs.outdated import describe_outdated, find_outdated
-    from dr_lib.runs.runner import check_folder
     from dr_lib.runs.study import check_paths, load_study, name_machine, plan_runs
 
     design = load_study(study, ROOT, instance=instance)

@@ -18,9 +18,10 @@ from dr_lib.errors import DrError
 from dr_lib.files import lock, write_text
 from dr_lib.hardware.machines import COORDINATOR, COUNT, RANK
 from dr_lib.runs.backlog import Backlog
+from dr_lib.runs.folder import check_notebook
 from dr_lib.runs.outdated import find_outdated, set_aside
 from dr_lib.runs.row import read_rows, write_row
-from dr_lib.runs.runner import check_notebook, run_study
+from dr_lib.runs.runner import run_study
 from dr_lib.runs.study import PlannedRun, Study, find_runs, load_study, name_run, plan_runs
 
 ANY = "any"  # in place of a machine's name
@@ -77,6 +78,9 @@ def run_on_cluster(
     planned = plan_runs(study, ANY)
     runs = find_runs(planned, only, path)
     check_notebook(study, root, read_rows(folder), allow)
+    # a worker makes what is disturbed again by itself
+    once = study.model_copy(update={"repeat_disturbed": 0})
+    backlog = Backlog(once, folder, runs, planned, stop_at=stop_at)
     try:
         client = Client(address, timeout=PATIENCE_S)
     except (OSError, ValueError) as error:
@@ -86,9 +90,6 @@ def run_on_cluster(
     if sentence := set_aside(folder, rows, root):
         tqdm.write(sentence)
 
-    # a worker makes what is disturbed again by itself
-    once = study.model_copy(update={"repeat_disturbed": 0})
-    backlog = Backlog(once, folder, runs, planned, stop_at=stop_at)
     _take_in(backlog, read_rows(folder))
     failures = []
     under_way: dict[Future, PlannedRun] = {}

@@ -1,6 +1,5 @@
 """Jupyter kernels for frameworks that do not live beside TensorFlow: an environment each."""
 
-
 import importlib.util
 import shutil
 import subprocess
