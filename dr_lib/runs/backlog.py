@@ -11,14 +11,14 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from dr_lib.command import write_command
 from dr_lib.runs.prices import find_price, price_seconds
-from dr_lib.runs.row import count_paid, read_left, read_seconds
+from dr_lib.runs.row import Row, count_paid, read_left, read_seconds
 from dr_lib.runs.study import PlannedRun, Study
 
-NO_ROW: dict[str, Any] = {"status": ""}
+NO_ROW: Row = {"status": ""}
 
 
 class Offer(NamedTuple):
@@ -43,7 +43,7 @@ class Backlog:
     folder: Path  # of the study
     runs: list[PlannedRun]  # that are asked for
     planned: list[PlannedRun]  # all runs of the study
-    rows: dict[str, dict[str, Any]] = field(default_factory=dict)  # by planned run
+    rows: dict[str, Row] = field(default_factory=dict)  # by planned run
     stop_at: float = math.inf  # of the session, on the monotonic clock
     closed: set[str] = field(default_factory=set)  # runs that this session does not begin any more
 
@@ -59,11 +59,11 @@ class Backlog:
         ids = [run.run_id for run in self.planned]
         self.rows = {run_id: rows[run_id] for run_id in ids if run_id in rows}
 
-    def list_rows(self) -> list[dict[str, Any]]:
+    def list_rows(self) -> list[Row]:
         """The rows of the runs that are asked for."""
         return [self.rows[run.run_id] for run in self.runs if run.run_id in self.rows]
 
-    def row(self, run: PlannedRun) -> dict[str, Any]:
+    def row(self, run: PlannedRun) -> Row:
         """The row that a run has left, or one without a status."""
         return self.rows.get(run.run_id, NO_ROW)
 

@@ -20,7 +20,7 @@ from dr_lib.hardware.machines import COORDINATOR, COUNT, RANK
 from dr_lib.runs.backlog import Backlog
 from dr_lib.runs.folder import check_notebook
 from dr_lib.runs.outdated import find_outdated, set_aside
-from dr_lib.runs.row import read_rows, write_row
+from dr_lib.runs.row import Row, read_rows, write_row
 from dr_lib.runs.runner import run_study
 from dr_lib.runs.study import PlannedRun, Study, find_runs, load_study, name_run, plan_runs
 
@@ -140,7 +140,7 @@ def make_run(
     root: Path | None = None,
     max_hours: float = math.inf,
     allow: Collection[str] = (),
-) -> tuple[list[str], list[dict]]:
+) -> tuple[list[str], list[Row]]:
     """Make one run of a study on this worker; return the error lines and the rows of it."""
     root = root or Path(__file__).resolve().parents[2]
     path = root / "papermill_runs" / f"{name}.yaml"
@@ -166,7 +166,7 @@ def make_run(
     return errors, [row for row in rows if name_run(row["scenario"], row["repetition"]) == only]
 
 
-def _read_result(future: Future, name: str, address: str) -> tuple[list[str], list[dict]]:
+def _read_result(future: Future, name: str, address: str) -> tuple[list[str], list[Row]]:
     """What `make_run` returned on the worker; what ended it there is an error of this run alone."""
     from distributed import KilledWorker
 
@@ -182,14 +182,14 @@ def _read_result(future: Future, name: str, address: str) -> tuple[list[str], li
     return [f"{name}: {reason}"], []
 
 
-def _take_in(backlog: Backlog, rows: Iterable[dict[str, Any]]) -> None:
+def _take_in(backlog: Backlog, rows: Iterable[Row]) -> None:
     """Add rows of whatever machine; a completed one comes before others of its run."""
     for row in rows:
         if backlog.rows.get(_name(row), row)["status"] != "ok" or row["status"] == "ok":
             backlog.rows[_name(row)] = row
 
 
-def _name(row: dict[str, Any]) -> str:
+def _name(row: Row) -> str:
     """The name of a row's run in a plan for any machine."""
     return f"{name_run(row['scenario'], row['repetition'])}-{ANY}"
 

@@ -8,11 +8,10 @@ from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from dr_lib.errors import DrError
 from dr_lib.files import lock, write_json
-from dr_lib.runs.row import read_rows
+from dr_lib.runs.row import Row, read_rows
 from dr_lib.runs.run import hash_notebook
 from dr_lib.runs.study import Study
 
@@ -61,9 +60,7 @@ def check_folder(folder: Path, study: Study) -> None:
         raise DrError(f"{fault}: give one another name, or delete the folder to begin anew")
 
 
-def check_notebook(
-    study: Study, root: Path, rows: Iterable[dict[str, Any]], allow: Collection[str]
-) -> None:
+def check_notebook(study: Study, root: Path, rows: Iterable[Row], allow: Collection[str]) -> None:
     """Refuse to add runs to those that another version of the notebook made, unless it is
     allowed.
     """

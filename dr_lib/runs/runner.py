@@ -23,12 +23,13 @@ from dr_lib.errors import DrError
 from dr_lib.files import write_json
 from dr_lib.hardware.machines import Place, find_place
 from dr_lib.processes import read_commit
-from dr_lib.runs.backlog import Backlog, Offer
+from dr_lib.runs.backlog import NO_ROW, Backlog, Offer
 from dr_lib.runs.folder import check_notebook, keep_for, lock_study
 from dr_lib.runs.machines import NO_KERNEL, find_unavailable, start_others, take_part
 from dr_lib.runs.outdated import find_outdated, set_aside
 from dr_lib.runs.papermill import (
     OUT_OF_TIME,
+    Execution,
     find_error,
     prepare_execution,
     redact_paths,
@@ -241,8 +242,7 @@ def _make_one(session: Session, offer: Offer) -> str:
     """Run the notebook in a process of its own; return its error, after writing it to a row."""
     run = offer.run
     folder = session.folder
-    notebook = session.study.notebook
-    execution = prepare_execution(run, session.root, notebook, folder)
+    execution = prepare_execution(run, session.root, session.study.notebook, folder)
     progress_path(folder, run.run_id).unlink(missing_ok=True)  # of an earlier try
     identity = _identify(session, run)
     identity.stop_at = offer.stop_at
@@ -250,54 +250,58 @@ def _make_one(session: Session, offer: Offer) -> str:
     identity.others_before = measure_others(WATCHED_S)
 
     start = time.monotonic()
-    timeout_s = 3600 * (session.study.timeout_hours or math.inf)
-    limit_s = min(timeout_s, offer.stop_at - start)
-    with (
-        start_others(run, session.root, notebook, folder) as others,
-        start_papermill(
-            execution, identity, lock=session.lock, environment=others.environment
-        ) as papermill,
-    ):
-        saved = start
-        while papermill.poll() is None and not others.find_lost():
-            if time.monotonic() - start > limit_s:
-                break
-            with suppress(subprocess.TimeoutExpired):
-                papermill.wait(0.5)
-            _show(session, offer, time.monotonic() - start)
-            # a runner that is killed loses no more of what was paid for
-            if time.monotonic() - saved > SAVED_S:
-                saved = time.monotonic()
-                write_json(spent_path(folder, run.run_id), identity.spent_s + saved - start)
-        lost = others.find_lost()
-        returncode = papermill.poll()
-        process_s = time.monotonic() - start
-        if returncode == 0:
-            others.wait()
+    error = _execute(session, offer, execution, identity)
+    process_s = time.monotonic() - start
     session.bar.n = int(session.bar.n) + 1
 
-    row = read_left(folder, run.run_id).get(run.run_id, {"status": ""})
+    row = read_left(folder, run.run_id).get(run.run_id, NO_ROW)
     this_try = {name: getattr(identity, name) for name in ("session_id", "retries", "repeats")}
     if row["status"] == "ok" and this_try.items() <= row.items():
         write_row(folder, {**row, "process_s": process_s})
         return ""
-    if returncode is not None:
-        error = find_error(execution.output, execution.log, returncode)
-        # so JAX ends where another one is silent
-        if run.num_machines > 1 and "DeadKernelError" in error:
-            error += "; or another of its machines ended, or fell silent"
-    elif lost:
-        error = lost
-    elif time.monotonic() >= offer.stop_at:
-        error = f"{OUT_OF_TIME}: ended by max_hours or max_usd, incomplete"
-    else:
-        error = f"ended after {limit_s:.0f} s: timeout_hours"
     # saved, or complete and only disturbed
     if error.startswith(OUT_OF_TIME) or row["status"] == "ok":
         write_json(spent_path(folder, run.run_id), identity.spent_s + process_s)
     else:
         status = "skipped" if error.startswith(UNAVAILABLE) else "failed"
         _write_incomplete(session, identity, run, status, error, process_s)
+    return error
+
+
+def _execute(session: Session, offer: Offer, execution: Execution, identity: RunIdentity) -> str:
+    """Execute a notebook on all machines of its run, and end it in time; return its error."""
+    run = offer.run
+    spent = spent_path(session.folder, run.run_id)
+    start = saved = time.monotonic()
+    timeout_s = 3600 * (session.study.timeout_hours or math.inf)
+    limit_s = min(timeout_s, offer.stop_at - start)
+    with (
+        start_others(run, session.root, session.study.notebook, session.folder) as others,
+        start_papermill(
+            execution, identity, lock=session.lock, environment=others.environment
+        ) as papermill,
+    ):
+        while papermill.poll() is None and time.monotonic() - start < limit_s:
+            if lost := others.find_lost():
+                return lost
+            with suppress(subprocess.TimeoutExpired):
+                papermill.wait(0.5)
+            _show(session, offer, time.monotonic() - start)
+            # a runner that is killed loses no more of what was paid for
+            if time.monotonic() - saved > SAVED_S:
+                saved = time.monotonic()
+                write_json(spent, identity.spent_s + saved - start)
+        if papermill.poll() is None:
+            if time.monotonic() >= offer.stop_at:
+                return f"{OUT_OF_TIME}: ended by max_hours or max_usd, incomplete"
+            return f"ended after {limit_s:.0f} s: timeout_hours"
+        if papermill.returncode == 0:
+            others.wait()
+            return "the notebook ended without a row"  # or the row is there
+    error = find_error(execution.output, execution.log, papermill.returncode)
+    # so JAX ends where another one is silent
+    if run.num_machines > 1 and "DeadKernelError" in error:
+        return f"{error}; or another of its machines ended, or fell silent"
     return error
 
 
