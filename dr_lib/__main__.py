@@ -248,7 +248,7 @@ def verify(data_dir: Path) -> None:
 def kernels(names: tuple[str, ...]) -> None:
     """Set up the Jupyter kernels of MXNet, PyTorch and JAX, an environment each, in .kernels/."""
     from dr_lib import hardware
-    from dr_lib.runs.kernels import KERNELS, KernelError, NoPythonError, set_up
+    from dr_lib.runs.kernels import KERNELS, KernelError, set_up
 
     has_gpu = bool(hardware.probe().gpus)
     failures = []
@@ -260,8 +260,6 @@ def kernels(names: tuple[str, ...]) -> None:
         for name, outcome in ready.items():
             try:
                 click.echo(f"{name}: {outcome.result()}")
-            except NoPythonError as error:  # nothing to be done here: its scenarios are skipped
-                click.echo(f"{name}: not here: {error}")
             except KernelError as error:
                 failures.append(f"{name}: {error}")
     if failures:
@@ -350,8 +348,8 @@ def plan(
     from dr_lib import hardware
     from dr_lib.runs.backlog import Backlog
     from dr_lib.runs.cluster import list_commands
+    from dr_lib.runs.folder import check_folder
     from dr_lib.runs.outdated import describe_outdated, find_outdated
-    from dr_lib.runs.runner import check_folder
     from dr_lib.runs.study import check_paths, load_study, name_machine, plan_runs
 
     design = load_study(study, ROOT, instance=instance)
