@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, NullLocator
 
-from dr_lib.evidence.claims import read_published
+from dr_lib.evidence.claims import list_printed
 from dr_lib.evidence.mnist import IMPLEMENTATIONS, find_times_to_accuracy, list_epochs
 from dr_lib.evidence.papers import PAPERS
 from dr_lib.evidence.select import NoRunsError
@@ -204,12 +204,8 @@ def _read_paper() -> pd.DataFrame:
     """The paper's two end points by framework: seconds, epochs, and of Keras the implementation
     and batch.
     """
-    claims = read_published("D").query("statistic == 'mean' and column == 'train_s'")
-    selectors = (claims["numerator"] + ";" + claims["conditions"]).str.split(";")
-    points = pd.DataFrame([dict(term.split("=") for term in terms) for terms in selectors])
-    points = points.assign(
-        seconds=claims["value"].to_numpy(float), epochs=points["epochs"].astype(int)
-    )
+    points = list_printed("D").query("column == 'train_s'")
+    points = points.assign(seconds=points["value"], epochs=points["epochs"].astype(int))
     return points.set_index("framework")
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from dr_lib.evidence.claims import read_published
+from dr_lib.evidence.claims import list_printed
 from dr_lib.runs.prices import PriceError, find_price
 
 PAPER_RATE_PER_S = 0.2  # paper B asks once in 5 s
@@ -143,14 +143,13 @@ def read_paper_latencies() -> pd.DataFrame:
     Returns:
         Their `usd_per_hour`, `predict_ms` with its deviation `predict_ms_sd`, and `round_trip_ms`.
     """
-    claims = read_published("B").query("statistic == 'mean' and environments != 'any'")
-    model = claims["numerator"].str.extract("model=([^;]+)", expand=False)
-    claims = claims.assign(model=model, instance=claims["environments"])
-    prices = claims[claims["column"] == "usd_per_hour"].set_index("instance")["value"]
+    printed = list_printed("B").assign(instance=lambda rows: rows["hardware"])
+    times = printed[printed["column"].isin(["predict_ms", "round_trip_ms"])]
     keys = ["model", "instance"]
     predict, call = (
-        claims[claims["column"] == name].set_index(keys) for name in ("predict_ms", "round_trip_ms")
+        times[times["column"] == name].set_index(keys) for name in ("predict_ms", "round_trip_ms")
     )
+    prices = printed[printed["column"] == "usd_per_hour"].set_index("instance")["value"]
     table = pd.DataFrame(
         {
             "predict_ms": predict["value"],
@@ -175,8 +174,7 @@ def compare_sizes(runs: pd.DataFrame, *, published: bool = True) -> pd.DataFrame
     ours = ours.groupby(["model", "image_size"])[columns].first()
     if not published:
         return ours.reset_index()
-    printed = read_published("B").query("column in @columns")
-    printed = printed.assign(model=printed["numerator"].str.removeprefix("model="))
+    printed = list_printed("B").query("column in @columns")
     table = printed.pivot(index="model", columns="column", values="value")[columns].add_suffix(
         "_published"
     )
