@@ -506,19 +506,15 @@ def claims(
     """
     import pandas as pd
 
-    from dr_lib.evidence.claims import (
-        count_by_chance,
-        count_claims,
-        judge_claims,
-        list_claims,
-    )
+    from dr_lib.evidence.claims import count_claims
     from dr_lib.evidence.rows import list_paper_rows, select_paper
     from dr_lib.evidence.select import UnlikeRunsError, list_columns
+    from dr_lib.evidence.verdicts import count_by_chance, judge_claims, list_claims
     from dr_lib.runs.row import read_runs
 
     if not folders:
         lines = [list(row) for row in count_claims().astype(str).itertuples(index=False)]
-        lines = [["paper", "judged by notebook", "why", "claims"], ["---"] * 4, *lines]
+        lines = [["paper", "judged by notebook", "on", "claims"], ["---"] * 4, *lines]
         return click.echo("\n".join(f"| {' | '.join(line)} |" for line in lines))
     runs = read_runs(*folders)
     tables = []

@@ -373,7 +373,7 @@ if len(group_by_photographs(models)) > 1:
     )
 
 # %% tags=["report"]
-from dr_lib.evidence.claims import judge_data_sets
+from dr_lib.evidence.verdicts import judge_data_sets
 
 judged = judge_data_sets(data_sets)
 if judged["verdict"].isin(["holds", "does not hold", "undecided", "not comparable"]).any():

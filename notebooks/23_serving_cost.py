@@ -203,7 +203,7 @@ else:
 # medida. Os preços do artigo são uma entrada nossa: nada os testa.
 
 # %% tags=["report"]
-from dr_lib.evidence.claims import judge_claims
+from dr_lib.evidence.verdicts import judge_claims
 
 if published:
     judged = judge_claims("B", selection)

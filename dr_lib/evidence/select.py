@@ -27,6 +27,13 @@ ABSENT = {"weigh_classes": False, "ema_momentum": 0.0, "keep_best": False}
 SET_BY_MODE = ("batch_size", "learning_rate", "warmup_epochs")
 # follows the hardware
 PLAN = "precision strategy jit steps_per_execution backend num_replicas on_device".split()
+# by which claims match like with like, beside the factors of paper C
+CELL_WORK = ("model", "format", "data_kind", "mode", "batch_size", "epochs", "data_share")
+CELL_WORK += ("threads_asked",)
+IMAGES = ("num_images_train", "num_images_test")  # too, where no data set has its own
+# as detected
+HARDWARE = ("accelerator", "num_accelerators", "instance_type", "platform", "cpu", "num_cpus")
+VERSIONS = "tensorflow keras jax torch mxnet ai_edge_litert python cuda driver".split()
 EXCLUSIONS = {  # mark of a row: why it bars the row from the timing
     "resumed": "resumed after a stop: its time is in two parts",
     "disturbed": "disturbed: other processes took more than 10 % of the CPU",

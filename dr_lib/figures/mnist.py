@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, NullLocator
 
-from dr_lib.evidence.claims import read_published
+from dr_lib.evidence.claims import list_printed
 from dr_lib.evidence.mnist import IMPLEMENTATIONS, find_times_to_accuracy, list_epochs
 from dr_lib.evidence.papers import PAPERS
 from dr_lib.evidence.select import NoRunsError
@@ -185,8 +185,8 @@ def plot_speed_up(timed: pd.DataFrame, lang: str = "en", *, published: bool = Tr
 
 def _read_paper() -> dict[str, float]:
     """Seconds of the paper's two end points, by framework."""
-    seconds = read_published("D").set_index("id")["value"].astype(float)
-    return {"cuda": seconds["D1"], "keras": seconds["D2"]}
+    points = list_printed("D").query("column == 'train_s'")
+    return points.set_index("framework")["value"].astype(float).to_dict()
 
 
 def _write_paper(value: float, form: str, lang: str) -> str:

@@ -13,7 +13,6 @@ import pandas as pd
 from IPython.display import HTML, Markdown, display
 from matplotlib.figure import Figure
 
-from dr_lib.evidence.claims import count_by_chance, count_claims, judge_claims
 from dr_lib.evidence.energy import COUNTER, UNMEASURED, summarise_energy
 from dr_lib.evidence.evaluation import (
     CALIBRATED,
@@ -29,7 +28,7 @@ from dr_lib.evidence.papers import PAPERS
 from dr_lib.evidence.select import EXCLUSIONS, PLAN, WORK, Selection, list_runs
 from dr_lib.evidence.serving.endpoint import REASONS
 from dr_lib.evidence.training_time import MODE_VERDICTS
-from dr_lib.evidence.verdicts import NEVER, VERDICTS
+from dr_lib.evidence.verdicts import VERDICTS, count_by_chance, judge_claims
 from dr_lib.figures.style import (
     IMAGES,
     SAMPLE,
@@ -42,7 +41,6 @@ from dr_lib.markdown import escape
 from dr_lib.numbers import write_decimals, write_interval, write_number, write_span
 
 ANSWERS = ("precision of a mean", "difference of two means")
-ALL_VERDICTS = (*VERDICTS, *NEVER.values())
 EVALUATION = {
     *STAGES,
     *POINTS,
@@ -55,7 +53,7 @@ EVALUATION = {
 }
 # values of cells in words.csv
 SAID = {
-    *ALL_VERDICTS,
+    *VERDICTS,
     *MODE_VERDICTS,
     *ANSWERS,
     *EVALUATION,
@@ -257,18 +255,6 @@ class Page:
                 "Of {} verdicts, holds or does not hold, up to {} would come out wrong by chance."
             )
             display(Markdown(words.format(num_given, self.number(by_chance))))
-        counts = count_claims(judged["paper"].iloc[0]).drop(columns="paper")
-        is_rows = counts["why"].str.startswith("on ")
-        by = [
-            say("notebook {}").format(by) if rows else say(by)
-            for by, rows in zip(counts["judged_by"], is_rows, strict=True)
-        ]
-        counts = counts.assign(judged_by=by, why=counts["why"].map(say))
-        self.table(
-            counts,
-            f"{name}_counted",
-            "By what the claims can be judged, and why some never can be.",
-        )
 
     def appendix(self, selection: Selection, varied: Sequence[str] = ()) -> None:
         """Show what was excluded and why, the parameters of every run, and once the commits and
@@ -317,9 +303,7 @@ class Page:
     def _count(self, judged: pd.DataFrame) -> str:
         counts = judged["verdict"].value_counts()
         return ", ".join(
-            f"{self.say(verdict)} {counts[verdict]}"
-            for verdict in ALL_VERDICTS
-            if verdict in counts
+            f"{self.say(verdict)} {counts[verdict]}" for verdict in VERDICTS if verdict in counts
         )
 
     def _keep(self, table: pd.DataFrame, name: str) -> pd.DataFrame:

@@ -13,8 +13,8 @@ from sklearn.metrics import (
 )
 
 from dr_lib.evidence import checklist, evaluation
-from dr_lib.evidence.claims import judge_data_sets
 from dr_lib.evidence.predictions import Predictions, read_predictions
+from dr_lib.evidence.verdicts import judge_data_sets
 from tests.evidence.predictions import draw_abroad, draw_predictions, write
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -11,10 +11,9 @@ import pytest
 from IPython.core.formatters import DisplayFormatter
 
 from dr_lib.evidence import checklist, evaluation
-from dr_lib.evidence.claims import count_claims, read_published
+from dr_lib.evidence.claims import read_judged
 from dr_lib.evidence.mnist import IMPLEMENTATIONS
 from dr_lib.evidence.papers import PAPERS
-from dr_lib.evidence.verdicts import NEVER
 from dr_lib.figures import page, scenarios, style
 from dr_lib.numbers import write_interval
 
@@ -40,12 +39,7 @@ def find_sentences() -> set[str]:
         scenarios.BARS,
     }
     sentences |= {"framework", "network", "accelerator", "environment", "Figure", "Table"}
-    claims = read_published()
-    sentences |= {
-        *claims["place"][claims["wording"] != "reading"],
-        *count_claims()["why"],
-        *NEVER.values(),
-    }
+    sentences |= {claim.place for claim in read_judged() if claim.wording != "reading"}
     sentences |= {*page.WORDINGS.values(), *page.SAID, *evaluation.SOURCES, checklist.NO_INTERVAL}
     for path in [*ROOT.glob("dr_lib/figures/*.py"), *ROOT.glob("notebooks/*.py")]:
         for node in ast.walk(ast.parse(path.read_text())):

@@ -11,7 +11,6 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner
 from nbconvert.filters import markdown2html
-from tests.evidence.serving.test_request_log import RUN
 
 from dr_lib.__main__ import main
 from dr_lib.evidence.papers import ANALYSES
@@ -19,6 +18,7 @@ from dr_lib.notebook.report import ReportError, render, run_analysis, write_repo
 from dr_lib.runs.row import RowError, read_runs, write_row
 from tests.evidence.predictions import draw_abroad, draw_predictions, write
 from tests.evidence.real_rows import copy_row
+from tests.evidence.serving.test_request_log import RUN
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from dr_lib.evidence.claims import read_published
+from dr_lib.evidence.claims import list_printed
 from dr_lib.runs.prices import find_price
 
 SIZES = ["num_parameters", "savedmodel_mib"]
@@ -54,15 +54,13 @@ def read_paper_latencies() -> pd.DataFrame:
     Returns:
         Their `usd_per_hour`, `predict_ms` with its deviation `predict_ms_sd`, and `round_trip_ms`.
     """
-    claims = read_published("B").query("statistic == 'mean' and environments != 'any'")
-    claims = claims.assign(
-        model=claims["numerator"].str.extract("model=([^;]+)", expand=False),
-        instance=claims["environments"],
-    )
-    prices = claims[claims["column"] == "usd_per_hour"].set_index("instance")["value"]
+    printed = list_printed("B").assign(instance=lambda rows: rows["hardware"])
+    times = printed[printed["column"].isin(["predict_ms", "round_trip_ms"])]
     keys = ["model", "instance"]
-    predict = claims[claims["column"] == "predict_ms"].set_index(keys)
-    call = claims[claims["column"] == "round_trip_ms"].set_index(keys)
+    predict, call = (
+        times[times["column"] == name].set_index(keys) for name in ("predict_ms", "round_trip_ms")
+    )
+    prices = printed[printed["column"] == "usd_per_hour"].set_index("instance")["value"]
     table = pd.DataFrame(
         {
             "predict_ms": predict["value"],
@@ -86,9 +84,8 @@ def compare_sizes(runs: pd.DataFrame, *, published: bool = True) -> pd.DataFrame
     ours = ours.groupby(["model", "image_size"])[SIZES].first()
     if not published:
         return ours.reset_index()
-    claims = read_published("B").query("column in @SIZES")
-    claims = claims.assign(model=claims["numerator"].str.removeprefix("model="))
-    table = claims.pivot(index="model", columns="column", values="value")[SIZES]
+    printed = list_printed("B").query("column in @SIZES")
+    table = printed.pivot(index="model", columns="column", values="value")[SIZES]
     table = table.add_suffix("_published")
     if len(ours):
         table = ours.reset_index("image_size").join(table, how="outer")
