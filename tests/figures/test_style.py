@@ -60,7 +60,7 @@ def find_sentences() -> set[str]:
                     for leaf in leaves
                     if isinstance(leaf, ast.Constant) and isinstance(leaf.value, str)
                 ]
-                sentences |= set(texts[-1:] if function in ("figure", "table") else texts)
+                sentences |= set(texts[1:] if function in ("figure", "table") else texts)
     return {sentence for sentence in sentences if sentence and sentence not in PAPERS}
 
 
