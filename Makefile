@@ -37,7 +37,7 @@ demo: .venv/ready ## draw a sample, train it three times, leave papermill_runs/d
 	@echo "open papermill_runs/demo/report.html in a browser"
 
 test: .venv/ready ## the tests, offline once .venv is there
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 # what the slow tests and the benches need besides: JAX, Dask, ONNX Runtime and OpenVINO, damaged files by the hundred,
 # the client of SageMaker

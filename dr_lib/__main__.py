@@ -248,7 +248,7 @@ def verify(data_dir: Path) -> None:
 def kernels(names: tuple[str, ...]) -> None:
     """Set up the Jupyter kernels of MXNet, PyTorch and JAX, an environment each, in .kernels/."""
     from dr_lib import hardware
-    from dr_lib.runs.kernels import KERNELS, KernelError, NoPythonError, set_up
+    from dr_lib.runs.kernels import KERNELS, KernelError, set_up
 
     has_gpu = bool(hardware.probe().gpus)
     failures = []
@@ -260,8 +260,6 @@ def kernels(names: tuple[str, ...]) -> None:
         for name, outcome in ready.items():
             try:
                 click.echo(f"{name}: {outcome.result()}")
-            except NoPythonError as error:  # nothing to be done here: its scenarios are skipped
-                click.echo(f"{name}: not here: {error}")
             except KernelError as error:
                 failures.append(f"{name}: {error}")
     if failures:
@@ -350,8 +348,8 @@ def plan(
     from dr_lib import hardware
     from dr_lib.runs.backlog import Backlog
     from dr_lib.runs.cluster import list_commands
+    from dr_lib.runs.folder import check_folder
     from dr_lib.runs.outdated import describe_outdated, find_outdated
-    from dr_lib.runs.runner import check_folder
     from dr_lib.runs.study import check_paths, load_study, name_machine, plan_runs
 
     design = load_study(study, ROOT, instance=instance)
@@ -508,19 +506,15 @@ def claims(
     """
     import pandas as pd
 
-    from dr_lib.evidence.claims import (
-        count_by_chance,
-        count_claims,
-        judge_claims,
-        list_claims,
-    )
+    from dr_lib.evidence.claims import count_claims
     from dr_lib.evidence.rows import list_paper_rows, select_paper
     from dr_lib.evidence.select import UnlikeRunsError, list_columns
+    from dr_lib.evidence.verdicts import count_by_chance, judge_claims, list_claims
     from dr_lib.runs.row import read_runs
 
     if not folders:
         lines = [list(row) for row in count_claims().astype(str).itertuples(index=False)]
-        lines = [["paper", "judged by notebook", "why", "claims"], ["---"] * 4, *lines]
+        lines = [["paper", "judged by notebook", "on", "claims"], ["---"] * 4, *lines]
         return click.echo("\n".join(f"| {' | '.join(line)} |" for line in lines))
     runs = read_runs(*folders)
     tables = []
@@ -575,70 +569,57 @@ def claims(
 )
 @click.option(
     "--busiest-hour",
+    default=0.125,
+    show_default=True,
     type=click.FloatRange(1 / 24, 1),
-    help="share of a day's requests  [default: 0.125]",
+    help="share of a day's requests",
 )
 @click.option("--instance", default="", help="whose price machines of no table have, over labels")
-@click.option(
-    "--brl-per-usd",
-    type=click.FloatRange(min=0, min_open=True),
-    help="reais to a dollar  [default: the papers']",
-)
 @click.option(
     "--allow", multiple=True, help="a column in which pooled rows may differ, such as commit"
 )
 @click.option("--exclude", multiple=True, help="a mark of runs whose times do not count: disturbed")
-@click.option("--lang", default="en", show_default=True, type=click.Choice(["en", "pt"]))
 def price(
     folders: tuple[Path, ...],
+    requests_per_day: float,
+    p99_ms: float,
+    accuracy_within: float | None,
+    busiest_hour: float,
     instance: str,
     allow: tuple[str, ...],
     exclude: tuple[str, ...],
-    lang: str,
-    **wanted,
 ) -> None:
-    """Find the cheapest endpoint in the load tests below the folders, and what would change the
-    choice.
-    """
+    """Find the cheapest endpoint in the load tests below the folders."""
     from dr_lib.evidence.select import list_columns
     from dr_lib.evidence.serving.endpoint import (
-        BUSIEST_HOUR,
-        find_varied,
         list_endpoints,
         price_endpoints,
+        tabulate_endpoints,
     )
     from dr_lib.figures.serving import describe_choice
     from dr_lib.runs.row import read_runs
 
-    wanted = {"busiest_hour": BUSIEST_HOUR} | {
-        name: value for name, value in wanted.items() if value is not None
-    }
     runs = read_runs(*folders)
-    allowed = list_columns(",".join(allow), runs)
+    may_differ = list_columns(",".join(allow), runs)
     if instance:
         runs = runs.assign(priced_as="", usd_per_hour=math.nan)
     endpoints = list_endpoints(
-        runs,
-        *folders,
-        p99_ms=wanted.pop("p99_ms"),
-        instance=instance,
-        exclude=exclude,
-        may_differ=allowed,
+        runs, *folders, p99_ms=p99_ms, instance=instance, exclude=exclude, may_differ=may_differ
     )
     names = sorted(set(endpoints["instance"]))
     if instance and instance not in names:
-        reason = f"prices no row: they are from {', '.join(names)}"
-        raise click.ClickException(f"--instance {instance} {reason}")
-    priced = price_endpoints(endpoints, **wanted)
-    columns = ["model", "image_size", "format"]
-    columns += dict.fromkeys(["environment", "instance", *find_varied(priced)])
-    columns += ["n", "rate_per_s", "num_machines", "idle_percent", "usd_per_month"]
-    columns += ["brl_per_month", "usd_per_million_rented", "gate_auc_difference_low"]
-    columns += ["gate_kappa_difference_low", "joules_per_prediction", "reason"]
-    shown = priced[columns].map(lambda cell: float("nan") if cell == "" else cell)
-    shown = shown.dropna(axis=1, how="all")
-    click.echo(shown.to_string(index=False, float_format="{:.4g}".format, na_rep="-"))
-    click.echo("\n".join(describe_choice(priced, lang)))
+        raise click.ClickException(
+            f"--instance {instance} prices no row: they are from {', '.join(names)}"
+        )
+    priced = price_endpoints(
+        endpoints,
+        requests_per_day=requests_per_day,
+        busiest_hour=busiest_hour,
+        accuracy_within=accuracy_within,
+    )
+    table = tabulate_endpoints(priced)
+    click.echo(table.to_string(index=False, float_format="{:.4g}".format, na_rep="-"))
+    click.echo("\n".join(describe_choice(priced)))
 
 
 @main.command()

@@ -21,15 +21,11 @@ KINDS = {  # of parameters, by their annotation: types of the values, and in wor
 LEAST = {  # of the numbers that make no sense below it, in whatever notebook
     "epochs": 1,
     "batch_size": 1,
-    "batch_scale": 1,
     "image_size": 1,
     "num_machines": 1,
     "num_requests": 1,
     "num_devices": 0,
-    "warmup_epochs": 0,
-    "steps_per_execution": 0,
     "learning_rate": 0,
-    "dropout": 0,
     "max_hours": 0,
     "gap_s": 0,
     "load_seconds": 0,
@@ -39,12 +35,11 @@ LEAST = {  # of the numbers that make no sense below it, in whatever notebook
 CHOICES = {  # of the texts that are one of a few, in whatever notebook
     "task": ("referable", "grades"),
     "mode": ("paper", "fast", "scaled"),
+    "recipe": ("full", "few", "upper"),
     "optimizer": ("rmsprop", "adam"),
     "augmentation": ("none", "flip", "colour"),
     "accelerator": ("auto", "cpu", "gpu", "tpu"),
     "backend": ("auto", "tensorflow", "jax"),
-    "strategy": ("auto", "none", "MirroredStrategy", "DataParallel", "TPUStrategy"),
-    "precision": ("auto", "float32", "mixed_float16", "mixed_bfloat16"),
     "input": ("memory", "stream", "auto"),
     "scheme": ("random", "paper", "official"),
     "method": ("robust", "voets"),
@@ -56,7 +51,7 @@ CHOICES = {  # of the texts that are one of a few, in whatever notebook
 }
 CHOICES_BESIDE = {  # other ones, in a notebook that has this parameter too
     "framework": {"accelerator": ("auto", "cpu", "gpu")},
-    "num_calibrated": {"model": ("mobilenet", "vgg19", "small_cnn")},
+    "model_dir": {"model": ("mobilenet", "vgg19", "small_cnn")},
     "served_dir": {"model": ("mobilenet", "vgg19", "small_cnn")},
 }
 INPUTS = {  # parameters that name a folder or a file to read: their values that are words
@@ -73,7 +68,19 @@ GONE = {  # parameters that notebooks had, for older studies and commands: what 
     "last_layer": "give recipe: few, and leave last_layer out",
     "last_frozen": "give recipe: upper, and leave last_frozen out",
     "probe_grades": "give recipe: few, and leave probe_grades out",
+    "dropout": "leave it out: recipe upper drops 0.3 of the features, the others none",
+    "test_time_augmentation": "leave it out: recipes few and upper average mirror images",
+    "batch_scale": "leave it out: mode scaled takes four times the batch",
+    "warmup_epochs": "leave it out: mode scaled warms up for five epochs",
+    "precision": "leave it out: it follows from the mode",
+    "steps_per_execution": "leave it out: they follow from the mode",
+    "strategy": "leave it out: it follows from backend and num_devices",
+    "input": "leave it out: photographs are streamed where they do not fit into memory",
+    "tensorboard": "leave it out: history.csv has what its logs had",
     "scaling": "leave it out: several machines share the batch, as strong scaling had it",
+    "cheap": "leave it out: the paper's two instances are compared",
+    "dear": "leave it out: the paper's two instances are compared",
+    "num_calibrated": "leave it out: 100 crops set the scales of int8",
     "sweep": "leave it out: the instruction sets are no longer compared",
 }
 THOUSANDS = re.compile(r"[1-9]\d{0,2}([.,]\d{3})+")  # twenty thousand in Brazil, twenty elsewhere

@@ -23,32 +23,19 @@ mode: str = "paper"  # paper (our reading of it), fast (same schedule) or scaled
 model: str = "small_cnn"  # small_cnn, or a network of keras.applications, e.g. EfficientNetV2B0
 weights: str = "none"  # none, imagenet (downloaded) or the path of a weights file without the top
 image_size: int = 96  # side of the square input, from the 299 px crop [px]
-batch_size: int = 8  # images per step, over all replicas; mode scaled multiplies it
-batch_scale: int = 8  # mode scaled, times the batch, and by its square root times the learning rate
-warmup_epochs: int = 5  # mode scaled, epochs in which the learning rate rises to its value
+batch_size: int = 8  # images per step, over all replicas; mode scaled takes four times as many
 epochs: int = 20  # passes over the training set
 optimizer: str = "adam"  # rmsprop (Voets et al.) or adam
 learning_rate: float = 0.001  # at the start, halved on plateaus
 augmentation: str = "flip"  # none, flip or colour
-dropout: float = 0.0  # share of the pooled features dropped in training
-last_layer: str = ""  # layer of the base that is pooled, e.g. conv_pw_7_relu of mobilenet
-last_frozen: str = ""  # last layer of the base to freeze, its outputs are cached
-probe_grades: bool = False  # with last_frozen, start the head from a regression of the grade
-weigh_classes: bool = False  # let referable and other photographs count the same in the loss
+recipe: str = "full"  # full, few or upper; the last two train parts of mobilenet
 weigh_grades: bool = False  # let each grade count the same in the loss, however rare it is
-ema_momentum: float = 0.0  # keep the moving average of the weights with this momentum, 0 for none
 keep_best: bool = False  # without a validation split, keep the epoch of the best AUC in training
-test_time_augmentation: bool = False  # average predictions with those of the mirror images
 # machine
 accelerator: str = "auto"  # auto, cpu, gpu or tpu
 backend: str = "auto"  # auto, tensorflow or jax
-strategy: str = "auto"  # auto, none, MirroredStrategy, DataParallel or TPUStrategy (untried)
 num_devices: int = 0  # GPUs or TPU chips to train on, 0 for all; several of a CPU are virtual
 num_machines: int = 1  # machines that train as one; run --machines 2 rehearses two on this one
-precision: str = "auto"  # auto (follows the mode), float32, mixed_float16 or mixed_bfloat16
-steps_per_execution: int = 0  # training steps per call of the device, 0 follows the mode
-input: str = "auto"  # memory (decoded once), stream (decoded for each batch), or auto (what fits)
-tensorboard: bool = False  # write logs for TensorBoard
 # what is explained
 explain: str = ""  # folder of lesion masks, or test for the test split
 # where, when, which
@@ -119,9 +106,9 @@ print(f"{num_images * 3 * image_size**2 / 2**30:.2g} GiB, decoded")
 from dr_lib import hardware
 
 plan = config.plan(hardware.probe(), num_images)
-for name, value in plan._asdict().items():
-    if name != "reasons":
-        print(f"{name}: {value}")
+print(f"accelerator: {plan.accelerator}")
+for name, value in plan.describe().items():
+    print(f"{name}: {value}")
 print("because", *plan.reasons, sep="\n- ")
 
 # %% [markdown]
@@ -136,13 +123,12 @@ print("because", *plan.reasons, sep="\n- ")
 # Task *grades* has the layers of the serving study (Camargo, Künas, Navaux): global pooling, two
 # layers of 128 and one of 5.
 #
-# With `last_frozen` only the layers behind it are trained. Each photograph and its mirror image
-# pass the frozen ones once, and the head starts as a linear probe (logistic regression) on their
-# features; that is set-up. A linear probe (ridge regression) on the same features is what the
-# training then has to beat. With `last_layer` the network ends early: lesions are small, and the
-# last blocks see large things. With `probe_grades` the head starts from a regression of the grade,
-# which tells severe from mild. With `ema_momentum` the moving average of the weights is validated
-# and kept, in place of the weights.
+# The recipes *few* and *upper* are for few photographs. *few* ends MobileNet behind its seventh
+# block, for lesions are small and the last blocks see large things, freezes it, and starts the head
+# from a regression of the grade, which tells severe from mild. *upper* trains the blocks behind the
+# eleventh, and the head starts as a linear probe (logistic regression). Each photograph and its
+# mirror image pass the frozen part once; that is set-up. A linear probe (ridge regression) on the
+# same features is what the training then has to beat.
 #
 # The timed part goes from the call of `fit` to the end of the last epoch. The epoch with the best
 # AUC of referable disease on the validation split is kept; without one (the paper's 70/30) the

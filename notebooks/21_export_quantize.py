@@ -21,7 +21,6 @@ image_size: int = 96  # of an untrained network, 224 in the paper [px]
 data_dir: str = "sample"  # prepared folder to calibrate with and to judge by, or the word sample
 split: str = "split.csv"  # split table of that folder, the one that the model was trained with
 # export
-num_calibrated: int = 100  # crops of the training split that set the scales of int8
 margin: float = 0.02  # non-inferiority margin of the gate, for AUC and for kappa
 force: bool = False  # write what the gate refuses, or cannot judge, too
 # timing
@@ -53,7 +52,6 @@ asked = {
     "model": model,
     "image_size": image_size,
     "data_dir": Path(data_dir).name,
-    "num_calibrated": num_calibrated,
     "margin": margin,
     "force": force,
     "num_rounds": num_rounds,
@@ -75,7 +73,9 @@ from dr_lib.serving.export.runtimes import pin_tensorflow
 
 facts = hardware.probe()
 pin_tensorflow(num_threads)
-device = hardware.activate(hardware.choose(facts, accelerator="cpu", backend="tensorflow"))
+device = hardware.activate(
+    hardware.choose(facts, hardware.Request(accelerator="cpu", backend="tensorflow"))
+)
 print(f"{facts.cpu}, {num_threads} of {facts.num_cpus} cores for a prediction")
 
 # %%
@@ -83,14 +83,14 @@ from dr_lib.serving.grader.folder import read_folder
 from dr_lib.serving.untrained import export_untrained
 
 is_trained = bool(model_dir)
-untrained = {"commit": run.identity["commit"], "seed": run.seed}
 if not is_trained:
-    model_dir = export_untrained(run.folder / "model", model, image_size, **untrained).path
+    model_dir = run.folder / "model"
+    export_untrained(model_dir, model, image_size, seed=run.seed)
 source = read_folder(Path(model_dir))
-model, image_size, parameters = (
-    source.facts[name] for name in ("model", "image_size", "num_parameters")
-)
-print(f"{model}, {image_size} px, {parameters:,} parameters; weights: {source.facts['weights']}")
+model = source.facts["model"]
+image_size = source.facts["image_size"]
+print(f"{model}, {image_size} px, {source.facts['num_parameters']:,} parameters")
+print(f"weights: {source.facts['weights']}")
 
 # %% [markdown]
 # Scales of int8 come from crops of the training split; the gate judges by the test split.
@@ -106,7 +106,7 @@ if data_dir == "sample":
 prepared = Prepared(data_dir, split)
 described = prepared.describe()
 data_kind = described["data_kind"]
-calibration = prepared.load("train", image_size, stream=True).images[:num_calibrated]
+calibration = prepared.load("train", image_size, stream=True).images[:100]
 test = prepared.load("test", image_size)
 labelled = Labelled(
     test.images, test.grade, test.patient_id, described["split_sha256"], test.image_id
@@ -129,34 +129,44 @@ print(f"{len(calibration)} crops to calibrate with, {len(test.grade)} to judge b
 # %%
 from importlib.util import find_spec
 
+import pandas as pd
 from IPython.display import HTML, Markdown
 
 from dr_lib.serving.export.convert import FORMATS
 from dr_lib.serving.export.export import export_model
 
-installed = {name for name in ("onnxruntime", "openvino", "tf2onnx") if find_spec(name)}
-formats = [
-    name
-    for name in FORMATS
-    if not name.startswith("onnx") or {"onnxruntime", "tf2onnx"} <= installed
-]
-judged = {
-    "calibration": calibration,
-    "labelled": labelled,
-    "margin": margin,
-    "force": force or not is_trained,
-}
-exported = export_model(source.path, run.folder / "exported", formats=formats, **judged)
-shown = {"artifact_mib": "size [MiB]", "ideal_mib": "ideal [MiB]"}
-table = exported.set_index("format").assign(agreement=100 * exported["agreement"].to_numpy())
-for name, words in {"auc_difference": "AUC, change", "kappa_difference": "kappa, change"}.items():
-    bounds = table[[name, f"{name}_low", f"{name}_high"]].to_numpy()
-    table[name], shown[name] = (
-        [f"{value:+.3f} [{low:+.3f}, {high:+.3f}]" for value, low, high in bounds],
-        words,
-    )
-shown |= {"agreement": "agreement [%]", "passes": "passes", "reason": "reason"}
-HTML(table[[*shown]].rename(columns=shown).to_html(float_format="%.3g"))
+has_onnx = all(find_spec(name) for name in ("onnxruntime", "tf2onnx"))
+formats = [name for name in FORMATS if has_onnx or not name.startswith("onnx")]
+exported = export_model(
+    source.path,
+    run.folder / "exported",
+    formats=formats,
+    calibration=calibration,
+    labelled=labelled,
+    margin=margin,
+    force=force or not is_trained,
+)
+
+
+def write_change(row: pd.Series, name: str) -> str:
+    low = row[f"{name}_difference_low"]
+    high = row[f"{name}_difference_high"]
+    return f"{row[f'{name}_difference']:+.3f} [{low:+.3f}, {high:+.3f}]"
+
+
+table = pd.DataFrame(
+    {
+        "format": exported["format"],
+        "size [MiB]": exported["artifact_mib"],
+        "ideal [MiB]": exported["ideal_mib"],
+        "AUC, change": exported.apply(write_change, axis=1, name="auc"),
+        "kappa, change": exported.apply(write_change, axis=1, name="kappa"),
+        "agreement [%]": 100 * exported["agreement"],
+        "passes": exported["passes"],
+        "reason": exported["reason"],
+    }
+)
+HTML(table.to_html(index=False, float_format="%.3g"))
 
 # %% [markdown]
 # ## Result
@@ -167,20 +177,14 @@ HTML(table[[*shown]].rename(columns=shown).to_html(float_format="%.3g"))
 # rounds.
 
 # %%
-import pandas as pd
-
 from dr_lib.serving.export import timing
 from dr_lib.serving.export.runtimes import RUNTIMES
 
-written = {row.format: Path(row.folder) for row in exported.itertuples() if row.folder} | {
-    "keras": source.path
-}
+written = {row.format: Path(row.folder) for row in exported.itertuples() if row.folder}
+written["keras"] = source.path
 paths = {name: written[needed] for name, needed in RUNTIMES.items() if needed in written}
-paths = {
-    name: path
-    for name, path in paths.items()
-    if "openvino" in installed or not name.startswith("openvino")
-}
+if not find_spec("openvino"):
+    paths = {name: path for name, path in paths.items() if not name.startswith("openvino")}
 if "avx512_bf16" not in timing.read_cpu_flags():
     paths.pop("openvino_bf16", None)
 times = timing.compare_latency(
@@ -192,25 +196,27 @@ columns = ["runtime", "ms", "speedup", "speedup_low", "speedup_high", "n"]
 speed[columns].sort_values("ms").set_index("runtime").map("{:.3g}".format)
 
 # %%
-import matplotlib.pyplot as plt
 import seaborn as sns
 
-from dr_lib.figures.style import space_ticks
+from dr_lib.figures.style import open_panels, space_ticks
 
-figure, (left, right) = plt.subplots(1, 2, figsize=(12, 4), layout="constrained")
-order = times.groupby("runtime")["ms"].median().sort_values().index
-look = {"errorbar": ("pi", 50), "linestyle": "none", "color": "#404040", "capsize": 0.3}
-sns.pointplot(times, x="ms", y="runtime", order=order, estimator="median", ax=left, **look)
-left.set(
-    xscale="log",
-    xlabel="one prediction, median and quartiles [ms]",
-    ylabel="",
-    title=f"{model}, {image_size} px",
+figure, (ax,) = open_panels(1)
+sns.pointplot(
+    times,
+    x="ms",
+    y="runtime",
+    order=speed.sort_values("ms")["runtime"],
+    estimator="median",
+    errorbar=("pi", 50),
+    linestyle="none",
+    color="#404040",
+    capsize=0.3,
+    ax=ax,
 )
-space_ticks(left, "en", "x")
-left.grid(axis="x", alpha=0.4)
-sns.barplot(exported, x="artifact_mib", y="format", color="#949494", ax=right)
-_ = right.set(xlabel="size [MiB]", ylabel="", title="artifact")
+ax.set(xscale="log", xlabel="one prediction, median and quartiles [ms]", ylabel="")
+space_ticks(ax, "en", "x")
+figure.suptitle(f"{model}, {image_size} px")
+figure
 
 # %% [markdown]
 # Where does the time go? The paper left profiling to future work. OpenVINO counts the time of each
@@ -221,54 +227,46 @@ _ = right.set(xlabel="size [MiB]", ylabel="", title="artifact")
 from dr_lib.serving.export.runtimes import compile_openvino
 
 overhead = timing.pair_latency(times, "keras_predict", reference)
-print(
-    f"model.predict takes {overhead['difference_ms']:.1f} ms more than {reference}, of"
-    f" {overhead['ms']:.1f} ms"
-)
-profile = pd.DataFrame({"layer": [], "ms": []})
+print(f"model.predict: {overhead.ms:.1f} ms, {overhead.difference_ms:.1f} more than {reference}")
+profile = pd.DataFrame(columns=["layer", "ms"])
 if "openvino_float32" in paths:
     artifact = read_folder(paths["openvino_float32"]).artifact
     request = compile_openvino(artifact, "float32", 1, PERF_COUNT=True).create_infer_request()
     calls = timing.time_runtime(
         lambda images: request.infer([images]), test.images[0], num_calls=50, warmup=0
     )
-    counted = [
-        (info.node_name, 1e3 * info.real_time.total_seconds()) for info in request.profiling_info
-    ]
-    profile = pd.DataFrame(counted, columns=["layer", "ms"])
-    # without its scopes
-    name = profile["layer"].str.extract(r"^[^/]+/(?:base_\d+/)?(\w+?)(?:_bn)?(?:_\d+)?/")[0]
-    profile = (
-        profile.groupby(name.fillna(profile["layer"]), sort=False)["ms"]
-        .sum()
-        .rename_axis("layer")
-        .reset_index()
-    )
-    profile.loc[len(profile)] = ["outside the layers", calls.mean() - profile["ms"].sum()]
-    ax = sns.barplot(
-        profile.sort_values("ms", ascending=False).head(12), x="ms", y="layer", color="#949494"
-    )
+    # by layer, without its scopes
+    pattern = r"^[^/]+/(?:base_\d+/)?(\w+?)(?:_bn)?(?:_\d+)?/"
+    layers = pd.Series([info.node_name for info in request.profiling_info])
+    ms = pd.Series([1e3 * info.real_time.total_seconds() for info in request.profiling_info])
+    layers = layers.str.extract(pattern)[0].fillna(layers)
+    ms = ms.groupby(layers, sort=False).sum()
+    ms["outside the layers"] = calls.mean() - ms.sum()
+    profile = ms.rename_axis("layer").rename("ms").reset_index()
+    figure, (ax,) = open_panels(1)
+    sns.barplot(profile.nlargest(12, "ms"), x="ms", y="layer", color="#949494", ax=ax)
     ax.set(title=f"{model}: the 12 largest of {calls.mean():.2f} ms", xlabel="time [ms]")
 
 # %% [markdown]
 # The row, and the tables beside it.
 
 # %%
-for name, table in {
-    "exported": exported,
-    "times": times,
-    "profile": profile,
-}.items():
-    if len(table):
-        table.drop(columns="folder", errors="ignore").to_csv(
-            run.folder / f"{name}.csv", index=False
-        )
-about = {name: source.facts[name] for name in ("model", "image_size", "num_parameters", "weights")}
-about |= {"model_version": source.version, "data_kind": data_kind}
-about |= {f"{row.format}_mib": row.artifact_mib for row in exported.itertuples()}
-about |= {f"{row.format}_passes": bool(row.passes) for row in exported.itertuples()}
-about |= {f"{name}_ms": float(rows["ms"].median()) for name, rows in times.groupby("runtime")}
-row = run.finish(**device.describe(facts) | about)
+exported.drop(columns="folder").to_csv(run.folder / "exported.csv", index=False)
+times.to_csv(run.folder / "times.csv", index=False)
+if len(profile):
+    profile.to_csv(run.folder / "profile.csv", index=False)
+names = ("model", "image_size", "num_parameters", "weights")
+row = run.finish(
+    **{
+        **device.describe(facts),
+        **{name: source.facts[name] for name in names},
+        "model_version": source.version,
+        "data_kind": data_kind,
+        **{f"{row.format}_mib": row.artifact_mib for row in exported.itertuples()},
+        **{f"{row.format}_passes": bool(row.passes) for row in exported.itertuples()},
+        **{f"{name}_ms": float(ms) for name, ms in times.groupby("runtime")["ms"].median().items()},
+    }
+)
 print(f"wrote {run.shown(row)}, exported models in {run.shown(run.folder / 'exported')}")
 
 # %% [markdown]
@@ -279,21 +277,20 @@ from dr_lib.markdown import escape
 
 fastest = speed.loc[speed["ms"].idxmin()]
 refused = exported.loc[~exported["passes"], "format"]
-verdict = (
-    f"the gate refuses {', '.join(refused)}"
-    if len(refused)
-    else "the gate lets every format through"
-)
+verdict = "the gate lets every format through"
+if len(refused):
+    verdict = f"the gate refuses {', '.join(refused)}"
+if exported["reason"].str.startswith("not judged").any():
+    verdict = f"**{exported['reason'].iloc[0]}**"
 if not is_trained:
     verdict = "the network is untrained, so nothing is said of its accuracy"
-elif exported["reason"].str.startswith("not judged").any():
-    verdict = f"**{exported['reason'].iloc[0]}**"
+smallest = exported["artifact_mib"].min()
 Markdown(
     f"**{escape(model)}** at {image_size} px: the fastest runtime is {fastest.runtime} "
     f"with **{fastest.ms:.2f} ms** a prediction, **{fastest.speedup:.1f} times** as fast as "
-    f"{reference}; `model.predict` takes {overhead['ms']:.1f} ms. "
-    f"The smallest artifact has {exported.artifact_mib.min():.2f} MiB, the SavedModel "
-    f"{about['savedmodel_mib']:.2f}; {verdict}."
+    f"{reference}; `model.predict` takes {overhead.ms:.1f} ms. "
+    f"The smallest artifact has {smallest:.2f} MiB, the SavedModel "
+    f"{exported.set_index('format')['artifact_mib']['savedmodel']:.2f}; {verdict}."
 )
 
 # %% [markdown]

@@ -79,6 +79,7 @@ run = Run(root, "22_serve_and_load", asked, results=results, instance=instance)
 from dr_lib.data.photograph import pixels
 from dr_lib.data.photograph.crop import crop_fundus
 from dr_lib.data.prepared.sample import open_sample
+from dr_lib.errors import DrError
 
 is_synthetic = photographs == "sample"
 source = Path(photographs)
@@ -96,7 +97,7 @@ for path in files:
     try:
         stored.append(pixels.encode_jpeg(crop_fundus(path).image))
         bodies.append(path.read_bytes())
-    except ValueError:  # no field of view, or no picture
+    except DrError:  # no field of view, or no picture
         continue
 if not bodies:
     raise ValueError(f"photographs: none of {len(files)} JPEG or PNG files there shows a retina")
@@ -270,43 +271,41 @@ if server:  # SIGTERM: it finishes what it has accepted
 import pandas as pd
 
 from dr_lib import hardware
-from dr_lib.evidence.serving.endpoint import GATED
 from dr_lib.evidence.serving.request_log import write_requests
+from dr_lib.serving.export.gate import describe_gate
 from dr_lib.serving.server.sagemaker import find_endpoint
 
-facts = hardware.probe()
-machine = {"accelerator": "cpu", "num_accelerators": 0} | (
-    facts.describe() if server else {"platform": "remote"}
-)
-# instance type, processor, CPUs and threads, as the server itself says
-machine |= answer.get("machine", {})
+table = run.folder / "requests.csv"
+write_requests(table, pd.concat([requests, found.requests], ignore_index=True))
+machine = answer.get("machine", {})  # processor, CPUs and threads, as the server itself says
 if url.startswith("sagemaker:"):
-    machine["instance_type"] = find_endpoint(url).instance_type or machine.get("instance_type", "")
-about = {
-    name: served.facts[name]
-    for name in ("model", "format", "image_size", "num_parameters", "weights")
-}
-about |= {"model_version": served.version, "artifact_mib": served.facts["bytes"] / 2**20}
-measured = {
-    "data_kind": "synthetic" if is_synthetic else "photographs",
-    "largest_difference": largest,
-}
-measured |= {
-    "ready_s": ready_s,
-    "resident_mib": resident_mib,
-    "max_rate_per_s": found.rate_per_s,
-    "load_s": load_s,
-}
-measured |= {f"{name}_mean": float(requests[name].mean()) for name in parts}
-if server:  # energy of this machine while it was loaded, the client's share among it
-    measured |= summarise(samples) | {"num_predictions": int((found.requests["error"] == "").sum())}
-gate = served.facts.get("gate") or {}  # what export found; empty for an untrained network
-measured |= {name: gate.get(name.removeprefix("gate_")) for name in GATED}
-write_requests(
-    run.folder / "requests.csv", pd.concat([requests, found.requests], ignore_index=True)
+    instance_type = find_endpoint(url).instance_type or machine.get("instance_type", "")
+    machine = {**machine, "instance_type": instance_type}
+facts = hardware.probe().describe() if server else {"platform": "remote"}
+names = ("model", "format", "image_size", "num_parameters", "weights")
+row = run.finish(
+    **{
+        "accelerator": "cpu",
+        "num_accelerators": 0,
+        **facts,
+        **machine,
+        **{name: served.facts[name] for name in names},
+        "model_version": served.version,
+        "artifact_mib": served.facts["bytes"] / 2**20,
+        "data_kind": "synthetic" if is_synthetic else "photographs",
+        "largest_difference": largest,
+        "ready_s": ready_s,
+        "resident_mib": resident_mib,
+        "max_rate_per_s": found.rate_per_s,
+        "load_s": load_s,
+        **{f"{name}_mean": float(requests[name].mean()) for name in parts},
+        # energy of this machine while it was loaded, the client's share among it
+        **(summarise(samples) if server else {}),
+        "num_predictions": int((found.requests["error"] == "").sum()) if server else None,
+        **describe_gate(served.facts),
+        "requests": table.relative_to(run.study_dir).as_posix(),
+    }
 )
-table = {"requests": (run.folder / "requests.csv").relative_to(run.study_dir).as_posix()}
-row = run.finish(**machine | about | measured | table)
 print(f"wrote {run.shown(row)}")
 
 # %% [markdown]

@@ -2,14 +2,13 @@
 # # What does a prediction cost?
 #
 # **Question.** How long does a prediction take, what does it cost by the hour and by the million,
-# and which machine is the cheaper one at which rate? **Input.** Rows of notebooks 21 and 22 from
-# any number of machines; none leaves the paper alone (Camargo, Künas, Navaux). **Output.** Its
-# figures 1 and 2 and table 1, costs, and its claims judged.
-# **Time.** Seconds.
+# and which endpoint is the cheapest? **Input.** Rows of notebooks 21 and 22 from any number of
+# machines; none leaves the paper alone (Camargo, Künas, Navaux). **Output.** Its figures 1 and 2
+# and table 1, costs, and its claims judged. **Time.** Seconds.
 #
-# **Resumo.** Quanto tempo leva uma predição, quanto custa por hora e por milhão, e qual máquina é
-# mais barata em cada taxa de requisições? Entrada: linhas dos notebooks 21 e 22; sem elas, só o
-# artigo. Saída: figuras 1 e 2 e tabela 1 do artigo, custos e o veredito sobre cada afirmação.
+# **Resumo.** Quanto tempo leva uma predição, quanto custa por hora e por milhão, e qual endpoint é
+# o mais barato? Entrada: linhas dos notebooks 21 e 22; sem elas, só o artigo. Saída: figuras 1 e 2
+# e tabela 1 do artigo, custos e o veredito sobre cada afirmação.
 
 # %% tags=["parameters"]
 # rows
@@ -18,8 +17,6 @@ allow: str = ""  # columns in which pooled requests may differ, such as commit, 
 exclude: str = ""  # marks of runs whose times do not count, such as disturbed
 # prices
 instance: str = "ml.m5.xlarge"  # price all rows as this one, empty to keep the price in each row
-cheap: str = "ml.c7g.xlarge"  # the paper's instance with the cheaper hour
-dear: str = "ml.m5.xlarge"  # the one that it is held against
 g_per_kwh: float = 0.0  # CO2 of your electricity [g/kWh], such as Brazil's 38.5; 0 if unknown
 # endpoint
 requests_per_day: float = 20000.0  # that it answers, mean of a month
@@ -59,11 +56,8 @@ from dr_lib.figures.page import Page
 default = "papermill_runs/adhoc,papermill_runs/exports,papermill_runs/serving"
 rows = open_rows("B", runs, root, default=default, allow=allow, exclude=exclude)
 selection = rows.selection
-timed = (
-    selection.timed.dropna(subset=["predict_ms"])
-    if "predict_ms" in selection.timed
-    else selection.timed[:0]
-)
+timed = selection.timed
+timed = timed.dropna(subset=["predict_ms"]) if "predict_ms" in timed else timed[:0]
 page = Page(out, lang)
 say = Page(lang=lang).say
 print(f"{len(rows.table)} runs, {len(timed)} requests whose times count")
@@ -83,31 +77,27 @@ page.title("What does a prediction cost?", "B" if published else "", selection)
 # %% tags=["report"]
 from dr_lib.figures.serving import plot_predict_time
 
-models = dict.fromkeys(
-    [*(["vgg19", "mobilenet"] if published else []), *(timed["model"] if len(timed) else [])]
-)
-for number, model in enumerate(models, start=1):
-    figure = plot_predict_time(timed, model, lang, published=published)
-    name = f"figure_{number}_{model}"
-    is_ours = model in set(timed.get("model", []))
+ours = set(timed["model"]) if len(timed) else set()
+theirs = ["vgg19", "mobilenet"] if published else []
+for number, model in enumerate(dict.fromkeys([*theirs, *sorted(ours)]), start=1):
     page.figure(
-        figure, name, "Time of a prediction on each machine, in each format.", is_ours=is_ours
+        plot_predict_time(timed, model, lang, published=published),
+        f"figure_{number}_{model}",
+        "Time of a prediction on each machine, in each format.",
+        is_ours=model in ours,
     )
 
 # %% tags=["report"]
 from dr_lib.evidence.serving.request_log import summarise_requests
 
-ours = summarise_requests(timed)
-shown = ["environment", "model", "format", "image_size", "threads", "n", "requests"]
-shown += ["predict_ms", "decode_ms", "round_trip_ms"]
-shown = [
-    f"{name}{bound}"
-    for name in shown
-    for bound in ("", "_low", "_high")
-    if f"{name}{bound}" in ours
-]
+summary = summarise_requests(timed)
+names = ["environment", "model", "format", "image_size", "threads", "n", "requests"]
+names += ["predict_ms", "decode_ms", "round_trip_ms"]
+names = [f"{name}{bound}" for name in names for bound in ("", "_low", "_high")]
 page.table(
-    ours[shown], "response_times", "Times of a request, mean [95 % interval] over n deployments."
+    summary[[name for name in names if name in summary]],
+    "response_times",
+    "Times of a request, mean [95 % interval] over n deployments.",
 )
 
 # %% tags=["report"]
@@ -126,63 +116,32 @@ page.table(sizes, "table_1", "Parameters and SavedModel of each network.")
 # %% [markdown] tags=["en"]
 # ## What a prediction costs
 #
-# How busy a machine is decides what a prediction costs. The lines step where another machine is
-# added; the dotted line is where the machine with the cheapest hour first stops being the cheapest
-# choice.
+# Price x time of a photograph, on a machine that is never idle.
 
 # %% [markdown] tags=["pt"]
 # ## Quanto custa uma predição
 #
-# A ocupação da máquina decide quanto custa uma predição. As linhas sobem onde mais uma máquina
-# entra; a linha pontilhada marca onde a máquina da hora mais barata deixa de ser a escolha mais
-# barata.
+# Preço x tempo de uma retinografia, em uma máquina que nunca fica ociosa.
 
 # %% tags=["report"]
-from dr_lib.evidence.serving.costs import (
-    correct_saving,
-    cost_table,
-    find_break_evens,
-    read_paper_latencies,
-)
-from dr_lib.figures.serving import plot_cost_by_utilisation
+from dr_lib.evidence.serving.costs import correct_saving, cost_table, read_paper_latencies
 
 COSTS = ["model", "format", "environment", "instance", "usd_per_hour", "n"]
 COSTS += ["predict_ms", "busy_ms", "usd_per_million", "computed_rate_per_s"]
-paper = cost_table(read_paper_latencies())
 if published:
-    page.figure(
-        plot_cost_by_utilisation(paper, lang),
-        "cost_published",
-        "Cost by rate of requests, from what the paper printed.",
-        is_ours=False,
-    )
-    page.table(
-        paper[[name for name in COSTS if name in paper]],
-        "costs_published",
-        "Costs from the paper's means of 25 requests.",
-    )
-    page.table(
-        find_break_evens(paper),
-        "break_even",
-        "Rates above which the cheaper hour is the dearer prediction.",
-    )
+    paper = cost_table(read_paper_latencies())
+    columns = [name for name in COSTS if name in paper]
+    page.table(paper[columns], "costs_published", "Costs from the paper's means of 25 requests.")
 
 # %% tags=["report"]
 priced = pd.DataFrame()
-if len(ours):  # at the price of the rows, or of the instance above, as if it were this machine
-    priced = cost_table(
-        ours.assign(
-            instance=ours["priced_as"].replace("", instance) if "priced_as" in ours else instance
-        )
-    )
-    if (priced["usd_per_hour"] > 0).any():  # what is free has no curve
-        figure = plot_cost_by_utilisation(priced, lang, published=published)
-        page.figure(figure, "cost_ours", "Cost by rate of requests, from our times.")
-    page.table(
-        priced[[name for name in COSTS if name in priced]],
-        "costs_ours",
-        "Costs from our times, by the hour's price.",
-    )
+if len(summary):  # at the price of the rows, or of the instance above, as if it were this machine
+    label = instance
+    if "priced_as" in summary:
+        label = summary["priced_as"].replace("", instance)
+    priced = cost_table(summary.assign(instance=label))
+    columns = [name for name in COSTS if name in priced]
+    page.table(priced[columns], "costs_ours", "Costs from our times, by the hour's price.")
 
 # %% [markdown] tags=["en"]
 # ## The cheapest endpoint
@@ -199,34 +158,31 @@ if len(ours):  # at the price of the rows, or of the instance above, as if it we
 # uma mesma rede; o que um formato custa em acurácia é a resposta da verificação (notebook 21).
 
 # %% tags=["report"]
-from dr_lib.evidence.serving.endpoint import (
-    EndpointError,
-    find_varied,
-    list_endpoints,
-    price_endpoints,
-)
+from dr_lib.errors import DrError
+from dr_lib.evidence.serving.endpoint import list_endpoints, price_endpoints, tabulate_endpoints
 from dr_lib.figures.serving import describe_choice
 
-ENDPOINTS = ["n", "rate_per_s", "num_machines", "idle_percent"]
-ENDPOINTS += ["usd_per_month", "brl_per_month", "usd_per_million_rented", "brl_per_million_rented"]
-ENDPOINTS += ["gate_auc_difference", "gate_kappa_difference", "joules_per_prediction", "reason"]
-asked = {"requests_per_day": requests_per_day, "busiest_hour": busiest_hour}
-how = {"p99_ms": p99_ms, "instance": instance}
-how |= {"exclude": rows.exclude, "may_differ": rows.may_differ}
 try:
-    endpoints = list_endpoints(rows.table, *rows.folders, **how)
-    endpoints = price_endpoints(endpoints, **asked, accuracy_within=accuracy_within or None)
-except EndpointError as error:
+    endpoints = list_endpoints(
+        rows.table,
+        *rows.folders,
+        p99_ms=p99_ms,
+        instance=instance,
+        exclude=rows.exclude,
+        may_differ=rows.may_differ,
+    )
+    endpoints = price_endpoints(
+        endpoints,
+        requests_per_day=requests_per_day,
+        busiest_hour=busiest_hour,
+        accuracy_within=accuracy_within or None,
+    )
+except DrError as error:
     print(error)
     page.findings([say("No endpoint can be chosen from these rows.")])
 else:
-    places = dict.fromkeys(["environment", "instance", *find_varied(endpoints)])
-    shown = ["model", "image_size", "format", *places, *ENDPOINTS]
-    shown = [f"{name}{bound}" for name in shown for bound in ("", "_low", "_high")]
-    listed = endpoints[[name for name in shown if name in endpoints]]
-    listed = listed.map(lambda cell: float("nan") if cell == "" else cell).dropna(axis=1, how="all")
     page.table(
-        listed,
+        tabulate_endpoints(endpoints),
         "endpoints",
         "What these requests cost on each endpoint, the cheapest of a network first.",
     )
@@ -247,7 +203,7 @@ else:
 # medida. Os preços do artigo são uma entrada nossa: nada os testa.
 
 # %% tags=["report"]
-from dr_lib.evidence.claims import judge_claims
+from dr_lib.evidence.verdicts import judge_claims
 
 if published:
     judged = judge_claims("B", selection)
@@ -264,24 +220,20 @@ for row in priced.itertuples():
         "(n = {}); a million cost {} USD at the price of {}, never idle."
     )
     times = page.number(row.busy_ms), page.number(row.predict_ms)
-    price = page.number(row.usd_per_million), row.instance
-    sentences.append(words.format(row.model, row.format, *times, row.n, *price))
-for row in correct_saving(read_paper_latencies(), cheap, dear).itertuples() if published else ():
+    usd = page.number(row.usd_per_million)
+    sentences.append(words.format(row.model, row.format, *times, row.n, usd, row.instance))
+if published:
+    cheap = "ml.c7g.xlarge"  # the hour; the paper concludes from it that predictions are, too
+    dear = "ml.m5.xlarge"
     words = say(
         "By the numbers of {}: per hour, {} is {} % cheaper than {}; per prediction, {} is {} % {}."
     )
-    word = say("cheaper" if row.saving_per_prediction > 0 else "dearer")
-    numbers = (
-        say(PAPERS["B"].authors),
-        cheap,
-        page.number(row.saving_per_hour),
-        dear,
-        row.model,
-        page.number(abs(row.saving_per_prediction)),
-        word,
-    )
-    sentences.append(words.format(*numbers))
-if published:
+    authors = say(PAPERS["B"].authors)
+    for row in correct_saving(read_paper_latencies(), cheap, dear).itertuples():
+        outcome = say("cheaper" if row.saving_per_prediction > 0 else "dearer")
+        hour = page.number(row.saving_per_hour)
+        prediction = page.number(abs(row.saving_per_prediction))
+        sentences.append(words.format(authors, cheap, hour, dear, row.model, prediction, outcome))
     sentences.append(page.count_verdicts("B", judged))
 page.findings(sentences or [say("No request has been timed yet.")])
 

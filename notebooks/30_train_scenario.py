@@ -65,21 +65,17 @@ import os
 from dr_lib.hardware.facts import probe
 from dr_lib.hardware.machines import find_place
 from dr_lib.runs.run import Run, UnavailableError
-from dr_lib.training.frameworks import threads as pinning
+from dr_lib.training.frameworks.threads import pin
 
 facts = probe()
 if accelerator == "gpu" and not facts.gpus:
     raise UnavailableError("no NVIDIA GPU on this machine")
-accelerator_asked = accelerator
-accelerator = accelerator if accelerator != "auto" else "gpu" if facts.gpus else "cpu"
-if accelerator == "cpu":
+device = "gpu" if facts.gpus and accelerator != "cpu" else "cpu"
+if device == "cpu":
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
-threads_asked = threads
-threads = pinning.pin(threads, find_place().rank if num_machines > 1 else 0)
-print(
-    f"{facts.cpu}, {threads} of {facts.num_cpus} CPUs, {facts.memory_gib} GiB;",
-    *facts.gpus or ["no GPU"],
-)
+num_threads = pin(threads, find_place().rank if num_machines > 1 else 0)
+print(f"{facts.cpu}, {num_threads} of {facts.num_cpus} CPUs, {facts.memory_gib} GiB;", end=" ")
+print(*facts.gpus or ["no GPU"])
 
 # %% [markdown]
 # ## 2. Plan the experiment / Planejar o experimento
@@ -93,14 +89,14 @@ request = {
     "dataset": dataset,
     "image_size": image_size,
     "network": network,
-    "accelerator_asked": accelerator_asked,
+    "accelerator_asked": accelerator,
     "data_source": Path(data_source).name,
     "data_share": data_share,
     "batch_size": batch_size,
     "epochs": epochs,
     "learning_rate": learning_rate,
     "evaluate_every": evaluate_every,
-    "threads_asked": threads_asked,
+    "threads_asked": threads,
     "num_machines": num_machines,
     "scaling": "strong",  # machines share each batch
     "sample_s": sample_s,
@@ -110,10 +106,8 @@ request = {
 run = Run(root, "30_train_scenario", request, results=results, instance=instance)
 if evaluate_every and num_machines > 1:
     raise ValueError("several machines look at the accuracy once: evaluate_every 0")
-print(
-    f"{framework}, {dataset}, {image_size} px, Rede {network}, on the {accelerator.upper()} x"
-    f" {num_machines}"
-)
+work = f"{framework}, {dataset}, {image_size} px, Rede {network}"
+print(f"{work}, on the {device.upper()} x {num_machines}")
 
 # %% [markdown]
 # ## 3. Configure / Configurar
@@ -123,14 +117,14 @@ print(
 
 # %%
 from dr_lib.data.small_images import load_images
-from dr_lib.training.frameworks import architecture, batches
+from dr_lib.training.frameworks import architecture
+from dr_lib.training.frameworks.batches import FixedBatches
 
 images = load_images(dataset, image_size, data_source, share=data_share, seed=seed)
-fed = batches.FixedBatches(images.x_train, images.y_train, batch_size, seed=run.seed)
-print(
-    f"{images.kind}: {len(images.x_train)} images, {len(fed)} steps an epoch, {fed.num_dropped}"
-    " dropped in each"
-)
+batches = FixedBatches(images.x_train, images.y_train, batch_size, seed=run.seed)
+num_images = len(images.x_train)
+print(f"{images.kind}: {num_images} images, {len(batches)} steps an epoch,", end=" ")
+print(f"{batches.num_dropped} dropped in each")
 
 # %% [markdown]
 # The network, from the same initial weights in every framework.
@@ -145,12 +139,17 @@ for layer in layers:
     print(f"{layer.kind:8} {' -> '.join(shapes)}{', ReLU' * layer.relu}")
 weights = architecture.draw_weights(layers, run.seed)
 num_parameters = sum(array.size for array in weights)
-print(
-    f"{num_parameters:,} parameters, {architecture.count_multiplications(layers):,} multiplications"
-)
-how = {"learning_rate": learning_rate, "accelerator": accelerator, "num_machines": num_machines}
+num_multiplications = architecture.count_multiplications(layers)
+print(f"{num_parameters:,} parameters, {num_multiplications:,} multiplications")
 try:
-    model = open_network(framework, layers, weights, **how)
+    model = open_network(
+        framework,
+        layers,
+        weights,
+        learning_rate=learning_rate,
+        accelerator=device,
+        num_machines=num_machines,
+    )
 except FrameworkError as error:
     raise UnavailableError(str(error)) from error
 print(*(f"{name} {version}" for name, version in model.versions().items()), sep=", ")
@@ -169,35 +168,33 @@ from dr_lib.runs.monitor import Monitor, summarise
 
 epoch_s = []
 losses = []
-epoch_accuracy = []
+accuracies = []
 
 
-def look(epoch, loss, seconds):
-    epoch_s.append(seconds)
-    losses.append(loss)
-    monitor.mark(f"epoch {epoch + 1}")
-    if evaluate_every and (epoch + 1) % evaluate_every == 0:
-        epoch_accuracy.append(measure_accuracy())
-    run.show_progress(epoch + 1, epochs)
-
-
-# %%
 def measure_accuracy():
     return float((model.forward(images.x_test).argmax(axis=1) == images.y_test).mean())
 
 
+def note(epoch, loss, seconds):
+    epoch_s.append(seconds)
+    losses.append(loss)
+    monitor.mark(f"epoch {epoch + 1}")
+    if evaluate_every and (epoch + 1) % evaluate_every == 0:
+        accuracies.append(measure_accuracy())
+    run.show_progress(epoch + 1, epochs)
+
+
+# %%
 setup_s = run.seconds()
 cpu_before = time.process_time()
 samples = run.folder / "samples.csv"
-with Monitor(samples, period_s=sample_s, num_gpus=int(accelerator == "gpu")) as monitor:
+with Monitor(samples, period_s=sample_s, num_gpus=int(device == "gpu")) as monitor:
     start = time.monotonic()
-    model.fit(fed, epochs, look)
+    model.fit(batches, epochs, note)
     train_s = time.monotonic() - start
 cpu_s = time.process_time() - cpu_before
-print(
-    f"trained in {train_s:.2f} s, epochs {', '.join(f'{s:.2f}' for s in epoch_s)} s, loss"
-    f" {losses[-1]:.3f}"
-)
+shown_s = ", ".join(f"{seconds:.2f}" for seconds in epoch_s)
+print(f"trained in {train_s:.2f} s, epochs {shown_s} s, loss {losses[-1]:.3f}")
 
 # %% [markdown]
 # ## 5. Analyse / Analisar
@@ -207,67 +204,48 @@ print(
 # %%
 from statistics import median
 
-used = summarise(samples)
+from dr_lib.runs.row import read_row
+
 steady_epoch_s = median(epoch_s[1:] or epoch_s)
-times = {
-    "setup_s": setup_s,
-    "train_s": train_s,
-    "epoch_s": epoch_s,
-    "steady_epoch_s": steady_epoch_s,
-    "cpu_s": cpu_s,
-}
-times |= {
-    "images_per_s": len(fed) * fed.batch_size / steady_epoch_s,
-    "num_parameters": num_parameters,
-}
-gpu = {
-    "accelerator": facts.gpus[0] if accelerator == "gpu" else "cpu",
-    "num_accelerators": num_machines if accelerator == "gpu" else 1,
-    "threads": threads,
-}
-machine = facts.describe()
-data = {
-    "data_kind": images.kind,
-    "num_images_train": len(images.x_train),
-    "num_images_test": len(images.x_test),
-}
-data |= {"num_images_dropped": fed.num_dropped}
-metric = {
-    "metric_accuracy_test": measure_accuracy(),
-    "epoch_accuracy": epoch_accuracy,
-    "epoch_loss": losses,
-}
-files = {"samples": samples.relative_to(run.study_dir).as_posix()}
-row = run.finish(**data, **times, **used, **gpu, **machine, **model.versions(), **metric, **files)
-print(f"wrote {run.shown(row)}")
+path = run.finish(
+    data_kind=images.kind,
+    num_images_train=num_images,
+    num_images_test=len(images.x_test),
+    num_images_dropped=batches.num_dropped,
+    num_parameters=num_parameters,
+    accelerator=facts.gpus[0] if device == "gpu" else "cpu",
+    num_accelerators=num_machines if device == "gpu" else 1,
+    threads=num_threads,
+    setup_s=setup_s,
+    train_s=train_s,
+    epoch_s=epoch_s,
+    steady_epoch_s=steady_epoch_s,
+    cpu_s=cpu_s,
+    images_per_s=len(batches) * batch_size / steady_epoch_s,
+    epoch_loss=losses,
+    epoch_accuracy=accuracies,
+    metric_accuracy_test=measure_accuracy(),
+    samples=samples.relative_to(run.study_dir).as_posix(),
+    **summarise(samples),
+    **facts.describe(),
+    **model.versions(),
+)
+print(f"wrote {run.shown(path)}")
 
 # %% [markdown]
 # ## What this shows
 
 # %%
-from dr_lib.runs.row import read_row
-
-kept = read_row(row)
+row = read_row(path)
+print(
+    f"Time: {work}: {num_images} {images.kind} images in {train_s:.2f} s ({epochs} epochs,"
+    f" {steady_epoch_s:.3f} s each from the second on, {row['images_per_s']:.0f} images/s) on"
+    f" {row['accelerator']}; {row['metric_accuracy_test']:.1%} of the test images are right."
+)
 devices = ("cpu", "memory", "gpu", "gpu_memory")
-print(
-    f"Time: {framework} trained Rede {network} on {len(images.x_train)} {images.kind} images of"
-    f" {dataset} at {image_size} px in {train_s:.2f} s ({epochs} epochs, {steady_epoch_s:.3f} s"
-    f" each from the second on, {times['images_per_s']:.0f} images/s) on {gpu['accelerator']};"
-    f" {metric['metric_accuracy_test']:.1%} of the test images are right."
-)
-price = (
-    f"{kept['cost_usd']:.2g} USD, set-up included, at {kept['usd_per_hour']:g} USD an hour"
-    if instance
-    else ""
-)
-print("Money:", price or "no price: instance names this machine in the table of prices.")
-joules = used["gpu_energy_j"]
-print("Energy of the GPU:", f"{joules:.3g} J" if joules == joules else "not measured")
-shares = {name.replace("_", " "): used[f"{name}_percent_mean"] for name in devices}
-print(
-    "Utilisation, mean:",
-    ", ".join(f"{name} {share:.0f} %" for name, share in shares.items() if share == share),
-)
+for column in ("cost_usd", "gpu_energy_j", *(f"{device}_percent_mean" for device in devices)):
+    value = row.get(column)
+    print(f"{column}:", "no price, or not measured" if value is None else f"{value:.3g}")
 
 # %% [markdown]
 # ## Limits

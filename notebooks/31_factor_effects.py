@@ -47,7 +47,7 @@ setup.set_up(root, "statsmodels")
 import pandas as pd
 
 from dr_lib.command import write_lasting_command
-from dr_lib.evidence.papers import FACTORS as WORK_FACTORS
+from dr_lib.evidence.papers import FACTORS
 from dr_lib.evidence.rows import open_rows
 from dr_lib.figures.page import Page
 from dr_lib.runs.prices import find_price, price_runs
@@ -89,19 +89,9 @@ page.title("What does each factor cost?", "C" if published else "", selection)
 # As máquinas que fizeram as linhas, e as CPUs às quais cada framework foi fixado.
 
 # %% tags=["report"]
-machine = [
-    "environment",
-    "framework",
-    "accelerator",
-    "cpu",
-    "num_cpus",
-    "threads",
-    "memory_gib",
-    "python",
-]
-environments = (
-    selection.finished[machine].fillna("").value_counts(sort=False).rename("n").reset_index()
-)
+machine = "environment framework accelerator cpu num_cpus threads memory_gib python".split()
+environments = selection.finished[machine].fillna("").value_counts(sort=False)
+environments = environments.rename("n").reset_index()
 page.table(environments, "environments", "Runs by environment and framework.")
 
 # %% [markdown] tags=["en"]
@@ -124,18 +114,14 @@ from dr_lib.evidence.training_time import find_needed_repetitions
 timed = selection.timed
 if "scaling" in timed:  # of older rows: each machine had as much work in weak scaling
     timed = timed[timed["scaling"] != "weak"]
-FACTORS = ["environment", *WORK_FACTORS]
-varied = [name for name in FACTORS if timed[name].nunique() > 1]
-design = pd.DataFrame(
-    [(name, ", ".join(map(str, sorted(timed[name].unique())))) for name in FACTORS],
-    columns=["factor", "levels"],
-)
+factors = ["environment", *FACTORS]
+varied = [name for name in factors if timed[name].nunique() > 1]
+keys = varied or factors
+levels = [", ".join(map(str, sorted(timed[name].unique()))) for name in factors]
+design = pd.DataFrame({"factor": factors, "levels": levels})
 page.table(design, "design", "Factors and their levels.")
-page.table(
-    find_needed_repetitions(timed, FACTORS, precision),
-    "repetitions",
-    "Repetitions of a scenario that answers need.",
-)
+repetitions = find_needed_repetitions(timed, factors, precision)
+page.table(repetitions, "repetitions", "Repetitions of a scenario that answers need.")
 
 # %% [markdown] tags=["en"]
 # ## 3. Configure
@@ -154,19 +140,15 @@ prices = [find_price(instance)] if instance else None
 
 
 def price(rows: pd.DataFrame, overhead_s: float = 0.0) -> pd.DataFrame:
-    return price_runs(
-        rows.assign(priced_as=instance or rows["priced_as"]), prices, overhead_s=overhead_s
-    )
+    rows = rows.assign(priced_as=instance or rows["priced_as"])
+    return price_runs(rows, prices, overhead_s=overhead_s)
 
 
 timed = price(timed)
-billed = timed[["environment", "usd_per_hour", "price_as_of", "price_is_old"]].drop_duplicates()
 if timed["usd_per_hour"].notna().any():
-    page.table(
-        billed.replace({"price_as_of": {"": say("day unknown")}}),
-        "prices",
-        "Prices by the hour, and of which day.",
-    )
+    billed = timed[["environment", "usd_per_hour", "price_as_of", "price_is_old"]]
+    billed = billed.drop_duplicates().replace({"price_as_of": {"": say("day unknown")}})
+    page.table(billed, "prices", "Prices by the hour, and of which day.")
 
 # %% [markdown] tags=["en"]
 # ## 4. Measure
@@ -177,11 +159,8 @@ if timed["usd_per_hour"].notna().any():
 # %% tags=["report"]
 from dr_lib.figures import scenarios
 
-page.figure(
-    scenarios.plot_time_and_cost(timed, lang),
-    "figure_2_3",
-    "Mean training time of each scenario, and what a run costs.",
-)
+cost = scenarios.plot_time_and_cost(timed, lang)
+page.figure(cost, "figure_2_3", "Mean training time of each scenario, and what a run costs.")
 busy = scenarios.plot_utilisation(timed, ["cpu_percent_mean", "gpu_percent_mean"], lang)
 page.figure(busy, "figure_4", "Use of CPU and GPU, mean over a run.")
 memory = scenarios.plot_utilisation(timed, ["memory_percent_mean", "gpu_memory_percent_mean"], lang)
@@ -198,29 +177,20 @@ for row in timed.sort_values("train_s", ascending=False).itertuples():
     paths += [place / row.samples for place in places if (place / row.samples).exists()]
 if paths:
     samples = pd.DataFrame(read_samples(paths[0]))
-    page.figure(
-        scenarios.plot_samples(samples, lang),
-        "utilisation_trace",
-        "Use of the machine over the longest run.",
-    )
+    trace = scenarios.plot_samples(samples, lang)
+    page.figure(trace, "utilisation_trace", "Use of the machine over the longest run.")
 
 # %% tags=["report"]
-parts = (
-    timed.assign(papermill_s=timed["process_s"] - timed["wall_s"])
-    if "process_s" in timed
-    else timed
-)
+parts = timed
+if "process_s" in timed:
+    parts = timed.assign(papermill_s=timed["process_s"] - timed["wall_s"])
 columns = [name for name in ("papermill_s", "setup_s", "train_s", "process_cpu_s") if name in parts]
-medians = (
-    parts.groupby("framework")[columns]
-    .median()
-    .assign(n=parts.groupby("framework").size())
-    .reset_index()
-)
+by_framework = parts.groupby("framework")
+medians = by_framework[columns].median().assign(n=by_framework.size()).reset_index()
 page.table(medians, "overhead", "What a headless run takes beyond its training, medians.")
 
 # %% tags=["report"]
-page.energy(timed, varied or FACTORS, g_per_kwh)
+page.energy(timed, keys, g_per_kwh)
 
 # %% [markdown] tags=["en"]
 # ## 5. Analyse
@@ -237,7 +207,6 @@ page.energy(timed, varied or FACTORS, g_per_kwh)
 # o resto é das repetições.
 
 # %% tags=["report"]
-from dr_lib.figures.scenarios import plot_cost_front, plot_effects, plot_variation
 from dr_lib.figures.style import name_term
 from dr_lib.statistics.effects import allocate_variation, estimate_effects
 from dr_lib.statistics.intervals import BadSampleError
@@ -249,18 +218,13 @@ try:
 except BadSampleError as error:  # an unfinished study has holes
     print(f"no effects: {error}")
 else:
-    page.figure(
-        plot_effects(effects, lang),
-        "effects",
-        "By how much each level multiplies the time of an epoch.",
-    )
+    figure = scenarios.plot_effects(effects, lang)
+    page.figure(figure, "effects", "By how much each level multiplies the time of an epoch.")
     effects = effects.rename(columns={"low": "effect_low", "high": "effect_high", "num_runs": "n"})
     page.table(effects, "effects", "Effect of each level on the time of an epoch [95 % interval].")
-    page.figure(
-        plot_variation(variation, lang),
-        "variation",
-        "How much of the variation of an epoch's time each term explains.",
-    )
+    figure = scenarios.plot_variation(variation, lang)
+    words = "How much of the variation of an epoch's time each term explains."
+    page.figure(figure, "variation", words)
     page.table(
         variation.drop(columns="num_factors"),
         "variation",
@@ -284,52 +248,36 @@ if len(machines):
     figure = plot_speed_up(machines, lang)
     page.figure(figure, "machines", "Speed-up by the number of machines.")
     page.table(machines, "machines", "An epoch by the number of machines [95 % interval].")
-    if timed.reindex(columns=["rehearsed"])["rehearsed"].eq(True).any():
-        page.findings(
-            [
-                say(
-                    "The machines were rehearsed on one: its CPUs are shared, and no network lies"
-                    " between."
-                )
-            ]
+    if "rehearsed" in timed and timed["rehearsed"].eq(True).any():
+        words = (
+            "The machines were rehearsed on one: its CPUs are shared, and no network lies between."
         )
+        page.findings([say(words)])
 
 # %% tags=["report"]
 from dr_lib.evidence.scenarios import BRL_PER_USD, cost_to_reach, fit_overhead
 
 sums = []
 if (timed["cost_usd"] > 0).any():
-    page.figure(
-        plot_cost_front(timed, lang),
-        "cost_front",
-        "Time x cost: on the front lie the choices that no other beats in both.",
-    )
+    front = scenarios.plot_cost_front(timed, lang)
+    words = "Time x cost: on the front lie the choices that no other beats in both."
+    page.figure(front, "cost_front", words)
     # a bill is for runs that are not timed, too
     paid = price(selection.finished).query("usd_per_hour > 0")
     formula_usd = paid["formula_usd"].sum()
-    sums = [
-        say("The formula, price x training, gives {} USD or {} BRL.").format(
-            page.number(formula_usd), page.number(formula_usd * BRL_PER_USD)
-        )
-    ]
+    words = say("The formula, price x training, gives {} USD or {} BRL.")
+    formula_brl = page.number(formula_usd * BRL_PER_USD)
+    sums.append(words.format(page.number(formula_usd), formula_brl))
     if bill_usd:
         overhead_s = fit_overhead(paid["train_s"] + paid["setup_s"], paid["usd_per_hour"], bill_usd)
-        sums.append(
-            say("A bill of {} USD asks for {} s of overhead a run.").format(
-                page.number(bill_usd), page.number(overhead_s)
-            )
-        )
+        words = say("A bill of {} USD asks for {} s of overhead a run.")
+        sums.append(words.format(page.number(bill_usd), page.number(overhead_s)))
         timed = price(timed, overhead_s)
     page.findings(sums)
-    reached = timed.assign(
-        cost_to_reach_usd=[cost_to_reach(row, accuracy) for row in timed.to_dict("records")]
-    )
+    reach_usd = [cost_to_reach(row, accuracy) for row in timed.to_dict("records")]
+    by_scenario = timed.assign(cost_to_reach_usd=reach_usd).groupby(keys)
     columns = ["cost_usd", "cost_per_epoch_usd", "cost_per_1000_images_usd", "cost_to_reach_usd"]
-    means = (
-        reached.groupby(varied or FACTORS)[columns]
-        .mean()
-        .assign(n=reached.groupby(varied or FACTORS).size())
-    )
+    means = by_scenario[columns].mean().assign(n=by_scenario.size())
     page.table(
         means.dropna(axis=1, how="all").reset_index(),
         "costs",
@@ -350,16 +298,12 @@ if published:
 # %% tags=["summary"]
 sentences = []
 if len(variation):
-    alone = variation[variation["num_factors"] == 1].sort_values("share", ascending=False)
-    shares = ", ".join(
-        f"{name_term(row.term, say)} {page.number(100 * row.share)} %" for row in alone.itertuples()
-    )
-    rest = page.number(100 * variation.set_index("term")["share"].get("residual", float("nan")))
-    sentences.append(
-        say(
-            "Of the variation of an epoch's time the factors explain: {}; repetitions {} %."
-        ).format(shares, rest)
-    )
+    by_term = variation.set_index("term").sort_values("share", ascending=False)
+    alone = by_term.loc[by_term["num_factors"] == 1, "share"]
+    percents = [f"{name_term(term, say)} {page.number(100 * x)} %" for term, x in alone.items()]
+    rest = page.number(100 * by_term["share"].get("residual", float("nan")))
+    words = say("Of the variation of an epoch's time the factors explain: {}; repetitions {} %.")
+    sentences.append(words.format(", ".join(percents), rest))
 if len(machines) and machines["num_machines"].is_unique and machines["num_machines"].min() == 1:
     for _, row in machines.iloc[1:].iterrows():
         faster = page.interval(row, "speedup")

@@ -51,9 +51,10 @@ import os
 
 from dr_lib.cuda import mnist as cuda_mnist
 from dr_lib.runs.run import RUN_VARIABLE, Run, UnavailableError
-from dr_lib.training.frameworks.mnist_reference import BACKENDS
+from dr_lib.training.frameworks.mnist_reference import BACKENDS, MnistReference
 
-NAMES = (*cuda_mnist.IMPLEMENTATIONS, *(f"keras_{backend}" for backend in BACKENDS))
+KERAS = {f"keras_{backend}": backend for backend in BACKENDS}
+NAMES = (*cuda_mnist.IMPLEMENTATIONS, *KERAS)
 pairs = [item.strip().partition("@")[::2] for item in implementation.split(",")]
 if any(name not in NAMES or not batch.isdigit() for name, batch in pairs):
     raise ValueError(
@@ -63,11 +64,12 @@ if len(pairs) > 1 and RUN_VARIABLE in os.environ:
     raise ValueError(
         "a study makes one row a run: make implementation a factor with one NAME@BATCH a level"
     )
-if {"keras_tensorflow", "keras_jax"} <= {name for name, _ in pairs}:
+backends = {KERAS[name] for name, _ in pairs if name in KERAS}
+if len(backends) > 1:
     raise ValueError(
         "Keras has one backend in a process: ask for keras_tensorflow or for keras_jax"
     )
-wanted = [(name, int(batch)) for name, batch in pairs]
+trainings = [(name, int(batch)) for name, batch in pairs]
 
 # %% [markdown]
 # ## Data
@@ -110,23 +112,22 @@ try:
     library = build(device)
 except hardware.HardwareError as error:
     raise UnavailableError(str(error)) from error  # a study then skips what needs it
-print(
-    f"built for the {library.kind.upper()}: {library.device}, {library.num_multiprocessors}"
-    " multiprocessors or cores"
-)
+kind = library.kind.upper()
+cores = library.num_multiprocessors
+print(f"built for the {kind}: {library.device}, {cores} multiprocessors or cores")
 
 # %% [markdown]
 # The original's way, some forty small kernels for each image, needs a GPU; the other
 # implementations do not.
 
 # %%
-if library.kind == "cpu" and any(name == "paper" for name, _ in wanted):
-    told = "paper needs a GPU: there is none here, or no nvcc, or device is cpu"
-    wanted = [(name, batch) for name, batch in wanted if name != "paper"]
-    if not wanted:
-        raise UnavailableError(told)
-    print(told)
-print("to train:", *(f"{name} in batches of {batch}" for name, batch in wanted), sep="\n- ")
+if library.kind == "cpu" and any(name == "paper" for name, _ in trainings):
+    reason = "paper needs a GPU: there is none here, or no nvcc, or device is cpu"
+    print(reason)
+    trainings = [(name, batch) for name, batch in trainings if name != "paper"]
+    if not trainings:
+        raise UnavailableError(reason)
+print("to train:", *(f"{name} in batches of {batch}" for name, batch in trainings), sep="\n- ")
 
 # %% [markdown]
 # **Check.** Before anything is timed: from the same weights, CUDA C and Keras have to give the same
@@ -136,47 +137,48 @@ print("to train:", *(f"{name} in batches of {batch}" for name, batch in wanted),
 # too, so Keras's are divided likewise.
 
 # %%
-from dr_lib.training.frameworks.mnist_reference import MnistReference
-
-backends = [name.removeprefix("keras_") for name, _ in wanted if name.startswith("keras_")]
-backend = next(iter([*backends, *facts.backends]), BACKENDS[0])
-weights = cuda_mnist.initial_weights(seed)
-rates = {1: cuda_mnist.LEARNING_RATES["fused"], 32: cuda_mnist.LEARNING_RATES["minibatch"]}
-references = {
-    batch: MnistReference(backend, weights, batch_size=batch, learning_rate=rate)
-    for batch, rate in rates.items()
-}
-DIVISORS = {"conv_kernel": 576, "conv_bias": 576, "pool_bias": 216}
-
-
-# %%
-def find_error(found, expected, divisor=1):
-    return float(abs(found - expected / divisor).max() / abs(expected / divisor).max())
-
-
-def find_errors(name, batch):
-    x = x_train[:batch]
-    y = y_train[:batch]
-    reference = references[batch]
-    divisors = DIVISORS if name in ("paper", "fused") else {}
-    found = cuda_mnist.gradients(library, weights, x, y, implementation=name)
-    exact = reference.gradients(x, y)
-    outputs = cuda_mnist.forward(library, weights, x_test[:100], implementation=name)
-    gradient_error = max(find_error(found[key], exact[key], divisors.get(key, 1)) for key in exact)
-    return {
-        "gradient_error": gradient_error,
-        "forward_error": find_error(outputs, reference.forward(x_test[:100])),
-    }
-
-
-# %%
 import pandas as pd
 
-batches = {name: 32 if name == "minibatch" else 1 for name in cuda_mnist.IMPLEMENTATIONS}
-checked = {name: find_errors(name, batch) for name, batch in batches.items()}
-if max(max(errors.values()) for errors in checked.values()) > 1e-5:
-    raise RuntimeError(f"CUDA C and Keras disagree: {checked}")
-pd.DataFrame(checked).T.map("{:.1e}".format)
+DIVISORS = {"conv_kernel": 576, "conv_bias": 576, "pool_bias": 216}
+backend = next(iter([*backends, *facts.backends]), BACKENDS[0])
+weights = cuda_mnist.initial_weights(seed)
+
+
+def choose_rate(batch):
+    return cuda_mnist.LEARNING_RATES["fused" if batch == 1 else "minibatch"]
+
+
+def open_reference(weights, batch):
+    rate = choose_rate(batch)
+    return MnistReference(backend, weights, batch_size=batch, learning_rate=rate)
+
+
+def find_error(ours, theirs):
+    return float(abs(ours - theirs).max() / abs(theirs).max())
+
+
+# %%
+references = {batch: open_reference(weights, batch) for batch in (1, 32)}
+x_check = x_test[:100]
+errors = {}
+for name in cuda_mnist.IMPLEMENTATIONS:
+    batch = 32 if name == "minibatch" else 1
+    x = x_train[:batch]
+    y = y_train[:batch]
+    divisors = DIVISORS if name in ("paper", "fused") else {}
+    theirs = references[batch].gradients(x, y)
+    ours = cuda_mnist.gradients(library, weights, x, y, implementation=name)
+    outputs = cuda_mnist.forward(library, weights, x_check, implementation=name)
+    errors[name] = {
+        "gradient_error": max(
+            find_error(ours[key], theirs[key] / divisors.get(key, 1)) for key in theirs
+        ),
+        "forward_error": find_error(outputs, references[batch].forward(x_check)),
+    }
+table = pd.DataFrame(errors).T
+if table.max(axis=None) > 1e-5:
+    raise RuntimeError(f"CUDA C and Keras disagree: {errors}")
+table.map("{:.1e}".format)
 
 # %% [markdown]
 # **Time.** The clock of an epoch runs while the network trains and stands still while it is tested.
@@ -186,34 +188,21 @@ pd.DataFrame(checked).T.map("{:.1e}".format)
 
 
 # %%
-def train_cuda(name, batch, run):
-    num_replicas = replicas or library.num_multiprocessors
+def train(name, batch, run):
+    data = (x_train, y_train, x_test, y_test)
+    if name in KERAS:
+        reference = open_reference(cuda_mnist.initial_weights(run.seed), batch)
+        show = lambda epoch: run.show_progress(epoch, epochs)  # noqa: E731
+        return reference.train(*data, epochs=epochs, on_epoch_end=show)
     return cuda_mnist.train(
         library,
-        x_train,
-        y_train,
-        x_test,
-        y_test,
+        *data,
         implementation=name,
         epochs=epochs,
         batch_size=batch,
         seed=run.seed,
-        replicas=1 if name == "paper" else num_replicas,
+        replicas=1 if name == "paper" else replicas or library.num_multiprocessors,
     )
-
-
-# %%
-def train_keras(name, batch, run):
-    first = cuda_mnist.initial_weights(run.seed)
-    rate = rates[1 if batch == 1 else 32]
-    reference = MnistReference(
-        name.removeprefix("keras_"), first, batch_size=batch, learning_rate=rate
-    )
-    how = {
-        "epochs": epochs,
-        "on_epoch_end": lambda epoch: run.show_progress(epoch, epochs),
-    }
-    return reference.train(x_train, y_train, x_test, y_test, **how)
 
 
 # %% [markdown]
@@ -223,43 +212,39 @@ def train_keras(name, batch, run):
 # %%
 from dr_lib.evidence.mnist import summarise_trainings
 
-machine = facts.describe()
-machine |= {
-    "num_accelerators": 1,
-    "data_kind": "synthetic" if mnist == "synthetic" else "given",
-    "num_images_train": len(x_train),
-    "num_images_test": len(x_test),
-}
-machine |= {"num_parameters": sum(array.size for array in weights.values())}
 paths = []
-for name, batch in wanted:
+for name, batch in trainings:
     request = {
         "implementation": name,
         "batch_size": batch,
         "data_share": data_share,
         "epochs": epochs,
         "seed": seed,
-    }
-    request |= {
         "replicas_asked": replicas,
         "device": device,
         "mnist": Path(mnist).name,
         "repetition": repetition,
     }
     run = Run(root, "40_mnist_cuda", request, results=results, instance=instance)
-    is_keras = name.startswith("keras_")
+    is_keras = name in KERAS
     setup_s = run.seconds()
-    table = (train_keras if is_keras else train_cuda)(name, batch, run)
-    about = {"framework": "keras"} | references[1].versions() if is_keras else {"framework": "cuda"}
-    about |= {
-        "accelerator": library.device if library.kind == "gpu" and not is_keras else "cpu",
-        "setup_s": setup_s,
-    }
-    about |= {"learning_rate": cuda_mnist.LEARNING_RATES.get(name, rates[1 if batch == 1 else 32])}
-    paths.append(
-        run.finish(**summarise_trainings(table), **machine, **about, **checked.get(name, {}))
+    table = train(name, batch, run)
+    path = run.finish(
+        framework="keras" if is_keras else "cuda",
+        accelerator=library.device if library.kind == "gpu" and not is_keras else "cpu",
+        num_accelerators=1,
+        data_kind="synthetic" if mnist == "synthetic" else "given",
+        num_images_train=len(x_train),
+        num_images_test=len(x_test),
+        num_parameters=cuda_mnist.NUM_PARAMETERS,
+        learning_rate=cuda_mnist.LEARNING_RATES.get(name) or choose_rate(batch),
+        setup_s=setup_s,
+        **summarise_trainings(table),
+        **facts.describe(),
+        **(references[1].versions() if is_keras else errors[name]),
     )
-    print(f"{name}@{batch}: wrote {run.shown(paths[-1])}")
+    paths.append(path)
+    print(f"{name}@{batch}: wrote {run.shown(path)}")
 
 # %% [markdown]
 # ## Result
@@ -282,13 +267,10 @@ tabulate_accuracies(timed).round(2)
 
 # %%
 compared = compare_like_for_like(timed)
-for row in compared.to_dict("records"):
-    print(
-        f"{row['line']} is {row['times_as_fast']:.3g} times as fast as {row['reference']}, per"
-        " epoch, in the same batch"
-    )
+for row in compared.itertuples():
+    print(f"{row.line} is {row.times_as_fast:.3g} times as fast as {row.reference}, per epoch")
 if compared.empty:
-    print("one implementation was trained; what it is held against is in other rows")
+    print("one implementation was trained; what it is compared with is in other rows")
 
 # %% [markdown]
 # ## Limits

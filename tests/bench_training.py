@@ -30,7 +30,7 @@ from dr_lib.data.prepared.sample import open_sample
 from dr_lib.data.prepared.split import export_records
 from dr_lib.processes import read_commit
 from dr_lib.statistics.intervals import mean_interval, ratio_interval
-from dr_lib.training.config import TrainingConfig
+from dr_lib.training.config import BATCH_SCALE, TrainingConfig
 from dr_lib.training.train_once import set_up
 from tests.training.simulation import SIZE, draw_splits
 
@@ -102,22 +102,19 @@ def build(
     """The notebooks' loop in a mode; with `frozen_input` every step is given the same batch,
     made once.
     """
-    scale = batch_size // BATCH if mode == "scaled" else 1
     config = TrainingConfig(
         "",
         mode=mode,
         model=setting["model"],
         image_size=setting["image_size"],
-        batch_size=BATCH,
-        batch_scale=scale,
-        warmup_epochs=0,
+        batch_size=batch_size // BATCH_SCALE if mode == "scaled" else batch_size,
         optimizer="rmsprop",
         augmentation="colour",
         num_devices=1,
         seed=0,
     )
     plan = config.plan(hardware.probe(), len(split.images))
-    setup = set_up(config, plan, {"train": split})
+    setup = set_up(config, hardware.activate(plan), {"train": split})
     folder = Path(tempfile.mkdtemp())
     import keras
 
@@ -149,7 +146,7 @@ def measure_clock(backend: str, folder: Path, fits: int = 20, epochs: int = 5) -
     config = TrainingConfig("", backend=backend, image_size=SIZE, num_devices=1, epochs=epochs)
     splits = draw_splits(160)
     plan = config.plan(hardware.probe(), 160)
-    setup = set_up(config, plan, splits)
+    setup = set_up(config, hardware.activate(plan), splits)
     left = []
     late = []
     from dr_lib.training.fit import train
@@ -175,7 +172,7 @@ def build_reference(setting: dict, shards: list[str], number: int) -> Variant:
     """What a tutorial would write: TFRecords parsed, decoded, resized, shuffled and batched by
     tf.data.
     """
-    plan = hardware.choose(hardware.probe(), backend="tensorflow", num_devices=1)
+    plan = hardware.choose(hardware.probe(), hardware.Request(backend="tensorflow", num_devices=1))
     hardware.activate(plan)
     import tensorflow as tf
 
@@ -217,7 +214,7 @@ def compare(setting: dict, folder: Path) -> list[Variant]:
     number = setting["number"]
     facts = hardware.probe()
     # a plan activates Keras, which decides the backend; loading needs Keras
-    hardware.activate(hardware.choose(facts, num_devices=1, batch_size=BATCH))
+    hardware.activate(hardware.choose(facts, hardware.Request(num_devices=1, batch_size=BATCH)))
     from dr_lib.data.prepared.folder import Photographs, Prepared
 
     split = Prepared(data).load("train", setting["image_size"])

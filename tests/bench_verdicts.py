@@ -10,7 +10,6 @@ the margin away.
 import argparse
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -18,21 +17,22 @@ from scipy.stats import norm
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from dr_lib.evidence.claims import Claim
 from dr_lib.evidence.training_time import AUC_MARGIN
-from dr_lib.evidence.verdicts import EVERY, decide, measure
+from dr_lib.evidence.verdicts import Cells, decide, measure
 from dr_lib.serving.export import gate
 from dr_lib.statistics.intervals import difference_interval
 
 AGAIN = 4
 JUST = 1e-3  # relative distance of the truth from the bound
-SIDES = {  # statistic: how many sides, how many cells, how judged
-    "mean of a cell": ("mean", 1, 1, "overall"),
-    "mean of 3 cells": ("mean", 1, 3, "overall"),
-    "ratio of a cell": ("ratio", 2, 1, "overall"),
-    "ratio in every one of 3 cells": ("ratio", 2, 3, EVERY),
-    "difference of a cell": ("difference", 2, 1, "overall"),
-    "ratio of sums of 3 cells": ("ratio_of_sums", 2, 3, "overall"),
-    "ratio of deviations": ("sd_ratio", 2, 1, "overall"),
+SIDES = {  # statistic: how many sides, how many cells, whether each is judged
+    "mean of a cell": ("mean", 1, 1, False),
+    "mean of 3 cells": ("mean", 1, 3, False),
+    "ratio of a cell": ("ratio", 2, 1, False),
+    "ratio in every one of 3 cells": ("ratio", 2, 3, True),
+    "difference of a cell": ("difference", 2, 1, False),
+    "ratio of sums of 3 cells": ("ratio_of_sums", 2, 3, False),
+    "ratio of deviations": ("sd_ratio", 2, 1, False),
 }
 
 
@@ -46,32 +46,33 @@ def count_wrong(what: str, variation: float, n: int, studies: int, rng) -> dict[
     """The shares of studies with a wrong verdict, the truth just inside and just outside each
     bound.
     """
-    statistic, num_sides, num_cells, judged = SIDES[what]
+    statistic, num_sides, num_cells, every_cell = SIDES[what]
     base = np.geomspace(1, 15, num_cells)
     truth = {"mean": base.mean(), "difference": base.sum()}.get(statistic, 2.0)
+    side = {"t": "*"}
+    claim = Claim(
+        id="A1",
+        words=what,
+        words_pt=what,
+        column="t",
+        statistic=statistic,
+        numerator=side,
+        denominator=side if num_sides == 2 else {},
+        every_cell=every_cell,
+        value=truth,
+    )
     wrong = dict.fromkeys(("inside >=", "outside >=", "inside <=", "outside <="), 0)
     for _ in range(studies):
         sides = [draw_cells(rng, base * 2 ** (num_sides - 1), variation, n)]
         sides += [draw_cells(rng, base, variation, n)] if num_sides == 2 else []
         cells = {(k,): list(both) for k, both in enumerate(zip(*sides, strict=True))}
-        claim = {
-            "id": what,
-            "column": "t",
-            "statistic": statistic,
-            "judged": judged,
-            "cells": 1,
-            "tolerance": 0.0,
-        }
-        claim["environments"] = "any"
-        parts = measure(SimpleNamespace(**claim), [], cells)
+        parts = measure(claim, Cells([], cells))
         for case in wrong:
             place, relation = case.split()
             is_above = (place == "inside") == (relation == "<=")  # the bound lies above the truth
-            asked = claim | {
-                "relation": relation,
-                "value": truth * (1 + JUST if is_above else 1 - JUST),
-            }
-            verdict = decide(SimpleNamespace(**asked), parts).verdict
+            value = truth * (1 + JUST if is_above else 1 - JUST)
+            asked = claim.model_copy(update={"relation": relation, "value": value})
+            verdict = decide(asked, parts).verdict
             wrong[case] += verdict == ("does not hold" if place == "inside" else "holds")
     return {case: count / studies for case, count in wrong.items()}
 

@@ -10,7 +10,6 @@ from pathlib import Path
 import nbformat
 import papermill
 import pytest
-import yaml
 from packaging.requirements import Requirement
 
 from dr_lib.__main__ import main
@@ -260,15 +259,6 @@ def test_study_files_fit_their_notebooks(path):
     from dr_lib.runs.study import load_study, plan_runs
 
     assert plan_runs(load_study(path, ROOT), "here")
-
-
-@pytest.mark.parametrize("path", STUDIES, ids=lambda p: p.stem)
-def test_a_study_in_mode_paper_is_what_the_mode_says(path):
-    """float32 and one step per call, wherever a study names no other mode."""
-    study = yaml.safe_load(path.read_text(encoding="utf-8"))
-    asked = study["parameters"] | study.get("factors", {})
-    assert "mode" in asked or not asked.get("steps_per_execution")
-    assert "mode" in asked or asked.get("precision", ["float32"]) == ["float32"]
 
 
 @pytest.mark.parametrize("readme", ["README.md", "README.pt-BR.md"])

@@ -1,5 +1,7 @@
-"""MNIST and CIFAR-10, at the size asked for: from Keras, from a file, or synthetic, for timing
-only.
+"""MNIST and CIFAR-10, at the size asked for: from Keras, from a file, or synthetic.
+
+Synthetic images are for timing only. `python -m dr_lib.data.small_images DATASET FILE` saves what
+Keras loads.
 """
 
 from __future__ import annotations
@@ -13,30 +15,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dr_lib.processes import read_last_words
+from dr_lib.errors import DrError
 
 NUM_CLASSES = 10
 CHUNK = 100  # images resized at a time: 5 MB of floats at 64 px in colour, which a cache holds
 ARRAYS = ("x_train", "y_train", "x_test", "y_test")
-
-# Keras keeps CIFAR-10 as pickles: what it loads is saved beside MNIST as the same kind of file,
-# once.
-FETCH = """
-import pathlib, sys
-import keras, numpy
-from dr_lib.files import replace
-path = pathlib.Path(sys.argv[2])
-train, test = getattr(keras.datasets, sys.argv[1]).load_data()
-if not path.exists():
-    with replace(path) as temporary, temporary.open("wb") as file:
-        numpy.savez(file, x_train=train[0], y_train=train[1], x_test=test[0], y_test=test[1])
-"""
-
-
-class ImageSetError(ValueError):
-    """There are no such images; the message says what to ask for or what is wrong with the file."""
-
-
 # shape of an image, number of images to train and to test on
 DATASETS = {"mnist": ((28, 28, 1), 60_000, 10_000), "cifar10": ((32, 32, 3), 50_000, 10_000)}
 
@@ -62,7 +45,7 @@ def load_mnist(source: str | Path = "keras") -> list[np.ndarray]:
         x_train, y_train, x_test, y_test: (n, 28, 28) uint8 images and (n,) int64 digits.
 
     Raises:
-        ImageSetError: the file is missing or holds something else, or Keras cannot load MNIST.
+        DrError: the file is missing or holds something else, or Keras cannot load MNIST.
     """
     arrays = _draw("mnist", 1.0, seed=0) if source == "synthetic" else _read(str(source), "mnist")
     return [array[..., 0] if array.ndim == 4 else array for array in arrays]
@@ -86,24 +69,23 @@ def load_images(
         seed: of the choice of the images kept, and of the drawing; 0 or more.
 
     Raises:
-        ImageSetError: one of these is out of range, the file is not such a file, or Keras cannot
+        DrError: one of these is out of range, the file is not such a file, or Keras cannot
             load the data set.
     """
     if dataset not in DATASETS:
-        raise ImageSetError(f"dataset {dataset!r}: choose from {', '.join(DATASETS)}")
+        raise DrError(f"dataset {dataset!r}: choose from {', '.join(DATASETS)}")
     if image_size not in (32, 64):
-        raise ImageSetError(f"image_size {image_size!r}: choose from 32, 64")
+        raise DrError(f"image_size {image_size!r}: choose from 32, 64")
     if not 0 < share <= 1:
-        raise ImageSetError(f"share {share}: choose one of more than 0 and at most 1")
-    kind = "synthetic" if source == "synthetic" else "given"
-    arrays = (
-        _keep(_read(source, dataset), share, seed)
-        if kind == "given"
-        else _draw(dataset, share, seed)
-    )
-    return ImageSet(
-        *(resize(array, image_size) if array.ndim == 4 else array for array in arrays), kind
-    )
+        raise DrError(f"share {share}: choose one of more than 0 and at most 1")
+    if source == "synthetic":
+        kind = "synthetic"
+        arrays = _draw(dataset, share, seed)
+    else:
+        kind = "given"
+        arrays = _keep(_read(source, dataset), share, seed)
+    resized = [resize(array, image_size) if array.ndim == 4 else array for array in arrays]
+    return ImageSet(*resized, kind)
 
 
 def resize(images: np.ndarray, size: int) -> np.ndarray:
@@ -141,86 +123,89 @@ def _draw(dataset: str, share: float, seed: int) -> list[np.ndarray]:
     """Draw a coarse pattern for each class, and images that are half pattern, half noise."""
     shape, *numbers = DATASETS[dataset]
     rng = np.random.default_rng(seed)
+    patterns = rng.integers(0, 128, (NUM_CLASSES, 4, 4, shape[2]), dtype=np.uint8)
+    patterns = resize(patterns, shape[0])
     arrays = []
-    patterns = resize(rng.integers(0, 128, (NUM_CLASSES, 4, 4, shape[2]), dtype=np.uint8), shape[0])
     for num_images in numbers:
         labels = rng.integers(0, NUM_CLASSES, _count(num_images, share))
-        arrays += [
-            rng.integers(0, 128, (len(labels), *shape), dtype=np.uint8) + patterns[labels],
-            labels,
-        ]
+        noise = rng.integers(0, 128, (len(labels), *shape), dtype=np.uint8)
+        arrays += [noise + patterns[labels], labels]
     return arrays
 
 
 def _read(source: str, dataset: str) -> list[np.ndarray]:
-    """Read and check a file, or Keras's: (n, height, width, channels) images, (n,) labels, of
-    training and of test.
+    """Read and check a file, or Keras's: images, (n, height, width, channels), labels, (n,), twice.
+
+    The first two are to train on, the last two to test.
     """
     path = _fetch(dataset) if source == "keras" else Path(source).expanduser()
-    shape = DATASETS[dataset][0]
     if not path.is_file():
-        raise ImageSetError(
-            f"{path}: no such file; give keras, synthetic or the path of an .npz file"
-        )
+        raise DrError(f"{path}: no such file; give keras, synthetic or the path of an .npz file")
     try:
         with np.load(path, allow_pickle=False) as file:
             arrays = [file[name] for name in ARRAYS]
     except Exception as error:  # NumPy raises whatever its readers of zip files and of arrays meet
-        raise ImageSetError(
+        raise DrError(
             f"{path} is no .npz file with {', '.join(ARRAYS)}, or damaged: {error}"
         ) from error
+    shape = DATASETS[dataset][0]
     checked = []
     for part, images, labels in (("train", *arrays[:2]), ("test", *arrays[2:])):
-        found = (
-            f"{path}: x_{part} is {images.dtype} {images.shape}, y_{part} {labels.dtype}"
-            f" {labels.shape}"
-        )
-        shapes = (shape, shape[:2]) if shape[2] == 1 else (shape,)
-        if images.dtype != np.uint8 or images.shape[1:] not in shapes or not len(images):
-            raise ImageSetError(f"{found}, the images not uint8 (n, {shape})")
-        if labels.shape not in ((len(images),), (len(images), 1)) or labels.dtype.kind not in "iu":
-            raise ImageSetError(f"{found}, the labels not {len(images)} integers")
+        num_images = len(images)
+        name = f"{path}: x_{part} is {images.dtype} {images.shape}, y_{part} {labels.dtype}"
+        is_shape = images.shape[1:] in (shape, shape[:2] if shape[2] == 1 else shape)
+        if images.dtype != np.uint8 or not is_shape or not num_images:
+            raise DrError(f"{name} {labels.shape}, the images not uint8 (n, {shape})")
+        if labels.shape not in ((num_images,), (num_images, 1)) or labels.dtype.kind not in "iu":
+            raise DrError(f"{name} {labels.shape}, the labels not {num_images} integers")
         if labels.min() < 0 or labels.max() >= NUM_CLASSES:
-            raise ImageSetError(
-                f"{path}: y_{part} holds {labels.min()} to {labels.max()}, not 0 to"
-                f" {NUM_CLASSES - 1}"
-            )
+            raise DrError(f"{path}: y_{part} holds {labels.min()} to {labels.max()}, not 0 to 9")
         checked += [images.reshape(-1, *shape), labels.ravel().astype(np.int64)]
     return checked
 
 
 def _fetch(dataset: str) -> Path:
-    """Find a data set in Keras's folder, or have a process of its own put it there: this one
-    imports no Keras.
+    """Find a data set in Keras's folder, or have another process put it there.
+
+    This one imports no Keras, for its backend may be still to be chosen.
     """
-    path = (
-        Path(os.environ.get("KERAS_HOME") or Path.home() / ".keras") / "datasets" / f"{dataset}.npz"
-    )
+    home = os.environ.get("KERAS_HOME") or Path.home() / ".keras"
+    path = Path(home) / "datasets" / f"{dataset}.npz"
     if path.is_file():
         return path
     if importlib.util.find_spec("keras") is None:
-        advice = f"load keras.datasets.{dataset} by load_images in the main environment first"
-        raise ImageSetError(
-            f"{path} is not there, and this kernel has no Keras to download it: {advice}"
+        raise DrError(
+            f"{path} is not there, and this kernel has no Keras to download it: load"
+            f" keras.datasets.{dataset} by load_images in the main environment first"
         )
     # loading needs no backend, but Keras does not start without one that is installed
-    backend = next(
-        (name for name in ("torch", "jax", "tensorflow") if importlib.util.find_spec(name)), "numpy"
-    )
+    backends = [name for name in ("torch", "jax", "tensorflow") if importlib.util.find_spec(name)]
     fetched = subprocess.run(
-        [sys.executable, "-c", FETCH, dataset, str(path)],
-        env={**os.environ, "KERAS_BACKEND": backend},
+        [sys.executable, "-m", __name__, dataset, path],
+        env={**os.environ, "KERAS_BACKEND": [*backends, "numpy"][0]},
         cwd=Path(__file__).resolve().parents[2],  # for dr_lib
         capture_output=True,
         encoding="utf-8",
         errors="replace",
     )
     if fetched.returncode:
-        reason = read_last_words(fetched.stderr, "it was killed")
-        raise ImageSetError(
-            f"Keras cannot load {dataset} ({reason}): give the path of a file, or synthetic"
+        reason = fetched.stderr.strip().splitlines()[-1:] or ["it was killed"]
+        raise DrError(
+            f"Keras cannot load {dataset} ({reason[0]}): give the path of a file, or synthetic"
         )
     return path
+
+
+def save(dataset: str, path: Path) -> None:
+    """Save what Keras loads, as plain arrays: it keeps CIFAR-10 as pickles."""
+    import keras
+
+    from dr_lib.files import replace
+
+    (x_train, y_train), (x_test, y_test) = getattr(keras.datasets, dataset).load_data()
+    if not path.exists():
+        with replace(path) as temporary, temporary.open("wb") as file:
+            np.savez(file, x_train=x_train, y_train=y_train, x_test=x_test, y_test=y_test)
 
 
 def _keep(arrays: list[np.ndarray], share: float, seed: int) -> list[np.ndarray]:
@@ -236,5 +221,9 @@ def _keep(arrays: list[np.ndarray], share: float, seed: int) -> list[np.ndarray]
 def _count(num_images: int, share: float) -> int:
     count = round(num_images * share)
     if not count:
-        raise ImageSetError(f"share {share} of {num_images} images is none: ask for a larger share")
+        raise DrError(f"share {share} of {num_images} images is none: ask for a larger share")
     return count
+
+
+if __name__ == "__main__":
+    save(sys.argv[1], Path(sys.argv[2]))

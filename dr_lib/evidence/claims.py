@@ -1,144 +1,215 @@
-"""The papers' claims: read them, count by what they can be judged, judge them by our rows."""
+"""The papers' claims, as claims.yaml holds them: an entry each, checked when it is read."""
 
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from functools import cache
 from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple
 
+import numpy as np
 import pandas as pd
+import yaml
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PositiveInt,
+    ValidationError,
+    model_validator,
+)
 
-from dr_lib.evidence.mnist import add_accuracy_columns
+from dr_lib.errors import DrError
 from dr_lib.evidence.papers import PAPERS
-from dr_lib.evidence.select import Selection, list_runs
-from dr_lib.evidence.verdicts import NEVER, VERDICTS, judge
+from dr_lib.evidence.select import HARDWARE
 
-PUBLISHED = Path(__file__).with_name("published.csv")
-DEFAULTS = {"threads_asked": 0, "last_frozen": "", "last_layer": ""}  # of rows older than these
+ENTRIES = Path(__file__).with_name("claims.yaml")
+ONE_SIDED = ("mean", "sum", "share", "score")
+WHOLE_DESIGN = ("sum", "ratio_of_sums", "share")  # mean nothing where cells are missing
 
 
-def read_published(paper: str | None = None) -> pd.DataFrame:
-    """Read the claims of one paper, or of all.
+class Condition(NamedTuple):
+    """What a column of a row has to hold: one of some patterns, or none of them."""
 
-    A selector (`numerator`, `denominator`; `conditions` is the work of both sides) joins
-    column=pattern by semicolons:
-    * stands for any text, a|b for one of two, !a for any but a, and nothing for no text.
+    column: str
+    patterns: tuple[str, ...]  # * stands for any text
+    is_met: bool = True  # false where it may be none of them
+
+    def __str__(self) -> str:
+        """As a verdict's reason names it, such as accelerator=TPU*."""
+        return f"{self.column}={'' if self.is_met else '!'}{'|'.join(self.patterns)}"
+
+    def test(self, rows: pd.DataFrame) -> np.ndarray:
+        """Whether each row meets it; a row without the column holds an empty text."""
+        values = rows[self.column] if self.column in rows else [""] * len(rows)
+        is_met = []
+        for value in values:
+            text = "" if pd.isna(value) else str(value)
+            if isinstance(value, float) and text:
+                text = f"{value:g}"
+            is_any = any(fnmatchcase(text, pattern) for pattern in self.patterns)
+            is_met.append(is_any == self.is_met)
+        return np.array(is_met, dtype=bool)
+
+
+def _list_conditions(terms: Mapping[str, Any]) -> list[Condition]:
+    """The conditions of a mapping, those on hardware last."""
+    conditions = []
+    for column, levels in terms.items():
+        is_met = not isinstance(levels, Mapping)
+        levels = levels if is_met else levels["not"]
+        patterns = levels if isinstance(levels, list) else [levels]
+        conditions.append(Condition(column, tuple(map(str, patterns)), is_met))
+    return sorted(conditions, key=lambda condition: condition.column in HARDWARE)
+
+
+Conditions = Annotated[tuple[Condition, ...], BeforeValidator(_list_conditions)]
+Columns = Annotated[
+    tuple[str, ...], BeforeValidator(lambda names: [names] if isinstance(names, str) else names)
+]
+
+
+class Claim(BaseModel):
+    """A claim: the paper's words, and the quantity over rows that has to meet a bound."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    id: Annotated[str, Field(pattern=f"^[{''.join(PAPERS)}][1-9][0-9]*$")]
+    wording: Literal["quoted", "paraphrase", "derived", "reading"] = "paraphrase"
+    place: str = "text"  # in the paper; of a reading the claims that it reads
+    words: str
+    words_pt: str
+
+    # the quantity: a statistic of one column, or of each of several
+    columns: Columns = Field(alias="column")
+    statistic: Literal[
+        "mean",
+        "sum",
+        "ratio",
+        "increase",
+        "saving",
+        "difference",
+        "ratio_of_sums",
+        "sd_ratio",
+        "share",  # of the variation, allocated to `factor`
+        "score",  # of a model; its interval is over patients
+    ] = "mean"
+    factor: str = ""
+    numerator: Conditions
+    denominator: Conditions = ()
+    conditions: Conditions = ()  # the work of both sides
+    every_cell: bool = False  # what holds at least, always or in all; else of the mean over cells
+    cells: PositiveInt = 1  # of the paper's design
+    hardware: str = "any"  # or the paper's, in words
+    counted: bool = False  # one count is all there is to know
+    priced: bool = False  # money, at the price of the machine that was used
+    of_the_study: bool = False  # one number for all of its machines
+    undisturbed: bool = False  # how busy others kept the machine is no matter of the claim
+
+    relation: Literal["within", ">=", "<="] = "within"
+    value: float
+    tolerance: Annotated[float, Field(ge=0)] = 0.0
+    unit: str = ""
+    note: str = ""
+
+    # of a number that the analyses show, and that no row can judge
+    never: Literal["", "input, not tested", "not testable", "withdrawn"] = ""
+    reason: str = ""
+
+    @property
+    def paper(self) -> str:
+        """Its paper, a key of PAPERS."""
+        return self.id[0]
+
+    @property
+    def is_anywhere(self) -> bool:
+        """Whether it speaks of any machine."""
+        return self.hardware == "any"
+
+    @property
+    def is_of_design(self) -> bool:
+        """Whether it adds up the whole design on the paper's machines."""
+        return self.statistic in WHOLE_DESIGN and not self.is_anywhere
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """Between which its quantity has to lie."""
+        low = -np.inf if self.relation == "<=" else self.value - self.tolerance
+        high = np.inf if self.relation == ">=" else self.value + self.tolerance
+        return low, high
+
+    @model_validator(mode="after")
+    def _check(self) -> "Claim":
+        if (self.statistic in ONE_SIDED) == bool(self.denominator):
+            raise ValueError(f"denominator: {self.statistic} has one side or two")
+        if (self.statistic == "share") != bool(self.factor):
+            raise ValueError("factor: that of a share, and of nothing else")
+        if bool(self.never) != bool(self.reason):
+            raise ValueError("reason: why no row can judge it")
+        return self
+
+
+@cache
+def _read_entries(path: Path) -> tuple[Claim, ...]:
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    entries = yaml.load(path.read_text(encoding="utf-8"), loader)["claims"]  # noqa: S506
+    claims = []
+    for entry in entries:
+        try:
+            claims.append(Claim(**entry))
+        except ValidationError as error:
+            first = error.errors()[0]
+            field = ".".join(map(str, first["loc"]))
+            where = f"{path.name}, claim {entry.get('id', len(claims) + 1)}, {field}"
+            raise DrError(f"{where.rstrip(', ')}: {first['msg']}") from error
+    return tuple(claims)
+
+
+def read_claims(paper: str = "", *, path: Path = ENTRIES) -> list[Claim]:
+    """Read the claims of a paper, or of all.
+
+    Raises:
+        DrError: an entry is wrong; the sentence names it and its field.
+    """
+    return [claim for claim in _read_entries(path) if paper in ("", claim.paper)]
+
+
+def read_judged(paper: str = "") -> list[Claim]:
+    """Read the claims that rows can judge; docs/papers.md has the others, and why."""
+    return [claim for claim in read_claims(paper) if not claim.never]
+
+
+def list_printed(paper: str) -> pd.DataFrame:
+    """List the means that a paper prints.
 
     Returns:
-        A row per claim: `id`, `paper`, `words` and `words_pt` (`wording` says whether they are
-        quoted, a paraphrase, derived from printed numbers, or our reading; a quotation stands in
-        quotation marks), `place` (figure, table, or the claim that is read), `judged` (overall,
-        every cell, or why it never is: one of NEVER, with `why`), `column` (several are judged
-        each), `statistic`, the selectors, `relation` (>=, <= or within), `value`, `tolerance`,
-        `unit`, `cells` of the paper's design, `environments` and a `note`.
+        A row per number: its `column`, `value` and `tolerance`, the `hardware` in words, and under
+        the columns of its conditions what it speaks of.
     """
-    claims = pd.read_csv(PUBLISHED, keep_default_na=False)
-    return claims if paper is None else claims[claims["paper"] == paper].reset_index(drop=True)
+    rows = []
+    for claim in read_claims(paper):
+        if claim.statistic == "mean":
+            terms = (*claim.conditions, *claim.numerator)
+            row = {term.column: term.patterns[0] for term in terms}
+            row["column"] = claim.columns[0]
+            row["value"] = claim.value
+            row["tolerance"] = claim.tolerance
+            row["hardware"] = claim.hardware
+            rows.append(row)
+    return pd.DataFrame(rows)
 
 
-def count_claims(paper: str | None = None) -> pd.DataFrame:
-    """Count by what the claims can be judged, and how many never can be and why.
+def count_claims() -> pd.DataFrame:
+    """Count the claims that rows can judge.
 
     Returns:
-        A row per `paper` and answer: `judged_by` (the notebooks whose rows do, or a verdict of
-        NEVER), `why` (on which hardware, or why none do) and `claims`.
+        A row per `paper` and hardware: `judged_by`, the notebooks whose rows do, `on`, any hardware
+        or the paper's, and `claims`.
     """
-    claims = read_published(paper)
-    is_never = claims["judged"].isin(NEVER)
-    numbers = {
-        name: ", ".join(notebook[:2] for notebook in paper.notebooks)
-        for name, paper in PAPERS.items()
-    }
-    by = claims["paper"].map(numbers)
-    why = (
-        claims["environments"]
-        .eq("any")
-        .map({True: "on any hardware", False: "on the paper's hardware"})
-    )
-    table = claims.assign(
-        judged_by=by.mask(is_never, claims["judged"].map(NEVER)),
-        why=why.mask(is_never, claims["why"]),
-    )
-    return (
-        table.value_counts(["paper", "judged_by", "why"])
-        .rename("claims")
-        .sort_index()
-        .reset_index()
-    )
-
-
-def judge_claims(paper: str, selection: Selection) -> pd.DataFrame:
-    """Judge all claims of a paper by the timed rows of a selection.
-
-    Returns:
-        The claims of `read_published` with `ours`, `ours_low`, `ours_high` (in the claim's unit)
-        and the fields of `Verdict`; those with a verdict of our own first, then what is not
-        comparable, not measured, or never judged.
-    """
-    return _judge(paper, list_judged_rows(selection.timed))
-
-
-def list_judged_rows(timed: pd.DataFrame) -> pd.DataFrame:
-    """List what claims are judged by: the timed rows of a selection, one per run on one machine.
-
-    Returns:
-        The rows with the columns of `add_accuracy_columns`, those of DEFAULTS, and `percent_train`,
-        the rounded share of the photographs that are on the side of training.
-    """
-    rows = add_accuracy_columns(list_runs(timed))
-    # as in all papers
-    alone = rows.reindex(columns=["num_machines"])["num_machines"].fillna(1) == 1
-    rows = rows[alone].copy()
-    for name, value in DEFAULTS.items():
-        rows[name] = rows[name].fillna(value) if name in rows else value
-    sides = rows.reindex(columns=[f"num_images_{side}" for side in ("train", "validation", "test")])
-    percent = 100 * sides["num_images_train"] / sides.sum(axis=1)
-    rows["percent_train"] = percent.astype(float).round()
-    return rows
-
-
-def judge_data_sets(table: pd.DataFrame) -> pd.DataFrame:
-    """Judge the claims of paper E by the rows of `evaluation.compare_data_sets`; n is patients.
-    See `judge_claims`.
-    """
-    rows = table.drop_duplicates(["model", "trained_on", "tested_on"])
-    return _judge("E", rows.assign(environment=rows["trained_on"] + " → " + rows["tested_on"]))
-
-
-def _judge(paper: str, timed: pd.DataFrame) -> pd.DataFrame:
-    claims = read_published(paper)
-    verdicts = pd.DataFrame([judge(claim, timed) for claim in claims.itertuples()])
-    ours = pd.DataFrame(
-        verdicts.pop("ours").tolist(), columns=["ours", "ours_low", "ours_high", "_"]
-    ).drop(columns="_")
-    judged = pd.concat([claims, ours, verdicts.drop(columns="id")], axis=1)
-    order = judged["verdict"].map([*VERDICTS, *NEVER.values()].index).clip(lower=2)
-    return judged.assign(_order=order).sort_values("_order", kind="stable").drop(columns="_order")
-
-
-def list_claims(judged: pd.DataFrame) -> pd.DataFrame:
-    """List judged claims in the order of their ids, for a table.
-
-    Returns:
-        `id`, `paper`, `wording`, `place`, `words`, `published` (with its tolerance and unit),
-        `ours`, `ours_low`, `ours_high`, `unit`, `n`, `num_satisfied` of `num_parts`, `num_missing`,
-        `num_disturbed`, `verdict`, `reason`, `versions`.
-    """
-    sign = judged["relation"].map({"within": "", ">=": "at least ", "<=": "at most "})
-    tolerance = judged["tolerance"].map(lambda number: f" ± {number:g}" if number else "")
-    published = sign + judged["value"].map("{:.10g}".format) + tolerance + " " + judged["unit"]
-    columns = (
-        "id paper wording place words published ours ours_low ours_high unit n num_satisfied"
-        " num_parts"
-    )
-    columns = [*columns.split(), "num_missing", "num_disturbed", "verdict", "reason", "versions"]
-    return judged.assign(published=published.str.strip())[columns].sort_index()
-
-
-def count_by_chance(judged: pd.DataFrame) -> tuple[int, float]:
-    """How many verdicts were given, and how many of them would be wrong by chance if every truth
-    lay on a bound.
-
-    A 95 % interval lies wholly on the wrong side of a bound in 2.5 % of studies at most. A reading
-    of a claim that has a verdict of its own is that verdict once more, and does not count.
-    """
-    given = judged[judged["verdict"].isin(VERDICTS[:2])]
-    is_again = (given["wording"] == "reading") & given["place"].isin(given["id"])
-    num_given = int((~is_again).sum())
-    return num_given, 0.025 * num_given
+    lines = []
+    for claim in read_judged():
+        numbers = ", ".join(name[:2] for name in PAPERS[claim.paper].notebooks)
+        on = "any hardware" if claim.is_anywhere else "the paper's hardware"
+        lines.append((claim.paper, numbers, on))
+    table = pd.DataFrame(lines, columns=["paper", "judged_by", "on"])
+    return table.value_counts(sort=False).rename("claims").sort_index().reset_index()

@@ -1,5 +1,4 @@
-"""Epochs of paper D's runs: one table of them, when each accuracy was reached, CUDA C held against
-Keras like for like.
+"""Epochs of paper D's runs: one table of them, when each accuracy was reached, and like for like.
 
 A row of a run holds the seconds and the accuracy after each epoch of each of its replicas (networks
 of another seed trained in the same launch) as two lists of lists, `replica_train_s` and
@@ -12,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dr_lib.statistics.intervals import ratio_interval
+from dr_lib.statistics.intervals import Interval, ratio_interval
 
 IMPLEMENTATIONS = {  # in the order of the legends
     "keras_tensorflow": "Keras / TensorFlow",
@@ -22,7 +21,7 @@ IMPLEMENTATIONS = {  # in the order of the legends
     "true_gradient": "CUDA C true gradient",
     "minibatch": "CUDA C minibatch",
 }
-LEVELS = (0.90, 0.95, 0.97)  # accuracies of the table
+LEVELS = {"to_90_percent_s": 0.90, "to_95_percent_s": 0.95, "to_97_percent_s": 0.97}
 PER_REPLICA = ["replica_train_s", "replica_accuracy"]
 LINE = ["environment", "framework", "implementation", "batch_size"]  # what tells lines apart
 
@@ -39,19 +38,19 @@ def summarise_trainings(table: pd.DataFrame) -> dict[str, Any]:
         `steady_epoch_s`, the median epoch from the second on; `replicas`, their number; the two
         lists of PER_REPLICA; and `metric_accuracy_test`, the mean of their last accuracies.
     """
-    trainings = [rows for _, rows in table.groupby("replica")]
-    ends_s = np.max([rows["train_s"] for rows in trainings], axis=0)
+    replicas = table.groupby("replica")
+    seconds = [column.tolist() for _, column in replicas["train_s"]]
+    accuracies = [column.tolist() for _, column in replicas["test_accuracy"]]
+    ends_s = np.max(seconds, axis=0)
     epoch_s = np.diff(ends_s, prepend=0.0).tolist()
     return {
         "train_s": float(ends_s[-1]),
         "epoch_s": epoch_s,
         "steady_epoch_s": float(np.median(epoch_s[1:] or epoch_s)),
-        "replicas": len(trainings),
-        "replica_train_s": [rows["train_s"].astype(float).tolist() for rows in trainings],
-        "replica_accuracy": [rows["test_accuracy"].astype(float).tolist() for rows in trainings],
-        "metric_accuracy_test": float(
-            np.mean([rows["test_accuracy"].iloc[-1] for rows in trainings])
-        ),
+        "replicas": len(seconds),
+        "replica_train_s": seconds,
+        "replica_accuracy": accuracies,
+        "metric_accuracy_test": float(np.mean([values[-1] for values in accuracies])),
     }
 
 
@@ -63,47 +62,38 @@ def list_epochs(timed: pd.DataFrame) -> pd.DataFrame:
 
     Returns:
         A row per epoch of each replica: the columns of LINE, `line` (its name), `host` (the machine
-        whose CPU trained Keras or drove the GPU), `run` (its place in the table), `replica`,
-        `epoch` from 1, `train_s` (cumulative) and `accuracy` (share of the test images). Empty
-        without such rows.
+        whose CPU trained Keras or drove the GPU), `steady_epoch_s` of its run, `run` (its place in
+        the table), `replica`, `epoch` from 1, `train_s` (cumulative) and `accuracy` (share of the
+        test images). Empty without such rows.
     """
+    of_run = [*LINE, "line", "host", "steady_epoch_s", "run"]
+    columns = [*of_run, "replica", "epoch", "train_s", "accuracy"]
     if not {*LINE, *PER_REPLICA} <= set(timed):
-        return pd.DataFrame(
-            columns=[*LINE, "line", "host", "run", "replica", "epoch", "train_s", "accuracy"]
-        )
-    timed = timed.dropna(subset=PER_REPLICA).reset_index(drop=True)
-    lines = _name_lines(timed)
-    processor = timed["cpu"].astype(str) if "cpu" in timed else ""
-    timed = timed.assign(line=lines, host=timed["platform"] + ", " + processor, run=timed.index)
-    tables = []
-    for row in timed.itertuples():
-        for replica, (seconds, accuracy) in enumerate(
-            zip(row.replica_train_s, row.replica_accuracy, strict=True)
-        ):
-            about = {name: getattr(row, name) for name in (*LINE, "line", "host", "run")} | {
-                "replica": replica
-            }
-            table = {"epoch": range(1, len(seconds) + 1), "train_s": seconds, "accuracy": accuracy}
-            tables.append(pd.DataFrame(about | table))
-    return (
-        pd.concat(tables, ignore_index=True)
-        if tables
-        else list_epochs(timed.drop(columns=PER_REPLICA))
+        return pd.DataFrame(columns=columns)
+    runs = timed.dropna(subset=PER_REPLICA).reset_index(drop=True)
+    processors = runs["cpu"].astype(str) if "cpu" in runs else ""
+    runs = runs.assign(
+        line=_name_lines(runs), host=runs["platform"] + ", " + processors, run=runs.index
     )
+    replicas = runs[[*of_run, *PER_REPLICA]].explode(PER_REPLICA, ignore_index=True)
+    replicas["replica"] = replicas.groupby("run").cumcount()
+    epochs = replicas.explode(PER_REPLICA, ignore_index=True)
+    epochs["epoch"] = epochs.groupby(["run", "replica"]).cumcount() + 1
+    epochs[["train_s", "accuracy"]] = epochs[PER_REPLICA].astype(float)
+    return epochs[columns]
 
 
 def find_times_to_accuracy(epochs: pd.DataFrame, levels: Sequence[float]) -> pd.DataFrame:
-    """Say when each training of `list_epochs` first had each accuracy: at the end of the first
-    epoch that reached it.
+    """Say at the end of which epoch each training of `list_epochs` first had each accuracy.
 
     Returns:
         A row per training, a column per level [s]; infinite where it was never reached.
     """
     rows = []
     for _, training in epochs.groupby(["run", "replica"], sort=False):
-        reached = training["accuracy"].to_numpy()[:, None] >= np.asarray(levels)
-        seconds = training["train_s"].to_numpy()[reached.argmax(axis=0)]
-        rows.append(np.where(reached.any(axis=0), seconds, np.inf))
+        accuracy = training["accuracy"].to_numpy()[:, None]
+        seconds = training["train_s"].to_numpy()[:, None]
+        rows.append(np.where(accuracy >= np.asarray(levels), seconds, np.inf).min(axis=0))
     return pd.DataFrame(rows, columns=list(levels))
 
 
@@ -112,102 +102,88 @@ def add_accuracy_columns(timed: pd.DataFrame) -> pd.DataFrame:
 
     Returns:
         The rows with `best_epoch`, the first of the highest accuracy (the mean over replicas),
-        infinite where it is the last, which a later one may exceed; and for each of LEVELS
-        `to_90_percent_s` and so on, the median over replicas, infinite where it was never reached.
+        infinite where it is the last, which a later one may exceed; and the columns of LEVELS, the
+        median over replicas, infinite where it was never reached.
     """
     if not set(PER_REPLICA) <= set(timed):
         return timed
-    lines = {}
+    added = {}
     for index, row in timed.dropna(subset=PER_REPLICA).iterrows():
         seconds = np.array(row["replica_train_s"])
         accuracy = np.array(row["replica_accuracy"])
-        times = [np.where(accuracy >= level, seconds, np.inf).min(axis=1) for level in LEVELS]
-        names = [f"to_{100 * level:g}_percent_s" for level in LEVELS]
         best = accuracy.argmax(axis=1)
         has_peaked = best < accuracy.shape[1] - 1
-        lines[index] = {"best_epoch": np.where(has_peaked, best + 1.0, np.inf).mean()}
-        lines[index] |= dict(zip(names, map(np.median, times), strict=True))
-    return timed.join(pd.DataFrame.from_dict(lines, orient="index"))
+        added[index] = {"best_epoch": np.where(has_peaked, best + 1.0, np.inf).mean()}
+        for name, level in LEVELS.items():
+            times = np.where(accuracy >= level, seconds, np.inf).min(axis=1)
+            added[index][name] = np.median(times)
+    return timed.join(pd.DataFrame.from_dict(added, orient="index"))
 
 
 def tabulate_accuracies(timed: pd.DataFrame) -> pd.DataFrame:
-    """Make a row per line: its trainings, their accuracy, and how long they took to 90, 95 and 97
-    %.
+    """Make a row per line: its trainings, their accuracy, and when they had 90, 95 and 97 %.
 
     Returns:
         `line`, `n` trainings (replicas count), `epochs`, `accuracy_percent` at the end, and for
-        each level the median time `to_90_percent_s` with the fastest training in _low and the
-        slowest in _high; NaN where it was not reached.
+        each of LEVELS the median time with the fastest training in _low and the slowest in _high;
+        NaN where it was not reached.
     """
     rows = []
     for line, epochs in list_epochs(timed).groupby("line", sort=False):
-        final = epochs[epochs["epoch"] == epochs["epoch"].max()]["accuracy"]
+        last = epochs["epoch"].max()
+        accuracies = epochs.loc[epochs["epoch"] == last, "accuracy"]
         row = {
             "line": line,
-            "n": len(final),
-            "epochs": epochs["epoch"].max(),
-            "accuracy_percent": 100 * final.mean(),
+            "n": len(accuracies),
+            "epochs": last,
+            "accuracy_percent": 100 * accuracies.mean(),
         }
-        times = find_times_to_accuracy(epochs, LEVELS)
-        for level in LEVELS:
-            ends = {
-                "": times[level].median(),
-                "_low": times[level].min(),
-                "_high": times[level].max(),
-            }
-            row |= {f"to_{100 * level:g}_percent_s{end}": value for end, value in ends.items()}
+        times = find_times_to_accuracy(epochs, [*LEVELS.values()])
+        for name, level in LEVELS.items():
+            seconds = times[level]
+            spread = Interval(seconds.median(), seconds.min(), seconds.max(), len(seconds))
+            row.update(spread.columns(name))
         rows.append(row)
     return pd.DataFrame(rows).replace(np.inf, np.nan)
 
 
 def compare_like_for_like(timed: pd.DataFrame) -> pd.DataFrame:
-    """Say how many times as fast as Keras CUDA C is on the same host at the same batch, by epochs
-    from the second on.
+    """Say how many times as fast as Keras CUDA C is on the same host in the same batch.
 
     Args:
         timed: timed rows of a `Selection`, with `steady_epoch_s`.
 
     Returns:
         A row per pair, the fastest first: `line` and `reference`, `batch_size`, `times_as_fast` by
-        an epoch's time with the bounds of its 95 % interval in _low and _high where there are two
-        runs of each, `n` of the smaller side. Replicas share a launch: they are no repetitions of
-        its time.
+        the time of an epoch from the second on, with the bounds of its 95 % interval in _low and
+        _high where there are two runs of each, `n` of the smaller side. Replicas share a launch:
+        they are no repetitions of its time.
     """
-    epochs = list_epochs(timed)
-    if epochs.empty:
-        return pd.DataFrame()
-    firsts = epochs.drop_duplicates("run").set_index("run")
-    kept = timed.dropna(subset=PER_REPLICA).reset_index(drop=True)
-    runs = firsts.assign(steady_epoch_s=kept["steady_epoch_s"].reindex(firsts.index))
+    runs = list_epochs(timed).drop_duplicates("run")
+    keras = runs[runs["framework"] == "keras"]
+    cuda = runs[runs["framework"] == "cuda"]
     rows = []
-    groups = list(
-        runs.groupby(["line", "host", "framework", "batch_size"], sort=False)["steady_epoch_s"]
-    )
-    references = [group for group in groups if group[0][2] == "keras"]
-    for (line, host, framework, batch_size), ours in groups:
-        for (reference, other_host, _, other_batch), theirs in references:
-            if framework == "cuda" and (host, batch_size) == (other_host, other_batch):
-                value, low, high, n = ratio_interval(theirs, ours)
-                row = {
+    for (line, host, batch_size), ours in cuda.groupby(["line", "host", "batch_size"], sort=False):
+        alike = keras[(keras["host"] == host) & (keras["batch_size"] == batch_size)]
+        for reference, theirs in alike.groupby("line", sort=False):
+            ratio = ratio_interval(theirs["steady_epoch_s"], ours["steady_epoch_s"])
+            rows.append(
+                {
                     "line": line,
                     "reference": reference,
                     "batch_size": int(batch_size),
-                    "times_as_fast": value,
+                    **ratio.columns("times_as_fast"),
+                    "n": ratio.n,
                 }
-                rows.append(row | {"times_as_fast_low": low, "times_as_fast_high": high, "n": n})
-    return (
-        pd.DataFrame(rows).sort_values("times_as_fast", ascending=False, ignore_index=True)
-        if rows
-        else pd.DataFrame()
-    )
+            )
+    table = pd.DataFrame(rows)
+    return table.sort_values("times_as_fast", ascending=False, ignore_index=True) if rows else table
 
 
 def _name_lines(timed: pd.DataFrame) -> pd.Series:
-    """Implementation, batch, and what trained: its accelerator, or the whole environment where
-    that is not enough.
-    """
+    """Implementation, batch and accelerator, or the whole environment where that is unclear."""
     names = timed["implementation"].map(lambda name: IMPLEMENTATIONS.get(name, name))
     names += ", batch " + timed["batch_size"].map("{:g}".format) + ", "
     short = names + timed["accelerator"].replace("cpu", "CPU")
-    several = timed["environment"].groupby(short).transform("nunique") > 1
-    return short.mask(several, names + timed["environment"])
+    is_unclear = timed["environment"].groupby(short).transform("nunique") > 1
+    return short.mask(is_unclear, names + timed["environment"])

@@ -1,5 +1,7 @@
 """The papers: which notebooks make and analyse the rows of each, and what its study varies."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 
@@ -13,9 +15,10 @@ class Paper(NamedTuple):
     task: str = ""  # of its rows, where its notebooks have several
     old_notebooks: tuple[str, ...] = ()  # whose rows count as those of its notebooks
     may_differ: tuple[str, ...] = ()  # columns in which rows of its study differ on purpose
+    design: tuple[str, ...] = ("model",)  # one cell of its design has one level of each
+    versions: Mapping[str, str] = MappingProxyType({})  # that it names
 
 
-# of paper C; one cell has one level of each
 FACTORS = ("framework", "dataset", "image_size", "network")
 
 PAPERS = {
@@ -39,6 +42,14 @@ PAPERS = {
         "31_factor_effects",
         "Moura-Filho",
         may_differ=(*FACTORS, "backend"),
+        design=FACTORS,
+        versions={
+            "tensorflow": "2.14.0",
+            "torch": "2.2.0",
+            "mxnet": "1.9.1",
+            "python": "3.9",
+            "cuda": "11.7",
+        },
     ),
     "D": Paper(
         "De Felice Lima and Zola",

@@ -1,6 +1,4 @@
-"""Holds what runs cost by the formula against what was paid, and finds the cost of reaching an
-accuracy.
-"""
+"""Compares what paper C's runs cost by the formula with a bill; finds the cost of an accuracy."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -23,10 +21,6 @@ def fit_overhead(run_s: Sequence[float], usd_per_hour: Sequence[float], bill_usd
         run_s: measured seconds of each run, training and set-up together.
         usd_per_hour: price of each run.
         bill_usd: what was paid for all of them.
-
-    Raises:
-        PriceError: a number is no amount, no price is above zero, or the bill is smaller than what
-            the seconds cost.
     """
     run_s = np.asarray(run_s, float)
     usd_per_hour = np.asarray(usd_per_hour, float)
@@ -46,8 +40,7 @@ def fit_overhead(run_s: Sequence[float], usd_per_hour: Sequence[float], bill_usd
 
 
 def cost_to_reach(row: Mapping[str, Any], accuracy: float) -> float:
-    """What a run had cost in USD when an epoch first reached an accuracy; NaN if none did, or it
-    has no price.
+    """What a run had cost in USD when an epoch first reached an accuracy.
 
     Args:
         row: a run with usd_per_hour, setup_s, epoch_s and epoch_accuracy, which has a value for
@@ -55,18 +48,19 @@ def cost_to_reach(row: Mapping[str, Any], accuracy: float) -> float:
             accuracy is not counted.
         accuracy: a share, 0 to 1.
 
-    Raises:
-        PriceError: the accuracy is no share.
+    Returns:
+        NaN where no epoch reached it, or the run has no price.
     """
     if not 0 <= accuracy <= 1:
         raise PriceError(
             f"an accuracy lies between 0 and 1, {accuracy} does not: give 0.95 for 95 %"
         )
-    reached = row.get("epoch_accuracy")
-    every = row.get("evaluate_every")
-    shares = enumerate(reached if isinstance(reached, list) else [], start=1)
-    looks = [look for look, share in shares if share is not None and share >= accuracy]
-    if not looks or row.get("usd_per_hour") is None:
+    accuracies = row.get("epoch_accuracy")
+    if not isinstance(accuracies, list) or row.get("usd_per_hour") is None:
         return math.nan
-    epochs = looks[0] * (int(every) if every and every > 0 else 1)
-    return price_seconds(row["usd_per_hour"], row["setup_s"], *row["epoch_s"][:epochs])
+    for number, value in enumerate(accuracies, start=1):
+        if value is not None and value >= accuracy:
+            every = row.get("evaluate_every") or 0
+            num_epochs = number * (int(every) if every > 0 else 1)
+            return price_seconds(row["usd_per_hour"], row["setup_s"], *row["epoch_s"][:num_epochs])
+    return math.nan

@@ -17,12 +17,23 @@ WORK += (
     "image_size optimizer learning_rate warmup_epochs augmentation dropout last_layer last_frozen"
     " commit".split()
 )
-WORK += "probe_grades weigh_classes weigh_grades ema_momentum test_time_augmentation".split()
+WORK += (
+    "probe_grades weigh_classes weigh_grades keep_best ema_momentum test_time_augmentation".split()
+)
 WORK += "data_share threads_asked evaluate_every".split()
+# of rows that lack a column: parameters that went, and one that came
+ABSENT = {"weigh_classes": False, "ema_momentum": 0.0, "keep_best": False}
 # part of the work that a mode may set anew
 SET_BY_MODE = ("batch_size", "learning_rate", "warmup_epochs")
 # follows the hardware
 PLAN = "precision strategy jit steps_per_execution backend num_replicas on_device".split()
+# by which claims match like with like, beside the factors of paper C
+CELL_WORK = ("model", "format", "data_kind", "mode", "batch_size", "epochs", "data_share")
+CELL_WORK += ("threads_asked",)
+IMAGES = ("num_images_train", "num_images_test")  # too, where no data set has its own
+# as detected
+HARDWARE = ("accelerator", "num_accelerators", "instance_type", "platform", "cpu", "num_cpus")
+VERSIONS = "tensorflow keras jax torch mxnet ai_edge_litert python cuda driver".split()
 EXCLUSIONS = {  # mark of a row: why it bars the row from the timing
     "resumed": "resumed after a stop: its time is in two parts",
     "disturbed": "disturbed: other processes took more than 10 % of the CPU",
@@ -205,7 +216,8 @@ def _check_alike(finished: pd.DataFrame, may_differ: Collection[str]) -> None:
     groups += [(rows, {"split_sha256"}) for _, rows in tables]
     for rows, columns in groups:
         for column in set(columns) & set(rows) - set(may_differ):
-            if rows[column].nunique(dropna=False) > 1:
+            values = rows[column].where(rows[column].notna(), ABSENT.get(column, rows[column]))
+            if values.nunique(dropna=False) > 1:
                 digits = 12 if column.endswith("_sha256") else None
                 unlike[column] = ", ".join(sorted({str(value)[:digits] for value in rows[column]}))
     if unlike:

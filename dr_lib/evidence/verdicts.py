@@ -1,4 +1,4 @@
-"""Judge a claim by rows: find the rows of each side, match their cells, measure, decide.
+"""Judge claims by rows: find the rows of each side, match their cells, measure, decide.
 
 "TensorFlow takes 2 to 3 times as long as MXNet on the CPU" has two sides, the rows of TensorFlow
 and those of MXNet from that machine. Their cells are data set, image side and network, eight on
@@ -8,24 +8,29 @@ does not hold if it lies wholly outside, and is undecided otherwise.
 """
 
 import itertools
-from collections.abc import Callable, Collection
-from fnmatch import fnmatchcase
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from dr_lib.evidence.papers import FACTORS
-from dr_lib.evidence.select import MIN_RUNS
+from dr_lib.evidence.claims import WHOLE_DESIGN, Claim, Condition, read_judged
+from dr_lib.evidence.mnist import add_accuracy_columns
+from dr_lib.evidence.papers import FACTORS, PAPERS
+from dr_lib.evidence.select import (
+    CELL_WORK,
+    HARDWARE,
+    IMAGES,
+    MIN_RUNS,
+    VERSIONS,
+    Selection,
+    list_runs,
+)
 from dr_lib.hardware.cloud import AZURE
 from dr_lib.statistics import cells as over
-from dr_lib.statistics.intervals import BadSampleError, Interval
+from dr_lib.statistics.intervals import NOTHING, BadSampleError, Interval, tabulate
 
 VERDICTS = ("holds", "does not hold", "undecided", "not comparable", "not measured")
-# by no rows
-NEVER = {"input": "input, not tested", "not testable": "not testable", "withdrawn": "withdrawn"}
-# what holds at least, always or in all; any other claim is of the mean over cells
-EVERY = "every cell"
 STATISTICS: dict[str, Callable[..., np.ndarray]] = {
     "mean": over.average,
     "sum": over.add,
@@ -36,40 +41,7 @@ STATISTICS: dict[str, Callable[..., np.ndarray]] = {
     "ratio_of_sums": over.divide_sums,
     "sd_ratio": over.divide_deviations,
 }
-# share: of the variation, allocated to the factor of the first term; score: of a model, its
-# interval is over patients
-ONE_SIDED = ("mean", "sum", "share", "score")
-WHOLE_DESIGN = ("sum", "ratio_of_sums", "share")  # mean nothing where cells are missing
-OTHER_WORK = "model format data_kind mode batch_size epochs data_share threads_asked".split()
-IMAGES = ("num_images_train", "num_images_test")  # other work, too, where no data set has its own
-HARDWARE = "accelerator num_accelerators instance_type platform cpu num_cpus".split()  # as detected
-MONEY = ("formula_usd", "predict_usd_per_million")
-# one is all there is to know
-COUNTED = ("num_parameters", "savedmodel_mib", "study_bill_usd", "formula_share_of_bill")
-OF_THE_STUDY = ("study_bill_usd", "formula_share_of_bill")  # one for all of its machines
-VERSIONS = (
-    "tensorflow",
-    "keras",
-    "jax",
-    "torch",
-    "mxnet",
-    "ai_edge_litert",
-    "python",
-    "cuda",
-    "driver",
-)
-THEIRS = {  # versions that a paper names
-    "C": {
-        "tensorflow": "2.14.0",
-        "torch": "2.2.0",
-        "mxnet": "1.9.1",
-        "python": "3.9",
-        "cuda": "11.7",
-    },
-}
-NOTHING = Interval(np.nan, np.nan, np.nan, 0)
-# what is judged at once and its name: all cells together, or one of them; of one column
-Part = tuple[str, Interval]
+DEFAULTS = {"threads_asked": 0, "last_frozen": "", "last_layer": ""}  # of rows older than these
 
 
 class Verdict(NamedTuple):
@@ -80,9 +52,9 @@ class Verdict(NamedTuple):
     id: str
     # where there are several parts, the one that is farthest from satisfying the claim
     ours: Interval
-    verdict: str  # of VERDICTS, or of NEVER's
+    verdict: str  # of VERDICTS
     n: int
-    reason: str  # what was held against what, in numbers and column names
+    reason: str  # what was compared with what, in numbers and column names
     # parts, the cells or columns that were judged one by one, whose interval satisfies it
     num_satisfied: int = 0
     num_parts: int = 0
@@ -91,147 +63,240 @@ class Verdict(NamedTuple):
     versions: str = ""  # of those rows, with the paper's where they differ
 
 
-def judge(claim: Any, timed: pd.DataFrame) -> Verdict:
-    """Say whether a claim, a row of `read_published`, holds.
+class Sides(NamedTuple):
+    """The rows that are nearest to what a claim speaks of."""
 
-    Args:
-        claim: a row of `read_published`.
-        timed: one row per independent run, of a `Selection`.
-    """
-    if claim.judged in NEVER:
-        return Verdict(claim.id, NOTHING, NEVER[claim.judged], 0, claim.why)
-    sides, unmet, num_unknown = find_sides(claim, timed)
-    if not all(map(len, sides)):
-        sought = " against ".join(filter(None, (claim.numerator, claim.denominator)))
-        kind = "undisturbed rows" if "cpu_percent_mean" in claim.column else "rows"
-        return Verdict(
-            claim.id,
-            NOTHING,
-            "not measured",
-            0,
-            f"no {kind} with {claim.column}, {sought}".rstrip(", "),
-        )
-    keys, cells = match_cells(claim, sides)
-    unmet += (
-        ["priced_as=instance_type"]
-        if claim.column in MONEY and any(map(_is_mispriced, sides))
-        else []
-    )
-    used = pd.concat([rows for cell in cells.values() for rows in cell]) if cells else sides[0][:0]
-    is_mixed = "environment" not in keys and any(
-        side["environment"].nunique() > 1 for side in sides
-    )
-    is_mean_of_unlike = bool(unmet) and len(sides) == 1 and len(cells) > 1
-    can_measure = cells and not is_mixed and not is_mean_of_unlike and not used.index.has_duplicates
-    try:
-        parts = measure(claim, keys, cells) if can_measure else []
-        num_missing = _count_missing(claim, keys, cells, sides)
-        partial = _find_partial(claim, keys, cells) if can_measure else set()
-        found = decide(claim, parts, num_missing=num_missing, partial=partial)
-    except BadSampleError as error:
-        found = Verdict(claim.id, NOTHING, "undecided", 0, str(error))
-    if not cells:
-        levels = [{key: set(side[key].astype(str)) for key in keys} for side in sides]
-        unlike = [key for key in keys if not levels[0][key] & levels[-1][key]]
-        reason = f"nothing was run alike on both sides: they differ in {', '.join(unlike or keys)}"
-        found = found._replace(verdict="not measured", reason=reason)
-    elif (
-        claim.statistic in WHOLE_DESIGN and claim.environments != "any" and len(cells) > claim.cells
-    ):
-        reason = (
-            f"{len(cells)} cells for {claim.cells} of the design: several machines or kinds of work"
-        )
-        found = found._replace(verdict="not comparable", reason=reason)
-    elif unmet or is_mixed:
-        places = "; ".join(sorted(set(used["environment"])))
-        found = found._replace(
-            verdict="not comparable", reason=f"{places} vs {', '.join(unmet) or claim.environments}"
-        )
-    if num_unknown:
-        reason = f"{found.reason}; of {num_unknown} further rows no instance type was detected"
-        found = found._replace(reason=reason)
-    # the same rows on both sides, where each gave up what tells them apart
-    once = used[~used.index.duplicated()]
-    disturbed = (
-        int(once["disturbed"].sum()) if "disturbed" in once and claim.column not in COUNTED else 0
-    )
-    return found._replace(num_disturbed=disturbed, versions=_describe_versions(claim.paper, used))
+    rows: list[pd.DataFrame]  # of the numerator, and of the denominator where there is one
+    unmet: list[str]  # conditions that no row meets
+    num_unknown: int  # rows that lack their instance type alone, where that of others is met
 
 
-def find_sides(claim: Any, timed: pd.DataFrame) -> tuple[list[pd.DataFrame], list[str], int]:
-    """Find the rows of each side that are nearest to what a claim speaks of, and the terms that
-    none of them meets.
+class Cells(NamedTuple):
+    """The rows of a claim's sides by what they have in common."""
 
-    Hardware, then conditions, narrow the rows term by term; a term that none meets is given up. On
-    a laptop `accelerator=TPU*` with `epochs=200` finds the laptop's rows of 200 epochs, and the TPU
-    as unmet.
+    keys: list[str]  # the columns that tell cells apart
+    rows: dict[tuple, list[pd.DataFrame]]  # of each cell, on each side
+
+
+class Part(NamedTuple):
+    """What is judged at once: all cells together, or one of them; of one column."""
+
+    name: str
+    ours: Interval
+    is_partial: bool = False  # of a machine that made a part of the design
+
+
+def judge_claims(paper: str, selection: Selection) -> pd.DataFrame:
+    """Judge the claims of a paper by the timed rows of a selection.
 
     Returns:
-        The rows of each side; the unmet terms; and, if the instance type of some rows is met, how
-        many others lack nothing but theirs.
+        A row per claim that rows can judge, those with a verdict of our own first, then what is not
+        comparable or not measured: its `id`, `paper`, `wording`, `place`, `words`, `words_pt`,
+        `relation`, `value`, `tolerance` and `unit`, and the fields of `Verdict`.
     """
-    columns = claim.column.split()
+    return _judge_all(paper, list_judged_rows(selection.timed))
+
+
+def judge_data_sets(table: pd.DataFrame) -> pd.DataFrame:
+    """Judge the claims of paper E by the rows of `evaluation.compare_data_sets`; n is patients.
+    See `judge_claims`.
+    """
+    rows = table.drop_duplicates(["model", "trained_on", "tested_on"])
+    return _judge_all("E", rows.assign(environment=rows["trained_on"] + " → " + rows["tested_on"]))
+
+
+def _judge_all(paper: str, timed: pd.DataFrame) -> pd.DataFrame:
+    shown = {"id", "wording", "place", "words", "words_pt", "relation", "value", "tolerance"}
+    shown.add("unit")
+    rows = []
+    for claim in read_judged(paper):
+        verdict = judge(claim, timed)
+        rows.append({"paper": paper, **claim.model_dump(include=shown), **verdict._asdict()})
+    judged = tabulate(rows)
+    order = judged["verdict"].map(VERDICTS.index).clip(lower=2)
+    return judged.loc[order.sort_values(kind="stable").index]
+
+
+def list_judged_rows(timed: pd.DataFrame) -> pd.DataFrame:
+    """List what claims are judged by: the timed rows of a selection, one per run on one machine.
+
+    Returns:
+        The rows with the columns of `add_accuracy_columns`, those of DEFAULTS, and `percent_train`,
+        the rounded share of the photographs that are on the side of training.
+    """
+    rows = add_accuracy_columns(list_runs(timed))
+    # as in all papers
+    alone = rows.reindex(columns=["num_machines"])["num_machines"].fillna(1) == 1
+    rows = rows[alone].copy()
+    for name, value in DEFAULTS.items():
+        rows[name] = rows[name].fillna(value) if name in rows else value
+    sides = rows.reindex(columns=[f"num_images_{side}" for side in ("train", "validation", "test")])
+    percent = 100 * sides["num_images_train"] / sides.sum(axis=1)
+    rows["percent_train"] = percent.astype(float).round()
+    return rows
+
+
+def list_claims(judged: pd.DataFrame) -> pd.DataFrame:
+    """List judged claims in the order of their ids, for a table.
+
+    Returns:
+        The columns of `judge_claims`, but `published` in place of what the claim is made of.
+    """
+    sign = judged["relation"].map({"within": "", ">=": "at least ", "<=": "at most "})
+    tolerance = judged["tolerance"].map(lambda number: f" ± {number:g}" if number else "")
+    published = sign + judged["value"].map("{:.10g}".format) + tolerance + " " + judged["unit"]
+    columns = (
+        "id paper wording place words published ours ours_low ours_high unit n num_satisfied"
+        " num_parts num_missing num_disturbed verdict reason versions"
+    )
+    return judged.assign(published=published.str.strip())[columns.split()].sort_index()
+
+
+def count_by_chance(judged: pd.DataFrame) -> tuple[int, float]:
+    """How many verdicts were given, and how many of them would be wrong by chance if every truth
+    lay on a bound.
+
+    A 95 % interval lies wholly on the wrong side of a bound in 2.5 % of studies at most. A reading
+    of a claim that has a verdict of its own is that verdict once more, and does not count.
+    """
+    given = judged[judged["verdict"].isin(VERDICTS[:2])]
+    is_again = (given["wording"] == "reading") & given["place"].isin(given["id"])
+    num_given = int((~is_again).sum())
+    return num_given, 0.025 * num_given
+
+
+def judge(claim: Claim, timed: pd.DataFrame) -> Verdict:
+    """Say whether a claim holds.
+
+    Args:
+        claim: one that rows can judge.
+        timed: one row per independent run, of `list_judged_rows`.
+    """
+    sides = find_sides(claim, timed)
+    if not all(map(len, sides.rows)):
+        kind = "undisturbed rows" if claim.undisturbed else "rows"
+        terms = [";".join(map(str, side)) for side in (claim.numerator, claim.denominator)]
+        sought = " against ".join(filter(None, terms))
+        reason = f"no {kind} with {' '.join(claim.columns)}, {sought}".rstrip(", ")
+        return Verdict(claim.id, NOTHING, "not measured", 0, reason)
+    cells = match_cells(claim, sides.rows)
+    used = sides.rows[0][:0]
+    if cells.rows:
+        used = pd.concat([rows for cell in cells.rows.values() for rows in cell])
+
+    unmet = list(sides.unmet)
+    if claim.priced and any(map(_is_mispriced, sides.rows)):
+        unmet.append("priced_as=instance_type")
+    is_mixed = "environment" not in cells.keys and any(
+        side["environment"].nunique() > 1 for side in sides.rows
+    )
+    is_mean_of_unlike = bool(unmet) and len(sides.rows) == 1 and len(cells.rows) > 1
+    found = Verdict(claim.id, NOTHING, "undecided", 0, "")
+    if cells.rows and not is_mixed and not is_mean_of_unlike and not used.index.has_duplicates:
+        try:
+            num_missing = _count_missing(claim, cells, sides.rows)
+            found = decide(claim, measure(claim, cells), num_missing=num_missing)
+        except BadSampleError as error:
+            found = found._replace(reason=str(error))
+
+    if not cells.rows:
+        levels = [{key: set(side[key].astype(str)) for key in cells.keys} for side in sides.rows]
+        unlike = [key for key in cells.keys if not levels[0][key] & levels[-1][key]]
+        differing = ", ".join(unlike or cells.keys)
+        reason = f"nothing was run alike on both sides: they differ in {differing}"
+        found = found._replace(verdict="not measured", reason=reason)
+    elif claim.is_of_design and len(cells.rows) > claim.cells:
+        reason = f"{len(cells.rows)} cells for {claim.cells} of the design: several machines or"
+        found = found._replace(verdict="not comparable", reason=f"{reason} kinds of work")
+    elif unmet or is_mixed:
+        places = "; ".join(sorted(set(used["environment"])))
+        reason = f"{places} vs {', '.join(unmet) or claim.hardware}"
+        found = found._replace(verdict="not comparable", reason=reason)
+    if sides.num_unknown:
+        words = f"of {sides.num_unknown} further rows no instance type was detected"
+        found = found._replace(reason=f"{found.reason}; {words}")
+    num_disturbed = 0
+    if "disturbed" in used and not claim.counted:
+        # the same rows on both sides, where each gave up what tells them apart
+        num_disturbed = int(used.loc[~used.index.duplicated(), "disturbed"].sum())
+    versions = _describe_versions(claim.paper, used)
+    return found._replace(num_disturbed=num_disturbed, versions=versions)
+
+
+def find_sides(claim: Claim, timed: pd.DataFrame) -> Sides:
+    """Find the rows of each side that are nearest to what a claim speaks of.
+
+    Hardware, then conditions, narrow the rows one by one; a condition that none meets is given up.
+    On a laptop `accelerator=TPU*` with `epochs=200` finds the laptop's rows of 200 epochs, and the
+    TPU as unmet.
+    """
+    columns = list(claim.columns)
     timed = timed.dropna(subset=columns) if set(columns) <= set(timed) else timed[:0]
-    # how busy others kept the machine is no claim's matter
-    if "disturbed" in timed and "cpu_percent_mean" in columns:
+    if claim.undisturbed and "disturbed" in timed:
         timed = timed[~timed["disturbed"].astype(bool)]
     sides = []
-    unmet = []
+    unmet = set()
     unknown = set()
     is_detected = False
-    conditions = [term for term in claim.conditions.split(";") if term]
-    for selector in (
-        [claim.numerator] if claim.statistic in ONE_SIDED else [claim.numerator, claim.denominator]
-    ):
-        terms = selector.split(";") if selector else []
-        loose = [t for t in terms if t.split("=")[0] in HARDWARE] + conditions
-        rows = timed[_meets(timed, [term for term in terms if term not in loose])]
-        for term in loose:
-            nearer = rows[_meets(rows, [term])]
-            if term.startswith("instance_type="):
-                unknown.update(rows.index[_meets(rows, ["instance_type=", *conditions])])
+    for terms in [claim.numerator, claim.denominator] if claim.denominator else [claim.numerator]:
+        strict = [term for term in terms if term.column not in HARDWARE]
+        loose = [term for term in terms if term.column in HARDWARE]
+        rows = _narrow(timed, strict)
+        for term in [*loose, *claim.conditions]:
+            nearer = _narrow(rows, [term])
+            if term.column == "instance_type":
+                nameless = Condition("instance_type", ("",))
+                unknown.update(_narrow(rows, [nameless, *claim.conditions]).index)
                 is_detected = is_detected or not nearer.empty
-            rows, missed = (rows, [term]) if nearer.empty else (nearer, [])
-            unmet += missed
+            if nearer.empty:
+                unmet.add(str(term))
+            else:
+                rows = nearer
         sides.append(rows)
-    unmet = sorted(set(unmet)) if all(map(len, sides)) else []
-    return sides, unmet, len(unknown) if is_detected else 0
+    if not all(map(len, sides)):
+        unmet = set()
+    return Sides(sides, sorted(unmet), len(unknown) if is_detected else 0)
 
 
-def match_cells(
-    claim: Any, sides: list[pd.DataFrame]
-) -> tuple[list[str], dict[tuple, list[pd.DataFrame]]]:
+def _narrow(rows: pd.DataFrame, conditions: Sequence[Condition]) -> pd.DataFrame:
+    is_met = np.full(len(rows), True)
+    for condition in conditions:
+        is_met &= condition.test(rows)
+    return rows[is_met]
+
+
+def match_cells(claim: Claim, sides: Sequence[pd.DataFrame]) -> Cells:
     """Match the cells of the sides, like with like; what has no like on the other side is dropped.
 
     A cell is one level of every factor, and of whatever other work a side did several of, on one
     machine unless the claim compares machines. Two frameworks with two networks each are compared
     in two cells, network by network.
-
-    Returns:
-        The columns that tell cells apart, and for each cell its rows on each side.
     """
-    terms = [term for term in f"{claim.numerator};{claim.denominator}".split(";") if term]
-    fixed = {term.split("=")[0] for term in terms if not term.endswith("=*")}
+    terms = [*claim.numerator, *claim.denominator]
+    fixed = {term.column for term in terms if term.patterns != ("*",)}
     hardware = [
-        [t for t in side.split(";") if t.split("=")[0] in HARDWARE]
+        [term for term in side if term.column in HARDWARE]
         for side in (claim.numerator, claim.denominator)
     ]
     both = pd.concat(sides)
-    compares_machines = claim.denominator != "" and hardware[0] != hardware[1]
-    keys = [name for name in FACTORS if name in both and both[name].nunique(dropna=False) > 1]
-    others = list(OTHER_WORK)
-    others += [] if "dataset" in both else IMAGES
-    others += [] if compares_machines else ["threads", "environment"]
-    keys += [name for name in others if name in both and both[name].nunique(dropna=False) > 1]
-    keys = [name for name in keys if name not in fixed]
+    columns = [*FACTORS, *CELL_WORK]
+    if "dataset" not in both:
+        columns += IMAGES
+    if not claim.denominator or hardware[0] == hardware[1]:
+        columns += ["threads", "environment"]
+    keys = [
+        name
+        for name in columns
+        if name in both and name not in fixed and both[name].nunique(dropna=False) > 1
+    ]
     if not keys:
-        return [], {(): sides}
+        return Cells([], {(): list(sides)})
     groups = [dict(list(side.groupby([side[key].astype(str) for key in keys]))) for side in sides]
     matched = [key for key in groups[0] if all(key in group for group in groups)]
-    return keys, {key: [group[key] for group in groups] for key in matched}
+    return Cells(keys, {key: [group[key] for group in groups] for key in matched})
 
 
-def measure(claim: Any, keys: list[str], cells: dict[tuple, list[pd.DataFrame]]) -> list[Part]:
+def measure(claim: Claim, cells: Cells) -> list[Part]:
     """Measure the claim's statistic, in its unit: over all cells, or in each of them; of each of
     its columns.
 
@@ -242,165 +307,125 @@ def measure(claim: Any, keys: list[str], cells: dict[tuple, list[pd.DataFrame]])
     Raises:
         BadSampleError: a number is zero, negative or infinite.
     """
-    columns = claim.column.split()
-    parts = []
     if claim.statistic == "score":
-        rows = [rows.iloc[0] for (rows,) in cells.values()]
-        ends = [claim.column + end for end in ("", "_low", "_high")]
-        return [(row["environment"], Interval(*row[ends], row["num_patients"])) for row in rows]
-    machines = _part_machines(claim, keys, cells)
-    error = over.ERROR / len(columns) / len(machines)
-    for column, (machine, here) in itertools.product(columns, machines.items()):
-        statistic = _choose_statistic(claim, keys, here)
-        sides = [[rows[column] for rows in side] for side in zip(*here.values(), strict=True)]
+        (column,) = claim.columns
+        ends = [column, f"{column}_low", f"{column}_high"]
+        rows = [rows.iloc[0] for (rows,) in cells.rows.values()]
+        return [Part(row["environment"], Interval(*row[ends], row["num_patients"])) for row in rows]
+    parts = []
+    machines = _part_machines(claim, cells)
+    error = over.ERROR / len(claim.columns) / len(machines)
+    for column, (machine, rows) in itertools.product(claim.columns, machines.items()):
+        sides = [[cell[column] for cell in side] for side in zip(*rows.values(), strict=True)]
         values = {value for side in sides for cell in side for value in cell}
         if np.inf in values:
             raise BadSampleError(f"{column} was not reached in every run")
+        statistic = _choose_statistic(claim, cells.keys, list(rows))
         name = ", ".join(filter(None, [column, machine]))
-        if column in COUNTED and len(values) == 1:
-            parts.append((name, Interval(*values, *values, *values, sum(map(len, sides[0])))))
-        elif claim.judged == EVERY:
+        is_partial = claim.is_anywhere and len(machines) > 1 and len(rows) < claim.cells
+        if claim.counted and len(values) == 1:
+            (value,) = values
+            count = Interval(value, value, value, sum(map(len, sides[0])))
+            parts.append(Part(name, count, is_partial))
+        elif claim.every_cell:
             found = over.bound_each(statistic, *sides, error=error)
-            names = [", ".join(map(str, key)) for key in here]
-            parts += zip(names, found, strict=True)
+            names = [", ".join(map(str, key)) for key in rows]
+            parts += map(Part, names, found)
         else:
-            parts.append((name, over.bound(statistic, *sides, error=error)))
+            parts.append(Part(name, over.bound(statistic, *sides, error=error), is_partial))
     return parts
 
 
-def decide(
-    claim: Any,
-    parts: list[Part],
-    *,
-    num_missing: int = 0,
-    partial: Collection[str] = (),
-) -> Verdict:
-    """Hold each part against the claim's bounds.
+def decide(claim: Claim, parts: Sequence[Part], *, num_missing: int = 0) -> Verdict:
+    """Compare each part with the claim's bounds.
 
     It holds if the whole interval of every part lies between the bounds, and does not if that of
-    one lies outside, unless it is `partial`, of a machine that made a part of the design.
-    What was claimed of every cell, or of all together, is undecided while cells of the design are
-    missing.
+    one lies outside that is not partial. What was claimed of every cell, or of all together, is
+    undecided while cells of the design are missing.
     """
-    if not parts:
-        return Verdict(claim.id, NOTHING, "undecided", 0, "")
-    low = -np.inf if claim.relation == "<=" else claim.value - claim.tolerance
-    high = np.inf if claim.relation == ">=" else claim.value + claim.tolerance
-    is_counted = claim.column in COUNTED
-    enough = [(name, ours) for name, ours in parts if is_counted or ours.n >= MIN_RUNS]
-    repeated = [(name, ours) for name, ours in enough if np.isfinite(ours.low)]
+    low, high = claim.bounds
+    enough = [part for part in parts if claim.counted or part.ours.n >= MIN_RUNS]
+    repeated = [part for part in enough if np.isfinite(part.ours.low)]
     shown = repeated or parts
     # of each interval, before it leaves the bounds
-    room = [min(ours.low - low, high - ours.high) for _, ours in shown]
-    name, worst = shown[int(np.nanargmin(room)) if np.isfinite(room).any() else 0]
-    satisfied = sum(low <= ours.low and ours.high <= high for _, ours in repeated)
-    violated = sum(
-        ours.high < low or ours.low > high for name, ours in repeated if name not in partial
+    room = [min(part.ours.low - low, high - part.ours.high) for part in shown]
+    name, worst, _ = shown[int(np.nanargmin(room)) if np.isfinite(room).any() else 0]
+    num_satisfied = sum(low <= part.ours.low and part.ours.high <= high for part in repeated)
+    is_violated = any(
+        (part.ours.high < low or part.ours.low > high) and not part.is_partial for part in repeated
     )
+    is_of_all = claim.every_cell or claim.statistic in WHOLE_DESIGN or claim.counted
+
     reason = f"[{worst.low:.4g}, {worst.high:.4g}] vs [{low:.4g}, {high:.4g}]"
-    reason += f" in {name}; {satisfied} of {len(parts)} satisfy it" if len(parts) > 1 else ""
-    reason += f"; {num_missing} cells of the design were not run" if num_missing else ""
-    is_of_all = claim.judged == EVERY or claim.statistic in WHOLE_DESIGN or is_counted
+    if len(parts) > 1:
+        reason += f" in {name}; {num_satisfied} of {len(parts)} satisfy it"
+    if num_missing:
+        reason += f"; {num_missing} cells of the design were not run"
+    verdict = "undecided"
     if not enough:
-        verdict = "undecided"
         reason = f"n = {worst.n} < {MIN_RUNS}"
     elif not repeated:
-        verdict = "undecided"
         reason = "no interval: nothing was repeated"
-    elif num_missing and is_of_all:
-        verdict = "undecided"
-    elif violated:
-        verdict = "does not hold"
-    else:
-        verdict = "holds" if satisfied == len(parts) else "undecided"
-    return Verdict(claim.id, worst, verdict, worst.n, reason, satisfied, len(parts), num_missing)
+    elif not (num_missing and is_of_all):
+        if is_violated:
+            verdict = "does not hold"
+        elif num_satisfied == len(parts):
+            verdict = "holds"
+    counts = num_satisfied, len(parts), num_missing
+    return Verdict(claim.id, worst, verdict, worst.n, reason, *counts)
 
 
-def _part_machines(claim: Any, keys: list[str], cells: dict) -> dict[str, dict]:
+def _part_machines(claim: Claim, cells: Cells) -> dict[str, dict]:
     """The cells of each machine by its name; all together for a claim that adds its machines up.
 
     A machine that a claim names is one whatever processor it had: a cloud gives several for a type.
     """
-    is_added_up = claim.statistic in WHOLE_DESIGN and claim.environments != "any"
-    if "environment" not in keys or is_added_up or claim.column in OF_THE_STUDY:
-        return {"": cells}
+    if "environment" not in cells.keys or claim.is_of_design or claim.of_the_study:
+        return {"": cells.rows}
     machines = {}
-    place = keys.index("environment")
-    for key, sides in cells.items():
-        name = key[place]
-        if claim.environments != "any":
-            name = str(sides[0].iloc[0].get("instance_type"))
+    place = cells.keys.index("environment")
+    for key, sides in cells.rows.items():
+        name = key[place] if claim.is_anywhere else str(sides[0].iloc[0].get("instance_type"))
         machines.setdefault(name, {})[key] = sides
     return machines
 
 
-def _find_partial(claim: Any, keys: list[str], cells: dict) -> set[str]:
-    """The parts of machines that made some cells of the design alone, where each has a design of
-    its own.
-    """
-    machines = _part_machines(claim, keys, cells)
-    if len(machines) == 1 or claim.environments != "any":
-        return set()
-    names = [name for name, here in machines.items() if len(here) < claim.cells]
-    return {", ".join([column, name]) for column in claim.column.split() for name in names}
-
-
-def _choose_statistic(claim: Any, keys: list[str], cells: dict) -> over.Statistic:
+def _choose_statistic(claim: Claim, keys: list[str], cells: Sequence[tuple]) -> over.Statistic:
     if claim.statistic != "share":
         return STATISTICS[claim.statistic]
-    factor = claim.numerator.split("=")[0]
-    if factor not in keys:
-        raise BadSampleError(f"{factor} has one level: there is nothing to allocate")
-    share = over.share_of_variation([key[keys.index(factor)] for key in cells])
+    if claim.factor not in keys:
+        raise BadSampleError(f"{claim.factor} has one level: there is nothing to allocate")
+    place = keys.index(claim.factor)
+    share = over.share_of_variation([key[place] for key in cells])
     return lambda side: 100 * share(side)
 
 
-def _count_missing(claim: Any, keys: list[str], cells: dict, sides: list[pd.DataFrame]) -> int:
+def _count_missing(claim: Claim, cells: Cells, sides: Sequence[pd.DataFrame]) -> int:
     """The cells of the claim's design without rows; no other work or second processor fills one.
 
     What is said of any machine has its design on each.
     """
-    design = list(FACTORS) if claim.paper == "C" else ["model"]
-    is_on_each = "environment" in keys and claim.environments == "any"
+    is_on_each = "environment" in cells.keys and claim.is_anywhere
     num_machines = pd.concat(sides)["environment"].nunique() if is_on_each else 1
-    place = "environment" if is_on_each else "instance_type"
-    rows = [cell[0].reindex(columns=[*design, place]).astype(str) for cell in cells.values()]
-    num_run = len(pd.concat(rows).drop_duplicates()) if rows else 0
-    return max(0, claim.cells * num_machines - num_run)
+    columns = [*PAPERS[claim.paper].design, "environment" if is_on_each else "instance_type"]
+    rows = [sides[0].reindex(columns=columns).astype(str) for sides in cells.rows.values()]
+    return max(0, claim.cells * num_machines - len(pd.concat(rows).drop_duplicates()))
 
 
 def _is_mispriced(rows: pd.DataFrame) -> bool:
     """Whether a row has the price of another machine than the one that the cloud says it ran on."""
-    known = rows.reindex(columns=["instance_type", "priced_as"]).fillna("").astype(str)
-    pairs = known[(known != "").all(axis=1)].itertuples(index=False)
+    named = rows.reindex(columns=["instance_type", "priced_as"]).fillna("").astype(str)
+    pairs = named[(named != "").all(axis=1)].itertuples(index=False)
     return not all(detected == label.removeprefix(AZURE) for detected, label in pairs)
 
 
-def _meets(rows: pd.DataFrame, terms: list[str]) -> np.ndarray:
-    """Whether each row meets all terms; a pattern may be one of several, a|b, or none of them,
-    !a.
-    """
-    met = np.full(len(rows), True)
-    for column, wanted in (term.split("=") for term in terms):
-        values = rows[column] if column in rows else [""] * len(rows)
-        values = ["" if pd.isna(value) else value for value in values]
-        texts = [f"{value:g}" if isinstance(value, float) else str(value) for value in values]
-        patterns = wanted.removeprefix("!").split("|")
-        is_met = not wanted.startswith("!")
-        met &= np.array(
-            [any(fnmatchcase(t, p) for p in patterns) == is_met for t in texts], dtype=bool
-        )
-    return met
-
-
 def _describe_versions(paper: str, used: pd.DataFrame) -> str:
-    theirs = THEIRS.get(paper, {})
-    told = []
+    theirs = PAPERS[paper].versions
+    texts = []
     for name in VERSIONS:
         ours = sorted({str(v) for v in used[name].dropna()} - {""}) if name in used else []
-        named = theirs.get(name)
-        differs = (
-            f" (theirs {named})" if named and not all(v.startswith(named) for v in ours) else ""
-        )
-        told += [f"{name} {', '.join(ours)}{differs}"] if ours else []
-    return "; ".join(told)
+        text = f"{name} {', '.join(ours)}"
+        if name in theirs and not all(version.startswith(theirs[name]) for version in ours):
+            text += f" (theirs {theirs[name]})"
+        texts += [text] if ours else []
+    return "; ".join(texts)

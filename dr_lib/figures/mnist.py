@@ -1,12 +1,12 @@
-"""Draw paper D: time after each epoch (its figure 1a), time to reach each accuracy (1b), speed-up
-per epoch (2).
+"""Draw paper D: time after each epoch (its figure 1a), to each accuracy (1b), and speed-up (2).
 
 CUDA C is hundreds of times as fast as Keras, so times and speed-ups are on logarithmic axes. Each
 figure takes timed rows of a `Selection` with the epochs of their replicas, `lang` (en, or pt with
 decimal commas) and whether to draw the paper's points.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, NullLocator
 
-from dr_lib.evidence.claims import read_published
+from dr_lib.evidence.claims import list_printed
 from dr_lib.evidence.mnist import IMPLEMENTATIONS, find_times_to_accuracy, list_epochs
 from dr_lib.evidence.papers import PAPERS
 from dr_lib.evidence.select import NoRunsError
@@ -27,8 +27,8 @@ from dr_lib.figures.style import (
     name_line,
     open_panels,
     space_ticks,
+    write_number,
 )
-from dr_lib.numbers import write_number
 
 COLOURS = {  # Keras has those of its backends elsewhere
     "keras_tensorflow": FRAMEWORK_COLOURS["tensorflow"],
@@ -38,63 +38,61 @@ COLOURS = {  # Keras has those of its backends elsewhere
     "true_gradient": "#cc78bc",
     "minibatch": "#00695c",
 }
-POINT = {"color": THEIRS, "mec": "black", "ms": 8, "ls": "none", "zorder": 5}
-PAPER_LOOK = {"cuda": POINT | {"marker": "D"}, "keras": POINT | {"marker": "s"}}
-TICKS = (
-    0.1,
-    0.2,
-    0.5,
-    0.7,
-    0.8,
-    0.85,
-    0.9,
-    0.92,
-    0.94,
-    0.95,
-    0.96,
-    0.97,
-    0.975,
-    0.98,
-    0.985,
-    0.99,
-    0.995,
-    0.999,
-)
+STYLES = {1: "-", 32: "--"}  # by batch size
+SPREAD = ["median", "min", "max"]
+PERCENTS = (10, 20, 50, 70, 80, 85, 90, 92, 94, 95, 96, 97, 97.5, 98, 98.5, 99, 99.5, 99.9)
+# of the paper: its end points' epoch, and what its Keras most likely was
+EPOCHS = 40
+KERAS = ("keras_tensorflow", 32)
+MACHINES = {"cuda": "CUDA C, Tesla T4", "keras": "Keras, CPU"}
 HIGHEST = 0.9995  # a perfect accuracy has no place on a logit axis
+
+
+class Line(NamedTuple):
+    """The epochs of an implementation in a batch on a machine, and how they are drawn."""
+
+    label: str
+    colour: str
+    style: str
+    epochs: pd.DataFrame
+
+    @property
+    def batch(self) -> tuple[str, int]:
+        """The implementation and its batch size."""
+        first = self.epochs.iloc[0]
+        return first["implementation"], first["batch_size"]
+
+    @property
+    def seconds(self) -> pd.DataFrame:
+        """Median and extremes of the time after each epoch."""
+        return self.epochs.groupby("epoch")["train_s"].agg(SPREAD)
 
 
 def plot_cumulative_time(
     timed: pd.DataFrame, lang: str = "en", *, published: bool = True
 ) -> Figure:
-    """Draw the training time after each epoch, a line per implementation, batch and machine: the
-    paper's figure 1a.
+    """Draw the time after each epoch, a line per implementation, batch and machine: figure 1a.
 
     Without rows the paper's end points stand alone.
     """
     say = choose_words(lang)
-    epochs = list_epochs(timed)
     figure, ax = _open("Time after each epoch", "line: median; band: all replicas and runs", say)
-    for label, colour, look, rows in _take_lines(epochs, say):
-        spread = rows.groupby("epoch")["train_s"]
-        _draw_line(ax, spread.median(), spread.min(), spread.max(), colour, look, label)
-    for framework, point in _read_paper().iterrows() if published else ():
-        seconds = write_number(point["seconds"], lang, "{:g} s")
-        machine = {"cuda": "CUDA C, Tesla T4", "keras": "Keras, CPU"}[framework]
-        label = f"{machine}, {say(PAPERS['D'].authors)}: {seconds}"
-        ax.plot(point["epochs"], point["seconds"], label=label, **PAPER_LOOK[framework])
-    ax.set(
-        xlabel=say("epoch"), ylabel=say("cumulative training time [s]"), xscale="log", yscale="log"
-    )
+    for line in _list_lines(list_epochs(timed), say):
+        _draw_band(ax, line.seconds, line)
+    for framework, seconds in _read_paper().items() if published else ():
+        label = f"{MACHINES[framework]}, {_write_paper(seconds, '{:g} s', lang)}"
+        _draw_paper(ax, seconds, label, marker="D" if framework == "cuda" else "s")
+    ax.set(xlabel=say("epoch"), ylabel=say("cumulative training time [s]"))
+    ax.set(xscale="log", yscale="log")
     space_ticks(ax, lang)
-    _list_lines(ax)
+    _add_legend(ax)
     return figure
 
 
 def plot_time_to_accuracy(
     timed: pd.DataFrame, lang: str = "en", *, published: bool = True
 ) -> Figure:
-    """Draw how long it takes to reach each accuracy: the paper's figure 1b, and what unlike batches
-    compare by.
+    """Draw how long it takes to reach each accuracy, by which unlike batches compare: figure 1b.
 
     Raises:
         NoRunsError: no run has epochs.
@@ -107,43 +105,33 @@ def plot_time_to_accuracy(
         )
     legend = "line: median, where half have reached it; band: all replicas and runs"
     figure, ax = _open("Time to reach each accuracy", legend, say)
-    lowest, highest = epochs["accuracy"].clip(0.05, HIGHEST).agg(["min", "max"])
-    levels = np.unique(
-        [*np.linspace(lowest, highest, 400), *epochs["accuracy"].clip(lowest, highest)]
-    )
-    for label, colour, look, rows in _take_lines(epochs, say):
-        times = find_times_to_accuracy(rows, levels)
-        middle, low, high = (
-            spread.where(np.isfinite(spread))
-            for spread in (times.median(), times.min(), times.max())
-        )
-        _draw_line(ax, middle, low, high, colour, look, label)
-    for seconds in _read_paper()["seconds"] if published else ():
+    reached = epochs["accuracy"].clip(0.05, HIGHEST)
+    lowest = reached.min()
+    highest = reached.max()
+    levels = np.unique([*np.linspace(lowest, highest, 400), *reached])
+    for line in _list_lines(epochs, say):
+        spread = find_times_to_accuracy(line.epochs, levels).agg(SPREAD).T
+        spread = spread.where(np.isfinite(spread))
+        _draw_band(ax, spread, line)
+    for seconds in _read_paper().values() if published else ():
         ax.axhline(seconds, color=THEIRS, lw=1, ls=":")
-        words = f"{say(PAPERS['D'].authors)}: {write_number(seconds, lang, '{:g} s')}"
         ax.annotate(
-            words,
+            _write_paper(seconds, "{:g} s", lang),
             (0, seconds),
             (3, 2),
             xycoords=("axes fraction", "data"),
             textcoords="offset points",
         )
-    ax.set(
-        xlabel=say("test accuracy reached [%]"),
-        ylabel=say("time to reach it [s]"),
-        xscale="logit",
-        yscale="log",
-    )
-    ax.set_xlim(lowest, 1 - 0.8 * (1 - highest))
+    ax.set(xlabel=say("test accuracy reached [%]"), ylabel=say("time to reach it [s]"))
+    ax.set(xscale="logit", yscale="log", xlim=(lowest, 1 - 0.8 * (1 - highest)))
     _number_accuracies(ax, lang)
     space_ticks(ax, lang, "y")
-    _list_lines(ax)
+    _add_legend(ax)
     return figure
 
 
 def plot_speed_up(timed: pd.DataFrame, lang: str = "en", *, published: bool = True) -> Figure:
-    """Draw how many times as fast as Keras CUDA C is after each epoch: the paper's figure 2, a
-    panel for each Keras.
+    """Draw how many times as fast as Keras CUDA C is, a panel for each Keras: figure 2.
 
     Both come from the same host. A line is solid where both train in the same batch, and dotted
     where they do not, as in the paper's own comparison: an epoch of larger batches is faster, and
@@ -154,147 +142,106 @@ def plot_speed_up(timed: pd.DataFrame, lang: str = "en", *, published: bool = Tr
     """
     say = choose_words(lang)
     epochs = list_epochs(timed)
+    cuda = _list_lines(epochs[epochs["framework"] == "cuda"], say)
     panels = []
-    lines = {"keras": [], "cuda": []}
-    for line in _take_lines(epochs, say):
-        lines[line[3]["framework"].iloc[0]].append(line)
-    for name, _, _, theirs in lines["keras"]:
-        near = [line for line in lines["cuda"] if set(line[3]["host"]) & set(theirs["host"])]
-        panels += [(name, theirs, near)] if near else []
+    for keras in _list_lines(epochs[epochs["framework"] == "keras"], say):
+        near = [line for line in cuda if {*line.epochs["host"]} & {*keras.epochs["host"]}]
+        if near:
+            panels.append((keras, near))
     if not panels:
         raise NoRunsError(
             "no run of CUDA C has one of Keras on its host: train both in notebook 40"
         )
-    figure, axes = open_panels(
-        len(panels), columns=2, width=4.5 if len(panels) > 1 else 7, heights=3.4, share="xy"
-    )
-    named = {}
-    for ax, (name, theirs, near) in zip(axes, panels, strict=True):
-        for label, colour, _, ours in near:
-            is_alike = ours["batch_size"].iloc[0] == theirs["batch_size"].iloc[0]
-            named[label] = _draw_ratio(ax, ours, theirs, colour, "-" if is_alike else ":")
-        named |= _draw_paper_ratio(ax, theirs, lang, say) if published else {}
+    width = 4.5 if len(panels) > 1 else 7
+    figure, axes = open_panels(len(panels), columns=2, width=width, heights=3.4, share="xy")
+    drawn = {}
+    for ax, (keras, near) in zip(axes, panels, strict=True):
+        for line in near:
+            style = "-" if line.batch[1] == keras.batch[1] else ":"
+            ratio = _divide(keras.seconds, line.seconds)
+            drawn[line.label] = _draw_band(ax, ratio, line._replace(style=style))
+        if published and keras.batch == KERAS:
+            paper = _read_paper()
+            ratio = paper["keras"] / paper["cuda"]
+            label = _write_paper(ratio, "", lang) + " x"
+            drawn[label] = _draw_paper(ax, ratio, label)
         ax.axhline(1, color="black", lw=0.8)
-        ax.set_title(
-            say("against {}").format(name), loc="left", fontsize="medium", fontweight="bold"
-        )
+        title = say("against {}").format(keras.label)
+        ax.set_title(title, loc="left", fontsize="medium", fontweight="bold")
         ax.set(xlabel=say("epoch"), xscale="log", yscale="log")
         ax.tick_params(labelbottom=True)
         space_ticks(ax, lang)
-    handles = [
-        Line2D(
-            [],
-            [],
-            color=h.get_color(),
-            marker=h.get_marker(),
-            mec=h.get_mec(),
-            ls=h.get_ls().replace(":", "-"),
-        )
-        for h in named.values()
-    ]
-    figure.legend(handles, named, loc="outside right center", frameon=False, fontsize="small")
+    place = "outside right center"
+    legend = figure.legend(drawn.values(), drawn, loc=place, frameon=False, fontsize="small")
+    for line in legend.get_lines():  # a line may be dotted in one panel and solid in another
+        if line.get_linestyle() == ":":
+            line.set_linestyle("-")
     figure.supylabel(say("times as fast as Keras"))
     figure.suptitle(say("Speed-up over Keras after each epoch"))
-    legend = "line: median; band: all replicas and runs; dotted: another batch than Keras"
-    figure.supxlabel(say(legend), fontsize="small")
+    words = "line: median; band: all replicas and runs; dotted: another batch than Keras"
+    figure.supxlabel(say(words), fontsize="small")
     return figure
 
 
-def _read_paper() -> pd.DataFrame:
-    """The paper's two end points by framework: seconds, epochs, and of Keras the implementation
-    and batch.
-    """
-    claims = read_published("D").query("statistic == 'mean' and column == 'train_s'")
-    selectors = (claims["numerator"] + ";" + claims["conditions"]).str.split(";")
-    points = pd.DataFrame([dict(term.split("=") for term in terms) for terms in selectors])
-    points = points.assign(
-        seconds=claims["value"].to_numpy(float), epochs=points["epochs"].astype(int)
-    )
-    return points.set_index("framework")
+def _read_paper() -> dict[str, float]:
+    """Seconds of the paper's two end points, by framework."""
+    points = list_printed("D").query("column == 'train_s'")
+    return points.set_index("framework")["value"].astype(float).to_dict()
 
 
-def _take_lines(
-    epochs: pd.DataFrame, say: Callable[[str], str]
-) -> Iterator[tuple[str, str, dict, pd.DataFrame]]:
-    """Label, colour, look and epochs of each line: batch 1 solid, 32 dashed, others dash-dotted."""
-    order = epochs.assign(
-        _order=epochs["implementation"].map(list(IMPLEMENTATIONS).index).astype(int)
-    )
-    for line, rows in order.sort_values(["_order", "batch_size"], kind="stable").groupby(
-        "line", sort=False
-    ):
-        style = {"ls": {1: "-", 32: "--"}.get(rows["batch_size"].iloc[0], "-.")}
-        yield (
-            name_line(line, say),
-            COLOURS.get(rows["implementation"].iloc[0], OTHER_COLOUR),
-            style,
-            rows,
-        )
+def _write_paper(value: float, form: str, lang: str) -> str:
+    return f"{choose_words(lang)(PAPERS['D'].authors)}: {write_number(value, lang, form)}"
 
 
-def _draw_line(
-    ax: Axes,
-    middle: pd.Series,
-    low: pd.Series,
-    high: pd.Series,
-    colour: str,
-    look: dict,
-    label: str = "",
-) -> Line2D:
+def _list_lines(epochs: pd.DataFrame, say: Callable[[str], str]) -> list[Line]:
+    order = epochs.assign(_order=epochs["implementation"].map([*IMPLEMENTATIONS].index).astype(int))
+    order = order.sort_values(["_order", "batch_size"], kind="stable")
+    lines = []
+    for name, rows in order.groupby("line", sort=False):
+        first = rows.iloc[0]
+        colour = COLOURS.get(first["implementation"], OTHER_COLOUR)
+        style = STYLES.get(first["batch_size"], "-.")
+        lines.append(Line(name_line(name, say), colour, style, rows))
+    return lines
+
+
+def _divide(theirs: pd.DataFrame, ours: pd.DataFrame) -> pd.DataFrame:
+    """The ratio after each epoch that both have, from the least to the largest."""
+    ratio = theirs / ours[["median", "max", "min"]].set_axis(SPREAD, axis=1)
+    return ratio.dropna()
+
+
+def _draw_band(ax: Axes, spread: pd.DataFrame, line: Line) -> Line2D:
     """A line in its band; a few epochs have points."""
-    marker = "o" if len(middle) <= 12 else None
-    (line,) = ax.plot(
-        middle.index, middle, color=colour, label=label, lw=1.6, marker=marker, ms=4, **look
+    epochs = spread.index
+    middle, low, high = (spread[column] for column in SPREAD)
+    marker = "o" if len(epochs) <= 12 else ""
+    ax.fill_between(epochs, low, high, color=line.colour, alpha=0.2, lw=0)
+    (drawn,) = ax.plot(
+        epochs, middle, marker + line.style, color=line.colour, label=line.label, lw=1.6, ms=4
     )
-    ax.fill_between(low.index, low, high, color=colour, alpha=0.2, lw=0)
-    return line
+    return drawn
 
 
-def _draw_ratio(
-    ax: Axes, ours: pd.DataFrame, theirs: pd.DataFrame, colour: str, style: str
-) -> Line2D:
-    """Keras's time over ours after each epoch that both have; the band from the least to the
-    largest ratio.
-    """
-    a, b = (
-        rows.groupby("epoch")["train_s"].agg(["median", "min", "max"]) for rows in (theirs, ours)
+def _draw_paper(ax: Axes, value: float, label: str, marker: str = "D") -> Line2D:
+    (point,) = ax.plot(
+        EPOCHS, value, marker, color=THEIRS, mec="black", ms=8, zorder=5, label=label
     )
-    both = a.add_suffix("_theirs").join(b.add_suffix("_ours"), how="inner")
-    low = both["min_theirs"] / both["max_ours"]
-    high = both["max_theirs"] / both["min_ours"]
-    return _draw_line(
-        ax, both["median_theirs"] / both["median_ours"], low, high, colour, {"ls": style}
-    )
-
-
-def _draw_paper_ratio(
-    ax: Axes, theirs: pd.DataFrame, lang: str, say: Callable[[str], str]
-) -> dict[str, Line2D]:
-    """The paper's ratio, where the panel's Keras is what the paper's most likely was."""
-    paper = _read_paper()
-    first = theirs.iloc[0]
-    keras = paper.loc["keras"]
-    if (
-        first["implementation"] != keras["implementation"]
-        or f"{first['batch_size']:g}" != keras["batch_size"]
-    ):
-        return {}
-    ratio = keras["seconds"] / paper.loc["cuda", "seconds"]
-    (point,) = ax.plot(keras["epochs"], ratio, **PAPER_LOOK["cuda"])
-    return {f"{say(PAPERS['D'].authors)}: {write_number(ratio, lang)} x": point}
+    return point
 
 
 def _number_accuracies(ax: Axes, lang: str) -> None:
     """Number as many accuracies as find room."""
     low, high = (np.log(a / (1 - a)) for a in ax.get_xlim())
-    kept = []
+    ticks = []
     last = -np.inf
-    for tick in TICKS:
+    for percent in PERCENTS:
+        tick = percent / 100
         place = (np.log(tick / (1 - tick)) - low) / (high - low)
         if 0 <= place <= 1 and place > last + 0.06:
-            kept = [*kept, tick]
+            ticks.append(tick)
             last = place
-    ax.xaxis.set_major_locator(FixedLocator(kept))
+    ax.xaxis.set_major_locator(FixedLocator(ticks))
     ax.xaxis.set_major_formatter(lambda value, _: write_number(100 * value, lang, "{:g}"))
     ax.xaxis.set_minor_locator(NullLocator())
 
@@ -306,7 +253,7 @@ def _open(title: str, legend: str, say: Callable[[str], str]) -> tuple[Figure, A
     return figure, ax
 
 
-def _list_lines(ax: Axes) -> None:
+def _add_legend(ax: Axes) -> None:
     ax.legend(
         loc="upper left", bbox_to_anchor=(1.01, 1), frameon=False, fontsize="small", handlelength=4
     )

@@ -29,9 +29,12 @@ from dr_lib.figures.style import (
 )
 from dr_lib.numbers import write_interval, write_number
 
-MEANS = {"cpu_percent_mean": "CPU", "memory_percent_mean": "memory", "gpu_percent_mean": "GPU"}
-MEANS |= {"gpu_memory_percent_mean": "GPU memory"}
-TRACES = {"cpu": "#0173b2", "memory": "#de8f05", "gpu": "#029e73", "gpu_memory": "#cc78bc"}
+METERS = {  # columns of samples without _percent: words and colour
+    "cpu": ("CPU", "#0173b2"),
+    "memory": ("memory", "#de8f05"),
+    "gpu": ("GPU", "#029e73"),
+    "gpu_memory": ("GPU memory", "#cc78bc"),
+}
 MAX_NUMBERED = 12  # epochs with their number: more would touch
 BARS = "bar: mean; error bar: standard deviation; points: runs in order, hollow if disturbed"
 SMALL_SHARE = 0.005  # terms that explain less are drawn as one
@@ -44,20 +47,18 @@ WIDE = 50  # span of an axis from which on a small panel has room for the powers
 
 
 def plot_time_and_cost(runs: pd.DataFrame, lang: str = "en") -> Figure:
-    """Draw the mean training time of each scenario as a bar, and `formula_usd` as a line on a
-    second axis.
+    """Draw the mean training time of each scenario as bars, and `formula_usd` on a second axis.
 
     Each environment has a panel.
     """
     say = choose_words(lang)
-    runs = name_scenarios(runs)
-    places = list(runs.groupby("environment", sort=False))
-    figure, axes = open_panels(len(places), width=11, heights=3.4)
+    panels = list(name_scenarios(runs).groupby("environment", sort=False))
+    figure, axes = open_panels(len(panels), width=11, heights=3.4)
     figure.suptitle(say("Training time and cost by scenario"))
     figure.supxlabel(say(BARS), fontsize="small")
-    for ax, (place, rows) in zip(axes, places, strict=True):
+    for ax, (place, rows) in zip(axes, panels, strict=True):
+        _add_title(ax, place, rows, say)
         _draw_bars(ax, rows, "train_s", lang)
-        ax.set_title(f"{place}, {_count(rows, say)}", loc="left", fontweight="bold")
         ax.set_ylabel(say("training time [s]"))
         _draw_cost(ax, rows, lang, say)
     return figure
@@ -74,21 +75,16 @@ def plot_utilisation(runs: pd.DataFrame, columns: Sequence[str], lang: str = "en
         lang: en or pt.
     """
     say = choose_words(lang)
-    runs = name_scenarios(runs)
-    panels = [
-        (place, rows, column)
-        for place, rows in runs.groupby("environment", sort=False)
-        for column in columns
-    ]
-    measured = [column in rows and rows[column].notna().any() for _, rows, column in panels]
-    figure, axes = open_panels(
-        len(panels), width=11, heights=[2.7 if has_bars else 0.8 for has_bars in measured]
-    )
+    environments = name_scenarios(runs).groupby("environment", sort=False)
+    panels = list(itertools.product(environments, columns))
+    measured = [column in rows and rows[column].notna().any() for (_, rows), column in panels]
+    heights = [2.7 if has_bars else 0.8 for has_bars in measured]
+    figure, axes = open_panels(len(panels), width=11, heights=heights)
     figure.suptitle(say("Utilisation by scenario"))
     figure.supxlabel(say(BARS), fontsize="small")
-    for ax, (place, rows, column), has_bars in zip(axes, panels, measured, strict=True):
-        words = say(MEANS[column])
-        ax.set_title(f"{place}, {_count(rows, say)}", loc="left", fontweight="bold")
+    for ax, ((place, rows), column), has_bars in zip(axes, panels, measured, strict=True):
+        words = say(METERS[column.removesuffix("_percent_mean")][0])
+        _add_title(ax, place, rows, say)
         if has_bars:
             _draw_bars(ax, rows, column, lang)
             ax.set(ylabel=say("{} in use [%]").format(words), ylim=(0, 105))
@@ -110,21 +106,13 @@ def plot_samples(samples: pd.DataFrame, lang: str = "en") -> Figure:
     """
     say = choose_words(lang)
     figure, (ax,) = open_panels(1, width=7, heights=2.4)
-    for meter, colour in TRACES.items():
+    for meter, (words, colour) in METERS.items():
         column = f"{meter}_percent"
-        words = say(MEANS[f"{meter}_percent_mean"])
-        measured = samples.dropna(subset=[column]) if column in samples else samples[:0]
-        words = words if len(measured) else say("{}: not measured").format(words)
-        x, y = (measured["seconds"], measured[column]) if len(measured) else ([], [])
-        ax.plot(
-            x,
-            y,
-            color=colour,
-            label=words,
-            marker="o",
-            ms=2.5 if len(measured) < 200 else 0,
-            lw=1.2,
-        )
+        measured = samples.reindex(columns=["seconds", column]).dropna()
+        label = say(words) if len(measured) else say("{}: not measured").format(say(words))
+        size = 2.5 if len(measured) < 200 else 0
+        x, y = measured.to_numpy().T
+        ax.plot(x, y, "o-", color=colour, label=label, ms=size, lw=1.2)
     _mark_epochs(ax, samples)
     ax.set(xlabel=say("time since the start [s]"), ylabel=say("in use [%]"), ylim=(0, 105))
     ax.set_xlim(0, max(samples["seconds"].max(), 1e-3))
@@ -135,54 +123,134 @@ def plot_samples(samples: pd.DataFrame, lang: str = "en") -> Figure:
     return figure
 
 
+def plot_effects(effects: pd.DataFrame, lang: str = "en") -> Figure:
+    """Draw by how much each level of each factor multiplies the time, with its interval.
+
+    Args:
+        effects: from `estimate_effects`; without repetitions the points stand without error bars.
+        lang: en or pt.
+    """
+    say = choose_words(lang)
+    panels = list(effects.groupby("factor", sort=False))
+    heights = [0.1 + 0.32 * len(rows) for _, rows in panels]
+    figure, axes = open_panels(len(panels), width=6, heights=heights, share="x")
+    reach = 1.1 * max(1.0, np.abs(np.log2(effects[["effect", "low", "high"]])).max(axis=None))
+    for ax, (factor, rows) in zip(axes, panels, strict=True):
+        ax.set_xscale("log", base=2)
+        ax.axvline(1, color="#949494", lw=1)
+        for position, row in enumerate(rows.itertuples()):
+            colour = FRAMEWORK_COLOURS.get(row.level, OTHER_COLOUR)
+            ax.plot([row.low, row.high], [position, position], "|-", color=colour, ms=8)
+            ax.plot(row.effect, position, "o", color=colour)
+            text = write_interval(row.effect, row.low, row.high, lang, "{:.2f}")
+            ax.annotate(text, (1.02, position), xycoords=("axes fraction", "data"), va="center")
+        use_commas(ax, lang)
+        ax.set_yticks(range(len(rows)), map(name, rows["level"]))
+        ax.set(xlim=(2**-reach, 2**reach), ylim=(len(rows) - 0.5, -0.5))
+        words = name_term(factor, say)
+        ax.set_ylabel(words, rotation=0, ha="right", va="center", fontweight="bold", labelpad=8)
+    axes[-1].set_xlabel(say("factor on the mean of all scenarios"))
+    figure.suptitle(say("Effect of each level"))
+    words = say("point: ratio of geometric means; error bar: 95 % interval")
+    figure.supxlabel(words, fontsize="small")
+    return figure
+
+
+def plot_variation(allocation: pd.DataFrame, lang: str = "en") -> Figure:
+    """Draw how much of the variation each term explains, the largest first, repetitions last.
+
+    Args:
+        allocation: from `allocate_variation`; terms below half a per cent are drawn as one bar.
+        lang: en or pt.
+    """
+    say = choose_words(lang)
+    bars = _sort_terms(allocation, lang, say)
+    figure, (ax,) = open_panels(1, width=6, heights=0.3 + 0.32 * len(bars))
+    colours = [TERM_COLOURS.get(n, HIGHER_COLOUR) for n in bars["num_factors"]]
+    ax.barh(bars["words"], 100 * bars["share"], color=colours)
+    for position, row in enumerate(bars.itertuples()):
+        text = write_number(100 * row.share, lang, "{:.1f} %")
+        if row.p < 0.001:
+            text += f", p < {write_number(0.001, lang)}"
+        elif np.isfinite(row.p):
+            text += f", p = {write_number(row.p, lang, '{:.2g}')}"
+        end = (100 * row.share, position)
+        ax.annotate(text, end, (5, 0), textcoords="offset points", va="center")
+    ax.invert_yaxis()
+    ax.set(xlabel=say("share of the variation [%]"), xlim=(0, 135), xticks=range(0, 101, 20))
+    figure.suptitle(say("Allocation of variation"))
+    words = say("a x b: interaction of a and b; p: of the F test, by Holm's method")
+    figure.supxlabel(words, fontsize="small")
+    return figure
+
+
+def plot_cost_front(runs: pd.DataFrame, lang: str = "en") -> Figure:
+    """Draw the cost of a run against its time, and the front that no other choice beats in both.
+
+    A small image is always cheaper than a large one, so each data set, image side and network has
+    its panel; in it the frameworks and environments compete.
+
+    Args:
+        runs: timed rows of a `Selection` with `cost_usd`; a logarithmic axis cannot show those
+            without a price above 0.
+        lang: en or pt.
+    """
+    say = choose_words(lang)
+    runs = name_scenarios(runs[runs["cost_usd"] > 0])
+    works = list(runs.groupby([runs["dataset"] != "mnist", *WORK]))
+    figure, axes = open_panels(len(works), columns=MAX_COLUMNS, width=2.6, heights=2.4, share="xy")
+    markers = dict(zip(runs["environment"].unique(), itertools.cycle(MARKERS), strict=False))
+    front = say("front: none is both faster and cheaper")
+    drawn = {}
+    for number, (ax, ((_, *work), rows)) in enumerate(zip(axes, works, strict=True)):
+        _draw_competitors(ax, rows, markers, front)
+        dataset, size, network = map(name, work)
+        ax.set_title(f"{dataset}, {size} px, Rede {network}", fontsize="medium")
+        drawn.update({line.get_label(): line for line in ax.get_legend_handles_labels()[0]})
+        # the lowest of each column and the first of each row are labelled
+        if number >= len(works) - MAX_COLUMNS:
+            ax.tick_params(labelbottom=True)
+            ax.set_xlabel(say("training time [s]"))
+        if number % MAX_COLUMNS == 0:
+            ax.set_ylabel(say("cost of a run [USD]"))
+    space_ticks(axes[0], lang, wide=WIDE)
+    words = say("large: mean of a scenario; small: its runs")
+    place = "outside lower center"
+    figure.legend(handles=drawn.values(), title=words, loc=place, ncols=3, frameon=False)
+    figure.suptitle(say("Time x cost"))
+    return figure
+
+
 def name_scenarios(runs: pd.DataFrame) -> pd.DataFrame:
-    """Sort the runs by environment, CPUs first, and by scenario as the paper does, and name each
-    scenario.
+    """Sort the runs by environment, CPUs first, and as the paper does, and name each scenario.
 
     Returns:
         The runs with `position`, of the scenario within its environment from 0 on, and `label`: its
         number where the study gave one to each, data set, side and network, a line each.
     """
-    keys = [
-        "_gpu",
-        "environment",
-        "framework",
-        "_later",
-        "dataset",
-        "image_size",
-        "network",
-        "repetition",
-    ]
     runs = runs.assign(_gpu=runs["accelerator"] != "cpu", _later=runs["dataset"] != "mnist")
-    runs = runs.sort_values(keys, kind="stable", ignore_index=True)
-    position = runs.groupby(["environment", *FACTORS], sort=False).ngroup()
-    position -= position.groupby(runs["environment"]).transform("min")
-    label = runs["dataset"].map(name) + "\n" + runs["image_size"].map(name) + " px"
-    label += "\nRede " + runs["network"].map(name)
+    order = ["_gpu", "environment", "framework", "_later", *WORK, "repetition"]
+    runs = runs.sort_values(order, kind="stable", ignore_index=True)
+    number = runs.groupby(["environment", *FACTORS], sort=False).ngroup()
+    position = number - number.groupby(runs["environment"]).transform("min")
+    dataset, size, network = (runs[column].map(name) for column in WORK)
+    label = dataset + "\n" + size + " px\nRede " + network
     if (position.groupby([runs["environment"], runs["scenario"]]).nunique() == 1).all():
         label = runs["scenario"] + "\n" + label
     return runs.drop(columns=["_gpu", "_later"]).assign(position=position, label=label)
 
 
-def _count(rows: pd.DataFrame, say: Callable[[str], str]) -> str:
-    counts = sorted(set(rows.groupby("position").size()))
-    return say("n = {} a scenario").format(
-        "–".join(str(n) for n in dict.fromkeys([counts[0], counts[-1]]))
-    )
+def _add_title(ax: Axes, place: str, rows: pd.DataFrame, say: Callable[[str], str]) -> None:
+    counts = rows.groupby("position").size()
+    n = "–".join(map(str, sorted({counts.min(), counts.max()})))
+    title = f"{place}, {say('n = {} a scenario').format(n)}"
+    ax.set_title(title, loc="left", fontweight="bold")
 
 
 def _draw_bars(ax: Axes, rows: pd.DataFrame, column: str, lang: str) -> None:
-    """A bar for each scenario in its framework's colour, the runs on it, and the frameworks'
-    names below.
-    """
+    """A bar for each scenario in its framework's colour, its runs, and the frameworks below."""
     palette = {
         framework: FRAMEWORK_COLOURS.get(framework, OTHER_COLOUR) for framework in rows["framework"]
-    }
-    look = {
-        "errorbar": "sd",
-        "capsize": 0.4,
-        "err_kws": {"linewidth": 1, "color": "black"},
-        "saturation": 1,
     }
     sns.barplot(
         rows,
@@ -191,9 +259,12 @@ def _draw_bars(ax: Axes, rows: pd.DataFrame, column: str, lang: str) -> None:
         hue="framework",
         palette=palette,
         dodge=False,
+        errorbar="sd",
+        capsize=0.4,
+        err_kws={"linewidth": 1, "color": "black"},
+        saturation=1,
         legend=False,
         ax=ax,
-        **look,
     )
     for position, runs in rows.groupby("position"):
         # one run beside the other, in their order
@@ -203,45 +274,42 @@ def _draw_bars(ax: Axes, rows: pd.DataFrame, column: str, lang: str) -> None:
     labels = rows.groupby("position")["label"].first()
     ax.set_xticks(labels.index, labels, fontsize="x-small")
     ax.set(xlabel="", xlim=(-0.6, len(labels) - 0.4))
-    lines = labels.iloc[0].count("\n") + 1
+    below = -17 - 9 * labels.iloc[0].count("\n")
     for framework, positions in rows.groupby("framework")["position"]:
-        middle = (positions.min() + positions.max()) / 2
-        below = {
-            "textcoords": "offset points",
-            "xytext": (0, -8 - 9 * lines),
-            "ha": "center",
-            "va": "top",
-        }
-        look = {"color": palette[framework], "fontweight": "bold", "fontsize": "small"}
         ax.annotate(
-            name(framework), (middle, 0), xycoords=("data", "axes fraction"), **below, **look
+            name(framework),
+            ((positions.min() + positions.max()) / 2, 0),
+            (0, below),
+            xycoords=("data", "axes fraction"),
+            textcoords="offset points",
+            ha="center",
+            va="top",
+            color=palette[framework],
+            fontweight="bold",
+            fontsize="small",
         )
 
 
 def _draw_cost(ax: Axes, rows: pd.DataFrame, lang: str, say: Callable[[str], str]) -> None:
-    """What the runs of a scenario cost together by the paper's formula, as a line; or that there
-    is no price.
-    """
-    priced = rows.dropna(subset=["formula_usd"]) if "formula_usd" in rows else rows[:0]
+    """What the runs of a scenario cost together, as a line; or that there is no price."""
+    priced = rows.reindex(columns=["position", "formula_usd"]).dropna()
     if priced.empty:
         ax.set_title(say("no price was given"), loc="right", fontsize="small")
         return
     if len(priced) < len(rows):
         notice = say("without a price: {} of {} runs").format(len(rows) - len(priced), len(rows))
         ax.set_title(notice, loc="right", fontsize="small")
-    words = say(
+    words = (
         "price x training, all runs of a scenario; all {} together {} USD, at {} BRL each {} BRL"
     )
     usd = priced["formula_usd"].sum()
     rate = write_number(BRL_PER_USD, lang, "{:.4g}")  # the paper's are in reais
-    words = words.format(
-        len(priced), write_number(usd, lang), rate, write_number(usd * BRL_PER_USD, lang)
-    )
-    second = ax.twinx()
+    brl = write_number(usd * BRL_PER_USD, lang)
+    label = say(words).format(len(priced), write_number(usd, lang), rate, brl)
     sums = priced.groupby("position")["formula_usd"].sum()
-    second.plot(sums.index, sums, "D--", color="black", ms=4, lw=1, mfc="#ffd92f", label=words)
-    second.set_ylabel(say("price x training [USD]"))
-    second.set_ylim(0, 1.15 * sums.max() or 1)
+    second = ax.twinx()
+    second.plot(sums.index, sums, "D--", color="black", ms=4, lw=1, mfc="#ffd92f", label=label)
+    second.set(ylabel=say("price x training [USD]"), ylim=(0, 1.15 * sums.max() or 1))
     use_commas(second, lang, "y")
     second.legend(loc="upper left", frameon=False)
     # cost follows time: on other scales the line lies above the bars
@@ -251,180 +319,53 @@ def _draw_cost(ax: Axes, rows: pd.DataFrame, lang: str, say: Callable[[str], str
 
 def _mark_epochs(ax: Axes, samples: pd.DataFrame) -> None:
     """A dotted line at each event but start and end; numbers at as many epochs as find room."""
-    events = samples[samples["event"].fillna("").ne("") & ~samples["event"].isin(["start", "end"])]
+    events = samples[~samples["event"].fillna("").isin(["", "start", "end"])]
     every = -(-len(events) // MAX_NUMBERED)
     for number, event in enumerate(events.itertuples(), start=1):
         ax.axvline(event.seconds, color="#606060", ls=":", lw=1)
         if number % every == 0 or not event.event.startswith("epoch "):
             text = event.event.removeprefix("epoch ")
-            ax.annotate(
-                text,
-                (event.seconds, 1),
-                xycoords=("data", "axes fraction"),
-                ha="center",
-                va="bottom",
-            )
-
-
-def plot_effects(effects: pd.DataFrame, lang: str = "en") -> Figure:
-    """Draw by how much each level of each factor multiplies the time, with its interval, on a
-    logarithmic axis.
-
-    Args:
-        effects: from `estimate_effects`; without repetitions the points stand without error bars.
-    """
-    say = choose_words(lang)
-    groups = list(effects.groupby("factor", sort=False))
-    heights = [0.1 + 0.32 * len(rows) for _, rows in groups]
-    figure, axes = open_panels(len(groups), width=6, heights=heights, share="x")
-    reach = 1.1 * max(1.0, np.abs(np.log2(effects[["effect", "low", "high"]])).max(axis=None))
-    for ax, (factor, rows) in zip(axes, groups, strict=True):
-        _draw_effects(ax, rows, lang)
-        ax.set_ylabel(
-            name_term(factor, say),
-            rotation=0,
-            ha="right",
-            va="center",
-            fontweight="bold",
-            labelpad=8,
-        )
-        ax.set_xlim(2**-reach, 2**reach)
-    axes[-1].set_xlabel(say("factor on the mean of all scenarios"))
-    figure.suptitle(say("Effect of each level"))
-    figure.supxlabel(
-        say("point: ratio of geometric means; error bar: 95 % interval"), fontsize="small"
-    )
-    return figure
-
-
-def plot_variation(allocation: pd.DataFrame, lang: str = "en") -> Figure:
-    """Draw how much of the variation each factor and interaction explains, the largest first,
-    repetitions last.
-
-    Args:
-        allocation: from `allocate_variation`; terms below half a per cent are drawn as one bar.
-    """
-    say = choose_words(lang)
-    bars = _sort_terms(allocation, lang, say)
-    figure, (ax,) = open_panels(1, width=6, heights=0.3 + 0.32 * len(bars))
-    ax.barh(
-        bars["words"],
-        100 * bars["share"],
-        color=[TERM_COLOURS.get(n, HIGHER_COLOUR) for n in bars["num_factors"]],
-    )
-    for position, row in enumerate(bars.itertuples()):
-        text = write_number(100 * row.share, lang, "{:.1f} %")
-        if np.isfinite(row.p):
-            p = (
-                f"p < {write_number(0.001, lang)}"
-                if row.p < 0.001
-                else f"p = {write_number(row.p, lang, '{:.2g}')}"
-            )
-            text += f", {p}"
-        ax.annotate(
-            text, (100 * row.share, position), (5, 0), textcoords="offset points", va="center"
-        )
-    ax.invert_yaxis()
-    ax.set(xlabel=say("share of the variation [%]"), xlim=(0, 135), xticks=range(0, 101, 20))
-    figure.suptitle(say("Allocation of variation"))
-    figure.supxlabel(
-        say("a x b: interaction of a and b; p: of the F test, by Holm's method"), fontsize="small"
-    )
-    return figure
-
-
-def plot_cost_front(runs: pd.DataFrame, lang: str = "en") -> Figure:
-    """Draw the cost of a run against its time, and the front of what does the same work neither
-    faster nor cheaper.
-
-    A small image is always cheaper than a large one, so each data set, image side and network has
-    its panel; in it the frameworks and environments compete.
-
-    Args:
-        runs: timed rows of a `Selection` with `cost_usd`; a logarithmic axis cannot show those
-            without a price above 0.
-    """
-    say = choose_words(lang)
-    runs = name_scenarios(runs[runs["cost_usd"] > 0])
-    works = list(runs.groupby([runs["dataset"] != "mnist", *WORK]))
-    figure, axes = open_panels(len(works), columns=MAX_COLUMNS, width=2.6, heights=2.4, share="xy")
-    # the lowest of each column and the first of each row are labelled
-    for number, ax in enumerate(axes):
-        if number >= len(works) - min(len(works), MAX_COLUMNS):
-            ax.tick_params(labelbottom=True)
-            ax.set_xlabel(say("training time [s]"))
-        if number % MAX_COLUMNS == 0:
-            ax.set_ylabel(say("cost of a run [USD]"))
-    markers = dict(zip(runs["environment"].unique(), itertools.cycle(MARKERS), strict=False))
-    shown = {}
-    for ax, ((_, dataset, size, network), rows) in zip(axes, works, strict=True):
-        _draw_competitors(ax, rows, markers, say("front: none is both faster and cheaper"))
-        ax.set_title(f"{name(dataset)}, {name(size)} px, Rede {name(network)}", fontsize="medium")
-        shown |= {line.get_label(): line for line in ax.get_legend_handles_labels()[0]}
-    space_ticks(axes[0], lang, wide=WIDE)
-    words = say("large: mean of a scenario; small: its runs")
-    figure.legend(
-        handles=shown.values(), title=words, loc="outside lower center", ncols=3, frameon=False
-    )
-    figure.suptitle(say("Time x cost"))
-    return figure
-
-
-def _draw_effects(ax: Axes, rows: pd.DataFrame, lang: str) -> None:
-    ax.set_xscale("log", base=2)
-    ax.axvline(1, color="#949494", lw=1)
-    for position, row in enumerate(rows.itertuples()):
-        colour = FRAMEWORK_COLOURS.get(row.level, OTHER_COLOUR)
-        ax.plot([row.low, row.high], [position, position], "|-", color=colour, ms=8)
-        ax.plot(row.effect, position, "o", color=colour)
-        text = write_interval(row.effect, row.low, row.high, lang, "{:.2f}")
-        ax.annotate(text, (1.02, position), xycoords=("axes fraction", "data"), va="center")
-    use_commas(ax, lang)
-    ax.set_yticks(range(len(rows)), [name(level) for level in rows["level"]])
-    ax.set_ylim(len(rows) - 0.5, -0.5)
+            top = (event.seconds, 1)
+            ax.annotate(text, top, xycoords=("data", "axes fraction"), ha="center", va="bottom")
 
 
 def _sort_terms(allocation: pd.DataFrame, lang: str, say: Callable[[str], str]) -> pd.DataFrame:
     """The bars from the top, with their words; small terms as one."""
     terms = allocation.sort_values("share", ascending=False, kind="stable")
     terms = terms.assign(words=[name_term(term, say) for term in terms["term"]])
-    is_small = (terms["share"] < SMALL_SHARE) & (terms["num_factors"] > 1)
     is_rest = terms["num_factors"] == 0
-    if is_small.sum() < 2:
-        return pd.concat([terms[~is_rest], terms[is_rest]], ignore_index=True)
-    words = say("{} others, each below {} %").format(
-        is_small.sum(), write_number(100 * SMALL_SHARE, lang)
-    )
-    small = pd.DataFrame(
-        {"words": [words], "share": [terms["share"][is_small].sum()], "num_factors": 3, "p": np.nan}
-    )
+    is_small = (terms["share"] < SMALL_SHARE) & (terms["num_factors"] > 1)
+    small = terms[is_small]
+    if len(small) > 1:
+        words = say("{} others, each below {} %")
+        words = words.format(len(small), write_number(100 * SMALL_SHARE, lang))
+        share = small["share"].sum()
+        small = pd.DataFrame([{"words": words, "share": share, "num_factors": 3, "p": np.nan}])
     return pd.concat([terms[~is_small & ~is_rest], small, terms[is_rest]], ignore_index=True)
 
 
 def _draw_competitors(ax: Axes, rows: pd.DataFrame, markers: dict[str, str], words: str) -> None:
-    """The runs of one work, their means by framework and environment, and the front of the
-    means.
-    """
+    """The runs of one work, their means by framework and environment, and the means' front."""
     groups = rows.groupby(["environment", "framework"], sort=False)[["train_s", "cost_usd"]]
     for (place, framework), points in groups:
-        look = {
-            "ls": "",
-            "marker": markers[place],
-            "color": FRAMEWORK_COLOURS.get(framework, OTHER_COLOUR),
-        }
-        ax.plot(*points.to_numpy().T, alpha=0.35, ms=3, **look)
-        ax.plot(*points.mean(), ms=7, mec="white", label=f"{name(framework)}, {place}", **look)
+        colour = FRAMEWORK_COLOURS.get(framework, OTHER_COLOUR)
+        marker = markers[place]
+        label = f"{name(framework)}, {place}"
+        ax.plot(*points.to_numpy().T, marker, color=colour, alpha=0.35, ms=3)
+        ax.plot(*points.mean(), marker, color=colour, ms=7, mec="white", label=label)
     means = groups.mean().sort_values(["train_s", "cost_usd"])
     # cheaper than all faster
     front = means[means["cost_usd"] < means["cost_usd"].cummin().shift(fill_value=np.inf)]
-    look = {
-        "color": "black",
-        "lw": 1,
-        "ms": 12,
-        "mfc": "none",
-        "drawstyle": "steps-post",
-        "zorder": 1,
-    }
-    ax.plot(*front.to_numpy().T, "o-", label=words, **look)
+    ax.step(
+        *front.to_numpy().T,
+        "o-",
+        where="post",
+        color="black",
+        lw=1,
+        ms=12,
+        mfc="none",
+        zorder=1,
+        label=words,
+    )
     ax.set(xscale="log", yscale="log")
     ax.margins(0.15)

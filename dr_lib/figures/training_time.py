@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from dr_lib.evidence.claims import read_published
+from dr_lib.evidence.claims import list_printed
 from dr_lib.evidence.papers import PAPERS
 from dr_lib.evidence.training_time import SCALED
 from dr_lib.figures.style import (
@@ -37,7 +37,7 @@ def plot_training_time(timed: pd.DataFrame, lang: str = "en", *, published: bool
     Args:
         timed: timed rows of a `Selection`. Without any the paper stands alone.
         lang: en, or pt with decimal commas.
-        published: draw the paper's panel, from published.csv.
+        published: draw the paper's panel, of the claims.
     """
     say = choose_words(lang)
     ours = timed.dropna(subset=["train_s"]) if "train_s" in timed else timed[:0]
@@ -190,8 +190,5 @@ def _draw_means(ax: Axes, rows: pd.DataFrame, unit: str, lang: str, mark: str) -
 
 
 def _read_paper() -> pd.DataFrame:
-    claims = read_published("A").query("statistic == 'mean'")
-    claims["accelerator"] = claims["numerator"].str.extract("accelerator=([^;]+)", expand=False)
-    return claims.assign(train_s=60 * claims["value"]).rename(
-        columns={"environments": "environment"}
-    )
+    printed = list_printed("A")
+    return printed.assign(environment=printed["hardware"], train_s=60 * printed["value"])

@@ -10,13 +10,14 @@ machines joins several machines that train as one
 
 from dr_lib.hardware.devices import Device, activate, import_tensorflow, without_stderr
 from dr_lib.hardware.facts import Facts, probe
-from dr_lib.hardware.plans import HardwareError, Plan, choose
+from dr_lib.hardware.plans import HardwareError, Plan, Request, choose
 
 __all__ = [
     "Device",
     "Facts",
     "HardwareError",
     "Plan",
+    "Request",
     "activate",
     "choose",
     "import_tensorflow",

@@ -1,4 +1,4 @@
-"""Make a plan so: set the backend, find the devices by name, or raise."""
+"""Apply a plan: set the backend, and find the devices by name, or raise."""
 
 from __future__ import annotations
 
@@ -39,33 +39,28 @@ class Device(NamedTuple):
         """
         return self.distribution is not None
 
-    def share(self, content: bytes) -> bytes:
-        """What machine 0 holds, see `machines.share`."""
-        return content if self.plan.num_machines == 1 else machines.share(content)
+    def broadcast(self, content: bytes) -> bytes:
+        """What machine 0 holds, see `machines.broadcast`."""
+        return content if self.plan.num_machines == 1 else machines.broadcast(content)
 
-    def check_alike(self, told: Mapping[str, Any]) -> None:
-        """Raise a HardwareError unless machine 0 was told the same."""
-        theirs = json.loads(self.share(json.dumps(told).encode()))
-        unlike = [name for name in told if theirs.get(name) != told[name]]
+    def check_alike(self, values: Mapping[str, Any]) -> None:
+        """Raise a HardwareError unless machine 0 has the same values."""
+        first = json.loads(self.broadcast(json.dumps(values).encode()))
+        unlike = [name for name in values if first.get(name) != values[name]]
         # all of them end, for the others would wait for one that has
         if machines.is_any(bool(unlike)):
-            what = f"machine {self.rank} has another {', '.join(unlike)} than machine 0"
-            what = what if unlike else "a machine differs from this one"
-            raise HardwareError(f"{what}: make them equal")
+            difference = "a machine differs from this one"
+            if unlike:
+                difference = f"machine {self.rank} has another {', '.join(unlike)} than machine 0"
+            raise HardwareError(f"{difference}: make them equal")
 
     def describe(self, facts: Facts) -> dict[str, str | int | float]:
-        """What the run's row says of the device, the plan, the machine and the versions
-        installed.
-        """
-        how = {
-            name: value
-            for name, value in self.plan._asdict().items()
-            if name not in ("accelerator", "reasons")
-        }
+        """What the run's row says of the device, the plan, the machine and the versions."""
+        plan = self.plan
         return {
             "accelerator": self.name,
-            "num_accelerators": 1 if self.plan.accelerator == "cpu" else self.plan.num_replicas,
-            **how,
+            "num_accelerators": 1 if plan.accelerator == "cpu" else plan.num_replicas,
+            **plan.describe(),
             **facts.describe(),
             "python": platform.python_version(),
             **{name: read_version(name) for name in ("tensorflow", "keras", "jax", "numpy")},
@@ -101,9 +96,7 @@ def activate(plan: Plan) -> Device:
 
 
 def import_tensorflow() -> ModuleType:
-    """Import TensorFlow without its greeting, lines on drivers and CPUs that no level stops;
-    later errors are shown.
-    """
+    """Import TensorFlow without its greeting: no level stops its lines on drivers and CPUs."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")  # warnings and errors
     with without_stderr():
         import tensorflow as tf
@@ -114,68 +107,59 @@ def import_tensorflow() -> ModuleType:
 
 def _activate_tensorflow(plan: Plan) -> Device:
     tf = import_tensorflow()
-    gpus = tf.config.list_physical_devices("GPU")
-    if plan.strategy == "TPUStrategy":
-        resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu="local")
-        tf.config.experimental_connect_to_cluster(resolver)
-        tf.tpu.experimental.initialize_tpu_system(resolver)
-        return Device(plan, "TPU", tf.distribute.TPUStrategy(resolver))
-    if plan.accelerator == "cpu":
-        tf.config.set_visible_devices([], "GPU")
-        name = "cpu"
-        devices = [f"CPU:{number}" for number in range(plan.num_replicas)]
-        if plan.num_replicas > 1:
-            virtual = [tf.config.LogicalDeviceConfiguration() for _ in devices]
-            tf.config.set_logical_device_configuration(
-                tf.config.list_physical_devices("CPU")[0], virtual
-            )
-    else:
-        if len(gpus) < plan.num_replicas:
-            counts = f"the plan has {plan.num_replicas} GPUs, TensorFlow lists {len(gpus)}"
-            install = write_install("tensorflow[and-cuda]")
-            raise HardwareError(f"{counts}: {install}, or restart the kernel")
-        gpus = gpus[: plan.num_replicas]
-        tf.config.set_visible_devices(gpus, "GPU")
-        for gpu in gpus:
-            tf.config.experimental.set_memory_growth(gpu, True)
+    gpus = tf.config.list_physical_devices("GPU")[: plan.num_gpus]
+    if len(gpus) < plan.num_gpus:
+        install = write_install("tensorflow[and-cuda]")
+        raise HardwareError(
+            f"the plan has {plan.num_gpus} GPUs, TensorFlow lists {len(gpus)}: {install}, or"
+            " restart the kernel"
+        )
+    tf.config.set_visible_devices(gpus, "GPU")
+    for gpu in gpus:
+        tf.config.experimental.set_memory_growth(gpu, True)
+    name = "cpu"
+    if gpus:
         name = tf.config.experimental.get_device_details(gpus[0]).get("device_name", "GPU")
-        devices = [f"GPU:{number}" for number in range(len(gpus))]
-    return Device(
-        plan, name, tf.distribute.MirroredStrategy(devices) if plan.num_replicas > 1 else None
-    )
+    if plan.num_replicas == 1:
+        return Device(plan, name, None)
+    if not gpus:
+        (cpu,) = tf.config.list_physical_devices("CPU")
+        virtual = [tf.config.LogicalDeviceConfiguration()] * plan.num_replicas
+        tf.config.set_logical_device_configuration(cpu, virtual)
+    devices = [f"{plan.accelerator.upper()}:{number}" for number in range(plan.num_replicas)]
+    return Device(plan, name, tf.distribute.MirroredStrategy(devices))
 
 
 def _activate_jax(plan: Plan) -> Device:
-    if plan.accelerator == "cpu":
+    is_cpu = plan.accelerator == "cpu"
+    num_local = plan.num_replicas // plan.num_machines
+    if is_cpu:
         os.environ["JAX_PLATFORMS"] = "cpu"
     # errors: while it compiles for a GPU it warns by the page
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     import jax
 
-    if plan.accelerator == "cpu" and plan.num_replicas > plan.num_machines:
-        jax.config.update("jax_num_cpu_devices", plan.num_replicas // plan.num_machines)
+    if is_cpu and num_local > 1:
+        jax.config.update("jax_num_cpu_devices", num_local)
     place = machines.Place()
     if plan.num_machines > 1:
         place = machines.join(plan.num_machines, plan.accelerator, plan.num_gpus)
-    listed = [device for device in jax.devices() if device.platform == plan.accelerator]
-    devices = machines.take_evenly(listed, plan.num_replicas // plan.num_machines)
+    there = [device for device in jax.devices() if device.platform == plan.accelerator]
+    devices = machines.take_evenly(there, num_local)
     if len(devices) < plan.num_replicas:
-        counts = f"the plan has {plan.num_replicas} x {plan.accelerator}, JAX lists {jax.devices()}"
-        raise HardwareError(f"{counts}: install jax[cuda12] or jax[tpu], or restart the kernel")
-    if plan.accelerator == "tpu" and len(listed) > plan.num_replicas:
-        warnings.warn(
-            f"{plan.num_replicas} of {len(listed)} chips train: num_devices takes more",
-            stacklevel=3,
+        raise HardwareError(
+            f"the plan has {plan.num_replicas} x {plan.accelerator}, JAX lists {jax.devices()}:"
+            " install jax[cuda12] or jax[tpu], or restart the kernel"
         )
+    if plan.accelerator == "tpu" and len(there) > plan.num_replicas:
+        counts = f"{plan.num_replicas} of {len(there)} chips train"
+        warnings.warn(f"{counts}: num_devices takes more", stacklevel=3)
     import keras
 
     # a kernel may have had another plan before
-    keras.distribution.set_distribution(
-        machines.distribute(devices) if plan.strategy == "DataParallel" else None
-    )
-    return Device(
-        plan, "cpu" if plan.accelerator == "cpu" else devices[0].device_kind, None, place.rank
-    )
+    distribution = machines.distribute(devices) if plan.strategy == "DataParallel" else None
+    keras.distribution.set_distribution(distribution)
+    return Device(plan, "cpu" if is_cpu else devices[0].device_kind, None, place.rank)
 
 
 @contextmanager

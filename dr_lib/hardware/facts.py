@@ -37,7 +37,6 @@ class Facts(NamedTuple):
     driver: str  # of the GPUs, or empty
     num_tpu_chips: int
     backends: tuple[str, ...]  # of tensorflow and jax, those installed
-    tensorflow_tpu: bool  # the build of TensorFlow that drives a TPU is installed
     instance_type: str = ""  # the cloud's name of the machine, where it tells
     tpu_kind: str = ""  # as the runtime names it, such as v5litepod-8
 
@@ -67,7 +66,6 @@ def probe() -> Facts:
         driver=gpus[0][3] if gpus else "",
         num_tpu_chips=_count_tpu_chips(),
         backends=tuple(name for name in BACKENDS if importlib.util.find_spec(name)),
-        tensorflow_tpu=bool(read_version("tensorflow-tpu")),
         instance_type=find_instance_type(),
         tpu_kind=os.environ.get(TPU_KIND, ""),
     )

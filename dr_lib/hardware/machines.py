@@ -43,13 +43,14 @@ def find_place(environment: Mapping[str, str] = os.environ) -> Place:
     Raises:
         HardwareError: what was given is incomplete, or no number.
     """
-    given = [environment.get(name, "") for name in (COORDINATOR, COUNT, RANK)]
-    if any(given):
-        coordinator, count, rank = given
+    coordinator = environment.get(COORDINATOR, "")
+    count = environment.get(COUNT, "")
+    rank = environment.get(RANK, "")
+    if coordinator or count or rank:
         if not (coordinator and count.isdigit() and rank.isdigit() and int(rank) < int(count)):
-            names = f"{COORDINATOR}=HOST:PORT of machine 0, {COUNT} and {RANK}"
             raise HardwareError(
-                f"set {names}, which counts from 0; they are {', '.join(map(repr, given))}"
+                f"set {COORDINATOR}=HOST:PORT of machine 0, {COUNT} and {RANK}, which counts from"
+                f" 0; they are {coordinator!r}, {count!r}, {rank!r}"
             )
         return Place(int(rank), int(count), coordinator)
     if all(name in environment for name in SLURM):
@@ -83,30 +84,27 @@ def join(num_machines: int, accelerator: str, num_gpus: int = 0) -> Place:
     if accelerator == "cpu":
         jax.config.update("jax_platforms", "cpu")
         jax.config.update("jax_cpu_collectives_implementation", "gloo")
-    how = {"initialization_timeout": MEET_S, "heartbeat_timeout_seconds": HEARTBEAT_S}
-    if place.coordinator:
-        how |= {
-            "coordinator_address": place.coordinator,
-            "num_processes": place.count,
-            "process_id": place.rank,
-        }
-    if num_gpus:  # under Slurm JAX would take one
-        how["local_device_ids"] = list(range(num_gpus))
     try:
-        jax.distributed.initialize(**how)
+        jax.distributed.initialize(
+            coordinator_address=place.coordinator or None,
+            num_processes=place.count if place.coordinator else None,
+            process_id=place.rank if place.coordinator else None,
+            # under Slurm JAX would take one
+            local_device_ids=list(range(num_gpus)) or None,
+            initialization_timeout=MEET_S,
+            heartbeat_timeout_seconds=HEARTBEAT_S,
+        )
     except (RuntimeError, ValueError) as error:
         is_late = "before any JAX" in str(error)  # or after the machines have parted
         why = "restart the kernel" if is_late else f"they wait {MEET_S} s for each other"
-        told = (
+        raise HardwareError(
             f"machine {place.rank} of {place.count} does not meet the others: {why}"
             f" ({first_line(error)})"
-        )
-        raise HardwareError(told) from error
-    if (jax.process_index(), jax.process_count()) != place[:2]:
-        found = f"{jax.process_index()} of {jax.process_count()}"
+        ) from error
+    if (jax.process_index(), jax.process_count()) != (place.rank, place.count):
         raise HardwareError(
-            f"this is machine {place.rank} of {place.count}, to JAX {found}: set {COORDINATOR} and"
-            " others"
+            f"this is machine {place.rank} of {place.count}, to JAX {jax.process_index()} of"
+            f" {jax.process_count()}: set {COORDINATOR}, {COUNT} and {RANK}"
         )
     return place
 
@@ -139,18 +137,16 @@ def distribute(devices: list[Any]) -> Any:
     return keras.distribution.DataParallel(devices=names, auto_shard_dataset=False)
 
 
-def share(content: bytes) -> bytes:
-    """What machine 0 holds; all machines call this at the same point, and what the others hold
-    does not count.
-    """
+def broadcast(content: bytes) -> bytes:
+    """What machine 0 holds, on all machines, which call this at the same point."""
     import numpy as np
     from jax.experimental import multihost_utils
 
     size = int(multihost_utils.broadcast_one_to_all(np.int32(len(content))))
     if not size:
         return b""
-    held = np.frombuffer(content[:size].ljust(size, b"\0"), np.uint8)
-    return np.asarray(multihost_utils.broadcast_one_to_all(held), np.uint8).tobytes()
+    own = np.frombuffer(content[:size].ljust(size, b"\0"), np.uint8)
+    return np.asarray(multihost_utils.broadcast_one_to_all(own), np.uint8).tobytes()
 
 
 def is_any(value: bool) -> bool:

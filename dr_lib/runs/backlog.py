@@ -11,14 +11,14 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from dr_lib.command import write_command
 from dr_lib.runs.prices import find_price, price_seconds
-from dr_lib.runs.row import count_paid, read_left, read_seconds
+from dr_lib.runs.row import Row, count_paid, read_left, read_seconds
 from dr_lib.runs.study import PlannedRun, Study
 
-NO_ROW: dict[str, Any] = {"status": ""}
+NO_ROW: Row = {"status": ""}
 
 
 class Offer(NamedTuple):
@@ -33,15 +33,25 @@ class Offer(NamedTuple):
 
 @dataclass
 class Backlog:
-    """The runs of a study that are still to be made, beside the rows of the others."""
+    """The runs of a study that are still to be made, beside the rows of the others.
+
+    Raises:
+        PriceError: the study's instance has no price.
+    """
 
     study: Study
     folder: Path  # of the study
     runs: list[PlannedRun]  # that are asked for
     planned: list[PlannedRun]  # all runs of the study
-    rows: dict[str, dict[str, Any]] = field(default_factory=dict)  # by planned run
+    rows: dict[str, Row] = field(default_factory=dict)  # by planned run
     stop_at: float = math.inf  # of the session, on the monotonic clock
     closed: set[str] = field(default_factory=set)  # runs that this session does not begin any more
+
+    def __post_init__(self):
+        """Find what an hour costs."""
+        self._usd_per_hour = math.nan
+        if self.study.instance:
+            self._usd_per_hour = find_price(self.study.instance).usd_per_hour
 
     def read(self) -> None:
         """Read the rows that the planned runs have left on this machine."""
@@ -49,11 +59,11 @@ class Backlog:
         ids = [run.run_id for run in self.planned]
         self.rows = {run_id: rows[run_id] for run_id in ids if run_id in rows}
 
-    def list_rows(self) -> list[dict[str, Any]]:
+    def list_rows(self) -> list[Row]:
         """The rows of the runs that are asked for."""
         return [self.rows[run.run_id] for run in self.runs if run.run_id in self.rows]
 
-    def row(self, run: PlannedRun) -> dict[str, Any]:
+    def row(self, run: PlannedRun) -> Row:
         """The row that a run has left, or one without a status."""
         return self.rows.get(run.run_id, NO_ROW)
 
@@ -108,10 +118,9 @@ class Backlog:
 
     def afford_s(self, paid_s: float) -> float:
         """How many more machine seconds `max_usd` buys after so many; infinite without it."""
-        if not self.study.max_usd:
+        if not self.study.max_usd or not self._usd_per_hour:
             return math.inf
-        usd_per_hour = find_price(self.study.instance).usd_per_hour
-        return 3600 * self.study.max_usd / usd_per_hour - paid_s if usd_per_hour else math.inf
+        return 3600 * self.study.max_usd / self._usd_per_hour - paid_s
 
     def refuse(self, paid_s: float, next_s: float, num_machines: int = 1) -> str:
         """Why no further run may begin; empty if one may.
@@ -125,7 +134,7 @@ class Backlog:
         if time.monotonic() + next_s > self.stop_at:
             return "max_hours hold no further run"
         if self.afford_s(paid_s) <= num_machines * next_s:
-            spent_usd = price_seconds(find_price(self.study.instance).usd_per_hour, paid_s)
+            spent_usd = price_seconds(self._usd_per_hour, paid_s)
             return f"max_usd: {spent_usd:.2f} of {self.study.max_usd:.2f} USD are spent"
         return ""
 
@@ -178,7 +187,7 @@ class Backlog:
             if self.study.instance:
                 times = zip(left, seconds, strict=True)
                 paid_s = sum(run.num_machines * run_s for run, run_s in times)
-                usd = price_seconds(find_price(self.study.instance).usd_per_hour, paid_s)
+                usd = price_seconds(self._usd_per_hour, paid_s)
                 cost = f", {usd:.2f} USD"
             lines.append(f"about {sum(seconds) / 60:.0f} min{cost} for the rest")
 

@@ -18,9 +18,10 @@ from dr_lib.errors import DrError
 from dr_lib.files import lock, write_text
 from dr_lib.hardware.machines import COORDINATOR, COUNT, RANK
 from dr_lib.runs.backlog import Backlog
+from dr_lib.runs.folder import check_notebook
 from dr_lib.runs.outdated import find_outdated, set_aside
-from dr_lib.runs.row import read_rows, write_row
-from dr_lib.runs.runner import check_notebook, run_study
+from dr_lib.runs.row import Row, read_rows, write_row
+from dr_lib.runs.runner import run_study
 from dr_lib.runs.study import PlannedRun, Study, find_runs, load_study, name_run, plan_runs
 
 ANY = "any"  # in place of a machine's name
@@ -77,6 +78,9 @@ def run_on_cluster(
     planned = plan_runs(study, ANY)
     runs = find_runs(planned, only, path)
     check_notebook(study, root, read_rows(folder), allow)
+    # a worker makes what is disturbed again by itself
+    once = study.model_copy(update={"repeat_disturbed": 0})
+    backlog = Backlog(once, folder, runs, planned, stop_at=stop_at)
     try:
         client = Client(address, timeout=PATIENCE_S)
     except (OSError, ValueError) as error:
@@ -86,9 +90,6 @@ def run_on_cluster(
     if sentence := set_aside(folder, rows, root):
         tqdm.write(sentence)
 
-    # a worker makes what is disturbed again by itself
-    once = study.model_copy(update={"repeat_disturbed": 0})
-    backlog = Backlog(once, folder, runs, planned, stop_at=stop_at)
     _take_in(backlog, read_rows(folder))
     failures = []
     under_way: dict[Future, PlannedRun] = {}
@@ -139,7 +140,7 @@ def make_run(
     root: Path | None = None,
     max_hours: float = math.inf,
     allow: Collection[str] = (),
-) -> tuple[list[str], list[dict]]:
+) -> tuple[list[str], list[Row]]:
     """Make one run of a study on this worker; return the error lines and the rows of it."""
     root = root or Path(__file__).resolve().parents[2]
     path = root / "papermill_runs" / f"{name}.yaml"
@@ -165,7 +166,7 @@ def make_run(
     return errors, [row for row in rows if name_run(row["scenario"], row["repetition"]) == only]
 
 
-def _read_result(future: Future, name: str, address: str) -> tuple[list[str], list[dict]]:
+def _read_result(future: Future, name: str, address: str) -> tuple[list[str], list[Row]]:
     """What `make_run` returned on the worker; what ended it there is an error of this run alone."""
     from distributed import KilledWorker
 
@@ -181,14 +182,14 @@ def _read_result(future: Future, name: str, address: str) -> tuple[list[str], li
     return [f"{name}: {reason}"], []
 
 
-def _take_in(backlog: Backlog, rows: Iterable[dict[str, Any]]) -> None:
+def _take_in(backlog: Backlog, rows: Iterable[Row]) -> None:
     """Add rows of whatever machine; a completed one comes before others of its run."""
     for row in rows:
         if backlog.rows.get(_name(row), row)["status"] != "ok" or row["status"] == "ok":
             backlog.rows[_name(row)] = row
 
 
-def _name(row: dict[str, Any]) -> str:
+def _name(row: Row) -> str:
     """The name of a row's run in a plan for any machine."""
     return f"{name_run(row['scenario'], row['repetition'])}-{ANY}"
 

@@ -1,6 +1,4 @@
-"""Jupyter kernels for frameworks that do not live beside TensorFlow: an environment each, set up
-once.
-"""
+"""Jupyter kernels for frameworks that do not live beside TensorFlow: an environment each."""
 
 import importlib.util
 import shutil
@@ -11,15 +9,14 @@ from typing import NamedTuple
 
 from jupyter_client.kernelspec import KernelSpecManager, NoSuchKernel
 
+from dr_lib.errors import DrError
+from dr_lib.processes import read_last_words
+
 SUPPORT = ("ipykernel", "psutil", "nvidia-ml-py")  # what notebook 30 needs beside the framework
 
 
-class KernelError(RuntimeError):
+class KernelError(DrError):
     """A kernel cannot be set up; the message says why."""
-
-
-class NoPythonError(KernelError):
-    """This machine has no Python that the kernel runs on."""
 
 
 class Kernel(NamedTuple):
@@ -49,44 +46,36 @@ KERNELS = {
 
 
 def set_up(name: str, folder: Path, *, has_gpu: bool) -> str:
-    """Set a kernel up for this Python's Jupyter, unless it is there and works; say what it is in
-    one line.
+    """Set a kernel up for this Python's Jupyter, unless it is there and works.
 
-    Its environment goes to a folder of its name in `folder`, with a GPU the builds that drive an
-    NVIDIA one.
+    Args:
+        name: of KERNELS.
+        folder: gets its environment, in a folder of its name.
+        has_gpu: take the builds that drive an NVIDIA one.
+
+    Returns:
+        What it is in one line, or that this machine has no Python for it.
 
     Raises:
-        KernelError: there is no such kernel, no Python that it runs on, or its packages do not
-            install.
+        KernelError: there is no such kernel, or its packages do not install.
     """
     if name not in KERNELS:
         raise KernelError(f"no kernel {name!r}: choose from {', '.join(KERNELS)}")
     kernel = KERNELS[name]
     python = find_kernel(name)
     if not python:
-        is_here = all(map(importlib.util.find_spec, kernel.modules))
-        python = (
-            sys.executable if is_here else _make_environment(name, kernel, folder / name, has_gpu)
-        )
-        _call(
-            [
-                python,
-                "-m",
-                "ipykernel",
-                "install",
-                "--prefix",
-                sys.prefix,
-                "--name",
-                name,
-                "--display-name",
-                name,
-            ]
-        )
-    code = (
-        f"import sys, {kernel.modules[0]} as m; print(m.__name__, m.__version__, '/ Python',"
-        " sys.version.split()[0])"
-    )
-    return _call([python, "-c", code]).splitlines()[-1]
+        python = sys.executable
+        if not all(map(importlib.util.find_spec, kernel.modules)):
+            base = next(filter(None, map(_find_python, kernel.pythons)), "")
+            if not base:  # nothing to be done here: its scenarios are skipped
+                versions = ", ".join(kernel.pythons)
+                return f"not here: it needs Python {versions}, and this machine has none of them"
+            python = _make_environment(base, kernel, folder / name, has_gpu)
+        install = ["ipykernel", "install", "--prefix", sys.prefix]
+        _call(python, "-m", *install, "--name", name, "--display-name", name)
+    module = kernel.modules[0]
+    version = "m.__name__, m.__version__, '/ Python', sys.version.split()[0]"
+    return _call(python, "-c", f"import sys, {module} as m; print({version})").splitlines()[-1]
 
 
 def find_kernel(name: str) -> str:
@@ -97,27 +86,13 @@ def find_kernel(name: str) -> str:
         return ""
 
 
-def _make_environment(name: str, kernel: Kernel, folder: Path, has_gpu: bool) -> str:
-    base = next(filter(None, map(_find_python, kernel.pythons)), "")
-    if not base:
-        versions = ", ".join(sorted(kernel.pythons, key=lambda version: int(version.split(".")[1])))
-        raise NoPythonError(f"{name} needs Python {versions}, and this machine has none of them")
+def _make_environment(base: str, kernel: Kernel, folder: Path, has_gpu: bool) -> str:
+    """Install a kernel's packages into a new environment; return its Python."""
     python = str(folder / "bin" / "python")
     packages = kernel.packages_gpu if has_gpu else kernel.packages
     try:
-        _call([base, "-m", "venv", "--clear", str(folder)])
-        _call(
-            [
-                python,
-                "-m",
-                "pip",
-                "install",
-                "--quiet",
-                "--disable-pip-version-check",
-                *packages,
-                *SUPPORT,
-            ]
-        )
+        _call(base, "-m", "venv", "--clear", str(folder))
+        _call(python, "-m", "pip", "install", "--quiet", *packages, *SUPPORT)
     except KernelError:
         shutil.rmtree(folder, ignore_errors=True)
         raise
@@ -125,29 +100,21 @@ def _make_environment(name: str, kernel: Kernel, folder: Path, has_gpu: bool) ->
 
 
 def _find_python(version: str) -> str:
-    """A Python of that version that starts: a name on the path may be a shim with nothing behind
-    it.
-    """
-    if version == f"{sys.version_info.major}.{sys.version_info.minor}":
+    """A Python of that version that starts: a name on the path may be a shim."""
+    if sys.version.startswith(f"{version}."):
         return sys.executable
     python = shutil.which(f"python{version}") or ""
-    works = (
-        python
-        and not subprocess.run(
-            [python, "-c", "import venv, ensurepip"], capture_output=True
-        ).returncode
-    )
-    return python if works else ""
+    try:
+        return python and _call(python, "-c", "import sys, venv, ensurepip; print(sys.executable)")
+    except KernelError:
+        return ""
 
 
-def _call(command: list[str]) -> str:
+def _call(*command: str) -> str:
     process = subprocess.run(command, capture_output=True, text=True)
     if process.returncode:
-        lines = [
-            line for line in (process.stderr or process.stdout).splitlines() if line.strip()
-        ] or ["no message"]
-        errors = [line for line in lines if "error" in line.lower()] or lines
-        raise KernelError(
-            f"{Path(command[0]).name} {' '.join(command[1:4])} ...: {errors[-1].strip()}"
-        )
+        printed = process.stderr or process.stdout
+        errors = [line for line in printed.splitlines() if "error" in line.lower()]
+        reason = read_last_words("\n".join(errors) or printed)
+        raise KernelError(f"{Path(command[0]).name} {' '.join(command[1:4])} ...: {reason}")
     return process.stdout.strip()

@@ -9,11 +9,14 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from jupyter_client.kernelspec import KernelSpecManager
+
+from dr_lib.command import write_command
 from dr_lib.hardware.machines import COORDINATOR, COUNT, RANK, find_place, say_how
 from dr_lib.runs.papermill import (
     OUT_OF_TIME,
@@ -25,6 +28,7 @@ from dr_lib.runs.papermill import (
 from dr_lib.runs.run import RunIdentity
 from dr_lib.runs.study import PlannedRun
 
+NO_KERNEL = "no Jupyter kernel"
 PATIENCE_S = 60.0  # for the others to end, when machine 0 has
 
 
@@ -51,12 +55,18 @@ class Others(NamedTuple):
                 process.wait(max(0.0, stop_at - time.monotonic()))
 
 
-def say_missing(run: PlannedRun, machines: int) -> str:
-    """Why a run cannot have its machines, of which so many may be rehearsed; empty if it can."""
-    place = find_place()
-    if run.num_machines <= machines or run.num_machines == place.count:
-        return ""
-    return f"it trains on {run.num_machines} machines: {say_how(run.num_machines, place)}"
+def find_unavailable(runs: Iterable[PlannedRun], machines: int) -> dict[str, str]:
+    """Find why scenarios cannot be made here: no kernel, or no machines but so many rehearsed."""
+    kernels = KernelSpecManager().find_kernel_specs()
+    reasons = {}
+    for run in runs:
+        if run.kernel not in kernels:
+            hint = f"{write_command('kernels')} sets it up, or says why it cannot"
+            reasons[run.scenario] = f"{NO_KERNEL} {run.kernel}: {hint}"
+        elif run.is_rehearsed and run.num_machines > machines:
+            how = say_how(run.num_machines, find_place())
+            reasons[run.scenario] = f"it trains on {run.num_machines} machines: {how}"
+    return reasons
 
 
 @contextmanager

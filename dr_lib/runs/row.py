@@ -18,6 +18,7 @@ from dr_lib.files import write_json
 if TYPE_CHECKING:
     import pandas as pd
 
+Row = dict[str, Any]  # a column's value by its name
 STATUSES = ("ok", "failed", "skipped")
 # notebooks that are 10_train today, and its task in them
 RENAMED = {"10_train_referable": "referable", "20_train_grades": "grades"}
@@ -117,7 +118,7 @@ class RowError(DrError):
     """A row is not what a row has to be."""
 
 
-def check_row(row: Any) -> dict[str, Any]:
+def check_row(row: Any) -> Row:
     """Check a row against the schema, and return it with null for what is not a number.
 
     Raises:
@@ -145,7 +146,7 @@ def check_row(row: Any) -> dict[str, Any]:
     return checked
 
 
-def write_row(study_dir: Path, row: dict[str, Any]) -> Path:
+def write_row(study_dir: Path, row: Row) -> Path:
     """Check a row and write it in one step to `rows/<run_id>.json` of the study."""
     checked = check_row(row)
     path = row_path(study_dir, checked["run_id"])
@@ -153,7 +154,7 @@ def write_row(study_dir: Path, row: dict[str, Any]) -> Path:
     return path
 
 
-def read_row(path: Path) -> dict[str, Any]:
+def read_row(path: Path) -> Row:
     """Read one row; of a notebook that became another it is a row of that one.
 
     Raises:
@@ -170,13 +171,13 @@ def read_row(path: Path) -> dict[str, Any]:
     return row
 
 
-def read_rows(*folders: Path) -> list[dict[str, Any]]:
+def read_rows(*folders: Path) -> list[Row]:
     """Read all rows below the folders; a file that is no row is a RowError."""
     paths = sorted(path for folder in folders for path in Path(folder).rglob("rows/*.json"))
     return [read_row(path) for path in paths]
 
 
-def read_left(study_dir: Path, run_id: str = "*") -> dict[str, dict[str, Any]]:
+def read_left(study_dir: Path, run_id: str = "*") -> dict[str, Row]:
     """The rows that a study's runs have left so far, by run; one that was cut short is none."""
     rows = {}
     for path in study_dir.glob(f"rows/{run_id}.json"):
@@ -216,7 +217,7 @@ class Seconds(NamedTuple):
     paid_s: float  # of all tries, those that left no row too
 
 
-def read_seconds(study_dir: Path, run_id: str, row: dict[str, Any]) -> Seconds:
+def read_seconds(study_dir: Path, run_id: str, row: Row) -> Seconds:
     """Read how long a run took from its row, {} where it has none, and from what was noted."""
     path = spent_path(study_dir, run_id)
     noted_s = json.loads(path.read_bytes()) if path.exists() else 0.0
@@ -226,7 +227,7 @@ def read_seconds(study_dir: Path, run_id: str, row: dict[str, Any]) -> Seconds:
     return Seconds(run_s, max(noted_s, process_s + earlier_s))
 
 
-def count_paid(row: dict[str, Any]) -> int:
+def count_paid(row: Row) -> int:
     """Machines that a run's time is paid for; a rehearsal is one machine's."""
     return 1 if row.get("rehearsed") else row.get("num_machines") or 1
 

@@ -3,34 +3,33 @@
 import json
 import math
 import os
-import platform
 import shlex
 import shutil
 import subprocess
 import time
 import uuid
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
-from jupyter_client.kernelspec import KernelSpecManager
 from tqdm import tqdm
 
 from dr_lib import hardware
 from dr_lib.command import write_command
 from dr_lib.errors import DrError
-from dr_lib.files import lock, write_json
+from dr_lib.files import write_json
 from dr_lib.hardware.machines import Place, find_place
 from dr_lib.processes import read_commit
-from dr_lib.runs.backlog import Backlog, Offer
-from dr_lib.runs.machines import say_missing, start_others, take_part
+from dr_lib.runs.backlog import NO_ROW, Backlog, Offer
+from dr_lib.runs.folder import check_notebook, keep_for, lock_study
+from dr_lib.runs.machines import NO_KERNEL, find_unavailable, start_others, take_part
 from dr_lib.runs.outdated import find_outdated, set_aside
 from dr_lib.runs.papermill import (
     OUT_OF_TIME,
+    Execution,
     find_error,
     prepare_execution,
     redact_paths,
@@ -39,12 +38,11 @@ from dr_lib.runs.papermill import (
 from dr_lib.runs.row import (
     progress_path,
     read_left,
-    read_rows,
     read_seconds,
     spent_path,
     write_row,
 )
-from dr_lib.runs.run import RunIdentity, hash_notebook, measure_others
+from dr_lib.runs.run import RunIdentity, measure_others
 from dr_lib.runs.study import (
     FOLD,
     PlannedRun,
@@ -60,8 +58,6 @@ UNAVAILABLE = "UnavailableError"  # how a notebook says that this machine cannot
 MIN_FREE_MIB = 100  # of the disk, before a run begins
 SAVED_S = 10.0  # between two notes of the seconds that a run has taken
 WATCHED_S = 0.5  # before a run begins: is somebody else at work?
-# other keys of a study may change between sessions
-FIXED = ("factors", "first_scenario", "notebook", "order", "parameters", "seed")
 BAR = "{desc} |{bar:24}| {percentage:3.0f} %{postfix}"
 
 
@@ -129,10 +125,10 @@ def run_study(
     check_paths(study, path, root)
     planned = plan_runs(study, name_machine(hardware.probe()))
     runs = find_runs(planned, only, path)
-    unavailable = {run.scenario: reason for run in runs if (reason := say_missing(run, machines))}
-    kernels = _find_missing_kernels(runs)
-    if not only and all(run.scenario in kernels for run in runs):
-        raise DrError(f"{path}: no run can be made: {'; '.join(sorted(set(kernels.values())))}")
+    unavailable = find_unavailable(runs, machines)
+    if not only and all(unavailable.get(run.scenario, "").startswith(NO_KERNEL) for run in runs):
+        reasons = sorted(set(unavailable.values()))
+        raise DrError(f"{path}: no run can be made: {'; '.join(reasons)}")
 
     place = find_place() if any(run.num_machines > 1 for run in planned) else Place()
     if place.count > 1:
@@ -155,34 +151,25 @@ def run_study(
         lock_study(folder, wait=wait) as file,
         tqdm(disable=not show_progress, bar_format=BAR) as bar,
     ):
-        check_folder(folder, study)
-        write_json(folder / "study.json", study.model_dump(include=set(FIXED)))
+        keep_for(folder, study)
         backlog.read()
         check_notebook(study, root, backlog.rows.values(), allow)
         if sentence := set_aside(folder, backlog.list_rows(), root):
             bar.write(sentence)
             backlog.read()
         session = Session(study, root, folder, backlog, file, bar)
-        for scenario, reason in {**unavailable, **kernels}.items():
+        for scenario, reason in unavailable.items():
             _skip(session, scenario, reason)
         _make_all(session)
         return session.failures
 
 
-def _find_missing_kernels(runs: Iterable[PlannedRun]) -> dict[str, str]:
-    """The scenarios whose kernel Jupyter does not have, and how to get it."""
-    kernels = KernelSpecManager().find_kernel_specs()
-    hint = f"{write_command('kernels')} sets it up, or says why it cannot"
-    missing = [run for run in runs if run.kernel not in kernels]
-    return {run.scenario: f"no Jupyter kernel {run.kernel}: {hint}" for run in missing}
-
-
 def _make_all(session: Session) -> None:
     """Make what is left, as long as time and money hold it, and say what remains."""
-    study = session.study
     backlog = session.backlog
     say = session.bar.write
-    while offer := backlog.find_next():
+    is_stopped = False
+    while not is_stopped and (offer := backlog.find_next()):
         _check_disk(session.folder)
         if offer.refusal:
             say(f"{offer.refusal}; start again to go on")
@@ -193,16 +180,14 @@ def _make_all(session: Session) -> None:
             reason = f"it was disturbed{took} (repeat_disturbed: 0 keeps it)"
             say(f"{offer.run.run_id} is made again at the end: {reason}")
         error = _make_one(session, offer)
-        if error.startswith(OUT_OF_TIME):
-            say(f"{offer.run.run_id}: {error.removeprefix(OUT_OF_TIME + ': ')}")
-            break
         _settle(session, offer.run, error)
-    else:
+        is_stopped = error.startswith(OUT_OF_TIME)
+    if not backlog.list_left():
         is_whole = backlog.runs == backlog.planned and not session.failures
         if is_whole and any(row["status"] == "ok" for row in backlog.list_rows()):
             say(f"complete; to read it: {_write_reading(session)}")
         num_disturbed = len(backlog.list_disturbed())
-        if study.repeat_disturbed and num_disturbed:
+        if session.study.repeat_disturbed and num_disturbed:
             limit = "a third of a study is made again at most"
             say(f"{num_disturbed} disturbed runs stay: {limit}")
     for reason, number in Counter(session.unavailable.values()).items():
@@ -210,9 +195,11 @@ def _make_all(session: Session) -> None:
 
 
 def _settle(session: Session, run: PlannedRun, error: str) -> None:
-    """Take in what became of a run: made, unavailable, to be tried again, or failed."""
+    """Take in what became of a run: made, saved, unavailable, to be tried again, or failed."""
     session.backlog.rows.update(read_left(session.folder, run.run_id))
-    if error.startswith(UNAVAILABLE):
+    if error.startswith(OUT_OF_TIME):
+        session.bar.write(f"{run.run_id}: {error.removeprefix(OUT_OF_TIME + ': ')}")
+    elif error.startswith(UNAVAILABLE):
         _skip(session, run.scenario, redact_paths(error))
     elif error:
         session.num_failed[run.run_id] += 1
@@ -255,8 +242,7 @@ def _make_one(session: Session, offer: Offer) -> str:
     """Run the notebook in a process of its own; return its error, after writing it to a row."""
     run = offer.run
     folder = session.folder
-    notebook = session.study.notebook
-    execution = prepare_execution(run, session.root, notebook, folder)
+    execution = prepare_execution(run, session.root, session.study.notebook, folder)
     progress_path(folder, run.run_id).unlink(missing_ok=True)  # of an earlier try
     identity = _identify(session, run)
     identity.stop_at = offer.stop_at
@@ -264,54 +250,58 @@ def _make_one(session: Session, offer: Offer) -> str:
     identity.others_before = measure_others(WATCHED_S)
 
     start = time.monotonic()
-    timeout_s = 3600 * (session.study.timeout_hours or math.inf)
-    limit_s = min(timeout_s, offer.stop_at - start)
-    with (
-        start_others(run, session.root, notebook, folder) as others,
-        start_papermill(
-            execution, identity, lock=session.lock, environment=others.environment
-        ) as papermill,
-    ):
-        saved = start
-        while papermill.poll() is None and not others.find_lost():
-            if time.monotonic() - start > limit_s:
-                break
-            with suppress(subprocess.TimeoutExpired):
-                papermill.wait(0.5)
-            _show(session, offer, time.monotonic() - start)
-            # a runner that is killed loses no more of what was paid for
-            if time.monotonic() - saved > SAVED_S:
-                saved = time.monotonic()
-                write_json(spent_path(folder, run.run_id), identity.spent_s + saved - start)
-        lost = others.find_lost()
-        returncode = papermill.poll()
-        process_s = time.monotonic() - start
-        if returncode == 0:
-            others.wait()
+    error = _execute(session, offer, execution, identity)
+    process_s = time.monotonic() - start
     session.bar.n = int(session.bar.n) + 1
 
-    row = read_left(folder, run.run_id).get(run.run_id, {"status": ""})
+    row = read_left(folder, run.run_id).get(run.run_id, NO_ROW)
     this_try = {name: getattr(identity, name) for name in ("session_id", "retries", "repeats")}
     if row["status"] == "ok" and this_try.items() <= row.items():
         write_row(folder, {**row, "process_s": process_s})
         return ""
-    if returncode is not None:
-        error = find_error(execution.output, execution.log, returncode)
-        # so JAX ends where another one is silent
-        if run.num_machines > 1 and "DeadKernelError" in error:
-            error += "; or another of its machines ended, or fell silent"
-    elif lost:
-        error = lost
-    elif time.monotonic() >= offer.stop_at:
-        error = f"{OUT_OF_TIME}: ended by max_hours or max_usd, incomplete"
-    else:
-        error = f"ended after {limit_s:.0f} s: timeout_hours"
     # saved, or complete and only disturbed
     if error.startswith(OUT_OF_TIME) or row["status"] == "ok":
         write_json(spent_path(folder, run.run_id), identity.spent_s + process_s)
     else:
         status = "skipped" if error.startswith(UNAVAILABLE) else "failed"
         _write_incomplete(session, identity, run, status, error, process_s)
+    return error
+
+
+def _execute(session: Session, offer: Offer, execution: Execution, identity: RunIdentity) -> str:
+    """Execute a notebook on all machines of its run, and end it in time; return its error."""
+    run = offer.run
+    spent = spent_path(session.folder, run.run_id)
+    start = saved = time.monotonic()
+    timeout_s = 3600 * (session.study.timeout_hours or math.inf)
+    limit_s = min(timeout_s, offer.stop_at - start)
+    with (
+        start_others(run, session.root, session.study.notebook, session.folder) as others,
+        start_papermill(
+            execution, identity, lock=session.lock, environment=others.environment
+        ) as papermill,
+    ):
+        while papermill.poll() is None and time.monotonic() - start < limit_s:
+            if lost := others.find_lost():
+                return lost
+            with suppress(subprocess.TimeoutExpired):
+                papermill.wait(0.5)
+            _show(session, offer, time.monotonic() - start)
+            # a runner that is killed loses no more of what was paid for
+            if time.monotonic() - saved > SAVED_S:
+                saved = time.monotonic()
+                write_json(spent, identity.spent_s + saved - start)
+        if papermill.poll() is None:
+            if time.monotonic() >= offer.stop_at:
+                return f"{OUT_OF_TIME}: ended by max_hours or max_usd, incomplete"
+            return f"ended after {limit_s:.0f} s: timeout_hours"
+        if papermill.returncode == 0:
+            others.wait()
+            return "the notebook ended without a row"  # or the row is there
+    error = find_error(execution.output, execution.log, papermill.returncode)
+    # so JAX ends where another one is silent
+    if run.num_machines > 1 and "DeadKernelError" in error:
+        return f"{error}; or another of its machines ended, or fell silent"
     return error
 
 
@@ -387,50 +377,3 @@ def _write_incomplete(
     }
     write_row(session.folder, row)
     session.backlog.rows[run.run_id] = row
-
-
-def check_folder(folder: Path, study: Study) -> None:
-    """Keep a folder with finished or begun runs for one study: scenarios of another would stand
-    under their names.
-    """
-    path = folder / "study.json"
-    request = json.loads(json.dumps(study.model_dump(include=set(FIXED))))
-    present = {"first_scenario": 1, **(json.loads(path.read_bytes()) if path.exists() else request)}
-    unlike = [name for name in FIXED if present.get(name) != request[name]]
-    if list(present["factors"]) != list(request["factors"]):  # C1, C2, ...
-        unlike.append("order of the factors")
-    if not unlike:
-        return
-    is_begun = any(folder.glob("runs/*/checkpoint*"))
-    if is_begun or any(row["status"] == "ok" for row in read_rows(folder)):
-        fault = f"{folder} holds runs of a study with other {', '.join(unlike)}"
-        raise DrError(f"{fault}: give one another name, or delete the folder to begin anew")
-
-
-def check_notebook(
-    study: Study, root: Path, rows: Iterable[dict[str, Any]], allow: Collection[str]
-) -> None:
-    """Refuse to add runs to those that another version of the notebook made, unless it is
-    allowed.
-    """
-    made_by = {row["notebook_sha256"] for row in rows if row["status"] == "ok"} - {""}
-    if "notebook_sha256" not in allow and made_by - {hash_notebook(root, study.notebook)}:
-        fault = f"{study.notebook} has changed since runs of this study were made"
-        raise DrError(f"{fault}: give the study another name, or add --allow notebook_sha256")
-
-
-@contextmanager
-def lock_study(folder: Path, *, wait: bool = False) -> Iterator[int]:
-    """Lock the study on this machine for this process and the runs it starts, however they end."""
-    path = folder / f"lock-{platform.node()}"
-    file = lock(path, wait_s=math.inf if wait else 0.0)
-    if file is None:
-        process = path.read_text(encoding="utf-8").strip() or "unknown"
-        fault = f"{folder} is being run by another process ({process})"
-        raise DrError(f"{fault}: wait for it, or end it")
-    with file:
-        file.truncate(0)
-        now = f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"
-        file.write(f"process {os.getpid()} on {platform.node()}, since {now}")
-        file.flush()
-        yield file.fileno()

@@ -17,7 +17,6 @@ from dr_lib.errors import DrError
 from dr_lib.hardware import Facts
 from dr_lib.hardware.machines import find_place
 from dr_lib.parameters import GONE, INPUTS, ParameterError, check_value
-from dr_lib.runs.prices import find_price
 from dr_lib.runs.row import RENAMED
 
 SET_BY_THE_STUDY = ("repetition", "seed")
@@ -104,14 +103,11 @@ def load_study(path: Path, root: Path, *, instance: str = "") -> Study:
     Raises:
         DrError: the file or its notebook is missing, a key or a parameter is misspelt or cannot
             have its value.
-        PriceError: the instance has no price.
     """
     study = _read(Path(path))
     study.instance = instance or study.instance
     if study.max_usd and not study.instance:
         raise DrError(f"{path}: max_usd needs an instance, whose price is known")
-    if study.instance:
-        find_price(study.instance)
     for name in filter(None, (study.notebook, study.report)):
         if name in RENAMED:
             raise DrError(f"{path}: {name} is 10_train now, with task: {RENAMED[name]}")

@@ -12,13 +12,10 @@ import keras
 import numpy as np
 
 from dr_lib import files
+from dr_lib.errors import DrError
 from dr_lib.training.resident import STORE
 
 CHECKPOINT = "checkpoint.npz"
-
-
-class CheckpointError(ValueError):
-    """A checkpoint cannot be used; the message says what to do."""
 
 
 def write_checkpoint(
@@ -39,7 +36,7 @@ def write_checkpoint(
 
 
 def read_checkpoint(path: Path | BinaryIO) -> tuple[dict[str, Any], dict[str, list[np.ndarray]]]:
-    """Read back what `write_checkpoint` was given; a CheckpointError where the file is damaged,
+    """Read back what `write_checkpoint` was given; a DrError where the file is damaged,
     or none of ours.
     """
     try:
@@ -50,9 +47,7 @@ def read_checkpoint(path: Path | BinaryIO) -> tuple[dict[str, Any], dict[str, li
             }
             return meta["progress"], arrays
     except (OSError, EOFError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
-        raise CheckpointError(
-            f"{CHECKPOINT} is damaged ({error!r}): delete it to start anew"
-        ) from error
+        raise DrError(f"{CHECKPOINT} is damaged ({error!r}): delete it to start anew") from error
 
 
 def read_weights(model: keras.Model) -> list[np.ndarray]:
@@ -70,13 +65,13 @@ def assign_variables(model: keras.Model, arrays: Mapping[str, Sequence[np.ndarra
     """Give a compiled model what `read_variables` read, or a part of it.
 
     Raises:
-        CheckpointError: the arrays are those of another network or optimiser.
+        DrError: the arrays are those of another network or optimiser.
     """
     known = {"model": _changing(model), "optimizer": model.optimizer.variables}
     for name in (name for name in known if name in arrays):
         shapes = [tuple(variable.shape) for variable in known[name]]
         if shapes != [array.shape for array in arrays[name]]:
-            raise CheckpointError(f"the checkpoint holds another {name}: delete it to start anew")
+            raise DrError(f"the checkpoint holds another {name}: delete it to start anew")
         for variable, array in zip(known[name], arrays[name], strict=True):
             variable.assign(array)
 

@@ -7,8 +7,9 @@ import numpy as np
 from keras import layers, ops
 
 from dr_lib.data.labels.grades import REFERABLE_FROM
+from dr_lib.errors import DrError
 from dr_lib.training.frameworks.keras_backend import differentiate
-from dr_lib.training.models import ModelError, split_network
+from dr_lib.training.models import split_network
 
 CONVOLUTIONS = (layers.Conv2D, layers.DepthwiseConv2D, layers.SeparableConv2D)
 BATCH_SIZE = 16  # photographs mapped at a time
@@ -33,10 +34,10 @@ def grad_cam(network: keras.Model, images: np.ndarray) -> np.ndarray:
         (n, side, side) float32, divided by the maximum of each map; without anything positive, 0.
 
     Raises:
-        ModelError: the network has no convolution, or Keras runs on PyTorch.
+        DrError: the network has no convolution, or Keras runs on PyTorch.
     """
     if keras.config.backend() == "torch":
-        raise ModelError("Grad-CAM needs Keras on TensorFlow or JAX; here it runs on torch")
+        raise DrError("Grad-CAM needs Keras on TensorFlow or JAX; here it runs on torch")
     lower, maps, upper = split_network(network, _find_last_maps(network.get_layer("base")))
     # the head without its sigmoid or softmax
     head = network.layers[-1]
@@ -107,7 +108,7 @@ def _find_last_maps(base: keras.Model) -> str:
     """The last layer of the base whose output has the sides of the last convolution's."""
     convolutions = [layer for layer in base.layers if isinstance(layer, CONVOLUTIONS)]
     if not convolutions:
-        raise ModelError("Grad-CAM needs a network with a convolution")
+        raise DrError("Grad-CAM needs a network with a convolution")
     sides = convolutions[-1].output.shape[1:3]
     after = base.layers[base.layers.index(convolutions[-1]) :]
     shapes = {layer.name: layer.output.shape for layer in after}

@@ -9,13 +9,14 @@ import numpy as np
 
 from dr_lib.data.prepared.batches import Batches, Mirrored
 from dr_lib.data.prepared.stream import StoredCrops
+from dr_lib.errors import DrError
 from dr_lib.training.checkpoint import assign_variables
 from dr_lib.training.recorder import Recorder
 
 OPTIMIZERS = {"rmsprop": keras.optimizers.RMSprop, "adam": keras.optimizers.Adam}
 
 
-class OutOfTimeError(RuntimeError):
+class OutOfTimeError(DrError):
     """The time was up: the training is saved, and goes on when it is started again."""
 
 
@@ -37,6 +38,11 @@ class Timing(NamedTuple):
     resumed: int  # how often the training went on from a checkpoint
     done_by: dict[str, str]  # what the sessions of the whole training said: "Tesla T4 + cpu"
 
+    def describe(self) -> dict[str, Any]:
+        """What a run's row says of the times."""
+        times = {name: value for name, value in self._asdict().items() if name != "done_by"}
+        return {**times, "steady_epoch_s": self.steady_epoch_s}
+
     @property
     def steady_epoch_s(self) -> float:
         """Median of the epochs from the second on; not a number after one epoch."""
@@ -53,23 +59,18 @@ def compile_model(
     *,
     optimizer: str = "rmsprop",
     learning_rate: float = 1e-3,
-    ema_momentum: float = 0.0,
     loss: str | Callable = "binary_crossentropy",
     auc: keras.metrics.Metric | None = None,
     jit: bool = False,
     steps_per_execution: int = 1,
 ) -> None:
-    """Compile in the scope of the device, for a loss and a metric named auc, by which `train` finds
-    the best epoch.
+    """Compile in the scope of the device; by the metric named auc `train` finds the best epoch.
 
     What has a name of `TrainingConfig` or `Plan` means the same. By default the model has one
     sigmoid output.
     """
-    if optimizer not in OPTIMIZERS:
-        raise ValueError(f"optimizer {optimizer!r}: choose from {', '.join(OPTIMIZERS)}")
-    average = {"use_ema": True, "ema_momentum": ema_momentum} if ema_momentum else {}
     model.compile(
-        optimizer=OPTIMIZERS[optimizer](learning_rate, **average),
+        optimizer=OPTIMIZERS[optimizer](learning_rate),
         loss=loss,
         weighted_metrics=[auc or keras.metrics.AUC(num_thresholds=1000, name="auc")],
         jit_compile=jit,
@@ -87,16 +88,13 @@ def train(
     epochs: int,
     warmup_epochs: int = 0,
     keep_best: bool = False,
-    average_weights: bool = False,
-    tensorboard: bool = False,
 ) -> Timing:
     """Train, time, and leave the model with its best weights: call it in the scope of the device.
 
     The best epoch is that with the best AUC on the validation split, or without one the last (but
-    see `keep_best`). Writes `history.csv`, `checkpoint.npz` and, on request, `tensorboard/` to the
-    recorder's folder. Where a checkpoint lies there, the training goes on from it and ends as if it
-    had never been killed, to the bit where the device adds in a fixed order; the work between the
-    last checkpoint and a kill is done again.
+    see `keep_best`). Writes `history.csv` and `checkpoint.npz` to the recorder's folder. Where a
+    checkpoint lies there, the training goes on from it and ends as if it had never been killed, to
+    the bit where the device adds in a fixed order.
 
     Args:
         model: compiled by `compile_model`.
@@ -104,14 +102,14 @@ def train(
         validation_batches: of the validation split; None where there is none, as in the paper's
             70/30.
         recorder: a new one, with the folder for what the training leaves.
-        epochs: this, warmup_epochs, keep_best and tensorboard as in `TrainingConfig`.
-        average_weights: validate and keep the moving average that the optimiser makes, in place of
-            the weights.
+        epochs: in all, those before a restart too.
+        warmup_epochs: first ones, in which the learning rate rises to its value.
+        keep_best: without validation batches, keep the epoch of the best AUC in training.
 
     Raises:
         OutOfTimeError: the time was up before the last epoch.
         ShardError: a shard was changed while it was streamed.
-        CheckpointError: the checkpoint is damaged, or of another training.
+        DrError: the checkpoint is damaged, or of another training.
     """
     recorder.out_dir.mkdir(parents=True, exist_ok=True)
     peak = float(keras.ops.convert_to_numpy(model.optimizer.learning_rate))
@@ -125,16 +123,7 @@ def train(
         if epoch < warmup_epochs:
             model.optimizer.learning_rate = peak * (epoch + 1) / warmup_epochs
 
-    callbacks = [keras.callbacks.LambdaCallback(on_epoch_begin=begin_epoch), recorder.plateau]
-    if average_weights:
-        callbacks.append(keras.callbacks.SwapEMAWeights(swap_on_epoch=True))
-        # a checkpoint has the averages in the place of the weights: exchange them once
-        if recorder.history:
-            exchange = keras.callbacks.SwapEMAWeights()
-            exchange.set_model(model)
-            exchange.on_test_begin()
-    if tensorboard:
-        callbacks.append(keras.callbacks.TensorBoard(str(recorder.out_dir / "tensorboard")))
+    begins = keras.callbacks.LambdaCallback(on_epoch_begin=begin_epoch)
     recorder.begin()
     if len(recorder.history) < epochs:
         with _raise_own_error(train_batches, validation_batches):
@@ -144,7 +133,7 @@ def train(
                 initial_epoch=len(recorder.history),
                 epochs=epochs,
                 shuffle=False,  # Batches shuffles; Keras would shuffle the batches once more
-                callbacks=[*callbacks, recorder],
+                callbacks=[begins, recorder.plateau, recorder],
                 verbose=0,
             )
     if len(recorder.history) < epochs:
@@ -189,11 +178,19 @@ def _feed(batches: Batches | None) -> Any:
 
 
 def predict(
-    model: keras.Model, inputs: np.ndarray | StoredCrops | Mirrored, batch_size: int
+    model: keras.Model,
+    inputs: np.ndarray | StoredCrops | Mirrored,
+    batch_size: int,
+    *,
+    average_mirrored: bool = False,
 ) -> np.ndarray:
-    """Predict (n, ...) inputs, whatever their number, in full batches that the replicas can
-    share.
+    """Predict (n, ...) inputs, whatever their number, in full batches that the replicas can share.
+
+    With `average_mirrored` each prediction is the mean with that of the mirror image.
     """
+    if average_mirrored:
+        mirrored = predict(model, Mirrored(inputs), batch_size)
+        return (predict(model, inputs, batch_size) + mirrored) / 2
     batches = Batches(inputs, np.zeros(len(inputs), np.float32), batch_size)
     model.steps_per_execution = 1  # a loop of steps is compiled for seconds, and serves this once
     with _raise_own_error(batches):
@@ -206,4 +203,5 @@ def _raise_own_error(*feeds: Batches | None) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        raise next((feed.error for feed in feeds if feed and feed.error), error) from None
+        own_errors = [feed.error for feed in feeds if feed and feed.error]
+        raise (own_errors or [error])[0] from None

@@ -21,8 +21,9 @@ from sklearn.preprocessing import StandardScaler
 
 from dr_lib.data.prepared.batches import Mirrored
 from dr_lib.data.prepared.folder import Photographs
+from dr_lib.errors import DrError
 from dr_lib.training.fit import predict
-from dr_lib.training.models import ModelError, split_network
+from dr_lib.training.models import split_network
 
 
 class Frozen(NamedTuple):
@@ -60,7 +61,7 @@ def freeze(
             regression.
 
     Raises:
-        ModelError: the base has no such layer, goes round it, or its outputs do not fit into
+        DrError: the base has no such layer, goes round it, or its outputs do not fit into
             memory.
     """
     base = network.get_layer("base")
@@ -71,50 +72,52 @@ def freeze(
             layer.trainable = False
     lower.trainable = False
     upper = keras.Model(outputs, network.layers[-1](extract.output), name="upper")
-    number = 2 * sum(len(photographs.referable) for photographs in splits.values())
-    needed = number * 2 * np.prod(lower.output_shape[1:]) / 2**30
+    num_images = 2 * sum(len(side.referable) for side in splits.values())
+    needed = num_images * 2 * np.prod(lower.output_shape[1:]) / 2**30
     free = psutil.virtual_memory().available / 2**30
     if needed > free:
-        raise ModelError(
-            f"last_frozen {last_frozen!r}: its outputs take {needed:.1f} GiB, {free:.1f} are free:"
-            " name a later layer or a smaller image_size, or leave last_frozen out"
+        raise DrError(
+            f"the outputs of {last_frozen!r} take {needed:.1f} GiB, {free:.1f} are free: take a"
+            " smaller image_size, or recipe full"
         )
     inputs = {}
+    targets = {}
     features = {}
-    for name, photographs in splits.items():
-        views = [photographs.images, Mirrored(photographs.images)]
-        inputs[name] = np.concatenate(
-            [predict(lower, view, batch_size).astype(np.float16) for view in views]
-        )
+    for name, side in splits.items():
+        views = [side.images, Mirrored(side.images)]
+        outputs = [predict(lower, view, batch_size).astype(np.float16) for view in views]
+        inputs[name] = np.concatenate(outputs)
+        targets[name] = np.tile(side.referable, 2)
         features[name] = predict(extract, inputs[name], batch_size)
-    targets = {name: np.tile(photographs.referable, 2) for name, photographs in splits.items()}
+
     train = splits["train"]
-    test = splits["test"]
     patients = np.tile(train.patient_id, 2)
-    grades = np.tile(train.grade, 2)
     if probe_grades:
+        grades = np.tile(train.grade, 2)
         kernel, bias = fit_grades(features["train"], grades, targets["train"], patients)
     else:
-        regression = LogisticRegression(max_iter=2000)
-        penalties = np.logspace(-5, -1, 9)
-        kernel, bias = read_line(
-            fit_by_patient(
-                regression, "C", penalties, features["train"], targets["train"], patients
-            )
+        logistic = fit_by_patient(
+            LogisticRegression(max_iter=2000),
+            "C",
+            np.logspace(-5, -1, 9),
+            features["train"],
+            targets["train"],
+            patients,
         )
+        kernel, bias = read_line(logistic)
     network.get_layer("referable").set_weights([kernel[:, None], np.array([bias])])
-    known = [
-        (features[name][: len(s.referable)], s.referable, s.patient_id)
-        for name, s in splits.items()
-        if s is not test
-    ]
-    probe = fit_by_patient(
+
+    test = splits["test"]
+    learned_from = [name for name in splits if name != "test"]
+    ridge = fit_by_patient(
         RidgeClassifier(),
         "alpha",
         np.logspace(0, 6, 13),
-        *map(np.concatenate, zip(*known, strict=True)),
+        np.concatenate([features[name][: len(splits[name].referable)] for name in learned_from]),
+        np.concatenate([splits[name].referable for name in learned_from]),
+        np.concatenate([splits[name].patient_id for name in learned_from]),
     )
-    scores = probe.decision_function(features["test"][: len(test.referable)])
+    scores = ridge.decision_function(features["test"][: len(test.referable)])
     return Frozen(upper, inputs, targets, float(roc_auc_score(test.referable, scores)))
 
 

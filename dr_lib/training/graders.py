@@ -8,9 +8,8 @@ from keras import layers, ops
 from sklearn.utils.class_weight import compute_class_weight
 
 from dr_lib.data.labels.grades import GRADES, REFERABLE_FROM
-from dr_lib.training.models import ModelError, build_features
-
-MODELS = ("mobilenet", "vgg19", "small_cnn")
+from dr_lib.errors import DrError
+from dr_lib.training.models import NETWORKS, build_features
 
 
 class ReferableAUC(keras.metrics.AUC):
@@ -39,15 +38,22 @@ def build_grader(
     At 224 px mobilenet has 3,377,221 parameters and vgg19 20,107,205, as in their paper. Unlike
     there, each base gets the preprocessing that its ImageNet weights were trained with.
 
-    Takes and raises what `build_model` does, for mobilenet, vgg19 (Simonyan and Zisserman 2015) and
-    small_cnn.
+    Takes and raises what `build_model` does, for the NETWORKS that are for grades.
 
     Returns:
         A model from (batch, side, side, 3) uint8 RGB to (batch, 5) float32 probabilities.
     """
-    if model not in MODELS:
-        raise ModelError(f"model {model!r}: choose from {', '.join(MODELS)}")
-    inputs, x = build_features(model, image_size, weights, augmentation, seed, synchronised)
+    graders = [name for name, network in NETWORKS.items() if network.grades]
+    if model not in graders:
+        raise DrError(f"model {model!r}: choose from {', '.join(graders)}")
+    inputs, x = build_features(
+        model,
+        image_size,
+        weights=weights,
+        augmentation=augmentation,
+        seed=seed,
+        synchronised=synchronised,
+    )
     x = layers.Dense(128, activation="relu")(x)
     x = layers.Dense(128, activation="relu")(x)
     outputs = layers.Dense(len(GRADES), activation="softmax", dtype="float32", name="grades")(x)
@@ -58,23 +64,21 @@ def weigh_grades(grade: np.ndarray) -> np.ndarray:
     """Weights of the loss, (5,), that let each grade count the same in all, however rare it is.
 
     From (n,) grades of the training split, n / (number of grades that occur x photographs of it)
-    for each grade; 1 where there is none. Referable or not, 0 or 1, is weighed as two grades are.
+    for each grade; 1 where there is none.
     """
     weights = np.ones(len(GRADES))
-    found = np.unique(grade)
-    weights[found] = compute_class_weight("balanced", classes=found, y=grade)
+    occurring = np.unique(grade)
+    weights[occurring] = compute_class_weight("balanced", classes=occurring, y=grade)
     return weights
 
 
-def weighted_loss(weights: np.ndarray, crossentropy: Callable | None = None) -> Callable:
-    """Make a loss of (batch,) labels and their probabilities: cross-entropy, of grades by
-    default, times the weight.
-    """
-    crossentropy = crossentropy or keras.losses.sparse_categorical_crossentropy
+def weighted_loss(weights: np.ndarray) -> Callable:
+    """Make a loss of (batch,) grades and their probabilities: cross-entropy times the weight."""
 
     def loss(y_true, y_pred):
-        label = ops.reshape(y_true, (-1,))
-        weight = ops.take(ops.convert_to_tensor(weights, "float32"), ops.cast(label, "int32"))
-        return weight * crossentropy(ops.reshape(label, (-1, 1)), y_pred)
+        grade = ops.reshape(y_true, (-1,))
+        weight = ops.take(ops.convert_to_tensor(weights, "float32"), ops.cast(grade, "int32"))
+        crossentropy = keras.losses.sparse_categorical_crossentropy
+        return weight * crossentropy(ops.reshape(grade, (-1, 1)), y_pred)
 
     return loss

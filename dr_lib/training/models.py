@@ -1,24 +1,22 @@
-"""The networks that grade a photograph as referable or not, from uint8 pixels to one
-probability.
+"""The networks: uint8 pixels in, the probability of referable disease out.
+
+To add one of your own: write what builds it without its top, and list it in NETWORKS.
 """
 
 import sys
 import warnings
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import keras
 import numpy as np
 from keras import layers, ops
 
 from dr_lib import files
-
-# the networks of keras.applications: "mobilenet" and "inception_v3" are as good as MobileNet and
-# InceptionV3
-NETWORKS = {
-    name.lower(): name for name, build in vars(keras.applications).items() if callable(build)
-}
-AUGMENTATIONS = ("none", "flip", "colour")
+from dr_lib.errors import DrError
+from dr_lib.parameters import CHOICES
 
 # RGB -> YIQ (FCC NTSC, as in Python's colorsys): saturation and hue become one scaled rotation of
 # (I, Q)
@@ -27,8 +25,18 @@ RGB_TO_YIQ = np.array(
 )
 
 
-class ModelError(ValueError):
-    """The network cannot be built as asked; the message says what to do."""
+class Network(NamedTuple):
+    """How a network is built, and what it needs around it."""
+
+    # side [px], and None or imagenet -> (side, side, 3) to feature maps, without the top
+    build: Callable[[int, str | None], keras.Model]
+    # for pixels in [0, 1], RGB: the factor of each channel, what is added to it, and whether the
+    # channels are then turned to BGR
+    preprocessing: tuple[float | list[float], float | list[float], bool]
+    pool: type[layers.Layer] = layers.GlobalAveragePooling2D
+    has_imagenet: bool = True  # Keras has weights to download
+    grades: bool = False  # trained to grade, exported and served
+    least_size: int = 32  # side [px]
 
 
 @keras.saving.register_keras_serializable("dr_lib")
@@ -111,10 +119,8 @@ def build_model(
     """Build a network: uint8 photographs in, the probability of referable disease out.
 
     Args:
-        model: a network of keras.applications by its name there, such as mobilenet (Howard et al.
-            2017), inception_v3 (Szegedy et al. 2016, the network of Voets et al. 2019),
-            EfficientNetV2B0 or ConvNeXtTiny; or small_cnn (four convolutions, no batch
-            normalisation, the maximum of each of their features).
+        model: one of NETWORKS, or any of keras.applications by its name there, such as inception_v3
+            (Szegedy et al. 2016, the network of Voets et al. 2019) or EfficientNetV2B0.
         image_size: side of the square input [px].
         weights: none, imagenet (downloaded by Keras) or the path of a weights file without the top.
         augmentation: none, flip or colour, see `Augment`.
@@ -132,10 +138,16 @@ def build_model(
         float32.
 
     Raises:
-        ModelError: an unknown name, a side too small, or weights that cannot be had or do not fit.
+        DrError: an unknown name, a side too small, or weights that cannot be had or do not fit.
     """
     inputs, x = build_features(
-        model, image_size, weights, augmentation, seed, synchronised, last_layer
+        model,
+        image_size,
+        weights=weights,
+        augmentation=augmentation,
+        last_layer=last_layer,
+        seed=seed,
+        synchronised=synchronised,
     )
     x = layers.Dropout(dropout, seed=seed, name="dropout")(x)
     outputs = layers.Dense(1, activation="sigmoid", dtype="float32", name="referable")(x)
@@ -145,52 +157,81 @@ def build_model(
 def build_features(
     model: str,
     image_size: int,
+    *,
     weights: str,
     augmentation: str,
     seed: int,
     synchronised: bool,
     last_layer: str = "",
-):
-    """What comes before the head, see `build_model`: the input, and the pooled features of the
-    base.
-
-    Each base gets the preprocessing that its ImageNet weights were trained with.
-    """
-    if augmentation not in AUGMENTATIONS:
-        raise ModelError(f"augmentation {augmentation!r}: choose from {', '.join(AUGMENTATIONS)}")
-    base = build_base(model, image_size, weights, synchronised)
+) -> tuple[keras.KerasTensor, keras.KerasTensor]:
+    """What comes before the head, see `build_model`: the input, and the base's pooled features."""
+    if augmentation not in CHOICES["augmentation"]:
+        choices = ", ".join(CHOICES["augmentation"])
+        raise DrError(f"augmentation {augmentation!r}: choose from {choices}")
+    network = find_network(model)
+    base = build_base(model, image_size, weights)
+    for layer in base.layers:
+        if isinstance(layer, layers.BatchNormalization):
+            layer.synchronized = synchronised
     if last_layer:
         base = keras.Model(base.input, find_layer(base, last_layer).output, name="base")
     inputs = keras.Input((image_size, image_size, 3), dtype="uint8")
     x = Augment(augmentation, seed, name="augment")(inputs)
-    scale, offset, is_bgr = (
-        (2.0, -1.0, False) if model == "small_cnn" else find_preprocessing(model)
-    )
+    scale, offset, is_bgr = network.preprocessing
     x = layers.Rescaling(scale, offset, name="rescale")(x)
     # scaled before it is turned: the int8 converter gives what it turns the scale of the
     # photograph's bytes
     if is_bgr:
         x = ops.flip(x, axis=-1)
-    pool = layers.GlobalMaxPooling2D if model == "small_cnn" else layers.GlobalAveragePooling2D
-    return inputs, pool(name="pool")(base(x))
+    return inputs, network.pool(name="pool")(base(x))
 
 
-def find_preprocessing(model: str) -> tuple[list[float], list[float], bool]:
-    """What a network of keras.applications does to its input, so that a model that was saved holds
-    it.
+def find_network(model: str) -> Network:
+    """One of NETWORKS, or of keras.applications; case and underscores of its name do not count."""
+    key = model.lower().replace("_", "")
+    for name, network in NETWORKS.items():
+        if key == name.replace("_", ""):
+            return network
+    names = [name for name, build in vars(keras.applications).items() if callable(build)]
+    for name in names:
+        if key == name.lower():
+            return _find_application(name)
+    raise DrError(
+        f"model {model!r}: choose {', '.join(NETWORKS)} or a network of keras.applications, which"
+        f" has {', '.join(names)}"
+    )
 
-    Its `preprocess_input` is linear in each channel, so black and red tell all of it.
 
-    Returns:
-        For pixels in [0, 1], RGB: the factor of each channel, what is added to it, and whether the
-        channels are then turned to BGR. Networks that scale within themselves are given [0, 255].
-    """
-    preprocess = sys.modules[find_network(model).__module__].preprocess_input
-    colours = 255.0 * np.vstack([np.zeros(3), np.eye(3)])
-    black, *primaries = preprocess(colours[:, None, None]).reshape(4, 3)
-    steps = np.array(primaries) - black
-    is_bgr = steps[0, 0] == 0
-    return steps.sum(axis=1).tolist(), black[:: -1 if is_bgr else 1].tolist(), bool(is_bgr)
+def build_base(model: str, image_size: int, weights: str) -> keras.Model:
+    """Build a network without its top, named "base"; see `build_model`."""
+    network = find_network(model)
+    if weights not in ("none", "imagenet") and not Path(weights).is_file():
+        advice = "give none, imagenet or the path of a weights file"
+        raise DrError(f"weights {weights!r}: no such file; {advice}")
+    if weights == "imagenet" and not network.has_imagenet:
+        raise DrError(f"{model} has no ImageNet weights: take weights='none', or mobilenet")
+    if image_size < network.least_size:
+        raise DrError(f"image_size {image_size}: {model} takes {network.least_size} px or more")
+    try:
+        with warnings.catch_warnings():
+            # Keras only warns where a file lacks a layer's weights
+            warnings.filterwarnings(
+                "error", "A total of .* could not be loaded|.*no matching group found"
+            )
+            # sides of its weights are others: those of 224 px are taken, for every side
+            warnings.filterwarnings("ignore", ".*Weights for input shape")
+            base = network.build(image_size, "imagenet" if weights == "imagenet" else None)
+            if weights not in ("none", "imagenet"):
+                base.load_weights(weights)
+    except Exception as error:  # whatever Keras's download, file reader or shape check meets
+        hint = ""
+        if weights == "imagenet":
+            hint = "; without a network give weights the path of a file, or none"
+        raise DrError(
+            f"cannot build {model} at {image_size} px with weights {weights!r}: {error}{hint}"
+        ) from error
+    # some look their blocks up by their own name
+    return keras.Model(base.input, base.output, name="base")
 
 
 def list_layers(network: keras.Model) -> list[layers.Layer]:
@@ -203,11 +244,10 @@ def list_layers(network: keras.Model) -> list[layers.Layer]:
 
 
 def find_layer(base: keras.Model, name: str) -> layers.Layer:
-    """The layer of that name; a ModelError says which there are."""
-    if name not in [layer.name for layer in base.layers]:
-        raise ModelError(
-            f"no layer {name!r}: choose from {', '.join(layer.name for layer in base.layers)}"
-        )
+    """The layer of that name; a DrError says which there are."""
+    names = [layer.name for layer in base.layers]
+    if name not in names:
+        raise DrError(f"no layer {name!r}: choose from {', '.join(names)}")
     return base.get_layer(name)
 
 
@@ -221,7 +261,7 @@ def split_network(
         a model from it to what enters the head. They share the network's layers.
 
     Raises:
-        ModelError: the base has no such layer, or goes round it.
+        DrError: the base has no such layer, or goes round it.
     """
     base = network.get_layer("base")
     cut = find_layer(base, last).output
@@ -232,7 +272,7 @@ def split_network(
     try:
         x = outputs if cut is base.output else keras.Model(cut, base.output)(outputs)
     except ValueError:  # what follows is not computed from this output alone
-        raise ModelError(
+        raise DrError(
             f"layer {last!r}: the network goes round it; name one that everything passes, such as"
             " the end of a block"
         ) from None
@@ -241,27 +281,15 @@ def split_network(
     return lower, outputs, keras.Model(outputs, x, name="above")
 
 
-def find_network(model: str) -> Callable:
-    """The function of keras.applications that builds a network; case and underscores of its name
-    do not count.
-    """
-    name = NETWORKS.get(model.lower().replace("_", ""))
-    if name is None:
-        names = ", ".join(NETWORKS.values())
-        raise ModelError(
-            f"model {model!r}: choose small_cnn or a network of keras.applications, which has"
-            f" {names}"
-        )
-    return getattr(keras.applications, name)
-
-
 def save_model(network: keras.Model, path: Path) -> None:
     """Save a trained network in one step as a .keras file that loads on every backend.
 
     Its batch normalisation is no longer synchronised from then on, for only TensorFlow knows that
     kind.
     """
-    _synchronise(network.get_layer("base"), False)
+    for layer in network.get_layer("base").layers:
+        if isinstance(layer, layers.BatchNormalization):
+            layer.synchronized = False
     with files.replace(path) as temporary:
         named = temporary.with_suffix(".keras")  # Keras saves to no other name
         # without the optimiser's state
@@ -275,62 +303,12 @@ def load_alone(path: Path) -> keras.Model:
     return keras.models.load_model(path)
 
 
-def _synchronise(base: keras.Model, synchronised: bool) -> None:
-    for layer in base.layers:
-        if isinstance(layer, layers.BatchNormalization):
-            layer.synchronized = synchronised
-
-
-def build_base(
-    model: str, image_size: int, weights: str, synchronised: bool = False
-) -> keras.Model:
-    """Build a network without its top, named "base"; see `build_model`."""
-    if weights not in ("none", "imagenet") and not Path(weights).is_file():
-        raise ModelError(
-            f"weights {weights!r}: no such file; give none, imagenet or the path of a weights file"
-        )
-    if model == "small_cnn":
-        if weights == "imagenet":
-            raise ModelError("small_cnn has no ImageNet weights: take weights='none', or mobilenet")
-        base = _build_small_cnn(image_size)
-        if weights != "none":
-            base.load_weights(weights)
-        return base
-    build = find_network(model)
-    source = None if weights == "none" else weights
-    try:
-        with warnings.catch_warnings():
-            # Keras only warns where a file lacks a layer's weights
-            warnings.filterwarnings(
-                "error", "A total of .* could not be loaded|.*no matching group found"
-            )
-            # sides of its weights are others: those of 224 px are taken, for every side
-            warnings.filterwarnings("ignore", ".*Weights for input shape")
-            base = build(include_top=False, weights=source, input_shape=(image_size, image_size, 3))
-    except (
-        Exception
-    ) as error:  # Keras raises whatever its download, its file reader or its shape check meets
-        hint = (
-            "; without a network give weights the path of a file, or none"
-            if weights == "imagenet"
-            else ""
-        )
-        raise ModelError(
-            f"cannot build {model} at {image_size} px with weights {weights!r}: {error}{hint}"
-        ) from error
-    _synchronise(base, synchronised)
-    # some look their blocks up by their own name
-    return keras.Model(base.input, base.output, name="base")
-
-
-def _build_small_cnn(image_size: int) -> keras.Model:
+def _build_small_cnn(image_size: int, weights: None) -> keras.Model:
     """Four convolutions on photographs freed from their camera's colour cast and exposure.
 
     The strongest responses of all four scales come out: with the last scale alone, small lesions
     are found much later.
     """
-    if image_size < 32:
-        raise ModelError(f"image_size {image_size}: small_cnn takes 32 px or more")
     inputs = keras.Input((image_size, image_size, 3))
     # each channel of each photograph has mean 0 and deviation 1: without it some seeds never learn
     # the sample
@@ -340,4 +318,42 @@ def _build_small_cnn(image_size: int) -> keras.Model:
         x = layers.Conv2D(filters, 3, padding="same", activation="relu")(x)
         scales.append(layers.MaxPooling2D(side)(x))
         x = layers.MaxPooling2D()(x)
-    return keras.Model(inputs, layers.Concatenate()(scales), name="base")
+    return keras.Model(inputs, layers.Concatenate()(scales))
+
+
+def _find_application(name: str, *, grades: bool = False) -> Network:
+    """A network of keras.applications, with the preprocessing of its ImageNet weights.
+
+    Its `preprocess_input` is linear in each channel, so black and red tell all of it. Networks that
+    scale within themselves are given [0, 255].
+    """
+    build = getattr(keras.applications, name)
+    preprocess = sys.modules[build.__module__].preprocess_input
+    colours = 255.0 * np.vstack([np.zeros(3), np.eye(3)])
+    black, *primaries = preprocess(colours[:, None, None]).reshape(4, 3)
+    steps = np.array(primaries) - black
+    is_bgr = bool(steps[0, 0] == 0)
+    offset = black[::-1] if is_bgr else black
+    return Network(
+        build=partial(_build_application, build),
+        preprocessing=(steps.sum(axis=1).tolist(), offset.tolist(), is_bgr),
+        grades=grades,
+        least_size=1,  # Keras says what it takes
+    )
+
+
+def _build_application(build: Callable, image_size: int, weights: str | None) -> keras.Model:
+    return build(include_top=False, weights=weights, input_shape=(image_size, image_size, 3))
+
+
+NETWORKS = {
+    "small_cnn": Network(
+        _build_small_cnn,
+        preprocessing=(2.0, -1.0, False),
+        pool=layers.GlobalMaxPooling2D,
+        has_imagenet=False,
+        grades=True,
+    ),
+    "mobilenet": _find_application("MobileNet", grades=True),  # Howard et al. 2017
+    "vgg19": _find_application("VGG19", grades=True),  # Simonyan and Zisserman 2015
+}

@@ -13,18 +13,19 @@ import numpy as np
 import pandas as pd
 
 from dr_lib import files
-from dr_lib.training import checkpoint
+from dr_lib.errors import DrError
 from dr_lib.training.checkpoint import (
     CHECKPOINT,
-    CheckpointError,
     assign_variables,
+    read_checkpoint,
     read_variables,
     read_weights,
+    write_checkpoint,
 )
 from dr_lib.training.frameworks.keras_backend import wait_for
 
 # of the time, at most, goes into checkpoints between the first epoch's and the last
-CHECKPOINT_SHARE = 0.05
+CHECKPOINT_FRACTION = 0.05
 # of ReduceLROnPlateau, which Keras does not save
 PLATEAU_STATE = ("best", "wait", "cooldown_counter")
 
@@ -48,7 +49,7 @@ class Recorder(keras.callbacks.Callback):
         report: Callable[[int, int], None] | None = None,
         seconds_left: Callable[[], float] | None = None,
         writes: bool = True,
-        share: Callable[[bytes], bytes] = bytes,
+        broadcast: Callable[[bytes], bytes] = bytes,
     ):
         """Begin with nothing done.
 
@@ -61,14 +62,16 @@ class Recorder(keras.callbacks.Callback):
             seconds_left: called after each epoch; where the next one would not fit, the training is
                 saved and stops.
             writes: the checkpoint; of several machines one does.
-            share: see `Device.share`: all resume from one checkpoint, and stop at one epoch.
+            broadcast: see `Device.broadcast`: all resume from one checkpoint, stop at one epoch.
         """
         super().__init__()
-        self.out_dir, self.path, self.identity = out_dir, out_dir / CHECKPOINT, dict(identity or {})
+        self.out_dir = out_dir
+        self.path = out_dir / CHECKPOINT
+        self.identity = dict(identity or {})
         self.report = report
         self.seconds_left = seconds_left
         self.writes = writes
-        self.share = share
+        self.broadcast = broadcast
         self.plateau = None
         self.monitor = ""  # the metric of the best epoch, empty to keep the last
         self.history: list[dict[str, float]] = []
@@ -79,21 +82,26 @@ class Recorder(keras.callbacks.Callback):
         self.epoch_s: list[float] = []
         self.training_s: list[float] = []  # of each epoch, what its steps took
         self.first_step_s = float("nan")
-        self.checkpoint_s = self.save_s = self.start = self.cpu_start = self.ended = self.saved = (
-            self.cpu_s
-        ) = 0.0
+        self.checkpoint_s = 0.0  # of all checkpoints
+        self.save_s = 0.0  # of the last one
+        self.start = 0.0
+        self.saved = 0.0  # when the last checkpoint was written
+        self.ended = 0.0  # when the last epoch was
+        self.cpu_start = 0.0
+        self.cpu_s = 0.0
 
     def resume(self, model: keras.Model) -> None:
         """Take up the checkpoint, if there is one; one of other photographs, labels or another
         split is put aside.
 
         Raises:
-            CheckpointError: it is damaged, or of other parameters.
+            DrError: it is damaged, or of other parameters.
         """
-        content = self.share(self.path.read_bytes() if self.writes and self.path.exists() else b"")
+        is_there = self.writes and self.path.exists()
+        content = self.broadcast(self.path.read_bytes() if is_there else b"")
         if not content:
             return
-        progress, arrays = checkpoint.read_checkpoint(BytesIO(content))
+        progress, arrays = read_checkpoint(BytesIO(content))
         changed = [
             name for name, value in self.identity.items() if progress["identity"].get(name) != value
         ]
@@ -102,23 +110,22 @@ class Recorder(keras.callbacks.Callback):
                 self.path.replace(self.path.with_name(f"outdated-{CHECKPOINT}"))
             return
         if changed:
-            raise CheckpointError(
+            raise DrError(
                 f"{CHECKPOINT} was written with other {', '.join(changed)}: delete it to start anew"
             )
         self.best_variables = arrays.pop("best")
         assign_variables(model, arrays)
-        self.history, self.best, self.plateau_state = (
-            progress[n] for n in ("history", "best", "plateau_state")
-        )
+        self.history = progress["history"]
+        self.best = progress["best"]
+        self.plateau_state = progress["plateau_state"]
         self.sessions = [*progress["sessions"], *self.sessions]
 
     def join_sessions(self) -> dict[str, str]:
         """What each session said, such as "Tesla T4 + cpu" of the devices."""
-        values = {
-            name: dict.fromkeys(session[name] for session in self.sessions)
+        return {
+            name: " + ".join(dict.fromkeys(session[name] for session in self.sessions))
             for name in self.sessions[-1]
         }
-        return {name: " + ".join(found) for name, found in values.items()}
 
     def begin(self) -> None:
         """Start the clock, right before the call of fit."""
@@ -145,26 +152,22 @@ class Recorder(keras.callbacks.Callback):
         """Record an epoch, its work finished; save where it is time to; stop where time is up."""
         self._end_training()
         self.history.append({name: float(value) for name, value in (logs or {}).items()})
-        files.write_text(
-            self.out_dir / "history.csv", pd.DataFrame(self.history).rename_axis("epoch").to_csv()
-        )
+        table = pd.DataFrame(self.history).rename_axis("epoch")
+        files.write_text(self.out_dir / "history.csv", table.to_csv())
         reached = self.history[-1].get(self.monitor, float("nan"))
         if not self.monitor or np.isnan(self.best) or reached > self.best:
             self.best = reached
             self.best_variables = read_weights(self.model)
-        last = epoch + 1 == self.params["epochs"]
+        is_last = epoch + 1 == self.params["epochs"]
         longest = max([time.monotonic() - self.ended, *self.epoch_s[1:]])
-        no_time = (
-            self.seconds_left is not None
-            and self.seconds_left() < longest + 2 * self.save_s
-            and not last
-        )
-        no_time = bool(self.share(b"1" * no_time))
+        no_time = False
+        if self.seconds_left is not None and not is_last:
+            no_time = self.seconds_left() < longest + 2 * self.save_s
+        no_time = bool(self.broadcast(b"1" * no_time))
         now = time.monotonic()
         self.epoch_s.append(now - self.ended)
-        if self.writes and (
-            last or no_time or (now - self.saved) * CHECKPOINT_SHARE >= self.save_s
-        ):
+        is_due = (now - self.saved) * CHECKPOINT_FRACTION >= self.save_s
+        if self.writes and (is_last or no_time or is_due):
             self._save(now)
         self.ended = time.monotonic()
         self.cpu_s = time.process_time() - self.cpu_start
@@ -181,11 +184,13 @@ class Recorder(keras.callbacks.Callback):
     def _save(self, now: float) -> None:
         progress = {
             "plateau_state": {name: float(getattr(self.plateau, name)) for name in PLATEAU_STATE},
-            **{name: getattr(self, name) for name in ("identity", "sessions", "history", "best")},
+            "identity": self.identity,
+            "sessions": self.sessions,
+            "history": self.history,
+            "best": self.best,
         }
-        checkpoint.write_checkpoint(
-            self.path, progress, {**read_variables(self.model), "best": self.best_variables}
-        )
+        arrays = {**read_variables(self.model), "best": self.best_variables}
+        write_checkpoint(self.path, progress, arrays)
         self.saved = time.monotonic()
         self.save_s = self.saved - now
         self.checkpoint_s += self.save_s

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -24,7 +25,6 @@ if TYPE_CHECKING:  # Keras takes its backend from the plan, so it is imported af
     import keras
 
     from dr_lib.data.prepared.batches import Batches
-    from dr_lib.data.prepared.stream import StoredCrops
     from dr_lib.training.fit import Timing
 
 BEST = "best.keras"
@@ -45,12 +45,15 @@ class Setup(NamedTuple):
     linear_probe_auc: float
 
 
-class Trained(NamedTuple):
+@dataclass(frozen=True)
+class Trained:
     """What a training leaves, beside its files."""
 
-    device: Device
-    splits: dict[str, Photographs]
+    config: TrainingConfig
+    setup: Setup
+    data: dict[str, Any]  # what `Prepared.describe` says of the photographs
     network: keras.Model  # with its best weights, which BEST holds too
+    setup_s: float  # before the timed part
     timing: Timing
     history: list[dict[str, float]]  # of each epoch
     # of test and, where there is one, validation: (n, 1) or (n, 5)
@@ -58,7 +61,44 @@ class Trained(NamedTuple):
     scores: dict[str, float]  # of the test split
     # of referable disease on the test split, bootstrapped over patients: fellow eyes are dependent
     auc: Interval
-    row: dict[str, Any]  # all of these in the columns of a run's row
+
+    @property
+    def splits(self) -> dict[str, Photographs]:
+        """The photographs of each side."""
+        return self.setup.splits
+
+    @property
+    def device(self) -> Device:
+        """What it was trained on."""
+        return self.setup.device
+
+    @property
+    def row(self) -> dict[str, Any]:
+        """What a run's row says of it; the sessions of a resumed one are joined."""
+        batches = self.setup.train_batches
+        timing = self.timing
+        images_per_epoch = len(batches) * batches.batch_size
+        return {
+            **self.device.describe(probe()),
+            **self.data,
+            **{f"num_images_{side}": 0 for side in SIDES},
+            **{f"num_images_{name}": len(side.grade) for name, side in self.splits.items()},
+            **{
+                f"num_patients_{name}": len(set(side.patient_id))
+                for name, side in self.splits.items()
+            },
+            "num_images_dropped": batches.num_dropped,
+            "num_parameters": self.network.count_params(),
+            **self.config.schedule._asdict(),
+            **timing.describe(),
+            "setup_s": self.setup_s,
+            "images_per_s": images_per_epoch / timing.steady_training_s,
+            **{f"metric_{name}_test": value for name, value in self.scores.items()},
+            "metric_auc_test_low": self.auc.low,
+            "metric_auc_test_high": self.auc.high,
+            "metric_linear_probe_auc_test": self.setup.linear_probe_auc,
+            **timing.done_by,
+        }
 
 
 def train_once(
@@ -69,7 +109,7 @@ def train_once(
     prepared: Prepared | None = None,
     splits: Mapping[str, Photographs] | None = None,
     commit: str = "",
-    elapsed_s: Callable[[], float] | None = None,
+    elapsed_s: Callable[[], float] = lambda: float("nan"),
     report: Callable[[int, int], None] | None = None,
     seconds_left: Callable[[], float] | None = None,
     monitor: AbstractContextManager = nullcontext(),  # noqa: B008
@@ -81,6 +121,8 @@ def train_once(
     checkpoint.
 
     Args:
+        config: what is asked for.
+        plan: of `config.plan`.
         out_dir: for the history, the checkpoint, the best model and, of a prepared folder, its
             predictions.
         prepared: the folder and split of `config`, where it is open already.
@@ -92,78 +134,84 @@ def train_once(
 
     Raises:
         HardwareError: the devices of the plan are not there.
-        ModelError: the network cannot be built.
         ShardError: a shard does not match the manifest.
         OutOfTimeError: the time was up before the last epoch.
-        CheckpointError: the checkpoint in the folder is damaged, or of another training.
+        DrError: the network cannot be built, or the checkpoint in the folder is damaged, or of
+            another training.
     """
     if not splits:
         prepared = prepared or Prepared(config.data_dir, config.split)
     data = prepared.describe() if prepared else {}
+    work = config.describe() | data
+    device = activate(plan)
     if plan.num_machines > 1:
-        activate(plan).check_alike(config.describe() | data | {"commit": commit})
-    setup = set_up(config, plan, splits or load_splits(config, plan, prepared))
+        device.check_alike({**work, "commit": commit})
+    setup = set_up(config, device, splits or load_splits(config, plan, prepared))
+
     from dr_lib.training import fit, models
     from dr_lib.training.recorder import Recorder
 
-    facts = probe()
-    device = setup.device
-    network = setup.network
-    schedule = config.schedule
-    session = {"precision": plan.precision, "strategy": plan.strategy, "accelerator": device.name}
-    session |= {"cpu": facts.cpu, "commit": commit}
-    identity = config.describe() | data | {"backend": plan.backend}
-    identity.pop("num_machines")  # others may go on, or fewer: their results are the same
-    how = {
-        "report": report,
-        "seconds_left": seconds_left,
-        "writes": not device.rank,
-        "share": device.share,
+    identity = {**work, "backend": plan.backend}
+    identity.pop("num_machines")  # more or fewer may go on: their results are the same
+    session = {
+        "precision": plan.precision,
+        "strategy": plan.strategy,
+        "accelerator": device.name,
+        "cpu": probe().cpu,
+        "commit": commit,
     }
-    recorder = Recorder(out_dir, identity=identity, session=session, **how)
+    recorder = Recorder(
+        out_dir,
+        identity=identity,
+        session=session,
+        report=report,
+        seconds_left=seconds_left,
+        writes=device.rank == 0,
+        broadcast=device.broadcast,
+    )
     with device.scope():
-        setup_s = elapsed_s() if elapsed_s else float("nan")
-        batches = setup.train_batches, setup.validation_batches
-        how = {"epochs": config.epochs, "warmup_epochs": schedule.warmup_epochs}
-        how |= {"keep_best": config.keep_best, "tensorboard": config.tensorboard}
-        how |= {"average_weights": config.ema_momentum > 0}
+        setup_s = elapsed_s()
         with monitor, machines.losing_one(plan.num_machines):
-            timing = fit.train(setup.model, *batches, recorder, **how)
+            timing = fit.train(
+                setup.model,
+                setup.train_batches,
+                setup.validation_batches,
+                recorder,
+                epochs=config.epochs,
+                warmup_epochs=config.schedule.warmup_epochs,
+                keep_best=config.keep_best,
+            )
+        network = setup.network
         models.save_model(network, out_dir / BEST)
         if plan.num_machines > 1:
             machines.leave(plan.num_machines)
             network = models.load_alone(out_dir / BEST)
-        predicted = {
-            name: predict(config, network, s.images)
-            for name, s in setup.splits.items()
+        probabilities = {
+            name: fit.predict(
+                network,
+                side.images,
+                config.schedule.batch_size,
+                average_mirrored=config.parts.test_time_augmentation,
+            )
+            for name, side in setup.splits.items()
             if name != "train"
         }
     if prepared:  # its tables know the photographs
-        found = {name: (setup.splits[name].image_id, values) for name, values in predicted.items()}
-        model = network.name, hash_file(out_dir / BEST)[:12]
-        prepared.write_predictions(out_dir / PREDICTIONS, found.values(), *model)
-    scores, auc = _evaluate(config, setup.splits, predicted)
-    times = timing._asdict() | {"setup_s": setup_s, "steady_epoch_s": timing.steady_epoch_s}
-    times["images_per_s"] = (
-        len(setup.train_batches) * schedule.batch_size / timing.steady_training_s
-    )
-    done_by = times.pop("done_by")
-    data |= {
-        f"num_images_{name}": len(setup.splits[name].grade) if name in setup.splits else 0
-        for name in SIDES
-    }
-    for name, photographs in setup.splits.items():
-        data[f"num_patients_{name}"] = len(set(photographs.patient_id))
-    data |= {
-        "num_images_dropped": setup.train_batches.num_dropped,
-        "num_parameters": network.count_params(),
-    }
-    metric = {f"metric_{name}_test": value for name, value in scores.items()}
-    metric |= {"metric_auc_test_low": auc.low, "metric_auc_test_high": auc.high}
-    metric |= {"metric_linear_probe_auc_test": setup.linear_probe_auc}
-    row = device.describe(facts) | data | schedule._asdict() | times | metric | done_by
+        sides = [(setup.splits[name].image_id, values) for name, values in probabilities.items()]
+        version = hash_file(out_dir / BEST)[:12]
+        prepared.write_predictions(out_dir / PREDICTIONS, sides, network.name, version)
+    scores, auc = evaluate(config, setup.splits, probabilities)
     return Trained(
-        device, setup.splits, network, timing, recorder.history, predicted, scores, auc, row
+        config=config,
+        setup=setup,
+        data=data,
+        network=network,
+        setup_s=setup_s,
+        timing=timing,
+        history=recorder.history,
+        probabilities=probabilities,
+        scores=scores,
+        auc=auc,
     )
 
 
@@ -173,101 +221,112 @@ def load_splits(config: TrainingConfig, plan: Plan, prepared: Prepared) -> dict[
     return {name: prepared.load(name, config.image_size, stream=stream) for name in SIDES}
 
 
-def set_up(config: TrainingConfig, plan: Plan, splits: Mapping[str, Photographs]) -> Setup:
-    """Activate the plan, build and compile the network; see `train_once`."""
-    device = activate(plan)
+def set_up(config: TrainingConfig, device: Device, splits: Mapping[str, Photographs]) -> Setup:
+    """Build and compile the network, and make the batches; see `train_once`."""
     import keras
 
     from dr_lib.data.prepared.batches import Batches
     from dr_lib.training import fit, frozen, graders, models, resident
 
-    splits = {name: photographs for name, photographs in splits.items() if len(photographs.grade)}
+    plan = device.plan
     batch_size = config.schedule.batch_size
+    is_grades = config.task == "grades"
+    splits = {name: side for name, side in splits.items() if len(side.grade)}
+    inputs = {name: side.images for name, side in splits.items()}
+    targets = {name: side.grade if is_grades else side.referable for name, side in splits.items()}
     linear_probe_auc = float("nan")
-    inputs = {name: photographs.images for name, photographs in splits.items()}
-    how = {
-        "weights": config.weights,
-        "augmentation": config.augmentation,
-        "synchronised": device.synchronised,
-    }
-    how |= {"seed": config.run_seed}
+
     keras.utils.set_random_seed(config.run_seed)
-    learning = {"optimizer": config.optimizer, "learning_rate": config.schedule.learning_rate}
-    learning |= {"ema_momentum": config.ema_momentum}
-    learning |= {"jit": plan.jit, "steps_per_execution": plan.steps_per_execution}
     with device.scope():
-        if config.task == "grades":
-            targets = {name: photographs.grade for name, photographs in splits.items()}
-            network = graders.build_grader(config.model, config.image_size, **how)
+        if is_grades:
+            network = graders.build_grader(
+                config.model,
+                config.image_size,
+                weights=config.weights,
+                augmentation=config.augmentation,
+                seed=config.run_seed,
+                synchronised=device.synchronised,
+            )
             weights = graders.weigh_grades(targets["train"]) if config.weigh_grades else np.ones(5)
-            learning |= {
-                "loss": graders.weighted_loss(weights),
-                "auc": graders.ReferableAUC(1000, name="auc"),
-            }
+            loss = graders.weighted_loss(weights)
+            auc = graders.ReferableAUC(1000, name="auc")
         else:
-            targets = {name: photographs.referable for name, photographs in splits.items()}
-            how |= {"dropout": config.dropout, "last_layer": config.last_layer}
-            network = models.build_model(config.model, config.image_size, **how)
-            if config.weigh_classes:
-                weights = graders.weigh_grades(targets["train"].astype(int))
-                learning |= {
-                    "loss": graders.weighted_loss(weights, keras.losses.binary_crossentropy)
-                }
+            network = models.build_model(
+                config.model,
+                config.image_size,
+                weights=config.weights,
+                augmentation=config.augmentation,
+                dropout=config.parts.dropout,
+                last_layer=config.parts.last_layer,
+                seed=config.run_seed,
+                synchronised=device.synchronised,
+            )
+            loss = "binary_crossentropy"
+            auc = keras.metrics.AUC(num_thresholds=1000, name="auc")
         model = network
-        if config.last_frozen:
-            how = {"probe_grades": config.probe_grades}
-            frozen_part = frozen.freeze(network, config.last_frozen, splits, batch_size, **how)
-            model, inputs, targets, linear_probe_auc = frozen_part
+        if config.parts.last_frozen:
+            model, inputs, targets, linear_probe_auc = frozen.freeze(
+                network,
+                config.parts.last_frozen,
+                splits,
+                batch_size,
+                probe_grades=config.parts.probe_grades,
+            )
         if plan.on_device:
-            inputs.pop("test", None)
+            inputs = {name: images for name, images in inputs.items() if name != "test"}
             model, inputs = resident.keep_on_device(network, inputs)
-        fit.compile_model(model, **learning)
-    part = (device.rank, plan.num_machines)
-    validation = None
-    train_batches = Batches(
-        inputs["train"], targets["train"], batch_size, shuffle_seed=config.run_seed, part=part
+        fit.compile_model(
+            model,
+            optimizer=config.optimizer,
+            learning_rate=config.schedule.learning_rate,
+            loss=loss,
+            auc=auc,
+            jit=plan.jit,
+            steps_per_execution=plan.steps_per_execution,
+        )
+    batches = {
+        name: Batches(
+            inputs[name],
+            targets[name],
+            batch_size,
+            shuffle_seed=config.run_seed if name == "train" else None,
+            part=(device.rank, plan.num_machines),
+        )
+        for name in ("train", "validation")
+        if name in inputs
+    }
+    return Setup(
+        device=device,
+        splits=splits,
+        network=network,
+        model=model,
+        train_batches=batches["train"],
+        validation_batches=batches.get("validation"),
+        linear_probe_auc=linear_probe_auc,
     )
-    if "validation" in inputs:
-        validation = Batches(inputs["validation"], targets["validation"], batch_size, part=part)
-    return Setup(device, splits, network, model, train_batches, validation, linear_probe_auc)
 
 
-def predict(
-    config: TrainingConfig, network: keras.Model, images: np.ndarray | StoredCrops
-) -> np.ndarray:
-    """Predict photographs, averaged over their mirror images where the configuration says so:
-    (n, outputs).
-    """
-    from dr_lib.data.prepared.batches import Mirrored
-    from dr_lib.training import fit
-
-    views = [images, Mirrored(images)] if config.test_time_augmentation else [images]
-    return np.mean(
-        [fit.predict(network, view, config.schedule.batch_size) for view in views], axis=0
-    )
-
-
-def _evaluate(
+def evaluate(
     config: TrainingConfig,
     splits: Mapping[str, Photographs],
     probabilities: Mapping[str, np.ndarray],
-):
+) -> tuple[dict[str, float], Interval]:
     """Scores of the test split at a threshold from the validation split, and its AUC with an
     interval.
     """
     is_grades = config.task == "grades"
     test = splits["test"]
-    threshold = 0.5
-    suspected = {
-        name: sum_referable(p) if is_grades else p[:, 0] for name, p in probabilities.items()
+    referable = {
+        name: sum_referable(values) if is_grades else values[:, 0]
+        for name, values in probabilities.items()
     }
+    threshold = 0.5
     if "validation" in splits:
-        threshold = metrics.choose_threshold(
-            splits["validation"].referable, suspected["validation"]
-        )
+        validation = splits["validation"].referable
+        threshold = metrics.choose_threshold(validation, referable["validation"])
     if is_grades:
         scores = metrics.score_grades(test.grade, probabilities["test"], threshold)
     else:
-        scores = metrics.score(test.referable, suspected["test"], threshold)
-    auc = score_auc(test.referable, suspected["test"])
+        scores = metrics.score(test.referable, referable["test"], threshold)
+    auc = score_auc(test.referable, referable["test"])
     return scores, bootstrap_patients(auc, test.patient_id, seed=config.run_seed)

@@ -9,7 +9,8 @@ import cv2
 import numpy as np
 import pytest
 
-from dr_lib.data.small_images import ImageSetError, load_images, load_mnist, resize
+from dr_lib.data.small_images import load_images, load_mnist, resize
+from dr_lib.errors import DrError
 
 
 def write_set(path, **change):
@@ -102,7 +103,7 @@ def test_without_keras_says_what_to_do(tmp_path, monkeypatch):
     """A kernel that has no Keras, such as MXNet's, cannot download."""
     monkeypatch.setenv("KERAS_HOME", str(tmp_path))
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(ImageSetError, match="in the main environment first"):
+    with pytest.raises(DrError, match="in the main environment first"):
         load_images("cifar10", 32, "keras")
 
 
@@ -128,7 +129,7 @@ def test_saves_what_keras_loads(tmp_path, monkeypatch):
     assert [path.name for path in (tmp_path / "home" / "datasets").iterdir()] == ["cifar10.npz"]
     stand_in.write_text("raise OSError('no route to host')\n")
     assert len(load_images("cifar10", 32, "keras").y_train) == 20
-    with pytest.raises(ImageSetError, match="no route to host"):
+    with pytest.raises(DrError, match="no route to host"):
         load_mnist()
     assert "keras" not in sys.modules
 
@@ -162,7 +163,7 @@ def test_reads_the_real_digits(real_data):
 )
 def test_a_file_that_is_no_such_set_is_refused(tmp_path, change, told):
     """The message names the array and what is wrong with it; pickles are never loaded."""
-    with pytest.raises(ImageSetError, match=told):
+    with pytest.raises(DrError, match=told):
         load_images("mnist", 32, write_set(tmp_path / "digits.npz", **change))
 
 
@@ -177,7 +178,7 @@ def test_a_damaged_file_is_refused(tmp_path, spoil, told):
     """Cut short, or not there at all."""
     write_set(tmp_path / "digits.npz")
     spoil(tmp_path / "digits.npz")
-    with pytest.raises(ImageSetError, match=told):
+    with pytest.raises(DrError, match=told):
         load_images("mnist", 32, str(tmp_path / "digits.npz"))
 
 
@@ -193,5 +194,5 @@ def test_a_damaged_file_is_refused(tmp_path, spoil, told):
 def test_parameters_out_of_range_are_refused(change, told):
     """The message says what there is."""
     given = {"dataset": "mnist", "image_size": 32, "source": "synthetic"}
-    with pytest.raises(ImageSetError, match=told):
+    with pytest.raises(DrError, match=told):
         load_images(**{**given, **change})

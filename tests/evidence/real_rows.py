@@ -64,7 +64,9 @@ def copy_row(notebook: str, kind: str = "", /, **columns) -> dict:
     write is refused.
     """
     row = ROWS[notebook, kind]
-    assert set(columns) <= set(row), f"notebook {notebook} writes no {set(columns) - set(row)}"
+    missing = columns.keys() - row.keys()
+    advice = f"python tests/write_rows.py {notebook} writes its rows anew"
+    assert not missing, f"notebook {notebook} writes no {missing}; {advice}"
     return row | {"disturbed": False} | columns
 
 

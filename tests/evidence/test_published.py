@@ -1,195 +1,195 @@
-"""The table of what the papers claim: whole, readable, and its derived numbers those of the
-printed ones.
+"""The entries of what the papers claim: whole, readable, checked when they are read, and their
+derived numbers those of the printed ones.
 """
 
-import numpy as np
+import re
+from pathlib import Path
+
 import pytest
+import yaml
 
-from dr_lib.evidence.claims import read_published
-from dr_lib.evidence.verdicts import EVERY, NEVER, ONE_SIDED, STATISTICS
+from dr_lib.errors import DrError
+from dr_lib.evidence.claims import ENTRIES, list_printed, read_claims, read_judged
+
+ROOT = Path(__file__).resolve().parents[2]
+CLAIMS = {claim.id: claim for claim in read_claims()}
 
 
-def claim(claim_id):
-    """One claim of the table."""
-    return read_published().set_index("id", drop=False).loc[claim_id]
+def read_unjudged():
+    """The claims of docs/papers.md: words, place, verdict and reason by id."""
+    lines = re.findall(r"(?m)^\| ([A-E]\d+) \|(.*)\|$", (ROOT / "docs/papers.md").read_text())
+    return {name: [cell.strip() for cell in rest.split("|")] for name, rest in lines}
+
+
+def list_means(column, paper="B"):
+    """The printed means of a column, by what they speak of."""
+    printed = list_printed(paper).query("column == @column")
+    return printed.set_index(
+        [name for name in ("model", "hardware") if printed[name].notna().all()]
+    )
 
 
 def price(instance):
     """What paper B prints, USD an hour."""
-    return claims_on("usd_per_hour", "B")[f"instance_type=ml.{instance}"]
-
-
-def claims_on(column, paper):
-    """The printed means of a column, by selector."""
-    claims = read_published(paper).query("statistic == 'mean'")
-    return claims[claims["column"] == column].set_index("numerator")["value"]
+    return list_means("usd_per_hour").loc[instance, "value"].item()
 
 
 def test_every_paper_has_its_claims():
-    """Five papers, each claim in both languages with its place; ids without a gap, for none is
-    ever given twice.
+    """Ids without a gap, for none is ever given twice: each is an entry, a claim that no row can
+    judge and the documentation names, or both.
     """
-    claims = read_published()
-    assert set(claims["paper"]) == set("ABCDE")
-    assert (claims[["words", "words_pt", "place", "environments"]] != "").all(axis=None)
-    for paper, rows in claims.groupby("paper"):
-        assert rows["id"].tolist() == [f"{paper}{k}" for k in range(1, len(rows) + 1)]
+    unjudged = read_unjudged()
+    judged = {claim.id for claim in read_judged()}
+    assert not judged & set(unjudged)
+    for paper in "ABCDE":
+        numbers = {int(name[1:]) for name in {*judged, *unjudged} if name[0] == paper}
+        assert numbers == set(range(1, len(numbers) + 1))
 
 
-def test_every_claim_can_be_judged():
-    """Whatever a verdict goes by is a word that it knows; a quotation has its marks; what is
-    never judged says why.
-    """
-    claims = read_published()
-    numbers = claims[["value", "tolerance", "cells"]].astype(float)
-    assert np.isfinite(numbers).all(axis=None) and (numbers["tolerance"] >= 0).all()
-    assert set(claims["wording"]) == {"quoted", "paraphrase", "derived", "reading"}
-    assert claims["words_pt"].str.contains('".+"').eq(claims["wording"] == "quoted").all()
-    assert claims["judged"].isin(["overall", EVERY, *NEVER]).all()
-    assert claims["judged"].isin(NEVER).eq(claims["why"] != "").all()
-    assert claims["statistic"].isin([*STATISTICS, "share", "score"]).all()
-    assert claims["statistic"].isin(ONE_SIDED).eq(claims["denominator"] == "").all()
-    assert set(claims["relation"]) == {">=", "<=", "within"}
-    terms = claims["numerator"] + ";" + claims["denominator"] + ";" + claims["conditions"]
-    assert terms.str.fullmatch(r"(;*[a-z_0-9]+=[^=;]*)*;*").all()
+def test_what_no_row_can_judge_has_its_reason():
+    """An entry whose number an analysis shows says what the documentation does."""
+    unjudged = read_unjudged()
+    assert all(all(cells) for cells in unjudged.values())
+    for claim in read_claims():
+        if claim.never:
+            assert unjudged[claim.id] == [claim.words, claim.place, claim.never, claim.reason]
+
+
+def test_a_quotation_has_its_marks():
+    """In both languages, and nothing else has."""
+    for claim in read_claims():
+        for words in (claim.words, claim.words_pt):
+            assert bool(re.search('".+"', words)) == (claim.wording == "quoted"), claim.id
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"relaton": "within"}, "claim A6, relaton: Extra inputs are not permitted"),
+        ({"value": "some"}, "claim A6, value: "),
+        ({"tolerance": -1}, "claim A6, tolerance: "),
+        ({"statistic": "median"}, "claim A6, statistic: "),
+        ({"statistic": "mean"}, "claim A6: .*denominator: mean has one side or two"),
+        ({"never": "withdrawn"}, "claim A6: .*reason: why no row can judge it"),
+    ],
+)
+def test_a_wrong_entry_is_named_with_its_field(tmp_path, changes, message):
+    """One sentence, when it is read."""
+    entries = yaml.safe_load(ENTRIES.read_text(encoding="utf-8"))["claims"]
+    entry = next(entry for entry in entries if entry["id"] == "A6") | changes
+    path = tmp_path / "claims.yaml"
+    path.write_text(yaml.safe_dump({"claims": [entry]}))
+    with pytest.raises(DrError, match=message):
+        read_claims(path=path)
 
 
 def test_derived_numbers_follow_from_the_printed_ones():
-    """Of paper A 36 % in the text and what its means give; of paper C reais at 4.865, of one run of
-    each of 48 scenarios and five executions, and 14.00 / 2.50 of one cell on CPU and GPU; of paper
-    D 621 s over 219 s.
+    """Of paper C reais at 4.865, of one run of each of 48 scenarios and five executions, and 14.00
+    and 2.50 of one cell on CPU and GPU.
     """
-    value = read_published().set_index("id")["value"]
-    assert value["A3"] == 36 and value["A4"] == pytest.approx(
-        100 - 100 * value["A2"] / value["A1"], abs=0.05
-    )
-    assert value["D4"] == pytest.approx(value["D2"] / value["D1"], abs=0.005)
-    costs = (
-        read_published("C")
-        .query("column == 'formula_usd' and statistic == 'mean'")["value"]
-        .tolist()
-    )
-    assert costs[:2] == pytest.approx([14.00 / 5 / 4.865, 2.50 / 5 / 4.865], rel=1e-3)
-    assert (
-        value["C26"] == pytest.approx(134 / 5 / 4.865, abs=5e-4)
-        and claim("C26")["cells"] == 3 * 2 * 2 * 2 * 2
-    )
+    costs = [CLAIMS[name].value for name in ("C10", "C11")]
+    assert costs == pytest.approx([14.00 / 5 / 4.865, 2.50 / 5 / 4.865], rel=1e-3)
+    assert CLAIMS["C26"].value == pytest.approx(134 / 5 / 4.865, abs=5e-4)
+    assert CLAIMS["C26"].cells == 3 * 2 * 2 * 2 * 2
 
 
 @pytest.mark.parametrize(
     ("place", "ids"),
     [
-        ("text", "A1 A2 A4 C10 C11 C29 C30 C31 D1 D2 D4 D7"),
+        ("text", "A1 A2 C10 C11 C29 C30 C31 D1 D2 D7"),
         ("table 1", "B36 B37 B38 B39"),
         ("table 2", "B1 B2 B3 B4"),
-        ("table 3", "C7 C9"),
         ("measurements beside the paper, not in it", "B5 B12 B13 B20 B34"),
-        ("Voets et al., PLOS ONE 2019", "E1 E2 E3 E4"),
+        ("Voets et al., PLOS ONE 2019", "E1 E2"),
     ],
 )
 def test_each_number_has_the_place_where_it_is_printed(place, ids):
     """A figure that draws a number prints none; what the text gives is no number of a figure."""
-    assert set(read_published().set_index("id").loc[ids.split(), "place"]) == {place}
+    assert {CLAIMS[name].place for name in ids.split()} == {place}
 
 
 def test_the_words_are_the_papers():
     """MobileNet alone is cheaper, CIFAR-10 is faster by no given amount, and a mean is no range."""
-    words = read_published().set_index("id")["words"]
-    assert "MobileNet" in words["B29"] and "model=mobilenet" in claim("B29")["numerator"]
-    assert not words[["C23", "C25", "C39"]].str.contains("a little").any()
-    ranges = words[["C14", "C15", "C16", "C17", "C34", "C35"]]
-    assert ranges.str.endswith("(here: the mean of the scenarios).").all()
-    assert (read_published().query("place == 'table 1'")["wording"] == "paraphrase").all()
-
-
-@pytest.mark.parametrize(
-    ("cheap", "dear", "printed"), [("m5", "m4", 4.17), ("c7g", "m6g", 5.84), ("c7g", "m5", 24.34)]
-)
-def test_the_savings_of_paper_b_follow_from_its_prices(cheap, dear, printed):
-    """One minus the ratio of the prices is the printed saving, to its last digit."""
-    cheap = f"{cheap}.xlarge"
-    dear = f"{dear}.xlarge"
-    assert 100 * (1 - price(cheap) / price(dear)) == pytest.approx(printed, abs=0.01)
-    sides = f"numerator == 'instance_type=ml.{cheap}' and denominator == 'instance_type=ml.{dear}'"
-    assert list(read_published("B").query(f"{sides} and column == 'usd_per_hour'")["value"]) == [
-        printed
-    ]
+    assert "MobileNet" in CLAIMS["B29"].words
+    assert "model=mobilenet" in map(str, CLAIMS["B29"].numerator)
+    for name in ("C23", "C25", "C39"):
+        assert "a little" not in CLAIMS[name].words
+    for name in ("C14", "C15", "C16", "C17", "C34", "C35"):
+        assert CLAIMS[name].words.endswith("(here: the mean of the scenarios).")
+    assert {claim.wording for claim in read_claims() if claim.place == "table 1"} == {"paraphrase"}
 
 
 def test_the_ratios_of_paper_b_follow_from_its_latencies():
-    """Every ratio, saving and increase of latency is that of two printed means, to the printed
-    digits.
-    """
-    latency = claims_on("predict_ms", "B")
-    derived = read_published("B").query("column == 'predict_ms' and statistic != 'mean'")
-    derived = derived[derived["relation"].eq("within") & derived["environments"].ne("any")]
-    assert len(derived) == 10
-    for row in derived.itertuples():
-        ratio = latency[row.numerator] / latency[row.denominator]
-        expected = {"ratio": ratio, "saving": 100 - 100 * ratio, "increase": 100 * ratio - 100}[
-            row.statistic
-        ]
-        assert row.value == pytest.approx(
-            expected, abs=0.005 if row.statistic == "ratio" else 0.5
-        ), row.id
+    """Every ratio and saving of latency is that of two printed means, to the printed digits."""
+    latency = list_means("predict_ms")["value"]
+    for claim in read_judged("B"):
+        if claim.columns != ("predict_ms",) or claim.statistic == "mean":
+            continue
+        if claim.is_anywhere or claim.relation != "within":
+            continue
+        a, b = (
+            latency[tuple(term.patterns[0] for term in side)]
+            for side in (claim.numerator, claim.denominator)
+        )
+        expected = a / b if claim.statistic == "ratio" else 100 - 100 * a / b
+        assert claim.statistic in ("ratio", "saving")
+        digits = 0.005 if claim.statistic == "ratio" else 0.5
+        assert claim.value == pytest.approx(expected, abs=digits), claim.id
 
 
 def test_the_range_of_two_networks_is_that_of_four_machines():
     """VGG19's latency over MobileNet's, from B6 / B10 to B7 / B11."""
-    value = read_published().set_index("id")["value"]
-    ratios = [value[f"B{k}"] / value[f"B{k + 4}"] for k in range(5, 9)]
-    assert min(ratios) == value["B6"] / value["B10"] == pytest.approx(3.33, abs=0.005)
-    assert max(ratios) == value["B7"] / value["B11"] == pytest.approx(4.49, abs=0.005)
-    assert claim("B43")["note"] == "The range of B6 / B10, 3.33, to B7 / B11, 4.49."
+    ratios = [CLAIMS[f"B{k}"].value / CLAIMS[f"B{k + 4}"].value for k in range(5, 9)]
+    assert min(ratios) == CLAIMS["B6"].value / CLAIMS["B10"].value == pytest.approx(3.33, abs=0.005)
+    assert max(ratios) == CLAIMS["B7"].value / CLAIMS["B11"].value == pytest.approx(4.49, abs=0.005)
+    assert CLAIMS["B43"].note == "The range of B6 / B10, 3.33, to B7 / B11, 4.49."
 
 
-def test_the_costs_per_million_follow_from_price_and_latency():
+@pytest.mark.parametrize("name", ["B34", "B35"])
+def test_the_costs_per_million_follow_from_price_and_latency(name):
     """price / 3600 x latency: c7g is 14 % dearer than m5 for VGG19, and 12 % cheaper for
     MobileNet.
     """
-    latency = claims_on("predict_ms", "B")
-    derived = read_published("B").query(
-        "column == 'predict_usd_per_million' and wording == 'derived'"
-    )
-    assert len(derived) == 2
-    for row in derived.itertuples():
-        sides = (row.numerator, row.denominator)
-        cost = [latency[side] * price(side.split("instance_type=ml.")[1]) for side in sides]
-        assert row.value == pytest.approx(100 * abs(cost[0] / cost[1] - 1), abs=0.5)
+    latency = list_means("predict_ms")["value"]
+    sides = (CLAIMS[name].numerator, CLAIMS[name].denominator)
+    keys = [tuple(term.patterns[0] for term in side) for side in sides]
+    cost = [latency[key] * price(key[1]) for key in keys]
+    assert CLAIMS[name].value == pytest.approx(100 * abs(cost[0] / cost[1] - 1), abs=0.5)
+
+
+def test_the_prices_of_paper_b_give_its_savings():
+    """24.34 %, which B29 takes for that of a prediction, is that of an hour."""
+    saved = 100 - 100 * price("ml.c7g.xlarge") / price("ml.m5.xlarge")
+    assert saved == pytest.approx(CLAIMS["B29"].value, abs=0.01)
 
 
 def test_training_time_is_judged_on_the_papers_machine_and_a_steady_epoch_elsewhere():
     """The paper speaks of training time; short runs on other machines hold mostly compilation."""
-    claims = read_published("C")
-    times = claims[claims["column"].isin(["train_s", "steady_epoch_s"])]
-    assert ((times["column"] == "steady_epoch_s") == (times["environments"] == "any")).all()
-    assert (times["wording"].eq("reading") == times["environments"].eq("any")).all()
+    for claim in read_judged("C"):
+        if claim.columns in (("train_s",), ("steady_epoch_s",)):
+            assert (claim.columns == ("steady_epoch_s",)) == claim.is_anywhere, claim.id
+            assert (claim.wording == "reading") == claim.is_anywhere, claim.id
 
 
-def test_what_any_machine_can_be_held_to_is_what_the_paper_says_of_its_own():
+def test_what_any_machine_is_compared_with_is_what_the_paper_says_of_its_own():
     """Our reading without the paper's instances and epochs: the same statement and bounds, of
     the same sides.
     """
-    claims = read_published().set_index("id", drop=False)
-    anywhere = claims[(claims["wording"] == "reading") & (claims["environments"] == "any")]
-    places = [(row, place) for _, row in anywhere.iterrows() for place in row["place"].split(", ")]
-    pairs = [(row, claims.loc[place]) for row, place in places if place in claims.index]
-    pairs = [pair for pair in pairs if not {row["judged"] for row in pair} & set(NEVER)]
-    assert len(pairs) > 15
-    for general, special in pairs:
-        assert "instance_type" not in general["numerator"] + general["denominator"]
-        for name in (
-            "judged",
-            "statistic",
-            "relation",
-            "value",
-            "tolerance",
-            "unit",
-            "numerator",
-            "denominator",
-        ):
-            if "accelerator" not in str(general[name]):
-                assert str(general[name]).split(";")[0] == str(special[name]).split(";")[0], (
-                    general["id"],
-                    name,
-                )
+    same = ("every_cell", "statistic", "relation", "value", "tolerance", "unit")
+    num_pairs = 0
+    for general in read_judged():
+        if general.wording != "reading" or not general.is_anywhere:
+            continue
+        terms = (*general.numerator, *general.denominator)
+        assert "instance_type" not in {term.column for term in terms}
+        for special in filter(None, map(CLAIMS.get, general.place.split(", "))):
+            if special.never:
+                continue
+            num_pairs += 1
+            for name in same:
+                assert getattr(general, name) == getattr(special, name), (general.id, name)
+            for name in ("numerator", "denominator"):
+                first = getattr(general, name)[:1]
+                if first and first[0].column != "accelerator":
+                    assert first == getattr(special, name)[:1], (general.id, name)
+    assert num_pairs > 15

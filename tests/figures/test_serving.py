@@ -4,10 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dr_lib.evidence.serving.costs import cost_table, read_paper_latencies
 from dr_lib.evidence.serving.request_log import summarise_requests
 from dr_lib.figures.serving import (
-    plot_cost_by_utilisation,
     plot_latency_percentiles,
     plot_predict_time,
 )
@@ -116,45 +114,6 @@ def test_the_figure_speaks_portuguese_and_nothing_is_clipped():
     for word in ("Tempo de uma predição: VGG19", "350,6 ms ± 5,3", "desvio padrão"):
         assert word in words(figure)
     assert figure.axes[1].xaxis.get_major_formatter()(2.5, 0) == "2,5" and is_whole(figure)
-
-
-def test_cost_falls_until_a_machine_is_full_and_then_by_steps():
-    """Of m5 with VGG19: 319.4 USD at the paper's rate, 13.07 at the point where it is full,
-    twice that just above.
-    """
-    figure = plot_cost_by_utilisation(cost_table(read_paper_latencies()))
-    vgg19, mobilenet = figure.axes
-    assert is_whole(figure)
-    assert [ax.get_title(loc="left") for ax in figure.axes] == ["VGG19", "MobileNet"]
-    line = next(line for line in vgg19.lines if line.get_label() == "ml.m5.xlarge, 0.23 USD/h")
-    rates, usd = line.get_data()
-    assert np.interp(0.2, rates, usd) == pytest.approx(319.4, rel=1e-3)
-    full = [line.get_data() for line in vgg19.lines if line.get_marker() == "o"][1]
-    assert (full[0][0], full[1][0]) == pytest.approx((1 / 0.2046, 13.07), rel=1e-3)
-    assert usd[rates > full[0][0]][0] == pytest.approx(2 * 13.07, rel=5e-3)
-    # 1 / 0.3088 s: c7g needs a second machine
-    assert "3.24/s" in [text.get_text() for text in vgg19.texts]
-    assert "14/s" in [text.get_text() for text in mobilenet.texts]
-
-
-def test_formats_have_panels_of_their_own_and_free_machines_none():
-    """What costs nothing has no line on a logarithmic axis."""
-    costs = cost_table(read_paper_latencies())
-    both = pd.concat(
-        [costs.assign(format="keras"), costs.assign(format="litert_int8", predict_ms=5.0)]
-    )
-    titles = [ax.get_title(loc="left") for ax in plot_cost_by_utilisation(both, "pt").axes]
-    assert titles == [
-        "VGG19, keras",
-        "MobileNet, keras",
-        "VGG19, litert_int8",
-        "MobileNet, litert_int8",
-    ]
-    one = pd.concat([both.head(1), both.iloc[1:2].assign(usd_per_hour=0.0)])
-    # one machine: its line, dot, and the paper
-    assert len(plot_cost_by_utilisation(one).axes[0].lines) == 3
-    alone = plot_cost_by_utilisation(one, published=False)
-    assert len(alone.axes[0].lines) == 2 and "Camargo" not in words(alone)
 
 
 def test_latency_rises_with_the_rate_and_missed_rates_are_open():

@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 from IPython.core.formatters import DisplayFormatter
 
-from dr_lib.evidence import checklist, evaluation
-from dr_lib.evidence.claims import count_claims, read_published
+from dr_lib.evidence import checklist, energy, evaluation
+from dr_lib.evidence.claims import read_judged
 from dr_lib.evidence.mnist import IMPLEMENTATIONS
 from dr_lib.evidence.papers import PAPERS
-from dr_lib.evidence.verdicts import NEVER
+from dr_lib.evidence.verdicts import VERDICTS
 from dr_lib.figures import page, scenarios, style
 from dr_lib.numbers import write_interval
 
 ROOT = Path(__file__).resolve().parents[2]
 # called with an English sentence
-SPEAKERS = {"say", "state", "_open", "title", "heading", "section", "figure", "table"}
+SPEAKERS = {"say", "state", "_open", "title", "heading", "section", "note", "figure", "table"}
 
 
 def find_sentences() -> set[str]:
@@ -30,7 +30,7 @@ def find_sentences() -> set[str]:
     sentences = {
         *style.read_headers().values(),
         *(paper.authors for paper in PAPERS.values()),
-        *scenarios.MEANS.values(),
+        *(words for words, _ in scenarios.METERS.values()),
     }
     sentences |= {
         *style.FACTOR_NAMES.values(),
@@ -40,13 +40,10 @@ def find_sentences() -> set[str]:
         scenarios.BARS,
     }
     sentences |= {"framework", "network", "accelerator", "environment", "Figure", "Table"}
-    claims = read_published()
-    sentences |= {
-        *claims["place"][claims["wording"] != "reading"],
-        *count_claims()["why"],
-        *NEVER.values(),
-    }
-    sentences |= {*page.WORDINGS.values(), *page.SAID, *evaluation.SOURCES, checklist.NO_INTERVAL}
+    sentences |= {claim.place for claim in read_judged() if claim.wording != "reading"}
+    sentences |= {*page.WORDINGS.values(), *VERDICTS, energy.UNMEASURED, checklist.NO_INTERVAL}
+    sentences |= {*evaluation.STAGES, *evaluation.POINTS, *evaluation.CALIBRATED}
+    sentences |= {*evaluation.ERRORS, "sensitivity", "specificity"}
     for path in [*ROOT.glob("dr_lib/figures/*.py"), *ROOT.glob("notebooks/*.py")]:
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) in ("words", "legend"):
@@ -63,7 +60,7 @@ def find_sentences() -> set[str]:
                     for leaf in leaves
                     if isinstance(leaf, ast.Constant) and isinstance(leaf.value, str)
                 ]
-                sentences |= set(texts[-1:] if function in ("figure", "table") else texts)
+                sentences |= set(texts[1:] if function in ("figure", "table") else texts)
     return {sentence for sentence in sentences if sentence and sentence not in PAPERS}
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dr_lib.hardware import HardwareError, choose, probe
+from dr_lib.hardware import HardwareError, Request, choose, probe
 from dr_lib.hardware import facts as facts_module
 
 
@@ -27,8 +27,8 @@ def nvidia_smi(tmp_path, monkeypatch):
 def test_probing_imports_no_framework():
     """Facts come before Keras: neither probe nor choose may import a backend."""
     code = (
-        "import sys; from dr_lib import hardware; hardware.choose(hardware.probe(),"
-        " accelerator='cpu'); "
+        "import sys; from dr_lib import hardware; "
+        "hardware.choose(hardware.probe(), hardware.Request(accelerator='cpu')); "
     )
     code += "sys.exit(any(name in sys.modules for name in ('tensorflow', 'jax', 'keras', 'torch')))"
     subprocess.run([sys.executable, "-c", code], check=True)
@@ -107,7 +107,7 @@ def test_a_field_that_does_not_apply_is_zero(nvidia_smi):
         0.0,
         12.1,
     )
-    assert not choose(facts, mode="fast", data_gib=0.1).on_device
+    assert not choose(facts, Request(mode="fast", data_gib=0.1)).on_device
 
 
 @pytest.mark.parametrize(

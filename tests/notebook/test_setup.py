@@ -97,7 +97,7 @@ def test_one_line_says_where_a_notebook_runs(monkeypatch, tmp_path, found, varia
     """Platform, device, the backend that Keras will take, and no commit of a repository around
     an unpacked archive.
     """
-    facts = Facts("colab", "Xeon", 2, 12.7, (), 0.0, 0.0, "", 0, ("tensorflow", "jax"), False)
+    facts = Facts("colab", "Xeon", 2, 12.7, (), 0.0, 0.0, "", 0, ("tensorflow", "jax"))
     monkeypatch.setattr(setup, "probe", lambda: facts._replace(**found))
     monkeypatch.delenv("KERAS_BACKEND", raising=False)
     for name, value in variables.items():

@@ -3,7 +3,9 @@
 import math
 from pathlib import Path
 
+from dr_lib.files import write_json
 from dr_lib.runs.backlog import Backlog
+from dr_lib.runs.row import spent_path
 from dr_lib.runs.study import Study, plan_runs
 
 STUDY = Study(
@@ -104,3 +106,23 @@ def test_the_spread_of_repetitions_asks_for_more_of_them():
     """Two runs with logarithms 0.1 apart: a deviation of 0.1 / sqrt(2)."""
     rows = make_rows({("x", 1): [10.0, 10.0 * math.exp(0.1)]})
     assert "vary by 7.1% (1 scenarios)" in describe(rows)
+
+
+def test_the_rest_is_priced_by_the_instance():
+    """An hour on F4s_v2 costs 0.169 USD; a study without an instance says no price."""
+    rows = make_rows({("x", 1): [3600.0] * 2, ("y", 1): [3600.0] * 2, ("x", 2): [3600.0] * 2})
+    assert "about 120 min, 0.34 USD" in describe(rows)
+    free = STUDY.model_copy(update={"instance": ""})
+    words = Backlog(free, Path("study"), RUNS, RUNS, rows).describe(Path("study.yaml"), 0.05)
+    assert "about 120 min for the rest" in words
+
+
+def test_what_was_set_aside_is_paid_for(tmp_path):
+    """Runs that have left no row but their seconds count, of whatever machine: 100 + 50 s."""
+    study = STUDY.model_copy(update={"max_usd": 0.01})  # of 213 s at 0.169 USD an hour
+    write_json(spent_path(tmp_path, "C1-r00-there"), 100.0)
+    write_json(spent_path(tmp_path, "C2-r01-here"), 50.0)
+    backlog = Backlog(study, tmp_path, RUNS, RUNS)
+    assert backlog.measure_paid_s() == 150.0 and not backlog.find_next().refusal
+    write_json(spent_path(tmp_path, "C2-r01-here"), 150.0)
+    assert "max_usd: 0.01 of 0.01 USD are spent" in backlog.find_next().refusal

@@ -32,10 +32,9 @@ def test_no_python_for_it_is_told(trial, tmp_path):
     """MXNet on a machine with Python 3.12 alone: the versions that it needs are named, and nothing
     is left; a misspelt name lists the kernels there are."""
     trial["dr-trial"] = Kernel(("no_such_module",), (), (), ("3.2", "3.1"))
-    with pytest.raises(
-        KernelError, match=r"dr-trial needs Python 3\.1, 3\.2, and this machine has none"
-    ):
-        set_up("dr-trial", tmp_path, has_gpu=False)
+    assert "it needs Python 3.2, 3.1, and this machine has none" in set_up(
+        "dr-trial", tmp_path, has_gpu=False
+    )
     assert find_kernel("dr-trial") == "" and not list(tmp_path.iterdir())
     with pytest.raises(KernelError, match="choose from dr-trial"):
         set_up("dr-trail", tmp_path, has_gpu=False)

@@ -1,7 +1,9 @@
 """Rows: written whole or not at all, checked, and read back as one table from many machines."""
 
+import inspect
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -12,7 +14,9 @@ import psutil
 import pytest
 
 from dr_lib.processes import read_commit
+from dr_lib.runs import row as row_module
 from dr_lib.runs import run as run_module
+from dr_lib.runs.monitor import Monitor, summarise
 from dr_lib.runs.row import RowError, read_runs
 from dr_lib.runs.run import Run, RunIdentity
 from tests.runs.conftest import ROOT
@@ -249,3 +253,20 @@ def test_a_file_that_is_no_row_is_named(tmp_path):
     (path.parent / "stray.json").write_text('{"status": "ok"}')
     with pytest.raises(RowError, match="stray.json"):
         read_runs(tmp_path)
+
+
+def test_each_column_of_the_schema_has_its_meaning_and_unit():
+    """They stand behind it, the unit in brackets where the name has one."""
+    source = inspect.getsource(row_module)
+    units = {"s": "[s]", "mib": "[MiB]", "gib": "[GiB]", "usd": "[USD]", "j": "[J]"}
+    for name in row_module.SCHEMA:
+        (meaning,) = re.findall(rf'^    "{name}": \w+,  # (.+)$', source, re.MULTILINE)
+        unit = units.get(name.rpartition("_")[2], "[%]" if "percent" in name else "")
+        assert unit in meaning or name.endswith("_per_s"), name
+
+
+def test_what_the_monitor_sums_up_is_in_the_schema(tmp_path):
+    """Whatever it writes into a row has its type and meaning there."""
+    with Monitor(tmp_path / "samples.csv", 0.1):
+        pass
+    assert summarise(tmp_path / "samples.csv").keys() <= row_module.MONITORED.keys()

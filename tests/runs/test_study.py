@@ -1,5 +1,7 @@
 """Study files: what is asked is checked before anything runs, and planned in randomised blocks."""
 
+import re
+
 import pytest
 from click.testing import CliRunner
 
@@ -9,7 +11,7 @@ from dr_lib.hardware import Facts
 from dr_lib.runs.prices import PriceError
 from dr_lib.runs.runner import run_study
 from dr_lib.runs.study import Study, check_paths, load_study, name_machine, plan_runs
-from tests.runs.conftest import complete, write_study
+from tests.runs.conftest import ROOT, complete, write_study
 
 
 @pytest.mark.parametrize(
@@ -162,7 +164,7 @@ def test_plan_holds_every_cell_in_every_block():
 
 def test_machines_that_differ_have_other_names():
     """Kaggle's two T4 and a laptop's CPU do not overwrite each other's rows."""
-    cpu = Facts("local", "AMD EPYC 7B13", 2, 24.0, (), 0.0, 0.0, "", 0, ("tensorflow",), False)
+    cpu = Facts("local", "AMD EPYC 7B13", 2, 24.0, (), 0.0, 0.0, "", 0, ("tensorflow",))
     t4s = cpu._replace(platform="kaggle", gpus=("Tesla T4", "Tesla T4"))
     others = [
         t4s._replace(gpus=("Tesla T4", "NVIDIA L4")),
@@ -174,3 +176,34 @@ def test_machines_that_differ_have_other_names():
     assert name_machine(cpu) == "local-amd-epyc-7b13-2-cpus-24-gib"
     assert name_machine(t4s) == "kaggle-2x-tesla-t4-2-cpus-24-gib"
     assert len({name_machine(facts) for facts in (cpu, t4s, *others)}) == 8
+
+
+EFFECTS = {  # of each key of a study, the test that fails without it
+    "notebook": "test_study.test_a_mistake_is_found_before_anything_runs",
+    "report": "test_study.test_a_mistake_is_found_before_anything_runs",
+    "repetitions": "test_study.test_plan_holds_every_cell_in_every_block",
+    "parameters": "test_study.test_plan_holds_every_cell_in_every_block",
+    "factors": "test_study.test_plan_holds_every_cell_in_every_block",
+    "first_scenario": "test_study.test_plan_holds_every_cell_in_every_block",
+    "kernel": "test_runner.test_a_disturbed_run_is_made_again_at_the_end_once",
+    "order": "test_study.test_plan_holds_every_cell_in_every_block",
+    "seed": "test_study.test_plan_holds_every_cell_in_every_block",
+    "instance": "test_backlog.test_the_rest_is_priced_by_the_instance",
+    "max_hours": "test_runner.test_a_run_that_saved_in_time_is_no_failure_and_goes_on",
+    "max_usd": "test_runner.test_stops_before_a_run_that_does_not_fit",
+    "timeout_hours": "test_runner.test_a_run_that_dies_or_hangs_fails_alone",
+    "retries": "test_runner.test_runs_once_records_failures_and_tries_again",
+    "repeat_disturbed": "test_backlog.test_a_third_of_a_study_is_made_again_at_most",
+}
+
+
+@pytest.mark.parametrize("key", Study.model_fields)
+def test_each_key_of_a_study_is_explained_and_has_an_effect(key):
+    """Its line stands in the README of the studies, and a test that names it shows what it does."""
+    readme = (ROOT / "papermill_runs" / "README.md").read_text(encoding="utf-8")
+    assert re.search(rf"^\| [^|]*`{key}`[^|]* \| [^|]+ \|$", readme, re.MULTILINE)
+    module, name = EFFECTS[key].split(".")
+    source = (ROOT / "tests" / "runs" / f"{module}.py").read_text(encoding="utf-8")
+    tests = re.findall(rf"^def {name}\(.*?(?=^def |\Z)", source, re.MULTILINE | re.DOTALL)
+    tables = source.split(f"def {name}(")[0].rpartition("@pytest.mark.parametrize(")[2]
+    assert tests and re.search(rf"\b{key}\b", tests[0] + tables)

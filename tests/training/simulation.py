@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -31,9 +32,9 @@ def draw(number: int, size: int = SIZE) -> tuple[np.ndarray, np.ndarray]:
     return images.astype(np.uint8), labels
 
 
-def draw_splits(number: int) -> dict[str, Any]:
+def draw_splits(number: int, size: int = SIZE) -> dict[str, Any]:
     """So many pictures to train on, and the first half of them for validation and test."""
-    images, labels = draw(number)
+    images, labels = draw(number, size)
     patients = np.arange(number).astype(str)
     columns = {
         "images": images,
@@ -46,7 +47,7 @@ def draw_splits(number: int) -> dict[str, Any]:
     return {name: SimpleNamespace(**rows) for name, rows in parts.items()}
 
 
-def build_normalised(model: str, image_size: int, weights: str, synchronised: bool):
+def build_normalised(image_size: int, weights: None):
     """Two convolutions with batch normalisation, as keras.applications has them: no bias before
     it.
     """
@@ -56,8 +57,8 @@ def build_normalised(model: str, image_size: int, weights: str, synchronised: bo
     x = inputs = keras.Input((image_size, image_size, 3))
     for filters in (8, 16):
         x = layers.Conv2D(filters, 3, strides=2, padding="same", use_bias=False)(x)
-        x = layers.ReLU()(layers.BatchNormalization(synchronized=synchronised)(x))
-    return keras.Model(inputs, x, name="base")
+        x = layers.ReLU()(layers.BatchNormalization()(x))
+    return keras.Model(inputs, x)
 
 
 def train(
@@ -67,6 +68,8 @@ def train(
     number: int,
     normalised: bool = False,
     impatient: bool = False,
+    dropout: float = 0.0,
+    precision: str = "",
     of_machine: Mapping[str, dict[str, Any]] = {},  # noqa: B006
 ) -> None:
     """One training as the notebooks make it; leaves the history, best.keras, result.json and
@@ -75,21 +78,25 @@ def train(
     One that is impatient calls no epoch better than another: its learning rate is halved again and
     again.
     """
-    from dr_lib.training.config import TrainingConfig
-    from dr_lib.training.train_once import BEST, predict, train_once
+    from dr_lib.training import config as config_module
+    from dr_lib.training.train_once import BEST, train_once
 
     how = {"data_dir": "", "accelerator": "cpu", "image_size": SIZE, "learning_rate": 0.003}
-    asked = TrainingConfig(
+    asked = config_module.TrainingConfig(
         **how | config | of_machine.get(os.environ.get("DR_LIB_MACHINE", ""), {})
     )
+    config_module.RECIPES["full"] = config_module.Recipe(dropout=dropout)
     plan = asked.plan(hardware.probe(), number)
+    if precision:
+        plan = replace(plan, precision=precision)
     splits = None if asked.data_dir else draw_splits(number)
     if normalised or impatient:
         hardware.activate(plan)  # before Keras is imported
     if normalised:
         from dr_lib.training import models
 
-        models.build_base = build_normalised
+        small_cnn = models.NETWORKS["small_cnn"]
+        models.NETWORKS["small_cnn"] = small_cnn._replace(build=build_normalised)
     if impatient:
         from keras import callbacks
 
@@ -100,11 +107,13 @@ def train(
     trained = train_once(asked, plan, folder, splits=splits)
     import keras
 
+    from dr_lib.training.fit import predict
+
     with trained.device.scope():
         loaded = keras.models.load_model(folder / BEST)
         kept = keras.metrics.AUC(num_thresholds=1000)
         validation = trained.splits["validation"]
-        kept.update_state(validation.referable, predict(asked, loaded, validation.images)[:, 0])
+        kept.update_state(validation.referable, predict(loaded, validation.images, 8)[:, 0])
     result = trained.row | {"kept_auc": float(kept.result())}
     if trained.device.rank:
         return

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from dr_lib.data.prepared.batches import Batches
+from dr_lib.errors import DrError
 from dr_lib.training.checkpoint import (
-    CheckpointError,
     assign_variables,
     read_checkpoint,
     read_variables,
@@ -31,7 +31,7 @@ def test_a_damaged_file_is_named(tmp_path, keep):
     path = tmp_path / "checkpoint.npz"
     write_checkpoint(path, {}, {"a": [np.zeros(1000)]})
     path.write_bytes(path.read_bytes()[:keep])
-    with pytest.raises(CheckpointError, match="checkpoint.npz is damaged.*delete it"):
+    with pytest.raises(DrError, match="checkpoint.npz is damaged.*delete it"):
         read_checkpoint(path)
 
 
@@ -39,7 +39,7 @@ def test_another_network_is_refused():
     """Arrays of other shapes do not enter half."""
     grader = build_grader("small_cnn", 32)
     compile_model(grader)
-    with pytest.raises(CheckpointError, match="another model"):
+    with pytest.raises(DrError, match="another model"):
         assign_variables(build(), read_variables(grader))
 
 
@@ -51,7 +51,7 @@ def test_a_training_asked_for_otherwise_is_refused(tmp_path):
     train(
         build(), batches, None, Recorder(tmp_path, identity={"dropout": 0.0, "seed": 1}), epochs=1
     )
-    with pytest.raises(CheckpointError, match="written with other dropout: delete it"):
+    with pytest.raises(DrError, match="written with other dropout: delete it"):
         train(
             build(),
             batches,

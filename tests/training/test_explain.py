@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from keras import layers
 
+from dr_lib.errors import DrError
 from dr_lib.training.explain import grad_cam, measure_overlap, randomise
 from dr_lib.training.graders import build_grader, weighted_loss
-from dr_lib.training.models import ModelError
 
 
 def stack(side: int, convolution: layers.Layer, *head: layers.Layer) -> keras.Model:
@@ -40,7 +40,7 @@ def test_the_map_of_a_linear_network_is_known(activation, outputs):
     expected = np.maximum(2 * image[..., 0] - image[..., 1], 0)
     assert grad_cam(network, image) == pytest.approx(expected / expected.max(), abs=1e-6)
     assert not grad_cam(network, image * [0, 1, 1]).any()  # nothing speaks for it
-    with pytest.raises(ModelError, match="needs a network with a convolution"):
+    with pytest.raises(DrError, match="needs a network with a convolution"):
         grad_cam(stack(4, layers.ReLU(), layers.Flatten(), layers.Dense(1)), image)
 
 

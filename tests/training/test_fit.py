@@ -33,15 +33,12 @@ def build(**how):
 
 
 def test_keeps_the_epoch_with_the_best_validation_auc(photographs, tmp_path):
-    """The model, and the file saved from it, evaluate to the highest AUC in the history; logs
-    are left.
-    """
+    """The model, and the file saved from it, evaluate to the highest AUC in the history."""
     images, labels = photographs
     model = build()
     validation = Batches(images[32:], labels[32:], 8)
     train_batches = Batches(images[:32], labels[:32], 8, shuffle_seed=1)
-    how = {"epochs": 6, "tensorboard": True}
-    train(model, train_batches, validation, Recorder(tmp_path), **how)
+    train(model, train_batches, validation, Recorder(tmp_path), epochs=6)
     history = pd.read_csv(tmp_path / "history.csv")
     save_model(model, tmp_path / "best.keras")
     saved = keras.models.load_model(tmp_path / "best.keras")
@@ -51,7 +48,6 @@ def test_keeps_the_epoch_with_the_best_validation_auc(photographs, tmp_path):
         assert float(auc.result()) == pytest.approx(history["val_auc"].max(), abs=1e-6)
     assert list(history["epoch"]) == list(range(6))
     assert {"loss", "auc", "val_loss", "val_auc", "learning_rate"} <= set(history)
-    assert list((tmp_path / "tensorboard").rglob("events*"))
 
 
 @pytest.mark.parametrize("keep_best", [False, True])
@@ -168,28 +164,27 @@ def test_stops_in_time_and_goes_on(photographs, tmp_path):
     as one in a piece.
 
     Its times are then those of the second process; what took part in the first is named all the
-    same. The weights are averaged: plain ones go on in `test_stream.py` and `test_kills.py`.
+    same.
     """
     images, labels = photographs
     batches = (
         Batches(images[:32], labels[:32], 8, shuffle_seed=1),
         Batches(images[32:], labels[32:], 8),
     )
-    how = {"epochs": 4, "average_weights": True}
-    whole = build(ema_momentum=0.9)
-    train(whole, *batches, Recorder(tmp_path / "whole"), **how)
+    whole = build()
+    train(whole, *batches, Recorder(tmp_path / "whole"), epochs=4)
     answers = iter([1e6, 0.0])
     done = []
     on_t4 = {"accelerator": "Tesla T4", "commit": "a"}
     first = Recorder(tmp_path / "parts", session=on_t4, seconds_left=lambda: next(answers))
     with pytest.raises(OutOfTimeError, match="saved after epoch 2 of 4"):
-        train(build(ema_momentum=0.9), *batches, first, **how)
+        train(build(), *batches, first, epochs=4)
     on_cpu = {"accelerator": "cpu", "commit": "a"}
-    model = build(ema_momentum=0.9)
+    model = build()
     second = Recorder(
         tmp_path / "parts", session=on_cpu, report=lambda *epochs: done.append(epochs)
     )
-    timing = train(model, *batches, second, **how)
+    timing = train(model, *batches, second, epochs=4)
     assert done == [(3, 4), (4, 4)] and timing.resumed == 1 and len(timing.epoch_s) == 2
     assert timing.done_by == {"accelerator": "Tesla T4 + cpu", "commit": "a"}
     assert timing.first_step_s < timing.epoch_s[0] and sum(timing.epoch_s) <= timing.train_s
@@ -198,28 +193,6 @@ def test_stops_in_time_and_goes_on(photographs, tmp_path):
     )
     histories = [(tmp_path / name / "history.csv").read_text() for name in ("whole", "parts")]
     assert histories[0] == histories[1]
-
-
-def test_the_average_of_the_weights_is_kept(photographs, tmp_path):
-    """By hand, of the weights after each of three steps, which the averaging leaves as they are."""
-    batches = Batches(*photographs, 48, shuffle_seed=1)
-    steps = []  # a step an epoch
-    plain = build()
-    model = build(ema_momentum=0.75)
-    train(
-        plain,
-        batches,
-        None,
-        Recorder(tmp_path, report=lambda *_: steps.append(plain.get_weights())),
-        epochs=3,
-    )
-    train(model, batches, None, Recorder(tmp_path / "average"), epochs=3, average_weights=True)
-    for first, second, third, average in zip(*steps, model.get_weights(), strict=True):
-        expected = 0.75 * (0.75 * first + 0.25 * second) + 0.25 * third
-        assert average == pytest.approx(expected, abs=1e-6)
-    assert any(
-        np.abs(a - b).max() > 1e-4 for a, b in zip(steps[2], model.get_weights(), strict=True)
-    )
 
 
 def test_a_finished_training_is_not_made_again(photographs, tmp_path):
@@ -236,9 +209,7 @@ def test_a_finished_training_is_not_made_again(photographs, tmp_path):
 
 
 def test_the_learning_rate_warms_up(photographs, tmp_path):
-    """A rate of 0.003 rises evenly over four epochs, by hand, and stays; no logs that nobody
-    asked for are written.
-    """
+    """A rate of 0.003 rises evenly over four epochs, by hand, and stays."""
     train(
         build(),
         Batches(*photographs, 48, shuffle_seed=1),
@@ -247,15 +218,8 @@ def test_the_learning_rate_warms_up(photographs, tmp_path):
         epochs=5,
         warmup_epochs=4,
     )
-    assert not (tmp_path / "tensorboard").exists()
     rates = pd.read_csv(tmp_path / "history.csv")["learning_rate"]
     assert rates.tolist() == pytest.approx([0.00075, 0.0015, 0.00225, 0.003, 0.003])
-
-
-def test_an_unknown_optimizer_is_refused():
-    """A misspelt optimiser names those there are."""
-    with pytest.raises(ValueError, match="rmsprop, adam"):
-        compile_model(build_model("small_cnn", 32), optimizer="sgdm")
 
 
 @pytest.mark.slow

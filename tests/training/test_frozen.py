@@ -10,9 +10,10 @@ from sklearn.metrics import roc_auc_score
 
 from dr_lib.data.prepared.batches import Batches
 from dr_lib.data.prepared.folder import Photographs
+from dr_lib.errors import DrError
 from dr_lib.training.fit import compile_model, train
 from dr_lib.training.frozen import fit_grades, freeze
-from dr_lib.training.models import ModelError, build_model, split_network
+from dr_lib.training.models import build_model, split_network
 from dr_lib.training.recorder import Recorder
 
 
@@ -126,10 +127,10 @@ def test_a_frozen_base_leaves_the_head_alone(splits):
 
 def test_a_layer_that_cannot_be_the_last_is_refused():
     """Of an unknown one the message names those there are; of a shortcut's it says so."""
-    with pytest.raises(ModelError, match="conv_pw_11_relu"):
+    with pytest.raises(DrError, match="conv_pw_11_relu"):
         split_network(build_model("mobilenet", 64), "conv_11")
     network = build_model("EfficientNetV2B0", 32)
-    with pytest.raises(ModelError, match="'block2b_expand_conv': the network goes round it"):
+    with pytest.raises(DrError, match="'block2b_expand_conv': the network goes round it"):
         split_network(network, "block2b_expand_conv")
     split_network(network, "block2b_add")
 
@@ -142,5 +143,5 @@ def test_refuses_to_cache_more_than_fits(splits):
     many = Photographs(
         *(np.broadcast_to(column[:1], (10**9, *column.shape[1:])) for column in splits["train"])
     )
-    with pytest.raises(ModelError, match="its outputs take .* GiB, .* are free"):
+    with pytest.raises(DrError, match="outputs of .* take .* GiB, .* are free"):
         freeze(network, network.get_layer("base").layers[-1].name, splits | {"train": many})

@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
+from dr_lib.errors import DrError
 from dr_lib.training import graders
-from dr_lib.training.models import ModelError, save_model
+from dr_lib.training.models import save_model
 
 
 @pytest.mark.parametrize(("model", "parameters"), [("mobilenet", 3_377_221), ("vgg19", 20_107_205)])
@@ -55,5 +56,5 @@ def test_the_metric_is_the_auc_of_referable_disease():
 
 def test_refuses_an_unknown_name():
     """The names that there are stand in the message."""
-    with pytest.raises(ModelError, match="mobilenet, vgg19, small_cnn"):
+    with pytest.raises(DrError, match="small_cnn, mobilenet, vgg19"):
         graders.build_grader("resnet", 224)

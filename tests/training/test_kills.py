@@ -22,8 +22,8 @@ def test_killed_at_random_moments(tmp_path, config, kills, window_s):
     to the bit.
     """
     pytest.importorskip(config["backend"])
-    config = config | {"augmentation": "colour", "dropout": 0.3, "learning_rate": 0.02}
-    asked = {"config": config, "number": 57, "impatient": True}
+    config = config | {"augmentation": "colour", "learning_rate": 0.02}
+    asked = {"config": config, "number": 57, "impatient": True, "dropout": 0.3}
     simulation.run("train", tmp_path / "straight", **asked)
     simulation.run(
         "kill", tmp_path / "killed", arguments=asked, kills=kills, window_s=window_s, seed=1

@@ -17,7 +17,6 @@ pytestmark = pytest.mark.slow
 CONFIG = {
     "backend": "jax",
     "augmentation": "colour",
-    "dropout": 0.3,
     "learning_rate": 0.02,
     "epochs": 3,
 }
@@ -26,7 +25,9 @@ CONFIG = {
 def start(folder: Path, count: int, config: dict, **arguments) -> list:
     """Start so many machines that train."""
     config = CONFIG | config | {"num_machines": count}
-    return start_machines("train", folder, count, config=config, number=57, **arguments)
+    return start_machines(
+        "train", folder, count, config=config, number=57, dropout=0.3, **arguments
+    )
 
 
 def start_machines(what: str, folder: Path, count: int, **arguments) -> list:
@@ -131,6 +132,7 @@ def test_machines_with_other_parameters_are_refused(tmp_path):
         2,
         config=CONFIG | {"num_machines": 2},
         number=57,
+        dropout=0.3,
         of_machine={"1": {"learning_rate": 0.5}},
     )
     said = [process.communicate(timeout=300)[0] for process in processes]

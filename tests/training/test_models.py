@@ -8,16 +8,18 @@ import keras
 import numpy as np
 import pytest
 
+from dr_lib.errors import DrError
 from dr_lib.training.graders import build_grader
 from dr_lib.training.models import (
+    NETWORKS,
     Augment,
-    ModelError,
     build_model,
-    find_preprocessing,
+    find_network,
     recolour,
     save_model,
 )
 
+ROOT = Path(__file__).resolve().parents[2]
 NEUTRAL = {"brightness": 0.0, "saturation": 1.0, "hue": 0.0, "contrast": 1.0}
 
 
@@ -112,7 +114,7 @@ def test_each_network_gets_its_own_preprocessing(model, module):
     left to the network.
     """
     pixels = np.random.default_rng(0).integers(0, 256, (2, 4, 4, 3)).astype(np.float32)
-    scale, offset, is_bgr = find_preprocessing(model)
+    scale, offset, is_bgr = find_network(model).preprocessing
     ours = (pixels / 255 * scale + offset)[..., :: -1 if is_bgr else 1]
     expected = getattr(keras.applications, module).preprocess_input(pixels.copy())
     assert ours == pytest.approx(expected, abs=1e-4)
@@ -128,23 +130,70 @@ def test_a_network_ends_where_it_is_told():
     assert network.count_params() == 27 * 32 + 4 * 32 + blocks + 512 + 1
 
 
-def test_batch_normalisation_is_synchronised_in_training_alone(tmp_path):
-    """Under tf.distribute every layer pools its statistics; the saved file has none that only
-    TensorFlow knows.
+def build_normalised(image_size, weights):
+    """A base with batch normalisation, as somebody would add it."""
+    inputs = keras.Input((image_size, image_size, 3))
+    x = keras.layers.Conv2D(4, 3, strides=4, use_bias=False)(inputs)
+    return keras.Model(inputs, keras.layers.BatchNormalization()(x))
+
+
+@pytest.fixture(autouse=True)
+def one_more_network(monkeypatch):
+    """A network that is registered gets what the others get."""
+    normalised = NETWORKS["small_cnn"]._replace(build=build_normalised)
+    monkeypatch.setitem(NETWORKS, "normalised", normalised)
+
+
+@pytest.mark.parametrize("model", [*NETWORKS, "normalised"])
+def test_every_registered_network_is_synchronised_in_training_alone(model, tmp_path):
+    """Under tf.distribute every batch normalisation pools its statistics; the saved file has none
+    that only TensorFlow knows, and predicts the same.
     """
-    network = build_grader("mobilenet", 32, synchronised=True)
+    network = build_model(model, 32, synchronised=True)
 
     def flags(model: keras.Model) -> set[bool]:
-        normalisations = [
-            layer for layer in model.get_layer("base").layers if hasattr(layer, "synchronized")
-        ]
-        assert len(normalisations) == 27
-        return {layer.synchronized for layer in normalisations}
+        layers = model.get_layer("base").layers
+        return {layer.synchronized for layer in layers if hasattr(layer, "synchronized")}
 
-    assert flags(network) == {True}
+    place = f"{model}: models.build_features synchronises every base"
+    assert flags(network) == ({True} if model in ("mobilenet", "normalised") else set()), place
     save_model(network, tmp_path / "best.keras")
-    assert flags(keras.models.load_model(tmp_path / "best.keras")) == {False}
+    saved = keras.models.load_model(tmp_path / "best.keras")
+    assert flags(saved) <= {False}
+    images = np.random.default_rng(0).integers(0, 256, (2, 32, 32, 3), dtype=np.uint8)
+    assert np.array(saved(images)) == pytest.approx(np.array(network(images)), abs=1e-6)
     assert [path.name for path in tmp_path.iterdir()] == ["best.keras"]
+
+
+@pytest.mark.parametrize("model", [*NETWORKS, "normalised"])
+def test_every_registered_network_is_built_for_its_tasks(model):
+    """One probability, or five where it is for grades; a side too small says so."""
+    assert build_model(model, 32).output_shape == (None, 1)
+    if NETWORKS[model].grades:
+        assert build_grader(model, 32).output_shape == (None, 5)
+    with pytest.raises(DrError, match=model):
+        build_model(model, 8 if model == "mobilenet" else 16)
+    if not NETWORKS[model].has_imagenet:
+        with pytest.raises(DrError, match="no ImageNet weights"):
+            build_model(model, 32, weights="imagenet")
+
+
+@pytest.mark.parametrize("model", [name for name in NETWORKS if NETWORKS[name].grades])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "notebooks/21_export_quantize.py",
+        "notebooks/22_serve_and_load.py",
+        "README.md",
+        "README.pt-BR.md",
+    ],
+)
+def test_every_network_that_is_served_is_listed(model, path):
+    """In the comment of the notebooks' parameter, and where the README names them."""
+    lines = (ROOT / path).read_text(encoding="utf-8").splitlines()
+    if path.endswith(".py"):
+        lines = [line for line in lines if line.startswith("model: ")]
+    assert any(model in line for line in lines), f"{path} does not list {model} of models.NETWORKS"
 
 
 def test_weights_come_from_a_file(tmp_path):
@@ -211,7 +260,7 @@ def test_imagenet_weights_give_known_features(real_data):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"model": "resnet"}, "choose small_cnn or .* ResNet50"),
+        ({"model": "resnet"}, "choose small_cnn, mobilenet, vgg19, .* or a network .* ResNet50"),
         ({"model": "small_cnn", "last_layer": "conv9"}, "no layer 'conv9': choose from"),
         ({"model": "small_cnn", "augmentation": "rotate"}, "choose from"),
         ({"model": "small_cnn", "weights": "imagenet"}, "no ImageNet weights"),
@@ -221,8 +270,8 @@ def test_imagenet_weights_give_known_features(real_data):
     ],
 )
 def test_what_cannot_be_built_says_why(arguments, message):
-    """Each mistake is a ModelError before anything is trained."""
-    with pytest.raises(ModelError, match=message):
+    """Each mistake is a DrError before anything is trained."""
+    with pytest.raises(DrError, match=message):
         build_model(arguments.pop("model"), arguments.pop("image_size", 96), **arguments)
 
 
@@ -232,5 +281,5 @@ def test_a_file_of_other_weights_is_refused(tmp_path):
     build_model("mobilenet", 32).get_layer("base").save_weights(path)
     with h5py.File(path, "r+") as file:
         del file["layers"]["conv2d_13"]["vars"]["0"]
-    with pytest.raises(ModelError, match="cannot build mobilenet at 96 px"):
+    with pytest.raises(DrError, match="cannot build mobilenet at 96 px"):
         build_model("mobilenet", 96, weights=str(path))

@@ -9,10 +9,16 @@ import pytest
 
 from dr_lib import hardware
 from dr_lib.data.prepared.records import ShardError
-from dr_lib.training.config import TrainingConfig
+from dr_lib.training.config import RECIPES, Recipe, TrainingConfig
 from dr_lib.training.fit import OutOfTimeError
 from dr_lib.training.train_once import BEST, train_once
 from tests.training import simulation
+
+
+@pytest.fixture(autouse=True)
+def mirrored(monkeypatch):
+    """Predictions are averaged with those of the mirror images."""
+    monkeypatch.setitem(RECIPES, "full", Recipe(test_time_augmentation=True))
 
 
 def start(data_dir, out, input, **how):
@@ -24,7 +30,6 @@ def start(data_dir, out, input, **how):
         backend="tensorflow",
         image_size=32,
         epochs=2,
-        test_time_augmentation=True,
     )
     return train_once(config, config.plan(hardware.probe(), 48), out, **how)
 
@@ -74,7 +79,6 @@ def test_jax_is_fed_alike(small_sample, tmp_path):
         "backend": "jax",
         "mode": "fast",
         "epochs": 2,
-        "steps_per_execution": 3,
     }
     runs = {
         name: {"config": config | {"input": name}, "number": 48} for name in ("memory", "stream")

@@ -1,6 +1,6 @@
 """One training from photographs to its row: what the row says is what happened."""
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
 import keras
@@ -10,9 +10,12 @@ import pytest
 
 from dr_lib import hardware
 from dr_lib.errors import DrError
+from dr_lib.evidence import select
+from dr_lib.parameters import CHOICES, ParameterError
 from dr_lib.training import resident
-from dr_lib.training.config import TrainingConfig
-from dr_lib.training.train_once import predict, set_up, train_once
+from dr_lib.training.config import Recipe, Schedule, TrainingConfig
+from dr_lib.training.fit import predict
+from dr_lib.training.train_once import Setup, set_up, train_once
 from tests.training.simulation import draw_splits
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -29,39 +32,46 @@ def test_every_parameter_of_the_notebook_is_in_its_config():
         "max_hours",
     }
     parameters = {"image_size": 77, "seed": 5, "repetition": 3, "here": Path(), "results": "x"}
-    config = TrainingConfig.from_parameters(
-        parameters, data_dir="/private/eyes", weights="/private/base.h5"
-    )
+    parameters |= {"data_dir": "/private/eyes", "weights": "/private/base.h5"}
+    config = TrainingConfig.from_parameters(parameters)
     assert (config.image_size, config.run_seed) == (77, 8)
     assert (config.describe()["data_dir"], config.describe()["weights"]) == ("eyes", "base.h5")
 
 
 def test_mode_scaled_takes_a_larger_batch():
-    """By hand: 4 times the batch, twice the rate, the warm-up asked for; other modes leave all
-    three.
-    """
-    asked = {"batch_size": 8, "batch_scale": 4, "learning_rate": 0.001, "warmup_epochs": 3}
-    assert TrainingConfig("", mode="scaled", **asked).schedule == (32, 4, pytest.approx(0.002), 3)
+    """By hand: 4 times the batch, twice the rate, a warm-up; other modes leave all three."""
+    asked = {"batch_size": 8, "learning_rate": 0.001}
+    assert TrainingConfig("", mode="scaled", **asked).schedule == (32, 4, pytest.approx(0.002), 5)
     assert TrainingConfig("", mode="fast", **asked).schedule == (8, 1, 0.001, 0)
 
 
+def test_a_recipe_stands_in_the_row_by_its_parts():
+    """As rows had them when each was a parameter of its own."""
+    row = TrainingConfig("", model="mobilenet", recipe="few").describe()
+    assert (row["last_layer"], row["last_frozen"]) == ("conv_pw_7_relu", "conv_pw_7_relu")
+    assert (row["probe_grades"], row["dropout"]) == (True, 0.0)
+    row = TrainingConfig("", model="mobilenet", recipe="upper").describe()
+    assert (row["last_layer"], row["last_frozen"]) == ("", "conv_pw_11_relu")
+    assert (row["probe_grades"], row["dropout"]) == (False, 0.3)
+
+
 @pytest.mark.parametrize(
-    "asked",
+    ("asked", "message"),
     [
-        {"task": "referral"},
-        {"task": "grades", "dropout": 0.3},
-        {"task": "grades", "last_frozen": "relu"},
-    ]
-    + [
-        {"weigh_grades": True},
-        {"probe_grades": True},
-        {"ema_momentum": 1.0},
-        {"task": "grades", "weigh_classes": True},
+        ({"task": "referral"}, "task 'referral': choose from referable, grades"),
+        ({"task": "grades", "recipe": "few"}, "recipe: not of the task grades"),
+        ({"optimizer": "sgdm"}, "optimizer .sgdm.: choose from rmsprop, adam"),
+        ({"weigh_grades": True}, "weigh_grades: not of the task referable"),
+        ({"recipe": "few"}, "recipe few names layers of mobilenet"),
+        (
+            {"recipe": "upper", "model": "mobilenet", "num_machines": 2},
+            "caches features on one machine",
+        ),
     ],
 )
-def test_what_would_be_ignored_is_refused(asked):
+def test_what_would_be_ignored_is_refused(asked, message):
     """A parameter of the other task is an error before anything runs."""
-    with pytest.raises((ValueError, DrError), match="choose from|leave|less than 1"):
+    with pytest.raises((DrError, ParameterError), match=message):
         TrainingConfig("", **asked)
 
 
@@ -71,7 +81,7 @@ def test_what_would_be_ignored_is_refused(asked):
         ("epochs", 0),
         ("epochs", 2.5),
         ("image_size", "96"),
-        ("dropout", -0.1),
+        ("seed", -1),
     ],
 )
 def test_a_value_that_cannot_be_is_named(name, value):
@@ -118,36 +128,135 @@ def test_grades_are_weighed_on_request():
     probabilities = np.full((2, 5), 0.2, np.float32)
     for weighed, expected in ((False, [1, 1]), (True, [2 / 3, 2])):
         config = TrainingConfig("", task="grades", weigh_grades=weighed, **HERE)
-        loss = set_up(config, config.plan(hardware.probe(), 16), splits).model.loss
+        loss = prepare(config, splits).model.loss
         assert np.array(loss(np.array([0, 2]), probabilities)) == pytest.approx(
             -np.log(0.2) * np.array(expected)
         )
-
-
-def test_referable_and_other_photographs_are_balanced_on_request():
-    """Of 16 photographs 12 are referable: by hand they weigh 16 / (2 x 12), the others 16 / (2 x
-    4).
-    """
-    splits = draw_splits(16)
-    splits["train"].referable[:] = [1] * 12 + [0] * 4
-    config = TrainingConfig("", weigh_classes=True, **HERE)
-    loss = set_up(config, config.plan(hardware.probe(), 16), splits).model.loss
-    losses = np.array(loss(np.array([1, 0], np.float32), np.array([[0.8], [0.8]], np.float32)))
-    assert losses == pytest.approx([-np.log(0.8) * 2 / 3, -np.log(0.2) * 2], rel=1e-4)
 
 
 def test_test_time_augmentation_averages_mirror_images():
     """The prediction is the mean of those of the photograph and of its mirror image, of 9 in
     batches of 8 in order.
     """
-    config = TrainingConfig("", **HERE)
-    splits = draw_splits(9)
-    network = set_up(config, config.plan(hardware.probe(), 9), splits).network
+    network = prepare(TrainingConfig("", **HERE), draw_splits(9)).network
     images = np.random.default_rng(0).integers(0, 255, (9, 32, 32, 3), dtype=np.uint8)
     one = np.array(network(images))
     other = np.array(network(images[:, :, ::-1]))
-    augmented = predict(TrainingConfig("", test_time_augmentation=True, **HERE), network, images)
-    assert (
-        augmented == pytest.approx((one + other) / 2, abs=1e-6) and np.abs(one - other).max() > 1e-4
-    )
-    assert predict(config, network, images) == pytest.approx(one, abs=1e-6)
+    augmented = predict(network, images, 8, average_mirrored=True)
+    assert augmented == pytest.approx((one + other) / 2, abs=1e-6)
+    assert np.abs(one - other).max() > 1e-4
+    assert predict(network, images, 8) == pytest.approx(one, abs=1e-6)
+
+
+def test_every_parameter_says_whether_rows_that_differ_in_it_are_pooled():
+    """In the tables by which rows are selected it stands as its field says."""
+    for field in fields(TrainingConfig):
+        rows = field.metadata["rows"]
+        place = f"{field.name}: rows {rows!r} in training.config; evidence.select"
+        assert (rows == "no") == (field.name in select.WORK), f"{place}.WORK has to agree"
+        assert (rows == "plan") == (field.name in select.PLAN), f"{place}.PLAN has to agree"
+    parts = {*Recipe._fields, *Schedule._fields} - {"batch_scale"}  # which batch_size tells
+    assert parts <= set(select.WORK)
+
+
+CHANGED = {  # parameters of a training: another value than HERE's or the default
+    "task": "grades",
+    "mode": "scaled",
+    "model": "mobilenet",
+    "image_size": 48,
+    "batch_size": 4,
+    "epochs": 2,
+    "optimizer": "rmsprop",
+    "learning_rate": 0.01,
+    "augmentation": "none",
+    "recipe": "upper",
+    "weigh_grades": True,
+    "keep_best": True,
+    "backend": "jax",
+    "num_devices": 2,
+    "input": "stream",
+    "seed": 21,
+    "repetition": 1,
+}
+ELSEWHERE = {  # why one step cannot show it, and which test does
+    "data_dir": "test_stream.py",
+    "split": "data/prepared/test_folder.py",
+    "weights": "test_weights_come_from_a_file",
+    "accelerator": "hardware/test_plans.py",
+    "num_machines": "test_machines.py",
+}
+
+
+@pytest.mark.parametrize("name", [field.name for field in fields(TrainingConfig)])
+def test_every_parameter_changes_something(name, monkeypatch):
+    """Its plan, schedule, network, optimiser, loss, batches or call of fit: one of them is another
+    than without it.
+    """
+    if name in ELSEWHERE:
+        return
+    assert name in CHANGED, f"{name}: give it another value in CHANGED, or say why in ELSEWHERE"
+    needs = {"recipe": {"model": "mobilenet"}, "weigh_grades": {"task": "grades"}}.get(name, {})
+    before = TrainingConfig("", **HERE | needs)
+    after = replace(before, **{name: CHANGED[name]})
+    message = f"{name} changes nothing: use it in training/train_once.py or TrainingConfig.plan"
+    assert outline(before, monkeypatch) != outline(after, monkeypatch), message
+
+
+def test_nothing_but_parameters_changes_an_outline(monkeypatch):
+    """The same configuration gives the same one, so the test above sees what it says."""
+    config = TrainingConfig("", **HERE)
+    assert outline(config, monkeypatch) == outline(config, monkeypatch)
+
+
+def outline(config: TrainingConfig, monkeypatch) -> list:
+    """What is made of a configuration, as far as numbers tell."""
+    plan = config.plan(hardware.probe(), 17)
+    calls = []
+
+    def stop(network, *arguments, **settings):
+        calls.append(settings)
+        raise ZeroDivisionError
+
+    keras.utils.clear_session()  # layers are named from the first on
+    monkeypatch.setattr("dr_lib.training.fit.train", stop)
+    monkeypatch.setattr("dr_lib.training.frozen.freeze", stop)
+    outlines = [plan.describe()]
+    if plan.backend == "jax" or plan.num_replicas > 1:  # this process has one device of TensorFlow
+        return outlines
+    splits = draw_splits(33, config.image_size)
+    splits["train"].grade[:3] = 4
+    del splits["validation"]
+    with pytest.raises(ZeroDivisionError):
+        train_once(config, plan, Path(), splits=splits)
+    if config.parts.last_frozen:
+        return calls
+    setup = prepare(config, splits)
+    images, targets = setup.train_batches[0]
+    network = setup.network
+    probabilities = np.full((1, network.output_shape[-1]), 0.2, np.float32)
+    loss = network.loss if callable(network.loss) else keras.losses.get(network.loss or "mse")
+    return [
+        *outlines,
+        calls,
+        network.to_json(),
+        setup.model.optimizer.get_config(),
+        [weights.sum() for weights in network.get_weights()],
+        np.array(loss(np.zeros((1, 1)), probabilities)).tolist(),
+        [np.asarray(images, float).sum(), np.asarray(targets, float).sum(), len(images)],
+    ]
+
+
+def prepare(config: TrainingConfig, splits: dict) -> Setup:
+    """Set a training up on this machine."""
+    return set_up(config, hardware.activate(config.plan(hardware.probe(), 17)), splits)
+
+
+def test_every_choice_stands_in_the_comment_of_its_parameter():
+    """A reader of a notebook sees what dr_lib.parameters takes."""
+    for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
+        parameters = papermill.inspect_notebook(str(path))
+        for name in parameters.keys() & CHOICES.keys():
+            absent = [v for v in CHOICES[name] if v not in parameters[name]["help"]]
+            known = {"accelerator": {"tpu"}} if path.name.startswith("30") else {}
+            absent = set(absent) - known.get(name, set())
+            assert not absent, f"{path.name}: the comment of {name} leaves out {sorted(absent)}"

@@ -3,8 +3,6 @@
 import os
 import re
 import unicodedata
-from contextlib import suppress
-from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,6 +11,7 @@ import pandas as pd
 from dr_lib.data.labels.datasets import EYES, SPLITS, Part, grade_keywords, read_names, read_parts
 from dr_lib.data.labels.grades import GRADES
 from dr_lib.data.labels.schema import FACTS
+from dr_lib.errors import DrError
 from dr_lib.files import read_csv
 
 PICTURES = {".jpg", ".jpeg", ".jfif", ".png", ".tif", ".tiff", ".bmp", ".ppm", ".webp"}
@@ -25,7 +24,10 @@ FACTS_ELSEWHERE = {"quality": ("Overall quality", "final_quality")}
 DEEPDRID = {"1": "Adequate", "0": "Inadequate"}
 
 
-class LabelTableError(ValueError):
+PATIENT = re.compile(r"(?i)(patient|paciente|subject)s?([ _-]?(id|name|nome))?")
+
+
+class LabelTableError(DrError):
     """The label table or its photographs cannot be used as they are; the message says what to
     change.
     """
@@ -47,7 +49,7 @@ def find_files(folder: Path) -> tuple[list[Path], list[Path]]:
     Raises:
         LabelTableError: there are no photographs.
     """
-    files: list[Path] = []
+    files = []
     for parent, folders, names in os.walk(folder, followlinks=True):
         folders[:] = [name for name in folders if name != "__MACOSX" and not name.startswith(".")]
         files += [Path(parent, name) for name in names if not name.startswith(".")]
@@ -83,60 +85,45 @@ def find_sources(
         raise LabelTableError(
             f"there is no layout {layout!r}: choose auto or one of {', '.join(layouts)}"
         )
-    *known, own = (part for part in read_parts() if layout in ("auto", part.layout))
-    steps = [known, [own]] if layout == "auto" else [[*known, own]]
-
-    @cache  # a file fits several layouts by its name
-    def read(path: Path) -> pd.DataFrame:
-        with suppress(LabelTableError):
-            return read_label_file(path)
-        return pd.DataFrame()
-
-    for any_name, anywhere in [(False, False)] + [
-        (False, True),
-        (layout != "auto", True),
-    ] * is_given:
-        for parts in steps:
-            found = [
-                Source(part, path, read(path), "" if anywhere else _find_folder(part, folders))
+    tables = {path: _read_any(path) for path in label_files}
+    *public, own = read_parts()
+    candidates = [public, [own]]
+    if layout != "auto":
+        candidates = [[part for part in read_parts() if part.layout == layout]]
+    # the best known first; then, of the user's own file, with photographs anywhere; then the layout
+    # that the user named, whatever the file is called
+    attempts = [(True, False), (True, True)] if is_given else [(True, False)]
+    if is_given and layout != "auto":
+        attempts.append((False, True))
+    for by_name, anywhere in attempts:
+        for parts in candidates:
+            sources = [
+                Source(part, path, table, "" if anywhere else _find_folder(part, folders))
                 for part in parts
-                for path in label_files
-                if (any_name or _has_name(part, path)) and part.columns <= set(read(path))
+                for path, table in tables.items()
+                if (not by_name or _has_name(part, path)) and part.columns <= set(table)
             ]
-            if any(source.folder is not None for source in found):
-                return _choose_layout(found[:1] if any_name else found)
+            if any(source.folder is not None for source in sources):
+                return _choose_layout(sources if by_name else sources[:1])
     if is_given:
         read_label_file(label_files[0])  # an empty file is to be called empty
-    for path in label_files:
-        columns = set(read(path))
-        if columns & own.columns and not any(
-            part.columns and part.columns <= columns for part in read_parts()
-        ):
-            missing = ", ".join(sorted(own.columns - columns))
-            raise LabelTableError(
-                f"{path.name}: missing: {missing}; it has the columns {', '.join(read(path))}"
-            )
-    # names of files may be those of patients
-    described = (
-        "; ".join(dict.fromkeys(_describe(path, read(path)) for path in label_files[:5])) or "none"
-    )
-    raise LabelTableError(
-        f"no label table with photographs for layout {layout}; label files found:"
-        f" {len(label_files)} ({described}). Needed: the columns image and grade (patient, eye and"
-        f" split where known), or the files of one of {', '.join(layouts)}"
-    )
+    raise LabelTableError(_explain(layout, layouts, tables))
+
+
+def _read_any(path: Path) -> pd.DataFrame:
+    """Read a file that may be no label file: an empty table, then."""
+    try:
+        return read_label_file(path)
+    except LabelTableError:
+        return pd.DataFrame()
 
 
 def _find_folder(part: Part, folders: list[str]) -> str | None:
     """Find the best of the part's expressions that some folder of photographs fits."""
-    return next(
-        (
-            one
-            for one in part.folders.split(";")
-            if any(re.search(one, folder) for folder in folders)
-        ),
-        None,
-    )
+    for expression in part.folders.split(";"):
+        if any(re.search(expression, folder) for folder in folders):
+            return expression
+    return None
 
 
 def _has_name(part: Part, path: Path) -> bool:
@@ -145,98 +132,107 @@ def _has_name(part: Part, path: Path) -> bool:
     return bool(is_named) and all((path.parent / name).exists() for name in part.beside.split(";"))
 
 
-def _describe(path: Path, table: pd.DataFrame) -> str:
-    """List the columns, but not where the header is missing and they are a photograph's row."""
-    columns = list(table) if path.suffix.lower() != ".txt" else []
-    is_row = any(
-        re.fullmatch(r"[\d.]+", column) or cut_suffix(column) != column.casefold()
-        for column in columns
+def _explain(layout: str, layouts: list[str], tables: dict[Path, pd.DataFrame]) -> str:
+    """Say why none of the label files will do, by their columns: their names may be patients'."""
+    own = read_parts()[-1]
+    for path, table in tables.items():
+        columns = set(table)
+        is_known = any(part.columns and part.columns <= columns for part in read_parts())
+        if columns & own.columns and not is_known:
+            missing = ", ".join(sorted(own.columns - columns))
+            return f"{path.name}: missing: {missing}; it has the columns {', '.join(table)}"
+    described = [_describe_columns(path, table) for path, table in [*tables.items()][:5]]
+    return (
+        f"no label table with photographs for layout {layout}; label files found: {len(tables)}"
+        f" ({'; '.join(dict.fromkeys(described)) or 'none'}). Needed: the columns image and grade"
+        " (patient, eye and split where known), or the files of one of"
+        f" {', '.join(layouts)}"
     )
-    return "no header" if is_row or not columns else f"columns {', '.join(columns)}"
 
 
-def _choose_layout(found: list[Source]) -> tuple[str, list[Source], list[str]]:
+def _describe_columns(path: Path, table: pd.DataFrame) -> str:
+    """List the columns, but not where the header is missing and they are a photograph's row."""
+    is_row = any(
+        re.fullmatch(r"[\d.]+", name) or cut_suffix(name) != name.casefold() for name in table
+    )
+    if path.suffix.lower() == ".txt" or is_row or table.columns.empty:
+        return "no header"
+    return f"columns {', '.join(table)}"
+
+
+def _choose_layout(sources: list[Source]) -> tuple[str, list[Source], list[str]]:
     """See that the label files with photographs are those of one data set, each of them once."""
-    used = [source for source in found if source.folder is not None]
-    layout, *others = dict.fromkeys(source.part.layout for source in used)
-    if others:
+    used = [source for source in sources if source.folder is not None]
+    layouts = list(dict.fromkeys(source.part.layout for source in used))
+    if len(layouts) > 1:
         raise LabelTableError(
-            f"found the data sets {' and '.join([layout, *others])}: say which one with layout="
+            f"found the data sets {' and '.join(layouts)}: say which one with layout="
         )
     if used[0].part.refusal:
         raise LabelTableError(used[0].part.refusal)
     if len({source.part for source in used}) < len(used):
         files = ", ".join(f"{s.path.parent.name}/{s.path.name}" for s in used)
         raise LabelTableError(
-            f"found several label tables of {layout}: {files}. Say which with labels="
+            f"found several label tables of {layouts[0]}: {files}. Say which with labels="
         )
-    missing = [s for s in found if s.part.layout == layout and s.folder is None]
-    notices = [*dict.fromkeys(s.part.notice for s in used if s.part.notice)]
-    return (
-        layout,
-        used,
-        notices + [f"{s.path.name} is not used: its photographs are not there." for s in missing],
-    )
+    notices = [*dict.fromkeys(source.part.notice for source in used if source.part.notice)]
+    for source in sources:
+        if source.part.layout == layouts[0] and source.folder is None:
+            notices.append(f"{source.path.name} is not used: its photographs are not there.")
+    return layouts[0], used, notices
 
 
 def read_rows(source: Source) -> pd.DataFrame:
-    """Read a label file of any known data set as one kind of row; what a row may not hold is a
-    LabelTableError.
+    """Read a label file of any known data set as one kind of row.
 
     Returns:
         labels (the file's name), row (its line), name, patient, eye, grade, official, camera, age,
         sex, quality, reason (empty, or why the row cannot be used) and from_names (patient and eye
         were read from the name, for the row names no patient and the name has the form).
+
+    Raises:
+        LabelTableError: a row holds what it may not hold.
     """
     part = source.part
     table = source.table
-    others = [
-        c
-        for c in table
-        if re.fullmatch(r"(?i)(patient|paciente|subject)s?([ _-]?(id|name|nome))?", c)
-    ]
-    if others and not part.patient and "patient" not in table:  # not passed over
+    patients = [name for name in table if PATIENT.fullmatch(name)]
+    if patients and not part.patient and "patient" not in table:  # not passed over
         raise LabelTableError(
-            f"the column {others[0]} is not read: call it patient, so that no one is in two splits"
+            f"the column {patients[0]} is not read: call it patient, so that no one is in two"
+            " splits"
         )
     rows = pd.DataFrame(
-        {"labels": source.path.name, "row": table.index, "name": table[part.image]}, table.index
+        {
+            "labels": source.path.name,
+            "row": table.index,
+            "name": table[part.image],
+            "patient": table.get(part.patient or "patient", ""),
+            "eye": table.get(part.eye or "eye", ""),
+            "official": part.split or table.get("split", ""),
+            "reason": "",
+        },
+        table.index,
     )
-    rows["patient"] = table.get(part.patient or "patient", "")
-    rows["eye"] = table.get(part.eye or "eye", "")
     if part.eye.startswith("~"):
         rows["eye"] = rows["name"].str.contains(part.eye[1:]).map({True: "left", False: "right"})
     left, _, right = part.grade.partition(";")
-    rows["grade"] = table[left].where(rows["eye"] == "left", table[right]) if right else table[left]
-    rows["official"], rows["reason"] = part.split or table.get("split", ""), ""
+    rows["grade"] = table[left].where(rows["eye"] == "left", table[right or left])
     for fact in FACTS:
-        names = (fact, f"patient_{fact}", *FACTS_ELSEWHERE.get(fact, ()))
-        found = next((name for name in names if name in table), "")
-        rows[fact] = (
-            table[found].replace(DEEPDRID if found == "Overall quality" else {}) if found else ""
-        )
+        rows[fact] = _read_fact(table, fact)
     if not rows["name"].all():
         raise LabelTableError(
             f"{name_rows(rows[rows['name'] == ''])}: name the photograph, or take the row out"
         )
-    for column, words in (("eye", EYES), ("official", SPLITS)):
-        plain = rows[column].str.lower().map(words)
-        if plain.isna().any():
-            choice = ", ".join(filter(None, dict.fromkeys(words.values())))
-            raise LabelTableError(
-                f"{name_rows(rows[plain.isna()])}: {column.replace('official', 'split')} must be"
-                f" {choice} or empty"
-            )
-        rows[column] = plain
+    rows["eye"] = _translate(rows, "eye", EYES, "eye")
+    rows["official"] = _translate(rows, "official", SPLITS, "split")
     if "Keywords" in part.grade:
         rows[["grade", "reason"]] = [grade_keywords(keywords) for keywords in rows["grade"]]
     if part.ungradable:
         column, _, number = part.ungradable.rpartition("=")
         marks = pd.to_numeric(table[column] if column else rows["grade"], errors="coerce")
         rows.loc[marks == int(number), "reason"] = "ungradable"
-    rows.loc[
-        rows["grade"].str.lower().isin(["", "na", "nan"]) & (rows["reason"] == ""), "reason"
-    ] = "no grade"
+    has_none = rows["grade"].str.lower().isin(["", "na", "nan"])
+    rows.loc[has_none & (rows["reason"] == ""), "reason"] = "no grade"
     grades = pd.to_numeric(rows["grade"], errors="coerce")
     bad = rows[~grades.isin(range(5)) & (rows["reason"] == "")]
     if len(bad):
@@ -244,11 +240,33 @@ def read_rows(source: Source) -> pd.DataFrame:
         raise LabelTableError(
             f"{name_rows(bad)}: the grade must be a number ({scale}), or empty where there is none"
         )
-    named = read_names(rows["name"])
-    from_names = (named["patient"] != "") & (rows["patient"] == "")
-    rows["patient"] = rows["patient"].mask(from_names, named["patient"]).map(_fold_name)
-    rows["eye"] = rows["eye"].mask(from_names, named["eye"])
-    return rows.assign(grade=grades, from_names=from_names).reset_index(drop=True)
+    names = read_names(rows["name"])
+    from_names = (names["patient"] != "") & (rows["patient"] == "")
+    return rows.assign(
+        patient=rows["patient"].mask(from_names, names["patient"]).map(_fold_name),
+        eye=rows["eye"].mask(from_names, names["eye"]),
+        grade=grades,
+        from_names=from_names,
+    ).reset_index(drop=True)
+
+
+def _read_fact(table: pd.DataFrame, fact: str) -> pd.Series | str:
+    """What a label file knows of the camera, age, sex or quality, under any of its names."""
+    for name in (fact, f"patient_{fact}", *FACTS_ELSEWHERE.get(fact, ())):
+        if name in table:
+            return table[name].replace(DEEPDRID if name == "Overall quality" else {})
+    return ""
+
+
+def _translate(rows: pd.DataFrame, column: str, words: dict[str, str], name: str) -> pd.Series:
+    """Put a column's words in ours."""
+    translated = rows[column].str.lower().map(words)
+    if translated.isna().any():
+        choice = ", ".join(filter(None, dict.fromkeys(words.values())))
+        raise LabelTableError(
+            f"{name_rows(rows[translated.isna()])}: {name} must be {choice} or empty"
+        )
+    return translated
 
 
 def read_label_file(labels: Path) -> pd.DataFrame:

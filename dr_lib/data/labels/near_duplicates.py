@@ -1,6 +1,7 @@
 """Find photographs that are in a data set twice under two files, by a hash of what they show."""
 
 import hashlib
+from collections.abc import Iterable
 
 import cv2
 import numpy as np
@@ -41,6 +42,11 @@ def perceptual_hash(encoded: bytes) -> bytes:
     if waves.std() < LEAST_DETAIL:
         return hashlib.sha256(encoded).digest()  # as many bits, near to no others
     return np.packbits(waves > np.median(waves)).tobytes()
+
+
+def parse_hashes(texts: Iterable[str]) -> np.ndarray:
+    """Make (n, 32) uint8 of perceptual hashes in hexadecimal."""
+    return np.frombuffer(bytes.fromhex("".join(texts)), np.uint8).reshape(-1, 32)
 
 
 def is_copy(found: bytes, hashes: np.ndarray) -> bool:

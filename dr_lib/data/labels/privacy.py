@@ -10,13 +10,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from dr_lib.errors import DrError
 from dr_lib.files import lock, replace
 
 SALT = "salt"  # the file by which a private folder is known
-
-
-class PrivateFolderError(ValueError):
-    """The private folder cannot be used."""
 
 
 @contextmanager
@@ -31,7 +28,7 @@ def open_private(private: Path, new_salt: bytes | None = None) -> Iterator[bytes
         new_salt: the salt to keep in a new folder; None draws one.
 
     Raises:
-        PrivateFolderError: the folder cannot be written, its salt is damaged, or another prepare is
+        DrError: the folder cannot be written, its salt is damaged, or another prepare is
             at work.
     """
     path = private / SALT
@@ -44,19 +41,17 @@ def open_private(private: Path, new_salt: bytes | None = None) -> Iterator[bytes
                 temporary.write_bytes(new_salt or secrets.token_bytes(32))
         salt = path.read_bytes() if file else b""
     except OSError as error:
-        raise PrivateFolderError(
+        raise DrError(
             f"cannot use {private}: {error.strerror}. Choose another --private"
         ) from error
     if file is None:
-        raise PrivateFolderError(
+        raise DrError(
             f"another prepare is at work with {private}: wait for its end, or choose another"
             " --private"
         )
     with file:
         if len(salt) != 32:
-            raise PrivateFolderError(
-                f"{path} does not hold 32 bytes: delete it and prepare the data set anew"
-            )
+            raise DrError(f"{path} does not hold 32 bytes: delete it and prepare the data set anew")
         yield salt
 
 
@@ -69,15 +64,15 @@ def check_apart(private: Path, out: Path) -> None:
     """Refuse a prepared folder in a private one and the other way round: one is shared, one never.
 
     Raises:
-        PrivateFolderError: one of them lies in the other, or they are one.
+        DrError: one of them lies in the other, or they are one.
     """
     for folder in (out, *out.parents):
         if folder == private or is_private(folder):
             reason = f"{folder} is private, what is prepared is not"
-            raise PrivateFolderError(f"{reason}: choose another --out than {out}")
+            raise DrError(f"{reason}: choose another --out than {out}")
     if out in private.parents:
         reason = f"{private} lies in {out}, which is shared"
-        raise PrivateFolderError(f"{reason}: choose another --private")
+        raise DrError(f"{reason}: choose another --private")
 
 
 def pseudonym(salt: bytes, kind: str, name: str) -> str:

@@ -131,9 +131,10 @@ def crop_or_explain(source: str | Path | bytes, method: str = "robust") -> Crop 
 def _draw_panel(panel: Panel, first: Axes, *others: Axes) -> None:
     first.set_title(panel.caption, fontsize="small", parse_math=False)
     try:
-        encoded, header, _ = open_picture(panel.source)
-        reduction = next((k for k in (8, 4, 2) if max(header[:2]) >= k * SHOWN_SIDE), 1)
-        image = turn_upright(decode(encoded, header, reduction), header.orientation)
+        picture = open_picture(panel.source)
+        longer = max(picture.width, picture.height)
+        reduction = next((k for k in (8, 4, 2) if longer >= k * SHOWN_SIDE), 1)
+        image = turn_upright(decode(picture, reduction), picture.orientation)
         first.imshow(
             image,
             extent=(-0.5, reduction * image.shape[1] - 0.5, reduction * image.shape[0] - 0.5, -0.5),

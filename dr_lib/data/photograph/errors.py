@@ -1,9 +1,11 @@
 """What `crop_fundus` raises where a photograph cannot be used."""
 
+from dr_lib.errors import DrError
 
-class UnreadableImageError(ValueError):
+
+class UnreadableImageError(DrError):
     """The file is missing, empty, damaged, too large or no picture."""
 
 
-class NoFundusError(ValueError):
+class NoFundusError(DrError):
     """The picture shows no field of view that could be a retina."""

@@ -44,6 +44,13 @@ def decode_jpeg(encoded: bytes, size: int = IMAGE_SIZE) -> np.ndarray:
     return image if image.shape[:2] == (size, size) else shrink(image, size)
 
 
+@cache
+def mask_circle(size: int) -> np.ndarray:
+    """Whether each pixel of a crop lies inside the circle that touches its sides: (size, size)."""
+    offsets = (np.arange(size) - (size - 1) / 2) ** 2
+    return offsets[:, None] + offsets <= (size / 2) ** 2
+
+
 def shrink(image: np.ndarray, size: int) -> np.ndarray:
     """Shrink a crop: each new pixel is the mean of the area that it covers, first down, then
     across.

@@ -1,14 +1,15 @@
-"""Crop photographs into shards by image id, whatever their labels, and go on behind what was
-cropped before.
+"""Crop photographs into shards by image id, whatever their labels; a later call goes on behind.
 
 A shard's listing is written after it, so a shard that has one is whole.
 """
 
+import errno
 import hashlib
 import json
+import os
 import re
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from functools import cache, partial
 from itertools import count, islice
@@ -21,26 +22,26 @@ import pandas as pd
 from dr_lib.data.labels import near_duplicates
 from dr_lib.data.labels.privacy import pseudonym
 from dr_lib.data.photograph import pixels
+from dr_lib.data.photograph.crop import NoFundusError, UnreadableImageError, crop_fundus
+from dr_lib.data.photograph.pixels import encode_jpeg
 from dr_lib.data.prepared import records
 from dr_lib.data.prepared.folder import (
     LISTED,
+    check_file,
     hash_file,
     parse_table,
-    read_file,
-    restore_record,
+    read_table,
     write_table,
 )
-from dr_lib.data.prepared.records import ShardError, frame, to_example
-from dr_lib.data.prepared.workers import Cropped, Map, Photograph, WorkerError, crop_photograph
+from dr_lib.data.prepared.records import Record, ShardError, frame, to_example
+from dr_lib.data.prepared.workers import Map
+from dr_lib.errors import DrError
 from dr_lib.files import replace, write_json
 
 SHARD_SIZE = 256  # photographs
 UNCOMPRESSED = {".bmp", ".ppm", ".tif", ".tiff"}  # all of one camera are as long
 BYTES_PER_PIXEL = 0.3  # of a crop's file; JPEGs of quality 95 take 0.2 on average
-
-
-class PrepareError(ValueError):
-    """The data set cannot be prepared like this; the message says what to do."""
+LOST = {errno.EIO, errno.ENOENT, errno.ESTALE, errno.EACCES}  # of a disk that went away
 
 
 def claim(out: Path, parameters: dict) -> None:
@@ -49,37 +50,34 @@ def claim(out: Path, parameters: dict) -> None:
     if not path.exists():
         # left by a kill
         if out.exists() and {file.name for file in out.iterdir()} - {f"{path.name}.tmp"}:
-            raise PrepareError(
-                f"{out} is not empty and holds no crops of ours: choose another --out"
-            )
+            raise DrError(f"{out} is not empty and holds no crops of ours: choose another --out")
         write_json(path, parameters | {"code_sha256": hash_code()})
     earlier = json.loads(path.read_text(encoding="utf-8"))
     if changed := sorted(name for name in parameters if earlier.get(name) != parameters[name]):
-        raise PrepareError(
+        raise DrError(
             f"{out} holds other crops (other {', '.join(changed)}): choose another --out, or"
             " delete it"
         )
 
 
 def crop_photographs(
-    photographs: list[Photograph],
+    photographs: pd.DataFrame,
     out: Path,
     salt: bytes,
     pool: AbstractContextManager[Map],
     *,
-    files: dict[str, str] | None = None,
+    files: dict[str, str],
     shard_size: int = SHARD_SIZE,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> pd.DataFrame:
-    """Crop the photographs that no shard holds yet into further shards, in the order of their image
-    ids.
+    """Crop the photographs that no shard holds yet into further shards, by their image ids.
 
     Args:
-        photographs: of the label table.
+        photographs: row, image (its path) and image_id.
         out: a folder that `claim` took.
         salt: of the pseudonyms.
         pool: of `workers.map_over`.
-        files: those of its manifest, if it is complete; its shards have to match.
+        files: those of its manifest, which its shards have to match.
         shard_size: photographs of a new shard; the last has the rest.
         progress: called with (photographs done, photographs in all), first with those done by an
             earlier call.
@@ -88,59 +86,101 @@ def crop_photographs(
         The listings of all shards; an earlier label table may have named more photographs.
 
     Raises:
-        PrepareError: the disk is too small, photographs were changed after they were cropped, or
-            other code did it.
+        DrError: the disk is too small, photographs were changed after they were cropped, other code
+            did it, or a worker died or does not see the photographs.
         ShardError: a shard does not match the manifest.
-        WorkerError: a worker died, or does not see the photographs.
     """
     parameters = json.loads((out / "crops.json").read_text(encoding="utf-8"))
-    finished = _find_finished(out, files or {}, parameters["size"])
-    known = {row.image_id: row for listing in finished for row in listing.itertuples()}
-    altered = [
-        p for p in photographs if p.image_id in known and _is_altered(salt, p, known[p.image_id])
-    ]
-    if changed := [p.row for p in altered if not known[p.image_id].reason]:
-        raise PrepareError(
+    finished = _read_finished(out, files)
+    listed = {row.image_id: row for listing in finished for row in listing.itertuples()}
+    size_ids = [_size_id(salt, row) for row in photographs.itertuples()]
+    photographs = photographs.assign(size_id=size_ids)
+    todo = []  # new, or could not be used and is mended
+    changed = []
+    for photograph in photographs.itertuples():
+        before = listed.get(photograph.image_id)
+        if before and not _is_altered(salt, photograph, before):
+            continue
+        todo.append(photograph.Index)
+        if before and not before.reason:
+            changed.append(photograph.row)
+    if changed:
+        raise DrError(
             f"{len(changed)} photographs were changed after they were cropped (rows"
             f" {', '.join(map(str, changed[:5]))}): choose another --out, or delete {out}"
         )
-    # what could not be used, and is mended; new
-    rest = altered + [p for p in photographs if p.image_id not in known]
-    rest.sort(key=lambda p: p.image_id)
-    if rest and not finished:
-        write_json(out / "crops.json", parameters | {"code_sha256": hash_code()})
-    elif rest and parameters["code_sha256"] != hash_code():
-        raise PrepareError(
-            f"{out} was cropped by another version of the code: choose another --out, or delete it"
-        )
-    free = shutil.disk_usage(out).free / 2**20
-    needed = len(rest) * BYTES_PER_PIXEL * parameters["size"] ** 2 / 2**20
-    if free < needed:
-        raise PrepareError(
-            f"{out} has {free:.0f} MiB free, {len(rest)} records need about {needed:.0f} MiB: make"
-            " room or choose another --out"
-        )
-    done = count(len(photographs) - len(rest))
-    progress = progress or (lambda done, total: None)
-    progress(next(done), len(photographs))
+    num_done = len(photographs) - len(todo)
+    progress(num_done, len(photographs))
 
-    def watch(results: Iterable[Cropped]) -> Iterator[Cropped]:
-        for result in results:
-            progress(next(done), len(photographs))
+    def watch(results: Iterator) -> Iterator:
+        for done, result in enumerate(results, num_done + 1):
+            progress(done, len(photographs))
             yield result
 
-    if rest:
+    if todo:
+        _check_code(out, parameters, is_new=not finished)
+        free = shutil.disk_usage(out).free / 2**20
+        needed = len(todo) * BYTES_PER_PIXEL * parameters["size"] ** 2 / 2**20
+        if free < needed:
+            raise DrError(
+                f"{out} has {free:.0f} MiB free, {len(todo)} records need about {needed:.0f} MiB:"
+                " make room or choose another --out"
+            )
+        rest = photographs.loc[todo].sort_values("image_id", ignore_index=True)
+        items = zip(rest["row"], rest["image"], rest["image_id"], strict=True)
         crop = partial(crop_photograph, method=parameters["method"], size=parameters["size"])
         with pool as map_photographs:
-            results = watch(map_photographs(crop, rest))
+            results = watch(map_photographs(crop, items))
             for start in range(0, len(rest), shard_size):
                 shard = out / f"crops-{len(finished):05d}.tfrecord"
-                finished.append(
-                    _write_shard(shard, rest[start : start + shard_size], results, salt)
-                )
+                size_ids = rest["size_id"][start : start + shard_size].tolist()
+                finished.append(_write_shard(shard, size_ids, results, salt))
     return pd.concat(finished, ignore_index=True).drop_duplicates(
         "image_id", keep="last", ignore_index=True
     )
+
+
+def crop_photograph(photograph: tuple[int, str, str], method: str, size: int) -> tuple[bytes, dict]:
+    """Crop one photograph in a worker.
+
+    Args:
+        photograph: row of the label table, path and image id.
+        method: of `crop.crop_fundus`.
+        size: side of the crop [px].
+
+    Returns:
+        The framed record, empty where there is no crop, and what its listing says: offset in that
+        record, content_id the SHA-256 of the file.
+
+    Raises:
+        DrError: the file is not there, though it was when the label table was read. A disk that
+            went away must not end in a data set of rejections.
+    """
+    row, path, image_id = photograph
+    try:
+        crop = crop_fundus(path, size, method=method)
+        sha256 = hash_file(path)
+    except (UnreadableImageError, NoFundusError, OSError) as error:
+        if getattr(error.__cause__ or error, "errno", 0) in LOST or not os.path.exists(path):
+            raise DrError(
+                f"the photograph of row {row} cannot be read (any more): see to it that every"
+                " worker has the folder of the photographs under the same path, and start again"
+            ) from error
+        return b"", {"image_id": image_id, "reason": str(error)}
+    encoded = encode_jpeg(crop.image)
+    perceptual_hash = near_duplicates.perceptual_hash(encoded)
+    record = Record(encoded, image_id, size, *crop.circle, crop.status, perceptual_hash)
+    framed = frame(to_example(record))
+    return framed, {
+        "image_id": image_id,
+        "offset": framed.index(encoded),
+        "length": len(encoded),
+        "status": crop.status,
+        **crop.circle._asdict(),
+        "perceptual_hash": perceptual_hash.hex(),
+        "reason": "",
+        "content_id": sha256,
+    }
 
 
 @cache
@@ -156,66 +196,36 @@ def hash_code() -> str:
 
 
 def _write_shard(
-    path: Path, part: list[Photograph], results: Iterator[Cropped], salt: bytes
+    path: Path, size_ids: list[str], results: Iterator[tuple[bytes, dict]], salt: bytes
 ) -> pd.DataFrame:
     """Write a shard from what became of its photographs, in their order, then its listing."""
     rows = []
     end = 0
     with replace(path) as temporary, temporary.open("wb") as file:
-        for photograph, result in zip(part, islice(results, len(part)), strict=False):
-            row = {
-                "image_id": photograph.image_id,
-                "reason": result.reason,
-                "size_id": _size_id(salt, photograph),
-            }
-            if record := result.record:
-                framed = frame(to_example(record))
-                row |= {"offset": end + framed.index(record.encoded), "length": len(record.encoded)}
-                row |= {name: getattr(record, name) for name in ("status", "x", "y", "radius")}
-                row["perceptual_hash"] = record.perceptual_hash.hex()
-                row["content_id"] = pseudonym(salt, "content", result.sha256)
-                end += file.write(framed)
+        for framed, row in islice(results, len(size_ids)):
+            if framed:
+                row["offset"] += end
+                row["content_id"] = pseudonym(salt, "content", row["content_id"])
+            end += file.write(framed)
             rows.append(row)
-    if len(rows) < len(part):
-        raise WorkerError(
-            f"photographs of {path.name} were lost on their way back from the workers: start again"
-        )
     listing = path.with_suffix(".csv")
-    write_table(listing, pd.DataFrame(rows, columns=LISTED))
+    write_table(listing, pd.DataFrame(rows, columns=LISTED).assign(size_id=size_ids))
     return parse_table(listing)
 
 
-def _find_finished(out: Path, files: dict[str, str], size: int) -> list[pd.DataFrame]:
-    """Read the listings of the shards that are whole; what lies behind the first that is not is
-    deleted.
-    """
+def _read_finished(out: Path, files: dict[str, str]) -> list[pd.DataFrame]:
+    """Read the listings of whole shards; what lies behind the first that is not is deleted."""
     finished = []
     for number in count():
         shard = out / f"crops-{number:05d}.tfrecord"
         listing = shard.with_suffix(".csv")
-        try:
-            content, rows = (
-                read_file(out, path.name, files) if path.name in files else path.read_bytes()
-                for path in (shard, listing)
-            )
-            table = parse_table(listing, rows)
-            listed = table[table["status"] != ""].itertuples()
-            crops = ((row, content[row.offset : row.offset + row.length]) for row in listed)
-            if content != b"".join(
-                frame(to_example(restore_record(row, jpeg, size))) for row, jpeg in crops
-            ):
-                raise ShardError(
-                    f"{shard.name}: its records are not those that {listing.name} lists"
-                )
-        except (
-            OSError,
-            TypeError,
-            ValueError,
-        ):  # what a listing that was cut short cannot mean, too
-            if shard.name in files:
-                raise
+        if shard.name in files:
+            check_file(out, shard.name, files)
+            finished.append(read_table(out, listing.name, files))
+        elif shard.exists() and listing.exists() and _is_whole(shard, listing):
+            finished.append(parse_table(listing))
+        else:
             break
-        finished.append(table)
     for path in out.iterdir():
         number = re.match(r"crops-(\d{5})\.(tfrecord|csv)", path.name)
         if number and int(number[1]) >= len(finished):
@@ -223,21 +233,45 @@ def _find_finished(out: Path, files: dict[str, str], size: int) -> list[pd.DataF
     return finished
 
 
-def _is_altered(salt: bytes, photograph: Photograph, listed: Any) -> bool:
-    """Whether a photograph is another file than was listed: by its length, or by content where
-    all are as long.
+def _is_whole(shard: Path, listing: Path) -> bool:
+    """Whether a shard that no manifest knows is as its listing says; both may have been edited."""
+    try:
+        table = parse_table(listing)
+    except ShardError:
+        return False
+    if not set(LISTED) <= set(table) or not table["image_id"].is_unique:
+        return False
+    return shard.stat().st_size >= (table["offset"] + table["length"]).fillna(0).max()
+
+
+def _check_code(out: Path, parameters: dict, *, is_new: bool) -> None:
+    """See that all crops of a folder are made by the same code; the first ones say by which."""
+    if is_new:
+        write_json(out / "crops.json", parameters | {"code_sha256": hash_code()})
+    elif parameters["code_sha256"] != hash_code():
+        raise DrError(
+            f"{out} was cropped by another version of the code: choose another --out, or delete it"
+        )
+
+
+def _is_altered(salt: bytes, photograph: Any, listed: Any) -> bool:
+    """Whether a file is another than was listed: by its length, or by content where all are as
+    long.
     """
-    if listed.size_id != _size_id(salt, photograph):
+    if photograph.size_id != listed.size_id:
         return True
-    is_as_long = Path(photograph.path).suffix.lower() in UNCOMPRESSED and not listed.reason
-    return (
-        is_as_long
-        and pseudonym(salt, "content", hash_file(Path(photograph.path))) != listed.content_id
-    )
+    path = Path(photograph.image)
+    if path.suffix.lower() not in UNCOMPRESSED or listed.reason:
+        return False
+    return pseudonym(salt, "content", hash_file(path)) != listed.content_id
 
 
-def _size_id(salt: bytes, photograph: Photograph) -> str:
-    """A pseudonym of the file's length: it changes when the file does, and tells nobody which
-    file it is.
+def _size_id(salt: bytes, photograph: Any) -> str:
+    """A pseudonym of a file's length: it changes when the file does, and tells nobody which it
+    is.
     """
-    return pseudonym(salt, "size", f"{photograph.image_id} {photograph.num_bytes}")
+    try:
+        num_bytes = os.path.getsize(photograph.image)
+    except OSError:  # cropping it says what is wrong
+        num_bytes = -1
+    return pseudonym(salt, "size", f"{photograph.image_id} {num_bytes}")

@@ -11,11 +11,10 @@ beside it manifest.json         how it was prepared, counts, and the SHA-256 of 
 """
 
 import hashlib
-import io
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -33,16 +32,20 @@ from dr_lib.data.labels.schema import (
     SIDES,
 )
 from dr_lib.data.photograph.pixels import IMAGE_SIZE
-from dr_lib.data.prepared.records import Record, ShardError
+from dr_lib.data.prepared.records import ShardError
 from dr_lib.data.prepared.stream import StoredCrops
 from dr_lib.files import write_text
 
 PLACE = ["image_id", "offset", "length", "status", "x", "y", "radius", "perceptual_hash"]
 # ids: pseudonyms of the file and of its length
 LISTED = [*PLACE, "reason", "content_id", "size_id"]
-TYPES = {"offset": "Int64", "length": "Int64", "x": float, "y": float, "radius": float, "row": int}
-TYPES |= {"grade": int, "referable": int}
+TYPES = {
+    **dict.fromkeys(["offset", "length"], "Int64"),
+    **dict.fromkeys(["x", "y", "radius"], float),
+    **dict.fromkeys(["row", "grade", "referable"], int),
+}
 OWN = "folder"  # the layout of a data set that is nobody else's
+COPIES = "near_duplicates.csv"
 ADVICE = ". Prepare the folder again, or copy it again."
 
 
@@ -52,8 +55,9 @@ def read_manifest(data_dir: Path) -> dict:
     Raises:
         ShardError: the folder was not prepared, or not to the end.
     """
-    path = Path(data_dir) / "manifest.json"
-    if is_private(Path(data_dir)):
+    data_dir = Path(data_dir)
+    path = data_dir / "manifest.json"
+    if is_private(data_dir):
         prepared = str(data_dir).removesuffix(".private")
         raise ShardError(f"{data_dir} keeps names: give the prepared folder beside it, {prepared}")
     if not path.is_file():
@@ -77,9 +81,11 @@ def hash_file(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def describe_data(data_dir: Path, split: str = "split.csv") -> dict[str, str | int]:
+def describe_data(
+    data_dir: Path, split: str = "split.csv", manifest: dict | None = None
+) -> dict[str, str | int]:
     """What a prepared folder and a split are, in the columns of a row; no table is opened."""
-    manifest = read_manifest(data_dir)
+    manifest = manifest or read_manifest(data_dir)
     files = manifest["files"]
     shards = sorted(item for item in files.items() if item[0].endswith(".tfrecord"))
     # those of a folder that was shared without some columns are the whole tables'
@@ -113,21 +119,21 @@ class Prepared:
         data_dir: a prepared folder.
         split: a split table in it, by name, or one elsewhere, by its path.
 
+    Attributes:
+        path, split: the same.
+        manifest: the content of manifest.json.
+        size: side of the crops [px].
+        is_synthetic: they show no photographs.
+        photographs: a row per photograph, by image id: the columns of labels.csv, those of the
+            split table (group, split, reason), where the crop is: shard (the file's name), offset
+            and length of the JPEG in it [bytes]; and its status, x, y, radius [px] and
+            perceptual_hash.
+        rejected: image_id and reason of what could not be cropped.
+
     Raises:
         ShardError: a table or the names of the shards do not match the manifest, or the split does
             not fit the labels.
     """
-
-    path: Path
-    split: str
-    manifest: dict
-    size: int  # side of the crops [px]
-    is_synthetic: bool  # no photographs
-    photographs: pd.DataFrame
-    """A row per photograph, by image id: the columns of labels.csv, those of the split table
-    (group, split, reason), where the crop is: shard (the file's name), offset and length of the
-    JPEG in it [bytes]; and its status, x, y, radius [px] and perceptual_hash."""
-    rejected: pd.DataFrame  # image_id and reason of what could not be cropped
 
     def __init__(self, data_dir: Path, split: str | Path = "split.csv"):
         """Read and check all tables."""
@@ -152,7 +158,7 @@ class Prepared:
 
     def describe(self) -> dict[str, str | int]:
         """What the folder and the split are, in the columns of a row."""
-        return describe_data(self.path, self.split)
+        return describe_data(self.path, self.split, self.manifest)
 
     def load(self, side: str, image_size: int = IMAGE_SIZE, *, stream: bool = False) -> Photographs:
         """Read one side of the split, in the order of the image ids; it may be empty.
@@ -250,7 +256,7 @@ def read_split(
     data_dir: Path, split: str | Path, labels: pd.DataFrame, files: dict[str, str]
 ) -> pd.DataFrame:
     """Read a split table and see that it fits the labels; see `Prepared`."""
-    path = Path(data_dir) / split
+    path = data_dir / split
     if not path.is_file():
         command = write_command("split", data_dir)
         raise ShardError(f"there is no split table {path}: write one with {command}")
@@ -266,25 +272,21 @@ def read_split(
         )
     if not table["split"].isin([*SIDES, EXCLUDED]).all():
         raise ShardError(f"{path.name}: split must be {', '.join(SIDES)} or {EXCLUDED}")
-    true_group = unite(labels["patient_id"], read_pairs(data_dir, labels, files))
-    known = labels[["image_id", "row", "patient_id"]].assign(true_group=true_group)
+    copies = place_pairs(read_table(data_dir, COPIES, files), labels)
+    known = labels[["image_id", "row", "patient_id"]].assign(
+        true_group=unite(labels["patient_id"], copies)
+    )
     used = table[table["split"] != EXCLUDED].merge(known, on="image_id")
-    for key, name in {
-        "patient_id": "patient",
-        "group": "group",
-        "true_group": "group with copies",
-    }.items():
-        crossing = used[used.groupby(key)["split"].transform("nunique") > 1]
+    kinds = {"patient_id": "patient", "group": "group", "true_group": "group with copies"}
+    for column, kind in kinds.items():
+        crossing = used[used.groupby(column)["split"].transform("nunique") > 1]
         if len(crossing):
             rows = ", ".join(map(str, sorted(crossing["row"])[:5]))
             raise ShardError(
-                f"{path.name}: a {name} stands on two sides (rows {rows}): keep it on one"
+                f"{path.name}: a {kind} stands on two sides (rows {rows}): keep it on one"
             )
-    if (
-        path.parent.resolve() == Path(data_dir).resolve()
-        and path.name in files
-        and hash_file(path) != files[path.name]
-    ):
+    is_inside = path.parent.resolve() == data_dir.resolve() and path.name in files
+    if is_inside and hash_file(path) != files[path.name]:
         raise ShardError(
             f"{path.name}: altered, it does not match manifest.json (a split of your own needs a"
             " new name)"
@@ -292,26 +294,11 @@ def read_split(
     return table
 
 
-def read_pairs(data_dir: Path, labels: pd.DataFrame, files: dict[str, str]) -> np.ndarray:
-    """Read the near duplicates among the photographs of the labels: (n, 2) places in that table."""
+def place_pairs(copies: pd.DataFrame, labels: pd.DataFrame) -> np.ndarray:
+    """Find near duplicates among the photographs of the labels: (n, 2) places in that table."""
     places = pd.Series(range(len(labels)), labels["image_id"])
-    pairs = read_table(data_dir, "near_duplicates.csv", files)[["image_id", "image_id_2"]]
-    pairs = pairs[pairs.isin(set(labels["image_id"])).all(axis=1)]
-    return pairs.apply(lambda column: column.map(places)).to_numpy(int).reshape(-1, 2)
-
-
-def restore_record(row: Any, encoded: bytes, size: int) -> Record:
-    """Make the record of a crop again: of its row in a listing, its JPEG and its side [px]."""
-    return Record(
-        encoded,
-        row.image_id,
-        size,
-        row.x,
-        row.y,
-        row.radius,
-        row.status,
-        bytes.fromhex(row.perceptual_hash),
-    )
+    pairs = copies[["image_id", "image_id_2"]].apply(lambda column: column.map(places))
+    return pairs.dropna().to_numpy(int).reshape(-1, 2)
 
 
 def verify(data_dir: Path) -> dict:
@@ -323,12 +310,12 @@ def verify(data_dir: Path) -> dict:
     Raises:
         ShardError: names every file that is missing, altered, cut short, or not in the manifest.
     """
+    data_dir = Path(data_dir)
     manifest = read_manifest(data_dir)
-    files = manifest["files"]
     faults = _compare_names(data_dir, manifest["files"])
-    for name in sorted(files):
+    for name in sorted(manifest["files"]):
         try:
-            check_file(data_dir, name, files)
+            check_file(data_dir, name, manifest["files"])
         except ShardError as error:
             faults.append(str(error))
     if faults:
@@ -336,21 +323,19 @@ def verify(data_dir: Path) -> dict:
     return manifest
 
 
-def parse_table(path: Path, content: bytes | None = None) -> pd.DataFrame:
+def parse_table(path: Path) -> pd.DataFrame:
     """Read one of the folder's tables: texts, but for the numbers that `TYPES` names.
 
     Raises:
         ShardError: it is no such table.
     """
     try:
-        source = path if content is None else io.BytesIO(content)
-        table = pd.read_csv(source, dtype=str, keep_default_na=False, encoding="utf-8")
-        numbers = {name: kind for name, kind in TYPES.items() if name in table}
-        return table.assign(
-            **{n: table[n].replace("", "nan").astype(float).astype(k) for n, k in numbers.items()}
-        )
+        table = pd.read_csv(path, dtype=str, keep_default_na=False, encoding="utf-8")
+        for name in TYPES.keys() & set(table):
+            table[name] = table[name].replace("", "nan").astype(float).astype(TYPES[name])
     except (ValueError, OSError) as error:
         raise ShardError(f"{path.name} is damaged ({error!r})") from error
+    return table
 
 
 def format_table(table: pd.DataFrame) -> str:
@@ -365,28 +350,23 @@ def write_table(path: Path, table: pd.DataFrame) -> None:
 
 def read_table(data_dir: Path, name: str, files: dict[str, str]) -> pd.DataFrame:
     """Read a table that the manifest names; a ShardError if it is not what was written."""
-    return parse_table(Path(data_dir) / name, read_file(data_dir, name, files))
+    check_file(data_dir, name, files)
+    return parse_table(data_dir / name)
 
 
 def read_listings(data_dir: Path, files: dict[str, str]) -> pd.DataFrame:
-    """Read the listings of all shards, with the name of each row's shard."""
+    """Read the listings of all shards: the last row of each photograph, and its shard's name."""
     shards = sorted(name for name in files if name.endswith(".tfrecord"))
-    return pd.concat(
-        read_table(data_dir, name.replace(".tfrecord", ".csv"), files).assign(shard=name)
-        for name in shards
-    )
-
-
-def read_file(data_dir: Path, name: str, files: dict[str, str]) -> bytes:
-    """Read a small file that the manifest names; a ShardError if it is not what was written."""
-    check_file(data_dir, name, files)
-    return (Path(data_dir) / name).read_bytes()
+    listings = [
+        read_table(data_dir, f"{Path(name).stem}.csv", files).assign(shard=name) for name in shards
+    ]
+    return pd.concat(listings).drop_duplicates("image_id", keep="last")
 
 
 def check_file(data_dir: Path, name: str, files: dict[str, str]) -> None:
     """Compare a file with the manifest, in chunks; a ShardError if it is not what was written."""
     try:
-        sha256 = hash_file(Path(data_dir) / name)
+        sha256 = hash_file(data_dir / name)
     except OSError as error:
         raise ShardError(f"{name}: missing in {data_dir}") from error
     if sha256 != files.get(name):
@@ -395,10 +375,8 @@ def check_file(data_dir: Path, name: str, files: dict[str, str]) -> None:
 
 def _compare_names(data_dir: Path, files: dict[str, str]) -> list[str]:
     """Name the files that are missing, and the shards that are too many."""
-    missing = [
-        f"{name}: missing in {data_dir}"
-        for name in sorted(files)
-        if not (Path(data_dir) / name).is_file()
+    missing = [name for name in sorted(files) if not (data_dir / name).is_file()]
+    others = {path.name for path in data_dir.glob("*.tfrecord")} - set(files)
+    return [f"{name}: missing in {data_dir}" for name in missing] + [
+        f"{name}: not in the manifest" for name in sorted(others)
     ]
-    shards = {path.name for path in Path(data_dir).glob("*.tfrecord")}
-    return missing + [f"{name}: not in the manifest" for name in sorted(shards - set(files))]

@@ -1,20 +1,17 @@
 """Prepare a data set: crop its photographs, join their labels, divide them into splits."""
 
 import hashlib
-import os
 import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 
 from dr_lib.data.labels.grades import REFERABLE_FROM
 from dr_lib.data.labels.label_files import LabelTableError
-from dr_lib.data.labels.near_duplicates import find_near_duplicates
+from dr_lib.data.labels.near_duplicates import find_near_duplicates, parse_hashes
 from dr_lib.data.labels.privacy import (
-    PrivateFolderError,
     check_apart,
     name_image,
     open_private,
@@ -23,10 +20,11 @@ from dr_lib.data.labels.privacy import (
 from dr_lib.data.labels.schema import FACTS
 from dr_lib.data.labels.tables import read_labels
 from dr_lib.data.photograph.pixels import IMAGE_SIZE
-from dr_lib.data.prepared.crops import SHARD_SIZE, PrepareError, claim, crop_photographs
+from dr_lib.data.prepared.crops import SHARD_SIZE, claim, crop_photographs
 from dr_lib.data.prepared.folder import hash_file, read_manifest, write_table
 from dr_lib.data.prepared.split import write_split
-from dr_lib.data.prepared.workers import Photograph, map_over
+from dr_lib.data.prepared.workers import map_over
+from dr_lib.errors import DrError
 from dr_lib.hardware.cpus import count_cpus
 
 # columns of labels.csv
@@ -54,7 +52,7 @@ def prepare(
     shard_size: int = SHARD_SIZE,
     workers: int | None = None,
     dask: str = "",
-    progress: Callable[[int, int], None] | None = None,
+    progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> dict:
     """Crop every photograph to its field of view, and write the folder that trainings read, see
     `folder`.
@@ -86,137 +84,123 @@ def prepare(
     Raises:
         LabelTableError: something is wrong with the folder or the label table, or it cannot be
             divided so.
-        PrepareError: the folder `out` holds something else, is too small or cannot be written.
-        PrivateFolderError: the private folder cannot be used, is the sample's, does not lie apart
-            from `out`, or another prepare is at work with it.
+        DrError: the folder `out` holds something else, is too small or cannot be written; the
+            private folder cannot be used; or workers cannot be had, died, or see no photographs.
         ShardError: the folder's manifest is damaged, or a shard does not match it.
-        WorkerError: workers cannot be had, died, or do not see the photographs.
     """
     images = Path(images).absolute()
     out = Path(out)
-    found = read_labels(images, None if labels is None else Path(labels), layout=layout)
+    labels = read_labels(images, None if labels is None else Path(labels), layout=layout)
     private = Path(private) if private else out.with_name(out.name + ".private")
     check_apart(private.absolute(), out.absolute())
-    is_sample = found.layout == "sample"
+    is_sample = labels.layout == "sample"
     is_new = not private.exists()
     with open_private(private, SAMPLE_SALT if is_sample else None) as salt:
         if salt == SAMPLE_SALT and not is_sample:
-            raise PrivateFolderError(
+            raise DrError(
                 f"{private} holds the sample's salt, which is public: choose another --private"
             )
-        photographs = [
-            Photograph(
-                row.row,
-                row.image,
-                pseudonym(salt, "image", name_image(row.image, images)),
-                _measure(row.image),
-            )
-            for row in found.table.itertuples()
-        ]
         parameters = {
             "method": method,
             "size": size,
-            "layout": found.layout,
+            "layout": labels.layout,
             "salt_id": pseudonym(salt, "salt", ""),
         }
         try:
             try:
-                earlier = (
-                    read_manifest(out)
-                    if (out / "manifest.json").exists()
-                    else {"files": {}, "splits": {}}
-                )
+                earlier = {"files": {}, "splits": {}}
+                if (out / "manifest.json").exists():
+                    earlier = read_manifest(out)
                 claim(out, parameters)
             except BaseException:
                 if is_new:  # it holds a salt that nothing was made with
                     shutil.rmtree(private, ignore_errors=True)
                 raise
-            pool = map_over(workers or count_cpus(), dask)
-            files = earlier["files"]
-            crops = crop_photographs(
-                photographs, out, salt, pool, files=files, shard_size=shard_size, progress=progress
+            table = labels.table.assign(
+                image_id=[
+                    pseudonym(salt, "image", name_image(image, images))
+                    for image in labels.table["image"]
+                ],
+                patient_id=[
+                    pseudonym(salt, "patient", patient) for patient in labels.table["patient"]
+                ],
+                referable=(labels.table["grade"] >= REFERABLE_FROM).astype(int),
             )
-            patients = [pseudonym(salt, "patient", patient) for patient in found.table["patient"]]
-            table = found.table.assign(
-                image_id=[p.image_id for p in photographs],
-                patient_id=patients,
-                referable=(found.table["grade"] >= REFERABLE_FROM).astype(int),
+            crops = crop_photographs(
+                table[["row", "image", "image_id"]],
+                out,
+                salt,
+                map_over(workers or count_cpus(), dask),
+                files=earlier["files"],
+                shard_size=shard_size,
+                progress=progress,
             )
             table = table.merge(crops[["image_id", "reason"]], on="image_id", validate="1:1")
             unread = table[table["reason"] != ""][["row", "image", "reason"]]
-            rejected = pd.concat([found.unusable, unread])
+            rejected = pd.concat([labels.unusable, unread])
             _keep_private(private / "rejected.csv", out, rejected)
             table = table[table["reason"] == ""]
             if table.empty:
-                raise PrepareError(
-                    f"no photograph can be used: {private / 'rejected.csv'} says why"
-                )
-            pairs = _find_copies(crops[crops["reason"] == ""])
-            write_table(out / "near_duplicates.csv", pairs)
-            _keep_private(private / "near_duplicates.csv", out, _name_copies(pairs, table))
+                raise DrError(f"no photograph can be used: {private / 'rejected.csv'} says why")
+            reasons = rejected["reason"].replace(r"\d+", "...", regex=True).value_counts()
+            cropped = (path.name for path in sorted(out.glob("crops*")))
             manifest = {
                 "parameters": parameters,
                 "data_kind": "synthetic" if is_sample else "photographs",
-                "patients": found.patients,
-                "notices": found.notices + [CORRECTED] * ("labels" in earlier),
-                "num_photographs": len(found.table) + len(found.unusable),
+                "patients": labels.patients,
+                "notices": labels.notices + [CORRECTED] * ("labels" in earlier),
+                "num_photographs": len(labels.table) + len(labels.unusable),
                 "num_rejected": len(rejected),
-                "rejected": (
-                    rejected["reason"].replace(r"\d+", "...", regex=True).value_counts().to_dict()
-                ),
-                "files": (
-                    {name: files[name] for name in earlier["splits"]}
-                    | {
-                        path.name: hash_file(path)
-                        for path in sorted(out.glob("crops*"))
-                        if CROPS.fullmatch(path.name)
-                    }
-                    | {"near_duplicates.csv": hash_file(out / "near_duplicates.csv")}
-                ),
+                "rejected": reasons.to_dict(),
+                "files": {
+                    **{name: earlier["files"][name] for name in earlier["splits"]},
+                    **{name: hash_file(out / name) for name in cropped if CROPS.fullmatch(name)},
+                },
                 "splits": earlier["splits"],
             }
-            labels = table[LABELS + [name for name in FACTS if name in table]]
             # asked for once, by the same command
             if seed == earlier["splits"].get("split.csv", {}).get("seed"):
                 seed = None
+            copies = _find_copies(crops[crops["reason"] == ""])
             try:
-                write_split(out, manifest, labels, out / "split.csv", scheme=scheme, seed=seed)
+                write_split(
+                    out,
+                    manifest,
+                    table[[name for name in (*LABELS, *FACTS) if name in table]],
+                    out / "split.csv",
+                    scheme=scheme,
+                    seed=seed,
+                    copies=copies,
+                )
             except LabelTableError as error:
                 if unread.empty:
                     raise
-                why = (
-                    f"{len(unread)} labelled photographs were rejected, {private / 'rejected.csv'}"
-                    " says why"
-                )
-                raise LabelTableError(f"{error}; {why}") from error
+                raise LabelTableError(
+                    f"{error}; {len(unread)} labelled photographs were rejected,"
+                    f" {private / 'rejected.csv'} says why"
+                ) from error
+            _keep_private(private / "near_duplicates.csv", out, _name_copies(copies, table))
         except OSError as error:
             reason = error.strerror or error
-            raise PrepareError(
+            raise DrError(
                 f"cannot write to {out}: {reason}. Choose another --out, or make room"
             ) from error
     return read_manifest(out)
-
-
-def _measure(path: str) -> int:
-    """Bytes of a file, -1 where it cannot be seen: cropping it says what is wrong."""
-    try:
-        return os.path.getsize(path)
-    except OSError:
-        return -1
 
 
 def _find_copies(crops: pd.DataFrame) -> pd.DataFrame:
     """Find pairs of crops that show nearly the same picture: image_id, image_id_2, distance
     [bits of 256].
     """
-    hashes = np.frombuffer(bytes.fromhex("".join(crops["perceptual_hash"])), np.uint8).reshape(
-        -1, 32
-    )
-    found = find_near_duplicates(hashes)
+    rows = find_near_duplicates(parse_hashes(crops["perceptual_hash"]))
     image_ids = crops["image_id"].to_numpy()
-    one = image_ids[found[:, 0]]
-    two = image_ids[found[:, 1]]
-    return pd.DataFrame({"image_id": one, "image_id_2": two, "distance": found[:, 2]})
+    return pd.DataFrame(
+        {
+            "image_id": image_ids[rows[:, 0]],
+            "image_id_2": image_ids[rows[:, 1]],
+            "distance": rows[:, 2],
+        }
+    )
 
 
 def _name_copies(pairs: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:
@@ -236,6 +220,6 @@ def _keep_private(path: Path, out: Path, rows: pd.DataFrame) -> None:
     # opened in a spreadsheet
     rows[names] = rows[names].map(lambda cell: f"'{cell}" if FORMULA.match(cell) else cell)
     if path.exists():
-        others = pd.read_csv(path, dtype=str, keep_default_na=False)
-        rows = pd.concat([others[others["data_dir"] != str(out.absolute())], rows])
+        earlier = pd.read_csv(path, dtype=str, keep_default_na=False)
+        rows = pd.concat([earlier[earlier["data_dir"] != str(out.absolute())], rows])
     write_table(path, rows)

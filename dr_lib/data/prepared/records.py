@@ -8,10 +8,12 @@ protobuf.dev/programming-guides/encoding for the protocol buffers.
 import struct
 from typing import NamedTuple
 
+from dr_lib.errors import DrError
+
 Feature = bytes | float | int
 
 
-class ShardError(ValueError):
+class ShardError(DrError):
     """A part of a prepared folder is missing, cut short, altered or not one of ours."""
 
 

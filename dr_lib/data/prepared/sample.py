@@ -19,7 +19,7 @@ def open_sample(
     *,
     num_patients: int = 200,
     workers: int | None = None,
-    progress: Callable[[str], Callable[[int, int], None]] | None = None,
+    progress: Callable[[str], Callable[[int, int], None]] = lambda title: lambda done, total: None,
 ) -> Path:
     """Find the prepared sample, `folder/records`, drawing `folder/photographs` and preparing them
     if it is not there.
@@ -40,10 +40,8 @@ def open_sample(
     code = _hash_code()
     folder.mkdir(parents=True, exist_ok=True)
     with lock(folder / "lock", wait_s=math.inf):
-        if (photographs / "sample.json").exists() and not (
-            drawn_by.exists() and drawn_by.read_text() == code
-        ):
-            # the note, which goes last, says: drawn
+        is_sample = (photographs / "sample.json").exists()  # and not a user's folder
+        if is_sample and not (drawn_by.exists() and drawn_by.read_text() == code):
             for path in (records, folder / "records.private", photographs):
                 shutil.rmtree(path, ignore_errors=True)
         write_text(drawn_by, code)
@@ -51,13 +49,15 @@ def open_sample(
             verify(records)
             return records
         draw_sample(
-            photographs,
-            num_patients=num_patients,
-            workers=workers,
-            progress=progress and progress("drawing"),
+            photographs, num_patients=num_patients, workers=workers, progress=progress("drawing")
         )
-        bar = progress and progress("preparing")
-        prepare(photographs, photographs / "labels.csv", records, workers=workers, progress=bar)
+        prepare(
+            photographs,
+            photographs / "labels.csv",
+            records,
+            workers=workers,
+            progress=progress("preparing"),
+        )
     return records
 
 

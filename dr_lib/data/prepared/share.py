@@ -32,29 +32,24 @@ def share_folder(data_dir: Path, splits: Collection[str] = ()) -> dict[str, Path
     Raises:
         ShardError: the folder is not prepared, or was altered.
     """
-    data_dir, manifest = Path(data_dir), verify(Path(data_dir))
-    files: dict[str, Path | bytes] = {name: data_dir / name for name in manifest["files"]}
-    cut = {name: SPLIT for name in splits if name not in files} | {"labels.csv": LABELS}
-    for name, columns in cut.items():
+    manifest = verify(data_dir)
+    written = manifest["files"]
+    files: dict[str, Path | bytes] = {name: data_dir / name for name in written}
+    own = [name for name in splits if name not in written]
+    for name, columns in {"labels.csv": LABELS, **dict.fromkeys(own, SPLIT)}.items():
         table = parse_table(data_dir / name)
-        files[name] = format_table(
-            table[[column for column in columns if column in table]]
-        ).encode()
-    manifest.setdefault("labels_sha256", manifest["files"]["labels.csv"])
-    manifest["split_sha256"] = {
-        name: hash_file(data_dir / name) for name in splits if name not in manifest["files"]
-    }
-    manifest["files"]["labels.csv"] = hashlib.sha256(files["labels.csv"]).hexdigest()
+        kept = [column for column in columns if column in table]
+        files[name] = format_table(table[kept]).encode()
+    manifest.setdefault("labels_sha256", written["labels.csv"])
+    manifest["split_sha256"] = {name: hash_file(data_dir / name) for name in own}
+    written["labels.csv"] = hashlib.sha256(files["labels.csv"]).hexdigest()
     return files | {"manifest.json": json.dumps(manifest, indent=1).encode()}
 
 
 def describe_shared(data_dir: Path) -> str:
     """Say in a few words what `share_folder` lists: how many crops, of what."""
     manifest = read_manifest(data_dir)
-    kind = (
-        "synthetic crops"
-        if manifest["data_kind"] == "synthetic"
-        else "crops of photographs, by pseudonym"
-    )
+    is_synthetic = manifest["data_kind"] == "synthetic"
+    kind = "synthetic crops" if is_synthetic else "crops of photographs, by pseudonym"
     number = manifest["num_photographs"] - manifest["num_rejected"]
     return f"{number:,} {kind}, with patient (a pseudonym), grade and split; no name of a file"

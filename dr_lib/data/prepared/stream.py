@@ -30,7 +30,7 @@ class StoredCrops:
         self._offsets = photographs["offset"].to_numpy(np.int64)
         self._lengths = photographs["length"].to_numpy(np.int64)
         self._num_threads = num_threads or count_cpus()
-        # starts a thread when there is work for it; none of one
+        # starts a thread when there is work for it
         self._pool = ThreadPoolExecutor(self._num_threads)
         self.shape = (len(photographs), image_size, image_size, 3)
 
@@ -49,11 +49,8 @@ class StoredCrops:
             for place in places:
                 images[place] = decode_jpeg(self.read_jpeg(rows[place]), self.shape[1])
 
-        mine, *others = np.array_split(np.arange(len(rows)), self._num_threads)
-        tasks = [self._pool.submit(fill, places) for places in others]
-        fill(mine)
-        for task in tasks:
-            task.result()
+        parts = np.array_split(np.arange(len(rows)), self._num_threads)
+        list(self._pool.map(fill, parts))
         return images
 
     def read_jpeg(self, row: int) -> bytes:

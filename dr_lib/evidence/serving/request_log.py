@@ -1,13 +1,13 @@
-"""Requests to a served model: written beside the row of their run, read back as one table, a row
-per request.
-"""
+"""Requests to a served model: written beside the row of their run, read back as one table."""
 
+from collections.abc import Collection
 from pathlib import Path, PurePosixPath
 
 import numpy as np
 import pandas as pd
 
 from dr_lib import files
+from dr_lib.errors import DrError
 from dr_lib.evidence.select import Selection, list_runs, select_runs
 from dr_lib.evidence.serving.costs import usd_per_million
 from dr_lib.runs.row import read_row
@@ -19,12 +19,8 @@ TIMES = ("round_trip_ms", "decode_ms", "predict_ms")
 TEXTS = {"error": str, "model_version": str}  # where they look like numbers too
 # what tells latencies apart
 KINDS = ("machine", "environment", "instance_type", "model", "format", "image_size", "threads")
-CLOSED_LOOP = "closed"
-OPEN_LOOP = "open"  # the load of the paper, one request after another; and one at a rate
-
-
-class RequestsError(ValueError):
-    """Requests cannot be read; the message names the file."""
+CLOSED_LOOP = "closed"  # the load of the paper, one request after another
+OPEN_LOOP = "open"  # at a rate
 
 
 def write_requests(path: Path, table: pd.DataFrame) -> None:
@@ -57,53 +53,45 @@ def read_requests(runs: pd.DataFrame, *folders: Path, load: str = CLOSED_LOOP) -
         `http_status`. Runs without requests keep their one row.
 
     Raises:
-        RequestsError: a file is missing, lies outside its study, or is no table of requests.
+        DrError: a file is missing, lies outside its study, or is no table of requests.
     """
     runs = runs.reset_index(drop=True)
-    named = (
-        runs["requests"].notna() & (runs["status"] == "ok")
-        if "requests" in runs
-        else pd.Series(False, runs.index)
-    )
-    studies = _find_studies(folders) if named.any() else {}
-    tables = [runs[~named]] if not named.all() else []
-    for position in runs.index[named]:
-        run = runs.iloc[position]
-        table = _read(studies.get((run["study"], run["run_id"]), []), run["requests"], load)
-        kept = (
-            runs.drop(columns=[*TIMES], errors="ignore")
-            .iloc[[position] * len(table)]
-            .reset_index(drop=True)
-        )
-        marks = {"status": np.where(table["error"] == "", "ok", "failed"), "error": table["error"]}
+    if "requests" not in runs:
+        return _price(runs)
+    is_named = runs["requests"].notna() & (runs["status"] == "ok")
+    tables = [runs[~is_named]] if not is_named.all() else []
+    studies = _find_studies(folders) if is_named.any() else {}
+    for position in runs.index[is_named]:
+        run = runs.loc[[position]].drop(columns=[*TIMES], errors="ignore")
+        key = (run["study"].item(), run["run_id"].item())
+        table = _read(studies.get(key, []), run["requests"].item(), load)
+        run = run.loc[run.index.repeat(len(table))].reset_index(drop=True)
+        run["status"] = np.where(table["error"] == "", "ok", "failed")
+        run["error"] = table["error"]
         table = table.rename(columns={"status": "http_status"}).drop(columns="error")
-        table = table.rename(columns={name: f"request_{name}" for name in table if name in kept})
-        tables.append(pd.concat([kept.assign(**marks), table], axis=1))
-    requests = pd.concat(tables, ignore_index=True) if tables else runs
-    if {"usd_per_hour", "predict_ms"} <= set(requests):
-        busy = requests[["usd_per_hour", "predict_ms"]].astype(float).dropna()
-        usd = usd_per_million(busy["usd_per_hour"], busy["predict_ms"])
-        requests["predict_usd_per_million"] = pd.Series(usd, busy.index)
-    return requests
+        table = table.rename(columns={name: f"request_{name}" for name in table if name in run})
+        tables.append(pd.concat([run, table], axis=1))
+    return _price(pd.concat(tables, ignore_index=True) if tables else runs)
 
 
-def select_requests(table: pd.DataFrame, *folders: Path, **choice: object) -> Selection:
+def select_requests(
+    table: pd.DataFrame,
+    *folders: Path,
+    exclude: Collection[str] = (),
+    may_differ: Collection[str] = (),
+) -> Selection:
     """Select requests in the place of their runs: those of one kind are pooled and have to agree.
 
     Args:
         table: as `runs` of `read_requests`; an export, which has no requests, stands alone.
         folders: see there.
-        choice: `exclude` and `may_differ` of `select_runs`.
+        exclude, may_differ: see `select_runs`.
     """
     requests = read_requests(table, *folders)
     if "run_id" in requests:
-        is_request = (
-            requests["predict_ms"].notna()
-            if "predict_ms" in requests
-            else requests["run_id"].isna()
-        )
+        is_request = requests.reindex(columns=["predict_ms"])["predict_ms"].notna()
         requests["pool"] = requests["run_id"].mask(is_request, "requests")
-    return select_runs(requests, within=[*KINDS, "pool"], **choice)
+    return select_runs(requests, within=[*KINDS, "pool"], exclude=exclude, may_differ=may_differ)
 
 
 def summarise_requests(timed: pd.DataFrame) -> pd.DataFrame:
@@ -122,52 +110,67 @@ def summarise_requests(timed: pd.DataFrame) -> pd.DataFrame:
     """
     if "predict_ms" not in timed or timed["predict_ms"].isna().all():
         return pd.DataFrame()
-    timed, keys = timed.dropna(subset=["predict_ms"]), [name for name in KINDS if name in timed]
-    lines = []
+    timed = timed.dropna(subset=["predict_ms"])
+    keys = [name for name in KINDS if name in timed]
+    kept = [name for name in ("usd_per_hour", "priced_as") if name in timed]
+    summaries = []
     for key, rows in timed.groupby(keys, dropna=False, sort=False):
         deployments = list_runs(rows)
-        line = dict(zip(keys, key, strict=True)) | {"n": len(deployments), "requests": len(rows)}
-        line |= {name: rows[name].iloc[0] for name in ("usd_per_hour", "priced_as") if name in rows}
-        for name in TIMES:
-            times, means = (
-                table[name] if name in table else rows["predict_ms"][:0]
-                for table in (rows, deployments)
-            )
-            times = times[times > 0]  # who sends arrays decodes nothing
-            mean, low, high, _ = mean_interval(means[means > 0])
-            spread = {"low": low, "high": high, "sd": times.std(), "median": times.median()}
-            line |= {name: mean} | {f"{name}_{measure}": value for measure, value in spread.items()}
-        lines.append(line)
-    return pd.DataFrame(lines)
+        times = {}
+        for name in (name for name in TIMES if name in rows):
+            ms = rows.loc[rows[name] > 0, name]  # who sends arrays decodes nothing
+            means = deployments.loc[deployments[name] > 0, name]
+            times.update(mean_interval(means).columns(name))
+            times[f"{name}_sd"] = ms.std()
+            times[f"{name}_median"] = ms.median()
+        summaries.append(
+            {
+                **dict(zip(keys, key, strict=True)),
+                "n": len(deployments),
+                "requests": len(rows),
+                **rows[kept].iloc[0],
+                **times,
+            }
+        )
+    return pd.DataFrame(summaries)
+
+
+def _price(requests: pd.DataFrame) -> pd.DataFrame:
+    """Say what a million predictions cost, where a row has a price."""
+    if {"usd_per_hour", "predict_ms"} <= set(requests):
+        busy = requests[["usd_per_hour", "predict_ms"]].astype(float).dropna()
+        usd = usd_per_million(busy["usd_per_hour"], busy["predict_ms"])
+        requests["predict_usd_per_million"] = pd.Series(usd, busy.index)
+    return requests
 
 
 def _find_studies(folders: tuple[Path, ...]) -> dict[tuple[str, str], list[Path]]:
     """The folders in which each run has a row: one, or several where rows were copied."""
-    found = {}
+    studies = {}
     for path in sorted(path for folder in folders for path in Path(folder).rglob("rows/*.json")):
         row = read_row(path)
-        found.setdefault((row["study"], row["run_id"]), []).append(path.parents[1])
-    return found
+        studies.setdefault((row["study"], row["run_id"]), []).append(path.parents[1])
+    return studies
 
 
 def _read(studies: list[Path], name: str, load: str) -> pd.DataFrame:
     inside = PurePosixPath(name)
     if inside.is_absolute() or ".." in inside.parts:
-        raise RequestsError(
+        raise DrError(
             f"{name} lies outside the study: a row names its requests from the study's folder on"
         )
     path = next((study / inside for study in studies if (study / inside).is_file()), None)
     if path is None:
-        raise RequestsError(
+        raise DrError(
             f"{name} is not below {', '.join(map(str, studies))}: copy it to where its run's row is"
         )
     try:
         table = pd.read_csv(path, dtype=TEXTS, keep_default_na=False, na_values=[""])
     except (ValueError, OSError) as error:  # pandas' own are ValueErrors, as is text that is none
-        raise RequestsError(f"{path} is no table of requests: {error}") from error
+        raise DrError(f"{path} is no table of requests: {error}") from error
     missing = [name for name in NEEDED if name not in table]
     if missing:
-        raise RequestsError(
+        raise DrError(
             f"{path}: the requests have no {', '.join(missing)}: dr_lib.serving.server.load has"
             " them"
         )

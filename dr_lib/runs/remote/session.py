@@ -26,13 +26,13 @@ from typing import Any
 from dr_lib.errors import DrError
 from dr_lib.files import write_bytes, write_json
 from dr_lib.runs.backlog import Backlog
+from dr_lib.runs.folder import check_notebook, keep_for, lock_study
 from dr_lib.runs.outdated import find_outdated, set_aside
 from dr_lib.runs.prices import PRICES_VARIABLE, Price, PriceError, find_price, read_prices
 from dr_lib.runs.remote import colab, far_side, kaggle
 from dr_lib.runs.remote.client import RemoteError, check_client, handle_ends, insist, undisturbed
 from dr_lib.runs.remote.pack import pack_up
 from dr_lib.runs.row import RowError, check_row, read_rows, write_row
-from dr_lib.runs.runner import FIXED, check_folder, check_notebook, lock_study
 from dr_lib.runs.study import Study, find_runs, load_study, name_run, plan_runs
 
 SERVICES = {"colab": (colab.Colab, colab.DEVICES), "kaggle": (kaggle.Kaggle, kaggle.DEVICES)}
@@ -79,8 +79,7 @@ def run_on_service(
     with lock_study(folder), tempfile.TemporaryDirectory() as scratch:
         _close_left_over(folder, say)
         study = load_study(path, root, instance=instance)
-        check_folder(folder, study)
-        write_json(folder / "study.json", study.model_dump(include=set(FIXED)))
+        keep_for(folder, study)
         check_notebook(study, root, read_rows(folder), allow)
         quota = service.read_quota()  # with which missing credentials are found
 

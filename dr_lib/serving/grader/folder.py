@@ -112,7 +112,7 @@ def write_trained(
             if is_chosen
             else "not chosen, for lack of a validation split"
         ),
-        "test_time_augmentation": config.test_time_augmentation,
+        "test_time_augmentation": config.parts.test_time_augmentation,
         "weights": Path(config.weights).name,
         "metrics": trained.scores,
         "commit": commit,

@@ -18,14 +18,13 @@ from dr_lib.data.labels.label_files import PICTURES, find_files
 from dr_lib.data.labels.near_duplicates import is_copy, perceptual_hash
 from dr_lib.data.photograph.decode import MAX_PIXELS
 from dr_lib.data.prepared.folder import Prepared
-from dr_lib.data.prepared.workers import WorkerError, map_over
+from dr_lib.data.prepared.workers import map_over
 from dr_lib.errors import DrError
 from dr_lib.files import lock
-from dr_lib.hardware import activate, choose, probe
+from dr_lib.hardware import Request, activate, choose, probe
 from dr_lib.hardware.cpus import count_cpus
 from dr_lib.serving.grader.folder import ModelFolder, ModelFolderError, read_folder
 from dr_lib.serving.grader.predict import Predictor
-from dr_lib.training.config import TrainingConfig
 from dr_lib.training.train_once import PREDICTIONS
 
 BATCH = 32  # crops decoded at once
@@ -239,16 +238,13 @@ def _open(folder: ModelFolder) -> Callable[[np.ndarray], np.ndarray]:
     """What makes probabilities of crops; Keras of a trained model, as its training did."""
     if folder.facts["format"] != "keras":
         return Predictor(folder, count_cpus(), max_pixels=MAX_PIXELS).predict
-    activate(choose(probe(), batch_size=BATCH))
+    activate(choose(probe(), Request(batch_size=BATCH)))
     from dr_lib.serving.export.convert import load_network
-    from dr_lib.training.train_once import predict
+    from dr_lib.training.fit import predict
 
-    config = TrainingConfig(
-        "",
-        batch_size=BATCH,
-        test_time_augmentation=folder.facts.get("test_time_augmentation", False),
-    )
-    return partial(predict, config, load_network(folder.artifact))
+    averaged = folder.facts.get("test_time_augmentation", False)
+    network = load_network(folder.artifact)
+    return partial(predict, network, batch_size=BATCH, average_mirrored=averaged)
 
 
 def _list_files(path: Path) -> list[Path]:
@@ -310,14 +306,12 @@ def _grade(folder: Path, version: str, file: Path) -> tuple[dict[str, Any], str]
     except (DrError, ValueError, OSError) as error:
         # no fault of the photograph
         if getattr(error.__cause__ or error, "errno", 0) in (errno.ENOENT, errno.ESTALE):
-            raise WorkerError(
+            raise DrError(
                 f"{file} is not there any more: bring the folder back, and start again, to go on"
             ) from error
         return {**row, "error": str(error)}, ""
     except MemoryError as error:
-        raise WorkerError(
-            "too little memory for a photograph: pass --workers 1, to go on"
-        ) from error
+        raise DrError("too little memory for a photograph: pass --workers 1, to go on") from error
     graded = {
         **row,
         "most_probable_grade": answer["most_probable_grade"],

@@ -20,7 +20,6 @@ from dr_lib.data.labels.grades import sum_referable
 from dr_lib.data.photograph.crop import Crop, crop_fundus
 from dr_lib.data.photograph.decode import MAX_SIDE, count_bytes, open_picture
 from dr_lib.data.photograph.errors import NoFundusError, UnreadableImageError
-from dr_lib.data.photograph.headers import JPEG_SIGNATURE, PNG_SIGNATURE, read_header
 from dr_lib.data.photograph.pixels import decode_jpeg, encode_jpeg
 from dr_lib.errors import DrError
 from dr_lib.hardware.cloud import find_instance_type
@@ -32,6 +31,8 @@ from dr_lib.serving.grader.savedmodel import SavedModel
 
 MAX_BODY_BYTES = 6_291_456  # of SageMaker's endpoints, packed and unpacked
 MEDIA_TYPES = ("image/jpeg", "image/jpg", "image/png", "application/json")
+JPEG_SIGNATURE = b"\xff\xd8\xff"
+PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 URL_SAFE = bytes.maketrans(b"-_", b"+/")  # base64 of RFC 4648, 5 -> that of 4
 CONTENT_ENCODINGS = ("", "identity", "gzip")
 # the marker; the expression finds it three times as fast as bytes.count
@@ -234,7 +235,7 @@ def _check_photograph(encoded: bytes, max_pixels: int) -> None:
     if not encoded.startswith((JPEG_SIGNATURE, PNG_SIGNATURE)):
         raise RefusedError(415, "the body is neither a JPEG nor a PNG")
     # a thousandth of the time that the crop takes, which reads it again
-    width, height = read_header(encoded)[:2]
+    _, width, height, *_ = open_picture(encoded)
     if width * height > max_pixels or max(width, height) > MAX_SIDE:
         raise RefusedError(
             413, f"{width} x {height} px are too many: send at most {max_pixels // 10**6} million"
@@ -249,8 +250,7 @@ def _check_memory(source: Path | bytes) -> None:
     """Raise MemoryError where the bytes that decoding takes cannot be had: to OpenCV the picture
     is damaged then.
     """
-    encoded, header, _ = open_picture(source)
-    np.empty(count_bytes(encoded, header, 1), np.uint8)
+    np.empty(count_bytes(open_picture(source), 1), np.uint8)
 
 
 def _gunzip(body: bytes) -> bytes:

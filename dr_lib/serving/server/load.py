@@ -1,5 +1,4 @@
-"""Ask a served model in a closed loop, one request after another, and in an open loop, at a rate
-that does not wait.
+"""Ask a served model in a closed loop, one request after another, and in an open loop, at a rate.
 
 A client that waits for each answer before it asks again stops asking while the server stalls, and
 so measures the stall once where its users would have met it many times (coordinated omission: Tene,
@@ -25,22 +24,19 @@ from urllib.parse import urlsplit
 import numpy as np
 import pandas as pd
 
+from dr_lib.errors import DrError
 from dr_lib.serving.server import sagemaker
 
 QUANTILES = {"p50_ms": 0.5, "p90_ms": 0.9, "p95_ms": 0.95, "p99_ms": 0.99, "max_ms": 1.0}
 SCHEMES = {"http": http.client.HTTPConnection, "https": http.client.HTTPSConnection}
 # how a connection says that the other side ended it
 CLOSED = (ConnectionResetError, BrokenPipeError)
-NOT_HERE = (http.client.NOT_FOUND, http.client.METHOD_NOT_ALLOWED)  # what no later request changes
-# what a busy server may answer
-OVERLOADED = (http.client.REQUEST_TIMEOUT, http.client.TOO_MANY_REQUESTS)
+NOT_HERE = (404, 405)  # what no later request changes
+OVERLOADED = (408, 429)  # what a busy server may answer
+EXAMPLE = "give an address like http://127.0.0.1:8080/invocations"
 START_PER_S = 8.0
 PRECISION = 0.1
 MAX_STEPS = 40  # of a search for the largest rate
-
-
-class LoadError(ValueError):
-    """No load can be put on this address; the message says what to change."""
 
 
 class MaxRate(NamedTuple):
@@ -52,14 +48,28 @@ class MaxRate(NamedTuple):
     requests: pd.DataFrame
 
 
+class Answer(NamedTuple):
+    """What came of one request."""
+
+    round_trip_ms: float = 0.0  # to the answer's last byte
+    decode_ms: float = math.nan  # as the server says
+    predict_ms: float = math.nan
+    status: int = 0  # 0 without an answer
+    error: str = ""  # empty where there is a prediction
+    # 2 where the server had closed the idle connection, both inside `round_trip_ms`
+    attempts: int = 0
+    model: str | None = None
+    model_version: str | None = None
+
+
 def ask(url: str, body: bytes, *, content_type: str = "image/jpeg") -> dict[str, Any]:
-    """Send one request and return its answer, a table; a LoadError where it is none."""
+    """Send one request and return its answer, a table; a DrError where it is none."""
     client = _Client(url, content_type, timeout_s=60)
     client.connect()
-    row = client.call(body)
+    answer = client.call(body)
     client.connection.close()
-    if row["error"]:
-        raise LoadError(f"{url}: {row['error']}")
+    if answer.error:
+        raise DrError(f"{url}: {answer.error}")
     return json.loads(client.content)
 
 
@@ -72,8 +82,7 @@ def run_closed_loop(
     gap_s: float = 5.0,
     timeout_s: float = 60.0,
 ) -> pd.DataFrame:
-    """Send requests one at a time, as the paper did: the next one `gap_s` after the answer to the
-    last.
+    """Send requests one at a time, as the paper did.
 
     Args:
         url: where predictions are asked for, http://127.0.0.1:8080/invocations say.
@@ -85,31 +94,26 @@ def run_closed_loop(
 
     Returns:
         A row per request, failed ones too: `load` (closed), `request` (from 0), `sent_s` since the
-        first, `round_trip_ms` (to the answer's last byte), `decode_ms` and `predict_ms` as the
-        server says, `status` (0 without an answer), `error` (empty where there is a prediction),
-        `attempts` (2 where the server had closed the idle connection, both inside `round_trip_ms`),
-        `model` and `model_version`.
+        first, and the fields of `Answer`.
 
     Raises:
-        LoadError: the address is none, nobody listens or nothing is predicted there, or a number is
+        DrError: the address is none, nobody listens or nothing is predicted there, or a number is
             none.
     """
     _check(bodies, num_requests=num_requests, timeout_s=timeout_s)
     if not 0 <= gap_s < math.inf:
-        raise LoadError(f"gap_s = {gap_s} is no pause: give seconds from 0 on")
+        raise DrError(f"gap_s = {gap_s} is no pause: give seconds from 0 on")
     client = _Client(url, content_type, timeout_s)
-    rows = []
     client.connect()
+    rows = []
     start = time.perf_counter()
     for request in range(num_requests):
         time.sleep(gap_s if request else 0)
-        row = {"load": "closed", "request": request, "sent_s": time.perf_counter() - start}
-        rows.append(row | client.call(bodies[request % len(bodies)]))
-        if rows[-1]["status"] in NOT_HERE:
-            raise LoadError(
-                f"nothing is predicted at {url} (status {rows[-1]['status']}): "
-                "give an address like http://127.0.0.1:8080/invocations"
-            )
+        sent_s = time.perf_counter() - start
+        answer = client.call(bodies[request % len(bodies)])
+        if answer.status in NOT_HERE:
+            raise DrError(f"nothing is predicted at {url} (status {answer.status}): {EXAMPLE}")
+        rows.append({"load": "closed", "request": request, "sent_s": sent_s, **answer._asdict()})
     client.connection.close()
     return pd.DataFrame(rows)
 
@@ -142,10 +146,7 @@ def run_open_loop(
 
     Returns:
         The columns of `run_closed_loop` (`load` is open) and `rate_per_s`, `due_s`, and
-        `response_ms` from when the request was due; `round_trip_ms` counts from when it was sent.
-
-    Raises:
-        LoadError: as there.
+        `response_ms` from when the request was due.
     """
     _check(
         bodies,
@@ -158,7 +159,8 @@ def run_open_loop(
     due = np.sort(np.random.default_rng(seed).uniform(0, seconds, num_requests)).tolist()
     idle = queue.LifoQueue()  # the last used first: the server does not close what is in use
     for _ in range(num_connections):
-        idle.put(client := _Client(url, content_type, timeout_s))
+        client = _Client(url, content_type, timeout_s)
+        idle.put(client)
     client.connect()
     start = time.perf_counter()
 
@@ -166,21 +168,19 @@ def run_open_loop(
         time.sleep(max(0.0, due[request] - (time.perf_counter() - start)))
         client = idle.get()
         sent_s = time.perf_counter() - start
-        if sent_s - due[request] > timeout_s:
-            answer = _describe("not sent: no connection was free in time")
-        else:
+        answer = Answer(error="not sent: no connection was free in time")
+        if sent_s - due[request] <= timeout_s:
             answer = client.call(bodies[request % len(bodies)])
         idle.put(client)
-        row = {
+        return {
             "load": "open",
             "rate_per_s": rate_per_s,
             "request": request,
             "due_s": due[request],
             "sent_s": sent_s,
+            **answer._asdict(),
+            "response_ms": 1e3 * (sent_s - due[request]) + answer.round_trip_ms,
         }
-        return (
-            row | answer | {"response_ms": 1e3 * (sent_s - due[request]) + answer["round_trip_ms"]}
-        )
 
     with ThreadPoolExecutor(num_connections) as threads:
         rows = list(threads.map(send, range(num_requests)))
@@ -202,24 +202,21 @@ def summarise_load(requests: pd.DataFrame) -> dict[str, float]:
         the service time, which hides stalls. A percentile is the smallest time that so many do not
         exceed; NaN where nothing was answered.
     """
-    answered = requests["error"] == ""
-    busy = requests["status"] == http.client.SERVICE_UNAVAILABLE
+    is_answered = requests["error"] == ""
+    is_busy = requests["status"] == 503
     service = requests["round_trip_ms"]
-    answered_per_s = float(answered.sum() / (requests["sent_s"] + service / 1e3).max())
-    summary = {
+    response = requests.get("response_ms", service)
+    answered_per_s = float(is_answered.sum() / (requests["sent_s"] + service / 1e3).max())
+    is_open = "rate_per_s" in requests
+    return {
         "n": len(requests),
-        "rate_per_s": (
-            float(requests["rate_per_s"].iloc[0]) if "rate_per_s" in requests else answered_per_s
-        ),
+        "rate_per_s": float(requests["rate_per_s"].iloc[0]) if is_open else answered_per_s,
         "answered_per_s": answered_per_s,
-        "share_503": float(busy.mean()),
-        "share_failed": float((~answered & ~busy).mean()),
+        "share_503": float(is_busy.mean()),
+        "share_failed": float((~is_answered & ~is_busy).mean()),
+        **_find_percentiles(response[is_answered]),
+        **_find_percentiles(service[is_answered], "service_"),
     }
-    for prefix, times in {"": requests.get("response_ms", service), "service_": service}.items():
-        values = times[answered] if answered.any() else [math.nan]
-        found = np.quantile(values, list(QUANTILES.values()), method="inverted_cdf")
-        summary |= {prefix + name: float(ms) for name, ms in zip(QUANTILES, found, strict=True)}
-    return summary
 
 
 def find_max_rate(
@@ -246,14 +243,9 @@ def find_max_rate(
         seed: of the arrivals.
 
     Raises:
-        LoadError: as there, or the server refuses a body (4xx) at any rate.
+        DrError: as there, or the server refuses a body (4xx) at any rate.
     """
     _check(bodies, bound_ms=bound_ms, seconds=seconds)
-    load = {
-        "seconds": seconds,
-        "timeout_s": max(1.0, 4e-3 * bound_ms),
-        "content_type": content_type,
-    }
     held = 0.0
     missed = math.inf
     rate = START_PER_S
@@ -261,35 +253,46 @@ def find_max_rate(
     sent = []
     while missed > (1 + PRECISION) * held and rate * seconds >= 1 and len(tried) < MAX_STEPS:
         run_closed_loop(url, bodies[:1], content_type=content_type, num_requests=1)
-        requests = run_open_loop(url, bodies, rate_per_s=rate, seed=seed + len(tried), **load)
-        refused = requests[
-            requests["status"].between(400, 499) & ~requests["status"].isin(OVERLOADED)
-        ]
+        requests = run_open_loop(
+            url,
+            bodies,
+            rate_per_s=rate,
+            seconds=seconds,
+            seed=seed + len(tried),
+            content_type=content_type,
+            timeout_s=max(1.0, 4e-3 * bound_ms),
+        )
+        status = requests["status"]
+        refused = requests[status.between(400, 499) & ~status.isin(OVERLOADED)]
         if len(refused):
-            raise LoadError(
+            raise DrError(
                 f"{refused['error'].iloc[0]}: a refused request says nothing of a rate, leave its"
                 " body out"
             )
         summary = summarise_load(requests)
-        is_held = (requests["error"] == "").all() and summary["p99_ms"] <= bound_ms
-        tried.append(summary | {"held": bool(is_held)})
+        is_held = bool((requests["error"] == "").all() and summary["p99_ms"] <= bound_ms)
+        tried.append({**summary, "held": is_held})
         sent.append(requests)
-        held, missed = (rate, missed) if is_held else (held, rate)
-        rate = (
-            2 * held if missed == math.inf else missed / 2 if not held else math.sqrt(held * missed)
-        )
-    return MaxRate(
-        held, pd.DataFrame(tried), pd.concat(sent, ignore_index=True) if sent else pd.DataFrame()
-    )
+        if is_held:
+            held = rate
+        else:
+            missed = rate
+        if missed == math.inf:
+            rate = 2 * held
+        else:
+            rate = math.sqrt(held * missed) if held else missed / 2
+    all_requests = pd.concat(sent, ignore_index=True) if sent else pd.DataFrame()
+    return MaxRate(held, pd.DataFrame(tried), all_requests)
 
 
 class _Client:
     """One connection, kept open between calls; for one thread at a time."""
 
     def __init__(self, url: str, content_type: str, timeout_s: float):
+        self.content = b""  # of the last answer
         self._sign = None
         if url.startswith(sagemaker.SCHEME):
-            url, self._sign = sagemaker.find_endpoint(url)[:2]
+            url, self._sign, _ = sagemaker.find_endpoint(url)
         try:
             address = urlsplit(url)
             if not address.hostname:
@@ -298,9 +301,7 @@ class _Client:
                 address.hostname, address.port, timeout=timeout_s
             )
         except (ValueError, KeyError, http.client.HTTPException) as error:
-            raise LoadError(
-                f"{url!r} is no address: give one like http://127.0.0.1:8080/invocations"
-            ) from error
+            raise DrError(f"{url!r} is no address: {EXAMPLE}") from error
         self._url = url
         self._path = (address.path or "/") + (f"?{address.query}" if address.query else "")
         self._headers = {"Content-Type": content_type, "Accept": "application/json"}
@@ -311,14 +312,12 @@ class _Client:
             self.connection.connect()
         except (OSError, UnicodeError) as error:
             reason = getattr(error, "strerror", None) or error
-            raise LoadError(
+            raise DrError(
                 f"nobody listens at {self._url}: {reason}: start the server first"
             ) from error
 
-    def call(self, body: bytes) -> dict[str, Any]:
-        """Send one request and describe its answer; a connection that was closed while idle is
-        opened anew.
-        """
+    def call(self, body: bytes) -> Answer:
+        """Send one request; a connection that was closed while idle is opened anew."""
         start = time.perf_counter()
         attempts = 1
         try:
@@ -328,13 +327,13 @@ class _Client:
                 self.connection.close()
                 attempts = 2
                 status = self._exchange(body)
-            round_trip_s = time.perf_counter() - start
-            row = _read_answer(status, self.content)
+            round_trip_ms = 1e3 * (time.perf_counter() - start)
+            answer = _read_answer(status, self.content)
         except (OSError, http.client.HTTPException, ValueError) as error:
-            round_trip_s = time.perf_counter() - start
+            round_trip_ms = 1e3 * (time.perf_counter() - start)
             self.connection.close()
-            row = _describe(f"{type(error).__name__}: {error}")
-        return row | {"round_trip_ms": 1e3 * round_trip_s, "attempts": attempts}
+            answer = Answer(error=f"{type(error).__name__}: {error}")
+        return answer._replace(round_trip_ms=round_trip_ms, attempts=attempts)
 
     def _exchange(self, body: bytes) -> int:
         """Send one request, keep the content of its answer and return its status."""
@@ -347,43 +346,41 @@ class _Client:
         return response.status
 
 
-def _read_answer(status: int, content: bytes) -> dict[str, Any]:
+def _read_answer(status: int, content: bytes) -> Answer:
     try:
         answer = json.loads(content)
         timings = answer.get("timings_ms") or {}
-        row = {f"{part}_ms": timings.get(part, math.nan) for part in ("decode", "predict")}
+        decode_ms = timings.get("decode", math.nan)
+        predict_ms = timings.get("predict", math.nan)
     except (ValueError, RecursionError, AttributeError):  # a list has no `get`
-        return _describe(f"the answer of {len(content)} bytes is no JSON object", status)
+        error = f"the answer of {len(content)} bytes is no JSON object"
+        return Answer(status=status, error=error)
     if status != http.client.OK:
-        return _describe(str(answer.get("error") or f"status {status}"), status)
-    return (
-        _describe("", status)
-        | row
-        | {name: answer.get(name) for name in ("model", "model_version")}
+        return Answer(status=status, error=str(answer.get("error") or f"status {status}"))
+    return Answer(
+        decode_ms=decode_ms,
+        predict_ms=predict_ms,
+        status=status,
+        model=answer.get("model"),
+        model_version=answer.get("model_version"),
     )
 
 
-def _describe(error: str, status: int = 0) -> dict[str, Any]:
-    """The columns of a request that has no prediction."""
-    nothing = {"round_trip_ms": 0.0, "decode_ms": math.nan, "predict_ms": math.nan}
-    return nothing | {
-        "status": status,
-        "error": error,
-        "attempts": 0,
-        "model": None,
-        "model_version": None,
+def _find_percentiles(times: pd.Series, prefix: str = "") -> dict[str, float]:
+    if times.empty:
+        return dict.fromkeys((prefix + name for name in QUANTILES), math.nan)
+    return {
+        prefix + name: float(np.quantile(times, share, method="inverted_cdf"))
+        for name, share in QUANTILES.items()
     }
 
 
 def _check(bodies: Sequence[bytes], **numbers: float) -> None:
-    if (
-        isinstance(bodies, bytes)
-        or not len(bodies)
-        or not all(isinstance(body, bytes) for body in bodies)
-    ):
-        raise LoadError(
+    is_list = not isinstance(bodies, bytes) and len(bodies)
+    if not is_list or not all(isinstance(body, bytes) for body in bodies):
+        raise DrError(
             "there is nothing to send: give a list of pictures, each as the bytes of its file"
         )
     for name, value in numbers.items():
         if not 0 < value < math.inf:
-            raise LoadError(f"{name} = {value}: give a number above 0")
+            raise DrError(f"{name} = {value}: give a number above 0")

@@ -10,12 +10,9 @@ from functools import cache
 from typing import NamedTuple
 
 from dr_lib.command import write_install
+from dr_lib.errors import DrError
 
 SCHEME = "sagemaker:"
-
-
-class EndpointError(ValueError):
-    """The endpoint cannot be asked; the message says what to change."""
 
 
 class Endpoint(NamedTuple):
@@ -36,7 +33,7 @@ def find_endpoint(address: str) -> Endpoint:
         address: sagemaker:NAME.
 
     Raises:
-        EndpointError: boto3 is not installed, or has no region or credentials.
+        DrError: boto3 is not installed, or has no region or credentials.
     """
     try:
         import boto3
@@ -45,19 +42,19 @@ def find_endpoint(address: str) -> Endpoint:
         from botocore.exceptions import BotoCoreError, ClientError
     except ImportError as error:
         install = write_install("boto3")
-        raise EndpointError(f"an endpoint of SageMaker needs boto3: {install}") from error
+        raise DrError(f"an endpoint of SageMaker needs boto3: {install}") from error
     name = address.removeprefix(SCHEME)
     session = boto3.Session()
     try:
         runtime = session.client("sagemaker-runtime")
         service = session.client("sagemaker")
     except (BotoCoreError, ValueError) as error:
-        raise EndpointError(
+        raise DrError(
             f"{address}: {error}: set AWS_DEFAULT_REGION, or run aws configure"
         ) from error
     credentials = session.get_credentials()
     if credentials is None:
-        raise EndpointError(f"{address}: no credentials of AWS are here: run aws configure")
+        raise DrError(f"{address}: no credentials of AWS are here: run aws configure")
     url = f"{runtime.meta.endpoint_url}/endpoints/{name}/invocations"
 
     def sign(body: bytes, headers: Mapping[str, str]) -> dict[str, str]:

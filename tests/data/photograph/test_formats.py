@@ -10,8 +10,7 @@ import pytest
 from PIL import Image, ImageOps
 
 from dr_lib.data.photograph.crop import UnreadableImageError, crop_fundus
-from dr_lib.data.photograph.decode import decode
-from dr_lib.data.photograph.headers import read_header
+from dr_lib.data.photograph.decode import decode, open_picture
 from tests.data.photograph.pictures import draw_fov, error, to_file
 
 PLACE = (331.0, 236.0, 190.0)
@@ -188,7 +187,7 @@ def test_reduced_decoding_keeps_colours():
     flat[128:384, 128:384] = (200, 110, 60)
     for encoded in (to_file(flat, ".jpg"), to_file(flat, ".png")):
         for reduction in (1, 2, 4, 8):
-            image = decode(encoded, read_header(encoded), reduction)
+            image = decode(open_picture(encoded), reduction)
             assert image.shape == (512 // reduction, 512 // reduction, 3)
             assert (
                 np.abs(image[256 // reduction, 256 // reduction].astype(int) - (200, 110, 60)).max()

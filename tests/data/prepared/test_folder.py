@@ -10,10 +10,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dr_lib.data.labels.privacy import PrivateFolderError
 from dr_lib.data.prepared.folder import Prepared, read_manifest, verify
 from dr_lib.data.prepared.prepare import prepare
 from dr_lib.data.prepared.records import ShardError
+from dr_lib.errors import DrError
 from tests.data.prepared.test_prepare import write_photographs
 
 
@@ -95,9 +95,9 @@ def test_the_private_folder_is_not_taken_for_the_prepared_one(whole):
         whole.with_name("new"): whole.with_name("new"),
     }
     for out, names in places.items():
-        with pytest.raises(PrivateFolderError, match="is private, what is prepared is not"):
+        with pytest.raises(DrError, match="is private, what is prepared is not"):
             prepare(photographs, labels, out, private=names)
-    with pytest.raises(PrivateFolderError, match="which is shared: choose another --private"):
+    with pytest.raises(DrError, match="which is shared: choose another --private"):
         prepare(photographs, labels, whole, private=whole / "names")
     assert sorted(whole.parent.rglob("*")) == before
 

@@ -20,12 +20,11 @@ import pytest
 from click.testing import CliRunner
 
 from dr_lib.__main__ import main
-from dr_lib.data.labels.privacy import PrivateFolderError
 from dr_lib.data.labels.tables import LabelTableError
 from dr_lib.data.prepared.folder import Prepared, verify
-from dr_lib.data.prepared.prepare import PrepareError, prepare
+from dr_lib.data.prepared.prepare import prepare
 from dr_lib.data.prepared.records import ShardError
-from dr_lib.data.prepared.workers import WorkerError
+from dr_lib.errors import DrError
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -344,7 +343,7 @@ def test_a_longer_table_is_not_cropped_by_other_code(photographs, monkeypatch):
     monkeypatch.setattr("dr_lib.data.prepared.crops.hash_code", lambda: "another")
     run(photographs, seed=1)
     table.to_csv(labels, index=False)
-    with pytest.raises(PrepareError, match="cropped by another version of the code"):
+    with pytest.raises(DrError, match="cropped by another version of the code"):
         run(photographs)
     assert len(Prepared(out).photographs) == 24 and verify(out)
 
@@ -357,21 +356,21 @@ def test_other_crops_do_not_overwrite_a_folder(photographs):
     before = digests(photographs.parent / "out")
     for jpeg in read_jpegs(photographs.parent / "out").values():
         assert cv2.imdecode(np.frombuffer(jpeg, np.uint8), cv2.IMREAD_COLOR).shape == (64, 64, 3)
-    with pytest.raises(PrepareError, match="holds other crops \\(other size\\)"):
+    with pytest.raises(DrError, match="holds other crops \\(other size\\)"):
         run(photographs)
-    with pytest.raises(PrepareError, match="other salt_id"):
+    with pytest.raises(DrError, match="other salt_id"):
         run(photographs, size=64, private=photographs.parent / "another")
     cv2.imwrite(
         str(photographs / "maria_00_left.png"), np.pad(draw_eye(1), ((2, 2), (0, 0), (0, 0)))
     )
     with pytest.raises(
-        PrepareError, match="1 photographs were changed after they were cropped \\(rows 3\\)"
+        DrError, match="1 photographs were changed after they were cropped \\(rows 3\\)"
     ):
         run(photographs, size=64)
     assert digests(photographs.parent / "out") == before
     (photographs.parent / "mine").mkdir()
     (photographs.parent / "mine" / "thesis.docx").write_text("years of work")
-    with pytest.raises(PrepareError, match="not empty"):
+    with pytest.raises(DrError, match="not empty"):
         run(photographs, "mine")
     listed = {path.name for path in photographs.parent.iterdir()}
     assert listed == {"photographs", "labels.csv", "out", "out.private", "mine"}
@@ -401,7 +400,7 @@ def test_a_link_to_nothing_is_named_by_its_row(photographs):
     """
     (photographs / "maria_03_left.png").unlink()
     (photographs / "maria_03_left.png").symlink_to("nowhere.png")
-    with pytest.raises(WorkerError, match=r"row \d+ cannot be read") as caught:
+    with pytest.raises(DrError, match=r"row \d+ cannot be read") as caught:
         run(photographs)
     assert "maria" not in str(caught.value)
 
@@ -411,7 +410,7 @@ def test_the_salt_of_the_sample_is_for_the_sample_alone(photographs, small_sampl
     (tmp_path / "private").mkdir()
     salt = (small_sample.with_name("records.private") / "salt").read_bytes()
     (tmp_path / "private" / "salt").write_bytes(salt)
-    with pytest.raises(PrivateFolderError, match="salt, which is public: choose another --private"):
+    with pytest.raises(DrError, match="salt, which is public: choose another --private"):
         run(photographs, private=tmp_path / "private")
 
 
@@ -419,7 +418,7 @@ def test_nothing_usable_is_an_error(photographs):
     """Where no photograph shows a disc there is no data set, and rejected.csv says why."""
     for number, path in enumerate(sorted(photographs.iterdir())):
         cv2.imwrite(str(path), np.full((200, 240, 3), number, np.uint8))
-    with pytest.raises(PrepareError, match="no photograph can be used: .*rejected.csv says why"):
+    with pytest.raises(DrError, match="no photograph can be used: .*rejected.csv says why"):
         run(photographs)
     assert len(pd.read_csv(photographs.parent / "out.private" / "rejected.csv")) == 40
 
@@ -449,7 +448,7 @@ def test_a_full_disk_stops_it_before_time_is_spent(photographs, monkeypatch):
     """Too little room is said at once, with what is needed."""
     usage = type("usage", (), {"free": 2**18})
     monkeypatch.setattr("shutil.disk_usage", lambda path: usage)
-    with pytest.raises(PrepareError, match="MiB free, 40 records need"):
+    with pytest.raises(DrError, match="MiB free, 40 records need"):
         run(photographs)
 
 
@@ -484,7 +483,7 @@ def test_a_folder_that_cannot_be_written_is_named(photographs, tmp_path, what):
     """A path below a file, as good as a read-only disk for any user, is refused with what to do."""
     (tmp_path / "file").write_text("")
     places = {"out": tmp_path / "out", "private": tmp_path / "p"} | {what: tmp_path / "file" / "x"}
-    with pytest.raises((PrepareError, PrivateFolderError), match=f"Choose another --{what}"):
+    with pytest.raises(DrError, match=f"Choose another --{what}"):
         prepare(
             photographs,
             tmp_path / "labels.csv",
@@ -498,7 +497,7 @@ def test_a_damaged_salt_is_named(photographs, tmp_path):
     """Half a salt would give other pseudonyms: refused."""
     (tmp_path / "p").mkdir()
     (tmp_path / "p" / "salt").write_bytes(b"short")
-    with pytest.raises(PrivateFolderError, match="32 bytes"):
+    with pytest.raises(DrError, match="32 bytes"):
         run(photographs, private=tmp_path / "p")
 
 
@@ -551,7 +550,7 @@ def test_files_of_one_length_that_swap_names_are_noticed(photographs):
     other = photographs / "maria_02_left.bmp"
     one.rename(photographs / "aside"), other.rename(one), (photographs / "aside").rename(other)
     with pytest.raises(
-        PrepareError, match=r"2 photographs were changed after they were cropped \(rows 2, 7\)"
+        DrError, match=r"2 photographs were changed after they were cropped \(rows 2, 7\)"
     ):
         run(photographs)
 

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from dr_lib.data.prepared import workers
-from dr_lib.data.prepared.workers import WorkerError
+from dr_lib.errors import DrError
 from tests.data.prepared.test_prepare import digests, run, write_photographs
 
 distributed = pytest.importorskip("distributed")
@@ -62,7 +62,7 @@ def test_all_workers_are_lost(photographs, monkeypatch):
     monkeypatch.setattr(workers, "PATIENCE_S", 3.0)
     private = photographs.parent / "private"
     run(photographs, "here", private=private)
-    with start_cluster(1) as cluster, pytest.raises(WorkerError, match="start some|start again"):
+    with start_cluster(1) as cluster, pytest.raises(DrError, match="start some|start again"):
 
         def lose(done: int, total: int) -> None:
             if done == 20:
@@ -77,6 +77,6 @@ def test_nobody_answers(photographs, monkeypatch):
     """An address without a scheduler is said to be one."""
     monkeypatch.setattr(workers, "PATIENCE_S", 1.0)
     with pytest.raises(
-        WorkerError, match="no Dask scheduler with workers answers at tcp://127.0.0.1:9"
+        DrError, match="no Dask scheduler with workers answers at tcp://127.0.0.1:9"
     ):
         run(photographs, dask="tcp://127.0.0.1:9")

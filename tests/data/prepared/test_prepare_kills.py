@@ -25,7 +25,7 @@ from dr_lib.data.labels.privacy import open_private
 from dr_lib.data.prepared.folder import Prepared
 from dr_lib.data.prepared.prepare import prepare
 from dr_lib.data.prepared.split import split
-from dr_lib.data.prepared.workers import WorkerError
+from dr_lib.errors import DrError
 from tests.data.prepared.test_prepare import digests, list_written, write_photographs
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -216,7 +216,7 @@ def test_a_worker_that_dies_is_an_error_and_no_loss(folder, monkeypatch):
         for worker in multiprocessing.active_children() if done == 1 else ():
             worker.kill()
 
-    with pytest.raises(WorkerError, match="--workers 1"):
+    with pytest.raises(DrError, match="--workers 1"):
         start(folder, "killed", shard_size=2, workers=2, progress=kill_workers)
     start(folder, "killed", shard_size=2, workers=1)
     assert look(folder, "killed") == look(folder, "whole")
@@ -226,7 +226,7 @@ def test_two_at_once_are_kept_apart(folder):
     """While one prepare is at work, another one of the same folder is refused with a sentence,
     and the first ends.
     """
-    with pytest.raises(ValueError, match="another prepare is at work"):
+    with pytest.raises(DrError, match="another prepare is at work"):
         start(
             folder,
             "whole",

@@ -8,6 +8,7 @@ import pytest
 
 from dr_lib.data.prepared import sample
 from dr_lib.data.prepared.sample import open_sample
+from dr_lib.errors import DrError
 
 
 def test_two_that_open_it_at_once_draw_it_once(tmp_path):
@@ -45,6 +46,6 @@ def test_what_another_version_drew_is_drawn_anew_and_a_users_photographs_are_not
     own = tmp_path / "own" / "photographs"
     own.mkdir(parents=True)
     (own / "eye.jpg").write_bytes(b"mine")
-    with pytest.raises(ValueError, match="holds something else"):
+    with pytest.raises(DrError, match="holds something else"):
         open_sample(tmp_path / "own", num_patients=16, workers=1)
     assert (own / "eye.jpg").read_bytes() == b"mine"

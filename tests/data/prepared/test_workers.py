@@ -11,9 +11,9 @@ import pytest
 from dr_lib.data.prepared.workers import (
     PHOTOGRAPHS_PER_TASK,
     TASKS_PER_WORKER,
-    WorkerError,
     map_over,
 )
+from dr_lib.errors import DrError
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -55,7 +55,7 @@ def test_an_error_in_a_worker_is_raised_here():
 @pytest.mark.parametrize("after_s", [0, 0.003])
 def test_workers_killed_while_they_hand_over_a_result_are_an_error(after_s):
     """Half of a result, more than a pipe holds, arrives; nobody waits for the other half."""
-    with pytest.raises(WorkerError, match="a worker died"), map_over(2) as map_items:
+    with pytest.raises(DrError, match="a worker died"), map_over(2) as map_items:
         results = map_items(bytes, [5_000_000] * 100)
         next(results)
         time.sleep(after_s)

@@ -4,10 +4,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from dr_lib.errors import DrError
 from dr_lib.evidence.select import select_runs
 from dr_lib.evidence.serving.request_log import (
     KINDS,
-    RequestsError,
     read_requests,
     summarise_requests,
     write_requests,
@@ -191,7 +191,7 @@ def test_formats_are_never_pooled(tmp_path):
 def test_refuses_files_outside_the_study(tmp_path, name):
     """A row from elsewhere cannot make the report read any file."""
     write_row(tmp_path / "serving", RUN | {"run_id": "a", "requests": name})
-    with pytest.raises(RequestsError, match="outside the study"):
+    with pytest.raises(DrError, match="outside the study"):
         read_requests(read_runs(tmp_path), tmp_path)
 
 
@@ -201,7 +201,7 @@ def test_refuses_what_is_no_table_of_requests(tmp_path, content):
     write_row(tmp_path / "serving", RUN | {"run_id": "a", "requests": "requests.csv"})
     if content is not None:
         (tmp_path / "serving" / "requests.csv").write_bytes(content)
-    with pytest.raises(RequestsError, match=r"requests\.csv"):
+    with pytest.raises(DrError, match=r"requests\.csv"):
         read_requests(read_runs(tmp_path), tmp_path)
 
 

@@ -12,7 +12,6 @@ from click.testing import CliRunner
 from dr_lib.__main__ import main
 from dr_lib.data.photograph.decode import MAX_PIXELS
 from dr_lib.data.prepared.folder import Prepared
-from dr_lib.data.prepared.workers import WorkerError
 from dr_lib.errors import DrError
 from dr_lib.serving.grader.folder import read_folder, write_folder
 from dr_lib.serving.grader.grade_files import grade_files, grade_prepared
@@ -141,7 +140,7 @@ def test_a_disk_that_went_away_leaves_no_row(served_folder, photographs, tmp_pat
     """
     folder = read_folder(served_folder)
     out = tmp_path / "grades.csv"
-    with pytest.raises(WorkerError, match="not there any more"):
+    with pytest.raises(DrError, match="not there any more"):
         grade_files(
             folder, [photographs], out, progress=lambda *_: photographs.rename(tmp_path / "away")
         )

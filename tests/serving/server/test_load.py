@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from dr_lib.errors import DrError
 from dr_lib.serving.server.load import (
-    LoadError,
     find_max_rate,
     run_closed_loop,
     run_open_loop,
@@ -311,9 +311,9 @@ def test_refusals_hold_no_rate(serve):
 )
 def test_an_address_where_nobody_is_stops_at_once(url, message):
     """Before 25 requests and 2 minutes have been spent on it."""
-    with pytest.raises(LoadError, match=message):
+    with pytest.raises(DrError, match=message):
         run_closed_loop(url, [b"x"])
-    with pytest.raises(LoadError, match=message):
+    with pytest.raises(DrError, match=message):
         run_open_loop(url, [b"x"], rate_per_s=1, seconds=1, seed=0)
 
 
@@ -321,9 +321,7 @@ def test_an_address_where_nobody_is_stops_at_once(url, message):
 def test_an_address_where_nothing_is_predicted_stops_at_once(serve, status):
     """No later request is answered otherwise: one is sent, and the path that is meant is named."""
     server = serve(lambda k, body: (status, {"error": "Not Found"}))
-    with pytest.raises(
-        LoadError, match=f"status {status}.* like http://127.0.0.1:8080/invocations"
-    ):
+    with pytest.raises(DrError, match=f"status {status}.* like http://127.0.0.1:8080/invocations"):
         run_closed_loop(server.url, [b"x"], gap_s=0)
     assert len(server.seen) == 1
 
@@ -337,9 +335,9 @@ def test_refuses_numbers_that_are_no_load():
         ("timeout_s", 0),
     ):
         load = {"rate_per_s": 1, "seconds": 1, "seed": 0} | {name: wrong}
-        with pytest.raises(LoadError, match=name):
+        with pytest.raises(DrError, match=name):
             run_open_loop("http://127.0.0.1:1/", [b"x"], **load)
-    with pytest.raises(LoadError, match="gap_s"):
+    with pytest.raises(DrError, match="gap_s"):
         run_closed_loop("http://127.0.0.1:1/", [b"x"], gap_s=-1)
-    with pytest.raises(LoadError, match="nothing to send"):
+    with pytest.raises(DrError, match="nothing to send"):
         run_closed_loop("http://127.0.0.1:1/", b"x")

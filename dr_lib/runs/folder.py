@@ -1,0 +1,70 @@
+"""A study's folder: used by one process of a machine at a time, for one study and one notebook."""
+
+import json
+import math
+import os
+import platform
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+from dr_lib.errors import DrError
+from dr_lib.files import lock, write_json
+from dr_lib.runs.row import Row, read_rows
+from dr_lib.runs.run import hash_notebook
+from dr_lib.runs.study import Study
+
+# other keys of a study may change between sessions
+FIXED = ("factors", "first_scenario", "notebook", "order", "parameters", "seed")
+
+
+@contextmanager
+def lock_study(folder: Path, *, wait: bool = False) -> Iterator[int]:
+    """Lock the study on this machine for this process and the runs it starts, however they end."""
+    path = folder / f"lock-{platform.node()}"
+    file = lock(path, wait_s=math.inf if wait else 0.0)
+    if file is None:
+        process = path.read_text(encoding="utf-8").strip() or "unknown"
+        fault = f"{folder} is being run by another process ({process})"
+        raise DrError(f"{fault}: wait for it, or end it")
+    with file:
+        file.truncate(0)
+        now = f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"
+        file.write(f"process {os.getpid()} on {platform.node()}, since {now}")
+        file.flush()
+        yield file.fileno()
+
+
+def keep_for(folder: Path, study: Study) -> None:
+    """Keep a folder for a study, after `check_folder`."""
+    check_folder(folder, study)
+    write_json(folder / "study.json", study.model_dump(include=set(FIXED)))
+
+
+def check_folder(folder: Path, study: Study) -> None:
+    """Keep a folder with finished or begun runs for one study: scenarios of another would stand
+    under their names.
+    """
+    path = folder / "study.json"
+    request = json.loads(json.dumps(study.model_dump(include=set(FIXED))))
+    present = {"first_scenario": 1, **(json.loads(path.read_bytes()) if path.exists() else request)}
+    unlike = [name for name in FIXED if present.get(name) != request[name]]
+    if list(present["factors"]) != list(request["factors"]):  # C1, C2, ...
+        unlike.append("order of the factors")
+    if not unlike:
+        return
+    is_begun = any(folder.glob("runs/*/checkpoint*"))
+    if is_begun or any(row["status"] == "ok" for row in read_rows(folder)):
+        fault = f"{folder} holds runs of a study with other {', '.join(unlike)}"
+        raise DrError(f"{fault}: give one another name, or delete the folder to begin anew")
+
+
+def check_notebook(study: Study, root: Path, rows: Iterable[Row], allow: Collection[str]) -> None:
+    """Refuse to add runs to those that another version of the notebook made, unless it is
+    allowed.
+    """
+    made_by = {row["notebook_sha256"] for row in rows if row["status"] == "ok"} - {""}
+    if "notebook_sha256" not in allow and made_by - {hash_notebook(root, study.notebook)}:
+        fault = f"{study.notebook} has changed since runs of this study were made"
+        raise DrError(f"{fault}: give the study another name, or add --allow notebook_sha256")
