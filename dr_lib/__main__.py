@@ -40,6 +40,7 @@ class Amount(click.FloatRange):
         return super().convert(value, *where)
 
 
+PRECISION = 0.05  # of a mean, for which `plan` counts repetitions: half the interval's width
 POSITIVE = Amount(min=0, min_open=True)
 INSTANCE = click.option(
     "--instance", default="", help="whose price the runs have  [default: the study's]"
@@ -95,14 +96,11 @@ def main(debug: bool) -> None:
 @click.option(
     "--out", type=PATH, default=ROOT / "papermill_runs" / "sample", help="folder to write"
 )
-@click.option(
-    "--patients", default=200, show_default=True, help="patients to draw, two photographs each"
-)
-def sample(out: Path, patients: int) -> None:
+def sample(out: Path) -> None:
     """Draw the sample and prepare it."""
     from dr_lib.data.prepared.sample import open_sample
 
-    click.echo(f"sample: {open_sample(out, num_patients=patients, progress=_bar)}")
+    click.echo(f"sample: {open_sample(out, progress=_bar)}")
 
 
 @main.command()
@@ -326,24 +324,11 @@ def _confirm(yes: bool, what: str) -> None:
 @click.argument("study", type=PATH)
 @INSTANCE
 @click.option(
-    "--precision",
-    default=0.05,
-    show_default=True,
-    help="wanted half width of a 95 % interval, relative",
-)
-@click.option(
     "--commands",
     is_flag=True,
     help="print one command per incomplete run and machine, for any scheduler",
 )
-@click.option(
-    "--machines",
-    type=click.IntRange(1),
-    help="with --commands, of runs that need no more  [default: any]",
-)
-def plan(
-    study: Path, instance: str, precision: float, commands: bool, machines: int | None
-) -> None:
+def plan(study: Path, instance: str, commands: bool) -> None:
     """List the runs of a study file, and what the rest takes in time, money and repetitions."""
     from dr_lib import hardware
     from dr_lib.runs.backlog import Backlog
@@ -363,15 +348,14 @@ def plan(
         del backlog.rows[run_id]
     if commands:
         left = [run for run in runs if backlog.row(run)["status"] != "ok"]
-        fitting = [run for run in left if run.num_machines <= (machines or math.inf)]
-        return click.echo("\n".join(list_commands(study, fitting)))
+        return click.echo("\n".join(list_commands(study, left)))
     for run in runs:
         levels = ", ".join(f"{name}={run.parameters[name]}" for name in design.factors)
         status = backlog.row(run)["status"] or "to do"
         click.echo(f"{run.order:4d}  {run.run_id}  {status:8}  {levels}")
     if outdated:
         click.echo(f"{describe_outdated(outdated)}: to be made again")
-    click.echo(backlog.describe(study, precision))
+    click.echo(backlog.describe(study, PRECISION))
     # behind --commands, which may be for machines with other files
     check_paths(design, study, ROOT)
 
@@ -567,27 +551,17 @@ def claims(
     type=POSITIVE,
     help="margin of AUC and kappa that a format may lose  [default: any]",
 )
-@click.option(
-    "--busiest-hour",
-    default=0.125,
-    show_default=True,
-    type=click.FloatRange(1 / 24, 1),
-    help="share of a day's requests",
-)
 @click.option("--instance", default="", help="whose price machines of no table have, over labels")
 @click.option(
     "--allow", multiple=True, help="a column in which pooled rows may differ, such as commit"
 )
-@click.option("--exclude", multiple=True, help="a mark of runs whose times do not count: disturbed")
 def price(
     folders: tuple[Path, ...],
     requests_per_day: float,
     p99_ms: float,
     accuracy_within: float | None,
-    busiest_hour: float,
     instance: str,
     allow: tuple[str, ...],
-    exclude: tuple[str, ...],
 ) -> None:
     """Find the cheapest endpoint in the load tests below the folders."""
     from dr_lib.evidence.select import list_columns
@@ -604,7 +578,7 @@ def price(
     if instance:
         runs = runs.assign(priced_as="", usd_per_hour=math.nan)
     endpoints = list_endpoints(
-        runs, *folders, p99_ms=p99_ms, instance=instance, exclude=exclude, may_differ=may_differ
+        runs, *folders, p99_ms=p99_ms, instance=instance, may_differ=may_differ
     )
     names = sorted(set(endpoints["instance"]))
     if instance and instance not in names:
@@ -614,7 +588,6 @@ def price(
     priced = price_endpoints(
         endpoints,
         requests_per_day=requests_per_day,
-        busiest_hour=busiest_hour,
         accuracy_within=accuracy_within,
     )
     table = tabulate_endpoints(priced)
@@ -644,9 +617,6 @@ def price(
     multiple=True,
     help="such as litert_int8, repeatable  [default: all for serving]",
 )
-@click.option(
-    "--margin", default=0.02, show_default=True, help="non-inferiority margin of AUC and kappa"
-)
 @click.option("--force", is_flag=True, help="write what loses more, or cannot be judged, too")
 @click.option(
     "--pack", is_flag=True, help="also write FORMAT.tar.gz, the model.tar.gz of SageMaker"
@@ -657,8 +627,8 @@ def export(
     split: str,
     out: Path,
     formats: tuple[str, ...],
+    force: bool,
     pack: bool,
-    **choice,
 ) -> None:
     """Convert a model folder of notebook 10, and keep what passes the accuracy gate."""
     from dr_lib.hardware import import_tensorflow
@@ -678,7 +648,7 @@ def export(
     test = prepared.load("test", size)
     again = write_command(*sys.argv[1:], "--force")
     forced = f"to write the formats in spite of it: {again}"
-    if len(test.grade) < MIN_IMAGES and not choice["force"]:
+    if len(test.grade) < MIN_IMAGES and not force:
         num_used = int((prepared.photographs["split"] != "excluded").sum())
         num_needed = math.ceil(num_used * MIN_IMAGES / max(1, len(test.grade)))
         few = f"{len(test.grade)} of {num_used} photographs are in the test split"
@@ -691,8 +661,8 @@ def export(
         formats=formats or [name for name in FORMATS if not name.startswith("onnx")],
         calibration=calibration.images[:100],
         labelled=Labelled(test.images, test.grade, test.patient_id, split_sha256, test.image_id),
+        force=force,
         say=click.echo,
-        **choice,
     )
     for row in exported.itertuples():
         outcome = f"refused: {row.reason}"
@@ -752,8 +722,14 @@ def predict(
             raise click.UsageError(
                 "--data is for photographs in files, which do not say where they are from"
             )
-        how = {"split": split, "is_external": external, "progress": _bar("grading")}
-        grade_prepared(read_folder(model), images[0], out, **how)
+        grade_prepared(
+            read_folder(model),
+            images[0],
+            out,
+            split=split,
+            is_external=external,
+            progress=_bar("grading"),
+        )
         return click.echo(f"wrote {out}; {write_command('evaluate', out, '--out', 'FOLDER')}")
     graded = grade_files(
         read_folder(model),
@@ -799,7 +775,6 @@ def serve(arguments: tuple[str, ...]) -> None:
 @click.option(
     "--bound-ms", default=0.0, type=Amount(0), help="then find the largest rate with this p99"
 )
-@click.option("--seconds", default=10.0, type=POSITIVE, help="of each rate tried  [default: 10]")
 @click.option("--out", type=PATH, required=True, help="CSV to write, a row per request")
 def load(
     url: str,
@@ -807,7 +782,6 @@ def load(
     num_requests: int,
     gap_s: float,
     bound_ms: float,
-    seconds: float,
     out: Path,
 ) -> None:
     """Time an endpoint: URL is where predictions are asked for,
@@ -841,7 +815,7 @@ def load(
     if len(failed):
         click.echo(f"{len(failed)} were not answered, the first: {failed['error'].iloc[0]}")
     if bound_ms:
-        found = find_max_rate(url, bodies, bound_ms=bound_ms, seconds=seconds)
+        found = find_max_rate(url, bodies, bound_ms=bound_ms)
         pd.concat([requests, found.requests]).to_csv(out, index=False)
         click.echo(f"holds {found.rate_per_s:.1f} requests/s with 99 % within {bound_ms:g} ms")
 
