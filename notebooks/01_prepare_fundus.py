@@ -57,15 +57,24 @@ from dr_lib.data.prepared.split import describe_moves
 if images == "sample":
     data_dir = open_sample(root / "papermill_runs" / "sample", num_patients=num_patients)
     folder = data_dir.with_name("photographs")
-    label_file = data_dir.with_name("photographs") / "labels.csv"
+    label_file = folder / "labels.csv"
 else:
     data_dir = Path(out)
     folder = Path(images)
     label_file = Path(labels) if labels else None
 private_dir = Path(private) if private else data_dir.with_name(data_dir.name + ".private")
 if images != "sample":
-    settings = {"layout": layout, "scheme": scheme, "method": method, "size": size, "seed": seed}
-    prepare(folder, label_file, data_dir, private=private_dir, **settings)
+    prepare(
+        folder,
+        label_file,
+        data_dir,
+        private=private_dir,
+        layout=layout,
+        scheme=scheme,
+        method=method,
+        size=size,
+        seed=seed,
+    )
 
 # %%
 prepared = Prepared(data_dir)
@@ -81,12 +90,9 @@ from IPython import get_ipython
 from IPython.display import Markdown, display
 
 get_ipython().run_line_magic("matplotlib", "inline")  # a figure that a cell ends in is shown
-note = (
-    "synthetic, not photographs"
-    if manifest["data_kind"] == "synthetic"
-    else "real photographs: keep private"
-)
-if manifest["data_kind"] == "photographs":
+is_synthetic = manifest["data_kind"] == "synthetic"
+note = "synthetic, not photographs" if is_synthetic else "real photographs: keep private"
+if not is_synthetic:
     warning = (
         "> **This notebook shows real photographs. Clear its outputs before you share or publish"
         " it.**"
@@ -106,11 +112,85 @@ if manifest["data_kind"] == "photographs":
 
 # %%
 # %matplotlib inline
-from dr_lib.data.photograph import contact_sheet as sheet
-from dr_lib.data.synthetic import draw_odd_files
+import textwrap
 
-odd = [sheet.Panel(name, encoded) for name, encoded in draw_odd_files().items()]
-sheet.plot_contact_sheet(odd, "Odd files (synthetic, not photographs)")
+import matplotlib.pyplot as plt
+import numpy as np
+
+from dr_lib.data.photograph.crop import METHODS, crop_fundus, turn_upright
+from dr_lib.data.photograph.decode import decode, open_picture
+from dr_lib.data.photograph.errors import NoFundusError, UnreadableImageError
+from dr_lib.data.synthetic import draw_odd_files
+from dr_lib.hardware import without_stderr
+
+RINGS = {"robust": ("#00e5ff", "-"), "voets": ("#ff40ff", "--")}
+
+
+def crop_or_explain(source, method):
+    """Crop a photograph, or say why it cannot be used."""
+    try:
+        with without_stderr():  # the decoder complains of damaged files
+            return crop_fundus(source, method=method)
+    except (UnreadableImageError, NoFundusError) as error:
+        return str(error)
+
+
+def show_upright(ax, source):
+    """Show a photograph, small, in the pixels of the whole."""
+    try:
+        with without_stderr():
+            picture = open_picture(source)
+            longer = max(picture.width, picture.height)
+            reduction = next((k for k in (8, 4, 2) if longer >= k * 320), 1)
+            image = turn_upright(decode(picture, reduction), picture.orientation)
+    except UnreadableImageError:
+        write(ax, "no picture")
+        return
+    height, width = (reduction * side - 0.5 for side in image.shape[:2])
+    ax.imshow(image, extent=(-0.5, width, height, -0.5))
+
+
+def write(ax, words):
+    """Write words in the place of a picture."""
+    ax.imshow(np.full((1, 1, 3), 235, np.uint8), extent=(0, 1, 0, 1))
+    text = ax.text(0.5, 0.5, textwrap.fill(words, 22), ha="center", va="center")
+    text.set(fontsize="x-small", parse_math=False)
+
+
+def show_panels(panels, title, num_columns=8):
+    """Show photographs, (caption, source, reason) each, with circles and, beneath, both crops.
+
+    One with a reason, why it was rejected, is not cropped. A caption names no file.
+    """
+    parts = 1 if all(reason for *_, reason in panels) else 1 + len(METHODS)
+    rows = -(-len(panels) // num_columns)
+    size = 1.55 * num_columns, 0.4 + (0.35 + 1.55 * parts) * rows
+    figure, axes = plt.subplots(
+        parts * rows, num_columns, figsize=size, layout="constrained", squeeze=False
+    )
+    for ax in axes.flat:
+        ax.set_axis_off()
+    for number, (caption, source, reason) in enumerate(panels):
+        row, column = divmod(number, num_columns)
+        first, *others = axes[row * parts : (row + 1) * parts, column]
+        first.set_title(caption, fontsize="small", parse_math=False)
+        show_upright(first, source)
+        for ax, method in zip(others, METHODS, strict=False):
+            crop = reason or crop_or_explain(source, method)
+            if isinstance(crop, str):
+                write(ax, crop)
+                continue
+            ax.imshow(crop.image)
+            x, y, radius = crop.circle
+            colour, line = RINGS[method]
+            first.add_patch(
+                plt.Circle((x, y), radius, fill=False, lw=1.2, edgecolor=colour, linestyle=line)
+            )
+    figure.suptitle(title)
+
+
+odd = [(name, encoded, "") for name, encoded in draw_odd_files().items()]
+show_panels(odd, "Odd files (synthetic, not photographs)")
 
 # %% [markdown]
 # Patients are divided so that no one stands on two sides, with the same shares of grades
@@ -172,15 +252,25 @@ with tempfile.TemporaryDirectory() as labelled:
 # the label table.
 
 # %%
+from dr_lib.data.labels.privacy import name_image, pseudonym
 from dr_lib.data.labels.tables import read_labels
+from dr_lib.errors import DrError
 
 labelled = read_labels(folder, label_file, layout=layout).table
-photographs = sheet.match_crops(labelled, folder, data_dir, private_dir)
+salt = (private_dir / "salt").read_bytes()
+names = [pseudonym(salt, "image", name_image(path, folder)) for path in labelled["image"]]
+photographs = parts.merge(labelled[["image"]].assign(image_id=names), on="image_id")
+if len(photographs) < len(parts):
+    raise DrError(f"{data_dir} was not prepared from these photographs")
+
+shuffled = photographs.sample(frac=1, random_state=seed)
+is_known = shuffled["status"].duplicated() & shuffled["grade"].duplicated()
+chosen = pd.concat([shuffled[~is_known], shuffled[is_known]])[:num_shown]
 shown = [
-    sheet.Panel(f"row {p.row}, grade {p.grade}\n{p.status.replace('+', ', ')}", p.image)
-    for p in sheet.choose_photographs(photographs, num_shown, seed).itertuples()
+    (f"row {p.row}, grade {p.grade}\n{p.status.replace('+', ', ')}", p.image, "")
+    for p in chosen.sort_values(["grade", "row"]).itertuples()
 ]
-sheet.plot_contact_sheet(shown, f"Photographs and their crops ({note})")
+show_panels(shown, f"Photographs and their crops ({note})")
 
 # %% [markdown]
 # How often each status occurs, and how large the fields of view are.
@@ -203,16 +293,11 @@ print(f"{len(rejected)} rejected")
 if len(rejected):
     # whatever rows and sizes it names
     kinds = rejected.groupby(rejected["reason"].str.replace(r"\d+", "", regex=True))
-    panels = [
-        sheet.Panel(f"row {p.row}", p.image, p.reason) for p in kinds.head(2)[:16].itertuples()
-    ]
-    display(sheet.plot_contact_sheet(panels, f"Rejected ({note})"))
+    panels = [(f"row {p.row}", p.image, p.reason) for p in kinds.head(2)[:16].itertuples()]
+    show_panels(panels, f"Rejected ({note})")
     rows = ("row", lambda rows: rows.head(5).tolist())
-    display(
-        kinds.agg(reason=("reason", "first"), photographs=("row", "size"), rows=rows).reset_index(
-            drop=True
-        )
-    )
+    summary = kinds.agg(reason=("reason", "first"), photographs=("row", "size"), rows=rows)
+    display(summary.reset_index(drop=True))
 
 # %% [markdown]
 # **The papers' preprocessing beside ours**, on photographs chosen at random from the whole label
@@ -220,13 +305,31 @@ if len(rejected):
 # with them, else `voets` with `robust`.
 
 # %%
-chosen = labelled.sample(min(num_compared, len(labelled)), random_state=seed)
-truth = None
-if manifest["data_kind"] == "synthetic":
-    circles = pd.read_csv(folder / "circles.csv", index_col="image")
-    circles.index = [str(folder / image) for image in circles.index]
-    truth = circles.loc[chosen["image"], ["x", "y", "radius"]]
-compared = sheet.compare_methods(chosen["image"], truth)
+NOWHERE = (np.nan, np.nan, np.nan)  # of a photograph that is refused
+sampled = labelled.sample(min(num_compared, len(labelled)), random_state=seed)["image"]
+circles = {}
+for name in METHODS:
+    crops = [crop_or_explain(image, name) for image in sampled]
+    circles[name] = np.array([getattr(crop, "circle", NOWHERE) for crop in crops])
+reference = circles["robust"]
+if is_synthetic:
+    true_circles = pd.read_csv(folder / "circles.csv", index_col="image")
+    true_circles.index = [str(folder / image) for image in true_circles.index]
+    reference = true_circles.loc[sampled, ["x", "y", "radius"]].to_numpy()
+
+errors = {}
+for name, circle in circles.items():
+    x, y, radius = (circle - reference).T
+    errors[name] = 100 * np.maximum(np.hypot(x, y), np.abs(radius)) / reference[:, 2]
+errors = pd.DataFrame(errors)
+compared = pd.DataFrame(
+    {
+        "photographs": len(sampled),
+        "refused": {name: np.isnan(circle[:, 0]).sum() for name, circle in circles.items()},
+        "median error [%]": errors.median(),
+        "95th percentile [%]": errors.quantile(0.95),
+    }
+)
 compared.round(2)
 
 # %% [markdown]
@@ -235,24 +338,19 @@ compared.round(2)
 # %%
 import os
 
-shares = ", ".join(
-    f"{name} {n['num_images']} photographs"
-    for name, n in manifest["splits"]["split.csv"]["counts"].items()
-)
-medians = (
-    compared["median error [%]"]
-    if truth is not None
-    else compared["median error [%]"].drop("robust")
-)
-errors = ", ".join(f"`{name}` {error:.1f} %" for name, error in medians.items())
+counts = division["counts"].items()
+shares = ", ".join(f"{name} {count['num_images']} photographs" for name, count in counts)
+medians = compared["median error [%]"]
+medians = medians if is_synthetic else medians.drop("robust")
+deviations = ", ".join(f"`{name}` {error:.1f} %" for name, error in medians.items())
 refused = ", ".join(f"`{name}` {count}" for name, count in compared["refused"].items())
-shown_dir = os.path.relpath(data_dir)
-beside = "the true circles" if truth is not None else "the circles of `robust`"
+beside = "the true circles" if is_synthetic else "the circles of `robust`"
+num_photographs = manifest["num_photographs"]
 Markdown(
-    f"**{manifest['num_photographs'] - manifest['num_rejected']}** of {manifest['num_photographs']}"
-    f" photographs can be trained on: {shares}. Patients: {manifest['patients']}. Refused of"
-    f" {len(chosen)} photographs: {refused}. The median error beside {beside} is {errors} of the"
-    f" radius. Give `data_dir={shown_dir}` to notebook 10 or 20."
+    f"**{num_photographs - manifest['num_rejected']}** of {num_photographs} photographs can be"
+    f" trained on: {shares}. Patients: {manifest['patients']}. Refused of {len(sampled)}"
+    f" photographs: {refused}. The median error beside {beside} is {deviations} of the radius. Give"
+    f" `data_dir={os.path.relpath(data_dir)}` to notebook 10."
 )
 
 # %% [markdown]

@@ -1,8 +1,7 @@
-"""Masks of lesions: find those of IDRiD and DDR beside their photographs, and crop them as a
-photograph is cropped.
-"""
+"""Masks of lesions: find those of IDRiD and DDR, and crop them as their photograph is cropped."""
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -12,16 +11,13 @@ import numpy as np
 from dr_lib.data.labels.label_files import PICTURES
 from dr_lib.data.photograph.crop import Circle, crop_fundus
 from dr_lib.data.photograph.pixels import IMAGE_SIZE, shrink
+from dr_lib.errors import DrError
 
 # Microaneurysms, haemorrhages, hard and soft exudates: IDRiD_01_MA.tif, or MA/007-1774-100.tif as
 # DDR has it.
 MASK = re.compile(
     r"(?:^|/)(?:(?:MA|HE|EX|SE)/([^/]+)|([^/]+)_(?:MA|HE|EX|SE))\.(?:tif|tiff|png)$", re.IGNORECASE
 )
-
-
-class NoMasksError(ValueError):
-    """The folder holds no photographs with masks of lesions."""
 
 
 def find_masks(folder: Path) -> dict[Path, list[Path]]:
@@ -31,28 +27,27 @@ def find_masks(folder: Path) -> dict[Path, list[Path]]:
     out like these; the optic disc's mask is left out.
 
     Raises:
-        NoMasksError: there are none.
+        DrError: there are none.
     """
     files = sorted(path for path in Path(folder).rglob("*") if path.suffix.lower() in PICTURES)
-    masks: dict[str, list[Path]] = {}
-    for path in files:
-        if found := MASK.search(path.as_posix()):
-            masks.setdefault(found[1] or found[2], []).append(path)
-    pairs = {
-        path: masks[path.stem]
-        for path in files
-        if path.stem in masks and not MASK.search(path.as_posix())
-    }
+    names = {path: MASK.search(path.as_posix()) for path in files}
+    masks = defaultdict(list)
+    for path, name in names.items():
+        if name:
+            masks[name[1] or name[2]].append(path)
+    pairs = {path: masks[path.stem] for path in files if not names[path] and path.stem in masks}
     if not pairs:
-        raise NoMasksError(
+        raise DrError(
             f"{folder}: no photograph has masks like NAME_MA.tif (IDRiD) or MA/NAME.tif (DDR) here"
         )
     return pairs
 
 
 def load_masked(folder: Path, image_size: int) -> tuple[np.ndarray, np.ndarray]:
-    """Crop the photographs of `find_masks`, and their masks: (n, side, side, 3) uint8 and (n,
-    side, side) in [0, 1].
+    """Crop the photographs of `find_masks`, and their masks.
+
+    Returns:
+        The crops, (n, side, side, 3) uint8, and the masks, (n, side, side) in [0, 1].
     """
     images = []
     lesions = []
@@ -67,9 +62,7 @@ def read_masks(paths: Iterable[Path]) -> np.ndarray:
     """Read the masks of one photograph, (height, width) bool: where any of them is not black."""
     masks = [cv2.imread(str(path), cv2.IMREAD_GRAYSCALE) for path in paths]
     if any(mask is None for mask in masks):
-        raise NoMasksError(
-            "a mask cannot be read: it has to be a picture, as large as its photograph"
-        )
+        raise DrError("a mask cannot be read: it has to be a picture, as large as its photograph")
     return np.any(np.stack(masks), axis=0)
 
 
@@ -85,16 +78,12 @@ def crop_mask(mask: np.ndarray, circle: Circle, size: int) -> np.ndarray:
         (size, size) float32: the share of each pixel that lesions cover, 0 to 1.
     """
     x, y, radius = circle
-    step = 2 * radius / size
-    fine = max(1, round(step))  # one reading for each pixel of the photograph, then their mean
-    inverse = np.array(
-        [
-            [step / fine, 0, x - radius + step / fine / 2],
-            [0, step / fine, y - radius + step / fine / 2],
-        ]
-    )
+    fine = max(1, round(2 * radius / size))  # readings of each pixel of the crop, then their mean
+    step = 2 * radius / size / fine
+    left = x - radius + step / 2
+    top = y - radius + step / 2
+    inverse = np.array([[step, 0, left], [0, step, top]])
     side = (size * fine, size * fine)
-    placed = cv2.warpAffine(
-        mask.astype(np.float32), inverse, side, flags=cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
-    )
+    flags = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
+    placed = cv2.warpAffine(mask.astype(np.float32), inverse, side, flags=flags)
     return cv2.resize(placed, (size, size), interpolation=cv2.INTER_AREA)

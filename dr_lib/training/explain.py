@@ -7,6 +7,7 @@ import numpy as np
 from keras import layers, ops
 
 from dr_lib.data.labels.grades import REFERABLE_FROM
+from dr_lib.data.photograph.pixels import mask_circle
 from dr_lib.errors import DrError
 from dr_lib.training.frameworks.keras_backend import differentiate
 from dr_lib.training.models import split_network
@@ -88,12 +89,10 @@ def measure_overlap(maps: np.ndarray, lesions: np.ndarray, images: np.ndarray) -
         Not a number where no photograph has lesions.
     """
     side = maps.shape[1]
-    offsets = (np.arange(side) - (side - 1) / 2) ** 2
-    disc = offsets[:, None] + offsets <= (side / 2) ** 2
     top_in_lesions = []
     field_in_lesions = []
     for k, image in enumerate(images):
-        field = disc & image.any(axis=-1)
+        field = mask_circle(side) & image.any(axis=-1)
         values = maps[k][field]
         mask = lesions[k][field]
         if mask.any():

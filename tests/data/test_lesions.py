@@ -4,9 +4,10 @@ import cv2
 import numpy as np
 import pytest
 
-from dr_lib.data.lesions import NoMasksError, crop_mask, find_masks, load_masked
+from dr_lib.data.lesions import crop_mask, find_masks, load_masked
 from dr_lib.data.photograph.crop import Circle
 from dr_lib.data.synthetic import draw_eye, draw_look
+from dr_lib.errors import DrError
 
 IDRID = "A. Segmentation/{}/a. Training Set/{}"
 TRUTH = "2. All Segmentation Groundtruths"
@@ -73,5 +74,5 @@ def test_a_lesion_keeps_its_place_and_its_area():
 
 def test_a_folder_without_masks_is_refused(tmp_path):
     """One sentence says how masks are named."""
-    with pytest.raises(NoMasksError, match="no photograph has masks like NAME_MA.tif"):
+    with pytest.raises(DrError, match="no photograph has masks like NAME_MA.tif"):
         find_masks(tmp_path)

@@ -7,5 +7,4 @@ edge           finds its edge, fits circles and ellipses to it
 plausibility   tells a retina from other things that are round
 crop           reads a photograph and crops it to its field of view
 pixels         encodes and decodes stored crops, and shrinks them for a network
-contact_sheet  shows photographs, circles and crops; compares the methods
 """

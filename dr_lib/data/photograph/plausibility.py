@@ -1,5 +1,4 @@
-"""Tell a retina from the other things that fill a circle or a frame: faces, slices, screens,
-landscapes.
+"""Tell a retina from other things that fill a circle or a frame: faces, screens, landscapes.
 
 What only looks unlike a retina is doubtful, never refused: a dark haemorrhage can look like an eye
 in a face.
@@ -16,15 +15,18 @@ MIN_ROUNDNESS = 0.4  # photographs have 0.47 and more, a square 0.13
 MIN_SIDE = 64  # px of the longer side; smaller pictures show too little to tell
 # Share of the light that a hole takes, in a circle and in an ellipse; of 641 photographs 2 have
 # more than 0.4, at most 0.59; eyes in a face have 0.5 to 1.
-MAX_HOLE = {False: 0.62, True: 0.45}
+MAX_HOLE = 0.62
+MAX_HOLE_ELLIPSE = 0.45
 MIN_HOLE = 0.005  # of the area; smaller ones are vessels and haemorrhages
 MIN_RED_LIGHT = 16  # grey levels; in the dark a few of them are nothing but noise
 SURROUNDINGS = 1.06  # radii from the centre, where the surroundings begin
+# of the median distance inside: what is nearer is background, what is farther is not
 DARK = 0.2
-BRIGHT = 0.5  # of the median distance inside: what is nearer is background, what is farther is not
+BRIGHT = 0.5
 MAX_SPILL = 0.15  # of the surroundings, that may be bright; photographs have 0.06 at most
+# grey levels of red at the borders, and red by green: a retina is red
 MIN_RED = 40
-RED_TO_GREEN = 1.2  # grey levels of red at the borders, and red by green: a retina is red
+RED_TO_GREEN = 1.2
 # of the red; 90 % of 1,052 pieces out of retinas have 0.48 or less, skin has 0.39 to 0.67
 MAX_BLUE = 0.45
 MAX_DETAIL = 12  # grey levels from a pixel to the next on average; a retina is smooth
@@ -33,8 +35,9 @@ MAX_DETAIL = 12  # grey levels from a pixel to the next on average; a retina is 
 def is_doubtful(
     image: np.ndarray, distance: np.ndarray, ellipse: Ellipse, roundness: float, *, is_ellipse: bool
 ) -> bool:
-    """Whether a field of view has what a retina has not: a hole as dark as an eye, or more than
-    background around it.
+    """Whether a field of view has what a retina has not.
+
+    That is a hole as dark as an eye, or more than background around it.
 
     Args:
         image: (height, width, 3) uint8 RGB, the photograph at 64 to 128 px; of a smaller one only
@@ -52,21 +55,23 @@ def is_doubtful(
     if max(image.shape[:2]) < MIN_SIDE:
         return False
     level = float(np.median(distance[_cut_square(distance.shape, ellipse)]))
-    if _has_hole(image, distance <= DARK * level, ellipse, MAX_HOLE[is_ellipse]):
+    max_hole = MAX_HOLE_ELLIPSE if is_ellipse else MAX_HOLE
+    if _has_hole(image, distance <= DARK * level, ellipse, max_hole):
         return True
-    x, y, a, b = ellipse
+    x, y, a, b = map(np.float32, ellipse)
     height, width = distance.shape
-    across = ((np.arange(width, dtype=np.float32) - np.float32(x)) / np.float32(a)) ** 2
-    down = ((np.arange(height, dtype=np.float32) - np.float32(y)) / np.float32(b)) ** 2
+    across = ((np.arange(width, dtype=np.float32) - x) / a) ** 2
+    down = ((np.arange(height, dtype=np.float32) - y) / b) ** 2
     outside = distance[down[:, None] + across > SURROUNDINGS**2]
-    return len(outside) > 20 and np.count_nonzero(outside > BRIGHT * level) > MAX_SPILL * len(
-        outside
-    )
+    num_bright = np.count_nonzero(outside > BRIGHT * level)
+    return len(outside) > 20 and num_bright > MAX_SPILL * len(outside)
 
 
 def is_doubtful_frame(image: np.ndarray) -> bool:
-    """Whether a picture without background, (height, width, 3) uint8 RGB at 64 to 128 px, has a
-    hole as dark as an eye.
+    """Whether a picture without background has a hole as dark as an eye.
+
+    Args:
+        image: (height, width, 3) uint8 RGB, at 64 to 128 px.
 
     Raises:
         NoFundusError: it has not a retina's colours, or more detail.
@@ -80,9 +85,10 @@ def is_doubtful_frame(image: np.ndarray) -> bool:
     if not is_red.all() or detail > MAX_DETAIL or np.median(blue) > MAX_BLUE * np.median(red):
         raise NoFundusError("no field of view stands out from the background")
     radius = min(height, width) / 2
+    if radius < MIN_SIDE / 2:
+        return False
     middle = (width - 1) / 2, (height - 1) / 2, radius, radius
-    nowhere = np.zeros((height, width), bool)
-    return radius >= MIN_SIDE / 2 and _has_hole(image, nowhere, middle, MAX_HOLE[False])
+    return _has_hole(image, np.zeros((height, width), bool), middle, MAX_HOLE)
 
 
 def _has_hole(
@@ -99,9 +105,8 @@ def _has_hole(
     half = cv2.resize(red, None, fx=0.5, fy=0.5, interpolation=cv2.INTER_AREA)
     surroundings = cv2.resize(cv2.medianBlur(half, int(max(ellipse[2:]) / 4) | 1), red.shape[::-1])
     red = cv2.GaussianBlur(red, (3, 3), 0.6)
-    hole = cv2.subtract(surroundings, red) > max_hole * np.maximum(
-        surroundings, MIN_RED_LIGHT
-    ).astype(np.float32)
+    light = np.maximum(surroundings, MIN_RED_LIGHT).astype(np.float32)
+    hole = cv2.subtract(surroundings, red) > max_hole * light
     if np.count_nonzero(hole) <= MIN_HOLE * hole.size:
         return False
     _, shapes = cv2.connectedComponents(is_background.view(np.uint8))
@@ -111,14 +116,11 @@ def _has_hole(
 
 
 def _cut_square(shape: tuple[int, ...], ellipse: Ellipse) -> tuple[slice, slice]:
-    """Cut the largest square out of a circle, as far as the picture goes, and at least one
-    pixel.
-    """
+    """Cut the largest square out of a circle, as far as the picture goes, at least one pixel."""
     x, y, a, b = ellipse
-    ends = ((y, b, shape[0]), (x, a, shape[1]))
-    firsts = [min(max(0, int(middle - 0.7 * half)), length - 1) for middle, half, length in ends]
-    lasts = [
-        max(first, int(middle + 0.7 * half))
-        for first, (middle, half, _) in zip(firsts, ends, strict=True)
-    ]
-    return slice(firsts[0], lasts[0] + 1), slice(firsts[1], lasts[1] + 1)
+    slices = []
+    for middle, half, length in ((y, b, shape[0]), (x, a, shape[1])):
+        first = min(max(0, int(middle - 0.7 * half)), length - 1)
+        last = max(first, int(middle + 0.7 * half))
+        slices.append(slice(first, last + 1))
+    return slices[0], slices[1]
