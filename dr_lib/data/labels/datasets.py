@@ -20,10 +20,24 @@ EYES = {
     "od": "right",
     "": "",
 }
-SPLITS = {"train": "train", "training": "train", "validation": "validation", "valid": "validation"}
-SPLITS |= {"val": "validation", "test": "test", "testing": "test", "": ""}
-STAGES = {"mild nonproliferative": 1, "moderate nonproliferative": 2, "severe nonproliferative": 3}
-STAGES |= {"proliferative": 4, "severe proliferative": 4}
+SPLITS = {
+    "train": "train",
+    "training": "train",
+    "validation": "validation",
+    "valid": "validation",
+    "val": "validation",
+    "test": "test",
+    "testing": "test",
+    "": "",
+}
+STAGES = {
+    "mild nonproliferative": 1,
+    "moderate nonproliferative": 2,
+    "severe nonproliferative": 3,
+    "proliferative": 4,
+    "severe proliferative": 4,
+}
+NAME = r"(?i)(?:.*[/\\])?(?P<patient>[^/\\]+)_(?P<eye>left|right)(?:\.[a-z]+)?$"
 
 
 class Part(NamedTuple):
@@ -50,13 +64,8 @@ class Part(NamedTuple):
     def columns(self) -> set[str]:
         """The columns that the label file must have."""
         eye = "" if self.eye.startswith("~") else self.eye
-        return {
-            self.image,
-            *self.grade.split(";"),
-            self.patient,
-            eye,
-            self.ungradable.rpartition("=")[0],
-        } - {""}
+        mark = self.ungradable.rpartition("=")[0]
+        return {self.image, *self.grade.split(";"), self.patient, eye, mark} - {""}
 
 
 @cache
@@ -70,10 +79,8 @@ def read_names(names: pd.Series) -> pd.DataFrame:
     """Read patient and eye from names like 10_left.jpeg; both are empty where a name has another
     form.
     """
-    found = names.str.extract(
-        r"(?i)(?:.*[/\\])?(?P<patient>[^/\\]+)_(?P<eye>left|right)(?:\.[a-z]+)?$"
-    ).fillna("")
-    return found.assign(eye=found["eye"].str.lower())
+    parts = names.str.extract(NAME).fillna("")
+    return parts.assign(eye=parts["eye"].str.lower())
 
 
 def grade_keywords(keywords: str) -> tuple[str, str]:

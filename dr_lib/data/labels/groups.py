@@ -19,8 +19,8 @@ def unite(patients: pd.Series, pairs: np.ndarray) -> pd.Series:
         pairs: (n, 2) int, the places of two photographs that show the same eye.
     """
     names, codes = np.unique(patients.to_numpy(str), return_inverse=True)  # sorted
-    ones, others = codes[pairs].reshape(-1, 2).T
-    links = coo_array((np.ones(len(pairs), bool), (ones, others)), shape=(len(names), len(names)))
+    ends = codes[pairs].reshape(-1, 2).T
+    links = coo_array((np.ones(len(pairs), bool), tuple(ends)), shape=(len(names), len(names)))
     number, component = connected_components(links, directed=False)
     first = np.full(number, len(names))
     np.minimum.at(first, component, np.arange(len(names)))

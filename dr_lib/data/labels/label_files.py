@@ -3,6 +3,7 @@
 import os
 import re
 import unicodedata
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -63,7 +64,7 @@ def find_files(folder: Path) -> tuple[list[Path], list[Path]]:
 
 
 def find_sources(
-    label_files: list[Path], folders: list[str], *, layout: str = "auto", is_given: bool = False
+    label_files: list[Path], folders: Iterable[str], *, layout: str = "auto", is_given: bool = False
 ) -> tuple[str, list[Source], list[str]]:
     """Recognise the data set by its label files and by the folders of its photographs.
 
@@ -118,7 +119,7 @@ def _read_any(path: Path) -> pd.DataFrame:
         return pd.DataFrame()
 
 
-def _find_folder(part: Part, folders: list[str]) -> str | None:
+def _find_folder(part: Part, folders: Iterable[str]) -> str | None:
     """Find the best of the part's expressions that some folder of photographs fits."""
     for expression in part.folders.split(";"):
         if any(re.search(expression, folder) for folder in folders):

@@ -49,11 +49,11 @@ def parse_hashes(texts: Iterable[str]) -> np.ndarray:
     return np.frombuffer(bytes.fromhex("".join(texts)), np.uint8).reshape(-1, 32)
 
 
-def is_copy(found: bytes, hashes: np.ndarray) -> bool:
+def is_copy(digest: bytes, hashes: np.ndarray) -> bool:
     """Whether a perceptual hash is that of nearly the same picture as one of the others, (n, 32)
     uint8.
     """
-    differing = np.bitwise_count(hashes ^ np.frombuffer(found, np.uint8)).sum(axis=1)
+    differing = np.bitwise_count(hashes ^ np.frombuffer(digest, np.uint8)).sum(axis=1)
     return bool((differing <= THRESHOLD).any())
 
 
@@ -68,7 +68,7 @@ def find_near_duplicates(hashes: np.ndarray) -> np.ndarray:
         differ; sorted.
     """
     words = np.ascontiguousarray(hashes).view(np.uint64)
-    found = [np.empty((0, 3), int)]
+    tables = [np.empty((0, 3), int)]
     start = 0
     while start < len(words):
         rows = np.arange(
@@ -79,6 +79,6 @@ def find_near_duplicates(hashes: np.ndarray) -> np.ndarray:
             distances += np.bitwise_count(words[rows, k, None] ^ words[start:, k])
         i, j = np.nonzero(distances <= THRESHOLD)
         pairs = np.column_stack([rows[i], start + j, distances[i, j]])
-        found.append(pairs[pairs[:, 0] < pairs[:, 1]])
+        tables.append(pairs[pairs[:, 0] < pairs[:, 1]])
         start += len(rows)
-    return np.concatenate(found)
+    return np.concatenate(tables)

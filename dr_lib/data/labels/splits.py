@@ -76,20 +76,20 @@ def split_photographs(
     counts = pd.crosstab(used["group"], used["grade"]).loc[groups]
     rng = np.random.default_rng(seed)
     num_tables = folds if scheme == "folds" else 1
-    known = [_find_sides(used, groups, sides) for sides in kept or [{}] * num_tables]
+    earlier = [_find_sides(used, groups, sides) for sides in kept or [{}] * num_tables]
     if scheme == "official":
         divided = [used.groupby("group")["official"].first()[groups]]
     elif scheme == "folds" and kept:
-        divided = _continue_folds(counts, known, rng)
+        divided = _continue_folds(counts, earlier, rng)
     elif scheme == "folds":
         divided = _draw_folds(used, groups, folds, seed)
     else:
-        is_test = known[0].map({"train": 0.0, "validation": 0.0, "test": 1.0})
+        is_test = earlier[0].map({"train": 0.0, "validation": 0.0, "test": 1.0})
         chosen = _draw(counts, counts.sum(axis=1), TEST, rng, is_test)
         divided = [pd.Series(np.where(chosen, "test", "train"), groups)]
     return [
         _complete(table, counts, sides, before, rng, with_validation=scheme != "paper")
-        for sides, before in zip(divided, known, strict=True)
+        for sides, before in zip(divided, earlier, strict=True)
     ]
 
 
@@ -124,27 +124,27 @@ def _keep_one_copy(table: pd.DataFrame) -> pd.DataFrame:
 
 def _find_sides(used: pd.DataFrame, groups: pd.Index, sides: Mapping[str, str]) -> pd.Series:
     """The side of each group in an earlier split, the greatest of several; NaN for a new one."""
-    found = used["image_id"].map(sides).fillna(used["patient_id"].map(sides))
-    rank = found.map({side: rank for rank, side in enumerate(SIDES)})
+    side = used["image_id"].map(sides).fillna(used["patient_id"].map(sides))
+    rank = side.map({side: rank for rank, side in enumerate(SIDES)})
     return rank.groupby(used["group"]).max()[groups].map(dict(enumerate(SIDES)))
 
 
 def _continue_folds(
-    counts: pd.DataFrame, known: list[pd.Series], rng: np.random.Generator
+    counts: pd.DataFrame, earlier: list[pd.Series], rng: np.random.Generator
 ) -> list[pd.Series]:
     """Test each group in the fold that tested it before; give a new one to the fold that most
     lacks its grades.
     """
-    tested = np.column_stack([sides == "test" for sides in known])
+    tested = np.column_stack([sides == "test" for sides in earlier])
     fold = np.where(tested.any(axis=1), tested.argmax(axis=1), -1)
     shares = (counts / counts.sum()).to_numpy()  # of the photographs of each grade
-    filled = np.stack([shares[fold == number].sum(axis=0) for number in range(len(known))])
+    filled = np.stack([shares[fold == number].sum(axis=0) for number in range(len(earlier))])
     for i in rng.permutation(np.flatnonzero(fold < 0)):
         fold[i] = np.argmin(filled @ shares[i])
         filled[fold[i]] += shares[i]
     return [
         pd.Series(np.where(fold == number, "test", "train"), counts.index)
-        for number in range(len(known))
+        for number in range(len(earlier))
     ]
 
 

@@ -69,21 +69,22 @@ def read_labels(images: Path, labels: Path | None = None, *, layout: str = "auto
             f"there is no label file {labels}: give a CSV with the columns image and grade"
         )
     photographs, label_files = find_files(images)
-    label_files = label_files if labels is None else [Path(labels)]
     root = images.resolve().name
-    places = {
-        folder: f"{root}/{folder.relative_to(images).as_posix()}/"
-        for folder in {p.parent for p in photographs}
+    folders = {
+        path: f"{root}/{path.parent.relative_to(images).as_posix()}/" for path in photographs
     }
-    is_given = labels is not None
-    folders = list(places.values())
-    known, sources, notices = find_sources(label_files, folders, layout=layout, is_given=is_given)
+    layout, sources, notices = find_sources(
+        label_files if labels is None else [Path(labels)],
+        set(folders.values()),
+        layout=layout,
+        is_given=labels is not None,
+    )
     parts = []
-    considered = {}
+    offered = {}
     for source in sources:
-        pool = [path for path in photographs if re.search(source.folder, places[path.parent])]
+        pool = [path for path in photographs if re.search(source.folder, folders[path])]
         parts.append(_match_photographs(read_rows(source), pool))
-        considered |= dict.fromkeys(str(path) for path in pool)
+        offered.update(dict.fromkeys(map(str, pool)))
     rows = pd.concat(parts, ignore_index=True)
     if not (rows["reason"] == "").any():
         raise LabelTableError(
@@ -92,10 +93,10 @@ def read_labels(images: Path, labels: Path | None = None, *, layout: str = "auto
         )
     _check_repeats(rows)
     labelled = set(rows["image"])
-    unlabelled = [(0, path, "no label") for path in considered if path not in labelled]
+    unlabelled = pd.DataFrame({"image": [path for path in offered if path not in labelled]})
     rows["image"] = rows["image"].where(rows["image"] != "", rows["name"])
-    table = rows[rows["reason"] == ""].reset_index(drop=True)
-    unusable = [*rows.loc[rows["reason"] != "", ["row", "image", "reason"]].values, *unlabelled]
+    is_usable = rows["reason"] == ""
+    table = rows[is_usable].reset_index(drop=True).astype({"grade": int})
     is_alone = table["patient"] == ""
     own = [Path(image).relative_to(images).as_posix() for image in table["image"]]
     table["patient"] = table["patient"].where(~is_alone, own)
@@ -104,15 +105,15 @@ def read_labels(images: Path, labels: Path | None = None, *, layout: str = "auto
     patients = "from file names" if table["from_names"].any() else "known"
     if is_alone.any():
         patients = "unknown" if is_alone.all() else "partly unknown"
-    known_facts = [name for name in FACTS if table[name].any()]
+        notices.append(UNKNOWN.format(is_alone.sum(), len(table)))
+    facts = [name for name in FACTS if table[name].any()]
+    unusable = [rows[~is_usable], unlabelled.assign(row=0, reason="no label")]
     return Labels(
-        table.astype({"grade": int})[
-            ["row", "image", "patient", "eye", "grade", "official", *known_facts]
-        ],
-        pd.DataFrame(unusable, columns=["row", "image", "reason"]),
-        known,
+        table[["row", "image", "patient", "eye", "grade", "official", *facts]],
+        pd.concat(unusable)[["row", "image", "reason"]].astype({"row": int}),
+        layout,
         patients,
-        notices + [UNKNOWN.format(is_alone.sum(), len(table))] * int(is_alone.any()),
+        notices,
     )
 
 
@@ -123,13 +124,13 @@ def _match_photographs(rows: pd.DataFrame, pool: list[Path]) -> pd.DataFrame:
     by_stem: dict[str, list[Path]] = {}
     for path in pool:
         by_stem.setdefault(cut_suffix(path.name), []).append(path)
-    found = [_find_files(name.replace("\\", "/"), by_stem) for name in rows["name"]]
-    several = rows[[len(files) > 1 for files in found]]
+    matches = [_find_files(name.replace("\\", "/"), by_stem) for name in rows["name"]]
+    several = rows[[len(files) > 1 for files in matches]]
     if len(several):
         raise LabelTableError(
             f"{name_rows(several)}: several photographs have this name; add folder and suffix to it"
         )
-    rows = rows.assign(image=[str(files[0]) if files else "" for files in found])
+    rows = rows.assign(image=[str(files[0]) if files else "" for files in matches])
     rows.loc[(rows["image"] == "") & (rows["reason"] == ""), "reason"] = "no such file"
     return rows
 

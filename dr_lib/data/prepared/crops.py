@@ -3,7 +3,6 @@
 A shard's listing is written after it, so a shard that has one is whole.
 """
 
-import errno
 import hashlib
 import json
 import os
@@ -22,8 +21,6 @@ import pandas as pd
 from dr_lib.data.labels import near_duplicates
 from dr_lib.data.labels.privacy import pseudonym
 from dr_lib.data.photograph import pixels
-from dr_lib.data.photograph.crop import NoFundusError, UnreadableImageError, crop_fundus
-from dr_lib.data.photograph.pixels import encode_jpeg
 from dr_lib.data.prepared import records
 from dr_lib.data.prepared.folder import (
     LISTED,
@@ -33,15 +30,14 @@ from dr_lib.data.prepared.folder import (
     read_table,
     write_table,
 )
-from dr_lib.data.prepared.records import Record, ShardError, frame, to_example
-from dr_lib.data.prepared.workers import Map
+from dr_lib.data.prepared.records import ShardError
+from dr_lib.data.prepared.workers import Map, crop_photograph
 from dr_lib.errors import DrError
 from dr_lib.files import replace, write_json
 
 SHARD_SIZE = 256  # photographs
 UNCOMPRESSED = {".bmp", ".ppm", ".tif", ".tiff"}  # all of one camera are as long
 BYTES_PER_PIXEL = 0.3  # of a crop's file; JPEGs of quality 95 take 0.2 on average
-LOST = {errno.EIO, errno.ENOENT, errno.ESTALE, errno.EACCES}  # of a disk that went away
 
 
 def claim(out: Path, parameters: dict) -> None:
@@ -138,49 +134,6 @@ def crop_photographs(
     return pd.concat(finished, ignore_index=True).drop_duplicates(
         "image_id", keep="last", ignore_index=True
     )
-
-
-def crop_photograph(photograph: tuple[int, str, str], method: str, size: int) -> tuple[bytes, dict]:
-    """Crop one photograph in a worker.
-
-    Args:
-        photograph: row of the label table, path and image id.
-        method: of `crop.crop_fundus`.
-        size: side of the crop [px].
-
-    Returns:
-        The framed record, empty where there is no crop, and what its listing says: offset in that
-        record, content_id the SHA-256 of the file.
-
-    Raises:
-        DrError: the file is not there, though it was when the label table was read. A disk that
-            went away must not end in a data set of rejections.
-    """
-    row, path, image_id = photograph
-    try:
-        crop = crop_fundus(path, size, method=method)
-        sha256 = hash_file(path)
-    except (UnreadableImageError, NoFundusError, OSError) as error:
-        if getattr(error.__cause__ or error, "errno", 0) in LOST or not os.path.exists(path):
-            raise DrError(
-                f"the photograph of row {row} cannot be read (any more): see to it that every"
-                " worker has the folder of the photographs under the same path, and start again"
-            ) from error
-        return b"", {"image_id": image_id, "reason": str(error)}
-    encoded = encode_jpeg(crop.image)
-    perceptual_hash = near_duplicates.perceptual_hash(encoded)
-    record = Record(encoded, image_id, size, *crop.circle, crop.status, perceptual_hash)
-    framed = frame(to_example(record))
-    return framed, {
-        "image_id": image_id,
-        "offset": framed.index(encoded),
-        "length": len(encoded),
-        "status": crop.status,
-        **crop.circle._asdict(),
-        "perceptual_hash": perceptual_hash.hex(),
-        "reason": "",
-        "content_id": sha256,
-    }
 
 
 @cache

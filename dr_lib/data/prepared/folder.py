@@ -144,8 +144,9 @@ class Prepared:
         self.is_synthetic = self.manifest["data_kind"] == "synthetic"
         self._checked: set[str] = set()  # shards
         files = self.manifest["files"]
-        if faults := _compare_names(self.path, files):
-            raise ShardError("; ".join(faults) + ADVICE)
+        for name in sorted(files):
+            if not (self.path / name).is_file():
+                raise ShardError(f"{name}: missing in {self.path}{ADVICE}")
         labels = read_table(self.path, "labels.csv", files)
         sides = read_split(self.path, split, labels, files)
         listing = read_listings(self.path, files)
@@ -229,12 +230,12 @@ class Prepared:
                 several data sets.
             is_external: the model learned from none of these photographs: all are of the test side.
         """
-        known = self.photographs
+        cropped = self.photographs
         if is_external:
-            known = known.assign(split=known["split"].replace(SIDES, "test"))
-        names = [name for name in (*KNOWN, *FACTS) if name in known]
+            cropped = cropped.assign(split=cropped["split"].replace(list(SIDES), "test"))
+        names = [*KNOWN, *(name for name in FACTS if name in cropped)]
         rejected = self.rejected.assign(split=REJECTED)
-        table = pd.concat([known[names], rejected], ignore_index=True)
+        table = pd.concat([cropped.reindex(columns=names), rejected], ignore_index=True)
         tables = []
         for image_ids, probabilities in predicted:
             columns = OF_GRADES if probabilities.shape[1] > 1 else [OF_REFERABLE]
@@ -273,10 +274,10 @@ def read_split(
     if not table["split"].isin([*SIDES, EXCLUDED]).all():
         raise ShardError(f"{path.name}: split must be {', '.join(SIDES)} or {EXCLUDED}")
     copies = place_pairs(read_table(data_dir, COPIES, files), labels)
-    known = labels[["image_id", "row", "patient_id"]].assign(
+    patients = labels[["image_id", "row", "patient_id"]].assign(
         true_group=unite(labels["patient_id"], copies)
     )
-    used = table[table["split"] != EXCLUDED].merge(known, on="image_id")
+    used = table[table["split"] != EXCLUDED].merge(patients, on="image_id")
     kinds = {"patient_id": "patient", "group": "group", "true_group": "group with copies"}
     for column, kind in kinds.items():
         crossing = used[used.groupby(column)["split"].transform("nunique") > 1]
@@ -312,14 +313,17 @@ def verify(data_dir: Path) -> dict:
     """
     data_dir = Path(data_dir)
     manifest = read_manifest(data_dir)
-    faults = _compare_names(data_dir, manifest["files"])
-    for name in sorted(manifest["files"]):
+    files = manifest["files"]
+    faults = []
+    for name in sorted(files):
         try:
-            check_file(data_dir, name, manifest["files"])
+            check_file(data_dir, name, files)
         except ShardError as error:
             faults.append(str(error))
+    shards = {path.name for path in data_dir.glob("*.tfrecord")}
+    faults += [f"{name}: not in the manifest" for name in sorted(shards - set(files))]
     if faults:
-        raise ShardError("; ".join(dict.fromkeys(faults)) + ADVICE)
+        raise ShardError("; ".join(faults) + ADVICE)
     return manifest
 
 
@@ -371,12 +375,3 @@ def check_file(data_dir: Path, name: str, files: dict[str, str]) -> None:
         raise ShardError(f"{name}: missing in {data_dir}") from error
     if sha256 != files.get(name):
         raise ShardError(f"{name}: altered or cut short, it does not match manifest.json")
-
-
-def _compare_names(data_dir: Path, files: dict[str, str]) -> list[str]:
-    """Name the files that are missing, and the shards that are too many."""
-    missing = [name for name in sorted(files) if not (data_dir / name).is_file()]
-    others = {path.name for path in data_dir.glob("*.tfrecord")} - set(files)
-    return [f"{name}: missing in {data_dir}" for name in missing] + [
-        f"{name}: not in the manifest" for name in sorted(others)
-    ]

@@ -49,7 +49,7 @@ def to_example(record: Record, labels: dict[str, Feature] | None = None) -> byte
         "image/perceptual_hash": record.perceptual_hash,
         "image/width": record.size,
     }
-    features |= labels or {}
+    features.update(labels or {})
     pairs = (
         _field(1, key.encode()) + _field(2, _feature(features[key])) for key in sorted(features)
     )

@@ -150,7 +150,7 @@ def write_split(
     for name, table in written.items():
         write_table(data_dir / name, table)
     manifest.pop("pending", None)
-    manifest |= {"files": dict(sorted(files.items())), "splits": splits}
+    manifest.update(files=dict(sorted(files.items())), splits=splits)
     write_json(data_dir / "manifest.json", manifest)
     return paths
 

@@ -1,6 +1,12 @@
-"""Map a function over processes here or on a Dask cluster; the results do not depend on which."""
+"""Crop photographs in processes here or on a Dask cluster; the results do not depend on which.
 
+A worker imports this module alone, so it needs no tables.
+"""
+
+import errno
+import hashlib
 import multiprocessing
+import os
 import signal
 import traceback
 from collections import deque
@@ -16,6 +22,10 @@ from typing import Any
 import cv2
 
 from dr_lib.command import write_install
+from dr_lib.data.labels.near_duplicates import perceptual_hash
+from dr_lib.data.photograph.crop import NoFundusError, UnreadableImageError, crop_fundus
+from dr_lib.data.photograph.pixels import encode_jpeg
+from dr_lib.data.prepared.records import Record, frame, to_example
 from dr_lib.errors import DrError
 
 PHOTOGRAPHS_PER_TASK = 2  # so that all workers end at about the same time
@@ -24,9 +34,54 @@ PHOTOGRAPHS_PER_DASK_TASK = 16
 # handed out at a time: enough that none waits, and memory does not grow with the photographs
 TASKS_PER_WORKER = 8
 PATIENCE_S = 20.0  # with a Dask cluster that does not answer or has no workers
+LOST = {errno.EIO, errno.ENOENT, errno.ESTALE, errno.EACCES}  # of a disk that went away
 
 # like the built-in map: results in the order of the items
 Map = Callable[[Callable, Iterable], Iterator]
+
+
+def crop_photograph(photograph: tuple[int, str, str], method: str, size: int) -> tuple[bytes, dict]:
+    """Crop one photograph in a worker.
+
+    Args:
+        photograph: row of the label table, path and image id.
+        method: of `crop.crop_fundus`.
+        size: side of the crop [px].
+
+    Returns:
+        The framed record, empty where there is no crop, and what its listing says: offset in that
+        record, content_id the SHA-256 of the file.
+
+    Raises:
+        DrError: the file is not there, though it was when the label table was read. A disk that
+            went away must not end in a data set of rejections.
+    """
+    row, path, image_id = photograph
+    try:
+        crop = crop_fundus(path, size, method=method)
+        with open(path, "rb") as file:
+            sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+    except (UnreadableImageError, NoFundusError, OSError) as error:
+        if getattr(error.__cause__ or error, "errno", 0) in LOST or not os.path.exists(path):
+            raise DrError(
+                f"the photograph of row {row} cannot be read (any more): see to it that every"
+                " worker has the folder of the photographs under the same path, and start again"
+            ) from error
+        return b"", {"image_id": image_id, "reason": str(error)}
+    encoded = encode_jpeg(crop.image)
+    digest = perceptual_hash(encoded)
+    record = Record(encoded, image_id, size, *crop.circle, crop.status, digest)
+    framed = frame(to_example(record))
+    return framed, {
+        "image_id": image_id,
+        "offset": framed.index(encoded),
+        "length": len(encoded),
+        "status": crop.status,
+        **crop.circle._asdict(),
+        "perceptual_hash": digest.hex(),
+        "reason": "",
+        "content_id": sha256,
+    }
 
 
 @contextmanager

@@ -2,13 +2,15 @@
 authors mean it.
 """
 
+import re
 from pathlib import Path
 
 import pytest
 
-from dr_lib.data.labels.datasets import grade_keywords
+from dr_lib.data.labels.datasets import grade_keywords, read_parts
 from dr_lib.data.labels.tables import LabelTableError, read_labels
 
+ROOT = Path(__file__).resolve().parents[3]
 HEAD_ODIR = (
     "ID,Left-Fundus,Right-Fundus,Left-Diagnostic Keywords,Right-Diagnostic Keywords,N,D,filename\n"
 )
@@ -373,3 +375,11 @@ def test_the_drawn_sample_is_known_by_what_stands_beside_its_labels(tmp_path):
         describe(root)["layout"] == "folder"
         and describe(lay_out(root, {}, "circles.csv"))["layout"] == "sample"
     )
+
+
+def test_the_documentation_names_every_data_set():
+    """Those that can be used, by the first word of their layouts."""
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    words = re.sub(r"\W", "", "".join(page.read_text() for page in pages)).casefold()
+    names = {part.layout.split("_")[0] for part in read_parts() if not part.refusal}
+    assert [name for name in names - {"sample", "folder", "resized"} if name not in words] == []

@@ -291,6 +291,29 @@ def test_a_longer_table_adds_shards(photographs):
     )
 
 
+def test_what_cannot_be_divided_leaves_the_folder_as_it_was(photographs):
+    """More photographs, but no patient for the test side: what was prepared is read as before, and
+    what was cropped is not cropped again.
+    """
+    labels = photographs.parent / "labels.csv"
+    out = photographs.parent / "out"
+    table = pd.read_csv(labels)
+    table[:32].to_csv(labels, index=False)
+    run(photographs)
+    before = digests(out)
+    sides = Prepared(out).photographs.set_index("row")["split"]
+    table[:32][(sides.sort_index() == "train").to_numpy()].to_csv(labels, index=False)
+    with pytest.raises(LabelTableError, match="split has 0 referable"):
+        run(photographs)
+    assert digests(out) == before and len(Prepared(out).photographs) == 32
+    add_copies(photographs, ".jpg")
+    table = pd.read_csv(labels)
+    table.assign(grade=0).to_csv(labels, index=False)
+    with pytest.raises(LabelTableError, match="the label table has 0 referable"):
+        run(photographs)
+    assert digests(out).items() >= before.items() and len(Prepared(out).photographs) == 32
+
+
 def test_patients_stay_on_their_side_when_the_table_changes(photographs):
     """Corrected grades and more patients move nobody; who must move, or is gone, is said, with the
     number. The command that named the seed once may name it again."""

@@ -4,6 +4,8 @@ outlive it.
 
 import multiprocessing
 import os
+import subprocess
+import sys
 import time
 
 import pytest
@@ -62,3 +64,10 @@ def test_workers_killed_while_they_hand_over_a_result_are_an_error(after_s):
         for worker in multiprocessing.active_children():
             worker.kill()
         list(results)
+
+
+def test_a_worker_imports_no_tables():
+    """Each would take a second longer to start."""
+    code = "import sys, dr_lib.data.prepared.workers; print({'pandas', 'scipy'} & {*sys.modules})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"
