@@ -40,7 +40,7 @@ CHOICES = {  # of the texts that are one of a few, in whatever notebook
     "augmentation": ("none", "flip", "colour"),
     "accelerator": ("auto", "cpu", "gpu", "tpu"),
     "backend": ("auto", "tensorflow", "jax"),
-    "input": ("memory", "stream", "auto"),
+    "input": ("auto", "memory", "stream"),
     "scheme": ("random", "paper", "official"),
     "method": ("robust", "voets"),
     "format": ("litert_float32", "litert_float16", "litert_int8", "savedmodel"),

@@ -172,7 +172,6 @@ def test_10_alone_writes_a_row_that_11_reads(clone, kernel, small_sample):
         "data_dir": str(small_sample),
         "epochs": 2,
         "image_size": 48,
-        "test_time_augmentation": True,
     }
     execute(clone, "10_train", kernel, **wishes, repetition=3)
     (path,) = (clone / "papermill_runs" / "adhoc" / "rows").glob("*.json")

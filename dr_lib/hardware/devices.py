@@ -83,8 +83,6 @@ def activate(plan: Plan) -> Device:
     os.environ["KERAS_BACKEND"] = plan.backend
     try:
         device = _activate_tensorflow(plan) if plan.backend == "tensorflow" else _activate_jax(plan)
-    except HardwareError:
-        raise
     except RuntimeError as error:  # it is too late to divide a CPU
         raise HardwareError(
             f"{plan.backend} does not start as planned: restart the kernel ({error})"

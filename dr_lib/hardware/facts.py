@@ -12,6 +12,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from dr_lib.errors import DrError
 from dr_lib.hardware.cloud import find_instance_type
 from dr_lib.hardware.cpus import count_cpus, find_cpu_model
 
@@ -20,7 +21,7 @@ GPU_DEVICE = Path("/dev/nvidia0")
 TPU_KIND = "TPU_ACCELERATOR_TYPE"  # a variable of the cloud's TPU runtimes
 
 
-class HardwareError(RuntimeError):
+class HardwareError(DrError):
     """The machine does not have what was asked for, or does not say what it has."""
 
 

@@ -234,15 +234,6 @@ def build_base(model: str, image_size: int, weights: str) -> keras.Model:
     return keras.Model(base.input, base.output, name="base")
 
 
-def list_layers(network: keras.Model) -> list[layers.Layer]:
-    """The layers of a network, those of the models within it among them."""
-    parts = [
-        list_layers(layer) if isinstance(layer, keras.Model) else [layer]
-        for layer in network.layers
-    ]
-    return [layer for part in parts for layer in part]
-
-
 def find_layer(base: keras.Model, name: str) -> layers.Layer:
     """The layer of that name; a DrError says which there are."""
     names = [layer.name for layer in base.layers]

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from dr_lib.errors import DrError
+from dr_lib.parameters import CHOICES_BESIDE
 from dr_lib.training.graders import build_grader
 from dr_lib.training.models import (
     NETWORKS,
@@ -19,6 +20,7 @@ from dr_lib.training.models import (
     save_model,
 )
 
+GRADERS = [name for name, network in NETWORKS.items() if network.grades]
 ROOT = Path(__file__).resolve().parents[2]
 NEUTRAL = {"brightness": 0.0, "saturation": 1.0, "hue": 0.0, "contrast": 1.0}
 
@@ -178,7 +180,13 @@ def test_every_registered_network_is_built_for_its_tasks(model):
             build_model(model, 32, weights="imagenet")
 
 
-@pytest.mark.parametrize("model", [name for name in NETWORKS if NETWORKS[name].grades])
+def test_studies_take_the_networks_that_are_served():
+    """What dr_lib.parameters, which imports no Keras, lists for notebooks 21 and 22."""
+    for beside in ("num_calibrated", "served_dir"):
+        assert set(CHOICES_BESIDE[beside]["model"]) == set(GRADERS), "parameters.CHOICES_BESIDE"
+
+
+@pytest.mark.parametrize("model", GRADERS)
 @pytest.mark.parametrize(
     "path",
     [
