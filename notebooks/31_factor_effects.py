@@ -170,10 +170,11 @@ page.figure(memory, "figure_5", "Use of memory and GPU memory, mean over a run."
 from dr_lib.runs.monitor import read_samples
 
 paths = []
-# the folder of a study, or one of several
+studies = set(timed["study"])
 for row in timed.sort_values("train_s", ascending=False).itertuples():
-    others = set(timed["study"]) - {row.study}  # a run's name is unique in its study alone
-    places = [place for f in folders for place in (f / row.study, f) if place.name not in others]
+    # the folder of a study, or one of several; a run's name is unique in its study alone
+    places = [folder / row.study for folder in folders]
+    places += [folder for folder in folders if folder.name not in studies - {row.study}]
     paths += [place / row.samples for place in places if (place / row.samples).exists()]
 if paths:
     samples = pd.DataFrame(read_samples(paths[0]))
