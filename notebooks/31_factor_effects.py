@@ -223,9 +223,11 @@ else:
     page.figure(figure, "effects", "By how much each level multiplies the time of an epoch.")
     effects = effects.rename(columns={"low": "effect_low", "high": "effect_high", "num_runs": "n"})
     page.table(effects, "effects", "Effect of each level on the time of an epoch [95 % interval].")
-    figure = scenarios.plot_variation(variation, lang)
-    words = "How much of the variation of an epoch's time each term explains."
-    page.figure(figure, "variation", words)
+    page.figure(
+        scenarios.plot_variation(variation, lang),
+        "variation",
+        "How much of the variation of an epoch's time each term explains.",
+    )
     page.table(
         variation.drop(columns="num_factors"),
         "variation",
@@ -260,9 +262,11 @@ from dr_lib.evidence.scenarios import BRL_PER_USD, cost_to_reach, fit_overhead
 
 sums = []
 if (timed["cost_usd"] > 0).any():
-    front = scenarios.plot_cost_front(timed, lang)
-    words = "Time x cost: on the front lie the choices that no other beats in both."
-    page.figure(front, "cost_front", words)
+    page.figure(
+        scenarios.plot_cost_front(timed, lang),
+        "cost_front",
+        "Time x cost: on the front lie the choices that no other beats in both.",
+    )
     # a bill is for runs that are not timed, too
     paid = price(selection.finished).query("usd_per_hour > 0")
     formula_usd = paid["formula_usd"].sum()
