@@ -170,10 +170,11 @@ page.figure(memory, "figure_5", "Use of memory and GPU memory, mean over a run."
 from dr_lib.runs.monitor import read_samples
 
 paths = []
-# the folder of a study, or one of several
+studies = set(timed["study"])
 for row in timed.sort_values("train_s", ascending=False).itertuples():
-    others = set(timed["study"]) - {row.study}  # a run's name is unique in its study alone
-    places = [place for f in folders for place in (f / row.study, f) if place.name not in others]
+    # the folder of a study, or one of several; a run's name is unique in its study alone
+    places = [folder / row.study for folder in folders]
+    places += [folder for folder in folders if folder.name not in studies - {row.study}]
     paths += [place / row.samples for place in places if (place / row.samples).exists()]
 if paths:
     samples = pd.DataFrame(read_samples(paths[0]))
@@ -222,9 +223,11 @@ else:
     page.figure(figure, "effects", "By how much each level multiplies the time of an epoch.")
     effects = effects.rename(columns={"low": "effect_low", "high": "effect_high", "num_runs": "n"})
     page.table(effects, "effects", "Effect of each level on the time of an epoch [95 % interval].")
-    figure = scenarios.plot_variation(variation, lang)
-    words = "How much of the variation of an epoch's time each term explains."
-    page.figure(figure, "variation", words)
+    page.figure(
+        scenarios.plot_variation(variation, lang),
+        "variation",
+        "How much of the variation of an epoch's time each term explains.",
+    )
     page.table(
         variation.drop(columns="num_factors"),
         "variation",
@@ -259,9 +262,11 @@ from dr_lib.evidence.scenarios import BRL_PER_USD, cost_to_reach, fit_overhead
 
 sums = []
 if (timed["cost_usd"] > 0).any():
-    front = scenarios.plot_cost_front(timed, lang)
-    words = "Time x cost: on the front lie the choices that no other beats in both."
-    page.figure(front, "cost_front", words)
+    page.figure(
+        scenarios.plot_cost_front(timed, lang),
+        "cost_front",
+        "Time x cost: on the front lie the choices that no other beats in both.",
+    )
     # a bill is for runs that are not timed, too
     paid = price(selection.finished).query("usd_per_hour > 0")
     formula_usd = paid["formula_usd"].sum()

@@ -83,7 +83,8 @@ def import_network(packages: tuple[str, ...], accelerator: str) -> ModuleType:
     if missing:
         install = write_install(*missing)
         raise FrameworkError(f"this kernel has no {' and no '.join(missing)}: {install}; {ADVICE}")
-    framework, backend = packages[0], packages[-1]
+    framework = packages[0]
+    backend = packages[-1]
     if framework == "keras":
         running = sys.modules["keras"].config.backend() if "keras" in sys.modules else backend
         if running != backend:

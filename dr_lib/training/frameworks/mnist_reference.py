@@ -67,18 +67,18 @@ class MnistReference:
         self.shapes = {name: np.shape(array) for name, array in weights.items()}
 
         layers = keras.layers
-        zeros = "zeros"  # until the weights are set: JAX would compile a draw for each shape
+        # zeros until the weights are set: JAX would compile a draw for each shape
         self.model = keras.Sequential(
             [
                 keras.Input((28, 28, 1)),
-                layers.Conv2D(6, 5, activation="sigmoid", kernel_initializer=zeros),
+                layers.Conv2D(6, 5, activation="sigmoid", kernel_initializer="zeros"),
                 # row, row in the patch, column, column in the patch, map
                 layers.Reshape((6, 4, 6, 4, 6)),
                 layers.Permute((1, 3, 5, 2, 4)),
                 layers.Reshape((216, 16)),
-                layers.Dense(1, activation="sigmoid", kernel_initializer=zeros),
+                layers.Dense(1, activation="sigmoid", kernel_initializer="zeros"),
                 layers.Flatten(),
-                layers.Dense(10, kernel_initializer=zeros),  # logits
+                layers.Dense(10, kernel_initializer="zeros"),  # logits
             ]
         )
         arrays = zip(weights.values(), self.model.weights)
