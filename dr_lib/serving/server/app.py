@@ -22,8 +22,6 @@ from dr_lib.serving.grader.predict import MAX_BODY_BYTES, Predictor, RefusedErro
 ATTRIBUTES = "X-Amzn-SageMaker-Custom-Attributes"
 VISIBLE_ASCII = re.compile(r"[\x20-\x7e]{0,1024}")
 MAX_PENDING_BYTES = 32 * MAX_BODY_BYTES  # of bodies that are being received or wait
-# of a request target in absolute form, RFC 9112, 3.2.2
-ORIGIN = re.compile(r"^https?://[^/]*", re.I)
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT")
 HEADERS = {408: {"Connection": "close"}, 503: {"Retry-After": "1"}}
 
@@ -160,7 +158,6 @@ class _Log:
         """Pass a request on and log its answer."""
         start = time.perf_counter()
         method = scope["method"] if scope["method"] in METHODS else "-"
-        scope["path"] = ORIGIN.sub("", scope["path"])
         route = scope["path"] if scope["path"] in ("/ping", "/invocations") else "-"
 
         async def send_and_log(message):

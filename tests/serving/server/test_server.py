@@ -61,7 +61,7 @@ def server(served_folder, tmp_path_factory):
 
 
 def test_it_imports_little_and_nothing_that_could_load_another_model(server, jpeg):
-    """No Pillow, no Keras, no TensorFlow, none of the other wings, also not while it predicts."""
+    """No Keras, no TensorFlow, none of the other wings, also not while it predicts."""
     assert post(server.port, jpeg).status == 200
     imported = {
         line.split("|")[2].strip()
@@ -76,9 +76,7 @@ def test_it_imports_little_and_nothing_that_could_load_another_model(server, jpe
         "dr_lib.serving.grader.predict",
     } <= imported
     packages = {name.split(".")[0] for name in imported}
-    assert not packages & {
-        *"PIL keras tensorflow h5py joblib torch jax pandas scipy pydantic".split()
-    }
+    assert not packages & {*"keras tensorflow h5py joblib torch jax pandas scipy pydantic".split()}
 
 
 def test_the_log_holds_no_word_of_a_client(server, jpeg):
