@@ -147,7 +147,7 @@ def check_parameters(cells: Sequence[str], values: Mapping[str, Any]) -> None:
         ParameterError: see `check_value`; of a name that is none, what there is.
     """
     declared: dict[str, str] = {}
-    given: list[str] = []
+    injected: list[str] = []
     for cell in cells:
         try:
             lines = ast.parse(cell).body
@@ -156,11 +156,11 @@ def check_parameters(cells: Sequence[str], values: Mapping[str, Any]) -> None:
         typed = [line for line in lines if isinstance(line, ast.AnnAssign) and line.value]
         if typed and len(typed) == len(lines):  # a cell of parameters holds nothing else
             declared = {ast.unparse(line.target): ast.unparse(line.annotation) for line in typed}
-            given = []
+            injected = []
         elif cell.startswith("# Parameters\n"):
             assigned = [line for line in lines if isinstance(line, ast.Assign)]
-            given = [ast.unparse(line.targets[0]) for line in assigned]
-    unknown = [name for name in given if name not in declared]
+            injected = [ast.unparse(line.targets[0]) for line in assigned]
+    unknown = [name for name in injected if name not in declared]
     if unknown:
         advice = GONE.get(unknown[0]) or f"it has {', '.join(declared)}"
         raise ParameterError(f"{', '.join(unknown)}: no parameter of this notebook, {advice}")

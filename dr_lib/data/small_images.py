@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dr_lib.errors import DrError
+from dr_lib.processes import read_last_words
 
 NUM_CLASSES = 10
 CHUNK = 100  # images resized at a time: 5 MB of floats at 64 px in colour, which a cache holds
@@ -189,10 +190,9 @@ def _fetch(dataset: str) -> Path:
         errors="replace",
     )
     if fetched.returncode:
-        reason = fetched.stderr.strip().splitlines()[-1:] or ["it was killed"]
-        raise DrError(
-            f"Keras cannot load {dataset} ({reason[0]}): give the path of a file, or synthetic"
-        )
+        reason = read_last_words(fetched.stderr, "it was killed")
+        fault = f"Keras cannot load {dataset} ({reason})"
+        raise DrError(f"{fault}: give the path of a file, or synthetic")
     return path
 
 

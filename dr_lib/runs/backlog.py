@@ -175,8 +175,8 @@ class Backlog:
         left = [run for run in self.list_left() if run.scenario not in unavailable]
         lines = [f"{len(self.runs)} runs: {len(completed)} completed, {len(left)} to do"]
         if unavailable:
-            others = [run for run in self.list_left() if run.scenario in unavailable]
-            lines.append(f"{len(others)} that this machine cannot make")
+            skipped = [run for run in self.list_left() if run.scenario in unavailable]
+            lines.append(f"{len(skipped)} that this machine cannot make")
 
         seconds = self.predict_s(left)
         if left and math.isnan(seconds[0]):

@@ -64,8 +64,8 @@ def find_unavailable(runs: Iterable[PlannedRun], machines: int) -> dict[str, str
             hint = f"{write_command('kernels')} sets it up, or says why it cannot"
             reasons[run.scenario] = f"{NO_KERNEL} {run.kernel}: {hint}"
         elif run.is_rehearsed and run.num_machines > machines:
-            how = say_how(run.num_machines, find_place())
-            reasons[run.scenario] = f"it trains on {run.num_machines} machines: {how}"
+            advice = say_how(run.num_machines, find_place())
+            reasons[run.scenario] = f"it trains on {run.num_machines} machines: {advice}"
     return reasons
 
 

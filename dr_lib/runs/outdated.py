@@ -63,8 +63,9 @@ def describe_outdated(outdated: Mapping[str, Iterable[str]]) -> str:
     """Say in a few words how many runs are outdated, and by what."""
     changed = {change for changes in outdated.values() for change in changes}
     has = " and ".join(change for change in CHANGES.values() if change in changed)
-    what = "1 completed run is" if len(outdated) == 1 else f"{len(outdated)} completed runs are"
-    return f"{what} outdated, for the prepared folder now has {has}"
+    number = len(outdated)
+    runs = "1 completed run is" if number == 1 else f"{number} completed runs are"
+    return f"{runs} outdated, for the prepared folder now has {has}"
 
 
 def set_aside(folder: Path, rows: Iterable[Mapping[str, Any]], root: Path) -> str:

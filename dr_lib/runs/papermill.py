@@ -110,17 +110,17 @@ def find_error(notebook: Path, log: Path, returncode: int) -> str:
     return f"papermill ended with {returncode}: {reason}{hint}"
 
 
-def redact_paths(value: Any, known: Sequence[str] = ()) -> Any:
+def redact_paths(value: Any, paths: Sequence[str] = ()) -> Any:
     """A row names files, never where they lie: of an absolute path, or of one in a text, the last
     part stays.
 
-    What is no text is returned as it is, and a URL stays whole, unless of a file. `known` are
+    What is no text is returned as it is, and a URL stays whole, unless of a file. `paths` are
     absolute paths that may stand in the text; without them one with spaces is taken for several
     words.
     """
     if not isinstance(value, str):
         return value
-    for path in (value, sys.executable, *known):  # a command in the text may name the interpreter
+    for path in (value, sys.executable, *paths):  # a command in the text may name the interpreter
         if PurePath(path).is_absolute():
             value = value.replace(f"{path}/", "").replace(path, PurePath(path).name)
     return PATH.sub(lambda match: match["url"] or "", value)

@@ -74,7 +74,7 @@ class RunIdentity:
         return cls(**json.loads(written)) if written else None
 
     def environment(self) -> dict[str, str]:
-        """How a process that makes this run is told, for `read`."""
+        """Write it for the process that makes this run, which `read`s it."""
         return {RUN_VARIABLE: json.dumps(asdict(self))}
 
     def columns(self) -> dict[str, Any]:

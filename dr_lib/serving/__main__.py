@@ -1,7 +1,6 @@
 """The entry point of the container: python -m dr_lib.serving serve."""
 
 import argparse
-import ctypes
 import os
 import signal
 import sys
@@ -20,14 +19,15 @@ if __name__ == "__main__":
 
 from dr_lib.errors import DrError  # noqa: E402
 from dr_lib.hardware.cpus import count_cpus  # noqa: E402
+from dr_lib.processes import end_with_parent  # noqa: E402
 from dr_lib.serving.grader.folder import ModelFolderError  # noqa: E402
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Read the command line and serve; what cannot be served ends with status 1 and one line."""
     options = _read_options(arguments)
-    if options.end_with and sys.platform == "linux":
-        ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # 1 = PR_SET_PDEATHSIG
+    if options.end_with:
+        end_with_parent(signal.SIGTERM)
         if os.getppid() != options.end_with:  # it has ended already
             sys.exit(0)
     _end_at_signals()
