@@ -7,20 +7,16 @@ from typing import NamedTuple
 
 import pandas as pd
 
+from dr_lib.errors import DrError
+
 # what a run did: rows that are pooled have to agree in it
 WORK = (
     "data_kind data_sha256 labels_sha256 split_sha256 input task model format weights mode"
-    " framework".split()
-)
-WORK += "dataset network epochs batch_size".split()
-WORK += (
-    "image_size optimizer learning_rate warmup_epochs augmentation dropout last_layer last_frozen"
-    " commit".split()
-)
-WORK += (
-    "probe_grades weigh_classes weigh_grades keep_best ema_momentum test_time_augmentation".split()
-)
-WORK += "data_share threads_asked evaluate_every".split()
+    " framework dataset network epochs batch_size image_size optimizer learning_rate"
+    " warmup_epochs augmentation dropout last_layer last_frozen commit probe_grades weigh_classes"
+    " weigh_grades keep_best ema_momentum test_time_augmentation data_share threads_asked"
+    " evaluate_every"
+).split()
 # of rows that lack a column: parameters that went, and one that came
 ABSENT = {"weigh_classes": False, "ema_momentum": 0.0, "keep_best": False}
 # part of the work that a mode may set anew
@@ -43,11 +39,11 @@ MIN_RUNS = 3  # fewer decide nothing
 REQUEST_TIMES = ("round_trip_ms", "decode_ms", "predict_ms", "predict_usd_per_million")
 
 
-class UnlikeRunsError(ValueError):
+class UnlikeRunsError(DrError):
     """The rows did different work; the message names the columns and their values."""
 
 
-class NoRunsError(ValueError):
+class NoRunsError(DrError):
     """No run is left to draw or to tabulate; the message says why."""
 
 
@@ -84,44 +80,34 @@ def select_runs(
 
     Raises:
         UnlikeRunsError: finished rows did different work: their mean would be the mean of nothing.
-        ValueError: an exclusion criterion is unknown.
     """
-    unknown = set(exclude) - set(EXCLUSIONS)
+    unknown = ", ".join(sorted(set(exclude) - set(EXCLUSIONS)))
     if unknown:
-        raise ValueError(
-            f"exclude {', '.join(sorted(unknown))!r}: choose from {', '.join(EXCLUSIONS)}"
-        )
-    is_finished = runs["status"] == "ok" if len(runs) else pd.Series(dtype=bool)
+        raise DrError(f"exclude {unknown!r}: choose from {', '.join(EXCLUSIONS)}")
+    is_finished = runs.get("status", pd.Series(dtype=str)) == "ok"
     finished = _name_environments(runs[is_finished])
-    groups = (
-        finished.groupby([name for name in within if name in finished], dropna=False)
-        if within
-        else [("", finished)]
-    )
+    groups = [("", finished)]
+    if within:
+        groups = finished.groupby([name for name in within if name in finished], dropna=False)
     for _, rows in groups:
         _check_alike(rows, may_differ)
-    bars = {
-        mark: finished[mark].astype(bool) for mark in EXCLUSIONS if mark in ("resumed", *exclude)
-    }
-    reasons = (
-        [(runs[~is_finished], runs[~is_finished].get("error", pd.Series(dtype=str)))]
-        if len(runs)
-        else []
+
+    failed = runs[~is_finished]
+    excluded = [failed.assign(reason=failed.get("error", ""))]
+    is_timed = pd.Series(True, finished.index)
+    for mark in EXCLUSIONS:
+        if mark in ("resumed", *exclude):
+            is_barred = finished[mark].astype(bool)
+            is_timed = is_timed & ~is_barred
+            excluded.append(finished[is_barred].assign(reason=EXCLUSIONS[mark]))
+    excluded = pd.concat([rows for rows in excluded if len(rows)] or excluded, ignore_index=True)
+    finished = finished.assign(timed=is_timed)
+    return Selection(
+        runs,
+        finished,
+        finished[is_timed].reset_index(drop=True),
+        excluded.reindex(columns=["run_id", "reason"]),
     )
-    reasons += [(finished[barred], EXCLUSIONS[mark]) for mark, barred in bars.items()]
-    excluded = [
-        rows.assign(reason=reason)[["run_id", "reason"]] for rows, reason in reasons if len(rows)
-    ]
-    excluded = (
-        pd.concat(excluded, ignore_index=True)
-        if excluded
-        else pd.DataFrame(columns=["run_id", "reason"])
-    )
-    finished = finished.assign(
-        timed=~pd.DataFrame(bars, index=finished.index, dtype=bool).any(axis=1)
-    )
-    timed = finished[finished["timed"]]
-    return Selection(runs, finished, timed.reset_index(drop=True), excluded)
 
 
 def list_columns(names: str, runs: pd.DataFrame) -> list[str]:
@@ -130,15 +116,12 @@ def list_columns(names: str, runs: pd.DataFrame) -> list[str]:
     Args:
         names: of the columns, separated by commas.
         runs: the rows; where there are none, any name will do.
-
-    Raises:
-        ValueError: no row has such a column; it is named, with those that rows may differ in.
     """
     columns = [name.strip() for name in names.split(",") if name.strip()]
     unknown = [name for name in columns if name not in runs]
     if unknown and len(runs):
-        there = ", ".join(sorted(set(runs) & {*WORK, *PLAN}))
-        raise ValueError(f"allow {', '.join(unknown)}: no row has that column, choose from {there}")
+        choices = ", ".join(sorted(set(runs) & {*WORK, *PLAN}))
+        raise DrError(f"allow {', '.join(unknown)}: no row has that column, choose from {choices}")
     return columns
 
 
@@ -160,46 +143,36 @@ def list_runs(rows: pd.DataFrame) -> pd.DataFrame:
 
 def name_deployments(rows: pd.DataFrame) -> pd.Series:
     """What a server called itself; where it did not, the run, which had a server of its own."""
-    run = rows["study"] + "/" + rows["run_id"]
-    if "deployment" not in rows:
-        return run
-    return (
-        rows["deployment"].astype(object).fillna("").astype(str).where(lambda name: name != "", run)
-    )
+    name = rows.reindex(columns=["deployment"])["deployment"].astype(object).fillna("").astype(str)
+    return name.mask(name == "", rows["study"] + "/" + rows["run_id"])
 
 
 def _name_environments(finished: pd.DataFrame) -> pd.DataFrame:
-    numbers = {mark: pd.to_numeric(finished[mark]) for mark in EXCLUSIONS if mark in finished}
-    marks = {mark: numbers[mark].gt(0) if mark in numbers else False for mark in EXCLUSIONS}
+    marks = {
+        mark: pd.to_numeric(finished[mark]).gt(0) if mark in finished else False
+        for mark in EXCLUSIONS
+    }
     if finished.empty:
         return finished.assign(machine="", mode="", environment="", **marks)
+    columns = ["instance_type", "num_machines", "rehearsed", "mode"]
+    column = finished.reindex(columns=columns).astype(object)
     count = finished["num_accelerators"].map(lambda count: f"{count:.0f} x " if count > 1 else "")
     machine = finished["platform"] + ", " + (count + finished["accelerator"]).replace("cpu", "CPU")
-    if "instance_type" in finished:
-        instance = finished["instance_type"].fillna("").astype(str)
-        machine = machine.mask(
-            instance.groupby(machine).transform("nunique") > 1, machine + ", " + instance
-        )
+    machine = _tell_apart(machine, column["instance_type"].fillna("").astype(str))
     if "cpu" in finished:  # two machines without accelerators may have unlike processors
         cores = " x " + finished["num_cpus"].astype(str) if "num_cpus" in finished else ""
-        processor = finished["cpu"].astype(str) + cores
-        unlike = processor.groupby(machine).transform("nunique") > 1
-        machine = machine.mask(unlike, machine + ", " + processor)
-    if "num_machines" in finished:
-        number = finished["num_machines"].fillna(1)
-        here = (
-            finished.reindex(columns=["rehearsed"])["rehearsed"]
-            .eq(True)
-            .map({True: " (rehearsed)", False: ""})
-        )
-        machine = machine + (number.map(", {:.0f} machines".format) + here).where(number > 1, "")
-    mode = (
-        finished["mode"].fillna("paper")
-        if "mode" in finished
-        else pd.Series("paper", finished.index)
-    )
+        machine = _tell_apart(machine, finished["cpu"].astype(str) + cores)
+    number = column["num_machines"].astype(float).fillna(1)
+    rehearsed = column["rehearsed"].eq(True).map({True: " (rehearsed)", False: ""})
+    machine += (number.map(", {:.0f} machines".format) + rehearsed).where(number > 1, "")
+    mode = column["mode"].fillna("paper")
     environment = machine.where(mode == "paper", machine + ", " + mode)
     return finished.assign(machine=machine, mode=mode, environment=environment, **marks)
+
+
+def _tell_apart(machine: pd.Series, names: pd.Series) -> pd.Series:
+    is_several = names.groupby(machine).transform("nunique") > 1
+    return machine.mask(is_several, machine + ", " + names)
 
 
 def _check_alike(finished: pd.DataFrame, may_differ: Collection[str]) -> None:

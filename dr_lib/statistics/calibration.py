@@ -33,11 +33,9 @@ def fit_slope(
     found = []
     for column, with_slope in ((0, False), (1, True)):
         fitted = _fit(positive, probability, with_slope, patient_id)
-        value = fitted.params[column]
-        error = fitted.bse[column]
-        found.append(
-            Interval(float(value), float(value - Z * error), float(value + Z * error), num_patients)
-        )
+        value = float(fitted.params[column])
+        half = float(Z * fitted.bse[column])
+        found.append(Interval(value, value - half, value + half, num_patients))
     return tuple(found)
 
 
@@ -54,11 +52,9 @@ def fit_recalibration(
     if not _is_estimable(positive, probability):
         return None
     intercept, slope = _fit(positive, probability, True).params
-    return (
-        (lambda probability: expit(intercept + slope * to_logit(probability)))
-        if slope > 0
-        else None
-    )
+    if not slope > 0:
+        return None
+    return lambda probability: expit(intercept + slope * to_logit(probability))
 
 
 def bin_probabilities(
@@ -75,13 +71,14 @@ def bin_probabilities(
     edges = np.unique(np.quantile(probability, np.linspace(0, 1, num_bins + 1)[1:-1]))
     bins = np.searchsorted(edges, probability)
     inside = [bins == number for number in np.unique(bins)]
-    shares = np.array([proportion_interval(positive[x], patient_id[x])[:3] for x in inside])
-    found = dict(zip(("observed", "observed_low", "observed_high"), shares.T, strict=True))
-    return (
-        {"predicted": np.array([probability[x].mean() for x in inside])}
-        | found
-        | {"n": np.sum(inside, axis=1)}
-    )
+    observed = [proportion_interval(positive[x], patient_id[x]) for x in inside]
+    return {
+        "predicted": np.array([probability[x].mean() for x in inside]),
+        "observed": np.array([share.value for share in observed]),
+        "observed_low": np.array([share.low for share in observed]),
+        "observed_high": np.array([share.high for share in observed]),
+        "n": np.sum(inside, axis=1),
+    }
 
 
 def _is_estimable(positive: ArrayLike, probability: ArrayLike) -> bool:

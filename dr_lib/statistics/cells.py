@@ -119,12 +119,15 @@ def bound_each(
     Args and errors as for `bound`, with which it shares the pooled spread.
     """
     measured, drawn, n = _sample(sides)
-    cells = range(len(sides[0]))
-    picked = [
-        [[Cells(*(x[..., [k]] for x in side)) for side in both] for both in (measured, drawn)]
-        for k in cells
-    ]
-    return [_summarise(statistic, *both, n, error / len(cells)) for both in picked]
+    num_cells = len(sides[0])
+    found = []
+    for k in range(num_cells):
+        alone, spread = (
+            [Cells(*(field[..., [k]] for field in side)) for side in both]
+            for both in (measured, drawn)
+        )
+        found.append(_summarise(statistic, alone, spread, n, error / num_cells))
+    return found
 
 
 def _summarise(
@@ -146,27 +149,26 @@ def _sample(sides: Sequence[Sequence[ArrayLike]]) -> tuple[list[Cells], list[Cel
     for side in sides:
         runs = [np.asarray(cell, dtype=float).ravel() for cell in side]
         if not runs or not all(
-            cell.size and (np.isfinite(cell) & (cell > 0)).all() for cell in runs
+            len(cell) and np.all(np.isfinite(cell) & (cell > 0)) for cell in runs
         ):
             raise BadSampleError("runs have to be positive and finite, one at least in each cell")
         logs = [np.log(cell) for cell in runs]
-        sizes = np.array([cell.size for cell in runs])
-        variance, dof = pool_variance(logs)
-        means = np.array([np.mean(cell) for cell in runs])
-        log_means = np.array([np.mean(x) for x in logs])
-        deviations = np.array([cell.std(ddof=1) if cell.size > 1 else np.nan for cell in runs])
-        measured.append(Cells(means, np.exp(log_means), deviations, np.full(len(runs), variance)))
+        sizes = np.array([len(cell) for cell in runs])
         counts.append(int(sizes.sum()))
-        variances = (
-            variance * dof / rng.chisquare(dof, NUM_DRAWS) if dof else np.full(NUM_DRAWS, np.nan)
-        )[:, None]
+        variance, dof = pool_variance(logs)
+        log_means = np.array([np.mean(x) for x in logs])
+        means = np.array([np.mean(cell) for cell in runs])
+        deviations = np.array([cell.std(ddof=1) if len(cell) > 1 else np.nan for cell in runs])
+        measured.append(Cells(means, np.exp(log_means), deviations, np.full(len(runs), variance)))
+
+        variances = np.full((NUM_DRAWS, 1), np.nan)
+        if dof:
+            variances = variance * dof / rng.chisquare(dof, (NUM_DRAWS, 1))
         variances = np.minimum(variances, MAX_VARIANCE)
-        log_means = log_means + rng.standard_normal((NUM_DRAWS, len(runs))) * np.sqrt(
-            variances / sizes
-        )
+        errors = rng.standard_normal((NUM_DRAWS, len(runs))) * np.sqrt(variances / sizes)
+        log_means = log_means + errors
         means = np.exp(log_means + variances / 2)
         deviations = means * np.sqrt(np.expm1(variances))
-        drawn.append(
-            Cells(means, np.exp(log_means), deviations, np.broadcast_to(variances, means.shape))
-        )
+        variances = np.broadcast_to(variances, means.shape)
+        drawn.append(Cells(means, np.exp(log_means), deviations, variances))
     return measured, drawn, min(counts)

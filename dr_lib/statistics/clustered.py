@@ -36,12 +36,9 @@ def choose_threshold(
             is infinite.
     """
     alarms, found, thresholds = roc_curve(positive, probability, drop_intermediate=False)
-    reached = (
-        np.flatnonzero(1 - alarms >= specificity - 1e-12)
-        if specificity
-        else np.flatnonzero(found >= sensitivity)
-    )
-    return float(thresholds[reached[-1 if specificity else 0]])
+    if specificity:
+        return float(thresholds[1 - alarms >= specificity - 1e-12][-1])
+    return float(thresholds[found >= sensitivity][0])
 
 
 def estimate_aucs(

@@ -93,11 +93,10 @@ def estimate_effects(runs: pd.DataFrame, factors: Sequence[str], column: str) ->
         for level in _find_levels(runs[factor]):
             member = np.array([key[position] == level for key in keys])
             contrast = member / member.sum() - 1 / len(keys)
-            half = (
-                stats.t.ppf(UPPER, dof) * math.sqrt(variance * (contrast**2 / counts).sum())
-                if dof
-                else np.nan
-            )
+            half = np.nan
+            if dof:
+                spread = math.sqrt(variance * (contrast**2 / counts).sum())
+                half = stats.t.ppf(UPPER, dof) * spread
             bounds = np.exp(contrast @ means + np.array([0, -half, half]))
             lines.append((factor, level, *bounds, int(counts[member].sum())))
     return pd.DataFrame(lines, columns=["factor", "level", "effect", "low", "high", "num_runs"])
@@ -108,9 +107,9 @@ def pool_variance(groups: Collection[np.ndarray]) -> tuple[float, int]:
     none has two values.
     """
     dof = sum(len(group) - 1 for group in groups)
-    return (
-        sum(((group - np.mean(group)) ** 2).sum() for group in groups) / dof if dof else np.nan
-    ), dof
+    if not dof:
+        return np.nan, 0
+    return sum(((group - np.mean(group)) ** 2).sum() for group in groups) / dof, dof
 
 
 def pool_spread(times: Iterable[Sequence[float]]) -> tuple[float, int]:
@@ -121,7 +120,7 @@ def pool_spread(times: Iterable[Sequence[float]]) -> tuple[float, int]:
         scenarios it rests on: those that were repeated.
     """
     logs = [np.log(group) for group in times if len(group) > 1]
-    return (math.sqrt(pool_variance(logs)[0]), len(logs)) if logs else (math.nan, 0)
+    return math.sqrt(pool_variance(logs)[0]), len(logs)
 
 
 def repetitions_for_precision(cv: float, half_width: float) -> int:

@@ -12,10 +12,12 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from scipy import stats
 
+from dr_lib.errors import DrError
+
 UPPER = 0.975  # upper quantile of a two-sided 95 % interval
 
 
-class BadSampleError(ValueError):
+class BadSampleError(DrError):
     """These values have no such interval; the message says what to take out or add."""
 
 

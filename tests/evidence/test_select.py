@@ -3,6 +3,7 @@
 import pandas as pd
 import pytest
 
+from dr_lib.errors import DrError
 from dr_lib.evidence.select import UnlikeRunsError, list_columns, list_runs, select_runs
 
 CPU = {"platform": "local", "accelerator": "cpu", "num_accelerators": 1}
@@ -157,7 +158,7 @@ def test_everything_that_is_not_timed_has_its_reason():
     ]
     strict = select_runs(runs, exclude=["disturbed"])
     assert strict.timed["run_id"].tolist() == ["a"] and len(strict.excluded) == 3
-    with pytest.raises(ValueError, match="'noisy': choose from resumed, disturbed"):
+    with pytest.raises(DrError, match="'noisy': choose from resumed, disturbed"):
         select_runs(runs, exclude=["noisy"])
 
 
@@ -165,7 +166,7 @@ def test_a_column_that_no_row_has_is_refused():
     """`modes` for `mode` would let nothing differ, in silence."""
     runs = make_runs([1], CPU, mode="paper", commit="c")
     assert list_columns("mode, commit,", runs) == ["mode", "commit"]
-    with pytest.raises(ValueError, match="^allow modes: no row has that column, choose from com"):
+    with pytest.raises(DrError, match="^allow modes: no row has that column, choose from com"):
         list_columns("commit,modes", runs)
     assert list_columns("modes", runs[:0]) == ["modes"]  # a report on the paper alone
 
