@@ -1,17 +1,18 @@
-"""Evaluate predictions as the field asks for it: by patient, at operating points that were frozen
-before.
+"""Evaluate predictions as the field asks for it: by patient, at points that were frozen before.
 
 Discrimination, calibration, clinical utility and the distributions behind them (Van Calster et al.
 2025, Lancet Digital Health). All intervals are 95 % and over patients; the operating points come
-from the validation split or from outside.
+from the validation split or from outside. Every table has the bounds of x in x_low and x_high.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 from sklearn.metrics import precision_recall_curve, roc_curve
 
+from dr_lib.errors import DrError
 from dr_lib.evidence.predictions import SUBGROUPS, Predictions
 from dr_lib.statistics.bootstrap import (
     Score,
@@ -41,25 +42,28 @@ MIN_PATIENTS = 10  # with and without disease; smaller subgroups are counted and
 THRESHOLDS = np.linspace(0.05, 0.5, 46).round(2)
 SPECIFICITIES = np.linspace(1, 0, 101)
 ABSTAINED = np.linspace(0, 0.5, 11)
-STAGES = (
-    "offered",
-    "not usable",
-    "excluded",
-    "learned from",
-    "validation",
-    "test",
-    "ungradable",
-    "evaluated",
-)
-# of subgroups, as data sets word them
-LEVELS = ("left", "right", "Female", "Male", "Adequate", "Inadequate")
+STAGES = {  # of the flow: the side of the split
+    "offered": "",
+    "not usable": "rejected",
+    "excluded": "excluded",
+    "learned from": "train",
+    "validation": "validation",
+    "test": "test",
+    "ungradable": "test",
+    "evaluated": "test",
+}
 CALIBRATED = ("as predicted", "recalibrated")
 ERRORS = ("missed", "false alarm")
-ENDS = ("", "_low", "_high")  # of the columns of an interval
+UNKNOWN = Interval(np.nan, np.nan, np.nan, 0)
+NO_POINT = {"point": np.nan, "threshold": np.nan, "sensitivity": UNKNOWN, "specificity": UNKNOWN}
 
 
-class EvaluationError(ValueError):
-    """Something cannot be evaluated; the message says what is missing."""
+class Eyes(NamedTuple):
+    """Photographs as arrays (n,): is it referable, the probability that it is, whose it is."""
+
+    y: np.ndarray
+    p: np.ndarray
+    patient: np.ndarray
 
 
 def count_flow(predictions: Predictions) -> pd.DataFrame:
@@ -70,56 +74,51 @@ def count_flow(predictions: Predictions) -> pd.DataFrame:
         `not usable`, `excluded` and `ungradable` once for each reason.
     """
     table = predictions.table
-    reason = table["reason"] if "reason" in table else pd.Series("", table.index)
-    masks = {"offered": pd.Series(True, table.index), "not usable": table["split"] == "rejected"}
-    masks |= {"excluded": table["split"] == "excluded", "learned from": table["split"] == "train"}
-    masks |= {side: table["split"] == side for side in ("validation", "test")}
-    evaluated = table.index.isin(predictions.test.index)
-    masks |= {
-        "ungradable": masks["test"] & ~evaluated,
-        "evaluated": pd.Series(evaluated, table.index),
-    }
+    is_evaluated = table.index.isin(predictions.test.index)
     rows = []
-    for stage in STAGES:
-        has_reasons = stage in ("not usable", "excluded", "ungradable")
-        for words, part in table[masks[stage]].groupby(
-            reason if has_reasons else pd.Series("", table.index)
-        ):
-            patients = part.loc[part["patient_id"] != "", "patient_id"].nunique()
-            rows.append(
-                {"stage": stage, "reason": words, "num_images": len(part), "num_patients": patients}
-            )
-    return pd.DataFrame(rows)
+    for stage, side in STAGES.items():
+        part = table[table["split"] == side] if side else table
+        if stage in ("ungradable", "evaluated"):
+            part = part[is_evaluated[table["split"] == side] == (stage == "evaluated")]
+        has_reasons = stage in ("not usable", "excluded", "ungradable") and "reason" in table
+        reasons = part["reason"] if has_reasons else pd.Series("", part.index)
+        for reason, photographs in part.groupby(reasons):
+            patients = set(photographs["patient_id"]) - {""}
+            rows.append((stage, reason, len(photographs), len(patients)))
+    return pd.DataFrame(rows, columns=["stage", "reason", "num_images", "num_patients"])
 
 
 def summarise(predictions: Predictions) -> pd.DataFrame:
-    """One row: photographs, patients, prevalence, and what each score of the whole range is, with
-    its interval.
+    """One row: photographs, patients, prevalence, and what each score of the whole range is.
 
     Returns:
         `model`, `num_images`, `num_patients`, `num_referable`, `prevalence`, `auc` (bootstrap),
         `auc_delong`, `average_precision`, `brier`; with grades `kappa` (quadratic weights) and
-        `grade_accuracy`. Bounds in _low, _high; NaN where all draws of patients have the same
-        score, as of a perfect model.
+        `grade_accuracy`. Bounds are NaN where all draws of patients have the same score, as of a
+        perfect model.
     """
     test = predictions.test
     y, p, patient = _unpack(test)
-    row = {
+    kappa = accuracy = None
+    if predictions.has_grades:
+        grade = test["grade"]
+        predicted = test["predicted_grade"]
+        kappa = bootstrap_patients(score_kappa(grade, predicted), patient)
+        accuracy = proportion_interval(grade == predicted, patient)
+    summary = {
         "model": predictions.name,
         "num_images": len(test),
         "num_patients": test["patient_id"].nunique(),
+        "num_referable": int(y.sum()),
+        "prevalence": proportion_interval(y, patient),
+        "auc": bootstrap_patients(score_auc(y, p), patient),
+        "auc_delong": delong_interval(y, p, patient),
+        "average_precision": bootstrap_patients(score_average_precision(y, p), patient),
+        "brier": bootstrap_patients(score_shares((p - y) ** 2), patient),
+        "kappa": kappa,
+        "grade_accuracy": accuracy,
     }
-    row |= {"num_referable": int(y.sum())} | _put("prevalence", proportion_interval(y, patient))
-    row |= _put("auc", bootstrap_patients(score_auc(y, p), patient))
-    row |= _put("auc_delong", delong_interval(y, p, patient))
-    row |= _put("average_precision", bootstrap_patients(score_average_precision(y, p), patient))
-    row |= _put("brier", bootstrap_patients(score_shares((p - y) ** 2), patient))
-    if predictions.has_grades:
-        grade = test["grade"]
-        graded = test["predicted_grade"]
-        row |= _put("kappa", bootstrap_patients(score_kappa(grade, graded), patient))
-        row |= _put("grade_accuracy", proportion_interval(grade == graded, patient))
-    return pd.DataFrame([row])
+    return _tabulate([summary])
 
 
 def choose_points(
@@ -129,8 +128,7 @@ def choose_points(
     specificity: float,
     thresholds: Sequence[float] = (),
 ) -> pd.DataFrame:
-    """Freeze the operating points, on the validation split or as they were frozen elsewhere, never
-    on the test split.
+    """Freeze the operating points, on the validation split or elsewhere, never on the test split.
 
     Args:
         predictions: whose points they are.
@@ -148,152 +146,136 @@ def choose_points(
         is the point of high sensitivity all the same.
 
     Raises:
-        EvaluationError: not two thresholds in order, no shares between 0 and 1, or the validation
-            split has one class only.
+        DrError: not two thresholds in order, no shares between 0 and 1, or the validation split has
+            one class only.
     """
     _check_share("sensitivity", sensitivity)
     _check_share("specificity", specificity)
     if len(thresholds):
         if len(thresholds) != 2 or not 0 <= thresholds[0] <= thresholds[1] <= 1:
-            raise EvaluationError(
+            raise DrError(
                 "thresholds: give two between 0 and 1, as 0.21,0.75: that of high sensitivity and"
                 " then that of high specificity, which is not below it"
             )
         return pd.DataFrame({"point": POINTS, "threshold": thresholds, "source": SOURCES[1]})
-    validation = predictions.validation
-    if validation.empty:
+    if predictions.validation.empty:
         return pd.DataFrame(columns=["point", "threshold", "source"])
-    y, p, patient = _unpack(validation)
+    y, p, patient = _unpack(predictions.validation)
     if y.all() or not y.any():
-        raise EvaluationError(
+        raise DrError(
             "the validation split has one class only: no operating point can be chosen on it"
         )
-    found = sorted(
-        [
-            choose_threshold(y, p, sensitivity=sensitivity),
-            choose_threshold(y, p, specificity=specificity),
-        ]
+    chosen = [
+        choose_threshold(y, p, sensitivity=sensitivity),
+        choose_threshold(y, p, specificity=specificity),
+    ]
+    points = pd.DataFrame(
+        {
+            "point": POINTS,
+            "threshold": sorted(chosen),
+            "source": SOURCES[0],
+            "chosen_on": predictions.dataset,
+            "validation_patients": len(np.unique(patient)),
+            "validation_sensitivity": [(p[y] >= t).mean() for t in sorted(chosen)],
+            "validation_specificity": [(p[~y] < t).mean() for t in sorted(chosen)],
+        }
     )
-    about = {
-        "source": SOURCES[0],
-        "chosen_on": predictions.dataset,
-        "validation_patients": len(np.unique(patient)),
-    }
-    reached = {"validation_sensitivity": [(p[y] >= threshold).mean() for threshold in found]}
-    reached |= {"validation_specificity": [(p[~y] < threshold).mean() for threshold in found]}
-    points = pd.DataFrame({"point": POINTS, "threshold": found, **about, **reached})
     return points[np.isfinite(points["threshold"])]
 
 
-def freeze_points(found: Sequence[Predictions], **asked) -> list[pd.DataFrame]:
-    """Choose the points of several predictions; on a data set without validation rows a model takes
-    its own along.
+def freeze_points(models: Sequence[Predictions], **choice) -> list[pd.DataFrame]:
+    """Choose the points of each by `choose_points`; without validation rows a model takes its own.
 
-    Of each it is the table of `choose_points`; `source` says where a threshold was carried over
-    from another data set.
+    `source` says where a threshold was carried over from another data set.
     """
-    points = [choose_points(predictions, **asked) for predictions in found]
-    home = {
-        p.version: own
-        for p, own in zip(found, points, strict=True)
-        if p.version and len(p.validation)
-    }
-    carried = {version: own.assign(source=SOURCES[2]) for version, own in home.items()}
+    points = [choose_points(predictions, **choice) for predictions in models]
+    carried = {}
+    for predictions, own in zip(models, points, strict=True):
+        if predictions.version and len(predictions.validation):
+            carried[predictions.version] = own.assign(source=SOURCES[2])
     return [
         own if len(own) else carried.get(predictions.version, own)
-        for predictions, own in zip(found, points, strict=True)
+        for predictions, own in zip(models, points, strict=True)
     ]
 
 
-def compare_data_sets(found: Sequence[Predictions], points: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """How each model does on each data set, at the thresholds of `freeze_points`, which only its
-    own has set.
+def compare_data_sets(
+    models: Sequence[Predictions], points: Sequence[pd.DataFrame]
+) -> pd.DataFrame:
+    """How each model does on each data set, at the thresholds of `freeze_points`.
 
     Returns:
         A row per prediction and operating point, or one with none: `model`, `trained_on` (where its
         file with training or validation rows is among them), `data_kind`, `tested_on`,
         `num_images`, `num_patients`, `auc`, and of `measure_points` `point`, `threshold`,
-        `sensitivity`, `specificity`. Bounds in _low, _high.
+        `sensitivity`, `specificity`.
     """
-    is_home = [p.table["split"].isin(["train", "validation"]).any() for p in found]
-    homes = {
-        p.version: p.dataset for p, home in zip(found, is_home, strict=True) if home and p.version
-    }
+    is_home = [m.table["split"].isin(["train", "validation"]).any() for m in models]
+    homes = {m.version: m.dataset for m, home in zip(models, is_home, strict=True) if home}
+    homes[""] = ""  # no version says which model it is
     rows = []
-    for predictions, own, home in zip(found, points, is_home, strict=True):
-        y, p, patient = _unpack(predictions.test)
-        trained_on = predictions.dataset if home else homes.get(predictions.version, "")
-        row = {"model": predictions.name, "trained_on": trained_on}
-        row["data_kind"] = "synthetic" if predictions.is_synthetic else "photographs"
-        row |= {
-            "tested_on": predictions.dataset,
-            "num_images": len(y),
-            "num_patients": len(np.unique(patient)),
-        }
-        row |= _put("auc", bootstrap_patients(score_auc(y, p), patient))
-        shown = [f"{name}{end}" for name in ("sensitivity", "specificity") for end in ENDS]
-        at = (
-            measure_points(predictions, own).query("ungradable == @HANDLING[0]")
-            if len(own)
-            else pd.DataFrame([{}])
-        )
-        rows += [
-            row | point
-            for point in at.reindex(columns=["point", "threshold", *shown]).to_dict("records")
-        ]
-    return pd.DataFrame(rows)
+    for model, own, home in zip(models, points, is_home, strict=True):
+        y, p, patient = eyes = _unpack(model.test)
+        auc = bootstrap_patients(score_auc(y, p), patient)
+        for at in [_measure(eyes, point) for point in own.itertuples()] or [NO_POINT]:
+            row = {
+                "model": model.name,
+                "trained_on": model.dataset if home else homes.get(model.version, ""),
+                "data_kind": "synthetic" if model.is_synthetic else "photographs",
+                "tested_on": model.dataset,
+                "num_images": len(y),
+                "num_patients": len(np.unique(patient)),
+                "auc": auc,
+                "point": at["point"],
+                "threshold": at["threshold"],
+                "sensitivity": at["sensitivity"],
+                "specificity": at["specificity"],
+            }
+            rows.append(row)
+    return _tabulate(rows)
 
 
 def measure_points(predictions: Predictions, points: pd.DataFrame) -> pd.DataFrame:
-    """Say what each operating point of `choose_points` does on the test split.
+    """What each operating point does on the test split.
 
     Returns:
         A row per point, and once more with ungradable eyes counted as referred where there are any
-        (`ungradable`, of HANDLING): `threshold`, counts `tp`, `fn`, `fp`, `tn`, and with bounds
+        (`ungradable`, of HANDLING): `point`, `threshold`, counts `tp`, `fn`, `fp`, `tn`, and
         `sensitivity`, `specificity`, `ppv`, `npv`, `lr_plus`, `lr_minus`.
     """
+    tables = [predictions.test]
+    if len(predictions.ungradable):
+        referred = predictions.ungradable.assign(probability_referable=np.inf)
+        tables.append(pd.concat([predictions.test, referred]))
     rows = []
-    for handling in HANDLING[: 1 + (len(predictions.ungradable) > 0)]:
-        table = predictions.test
-        if handling == HANDLING[1]:
-            table = pd.concat([table, predictions.ungradable.assign(probability_referable=np.inf)])
-        y, p, patient = _unpack(table)
-        for point in points.itertuples():
-            row = {"point": point.point, "ungradable": handling, "threshold": point.threshold}
-            rows.append(row | _count(y, p >= point.threshold, patient))
-    return pd.DataFrame(rows)
+    for table, handling in zip(tables, HANDLING, strict=False):
+        rows += [_measure(_unpack(table), point, handling) for point in points.itertuples()]
+    return _tabulate(rows)
 
 
 def move_prevalence(measured: pd.DataFrame, prevalences: Sequence[float]) -> pd.DataFrame:
-    """Say what an answer would be worth where another share of eyes is referable: enriched data
-    sets mislead.
+    """What an answer would be worth where more or fewer eyes are referable: enriched data mislead.
 
     Args:
         measured: of `measure_points`.
         prevalences: shares above 0 and below 1.
 
     Returns:
-        A row per `point` and `prevalence`: `ppv` and `npv` with bounds.
+        A row per `point` and `prevalence`: `ppv` and `npv`.
 
     Raises:
-        EvaluationError: a prevalence is no such share.
+        DrError: a prevalence is no such share.
     """
     for prevalence in prevalences:
         _check_share("prevalence", prevalence)
     rows = []
-    for row in (
-        measured[measured["ungradable"] == HANDLING[0]].itertuples() if len(measured) else ()
-    ):
-        ratios = [
-            Interval(*(getattr(row, f"{name}{end}") for end in ENDS), 0)
-            for name in ("lr_plus", "lr_minus")
-        ]
-        for prevalence in prevalences:
-            ppv, npv = at_prevalence(ratios, prevalence)
-            rows.append(
-                {"point": row.point, "prevalence": prevalence} | _put("ppv", ppv) | _put("npv", npv)
-            )
-    return pd.DataFrame(rows)
+    for row in measured.itertuples():
+        plus = Interval(row.lr_plus, row.lr_plus_low, row.lr_plus_high, 0)
+        minus = Interval(row.lr_minus, row.lr_minus_low, row.lr_minus_high, 0)
+        for prevalence in prevalences if row.ungradable == HANDLING[0] else ():
+            ppv, npv = at_prevalence([plus, minus], prevalence)
+            rows.append({"point": row.point, "prevalence": prevalence, "ppv": ppv, "npv": npv})
+    return _tabulate(rows)
 
 
 def trace_curves(predictions: Predictions) -> dict[str, pd.DataFrame]:
@@ -304,49 +286,52 @@ def trace_curves(predictions: Predictions) -> dict[str, pd.DataFrame]:
         `sensitivity_high`; precision_recall: `recall`, `precision`.
     """
     y, p, patient = _unpack(predictions.test)
-    alarms, found, _ = roc_curve(y, p)
-    _, low, high, _ = bootstrap_patients(score_roc(y, p, SPECIFICITIES), patient)
+    alarms, hits, _ = roc_curve(y, p)
+    band = bootstrap_patients(score_roc(y, p, SPECIFICITIES), patient)
+    bounds = {"sensitivity_low": band.low, "sensitivity_high": band.high}
     precision, recall, _ = precision_recall_curve(y, p)
-    band = {"specificity": SPECIFICITIES, "sensitivity_low": low, "sensitivity_high": high}
     return {
-        "roc": pd.DataFrame({"specificity": 1 - alarms, "sensitivity": found}),
-        "band": pd.DataFrame(band),
+        "roc": pd.DataFrame({"specificity": 1 - alarms, "sensitivity": hits}),
+        "band": pd.DataFrame({"specificity": SPECIFICITIES} | bounds),
         "precision_recall": pd.DataFrame({"recall": recall, "precision": precision}),
     }
 
 
 def calibrate(predictions: Predictions) -> tuple[pd.DataFrame, dict[str, pd.DataFrame]]:
-    """Hold probabilities against what came true, as they are and recalibrated on the validation
-    split.
+    """Compare probabilities with what came true, as they are and recalibrated.
 
     Returns:
         A row for `as predicted` and, where the validation split allows it, `recalibrated`
         (`probabilities`): `predicted` and `observed` shares of referable eyes, `intercept`,
-        `slope`, `brier`, with bounds; and the bins of `bin_probabilities` for each.
+        `slope`, `brier`; and the bins of `bin_probabilities` for each.
     """
     y, p, patient = _unpack(predictions.test)
     versions = {CALIBRATED[0]: p}
     if len(predictions.validation):
-        recalibrate = fit_recalibration(*_unpack(predictions.validation)[:2])
-        versions |= {CALIBRATED[1]: recalibrate(p)} if recalibrate else {}
+        validation = _unpack(predictions.validation)
+        recalibrate = fit_recalibration(validation.y, validation.p)
+        if recalibrate:
+            versions[CALIBRATED[1]] = recalibrate(p)
+    num_bins = min(10, len(y) // 20 or 1)
     rows = []
     bins = {}
     for name, probability in versions.items():
         intercept, slope = fit_slope(y, probability, patient)
-        row = {"probabilities": name, "predicted": probability.mean(), "observed": y.mean()}
-        row |= _put("intercept", intercept) | _put("slope", slope)
-        rows.append(
-            row | _put("brier", bootstrap_patients(score_shares((probability - y) ** 2), patient))
-        )
-        bins[name] = pd.DataFrame(
-            bin_probabilities(y, probability, patient, num_bins=min(10, len(y) // 20 or 1))
-        )
-    return pd.DataFrame(rows), bins
+        row = {
+            "probabilities": name,
+            "predicted": probability.mean(),
+            "observed": y.mean(),
+            "intercept": intercept,
+            "slope": slope,
+            "brier": bootstrap_patients(score_shares((probability - y) ** 2), patient),
+        }
+        rows.append(row)
+        bins[name] = pd.DataFrame(bin_probabilities(y, probability, patient, num_bins=num_bins))
+    return _tabulate(rows), bins
 
 
 def weigh_decisions(predictions: Predictions) -> pd.DataFrame:
-    """The decision curve (Vickers and Elkin 2006): what referring by the model gains over referring
-    all or none.
+    """The decision curve (Vickers and Elkin 2006): the gain over referring all or none.
 
     Net benefit is the share of true referrals less that of false ones, weighed by the odds of the
     threshold.
@@ -360,91 +345,92 @@ def weigh_decisions(predictions: Predictions) -> pd.DataFrame:
     value = np.where(y[:, None], 1, -THRESHOLDS / (1 - THRESHOLDS))
     benefit = score_shares((p[:, None] >= THRESHOLDS) * value)
     everybody = score_shares(value)
-    gain = bootstrap_patients(
-        lambda weights: benefit(weights) - np.maximum(everybody(weights), 0), patient
-    )
+
+    def gain(weights: np.ndarray) -> np.ndarray:
+        return benefit(weights) - np.maximum(everybody(weights), 0)
+
     once = np.ones(len(y))
-    table = {
+    curve = {
         "threshold": THRESHOLDS,
         "net_benefit": benefit(once),
         "refer_all": everybody(once),
-        "gain": gain.value,
-        "gain_low": gain.low,
-        "gain_high": gain.high,
     }
-    return pd.DataFrame(table)
+    return pd.DataFrame(curve | bootstrap_patients(gain, patient).columns("gain"))
 
 
 def count_grades(predictions: Predictions) -> pd.DataFrame:
-    """The confusion matrix: true grades in rows, predicted ones in columns, photographs of the
-    test split.
-    """
-    grades = [
-        pd.Categorical(predictions.test[name], range(5)) for name in ("grade", "predicted_grade")
-    ]
-    return pd.crosstab(*grades, dropna=False, rownames=["grade"], colnames=["predicted_grade"])
+    """The confusion matrix of the test split: true grades in rows, predicted ones in columns."""
+    names = ["grade", "predicted_grade"]
+    grades = [pd.Categorical(predictions.test[name], range(5)) for name in names]
+    return pd.crosstab(*grades, dropna=False, rownames=names[:1], colnames=names[1:])
 
 
 def split_subgroups(predictions: Predictions, points: pd.DataFrame) -> pd.DataFrame:
     """Score subgroups by camera, eye, quality, sex and age.
 
     Returns:
-        A row per `factor` and `level`: `num_images`, `num_patients`, `num_referable`, and with
-        bounds `auc` and, where there are operating points, `sensitivity` and `specificity` at the
-        one of high sensitivity. Without scores where fewer than MIN_PATIENTS patients have the
-        disease or have an eye without it.
+        A row per `factor` and `level`: `num_images`, `num_patients`, `num_referable`, `auc` and,
+        where there are operating points, `sensitivity` and `specificity` at the one of high
+        sensitivity. Without scores where fewer than MIN_PATIENTS patients have the disease or have
+        an eye without it.
     """
+    test = predictions.test
     rows = []
-    for factor in [name for name in SUBGROUPS if name in predictions.test]:
-        levels = predictions.test[factor]
-        levels = band_ages(levels) if factor == "age" else levels.astype(str).str.strip()
-        for level, part in predictions.test[levels != ""].groupby(levels, observed=True):
+    for factor in [name for name in SUBGROUPS if name in test]:
+        levels = band_ages(test[factor]) if factor == "age" else test[factor].str.strip()
+        for level, part in test[levels != ""].groupby(levels, observed=True):
             y, p, patient = _unpack(part)
+            auc = sensitivity = specificity = None
+            if min(len(np.unique(patient[y])), len(np.unique(patient[~y]))) >= MIN_PATIENTS:
+                auc = bootstrap_patients(score_auc(y, p), patient)
+                if len(points):
+                    called = p >= points["threshold"].iloc[0]
+                    sensitivity = proportion_interval(called[y], patient[y])
+                    specificity = proportion_interval(~called[~y], patient[~y])
             row = {
                 "factor": factor,
                 "level": level,
                 "num_images": len(part),
                 "num_patients": len(np.unique(patient)),
+                "num_referable": int(y.sum()),
+                "auc": auc,
+                "sensitivity": sensitivity,
+                "specificity": specificity,
             }
-            row |= {"num_referable": int(y.sum())}
-            if min(len(np.unique(patient[y])), len(np.unique(patient[~y]))) >= MIN_PATIENTS:
-                row |= _put("auc", bootstrap_patients(score_auc(y, p), patient))
-                if len(points):
-                    called = p >= points["threshold"].iloc[0]
-                    row |= _put("sensitivity", proportion_interval(called[y], patient[y]))
-                    row |= _put("specificity", proportion_interval(~called[~y], patient[~y]))
             rows.append(row)
-    return pd.DataFrame(rows)
+    return _tabulate(rows)
 
 
 def abstain(predictions: Predictions, points: pd.DataFrame) -> pd.DataFrame:
-    """What is left to the model if the photographs nearest to the threshold go to a person, share
-    by share.
+    """What is left to the model if the photographs nearest to the threshold go to a person.
 
     Near is meant on the logit, to the point of high sensitivity.
 
     Returns:
         A row per share of ABSTAINED: `abstained`, `num_images` left, `sensitivity` and
-        `specificity` of these, with bounds.
+        `specificity` of these.
     """
     y, p, patient = _unpack(predictions.test)
     threshold = points["threshold"].iloc[0]
-    rows = []
     surest = np.argsort(-np.abs(to_logit(p) - to_logit(threshold)), kind="stable")
+    rows = []
     for share in ABSTAINED:
         left = surest[: len(surest) - round(share * len(surest))]
         called = p[left] >= threshold
         truth = y[left]
-        of = patient[left]
-        row = {"abstained": share, "num_images": len(left)}
-        row |= _put("sensitivity", proportion_interval(called[truth], of[truth]))
-        rows.append(row | _put("specificity", proportion_interval(~called[~truth], of[~truth])))
-    return pd.DataFrame(rows)
+        people = patient[left]
+        row = {
+            "abstained": share,
+            "num_images": len(left),
+            "sensitivity": proportion_interval(called[truth], people[truth]),
+            "specificity": proportion_interval(~called[~truth], people[~truth]),
+        }
+        rows.append(row)
+    return _tabulate(rows)
 
 
 def list_errors(predictions: Predictions, points: pd.DataFrame, number: int) -> pd.DataFrame:
-    """The worst errors at the point of high sensitivity: the highest grades missed, then the surest
-    false alarms.
+    """The worst errors at the point of high sensitivity: the highest grades missed come first.
 
     Returns:
         At most `number` of each: `error` (missed or false alarm), `line` in the file (of an
@@ -452,116 +438,130 @@ def list_errors(predictions: Predictions, points: pd.DataFrame, number: int) -> 
         `probability_referable`.
     """
     test = predictions.test
-    threshold = points["threshold"].iloc[0]
-    called = test["probability_referable"] >= threshold
-    referable = test["referable"] == 1
-    known = [name for name in ("grade", "referable") if name in test][:1]
-    missed = test[~called & referable].sort_values(
-        [*known, "probability_referable"], ascending=[False, True]
+    label = "grade" if "grade" in test else "referable"
+    is_referable = test["referable"] == 1
+    is_called = test["probability_referable"] >= points["threshold"].iloc[0]
+    missed = test[~is_called & is_referable].sort_values(
+        [label, "probability_referable"], ascending=[False, True]
     )
-    alarms = test[called & ~referable].sort_values("probability_referable", ascending=False)
-    columns = ["error", "line", "image_id", *known, "probability_referable"]
-    parts = [
-        part.head(number).assign(error=error)
-        for part, error in zip((missed, alarms), ERRORS, strict=True)
-    ]
-    return pd.concat(parts).reset_index(names="line")[columns]
+    alarms = test[is_called & ~is_referable].sort_values("probability_referable", ascending=False)
+    parts = [missed.head(number), alarms.head(number)]
+    errors = pd.concat(part.assign(error=e) for part, e in zip(parts, ERRORS, strict=True))
+    columns = ["error", "line", "image_id", label, "probability_referable"]
+    return errors.reset_index(names="line")[columns]
 
 
-def compare_models(found: Sequence[Predictions], points: Sequence[pd.DataFrame]) -> pd.DataFrame:
+def compare_models(models: Sequence[Predictions], points: Sequence[pd.DataFrame]) -> pd.DataFrame:
     """Compare each further model with the first, on the same patients in the same draws.
 
     Args:
-        found: of `read_predictions`, the reference first; those of other test photographs are
+        models: of `read_predictions`, the reference first; those of other test photographs are
             passed over.
         points: of each, its own.
 
     Returns:
-        A row per further `model`: `reference`, and the differences with bounds `delta_auc`
-        (bootstrap), `delta_auc_delong`, at each one's own point of high sensitivity
-        `delta_sensitivity` and `delta_specificity`, and with grades `delta_kappa`.
+        A row per further `model`: `reference`, and the differences `delta_auc` (bootstrap),
+        `delta_auc_delong`, at each one's own point of high sensitivity `delta_sensitivity` and
+        `delta_specificity`, and with grades `delta_kappa`.
     """
-    reference = found[0]
+    reference = models[0]
+    ours = reference.test.set_index("image_id")
+    y, p, patient = _unpack(ours)
+
+    def subtract(a: Score, b: Score) -> Interval:
+        return bootstrap_patients(lambda weights: a(weights) - b(weights), patient)
+
     rows = []
-    for other, theirs_at in zip(found[1:], points[1:], strict=True):
-        if set(other.test["image_id"]) != set(reference.test["image_id"]):
+    for other, theirs_at in zip(models[1:], points[1:], strict=True):
+        if set(other.test["image_id"]) != set(ours.index):
             continue
-        ours = reference.test.set_index("image_id")
         theirs = other.test.set_index("image_id").loc[ours.index]
-        y, p, patient = _unpack(ours)
-        q = _unpack(theirs)[1]
-        row = {"model": other.name, "reference": reference.name}
+        q = _unpack(theirs).p
         delong = delong_interval(y, [p, q], patient)
-        delta = bootstrap_patients(_subtract(score_auc(y, q), score_auc(y, p)), patient)
+        auc = subtract(score_auc(y, q), score_auc(y, p))
         if np.isnan(delong.low):  # one of the AUCs is 0 or 1, or a kind has a single patient
-            delta = delta._replace(low=np.nan, high=np.nan)
-        row |= _put("delta_auc", delta) | _put("delta_auc_delong", delong)
+            auc = auc._replace(low=np.nan, high=np.nan)
+        sensitivity = specificity = kappa = None
         if len(theirs_at) and len(points[0]):
-            called = [x >= own["threshold"].iloc[0] for x, own in ((q, theirs_at), (p, points[0]))]
-            for name, kind in (("sensitivity", y), ("specificity", ~y)):
-                right = [score_shares((x == y) & kind, kind) for x in called]
-                row |= _put(f"delta_{name}", bootstrap_patients(_subtract(*right), patient))
+            called = (q >= theirs_at["threshold"].iloc[0], p >= points[0]["threshold"].iloc[0])
+            sensitivity = subtract(*(score_shares(c & y, y) for c in called))
+            specificity = subtract(*(score_shares(~c & ~y, ~y) for c in called))
         if reference.has_grades and other.has_grades:
-            kappas = [
-                score_kappa(ours["grade"], table["predicted_grade"]) for table in (theirs, ours)
-            ]
-            row |= _put("delta_kappa", bootstrap_patients(_subtract(*kappas), patient))
+            grades = [table["predicted_grade"] for table in (theirs, ours)]
+            kappa = subtract(*(score_kappa(ours["grade"], graded) for graded in grades))
+        row = {
+            "model": other.name,
+            "reference": reference.name,
+            "delta_auc": auc,
+            "delta_auc_delong": delong,
+            "delta_sensitivity": sensitivity,
+            "delta_specificity": specificity,
+            "delta_kappa": kappa,
+        }
         rows.append(row)
-    return pd.DataFrame(rows)
+    return _tabulate(rows)
+
+
+def band_ages(levels: pd.Series) -> pd.Series:
+    """The band of AGES of each age [years], in the order of the bands, empty for no number."""
+    years = pd.to_numeric(levels, errors="coerce")
+    names = [f"< {AGES[0]}", f"{AGES[0]}-{AGES[1] - 1}", f">= {AGES[1]}"]
+    bands = pd.cut(years, [-np.inf, *AGES, np.inf], right=False, labels=names)
+    return bands.cat.add_categories("").fillna("")
 
 
 def _check_share(name: str, share: float) -> None:
     if not 0 < share < 1:
-        raise EvaluationError(f"{name} has to lie between 0 and 1: {share:g} does not")
+        raise DrError(f"{name} has to lie between 0 and 1: {share:g} does not")
 
 
-def _count(y: np.ndarray, called: np.ndarray, patient: np.ndarray) -> dict[str, float]:
-    row = {
+def _measure(eyes: Eyes, point, handling: str = HANDLING[0]) -> dict:
+    """What an operating point does: a row of `measure_points`."""
+    y, p, patient = eyes
+    called = p >= point.threshold
+    sensitivity = proportion_interval(called[y], patient[y])
+    specificity = proportion_interval(~called[~y], patient[~y])
+    lr_plus, lr_minus = likelihood_ratios(sensitivity, specificity)
+    return {
+        "point": point.point,
+        "ungradable": handling,
+        "threshold": point.threshold,
         "tp": (called & y).sum(),
         "fn": (~called & y).sum(),
         "fp": (called & ~y).sum(),
         "tn": (~called & ~y).sum(),
+        "sensitivity": sensitivity,
+        "specificity": specificity,
+        "ppv": proportion_interval(y[called], patient[called]),
+        "npv": proportion_interval(~y[~called], patient[~called]),
+        "lr_plus": lr_plus,
+        "lr_minus": lr_minus,
     }
-    sensitivity = proportion_interval(called[y], patient[y])
-    specificity = proportion_interval(~called[~y], patient[~y])
-    ratios = likelihood_ratios(sensitivity, specificity)
-    row |= _put("sensitivity", sensitivity) | _put("specificity", specificity)
-    row |= _put("ppv", proportion_interval(y[called], patient[called]))
-    row |= _put("npv", proportion_interval(~y[~called], patient[~called]))
-    return row | _put("lr_plus", ratios[0]) | _put("lr_minus", ratios[1])
 
 
-def band_ages(levels: pd.Series) -> pd.Series:
-    """The band of AGES of each age [years], in the order of the bands, empty where it is no
-    number.
-    """
-    years = pd.to_numeric(levels, errors="coerce")
-    names = [f"< {AGES[0]}", f"{AGES[0]}-{AGES[1] - 1}", f">= {AGES[1]}"]
-    return (
-        pd.cut(years, [-np.inf, *AGES, np.inf], right=False, labels=names)
-        .cat.add_categories("")
-        .fillna("")
-    )
-
-
-def _unpack(table: pd.DataFrame) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Whether it is referable, the probability that it is, whose it is: (n,) each."""
-    return (
+def _unpack(table: pd.DataFrame) -> Eyes:
+    return Eyes(
         (table["referable"] == 1).to_numpy(),
         table["probability_referable"].to_numpy(),
         table["patient_id"].to_numpy(),
     )
 
 
-def _subtract(a: Score, b: Score) -> Callable:
-    return lambda weights: a(weights) - b(weights)
+def _tabulate(rows: Iterable[Mapping]) -> pd.DataFrame:
+    """A table of rows: three columns for an interval, none for None.
 
-
-def _put(name: str, interval: Interval) -> dict[str, float]:
-    """An interval in the columns of a table, without bounds where no draw of patients changes it.
-
-    An AUC of 1 stays 1 in each draw: the bounds would be [1, 1], of three patients too.
+    Where no draw of patients changes a score, it has no bounds: an AUC of 1 would be 1 [1, 1], of
+    three patients too.
     """
-    value, low, high, _ = interval
-    bounds = (np.nan, np.nan) if np.isclose(low, high, rtol=1e-9, atol=0) else (low, high)
-    return dict(zip((f"{name}{end}" for end in ENDS), (value, *bounds), strict=True))
+    lines = []
+    for row in rows:
+        line = {}
+        for name, value in row.items():
+            if isinstance(value, Interval):
+                if np.isclose(value.low, value.high, rtol=1e-9, atol=0):
+                    value = value._replace(low=np.nan, high=np.nan)
+                line.update(value.columns(name))
+            elif value is not None:
+                line[name] = value
+        lines.append(line)
+    return pd.DataFrame(lines)

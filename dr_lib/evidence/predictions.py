@@ -2,30 +2,36 @@
 
 import csv
 import io
+import itertools
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
+from dr_lib.data.labels.grades import REFERABLE_FROM, sum_referable
+from dr_lib.data.labels.schema import (
+    EXCLUDED,
+    FACTS,
+    KNOWN,
+    OF_GRADES,
+    OF_REFERABLE,
+    ORIGIN,
+    REJECTED,
+    SIDES,
+)
+from dr_lib.errors import DrError
 from dr_lib.files import read_csv
 
-GRADES = [f"probability_{grade}" for grade in range(5)]
-REFERABLE_FROM = 2
-SIDES = ("train", "validation", "test")
-SPLITS = (*SIDES, "excluded", "rejected")
+SPLITS = (*SIDES, EXCLUDED, REJECTED)
 SUBGROUPS = ("camera", "eye", "quality", "sex", "age")
-NUMBERS = ("grade", "referable", "gradable", "probability_referable", *GRADES)
-ABOUT = ("reason", "visit", "data_kind", "dataset", "model", "model_version")  # are read, too
+NUMBERS = ("grade", "referable", "gradable", OF_REFERABLE, *OF_GRADES)
+READ = {*KNOWN, *FACTS, *ORIGIN, *NUMBERS, "visit"}
 ROUNDING = 0.02  # of five probabilities that add up to 1: int8 networks round each to 1/256
 MAX_ROWS = 5  # named in a sentence
-
-
-class PredictionsError(ValueError):
-    """These predictions cannot be evaluated; the message names the rows and says what to change."""
 
 
 class Predictions(NamedTuple):
@@ -45,16 +51,13 @@ class Predictions(NamedTuple):
 
     @property
     def has_grades(self) -> bool:
-        """Whether every photograph of the test split has a true grade and probabilities of all
-        five.
-        """
-        columns = {"grade", "predicted_grade"}
-        return columns <= set(self.test) and bool(self.test[[*columns]].notna().all(axis=None))
+        """Whether every test photograph has a true grade and probabilities of all five."""
+        columns = ["grade", "predicted_grade"]
+        return set(columns) <= set(self.test) and bool(self.test[columns].notna().all(axis=None))
 
 
 def read_predictions(*paths: Path) -> list[Predictions]:
-    """Read and check predictions: of several models of the same photographs, and of each model on
-    other data sets.
+    """Read predictions: of several models of the same photographs, and of each on other data sets.
 
     A file has a row per photograph with `image_id`, `patient_id`, `split` (train, validation, test,
     excluded or rejected), `grade` (0-4) or `referable` (0 or 1), and `probability_referable` or
@@ -74,46 +77,33 @@ def read_predictions(*paths: Path) -> list[Predictions]:
         (2).
 
     Raises:
-        PredictionsError: a file is no such table, leaks from one split or file into another, or
-            does not fit the others.
+        DrError: a file is no such table, leaks from one split or file into another, or does not fit
+            the others; the message names the rows and says what to change.
     """
     if len(set(map(str, paths))) < len(paths):
-        raise PredictionsError("a file is named twice: a model is not compared with itself")
-    found = [_read_one(Path(path)) for path in paths]
-    models = [p.version or path for p, path in zip(found, paths, strict=True)]
-    names = {}
-    for predictions, model in zip(found, models, strict=True):
-        names.setdefault(model, predictions.name)
-    if len(set(names.values())) < len(names):
-        names = {model: f"{number} {names[model]}" for number, model in enumerate(names, 1)}
-    found = [p._replace(name=names[model]) for p, model in zip(found, models, strict=True)]
+        raise DrError("a file is named twice: a model is not compared with itself")
+    found = _name_models([_read_one(Path(path)) for path in paths])
+    first = found[0]
     for other in found[1:]:
-        if other.is_synthetic != found[0].is_synthetic:
-            raise PredictionsError(
-                f"{other.name} and {found[0].name}: synthetic photographs and real ones are not"
-                " pooled"
-            )
+        if other.is_synthetic != first.is_synthetic:
+            names = f"{other.name} and {first.name}"
+            raise DrError(f"{names}: synthetic photographs and real ones are not pooled")
     found = _name_data_sets(found)
     sets = group_by_photographs(found)
-    for other in [p for others in sets[1:] for p in others]:
-        if not any(p.version == other.version != "" for p in found if p is not other):
+    versions = Counter(predictions.version for predictions in found if predictions.version)
+    for other in itertools.chain(*sets[1:]):
+        if versions[other.version] < 2:
             unlike = set(found[0].test["image_id"]) ^ set(other.test["image_id"])
-            raise PredictionsError(
-                f"{other.name} and {found[0].name} are of different test photographs ({len(unlike)}"
+            raise DrError(
+                f"{other.name} and {first.name} are of different test photographs ({len(unlike)}"
                 " stand in one alone): models are compared on the same patients, or on another"
                 " data set each by its model_version"
             )
-    for predictions in found:
-        _check_external([p for p in found if p.version == predictions.version != ""])
-    for first, other in [(part[0], other) for part in sets for other in part[1:]]:
-        known = [p.table[p.table["split"].isin(SIDES)] for p in (first, other)]
-        both = known[0].merge(known[1], on="image_id", suffixes=("", "_other"))
-        for column in {"patient_id", "referable", "grade"} & set(known[0]) & set(known[1]):
-            pair = both[[column, f"{column}_other"]].dropna()
-            if (pair[column] != pair[f"{column}_other"]).any():
-                raise PredictionsError(
-                    f"{other.name} and {first.name} name other patients or labels of one photograph"
-                )
+    for version in versions:
+        _check_external([p for p in found if p.version == version])
+    for same in sets:
+        for other in same[1:]:
+            _check_alike(same[0], other)
     return found
 
 
@@ -139,46 +129,28 @@ def group_by_photographs(found: Sequence[Predictions]) -> list[list[Predictions]
 
 
 def average_sets(found: Sequence[Predictions]) -> list[Predictions]:
-    """The mean of the models' probabilities on each data set, photograph by photograph, as one
-    model (an ensemble).
+    """The mean of the models' probabilities on each data set, as one model (an ensemble).
 
     Raises:
-        PredictionsError: a data set lacks a model, or a model validation photographs of the others.
+        DrError: a data set lacks a model, or a model validation photographs of the others.
     """
     averaged = []
-    for part in group_by_photographs(found):
-        # without their numbers
-        networks = sorted({re.sub(r"^\d+ ", "", predictions.name) for predictions in part})
-        name = f"ensemble of {len(part)}: {', '.join(networks)}"
-        tables = {}
-        for side in ("validation", "test"):
-            parts = [getattr(predictions, side).set_index("image_id") for predictions in part]
-            if any(set(one.index) != set(parts[0].index) for one in parts):
-                raise PredictionsError(
-                    f"an ensemble needs the same {side} photographs in every file"
-                )
-            columns = [
-                column
-                for column in (*GRADES, "probability_referable")
-                if all(column in one for one in parts)
-            ]
-            means = sum(one.loc[parts[0].index, columns].to_numpy() for one in parts) / len(parts)
-            table = getattr(part[0], side).drop(
-                columns=[*GRADES, "predicted_grade"], errors="ignore"
-            )
-            tables[side] = _add_columns(table.assign(**dict(zip(columns, means.T, strict=True))))
-        version = " ".join(sorted(predictions.version for predictions in part)).strip()
-        averaged.append(part[0]._replace(name=name, version=version, **tables))
-    if len({predictions.version for predictions in averaged}) > 1:
-        raise PredictionsError(
-            "an ensemble needs the same models on every data set, by their model_version"
+    for same in group_by_photographs(found):
+        networks = sorted({re.sub(r"^\d+ ", "", p.name) for p in same})  # without their numbers
+        ensemble = same[0]._replace(
+            name=f"ensemble of {len(same)}: {', '.join(networks)}",
+            version=" ".join(sorted(p.version for p in same)).strip(),
+            validation=_average([p.validation for p in same], "validation"),
+            test=_average([p.test for p in same], "test"),
         )
+        averaged.append(ensemble)
+    if len({ensemble.version for ensemble in averaged}) > 1:
+        raise DrError("an ensemble needs the same models on every data set, by their model_version")
     return averaged
 
 
 def pool_folds(paths: Sequence[Path], out: Path) -> Path:
-    """Write the test photographs of all folds as one table, each with what the model said that had
-    not seen it.
+    """Write the test photographs of all folds as one table, each by the model that had not seen it.
 
     One evaluation, whose interval is over all patients, asks one order of the probabilities of
     several models: more than the mean of the folds' AUCs does. There are no validation rows, for
@@ -193,97 +165,92 @@ def pool_folds(paths: Sequence[Path], out: Path) -> Path:
         The path of its predictions.csv.
 
     Raises:
-        PredictionsError: a patient is tested in two folds, a photograph in none, or a file cannot
-            be read.
+        DrError: a patient is tested in two folds, a photograph in none, or a file cannot be read.
     """
-    tables = [
-        _read_one(Path(path)).table.drop(columns="predicted_grade", errors="ignore")
-        for path in paths
-    ]
+    tables = [_read_one(Path(path)).table for path in paths]
     tested = [table[table["split"] == "test"] for table in tables]
-    for k, rows in enumerate(tested):
-        for path, others in list(zip(paths, tested, strict=True))[:k]:
-            if set(rows["patient_id"]) & set(others["patient_id"]):
-                raise PredictionsError(
-                    f"{paths[k]} and {path} test the same patients: they are no folds of one split"
-                )
+    files = zip(paths, tested, strict=True)
+    for (path, rows), (later, others) in itertools.combinations(files, 2):
+        if set(rows["patient_id"]) & set(others["patient_id"]):
+            raise DrError(
+                f"{later} and {path} test the same patients: they are no folds of one split"
+            )
     pooled = pd.concat(tested)
-    missing = {
-        image for table in tables for image in table.loc[table["split"].isin(SIDES), "image_id"]
-    }
-    missing -= set(pooled["image_id"])
-    if missing:
-        raise PredictionsError(
+    used = pd.concat(table.loc[table["split"].isin(SIDES), "image_id"] for table in tables)
+    if missing := set(used) - set(pooled["image_id"]):
+        raise DrError(
             f"{len(missing)} photographs are in no fold's test split: give the files of every fold"
         )
-    unused = tables[0][~tables[0]["split"].isin(SIDES)]
-    table = pd.concat([pooled, unused])
-    read = {"image_id", "patient_id", "split", *NUMBERS, *SUBGROUPS, *ABOUT}
+    table = pd.concat([pooled, tables[0][~tables[0]["split"].isin(SIDES)]])
     out.mkdir(parents=True, exist_ok=True)
     path = out / "predictions.csv"
-    table[[column for column in table if column in read]].to_csv(path, index=False)
+    table[[column for column in table if column in READ]].to_csv(path, index=False)
     return path
 
 
 def _read_one(path: Path) -> Predictions:
-    if not path.is_file():
-        raise PredictionsError(f"there is no file {path}")
-    try:
-        rows = read_csv(path, NUMBERS)
-    except (OSError, ValueError) as error:
-        raise PredictionsError(f"{path} cannot be read: save it as a CSV in UTF-8") from error
-    header = rows.pop(min(rows)) if rows else []
-    repeated = [column for k, column in enumerate(header) if column and column in header[:k]]
-    if repeated:
-        raise PredictionsError(f"{path.name} has more than one column {repeated[0]}")
-    for line, row in rows.items():
-        if len(row) > len(header):
-            raise PredictionsError(
-                f"{path.name}, row {line}: {len(row)} cells below the {len(header)} of the header"
-            )
-    cells = [row + [""] * (len(header) - len(row)) for row in rows.values()]
-    table = pd.DataFrame(cells, list(rows), header, dtype=str).loc[
-        :, [column != "" for column in header]
-    ]
-    _check_columns(path.name, table)
-    _check_identity(path.name, table)
-    numbers = {
-        column: _to_numbers(path.name, table, column) for column in NUMBERS if column in table
-    }
-    table = table.assign(**numbers)
-    _check_labels(path.name, table)
-    _check_probabilities(path.name, table)
+    name = path.name
+    table = _read_table(path)
+    for column in [column for column in NUMBERS if column in table]:
+        numbers = pd.to_numeric(table[column], errors="coerce")
+        is_bad = (table[column] != "") & ~np.isfinite(numbers)
+        _refuse(name, is_bad, f"{column} is no finite number, such as 0.93")
+        table[column] = numbers
     table = _add_columns(table)
-    _check_leaks(path.name, table)
-    _check_eyes(path.name, table)
-    has_probability = table["probability_referable"].notna()
+    for rule in RULES:
+        if set(rule.columns) <= set(table):
+            _refuse(name, rule.is_bad(table), rule.words)
     is_test = table["split"] == "test"
-    is_gradable = table.get("gradable", pd.Series(1.0, table.index)) != 0
-    test = table[is_test & has_probability & is_gradable]
-    for column in ["referable"] if len(test) else []:
-        if test[column].nunique() < 2:
-            kind = "referable" if test[column].all() else "not referable"
-            raise PredictionsError(
-                f"{path.name}: all {len(test)} test photographs are {kind}: both kinds are needed"
-            )
+    is_usable = table[OF_REFERABLE].notna() & _is_gradable(table)
+    test = table[is_test & is_usable]
     if test.empty:
-        raise PredictionsError(
-            f"{path.name} has no test photograph with a probability: nothing can be evaluated"
-        )
-    validation = table[(table["split"] == "validation") & has_probability & is_gradable]
-    ungradable = table[is_test & ~(has_probability & is_gradable) & table["referable"].notna()]
-    is_synthetic = "data_kind" in table and (table["data_kind"] == "synthetic").any()
+        raise DrError(f"{name} has no test photograph with a probability: nothing can be evaluated")
+    if test["referable"].nunique() < 2:
+        kind = "referable" if test["referable"].all() else "not referable"
+        raise DrError(f"{name}: all {len(test)} test photographs are {kind}: both kinds are needed")
     return Predictions(
         _find_only(table, "model") or path.stem,
         table,
-        validation,
-        test,
-        ungradable,
-        bool(is_synthetic),
+        validation=table[(table["split"] == "validation") & is_usable],
+        test=test,
+        ungradable=table[is_test & ~is_usable & table["referable"].notna()],
+        is_synthetic="data_kind" in table and bool((table["data_kind"] == "synthetic").any()),
         version=_find_only(table, "model_version"),
         # no public data set has a suffix
         dataset=_find_only(table, "dataset") or f"{path.stem}.csv",
     )
+
+
+def _read_table(path: Path) -> pd.DataFrame:
+    """The cells of a file as text, by their line in it."""
+    if not path.is_file():
+        raise DrError(f"there is no file {path}")
+    try:
+        rows = read_csv(path, NUMBERS)
+    except (OSError, ValueError) as error:
+        raise DrError(f"{path} cannot be read: save it as a CSV in UTF-8") from error
+    header = rows.pop(min(rows)) if rows else []
+    repeated = [column for column, count in Counter(filter(None, header)).items() if count > 1]
+    if repeated:
+        raise DrError(f"{path.name} has more than one column {repeated[0]}")
+    for line, row in rows.items():
+        if len(row) > len(header):
+            raise DrError(
+                f"{path.name}, row {line}: {len(row)} cells below the {len(header)} of the header"
+            )
+        row += [""] * (len(header) - len(row))
+    table = pd.DataFrame(list(rows.values()), list(rows), header, dtype=str)
+    table = table.loc[:, [column != "" for column in header]]
+    missing = [column for column in ("image_id", "patient_id", "split") if column not in table]
+    if not {"grade", "referable"} & set(table):
+        missing.append("grade or referable")
+    if OF_REFERABLE not in table and not set(OF_GRADES) <= set(table):
+        missing.append("probability_referable, or probability_0 to probability_4")
+    if missing:
+        raise DrError(f"{path.name} has no column {' and no column '.join(missing)}")
+    if table.empty:
+        raise DrError(f"{path.name} has no rows")
+    return table
 
 
 def _find_only(table: pd.DataFrame, column: str) -> str:
@@ -292,198 +259,239 @@ def _find_only(table: pd.DataFrame, column: str) -> str:
     return values[0] if len(values) == 1 else ""
 
 
+def _name_models(found: Sequence[Predictions]) -> list[Predictions]:
+    """Give a model one name in all its files, and number models of one name: 1 mine, 2 mine."""
+    models = [predictions.version or place for place, predictions in enumerate(found)]
+    names = {}
+    for model, predictions in zip(models, found, strict=True):
+        names.setdefault(model, predictions.name)
+    if len(set(names.values())) < len(names):
+        names = {model: f"{k} {name}" for k, (model, name) in enumerate(names.items(), 1)}
+    return [p._replace(name=names[model]) for p, model in zip(found, models, strict=True)]
+
+
 def _name_data_sets(found: Sequence[Predictions]) -> list[Predictions]:
     """Give the same photographs one data set's name, and others of that name a number: data (2)."""
-    names: dict[frozenset, str] = {}
+    names = {}
     counts = Counter()
-    for part in group_by_photographs(found):
-        given = [_find_only(predictions.table, "dataset") for predictions in part]
-        name = next(filter(None, given), part[0].dataset)
+    for same in group_by_photographs(found):
+        given = [_find_only(predictions.table, "dataset") for predictions in same]
+        name = next(filter(None, given), same[0].dataset)
         counts[name] += 1
         number = f" ({counts[name]})" if counts[name] > 1 else ""
-        names[frozenset(part[0].test["image_id"])] = name + number
+        names[frozenset(same[0].test["image_id"])] = name + number
     return [p._replace(dataset=names[frozenset(p.test["image_id"])]) for p in found]
 
 
 def _check_external(files: Sequence[Predictions]) -> None:
-    """See that one model's files are of other photographs each, and that it learned from those
-    of one alone.
-    """
+    """See that a model's files are of other photographs each, and that one alone taught it."""
     if len(group_by_photographs(files)) < len(files):
-        raise PredictionsError(
+        raise DrError(
             f"{files[0].name} stands twice, on the same photographs: a model is not compared with"
             " itself"
         )
-    own = [p for p in files if len(p.validation)]
-    if len(own) > 1:
-        raise PredictionsError(
-            f"{own[0].name} has validation rows in {len(own)} files: it is frozen on those of one"
+    num_homes = sum(len(predictions.validation) > 0 for predictions in files)
+    if num_homes > 1:
+        raise DrError(
+            f"{files[0].name} has validation rows in {num_homes} files: it is frozen on those of"
+            " one"
         )
-    for home in files:
-        learned = home.table[home.table["split"].isin(SIDES[:2])]
-        for other in files:
-            for column in ("image_id", "patient_id") if other is not home else ():
-                both = set(learned[column]) & set(other.test[column])
-                if both:
-                    raise PredictionsError(
-                        f"{other.dataset}: {len(both)} {column} of its test rows stand among the"
-                        f" training and validation rows of {home.dataset}: that is no external"
-                        " validation"
-                    )
+    for home, other in itertools.permutations(files, 2):
+        learned = home.table[home.table["split"].isin(["train", "validation"])]
+        for column in ("image_id", "patient_id"):
+            both = set(learned[column]) & set(other.test[column])
+            if both:
+                raise DrError(
+                    f"{other.dataset}: {len(both)} {column} of its test rows stand among the"
+                    f" training and validation rows of {home.dataset}: that is no external"
+                    " validation"
+                )
 
 
-def _check_columns(name: str, table: pd.DataFrame) -> None:
-    missing = [column for column in ("image_id", "patient_id", "split") if column not in table]
-    missing += [] if {"grade", "referable"} & set(table) else ["grade or referable"]
-    if "probability_referable" not in table and not set(GRADES) <= set(table):
-        missing.append("probability_referable, or probability_0 to probability_4")
-    if missing:
-        raise PredictionsError(f"{name} has no column {' and no column '.join(missing)}")
-    if table.empty:
-        raise PredictionsError(f"{name} has no rows")
-
-
-def _check_identity(name: str, table: pd.DataFrame) -> None:
-    _refuse(name, ~table["split"].isin(SPLITS), f"split has to be one of {', '.join(SPLITS)}")
-    _refuse(name, table["image_id"] == "", "image_id is empty")
-    _refuse(
-        name, (table["patient_id"] == "") & (table["split"] != "rejected"), "patient_id is empty"
-    )
-    repeated = table["image_id"].duplicated(keep=False)
-    _refuse(
-        name,
-        repeated,
-        "a photograph stands more than once: augmented copies and padding do not belong here",
-    )
-    if "data_kind" in table:
-        kinds = table["data_kind"].replace("", "photographs")
-        _refuse(
-            name,
-            ~kinds.isin(["synthetic", "photographs"]),
-            "data_kind has to be synthetic or photographs",
-        )
-        if kinds.nunique() > 1:
-            _refuse(
-                name, kinds == "synthetic", "synthetic photographs are not pooled with real ones"
+def _check_alike(first: Predictions, other: Predictions) -> None:
+    """See that two files say the same of the photographs that they share."""
+    mine, theirs = (p.table[p.table["split"].isin(SIDES)] for p in (first, other))
+    both = mine.merge(theirs, on="image_id", suffixes=("", "_other"))
+    for column in {"patient_id", "referable", "grade"} & set(mine) & set(theirs):
+        pair = both[[column, f"{column}_other"]].dropna()
+        if (pair[column] != pair[f"{column}_other"]).any():
+            raise DrError(
+                f"{other.name} and {first.name} name other patients or labels of one photograph"
             )
 
 
-def _check_labels(name: str, table: pd.DataFrame) -> None:
-    for column, allowed in {"grade": range(5), "referable": (0, 1), "gradable": (0, 1)}.items():
-        if column in table:
-            words = "0, 1, 2, 3 or 4" if column == "grade" else "0 or 1"
-            _refuse(
-                name,
-                ~(table[column].isin(allowed) | table[column].isna()),
-                f"{column} has to be {words}",
-            )
-    if {"grade", "referable"} <= set(table):
-        both = table["grade"].notna() & table["referable"].notna()
-        unlike = both & ((table["grade"] >= REFERABLE_FROM) != (table["referable"] == 1))
-        _refuse(
-            name, unlike, "grade and referable contradict each other: grades 2 to 4 are referable"
-        )
-
-
-def _check_eyes(name: str, table: pd.DataFrame) -> None:
-    label = "grade" if "grade" in table else "referable"
-    if "eye" in table:
-        eyes = table[table["eye"].ne("") & table[label].notna() & table["split"].isin(SIDES)]
-        labels = eyes.groupby(["patient_id", "eye", *({"visit"} & set(eyes))])[label].transform(
-            "nunique"
-        )
-        words = "an eye of a patient has two labels: name the visits in a column visit, or keep one"
-        _refuse(name, (labels > 1).reindex(table.index, fill_value=False), words)
-
-
-def _check_probabilities(name: str, table: pd.DataFrame) -> None:
-    given = [column for column in ("probability_referable", *GRADES) if column in table]
-    probabilities = table[given]
-    outside = ((probabilities < 0) | (probabilities > 1)).any(axis=1)
-    _refuse(name, outside, "a probability lies outside 0 to 1")
-    if set(GRADES) <= set(table):
-        five = table[GRADES]
-        some = five.notna().any(axis=1)
-        _refuse(name, some & five.isna().any(axis=1), "one of the five probabilities is missing")
-        _refuse(
-            name,
-            some & ((five.sum(axis=1) - 1).abs() > ROUNDING),
-            "the five probabilities do not add up to 1",
-        )
-        if "probability_referable" in table:
-            unlike = (
-                five[GRADES[REFERABLE_FROM:]].sum(axis=1) - table["probability_referable"]
-            ).abs() > ROUNDING
-            _refuse(
-                name,
-                some & unlike,
-                "probability_referable is not the sum of probability_2 to probability_4",
-            )
-    has_any = probabilities.notna().any(axis=1)
-    explained = table.get("reason", pd.Series("", table.index)) != ""
-    explained |= table.get("gradable", pd.Series(1.0, table.index)) == 0
-    is_bare = table["split"].isin(["validation", "test"]) & ~has_any & ~explained
-    _refuse(name, is_bare, "there is no probability: give one, or why not in the column reason")
-    label = [column for column in ("grade", "referable") if column in table]
-    _refuse(name, has_any & table[label].isna().all(axis=1), "there is a probability and no label")
-
-
-def _check_leaks(name: str, table: pd.DataFrame) -> None:
-    learned = (table["split"] == "train") & table["probability_referable"].notna()
-    _refuse(
-        name, learned, "these are predictions of training photographs, which no evaluation may hold"
-    )
-    used = table[table["split"].isin(SIDES)]
-    for column, words in {
-        "patient_id": "patient",
-        "group": "group of patients who share a picture",
-    }.items():
-        if column in used:
-            known = used[used[column] != ""]
-            crossing = (known.groupby(column)["split"].transform("nunique") > 1).reindex(
-                table.index, fill_value=False
-            )
-            _refuse(
-                name,
-                crossing,
-                f"a {words} stands in two splits: what was learned leaks into the evaluation",
-            )
+def _average(tables: Sequence[pd.DataFrame], side: str) -> pd.DataFrame:
+    """The first table with the means of all tables' probabilities."""
+    by_id = [table.set_index("image_id") for table in tables]
+    ids = by_id[0].index
+    if any(set(table.index) != set(ids) for table in by_id):
+        raise DrError(f"an ensemble needs the same {side} photographs in every file")
+    names = (*OF_GRADES, OF_REFERABLE)
+    columns = [column for column in names if all(column in table for table in by_id)]
+    mean = tables[0].drop(columns=[*OF_GRADES, "predicted_grade"], errors="ignore")
+    mean[columns] = sum(table.loc[ids, columns].to_numpy() for table in by_id) / len(tables)
+    return _add_columns(mean)
 
 
 def _add_columns(table: pd.DataFrame) -> pd.DataFrame:
     """The columns that all evaluations read, from those that are there."""
-    if set(GRADES) <= set(table):
-        five = table[GRADES].to_numpy()
-        known = ~np.isnan(five).any(axis=1)
-        graded = np.where(known, np.nan_to_num(five).argmax(axis=1), np.nan)
-        summed = np.where(known, np.clip(five[:, REFERABLE_FROM:].sum(axis=1), 0, 1), np.nan)
-        table = table.assign(predicted_grade=graded)
-        summed = pd.Series(summed, table.index)
-        given = table.get("probability_referable", summed)
-        table = table.assign(probability_referable=given.fillna(summed))
+    table = table.copy()
+    if set(OF_GRADES) <= set(table):
+        five = table[OF_GRADES].to_numpy()
+        is_known = ~np.isnan(five).any(axis=1)
+        table["predicted_grade"] = np.where(is_known, np.nan_to_num(five).argmax(axis=1), np.nan)
+        summed = pd.Series(np.clip(sum_referable(five), 0, 1), table.index)
+        table[OF_REFERABLE] = table.get(OF_REFERABLE, summed).fillna(summed)
     if "grade" in table:
-        referable = (table["grade"] >= REFERABLE_FROM).astype(float).where(table["grade"].notna())
-        table = table.assign(
-            referable=table["referable"].fillna(referable) if "referable" in table else referable
-        )
+        grade = table["grade"]
+        referable = (grade >= REFERABLE_FROM).astype(float).where(grade.notna())
+        table["referable"] = table.get("referable", referable).fillna(referable)
     return table
 
 
-def _to_numbers(name: str, table: pd.DataFrame, column: str) -> pd.Series:
-    numbers = pd.to_numeric(table[column], errors="coerce")
-    _refuse(
-        name,
-        (table[column] != "") & ~np.isfinite(numbers),
-        f"{column} is no finite number, such as 0.93",
-    )
-    return numbers
+class Rule(NamedTuple):
+    """What no row may be: a mask over a table that has these columns, and the words."""
+
+    columns: tuple[str, ...]
+    is_bad: Callable[[pd.DataFrame], pd.Series]
+    words: str
 
 
-def _refuse(name: str, bad: pd.Series, words: str) -> None:
-    """A PredictionsError that names the first rows for which something is wrong."""
-    rows = list(bad.index[bad])
+def _refuse(name: str, is_bad: pd.Series, words: str) -> None:
+    """A DrError that names the first rows for which something is wrong."""
+    rows = [str(row) for row in is_bad.index[is_bad]]
     if rows:
-        named = ", ".join(map(str, rows[:MAX_ROWS])) + (
-            f" and {len(rows) - MAX_ROWS} more" if rows[MAX_ROWS:] else ""
-        )
-        raise PredictionsError(f"{name}, row{'s' if rows[1:] else ''} {named}: {words}")
+        named = ", ".join(rows[:MAX_ROWS])
+        more = f" and {len(rows) - MAX_ROWS} more" if len(rows) > MAX_ROWS else ""
+        raise DrError(f"{name}, row{'s' if rows[1:] else ''} {named}{more}: {words}")
+
+
+def _is_gradable(table: pd.DataFrame) -> pd.Series:
+    return table.get("gradable", pd.Series(1, table.index)) != 0
+
+
+def _find_kind(table: pd.DataFrame) -> pd.Series:
+    return table["data_kind"].replace("", "photographs")
+
+
+def _is_outside(table: pd.DataFrame) -> pd.Series:
+    given = table[[column for column in (OF_REFERABLE, *OF_GRADES) if column in table]]
+    return ((given < 0) | (given > 1)).any(axis=1)
+
+
+def _is_none_of(column: str, values: Sequence[int]) -> Callable[[pd.DataFrame], pd.Series]:
+    return lambda table: table[column].notna() & ~table[column].isin(values)
+
+
+def _contradicts(table: pd.DataFrame) -> pd.Series:
+    is_known = table["grade"].notna() & table["referable"].notna()
+    return is_known & ((table["grade"] >= REFERABLE_FROM) != (table["referable"] == 1))
+
+
+def _misses_sum(table: pd.DataFrame) -> pd.Series:
+    summed = table[OF_GRADES[REFERABLE_FROM:]].sum(axis=1)
+    is_known = table[OF_GRADES].notna().any(axis=1)
+    return is_known & ((summed - table[OF_REFERABLE]).abs() > ROUNDING)
+
+
+def _is_bare(table: pd.DataFrame) -> pd.Series:
+    is_asked = table["split"].isin(["validation", "test"]) & table[OF_REFERABLE].isna()
+    return is_asked & (table.get("reason", "") == "") & _is_gradable(table)
+
+
+def _is_on_two_sides(column: str) -> Callable[[pd.DataFrame], pd.Series]:
+    def is_bad(table: pd.DataFrame) -> pd.Series:
+        used = table[table["split"].isin(SIDES) & (table[column] != "")]
+        is_crossing = used.groupby(column)["split"].transform("nunique") > 1
+        return is_crossing.reindex(table.index, fill_value=False)
+
+    return is_bad
+
+
+def _has_two_labels(table: pd.DataFrame) -> pd.Series:
+    label = "grade" if "grade" in table else "referable"
+    eyes = table[table["eye"].ne("") & table[label].notna() & table["split"].isin(SIDES)]
+    keys = [column for column in ("patient_id", "eye", "visit") if column in table]
+    is_double = eyes.groupby(keys)[label].transform("nunique") > 1
+    return is_double.reindex(table.index, fill_value=False)
+
+
+RULES = (
+    Rule(
+        ("split",),
+        lambda table: ~table["split"].isin(SPLITS),
+        f"split has to be one of {', '.join(SPLITS)}",
+    ),
+    Rule(("image_id",), lambda table: table["image_id"] == "", "image_id is empty"),
+    Rule(
+        ("patient_id",),
+        lambda table: (table["patient_id"] == "") & (table["split"] != REJECTED),
+        "patient_id is empty",
+    ),
+    Rule(
+        ("image_id",),
+        lambda table: table["image_id"].duplicated(keep=False),
+        "a photograph stands more than once: augmented copies and padding do not belong here",
+    ),
+    Rule(
+        ("data_kind",),
+        lambda table: ~_find_kind(table).isin(["synthetic", "photographs"]),
+        "data_kind has to be synthetic or photographs",
+    ),
+    Rule(
+        ("data_kind",),
+        lambda table: (_find_kind(table) == "synthetic") & (_find_kind(table).nunique() > 1),
+        "synthetic photographs are not pooled with real ones",
+    ),
+    Rule(("grade",), _is_none_of("grade", range(5)), "grade has to be 0, 1, 2, 3 or 4"),
+    Rule(("referable",), _is_none_of("referable", (0, 1)), "referable has to be 0 or 1"),
+    Rule(("gradable",), _is_none_of("gradable", (0, 1)), "gradable has to be 0 or 1"),
+    Rule(
+        ("grade", "referable"),
+        _contradicts,
+        "grade and referable contradict each other: grades 2 to 4 are referable",
+    ),
+    Rule((), _is_outside, "a probability lies outside 0 to 1"),
+    Rule(
+        tuple(OF_GRADES),
+        lambda table: table[OF_GRADES].isna().sum(axis=1).between(1, 4),
+        "one of the five probabilities is missing",
+    ),
+    Rule(
+        tuple(OF_GRADES),
+        lambda table: (table[OF_GRADES].sum(axis=1, min_count=1) - 1).abs() > ROUNDING,
+        "the five probabilities do not add up to 1",
+    ),
+    Rule(
+        tuple(OF_GRADES),
+        _misses_sum,
+        "probability_referable is not the sum of probability_2 to probability_4",
+    ),
+    Rule((), _is_bare, "there is no probability: give one, or why not in the column reason"),
+    Rule(
+        (),
+        lambda table: table[OF_REFERABLE].notna() & table["referable"].isna(),
+        "there is a probability and no label",
+    ),
+    Rule(
+        (),
+        lambda table: (table["split"] == "train") & table[OF_REFERABLE].notna(),
+        "these are predictions of training photographs, which no evaluation may hold",
+    ),
+    Rule(
+        ("patient_id",),
+        _is_on_two_sides("patient_id"),
+        "a patient stands in two splits: what was learned leaks into the evaluation",
+    ),
+    Rule(
+        ("group",),
+        _is_on_two_sides("group"),
+        "a group of patients who share a picture stands in two splits: what was learned leaks into"
+        " the evaluation",
+    ),
+    Rule(
+        ("eye",),
+        _has_two_labels,
+        "an eye of a patient has two labels: name the visits in a column visit, or keep one",
+    ),
+)

@@ -1,10 +1,8 @@
-"""What an analysis notebook shows: figures and tables with captions, also written as files, and
-claims as sentences.
-"""
+"""What an analysis notebook shows, in a language, and leaves as files: figures, tables, claims."""
 
 import re
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from io import BytesIO
 from pathlib import Path
 
@@ -13,71 +11,26 @@ import pandas as pd
 from IPython.display import HTML, Markdown, display
 from matplotlib.figure import Figure
 
-from dr_lib.evidence.energy import COUNTER, UNMEASURED, summarise_energy
-from dr_lib.evidence.evaluation import (
-    CALIBRATED,
-    ERRORS,
-    HANDLING,
-    LEVELS,
-    POINTS,
-    SOURCES,
-    STAGES,
-    SUBGROUPS,
-)
+from dr_lib.errors import DrError
+from dr_lib.evidence.energy import summarise_energy
 from dr_lib.evidence.papers import PAPERS
-from dr_lib.evidence.select import EXCLUSIONS, PLAN, WORK, Selection, list_runs
-from dr_lib.evidence.serving.endpoint import REASONS
-from dr_lib.evidence.training_time import MODE_VERDICTS
+from dr_lib.evidence.select import PLAN, WORK, Selection, list_runs
 from dr_lib.evidence.verdicts import VERDICTS, count_by_chance, judge_claims
-from dr_lib.figures.style import (
-    IMAGES,
-    SAMPLE,
-    choose_words,
-    name_line,
-    name_term,
-    read_headers,
-)
+from dr_lib.figures.style import IMAGES, SAMPLE, choose_words, name_term, read_headers
 from dr_lib.markdown import escape
 from dr_lib.numbers import write_decimals, write_interval, write_number, write_span
 
-ANSWERS = ("precision of a mean", "difference of two means")
-EVALUATION = {
-    *STAGES,
-    *POINTS,
-    *SOURCES,
-    *HANDLING,
-    *SUBGROUPS,
-    *LEVELS,
-    *CALIBRATED,
-    *ERRORS,
-}
-# values of cells in words.csv
-SAID = {
-    *VERDICTS,
-    *MODE_VERDICTS,
-    *ANSWERS,
-    *EVALUATION,
-    COUNTER,
-    UNMEASURED,
-    *REASONS,
-}
-SAID |= {*EXCLUSIONS.values()}
 WORDINGS = {
     "paraphrase": "{}, paraphrased",
     "derived": "{}, derived",
     "reading": "our reading of {}",
 }
-APPENDIX = ("commit", "notebook_sha256", "data_sha256", "labels_sha256", "split_sha256")
-HASHED = (*APPENDIX, "python", "keras", "tensorflow", "jax", "torch", "mxnet", "numpy", "driver")
-IDENTITY = ("study", "environment", "cpu", "started_at")
-LISTED = (
-    "train_s",
-    "steady_epoch_s",
-    "metric_auc_test",
-    "metric_kappa_test",
-    "predict_ms",
-    "disturbed",
-)
+SIGNS = {"within": "", ">=": "≥ ", "<=": "≤ "}
+JUDGED = ("ours", "ours_low", "ours_high", "n", "num_missing", "num_disturbed")
+JUDGED = (*JUDGED, "verdict", "versions", "reason")
+COMMITS = ("commit", "notebook_sha256", "data_sha256", "labels_sha256", "split_sha256")
+VERSIONS = ("python", "keras", "tensorflow", "jax", "torch", "mxnet", "numpy", "driver")
+RESULTS = ("train_s", "steady_epoch_s", "metric_auc_test", "metric_kappa_test", "predict_ms")
 WIDE = 40  # characters; in LaTeX longer cells are wrapped
 MAX_SENTENCES = 6  # about claims that rows of other hardware cannot judge; more are folded
 
@@ -85,7 +38,8 @@ MAX_SENTENCES = 6  # about claims that rows of other hardware cannot judge; more
 class Page:
     """What is shown goes to the notebook and, if there is a folder, into files beside the report.
 
-    Sentences are no Markdown: what came into them from a file is shown as it is.
+    Headings, captions and sentences are in the language, numbers have its decimal sign, and cells
+    stay in English. Sentences are no Markdown: what came from a file is shown as it is.
     """
 
     def __init__(self, out: str | Path = "", lang: str = "en"):
@@ -99,45 +53,43 @@ class Page:
         self.say = choose_words(lang)
         self.lang = lang
         self._out = Path(out) if out else None
+        if self._out:
+            self._out.mkdir(parents=True, exist_ok=True)
         self._counts = {"Figure": 0, "Table": 0}
         self._headers = read_headers()
         self._notice = ""
 
     def title(self, words: str, paper: str, selection: Selection) -> None:
-        """Show what the page is about: the question, the paper, the study, the machines and the
-        number of runs.
-        """
+        """Show the question, the paper, the study, the machines and the number of runs."""
         rows = selection.finished if len(selection.finished) else selection.runs
         say = self.say
-        listed = {
-            column: sorted({str(v) for v in rows[column]} - {"nan"})
-            for column in rows
-            if column in IDENTITY
-        }
-        about = [say("Study {}").format(", ".join(listed["study"]))] if "study" in listed else []
-        about += [say("beside {}").format(say(PAPERS[paper].authors))] if paper else []
-        if "environment" in listed:
-            processors = f" ({', '.join(listed['cpu'])})" if "cpu" in listed else ""
-            about.append(
-                say("measured on {}").format("; ".join(listed["environment"]) + processors)
-            )
-        days = sorted({day[:10] for day in listed.get("started_at", [])})
+        facts = []
+        if studies := _list_values(rows, "study"):
+            facts.append(say("Study {}").format(", ".join(studies)))
+        if paper:
+            facts.append(say("beside {}").format(say(PAPERS[paper].authors)))
+        if environments := _list_values(rows, "environment"):
+            processors = ", ".join(_list_values(rows, "cpu"))
+            places = "; ".join(environments) + (f" ({processors})" if processors else "")
+            facts.append(say("measured on {}").format(places))
         num_runs = len(list_runs(rows))
-        count = {0: say("no run of ours yet"), 1: say("one run")}.get(
-            num_runs, say("{} runs").format(num_runs)
-        )
-        about.append(", ".join([count, *([" … ".join(days[:1] + days[1:][-1:])] if days else [])]))
+        counts = {0: say("no run of ours yet"), 1: say("one run")}
+        count = counts.get(num_runs, say("{} runs").format(num_runs))
+        days = sorted({moment[:10] for moment in _list_values(rows, "started_at")})
+        span = " … ".join(dict.fromkeys([days[0], days[-1]])) if days else ""
+        facts.append(", ".join(filter(None, [count, span])))
         is_synthetic = "data_kind" in rows and (rows["data_kind"] == "synthetic").any()
         notice = SAMPLE if "task" in rows else IMAGES  # trainings on fundus photographs have a task
-        self.heading(words, about, notice if is_synthetic else "")
+        self.heading(words, facts, notice if is_synthetic else "")
 
-    def heading(self, words: str, about: Sequence[str], notice: str = "") -> None:
-        """Show what the page is about, a notice above it all and in each figure, and in one line
-        what it rests on.
+    def heading(self, words: str, facts: Sequence[str], notice: str = "") -> None:
+        """Show what the page is about, in one line what it rests on, and a notice above it all.
+
+        The notice also stands in each figure.
         """
         self._notice = self.say(notice) if notice else ""
         warning = f"> **{self._notice.upper()}**\n\n" if notice else ""
-        display(Markdown(f"# {self.say(words)}\n\n{warning}{escape('; '.join(about))}."))
+        display(Markdown(f"# {self.say(words)}\n\n{warning}{escape('; '.join(facts))}."))
 
     def section(self, words: str) -> None:
         """Begin a section where not every report has it."""
@@ -157,9 +109,8 @@ class Page:
 
     def count_verdicts(self, paper: str, judged: pd.DataFrame) -> str:
         """How many claims of a paper hold, do not, and cannot be judged, as a sentence."""
-        return self.say("Of {} claims of {}: {}.").format(
-            len(judged), self.say(PAPERS[paper].authors), self._count(judged)
-        )
+        words = self.say("Of {} claims of {}: {}.")
+        return words.format(len(judged), self.say(PAPERS[paper].authors), self._count(judged))
 
     def figure(self, figure: Figure, name: str, caption: str, *, is_ours: bool = True) -> None:
         """Show a figure with its number and caption.
@@ -176,32 +127,35 @@ class Page:
         drawn = BytesIO()
         figure.savefig(drawn, format="png", dpi=150)
         if self._out:
-            self._out.mkdir(parents=True, exist_ok=True)
-            (self._out / f"{_name_file(name)}.png").write_bytes(drawn.getvalue())
-            figure.savefig(self._out / f"{_name_file(name)}.pdf", dpi=150)
+            file = self._out / re.sub(r"[^\w.-]", "_", name)  # it may hold a network's name
+            file.with_name(f"{file.name}.png").write_bytes(drawn.getvalue())
+            figure.savefig(file.with_name(f"{file.name}.pdf"), dpi=150)
         # as it is stored: IPython 7.34, which Colab and Kaggle ship, has no Image with an
         # alternative text
-        picture = {
-            "image/png": b64encode(drawn.getvalue()).decode(),
-            "text/plain": self.say(caption),
-        }
-        shown_as = {"width": int(96 * figure.get_figwidth()), "alt": self.say(caption)}
-        display(picture, metadata={"image/png": shown_as}, raw=True)
+        text = self.say(caption)
+        picture = {"image/png": b64encode(drawn.getvalue()).decode(), "text/plain": text}
+        size = {"width": int(96 * figure.get_figwidth()), "alt": text}
+        display(picture, metadata={"image/png": size}, raw=True)
         self._caption("Figure", caption)
 
-    def table(self, table: pd.DataFrame, name: str, caption: str) -> None:
-        """Show a table with its number and caption, bounds beside their values; `name` is that of
-        its files.
+    def table(
+        self, table: pd.DataFrame, name: str, caption: str, *, own: Collection[str] = ()
+    ) -> None:
+        """Show a table with its number and caption, bounds beside their values.
 
         Args:
             table: values under the names of their columns; `x_low` and `x_high` are the bounds of
                 `x`. The CSV holds them as they are, the page and LaTeX as they are read.
-            name: without suffix.
+            name: of its files, without suffix.
             caption: what a row is, and what stands in brackets.
+            own: columns that a user named, which are their own headers.
+
+        Raises:
+            DrError: another column has no header in words.csv.
         """
         if table.empty:
             return
-        display(HTML(self._keep(table, name).to_html(index=False, border=0)))
+        display(HTML(self._keep(table, name, own).to_html(index=False, border=0)))
         self._caption("Table", caption)
 
     def energy(self, runs: pd.DataFrame, keys: Sequence[str], g_per_kwh: float) -> None:
@@ -221,33 +175,32 @@ class Page:
             " than the paper's are shown and not compared; versions may differ and stand beside the"
             " verdict."
         )
-        heading = self.say("The paper's claims")
         judged = judge_claims(paper, selection)
-        display(Markdown(f"## {heading}\n\n{rule}"))
+        self.section("The paper's claims")
+        display(Markdown(rule))
         self.claims(judged)
         return judged
 
     def claims(self, judged: pd.DataFrame, name: str = "claims") -> None:
-        """Show a paper's claims as sentences, judged ones first; what our rows do not reach is
-        folded into one line.
+        """Show a paper's claims as sentences, judged ones first, and fold what no row reaches.
 
-        Then how many verdicts could be wrong by chance, and by what the claims can be judged.
+        Then how many verdicts could be wrong by chance.
 
         Args:
             judged: from `judge_claims`.
             name: of the table's files.
         """
         say = self.say
-        is_judged = judged["verdict"].isin(VERDICTS[:3])
-        elsewhere = judged["verdict"] == "not comparable"
-        shown = judged[is_judged | (elsewhere & (elsewhere.sum() <= MAX_SENTENCES))]
-        sentences = "\n".join(f"- {self._tell(row)}" for row in shown.itertuples())
-        display(Markdown(sentences or say("No claim can be judged.")))
+        is_elsewhere = judged["verdict"] == "not comparable"
+        is_few = is_elsewhere.sum() <= MAX_SENTENCES
+        is_shown = judged["verdict"].isin(VERDICTS[:3]) | (is_elsewhere & is_few)
+        sentences = [f"- {self._tell(row)}" for row in judged[is_shown].itertuples()]
+        display(Markdown("\n".join(sentences) or say("No claim can be judged.")))
         table = self._keep(self._tabulate(judged), name)
-        rest = ~judged["id"].isin(shown["id"]).to_numpy()
-        if rest.any():
-            summary = say("{} further claims: {}").format(rest.sum(), self._count(judged[rest]))
-            folded = table[rest].to_html(index=False, border=0)
+        if not is_shown.all():
+            rest = judged[~is_shown]
+            summary = say("{} further claims: {}").format(len(rest), self._count(rest))
+            folded = table[~is_shown.to_numpy()].to_html(index=False, border=0)
             display(HTML(f"<details><summary>{summary}</summary>{folded}</details>"))
         num_given, by_chance = count_by_chance(judged)
         if num_given:
@@ -257,101 +210,67 @@ class Page:
             display(Markdown(words.format(num_given, self.number(by_chance))))
 
     def appendix(self, selection: Selection, varied: Sequence[str] = ()) -> None:
-        """Show what was excluded and why, the parameters of every run, and once the commits and
-        hashes.
-        """
-        say = self.say
+        """Show what was excluded and why, the parameters of every run, commits and versions."""
         runs = selection.finished
         self.section("Appendix: runs, parameters, versions")
-        reasons = (
-            selection.excluded["reason"].value_counts().rename_axis("reason").reset_index(name="n")
-        )
-        if len(reasons):
-            self.table(reasons, "excluded", "Rows that are not timed, and why.")
-        else:
-            display(Markdown(say("Every row that was read is timed.")))
-        in_rows = set(selection.runs) - set(APPENDIX)
-        known = [column for column in dict.fromkeys([*WORK, *PLAN, *varied]) if column in in_rows]
-        alike = [column for column in known if runs[column].nunique(dropna=False) == 1]
-        values = {column: write_decimals(str(runs[column].iloc[0]), self.lang) for column in alike}
-        stated = "; ".join(
-            f"{column} = {value}"
-            for column, value in values.items()
-            if value not in ("nan", "", "None")
-        )
-        self.findings([say("All runs have in common: {}.").format(stated)])
-        listed = [f"{column}{bound}" for column in LISTED for bound in ("", "_low", "_high")]
-        listed = ["run_id", "seed", *(column for column in known if column not in alike), *listed]
-        listed = ["study", *listed] if "study" in runs and runs["study"].nunique() > 1 else listed
-        table = list_runs(runs)[[column for column in listed if column in runs]].dropna(
-            axis=1, how="all"
-        )
+        reasons = selection.excluded["reason"].value_counts()
+        if reasons.empty:
+            display(Markdown(self.say("Every row that was read is timed.")))
+        counted = reasons.rename_axis("reason").reset_index(name="n")
+        self.table(counted, "excluded", "Rows that are not timed, and why.")
+        columns = dict.fromkeys([*WORK, *PLAN, *varied])
+        parameters = [name for name in columns if name in runs and name not in COMMITS]
+        alike = [name for name in parameters if runs[name].nunique(dropna=False) == 1]
+        values = {name: write_decimals(str(runs[name].iloc[0]), self.lang) for name in alike}
+        stated = [f"{k} = {v}" for k, v in values.items() if v not in ("nan", "", "None")]
+        self.findings([self.say("All runs have in common: {}.").format("; ".join(stated))])
+        listed = ["run_id", "seed", *(name for name in parameters if name not in alike)]
+        if "study" in runs and runs["study"].nunique() > 1:
+            listed = ["study", *listed]
+        results = [f"{name}{end}" for name in RESULTS for end in ("", "_low", "_high")]
+        listed = [name for name in [*listed, *results, "disturbed"] if name in runs]
         self.table(
-            table,
+            list_runs(runs)[listed].dropna(axis=1, how="all"),
             "runs_timed",
             "Every finished run: what sets it apart, its times and scores [95 % interval].",
+            own=varied,
         )
-        found = {
-            column: sorted({str(v) for v in runs[column].dropna()} - {""})
-            for column in runs
-            if column in HASHED
-        }
-        texts = {column: escape(", ".join(values)) for column, values in found.items()}
-        lines = [f"- {column}: {text}" for column, text in texts.items() if text]
+        texts = {name: ", ".join(_list_values(runs, name)) for name in (*COMMITS, *VERSIONS)}
+        lines = [f"- {name}: {escape(text)}" for name, text in texts.items() if text]
         display(Markdown("\n".join(lines)))
 
     def _count(self, judged: pd.DataFrame) -> str:
         counts = judged["verdict"].value_counts()
-        return ", ".join(
-            f"{self.say(verdict)} {counts[verdict]}" for verdict in VERDICTS if verdict in counts
-        )
-
-    def _keep(self, table: pd.DataFrame, name: str) -> pd.DataFrame:
-        """The table as it is read; it is written as that, in LaTeX, and as it is, in CSV."""
-        shown = self._write(table)
-        if self._out:
-            self._out.mkdir(parents=True, exist_ok=True)
-            table.to_csv(self._out / f"{name}.csv", index=False)
-            widths = [
-                "p{0.4\\linewidth}" if shown[column].str.len().max() > WIDE else "l"
-                for column in shown
-            ]
-            latex = shown.to_latex(index=False, escape=True, column_format="".join(widths))
-            (self._out / f"{name}.tex").write_text(latex, encoding="utf-8")
-        return shown
+        verdicts = [verdict for verdict in VERDICTS if verdict in counts]
+        return ", ".join(f"{self.say(verdict)} {counts[verdict]}" for verdict in verdicts)
 
     def _caption(self, kind: str, caption: str) -> None:
         self._counts[kind] += 1
         display(Markdown(f"**{self.say(kind)} {self._counts[kind]}.** {self.say(caption)}"))
 
     def _tell(self, row) -> str:
+        """A claim and its verdict as a sentence in Markdown."""
         say = self.say
         claim = f"{row.id} ({self._place(row)}). {row.words_pt if self.lang == 'pt' else row.words}"
-        value = (
-            f"{write_interval(row.ours, row.ours_low, row.ours_high, self.lang)} {row.unit}".strip()
-        )
+        interval = write_interval(row.ours, row.ours_low, row.ours_high, self.lang)
+        value = f"{interval} {row.unit}".strip()
         if row.verdict == "not comparable":
-            places = escape(row.reason.split(" vs ")[0])
-            text = say("Ours: **not comparable**, these rows are from {}").format(places)
-            return f"{claim} {text}" + (
-                f" ({value}, n = {row.n})." if np.isfinite(row.ours) else "."
-            )
-        about = [f"n = {row.n}"]
+            words = say("Ours: **not comparable**, these rows are from {}")
+            places = words.format(escape(row.reason.split(" vs ")[0]))
+            ours = f" ({value}, n = {row.n})" if np.isfinite(row.ours) else ""
+            return f"{claim} {places}{ours}."
+        facts = [f"n = {row.n}"]
         if row.num_parts > 1:
             value = say("{} where it is farthest from it").format(value)
-            about.append(say("satisfied in {} of {}").format(row.num_satisfied, row.num_parts))
-        about += (
-            [say("{} cells of the design were not run").format(row.num_missing)]
-            if row.num_missing
-            else []
-        )
-        about += (
-            [say("{} of its rows disturbed").format(row.num_disturbed)] if row.num_disturbed else []
-        )
-        about += [escape(row.versions)] if row.versions else []
-        return f"{claim} " + say("Ours: {}; {}: **{}**.").format(
-            value, "; ".join(about), say(row.verdict)
-        )
+            facts.append(say("satisfied in {} of {}").format(row.num_satisfied, row.num_parts))
+        if row.num_missing:
+            facts.append(say("{} cells of the design were not run").format(row.num_missing))
+        if row.num_disturbed:
+            facts.append(say("{} of its rows disturbed").format(row.num_disturbed))
+        if row.versions:
+            facts.append(escape(row.versions))
+        verdict = say("Ours: {}; {}: **{}**.").format(value, "; ".join(facts), say(row.verdict))
+        return f"{claim} {verdict}"
 
     def _place(self, row) -> str:
         """Where the paper says it, and whether in these words."""
@@ -359,67 +278,62 @@ class Page:
         return place if row.wording == "quoted" else self.say(WORDINGS[row.wording]).format(place)
 
     def _tabulate(self, judged: pd.DataFrame) -> pd.DataFrame:
-        number = lambda value: write_number(float(value), self.lang, "{:,.10g}")  # noqa: E731
-        spread = judged["tolerance"].map(
-            lambda tolerance: f" ± {number(tolerance)} " if tolerance else " "
-        )
-        sign = judged["relation"].replace({"within": "", ">=": "≥ ", "<=": "≤ "})
-        published = sign + judged["value"].map(number) + spread + judged["unit"]
-        columns = [
-            "ours",
-            "ours_low",
-            "ours_high",
-            "n",
-            "num_missing",
-            "num_disturbed",
-            "verdict",
-            "versions",
-        ]
-        columns += ["reason"] if self.lang == "en" else []
-        claim = judged["words_pt" if self.lang == "pt" else "words"]
-        place = [self._place(row) for row in judged.itertuples()]
-        return judged[["id"]].assign(
-            claim=claim,
-            place=place,
+        published = []
+        for row in judged.itertuples():
+            value, spread = (
+                write_number(float(number), self.lang, "{:,.10g}")
+                for number in (row.value, row.tolerance)
+            )
+            spread = f" ± {spread}" if row.tolerance else ""
+            published.append(f"{SIGNS[row.relation]}{value}{spread} {row.unit}")
+        table = judged[["id"]].assign(
+            claim=judged["words_pt" if self.lang == "pt" else "words"],
+            place=[self._place(row) for row in judged.itertuples()],
             published=published,
-            **{name: judged[name] for name in columns},
         )
+        return table.join(judged[list(JUDGED)])
 
-    def _write(self, table: pd.DataFrame) -> pd.DataFrame:
-        """The table as it is read: bounds in brackets, numbers in the language's form, words in
-        the language.
-        """
+    def _keep(self, table: pd.DataFrame, name: str, own: Collection[str] = ()) -> pd.DataFrame:
+        """The table as it is read; it is written as that, in LaTeX, and as it is, in CSV."""
         shown = {}
         for column in table:
-            name, _, bound = column.rpartition("_")
-            if bound in ("low", "high") and name in table:
+            base, _, bound = column.rpartition("_")
+            if bound in ("low", "high") and base in table:
                 continue
-            header = self.say(self._headers[column]) if column in self._headers else column
+            if column in self._headers:
+                header = self.say(self._headers[column])
+            elif column in own:
+                header = column
+            else:
+                raise DrError(f"column {column} of table {name} has no header in words.csv")
             if f"{column}_low" in table:
-                triples = (
-                    table[[column, f"{column}_low", f"{column}_high"]].astype(float).to_numpy()
-                )
-                shown[header] = [write_interval(*values, self.lang) for values in triples]
+                triples = table[[column, f"{column}_low", f"{column}_high"]].astype(float)
+                shown[header] = [write_interval(*t, self.lang) for t in triples.to_numpy()]
             else:
                 shown[header] = [self._write_cell(column, value) for value in table[column]]
-        return pd.DataFrame(shown)
+        shown = pd.DataFrame(shown)
+        if self._out:
+            table.to_csv(self._out / f"{name}.csv", index=False)
+            is_wide = [shown[header].str.len().max() > WIDE for header in shown]
+            widths = ["p{0.4\\linewidth}" if wide else "l" for wide in is_wide]
+            latex = shown.to_latex(index=False, escape=True, column_format="".join(widths))
+            (self._out / f"{name}.tex").write_text(latex, encoding="utf-8")
+        return shown
 
     def _write_cell(self, column: str, value: object) -> str:
         if isinstance(value, (bool, np.bool_)):
-            return self.say("yes") if value else ""
+            return "yes" if value else ""
         if isinstance(value, (float, np.floating)):
             return self.number(value)
-        if column in ("level", "levels"):
-            value = write_decimals(str(value), self.lang)
-        if column in ("line", "reference"):
-            return name_line(str(value), self.say)
-        if column in ("term", "factor"):
-            return name_term(str(value), self.say)
         if value is None:
             return "–"
-        return self.say(str(value)) if value in SAID else str(value)
+        text = str(value)
+        if column in ("level", "levels"):
+            return write_decimals(text, self.lang)
+        return name_term(text, str) if column in ("term", "factor") else text
 
 
-def _name_file(name: str) -> str:
-    """A file's name of a figure's, which may hold a network's."""
-    return re.sub(r"[^\w.-]", "_", name)
+def _list_values(rows: pd.DataFrame, column: str) -> list[str]:
+    """The distinct values of a column as sorted text; none where it is not there."""
+    values = rows[column].dropna() if column in rows else []
+    return sorted({str(value) for value in values} - {""})

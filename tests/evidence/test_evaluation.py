@@ -12,6 +12,7 @@ from sklearn.metrics import (
     roc_auc_score,
 )
 
+from dr_lib.errors import DrError
 from dr_lib.evidence import checklist, evaluation
 from dr_lib.evidence.predictions import Predictions, read_predictions
 from dr_lib.evidence.verdicts import judge_data_sets
@@ -103,15 +104,11 @@ def test_without_validation_no_operating_point_is_fitted_on_the_test_split(model
         0.6,
     ]
     for wrong in ([0.2], [0.6, 0.2]):
-        with pytest.raises(
-            evaluation.EvaluationError, match="give two between 0 and 1, as 0.21,0.75"
-        ):
+        with pytest.raises(DrError, match="give two between 0 and 1, as 0.21,0.75"):
             evaluation.choose_points(bare, **ASKED, thresholds=wrong)
-    with pytest.raises(
-        evaluation.EvaluationError, match="sensitivity has to lie between 0 and 1: 90 does not"
-    ):
+    with pytest.raises(DrError, match="sensitivity has to lie between 0 and 1: 90 does not"):
         evaluation.choose_points(model, sensitivity=90, specificity=0.9)
-    with pytest.raises(evaluation.EvaluationError, match="prevalence has to lie"):
+    with pytest.raises(DrError, match="prevalence has to lie"):
         evaluation.move_prevalence(nothing, [0.1, 1])
 
 

@@ -9,9 +9,9 @@ import pytest
 from click.testing import CliRunner
 
 from dr_lib.__main__ import main
+from dr_lib.errors import DrError
 from dr_lib.evidence.evaluation import count_flow
 from dr_lib.evidence.predictions import (
-    PredictionsError,
     average_sets,
     join_paths,
     pool_folds,
@@ -156,7 +156,7 @@ def test_what_would_make_an_evaluation_false_is_refused(tmp_path, change_table, 
     """Columns, numbers, labels; a patient or a group in two splits, predictions of training
     photographs, copies.
     """
-    with pytest.raises(PredictionsError, match=message) as error:
+    with pytest.raises(DrError, match=message) as error:
         read_predictions(write(tmp_path, change_table(TABLE)))
     assert "\n" not in str(error.value)
 
@@ -180,7 +180,7 @@ def test_what_would_make_an_evaluation_false_is_refused(tmp_path, change_table, 
 def test_models_are_compared_on_the_same_patients_alone(tmp_path, change_table, message):
     """Other photographs, other patients, or synthetic ones beside real ones."""
     paths = write(tmp_path, TABLE, "a"), write(tmp_path, change_table(TABLE), "b")
-    with pytest.raises(PredictionsError, match=message):
+    with pytest.raises(DrError, match=message):
         read_predictions(*paths)
 
 
@@ -216,7 +216,7 @@ def test_a_model_is_tried_on_other_data_that_it_has_not_seen(tmp_path, change_ab
         ("a", "home", True),
         ("a", "abroad", False),
     ]
-    with pytest.raises(PredictionsError, match=message):
+    with pytest.raises(DrError, match=message):
         read_predictions(
             write(tmp_path, HOME, "a"), write(tmp_path, change_abroad(draw_abroad()), "b")
         )
@@ -265,7 +265,7 @@ def test_an_ensemble_is_averaged_on_each_data_set(tmp_path):
     assert abroad.test.set_index("image_id")["probability_3"].to_dict() == pytest.approx(
         ((single[0] + single[1]) / 2).to_dict()
     )
-    with pytest.raises(PredictionsError, match="the same models on every data set"):
+    with pytest.raises(DrError, match="the same models on every data set"):
         average_sets(read_predictions(*paths[:3]))
 
 
@@ -318,9 +318,7 @@ def test_data_rows_with_a_cell_too_many_are_refused(tmp_path):
     # an empty line is counted
     assert read_predictions(path)[0].test.index.tolist() == [row + 1 for row in TEST]
     path.write_text("\n".join([header, *(f"{row}," for row in rows)]))
-    with pytest.raises(
-        PredictionsError, match="^mine.csv, row 2: 13 cells below the 12 of the header$"
-    ):
+    with pytest.raises(DrError, match="^mine.csv, row 2: 13 cells below the 12 of the header$"):
         read_predictions(path)
 
 
@@ -338,18 +336,16 @@ def test_a_table_that_a_spreadsheet_saved_is_the_same(tmp_path):
     pd.testing.assert_frame_equal(read_predictions(path)[0].table, expected.table)
     # between commas nobody knows what it means
     path.write_text(TABLE.to_csv(index=False, decimal=","))
-    with pytest.raises(PredictionsError, match="probability_0 is no finite number"):
+    with pytest.raises(DrError, match="probability_0 is no finite number"):
         read_predictions(path)
 
 
 def test_what_is_no_table_is_said(tmp_path):
     """A picture in place of a CSV, and a file that is not there, with its path as given."""
     (tmp_path / "eye.csv").write_bytes(b"\xff\xd8\xff\xe0" * 9)
-    with pytest.raises(
-        PredictionsError, match="eye.csv cannot be read: save it as a CSV in UTF-8$"
-    ):
+    with pytest.raises(DrError, match="eye.csv cannot be read: save it as a CSV in UTF-8$"):
         read_predictions(tmp_path / "eye.csv")
-    with pytest.raises(PredictionsError, match="^there is no file runs/.*/predictions.csv$"):
+    with pytest.raises(DrError, match="^there is no file runs/.*/predictions.csv$"):
         read_predictions(Path("runs/*/predictions.csv"))
 
 
@@ -383,9 +379,9 @@ def test_folds_are_pooled_into_one_test_split(tmp_path):
     test = pooled.test.set_index("image_id").loc[given["image_id"]]
     assert len(pooled.table) == len(given) and pooled.validation.empty
     assert test["probability_4"].to_numpy(float) == pytest.approx(given["probability_4"].to_numpy())
-    with pytest.raises(PredictionsError, match="96 photographs are in no fold's test split"):
+    with pytest.raises(DrError, match="96 photographs are in no fold's test split"):
         pool_folds([path for path in paths if path.stem != "fold1"], tmp_path)
-    with pytest.raises(PredictionsError, match="fold0.csv and .*fold0.csv test the same patients"):
+    with pytest.raises(DrError, match="fold0.csv and .*fold0.csv test the same patients"):
         pool_folds([*paths, paths[0]], tmp_path)
 
 

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
+from dr_lib.errors import DrError
 from dr_lib.evidence.claims import read_judged
 from dr_lib.evidence.papers import PAPERS
 from dr_lib.evidence.select import PLAN, WORK, select_runs
@@ -50,7 +51,7 @@ def test_a_table_is_read_in_a_language_and_kept_as_numbers(shown, tmp_path):
         "12,3 [11; 14,5]",
         "0,0000645",
         "3.377.221",
-        "sim",
+        "yes",
         "0,007-0,484",
     ]
     assert all(f">{cell}<" in shown[0] for cell in cells) and shown[1].startswith(
@@ -68,6 +69,15 @@ def test_a_table_is_read_in_a_language_and_kept_as_numbers(shown, tmp_path):
         all(rule in latex for rule in ("\\toprule", "\\midrule", "\\bottomrule"))
         and cells[1] in latex
     )
+
+
+def test_a_column_without_a_header_is_an_error(shown):
+    """Its name is no header; a column that a user made is, where the caller says so."""
+    table = pd.DataFrame({"train_s": [1.0], "my_factor": ["a"]})
+    with pytest.raises(DrError, match="column my_factor of table times has no header"):
+        page.Page().table(table, "times", "Rows that are not timed, and why.")
+    page.Page().table(table, "times", "Rows that are not timed, and why.", own=["my_factor"])
+    assert ">my_factor<" in shown[0]
 
 
 def test_a_likelihood_ratio_without_a_false_alarm_is_infinite(shown, tmp_path):
@@ -207,7 +217,7 @@ def test_the_appendix_says_what_is_excluded_and_what_runs_have_in_common(shown):
     page.Page(lang="pt").appendix(select_runs(rates, may_differ=["learning_rate"]))
     text = "\n".join(map(str, shown[-4:]))
     assert ">taxa de aprendizado<" in text and ">0,02<" in text and "dropout = 0,25" in text
-    assert {*WORK, *PLAN} - {*page.APPENDIX} <= set(read_headers())
+    assert {*WORK, *PLAN} - {*page.COMMITS} <= set(read_headers())
 
 
 def test_runs_of_one_name_in_two_studies_are_two(shown):

@@ -40,7 +40,9 @@ def find_sentences() -> set[str]:
     }
     sentences |= {"framework", "network", "accelerator", "environment", "Figure", "Table"}
     sentences |= {claim.place for claim in read_judged() if claim.wording != "reading"}
-    sentences |= {*page.WORDINGS.values(), *page.SAID, *evaluation.SOURCES, checklist.NO_INTERVAL}
+    sentences |= {*page.WORDINGS.values(), *page.VERDICTS, checklist.NO_INTERVAL}
+    sentences |= {*evaluation.STAGES, *evaluation.POINTS, *evaluation.CALIBRATED}
+    sentences |= {*evaluation.ERRORS, "sensitivity", "specificity"}
     for path in [*ROOT.glob("dr_lib/figures/*.py"), *ROOT.glob("notebooks/*.py")]:
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) in ("words", "legend"):
