@@ -1,6 +1,4 @@
-"""Run an analysis notebook on the rows of a study, and render it without its code to one HTML
-file.
-"""
+"""Run an analysis notebook, and render it without its code to one HTML file."""
 
 import hashlib
 import json
@@ -14,6 +12,7 @@ from typing import Any
 import nbformat
 import yaml
 
+from dr_lib.errors import DrError
 from dr_lib.evidence.papers import ANALYSES
 from dr_lib.files import write_json, write_text
 from dr_lib.parameters import check_digits
@@ -30,20 +29,13 @@ tbody tr:last-child td { border-bottom: 2px solid }
 th, td { padding: 0.2em 0.8em 0.2em 0; vertical-align: top; text-align: left }
 blockquote { border-left: 4px solid #d55e00; margin: 1em 0; padding-left: 1em }
 summary { cursor: pointer }"""
-
-
 LISTING = ".report.json"  # in a report's folder: SHA-256 of each file that it wrote, by its name
-
-
-class ReportError(ValueError):
-    """A report cannot be made; the message says why."""
 
 
 def write_report(
     folders: Sequence[Path], out: Path, root: Path, *, notebook: str = "", **parameters: Any
 ) -> Path:
-    """Write `report.html`, each figure as PNG and PDF, each table as CSV and LaTeX, and all rows as
-    `runs.csv`.
+    """Write `report.html`, figures as PNG and PDF, tables as CSV and LaTeX, all rows as `runs.csv`.
 
     Args:
         folders: of rows; those of several machines are one table.
@@ -57,19 +49,15 @@ def write_report(
         The path of the HTML file, which needs no other.
 
     Raises:
-        ReportError: no notebook analyses these rows, it does not take a parameter, or it stopped.
+        DrError: no notebook analyses these rows, it does not take a parameter, or it stopped.
         RowError: there are no rows.
     """
     rows = read_runs(*folders)
-    path = (
-        root
-        / "notebooks"
-        / f"{notebook or _find_analysis(folders[0], set(rows['notebook']))}.ipynb"
-    )
+    name = notebook or _find_analysis(folders[0], set(rows["notebook"]))
+    path = root / "notebooks" / f"{name}.ipynb"
     if not path.is_file():
-        raise ReportError(
-            f"{path.stem} is no notebook: choose from {', '.join(sorted(set(ANALYSES.values())))}"
-        )
+        choices = ", ".join(sorted(set(ANALYSES.values())))
+        raise DrError(f"{path.stem} is no notebook: choose from {choices}")
     runs = ",".join(str(folder.resolve()) for folder in folders)
     with tempfile.TemporaryDirectory() as temporary:
         table = Path(temporary, "runs.csv")
@@ -85,8 +73,7 @@ def run_analysis(
     beside: Sequence[Path] = (),
     **parameters: Any,
 ) -> Path:
-    """Run an analysis notebook and write `report.html` with its figures and tables; see
-    `write_report`.
+    """Run an analysis notebook and write `report.html` with its figures and tables.
 
     A notebook that stops writes nothing. What an earlier report wrote here and this one does not
     is deleted, unless somebody changed it or this report is of it.
@@ -103,47 +90,45 @@ def run_analysis(
     known = papermill.inspect_notebook(str(path))
     unknown = [name for name in ("out", *parameters) if name not in known]
     if unknown:
-        raise ReportError(
-            f"{path.stem} has no parameter {', '.join(unknown)}: it has {', '.join(known)}"
-        )
+        names = ", ".join(unknown)
+        raise DrError(f"{path.stem} has no parameter {names}: it has {', '.join(known)}")
     for name, value in parameters.items():
         if isinstance(value, str) and known[name]["inferred_type_name"] != "str":
             check_digits(value)
             parameters[name] = yaml.safe_load(value)
-    # of the kernel
-    quiet = {"progress_bar": False, "log_output": False, "extra_arguments": ["--log-level=ERROR"]}
     is_new = not out.exists()
     out.mkdir(parents=True, exist_ok=True)
     try:
         with tempfile.TemporaryDirectory(dir=out, prefix=".report-") as temporary:
             written = Path(temporary).resolve()
-            executed = str(written / "report.ipynb")
-            settings = {**parameters, "out": str(written)}
-            notebook = papermill.execute_notebook(str(path), executed, settings, cwd=root, **quiet)
-            shown = render(
-                notebook, str(parameters.get("lang", "en")), parameters.get("published", True)
+            notebook = papermill.execute_notebook(
+                str(path),
+                None,
+                {**parameters, "out": str(written)},
+                cwd=root,
+                progress_bar=False,
+                log_output=False,
+                extra_arguments=["--log-level=ERROR"],  # of the kernel
             )
-            write_text(written / "report.html", shown)
-            Path(executed).unlink()
+            page = render(notebook, parameters.get("lang", "en"), parameters.get("published", True))
+            write_text(written / "report.html", page)
             for file in beside:
                 shutil.copy(file, written)
             sums = {file.name: _digest(file) for file in written.iterdir()}
             for file in written.iterdir():
                 file.replace(out / file.name)
-        _delete_earlier(out, sums, list(map(str, parameters.values())))
-        write_json(out / LISTING, sums)
     except papermill.PapermillExecutionError as error:
         if is_new:
             out.rmdir()
-        raise ReportError(
-            f"{error.ename}: {error.evalue}" if error.ename != "SystemExit" else error.evalue
-        ) from error
+        is_told = error.ename in ("SystemExit", "DrError")
+        raise DrError(error.evalue if is_told else f"{error.ename}: {error.evalue}") from error
+    _delete_earlier(out, sums, [str(value) for value in parameters.values()])
+    write_json(out / LISTING, sums)
     return out / "report.html"
 
 
 def render(notebook: nbformat.NotebookNode, lang: str, published: bool = True) -> str:
-    """Make one page of an executed notebook: cells tagged `summary` first, then `report` and the
-    language, no code.
+    """Make one page of an executed notebook: cells tagged summary, then report and the language.
 
     Args:
         notebook: executed; untagged cells are left to those who work in it.
@@ -152,28 +137,27 @@ def render(notebook: nbformat.NotebookNode, lang: str, published: bool = True) -
     """
     import nbconvert
 
-    tagged = [(cell, set(cell.metadata.get("tags", []))) for cell in notebook.cells]
-    tagged = [(cell, tags) for cell, tags in tagged if published or "paper" not in tags]
-    cells = [
-        cell for wanted in ({"summary"}, {"report", lang}) for cell, tags in tagged if wanted & tags
-    ]
+    cells = []
+    for tags in ({"summary"}, {"report", lang}):
+        for cell in notebook.cells:
+            own = set(cell.metadata.get("tags", []))
+            if tags & own and (published or "paper" not in own):
+                cells.append(cell)
     for cell in cells:
-        shown = [output for output in cell.get("outputs", []) if output.output_type != "stream"]
-        cell.update({"outputs": shown} if cell.cell_type == "code" else {})
-    page = nbformat.v4.new_notebook(cells=cells, metadata=notebook.metadata)
+        if cell.cell_type == "code":  # without what it printed
+            cell.outputs = [output for output in cell.outputs if output.output_type != "stream"]
     exporter = nbconvert.HTMLExporter(
         template_name="basic",
         exclude_input=True,
         exclude_output_prompt=True,
         exclude_anchor_links=True,
     )
+    page = nbformat.v4.new_notebook(cells=cells, metadata=notebook.metadata)
     body, _ = exporter.from_notebook_node(page)
     title = re.search(r"<h1[^>]*>(.*?)<", body)
     head = f"<title>{title[1] if title else 'Report'}</title><style>{STYLE}</style>"
-    head = (
-        '<meta charset="utf-8"><meta name="generator" content="nbconvert'
-        f' {nbconvert.__version__}">{head}'
-    )
+    maker = f'<meta name="generator" content="nbconvert {nbconvert.__version__}">'
+    head = f'<meta charset="utf-8">{maker}{head}'
     return f'<!DOCTYPE html>\n<html lang="{lang}"><head>{head}</head>\n<body>{body}</body></html>\n'
 
 
@@ -195,18 +179,15 @@ def _digest(file: Path) -> str:
 
 
 def _find_analysis(folder: Path, notebooks: set[str]) -> str:
+    """The analysis that the study file beside a folder names, or else the one of its rows."""
     study = folder.with_suffix(".yaml")
-    request: Mapping[str, Any] = (
-        yaml.safe_load(study.read_text(encoding="utf-8")) if study.is_file() else {}
-    )
-    if request.get("report"):
-        return request["report"]
-    found = sorted({ANALYSES[name] for name in notebooks if name in ANALYSES})
-    if len(found) != 1:
-        names = (
-            f"{' and '.join(found)} read some each"
-            if found
-            else f"none reads those of {', '.join(notebooks)}"
-        )
-        raise ReportError(f"which notebook analyses these rows? {names}: give --notebook")
-    return found[0]
+    content = yaml.safe_load(study.read_text(encoding="utf-8")) if study.is_file() else {}
+    if content.get("report"):
+        return content["report"]
+    analyses = sorted({ANALYSES[name] for name in notebooks if name in ANALYSES})
+    if len(analyses) == 1:
+        return analyses[0]
+    reason = f"none reads those of {', '.join(notebooks)}"
+    if analyses:
+        reason = f"{' and '.join(analyses)} read some each"
+    raise DrError(f"which notebook analyses these rows? {reason}: give --notebook")

@@ -13,8 +13,9 @@ from click.testing import CliRunner
 from nbconvert.filters import markdown2html
 
 from dr_lib.__main__ import main
+from dr_lib.errors import DrError
 from dr_lib.evidence.papers import ANALYSES
-from dr_lib.notebook.report import ReportError, render, run_analysis, write_report
+from dr_lib.notebook.report import render, run_analysis, write_report
 from dr_lib.runs.row import RowError, read_runs, write_row
 from tests.evidence.predictions import draw_abroad, draw_predictions, write
 from tests.evidence.real_rows import copy_row
@@ -59,7 +60,7 @@ def test_what_cannot_be_reported_is_one_sentence(tmp_path, notebooks, options, m
         write_row(
             tmp_path / "mine", RUN | {"notebook": notebook, "run_id": str(number), "study": "mine"}
         )
-    with pytest.raises(ReportError, match=message) as error:
+    with pytest.raises(DrError, match=message) as error:
         write_report([tmp_path / "mine"], tmp_path / "out", ROOT, **options)
     assert "\n" not in str(error.value) and not (tmp_path / "out").exists()
 
@@ -163,7 +164,7 @@ def test_the_study_file_names_its_analysis(tmp_path, clone):
     """Rows that 11 would read are read by the notebook that the study asks for."""
     write_row(tmp_path / "mine", RUN | {"notebook": "10_train", "run_id": "a", "study": "mine"})
     (tmp_path / "mine.yaml").write_text("notebook: 10_train\nreport: 99_mine\n")
-    with pytest.raises(ReportError, match="99_mine is no notebook"):
+    with pytest.raises(DrError, match="99_mine is no notebook"):
         write_report([tmp_path / "mine"], tmp_path / "out", clone)
 
 
@@ -233,7 +234,9 @@ def test_a_deposit_is_checked_and_reported_again_by_what_it_holds(tmp_path):
     ]
     assert not [path for path in texts if "silva" in path.read_text().lower()]
     assert "data_dir: prepared" in (out / "rows/mine.yaml").read_text()
-    assert "report DEPOSIT/rows/mine --out again --paper none" in (out / "README.md").read_text()
+    assert (
+        "report DEPOSIT/rows/mine --out again -p published False" in (out / "README.md").read_text()
+    )
     again = write_report([out / "rows" / "mine"], tmp_path / "again", ROOT, published=False)
     assert (text := again.read_text()) == (out / "report.html").read_text()
     assert "<title>How long does training take?</title>" in text
