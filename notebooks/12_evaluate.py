@@ -58,10 +58,8 @@ from dr_lib.evidence.predictions import (
 
 paths = [Path(root, name) for name in split_paths(predictions)]
 if not paths:  # the latest of this clone
-    written = sorted(
-        root.glob("papermill_runs/*/runs/*/predictions.csv"), key=lambda path: path.stat().st_mtime
-    )
-    paths = written[-1:]
+    written = root.glob("papermill_runs/*/runs/*/predictions.csv")
+    paths = sorted(written, key=lambda path: path.stat().st_mtime)[-1:]
 if not paths:  # a clone without runs: a network learns the sample
     from dr_lib import hardware
     from dr_lib.data.prepared.sample import open_sample
@@ -85,14 +83,14 @@ models = average_sets(models) if ensemble else models
 model = models[0]
 page = Page(out, lang)
 say = page.say
-words = ["; ".join(dict.fromkeys(m.name for m in models))]
-words += [
-    say("{} photographs of {} patients").format(len(model.test), model.test["patient_id"].nunique())
-]
-print("; ".join(words))
+names = "; ".join(dict.fromkeys(m.name for m in models))
+counts = say("{} photographs of {} patients")
+counts = counts.format(len(model.test), model.test["patient_id"].nunique())
+print(f"{names}; {counts}")
 
 # %% tags=["summary"]
-page.heading("How well does the model refer?", words, SAMPLE if model.is_synthetic else "")
+notice = SAMPLE if model.is_synthetic else ""
+page.heading("How well does the model refer?", [names, counts], notice)
 
 # %% [markdown] tags=["en"]
 # ## Photographs and patients
@@ -114,8 +112,6 @@ from dr_lib.figures import evaluation as figures
 
 flow = evaluation.count_flow(model)
 page.figure(figures.plot_flow(flow, lang), "flow", "From what was offered to what is evaluated.")
-
-# %% tags=["report"]
 page.table(flow, "flow", "Photographs and patients of each stage.")
 
 # %% [markdown] tags=["en"]
@@ -136,8 +132,9 @@ page.table(flow, "flow", "Photographs and patients of each stage.")
 # %%
 shares = [float(share) for share in str(prevalence).split(",") if share.strip()]
 frozen = [float(threshold) for threshold in thresholds.split(",") if threshold.strip()]
-asked = {"sensitivity": sensitivity, "specificity": specificity, "thresholds": frozen}
-points = evaluation.freeze_points(models, **asked)
+points = evaluation.freeze_points(
+    models, sensitivity=sensitivity, specificity=specificity, thresholds=frozen
+)
 own = points[0]
 measured = evaluation.measure_points(model, own)
 
@@ -150,47 +147,37 @@ page.table(
 )
 has_none = summary.filter(like="_low").isna().iloc[0]
 if has_none.drop("auc_delong_low").any():
-    words = "A score that all samples of these patients share has no interval; it is not certain."
-    page.findings([say(words)])
-if has_none["auc_delong_low"] and not has_none["auc_low"]:
-    words = "DeLong's interval is not defined here: one of the two kinds has a single patient."
-    page.findings([say(words)])
-
-# %% tags=["report"]
-curves = evaluation.trace_curves(model)
-page.figure(
-    figures.plot_curves(curves, measured, lang), "roc", "ROC curve and precision-recall curve."
-)
-
-# %% tags=["report"]
-if len(own):
-    page.table(own, "points", "Operating points, and what they were chosen on.")
-    page.table(
-        measured, "accuracy", "What the operating points do on the test split [95 % interval]."
+    page.note(
+        "A score that all samples of these patients share has no interval; it is not certain."
     )
-else:
-    page.findings(
-        [
-            say(
-                "No operating point: there are no validation rows, and the test split is not for"
-                " choosing."
-            )
-        ]
+if has_none["auc_delong_low"] and not has_none["auc_low"]:
+    page.note("DeLong's interval is not defined here: one of the two kinds has a single patient.")
+
+# %% tags=["report"]
+curves = figures.plot_curves(evaluation.trace_curves(model), measured, lang)
+page.figure(curves, "roc", "ROC curve and precision-recall curve.")
+page.table(own, "points", "Operating points, and what they were chosen on.")
+page.table(measured, "accuracy", "What the operating points do on the test split [95 % interval].")
+if own.empty:
+    page.note(
+        "No operating point: there are no validation rows, and the test split is not for choosing."
     )
 if len(own) == 1:
-    words = (
-        "The validation split does not reach a specificity of {}: that operating point is left out."
+    page.note(
+        "The validation split does not reach a specificity of {}: that operating point is left"
+        " out.",
+        page.number(specificity),
     )
-    page.findings([say(words).format(page.number(specificity))])
 if "chosen_on" in own and own["source"].iloc[0] == evaluation.SOURCES[2]:
-    words = "The thresholds were frozen on the validation split of {} and carried over unchanged."
-    page.findings([say(words).format(own["chosen_on"].iloc[0])])
+    page.note(
+        "The thresholds were frozen on the validation split of {} and carried over unchanged.",
+        own["chosen_on"].iloc[0],
+    )
 if "chosen_on" in own and own["validation_specificity"].iloc[0] >= specificity:
-    words = (
+    page.note(
         "On the validation split every threshold between the two reaches the sensitivity and the"
         " specificity asked for."
     )
-    page.findings([say(words)])
 
 # %% [markdown] tags=["en"]
 # Predictive values depend on how many photographs are referable, and data sets are often enriched:
@@ -225,20 +212,18 @@ page.table(moved, "prevalence", "Predictive values at another prevalence [95 % i
 from dr_lib.statistics.calibration import NEAR
 
 calibrated, bins = evaluation.calibrate(model)
-page.figure(
-    figures.plot_calibration(bins, lang), "calibration", "What came true against the prediction."
-)
-
-# %% tags=["report"]
+figure = figures.plot_calibration(bins, lang)
+page.figure(figure, "calibration", "What came true against the prediction.")
 page.table(calibrated, "calibration", "Calibration on the test split [95 % interval].")
 if len(model.validation) and len(calibrated) == 1:
-    page.findings(
-        [say("No recalibration: on the validation split the slope is not above 0, or not finite.")]
-    )
+    page.note("No recalibration: on the validation split the slope is not above 0, or not finite.")
 num_clipped = (~model.test["probability_referable"].between(NEAR, 1 - NEAR)).sum()
 if num_clipped:
-    words = "{} probabilities lie nearer to 0 or 1 than {} and count as it; the fit depends on it."
-    page.findings([say(words).format(num_clipped, page.number(NEAR))])
+    page.note(
+        "{} probabilities lie nearer to 0 or 1 than {} and count as it; the fit depends on it.",
+        num_clipped,
+        page.number(NEAR),
+    )
 
 # %% [markdown] tags=["en"]
 # ## Is it of use?
@@ -265,31 +250,20 @@ page.figure(figures.plot_decisions(decisions, lang), "decision_curve", "Net bene
 # ## O que há por trás das métricas
 
 # %% tags=["report"]
-page.figure(
-    figures.plot_distributions(model, own, lang),
-    "distributions",
-    "Probabilities by what the eyes truly are.",
-)
-
-# %% tags=["report"]
+figure = figures.plot_distributions(model, own, lang)
+page.figure(figure, "distributions", "Probabilities by what the eyes truly are.")
 if model.has_grades:
     figure = figures.plot_confusion(evaluation.count_grades(model), lang)
     page.figure(figure, "confusion", "Photographs by true and predicted grade.")
 
 # %% tags=["report"]
 subgroups = evaluation.split_subgroups(model, own)
-if len(subgroups):
-    page.table(
-        subgroups, "subgroups", "Subgroups; scored from 10 patients with and 10 without disease on."
-    )
-else:
-    page.findings(
-        [
-            say(
-                "No subgroup can be formed: camera, eye, quality, age and sex are not in the"
-                " predictions."
-            )
-        ]
+page.table(
+    subgroups, "subgroups", "Subgroups; scored from 10 patients with and 10 without disease on."
+)
+if subgroups.empty:
+    page.note(
+        "No subgroup can be formed: camera, eye, quality, age and sex are not in the predictions."
     )
 
 # %% [markdown] tags=["en"]
@@ -326,11 +300,8 @@ if len(own):
 # %% tags=["report"]
 if len(own):
     errors = evaluation.list_errors(model, own, num_errors)
-    page.table(
-        errors if private else errors.drop(columns="image_id"),
-        "errors",
-        "The worst errors on the test split.",
-    )
+    shown = errors if private else errors.drop(columns="image_id")
+    page.table(shown, "errors", "The worst errors on the test split.")
 
 # %% tags=["report"]
 if private and len(own):
@@ -360,21 +331,18 @@ if len(compared):
     )
 
 # %% tags=["report"]
+from dr_lib.evidence.verdicts import judge_data_sets
+
 data_sets = evaluation.compare_data_sets(models, points)
 if len(group_by_photographs(models)) > 1:
     page.section("External validation")
-    page.figure(
-        figures.plot_data_sets(data_sets, lang), "data_sets", "Each model on each data set."
-    )
+    figure = figures.plot_data_sets(data_sets, lang)
+    page.figure(figure, "data_sets", "Each model on each data set.")
     page.table(
         data_sets.drop(columns="data_kind"),
         "data_sets",
         "Each model on each data set, at thresholds carried over [95 % interval].",
     )
-
-# %% tags=["report"]
-from dr_lib.evidence.verdicts import judge_data_sets
-
 judged = judge_data_sets(data_sets)
 if judged["verdict"].isin(["holds", "does not hold", "undecided", "not comparable"]).any():
     page.section("Voets et al.")
@@ -415,22 +383,14 @@ auc = checklist.write_auc(summary.iloc[0], lang, no_interval)
 sentences = [say("{} finds referable photographs with an AUC of {}.").format(model.name, auc)]
 for _, row in measured.iterrows():
     if row["ungradable"] == "excluded":
-        sentences.append(
-            say(
-                "At {} it finds {} of the referable photographs and passes {} of the others."
-            ).format(
-                say(row["point"]),
-                page.interval(row, "sensitivity"),
-                page.interval(row, "specificity"),
-            )
-        )
+        words = say("At {} it finds {} of the referable photographs and passes {} of the others.")
+        scores = [page.interval(row, name) for name in ("sensitivity", "specificity")]
+        sentences.append(words.format(say(row["point"]), *scores))
 if model.has_grades:
-    words = "Its grades agree with a quadratic weighted kappa of {}."
-    sentences.append(say(words).format(page.interval(summary.iloc[0], "kappa")))
-elsewhere = data_sets[data_sets["tested_on"] != model.dataset].drop_duplicates(
-    ["model", "tested_on"]
-)
-for _, row in elsewhere.iterrows():
+    words = say("Its grades agree with a quadratic weighted kappa of {}.")
+    sentences.append(words.format(page.interval(summary.iloc[0], "kappa")))
+elsewhere = data_sets[data_sets["tested_on"] != model.dataset]
+for _, row in elsewhere.drop_duplicates(["model", "tested_on"]).iterrows():
     words = say("On the data set {}, {} has an AUC of {}.")
     auc = checklist.write_auc(row, lang, no_interval)
     sentences.append(words.format(row["tested_on"], row["model"], auc))

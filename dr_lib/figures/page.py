@@ -99,6 +99,10 @@ class Page:
         """Show what was found, as one paragraph."""
         display(Markdown(escape(" ".join(sentences))))
 
+    def note(self, words: str, *values: object) -> None:
+        """Show one sentence of its own, with values in it."""
+        self.findings([self.say(words).format(*values)])
+
     def number(self, value: float) -> str:
         """A number as text."""
         return write_number(value, self.lang)

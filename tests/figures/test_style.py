@@ -19,7 +19,7 @@ from dr_lib.numbers import write_interval
 
 ROOT = Path(__file__).resolve().parents[2]
 # called with an English sentence
-SPEAKERS = {"say", "state", "_open", "title", "heading", "section", "figure", "table"}
+SPEAKERS = {"say", "state", "_open", "title", "heading", "section", "note", "figure", "table"}
 
 
 def find_sentences() -> set[str]:
