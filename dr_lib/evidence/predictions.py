@@ -50,6 +50,11 @@ class Predictions(NamedTuple):
     dataset: str = ""  # what the photographs are from
 
     @property
+    def photographs(self) -> frozenset[str]:
+        """The image ids of the test split."""
+        return frozenset(self.test["image_id"])
+
+    @property
     def has_grades(self) -> bool:
         """Whether every test photograph has a true grade and probabilities of all five."""
         columns = ["grade", "predicted_grade"]
@@ -93,7 +98,7 @@ def read_predictions(*paths: Path) -> list[Predictions]:
     versions = Counter(predictions.version for predictions in found if predictions.version)
     for other in itertools.chain(*sets[1:]):
         if versions[other.version] < 2:
-            unlike = set(found[0].test["image_id"]) ^ set(other.test["image_id"])
+            unlike = first.photographs ^ other.photographs
             raise DrError(
                 f"{other.name} and {first.name} are of different test photographs ({len(unlike)}"
                 " stand in one alone): models are compared on the same patients, or on another"
@@ -124,7 +129,7 @@ def group_by_photographs(found: Sequence[Predictions]) -> list[list[Predictions]
     """Put predictions of the same test photographs together, in the order of the first of each."""
     sets: dict[frozenset, list[Predictions]] = {}
     for predictions in found:
-        sets.setdefault(frozenset(predictions.test["image_id"]), []).append(predictions)
+        sets.setdefault(predictions.photographs, []).append(predictions)
     return list(sets.values())
 
 
@@ -197,6 +202,10 @@ def _read_one(path: Path) -> Predictions:
         _refuse(name, is_bad, f"{column} is no finite number, such as 0.93")
         table[column] = numbers
     table = _add_columns(table)
+    for column, (values, words) in ALLOWED.items():
+        if column in table:
+            is_bad = table[column].notna() & ~table[column].isin(values)
+            _refuse(name, is_bad, f"{column} has to be {words}")
     for rule in RULES:
         if set(rule.columns) <= set(table):
             _refuse(name, rule.is_bad(table), rule.words)
@@ -279,8 +288,8 @@ def _name_data_sets(found: Sequence[Predictions]) -> list[Predictions]:
         name = next(filter(None, given), same[0].dataset)
         counts[name] += 1
         number = f" ({counts[name]})" if counts[name] > 1 else ""
-        names[frozenset(same[0].test["image_id"])] = name + number
-    return [p._replace(dataset=names[frozenset(p.test["image_id"])]) for p in found]
+        names[same[0].photographs] = name + number
+    return [p._replace(dataset=names[p.photographs]) for p in found]
 
 
 def _check_external(files: Sequence[Predictions]) -> None:
@@ -370,22 +379,9 @@ def _is_gradable(table: pd.DataFrame) -> pd.Series:
     return table.get("gradable", pd.Series(1, table.index)) != 0
 
 
-def _find_kind(table: pd.DataFrame) -> pd.Series:
-    return table["data_kind"].replace("", "photographs")
-
-
 def _is_outside(table: pd.DataFrame) -> pd.Series:
     given = table[[column for column in (OF_REFERABLE, *OF_GRADES) if column in table]]
     return ((given < 0) | (given > 1)).any(axis=1)
-
-
-def _is_none_of(column: str, values: Sequence[int]) -> Callable[[pd.DataFrame], pd.Series]:
-    return lambda table: table[column].notna() & ~table[column].isin(values)
-
-
-def _contradicts(table: pd.DataFrame) -> pd.Series:
-    is_known = table["grade"].notna() & table["referable"].notna()
-    return is_known & ((table["grade"] >= REFERABLE_FROM) != (table["referable"] == 1))
 
 
 def _misses_sum(table: pd.DataFrame) -> pd.Series:
@@ -416,12 +412,14 @@ def _has_two_labels(table: pd.DataFrame) -> pd.Series:
     return is_double.reindex(table.index, fill_value=False)
 
 
+ALLOWED = {  # the values of a column where it is not empty, and their words
+    "split": (SPLITS, f"one of {', '.join(SPLITS)}"),
+    "data_kind": (("synthetic", "photographs", ""), "synthetic or photographs"),
+    "grade": (range(5), "0, 1, 2, 3 or 4"),
+    "referable": ((0, 1), "0 or 1"),
+    "gradable": ((0, 1), "0 or 1"),
+}
 RULES = (
-    Rule(
-        ("split",),
-        lambda table: ~table["split"].isin(SPLITS),
-        f"split has to be one of {', '.join(SPLITS)}",
-    ),
     Rule(("image_id",), lambda table: table["image_id"] == "", "image_id is empty"),
     Rule(
         ("patient_id",),
@@ -435,20 +433,17 @@ RULES = (
     ),
     Rule(
         ("data_kind",),
-        lambda table: ~_find_kind(table).isin(["synthetic", "photographs"]),
-        "data_kind has to be synthetic or photographs",
-    ),
-    Rule(
-        ("data_kind",),
-        lambda table: (_find_kind(table) == "synthetic") & (_find_kind(table).nunique() > 1),
+        lambda table: (
+            (table["data_kind"] == "synthetic") & (table["data_kind"] != "synthetic").any()
+        ),
         "synthetic photographs are not pooled with real ones",
     ),
-    Rule(("grade",), _is_none_of("grade", range(5)), "grade has to be 0, 1, 2, 3 or 4"),
-    Rule(("referable",), _is_none_of("referable", (0, 1)), "referable has to be 0 or 1"),
-    Rule(("gradable",), _is_none_of("gradable", (0, 1)), "gradable has to be 0 or 1"),
     Rule(
         ("grade", "referable"),
-        _contradicts,
+        lambda table: (
+            table["grade"].notna()
+            & ((table["grade"] >= REFERABLE_FROM) != (table["referable"] == 1))
+        ),
         "grade and referable contradict each other: grades 2 to 4 are referable",
     ),
     Rule((), _is_outside, "a probability lies outside 0 to 1"),
