@@ -48,18 +48,12 @@ def find_sentences() -> set[str]:
             if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) in ("words", "legend"):
                 sentences |= {leaf.value for leaf in [node.value] if isinstance(leaf, ast.Constant)}
             function = ast.unparse(node.func).split(".")[-1] if isinstance(node, ast.Call) else ""
-            if function in SPEAKERS:
-                halves = [
-                    (part.body, part.orelse) if isinstance(part, ast.IfExp) else (part,)
-                    for part in node.args
-                ]
-                leaves = [leaf for half in halves for leaf in half]
-                texts = [
-                    leaf.value
-                    for leaf in leaves
-                    if isinstance(leaf, ast.Constant) and isinstance(leaf.value, str)
-                ]
-                sentences |= set(texts[-1:] if function in ("figure", "table") else texts)
+            if function in SPEAKERS:  # of a figure and a table the caption
+                args = node.args[2:] if function in ("figure", "table") else node.args
+                for arg in args:
+                    halves = [arg.body, arg.orelse] if isinstance(arg, ast.IfExp) else [arg]
+                    texts = [half.value for half in halves if isinstance(half, ast.Constant)]
+                    sentences |= {text for text in texts if isinstance(text, str)}
     return {sentence for sentence in sentences if sentence and sentence not in PAPERS}
 
 
