@@ -74,19 +74,20 @@ def read_csv(path: Path, numbers: Collection[str] = ()) -> dict[int, list[str]]:
     """
     lines = path.read_text(encoding="utf-8-sig").splitlines()
     header = lines[0] if lines else ""
-    has_semicolons = ";" in header and "," not in header
-    reader = csv.reader(lines, delimiter=";" if has_semicolons else ",")
+    delimiter = ";" if ";" in header and "," not in header else ","
+    reader = csv.reader(lines, delimiter=delimiter)
     try:
         rows = dict((reader.line_num, [cell.strip() for cell in row]) for row in reader)
     except csv.Error as error:
         raise ValueError(str(error)) from error
     rows = {line: row for line, row in rows.items() if any(row)}
-    names = next(iter(rows.values()), []) if has_semicolons else []
-    columns = {k for k, name in enumerate(names) if name in numbers}
-    return {
-        line: [cell.replace(",", ".") if k in columns else cell for k, cell in enumerate(row)]
-        for line, row in rows.items()
-    }
+    if delimiter == ";":
+        names = next(iter(rows.values()), [])
+        places = [place for place, name in enumerate(names) if name in numbers]
+        for row in rows.values():
+            for place in places:
+                row[place : place + 1] = [cell.replace(",", ".") for cell in row[place : place + 1]]
+    return rows
 
 
 def lock(path: Path, *, wait_s: float = 0.0) -> TextIO | None:

@@ -188,7 +188,7 @@ class Page:
     def claims(self, judged: pd.DataFrame, name: str = "claims") -> None:
         """Show a paper's claims as sentences, judged ones first, and fold what no row reaches.
 
-        Then how many verdicts could be wrong by chance, and by what the claims can be judged.
+        Then how many verdicts could be wrong by chance.
 
         Args:
             judged: from `judge_claims`.
@@ -222,8 +222,8 @@ class Page:
             display(Markdown(self.say("Every row that was read is timed.")))
         counted = reasons.rename_axis("reason").reset_index(name="n")
         self.table(counted, "excluded", "Rows that are not timed, and why.")
-        columns = dict.fromkeys([*WORK, *PLAN, *varied])
-        parameters = [name for name in columns if name in runs and name not in COMMITS]
+        given = set(selection.runs) - set(COMMITS)
+        parameters = [name for name in dict.fromkeys([*WORK, *PLAN, *varied]) if name in given]
         alike = [name for name in parameters if runs[name].nunique(dropna=False) == 1]
         values = {name: write_decimals(str(runs[name].iloc[0]), self.lang) for name in alike}
         stated = [f"{k} = {v}" for k, v in values.items() if v not in ("nan", "", "None")]

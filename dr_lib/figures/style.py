@@ -34,9 +34,13 @@ NAMES = {
     "pytorch": "PyTorch",
     "tensorflow": "TensorFlow",
     "keras_jax": "Keras / JAX",
+    "keras_torch": "Keras / PyTorch",
+    "mnist": "MNIST",
+    "cifar10": "CIFAR-10",
+    "cpu": "CPU",
+    "vgg19": "VGG19",
+    "mobilenet": "MobileNet",
 }
-NAMES |= {"keras_torch": "Keras / PyTorch", "mnist": "MNIST", "cifar10": "CIFAR-10", "cpu": "CPU"}
-NAMES |= {"vgg19": "VGG19", "mobilenet": "MobileNet"}
 # others as their column
 FACTOR_NAMES = {"dataset": "data set", "image_size": "image side", "residual": "repetitions"}
 SAMPLE = "synthetic sample, not photographs"

@@ -1,5 +1,4 @@
-"""Write what the repository repeats: its address, badges, the set-up cell and metadata of every
-notebook.
+"""Write what the repository repeats: address, badges, set-up cell and metadata of every notebook.
 
 `python -m dr_lib.notebook.publish` brings them in step with pyproject.toml, where address, ref and
 kinds of notebooks stand once. `--url` and `--ref` change the address first.
@@ -8,6 +7,7 @@ kinds of notebooks stand once. `--url` and `--ref` change the address first.
 import argparse
 import re
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 
 from dr_lib.files import write_text
@@ -56,13 +56,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument(
-        "--url",
-        help="https://github.com/ and owner and name of the repository, empty to take it back",
-    )
-    parser.add_argument(
-        "--ref", default="main", help="tag, branch or commit that the notebooks open at (main)"
-    )
+    parser.add_argument("--url", help="https://github.com/OWNER/NAME, empty to take it back")
+    parser.add_argument("--ref", default="main", help="that the notebooks open at (main)")
     options = parser.parse_args()
     if options.url is not None:
         set_address(options.url.removesuffix("/").removesuffix(".git"), options.ref)
@@ -76,12 +71,10 @@ def main() -> None:
         change(readme, r"(?<=```sh\n)(?:git clone .*\n)?(?=make demo)", address and clone)
     set_up = ANYWHERE.replace('"ADDRESS", "REF"', f'"{address}", "{table["ref"]}"')
     for source in sorted(ROOT.glob("notebooks/*.py")):
-        has_gpu, shows_photographs = (
-            source.name[:2] in table[kind] for kind in ("gpu", "photographs")
-        )
+        kinds = [kind for kind in ("gpu", "photographs") if source.name[:2] in table[kind]]
         blob = f"{address}/blob/{table['ref']}/notebooks/{source.stem}.ipynb"
-        write_badges(source, make_badges(blob, has_gpu) if address else [])
-        write_notebook(source, set_up, has_gpu, shows_photographs)
+        write_badges(source, make_badges(blob, "gpu" in kinds) if address else [])
+        write_notebook(source, set_up, kinds)
 
 
 def set_address(url: str, ref: str) -> None:
@@ -91,21 +84,16 @@ def set_address(url: str, ref: str) -> None:
             f"{url} at {ref!r} is no repository of GitHub: give URL=https://github.com/WHOSE/NAME"
             " REF=v1"
         )
-    change(
-        PROJECT,
-        r"(?<=\[project\.urls\]\n)(?:Repository = .*\n)?",
-        url and f'Repository = "{url}"\n',
-    )
+    line = url and f'Repository = "{url}"\n'
+    change(PROJECT, r"(?<=\[project\.urls\]\n)(?:Repository = .*\n)?", line)
     change(PROJECT, r'(?m)^ref = ".*?"', f'ref = "{url and ref}"')
 
 
 def make_badges(blob: str, has_gpu: bool) -> list[str]:
     """The links, in Markdown, that open a notebook of GitHub on Colab and on Kaggle."""
     colab = blob.replace("https://github.com", "https://colab.research.google.com/github")
-    kaggle = (
-        f"https://www.kaggle.com/notebooks/welcome?src={blob}"
-        + "&accelerator=nvidiaTeslaT4" * has_gpu
-    )
+    kaggle = f"https://www.kaggle.com/notebooks/welcome?src={blob}"
+    kaggle += "&accelerator=nvidiaTeslaT4" if has_gpu else ""
     return [
         f"[![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)]({colab})",
         f"[![Open in Kaggle](https://kaggle.com/static/images/open-in-kaggle.svg)]({kaggle})",
@@ -122,9 +110,13 @@ def write_badges(source: Path, badges: list[str]) -> None:
         change(readme, rf"(?m)^\| \[{source.stem}\].*? \|", f"| {shown} |")
 
 
-def write_notebook(source: Path, set_up: str, has_gpu: bool, shows_photographs: bool) -> None:
-    """Generate a notebook from its source, with what Jupyter, Colab and Kaggle read of it before
-    it runs.
+def write_notebook(source: Path, set_up: str, kinds: Sequence[str]) -> None:
+    """Generate a notebook from its source, with what Jupyter, Colab and Kaggle read of it.
+
+    Args:
+        source: the .py.
+        set_up: the set-up cell that runs anywhere.
+        kinds: gpu, where a notebook wants one; photographs, where its outputs show some.
     """
     import jupytext
     import nbformat
@@ -136,34 +128,37 @@ def write_notebook(source: Path, set_up: str, has_gpu: bool, shows_photographs: 
     notebook = jupytext.reads(text, "py:percent")
     if path.exists():  # cells that did not change keep their names
         notebook = combine_inputs_with_outputs(notebook, nbformat.read(path, as_version=4))
-    colab = {"name": path.name, "provenance": [], "toc_visible": True} | (
-        {"gpuType": "T4"} if has_gpu else {}
-    )
-    colab |= {"private_outputs": True} if shows_photographs else {}  # Colab then saves none
+    has_gpu = "gpu" in kinds
+    colab = {"name": path.name, "provenance": [], "toc_visible": True}
+    if has_gpu:
+        colab["gpuType"] = "T4"
+    if "photographs" in kinds:
+        colab["private_outputs"] = True  # Colab then saves none
     kaggle = {
         "accelerator": "nvidiaTeslaT4" if has_gpu else "none",
         "isGpuEnabled": has_gpu,
         "isInternetEnabled": True,
+        "language": "python",
+        "sourceType": "notebook",
     }
-    kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
-    notebook.metadata = {"kernelspec": kernel, "language_info": {"name": "python"}}
-    notebook.metadata |= {
+    notebook.metadata = {
+        "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+        "language_info": {"name": "python"},
         "colab": colab,
-        "kaggle": kaggle | {"language": "python", "sourceType": "notebook"},
+        "kaggle": kaggle,
     }
-    notebook.metadata |= {"accelerator": "GPU"} if has_gpu else {}
+    if has_gpu:
+        notebook.metadata["accelerator"] = "GPU"
     write_text(path, nbformat.writes(notebook) + "\n")
 
 
 def change(path: Path, pattern: str, replacement: str) -> None:
     """Replace the first match of a pattern in a file; SystemExit where there is none."""
-    changed, count = re.subn(
-        pattern, lambda _: replacement, path.read_text(encoding="utf-8"), count=1
-    )
+    text = path.read_text(encoding="utf-8")
+    changed, count = re.subn(pattern, lambda _: replacement, text, count=1)
     if not count:
-        raise SystemExit(
-            f"{path.relative_to(ROOT)}: no place was found for {replacement.strip()!r}"
-        )
+        name = path.relative_to(ROOT)
+        raise SystemExit(f"{name}: no place was found for {replacement.strip()!r}")
     write_text(path, changed)
 
 

@@ -13,6 +13,7 @@ from importlib.metadata import distributions
 from pathlib import Path
 
 from dr_lib.command import write_install
+from dr_lib.errors import DrError
 from dr_lib.hardware.facts import HardwareError, find_platform, probe
 from dr_lib.parameters import ParameterError, check_parameters
 from dr_lib.processes import read_commit, read_last_words, shorten_commit
@@ -40,13 +41,8 @@ ALWAYS = (
 RUNNER = ("click", "ipykernel", "jupyter_client", "nbformat", "papermill", "tqdm", "yaml")
 
 
-class MissingPackageError(RuntimeError):
-    """A package is missing; the message says how to get it."""
-
-
 def install_missing(*modules: str) -> list[str]:
-    """Install what is missing on Colab or Kaggle, where a notebook may; elsewhere say what to
-    install.
+    """Install what is missing on Colab or Kaggle; elsewhere say what to install.
 
     What the runtime ships is held at its version, so that its TensorFlow, JAX and NumPy still fit
     each other. No framework is installed.
@@ -58,16 +54,14 @@ def install_missing(*modules: str) -> list[str]:
         The packages installed.
 
     Raises:
-        MissingPackageError: this is no cloud runtime, or the installation failed.
+        DrError: this is no cloud runtime, or the installation failed.
     """
-    missing = [
-        PACKAGES.get(name, name)
-        for name in (*ALWAYS, *modules)
-        if importlib.util.find_spec(name) is None
-    ]
+    needed = (*ALWAYS, *modules)
+    absent = [name for name in needed if importlib.util.find_spec(name) is None]
+    missing = [PACKAGES.get(name, name) for name in absent]
     if missing and find_platform() == "local":
         install = write_install("-r", "requirements.txt")
-        raise MissingPackageError(f"{', '.join(missing)} missing: {install}")
+        raise DrError(f"{', '.join(missing)} missing: {install}")
     if missing:
         _install(missing)
         importlib.invalidate_caches()
@@ -82,7 +76,7 @@ def set_up(root: Path, *modules: str) -> None:
         modules: to install besides those of every notebook, by the names that are imported.
 
     Raises:
-        MissingPackageError, SystemExit: see `install_missing` and `describe_machine`.
+        DrError, SystemExit: see `install_missing` and `describe_machine`.
     """
     print(describe_machine(root, *install_missing(*modules)))
 
@@ -108,13 +102,11 @@ def describe_machine(root: Path, *added: str) -> str:
         facts = probe()
     except HardwareError as error:  # raised again where a training needs the device
         return f"{find_platform()}, {error}"
-    cpu = f"{facts.cpu} ({facts.num_cpus} cores)"
-    backends = ("jax",) if facts.num_tpu_chips else facts.backends
-    device = (
-        f"TPU ({facts.num_tpu_chips} chips)"
-        if facts.num_tpu_chips
-        else " + ".join(facts.gpus) or cpu
-    )
+    backends = facts.backends
+    device = " + ".join(facts.gpus) or f"{facts.cpu} ({facts.num_cpus} cores)"
+    if facts.num_tpu_chips:
+        backends = ("jax",)
+        device = f"TPU ({facts.num_tpu_chips} chips)"
     backend = os.environ.get("KERAS_BACKEND") or next(iter(backends), "no backend")
     more = f", added {' '.join(added)}" if added else ""
     commit = shorten_commit(read_commit(root))
@@ -122,30 +114,20 @@ def describe_machine(root: Path, *added: str) -> str:
 
 
 def _install(packages: list[str]) -> None:
+    shipped: dict[str, str] = {}
+    # in the order of sys.path: the first of a name is the one that is imported
+    for package in distributions():
+        if package.metadata["Name"]:
+            name = re.sub(r"[-_.]+", "-", package.metadata["Name"]).lower()
+            shipped.setdefault(name, package.version)
     with tempfile.TemporaryDirectory() as folder:
         constraints = Path(folder) / "constraints.txt"
-        shipped: dict[str, str] = {}
-        # in the order of sys.path: the first of a name is the one that is imported
-        for found in distributions():
-            if found.metadata["Name"]:
-                shipped.setdefault(
-                    re.sub(r"[-_.]+", "-", found.metadata["Name"]).lower(), found.version
-                )
-        constraints.write_text(
-            "\n".join(f"{name}=={number}" for name, number in shipped.items()), encoding="utf-8"
-        )
-        command = [
-            sys.executable,
-            "-m",
-            "pip",
-            "install",
-            "--quiet",
-            "--constraint",
-            str(constraints),
-            *packages,
-        ]
+        lines = [f"{name}=={version}" for name, version in shipped.items()]
+        constraints.write_text("\n".join(lines), encoding="utf-8")
+        pip = [sys.executable, "-m", "pip", "install", "--quiet"]
+        command = [*pip, "--constraint", str(constraints), *packages]
         ran = subprocess.run(command, capture_output=True, text=True)
     if ran.returncode:
         why = read_last_words(ran.stderr, "pip failed")
         hint = "a Kaggle notebook has its internet switched on under Settings"
-        raise MissingPackageError(f"could not install {', '.join(packages)} ({why}); {hint}")
+        raise DrError(f"could not install {', '.join(packages)} ({why}); {hint}")

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from IPython.core.formatters import DisplayFormatter
 
-from dr_lib.evidence import checklist, energy, evaluation
+from dr_lib.evidence import checklist, evaluation
 from dr_lib.evidence.claims import read_judged
 from dr_lib.evidence.mnist import IMPLEMENTATIONS
 from dr_lib.evidence.papers import PAPERS
-from dr_lib.evidence.verdicts import VERDICTS
+from dr_lib.evidence.select import EXCLUSIONS
 from dr_lib.figures import page, scenarios, style
 from dr_lib.numbers import write_interval
 
@@ -41,26 +41,20 @@ def find_sentences() -> set[str]:
     }
     sentences |= {"framework", "network", "accelerator", "environment", "Figure", "Table"}
     sentences |= {claim.place for claim in read_judged() if claim.wording != "reading"}
-    sentences |= {*page.WORDINGS.values(), *VERDICTS, energy.UNMEASURED, checklist.NO_INTERVAL}
+    sentences |= {*page.WORDINGS.values(), *page.VERDICTS, checklist.NO_INTERVAL}
     sentences |= {*evaluation.STAGES, *evaluation.POINTS, *evaluation.CALIBRATED}
-    sentences |= {*evaluation.ERRORS, "sensitivity", "specificity"}
+    sentences |= {*evaluation.ERRORS, *EXCLUSIONS.values(), "sensitivity", "specificity"}
     for path in [*ROOT.glob("dr_lib/figures/*.py"), *ROOT.glob("notebooks/*.py")]:
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) in ("words", "legend"):
                 sentences |= {leaf.value for leaf in [node.value] if isinstance(leaf, ast.Constant)}
             function = ast.unparse(node.func).split(".")[-1] if isinstance(node, ast.Call) else ""
-            if function in SPEAKERS:
-                halves = [
-                    (part.body, part.orelse) if isinstance(part, ast.IfExp) else (part,)
-                    for part in node.args
-                ]
-                leaves = [leaf for half in halves for leaf in half]
-                texts = [
-                    leaf.value
-                    for leaf in leaves
-                    if isinstance(leaf, ast.Constant) and isinstance(leaf.value, str)
-                ]
-                sentences |= set(texts[1:] if function in ("figure", "table") else texts)
+            if function in SPEAKERS:  # of a figure and a table the caption
+                args = node.args[2:] if function in ("figure", "table") else node.args
+                for arg in args:
+                    halves = [arg.body, arg.orelse] if isinstance(arg, ast.IfExp) else [arg]
+                    texts = [half.value for half in halves if isinstance(half, ast.Constant)]
+                    sentences |= {text for text in texts if isinstance(text, str)}
     return {sentence for sentence in sentences if sentence and sentence not in PAPERS}
 
 
