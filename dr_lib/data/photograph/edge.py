@@ -87,7 +87,7 @@ def _search(small: np.ndarray, background: np.ndarray) -> Ellipse:
     strength = 0
     for mask in _threshold(distance):
         points = _outline(mask)
-        if len(points) < MIN_POINTS or any(explains(known, points) for _, known in candidates):
+        if len(points) < MIN_POINTS or any(explains(fit, points) for _, fit in candidates):
             continue
         for ellipse in fit_outline(points):
             if _is_possible(ellipse, small.shape) and (score := score_edge(distance, ellipse)):
