@@ -37,16 +37,10 @@ from dr_lib import hardware
 facts = hardware.probe()
 plan = hardware.choose(facts)
 chips = [f"{facts.num_tpu_chips} TPU chips"] * bool(facts.num_tpu_chips)
-print(
-    f"This machine has {facts.num_cpus} cores ({facts.cpu}), {facts.memory_gib:g} GiB of"
-    " memory, and",
-    end=" ",
-)
-print(*(facts.gpus or chips or ["no GPU and no TPU"]), sep=", ", end=".\n")
-print(
-    f"A training would run on its {plan.accelerator.upper()}, in Keras on {plan.backend}, in"
-    f" {plan.precision}."
-)
+accelerators = ", ".join(facts.gpus or chips or ["no GPU and no TPU"])
+print(f"{facts.num_cpus} cores ({facts.cpu}), {facts.memory_gib:g} GiB of memory, {accelerators}.")
+place = f"{plan.accelerator.upper()}, in Keras on {plan.backend}, in {plan.precision}"
+print(f"A training would run on its {place}.")
 
 # %% [markdown]
 # ## Data
@@ -106,10 +100,7 @@ record = records.Record(
     stored, "a pseudonym", len(crop.image), *crop.circle, crop.status, perceptual_hash(stored)
 )
 example = records.to_example(record)
-print(
-    f"{len(example):,} bytes; crop of {record.size} px, radius in the photograph"
-    f" {record.radius:.0f} px"
-)
+print(f"{len(example):,} bytes; crop of {record.size} px, radius {record.radius:.0f} px")
 
 # %% [markdown]
 # **Augment it.** The network takes uint8 pixels; casting, flips and changes of colour happen on the
@@ -121,15 +112,14 @@ print(
 hardware.activate(plan)
 from dr_lib.training.models import Augment, build_model
 
-pixels = pixels.decode_jpeg(stored, image_size)
-augmented = np.array(Augment("colour", seed=seed)(np.stack([pixels] * 5), training=True))
+network_input = pixels.decode_jpeg(stored, image_size)
+augmented = np.array(Augment("colour", seed=seed)(np.stack([network_input] * 5), training=True))
 figure, axes = plt.subplots(1, 6, figsize=(12, 2.3))
-for axis, image, title in zip(
-    axes, [pixels, *augmented], ["as stored", *["augmented"] * 5], strict=True
-):
+for axis, image in zip(axes, [network_input, *augmented], strict=True):
     axis.imshow(image)
-    axis.set_title(title)
+    axis.set_title("augmented")
     axis.axis("off")
+_ = axes[0].set_title("as stored")
 
 # %% [markdown]
 # ## Result
@@ -139,11 +129,9 @@ for axis, image, title in zip(
 
 # %%
 network = build_model("small_cnn", image_size)
-probability = float(network.predict(pixels[None], verbose=0)[0, 0])
-print(
-    f"{network.name}: {network.count_params():,} parameters, probability of referable disease"
-    f" {probability:.2f}"
-)
+probability = float(network.predict(network_input[None], verbose=0)[0, 0])
+print(f"{network.name}: {network.count_params():,} parameters")
+print(f"probability of referable disease: {probability:.2f}")
 
 # %% [markdown]
 # ## What this shows

@@ -461,6 +461,6 @@ def draw_masks(sample: Path, rows: Sequence[int]) -> list[np.ndarray]:
     grades = choose_grades(parameters["num_patients"], seed).tolist()
     masks = {}
     for number in {(row - 2) // 2 for row in rows}:
-        drawn = [eye[-1][2] for eye in _draw_eyes(seed, number, grades[number])]
-        masks[2 * number + 2], masks[2 * number + 3] = drawn
+        for k, eye in enumerate(_draw_eyes(seed, number, grades[number])):
+            masks[2 * number + 2 + k] = eye[-1][2]
     return [masks[row] for row in rows]

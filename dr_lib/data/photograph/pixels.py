@@ -15,9 +15,7 @@ JPEG_QUALITY = 95
 
 
 def encode_jpeg(image: np.ndarray) -> bytes:
-    """Encode a (height, width, 3) uint8 RGB image as JPEG of quality 95, chroma at half the
-    resolution.
-    """
+    """Encode a (height, width, 3) uint8 RGB image as JPEG, chroma at half the resolution."""
     import cv2
 
     quality = [cv2.IMWRITE_JPEG_QUALITY, JPEG_QUALITY]
@@ -25,8 +23,7 @@ def encode_jpeg(image: np.ndarray) -> bytes:
 
 
 def decode_jpeg(encoded: bytes, size: int = IMAGE_SIZE) -> np.ndarray:
-    """Decode a stored crop to (size, size, 3) uint8 RGB, shrunk by `shrink` where the crop is
-    larger.
+    """Decode a stored crop to (size, size, 3) uint8 RGB, shrunk by `shrink` where it is larger.
 
     OpenCV decodes, or Pillow on a machine without it (Colab's TPU); both hold libjpeg-turbo, and
     the pixels are the same to the bit.
@@ -34,9 +31,8 @@ def decode_jpeg(encoded: bytes, size: int = IMAGE_SIZE) -> np.ndarray:
     if find_spec("cv2"):
         import cv2
 
-        image = cv2.cvtColor(
-            cv2.imdecode(np.frombuffer(encoded, np.uint8), cv2.IMREAD_COLOR), cv2.COLOR_BGR2RGB
-        )
+        image = cv2.imdecode(np.frombuffer(encoded, np.uint8), cv2.IMREAD_COLOR)
+        image = cv2.cvtColor(image, cv2.COLOR_BGR2RGB)
     else:
         from PIL import Image
 
@@ -68,13 +64,13 @@ def shrink(image: np.ndarray, size: int) -> np.ndarray:
 
 
 def _shrink_down(image: np.ndarray, size: int) -> np.ndarray:
-    (first, *others), weights = _weigh_rows(len(image), size)
+    rows, weights = _weigh_rows(len(image), size)
     old = image.reshape(len(image), -1).astype(np.uint16)
-    new = old[first]
+    new = old[rows[0]]
     new *= weights[0][:, None]
     new += 128  # a half, to round; 128 + 256 x 255 still fits
-    for rows, weight in zip(others, weights[1:], strict=True):
-        part = old[rows]
+    for row, weight in zip(rows[1:], weights[1:], strict=True):
+        part = old[row]
         part *= weight[:, None]
         new += part
     new >>= 8
@@ -83,9 +79,7 @@ def _shrink_down(image: np.ndarray, size: int) -> np.ndarray:
 
 @cache
 def _weigh_rows(height: int, size: int) -> tuple[np.ndarray, np.ndarray]:
-    """The old rows that each new one may cover, and their weights, which sum to 256: both (rows,
-    size).
-    """
+    """The old rows that each new one may cover, and their weights, which sum to 256."""
     edges = np.arange(size + 1) * (height / size)
     firsts = np.floor(edges[:-1]).astype(int)
     borders = firsts + np.arange(int(np.ceil(height / size)) + 2)[:, None]
@@ -96,9 +90,7 @@ def _weigh_rows(height: int, size: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _swap_sides(image: np.ndarray) -> np.ndarray:
-    """(height, width, 3) -> (width, height, 3), in memory too; OpenCV takes a twentieth of
-    NumPy's time.
-    """
+    """Swap height and width, in memory too; OpenCV takes a twentieth of NumPy's time."""
     if find_spec("cv2"):
         import cv2
 
