@@ -1,6 +1,4 @@
-"""The public fundus data sets: read what datasets.csv knows of each label file, its columns and
-folders.
-"""
+"""The public fundus data sets, as datasets.csv knows their label files."""
 
 import csv
 import re
@@ -41,8 +39,7 @@ NAME = r"(?i)(?:.*[/\\])?(?P<patient>[^/\\]+)_(?P<eye>left|right)(?:\.[a-z]+)?$"
 
 
 class Part(NamedTuple):
-    """One label file of a data set: how to recognise it, which columns count, where its photographs
-    lie.
+    """One label file of a data set: its name, the columns that count, its photographs' folders.
 
     Each is a line of datasets.csv; where a field holds several values, a semicolon parts them.
     """
@@ -76,16 +73,13 @@ def read_parts() -> list[Part]:
 
 
 def read_names(names: pd.Series) -> pd.DataFrame:
-    """Read patient and eye from names like 10_left.jpeg; both are empty where a name has another
-    form.
-    """
+    """Read patient and eye from names like 10_left.jpeg; of other names both are empty."""
     parts = names.str.extract(NAME).fillna("")
     return parts.assign(eye=parts["eye"].str.lower())
 
 
 def grade_keywords(keywords: str) -> tuple[str, str]:
-    """Grade one eye by ODIR-5K's diagnostic keywords, parted by fullwidth or plain commas: "0" to
-    "4", or a reason.
+    """Grade one eye by ODIR-5K's diagnostic keywords: "0" to "4", or a reason.
 
     Mild, moderate and severe nonproliferative retinopathy are 1, 2 and 3, proliferative is 4; the
     highest stage counts, also beside other diseases or a remark on quality. "normal fundus" is 0.

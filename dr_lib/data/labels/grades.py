@@ -1,6 +1,4 @@
-"""The grades of diabetic retinopathy (International Clinical Diabetic Retinopathy scale,
-Wilkinson et al. 2003).
-"""
+"""The International Clinical Diabetic Retinopathy scale (Wilkinson et al. 2003)."""
 
 GRADES = ("no retinopathy", "mild", "moderate", "severe", "proliferative")
 REFERABLE_FROM = 2  # the first grade that a specialist has to see

@@ -1,6 +1,4 @@
-"""Unite patients with those who have a copy of their photographs: a group is on one side of
-every split.
-"""
+"""Unite patients who share a photograph: a group is on one side of every split."""
 
 import numpy as np
 import pandas as pd

@@ -29,9 +29,7 @@ PATIENT = re.compile(r"(?i)(patient|paciente|subject)s?([ _-]?(id|name|nome))?")
 
 
 class LabelTableError(DrError):
-    """The label table or its photographs cannot be used as they are; the message says what to
-    change.
-    """
+    """The label table or its photographs cannot be used; the message says what to change."""
 
 
 class Source(NamedTuple):
@@ -44,8 +42,7 @@ class Source(NamedTuple):
 
 
 def find_files(folder: Path) -> tuple[list[Path], list[Path]]:
-    """List the photographs and the label files below a folder, sorted, through links, without
-    hidden files.
+    """List photographs and label files below a folder, sorted, through links, none hidden.
 
     Raises:
         LabelTableError: there are no photographs.
@@ -303,9 +300,7 @@ def read_label_file(labels: Path) -> pd.DataFrame:
 
 
 def name_rows(rows: pd.DataFrame, limit: int | None = 5) -> str:
-    """Name the label file and so many row numbers, of the columns labels and row, and never a
-    photograph.
-    """
+    """Name the label file and some row numbers, of the columns labels and row; no photograph."""
     listed = ", ".join(str(row) for row in rows["row"][:limit])
     more = f" and {len(rows) - limit} more" if limit and len(rows) > limit else ""
     return f"{', '.join(rows['labels'].unique())}, row{'s'[: len(rows) > 1]} {listed}{more}"
@@ -318,8 +313,6 @@ def cut_suffix(name: str) -> str:
 
 
 def _fold_name(name: str) -> str:
-    """One patient written in two ways is one patient: case, blanks, invisible and composed
-    characters do not count.
-    """
+    """Fold case, blanks, invisible and composed characters: one patient written in two ways."""
     letters = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
     return " ".join("".join(c for c in letters if unicodedata.category(c) != "Cf").split())

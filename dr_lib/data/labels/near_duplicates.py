@@ -22,8 +22,7 @@ PAIRS_AT_ONCE = 2**22  # a few tens of MB
 
 
 def perceptual_hash(encoded: bytes) -> bytes:
-    """Sum a stored crop, the bytes of its file, up in 32 bytes that a copy, saved otherwise, nearly
-    shares.
+    """Hash what a stored crop, the bytes of its file, shows: 32 bytes that a copy nearly shares.
 
     The bits are the signs of the slow waves in the picture (a DCT hash, Zauner 2010), with two
     changes, for all fundus photographs are a bright circle on black: only the square inside it
@@ -50,9 +49,7 @@ def parse_hashes(texts: Iterable[str]) -> np.ndarray:
 
 
 def is_copy(digest: bytes, hashes: np.ndarray) -> bool:
-    """Whether a perceptual hash is that of nearly the same picture as one of the others, (n, 32)
-    uint8.
-    """
+    """Whether a perceptual hash is nearly one of the others, (n, 32) uint8."""
     differing = np.bitwise_count(hashes ^ np.frombuffer(digest, np.uint8)).sum(axis=1)
     return bool((differing <= THRESHOLD).any())
 

@@ -1,6 +1,4 @@
-"""The private folder: the salt of a data set's pseudonyms, and all that names a file or a
-patient.
-"""
+"""The private folder: the salt of pseudonyms, and all that names a file or a patient."""
 
 import hashlib
 import hmac
@@ -18,8 +16,7 @@ SALT = "salt"  # the file by which a private folder is known
 
 @contextmanager
 def open_private(private: Path, new_salt: bytes | None = None) -> Iterator[bytes]:
-    """Lock the folder, made if it is not there (mode 0700), and give its salt of 32 bytes, drawn
-    the first time.
+    """Lock the private folder, made (mode 0700) if it is missing, and give its salt of 32 bytes.
 
     The lock ends with the context or the process; systems without such locks keep nobody out.
 
@@ -76,14 +73,10 @@ def check_apart(private: Path, out: Path) -> None:
 
 
 def pseudonym(salt: bytes, kind: str, name: str) -> str:
-    """HMAC-SHA256 of a name, hexadecimal: the same for the same name, of no use without the
-    salt.
-    """
+    """HMAC-SHA256 of a name, hexadecimal: nobody without the salt can tell the name."""
     return hmac.new(salt, f"{kind}:{name}".encode(), hashlib.sha256).hexdigest()
 
 
 def name_image(path: str | Path, images: Path) -> str:
-    """What the pseudonym of a photograph is made of: its place below the folder of the
-    photographs, on any system.
-    """
+    """What a photograph's pseudonym is made of: its place below their folder, on any system."""
     return Path(os.path.relpath(path, images)).as_posix()

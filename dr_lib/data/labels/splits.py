@@ -27,8 +27,7 @@ def split_photographs(
     folds: int = 5,
     kept: Sequence[Mapping[str, str]] = (),
 ) -> list[pd.DataFrame]:
-    """Divide photographs into train, validation and test, each group on one side, stratified by
-    grade.
+    """Divide photographs into sides, each group on one side, stratified by grade.
 
     A group is the patients whom copies of photographs connect. Groups are seen in a random order,
     and each is chosen with the probability `share`, lowered where its grades are already ahead of
@@ -132,9 +131,7 @@ def _find_sides(used: pd.DataFrame, groups: pd.Index, sides: Mapping[str, str]) 
 def _continue_folds(
     counts: pd.DataFrame, earlier: list[pd.Series], rng: np.random.Generator
 ) -> list[pd.Series]:
-    """Test each group in the fold that tested it before; give a new one to the fold that most
-    lacks its grades.
-    """
+    """Keep each group in its fold; give new ones to the fold that most lacks their grades."""
     tested = np.column_stack([sides == "test" for sides in earlier])
     fold = np.where(tested.any(axis=1), tested.argmax(axis=1), -1)
     shares = (counts / counts.sum()).to_numpy()  # of the photographs of each grade

@@ -39,8 +39,7 @@ class Labels(NamedTuple):
 
 
 def read_labels(images: Path, labels: Path | None = None, *, layout: str = "auto") -> Labels:
-    """Read the labels of a folder of photographs, or of a known data set, without opening a
-    picture.
+    """Read the labels of a folder of photographs or of a known data set; no picture is opened.
 
     A CSV has the columns image and grade, and patient, eye and split where known; `image` may lack
     its suffix or its folder, and differ in suffix and case from the file. Without a patient column
@@ -118,9 +117,7 @@ def read_labels(images: Path, labels: Path | None = None, *, layout: str = "auto
 
 
 def _match_photographs(rows: pd.DataFrame, pool: list[Path]) -> pd.DataFrame:
-    """Add to rows the file of the pool that each names; suffix, case and folder may be missing
-    or differ.
-    """
+    """Add to rows the file that each names; suffix, case and folder may be missing or differ."""
     by_stem: dict[str, list[Path]] = {}
     for path in pool:
         by_stem.setdefault(cut_suffix(path.name), []).append(path)

@@ -1,6 +1,4 @@
-"""Batches for Keras, its feed: uint8 photographs, in memory or streamed, shuffled by (seed,
-epoch).
-"""
+"""Batches of uint8 photographs for Keras, shuffled by (seed, epoch)."""
 
 import keras
 import numpy as np
@@ -109,9 +107,7 @@ class Batches(keras.utils.PyDataset):
         return self._take(rows), self.targets[rows], weights[self._part]
 
     def _take(self, rows: np.ndarray) -> np.ndarray:
-        """The inputs of these rows; an error is kept, for TensorFlow puts one of its own in its
-        place.
-        """
+        """The inputs of these rows; an error is kept, because TensorFlow replaces it."""
         try:
             return self.inputs[rows]
         except ShardError as error:

@@ -138,9 +138,7 @@ def crop_photographs(
 
 @cache
 def hash_code() -> str:
-    """SHA-256 of what decides about a crop's bytes: the code that makes it, and OpenCV's
-    version.
-    """
+    """SHA-256 of what decides about a crop's bytes: our code, and OpenCV's version."""
     files = sorted(Path(pixels.__file__).parent.glob("*.py"))
     files += [Path(module.__file__) for module in (near_duplicates, records)]
     return hashlib.sha256(
@@ -208,9 +206,7 @@ def _check_code(out: Path, parameters: dict, *, is_new: bool) -> None:
 
 
 def _is_altered(salt: bytes, photograph: Any, listed: Any) -> bool:
-    """Whether a file is another than was listed: by its length, or by content where all are as
-    long.
-    """
+    """Whether a file is another than was listed: by length, or content where all are as long."""
     if photograph.size_id != listed.size_id:
         return True
     path = Path(photograph.image)
@@ -220,9 +216,7 @@ def _is_altered(salt: bytes, photograph: Any, listed: Any) -> bool:
 
 
 def _size_id(salt: bytes, photograph: Any) -> str:
-    """A pseudonym of a file's length: it changes when the file does, and tells nobody which it
-    is.
-    """
+    """A pseudonym of a file's length, which changes when the file does."""
     try:
         num_bytes = os.path.getsize(photograph.image)
     except OSError:  # cropping it says what is wrong

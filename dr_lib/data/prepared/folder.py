@@ -1,13 +1,12 @@
-"""A prepared folder: shards of crops with their listings, labels.csv, split.csv and, written last,
-manifest.json.
+"""A prepared folder: what lies in it, and `Prepared`, which opens it.
 
 crops.json            how the photographs are cropped
 crops-00000.tfrecord  crops, by image id
-crops-00000.csv       its listing: the place of each photograph in the shard, or why it could not be
-used near_duplicates.csv   pairs of crops that show nearly the same picture
+crops-00000.csv       its listing: each photograph's place in the shard, or why it has none
+near_duplicates.csv   pairs of crops that show nearly the same picture
 labels.csv            what is known of each photograph that was cropped
-split.csv             its group, and train, validation, test or excluded; further splits may lie
-beside it manifest.json         how it was prepared, counts, and the SHA-256 of every file above
+split.csv             its group, and train, validation, test or excluded; others may lie beside it
+manifest.json         written last: how it was prepared, counts, the SHA-256 of every file above
 """
 
 import hashlib
@@ -112,8 +111,9 @@ class Photographs(NamedTuple):
 
 
 class Prepared:
-    """A prepared folder and one split of it, opened once: tables are read and checked here, the
-    shards when their first crop is wanted.
+    """A prepared folder and one split of it, opened once.
+
+    Tables are read and checked when it is opened, a shard when its first crop is wanted.
 
     Args:
         data_dir: a prepared folder.
@@ -214,8 +214,7 @@ class Prepared:
         *,
         is_external: bool = False,
     ) -> None:
-        """Write predictions.csv: a row per photograph that was offered, with probabilities where
-        there are any.
+        """Write predictions.csv: a row per photograph that was offered, predicted or not.
 
         Photographs that a model learned from stand there too, without probabilities, and so do
         those that could not be used: who evaluates can then count them, and see that no patient is

@@ -54,8 +54,7 @@ def prepare(
     dask: str = "",
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> dict:
-    """Crop every photograph to its field of view, and write the folder that trainings read, see
-    `folder`.
+    """Crop every photograph to its field of view and write a prepared folder, see `folder`.
 
     Photographs in = records + rejected; `rejected.csv`, in the private folder, names the files. The
     same input, parameters and salt give the same bytes, whoever does the work. Started again,
@@ -189,9 +188,7 @@ def prepare(
 
 
 def _find_copies(crops: pd.DataFrame) -> pd.DataFrame:
-    """Find pairs of crops that show nearly the same picture: image_id, image_id_2, distance
-    [bits of 256].
-    """
+    """Find pairs of crops that show nearly the same picture; distance is in bits of 256."""
     rows = find_near_duplicates(parse_hashes(crops["perceptual_hash"]))
     image_ids = crops["image_id"].to_numpy()
     return pd.DataFrame(
@@ -212,9 +209,7 @@ def _name_copies(pairs: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _keep_private(path: Path, out: Path, rows: pd.DataFrame) -> None:
-    """Write what names files to a table of the private folder, beside the rows of other prepared
-    folders.
-    """
+    """Write what names files to a private table, beside the rows of other prepared folders."""
     rows = rows.astype(str).assign(data_dir=str(out.absolute()))
     names = [column for column in ("image", "image_2") if column in rows]
     # opened in a spreadsheet

@@ -1,5 +1,4 @@
-"""A record: one cropped photograph as a tf.train.Example in a TFRecord file, written without
-TensorFlow.
+"""A record: one crop as a tf.train.Example in a TFRecord file, written without TensorFlow.
 
 Sources: tensorflow.org/tutorials/load_data/tfrecord for the framing,
 protobuf.dev/programming-guides/encoding for the protocol buffers.

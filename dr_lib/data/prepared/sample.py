@@ -21,8 +21,7 @@ def open_sample(
     workers: int | None = None,
     progress: Callable[[str], Callable[[int, int], None]] = lambda title: lambda done, total: None,
 ) -> Path:
-    """Find the prepared sample, `folder/records`, drawing `folder/photographs` and preparing them
-    if it is not there.
+    """Find the prepared sample, `folder/records`; draw and prepare it if it is not there.
 
     What another version of this library drew is drawn anew. Of several processes one draws, the
     others wait.

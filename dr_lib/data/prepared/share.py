@@ -1,6 +1,4 @@
-"""What of a prepared folder may leave this machine: pseudonymous crops, their grades, and how
-they are divided.
-"""
+"""What of a prepared folder may leave this machine: crops, grades and split, by pseudonym."""
 
 import hashlib
 import json
@@ -14,8 +12,7 @@ SPLIT = ["image_id", "group", "split", "reason"]
 
 
 def share_folder(data_dir: Path, splits: Collection[str] = ()) -> dict[str, Path | bytes]:
-    """List the files of a prepared folder to train from elsewhere: the path of each, or its content
-    where it is cut.
+    """List the files to train from elsewhere: the path of each, or its content where it is cut.
 
     Of labels.csv the pseudonyms, grades and row numbers stay, of a split table what divides. What
     the data set knows beside that (age, sex, camera), the private folder and files that the

@@ -1,6 +1,4 @@
-"""Divide a prepared folder anew, in seconds: labels.csv and split tables are written, no shard
-is opened.
-"""
+"""Divide a prepared folder anew, in seconds: tables are written, no shard is opened."""
 
 import hashlib
 import shutil
@@ -94,9 +92,9 @@ def write_split(
     folds: int = 5,
     copies: pd.DataFrame | None = None,
 ) -> list[Path]:
-    """Divide the labelled photographs of a folder; write labels.csv, near duplicates if they are
-    given, the split tables and, last, the manifest. Nothing is written if they cannot be divided.
+    """Divide the labelled photographs of a folder; write its tables and, last, the manifest.
 
+    Nothing is written if they cannot be divided. `copies` are the near duplicates, if they are new.
     Without a seed, groups stay where the tables have them that this takes the place of, if their
     scheme is the same.
     """
@@ -156,9 +154,7 @@ def write_split(
 
 
 def describe_moves(facts: dict) -> list[str]:
-    """Say who changed sides, or is gone, when a split table was written again; `facts` are the
-    manifest's of it.
-    """
+    """Say who changed sides, or is gone, by the manifest's `facts` of a split table."""
     causes = {
         "num_moved": "patients who changed sides, for copies, names or official sides changed",
         "num_left": "patients who are gone",
@@ -225,9 +221,7 @@ def export_records(
 
 
 def _correct_labels(labels: pd.DataFrame, path: Path) -> pd.DataFrame:
-    """Take grades and whatever else a table gives, by image id: pseudonyms of patients, no
-    names.
-    """
+    """Take grades and other columns of labels.csv from a table, by image id."""
     if not path.is_file():
         raise LabelTableError(
             f"there is no label file {path}: give a CSV with the columns image_id and grade"
@@ -273,9 +267,7 @@ def _correct_labels(labels: pd.DataFrame, path: Path) -> pd.DataFrame:
 
 
 def _list_sides(used: pd.DataFrame) -> dict[str, str]:
-    """The sides of a split table by image_id, and by group, which is named for its first
-    patient.
-    """
+    """The sides of a split table by image_id and by group, named for its first patient."""
     by_group = dict(zip(used["group"], used["split"], strict=True))
     return by_group | dict(zip(used["image_id"], used["split"], strict=True))
 

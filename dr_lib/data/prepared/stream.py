@@ -12,8 +12,7 @@ from dr_lib.hardware.cpus import count_cpus
 
 
 class StoredCrops:
-    """Crops of a prepared folder, indexed by row numbers as an array in memory is; a row costs 20
-    bytes.
+    """Crops of a prepared folder, indexed by row numbers like an array; a row costs 20 bytes.
 
     Threads, not processes: decoders release Python's lock, so threads need less CPU time than
     processes, which send every pixel back, and neither time to start nor memory of their own
@@ -39,9 +38,7 @@ class StoredCrops:
         return self.shape[0]
 
     def __getitem__(self, rows: slice | np.ndarray) -> np.ndarray:
-        """Decode these rows: (rows, size, size, 3) uint8 RGB, the same for any number of
-        threads.
-        """
+        """Decode these rows: (rows, size, size, 3) uint8 RGB, whatever the number of threads."""
         rows = np.arange(len(self))[rows]
         images = np.empty((len(rows), *self.shape[1:]), np.uint8)
 
@@ -54,9 +51,7 @@ class StoredCrops:
         return images
 
     def read_jpeg(self, row: int) -> bytes:
-        """Read the JPEG of a crop; each read opens the shard, so that threads share nothing, and
-        no file stays open.
-        """
+        """Read a crop's JPEG; each read opens the shard, so that threads share nothing."""
         path = self._paths[self._shards[row]]
         try:
             with path.open("rb", buffering=0) as file:
