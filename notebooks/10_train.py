@@ -235,8 +235,8 @@ if task == "grades":
 
 # %% [markdown]
 # The row: everything the report and notebook 11 will read. Of a training that was resumed it names
-# all devices, precisions and commits that took part. The model folder: the network, the manifest
-# that serving reads, the model card. With both there, nothing is left to go on with.
+# all devices, precisions and commits that took part. The model folder holds the network and the
+# manifest that serving reads. With both there, nothing is left to go on with.
 
 # %%
 from dr_lib.command import write_lasting_command
