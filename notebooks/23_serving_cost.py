@@ -104,7 +104,8 @@ page.table(
 from dr_lib.evidence.select import list_runs
 from dr_lib.evidence.serving.request_log import KINDS
 
-keys = [name for name in KINDS if name in timed and name != "machine"]  # which `environment` names
+# `environment` names the machine, and its instance type where that tells two apart
+keys = [name for name in KINDS if name in timed and name not in ("machine", "instance_type")]
 page.energy(list_runs(timed), keys, g_per_kwh)
 
 # %% tags=["report"]

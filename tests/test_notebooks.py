@@ -573,7 +573,7 @@ def test_from_a_trained_model_to_what_a_prediction_costs(clone, kernel, small_sa
     how = {"model_dir": str(trained), "num_rounds": 3, "force": True}
     # its threads are pinned in a new kernel
     exported = execute(clone, "21_export_quantize", **how, **data)
-    assert num_pictures(exported) >= 2 and "litert_int8" in texts(exported)
+    assert num_pictures(exported) and "litert_int8" in texts(exported)
     (served,) = adhoc.glob("runs/*/exported/litert_int8")
     assert read_folder(served).facts["gate"]["num_images"] > 0
     photographs = {

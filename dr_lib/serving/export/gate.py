@@ -128,23 +128,19 @@ def compare(
                 " broken"
             )
     is_referable = grade >= REFERABLE_FROM
-    auc = _compare_scores(
-        [score_auc(is_referable, sum_referable(rows)) for rows in (before, after)],
-        patient_id,
-        resamples,
-    )
-    kappa = _compare_scores(
-        [score_kappa(grade, rows.argmax(axis=1)) for rows in (before, after)],
-        patient_id,
-        resamples,
-    )
+    referable = [sum_referable(rows) for rows in (before, after)]
+    called = [rows.argmax(axis=1) for rows in (before, after)]
+    aucs = [score_auc(is_referable, probability) for probability in referable]
+    kappas = [score_kappa(grade, grades) for grades in called]
+    auc = _compare_scores(aucs, patient_id, resamples)
+    kappa = _compare_scores(kappas, patient_id, resamples)
     num_patients = len(np.unique(patient_id))
     width = max(changed.difference.high - changed.difference.low for changed in (auc, kappa))
     needed = 0
     if np.isfinite([*auc.difference[1:3], *kappa.difference[1:3]]).all():
         spread = width / (2 * HALF_WIDTH) * num_patients**0.5
         needed = observations_for_non_inferiority(spread, margin)
-    is_referred = [sum_referable(rows) >= threshold for rows in (before, after)]
+    is_referred = [probability >= threshold for probability in referable]
     row = {
         "num_images": len(grade),
         "num_patients": num_patients,
@@ -153,7 +149,7 @@ def compare(
         ),
         **auc.columns("auc"),
         **kappa.columns("kappa"),
-        "agreement": float((before.argmax(axis=1) == after.argmax(axis=1)).mean()),
+        "agreement": float((called[0] == called[1]).mean()),
         "agreement_referable": float((is_referred[0] == is_referred[1]).mean()),
         "max_abs_difference": float(np.abs(before - after).max()),
         "needed_patients": needed,
