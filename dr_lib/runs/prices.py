@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from dr_lib.errors import DrError
 from dr_lib.files import read_csv
 from dr_lib.runs.row import count_paid
 
@@ -25,7 +26,7 @@ PRICES_VARIABLE = "DR_LIB_PRICES"
 OLD_DAYS = 365
 
 
-class PriceError(ValueError):
+class PriceError(DrError):
     """A price, a bill or a time to be paid is not there, or cannot be what it says it is."""
 
 

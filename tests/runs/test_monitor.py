@@ -14,16 +14,10 @@ from pathlib import Path
 import psutil
 import pytest
 
+from dr_lib.errors import DrError
 from dr_lib.runs import monitor as monitor_module
-from dr_lib.runs.monitor import (
-    COLUMNS,
-    GPU,
-    Monitor,
-    MonitorError,
-    read_cpu_times,
-    read_samples,
-    summarise,
-)
+from dr_lib.runs.monitor import Monitor, read_samples, summarise
+from dr_lib.runs.sampler import COLUMNS, GPU, read_cpu_times
 
 ROOT = Path(__file__).resolve().parents[2]
 TRAINING = """\
@@ -371,7 +365,7 @@ def test_what_is_no_file_of_samples_is_refused(tmp_path, text, message):
     path = tmp_path / "samples.csv"
     if text is not None:
         path.write_text(text)
-    with pytest.raises(MonitorError, match=message) as caught:
+    with pytest.raises(DrError, match=message) as caught:
         summarise(path)
     assert "samples.csv" in str(caught.value)
 
@@ -379,7 +373,7 @@ def test_what_is_no_file_of_samples_is_refused(tmp_path, text, message):
 def test_a_period_that_cannot_be_is_refused(tmp_path):
     """A shorter one would cost more than it shows."""
     for period_s in (-1, 0.05, math.nan, math.inf):
-        with pytest.raises(MonitorError, match=r"more than 0\.05 s"):
+        with pytest.raises(DrError, match=r"more than 0\.05 s"):
             Monitor(tmp_path / "samples.csv", period_s=period_s)
 
 
@@ -388,7 +382,7 @@ def test_a_sampler_that_does_not_start_says_why(tmp_path, monkeypatch):
     (tmp_path / "psutil.py").write_text("import no_such_package")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     with (
-        pytest.raises(MonitorError, match="No module named 'no_such_package'"),
+        pytest.raises(DrError, match="No module named 'no_such_package'"),
         Monitor(tmp_path / "samples.csv"),
     ):
         pass
