@@ -396,16 +396,22 @@ def report(
     lang: str,
     paper: str | None,
     parameters: tuple,
-    **choice,
+    allow: tuple[str, ...],
+    exclude: tuple[str, ...],
 ) -> None:
     """Run the analysis notebook on the rows below the folders, and leave report.html with its
     figures and tables.
     """
     from dr_lib.notebook.report import write_report
 
-    choice = {name: ",".join(values) for name, values in choice.items()}
     notebook = notebook or COMPARED_BY.get(paper, "")
-    choice |= {"lang": lang, "published": paper != "none"} | dict(parameters)
+    choice = {
+        "allow": ",".join(allow),
+        "exclude": ",".join(exclude),
+        "lang": lang,
+        "published": paper != "none",
+        **dict(parameters),
+    }
     if deposit:
         from dr_lib.notebook.deposit import write_deposit
 
@@ -461,9 +467,12 @@ def evaluate(
         if folds:
             predictions = (pool_folds(predictions, Path(temporary)),)
         read_predictions(*predictions)  # what is wrong with them is said at once
-        choice = {"predictions": join_paths([path.resolve() for path in predictions]), "lang": lang}
-        choice |= {"private": str(private.resolve())} if private else {}
-        choice |= dict(parameters)
+        choice = {
+            "predictions": join_paths([path.resolve() for path in predictions]),
+            "lang": lang,
+            "private": str(private.resolve()) if private else "",
+            **dict(parameters),
+        }
         beside = predictions if folds else ()
         notebook = ROOT / "notebooks" / "12_evaluate.ipynb"
         page = run_analysis(notebook, out, ROOT, beside=beside, **choice)

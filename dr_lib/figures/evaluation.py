@@ -85,17 +85,18 @@ def plot_curves(
     usual = measured[measured["ungradable"] == "excluded"] if len(measured) else measured
     for k, marker in zip(range(len(usual)), MARKERS, strict=False):
         row = usual.iloc[[k]]
-        look = {"marker": marker, "ls": "", "color": "black", "zorder": 4}
         left.errorbar(
             1 - row["specificity"],
             row["sensitivity"],
             find_reach(row, "sensitivity"),
             find_reach(row, "specificity")[::-1],  # the axis is turned round
+            fmt=marker,
+            color="black",
+            zorder=4,
             elinewidth=1,
             label=say(row["point"].iloc[0]),
-            **look,
         )
-        right.plot(row["sensitivity"], row["ppv"], **look)
+        right.plot(row["sensitivity"], row["ppv"], marker, color="black", zorder=4)
         left.legend(loc="lower right", frameon=False)
     left.set(xlabel=say("1 - specificity"), ylabel=say("sensitivity"))
     right.set(xlabel=say("sensitivity"), ylabel=say("positive predictive value"))

@@ -37,8 +37,10 @@ def plot_explanations(
         if column < 3:
             ax.imshow(photographs[row])
         if column > 0:
-            look = {"cmap": "gray"} if column == 3 else {"cmap": "inferno", "alpha": 0.6}
-            ax.imshow((maps, control, lesions)[column - 1][row], vmin=0, vmax=1, **look)
+            drawn = (maps, control, lesions)[column - 1][row]
+            is_mask = column == 3
+            colours = "gray" if is_mask else "inferno"
+            ax.imshow(drawn, vmin=0, vmax=1, cmap=colours, alpha=None if is_mask else 0.6)
     title = "Where the network looks, and where random weights do"
     figure.suptitle(f"{title}\n{SAMPLE}" if is_synthetic else title)
     return figure

@@ -134,9 +134,13 @@ def open_panels(
     num_rows = -(-num_panels // columns)
     heights = [heights] * num_rows if isinstance(heights, (int, float)) else list(heights)
     figure = ShownFigure(figsize=(2 + width * columns, 1.2 + sum(heights)), layout="constrained")
-    shared = {f"share{axis}": axis in share for axis in "xy"}
     axes = figure.subplots(
-        num_rows, columns, height_ratios=heights, squeeze=False, **shared
+        num_rows,
+        columns,
+        height_ratios=heights,
+        squeeze=False,
+        sharex="x" in share,
+        sharey="y" in share,
     ).ravel()
     for ax in axes[num_panels:]:
         ax.remove()
@@ -149,17 +153,19 @@ def draw_runs(
     ax: Axes, x: np.ndarray, y: np.ndarray, disturbed: pd.Series, size: float = 4
 ) -> None:
     """A point per run, one beside the other; hollow where the run was disturbed."""
-    for is_disturbed in (False, True):
-        of_kind = disturbed.to_numpy(bool) == is_disturbed
-        look = {
-            "mfc": "white" if is_disturbed else "black",
-            "mec": "black",
-            "mew": 0.8,
-            "ms": size,
-            "zorder": 4,
-        }
-        if of_kind.any():
-            ax.plot(np.asarray(x)[of_kind], np.asarray(y)[of_kind], "o", **look)
+    is_disturbed = disturbed.to_numpy(bool)
+    for is_kind, fill in ((~is_disturbed, "black"), (is_disturbed, "white")):
+        if is_kind.any():
+            ax.plot(
+                np.asarray(x)[is_kind],
+                np.asarray(y)[is_kind],
+                "o",
+                mfc=fill,
+                mec="black",
+                mew=0.8,
+                ms=size,
+                zorder=4,
+            )
 
 
 def use_commas(ax: Axes, lang: str, axes: str = "xy") -> None:

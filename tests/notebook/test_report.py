@@ -46,7 +46,7 @@ ROOT = Path(__file__).resolve().parents[2]
         (
             ["10_train"],
             {"exclude": "noise"},
-            "ValueError: exclude 'noise': choose from resumed",
+            "^exclude 'noise': choose from resumed",
         ),
         (["10_train"], {"allow": "modes"}, "allow modes: no row has that column, choose"),
         (["30_train_scenario"], {"allow": "modes"}, "allow modes: no row has that column, choose"),
